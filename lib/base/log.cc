@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/base/log.h"
+
+#include <atomic>
+#include <cstdio>
+#include <mutex>
+
+namespace weir {
+namespace {
+
+struct Sink {
+    std::mutex mutex;
+    LogSink sink;
+    std::atomic<int> threshold{99};  // above every level: silent until a sink is installed
+};
+
+Sink& sink() {
+    static Sink instance;
+    return instance;
+}
+
+}  // namespace
+
+void set_log_sink(LogSink new_sink, LogLevel at_least) {
+    Sink& s = sink();
+    const std::lock_guard lock(s.mutex);
+    s.threshold.store(new_sink ? static_cast<int>(at_least) : 99, std::memory_order_relaxed);
+    s.sink = std::move(new_sink);
+}
+
+LogSink stderr_log_sink() {
+    return [](LogLevel level, std::string_view line) {
+        const char* const name = level == LogLevel::kError     ? "error: "
+                                 : level == LogLevel::kWarning ? "warning: "
+                                 : level == LogLevel::kDebug   ? "debug: "
+                                                               : "";
+        fmt::print(stderr, "weir: {}{}\n", name, line);
+    };
+}
+
+bool log_enabled(LogLevel level) noexcept {
+    // relaxed: a line more or less around a change of the threshold does no harm
+    return static_cast<int>(level) >= sink().threshold.load(std::memory_order_relaxed);
+}
+
+void log_line(LogLevel level, std::string_view line) {
+    Sink& s = sink();
+    const std::lock_guard lock(s.mutex);
+    if (s.sink) s.sink(level, line);
+}
+
+}  // namespace weir

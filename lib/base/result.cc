@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/base/result.h"
+
+#include <cstring>
+
+namespace weir {
+
+std::string_view to_string(Errc code) noexcept {
+    switch (code) {
+        case Errc::kOk: return "ok";
+        case Errc::kInvalidArgument: return "invalid argument";
+        case Errc::kOutOfRange: return "out of range";
+        case Errc::kNotFound: return "not found";
+        case Errc::kTypeMismatch: return "type mismatch";
+        case Errc::kAlreadyExists: return "already exists";
+        case Errc::kStaleEpoch: return "stale epoch";
+        case Errc::kUnknownList: return "unknown list";
+        case Errc::kDeadline: return "deadline exceeded";
+        case Errc::kPeerLost: return "peer lost";
+        case Errc::kRefused: return "refused";
+        case Errc::kNoMemory: return "no memory";
+        case Errc::kUnavailable: return "unavailable";
+        case Errc::kProtocol: return "protocol violation";
+        case Errc::kNotFinite: return "not finite";
+        case Errc::kIo: return "input/output error";
+        case Errc::kParse: return "cannot be parsed";
+        case Errc::kCancelled: return "cancelled";
+        case Errc::kBusy: return "busy";
+    }
+    return "unknown error";
+}
+
+std::string Error::message() const {
+    if (state_->os_error == 0) return state_->text;
+    return state_->text + ": " + std::strerror(state_->os_error);  // NOLINT(concurrency-mt-unsafe)
+}
+
+}  // namespace weir

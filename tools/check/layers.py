@@ -1,0 +1,72 @@
+#!/usr/bin/env python3
+"""Refuses includes that climb the layers. Usage: layers.py ROOT [--markdown]"""
+
+import re
+import sys
+from pathlib import Path
+
+# A layer may include itself and the layers named here; nothing else of ours.
+LAYERS = {
+    "lib/base": (),
+    "lib/key": ("lib/base",),
+    "transport": ("lib/base",),
+    "lib/wire": ("lib/base", "lib/key"),
+    "lib/ring": ("lib/base", "lib/key"),
+    "lib/store": ("lib/base", "lib/key"),
+    "lib/node": ("lib/base", "lib/key", "transport", "lib/wire", "lib/ring", "lib/store"),
+    "lib/server": ("lib/base", "lib/key", "transport", "lib/wire", "lib/ring", "lib/store", "lib/node"),
+    "lib/worker": ("lib/base", "lib/key", "transport", "lib/wire", "lib/ring", "lib/store", "lib/node"),
+    "lib/data": ("lib/base", "lib/key"),
+    "lib/linalg": ("lib/base", "lib/key"),
+    "lib/apps": (
+        "lib/base", "lib/key", "transport", "lib/wire", "lib/ring", "lib/store", "lib/node", "lib/server",
+        "lib/worker", "lib/data", "lib/linalg",
+    ),
+}
+FREE = ("tests", "bench", "tools")  # may include anything; nothing includes them
+INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
+
+
+def layer_of(path):
+    found = [name for name in LAYERS if path.startswith(name + "/")]
+    return max(found, key=len) if found else None
+
+
+def acyclic():
+    done = set()
+    for name, below in LAYERS.items():  # dict order is bottom to top
+        assert set(below) <= done, f"{name}: list a layer after all it uses"
+        done.add(name)
+
+
+def errors(root):
+    for path in sorted(p for top in ("lib", "transport") for p in (root / top).rglob("*")):
+        if path.suffix not in (".h", ".cc"):
+            continue
+        rel = path.relative_to(root).as_posix()
+        here = layer_of(rel)
+        if here is None:
+            yield f"{rel}: in no layer"
+            continue
+        for target in INCLUDE.findall(path.read_text()):
+            there = layer_of(target)
+            if there is None:
+                yield f'{rel}: "{target}" is not a path from the root'
+            elif there != here and there not in LAYERS[here]:
+                yield f"{rel}: {here} may not include {there}"
+
+
+def main():
+    root = Path(sys.argv[1])
+    acyclic()
+    if "--markdown" in sys.argv:
+        for name, below in LAYERS.items():
+            print(f"| {name} | {', '.join(below) or '-'} |")
+        return 0
+    found = list(errors(root))
+    print("\n".join(found))
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
