@@ -12,7 +12,7 @@ namespace weir {
 
 }  // namespace weir
 
-#define WEIR_CHECK(condition)                                                          \
-    (__builtin_expect(static_cast<bool>(condition), 1)                                 \
-         ? static_cast<void>(0)                                                        \
+#define WEIR_CHECK(condition)                          \
+    (__builtin_expect(static_cast<bool>(condition), 1) \
+         ? static_cast<void>(0)                        \
          : ::weir::check_failed(#condition, __FILE__, __LINE__))

@@ -32,7 +32,9 @@ public:
 class ManualClock final : public Clock {
 public:
     [[nodiscard]] uint64_t now_ns() const noexcept override { return now_ns_; }
+
     void advance(uint64_t by_ns) noexcept { now_ns_ += by_ns; }
+
     void set(uint64_t now_ns) noexcept { now_ns_ = now_ns; }
 
 private:

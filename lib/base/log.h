@@ -4,10 +4,10 @@
 /// Log: one line of text per event, to whatever sink the program installed (stderr in `weir`,
 /// nothing in a library user's process until it asks). Never called on the warm data path.
 
-#include <fmt/format.h>
-
 #include <functional>
 #include <string_view>
+
+#include <fmt/format.h>
 
 namespace weir {
 

@@ -19,24 +19,24 @@ namespace weir {
 /// The numbers travel on the wire: add at the end, never reuse.
 enum class Errc : uint16_t {
     kOk = 0,
-    kInvalidArgument = 1,   ///< the caller's request makes no sense (flag, size, unsorted keys)
-    kOutOfRange = 2,        ///< a key, offset or length outside of what exists
-    kNotFound = 3,          ///< no such table, file, peer or device
-    kTypeMismatch = 4,      ///< the table has another value type or width
-    kAlreadyExists = 5,     ///< made before, with other properties; or a port in use
-    kStaleEpoch = 6,        ///< the assignment of ranges has changed since
-    kUnknownList = 7,       ///< the key list with this hash is not (or no longer) remembered
-    kDeadline = 8,          ///< not finished in time
-    kPeerLost = 9,          ///< the connection to a peer broke, or the peer died
-    kRefused = 10,          ///< a peer said no (wrong secret, wrong role)
-    kNoMemory = 11,         ///< out of memory, shared memory or locked memory
-    kUnavailable = 12,      ///< this machine or build cannot do that
-    kProtocol = 13,         ///< a peer sent something malformed
-    kNotFinite = 14,        ///< NaN or infinity where the table does not allow it
-    kIo = 15,               ///< the operating system refused a read, write or other call
-    kParse = 16,            ///< text that is not what it should be
-    kCancelled = 17,        ///< the owner went away before the end
-    kBusy = 18,             ///< a limit of simultaneous use is reached
+    kInvalidArgument = 1,  ///< the caller's request makes no sense (flag, size, unsorted keys)
+    kOutOfRange = 2,       ///< a key, offset or length outside of what exists
+    kNotFound = 3,         ///< no such table, file, peer or device
+    kTypeMismatch = 4,     ///< the table has another value type or width
+    kAlreadyExists = 5,    ///< made before, with other properties; or a port in use
+    kStaleEpoch = 6,       ///< the assignment of ranges has changed since
+    kUnknownList = 7,      ///< the key list with this hash is not (or no longer) remembered
+    kDeadline = 8,         ///< not finished in time
+    kPeerLost = 9,         ///< the connection to a peer broke, or the peer died
+    kRefused = 10,         ///< a peer said no (wrong secret, wrong role)
+    kNoMemory = 11,        ///< out of memory, shared memory or locked memory
+    kUnavailable = 12,     ///< this machine or build cannot do that
+    kProtocol = 13,        ///< a peer sent something malformed
+    kNotFinite = 14,       ///< NaN or infinity where the table does not allow it
+    kIo = 15,              ///< the operating system refused a read, write or other call
+    kParse = 16,           ///< text that is not what it should be
+    kCancelled = 17,       ///< the owner went away before the end
+    kBusy = 18,            ///< a limit of simultaneous use is reached
 };
 
 /// The name of a code as programs and logs show it ("peer lost").
@@ -49,28 +49,36 @@ public:
         : state_(std::make_unique<State>(State{code, os_error, std::move(text)})) {
         WEIR_CHECK(code != Errc::kOk);
     }
+
     Error(const Error& other) : state_(std::make_unique<State>(*other.state_)) {}
+
     Error& operator=(const Error& other) {
         state_ = std::make_unique<State>(*other.state_);
         return *this;
     }
+
     Error(Error&&) noexcept = default;
     Error& operator=(Error&&) noexcept = default;
     ~Error() = default;
 
     [[nodiscard]] Errc code() const noexcept { return state_->code; }
+
     [[nodiscard]] int os_error() const noexcept { return state_->os_error; }
+
     [[nodiscard]] const std::string& text() const noexcept { return state_->text; }
+
     /// One line for a person: text, and the operating system's words if it said anything.
     [[nodiscard]] std::string message() const;
 
 private:
     friend class Status;
+
     struct State {
         Errc code;
         int os_error;
         std::string text;
     };
+
     Error() = default;  // only inside an ok Status
     std::unique_ptr<State> state_;
 };
@@ -79,25 +87,34 @@ private:
 class [[nodiscard]] Status {
 public:
     Status() noexcept = default;
+
     Status(Error error) noexcept : error_(std::move(error)) {}  // NOLINT: implicit on purpose
+
     Status(Status&&) noexcept = default;
     Status& operator=(Status&&) noexcept = default;
+
     Status(const Status& other) {
         if (!other.has_value()) error_ = Error(other.error_);
     }
+
     Status& operator=(const Status& other) {
         if (this != &other) *this = Status(other);
         return *this;
     }
+
     ~Status() = default;
 
     [[nodiscard]] bool has_value() const noexcept { return error_.state_ == nullptr; }
+
     [[nodiscard]] explicit operator bool() const noexcept { return has_value(); }
+
     [[nodiscard]] Errc code() const noexcept { return has_value() ? Errc::kOk : error_.code(); }
+
     [[nodiscard]] const Error& error() const& {
         WEIR_CHECK(!has_value());
         return error_;
     }
+
     [[nodiscard]] Error&& error() && {
         WEIR_CHECK(!has_value());
         return std::move(error_);
@@ -113,30 +130,43 @@ class [[nodiscard]] Result {
     static_assert(!std::is_reference_v<T>);
 
 public:
-    Result(T value) : value_(std::move(value)) {}                  // NOLINT: implicit on purpose
-    Result(Error error) noexcept : status_(std::move(error)) {}    // NOLINT: implicit on purpose
+    Result(T value) : value_(std::move(value)) {}  // NOLINT: implicit on purpose
+
+    Result(Error error) noexcept : status_(std::move(error)) {}  // NOLINT: implicit on purpose
 
     [[nodiscard]] bool has_value() const noexcept { return value_.has_value(); }
+
     [[nodiscard]] explicit operator bool() const noexcept { return has_value(); }
+
     [[nodiscard]] T& value() & {
         WEIR_CHECK(has_value());
         return *value_;
     }
+
     [[nodiscard]] const T& value() const& {
         WEIR_CHECK(has_value());
         return *value_;
     }
+
     [[nodiscard]] T&& value() && {
         WEIR_CHECK(has_value());
         return *std::move(value_);
     }
+
     [[nodiscard]] T& operator*() & { return value(); }
+
     [[nodiscard]] const T& operator*() const& { return value(); }
+
     [[nodiscard]] T&& operator*() && { return std::move(*this).value(); }
+
     [[nodiscard]] T* operator->() { return &value(); }
+
     [[nodiscard]] const T* operator->() const { return &value(); }
+
     [[nodiscard]] Errc code() const noexcept { return status_.code(); }
+
     [[nodiscard]] const Error& error() const& { return status_.error(); }
+
     [[nodiscard]] Error&& error() && { return std::move(status_).error(); }
 
 private:
@@ -146,19 +176,20 @@ private:
 
 }  // namespace weir
 
-/// Returns the error of `expression` (a Status or Result) from the enclosing function, if it is one.
-#define WEIR_TRY(expression)                                                    \
-    do {                                                                        \
-        if (auto weir_try_ = (expression); !weir_try_) {                        \
-            return std::move(weir_try_).error();                                \
-        }                                                                       \
+/// Returns the error of `expression` (a Status or Result) from the enclosing function, if it is
+/// one.
+#define WEIR_TRY(expression)                             \
+    do {                                                 \
+        if (auto weir_try_ = (expression); !weir_try_) { \
+            return std::move(weir_try_).error();         \
+        }                                                \
     } while (false)
 
 #define WEIR_CONCAT_INNER(a, b) a##b
 #define WEIR_CONCAT(a, b) WEIR_CONCAT_INNER(a, b)
 /// `WEIR_ASSIGN(auto x, make_x());` declares x from a Result or returns its error.
-#define WEIR_ASSIGN(declaration, expression)                                    \
-    auto WEIR_CONCAT(weir_result_, __LINE__) = (expression);                    \
-    if (!WEIR_CONCAT(weir_result_, __LINE__))                                   \
-        return std::move(WEIR_CONCAT(weir_result_, __LINE__)).error();          \
+#define WEIR_ASSIGN(declaration, expression)                           \
+    auto WEIR_CONCAT(weir_result_, __LINE__) = (expression);           \
+    if (!WEIR_CONCAT(weir_result_, __LINE__))                          \
+        return std::move(WEIR_CONCAT(weir_result_, __LINE__)).error(); \
     declaration = std::move(WEIR_CONCAT(weir_result_, __LINE__)).value()

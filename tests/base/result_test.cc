@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lib/base/result.h"
 
-#include <doctest/doctest.h>
-
 #include <cerrno>
+
+#include <doctest/doctest.h>
 
 TEST_SUITE("result") {
     using namespace weir;
