@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// Config: every WEIR_* variable, its default and its meaning; flag beats variable beats default.
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lib/base/result.h"
+
+namespace weir {
+
+/// A copy of a process's environment, taken once; everything below main reads this, not getenv.
+class Environment {
+public:
+    using Map = std::map<std::string, std::string, std::less<>>;
+
+    Environment() = default;
+
+    explicit Environment(Map values) : values_(std::move(values)) {}
+
+    /// Copies a null-terminated array of NAME=VALUE, such as `environ`.
+    [[nodiscard]] static Environment snapshot(const char* const* variables);
+
+    /// The value, or "" if the variable is unset or empty: the two mean the same to us.
+    [[nodiscard]] std::string_view get(std::string_view name) const noexcept;
+
+    [[nodiscard]] const Map& values() const noexcept { return values_; }
+
+private:
+    Map values_;
+};
+
+enum class VariableKind : uint8_t { kText, kNumber, kChoice };
+
+struct ConfigVariable {
+    std::string_view name;
+    VariableKind kind = VariableKind::kText;
+    std::string_view default_value = {};  ///< empty: unset
+    std::string_view unit = {};           ///< empty: a count or a text
+    std::string_view choices = {};        ///< kChoice: the allowed words, "a|b|c"
+    uint64_t least = 0;                   ///< kNumber
+    uint64_t most = 0;                    ///< kNumber
+    std::string_view meaning;
+};
+
+inline constexpr auto kConfigVariables = std::to_array<ConfigVariable>({
+    {.name = "WEIR_TRANSPORT",
+     .kind = VariableKind::kChoice,
+     .default_value = "auto",
+     .choices = "auto|shm|verbs",
+     .meaning = "how ranks talk: shared memory, RDMA verbs, or the best that reaches the peer"},
+    {.name = "WEIR_RENDEZVOUS",
+     .meaning = "HOST:PORT of rank 0, where ranks started by hand find each other"},
+    {.name = "WEIR_RANK",
+     .kind = VariableKind::kNumber,
+     .most = 999'999,
+     .meaning = "number of this process in a job started by hand, from 0"},
+    {.name = "WEIR_SIZE",
+     .kind = VariableKind::kNumber,
+     .least = 1,
+     .most = 1'000'000,
+     .meaning = "number of processes of a job started by hand"},
+    {.name = "WEIR_SECRET_FILE",
+     .meaning = "file with the job's secret (mode 0600, same content on all ranks); else rank 0 "
+                "makes one"},
+    {.name = "WEIR_JOIN_TIMEOUT_S",
+     .kind = VariableKind::kNumber,
+     .default_value = "30",
+     .unit = "s",
+     .least = 1,
+     .most = 86'400,
+     .meaning = "how long to wait at the start for all ranks"},
+    {.name = "WEIR_DEADLINE_MS",
+     .kind = VariableKind::kNumber,
+     .default_value = "30000",
+     .unit = "ms",
+     .least = 1,
+     .most = 86'400'000,
+     .meaning = "how long a push, a pull or another request may take"},
+    {.name = "WEIR_POOL_MIB",
+     .kind = VariableKind::kNumber,
+     .default_value = "1024",
+     .unit = "MiB",
+     .least = 1,
+     .most = 1ULL << 24,
+     .meaning = "size of the registered memory pool of a NUMA node"},
+    {.name = "WEIR_HUGE_PAGES",
+     .kind = VariableKind::kChoice,
+     .default_value = "auto",
+     .choices = "auto|never|always",
+     .meaning = "pools from huge pages: if there are any, never, or fail without"},
+    {.name = "WEIR_DEVICE",
+     .meaning = "name of the RDMA device, such as mlx5_0; else the first with a live port"},
+    {.name = "WEIR_GID_INDEX",
+     .kind = VariableKind::kNumber,
+     .most = 65'535,
+     .meaning =
+         "entry of the RDMA port's GID table; else the RoCEv2 one that maps an IPv4 address"},
+    {.name = "WEIR_PORT",
+     .kind = VariableKind::kNumber,
+     .default_value = "0",
+     .most = 65'535,
+     .meaning = "TCP port of the verbs side channel; 0 is any free one"},
+    {.name = "WEIR_BIND",
+     .meaning =
+         "address to listen on and to give to other ranks; else the one of the default route"},
+    {.name = "WEIR_CONNECT",
+     .kind = VariableKind::kChoice,
+     .default_value = "tcp",
+     .choices = "tcp|rdmacm",
+     .meaning = "how queue pairs are connected: by our TCP side channel or by rdma_cm"},
+    {.name = "WEIR_EAGER_BYTES",
+     .kind = VariableKind::kNumber,
+     .default_value = "4096",
+     .unit = "bytes",
+     .most = 1ULL << 20,
+     .meaning = "up to this size a push travels inside its message; above, the server reads it"},
+    {.name = "WEIR_VIRTUAL_NODES",
+     .kind = VariableKind::kNumber,
+     .default_value = "64",
+     .least = 1,
+     .most = 4096,
+     .meaning = "points of a shard on the hash ring; more spread keys more evenly"},
+    {.name = "WEIR_SPIN_US",
+     .kind = VariableKind::kNumber,
+     .default_value = "50",
+     .unit = "us",
+     .most = 1'000'000'000,
+     .meaning = "how long an idle shard or a waiting client polls before it sleeps"},
+    {.name = "WEIR_PIN",
+     .kind = VariableKind::kChoice,
+     .default_value = "auto",
+     .choices = "auto|never",
+     .meaning = "pin shards to cores if the launcher has not done it, or never"},
+    {.name = "WEIR_LOG",
+     .kind = VariableKind::kChoice,
+     .default_value = "info",
+     .choices = "debug|info|warning|error",
+     .meaning = "the least important lines to log"},
+});
+
+/// What a variable accepts, for people: "one of auto, never", "a whole number from 0 to 65535".
+[[nodiscard]] std::string allowed_values(const ConfigVariable& variable);
+
+/// Names an entry of kConfigVariables; a name that is not there does not compile.
+class VariableRef {
+public:
+    consteval VariableRef(std::string_view name) : variable_(find(name)) {}  // NOLINT: implicit
+
+    consteval VariableRef(const char* name)
+        : VariableRef(std::string_view(name)) {}  // NOLINT: implicit
+
+    constexpr VariableRef(const ConfigVariable& variable)
+        : variable_(&variable) {}  // NOLINT: implicit
+
+    [[nodiscard]] constexpr const ConfigVariable& operator*() const noexcept { return *variable_; }
+
+    [[nodiscard]] constexpr const ConfigVariable* operator->() const noexcept { return variable_; }
+
+private:
+    static consteval const ConfigVariable* find(std::string_view name) {
+        for (const ConfigVariable& variable : kConfigVariables) {
+            if (variable.name == name) return &variable;
+        }
+        throw "not a variable of kConfigVariables";
+    }
+
+    const ConfigVariable* variable_;
+};
+
+enum class ConfigSource : uint8_t { kDefault, kVariable, kFlag };
+
+/// A WEIR_* variable of the environment that means nothing to us.
+struct UnknownVariable {
+    std::string name;
+    std::string_view nearest;  ///< a known name that is a slip or two away; empty if none is
+    /// One line for a person.
+    [[nodiscard]] std::string message() const;
+};
+
+/// The settings of one program or one client. Thread: any number of readers.
+class Config {
+public:
+    Config() = default;
+
+    explicit Config(Environment environment) : environment_(std::move(environment)) {}
+
+    /// The command line's word: `flag` ("--rank") was given with `value`, and beats the variable.
+    void set_flag(VariableRef variable, std::string_view flag, std::string_view value);
+
+    /// The value in force, unchecked; "" if there is none.
+    [[nodiscard]] std::string_view text(VariableRef variable) const noexcept;
+    [[nodiscard]] ConfigSource source(VariableRef variable) const noexcept;
+    /// Where the value was given, for messages: "--rank" or "WEIR_RANK".
+    [[nodiscard]] std::string_view place(VariableRef variable) const noexcept;
+
+    /// One of the variable's choices.
+    /// Errors:  kInvalidArgument naming variable or flag, its value and what is allowed
+    [[nodiscard]] Result<std::string> choice(VariableRef variable) const;
+    /// The number of a variable that has a default. Errors: as above.
+    [[nodiscard]] Result<uint64_t> number(VariableRef variable) const;
+    /// The number, if there is one. Errors: as above.
+    [[nodiscard]] Result<std::optional<uint64_t>> optional_number(VariableRef variable) const;
+
+    /// Looks at every value that is set; the first bad one is the error.
+    [[nodiscard]] Status check() const;
+    /// The WEIR_* variables of the environment that are in no table, for a warning.
+    [[nodiscard]] std::vector<UnknownVariable> unknown() const;
+
+    [[nodiscard]] const Environment& environment() const noexcept { return environment_; }
+
+private:
+    struct Flag {
+        std::string flag;
+        std::string value;
+    };
+
+    [[nodiscard]] Error bad_value(const ConfigVariable& variable) const;
+
+    Environment environment_;
+    std::map<std::string_view, Flag> flags_;  // by variable name
+};
+
+}  // namespace weir

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/base/config.h"
+
+#include <doctest/doctest.h>
+
+namespace weir {
+namespace {
+
+Config with(Environment::Map values) {
+    return Config(Environment(std::move(values)));
+}
+
+bool mentions(const std::string& text, std::string_view word) {
+    return text.find(word) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_SUITE("config") {
+    TEST_CASE("without flag and variable the default holds") {
+        const Config config;
+        CHECK(config.number("WEIR_JOIN_TIMEOUT_S").value() == 30);
+        CHECK(config.choice("WEIR_TRANSPORT").value() == "auto");
+        CHECK(config.source("WEIR_TRANSPORT") == ConfigSource::kDefault);
+        CHECK_FALSE(config.optional_number("WEIR_RANK").value().has_value());
+    }
+
+    TEST_CASE("every default is allowed by its own variable") {
+        CHECK(Config().check());
+    }
+
+    TEST_CASE("every variable says what it means, and no name is listed twice") {
+        for (const ConfigVariable& a : kConfigVariables) {
+            CHECK(a.name.starts_with("WEIR_"));
+            CHECK_FALSE(a.meaning.empty());
+            for (const ConfigVariable& b : kConfigVariables)
+                CHECK((&a == &b || a.name != b.name));
+        }
+    }
+
+    TEST_CASE("a variable beats the default, and a flag beats the variable") {
+        Config config = with({{"WEIR_RANK", "3"}});
+        CHECK(config.optional_number("WEIR_RANK").value() == 3);
+        CHECK(config.place("WEIR_RANK") == "WEIR_RANK");
+        config.set_flag("WEIR_RANK", "--rank", "5");
+        CHECK(config.optional_number("WEIR_RANK").value() == 5);
+        CHECK(config.source("WEIR_RANK") == ConfigSource::kFlag);
+        CHECK(config.place("WEIR_RANK") == "--rank");
+    }
+
+    TEST_CASE("an empty variable is an unset one, but an empty flag is a mistake") {
+        Config config = with({{"WEIR_PORT", ""}});
+        CHECK(config.number("WEIR_PORT").value() == 0);
+        config.set_flag("WEIR_RANK", "--rank", "");
+        CHECK_FALSE(config.optional_number("WEIR_RANK"));
+    }
+
+    TEST_CASE("a bad number is refused with variable, value and range") {
+        for (const char* bad : {"65536", "-1", "12x", " 1", "0x10", "99999999999999999999"}) {
+            CAPTURE(bad);
+            const auto port = with({{"WEIR_PORT", bad}}).number("WEIR_PORT");
+            REQUIRE_FALSE(port);
+            CHECK(port.code() == Errc::kInvalidArgument);
+            CHECK(mentions(port.error().text(), "WEIR_PORT"));
+            CHECK(mentions(port.error().text(), bad));
+            CHECK(mentions(port.error().text(), "0 to 65535"));
+        }
+    }
+
+    TEST_CASE("a bad choice is refused with the words that are allowed") {
+        for (const char* bad : {"tcp", "sh", "shm|verbs", "SHM"}) {
+            CAPTURE(bad);
+            const auto transport = with({{"WEIR_TRANSPORT", bad}}).choice("WEIR_TRANSPORT");
+            REQUIRE_FALSE(transport);
+            CHECK(mentions(transport.error().text(), "one of auto, shm, verbs"));
+        }
+    }
+
+    TEST_CASE("check finds the bad one among many") {
+        const Status status = with({{"WEIR_RANK", "1"}, {"WEIR_LOG", "loud"}}).check();
+        REQUIRE_FALSE(status);
+        CHECK(mentions(status.error().text(), "WEIR_LOG=loud"));
+    }
+
+    TEST_CASE("an unknown variable is listed with the nearest known name") {
+        const auto unknown = with({{"WEIR_RNAK", "1"},
+                                   {"WEIR_SOMETHING_ELSE", "1"},
+                                   {"WEIRD", "1"},
+                                   {"WEIR_LOG", "info"}})
+                                 .unknown();
+        REQUIRE(unknown.size() == 2);
+        CHECK(unknown[0].name == "WEIR_RNAK");
+        CHECK(unknown[0].nearest == "WEIR_RANK");
+        CHECK(mentions(unknown[0].message(), "did you mean WEIR_RANK"));
+        CHECK(unknown[1].nearest.empty());
+    }
+
+    TEST_CASE("a snapshot splits at the first equals sign and skips what has none") {
+        const char* const variables[] = {"A=1=2", "BROKEN", "EMPTY=", nullptr};
+        const Environment environment = Environment::snapshot(variables);
+        CHECK(environment.get("A") == "1=2");
+        CHECK(environment.get("EMPTY").empty());
+        CHECK(environment.values().size() == 2);
+        CHECK(Environment::snapshot(nullptr).values().empty());
+    }
+}
+
+}  // namespace weir
