@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/base/topology.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "lib/base/sys_file.h"
+
+namespace weir {
+namespace {
+
+/// A set of CPUs of any number, as the system calls want it.
+class CpuSet {
+public:
+    CpuSet() : set_(CPU_ALLOC(kCpusMax)) { CPU_ZERO_S(size_bytes(), set_); }
+
+    ~CpuSet() { CPU_FREE(set_); }
+
+    CpuSet(const CpuSet&) = delete;
+    CpuSet& operator=(const CpuSet&) = delete;
+
+    static constexpr int kCpusMax = 8192;
+
+    [[nodiscard]] static size_t size_bytes() noexcept { return CPU_ALLOC_SIZE(kCpusMax); }
+
+    [[nodiscard]] cpu_set_t* get() noexcept { return set_; }
+
+private:
+    cpu_set_t* set_;
+};
+
+}  // namespace
+
+std::vector<int> allowed_cpus() {
+    std::vector<int> cpus;
+    CpuSet set;
+    if (sched_getaffinity(0, CpuSet::size_bytes(), set.get()) != 0) return cpus;
+    for (int cpu = 0; cpu < CpuSet::kCpusMax; ++cpu) {
+        if (CPU_ISSET_S(cpu, CpuSet::size_bytes(), set.get())) cpus.push_back(cpu);
+    }
+    return cpus;
+}
+
+Status pin_this_thread(int cpu) {
+    if (cpu < 0 || cpu >= CpuSet::kCpusMax) {
+        return Error(Errc::kInvalidArgument, fmt::format("CPU {}: there is no such CPU", cpu));
+    }
+    CpuSet set;
+    CPU_SET_S(cpu, CpuSet::size_bytes(), set.get());
+    const int error = pthread_setaffinity_np(pthread_self(), CpuSet::size_bytes(), set.get());
+    if (error == 0) return {};
+    return Error(Errc::kInvalidArgument,
+                 fmt::format("CPU {}: a thread cannot be pinned to it (this process may use {})",
+                             cpu, cpu_list_text(allowed_cpus())),
+                 error);
+}
+
+std::vector<int> cpus_for_threads(const Topology& topology, size_t count) {
+    std::vector<int> cpus;
+    for (size_t sibling = 0; cpus.size() < count; ++sibling) {
+        const size_t before = cpus.size();
+        for (const Core& core : topology.allowed_cores) {
+            if (sibling < core.cpus.size() && cpus.size() < count) {
+                cpus.push_back(core.cpus[sibling]);
+            }
+        }
+        if (cpus.size() == before) return {};  // all CPUs are given out
+    }
+    return cpus;
+}
+
+int numa_node_count() {
+    const auto nodes =
+        parse_cpu_list(read_sys_text("/sys/devices/system/node/has_memory").value_or(""));
+    return std::max(1, static_cast<int>(nodes.size()));
+}
+
+int current_numa_node() noexcept {
+    unsigned cpu = 0;
+    unsigned node = 0;
+    return getcpu(&cpu, &node) == 0 ? static_cast<int>(node) : 0;
+}
+
+std::optional<int> numa_node_of(const void* address) noexcept {
+    // move_pages() with no targets only asks; unlike get_mempolicy() it never touches the page
+    void* page = const_cast<void*>(address);
+    int node = -1;
+    if (syscall(SYS_move_pages, 0, 1UL, &page, nullptr, &node, 0) != 0) return std::nullopt;
+    if (node < 0) return std::nullopt;  // -ENOENT: not touched
+    return node;
+}
+
+}  // namespace weir

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// Topology: sockets, cores, caches, NUMA nodes and huge pages of this machine, by hwloc or, in a
+/// build without it, by /sys; and placing threads and memory on them.
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lib/base/result.h"
+
+namespace weir {
+
+struct NumaNode {
+    int index = 0;  ///< the operating system's number
+    uint64_t memory_bytes = 0;
+    std::vector<int> cpus;
+};
+
+struct Cache {
+    int level = 0;
+    char kind = 'u';  ///< 'd' data, 'i' instructions, 'u' both
+    uint64_t size_bytes = 0;
+    int count = 0;  ///< how many of this level, kind and size there are
+};
+
+struct HugePages {
+    uint64_t page_bytes = 0;
+    uint64_t total_count = 0;
+    uint64_t free_count = 0;
+};
+
+/// A core that this process may use, and its hardware threads that it may use, in order.
+struct Core {
+    int socket = 0;
+    std::vector<int> cpus;
+};
+
+struct Topology {
+    std::string source;  ///< "hwloc 2.9.0", or "/sys" and why not hwloc
+    int socket_count = 0;
+    int core_count = 0;
+    int cpu_count = 0;              ///< hardware threads that are online
+    std::vector<int> allowed_cpus;  ///< those that affinity and control groups leave this process
+    std::vector<Core> allowed_cores;
+    std::vector<NumaNode> nodes;                ///< those that have memory
+    std::vector<Cache> caches;                  ///< level by level, data before instructions
+    std::vector<HugePages> huge_pages;          ///< by size, smallest first
+    std::string transparent_huge_pages;         ///< "always", "madvise", "never"; "" unknown
+    std::string transparent_huge_pages_shared;  ///< the same for shared memory
+};
+
+/// Reads it all; takes milliseconds. What cannot be found out stays empty or 0.
+[[nodiscard]] Topology read_topology();
+
+/// As read_topology(), never by hwloc. `root` is "" or the folder that stands for / in a test.
+[[nodiscard]] Topology read_topology_from_sys(std::string_view root);
+
+/// The CPUs for `count` pinned threads: a core each as long as there are cores, then the cores'
+/// other hardware threads; empty if there are not enough allowed CPUs.
+[[nodiscard]] std::vector<int> cpus_for_threads(const Topology& topology, size_t count);
+
+/// CPUs that the affinity of the calling thread allows.
+[[nodiscard]] std::vector<int> allowed_cpus();
+
+/// Binds the calling thread to a CPU. Errors: kInvalidArgument if this process may not use it
+[[nodiscard]] Status pin_this_thread(int cpu);
+
+/// How many NUMA nodes have memory; at least 1.
+[[nodiscard]] int numa_node_count();
+
+/// The node that the calling thread runs on now; 0 where the kernel does not know nodes.
+[[nodiscard]] int current_numa_node() noexcept;
+
+/// The node that holds the page of `address`, which must have been touched.
+[[nodiscard]] std::optional<int> numa_node_of(const void* address) noexcept;
+
+/// Makes pages of `memory` come from `node` when they are first touched.
+/// Errors: kUnavailable: no such node, or the system refuses
+[[nodiscard]] Status bind_memory(std::span<std::byte> memory, int node);
+
+}  // namespace weir
