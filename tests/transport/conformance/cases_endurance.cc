@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+/// \file
+/// Conformance: what must hold after the thousandth time, and between threads.
+
+#include <atomic>
+#include <thread>
+
+#include <doctest/doctest.h>
+
+#include "lib/base/clock.h"
+#include "tests/transport/conformance/stage.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define WEIR_RESIDENT_MEMORY_TELLS 0
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define WEIR_RESIDENT_MEMORY_TELLS 0
+#endif
+#endif
+#ifndef WEIR_RESIDENT_MEMORY_TELLS
+#define WEIR_RESIDENT_MEMORY_TELLS 1
+#endif
+
+namespace weir::transport::conformance {
+
+namespace {
+
+/// What a process may grow by over all cycles: far less than one ring or queue pair per cycle.
+constexpr size_t kGrowthBytesMax = 8 << 20;
+
+/// Compares both processes' usage before and after.
+class LeakCheck {
+public:
+    explicit LeakCheck(Fabric& fabric)
+        : fabric_(fabric), before_{fabric.usage(0), fabric.usage(1)} {}
+
+    void finish() const {
+        for (size_t process = 0; process < 2; ++process) {
+            const Usage after = fabric_.usage(process);
+            CAPTURE(process);
+            CHECK(after.open_files <= before_[process].open_files);
+            if (WEIR_RESIDENT_MEMORY_TELLS) {
+                CHECK(after.resident_bytes < before_[process].resident_bytes + kGrowthBytesMax);
+            }
+        }
+    }
+
+private:
+    Fabric& fabric_;
+    Usage before_[2];
+};
+
+void cycle(Stage& stage, Party& a, Party& b, uint64_t number) {
+    const Link link = stage.connect(a, b);
+    stage.send(a, link.near, pattern(number, 40));
+    REQUIRE(stage.until([&] { return b.count(Event::kReceived, link.far) == 1; }));
+    if (number % 2 == 0) {
+        a.endpoint().close(link.near);
+    } else {
+        b.endpoint().close(link.far);
+    }
+    REQUIRE(stage.until([&] { return a.closed(link.near) && b.closed(link.far); }));
+    a.forget();
+    b.forget();
+}
+
+void connections_come_and_go_without_a_leak(Fabric& fabric) {
+    const uint64_t cycles = number_from_environment("WEIR_CONFORMANCE_CYCLES", 2000);
+    Stage stage(fabric);
+    Party& a = stage.add(0);
+    Party& b = stage.add(1);
+    const uint64_t warm_up = cycles / 10 + 1;
+    for (uint64_t i = 0; i < warm_up; ++i)
+        cycle(stage, a, b, i);
+    stage.settle();
+    const LeakCheck leaks(fabric);
+    for (uint64_t i = 0; i < cycles; ++i)
+        cycle(stage, a, b, i);
+    stage.settle();
+    leaks.finish();
+}
+
+void endpoints_come_and_go_without_a_leak(Fabric& fabric) {
+    const uint64_t cycles = number_from_environment("WEIR_CONFORMANCE_CYCLES", 2000) / 10 + 1;
+    Stage stage(fabric);
+    const Registered memory(fabric, 0, Access::kRemote);
+    const auto round = [&](uint64_t number) {
+        Party& a = stage.add(0);
+        Party& b = stage.add(1);
+        const Link link = stage.connect(a, b);
+        stage.send(a, link.near, pattern(number, 40));
+        if (number % 2 == 0) REQUIRE(a.endpoint().expose(link.near, memory.bytes()).has_value());
+        if (number % 3 == 0) stage.step();
+        stage.remove(number % 2 == 0 ? a : b);
+        stage.remove(number % 2 == 0 ? b : a);
+    };
+    for (uint64_t i = 0; i < cycles / 4 + 2; ++i)
+        round(i);
+    stage.settle();
+    const LeakCheck leaks(fabric);
+    for (uint64_t i = 0; i < cycles; ++i)
+        round(i);
+    stage.settle();
+    leaks.finish();
+}
+
+void registrations_come_and_go_without_a_leak(Fabric& fabric) {
+    const uint64_t cycles = number_from_environment("WEIR_CONFORMANCE_CYCLES", 2000);
+    Stage stage(fabric);
+    Party& a = stage.add(0);
+    Party& b = stage.add(1);
+    const Link link = stage.connect(a, b);
+    const MemoryBlock block = fabric.make_memory(1, 64 * 1024);
+    const auto round = [&] {
+        const auto region = fabric.device(1).register_memory(block, Access::kRemote);
+        REQUIRE(region.has_value());
+        const auto span = b.endpoint().expose(link.far, block.bytes);
+        REQUIRE(span.has_value());
+        stage.step();
+        static_cast<void>(a.endpoint().map(link.near, *span, Access::kRemoteRead));
+        fabric.device(1).deregister_memory(*region);
+        stage.step();
+    };
+    for (uint64_t i = 0; i < cycles / 10 + 1; ++i)
+        round();
+    stage.settle();
+    const LeakCheck leaks(fabric);
+    for (uint64_t i = 0; i < cycles; ++i)
+        round();
+    stage.settle();
+    leaks.finish();
+    CHECK_FALSE(a.closed(link.near));
+}
+
+/// Answers every message with itself until the connection closes. For a thread of its own: no
+/// doctest here.
+bool echo_until_closed(Endpoint& endpoint, const std::atomic<bool>& give_up) {
+    std::vector<Completion> completions(16);
+    while (!give_up.load(std::memory_order_relaxed)) {
+        const size_t count = endpoint.poll(completions);
+        for (size_t i = 0; i < count; ++i) {
+            const Completion& c = completions[i];
+            if (c.event == Event::kClosed) return c.status == Errc::kOk;
+            if (c.event != Event::kReceived) continue;
+            // Never more than the window is under way, so the answer finds room.
+            if (endpoint.send(c.connection, {&c.message, 1}) != Post::kPosted) return false;
+        }
+        endpoint.flush();
+        if (count == 0) std::this_thread::yield();
+    }
+    return false;
+}
+
+void two_threads_talk(Fabric& fabric) {
+    if (!fabric.has_threads()) {
+        MESSAGE("SKIPPED: everything in one thread here");
+        return;
+    }
+    Stage stage(fabric);
+    Party& a = stage.add(0);
+    Party& b = stage.add(1);
+    const Link link = stage.connect(a, b);
+    stage.stop_polling(b);
+    std::atomic<bool> give_up{false};
+    std::atomic<bool> well{false};
+    std::thread echo([&] { well = echo_until_closed(b.endpoint(), give_up); });
+    constexpr uint64_t kWindow = 32;
+    const uint64_t rounds = number_from_environment("WEIR_CONFORMANCE_CYCLES", 2000) * 10;
+    uint64_t sent = 0;
+    uint64_t back = 0;
+    const bool done = stage.until([&] {
+        for (const Seen& seen : a.seen()) {
+            if (seen.event == Event::kReceived && seen.message == pattern(back, 60)) ++back;
+        }
+        a.forget();
+        while (sent < rounds && sent < back + kWindow &&
+               a.send(link.near, pattern(sent, 60)) == Post::kPosted) {
+            ++sent;
+        }
+        return back == rounds;
+    });
+    CHECK(done);
+    a.endpoint().close(link.near);
+    const bool closed = stage.until([&] { return a.closed(link.near) && well; });
+    CHECK(closed);
+    give_up = true;
+    echo.join();
+    CHECK(well);
+}
+
+}  // namespace
+
+std::vector<Case> endurance_cases() {
+    return {
+        {"connections come and go without a leak", connections_come_and_go_without_a_leak},
+        {"endpoints come and go without a leak", endpoints_come_and_go_without_a_leak},
+        {"registrations come and go without a leak", registrations_come_and_go_without_a_leak},
+        {"two threads talk", two_threads_talk},
+    };
+}
+
+}  // namespace weir::transport::conformance
