@@ -11,6 +11,8 @@ namespace weir::linalg {
 
 /// The trust radius of a key that was never touched.
 inline constexpr double kFirstTrust = 1.0;
+/// Trust never falls below this, so that a key at rest can always start again.
+inline constexpr double kLeastTrust = 1e-9;
 
 /// A weight and the bound on its next step; the pair is the state of one key.
 struct ProxState {
@@ -21,8 +23,8 @@ struct ProxState {
 /// One step of  min_w  gradient * (w - weight) + curvature / 2 * (w - weight)^2 + l1 * |w|.
 ///
 /// curvature >= 0: soft threshold, then the step is cut to +-trust; trust becomes
-///     max(2 * |step|, trust / 2), where step is the difference of the *stored* weights, so that a
-///     worker that sees both weights computes the same trust as the server.
+///     max(4 * |step|, trust / 2, 1e-9), where step is the difference of the *stored* weights, so
+///     that a worker that sees both weights computes the same trust as the server.
 /// curvature < 0: a move. The weight changes by -gradient / curvature, without threshold or cut;
 /// trust
 ///     stays. (Workers use it for an exact line search over all weights at once.)
@@ -40,7 +42,7 @@ struct ProxState {
     }
     step = std::clamp(step, -old.trust, old.trust);
     const double weight = old.weight + step;
-    return {weight, std::max(2 * std::abs(weight - old.weight), old.trust / 2)};
+    return {weight, std::max({4 * std::abs(weight - old.weight), old.trust / 2, kLeastTrust})};
 }
 
 }  // namespace weir::linalg
