@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// Bootstrap: how the ranks of a job find each other at the start, whatever launched them.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "lib/base/clock.h"
+#include "lib/base/config.h"
+#include "lib/base/result.h"
+
+namespace weir {
+
+/// A small key-value exchange among the ranks of a job: everybody puts, everybody exchanges,
+/// everybody gets. Several rounds are fine; a key is put once.
+///
+/// Thread:  one; exchange() and finish() block, up to their time limits and never for ever
+class Bootstrap {
+public:
+    static constexpr size_t kKeyBytesMax = 40;  ///< letters, digits, '-', '_' and '.'
+    static constexpr size_t kValueBytesMax = 4096;
+
+    virtual ~Bootstrap() = default;
+    Bootstrap(const Bootstrap&) = delete;
+    Bootstrap& operator=(const Bootstrap&) = delete;
+
+    [[nodiscard]] virtual uint32_t rank() const noexcept = 0;
+    [[nodiscard]] virtual uint32_t size() const noexcept = 0;
+    /// Number of this rank among those of its host; valid after the first exchange().
+    [[nodiscard]] virtual uint32_t local_rank() const noexcept = 0;
+    /// "PMIx", "PMI-1", "rendezvous" or "in-process".
+    [[nodiscard]] virtual std::string_view name() const noexcept = 0;
+
+    /// Offers any bytes to the other ranks; they see them after the next exchange().
+    /// Errors:  kInvalidArgument for a key or value beyond the limits above
+    virtual Status put(std::string_view key, std::string_view value) = 0;
+
+    /// Waits until every rank has come to the same exchange and all values are visible.
+    /// Errors:  kDeadline, naming the missing ranks where the launcher tells; kPeerLost
+    virtual Status exchange(uint64_t deadline_ns) = 0;
+
+    /// What `rank` put before the last exchange().
+    /// Errors:  kNotFound if it put no such key
+    virtual Result<std::string> get(uint32_t rank, std::string_view key) = 0;
+
+    /// Says goodbye to the launcher, so that a rank which dies later does not end the job.
+    /// Nothing else may be called afterwards.
+    virtual Status finish() = 0;
+
+protected:
+    Bootstrap() = default;
+};
+
+/// Chooses by what the environment and the flags say, first match first: rendezvous flags; PMIx;
+/// PMI_FD; WEIR_RENDEZVOUS with rank variables (ours, Slurm's, Open MPI's); else a job of this
+/// process alone.
+///
+/// Source:  WEIR_RENDEZVOUS, WEIR_RANK, WEIR_SIZE, WEIR_SECRET_FILE, WEIR_JOIN_TIMEOUT_S of
+/// `config` Errors:  a setting that makes no sense, a port in use, a launcher that cannot be used
+/// and what to do
+[[nodiscard]] Result<std::unique_ptr<Bootstrap>> detect_bootstrap(const Config& config,
+                                                                  const Clock& clock);
+
+/// A job of one rank: what is put can be got.
+[[nodiscard]] std::unique_ptr<Bootstrap> make_bootstrap_alone();
+
+/// Now plus WEIR_JOIN_TIMEOUT_S.
+[[nodiscard]] Result<uint64_t> join_deadline_ns(const Config& config, const Clock& clock);
+
+namespace boot {
+
+/// The limits of Bootstrap::put, checked alike by every implementation.
+[[nodiscard]] Status check_entry(std::string_view key, std::string_view value);
+
+/// "rank 3", "ranks 1, 3 and 7", "ranks 1, 2, 3, 4, 5, 6, 7, 8 and 90 more".
+[[nodiscard]] std::string rank_list(const std::vector<uint32_t>& ranks);
+
+/// Milliseconds to give to poll(): until the deadline, but at most a tenth of a second, so that
+/// a clock which is not the machine's is looked at again. 0 when the deadline has passed.
+[[nodiscard]] int poll_slice_ms(const Clock& clock, uint64_t deadline_ns) noexcept;
+
+}  // namespace boot
+}  // namespace weir

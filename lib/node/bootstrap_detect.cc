@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+/// \file
+/// Which bootstrap: what the flags and the environment say about who launched us.
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "lib/node/bootstrap.h"
+#include "lib/node/bootstrap_pmi1.h"
+#include "lib/node/bootstrap_pmix.h"
+#include "lib/node/bootstrap_rendezvous.h"
+#include "lib/node/bootstrap_secret.h"
+
+namespace weir {
+namespace {
+
+/// Variables by which a launcher tells a process who it is.
+struct RankVariables {
+    std::string_view launcher;
+    std::string_view rank;
+    std::string_view size;
+};
+
+// Slurm's size of the step, not of the job: a batch script has SLURM_PROCID=0 and SLURM_NTASKS too,
+// but is no rank of anything.
+constexpr RankVariables kRankVariables[] = {
+    {"Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"},
+    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+    {"a PMI launcher", "PMI_RANK", "PMI_SIZE"},
+};
+
+constexpr std::string_view kLocalRankVariables[] = {"MPI_LOCALRANKID", "SLURM_LOCALID",
+                                                    "OMPI_COMM_WORLD_LOCAL_RANK"};
+
+Result<std::optional<uint32_t>> launcher_number(const Environment& environment,
+                                                std::string_view name) {
+    const std::string_view text = environment.get(name);
+    if (text.empty()) return std::optional<uint32_t>();
+    uint32_t number = 0;
+    const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (error != std::errc{} || stop != text.data() + text.size() || number > 1'000'000) {
+        return Error(
+            Errc::kInvalidArgument,
+            fmt::format("{}={}: a launcher sets this to a whole number; unset it", name, text));
+    }
+    return std::optional<uint32_t>(number);
+}
+
+/// Who we are, as far as it is known.
+struct Place {
+    std::optional<uint32_t> rank;
+    std::optional<uint32_t> size;
+    std::string_view launcher;  // empty: WEIR_RANK and WEIR_SIZE or their flags
+};
+
+Result<Place> find_place(const Config& config) {
+    Place place;
+    WEIR_ASSIGN(const auto rank, config.optional_number("WEIR_RANK"));
+    WEIR_ASSIGN(const auto size, config.optional_number("WEIR_SIZE"));
+    if (rank) place.rank = static_cast<uint32_t>(*rank);
+    if (size) place.size = static_cast<uint32_t>(*size);
+    for (const RankVariables& variables : kRankVariables) {
+        if (place.rank && place.size) break;
+        WEIR_ASSIGN(const auto r, launcher_number(config.environment(), variables.rank));
+        WEIR_ASSIGN(const auto s, launcher_number(config.environment(), variables.size));
+        if (!r || !s) continue;
+        if (!place.rank) place.rank = r;
+        if (!place.size) place.size = s;
+        place.launcher = variables.launcher;
+    }
+    return place;
+}
+
+Result<std::unique_ptr<Bootstrap>> open_rendezvous(const Config& config, const Place& place,
+                                                   const Clock& clock) {
+    if (!place.rank || !place.size) {
+        return Error(
+            Errc::kInvalidArgument,
+            fmt::format("{}: rank 0 to N-1 of each process and the size N are needed too: give "
+                        "--rank R --size N (or WEIR_RANK and WEIR_SIZE)",
+                        config.place("WEIR_RENDEZVOUS")));
+    }
+    boot::RendezvousOptions options{.rank = *place.rank, .size = *place.size};
+    WEIR_ASSIGN(options.at, boot::HostPort::parse(config.text("WEIR_RENDEZVOUS")));
+    if (const std::string path(config.text("WEIR_SECRET_FILE")); !path.empty()) {
+        WEIR_ASSIGN(options.secret, read_secret_file(path));
+    }
+    options.host_id = boot::this_host_id();
+    return boot::make_rendezvous(std::move(options), clock);
+}
+
+Result<std::unique_ptr<Bootstrap>> open_pmi1(const Config& config, const Clock& clock,
+                                             uint64_t deadline_ns) {
+    const Environment& environment = config.environment();
+    WEIR_ASSIGN(const auto fd, launcher_number(environment, "PMI_FD"));
+    WEIR_ASSIGN(const auto rank, launcher_number(environment, "PMI_RANK"));
+    WEIR_ASSIGN(const auto size, launcher_number(environment, "PMI_SIZE"));
+    if (!rank || !size || *rank >= *size) {
+        return Error(
+            Errc::kInvalidArgument,
+            fmt::format("PMI_FD is set, but PMI_RANK='{}' and PMI_SIZE='{}' do not name a rank: "
+                        "unset PMI_FD, or start under mpiexec or srun",
+                        environment.get("PMI_RANK"), environment.get("PMI_SIZE")));
+    }
+    boot::Pmi1Options options{.fd = static_cast<int>(*fd), .rank = *rank, .size = *size};
+    for (const std::string_view name : kLocalRankVariables) {
+        WEIR_ASSIGN(const auto local, launcher_number(environment, name));
+        if (!local) continue;
+        options.local_rank = *local;
+        break;
+    }
+    return boot::Pmi1Bootstrap::open(options, clock, deadline_ns);
+}
+
+/// Several ranks, but no way to find each other.
+Error no_way(const Config& config, const Place& place) {
+    if (place.launcher.empty()) {
+        return {Errc::kInvalidArgument,
+                fmt::format("{}={}: ranks started by hand also need --rendezvous HOST:PORT (or "
+                            "WEIR_RENDEZVOUS), the same on all of them",
+                            config.place("WEIR_SIZE"), *place.size)};
+    }
+    return {Errc::kUnavailable,
+            fmt::format(
+                "started as rank {} of {} by {}, which gives no way to find the others: use srun "
+                "--mpi=pmix or --mpi=pmi2, mpirun with PMIx, or --rendezvous HOST:PORT",
+                place.rank.value_or(0), *place.size, place.launcher)};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Bootstrap>> detect_bootstrap(const Config& config, const Clock& clock) {
+    const Environment& environment = config.environment();
+    const auto is_flag = [&](VariableRef variable) {
+        return config.source(variable) == ConfigSource::kFlag;
+    };
+    const bool by_flags =
+        is_flag("WEIR_RENDEZVOUS") || is_flag("WEIR_RANK") || is_flag("WEIR_SIZE");
+    WEIR_ASSIGN(const uint64_t deadline_ns, join_deadline_ns(config, clock));
+    const bool under_pmix =
+        !environment.get("PMIX_NAMESPACE").empty() && !environment.get("PMIX_RANK").empty();
+    const bool under_pmi1 = !environment.get("PMI_FD").empty();
+    const bool meets = !config.text("WEIR_RENDEZVOUS").empty();
+    if (!by_flags) {
+        if (under_pmix && boot::have_pmix()) return boot::open_pmix(clock, deadline_ns);
+        if (under_pmi1) return open_pmi1(config, clock, deadline_ns);
+        if (under_pmix && !meets)
+            return boot::open_pmix(clock, deadline_ns);  // says what is missing
+    }
+    WEIR_ASSIGN(const Place place, find_place(config));
+    if (meets) return open_rendezvous(config, place, clock);
+    if (place.rank && place.rank >= place.size.value_or(1)) {
+        return Error(
+            Errc::kInvalidArgument,
+            fmt::format("{}={}: ranks of a job of {} are 0 to {}", config.place("WEIR_RANK"),
+                        *place.rank, place.size.value_or(1), place.size.value_or(1) - 1));
+    }
+    if (place.size.value_or(1) > 1) return no_way(config, place);
+    return make_bootstrap_alone();
+}
+
+}  // namespace weir

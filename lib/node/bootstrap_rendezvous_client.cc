@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/node/bootstrap_rendezvous_client.h"
+
+#include <algorithm>
+#include <cerrno>
+
+#include <fmt/format.h>
+#include <poll.h>
+
+namespace weir::boot {
+namespace {
+
+constexpr uint64_t kRetryEvery = 50 * kMillisecond;
+
+}  // namespace
+
+Status RendezvousClient::put(std::string_view key, std::string_view value) {
+    WEIR_TRY(check_entry(key, value));
+    entries_.emplace_back(key, value);
+    return {};
+}
+
+Result<std::string> RendezvousClient::get(uint32_t rank, std::string_view key) {
+    const auto found = values_.find({rank, std::string(key)});
+    if (found == values_.end()) {
+        return Error(Errc::kNotFound, fmt::format("rank {} put no {}", rank, key));
+    }
+    return found->second;
+}
+
+Status RendezvousClient::finish() {
+    over_ = true;
+    link_.reset();
+    return {};
+}
+
+Status RendezvousClient::exchange(uint64_t deadline_ns) {
+    if (over_) return Error(Errc::kCancelled, "rendezvous: used after finish() or after an error");
+    Status status = link_ ? Status() : join(deadline_ns);
+    if (status) status = commit_and_wait(deadline_ns);
+    if (!status) (void)finish();
+    return status;
+}
+
+Status RendezvousClient::join(uint64_t deadline_ns) {
+    for (;;) {
+        Status status = try_join(deadline_ns);
+        if (status) return {};
+        link_.reset();
+        // nobody there yet, or gone again: rank 0 may still be starting
+        if (status.code() != Errc::kPeerLost && status.code() != Errc::kNotFound &&
+            status.code() != Errc::kDeadline) {
+            return status;
+        }
+        const uint64_t now_ns = clock_.now_ns();
+        if (now_ns >= deadline_ns) return too_late(status.error().message());
+        const int slice_ms = poll_slice_ms(clock_, std::min(deadline_ns, now_ns + kRetryEvery));
+        (void)::poll(nullptr, 0, slice_ms);
+    }
+}
+
+Status RendezvousClient::try_join(uint64_t deadline_ns) {
+    WEIR_ASSIGN(Fd fd, tcp_connect(options_.at, clock_, deadline_ns));
+    link_.emplace(std::move(fd));
+    link_->set_body_bytes_max(kRendezvousBodyBytesMax);
+    const bool secured = options_.secret.has_value();
+    RendezvousMessage hello{.kind = RendezvousKind::kHello,
+                            .rank = options_.rank,
+                            .size = options_.size,
+                            .secured = secured,
+                            .text = options_.host_id};
+    hello.nonce = transport::random_bytes();
+    link_->queue(hello);
+
+    WEIR_ASSIGN(const RendezvousMessage challenge, receive(deadline_ns));
+    if (challenge.kind != RendezvousKind::kChallenge) {
+        return Error(Errc::kProtocol, "rendezvous: rank 0 answered out of turn");
+    }
+    if (secured && (!challenge.secured ||
+                    !transport::equal(challenge.proof, rendezvous_proof(*options_.secret,
+                                                                        transport::Side::kAccepting,
+                                                                        hello, challenge.nonce)))) {
+        return Error(
+            Errc::kRefused,
+            fmt::format("rendezvous: who listens on {} does not know this rank's secret: give "
+                        "the same WEIR_SECRET_FILE to all ranks",
+                        options_.at.text()));
+    }
+    RendezvousMessage proof{.kind = RendezvousKind::kProof};
+    if (secured)
+        proof.proof = rendezvous_proof(*options_.secret, transport::Side::kConnecting, hello,
+                                       challenge.nonce);
+    link_->queue(proof);
+
+    WEIR_ASSIGN(const RendezvousMessage welcome, receive(deadline_ns));
+    if (welcome.kind != RendezvousKind::kWelcome) {
+        return Error(Errc::kProtocol, "rendezvous: rank 0 answered out of turn");
+    }
+    return {};
+}
+
+Status RendezvousClient::commit_and_wait(uint64_t deadline_ns) {
+    for (auto& [key, value] : entries_) {
+        link_->queue({.kind = RendezvousKind::kEntry,
+                      .rank = options_.rank,
+                      .key = std::move(key),
+                      .text = std::move(value)});
+    }
+    entries_.clear();
+    link_->queue({.kind = RendezvousKind::kCommit, .round = round_});
+    std::string waiting = fmt::format("rank 0 at {} sent nothing", options_.at.text());
+    for (;;) {
+        auto message = receive(deadline_ns);
+        if (!message && message.code() == Errc::kDeadline) return too_late(waiting);
+        WEIR_TRY(message);
+        if (message->kind == RendezvousKind::kEntry && message->rank < options_.size) {
+            values_[{message->rank, std::move(message->key)}] = std::move(message->text);
+        } else if (message->kind == RendezvousKind::kWaiting) {
+            waiting = std::move(message->text);
+        } else if (message->kind == RendezvousKind::kRelease && message->round == round_) {
+            local_rank_ = message->local_rank;
+            ++round_;
+            return {};
+        } else {
+            return Error(Errc::kProtocol, "rendezvous: rank 0 answered out of turn");
+        }
+    }
+}
+
+Result<RendezvousMessage> RendezvousClient::receive(uint64_t deadline_ns) {
+    for (;;) {
+        auto next = link_->next();
+        if (!next) {
+            return Error(
+                Errc::kProtocol,
+                fmt::format("rendezvous: {} answered, but not as rank 0 of a Weir job: {}; "
+                            "choose another port for --rendezvous",
+                            options_.at.text(), next.error().text()));
+        }
+        if (next->has_value()) {
+            RendezvousMessage message = **std::move(next);
+            const bool refused = message.kind == RendezvousKind::kRefused;
+            if (!refused && message.kind != RendezvousKind::kFailed) return message;
+            return Error(
+                refused ? Errc::kRefused : Errc::kCancelled,
+                fmt::format("rendezvous: rank 0 at {} said: {}", options_.at.text(), message.text));
+        }
+        const int slice_ms = poll_slice_ms(clock_, deadline_ns);
+        if (slice_ms == 0) return Error(Errc::kDeadline, "no answer in time");
+        pollfd entry{link_->fd(), static_cast<short>(POLLIN | (link_->has_output() ? POLLOUT : 0)),
+                     0};
+        const int ready = ::poll(&entry, 1, slice_ms);
+        if (ready <= 0) continue;
+        Status status;
+        if ((entry.revents & POLLOUT) != 0) status = link_->flush();
+        if (status && (entry.revents & ~POLLOUT) != 0) status = link_->fill();
+        if (!status) {
+            return Error(Errc::kPeerLost,
+                         fmt::format("rendezvous: rank 0 at {}: {}; its own output tells why",
+                                     options_.at.text(), status.error().text()),
+                         status.error().os_error());
+        }
+    }
+}
+
+Error RendezvousClient::too_late(const std::string& why) const {
+    return {
+        Errc::kDeadline,
+        fmt::format("rendezvous: rank {} gave up waiting for rank 0 at {}: {} (WEIR_JOIN_TIMEOUT_S "
+                    "sets how long)",
+                    options_.rank, options_.at.text(), why)};
+}
+
+}  // namespace weir::boot

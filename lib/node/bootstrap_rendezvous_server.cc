@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/node/bootstrap_rendezvous_server.h"
+
+#include <algorithm>
+#include <cerrno>
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include "lib/base/log.h"
+
+namespace weir::boot {
+namespace {
+
+constexpr uint64_t kTellEvery = 500 * kMillisecond;
+constexpr size_t kComplaintsMax = 20;
+constexpr size_t kRefusalsMax = 4;
+
+}  // namespace
+
+RendezvousServer::RendezvousServer(RendezvousOptions options, const Clock& clock, Fd listener)
+    : clock_(clock),
+      options_(std::move(options)),
+      listener_(std::move(listener)),
+      seats_(options_.size) {
+    seats_[0].host = options_.host_id;
+}
+
+Result<std::unique_ptr<RendezvousServer>> RendezvousServer::open(RendezvousOptions options,
+                                                                 const Clock& clock) {
+    WEIR_ASSIGN(Fd listener, tcp_listen(options.at));
+    if (!options.secret && !is_loopback(options.at.host)) {
+        log(LogLevel::kWarning,
+            "rendezvous on {} without WEIR_SECRET_FILE: whoever can connect may join, and the "
+            "job's "
+            "secret travels in the clear",
+            options.at.text());
+    }
+    return std::unique_ptr<RendezvousServer>(
+        new RendezvousServer(std::move(options), clock, std::move(listener)));
+}
+
+Status RendezvousServer::put(std::string_view key, std::string_view value) {
+    WEIR_TRY(check_entry(key, value));
+    seats_[0].entries.emplace_back(key, value);
+    return {};
+}
+
+Result<std::string> RendezvousServer::get(uint32_t rank, std::string_view key) {
+    const auto found = values_.find({rank, std::string(key)});
+    if (found == values_.end()) {
+        return Error(Errc::kNotFound, fmt::format("rank {} put no {}", rank, key));
+    }
+    return found->second;
+}
+
+Status RendezvousServer::finish() {
+    over_ = true;
+    guests_.clear();
+    listener_.reset();
+    return {};
+}
+
+Status RendezvousServer::exchange(uint64_t deadline_ns) {
+    if (over_) return Error(Errc::kCancelled, "rendezvous: used after finish() or after an error");
+    seats_[0].committed = true;
+    while (!missing().empty()) {
+        if (!lost_.empty()) return fail(Errc::kPeerLost, lost_);
+        if (clock_.now_ns() >= deadline_ns) return fail(Errc::kDeadline, missing_text());
+        poll_once(deadline_ns);
+        tell_waiting();
+    }
+    release();
+    flush_all(deadline_ns);
+    return {};
+}
+
+void RendezvousServer::poll_once(uint64_t deadline_ns) {
+    std::vector<pollfd> entries;
+    entries.push_back({listener_.get(), POLLIN, 0});
+    for (const Guest& guest : guests_) {
+        const short events = guest.stage == Stage::kLeaving ? 0 : POLLIN;
+        entries.push_back({guest.link.fd(),
+                           static_cast<short>(events | (guest.link.has_output() ? POLLOUT : 0)),
+                           0});
+    }
+    if (::poll(entries.data(), entries.size(), poll_slice_ms(clock_, deadline_ns)) > 0) {
+        auto guest = guests_.begin();
+        for (size_t i = 1; i < entries.size(); ++i) {
+            const auto here = guest++;
+            if (entries[i].revents != 0 && !serve(*here, entries[i].revents)) {
+                close(*here);
+                guests_.erase(here);
+            }
+        }
+        if (entries[0].revents != 0) accept_guests();
+    }
+    drop_late_strangers();
+}
+
+void RendezvousServer::accept_guests() {
+    for (;;) {
+        Fd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+        if (!fd.valid()) {
+            if (errno == EMFILE || errno == ENFILE) {
+                complain("rendezvous: out of file descriptors; raise the limit with ulimit -n");
+                (void)::poll(nullptr, 0, 10);  // the connection stays: do not spin on it
+            }
+            return;
+        }
+        Guest& guest = guests_.emplace_back(std::move(fd));
+        guest.greet_by_ns = clock_.now_ns() + kGreetingTimeout;
+    }
+}
+
+void RendezvousServer::drop_late_strangers() {
+    const uint64_t now_ns = clock_.now_ns();
+    auto strangers =
+        static_cast<size_t>(std::count_if(guests_.begin(), guests_.end(), [](const Guest& guest) {
+            return guest.stage != Stage::kJoined;
+        }));
+    for (auto it = guests_.begin(); it != guests_.end();) {
+        const bool crowded = strangers > kStrangersMax;
+        if (it->stage == Stage::kJoined || (now_ns < it->greet_by_ns && !crowded)) {
+            ++it;
+            continue;
+        }
+        complain(fmt::format("rendezvous: closed the connection from {}: {}", it->link.peer(),
+                             crowded ? "too many strangers" : "no greeting in time"));
+        --strangers;
+        it = guests_.erase(it);
+    }
+}
+
+bool RendezvousServer::serve(Guest& guest, short events) {
+    Status status;
+    if ((events & ~POLLOUT) != 0 && guest.stage != Stage::kLeaving) {
+        status = guest.link.fill();
+        while (status && guest.stage != Stage::kLeaving) {
+            auto message = guest.link.next();
+            if (!message) {
+                status = std::move(message).error();
+            } else if (!message->has_value()) {
+                break;
+            } else {
+                status = handle(guest, **message);
+            }
+        }
+    }
+    if (status) status = guest.link.flush();
+    if (status) return guest.stage != Stage::kLeaving || guest.link.has_output();
+    const bool expected = guest.stage != Stage::kJoined || round_ > 1;
+    if (status.code() == Errc::kPeerLost && expected) {
+        log(LogLevel::kDebug, "rendezvous: {} left", guest.link.peer());
+    } else {
+        complain(fmt::format("rendezvous: closed the connection from {}: {}", guest.link.peer(),
+                             status.error().message()));
+    }
+    return false;
+}
+
+Status RendezvousServer::handle(Guest& guest, const RendezvousMessage& message) {
+    const bool joined = guest.stage == Stage::kJoined;
+    if (message.kind == RendezvousKind::kHello && guest.stage == Stage::kHello) {
+        return greet(guest, message);
+    }
+    if (message.kind == RendezvousKind::kProof && guest.stage == Stage::kProof) {
+        return admit(guest, message);
+    }
+    if (message.kind == RendezvousKind::kEntry && joined) return take_entry(guest, message);
+    Seat& seat = seats_[joined ? guest.hello.rank : 0];
+    if (message.kind == RendezvousKind::kCommit && joined && message.round == round_ &&
+        !seat.committed) {
+        seat.committed = true;
+        return {};
+    }
+    return Error(Errc::kProtocol, "a rendezvous message out of turn");
+}
+
+Status RendezvousServer::greet(Guest& guest, const RendezvousMessage& hello) {
+    const bool secured = options_.secret.has_value();
+    if (hello.secured != secured) {
+        refuse(guest, secured ? fmt::format("rank {} has no secret, rank 0 has: give the same "
+                                            "WEIR_SECRET_FILE to all ranks",
+                                            hello.rank)
+                              : fmt::format("rank {} has a secret, rank 0 has none: give the same "
+                                            "WEIR_SECRET_FILE to all ranks",
+                                            hello.rank));
+        return {};
+    }
+    guest.hello = hello;
+    guest.nonce = transport::random_bytes();
+    RendezvousMessage challenge{.kind = RendezvousKind::kChallenge, .secured = secured};
+    challenge.nonce = guest.nonce;
+    if (secured)
+        challenge.proof =
+            rendezvous_proof(*options_.secret, transport::Side::kAccepting, hello, guest.nonce);
+    guest.link.queue(challenge);
+    guest.stage = Stage::kProof;
+    return {};
+}
+
+Status RendezvousServer::admit(Guest& guest, const RendezvousMessage& proof) {
+    const RendezvousMessage& hello = guest.hello;
+    if (options_.secret &&
+        !transport::equal(
+            proof.proof,
+            rendezvous_proof(*options_.secret, transport::Side::kConnecting, hello, guest.nonce))) {
+        refuse(guest, fmt::format("rank {} has another secret than rank 0: give the same "
+                                  "WEIR_SECRET_FILE to all ranks",
+                                  hello.rank));
+    } else if (hello.size != options_.size) {
+        refuse(guest, fmt::format("rank {} was started with size {}, rank 0 with size {}: give the "
+                                  "same --size to all ranks",
+                                  hello.rank, hello.size, options_.size));
+    } else if (hello.rank == 0 || hello.rank >= options_.size) {
+        refuse(guest,
+               fmt::format("rank {} does not exist here: the other ranks of this job are 1 to {}",
+                           hello.rank, options_.size - 1));
+    } else if (const Guest* const other = seats_[hello.rank].guest; other != nullptr) {
+        refuse(guest,
+               fmt::format("rank {} is there already, from {}: give each process its own --rank",
+                           hello.rank, other->link.peer()));
+    } else if (!seats_[hello.rank].host.empty() && round_ > 1) {
+        refuse(guest,
+               fmt::format("rank {} comes too late: it left after the first exchange", hello.rank));
+    } else {
+        guest.stage = Stage::kJoined;
+        guest.link.set_body_bytes_max(kRendezvousBodyBytesMax);
+        seats_[hello.rank].guest = &guest;
+        seats_[hello.rank].host = hello.text;
+        guest.link.queue({.kind = RendezvousKind::kWelcome});
+    }
+    return {};
+}
+
+Status RendezvousServer::take_entry(Guest& guest, const RendezvousMessage& entry) {
+    Seat& seat = seats_[guest.hello.rank];
+    if (entry.rank != guest.hello.rank || seat.committed) {
+        return Error(Errc::kProtocol, "a rendezvous message out of turn");
+    }
+    WEIR_TRY(check_entry(entry.key, entry.text));
+    seat.entry_bytes += entry.key.size() + entry.text.size();
+    if (seat.entry_bytes > kSeatBytesMax) {
+        return Error(Errc::kOutOfRange, fmt::format("rank {} put more than {} bytes",
+                                                    guest.hello.rank, kSeatBytesMax));
+    }
+    seat.entries.emplace_back(entry.key, entry.text);
+    return {};
+}
+
+void RendezvousServer::refuse(Guest& guest, std::string reason) {
+    complain(fmt::format("rendezvous: refused {}: {}", guest.link.peer(), reason));
+    if (refusals_.size() < kRefusalsMax) refusals_.push_back(reason);
+    guest.link.queue({.kind = RendezvousKind::kRefused, .text = std::move(reason)});
+    guest.stage = Stage::kLeaving;
+}
+
+void RendezvousServer::close(Guest& guest) {
+    if (guest.stage != Stage::kJoined) return;
+    Seat& seat = seats_[guest.hello.rank];
+    seat = Seat{.host = std::move(seat.host)};
+    if (round_ > 1) {
+        lost_ = fmt::format("rank {} ({}) left after the first exchange", guest.hello.rank,
+                            guest.link.peer());
+    }
+}
+
+void RendezvousServer::complain(const std::string& line) {
+    ++complaints_;
+    if (complaints_ <= kComplaintsMax) log_line(LogLevel::kWarning, line);
+    if (complaints_ == kComplaintsMax) {
+        log(LogLevel::kWarning, "rendezvous: further such connections are not logged");
+    }
+}
+
+std::vector<uint32_t> RendezvousServer::missing() const {
+    std::vector<uint32_t> ranks;
+    for (uint32_t rank = 0; rank < seats_.size(); ++rank) {
+        if (!seats_[rank].committed) ranks.push_back(rank);
+    }
+    return ranks;
+}
+
+std::string RendezvousServer::missing_text() const {
+    std::string text = fmt::format(
+        "{} of {} did not come to {} in time: start them with the same --rendezvous and --size, or "
+        "raise WEIR_JOIN_TIMEOUT_S",
+        rank_list(missing()), options_.size, options_.at.text());
+    for (const std::string& refusal : refusals_)
+        text += fmt::format("; refused: {}", refusal);
+    return text;
+}
+
+void RendezvousServer::tell_waiting() {
+    const uint64_t now_ns = clock_.now_ns();
+    if (now_ns < tell_at_ns_) return;
+    tell_at_ns_ = now_ns + kTellEvery;
+    const auto bytes = std::make_shared<const std::string>(
+        encode({.kind = RendezvousKind::kWaiting, .text = missing_text()}));
+    for (const Seat& seat : seats_) {
+        if (seat.committed && seat.guest != nullptr && !seat.guest->link.has_output()) {
+            seat.guest->link.queue(bytes);
+        }
+    }
+}
+
+void RendezvousServer::release() {
+    std::string all;
+    for (uint32_t rank = 0; rank < seats_.size(); ++rank) {
+        for (auto& [key, value] : seats_[rank].entries) {
+            all +=
+                encode({.kind = RendezvousKind::kEntry, .rank = rank, .key = key, .text = value});
+            values_[{rank, std::move(key)}] = std::move(value);
+        }
+    }
+    const auto bytes = std::make_shared<const std::string>(std::move(all));
+    std::map<std::string, uint32_t> ranks_on_host;
+    for (Seat& seat : seats_) {
+        const uint32_t local_rank = ranks_on_host[seat.host]++;
+        if (seat.guest != nullptr) {
+            if (!bytes->empty()) seat.guest->link.queue(bytes);
+            seat.guest->link.queue(
+                {.kind = RendezvousKind::kRelease, .round = round_, .local_rank = local_rank});
+        }
+        seat.committed = false;
+        seat.entries.clear();
+        seat.entry_bytes = 0;
+    }
+    ++round_;
+}
+
+void RendezvousServer::flush_all(uint64_t deadline_ns) {
+    const auto busy = [](const Guest& guest) { return guest.link.has_output(); };
+    while (std::any_of(guests_.begin(), guests_.end(), busy) && clock_.now_ns() < deadline_ns) {
+        poll_once(deadline_ns);
+    }
+}
+
+Error RendezvousServer::fail(Errc code, const std::string& reason) {
+    for (const Seat& seat : seats_) {
+        if (seat.guest == nullptr) continue;
+        seat.guest->link.queue({.kind = RendezvousKind::kFailed, .text = reason});
+    }
+    flush_all(clock_.now_ns() + kTellEvery);
+    (void)finish();
+    return {code, fmt::format("rendezvous: {}", reason)};
+}
+
+}  // namespace weir::boot

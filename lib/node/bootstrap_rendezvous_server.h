@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// Rank 0's side of the rendezvous: lets the other ranks in, collects what they put, hands it out.
+
+#include <list>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lib/node/bootstrap_rendezvous.h"
+#include "lib/node/bootstrap_rendezvous_link.h"
+
+namespace weir::boot {
+
+/// Thread: one. Works only inside exchange(); between exchanges connections wait in the kernel.
+class RendezvousServer final : public Bootstrap {
+public:
+    static constexpr size_t kStrangersMax = 64;  ///< at a time; the oldest is dropped
+    static constexpr uint64_t kGreetingTimeout = 5 * kSecond;
+    static constexpr size_t kSeatBytesMax = 256 * 1024;  ///< what a rank may put in one round
+
+    /// Errors:  those of tcp_listen
+    [[nodiscard]] static Result<std::unique_ptr<RendezvousServer>> open(RendezvousOptions options,
+                                                                        const Clock& clock);
+
+    [[nodiscard]] uint32_t rank() const noexcept override { return 0; }
+
+    [[nodiscard]] uint32_t size() const noexcept override { return options_.size; }
+
+    [[nodiscard]] uint32_t local_rank() const noexcept override { return 0; }
+
+    [[nodiscard]] std::string_view name() const noexcept override { return "rendezvous"; }
+
+    /// Where it listens: the port asked for, or the one it got for 0.
+    [[nodiscard]] uint16_t port() const noexcept { return tcp_port(listener_); }
+
+    Status put(std::string_view key, std::string_view value) override;
+    Status exchange(uint64_t deadline_ns) override;
+    Result<std::string> get(uint32_t rank, std::string_view key) override;
+    Status finish() override;
+
+private:
+    enum class Stage : uint8_t { kHello, kProof, kJoined, kLeaving };
+
+    /// A connection: a stranger first, then a rank.
+    struct Guest {
+        explicit Guest(Fd fd) : link(std::move(fd)) {}
+
+        RendezvousLink link;
+        Stage stage = Stage::kHello;
+        uint64_t greet_by_ns = 0;
+        RendezvousMessage hello;
+        transport::Nonce nonce{};
+    };
+
+    using Entries = std::vector<std::pair<std::string, std::string>>;
+
+    /// A rank of the job, there or not.
+    struct Seat {
+        Guest* guest = nullptr;
+        std::string host = {};
+        bool committed = false;
+        Entries entries = {};  // of this round
+        size_t entry_bytes = 0;
+    };
+
+    RendezvousServer(RendezvousOptions options, const Clock& clock, Fd listener);
+
+    /// Waits a little for events and does what they ask for.
+    void poll_once(uint64_t deadline_ns);
+    void accept_guests();
+    void drop_late_strangers();
+    /// Reads and writes; false when the guest is to be closed.
+    bool serve(Guest& guest, short events);
+    [[nodiscard]] Status handle(Guest& guest, const RendezvousMessage& message);
+    [[nodiscard]] Status greet(Guest& guest, const RendezvousMessage& hello);
+    [[nodiscard]] Status admit(Guest& guest, const RendezvousMessage& proof);
+    [[nodiscard]] Status take_entry(Guest& guest, const RendezvousMessage& entry);
+    void refuse(Guest& guest, std::string reason);
+    void close(Guest& guest);
+    void complain(const std::string& line);
+
+    [[nodiscard]] std::vector<uint32_t> missing() const;
+    [[nodiscard]] std::string missing_text() const;
+    void tell_waiting();
+    void release();
+    void flush_all(uint64_t deadline_ns);
+    [[nodiscard]] Error fail(Errc code, const std::string& reason);
+
+    const Clock& clock_;
+    RendezvousOptions options_;
+    Fd listener_;
+    std::list<Guest> guests_;
+    std::vector<Seat> seats_;
+    std::map<std::pair<uint32_t, std::string>, std::string> values_;
+    std::vector<std::string> refusals_;  // the first few, for the error at the end
+    size_t complaints_ = 0;
+    uint32_t round_ = 1;  // the one that is being collected
+    uint64_t tell_at_ns_ = 0;
+    std::string lost_;   // which rank left between two rounds, if one did
+    bool over_ = false;  // failed or finished
+};
+
+}  // namespace weir::boot
