@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the README shows of the code must be what the code says: its layer table, and the files its links name."""
+
+import re
+import subprocess
+import sys
+
+from workshop import Failure, Outcome
+
+LAYERS = re.compile(r"<!-- layers -->\n(.*?)<!-- /layers -->", re.S)
+LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+
+
+def rows(text):
+    """The lines of a markdown table without its head."""
+    lines = [line.strip() for line in text.strip().splitlines() if line.strip().startswith("|")]
+    for place, line in enumerate(lines):
+        if set(line) <= set("|-: "):
+            return lines[place + 1:]
+    return lines
+
+
+def check(shop):
+    readme = shop.root / "README.md"
+    if not readme.exists():
+        raise Failure("README.md is missing")
+    text = readme.read_text()
+    problems = []
+    tables = LAYERS.findall(text)
+    if not tables:
+        problems.append("README.md has no layer table between <!-- layers --> and <!-- /layers -->")
+    layers = [sys.executable, shop.root / "tools/checks/layers.py", shop.root, "--markdown"]
+    printed = subprocess.run(layers, capture_output=True, text=True, check=True).stdout
+    for table in tables:
+        if rows(table) != rows(printed):
+            problems.append(f"README.md: the layer table is not what `tools/checks/layers.py . --markdown` prints:\n{printed}")
+    for target in sorted(set(LINK.findall(text))):
+        if "://" not in target and not target.startswith("mailto:") and not (shop.root / target).exists():
+            problems.append(f"README.md links to {target}, which is not there")
+    shop.log("\n".join(problems))
+    return Outcome(passed=0 if problems else 1, failed=len(problems), note="layer table and links of README.md")

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The phases of tools/check, in the order in which they run."""
+
+import sys
+from dataclasses import dataclass
+from typing import Callable
+
+import fuzz
+import markers
+import per_file
+from suites import run_suite
+from workshop import Outcome
+
+SOURCES = ("lib/", "transport/", "meson.build", "meson_options.txt", "subprojects/")
+# What a phase depends on that builds and runs tests: those sources, and the checks themselves.
+TESTED = (*SOURCES, "tests/", "bench/", "tools/")
+
+
+@dataclass
+class Phase:
+    name: str
+    about: str
+    function: Callable
+    watches: tuple = ()  # beginnings of the paths it depends on; none: it runs every time
+    by_default: bool = True
+
+
+def install(shop):
+    shop.run([shop.root / "tools/install-deps"], seconds=1800)
+    skipped = [line for line in shop.log_file().read_text().splitlines() if "optional package" in line]
+    return Outcome(passed=1, note="; ".join(skipped))
+
+
+def layers(shop):
+    shop.run([sys.executable, "tools/checks/layers.py", "."])
+    return Outcome(passed=1)
+
+
+def public_headers(shop):
+    shop.run([sys.executable, "tools/checks/public_headers.py", "."])
+    return Outcome(passed=1)
+
+
+def built(name):
+    def build(shop):
+        shop.build(name)
+        return Outcome(passed=1)
+
+    return build
+
+
+def suite(name, processes):
+    return lambda shop: run_suite(shop, "release", [name], processes)
+
+
+def asan(shop):
+    return run_suite(shop, "asan", ["unit", "conformance"], 2, multiplier=6, seconds=1200)
+
+
+def tsan(shop):
+    return run_suite(shop, "tsan", ["tsan"], 1, multiplier=10, seconds=1200)
+
+
+def plain(shop):
+    return run_suite(shop, "plain", ["unit"], 2)
+
+
+def benches(shop):
+    return run_suite(shop, "release", ["bench"], 1, extra=["--benchmark"])
+
+
+def installed(shop):
+    folder = shop.build("release")
+    shop.run(["meson", "install", "-C", folder, "--no-rebuild", "--quiet"])
+    shop.run([shop.root / "tests/system/install/run", shop.dir / "installed", shop.dir / "trainer"])
+    return Outcome(passed=2, note="a trainer built with pkg-config and one with CMake")
+
+
+def rxe(shop):
+    folder = shop.build("release")
+    code = shop.run([shop.root / "tests/rxe/run", "--build", folder, "--out", shop.dir / "rxe"], seconds=1500, check=False)
+    lines = shop.log_file().read_text(errors="replace").splitlines()
+    passed = sum(line.startswith("ok ") for line in lines)
+    failed = sum(line.startswith("not ok ") for line in lines)
+    return Outcome(passed=passed, failed=max(failed, 1) if code != 0 else failed)
+
+
+PHASES = {
+    phase.name: phase
+    for phase in (
+        Phase("install", "Debian packages that are missing", install),
+        Phase("layers", "no include climbs the layers", layers),
+        Phase("public", "the headers that are installed include nothing that is not", public_headers),
+        Phase("readme", "the README's layer table and links", markers.check),
+        Phase("format", "clang-format", per_file.clang_format),
+        Phase("release", "g++, optimised, warnings are errors", built("release")),
+        Phase("headers", "every header compiles alone", per_file.headers_alone),
+        Phase("unit", "unit tests", suite("unit", 2)),
+        Phase("conformance", "one suite over every transport", suite("conformance", 1)),
+        Phase("system", "whole programs", suite("system", 1)),
+        Phase("launchers", "mpirun, srun and mpiexec", suite("launchers", 1)),
+        Phase("installed", "meson install; trainers built against it", installed),
+        Phase("tidy", "clang-tidy on the library", per_file.clang_tidy),
+        Phase("analyze", "clang's static analyzer on the library (only when named)", per_file.analyze, by_default=False),
+        Phase("plain", "without any optional part: build, unit tests", plain, TESTED),
+        Phase("asan", "clang with ASan and UBSan: build, unit tests, conformance", asan, TESTED),
+        Phase("fuzz", "30 s of each fuzz target", fuzz.fuzz, TESTED),
+        Phase("tsan", "clang with TSan: build, rings, shards, shm", tsan, TESTED),
+        Phase("bench", "every benchmark briefly", benches, TESTED),
+        Phase("rxe", "real verbs on soft-RoCE in guests", rxe, TESTED),
+    )
+}
+QUICK = ["layers", "format", "release", "unit"]

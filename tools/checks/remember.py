@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Remembers what passed on which files, so that a second run repeats only what can come out differently."""
+
+import hashlib
+import json
+import platform
+import re
+import subprocess
+from functools import lru_cache
+
+INCLUDE = re.compile(rb'^\s*#\s*include\s+"([^"]+)"', re.M)
+
+
+def digest(*parts):
+    hasher = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        data = part if isinstance(part, bytes) else str(part).encode()
+        hasher.update(len(data).to_bytes(8, "little") + data)
+    return hasher.hexdigest()
+
+
+def tree_files(root):
+    """The project's files, tracked or new, as paths from the root. What .gitignore names is none of them."""
+    listing = subprocess.run(["git", "ls-files", "-z", "-c", "-o", "--exclude-standard"], cwd=root, capture_output=True, check=False)
+    if listing.returncode == 0:
+        names = {name for name in listing.stdout.decode().split("\0") if name}
+    else:  # an unpacked archive
+        skipped = (".check/", "build", ".git/")
+        names = {path.relative_to(root).as_posix() for path in root.rglob("*")}
+        names = {name for name in names if not name.startswith(skipped)}
+    return sorted(name for name in names if (root / name).is_file())
+
+
+@lru_cache(maxsize=1)
+def tools_version():
+    """What the results also depend on besides the files: the machine and its compilers."""
+    words = [platform.platform()]
+    for tool in ("g++", "clang++-14", "clang-tidy-14", "meson"):
+        try:
+            words.append(subprocess.run([tool, "--version"], capture_output=True, text=True, check=False).stdout)
+        except OSError:
+            words.append(f"no {tool}")
+    return "\n".join(words)
+
+
+class Memory:
+    """Of whole phases: one small file each, holding the key under which it passed last."""
+
+    def __init__(self, root, folder, files):
+        self.root, self.folder, self.files = root, folder, files
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def key(self, phase):
+        watched = [name for name in self.files() if name.startswith(phase.watches)]
+        return digest(phase.name, tools_version(), *(f"{name} {digest((self.root / name).read_bytes())}" for name in watched))
+
+    def recall(self, name, key):
+        try:
+            known = json.loads((self.folder / f"{name}.json").read_text())
+        except (OSError, ValueError):
+            return None
+        return known["passed"] if known.get("key") == key else None
+
+    def store(self, name, key, passed):
+        (self.folder / f"{name}.json").write_text(json.dumps({"key": key, "passed": passed}))
+
+
+class FileMemory:
+    """Of single source files: a file counts as unchanged while it and every header of ours below it are."""
+
+    def __init__(self, root, folder, salt):
+        self.root, self.folder, self.salt = root, folder, salt
+        self._contents = {}
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def key(self, name):
+        seen, todo = {}, [name]
+        while todo:
+            name_now = todo.pop()
+            if name_now in seen:
+                continue
+            seen[name_now], includes = self._read(name_now)
+            todo += includes
+        return digest(self.salt, name, *(f"{path} {seen[path]}" for path in sorted(seen)))
+
+    def passed(self, key):
+        return (self.folder / key).exists()
+
+    def store(self, key):
+        (self.folder / key).touch()
+
+    def _read(self, name):
+        if name not in self._contents:
+            data = (self.root / name).read_bytes()
+            includes = [path.decode() for path in INCLUDE.findall(data)]
+            self._contents[name] = (digest(data), [path for path in includes if (self.root / path).is_file()])
+        return self._contents[name]

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs meson test suites and counts their test cases."""
+
+import json
+import re
+
+from workshop import Failure, Outcome
+
+CASES = re.compile(r"\[doctest\] test cases:\s*(\d+)\s*\|\s*(\d+) passed\s*\|\s*(\d+) failed")
+# A program that is not doctest's may count for itself, one such line per case.
+LINES = re.compile(r"^(ok|not ok) \S", re.M)
+
+
+def count(program):
+    """(passed, failed) of one line of meson's testlog: its cases where it says how many, else the program itself."""
+    passed = failed = 0
+    text = program.get("stdout") or ""
+    for _, good, bad in CASES.findall(text):
+        passed, failed = passed + int(good), failed + int(bad)
+    if not passed + failed:
+        words = LINES.findall(text)
+        passed, failed = words.count("ok"), words.count("not ok")
+    if program["result"] in ("OK", "EXPECTEDFAIL"):
+        return max(passed, 1), failed
+    return passed, max(failed, 1)
+
+
+def run_suite(shop, build, suites, processes, multiplier=1, seconds=900, extra=(), only=None):
+    """Runs the tests of `suites` in the build folder `build`; an empty suite is a failure, a skipped test is named."""
+    folder = shop.build(build)
+    base = f"{shop.phase}-log"
+    log = folder / "meson-logs" / f"{base}.json"
+    log.unlink(missing_ok=True)
+    command = ["meson", "test", "-C", folder, "--no-rebuild", "--print-errorlogs", "--logbase", base, "--num-processes", processes, "--timeout-multiplier", multiplier]
+    for suite in suites:
+        command += ["--suite", suite]
+    shop.run([*command, *extra, *(only or [])], seconds=seconds, check=False)
+    programs = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+    if not programs:
+        raise Failure(f"there is no test in {', '.join(suites)}")
+    outcome, skipped = Outcome(), []
+    for program in programs:
+        if program["result"] == "SKIP":
+            skipped.append(program["name"])
+            continue
+        passed, failed = count(program)
+        outcome.passed += passed
+        outcome.failed += failed
+    slowest = max(programs, key=lambda program: program["duration"])
+    outcome.note = f"{len(programs)} programs, slowest {slowest['name']} {slowest['duration']:.0f} s"
+    if skipped:
+        outcome.note += f"; SKIPPED: {', '.join(skipped)}"
+    return outcome
