@@ -25,9 +25,9 @@ struct ProxState {
 /// curvature >= 0: soft threshold, then the step is cut to +-trust; trust becomes
 ///     max(4 * |step|, trust / 2, 1e-9), where step is the difference of the *stored* weights, so
 ///     that a worker that sees both weights computes the same trust as the server.
-/// curvature < 0: a move. The weight changes by -gradient / curvature, without threshold or cut;
-/// trust
-///     stays. (Workers use it for an exact line search over all weights at once.)
+/// curvature < 0: a move. The weight changes by -gradient / curvature, without threshold or cut,
+/// and
+///     trust stays. (Workers use it to move along a line over all weights at once.)
 /// Source: Li et al., OSDI 2014, algorithm 3; the trust region is that of Genkin, Lewis, Madigan,
 ///     Large-scale Bayesian logistic regression, 2007.
 [[nodiscard]] inline ProxState prox_l1_step(ProxState old, double gradient, double curvature,

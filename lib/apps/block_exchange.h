@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// BlockExchange: all that the solver of sparse logistic regression needs from a parameter server.
+/// One object per worker; implemented over weir::Client for real and in memory for tests.
+
+#include <cstdint>
+#include <span>
+
+#include "lib/base/result.h"
+
+namespace weir::apps {
+
+/// The longest list that BlockExchange::sum() and max() are given.
+inline constexpr uint64_t kReduceValueCountMax = 65536;
+
+/// The connection of one worker to the table of weights (float64, one value per key, rule
+/// `prox_l1`) and to the other workers.
+///
+/// Iterations: numbered from 1 without gaps; every worker pushes every number exactly once (with an
+///     empty list where it has nothing) in rising order. The server sums what the workers pushed
+///     for a number, then applies linalg::prox_l1_step() once to every key touched in it.
+/// Collectives: sum(), max(), barrier() and sum_by_key() are called by all workers in the same
+/// order,
+///     and never while an iteration is outstanding.
+/// Errors: of the transport (Errc::kPeerLost, kDeadline, ...); the exchange is of no use
+/// afterwards. Thread: the worker's own.
+class BlockExchange {
+public:
+    virtual ~BlockExchange() = default;
+
+    [[nodiscard]] virtual uint32_t worker_index() const noexcept = 0;
+    [[nodiscard]] virtual uint32_t worker_count() const noexcept = 0;
+
+    /// Memory for `count` values that pushes and pulls take and fill without a copy (registered, if
+    /// that means anything here). Zeroed; lives as long as the exchange.
+    [[nodiscard]] virtual Result<std::span<double>> make_buffer(uint64_t count) = 0;
+
+    /// Starts to push this worker's part of an iteration: for keys[i] the gradient is
+    /// pairs[2 * i] and the curvature pairs[2 * i + 1].
+    ///
+    /// Shape:  keys sorted, unique; pairs.size() == 2 * keys.size()
+    /// Borrow: both spans until wait(iteration) returned
+    [[nodiscard]] virtual Status push(uint64_t iteration, std::span<const uint64_t> keys,
+                                      std::span<const double> pairs) = 0;
+
+    /// Starts to pull the weights as they are right after `iteration` (which this worker has
+    /// pushed). No later iteration touches these keys before wait(iteration) has returned here.
+    ///
+    /// Shape:  keys sorted, unique; out.size() == keys.size(). A key never touched reads as 0.
+    /// Borrow: both spans until wait(iteration) returned
+    [[nodiscard]] virtual Status pull(uint64_t iteration, std::span<const uint64_t> keys,
+                                      std::span<double> out) = 0;
+
+    /// Waits for every push and pull of iterations up to `iteration`.
+    [[nodiscard]] virtual Status wait(uint64_t iteration) = 0;
+
+    /// values[i] becomes the sum over all workers of values[i]; the same bits for everybody.
+    [[nodiscard]] virtual Status sum(std::span<double> values) = 0;
+    /// values[i] becomes the greatest of all workers' values[i].
+    [[nodiscard]] virtual Status max(std::span<double> values) = 0;
+    [[nodiscard]] virtual Status barrier() = 0;
+
+    /// values[i] becomes the sum over the workers that have keys[i] in their list; the same bits
+    /// for each of them. `values` comes from make_buffer(), keys are sorted and unique.
+    [[nodiscard]] virtual Status sum_by_key(std::span<const uint64_t> keys,
+                                            std::span<double> values) = 0;
+
+    /// Time that this worker has spent inside wait(), sum(), max(), barrier() and sum_by_key().
+    [[nodiscard]] virtual uint64_t waited_ns() const noexcept = 0;
+
+protected:
+    BlockExchange() = default;
+    BlockExchange(const BlockExchange&) = default;
+    BlockExchange& operator=(const BlockExchange&) = default;
+};
+
+}  // namespace weir::apps
