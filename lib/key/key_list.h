@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// Key lists: strictly ascending uint64 keys, known to both ends by a hash of the whole list.
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "lib/base/result.h"
+
+namespace weir {
+
+/// What names a key list without its keys. Two lists with equal hashes but different ends or counts
+/// are told apart; the hash itself is 64 bits of XXH3.
+struct ListId {
+    uint64_t hash = 0;
+    uint64_t count = 0;
+    uint64_t first_key = 0;
+    uint64_t last_key = 0;
+    friend bool operator==(const ListId&, const ListId&) noexcept = default;
+};
+
+/// XXH3 of the bytes of `keys`, seeded with their number.
+[[nodiscard]] uint64_t hash_key_list(std::span<const uint64_t> keys) noexcept;
+
+/// The id of `keys`; all zero but the hash for an empty list.
+[[nodiscard]] ListId list_id(std::span<const uint64_t> keys) noexcept;
+
+/// True if every key is greater than the one before it.
+[[nodiscard]] bool is_sorted_unique(std::span<const uint64_t> keys) noexcept;
+
+/// Errors: Errc::kInvalidArgument naming the first key that is not greater than the one before it.
+[[nodiscard]] Status check_sorted_unique(std::span<const uint64_t> keys);
+
+/// The same hash, over a list that arrives in pieces. Thread: one.
+class ListHasher {
+public:
+    ListHasher();
+    ~ListHasher();
+    ListHasher(ListHasher&&) = delete;
+    ListHasher& operator=(ListHasher&&) = delete;
+
+    /// Begins a list of `count` keys.
+    void reset(uint64_t count) noexcept;
+    void add(std::span<const uint64_t> keys) noexcept;
+    [[nodiscard]] uint64_t hash() const noexcept;
+
+private:
+    struct State;
+    std::unique_ptr<State> state_;
+};
+
+}  // namespace weir

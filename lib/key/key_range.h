@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// KeyRange: the keys from `begin` to just before `end`.
+
+#include <algorithm>
+#include <cstdint>
+
+namespace weir {
+
+struct KeyRange {
+    uint64_t begin = 0;
+    uint64_t end = 0;
+
+    /// True of a range that can hold anything at all; what a peer sends need not be.
+    [[nodiscard]] constexpr bool well_formed() const noexcept { return begin <= end; }
+
+    [[nodiscard]] constexpr bool empty() const noexcept { return begin >= end; }
+
+    [[nodiscard]] constexpr uint64_t key_count() const noexcept {
+        return empty() ? 0 : end - begin;
+    }
+
+    [[nodiscard]] constexpr bool contains(uint64_t key) const noexcept {
+        return key >= begin && key < end;
+    }
+
+    [[nodiscard]] constexpr bool contains(KeyRange other) const noexcept {
+        return other.empty() || (other.begin >= begin && other.end <= end);
+    }
+
+    friend constexpr bool operator==(KeyRange, KeyRange) noexcept = default;
+};
+
+/// What lies in both; empty (and at the place where the later one begins) if nothing does.
+[[nodiscard]] constexpr KeyRange intersect(KeyRange a, KeyRange b) noexcept {
+    const uint64_t begin = std::max(a.begin, b.begin);
+    return {begin, std::max(begin, std::min(a.end, b.end))};
+}
+
+}  // namespace weir

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// PositionSet: the parts of the ring that one shard owns, with a fast "is it mine".
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "lib/key/key_range.h"
+#include "lib/key/position.h"
+
+namespace weir {
+
+/// Disjoint position ranges in ascending order. Thread: one writer, or many readers.
+class PositionSet {
+public:
+    /// The empty set.
+    PositionSet() : PositionSet(std::span<const PositionRange>()) {}
+
+    /// Sorts `ranges`, and merges those that touch or overlap.
+    explicit PositionSet(std::span<const PositionRange> ranges);
+    [[nodiscard]] static PositionSet whole_ring();
+
+    [[nodiscard]] std::span<const PositionRange> ranges() const noexcept { return ranges_; }
+
+    [[nodiscard]] bool is_whole_ring() const noexcept {
+        return ranges_.size() == 1 && ranges_.front() == PositionRange{};
+    }
+
+    [[nodiscard]] bool contains(uint64_t position) const noexcept {
+        // The table knows the first range that ends in or after the position's slice of the ring.
+        size_t i = slice_[position >> shift_];
+        while (i < ranges_.size() && ranges_[i].last < position)
+            ++i;
+        return i < ranges_.size() && ranges_[i].first <= position;
+    }
+
+    /// The keys of a dense table that stand in the set, ascending; empty pieces are left out and
+    /// pieces that touch are merged.
+    [[nodiscard]] std::vector<KeyRange> dense_keys(uint64_t key_count) const;
+
+private:
+    std::vector<PositionRange> ranges_;
+    std::vector<uint32_t> slice_;
+    uint32_t shift_ = 63;
+};
+
+}  // namespace weir

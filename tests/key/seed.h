@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// The seed of a random test: WEIR_SEED if it is set, else the test's own; always shown on failure.
+
+#include <cstdint>
+#include <cstdlib>
+
+#include <doctest/doctest.h>
+
+namespace weir::testing {
+
+inline uint64_t seed_or(uint64_t own) {
+    const char* text = std::getenv("WEIR_SEED");  // NOLINT(concurrency-mt-unsafe)
+    return text == nullptr ? own : std::strtoull(text, nullptr, 0);
+}
+
+}  // namespace weir::testing
+
+/// Declares `name` and prints it with whatever fails in this scope.
+#define WEIR_TEST_SEED(name, own)                        \
+    const uint64_t name = ::weir::testing::seed_or(own); \
+    INFO("run again with WEIR_SEED=" << name)
