@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// What a simulated connection consists of: two ends, and two lanes of packets per direction, one
+/// for what is posted and one for the answers. Each lane keeps its order; the two do not wait for
+/// each other, as acknowledgements of a real network card do not wait for the peer's messages.
+
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <vector>
+
+#include "transport/sim/network.h"
+#include "transport/transport.h"
+
+namespace weir::transport::sim {
+
+class SimEndpoint;
+
+using Buffer = std::vector<std::byte>;
+
+enum class PacketKind : uint8_t {
+    // Posted lane.
+    kHello,           ///< the first packet of the connecting side
+    kWelcome,         ///< the answer to kHello, before anything else of the accepting side
+    kRefusal,         ///< the other answer
+    kMessage,         ///<
+    kSignal,          ///< an immediate without data
+    kWrite,           ///<
+    kWriteImmediate,  ///<
+    kRead,            ///< asks for bytes
+    kGoodbye,         ///< after everything else
+    kGoodbyeToo,      ///< the answer to kGoodbye
+    // Answer lane.
+    kDone,    ///< a write was carried out, or an operation was refused
+    kBytes,   ///< what a read has asked for
+    kCredit,  ///< so many messages were polled
+};
+
+struct Packet {
+    PacketKind kind = PacketKind::kMessage;
+    Errc status = Errc::kOk;
+    uint32_t immediate = 0;  ///< kCredit, kHello and kWelcome: messages that may be sent
+    uint32_t tries_lost = 0;
+    uint64_t ready_ns = 0;       ///< when its current try arrives
+    std::span<std::byte> local;  ///< the poster's memory: read by writes as they are carried out
+    RemoteSpan remote;
+    size_t moved_bytes = 0;  ///< how far a bulk operation has come
+    Buffer bytes;            ///< kMessage, kRead and kBytes
+};
+
+struct Lane {
+    std::deque<Packet> packets;
+    size_t held = 0;         ///< the last so many are not flushed yet
+    bool scheduled = false;  ///< an event for the first packet is pending
+    bool cut = false;        ///< nothing comes through any more
+};
+
+/// A read or write that has not ended.
+struct Operation {
+    Event event = Event::kRead;
+    uint64_t context = 0;
+    std::span<std::byte> into;
+};
+
+enum class EndState : uint8_t { kAbsent, kConnecting, kOpen, kClosing, kEnded };
+
+struct End {
+    SimEndpoint* owner = nullptr;
+    EndState state = EndState::kAbsent;
+    HostId host = 0;
+    bool goodbye_answered = false;
+    bool has_held = false;             ///< is on its endpoint's list of ends to flush
+    uint32_t message_bytes_max = 0;    ///< the shorter of both sides'
+    uint32_t room = 0;                 ///< messages that may still be sent
+    uint32_t polled = 0;               ///< messages polled and not given back yet
+    std::deque<Operation> operations;  ///< in the order in which they were posted, and end
+};
+
+struct Connection {
+    uint64_t serial = 0;  ///< unique in the network, never 0
+    uint32_t slot = 0;
+    uint64_t target = 0;  ///< number of the endpoint that is connected to
+    End ends[2];          ///< 0 is the connecting one
+    Lane lanes[4];        ///< of side s: posted 2s, answers 2s+1
+};
+
+inline constexpr uint32_t kSlotBits = 20;
+
+/// ConnectionIds hold all that is needed to find an end.
+[[nodiscard]] constexpr ConnectionId make_id(const Connection& connection, uint32_t side) noexcept {
+    return (connection.serial << (kSlotBits + 1)) | (uint64_t{connection.slot} << 1) | side;
+}
+
+}  // namespace weir::transport::sim

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// Core: the inside of a Network: the queue of events, the connections, and what happens when a
+/// packet arrives (delivery.cc).
+
+#include <map>
+#include <queue>
+#include <set>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "lib/base/random.h"
+#include "transport/sim/connection.h"
+#include "transport/sim/network.h"
+
+namespace weir::transport::sim {
+
+class SimDevice;
+
+class Core {
+public:
+    Core(uint64_t seed, ManualClock& clock, const Options& options);
+
+    [[nodiscard]] const Options& options() const { return options_; }
+
+    [[nodiscard]] uint64_t now_ns() const { return clock_.now_ns(); }
+
+    [[nodiscard]] const NetworkCounters& counters() const { return counters_; }
+
+    [[nodiscard]] uint64_t trace_hash() const { return trace_; }
+
+    // Events.
+    [[nodiscard]] std::optional<uint64_t> next_event_ns() const;
+    bool step();
+    void advance_to(uint64_t now_ns);
+
+    // Faults.
+    void partition(HostId a, HostId b);
+    void heal(HostId a, HostId b);
+    void kill(HostId host);
+
+    void set_slowness(HostId host, double factor) { hosts_[host].slowness = factor; }
+
+    // For devices and endpoints.
+    void add(SimDevice& device) { devices_.insert(&device); }
+
+    void remove(SimDevice& device) { devices_.erase(&device); }
+
+    /// Gives the endpoint its number.
+    uint64_t add(SimEndpoint& endpoint);
+    void remove(SimEndpoint& endpoint);
+
+    /// A key or an address that no other region of this network has.
+    [[nodiscard]] uint64_t make_key() { return random_(); }
+
+    [[nodiscard]] uint64_t make_address(size_t length_bytes);
+    [[nodiscard]] Connection* find(ConnectionId id, const SimEndpoint& owner);
+    [[nodiscard]] Result<ConnectionId> connect(SimEndpoint& from, uint64_t target);
+    /// Puts a packet on a lane; `held`: until release().
+    void put(Connection& connection, uint32_t lane, Packet packet, bool held);
+    void release(Connection& connection, uint32_t lane);
+    void say_goodbye(Connection& connection, uint32_t side, Errc status);
+    /// Gives back what was polled, in portions.
+    void give_back(Connection& connection, uint32_t side);
+    /// Forgets the connection if both ends have ended.
+    void retire(Connection& connection);
+
+    [[nodiscard]] Buffer take_buffer();
+    void keep_buffer(Buffer buffer);
+
+private:
+    struct Host {
+        double slowness = 1;
+        uint64_t wire_free_ns = 0;
+    };
+
+    enum class Happening : uint8_t { kLane, kBreak, kSilence };
+
+    struct Pending {
+        uint64_t at_ns;
+        uint64_t order;   ///< among those of the same time
+        uint64_t serial;  ///< of the connection
+        uint32_t slot;
+        Happening what;
+        uint8_t index;  ///< lane or side
+        Errc status;
+
+        bool operator>(const Pending& other) const {
+            return at_ns != other.at_ns ? at_ns > other.at_ns : order > other.order;
+        }
+    };
+
+    /// Whether a packet is delivered wholly, or has to come again for its next part.
+    enum class Progress : uint8_t { kDelivered, kMore };
+
+    void schedule(uint64_t at_ns, const Connection& connection, Happening what, uint32_t index,
+                  Errc status = Errc::kOk);
+    void schedule_lane(Connection& connection, uint32_t lane);
+    void happen(const Pending& pending);
+    void run_lane(Connection& connection, uint32_t lane);
+    void break_both(Connection& connection, uint32_t first, Errc status);
+    void break_end(Connection& connection, uint32_t side, Errc status);
+    void end(Connection& connection, uint32_t side, Errc status);
+    void cut(Connection& connection, uint32_t lane);
+    /// Drops the first packet that refers to the sender's memory and all behind it.
+    void cut_from_first_write(Lane& lane);
+    [[nodiscard]] bool cut_off(const Connection& connection) const;
+    [[nodiscard]] uint64_t draw_delay_ns(const Connection& connection);
+    void depart(Connection& connection, uint32_t lane, Packet& packet);
+
+    void trace(uint64_t value) { trace_ = mix64(trace_ * 0x9e3779b97f4a7c15ULL + value); }
+
+    void trace_packet(const Connection& connection, uint32_t lane, const Packet& packet);
+    Connection& make_connection();
+    void bury(Connection& connection, uint32_t side);
+
+    // delivery.cc: what an arriving packet does. `to` is the side that it arrives at.
+    Progress deliver(Connection& connection, uint32_t to, Packet& packet);
+    void deliver_hello(Connection& connection, const Packet& packet);
+    void deliver_welcome(Connection& connection, const Packet& packet);
+    void deliver_message(Connection& connection, uint32_t to, Packet& packet);
+    Progress deliver_write(Connection& connection, uint32_t to, Packet& packet);
+    Progress deliver_read(Connection& connection, uint32_t to, Packet& packet);
+    void deliver_goodbye(Connection& connection, uint32_t to, const Packet& packet);
+    void deliver_answer(Connection& connection, uint32_t to, Packet& packet);
+    void refuse(Connection& connection, uint32_t to);
+    void end_if_done(Connection& connection, uint32_t side);
+
+    ManualClock& clock_;
+    const Options options_;
+    Random random_;
+    NetworkCounters counters_;
+    uint64_t trace_ = 0;
+    uint64_t order_ = 0;
+    uint64_t serial_ = 0;
+    uint64_t address_ = uint64_t{1} << 44;
+    uint64_t endpoint_number_ = 0;
+    std::priority_queue<Pending, std::vector<Pending>, std::greater<>> pending_;
+    std::vector<std::unique_ptr<Connection>> connections_;
+    std::vector<uint32_t> free_slots_;
+    std::vector<Buffer> buffers_;
+    std::unordered_map<HostId, Host> hosts_;
+    std::set<std::pair<HostId, HostId>> partitions_;
+    std::set<SimDevice*> devices_;
+    std::map<uint64_t, SimEndpoint*> endpoints_;
+};
+
+}  // namespace weir::transport::sim
