@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/data/examples.h"
+
+#include <thread>
+
+#include <fmt/format.h>
+
+#include "lib/data/feature_dictionary.h"
+
+namespace weir::data {
+
+namespace {
+
+/// What one thread reads.
+struct ThreadShare {
+    FeatureDictionary dictionary;
+    std::vector<RowChunk> chunks;
+    ReadReport report;
+    Status status;
+
+    Status take(const ParsedLines& lines) {
+        if (lines.labels.empty()) return {};
+        RowChunk chunk;
+        chunk.labels = lines.labels;
+        chunk.lengths = lines.lengths;
+        chunk.features.resize(lines.keys.size());
+        WEIR_TRY(dictionary.insert(lines.keys, chunk.features));
+        if (!lines.all_ones) chunk.values = lines.values;
+        chunks.push_back(std::move(chunk));
+        return {};
+    }
+
+    Status read(std::span<const std::string> paths, Part part, uint64_t skip_bad) {
+        WEIR_ASSIGN(report, stream_libsvm(paths, part, skip_bad, [this](const ParsedLines& lines) {
+                        return take(lines);
+                    }));
+        return {};
+    }
+};
+
+/// Gives the features of `share` the numbers that they have in `dictionary`.
+Status join(FeatureDictionary& dictionary, ThreadShare& share) {
+    const std::vector<uint64_t> keys = share.dictionary.take_keys();
+    std::vector<uint32_t> index_of(keys.size());
+    WEIR_TRY(dictionary.insert(keys, index_of));
+    for (RowChunk& chunk : share.chunks) {
+        for (uint32_t& feature : chunk.features)
+            feature = index_of[feature];
+    }
+    return {};
+}
+
+}  // namespace
+
+Result<Examples> read_libsvm(std::span<const std::string> paths, const ReadOptions& options) {
+    const uint32_t thread_count = std::max(1U, options.thread_count);
+    std::vector<ThreadShare> shares(thread_count);
+    const auto read_share = [&](uint32_t thread) {
+        const Part part{options.part.index * thread_count + thread,
+                        options.part.count * thread_count};
+        shares[thread].status = shares[thread].read(paths, part, options.skip_bad);
+    };
+    std::vector<std::thread> threads;
+    for (uint32_t thread = 1; thread < thread_count; ++thread) {
+        threads.emplace_back(read_share, thread);
+    }
+    read_share(0);
+    for (std::thread& thread : threads)
+        thread.join();
+
+    Examples examples;
+    for (ThreadShare& share : shares) {
+        WEIR_TRY(share.status);
+        examples.report.add(share.report);
+        if (&share != &shares[0]) WEIR_TRY(join(shares[0].dictionary, share));
+        for (RowChunk& chunk : share.chunks)
+            examples.chunks.push_back(std::move(chunk));
+        share.chunks = {};
+    }
+    if (examples.report.bad_line_count > options.skip_bad) {
+        return Error(Errc::kParse, fmt::format("{}; there are {} bad lines, and {} may be skipped",
+                                               examples.report.first_bad_line,
+                                               examples.report.bad_line_count, options.skip_bad));
+    }
+    if (examples.report.example_count > 0xffffffff) {
+        return Error(Errc::kOutOfRange,
+                     "more than 2^32 - 1 examples for one worker; use more workers");
+    }
+    examples.keys = shares[0].dictionary.take_keys();
+    examples.keys.shrink_to_fit();
+    return examples;
+}
+
+}  // namespace weir::data

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/data/feature_dictionary.h"
+
+#include <algorithm>
+
+#include "lib/base/random.h"
+
+namespace weir::data {
+
+namespace {
+
+constexpr uint64_t kFirstSlotCount = 1024;
+constexpr uint64_t kBatchCount = 32;  // look-ups whose cache misses overlap
+
+}  // namespace
+
+FeatureDictionary::FeatureDictionary() : slots_(kFirstSlotCount, kNotFound) {}
+
+uint64_t FeatureDictionary::slot_of(uint64_t key) const noexcept {
+    return mix64(key) & (slots_.size() - 1);
+}
+
+uint32_t FeatureDictionary::find(uint64_t key) const noexcept {
+    for (uint64_t slot = slot_of(key);; slot = (slot + 1) & (slots_.size() - 1)) {
+        const uint32_t index = slots_[slot];
+        if (index == kNotFound || keys_[index] == key) return index;
+    }
+}
+
+uint32_t FeatureDictionary::insert_one(uint64_t key) {
+    for (uint64_t slot = slot_of(key);; slot = (slot + 1) & (slots_.size() - 1)) {
+        const uint32_t index = slots_[slot];
+        if (index == kNotFound) {
+            slots_[slot] = static_cast<uint32_t>(keys_.size());
+            keys_.push_back(key);
+            return slots_[slot];
+        }
+        if (keys_[index] == key) return index;
+    }
+}
+
+Status FeatureDictionary::insert(std::span<const uint64_t> keys, std::span<uint32_t> out) {
+    WEIR_CHECK(keys.size() == out.size());
+    for (uint64_t begin = 0; begin < keys.size(); begin += kBatchCount) {
+        const uint64_t end = std::min<uint64_t>(begin + kBatchCount, keys.size());
+        if (keys_.size() + kBatchCount >= kNotFound) {
+            return Error(Errc::kOutOfRange,
+                         "more than 2^32 - 34 different features for one worker; use more workers");
+        }
+        if ((keys_.size() + kBatchCount) * 10 > slots_.size() * 7) grow();
+        for (uint64_t i = begin; i < end; ++i)
+            __builtin_prefetch(&slots_[slot_of(keys[i])]);
+        for (uint64_t i = begin; i < end; ++i) {
+            const uint32_t index = slots_[slot_of(keys[i])];
+            if (index != kNotFound) __builtin_prefetch(&keys_[index]);
+        }
+        for (uint64_t i = begin; i < end; ++i)
+            out[i] = insert_one(keys[i]);
+    }
+    return {};
+}
+
+void FeatureDictionary::grow() {
+    const uint64_t slot_count = slots_.size() * 2;
+    slots_ = {};  // the keys are enough to fill the new table; never hold both
+    slots_.resize(slot_count, kNotFound);
+    constexpr uint64_t kAhead = 16;
+    for (uint64_t index = 0; index < keys_.size(); ++index) {
+        if (index + kAhead < keys_.size()) {
+            __builtin_prefetch(&slots_[slot_of(keys_[index + kAhead])], 1);
+        }
+        uint64_t slot = slot_of(keys_[index]);
+        while (slots_[slot] != kNotFound)
+            slot = (slot + 1) & (slot_count - 1);
+        slots_[slot] = static_cast<uint32_t>(index);
+    }
+}
+
+std::vector<uint64_t> FeatureDictionary::take_keys() {
+    slots_ = std::vector<uint32_t>(kFirstSlotCount, kNotFound);
+    return std::exchange(keys_, {});
+}
+
+}  // namespace weir::data

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// FeatureDictionary: gives every 64-bit feature number that occurs a dense 32-bit index, in order
+/// of first appearance. Compact: 8 bytes per feature, and 4 per slot of the hash table.
+
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "lib/base/result.h"
+
+namespace weir::data {
+
+/// Thread: one at a time; find() any number while nobody inserts.
+class FeatureDictionary {
+public:
+    static constexpr uint32_t kNotFound = 0xffffffff;
+
+    FeatureDictionary();
+
+    /// out[i] becomes the index of keys[i]; new keys get the next indices.
+    ///
+    /// Shape:   out.size() == keys.size()
+    /// Errors:  Errc::kOutOfRange beyond 2^32 - 2 features
+    [[nodiscard]] Status insert(std::span<const uint64_t> keys, std::span<uint32_t> out);
+
+    /// The index of `key`, or kNotFound.
+    [[nodiscard]] uint32_t find(uint64_t key) const noexcept;
+
+    /// All keys, by index.
+    [[nodiscard]] const std::vector<uint64_t>& keys() const noexcept { return keys_; }
+
+    /// Gives the keys away and frees the hash table; the dictionary is empty then.
+    [[nodiscard]] std::vector<uint64_t> take_keys();
+
+private:
+    [[nodiscard]] uint64_t slot_of(uint64_t key) const noexcept;
+    [[nodiscard]] uint32_t insert_one(uint64_t key);
+    void grow();
+
+    std::vector<uint64_t> keys_;
+    std::vector<uint32_t> slots_;  // index into keys_, or kNotFound; a power of two of them
+};
+
+}  // namespace weir::data

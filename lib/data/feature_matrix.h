@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// FeatureMatrix: a worker's training data by feature (compressed columns), laid out so that the
+/// features which are worked on together lie together.
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "lib/data/examples.h"
+
+namespace weir::data {
+
+/// Column c holds the non-zeros of feature keys[c]: rows[offsets[c]] to rows[offsets[c + 1]],
+/// rising. 4 bytes per non-zero where all values are 1 (click logs), else 8.
+struct FeatureMatrix {
+    std::vector<uint64_t> keys;     ///< sorted within each group
+    std::vector<uint64_t> offsets;  ///< one more than columns
+    std::vector<uint32_t> rows;
+    std::vector<float> values;          ///< beside rows; empty: all are 1
+    std::vector<int8_t> labels;         ///< -1 or +1, per row
+    std::vector<uint64_t> group_begin;  ///< group g is columns group_begin[g] to group_begin[g + 1]
+
+    [[nodiscard]] uint64_t row_count() const noexcept { return labels.size(); }
+
+    [[nodiscard]] uint64_t column_count() const noexcept { return keys.size(); }
+
+    [[nodiscard]] uint64_t group_count() const noexcept { return group_begin.size() - 1; }
+
+    /// What all this takes in memory.
+    [[nodiscard]] uint64_t data_bytes() const noexcept;
+};
+
+/// A partition of the features.
+struct FeatureGroups {
+    uint32_t count = 1;
+    std::function<uint32_t(uint64_t key)> of = [](uint64_t) { return 0U; };  ///< below count
+};
+
+/// Turns rows into columns; takes the examples apart on the way, so that the peak stays below two
+/// copies of the non-zeros.
+[[nodiscard]] FeatureMatrix make_feature_matrix(Examples&& examples,
+                                                const FeatureGroups& groups = {});
+
+}  // namespace weir::data

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// Who reads what: training files shared out among workers without a word between them.
+
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lib/base/result.h"
+
+namespace weir::data {
+
+/// One of `count` readers that together read everything once.
+struct Part {
+    uint32_t index = 0;
+    uint32_t count = 1;
+};
+
+/// What one reader reads of one file.
+struct FileShare {
+    std::string path;
+    bool gzip = false;
+    /// Lines that start in [begin, end) of the file; everything for gzip.
+    uint64_t begin = 0;
+    uint64_t end = std::numeric_limits<uint64_t>::max();
+    /// Of the pieces that the stream comes in, those with number % pieces.count == pieces.index.
+    Part pieces;
+};
+
+/// The share of `part`. Plain files are cut by bytes: all of them, end to end, into part.count
+/// equal stretches. Of gzip files, which cannot be entered in the middle, everybody gets whole ones
+/// if there are enough; else everybody unpacks all of them and parses every part.count-th piece.
+///
+/// Errors: a path that is missing, a directory, not a regular file, empty, unreadable or packed by
+///     something other than gzip
+[[nodiscard]] Result<std::vector<FileShare>> share_files(std::span<const std::string> paths,
+                                                         Part part);
+
+}  // namespace weir::data

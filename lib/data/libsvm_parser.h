@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// The LIBSVM text format: `label feature:value feature:value ... # comment`, an example a line.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace weir::data {
+
+/// Parsed examples, one after the other; reused from piece to piece.
+struct ParsedLines {
+    std::vector<int8_t> labels;     ///< -1 or +1, per example
+    std::vector<uint32_t> lengths;  ///< non-zeros per example
+    std::vector<uint64_t> keys;     ///< feature numbers, as they stand in the line
+    std::vector<float> values;  ///< beside keys; finite, never 0 (zeros in the text are left out)
+    bool all_ones = true;       ///< every value is 1
+    uint64_t line_count = 0;    ///< lines seen: examples, empty ones, comments and bad ones
+
+    void clear();
+};
+
+/// Where and why a line is not in the format.
+struct BadLine {
+    uint64_t line_index = 0;         ///< in the text given, from 0
+    uint64_t next_offset = 0;        ///< of the first byte after the line
+    uint64_t column = 0;             ///< in bytes, from 1
+    std::string_view expected = {};  ///< static text, "a feature number" for example
+    std::string found = {};          ///< what stands there instead, shortened and made printable
+};
+
+/// Parses lines from the start of `text` and appends them to `lines` until the end or a bad line,
+/// of which nothing is appended. To go on after a bad line, call again with the rest of the text.
+///
+/// Labels: -1, 0 (both mean -1), +1, 1. Features: 0 to 2^64 - 1, in any order, none twice in a
+/// line. Values: decimal numbers within float32; no NaN, no infinity. Line ends: LF or CR LF.
+[[nodiscard]] std::optional<BadLine> parse_libsvm(std::string_view text, ParsedLines& lines);
+
+}  // namespace weir::data

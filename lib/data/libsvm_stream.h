@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// stream_libsvm: LIBSVM files from disk to parsed examples, piece by piece, with errors that name
+/// file, line and column.
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+
+#include "lib/base/result.h"
+#include "lib/data/file_share.h"
+#include "lib/data/libsvm_parser.h"
+
+namespace weir::data {
+
+/// What was read, and what was left out.
+struct ReadReport {
+    uint64_t text_bytes = 0;  ///< unpacked
+    uint64_t example_count = 0;
+    uint64_t nonzero_count = 0;
+    uint64_t bad_line_count = 0;
+    std::string first_bad_line;  ///< the message for it; empty if there was none
+    double seconds = 0;
+
+    void add(const ReadReport& other);
+};
+
+/// Takes the examples of one piece; an error ends the reading.
+using LinesConsumer = std::function<Status(const ParsedLines&)>;
+
+/// Reads this part's share of the files.
+///
+/// skip_bad:  so many bad lines are left out and counted; the next one is an error
+/// Errors:    of share_files() and LineStream; Errc::kParse for a line; the consumer's
+/// Thread:    any; one call per part
+[[nodiscard]] Result<ReadReport> stream_libsvm(std::span<const std::string> paths, Part part,
+                                               uint64_t skip_bad, const LinesConsumer& consume);
+
+}  // namespace weir::data

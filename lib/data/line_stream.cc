@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/data/line_stream.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+#include <zlib.h>
+
+namespace weir::data {
+
+namespace {
+
+class PlainBytes final : public ByteSource {
+public:
+    PlainBytes(int fd, std::string path, uint64_t offset)
+        : fd_(fd), path_(std::move(path)), offset_(offset) {}
+
+    ~PlainBytes() override { ::close(fd_); }
+
+    PlainBytes(const PlainBytes&) = delete;
+    PlainBytes& operator=(const PlainBytes&) = delete;
+
+    Result<uint64_t> read(std::span<char> into) override {
+        uint64_t done = 0;
+        while (done < into.size()) {
+            const ssize_t got =
+                ::pread(fd_, into.data() + done, into.size() - done, static_cast<off_t>(offset_));
+            if (got < 0 && errno == EINTR) continue;
+            if (got < 0) return Error(Errc::kIo, fmt::format("{}: cannot be read", path_), errno);
+            if (got == 0) break;
+            done += static_cast<uint64_t>(got);
+            offset_ += static_cast<uint64_t>(got);
+        }
+        return done;
+    }
+
+private:
+    int fd_;
+    std::string path_;
+    uint64_t offset_;
+};
+
+class GzipBytes final : public ByteSource {
+public:
+    GzipBytes(gzFile file, std::string path) : file_(file), path_(std::move(path)) {}
+
+    ~GzipBytes() override { gzclose(file_); }
+
+    GzipBytes(const GzipBytes&) = delete;
+    GzipBytes& operator=(const GzipBytes&) = delete;
+
+    Result<uint64_t> read(std::span<char> into) override {
+        const int got = gzread(file_, into.data(), static_cast<unsigned>(into.size()));
+        int code = Z_OK;
+        if (got < static_cast<int>(into.size())) gzerror(file_, &code);
+        if (code == Z_BUF_ERROR) {
+            return Error(
+                Errc::kParse,
+                fmt::format("{}: the gzip stream is cut off; fetch the file again (gzip -t "
+                            "tests it)",
+                            path_));
+        }
+        if (code == Z_ERRNO) return Error(Errc::kIo, fmt::format("{}: read", path_), errno);
+        if (got < 0 || code < 0) {
+            return Error(
+                Errc::kParse,
+                fmt::format("{}: the gzip stream is corrupt; fetch the file again (gzip -t "
+                            "tests it)",
+                            path_));
+        }
+        return static_cast<uint64_t>(got);
+    }
+
+private:
+    gzFile file_;
+    std::string path_;
+};
+
+uint64_t count_newlines(std::string_view text) {
+    return static_cast<uint64_t>(std::count(text.begin(), text.end(), '\n'));
+}
+
+}  // namespace
+
+Result<LineStream> LineStream::open(FileShare share) {
+    const int fd = ::open(share.path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return Error(Errc::kIo, fmt::format("{}: cannot be opened", share.path), errno);
+    LineStream stream;
+    // One byte earlier: a line that starts exactly at `begin` has its predecessor's newline there.
+    stream.position_ = share.begin == 0 ? 0 : share.begin - 1;
+    if (share.gzip) {
+        gzFile file = gzdopen(fd, "rb");
+        if (file == nullptr) {
+            ::close(fd);
+            return Error(Errc::kNoMemory, fmt::format("{}: no memory to unpack it", share.path));
+        }
+        gzbuffer(file, 1U << 18);
+        stream.source_ = std::make_unique<GzipBytes>(file, share.path);
+    } else {
+        ::posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
+        stream.source_ = std::make_unique<PlainBytes>(fd, share.path, stream.position_);
+    }
+    stream.buffer_.resize(kPieceBytes);
+    stream.share_ = std::move(share);
+    if (stream.share_.begin > 0) WEIR_TRY(stream.skip_cut_line());
+    return stream;
+}
+
+/// Drops what was handed out, then reads until the buffer is full or the source ends.
+Status LineStream::fill() {
+    std::memmove(buffer_.data(), buffer_.data() + used_bytes_, filled_bytes_ - used_bytes_);
+    filled_bytes_ -= used_bytes_;
+    position_ += used_bytes_;
+    used_bytes_ = 0;
+    const uint64_t wanted = buffer_.size() - filled_bytes_;
+    if (wanted == 0 || at_end_) return {};
+    WEIR_ASSIGN(const uint64_t got, source_->read({buffer_.data() + filled_bytes_, wanted}));
+    filled_bytes_ += got;
+    at_end_ = got < wanted;
+    return {};
+}
+
+/// The rest of the line that starts before the share belongs to the reader before us.
+Status LineStream::skip_cut_line() {
+    while (true) {
+        WEIR_TRY(fill());
+        const void* newline = std::memchr(buffer_.data(), '\n', filled_bytes_);
+        if (newline != nullptr) {
+            used_bytes_ =
+                static_cast<uint64_t>(static_cast<const char*>(newline) - buffer_.data()) + 1;
+            return {};
+        }
+        used_bytes_ = filled_bytes_;
+        if (at_end_) return {};
+    }
+}
+
+Result<std::string_view> LineStream::next_piece() {
+    WEIR_TRY(fill());
+    while (true) {
+        if (filled_bytes_ == 0 || position_ >= share_.end) {
+            finished_ = true;
+            return std::string_view();
+        }
+        const void* newline = ::memrchr(buffer_.data(), '\n', filled_bytes_);
+        if (at_end_ || newline != nullptr) {
+            used_bytes_ =
+                at_end_
+                    ? filled_bytes_
+                    : static_cast<uint64_t>(static_cast<const char*>(newline) - buffer_.data()) + 1;
+            break;
+        }
+        if (buffer_.size() >= kLineBytesMax) {
+            return Error(Errc::kParse,
+                         fmt::format("{}: no line end within {} MiB; is this a LIBSVM text file?",
+                                     share_.path, kLineBytesMax >> 20));
+        }
+        buffer_.resize(buffer_.size() * 2);
+        WEIR_TRY(fill());
+    }
+    if (position_ + used_bytes_ > share_.end) {  // the line over the end is the last of ours
+        const uint64_t from = share_.end - 1 - position_;
+        const void* newline = std::memchr(buffer_.data() + from, '\n', used_bytes_ - from);
+        if (newline != nullptr) {
+            used_bytes_ =
+                static_cast<uint64_t>(static_cast<const char*>(newline) - buffer_.data()) + 1;
+        }
+        finished_ = true;
+    }
+    return std::string_view(buffer_.data(), used_bytes_);
+}
+
+Result<std::string_view> LineStream::next() {
+    while (!finished_) {
+        lines_before_ += last_newline_count_;
+        last_newline_count_ = 0;
+        WEIR_ASSIGN(const std::string_view piece, next_piece());
+        if (share_.gzip) last_newline_count_ = count_newlines(piece);
+        const bool mine = piece_index_++ % share_.pieces.count == share_.pieces.index;
+        if (piece.empty() || !mine) continue;
+        text_bytes_ += piece.size();
+        return piece;
+    }
+    return std::string_view();
+}
+
+Result<uint64_t> LineStream::line_number(uint64_t offset_bytes) const {
+    WEIR_CHECK(offset_bytes <= used_bytes_);
+    uint64_t count = count_newlines({buffer_.data(), offset_bytes});
+    if (share_.gzip) return lines_before_ + count + 1;
+    const int fd = ::open(share_.path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return Error(Errc::kIo, fmt::format("{}: cannot be opened", share_.path), errno);
+    PlainBytes start(fd, share_.path, 0);
+    std::vector<char> bytes(kPieceBytes);
+    for (uint64_t done = 0; done < position_;) {
+        const uint64_t wanted = std::min<uint64_t>(bytes.size(), position_ - done);
+        WEIR_ASSIGN(const uint64_t got, start.read({bytes.data(), wanted}));
+        if (got == 0) break;
+        count += count_newlines({bytes.data(), got});
+        done += got;
+    }
+    return count + 1;
+}
+
+}  // namespace weir::data

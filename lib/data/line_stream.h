@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// LineStream: the text of a FileShare, plain or gzip, in pieces of whole lines.
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lib/base/result.h"
+#include "lib/data/file_share.h"
+
+namespace weir::data {
+
+/// Where the bytes come from: a plain file from some offset on, or an unpacked gzip file.
+class ByteSource {
+public:
+    virtual ~ByteSource() = default;
+    ByteSource(const ByteSource&) = delete;
+    ByteSource& operator=(const ByteSource&) = delete;
+    /// Fills `into` unless the end comes first; the count of bytes, less than asked for only at the
+    /// end.
+    [[nodiscard]] virtual Result<uint64_t> read(std::span<char> into) = 0;
+
+protected:
+    ByteSource() = default;
+};
+
+/// Thread: one.
+class LineStream {
+public:
+    static constexpr uint64_t kPieceBytes = uint64_t{1} << 20;
+    /// A line longer than this is taken for something that is no text.
+    static constexpr uint64_t kLineBytesMax = uint64_t{1} << 28;
+
+    /// Errors: Errc::kIo if the file cannot be opened
+    [[nodiscard]] static Result<LineStream> open(FileShare share);
+
+    /// The next lines, valid until the next call; empty at the end.
+    /// Errors: kIo; kParse for a gzip stream that is cut off or corrupt and for an endless line
+    [[nodiscard]] Result<std::string_view> next();
+
+    /// The number of the line that starts at `offset_bytes` of the last piece, from 1, in the whole
+    /// file. Reads the plain file up to that place: for error messages.
+    [[nodiscard]] Result<uint64_t> line_number(uint64_t offset_bytes) const;
+
+    [[nodiscard]] const FileShare& share() const noexcept { return share_; }
+
+    /// Bytes of text handed out so far.
+    [[nodiscard]] uint64_t text_bytes() const noexcept { return text_bytes_; }
+
+private:
+    LineStream() = default;
+    [[nodiscard]] Result<std::string_view> next_piece();
+    [[nodiscard]] Status fill();
+    [[nodiscard]] Status skip_cut_line();
+
+    FileShare share_;
+    std::unique_ptr<ByteSource> source_;
+    std::vector<char> buffer_;
+    uint64_t used_bytes_ = 0;    // of buffer_, at its start: the piece handed out last
+    uint64_t filled_bytes_ = 0;  // of buffer_
+    uint64_t position_ = 0;      // in the text, of the first byte of buffer_
+    bool at_end_ = false;        // of the source
+    bool finished_ = false;
+    uint64_t piece_index_ = 0;
+    uint64_t lines_before_ = 0;  // gzip: newlines before the last piece
+    uint64_t last_newline_count_ = 0;
+    uint64_t text_bytes_ = 0;
+};
+
+}  // namespace weir::data

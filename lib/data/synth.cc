@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/data/synth.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <cmath>
+#include <numeric>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "lib/base/random.h"
+
+namespace weir::data {
+
+namespace {
+
+constexpr uint64_t kBufferBytes = uint64_t{1} << 20;
+constexpr uint64_t kFeatureTextBytesMax = 24;  // " 18446744073709551615:1"
+
+/// Ranks 1 to n with probability proportional to rank^-exponent, exactly, without a table.
+/// Source: Hörmann, Derflinger, Rejection-inversion to generate variates from monotone discrete
+///     distributions, 1996.
+class ZipfRanks {
+public:
+    ZipfRanks(uint64_t count, double exponent)
+        : count_(static_cast<double>(count)),
+          exponent_(exponent),
+          low_(integral(1.5) - 1),
+          high_(integral(count_ + 0.5)),
+          accept_(2 - inverse(integral(2.5) - density(2))) {}
+
+    uint64_t operator()(Random& random) const noexcept {
+        while (true) {
+            const double u = high_ + random.uniform() * (low_ - high_);
+            const double x = inverse(u);
+            const double rank = std::clamp(std::floor(x + 0.5), 1.0, count_);
+            if (rank - x <= accept_ || u >= integral(rank + 0.5) - density(rank)) {
+                return static_cast<uint64_t>(rank);
+            }
+        }
+    }
+
+private:
+    [[nodiscard]] double density(double x) const noexcept {
+        return std::exp(-exponent_ * std::log(x));
+    }
+
+    /// The integral of density(), (x^(1 - exponent) - 1) / (1 - exponent), also where that is 0/0.
+    [[nodiscard]] double integral(double x) const noexcept {
+        const double log_x = std::log(x);
+        const double t = (1 - exponent_) * log_x;
+        return std::abs(t) < 1e-8 ? log_x * (1 + t / 2) : std::expm1(t) / (1 - exponent_);
+    }
+
+    [[nodiscard]] double inverse(double y) const noexcept {
+        const double t = std::max(-1.0, y * (1 - exponent_));
+        return std::abs(t) < 1e-8 ? std::exp(y * (1 - t / 2))
+                                  : std::exp(std::log1p(t) / (1 - exponent_));
+    }
+
+    double count_;
+    double exponent_;
+    double low_;
+    double high_;
+    double accept_;
+};
+
+/// Makes the examples, one after the other.
+class ClickLog {
+public:
+    explicit ClickLog(const SynthOptions& options)
+        : options_(options),
+          random_(mix64(options.seed + 1)),
+          ranks_(options.feature_count, options.zipf_exponent),
+          shift_(random_.below(options.feature_count)),
+          factor_(random_.below(options.feature_count) | 1) {
+        while (std::gcd(factor_, options.feature_count) != 1)
+            ++factor_;
+    }
+
+    /// The features of the next example, rising; returns its label.
+    bool next(std::vector<uint64_t>& features) {
+        features.clear();
+        while (features.size() < options_.per_example) {
+            while (features.size() < options_.per_example) {
+                features.push_back(feature_of(ranks_(random_)));
+            }
+            std::sort(features.begin(), features.end());
+            features.erase(std::unique(features.begin(), features.end()), features.end());
+        }
+        double margin = 0;
+        for (const uint64_t feature : features)
+            margin += weight(feature);
+        return random_.uniform() * (1 + std::exp(-margin)) < 1;
+    }
+
+private:
+    /// A bijection of 1 to n, so that the common features are not the small numbers.
+    [[nodiscard]] uint64_t feature_of(uint64_t rank) const noexcept {
+        const uint128 product = static_cast<uint128>(rank - 1) * factor_ + shift_;
+        return static_cast<uint64_t>(product % options_.feature_count) + 1;
+    }
+
+    /// The hidden weight: 0 for nine features in ten, else uniform in [-2, 2).
+    [[nodiscard]] double weight(uint64_t feature) const noexcept {
+        const uint64_t bits = mix64(feature * 0x9e3779b97f4a7c15ULL + options_.seed);
+        if (bits % 10 != 0) return 0;
+        return static_cast<double>(bits >> 11) * 0x1.0p-51 - 2;
+    }
+
+    const SynthOptions& options_;
+    Random random_;
+    ZipfRanks ranks_;
+    uint64_t shift_;
+    uint64_t factor_;
+};
+
+/// The file that is written; removed again if it was not finished.
+class OutputFile {
+public:
+    OutputFile(int fd, std::string path) : fd_(fd), path_(std::move(path)) {}
+
+    ~OutputFile() {
+        if (fd_ >= 0) {
+            ::close(fd_);
+            ::unlink(path_.c_str());
+        }
+    }
+
+    OutputFile(const OutputFile&) = delete;
+    OutputFile& operator=(const OutputFile&) = delete;
+
+    Status write(std::span<const char> bytes) {
+        while (!bytes.empty()) {
+            const ssize_t done = ::write(fd_, bytes.data(), bytes.size());
+            if (done < 0 && errno == EINTR) continue;
+            if (done < 0) return Error(Errc::kIo, fmt::format("{}: cannot write", path_), errno);
+            bytes = bytes.subspan(static_cast<size_t>(done));
+        }
+        return {};
+    }
+
+    Status close() {
+        const int result = ::close(std::exchange(fd_, -1));
+        if (result != 0) return Error(Errc::kIo, fmt::format("{}: cannot write", path_), errno);
+        return {};
+    }
+
+private:
+    int fd_;
+    std::string path_;
+};
+
+Status check(const SynthOptions& options) {
+    const auto wrong = [](std::string text) {
+        return Error(Errc::kInvalidArgument, std::move(text));
+    };
+    if (options.example_count == 0) return wrong("synth: at least one example is needed");
+    if (options.feature_count >= uint64_t{1} << 53) {
+        return wrong("synth: fewer than 2^53 features are possible");
+    }
+    if (options.per_example == 0 || options.per_example > options.feature_count / 2) {
+        return wrong(
+            fmt::format("synth: {} features per example of {}; from 1 to half of all are "
+                        "possible",
+                        options.per_example, options.feature_count));
+    }
+    if (!(options.zipf_exponent >= 0 && options.zipf_exponent <= 3)) {
+        return wrong(
+            fmt::format("synth: Zipf exponent {}; from 0 to 3 is possible", options.zipf_exponent));
+    }
+    return {};
+}
+
+}  // namespace
+
+Result<SynthReport> write_click_log(const std::string& path, const SynthOptions& options,
+                                    const std::function<void(uint64_t)>& progress) {
+    WEIR_TRY(check(options));
+    const auto start = std::chrono::steady_clock::now();
+    const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0) return Error(Errc::kIo, fmt::format("{}: cannot be created", path), errno);
+    OutputFile file(fd, path);
+    ClickLog log(options);
+    SynthReport report;
+    std::vector<uint64_t> features;
+    std::vector<char> buffer(kBufferBytes + 8 + options.per_example * kFeatureTextBytesMax);
+    char* at = buffer.data();
+    const auto flush = [&]() -> Status {
+        const auto bytes = static_cast<uint64_t>(at - buffer.data());
+        WEIR_TRY(file.write({buffer.data(), bytes}));
+        report.written_bytes += bytes;
+        at = buffer.data();
+        if (progress) progress(report.example_count);
+        return {};
+    };
+    while (report.example_count < options.example_count) {
+        const bool positive = log.next(features);
+        *at++ = positive ? '+' : '-';
+        *at++ = '1';
+        for (const uint64_t feature : features) {
+            *at++ = ' ';
+            at = std::to_chars(at, at + kFeatureTextBytesMax, feature).ptr;
+            *at++ = ':';
+            *at++ = '1';
+        }
+        *at++ = '\n';
+        ++report.example_count;
+        report.positive_count += positive ? 1 : 0;
+        if (static_cast<uint64_t>(at - buffer.data()) >= kBufferBytes) WEIR_TRY(flush());
+    }
+    WEIR_TRY(flush());
+    WEIR_TRY(file.close());
+    report.seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return report;
+}
+
+}  // namespace weir::data
