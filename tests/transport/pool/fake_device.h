@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// FakeDevice: remembers what is registered with it and refuses beyond a limit, as an RDMA device
+/// does when the locked-memory limit is low.
+
+#include <cerrno>
+#include <map>
+
+#include "lib/base/os_limits.h"
+#include "transport/transport.h"
+
+namespace weir::transport::test {
+
+class FakeDevice final : public Device {
+public:
+    explicit FakeDevice(uint64_t limit_bytes = kUnlimited, Errc refusal = Errc::kNoMemory)
+        : limit_bytes_(limit_bytes), refusal_(refusal) {}
+
+    struct Region {
+        MemoryBlock block;
+        Access access = Access::kLocal;
+    };
+
+    [[nodiscard]] std::string_view name() const noexcept override { return "fake"; }
+
+    [[nodiscard]] Result<RegionId> register_memory(const MemoryBlock& block,
+                                                   Access access) override {
+        if (registered_bytes() + block.bytes.size() > limit_bytes_) {
+            return Error(refusal_, "ibv_reg_mr said no", ENOMEM);
+        }
+        regions_[++last_] = {block, access};
+        return last_;
+    }
+
+    void deregister_memory(RegionId region) override { WEIR_CHECK(regions_.erase(region) == 1); }
+
+    [[nodiscard]] Result<std::unique_ptr<Endpoint>> make_endpoint(
+        const EndpointOptions& /*options*/) override {
+        return Error(Errc::kUnavailable, "a fake device has no endpoints");
+    }
+
+    [[nodiscard]] uint64_t registered_bytes() const {
+        uint64_t bytes = 0;
+        for (const auto& [id, region] : regions_)
+            bytes += region.block.bytes.size();
+        return bytes;
+    }
+
+    [[nodiscard]] const std::map<RegionId, Region>& regions() const { return regions_; }
+
+    void set_limit(uint64_t limit_bytes) { limit_bytes_ = limit_bytes; }
+
+private:
+    uint64_t limit_bytes_;
+    Errc refusal_;
+    RegionId last_ = 0;
+    std::map<RegionId, Region> regions_;
+};
+
+}  // namespace weir::transport::test

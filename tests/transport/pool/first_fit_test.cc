@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/pool/first_fit.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "lib/base/random.h"
+
+TEST_SUITE("first_fit") {
+    using weir::transport::FirstFit;
+
+    struct alignas(4096) Memory {
+        std::byte bytes[65536] = {};
+
+        std::span<std::byte> part(size_t from, size_t size) { return {bytes + from, size}; }
+    };
+
+    TEST_CASE("pieces do not overlap, and everything given back can be had again in one piece") {
+        Memory memory;
+        FirstFit pieces;
+        pieces.add(memory.part(0, 4096));
+        std::byte* const a = pieces.allocate(100, 64).start;
+        std::byte* const b = pieces.allocate(1000, 64).start;
+        std::byte* const c = pieces.allocate(64, 64).start;
+        CHECK(a == memory.bytes);
+        CHECK(b == a + 128);
+        CHECK(c == b + 1024);
+        CHECK(pieces.allocate(4096, 64).start == nullptr);
+        pieces.deallocate(b, 1000);
+        pieces.deallocate(a, 100);
+        pieces.deallocate(c, 64);
+        CHECK(pieces.free_bytes() == 4096);
+        CHECK(pieces.allocate(4096, 64).start == memory.bytes);
+        CHECK(pieces.free_bytes() == 0);
+        CHECK(pieces.allocate(1, 64).start == nullptr);
+    }
+
+    TEST_CASE("alignment is kept, and what was skipped for it is used for others") {
+        Memory memory;
+        FirstFit pieces;
+        pieces.add(memory.part(0, 16384));
+        CHECK(pieces.allocate(64, 64).start == memory.bytes);
+        CHECK(pieces.allocate(64, 4096).start == memory.bytes + 4096);
+        CHECK(pieces.allocate(64, 64).start == memory.bytes + 64);
+    }
+
+    TEST_CASE("stretches side by side are not merged, and free ones can be taken away") {
+        Memory memory;
+        FirstFit pieces;
+        pieces.add(memory.part(0, 4096));
+        pieces.add(memory.part(4096, 4096));
+        CHECK(pieces.allocate(8192, 64).start == nullptr);
+        std::byte* const a = pieces.allocate(4096, 64).start;
+        std::byte* const b = pieces.allocate(4096, 64).start;
+        CHECK_FALSE(pieces.same_stretch(a, b));
+        pieces.deallocate(a, 4096);
+        CHECK_FALSE(pieces.remove(memory.part(4096, 4096)));
+        pieces.deallocate(b, 4096);
+        CHECK(pieces.allocate(8192, 64).start == nullptr);
+        CHECK(pieces.remove(memory.part(4096, 4096)));
+        CHECK(pieces.free_bytes() == 4096);
+    }
+
+    TEST_CASE("fresh bytes are those at the end that nobody had before") {
+        Memory memory;
+        FirstFit pieces;
+        pieces.add(memory.part(0, 8192));
+        const FirstFit::Piece a = pieces.allocate(1024, 64);
+        CHECK(a.fresh_bytes == 1024);
+        pieces.deallocate(a.start, 1024);
+        const FirstFit::Piece again = pieces.allocate(1536, 64);
+        CHECK(again.start == a.start);
+        CHECK(again.fresh_bytes == 512);
+        CHECK(pieces.allocate(64, 64).fresh_bytes == 64);
+        CHECK(pieces.allocate(64, 4096).fresh_bytes == 64);
+        CHECK(pieces.allocate(64, 64).fresh_bytes == 0);  // lies below the last one
+    }
+
+    TEST_CASE("thousands of random requests never overlap and lose nothing") {
+        const char* const given = std::getenv("WEIR_SEED");
+        const uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 10) : 20240607;
+        INFO("WEIR_SEED=" << seed);
+        weir::Random random(seed);
+        Memory memory;
+        FirstFit pieces;
+        pieces.add(memory.part(0, 32768));
+        pieces.add(memory.part(32768, 32768));
+        std::map<std::byte*, std::pair<size_t, unsigned char>> live;
+        for (int step = 0; step < 20000; ++step) {
+            if (random.below(2) == 0 && !live.empty()) {
+                auto victim = live.begin();
+                std::advance(victim, random.below(live.size()));
+                const auto [size, pattern] = victim->second;
+                for (size_t i = 0; i < size; ++i)
+                    REQUIRE(victim->first[i] == std::byte{pattern});
+                pieces.deallocate(victim->first, size);
+                live.erase(victim);
+                continue;
+            }
+            const size_t size = 1 + random.below(3000);
+            const size_t alignment = size_t{1} << random.below(13);
+            const FirstFit::Piece piece = pieces.allocate(size, alignment);
+            if (piece.start == nullptr) continue;
+            REQUIRE(reinterpret_cast<uintptr_t>(piece.start) % alignment == 0);
+            for (size_t i = 0; i < piece.fresh_bytes; ++i)
+                REQUIRE(piece.start[(size + 63) / 64 * 64 - 1 - i] == std::byte{0});
+            const auto pattern = static_cast<unsigned char>(1 + random.below(255));
+            std::memset(piece.start, pattern, size);
+            live[piece.start] = {size, pattern};
+        }
+        for (const auto& [start, what] : live)
+            pieces.deallocate(start, what.first);
+        CHECK(pieces.free_bytes() == 65536);
+        CHECK(pieces.allocate(32768, 64).start == memory.bytes);
+    }
+}

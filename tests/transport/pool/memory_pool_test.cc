@@ -1,0 +1,399 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/pool/memory_pool.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "lib/base/log.h"
+#include "lib/base/random.h"
+#include "tests/transport/pool/fake_device.h"
+#include "transport/pool/pool_buffer.h"
+
+TEST_SUITE("memory_pool") {
+    using namespace weir;
+    using namespace weir::transport;
+    using transport::test::FakeDevice;
+
+    constexpr uint64_t kMiB = uint64_t{1} << 20;
+
+    PoolOptions small_options(bool use_jemalloc = true) {
+        return {.name = "test",
+                .slab_bytes = 8 * kMiB,
+                .slab_bytes_min = kMiB,
+                .huge_pages = HugePagePolicy::kNever,
+                .use_jemalloc = use_jemalloc};
+    }
+
+    std::unique_ptr<MemoryPool> make_pool(const PoolOptions& options, Device& device) {
+        Device* const devices[] = {&device};
+        Result<std::unique_ptr<MemoryPool>> pool = MemoryPool::make(options, devices);
+        REQUIRE_MESSAGE(pool.has_value(), pool.error().message());
+        return *std::move(pool);
+    }
+
+    bool all_zero(std::span<const std::byte> bytes) {
+        return std::all_of(bytes.begin(), bytes.end(),
+                           [](std::byte b) { return b == std::byte{0}; });
+    }
+
+    TEST_CASE(
+        "a pool is registered once, with a sealed memfd behind it, and is undone at the end") {
+        FakeDevice device;
+        {
+            PoolOptions options = small_options();
+            options.access = Access::kRemoteRead;
+            const auto pool = make_pool(options, device);
+            REQUIRE(device.regions().size() == 1);
+            const FakeDevice::Region& region = device.regions().begin()->second;
+            CHECK(region.access == Access::kRemoteRead);
+            CHECK(region.block.bytes.size() == 8 * kMiB);
+            CHECK(region.block.fd_offset == 0);
+            CHECK(ftruncate(region.block.fd, 4096) != 0);
+            const int seals = fcntl(region.block.fd, F_GET_SEALS);
+            CHECK((seals & F_SEAL_SHRINK) != 0);
+            // what is written here is seen by whoever maps the descriptor
+            std::byte* const memory = pool->allocate(4096);
+            REQUIRE(memory != nullptr);
+            std::memset(memory, 0x5a, 4096);
+            void* const peer = mmap(nullptr, 8 * kMiB, PROT_READ, MAP_SHARED, region.block.fd, 0);
+            REQUIRE(peer != MAP_FAILED);
+            const auto offset = static_cast<size_t>(memory - region.block.bytes.data());
+            CHECK(std::memcmp(static_cast<std::byte*>(peer) + offset, memory, 4096) == 0);
+            munmap(peer, 8 * kMiB);
+            pool->deallocate(memory);
+        }
+        CHECK(device.regions().empty());
+    }
+
+    TEST_CASE("pieces of all sizes are aligned, apart and inside of registered memory") {
+        for (const bool use_jemalloc : {true, false}) {
+            CAPTURE(use_jemalloc);
+            FakeDevice device;
+            const auto pool = make_pool(small_options(use_jemalloc), device);
+            std::vector<std::pair<std::byte*, size_t>> pieces;
+            for (size_t size = 0; size < 3 * kMiB; size = size * 3 + 1) {
+                for (const size_t alignment : {size_t{1}, size_t{64}, size_t{4096}}) {
+                    std::byte* const piece = pool->allocate(size, alignment);
+                    REQUIRE(piece != nullptr);
+                    CHECK(reinterpret_cast<uintptr_t>(piece) % std::max<size_t>(alignment, 64) ==
+                          0);
+                    CHECK(pool->contains({piece, size}));
+                    std::memset(piece, static_cast<int>(pieces.size()), size);
+                    pieces.emplace_back(piece, size);
+                }
+            }
+            for (size_t i = 0; i < pieces.size(); ++i) {
+                const auto [piece, size] = pieces[i];
+                CHECK(std::count(piece, piece + size, static_cast<std::byte>(i)) ==
+                      static_cast<std::ptrdiff_t>(size));
+                pool->deallocate(piece);
+            }
+            const PoolStatistics statistics = pool->statistics();
+            CHECK(statistics.allocated_bytes == 0);
+            CHECK(statistics.allocated_bytes_max >= 8 * kMiB);
+            CHECK(statistics.registered.at(0).bytes == device.registered_bytes());
+            int on_the_stack = 0;
+            CHECK_FALSE(pool->contains(&on_the_stack));
+            CHECK_FALSE(pool->contains(static_cast<const void*>(nullptr)));
+        }
+    }
+
+    TEST_CASE("a span that leaves its slab is not contained") {
+        FakeDevice device;
+        const auto pool = make_pool(small_options(), device);
+        const std::span<std::byte> slab = device.regions().begin()->second.block.bytes;
+        CHECK(pool->contains(slab));
+        CHECK_FALSE(pool->contains({slab.data(), slab.size() + 1}));
+        CHECK_FALSE(pool->contains({slab.data() + slab.size() - 1, 2}));
+        CHECK_FALSE(pool->contains({slab.data() + 1, ~size_t{0}}));
+    }
+
+    TEST_CASE("zeroed memory is zero, fresh or used before, from jemalloc or not") {
+        for (const bool use_jemalloc : {true, false}) {
+            for (const Access access : {Access::kLocal, Access::kRemote}) {
+                FakeDevice device;
+                PoolOptions options = small_options(use_jemalloc);
+                options.access = access;
+                const auto pool = make_pool(options, device);
+                for (int round = 0; round < 3; ++round) {
+                    for (const size_t size : {size_t{100}, size_t{70000}, size_t{3 * kMiB}}) {
+                        Result<PoolBuffer> buffer = PoolBuffer::make(*pool, size, true);
+                        REQUIRE(buffer);
+                        CHECK(all_zero(buffer->bytes()));
+                        std::memset(buffer->data(), 0xff, size);
+                    }
+                }
+            }
+        }
+    }
+
+    TEST_CASE("memory that a peer wrote before anybody had it is zeroed all the same") {
+        FakeDevice device;
+        const auto pool = make_pool(small_options(), device);
+        const std::span<std::byte> slab = device.regions().begin()->second.block.bytes;
+        std::memset(slab.data(), 0xee, slab.size());
+        const Result<PoolBuffer> buffer = PoolBuffer::make(*pool, 4 * kMiB, true);
+        REQUIRE(buffer);
+        CHECK(all_zero(buffer->bytes()));
+    }
+
+    TEST_CASE("the allocator's books survive a peer that overwrites the whole pool") {
+        for (const bool use_jemalloc : {true, false}) {
+            FakeDevice device;
+            const auto pool = make_pool(small_options(use_jemalloc), device);
+            std::vector<std::byte*> pieces;
+            for (size_t size = 1; size < kMiB; size *= 2)
+                pieces.push_back(pool->allocate(size));
+            const std::span<std::byte> slab = device.regions().begin()->second.block.bytes;
+            std::memset(slab.data(), 0xff, slab.size());
+            for (std::byte* const piece : pieces)
+                pool->deallocate(piece);
+            std::byte* const again = pool->allocate(4 * kMiB);
+            CHECK(pool->contains(again));
+            pool->deallocate(again);
+            CHECK(pool->statistics().allocated_bytes == 0);
+        }
+    }
+
+    TEST_CASE("a full pool grows by registered slabs, and one large piece's slab goes back") {
+        for (const bool use_jemalloc : {true, false}) {
+            FakeDevice device;
+            const auto pool = make_pool(small_options(use_jemalloc), device);
+            std::vector<PoolBuffer> buffers;
+            for (int i = 0; i < 20; ++i) {
+                Result<PoolBuffer> buffer = PoolBuffer::make(*pool, 900'000);
+                REQUIRE(buffer);
+                CHECK(pool->contains(buffer->bytes()));
+                buffers.push_back(*std::move(buffer));
+            }
+            const size_t slabs = device.regions().size();
+            CHECK(slabs >= 3);
+            {
+                const Result<PoolBuffer> large = PoolBuffer::make(*pool, 20 * kMiB + 5);
+                REQUIRE(large);
+                CHECK(pool->contains(large->bytes()));
+                CHECK(device.regions().size() == slabs + 1);
+            }
+            CHECK(device.regions().size() == slabs);
+            buffers.clear();
+            CHECK(pool->statistics().allocated_bytes == 0);
+            CHECK(pool->statistics().slab_count == slabs);  // ordinary ones are kept
+            CHECK(pool->allocate(7 * kMiB) != nullptr);     // and whole again
+            CHECK(device.regions().size() == slabs);
+        }
+    }
+
+    TEST_CASE("a pool does not grow beyond its limit, and says so") {
+        FakeDevice device;
+        PoolOptions options = small_options();
+        options.limit_bytes = options.slab_bytes;
+        const auto pool = make_pool(options, device);
+        CHECK(pool->allocate(6 * kMiB) != nullptr);
+        CHECK(pool->allocate(6 * kMiB) == nullptr);
+        const Result<PoolBuffer> refused = PoolBuffer::make(*pool, 6 * kMiB);
+        REQUIRE_FALSE(refused);
+        CHECK(refused.code() == Errc::kNoMemory);
+        CHECK(refused.error().text().find("limit of 8 MiB") != std::string::npos);
+        CHECK(device.registered_bytes() == 8 * kMiB);
+        CHECK_FALSE(PoolBuffer::make(*pool, ~size_t{0}));
+        CHECK_FALSE(PoolBuffer::make(*pool, ~size_t{0} / 2));
+        CHECK(pool->allocate(kMiB) != nullptr);  // still in order
+    }
+
+    TEST_CASE("where little memory may be locked the pool is smaller, and warns") {
+        std::vector<std::string> lines;
+        set_log_sink([&](LogLevel, std::string_view line) { lines.emplace_back(line); });
+        FakeDevice device(3 * kMiB);
+        const auto pool = make_pool(small_options(), device);
+        set_log_sink({});
+        CHECK(device.registered_bytes() == 2 * kMiB);
+        const PoolStatistics statistics = pool->statistics();
+        CHECK(statistics.reserved_bytes == 2 * kMiB);
+        REQUIRE_FALSE(statistics.notes.empty());
+        CHECK(statistics.notes.back().find("2 MiB instead of 8 MiB") != std::string::npos);
+        CHECK(statistics.notes.back().find("ulimit -l") != std::string::npos);
+        CHECK(lines == statistics.notes);
+        CHECK(pool->allocate(kMiB) != nullptr);
+        CHECK(pool->allocate(4 * kMiB) == nullptr);
+    }
+
+    TEST_CASE("where hardly any memory may be locked there is no pool, but the ulimit to set") {
+        FakeDevice device(kMiB / 2);
+        Device* const devices[] = {&device};
+        const auto pool = MemoryPool::make(small_options(), devices);
+        REQUIRE_FALSE(pool);
+        CHECK(pool.code() == Errc::kNoMemory);
+        const std::string& text = pool.error().text();
+        const uint64_t kib = (locked_memory_limit().pinned_bytes + kMiB) / 1024;
+        CHECK_MESSAGE(text.find(fmt::format("ulimit -l {}", kib)) != std::string::npos, text);
+        CHECK(device.regions().empty());
+    }
+
+    TEST_CASE("what one device refuses is taken back from the others") {
+        FakeDevice willing;
+        FakeDevice broken(0, Errc::kIo);
+        Device* const devices[] = {&willing, &broken};
+        const auto pool = MemoryPool::make(small_options(), devices);
+        REQUIRE_FALSE(pool);
+        CHECK(pool.code() == Errc::kIo);
+        CHECK(willing.regions().empty());
+    }
+
+    TEST_CASE("where there is no shared memory left the pool is smaller, or says what to do") {
+        rlimit before{};
+        REQUIRE(getrlimit(RLIMIT_FSIZE, &before) == 0);
+        rlimit low = before;
+        low.rlim_cur = 2 * kMiB;
+        REQUIRE(setrlimit(RLIMIT_FSIZE, &low) == 0);
+        FakeDevice device;
+        Device* const devices[] = {&device};
+        const auto smaller = MemoryPool::make(small_options(), devices);
+        PoolOptions options = small_options();
+        options.slab_bytes_min = 4 * kMiB;
+        const auto none = MemoryPool::make(options, devices);
+        REQUIRE(setrlimit(RLIMIT_FSIZE, &before) == 0);
+        REQUIRE(smaller);
+        CHECK((*smaller)->statistics().reserved_bytes == 2 * kMiB);
+        REQUIRE_FALSE(none);
+        CHECK(none.code() == Errc::kNoMemory);
+        CHECK(none.error().text().find("ulimit -f 4096") != std::string::npos);
+    }
+
+    TEST_CASE("more memory than the machine has is refused before anything is taken") {
+        const Result<Slab> slab = Slab::make({.name = "giant", .size_bytes = uint64_t{1} << 45});
+        REQUIRE_FALSE(slab);
+        CHECK(slab.code() == Errc::kNoMemory);
+        CHECK(slab.error().text().find("WEIR_POOL_MIB") != std::string::npos);
+        CHECK_FALSE(Slab::make({.name = "empty", .size_bytes = 0}));
+    }
+
+    TEST_CASE("huge pages that are demanded but not there are an error that says how to get them") {
+        SlabOptions options{.name = "huge", .size_bytes = 64 * kMiB};
+        options.huge_pages = HugePagePolicy::kAlways;
+        const Result<Slab> slab = Slab::make(options);
+        if (slab) {
+            CHECK(slab->page_bytes() >= 2 * kMiB);
+        } else {
+            CHECK(slab.code() == Errc::kNoMemory);
+            CHECK(slab.error().text().find("nr_hugepages") != std::string::npos);
+        }
+    }
+
+    TEST_CASE("a slab is there as a whole from the start, and a node can be asked for") {
+        const Result<Slab> slab =
+            Slab::make({.name = "slab", .size_bytes = 3 * kMiB, .numa_node = 0, .prefault = true});
+        REQUIRE(slab);
+        CHECK(slab->memory().size() == 3 * kMiB);
+        CHECK(all_zero(slab->memory()));
+        std::vector<unsigned char> in_memory(3 * kMiB / 4096);
+        REQUIRE(mincore(slab->memory().data(), slab->memory().size(), in_memory.data()) == 0);
+        CHECK(std::all_of(in_memory.begin(), in_memory.end(), [](auto c) { return (c & 1) != 0; }));
+        Result<Slab> nowhere = Slab::make({.name = "slab", .size_bytes = kMiB, .numa_node = 800});
+        REQUIRE(nowhere);
+        CHECK(nowhere->note().find("NUMA node 800") != std::string::npos);
+    }
+
+    TEST_CASE("many pools come and go without leaving anything behind") {
+        FakeDevice device;
+        const auto open_before = open_files_limit().open_count;
+        for (int i = 0; i < 300; ++i) {
+            PoolOptions options = small_options();
+            options.slab_bytes = kMiB;
+            const auto pool = make_pool(options, device);
+            for (int j = 0; j < 10; ++j)
+                REQUIRE(pool->allocate(1000) != nullptr);  // not given back on purpose
+        }
+        CHECK(device.regions().empty());
+        CHECK(open_files_limit().open_count == open_before);
+    }
+
+    TEST_CASE("threads share a pool") {
+        const char* const given = std::getenv("WEIR_SEED");
+        const uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 10) : 77;
+        INFO("WEIR_SEED=" << seed);
+        FakeDevice device;
+        const auto pool = make_pool(small_options(), device);
+        std::vector<std::thread> threads;
+        std::atomic<int> wrong{0};
+        for (unsigned t = 0; t < 4; ++t) {
+            threads.emplace_back([&, t] {
+                Random random(seed + t);
+                std::vector<PoolBuffer> mine;
+                for (int i = 0; i < 2000; ++i) {
+                    if (mine.size() > 20) {
+                        const size_t victim = random.below(mine.size());
+                        for (const std::byte b : mine[victim].bytes())
+                            wrong += b != std::byte(t + 1) ? 1 : 0;
+                        std::swap(mine[victim], mine.back());
+                        mine.pop_back();
+                    }
+                    Result<PoolBuffer> buffer = PoolBuffer::make(*pool, random.below(20000));
+                    if (!buffer) {
+                        ++wrong;
+                        continue;
+                    }
+                    std::fill(buffer->bytes().begin(), buffer->bytes().end(), std::byte(t + 1));
+                    mine.push_back(*std::move(buffer));
+                }
+            });
+        }
+        for (std::thread& thread : threads)
+            thread.join();
+        CHECK(wrong == 0);
+        CHECK(pool->statistics().allocated_bytes == 0);
+    }
+
+    TEST_CASE("a buffer moves, and gives its memory back once") {
+        FakeDevice device;
+        const auto pool = make_pool(small_options(), device);
+        PoolBuffer empty;
+        CHECK_FALSE(empty);
+        CHECK(empty.bytes().empty());
+        Result<PoolBuffer> made = PoolBuffer::make(*pool, 1000);
+        REQUIRE(made);
+        PoolBuffer first = *std::move(made);
+        std::byte* const data = first.data();
+        PoolBuffer second(std::move(first));
+        CHECK(second.data() == data);
+        CHECK(second.size_bytes() == 1000);
+        empty = std::move(second);
+        CHECK(empty.data() == data);
+        CHECK(pool->statistics().allocated_bytes >= 1000);
+        empty = PoolBuffer();
+        CHECK(pool->statistics().allocated_bytes == 0);
+    }
+
+    TEST_CASE("size and pages of a pool come from the configuration") {
+        Environment::Map variables{{"WEIR_POOL_MIB", "2"}, {"WEIR_HUGE_PAGES", "never"}};
+        const auto options =
+            PoolOptions::from_config(Config(Environment(variables)), "worker", Access::kRemote);
+        REQUIRE(options);
+        CHECK(options->slab_bytes == 2 * kMiB);
+        CHECK(options->slab_bytes_min == 2 * kMiB);
+        CHECK(options->huge_pages == HugePagePolicy::kNever);
+        variables.insert_or_assign("WEIR_POOL_MIB", "many");
+        CHECK_FALSE(
+            PoolOptions::from_config(Config(Environment(variables)), "worker", Access::kRemote));
+    }
+
+    TEST_CASE("options that make no sense are refused") {
+        FakeDevice device;
+        Device* const devices[] = {&device};
+        PoolOptions options = small_options();
+        options.limit_bytes = kMiB;
+        CHECK(MemoryPool::make(options, devices).code() == Errc::kInvalidArgument);
+        options = small_options();
+        options.slab_bytes_min = 0;
+        CHECK(MemoryPool::make(options, devices).code() == Errc::kInvalidArgument);
+    }
+}

@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/pool/memory_pool.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "lib/base/check.h"
+#include "lib/base/log.h"
+#include "lib/base/topology.h"
+
+namespace weir::transport {
+namespace {
+
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+// jemalloc rounds large sizes up by as much as a quarter: too much for what is a table
+constexpr size_t kLargeBytes = size_t{1} << 20;
+constexpr uint64_t kPageBytes = 4096;
+
+uint64_t round_up(uint64_t bytes, uint64_t unit) {
+    return (bytes + unit - 1) / unit * unit;
+}
+
+}  // namespace
+
+Result<PoolOptions> PoolOptions::from_config(const Config& config, std::string name,
+                                             Access access) {
+    PoolOptions options;
+    options.name = std::move(name);
+    options.access = access;
+    WEIR_ASSIGN(const uint64_t pool_mib, config.number("WEIR_POOL_MIB"));
+    options.slab_bytes = pool_mib * kMiB;
+    options.slab_bytes_min = std::min(options.slab_bytes_min, options.slab_bytes);
+    WEIR_ASSIGN(const std::string huge, config.choice("WEIR_HUGE_PAGES"));
+    options.huge_pages = huge == "never"    ? HugePagePolicy::kNever
+                         : huge == "always" ? HugePagePolicy::kAlways
+                                            : HugePagePolicy::kAuto;
+    return options;
+}
+
+Result<std::unique_ptr<MemoryPool>> MemoryPool::make(const PoolOptions& options,
+                                                     std::span<Device* const> devices) {
+    if (options.slab_bytes == 0 || options.slab_bytes_min == 0 ||
+        options.slab_bytes_min > options.slab_bytes || options.slab_bytes > options.limit_bytes) {
+        return Error(Errc::kInvalidArgument,
+                     fmt::format("pool '{}': sizes must be 0 < least ({}) <= slab ({}) <= limit "
+                                 "({})",
+                                 options.name, options.slab_bytes_min, options.slab_bytes,
+                                 options.limit_bytes));
+    }
+    std::unique_ptr<MemoryPool> pool(new MemoryPool(options, devices));
+    WEIR_TRY(pool->add_slab(options.slab_bytes, options.slab_bytes_min));
+    pool->first_slab_ = pool->slabs_.begin()->first;
+    const Slab& first = pool->slabs_.begin()->second.slab;
+    pool->first_page_bytes_ = first.page_bytes();
+    // what could not be had now will not be had later either
+    pool->options_.slab_bytes = std::min<uint64_t>(options.slab_bytes, first.memory().size());
+    pool->bookkeeping_ = "first fit (asked for)";
+    if (options.use_jemalloc) {
+        Result<std::unique_ptr<JemallocArena>> arena = JemallocArena::make(pool->pieces_);
+        pool->bookkeeping_ =
+            arena ? "jemalloc" : fmt::format("first fit ({})", arena.error().message());
+        if (arena) pool->arena_ = *std::move(arena);
+    }
+    return pool;
+}
+
+MemoryPool::MemoryPool(const PoolOptions& options, std::span<Device* const> devices)
+    : options_(options), devices_(devices.begin(), devices.end()) {
+    // with a single node there is nothing to choose, and some kernels refuse to be asked
+    if (options_.numa_node == kCurrentNode) options_.numa_node = current_numa_node();
+    if (numa_node_count() == 1 && options_.numa_node == current_numa_node()) {
+        options_.numa_node = kAnyNode;
+    }
+}
+
+MemoryPool::~MemoryPool() {
+    arena_.reset();
+    for (const auto& [start, registered] : slabs_)
+        deregister(registered);
+}
+
+Status MemoryPool::add_slab(uint64_t bytes, uint64_t bytes_min) {
+    for (uint64_t now = bytes;; now = std::max(bytes_min, now / 2)) {
+        Status added = try_slab(now);
+        if (added) return {};
+        if (added.code() != Errc::kNoMemory || now <= bytes_min) return added;
+        // every step down is worth a line: who has less than asked for wants to know why
+        note(fmt::format("pool '{}': {} instead of {}: {}", options_.name,
+                         bytes_text(std::max(bytes_min, now / 2)), bytes_text(bytes),
+                         added.error().message()));
+    }
+}
+
+Status MemoryPool::try_slab(uint64_t bytes) {
+    WEIR_ASSIGN(Slab slab, Slab::make({.name = options_.name,
+                                       .size_bytes = bytes,
+                                       .numa_node = options_.numa_node,
+                                       .huge_pages = options_.huge_pages,
+                                       .prefault = options_.prefault}));
+    WEIR_ASSIGN(std::vector<RegionId> regions, register_slab(slab));
+    if (!slab.note().empty()) note(fmt::format("pool '{}': {}", options_.name, slab.note()));
+    const std::span<std::byte> memory = slab.memory();
+    pieces_.add(memory);
+    reserved_bytes_ += memory.size();
+    slabs_.emplace(memory.data(), Registered{std::move(slab), std::move(regions)});
+    return {};
+}
+
+Result<std::vector<RegionId>> MemoryPool::register_slab(const Slab& slab) {
+    const LockedMemoryLimit limit = locked_memory_limit();
+    std::vector<RegionId> regions;
+    for (Device* const device : devices_) {
+        Result<RegionId> region =
+            device->register_memory({slab.memory(), slab.fd(), 0}, options_.access);
+        if (region) {
+            regions.push_back(*region);
+            continue;
+        }
+        for (size_t i = 0; i < regions.size(); ++i)
+            devices_[i]->deregister_memory(regions[i]);
+        const Error& error = region.error();
+        if (error.code() != Errc::kNoMemory) return error;
+        return Error(
+            Errc::kNoMemory,
+            fmt::format("pool '{}': {} cannot be registered with {} ({}); {}", options_.name,
+                        bytes_text(slab.memory().size()), device->name(), error.message(),
+                        locked_memory_advice(limit, slab.memory().size())));
+    }
+    return regions;
+}
+
+Result<std::byte*> MemoryPool::allocate(const PoolRequest& request) {
+    WEIR_CHECK(std::has_single_bit(request.alignment) && request.alignment <= kAlignmentMax);
+    const std::lock_guard lock(mutex_);
+    PoolRequest wanted = request;
+    wanted.size_bytes = std::max<size_t>(request.size_bytes, 1);
+    wanted.alignment = std::max(request.alignment, FirstFit::kUnitBytes);
+    std::byte* memory = take(wanted);
+    if (memory == nullptr) {
+        WEIR_TRY(grow_for(wanted));
+        memory = take(wanted);
+        if (memory == nullptr) {
+            return Error(
+                Errc::kNoMemory,
+                fmt::format("pool '{}': no memory for jemalloc's own books", options_.name));
+        }
+    }
+    allocated_bytes_max_ = std::max(allocated_bytes_max_, allocated_bytes_);
+    return memory;
+}
+
+std::byte* MemoryPool::allocate(size_t size_bytes, size_t alignment) {
+    const Result<std::byte*> memory = allocate(PoolRequest{size_bytes, alignment, false});
+    return memory ? *memory : nullptr;
+}
+
+std::byte* MemoryPool::take(const PoolRequest& request) {
+    if (arena_ && request.size_bytes < kLargeBytes) {
+        std::byte* const memory = arena_->allocate(request.size_bytes, request.alignment);
+        if (memory == nullptr) return nullptr;
+        allocated_bytes_ += arena_->size_of(memory);
+        if (request.zeroed) std::memset(memory, 0, request.size_bytes);
+        return memory;
+    }
+    const bool large = request.size_bytes >= kLargeBytes;
+    const size_t size_bytes =
+        round_up(request.size_bytes, large ? kPageBytes : FirstFit::kUnitBytes);
+    const FirstFit::Piece piece = pieces_.allocate(
+        size_bytes, large ? std::max<size_t>(request.alignment, kPageBytes) : request.alignment);
+    if (piece.start == nullptr) return nullptr;
+    large_.emplace(piece.start, size_bytes);
+    allocated_bytes_ += size_bytes;
+    if (request.zeroed) {
+        // a peer may have written into what nobody was given yet
+        const bool trusted = !allows(options_.access, Access::kRemoteWrite);
+        std::memset(piece.start, 0, size_bytes - (trusted ? piece.fresh_bytes : 0));
+    }
+    return piece.start;
+}
+
+Status MemoryPool::grow_for(const PoolRequest& request) {
+    // a fresh slab starts at a multiple of kAlignmentMax; jemalloc wants a few pages more
+    if (request.size_bytes > (uint64_t{1} << 46)) {
+        return Error(Errc::kNoMemory, fmt::format("pool '{}': {} wanted: no machine has that",
+                                                  options_.name, bytes_text(request.size_bytes)));
+    }
+    const bool small = request.size_bytes < kLargeBytes;
+    const uint64_t least =
+        small ? 4 * kMiB + request.alignment : round_up(request.size_bytes, kPageBytes);
+    const uint64_t room = options_.limit_bytes - std::min(options_.limit_bytes, reserved_bytes_);
+    if (least > room) {
+        return Error(Errc::kNoMemory,
+                     fmt::format("pool '{}': {} wanted, but {} of the limit of {} are taken and no "
+                                 "free piece is that large; free buffers or raise the limit",
+                                 options_.name, bytes_text(request.size_bytes),
+                                 bytes_text(reserved_bytes_), bytes_text(options_.limit_bytes)));
+    }
+    const uint64_t bytes = std::min(std::max(options_.slab_bytes, least), room);
+    return add_slab(bytes, std::max(least, std::min(options_.slab_bytes_min, bytes)));
+}
+
+void MemoryPool::deallocate(std::byte* memory) {
+    if (memory == nullptr) return;
+    const std::lock_guard lock(mutex_);
+    const auto large = large_.find(memory);
+    if (large == large_.end()) {
+        WEIR_CHECK(arena_ != nullptr && slab_of(memory) != nullptr);
+        allocated_bytes_ -= arena_->size_of(memory);
+        arena_->deallocate(memory);
+        return;
+    }
+    allocated_bytes_ -= large->second;
+    pieces_.deallocate(memory, large->second);
+    large_.erase(large);
+    release_slab_of(memory);
+}
+
+void MemoryPool::release_slab_of(const std::byte* memory) {
+    const Registered* const registered = slab_of(memory);
+    const std::span<std::byte> slab = registered->slab.memory();
+    // ordinary slabs are kept: registering is slow, and what was needed once is needed again
+    if (slab.data() == first_slab_ || slab.size() <= options_.slab_bytes) return;
+    if (!pieces_.remove(slab)) return;
+    deregister(*registered);
+    reserved_bytes_ -= slab.size();
+    slabs_.erase(slab.data());
+}
+
+void MemoryPool::deregister(const Registered& registered) {
+    for (size_t i = 0; i < registered.regions.size(); ++i)
+        devices_[i]->deregister_memory(registered.regions[i]);
+}
+
+void MemoryPool::note(std::string text) {
+    log(LogLevel::kWarning, "{}", text);
+    constexpr size_t kNotesMax = 16;
+    if (notes_.size() < kNotesMax) notes_.push_back(std::move(text));
+}
+
+const MemoryPool::Registered* MemoryPool::slab_of(const std::byte* address) const {
+    const auto after = slabs_.upper_bound(address);
+    if (after == slabs_.begin()) return nullptr;
+    const Registered& registered = std::prev(after)->second;
+    const std::span<std::byte> slab = registered.slab.memory();
+    return address < slab.data() + slab.size() ? &registered : nullptr;
+}
+
+bool MemoryPool::contains(std::span<const std::byte> memory) const {
+    const std::lock_guard lock(mutex_);
+    const Registered* const registered = slab_of(memory.data());
+    if (registered == nullptr) return false;
+    const std::span<std::byte> slab = registered->slab.memory();
+    return memory.size() <= static_cast<size_t>(slab.data() + slab.size() - memory.data());
+}
+
+bool MemoryPool::contains(const void* address) const {
+    return contains({static_cast<const std::byte*>(address), 1});
+}
+
+PoolStatistics MemoryPool::statistics() const {
+    const std::lock_guard lock(mutex_);
+    PoolStatistics result;
+    result.name = options_.name;
+    result.reserved_bytes = reserved_bytes_;
+    result.allocated_bytes = allocated_bytes_;
+    result.allocated_bytes_max = allocated_bytes_max_;
+    for (const Device* const device : devices_)
+        result.registered.push_back({std::string(device->name()), reserved_bytes_});
+    result.slab_count = slabs_.size();
+    result.page_bytes = first_page_bytes_;
+    result.numa_node = options_.numa_node;
+    result.bookkeeping = bookkeeping_;
+    result.notes = notes_;
+    return result;
+}
+
+}  // namespace weir::transport
