@@ -72,9 +72,9 @@ Status Pmi1Bootstrap::greet(uint64_t deadline_ns) {
 Status Pmi1Bootstrap::put(std::string_view key, std::string_view value) {
     WEIR_TRY(check_entry(key, value));
     const uint64_t deadline_ns = reply_deadline_ns();
-    const size_t prefix_bytes =
-        request("put", options_.rank, key, 99).size() + 1;  // and the newline
-    const size_t chunk_bytes = std::min(value_bytes_max_ - 1, kPmi1RequestBytesMax - prefix_bytes);
+    const std::string longest_prefix = request("put", options_.rank, key, 99) + " value=\n";
+    const size_t chunk_bytes =
+        std::min(value_bytes_max_ - 1, kPmi1RequestBytesMax - longest_prefix.size());
     size_t i = 0;
     for (const std::string& chunk : pmi1_chunks(value, chunk_bytes)) {
         const std::string line = request("put", options_.rank, key, i++) + " value=" + chunk;

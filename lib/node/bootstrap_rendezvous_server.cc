@@ -30,6 +30,7 @@ RendezvousServer::RendezvousServer(RendezvousOptions options, const Clock& clock
 Result<std::unique_ptr<RendezvousServer>> RendezvousServer::open(RendezvousOptions options,
                                                                  const Clock& clock) {
     WEIR_ASSIGN(Fd listener, tcp_listen(options.at));
+    options.at.port = tcp_port(listener);  // which it got, if any would do
     if (!options.secret && !is_loopback(options.at.host)) {
         log(LogLevel::kWarning,
             "rendezvous on {} without WEIR_SECRET_FILE: whoever can connect may join, and the "

@@ -35,7 +35,7 @@ public:
     [[nodiscard]] std::string_view name() const noexcept override { return "rendezvous"; }
 
     /// Where it listens: the port asked for, or the one it got for 0.
-    [[nodiscard]] uint16_t port() const noexcept { return tcp_port(listener_); }
+    [[nodiscard]] uint16_t port() const noexcept { return options_.at.port; }
 
     Status put(std::string_view key, std::string_view value) override;
     Status exchange(uint64_t deadline_ns) override;

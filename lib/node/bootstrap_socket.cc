@@ -65,10 +65,10 @@ Error listen_error(const HostPort& at, int os_error) {
 int wait_connected(int fd, const Clock& clock, uint64_t deadline_ns) {
     for (;;) {
         const int slice_ms = poll_slice_ms(clock, deadline_ns);
-        if (slice_ms == 0) return ETIMEDOUT;
         pollfd entry{fd, POLLOUT, 0};
         const int ready = ::poll(&entry, 1, slice_ms);
         if (ready < 0 && errno != EINTR) return errno;
+        if (ready <= 0 && slice_ms == 0) return ETIMEDOUT;
         if (ready <= 0) continue;
         int result = 0;
         socklen_t length = sizeof(result);

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+/// \file
+/// What a launcher or a stranger can send at the start of a job: lines of PMI-1, chunks of values,
+/// and messages of the rendezvous. What is accepted must survive being written again.
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "lib/base/check.h"
+#include "lib/node/bootstrap.h"
+#include "lib/node/bootstrap_pmi1_text.h"
+#include "lib/node/bootstrap_rendezvous_message.h"
+
+namespace weir::boot {
+namespace {
+
+void fuzz_line(std::string_view text) {
+    const auto line = parse_pmi1_line(text);
+    if (!line) return;
+    WEIR_CHECK(!line->command.empty() && text.size() <= kPmi1LineBytesMax);
+    for (const auto& [name, value] : line->fields) {
+        WEIR_CHECK(line->find(name) != nullptr);
+        const auto number = line->number(name, 1000);
+        WEIR_CHECK(!number || *number <= 1000);
+    }
+}
+
+void fuzz_chunks(std::string_view text) {
+    Pmi1Joiner joiner;
+    while (!text.empty() && !joiner.complete()) {
+        const size_t end = text.find('\n');
+        if (!joiner.add(text.substr(0, end))) return;
+        text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+    }
+    if (!joiner.complete()) return;
+    const auto value = joiner.value();
+    if (!value) return;
+    WEIR_CHECK(value->size() <= Bootstrap::kValueBytesMax);
+    Pmi1Joiner again;
+    for (const std::string& chunk : pmi1_chunks(*value, 100))
+        WEIR_CHECK(again.add(chunk));
+    WEIR_CHECK(again.complete() && again.value().value() == *value);
+}
+
+/// The first byte says into how many pieces the stream falls.
+void fuzz_rendezvous(std::string_view bytes) {
+    if (bytes.empty()) return;
+    const size_t piece = 1 + static_cast<uint8_t>(bytes[0]);
+    bytes.remove_prefix(1);
+    RendezvousReader reader;
+    reader.set_body_bytes_max(kRendezvousBodyBytesMax);
+    std::string_view sent_again = bytes;
+    while (!bytes.empty()) {
+        reader.feed(bytes.substr(0, piece));
+        bytes.remove_prefix(std::min(piece, bytes.size()));
+        for (;;) {
+            const auto next = reader.next();
+            if (!next) return;
+            if (!next->has_value()) break;
+            const std::string encoded = encode(**next);
+            WEIR_CHECK(sent_again.starts_with(encoded));
+            sent_again.remove_prefix(encoded.size());
+        }
+    }
+}
+
+}  // namespace
+}  // namespace weir::boot
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+    if (size == 0) return 0;
+    const std::string_view text(reinterpret_cast<const char*>(data) + 1, size - 1);
+    switch (data[0] % 3) {
+        case 0: weir::boot::fuzz_line(text); break;
+        case 1: weir::boot::fuzz_chunks(text); break;
+        default: weir::boot::fuzz_rendezvous(text); break;
+    }
+    return 0;
+}
