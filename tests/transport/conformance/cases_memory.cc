@@ -17,7 +17,7 @@ constexpr size_t kBigBytes = 1 << 20;
 
 RemoteSpan expose(Party& owner, ConnectionId connection, std::span<const std::byte> memory) {
     const auto span = owner.endpoint().expose(connection, memory);
-    REQUIRE_MESSAGE(span.has_value(), "expose: " << span.error().message());
+    REQUIRE_MESSAGE(span.has_value(), "expose: " << why(span));
     REQUIRE(span->length_bytes == memory.size());
     return *span;
 }

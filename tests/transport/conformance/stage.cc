@@ -23,7 +23,7 @@ bool begins(Event event) {
 
 Party::Party(Device& device, const EndpointOptions& options) : device_(device), completions_(64) {
     auto made = device.make_endpoint(options);
-    REQUIRE_MESSAGE(made.has_value(), "make_endpoint: " << made.error().message());
+    REQUIRE_MESSAGE(made.has_value(), "make_endpoint: " << why(made));
     endpoint_ = std::move(made).value();
 }
 
@@ -135,7 +135,7 @@ Registered::Registered(Fabric& fabric, size_t process, Access access, size_t len
     inner_ = block.bytes.subspan(kPageBytes, length_bytes);
     const auto region =
         device_.register_memory({inner_, block.fd, block.fd_offset + kPageBytes}, access);
-    REQUIRE_MESSAGE(region.has_value(), "register_memory: " << region.error().message());
+    REQUIRE_MESSAGE(region.has_value(), "register_memory: " << why(region));
     region_ = *region;
     registered_ = true;
 }
@@ -199,7 +199,7 @@ void Stage::settle() {
 Link Stage::connect(Party& from, Party& to) {
     const size_t accepted_before = to.accepted().size();
     const auto begun = from.connect(to.endpoint().address());
-    REQUIRE_MESSAGE(begun.has_value(), "connect: " << begun.error().message());
+    REQUIRE_MESSAGE(begun.has_value(), "connect: " << why(begun));
     const bool done = until([&] {
         return (from.count(Event::kConnected, *begun) == 1 &&
                 to.accepted().size() > accepted_before) ||

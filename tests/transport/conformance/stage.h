@@ -146,6 +146,12 @@ private:
     std::vector<Party*> left_alone_;
 };
 
+/// The error of a Result for a message; empty if it is none.
+template <class T>
+[[nodiscard]] std::string why(const Result<T>& result) {
+    return result.has_value() ? std::string() : result.error().message();
+}
+
 /// Text of that length, different for every `number`.
 [[nodiscard]] std::string pattern(uint64_t number, size_t length);
 [[nodiscard]] std::span<const std::byte> bytes_of(std::string_view text);
