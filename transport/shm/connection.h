@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// Connection: everything that an endpoint holds for one peer.
+
+#include <memory>
+#include <string>
+#include <unordered_set>
+
+#include "transport/shm/channel.h"
+#include "transport/shm/far_memory.h"
+#include "transport/shm/handshake.h"
+#include "transport/shm/hub.h"
+#include "transport/shm/peer_regions.h"
+#include "transport/shm/unix_socket.h"
+#include "transport/transport.h"
+
+namespace weir::transport::shm {
+
+enum class Phase : uint8_t {
+    kDialing,  ///< the listener's queue was full
+    kShaking,  ///< handshake over the socket
+    kOffered,  ///< left in the mailbox of an endpoint of this device
+    kOpen,
+    kDraining,  ///< the peer is gone; what it had sent is still delivered
+};
+
+/// Thread: the endpoint's.
+struct Connection {
+    ConnectionId id = 0;
+    Phase phase = Phase::kDialing;
+    Side side = Side::kConnecting;
+
+    // While it comes into being.
+    std::string target;
+    uint64_t deadline_ns = 0;
+    std::unique_ptr<Handshake> handshake;
+
+    // The peer: a socket to another process, or a link to an endpoint of this device.
+    UniqueFd socket;
+    PeerIdentity peer;
+    std::shared_ptr<DirectLink> link;
+
+    // Data.
+    Mapping memory;
+    Channel channel;
+    bool asymmetric = false;
+    PeerRegions peer_regions;
+    FarProcess far_process;
+    std::unordered_set<uint64_t> announced;  ///< keys of our regions that the peer was told of
+    uint32_t operations_open = 0;
+
+    // Its places in the endpoint's lists.
+    size_t watch_index = 0;
+    bool dirty = false;  ///< sent since the last flush
+    bool lent = false;   ///< lent messages since the last poll
+
+    [[nodiscard]] bool has_channel() const noexcept {
+        return phase == Phase::kOffered || phase == Phase::kOpen || phase == Phase::kDraining;
+    }
+
+    [[nodiscard]] bool comes_into_being() const noexcept {
+        return phase == Phase::kDialing || phase == Phase::kShaking || phase == Phase::kOffered;
+    }
+
+    /// Whether the endpoint's owner knows of it.
+    [[nodiscard]] bool reported() const noexcept {
+        return side == Side::kConnecting || !comes_into_being();
+    }
+};
+
+}  // namespace weir::transport::shm

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// ShmDevice: what the endpoints of one job share in one process.
+
+#include <memory>
+#include <string>
+
+#include "transport/shm/handshake.h"
+#include "transport/shm/hub.h"
+#include "transport/shm/quiescence.h"
+#include "transport/shm/regions.h"
+#include "transport/shm/shm.h"
+
+namespace weir::transport::shm {
+
+/// Thread: any.
+class ShmDevice final : public Device {
+public:
+    ShmDevice(const DeviceOptions& options, std::string host, std::unique_ptr<RegionTable> regions);
+
+    [[nodiscard]] std::string_view name() const noexcept override { return "shm"; }
+
+    [[nodiscard]] Result<RegionId> register_memory(const MemoryBlock& block,
+                                                   Access access) override;
+    void deregister_memory(RegionId region) override;
+    [[nodiscard]] Result<std::unique_ptr<Endpoint>> make_endpoint(
+        const EndpointOptions& options) override;
+
+    [[nodiscard]] const DeviceOptions& options() const noexcept { return options_; }
+
+    [[nodiscard]] const std::string& host() const noexcept { return host_; }
+
+    [[nodiscard]] bool has_membarrier() const noexcept { return has_membarrier_; }
+
+    [[nodiscard]] RegionTable& regions() noexcept { return *regions_; }
+
+    [[nodiscard]] Hub& hub() noexcept { return hub_; }
+
+    [[nodiscard]] Quiescence& quiescence() noexcept { return quiescence_; }
+
+private:
+    const DeviceOptions options_;
+    const std::string host_;
+    const bool has_membarrier_;
+    const std::unique_ptr<RegionTable> regions_;
+    Hub hub_;
+    Quiescence quiescence_;
+};
+
+}  // namespace weir::transport::shm

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// ShmEndpoint. Its functions live in three files: endpoint.cc (the data path: send, flush, poll,
+/// arm), endpoint_connect.cc (connections come and go) and endpoint_memory.cc (expose, read, write,
+/// map).
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lib/base/clock.h"
+#include "transport/shm/connection.h"
+#include "transport/shm/device.h"
+
+namespace weir::transport::shm {
+
+/// Completions made on this side, in order. Allocates only while it grows.
+class CompletionQueue {
+public:
+    [[nodiscard]] bool empty() const noexcept { return next_ == waiting_.size(); }
+
+    /// Returns its place, for at(), until the next pop().
+    size_t push(const Completion& completion) {
+        waiting_.push_back(completion);
+        return waiting_.size() - 1;
+    }
+
+    [[nodiscard]] Completion& at(size_t place) noexcept { return waiting_[place]; }
+
+    Completion pop() noexcept {
+        const Completion first = waiting_[next_++];
+        if (next_ == waiting_.size()) {
+            waiting_.clear();
+            next_ = 0;
+        }
+        return first;
+    }
+
+private:
+    std::vector<Completion> waiting_;
+    size_t next_ = 0;
+};
+
+class ShmEndpoint final : public Endpoint {
+public:
+    /// Errors: kIo, kNoMemory
+    [[nodiscard]] static Result<std::unique_ptr<Endpoint>> make(ShmDevice& device,
+                                                                const EndpointOptions& options);
+    ~ShmEndpoint() override;
+
+    [[nodiscard]] std::string address() const override;
+    [[nodiscard]] Capabilities capabilities() const override;
+    [[nodiscard]] Result<ConnectionId> connect(std::string_view address) override;
+    void close(ConnectionId id) override;
+    [[nodiscard]] Post send(ConnectionId id,
+                            std::span<const std::span<const std::byte>> parts) override;
+    [[nodiscard]] Result<RemoteSpan> expose(ConnectionId id,
+                                            std::span<const std::byte> memory) override;
+    [[nodiscard]] Post read(ConnectionId id, std::span<std::byte> into, const RemoteSpan& from,
+                            uint64_t context) override;
+    [[nodiscard]] Post write(ConnectionId id, std::span<const std::byte> from, const RemoteSpan& to,
+                             uint64_t context) override;
+    [[nodiscard]] Post write_immediate(ConnectionId id, std::span<const std::byte> from,
+                                       const RemoteSpan& to, uint32_t immediate,
+                                       uint64_t context) override;
+    [[nodiscard]] std::byte* map(ConnectionId id, const RemoteSpan& span, Access wanted) override;
+    [[nodiscard]] Post signal(ConnectionId id, uint32_t immediate) override;
+    void flush() override;
+    [[nodiscard]] size_t poll(std::span<Completion> completions) override;
+    [[nodiscard]] int arm() override;
+    [[nodiscard]] std::string peer_name(ConnectionId id) const override;
+
+    [[nodiscard]] const EndpointCounters& counters() const noexcept override { return counters_; }
+
+private:
+    /// The descriptors that an endpoint always has.
+    struct Descriptors {
+        UniqueFd epoll;
+        UniqueFd listener;
+        UniqueFd timer;
+        std::shared_ptr<const Doorbell> bell;
+    };
+
+    /// A ring to look into at every poll; apart from Connection, so that the scan stays compact.
+    struct Watch {
+        uint64_t* word = nullptr;
+        Connection* connection = nullptr;
+    };
+
+    /// Where a RemoteSpan leads.
+    struct Reach {
+        Errc status = Errc::kOk;
+        std::byte* mapped = nullptr;  ///< nullptr: through the kernel
+        uint64_t far_address = 0;
+    };
+
+    ShmEndpoint(ShmDevice& device, const EndpointOptions& options, std::string name,
+                Descriptors descriptors);
+
+    [[nodiscard]] Connection* find(ConnectionId id) const noexcept;
+    [[nodiscard]] Connection* find_open(ConnectionId id) const noexcept;
+
+    // endpoint.cc
+    void begin_turn();
+    void mark_dirty(Connection& connection);
+    void wake(const Connection& connection);
+    [[nodiscard]] size_t take_local(std::span<Completion> completions);
+    [[nodiscard]] size_t take_remote(std::span<Completion> completions);
+    [[nodiscard]] size_t take_from(Connection& connection, std::span<Completion> completions);
+    [[nodiscard]] bool take_record(Connection& connection, const Record& record,
+                                   Completion& completion);
+    [[nodiscard]] Post no_room(Connection& connection);
+    [[nodiscard]] Post post_immediate(Connection& connection, uint32_t immediate);
+    void set_timer();
+
+    // endpoint_connect.cc
+    void look();
+    void look_at(uint64_t tag);
+    void check_deadlines();
+    void accept_sockets();
+    void pause_listener(bool pause);
+    void accept_links();
+    void dial(Connection& connection);
+    void offer(Connection& connection, Mailbox& mailbox);
+    void shake(Connection& connection);
+    void drain_socket(Connection& connection);
+    [[nodiscard]] Status take_packet(Connection& connection, const Packet& packet);
+    void opened(Connection& connection);
+    void refuse(Connection& connection, const Error& error);
+    void say_goodbye(Connection& connection);
+    void finish(Connection& connection, Errc status);
+    [[nodiscard]] Connection& add_connection(Side side, Phase phase);
+    void watch(Connection& connection);
+    [[nodiscard]] bool watch_socket(const Connection& connection);
+
+    // endpoint_memory.cc
+    [[nodiscard]] const RegionSnapshot& regions();
+    [[nodiscard]] bool is_registered(std::span<const std::byte> memory);
+    [[nodiscard]] Reach reach(Connection*& connection, const RemoteSpan& span, Access wanted);
+    [[nodiscard]] Reach reach_direct(const RemoteSpan& span, Access wanted);
+    [[nodiscard]] Errc copy_in(Connection* connection, std::span<std::byte> into,
+                               const RemoteSpan& from);
+    [[nodiscard]] Errc copy_out(Connection* connection, std::span<const std::byte> from,
+                                const RemoteSpan& to);
+    [[nodiscard]] Post may_post(const Connection* connection, std::span<const std::byte> memory,
+                                const RemoteSpan& span);
+    [[nodiscard]] size_t begin_operation(Connection& connection, Event event, uint64_t context);
+    [[nodiscard]] Status announce(Connection& connection, const Region& region);
+    void hold_regions() noexcept;
+    void release_regions() noexcept;
+
+    ShmDevice& device_;
+    const EndpointOptions options_;
+    const std::string name_;
+    const Descriptors descriptors_;
+    const std::shared_ptr<Mailbox> mailbox_;
+    const std::shared_ptr<Quiescence::Reader> reader_;
+    const Self self_;
+    SteadyClock clock_;
+    EndpointCounters counters_;
+
+    std::vector<std::unique_ptr<Connection>> slots_;
+    std::vector<uint32_t> free_slots_;
+    uint64_t serial_ = 0;
+    std::vector<Watch> watched_;
+    size_t next_watch_ = 0;
+    std::vector<Connection*> dirty_;
+    std::vector<Connection*> lent_;
+    CompletionQueue local_;
+
+    size_t connections_ = 0;        ///< in slots_
+    size_t coming_ = 0;             ///< of these, not open yet
+    size_t half_open_ = 0;          ///< of these, made by strangers
+    size_t draining_ = 0;           ///< whose peers are gone
+    uint64_t listen_again_ns_ = 0;  ///< when the listener is looked at again; 0: it is
+    uint32_t look_in_ = 0;          ///< polls until the sockets are looked at
+    uint64_t looks_ = 0;
+    bool armed_ = false;
+    bool turned_away_ = false;  ///< somebody was answered kNotNow since the last arm()
+
+    std::shared_ptr<const RegionSnapshot> regions_;
+    uint64_t regions_generation_ = 0;
+    const Region* last_region_ = nullptr;  ///< in regions_
+    bool mapped_ = false;                  ///< addresses of regions_ were given out since poll()
+    bool retired_ = false;                 ///< some peer_regions have mappings to drop
+
+    /// Memory of connections that are gone, which completions or map() may still point into.
+    std::vector<Mapping> graveyard_;
+    std::vector<std::shared_ptr<DirectLink>> link_graveyard_;
+};
+
+}  // namespace weir::transport::shm

@@ -1,0 +1,439 @@
+// SPDX-License-Identifier: Apache-2.0
+/// \file
+/// ShmEndpoint: connections come and go. All of it happens away from the data path, when poll()
+/// looks at the sockets.
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include <fmt/format.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "lib/base/log.h"
+#include "transport/shm/address.h"
+#include "transport/shm/endpoint.h"
+
+namespace weir::transport::shm {
+
+namespace {
+
+// What epoll says is ready; a ConnectionId is never that small.
+constexpr uint64_t kListenerTag = 0;
+constexpr uint64_t kBellTag = 1;
+constexpr uint64_t kTimerTag = 2;
+
+constexpr uint32_t kSlotBits = 20;
+constexpr int kEventsPerLook = 64;
+constexpr int kAcceptsPerLook = 16;
+constexpr int kPacketsPerLook = 64;
+/// Looks between searches for mapped memory that its owner has deregistered.
+constexpr uint64_t kLooksPerSweep = 64;
+constexpr uint64_t kListenAgainNs = 50 * kMillisecond;
+
+bool add_to_epoll(int epoll, int fd, uint64_t tag) {
+    epoll_event event = {};
+    event.events = EPOLLIN;
+    event.data.u64 = tag;
+    return epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
+Terms terms_of(const EndpointOptions& options, bool membarrier) {
+    return {options.message_bytes_max, options.messages_in_flight, membarrier ? 1U : 0U, 0};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Endpoint>> ShmEndpoint::make(ShmDevice& device,
+                                                    const EndpointOptions& options) {
+    const std::string name = random_name();
+    Descriptors descriptors;
+    WEIR_ASSIGN(descriptors.listener, listen_abstract(name));
+    WEIR_ASSIGN(Doorbell bell, Doorbell::make());
+    descriptors.bell = std::make_shared<const Doorbell>(std::move(bell));
+    descriptors.epoll = UniqueFd(epoll_create1(EPOLL_CLOEXEC));
+    descriptors.timer = UniqueFd(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
+    const int epoll = descriptors.epoll.get();
+    if (!descriptors.epoll || !descriptors.timer ||
+        !add_to_epoll(epoll, descriptors.listener.get(), kListenerTag) ||
+        !add_to_epoll(epoll, descriptors.bell->fd(), kBellTag) ||
+        !add_to_epoll(epoll, descriptors.timer.get(), kTimerTag)) {
+        return Error(Errc::kIo, "shm: no descriptors for an endpoint (see ulimit -n)", errno);
+    }
+    std::unique_ptr<ShmEndpoint> endpoint(
+        new ShmEndpoint(device, clamp(options), name, std::move(descriptors)));
+    device.hub().add(name, endpoint->mailbox_);
+    return std::unique_ptr<Endpoint>(std::move(endpoint));
+}
+
+ShmEndpoint::ShmEndpoint(ShmDevice& device, const EndpointOptions& options, std::string name,
+                         Descriptors descriptors)
+    : device_(device),
+      options_(options),
+      name_(std::move(name)),
+      descriptors_(std::move(descriptors)),
+      mailbox_(std::make_shared<Mailbox>(options_, descriptors_.bell)),
+      reader_(device.quiescence().join()),
+      self_{device.options().secret, terms_of(options_, device.has_membarrier()),
+            device.regions().live_page_fd()} {}
+
+ShmEndpoint::~ShmEndpoint() {
+    device_.hub().remove(name_);
+    for (const auto& link : mailbox_->close()) {
+        RingWriter out = Channel(link->memory.bytes(), link->shape, Side::kAccepting).out;
+        out.put_close(0);
+        out.publish();
+        link->connecting_bell->ring();
+    }
+    for (const auto& slot : slots_) {
+        if (slot != nullptr && slot->has_channel()) say_goodbye(*slot);
+    }
+    device_.quiescence().part(reader_);
+}
+
+std::string ShmEndpoint::address() const {
+    return make_address(device_.host(), name_);
+}
+
+Result<ConnectionId> ShmEndpoint::connect(std::string_view address) {
+    WEIR_ASSIGN(std::string target, parse_address(address, device_.host()));
+    if (connections_ >= options_.connections_max) {
+        return Error(Errc::kBusy,
+                     fmt::format("shm: this endpoint has {} connections, its limit", connections_));
+    }
+    Connection& connection = add_connection(Side::kConnecting, Phase::kDialing);
+    const ConnectionId id = connection.id;
+    connection.target = std::move(target);
+    const auto mailbox = device_.hub().find(connection.target);
+    if (mailbox != nullptr) {
+        offer(connection, *mailbox);
+    } else {
+        dial(connection);
+    }
+    return id;
+}
+
+Connection& ShmEndpoint::add_connection(Side side, Phase phase) {
+    if (free_slots_.empty()) {
+        free_slots_.push_back(static_cast<uint32_t>(slots_.size()));
+        slots_.emplace_back();
+    }
+    const uint32_t slot = free_slots_.back();
+    free_slots_.pop_back();
+    slots_[slot] = std::make_unique<Connection>();
+    Connection& connection = *slots_[slot];
+    connection.id = ++serial_ << kSlotBits | slot;
+    connection.side = side;
+    connection.phase = phase;
+    connection.deadline_ns = clock_.now_ns() + device_.options().handshake_timeout_ns;
+    ++connections_;
+    if (connection.comes_into_being()) ++coming_;
+    if (!connection.reported()) ++half_open_;
+    look_in_ = std::min(look_in_, 1U);
+    return connection;
+}
+
+/// Connects to an endpoint of this device.
+void ShmEndpoint::offer(Connection& connection, Mailbox& mailbox) {
+    auto link = std::make_shared<DirectLink>();
+    link->shape = shape_for(options_, mailbox.options());
+    auto memory = make_private(link->shape.total_bytes(), "the rings of a connection");
+    if (!memory) {
+        refuse(connection, memory.error());
+        return;
+    }
+    link->memory = std::move(memory).value();
+    link->connecting_bell = descriptors_.bell;
+    link->accepting_bell = mailbox.bell();
+    connection.link = link;
+    connection.channel = Channel(link->memory.bytes(), link->shape, Side::kConnecting);
+    connection.asymmetric = device_.has_membarrier();
+    connection.phase = Phase::kOffered;
+    watch(connection);
+    if (!mailbox.offer(std::move(link))) finish(connection, Errc::kPeerLost);
+}
+
+void ShmEndpoint::accept_links() {
+    for (auto& link : mailbox_->take()) {
+        Channel channel(link->memory.bytes(), link->shape, Side::kAccepting);
+        const bool full = connections_ >= options_.connections_max;
+        if (full) {
+            channel.out.put_close(0);
+        } else {
+            static_cast<void>(channel.out.put(RecordKind::kAccept, 0));  // the ring is empty
+        }
+        channel.out.publish();
+        link->connecting_bell->ring();
+        if (full) continue;
+        Connection& connection = add_connection(Side::kAccepting, Phase::kOpen);
+        connection.link = std::move(link);
+        connection.channel = channel;
+        connection.asymmetric = device_.has_membarrier();
+        opened(connection);
+    }
+}
+
+void ShmEndpoint::dial(Connection& connection) {
+    auto socket = dial_abstract(connection.target);
+    if (!socket) {
+        finish(connection, socket.code());
+        return;
+    }
+    if (!*socket) return;  // again at the next look
+    connection.socket = std::move(socket).value();
+    connection.phase = Phase::kShaking;
+    connection.handshake = std::make_unique<Handshake>(self_, Side::kConnecting);
+    auto peer = peer_identity(connection.socket.get());
+    if (!peer || peer->uid != geteuid()) {
+        refuse(connection, Error(Errc::kRefused, "it belongs to another user"));
+        return;
+    }
+    connection.peer = *peer;
+    if (auto begun = connection.handshake->begin(connection.socket.get()); !begun) {
+        finish(connection, begun.code());
+        return;
+    }
+    if (!watch_socket(connection)) finish(connection, Errc::kIo);
+}
+
+void ShmEndpoint::look() {
+    std::array<epoll_event, kEventsPerLook> events;
+    const int count = epoll_wait(descriptors_.epoll.get(), events.data(), kEventsPerLook, 0);
+    for (int i = 0; i < count; ++i)
+        look_at(events[static_cast<size_t>(i)].data.u64);
+    if (coming_ > 0 || listen_again_ns_ != 0) check_deadlines();
+    if (++looks_ % kLooksPerSweep != 0) return;
+    for (const Watch& one : watched_) {
+        one.connection->peer_regions.sweep();
+        retired_ = retired_ || one.connection->peer_regions.has_retired();
+    }
+}
+
+void ShmEndpoint::look_at(uint64_t tag) {
+    switch (tag) {
+        case kListenerTag: accept_sockets(); return;
+        case kBellTag:
+            descriptors_.bell->drain();
+            accept_links();
+            return;
+        case kTimerTag: {
+            uint64_t expirations = 0;
+            static_cast<void>(!::read(descriptors_.timer.get(), &expirations, sizeof(expirations)));
+            return;
+        }
+        default: break;
+    }
+    Connection* const connection = find(tag);
+    if (connection == nullptr) return;
+    if (connection->phase == Phase::kShaking) {
+        shake(*connection);
+    } else if (connection->phase == Phase::kOpen) {
+        drain_socket(*connection);
+    }
+}
+
+void ShmEndpoint::check_deadlines() {
+    const uint64_t now_ns = clock_.now_ns();
+    for (size_t slot = 0; slot < slots_.size() && coming_ > 0; ++slot) {
+        Connection* const connection = slots_[slot].get();
+        if (connection == nullptr || !connection->comes_into_being()) continue;
+        if (now_ns > connection->deadline_ns) {
+            if (connection->phase == Phase::kOffered) say_goodbye(*connection);
+            refuse(*connection, Error(Errc::kDeadline, "the handshake took too long"));
+        } else if (connection->phase == Phase::kDialing) {
+            dial(*connection);
+        }
+    }
+    if (listen_again_ns_ != 0 && now_ns > listen_again_ns_ &&
+        half_open_ < device_.options().handshakes_max) {
+        pause_listener(false);
+    }
+}
+
+void ShmEndpoint::accept_sockets() {
+    for (int i = 0; i < kAcceptsPerLook; ++i) {
+        if (half_open_ >= device_.options().handshakes_max) {
+            pause_listener(true);
+            return;
+        }
+        UniqueFd socket(
+            accept4(descriptors_.listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+        if (!socket) {
+            if (errno == EAGAIN || errno == ECONNABORTED || errno == EINTR) return;
+            log(LogLevel::kWarning, "shm: cannot accept connections now: {}",
+                Error(Errc::kIo, "no descriptor (see ulimit -n)", errno).message());
+            pause_listener(true);
+            return;
+        }
+        if (connections_ >= options_.connections_max) {
+            log(LogLevel::kWarning, "shm: a connection is refused: {} is this endpoint's limit",
+                connections_);
+            continue;
+        }
+        Connection& connection = add_connection(Side::kAccepting, Phase::kShaking);
+        connection.socket = std::move(socket);
+        connection.handshake = std::make_unique<Handshake>(self_, Side::kAccepting);
+        auto peer = peer_identity(connection.socket.get());
+        if (peer) connection.peer = *peer;
+        if (!peer || peer->uid != geteuid()) {
+            refuse(connection, Error(Errc::kRefused, "it belongs to another user"));
+        } else if (!watch_socket(connection)) {
+            refuse(connection, Error(Errc::kIo, "epoll", errno));
+        } else {
+            shake(connection);
+        }
+    }
+}
+
+/// A listener that is not looked at must not keep us from sleeping.
+void ShmEndpoint::pause_listener(bool pause) {
+    if (pause == (listen_again_ns_ != 0)) return;
+    if (pause) {
+        epoll_ctl(descriptors_.epoll.get(), EPOLL_CTL_DEL, descriptors_.listener.get(), nullptr);
+        listen_again_ns_ = clock_.now_ns() + kListenAgainNs;
+    } else {
+        listen_again_ns_ = 0;
+        static_cast<void>(
+            add_to_epoll(descriptors_.epoll.get(), descriptors_.listener.get(), kListenerTag));
+    }
+}
+
+void ShmEndpoint::shake(Connection& connection) {
+    auto done = connection.handshake->advance(connection.socket.get());
+    if (!done) {
+        refuse(connection, done.error());
+        return;
+    }
+    if (!*done) return;
+    Agreement agreement = connection.handshake->take_agreement();
+    connection.handshake.reset();
+    connection.memory = std::move(agreement.memory);
+    connection.channel = agreement.channel;
+    connection.asymmetric = agreement.asymmetric;
+    connection.peer_regions =
+        PeerRegions(std::move(agreement.live_page),
+                    {device_.options().peer_regions_max, device_.options().peer_mapped_bytes_max});
+    if (!connection.reported()) --half_open_;
+    --coming_;
+    connection.phase = Phase::kOpen;
+    opened(connection);
+}
+
+void ShmEndpoint::opened(Connection& connection) {
+    watch(connection);
+    Completion completion;
+    completion.event = connection.side == Side::kConnecting ? Event::kConnected : Event::kAccepted;
+    completion.connection = connection.id;
+    local_.push(completion);
+}
+
+void ShmEndpoint::watch(Connection& connection) {
+    connection.watch_index = watched_.size();
+    watched_.push_back({connection.channel.in.watched(), &connection});
+}
+
+bool ShmEndpoint::watch_socket(const Connection& connection) {
+    return add_to_epoll(descriptors_.epoll.get(), connection.socket.get(), connection.id);
+}
+
+void ShmEndpoint::drain_socket(Connection& connection) {
+    Packet packet;
+    for (int i = 0; i < kPacketsPerLook; ++i) {
+        const Receive received = receive_packet(connection.socket.get(), packet);
+        if (received == Receive::kNothing) return;
+        if (received == Receive::kEnd) {
+            epoll_ctl(descriptors_.epoll.get(), EPOLL_CTL_DEL, connection.socket.get(), nullptr);
+            connection.phase = Phase::kDraining;
+            ++draining_;
+            return;
+        }
+        if (auto taken = take_packet(connection, packet); !taken) {
+            refuse(connection, taken.error());
+            return;
+        }
+    }
+}
+
+Status ShmEndpoint::take_packet(Connection& connection, const Packet& packet) {
+    uint64_t magic = 0;
+    if (!packet.truncated && packet.length_bytes >= sizeof(magic)) {
+        std::memcpy(&magic, packet.buffer.data(), sizeof(magic));
+    }
+    if (magic == kWakeMagic && packet.length_bytes == sizeof(magic) && packet.fds.empty()) {
+        return {};
+    }
+    if (magic != kRegionMagic || packet.length_bytes != sizeof(RegionNote) ||
+        packet.fds.size() > 1) {
+        return Error(Errc::kProtocol,
+                     fmt::format("{} bytes of garbage on its socket", packet.length_bytes));
+    }
+    RegionNote note;
+    std::memcpy(&note, packet.buffer.data(), sizeof(note));
+    auto added = connection.peer_regions.add(note, packet.fds.empty() ? -1 : packet.fds[0].get());
+    retired_ = retired_ || connection.peer_regions.has_retired();
+    return added;
+}
+
+void ShmEndpoint::close(ConnectionId id) {
+    Connection* const connection = find(id);
+    if (connection == nullptr) return;
+    if (connection->has_channel()) say_goodbye(*connection);
+    finish(*connection, Errc::kOk);
+}
+
+/// The last record; it comes after everything sent before. The peer's socket wakes it.
+void ShmEndpoint::say_goodbye(Connection& connection) {
+    connection.channel.out.put_close(0);
+    connection.channel.out.publish();
+    if (connection.link != nullptr) wake(connection);
+}
+
+/// Closes a connection because of what the peer did, or what we could not do for it.
+void ShmEndpoint::refuse(Connection& connection, const Error& error) {
+    const Errc code = error.code();
+    const bool peers_fault = code != Errc::kPeerLost && code != Errc::kNoMemory;
+    if (peers_fault) ++counters_.refused;
+    log(peers_fault || connection.reported() ? LogLevel::kWarning : LogLevel::kInfo,
+        "shm: connection {} {} is closed: {}", connection.side == Side::kConnecting ? "to" : "from",
+        peer_name(connection.id), error.message());
+    if (connection.link != nullptr && connection.has_channel()) say_goodbye(connection);
+    finish(connection, code);
+}
+
+/// The end of a connection. What its completions point into stays until the next poll().
+void ShmEndpoint::finish(Connection& connection, Errc status) {
+    if (connection.reported()) {
+        Completion completion;
+        completion.event = Event::kClosed;
+        completion.status = status;
+        completion.connection = connection.id;
+        local_.push(completion);
+    } else {
+        --half_open_;
+    }
+    if (connection.comes_into_being()) --coming_;
+    if (connection.phase == Phase::kDraining) --draining_;
+    if (connection.has_channel()) {
+        watched_[connection.watch_index] = watched_.back();
+        watched_[connection.watch_index].connection->watch_index = connection.watch_index;
+        watched_.pop_back();
+    }
+    if (connection.dirty) std::erase(dirty_, &connection);
+    if (connection.lent) std::erase(lent_, &connection);
+    if (connection.socket) {
+        epoll_ctl(descriptors_.epoll.get(), EPOLL_CTL_DEL, connection.socket.get(), nullptr);
+        shutdown(connection.socket.get(), SHUT_RDWR);  // even if a forked child holds a copy
+    }
+    if (connection.memory) graveyard_.push_back(std::move(connection.memory));
+    if (connection.link != nullptr) link_graveyard_.push_back(std::move(connection.link));
+    connection.peer_regions.surrender(graveyard_);
+    --connections_;
+    const auto slot = static_cast<uint32_t>(connection.id & ((1U << kSlotBits) - 1));
+    slots_[slot].reset();
+    free_slots_.push_back(slot);
+}
+
+}  // namespace weir::transport::shm

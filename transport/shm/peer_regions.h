@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// PeerRegions: the memory that the peer of one connection has exposed to us, mapped where it came
+/// with a descriptor. Notes about it travel over the connection's socket; see RegionNote.
+
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "lib/base/result.h"
+#include "transport/shm/shared_memory.h"
+#include "transport/shm/unique_fd.h"
+#include "transport/transport.h"
+
+namespace weir::transport::shm {
+
+/// First word of every packet on the socket of an open connection.
+inline constexpr uint64_t kWakeMagic = 0x656b'6177'6d68'7377ULL;    // "wshmwake"
+inline constexpr uint64_t kRegionMagic = 0x6e6f'6967'6572'7377ULL;  // "wsregion"
+
+/// Tells a peer of a region, once, before its key can come in a message. With one descriptor if it
+/// can be mapped. Addresses of exposed memory are counted from the start of its region.
+struct RegionNote {
+    uint64_t magic = kRegionMagic;
+    uint64_t key = 0;
+    uint64_t base_address = 0;  ///< in the owner's process, for process_vm_readv
+    uint64_t length_bytes = 0;
+    uint64_t fd_offset = 0;
+    uint32_t access = 0;
+    uint32_t has_fd = 0;
+};
+
+static_assert(sizeof(RegionNote) == 48);
+
+/// What one peer may make us map.
+struct PeerLimits {
+    uint32_t regions_max = 4096;
+    uint64_t mapped_bytes_max = uint64_t{1} << 42;
+};
+
+struct PeerRegion {
+    uint64_t base_address = 0;
+    uint64_t length_bytes = 0;
+    Access access = Access::kLocal;
+    Mapping mapping;  ///< empty: only reachable through the kernel
+};
+
+/// Thread: the endpoint's.
+class PeerRegions {
+public:
+    PeerRegions() = default;
+
+    PeerRegions(Mapping live_page, const PeerLimits& limits)
+        : live_page_(std::move(live_page)), limits_(limits) {}
+
+    /// Takes a note. `fd` is -1 if none came. Errors: kProtocol and others: the peer misbehaves
+    [[nodiscard]] Status add(const RegionNote& note, int fd);
+
+    /// The region, if it is known and still registered there.
+    [[nodiscard]] const PeerRegion* find(uint64_t key) noexcept;
+
+    /// Lets go of all regions that the peer has deregistered.
+    void sweep();
+
+    /// Unmaps what was let go of since the last call; until then addresses stay valid.
+    void unmap_retired() noexcept { retired_.clear(); }
+
+    [[nodiscard]] bool has_retired() const noexcept { return !retired_.empty(); }
+
+    /// Hands over everything that is mapped, to be unmapped later.
+    void surrender(std::vector<Mapping>& to);
+
+private:
+    using Regions = std::unordered_map<uint64_t, PeerRegion>;
+
+    Regions::iterator retire(Regions::iterator found);
+
+    Mapping live_page_;
+    PeerLimits limits_;
+    Regions regions_;
+    uint64_t mapped_bytes_ = 0;
+    uint64_t last_key_ = 0;  ///< of the region found last, which is the likely next one
+    const PeerRegion* last_ = nullptr;
+    std::vector<Mapping> retired_;
+};
+
+}  // namespace weir::transport::shm

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/shm/regions.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+
+#include "lib/base/log.h"
+#include "transport/secret.h"
+
+namespace weir::transport::shm {
+
+namespace {
+
+uintptr_t begin_of(std::span<const std::byte> bytes) {
+    return reinterpret_cast<uintptr_t>(bytes.data());
+}
+
+uintptr_t end_of(std::span<const std::byte> bytes) {
+    return begin_of(bytes) + bytes.size();
+}
+
+uint32_t random_tag() {
+    uint32_t tag = 0;
+    while (tag == 0) {
+        const auto bytes = random_bytes();
+        std::memcpy(&tag, bytes.data(), sizeof(tag));
+    }
+    return tag;
+}
+
+/// A copy of the block's descriptor, if peers may be given it.
+Result<std::shared_ptr<const UniqueFd>> copy_of_fd(const MemoryBlock& block, Access access) {
+    if (block.fd < 0 || access == Access::kLocal) return std::shared_ptr<const UniqueFd>();
+    if (!sealed_against_shrinking(block.fd)) {
+        log(LogLevel::kWarning,
+            "shm: registered memory of {} bytes comes with descriptor {}, which is not a memfd "
+            "sealed with F_SEAL_SHRINK; peers cannot map it and must copy through the kernel",
+            block.bytes.size(), block.fd);
+        return std::shared_ptr<const UniqueFd>();
+    }
+    auto copy = std::make_shared<UniqueFd>(fcntl(block.fd, F_DUPFD_CLOEXEC, 0));
+    if (!*copy) {
+        return Error(Errc::kNoMemory, "shm: no descriptor left for registered memory (ulimit -n)",
+                     errno);
+    }
+    return std::shared_ptr<const UniqueFd>(std::move(copy));
+}
+
+}  // namespace
+
+RegionSnapshot::RegionSnapshot(std::vector<Region> regions) : regions_(std::move(regions)) {
+    std::sort(regions_.begin(), regions_.end(), [](const Region& a, const Region& b) {
+        return begin_of(a.bytes) < begin_of(b.bytes);
+    });
+    uintptr_t end_max = 0;
+    for (uint32_t i = 0; i < regions_.size(); ++i) {
+        end_max = std::max(end_max, end_of(regions_[i].bytes));
+        ends_max_.push_back(end_max);
+        by_key_.emplace_back(regions_[i].key, i);
+    }
+    std::sort(by_key_.begin(), by_key_.end());
+}
+
+const Region* RegionSnapshot::find(std::span<const std::byte> memory) const noexcept {
+    const uintptr_t begin = begin_of(memory);
+    const uintptr_t end = end_of(memory);
+    if (end < begin) return nullptr;
+    auto next = static_cast<size_t>(std::upper_bound(regions_.begin(), regions_.end(), begin,
+                                                     [](uintptr_t at, const Region& region) {
+                                                         return at < begin_of(region.bytes);
+                                                     }) -
+                                    regions_.begin());
+    const Region* local = nullptr;
+    while (next > 0 && ends_max_[next - 1] >= end) {
+        const Region& region = regions_[--next];
+        if (end_of(region.bytes) < end) continue;
+        if (region.access != Access::kLocal) return &region;
+        local = &region;
+    }
+    return local;
+}
+
+const Region* RegionSnapshot::find_key(uint64_t key) const noexcept {
+    const auto found = std::lower_bound(by_key_.begin(), by_key_.end(), std::pair{key, 0U});
+    if (found == by_key_.end() || found->first != key) return nullptr;
+    return &regions_[found->second];
+}
+
+Result<std::unique_ptr<RegionTable>> RegionTable::make() {
+    WEIR_ASSIGN(SharedBlock page, make_shared(kLivePageBytes, Peers::kMayOnlyRead,
+                                              "the list of a device's registered regions"));
+    return std::unique_ptr<RegionTable>(new RegionTable(std::move(page)));
+}
+
+RegionTable::RegionTable(SharedBlock live_page)
+    : live_page_(std::move(live_page)),
+      snapshot_(std::make_shared<RegionSnapshot>(std::vector<Region>())) {
+    for (uint32_t slot = kRegionsMax; slot > 0; --slot)
+        free_slots_.push_back(slot - 1);
+}
+
+Result<RegionId> RegionTable::add(const MemoryBlock& block, Access access) {
+    if (block.bytes.empty() || block.bytes.data() == nullptr) {
+        return Error(Errc::kInvalidArgument, "shm: cannot register empty memory");
+    }
+    WEIR_ASSIGN(auto fd, copy_of_fd(block, access));
+    const std::lock_guard lock(mutex_);
+    if (free_slots_.empty()) {
+        return Error(Errc::kNoMemory,
+                     fmt::format("shm: {} regions are registered already, which is the limit: "
+                                 "register larger pieces",
+                                 kRegionsMax));
+    }
+    const uint32_t slot = free_slots_.back();
+    free_slots_.pop_back();
+    const uint32_t tag = random_tag();
+    std::vector<Region> regions = snapshot_->regions();
+    regions.push_back({block.bytes, access, make_key(slot, tag), std::move(fd), block.fd_offset});
+    replace(std::move(regions));
+    set_live(slot, tag);
+    return make_key(slot, tag);
+}
+
+bool RegionTable::remove(RegionId region) {
+    const std::lock_guard lock(mutex_);
+    std::vector<Region> regions = snapshot_->regions();
+    if (std::erase_if(regions, [&](const Region& one) { return one.key == region; }) == 0) {
+        return false;
+    }
+    set_live(slot_of(region), 0);
+    replace(std::move(regions));
+    free_slots_.push_back(slot_of(region));
+    return true;
+}
+
+std::shared_ptr<const RegionSnapshot> RegionTable::snapshot() const {
+    const std::lock_guard lock(mutex_);
+    return snapshot_;
+}
+
+void RegionTable::replace(std::vector<Region> regions) {
+    snapshot_ = std::make_shared<RegionSnapshot>(std::move(regions));
+    generation_.fetch_add(1, std::memory_order_seq_cst);  // see quiescence.h
+}
+
+void RegionTable::set_live(uint32_t slot, uint32_t tag) noexcept {
+    auto* const words = reinterpret_cast<uint32_t*>(live_page_.mapping.bytes().data());
+    // release: pairs with is_live()
+    std::atomic_ref<uint32_t>(words[slot]).store(tag, std::memory_order_release);
+}
+
+}  // namespace weir::transport::shm

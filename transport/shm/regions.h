@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// RegionTable: the memory that one device has registered. Endpoints work on snapshots of it, so
+/// that no lock is taken on the data path; other processes see in the table's "live page", which
+/// they map, whether a region that they know is still registered.
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "lib/base/result.h"
+#include "transport/shm/shared_memory.h"
+#include "transport/shm/unique_fd.h"
+#include "transport/transport.h"
+
+namespace weir::transport::shm {
+
+/// A device's registrations at once; also the words of its live page.
+inline constexpr uint32_t kRegionsMax = 16384;
+inline constexpr uint64_t kLivePageBytes = uint64_t{kRegionsMax} * sizeof(uint32_t);
+
+/// A region's key is its slot and a random tag, which nobody can guess from another key; the live
+/// page holds the tag of the region that lives in a slot now, or 0. A RegionId is such a key.
+[[nodiscard]] constexpr uint64_t make_key(uint32_t slot, uint32_t tag) noexcept {
+    return uint64_t{tag} << 32 | slot;
+}
+
+[[nodiscard]] constexpr uint32_t slot_of(uint64_t key) noexcept {
+    return static_cast<uint32_t>(key);
+}
+
+[[nodiscard]] constexpr uint32_t tag_of(uint64_t key) noexcept {
+    return static_cast<uint32_t>(key >> 32);
+}
+
+/// Whether the owner of this live page still has the region. The page may be a peer's.
+[[nodiscard]] inline bool is_live(std::span<std::byte> live_page, uint64_t key) noexcept {
+    if (slot_of(key) >= kRegionsMax || tag_of(key) == 0) return false;
+    auto* const words = reinterpret_cast<uint32_t*>(live_page.data());
+    // acquire: who sees a region gone sees all that its owner did before
+    return std::atomic_ref<uint32_t>(words[slot_of(key)]).load(std::memory_order_acquire) ==
+           tag_of(key);
+}
+
+struct Region {
+    std::span<std::byte> bytes;
+    Access access = Access::kLocal;
+    uint64_t key = 0;
+    std::shared_ptr<const UniqueFd> fd;  ///< a copy of ours, only if peers may map it
+    uint64_t fd_offset = 0;
+};
+
+/// All regions at one moment, by address.
+class RegionSnapshot {
+public:
+    explicit RegionSnapshot(std::vector<Region> regions);
+
+    /// The region that wholly contains `memory`, one that peers may reach if there is a choice;
+    /// nullptr if there is none.
+    [[nodiscard]] const Region* find(std::span<const std::byte> memory) const noexcept;
+    [[nodiscard]] const Region* find_key(uint64_t key) const noexcept;
+
+    [[nodiscard]] const std::vector<Region>& regions() const noexcept { return regions_; }
+
+private:
+    std::vector<Region> regions_;                        // by address
+    std::vector<uintptr_t> ends_max_;                    // of the regions up to here
+    std::vector<std::pair<uint64_t, uint32_t>> by_key_;  // key, index; by key
+};
+
+/// Thread: any.
+class RegionTable {
+public:
+    /// Errors: kNoMemory
+    [[nodiscard]] static Result<std::unique_ptr<RegionTable>> make();
+
+    /// Errors: kInvalidArgument (no memory named), kNoMemory (too many regions or descriptors)
+    [[nodiscard]] Result<RegionId> add(const MemoryBlock& block, Access access);
+    /// False: no such region (any more).
+    bool remove(RegionId region);
+
+    [[nodiscard]] std::shared_ptr<const RegionSnapshot> snapshot() const;
+
+    /// Changes with every add and remove. seq_cst: see quiescence.h.
+    [[nodiscard]] uint64_t generation() const noexcept {
+        return generation_.load(std::memory_order_seq_cst);
+    }
+
+    [[nodiscard]] int live_page_fd() const noexcept { return live_page_.fd.get(); }
+
+private:
+    explicit RegionTable(SharedBlock live_page);
+
+    void replace(std::vector<Region> regions);
+    void set_live(uint32_t slot, uint32_t tag) noexcept;
+
+    SharedBlock live_page_;
+    mutable std::mutex mutex_;
+    std::shared_ptr<const RegionSnapshot> snapshot_;
+    std::vector<uint32_t> free_slots_;
+    std::atomic<uint64_t> generation_{1};
+};
+
+}  // namespace weir::transport::shm

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// Mapping, and the memfds that processes pass to each other: sealed so that nobody can shrink
+/// them under our feet, and wholly allocated so that lack of memory is an error here and not a
+/// SIGBUS later.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "lib/base/result.h"
+#include "transport/shm/unique_fd.h"
+
+namespace weir::transport::shm {
+
+/// Mapped memory with one owner.
+class Mapping {
+public:
+    Mapping() = default;
+    /// `bytes` lies in [base, base + base_bytes), which is unmapped at the end.
+    Mapping(void* base, size_t base_bytes, std::span<std::byte> bytes) noexcept;
+    Mapping(Mapping&& other) noexcept;
+    Mapping& operator=(Mapping&& other) noexcept;
+    Mapping(const Mapping&) = delete;
+    Mapping& operator=(const Mapping&) = delete;
+    ~Mapping();
+
+    [[nodiscard]] std::span<std::byte> bytes() const noexcept { return bytes_; }
+
+    [[nodiscard]] explicit operator bool() const noexcept { return base_ != nullptr; }
+
+private:
+    void* base_ = nullptr;
+    size_t base_bytes_ = 0;
+    std::span<std::byte> bytes_;
+};
+
+/// A memfd of ours with its mapping.
+struct SharedBlock {
+    UniqueFd fd;
+    Mapping mapping;
+};
+
+enum class Peers : uint8_t {
+    kMayWrite,
+    kMayOnlyRead,  ///< where the kernel can (5.1), later mappings cannot be made writable
+};
+
+/// Makes zeroed shared memory. `what_for` goes into the error.
+/// Errors: kNoMemory, with what to do
+[[nodiscard]] Result<SharedBlock> make_shared(uint64_t length_bytes, Peers peers,
+                                              std::string_view what_for);
+
+/// Zeroed memory of this process only, touched when it is used. Errors: kNoMemory
+[[nodiscard]] Result<Mapping> make_private(uint64_t length_bytes, std::string_view what_for);
+
+[[nodiscard]] bool sealed_against_shrinking(int fd) noexcept;
+
+struct ReceivedBlock {
+    int fd = -1;
+    uint64_t offset_bytes = 0;
+    uint64_t length_bytes = 0;
+    bool writable = false;
+    bool populate = false;  ///< allocate and map all of it now
+};
+
+/// Maps what a peer passed to us, if it is what it should be.
+/// Errors: kProtocol (not sealed against shrinking, too short); kNoMemory
+[[nodiscard]] Result<Mapping> map_received(const ReceivedBlock& block);
+
+}  // namespace weir::transport::shm

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// The few calls on Unix sockets that the handshake needs: abstract names (nothing stale in a file
+/// system), packets with descriptors, and who is at the other end. Nothing here blocks.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <sys/types.h>
+
+#include "lib/base/result.h"
+#include "transport/shm/unique_fd.h"
+
+namespace weir::transport::shm {
+
+/// Errors: kIo
+[[nodiscard]] Result<UniqueFd> listen_abstract(const std::string& name);
+
+/// Connects. An fd of -1: the listener's queue is full, try again.
+/// Errors: kPeerLost (nobody listens there), kIo
+[[nodiscard]] Result<UniqueFd> dial_abstract(const std::string& name);
+
+struct PeerIdentity {
+    pid_t pid = 0;  ///< 0: not visible from our PID namespace
+    uid_t uid = 0;
+};
+
+[[nodiscard]] Result<PeerIdentity> peer_identity(int socket);
+
+/// Sends one packet; `fds` arrive as copies. Errors: kBusy (the peer does not read), kPeerLost
+[[nodiscard]] Status send_packet(int socket, std::span<const std::byte> bytes,
+                                 std::span<const int> fds);
+
+inline constexpr size_t kPacketBytesMax = 256;
+inline constexpr size_t kPacketFdsMax = 4;
+
+struct Packet {
+    std::array<std::byte, kPacketBytesMax> buffer;
+    size_t length_bytes = 0;
+    std::vector<UniqueFd> fds;
+    bool truncated = false;  ///< longer, or with more descriptors, than anything we send
+};
+
+enum class Receive : uint8_t { kPacket, kNothing, kEnd };
+
+[[nodiscard]] Receive receive_packet(int socket, Packet& packet);
+
+}  // namespace weir::transport::shm
