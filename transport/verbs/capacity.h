@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// Capacity: how much of an endpoint's shared queues each connection gets, so that neither the
+/// receive queue can run dry nor the completion queue overflow, whatever the peers do.
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+
+#include "transport/credits.h"
+
+namespace weir::transport::verbs {
+
+/// What one connection holds.
+struct Share {
+    uint32_t window = 0;      ///< receive requests: messages that the peer may send
+    uint32_t send_depth = 0;  ///< send requests in flight
+};
+
+/// The first connections get what they want. When little is left, a connection gets at most a
+/// fixed part of what is left, so that many more fit, each slower, before one is refused.
+class Capacity {
+public:
+    static constexpr uint32_t kSendDepthMin = 24;
+    static constexpr uint32_t kPartOfRest = 32;
+
+    /// `receives`: entries of the receive queue. `completions`: entries of the completion queue,
+    /// which must hold a completion for every receive and every send in flight.
+    Capacity(uint32_t receives, uint32_t completions) noexcept
+        : receives_(receives), sends_(completions > receives ? completions - receives : 0) {}
+
+    [[nodiscard]] std::optional<Share> admit(const Share& wanted) noexcept {
+        const Share share{
+            std::min(wanted.window, std::max(receives_ / kPartOfRest, Credits::kWindowMin)),
+            std::min(wanted.send_depth, std::max(sends_ / kPartOfRest, kSendDepthMin))};
+        if (share.window > receives_ || share.send_depth > sends_) return std::nullopt;
+        receives_ -= share.window;
+        sends_ -= share.send_depth;
+        return share;
+    }
+
+    void release(const Share& share) noexcept {
+        receives_ += share.window;
+        sends_ += share.send_depth;
+    }
+
+    [[nodiscard]] uint32_t receives_free() const noexcept { return receives_; }
+
+private:
+    uint32_t receives_;
+    uint32_t sends_;
+};
+
+}  // namespace weir::transport::verbs

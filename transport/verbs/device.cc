@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/verbs/device.h"
+
+#include <cerrno>
+
+#include <fcntl.h>
+#include <sys/eventfd.h>
+
+#include "lib/base/log.h"
+#include "transport/verbs/endpoint.h"
+
+namespace weir::transport::verbs {
+
+namespace {
+
+int access_flags(Access access) {
+    // Bulk regions may be written out of order by the device: nobody looks at them before a
+    // completion says that they are done.
+    unsigned flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_RELAXED_ORDERING;
+    if (allows(access, Access::kRemoteRead)) flags |= IBV_ACCESS_REMOTE_READ;
+    if (allows(access, Access::kRemoteWrite)) flags |= IBV_ACCESS_REMOTE_WRITE;
+    return static_cast<int>(flags);
+}
+
+/// What an event means for connections; nullptr: nothing.
+const char* trouble(ibv_event_type type) {
+    switch (type) {
+        case IBV_EVENT_CQ_ERR:
+        case IBV_EVENT_SRQ_ERR:
+        case IBV_EVENT_QP_FATAL:
+        case IBV_EVENT_QP_REQ_ERR:
+        case IBV_EVENT_QP_ACCESS_ERR:
+        case IBV_EVENT_DEVICE_FATAL:
+        case IBV_EVENT_PORT_ERR: return ibv_event_type_str(type);
+        default: return nullptr;
+    }
+}
+
+}  // namespace
+
+Mailbox::Mailbox() : fd_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {}
+
+void Mailbox::wake() const noexcept {
+    const uint64_t one = 1;
+    // It can only fail because it is readable already.
+    [[maybe_unused]] const ssize_t written = ::write(fd_.get(), &one, sizeof(one));
+}
+
+void Mailbox::put(const AsyncNote& note) {
+    {
+        const std::lock_guard lock(mutex_);
+        notes_.push_back(note);
+    }
+    wake();
+}
+
+std::vector<AsyncNote> Mailbox::take() {
+    uint64_t count = 0;
+    [[maybe_unused]] const ssize_t got = ::read(fd_.get(), &count, sizeof(count));
+    const std::lock_guard lock(mutex_);
+    return std::exchange(notes_, {});
+}
+
+VerbsDevice::VerbsDevice(Hardware hardware, DeviceOptions options)
+    : hardware_(std::move(hardware)),
+      options_(std::move(options)),
+      clock_(options_.clock != nullptr ? options_.clock : &steady_clock_) {
+    const int flags = ::fcntl(async_fd(), F_GETFL);
+    if (flags >= 0) ::fcntl(async_fd(), F_SETFL, flags | O_NONBLOCK);
+}
+
+VerbsDevice::~VerbsDevice() {
+    WEIR_CHECK(mailboxes_.empty());
+}  // endpoints go first
+
+Result<RegionId> VerbsDevice::register_memory(const MemoryBlock& block, Access access) {
+    if (block.bytes.empty()) {
+        return Error(Errc::kInvalidArgument, "cannot register an empty block of memory");
+    }
+    WEIR_ASSIGN(MrPtr mr, register_pages(hardware_.pd.get(), block.bytes, access_flags(access)));
+    Region region;
+    region.begin = reinterpret_cast<uint64_t>(block.bytes.data());
+    region.end = region.begin + block.bytes.size();
+    region.lkey = mr->lkey;
+    region.rkey = mr->rkey;
+    region.access = access;
+    const std::lock_guard lock(mutex_);
+    region.id = ++last_region_;
+    registrations_.emplace(region.id, std::move(mr));
+    regions_.add(region);
+    return region.id;
+}
+
+void VerbsDevice::deregister_memory(RegionId region) {
+    MrPtr mr;  // given back outside of the lock: that is a system call
+    const std::lock_guard lock(mutex_);
+    const auto found = registrations_.find(region);
+    if (found == registrations_.end()) return;
+    regions_.remove(region);
+    mr = std::move(found->second);
+    registrations_.erase(found);
+}
+
+Result<std::unique_ptr<Endpoint>> VerbsDevice::make_endpoint(const EndpointOptions& options) {
+    SocketAddress address = hardware_.local;
+    const uint32_t number = endpoints_made_.fetch_add(1, std::memory_order_relaxed);  // a number
+    const uint32_t port = options_.port == 0 ? 0 : options_.port + number;
+    if (port > 0xffff) {
+        return Error(Errc::kInvalidArgument,
+                     fmt::format("endpoint {} would need TCP port {}: choose a lower first port",
+                                 number + 1, port));
+    }
+    if (!options_.bind_address.empty()) {
+        WEIR_ASSIGN(address, SocketAddress::parse_host(options_.bind_address, 0));
+    }
+    address.set_port(static_cast<uint16_t>(port));
+    WEIR_ASSIGN(std::unique_ptr<VerbsEndpoint> made, VerbsEndpoint::make(*this, options, address));
+    return std::unique_ptr<Endpoint>(std::move(made));
+}
+
+void VerbsDevice::add_mailbox(const void* owner, Mailbox* mailbox) {
+    const std::lock_guard lock(mutex_);
+    mailboxes_[owner] = mailbox;
+}
+
+void VerbsDevice::remove_mailbox(const void* owner) {
+    const std::lock_guard lock(mutex_);
+    mailboxes_.erase(owner);
+}
+
+void VerbsDevice::deliver_async_events() {
+    const std::lock_guard lock(mutex_);
+    ibv_async_event event{};
+    while (ibv_get_async_event(hardware_.context.get(), &event) == 0) {
+        AsyncNote note;
+        const void* owner = nullptr;
+        switch (event.event_type) {
+            case IBV_EVENT_QP_FATAL:
+            case IBV_EVENT_QP_REQ_ERR:
+            case IBV_EVENT_QP_ACCESS_ERR:
+                note.about = AsyncNote::About::kQueuePair;
+                note.queue_pair = event.element.qp->qp_num;
+                owner = event.element.qp->qp_context;
+                break;
+            case IBV_EVENT_CQ_ERR: owner = event.element.cq->cq_context; break;
+            case IBV_EVENT_SRQ_ERR: owner = event.element.srq->srq_context; break;
+            default: break;
+        }
+        const bool other_port =
+            event.event_type == IBV_EVENT_PORT_ERR && event.element.port_num != hardware_.port;
+        // Afterwards the object may go: ibv_destroy_* waits for this.
+        ibv_ack_async_event(&event);
+        note.text = trouble(event.event_type);
+        if (note.text == nullptr || other_port) continue;
+        log(LogLevel::kWarning, "verbs: {} says: {}", hardware_.name, note.text);
+        for (const auto& [to, mailbox] : mailboxes_) {
+            if (owner == nullptr || owner == to) mailbox->put(note);
+        }
+    }
+}
+
+Result<std::unique_ptr<Device>> make_device(const DeviceOptions& options) {
+    if (!options.bind_address.empty()) {
+        WEIR_TRY(SocketAddress::parse_host(options.bind_address, options.port));
+    }
+    WEIR_ASSIGN(Hardware hardware, open_hardware(options));
+    return std::unique_ptr<Device>(std::make_unique<VerbsDevice>(std::move(hardware), options));
+}
+
+}  // namespace weir::transport::verbs

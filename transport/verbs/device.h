@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// VerbsDevice: an opened device, its registrations, and the events that concern its endpoints.
+
+#include <atomic>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "lib/base/clock.h"
+#include "transport/verbs/hardware.h"
+#include "transport/verbs/regions.h"
+#include "transport/verbs/verbs.h"
+
+namespace weir::transport::verbs {
+
+/// Something that the device said outside of any completion.
+struct AsyncNote {
+    enum class About : uint8_t { kQueuePair, kEverything };
+    About about = About::kEverything;
+    uint32_t queue_pair = 0;
+    const char* text = "";
+};
+
+/// Where an endpoint gets its notes.
+class Mailbox {
+public:
+    /// Thread: any. Wakes the endpoint.
+    void put(const AsyncNote& note);
+    /// Thread: the endpoint's.
+    [[nodiscard]] std::vector<AsyncNote> take();
+
+    /// Readable when there are notes, or after wake().
+    [[nodiscard]] int fd() const noexcept { return fd_.get(); }
+
+    void wake() const noexcept;
+    Mailbox();
+
+private:
+    Descriptor fd_;
+    std::mutex mutex_;
+    std::vector<AsyncNote> notes_;
+};
+
+/// Thread: any.
+class VerbsDevice final : public Device {
+public:
+    VerbsDevice(Hardware hardware, DeviceOptions options);
+    ~VerbsDevice() override;
+
+    [[nodiscard]] std::string_view name() const noexcept override { return "verbs"; }
+
+    [[nodiscard]] Result<RegionId> register_memory(const MemoryBlock& block,
+                                                   Access access) override;
+    void deregister_memory(RegionId region) override;
+    [[nodiscard]] Result<std::unique_ptr<Endpoint>> make_endpoint(
+        const EndpointOptions& options) override;
+
+    [[nodiscard]] const Hardware& hardware() const noexcept { return hardware_; }
+
+    [[nodiscard]] const DeviceOptions& options() const noexcept { return options_; }
+
+    [[nodiscard]] const Clock& clock() const noexcept { return *clock_; }
+
+    [[nodiscard]] const RegionTable& regions() const noexcept { return regions_; }
+
+    /// Notes for queue pairs whose context is `owner` go to `mailbox`.
+    void add_mailbox(const void* owner, Mailbox* mailbox);
+    void remove_mailbox(const void* owner);
+
+    /// Readable when the device has something to say: then deliver_async_events().
+    [[nodiscard]] int async_fd() const noexcept { return hardware_.context->async_fd; }
+
+    /// Takes what the device said and puts it into the mailboxes of whom it concerns.
+    void deliver_async_events();
+
+private:
+    Hardware hardware_;
+    DeviceOptions options_;
+    SteadyClock steady_clock_;
+    const Clock* clock_;
+    RegionTable regions_;
+    std::atomic<uint32_t> endpoints_made_{0};
+
+    std::mutex mutex_;  ///< of all below
+    RegionId last_region_ = 0;
+    std::unordered_map<RegionId, MrPtr> registrations_;
+    std::unordered_map<const void*, Mailbox*> mailboxes_;
+};
+
+}  // namespace weir::transport::verbs

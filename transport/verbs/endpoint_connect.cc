@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+/// \file
+/// VerbsEndpoint: how connections come to be.
+
+#include <cerrno>
+#include <cstring>
+
+#include <fmt/format.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include "lib/base/log.h"
+#include "transport/verbs/endpoint.h"
+#include "transport/verbs/endpoint_limits.h"
+#include "transport/verbs/queue_pair.h"
+
+namespace weir::transport::verbs {
+
+namespace {
+
+using State = Connection::State;
+
+uint32_t random_packet_number() {
+    const auto bytes = random_bytes();
+    uint32_t number = 0;
+    std::memcpy(&number, bytes.data(), sizeof(number));
+    return number & 0xffffff;
+}
+
+}  // namespace
+
+Result<ConnectionId> VerbsEndpoint::connect(std::string_view address) {
+    if (!address.starts_with(kScheme)) {
+        return Error(Errc::kUnavailable,
+                     fmt::format("'{}' is no verbs address", address.substr(0, 80)));
+    }
+    WEIR_ASSIGN(const SocketAddress to, SocketAddress::parse(address.substr(kScheme.size())));
+    if (connection_count_ >= options_.connections_max) {
+        return Error(Errc::kBusy,
+                     fmt::format("this endpoint has {} connections, its limit", connection_count_));
+    }
+    Connection& c = add_connection(Side::kConnecting);
+    c.announced = true;
+    c.peer_name = to.text();
+    Result<Socket> socket = Socket::connect(to, device_.options().silence_ms_max);
+    if (!socket) {
+        fail(c, Errc::kPeerLost, socket.error().message());
+        return c.id;
+    }
+    c.socket = std::move(*socket);
+    set_deadline(c, device_.options().handshake_ms_max);
+    watch_socket(c, true);
+    return c.id;
+}
+
+void VerbsEndpoint::watch_socket(Connection& c, bool wants_output) {
+    epoll_event event{};
+    event.events = EPOLLIN | (wants_output ? static_cast<uint32_t>(EPOLLOUT) : 0U);
+    event.data.u64 = c.id;
+    c.wants_output = wants_output;
+    if (::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, c.socket.fd(), &event) != 0 &&
+        ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, c.socket.fd(), &event) != 0) {
+        fail(c, Errc::kIo, fmt::format("cannot watch its socket: {}", std::strerror(errno)));
+    }
+}
+
+void VerbsEndpoint::accept_all() {
+    while (half_open_ < kHalfOpenMost && slots_.size() - free_slots_.size() < 0xffff) {
+        Descriptor fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+        if (!fd) {
+            if (errno == EINTR || errno == ECONNABORTED) continue;
+            if (errno == EAGAIN || errno == EWOULDBLOCK) return;
+            log(LogLevel::kWarning, "verbs: {} cannot accept connections now: {}", address_,
+                std::strerror(errno));
+            break;
+        }
+        Connection& c = add_connection(Side::kAccepting);
+        ++half_open_;
+        c.tcp_connected = true;
+        c.peer_name = SocketAddress::peer(fd.get()).text();
+        c.socket = Socket(std::move(fd), device_.options().silence_ms_max);
+        set_deadline(c, device_.options().handshake_ms_max);
+        watch_socket(c, false);
+    }
+    // As many as we want, or can have: the others wait in the backlog.
+    epoll_event event{};
+    event.data.u64 = kWatchListener;
+    ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, listener_.get(), &event);
+    listening_ = false;
+}
+
+void VerbsEndpoint::listen_again() {
+    if (listening_ || half_open_ >= kHalfOpenMost) return;
+    epoll_event event{};
+    event.events = EPOLLIN;
+    event.data.u64 = kWatchListener;
+    ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, listener_.get(), &event);
+    listening_ = true;
+}
+
+void VerbsEndpoint::serve_socket(Connection& c) {
+    if (!c.tcp_connected) {
+        if (const int code = c.socket.failure(); code != 0) {
+            fail(c, Errc::kPeerLost, fmt::format("cannot connect: {}", std::strerror(code)));
+            return;
+        }
+        c.tcp_connected = true;
+    }
+    send_output(c);
+    while (c.state != State::kDraining) {
+        std::array<std::byte, 512> bytes;
+        size_t count = 0;
+        const auto got = c.socket.receive(
+            std::span(bytes).first(std::min(bytes.size(), c.handshake.room())), count);
+        if (got == Socket::Got::kNothing) break;
+        if (got == Socket::Got::kEnd) {
+            take_hang_up(c);
+            return;
+        }
+        c.handshake.append(std::span(bytes).first(count));
+        advance_handshake(c);
+    }
+}
+
+void VerbsEndpoint::send_output(Connection& c) {
+    if (!c.socket.send(c.handshake.output())) return;  // reading will say the same
+    const bool wants_output = !c.handshake.output().empty();
+    if (wants_output != c.wants_output) watch_socket(c, wants_output);
+}
+
+void VerbsEndpoint::take_hang_up(Connection& c) {
+    c.hung_up = true;
+    switch (c.state) {
+        case State::kHandshake:
+            if (c.side == Side::kAccepting) ++counters_.refused;
+            fail(c, Errc::kPeerLost, "it closed the connection in the middle of the handshake");
+            return;
+        case State::kOpen: fail(c, Errc::kPeerLost, "it is gone without a goodbye"); return;
+        case State::kClosing:
+            if (c.bye_received || c.fence_done) {
+                drain(c, Errc::kOk);
+            } else {
+                fail(c, Errc::kPeerLost, "it went before it had everything that we sent");
+            }
+            return;
+        case State::kDraining: return;
+    }
+}
+
+void VerbsEndpoint::advance_handshake(Connection& c) {
+    while (c.state != State::kDraining) {
+        const Result<Handshake::Step> step = c.handshake.next();
+        if (!step) {
+            ++counters_.refused;
+            // A stranger learns no more than that. An error from its side needs no answer.
+            if (c.side == Side::kAccepting && step.code() == Errc::kRefused) {
+                c.handshake.refuse(Errc::kRefused, "wrong secret");
+            }
+            fail(c, step.code(), step.error().text());
+            return;
+        }
+        if (*step == Handshake::Step::kWait) break;
+        if (const Status taken = take_step(c, *step); !taken) {
+            refuse(c, taken.error());
+            return;
+        }
+    }
+    if (c.state != State::kDraining) send_output(c);
+}
+
+Status VerbsEndpoint::take_step(Connection& c, Handshake::Step step) {
+    switch (step) {
+        case Handshake::Step::kWait: return {};
+        case Handshake::Step::kMakeClaim:
+            WEIR_TRY(make_claim(c));
+            c.handshake.claim(c.own);
+            return {};
+        case Handshake::Step::kProven:
+            c.peer = c.handshake.peer();
+            WEIR_TRY(check_peer(c));
+            if (c.side == Side::kAccepting) WEIR_TRY(make_claim(c));
+            WEIR_TRY(bring_up_queue_pair(c));
+            if (c.side == Side::kAccepting) {
+                c.handshake.claim(c.own);
+            } else {
+                c.handshake.ready();
+                become_open(c);
+            }
+            return {};
+        case Handshake::Step::kOpen:
+            // Its first message may have been faster than its "ready".
+            if (c.state == State::kHandshake) become_open(c);
+            return {};
+        case Handshake::Step::kBye:
+            c.bye_received = true;
+            if (c.state == State::kHandshake) become_open(c);
+            if (c.state == State::kOpen) {
+                c.state = State::kClosing;
+                set_deadline(c, kCloseMs);
+            }
+            advance_close(c);
+            return {};
+    }
+    return {};
+}
+
+/// Takes a share of the queues and makes a queue pair.
+Status VerbsEndpoint::make_claim(Connection& c) {
+    const Hardware& hardware = device_.hardware();
+    if (connection_count_ - half_open_ >= options_.connections_max) {
+        return Error(Errc::kBusy, fmt::format("{} has {} connections, its limit", address_,
+                                              connection_count_ - half_open_));
+    }
+    const auto share =
+        capacity_->admit({options_.messages_in_flight, send_depth(options_, hardware)});
+    if (!share) {
+        return Error(
+            Errc::kBusy,
+            fmt::format("{} has no room left in its receive queue for another connection "
+                        "({} messages are promised to {} connections): use more shards, or "
+                        "fewer messages in flight",
+                        address_, granted_, queue_pairs_.size()));
+    }
+    c.share = *share;
+    granted_ += share->window;
+    WEIR_TRY(receives_->grow_to(granted_));
+    WEIR_ASSIGN(c.qp,
+                make_queue_pair(hardware, {this, cq_.get(), receives_->get(), share->send_depth}));
+    RegisteredPages ring;
+    if (spare_rings_.empty()) {
+        WEIR_ASSIGN(ring, RegisteredPages::make(hardware.pd.get(), send_ring_bytes(options_)));
+    } else {
+        ring = std::move(spare_rings_.back());
+        spare_rings_.pop_back();
+    }
+    c.sends.emplace(c.qp.get(), std::move(ring), share->send_depth, hardware.inline_bytes_max,
+                    slot_of(c));
+    queue_pairs_[c.qp->qp_num] = &c;
+    c.own = describe(hardware, *c.qp, random_packet_number());
+    c.own.window = share->window;
+    c.own.message_bytes_max = options_.message_bytes_max;
+    return {};
+}
+
+Status VerbsEndpoint::check_peer(const Connection& c) const {
+    const bool ethernet = device_.hardware().is_ethernet();
+    if (c.peer.link_layer != (ethernet ? IBV_LINK_LAYER_ETHERNET : IBV_LINK_LAYER_INFINIBAND)) {
+        return Error(Errc::kInvalidArgument,
+                     "one side is on Ethernet (RoCE) and the other on InfiniBand");
+    }
+    if (c.peer.message_bytes_max != options_.message_bytes_max) {
+        return Error(Errc::kInvalidArgument,
+                     fmt::format("one side wants messages of {} bytes at most and the other of {}",
+                                 options_.message_bytes_max, c.peer.message_bytes_max));
+    }
+    return {};
+}
+
+Status VerbsEndpoint::bring_up_queue_pair(Connection& c) {
+    const DeviceOptions& options = device_.options();
+    WEIR_TRY(bring_up(device_.hardware(), c.qp.get(), c.own, c.peer,
+                      {options.retry_timeout, options.retry_count}));
+    c.qp_up = true;
+    c.credits = Credits(c.peer.window, c.share.window);
+    return {};
+}
+
+void VerbsEndpoint::become_open(Connection& c) {
+    clear_deadline(c);
+    c.state = State::kOpen;
+    c.announced = true;
+    Completion completion;
+    completion.event = c.side == Side::kConnecting ? Event::kConnected : Event::kAccepted;
+    completion.connection = c.id;
+    emit(completion);
+    if (c.side == Side::kAccepting) {
+        --half_open_;
+        listen_again();
+    }
+}
+
+/// The peer is one of us, but cannot be served.
+void VerbsEndpoint::refuse(Connection& c, const Error& error) {
+    c.handshake.refuse(error.code(), error.message());
+    fail(c, error.code(), error.message());
+}
+
+}  // namespace weir::transport::verbs

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// Hardware: an opened RDMA device with the port and address (GID) that connections use.
+
+#include <string>
+#include <vector>
+
+#include <infiniband/verbs.h>
+
+#include "lib/base/result.h"
+#include "transport/verbs/handles.h"
+#include "transport/verbs/socket_address.h"
+#include "transport/verbs/verbs.h"
+
+namespace weir::transport::verbs {
+
+/// The devices that libibverbs lists, for as long as this lives.
+class DeviceList {
+public:
+    /// Errors: kUnavailable if there are none
+    [[nodiscard]] static Result<DeviceList> get();
+
+    [[nodiscard]] std::span<ibv_device* const> devices() const noexcept {
+        return {list_.get(), static_cast<size_t>(count_)};
+    }
+
+private:
+    struct Free {
+        void operator()(ibv_device** list) const noexcept { ibv_free_device_list(list); }
+    };
+
+    std::unique_ptr<ibv_device*[], Free> list_;
+    int count_ = 0;
+};
+
+struct Hardware {
+    std::string name;
+    ContextPtr context;
+    PdPtr pd;
+    ibv_device_attr limits{};
+    uint8_t port = 0;
+    ibv_port_attr port_attr{};
+    ibv_gid_entry gid{};
+    uint32_t inline_bytes_max = 0;
+    SocketAddress local;  ///< of the interface behind the GID; port 0
+
+    [[nodiscard]] bool is_ethernet() const noexcept {
+        return port_attr.link_layer == IBV_LINK_LAYER_ETHERNET;
+    }
+};
+
+/// Errors: as make_device
+[[nodiscard]] Result<Hardware> open_hardware(const DeviceOptions& options);
+
+/// Errors: kUnavailable
+[[nodiscard]] Result<ContextPtr> open_context(ibv_device* device);
+[[nodiscard]] std::vector<ibv_gid_entry> gids_of(ibv_context* context, uint8_t port);
+/// A GID as an IPv6 address.
+[[nodiscard]] std::string text_of(const ibv_gid& gid);
+/// Whether it is ::ffff:a.b.c.d
+[[nodiscard]] bool is_ipv4(const ibv_gid& gid) noexcept;
+/// Why a device cannot be used, if it cannot.
+[[nodiscard]] Status check_usable(const ibv_device_attr& limits, ibv_device* device);
+
+}  // namespace weir::transport::verbs

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// SendQueue: the send side of one queue pair. Gathers work requests and posts them in batches,
+/// asks for as few completions as it can, and knows what every completion stands for.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include <infiniband/verbs.h>
+
+#include "transport/transport.h"
+#include "transport/verbs/byte_ring.h"
+#include "transport/verbs/handles.h"
+
+namespace weir::transport::verbs {
+
+/// An operation of the caller, for its completion.
+struct Operation {
+    Event event = Event::kRead;
+    uint64_t context = 0;
+    uint64_t bytes = 0;
+};
+
+/// One work request that moves memory.
+struct Transfer {
+    ibv_wr_opcode opcode = IBV_WR_RDMA_READ;
+    uint64_t local = 0;
+    uint32_t lkey = 0;
+    uint32_t bytes = 0;
+    uint64_t remote = 0;
+    uint32_t rkey = 0;
+    uint32_t immediate = 0;
+};
+
+/// Thread: the endpoint's.
+class SendQueue {
+public:
+    /// Kept free for what keeps a connection alive or ends it: a credit update, the fence of an
+    /// orderly end, and the beacon of any end.
+    static constexpr uint32_t kReserved = 4;
+    static constexpr uint32_t kBatchMax = 16;
+
+    /// `tag` comes back in the upper half of every work request's id.
+    SendQueue(ibv_qp* qp, RegisteredPages ring, uint32_t depth, uint32_t inline_bytes_max,
+              uint32_t tag);
+
+    /// Whether the caller's work finds room.
+    [[nodiscard]] bool has_room() const noexcept { return in_flight() + kReserved < depth_; }
+
+    /// Whether one of our own requests does, with `spare` more to come.
+    [[nodiscard]] bool has_reserve(uint32_t spare) const noexcept {
+        return in_flight() + spare < depth_;
+    }
+
+    /// Room for a message of that length, to be filled and then sent by add_message(). nullptr:
+    /// not now.
+    [[nodiscard]] std::byte* reserve(uint32_t length_bytes) noexcept;
+    /// Sends what reserve() gave last.
+    void add_message(uint32_t length_bytes, uint32_t immediate);
+    /// A message without content.
+    void add_empty(uint32_t immediate);
+    /// A part of an operation that goes on.
+    void add_part(const Transfer& transfer);
+    /// The last or only part.
+    void add_last(const Transfer& transfer, const Operation& operation);
+    /// WRITE_WITH_IMM of nothing.
+    void add_signal(uint32_t immediate);
+    /// A request that does nothing but complete: after it, all before are done. Returns its
+    /// sequence number.
+    uint32_t add_fence();
+
+    /// Posts what was gathered. False: the device does not take it; the queue pair is lost.
+    [[nodiscard]] bool flush();
+
+    [[nodiscard]] bool failed() const noexcept { return failed_; }
+
+    /// How often the device was told since the last time that this was asked.
+    [[nodiscard]] uint64_t take_doorbells() noexcept { return std::exchange(doorbells_, 0); }
+
+    /// Whether `sequence` (the lower half of a completed request's id) is in flight.
+    [[nodiscard]] bool is_open(uint32_t sequence) const noexcept {
+        return sequence - done_ < added_ - done_;
+    }
+
+    /// Ends all requests up to and including `sequence`; calls on_end(operation) for those that
+    /// were the caller's.
+    template <class OnEnd>
+    void end_through(uint32_t sequence, OnEnd&& on_end) {
+        while (done_ != sequence + 1) {
+            const Record& record = records_[done_ & mask_];
+            ++done_;
+            ring_positions_.give_back(record.ring_bytes);
+            if (record.is_operation) on_end(record.operation);
+        }
+    }
+
+    /// Ends everything.
+    template <class OnEnd>
+    void end_all(OnEnd&& on_end) {
+        if (done_ != added_) end_through(added_ - 1, on_end);
+    }
+
+    [[nodiscard]] uint32_t in_flight() const noexcept { return added_ - done_; }
+
+    /// The sequence number of the oldest request in flight.
+    [[nodiscard]] uint32_t oldest() const noexcept { return done_; }
+
+    /// The ring, to be used by another queue pair.
+    [[nodiscard]] RegisteredPages take_ring() noexcept { return std::move(ring_); }
+
+private:
+    struct Record {
+        Operation operation;
+        uint32_t ring_bytes = 0;
+        bool is_operation = false;
+    };
+
+    ibv_send_wr& next_request(ibv_wr_opcode opcode, const Record& record);
+    void attach(ibv_send_wr& request, uint64_t local, uint32_t bytes, uint32_t lkey);
+    void signal(ibv_send_wr& request) noexcept;
+    void add_send(uint32_t length_bytes, uint32_t immediate, const ByteRing::Piece& piece);
+
+    ibv_qp* qp_;
+    RegisteredPages ring_;
+    uint32_t ring_lkey_;
+    std::byte* ring_bytes_;
+    ByteRing ring_positions_;
+    ByteRing::Piece reserved_;
+    uint32_t depth_;
+    uint32_t inline_bytes_max_;
+    uint64_t tag_;
+    uint32_t signal_every_;
+
+    std::vector<Record> records_;  ///< of requests done_ .. added_, by sequence & mask_
+    uint32_t mask_;
+    uint32_t added_ = 0;
+    uint32_t done_ = 0;
+
+    std::array<ibv_send_wr, kBatchMax> batch_{};
+    std::array<ibv_sge, kBatchMax> pieces_{};
+    uint32_t batch_count_ = 0;
+    int quiet_operation_ = -1;       ///< in the batch: the last operation without a completion
+    uint32_t quiet_count_ = 0;       ///< requests since the last one with a completion
+    uint32_t quiet_ring_bytes_ = 0;  ///< ring bytes that those hold
+    bool failed_ = false;
+    uint64_t doorbells_ = 0;
+};
+
+}  // namespace weir::transport::verbs

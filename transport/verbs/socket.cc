@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/verbs/socket.h"
+
+#include <algorithm>
+#include <cerrno>
+
+#include <fmt/format.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+namespace weir::transport::verbs {
+
+namespace {
+
+constexpr int kBacklog = 1024;
+
+void set(int fd, int level, int option, int value) {
+    // Every one of these makes things better, none is needed: no error worth stopping for.
+    static_cast<void>(::setsockopt(fd, level, option, &value, sizeof(value)));
+}
+
+}  // namespace
+
+Result<Descriptor> listen_on(const SocketAddress& address) {
+    Descriptor fd(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    if (!fd) return Error(Errc::kIo, "cannot make a TCP socket for the side channel", errno);
+    set(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1);
+    if (::bind(fd.get(), address.raw(), address.raw_bytes()) != 0 ||
+        ::listen(fd.get(), kBacklog) != 0) {
+        const int code = errno;
+        if (code == EADDRINUSE) {
+            return Error(Errc::kAlreadyExists,
+                         fmt::format("{} is in use by somebody else: choose another port, or 0 for "
+                                     "any",
+                                     address.text()),
+                         code);
+        }
+        if (code == EADDRNOTAVAIL) {
+            return Error(Errc::kInvalidArgument,
+                         fmt::format("{} is not an address of this machine", address.host()), code);
+        }
+        return Error(Errc::kIo, fmt::format("cannot listen on {}", address.text()), code);
+    }
+    return fd;
+}
+
+Socket::Socket(Descriptor fd, uint32_t silence_ms_max) : fd_(std::move(fd)) {
+    tune(silence_ms_max);
+}
+
+Result<Socket> Socket::connect(const SocketAddress& to, uint32_t silence_ms_max) {
+    Descriptor fd(::socket(to.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    if (!fd) return Error(Errc::kIo, "cannot make a TCP socket for the side channel", errno);
+    Socket socket(std::move(fd), silence_ms_max);
+    if (::connect(socket.fd(), to.raw(), to.raw_bytes()) != 0 && errno != EINPROGRESS) {
+        return Error(Errc::kIo, fmt::format("cannot connect to {}", to.text()), errno);
+    }
+    return socket;
+}
+
+/// A host that is gone says nothing. After a second without traffic the kernel asks it once a
+/// second, and ends the connection when nothing came back for `silence_ms_max`.
+void Socket::tune(uint32_t silence_ms_max) const {
+    set(fd(), IPPROTO_TCP, TCP_NODELAY, 1);
+    set(fd(), SOL_SOCKET, SO_KEEPALIVE, 1);
+    set(fd(), IPPROTO_TCP, TCP_KEEPIDLE, 1);
+    set(fd(), IPPROTO_TCP, TCP_KEEPINTVL, 1);
+    set(fd(), IPPROTO_TCP, TCP_KEEPCNT, std::max(1, static_cast<int>(silence_ms_max / 1000)));
+    set(fd(), IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(silence_ms_max));
+}
+
+int Socket::failure() const noexcept {
+    int code = 0;
+    socklen_t bytes = sizeof(code);
+    if (::getsockopt(fd(), SOL_SOCKET, SO_ERROR, &code, &bytes) != 0) return errno;
+    return code;
+}
+
+bool Socket::send(std::vector<std::byte>& bytes) {
+    while (!bytes.empty()) {
+        const ssize_t sent = ::send(fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+        if (sent < 0) {
+            if (errno == EINTR) continue;
+            return errno == EAGAIN || errno == EWOULDBLOCK;
+        }
+        bytes.erase(bytes.begin(), bytes.begin() + sent);
+    }
+    return true;
+}
+
+Socket::Got Socket::receive(std::span<std::byte> into, size_t& count) {
+    count = 0;
+    for (;;) {
+        const ssize_t got = ::recv(fd(), into.data(), into.size(), 0);
+        if (got > 0) {
+            count = static_cast<size_t>(got);
+            return Got::kSome;
+        }
+        if (got == 0) return Got::kEnd;
+        if (errno == EINTR) continue;
+        return errno == EAGAIN || errno == EWOULDBLOCK ? Got::kNothing : Got::kEnd;
+    }
+}
+
+}  // namespace weir::transport::verbs

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// The TCP side channel's sockets: non-blocking, and set so that a silent peer is noticed.
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "lib/base/result.h"
+#include "transport/verbs/handles.h"
+#include "transport/verbs/socket_address.h"
+
+namespace weir::transport::verbs {
+
+/// Errors: kAlreadyExists (port in use), kInvalidArgument (not an address of this machine), kIo
+[[nodiscard]] Result<Descriptor> listen_on(const SocketAddress& address);
+
+/// A stream to a peer. Thread: one.
+class Socket {
+public:
+    enum class Got : uint8_t { kSome, kNothing, kEnd };
+
+    Socket() = default;
+
+    /// Takes an accepted socket.
+    Socket(Descriptor fd, uint32_t silence_ms_max);
+    /// Begins to connect; it is connected once it is writable and failure() is 0.
+    /// Errors: kIo
+    [[nodiscard]] static Result<Socket> connect(const SocketAddress& to, uint32_t silence_ms_max);
+
+    [[nodiscard]] int fd() const noexcept { return fd_.get(); }
+
+    /// The errno that ended it, or 0.
+    [[nodiscard]] int failure() const noexcept;
+    /// Sends what goes and takes it off the front. False: the connection is gone.
+    [[nodiscard]] bool send(std::vector<std::byte>& bytes);
+    /// Reads into the front of `into` and says how much in `count`.
+    [[nodiscard]] Got receive(std::span<std::byte> into, size_t& count);
+
+    void close() noexcept { fd_.reset(); }
+
+private:
+    void tune(uint32_t silence_ms_max) const;
+
+    Descriptor fd_;
+};
+
+}  // namespace weir::transport::verbs
