@@ -42,7 +42,7 @@ struct Core {
 };
 
 struct Topology {
-    std::string source;  ///< "hwloc 2.9.0", or "/sys" and why not hwloc
+    std::string source;  ///< "hwloc", or "/sys" and why not hwloc
     int socket_count = 0;
     int core_count = 0;
     int cpu_count = 0;              ///< hardware threads that are online

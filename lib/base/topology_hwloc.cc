@@ -104,9 +104,7 @@ Topology read_topology() {
         result.source = "/sys (hwloc could not load the topology)";
         return result;
     }
-    const unsigned version = hwloc_get_api_version();
-    result.source = fmt::format("hwloc (interface {}.{}.{})", version >> 16, (version >> 8) & 0xff,
-                                version & 0xff);
+    result.source = "hwloc";
     result.socket_count = count_of(topology.get(), HWLOC_OBJ_PACKAGE);
     result.core_count = count_of(topology.get(), HWLOC_OBJ_CORE);
     result.cpu_count = count_of(topology.get(), HWLOC_OBJ_PU);
