@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// InfoReport: everything that `weir info` tells, found out once, told as text or as JSON.
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lib/base/config.h"
+#include "lib/base/os_limits.h"
+#include "lib/base/topology.h"
+#include "weir_features.h"
+#if WEIR_HAVE_VERBS
+#include "transport/verbs/verbs.h"
+#endif
+
+namespace weir::tools {
+
+struct Feature {
+    std::string_view key;   ///< "verbs"
+    std::string_view name;  ///< "RDMA devices (libibverbs)"
+    bool built = false;
+};
+
+struct TransportInfo {
+    std::string name;
+    bool usable = false;
+    std::string reason;  ///< why it cannot be used, and what to do
+    std::string use;     ///< what it is for
+};
+
+struct PoolFit {
+    uint64_t size_bytes = 0;
+    bool fits_memory = false;
+    bool fits_locked_memory = false;
+    std::string pages;   ///< from which pages it would be
+    std::string advice;  ///< what to do if it does not fit
+};
+
+struct VariableInfo {
+    ConfigVariable variable;
+    std::string value;
+    bool is_default = true;
+    std::string error;  ///< the value makes no sense: why
+};
+
+struct InfoReport {
+    std::string version;
+    std::string compiler;
+    std::vector<Feature> features;
+    std::vector<TransportInfo> transports;
+#if WEIR_HAVE_VERBS
+    std::vector<transport::verbs::DeviceInfo> devices;
+#endif
+    Topology topology;
+    LockedMemoryLimit locked;
+    OpenFilesLimit files;
+    uint64_t available_memory_bytes = 0;
+    uint64_t dev_shm_free_bytes = 0;
+    PoolFit pool;
+    std::vector<VariableInfo> variables;
+    std::vector<UnknownVariable> unknown_variables;
+};
+
+enum class InfoPart : uint8_t { kAll, kVariables };
+
+[[nodiscard]] InfoReport make_info_report(const Config& config);
+[[nodiscard]] std::vector<VariableInfo> describe_variables(const Config& config);
+
+/// For people: sections of aligned lines.
+[[nodiscard]] std::string info_text(const InfoReport& report, InfoPart part);
+/// For programs: names that stay; sizes in bytes, null where there is no limit.
+[[nodiscard]] std::string info_json(const InfoReport& report, InfoPart part);
+
+}  // namespace weir::tools
