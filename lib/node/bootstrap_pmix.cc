@@ -12,6 +12,7 @@
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <vector>
 
 #include <pmix.h>
 #endif
@@ -94,6 +95,51 @@ Result<uint32_t> job_number(const pmix_proc_t& of, const char* key) {
     return number;
 }
 
+constexpr std::string_view kHereKey = "here";
+
+/// Who has said "here", as far as answers have come.
+struct RollCall {
+    std::mutex mutex;
+    std::vector<bool> here;
+};
+
+struct RollCallQuestion {
+    std::shared_ptr<RollCall> call;
+    uint32_t rank;
+};
+
+void take_answer(pmix_status_t status, pmix_value_t* /*value*/, void* argument) {
+    const std::unique_ptr<RollCallQuestion> question(static_cast<RollCallQuestion*>(argument));
+    const std::lock_guard lock(question->call->mutex);
+    if (status == PMIX_SUCCESS) question->call->here[question->rank] = true;
+}
+
+/// Ranks whose mark the servers do not get at within a second, for the message of a fence that did
+/// not end. Nothing if there are none or too many to ask.
+std::vector<uint32_t> silent_ranks(const pmix_proc_t& self, uint32_t size) {
+    constexpr uint32_t kAskedMax = 1024;
+    if (size > kAskedMax) return {};
+    const auto call = std::make_shared<RollCall>();
+    call->here.resize(size);
+    call->here[self.rank] = true;
+    const std::string key = fmt::format("weir.{}", kHereKey);
+    for (uint32_t rank = 0; rank < size; ++rank) {
+        if (rank == self.rank) continue;
+        const pmix_proc_t of = process(self, rank);
+        auto* const question = new RollCallQuestion{call, rank};
+        if (PMIx_Get_nb(&of, key.c_str(), nullptr, 0, take_answer, question) != PMIX_SUCCESS) {
+            delete question;
+        }
+    }
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    const std::lock_guard lock(call->mutex);
+    std::vector<uint32_t> silent;
+    for (uint32_t rank = 0; rank < size; ++rank) {
+        if (!call->here[rank]) silent.push_back(rank);
+    }
+    return silent;
+}
+
 class PmixBootstrap final : public Bootstrap {
 public:
     PmixBootstrap(const Clock& clock, const pmix_proc_t& self) : clock_(clock), self_(self) {}
@@ -122,6 +168,9 @@ public:
     Status finish() override;
 
 private:
+    /// Error of an exchange that did not end, with the missing ranks if they can be told.
+    [[nodiscard]] Error too_late();
+
     [[nodiscard]] Status check_usable() const {
         if (!over_) return {};
         return Error(Errc::kCancelled, "PMIx: used after finish() or after an error");
@@ -131,6 +180,7 @@ private:
     pmix_proc_t self_;
     uint32_t size_ = 1;
     uint32_t local_rank_ = 0;
+    bool exchanged_ = false;
     bool over_ = false;
 };
 
@@ -151,6 +201,7 @@ Status PmixBootstrap::put(std::string_view key, std::string_view value) {
 
 Status PmixBootstrap::exchange(uint64_t deadline_ns) {
     WEIR_TRY(check_usable());
+    if (!exchanged_) WEIR_TRY(put(kHereKey, ""));
     const pmix_status_t committed = PMIx_Commit();
     if (committed != PMIX_SUCCESS) return pmix_error("cannot commit", committed);
 
@@ -169,21 +220,33 @@ Status PmixBootstrap::exchange(uint64_t deadline_ns) {
             finish_outcome(**held, status);
         },
         share);
-    if (started != PMIX_SUCCESS) {
+    if (started != PMIX_SUCCESS) {  // then the callback is never called
         delete share;
         if (started != PMIX_OPERATION_SUCCEEDED) return pmix_error("cannot start a fence", started);
-        return {};
+        finish_outcome(*outcome, PMIX_SUCCESS);
     }
     const auto status = wait_outcome(*outcome, clock_, deadline_ns);
     if (!status || *status == PMIX_ERR_TIMEOUT) {
         over_ = true;
-        return Error(Errc::kDeadline,
-                     fmt::format("PMIx: rank {} waited in vain for another of the job's {} ranks; "
-                                 "WEIR_JOIN_TIMEOUT_S sets how long",
-                                 self_.rank, size_));
+        return too_late();
     }
     if (*status != PMIX_SUCCESS) return pmix_error("the fence failed", *status);
+    exchanged_ = true;
     return {};
+}
+
+Error PmixBootstrap::too_late() {
+    const std::vector<uint32_t> silent =
+        exchanged_ ? std::vector<uint32_t>() : silent_ranks(self_, size_);
+    if (silent.empty()) {
+        return {Errc::kDeadline,
+                fmt::format("PMIx: rank {} waited in vain for another of the job's {} ranks; "
+                            "WEIR_JOIN_TIMEOUT_S sets how long",
+                            self_.rank, size_)};
+    }
+    return {Errc::kDeadline, fmt::format("PMIx: {} of {} did not come in time; WEIR_JOIN_TIMEOUT_S "
+                                         "sets how long the others wait",
+                                         rank_list(silent), size_)};
 }
 
 Result<std::string> PmixBootstrap::get(uint32_t rank, std::string_view key) {

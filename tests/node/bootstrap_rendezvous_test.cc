@@ -181,7 +181,7 @@ TEST_SUITE("bootstrap rendezvous") {
         Status outcome;
         std::thread other(
             [&] { outcome = run_other(server->port(), {.rank = 2, .size = 3, .wait_s = 1}); });
-        CHECK_FALSE(run_server(*server, 2));
+        CHECK_FALSE(run_server(*server, 4));
         other.join();
         REQUIRE(outcome.code() == Errc::kDeadline);
         CHECK(mentions(text_of(outcome), "rank 1 of 3"));

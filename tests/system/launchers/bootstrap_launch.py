@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Joins jobs of bootstrap_probe by one launcher. Usage: bootstrap_launch.py openmpi|hydra|slurm|hand PROBE
+
+One line per case, "ok WHAT" or "not ok WHAT"; exit 77 if the launcher is not installed.
+"""
+
+import os
+import re
+import socket
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import launch as launchers  # noqa: E402
+
+LINE = re.compile(r"^probe name=(\S+) rank=(\d+) size=(\d+) local_rank=(\d+) manager=(\S+) secret=(\S+)$", re.M)
+NAMES = {"openmpi": "PMIx", "hydra": "PMI-1", "slurm-pmix": "PMIx", "slurm-pmi2": "PMI-1", "hand": "rendezvous"}
+LAUNCHES = 20  # in a row: a race at the start shows now and then only
+failures = 0
+
+
+def case(what, good, done=None):
+    global failures
+    print(f"{'ok' if good else 'not ok'} {what}", flush=True)
+    if not good:
+        failures += 1
+        if done is not None:
+            print(f"  exit {done.code} after {done.seconds:.1f} s\n  out: {done.out}\n  err: {done.err}", flush=True)
+
+
+def met(done, name, size):
+    """Whether all ranks came, once each, and learned the same; the secret, or None."""
+    rows = LINE.findall(done.out)
+    if done.code != 0 or sorted(int(row[1]) for row in rows) != list(range(size)):
+        return None
+    same = {(row[0], row[2], row[4], row[5]) for row in rows}
+    local = sorted(int(row[3]) for row in rows)
+    return rows[0][5] if len(same) == 1 and rows[0][0] == name and rows[0][2] == str(size) and local == list(range(size)) else None
+
+
+def meets(kind, launch, probe):
+    name = NAMES[kind]
+    done = launch(4, [probe])
+    case(f"{kind}: four ranks meet", met(done, name, 4), done)
+    secrets = set()
+    for _ in range(LAUNCHES):
+        done = launch(2, [probe])
+        secret = met(done, name, 2)
+        if secret is None:
+            break
+        secrets.add(secret)
+    case(f"{kind}: {LAUNCHES} launches in a row, each with a secret of its own", len(secrets) == LAUNCHES, done)
+
+
+def two_jobs(kind, launch, probe):
+    results = [None, None]
+
+    def start(i):
+        results[i] = launch(3, [probe])
+
+    threads = [threading.Thread(target=start, args=(i,)) for i in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    secrets = {met(done, NAMES[kind], 3) for done in results}
+    case(f"{kind}: two jobs at once do not mix", len(secrets) == 2 and None not in secrets, results[0])
+
+
+def absent(kind, launch, probe):
+    flags = ["--kill-on-bad-exit=1"] if kind.startswith("slurm") else []
+    done = launch(3, [probe, "--absent", "1"], {"WEIR_JOIN_TIMEOUT_S": "2"}, flags=flags)
+    # PMI-1 has no way to ask who is in a barrier
+    name = "" if NAMES[kind] == "PMI-1" else " that names it"
+    told = re.search(r"rank 1 of 3" if name else r"rank [02] waited in vain for another of the job's 3 ranks", done.err)
+    case(f"{kind}: a rank that never comes is an error{name} after the time limit",
+         done.code != 0 and told and 1.5 < done.seconds < 12 and not LINE.search(done.out), done)
+
+
+def dies(kind, launch, probe):
+    """Only where the launcher lets the others go on; that they can is our part."""
+    flags = {"openmpi": ["--enable-recovery"], "hydra": None}.get(kind, ["--kill-on-bad-exit=0"])
+    if flags is None:
+        return
+    done = launch(3, [probe, "--die", "1"], flags=flags)
+    survived = sorted(re.findall(r"survived rank=(\d)", done.out))
+    case(f"{kind}: a rank that dies after the exchange does not end the others", survived == ["0", "2"], done)
+
+
+def secret_file(kind, launch, probe):
+    with tempfile.NamedTemporaryFile(prefix="weir-secret-") as file:
+        file.write(b"a secret of 23 letters.\n")
+        file.flush()
+        secrets = {met(launch(2, [probe], {"WEIR_SECRET_FILE": file.name}), NAMES[kind], 2) for _ in range(2)}
+        case(f"{kind}: WEIR_SECRET_FILE is the secret of every job that names it", len(secrets) == 1 and None not in secrets)
+        os.chmod(file.name, 0o644)
+        done = launch(2, [probe], {"WEIR_SECRET_FILE": file.name, "WEIR_JOIN_TIMEOUT_S": "3"})
+        case(f"{kind}: a secret file that others can read is refused", done.code != 0 and f"chmod 0600 {file.name}" in done.err, done)
+
+
+def all_cases(kind, launch, probe):
+    meets(kind, launch, probe)
+    two_jobs(kind, launch, probe)
+    absent(kind, launch, probe)
+    secret_file(kind, launch, probe)
+    if kind != "hand":
+        dies(kind, launch, probe)
+
+
+def slurm_cases(probe):
+    with launchers.slurm() as environment:
+        for kind in ("slurm-pmix", "slurm-pmi2"):
+            with launchers.launcher(kind, environment) as launch:
+                all_cases(kind, launch, probe)
+        with launchers.launcher("slurm-none", environment) as launch:
+            done = launch(2, [probe])
+            case("slurm-none: ranks without PMI are told how to start", done.code != 0 and "--mpi=pmix" in done.err, done)
+            done = launch(3, [probe, "--rendezvous", f"127.0.0.1:{launchers.free_port()}"])
+            case("slurm-none: with --rendezvous Slurm's rank variables do", met(done, "rendezvous", 3), done)
+
+
+def hand_cases(probe):
+    by_hand = launchers.launch_by_hand
+    all_cases("hand", by_hand, probe)
+    short = {"WEIR_JOIN_TIMEOUT_S": "2"}
+    done = by_hand(5, [probe], short, ranks=[0, 2, 4])
+    case("hand: missing ranks are named by everybody", done.err.count("ranks 1 and 3 of 5") >= 3, done)
+    done = by_hand(3, [probe], short, ranks=[1, 2])
+    case("hand: without rank 0 the others say where they looked",
+         done.code != 0 and done.err.count("gave up waiting for rank 0 at 127.0.0.1:") == 2, done)
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        held.listen()
+        port = held.getsockname()[1]
+        done = by_hand(2, [probe], short, port=port, ranks=[0])
+    case("hand: a port in use is an error that names it", done.code != 0 and f"127.0.0.1:{port}: the port is in use" in done.err, done)
+    done = launchers.run([probe, "--rank", "1", "--size", "2"], launchers.clean_environment(None), 20)
+    case("hand: ranks without --rendezvous are asked for it", done.code != 0 and "--rendezvous" in done.err, done)
+    done = launchers.run([probe], launchers.clean_environment(None), 20)
+    case("hand: a program alone is a job of one", met(done, "in-process", 1), done)
+
+
+def main():
+    if len(sys.argv) != 3:
+        print(__doc__, file=sys.stderr)
+        return 2
+    kind, probe = sys.argv[1], str(Path(sys.argv[2]).resolve())
+    try:
+        if kind == "slurm":
+            slurm_cases(probe)
+        elif kind == "hand":
+            hand_cases(probe)
+        else:
+            with launchers.launcher(kind) as launch:
+                all_cases(kind, launch, probe)
+    except launchers.Missing as missing:
+        print(f"SKIPPED: {missing}")
+        return 77
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
