@@ -33,7 +33,8 @@ public:
     [[nodiscard]] virtual uint32_t worker_count() const noexcept = 0;
 
     /// Memory for `count` values that pushes and pulls take and fill without a copy (registered, if
-    /// that means anything here). Zeroed; lives as long as the exchange.
+    /// that means anything here; other memory may be pushed and pulled too, as small lists are).
+    /// Zeroed; lives as long as the exchange.
     [[nodiscard]] virtual Result<std::span<double>> make_buffer(uint64_t count) = 0;
 
     /// Starts to push this worker's part of an iteration: for keys[i] the gradient is

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/apps/feature_plan.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "lib/apps/gather.h"
+#include "lib/base/random.h"
+
+namespace weir::apps {
+
+namespace {
+
+/// Up to so many features (each worker's counted), everybody learns all of them and blocks are
+/// exact: of equal size, down to one feature each. Beyond, hashing is as good.
+constexpr double kListedFeatureCountMax = 32768;
+/// A piece below this costs more in messages than overlapping gains.
+constexpr uint64_t kPieceFeatureCountMin = 4096;
+constexpr uint64_t kPieceCountMax = 8;
+
+/// Deals the features out to the groups like shuffled cards.
+data::FeatureGroups deal(std::vector<uint64_t> keys, uint32_t group_count, uint64_t seed) {
+    std::vector<uint32_t> group(keys.size());
+    for (uint64_t i = 0; i < group.size(); ++i)
+        group[i] = static_cast<uint32_t>(i % group_count);
+    Random random(seed);
+    for (uint64_t i = group.size(); i > 1; --i)
+        std::swap(group[i - 1], group[random.below(i)]);
+    const auto shared_keys = std::make_shared<const std::vector<uint64_t>>(std::move(keys));
+    const auto shared_group = std::make_shared<const std::vector<uint32_t>>(std::move(group));
+    return {group_count, [shared_keys, shared_group](uint64_t key) {
+                const auto at = std::lower_bound(shared_keys->begin(), shared_keys->end(), key);
+                return (*shared_group)[static_cast<uint64_t>(at - shared_keys->begin())];
+            }};
+}
+
+data::FeatureGroups hash_groups(uint32_t group_count, uint64_t seed) {
+    return {group_count, [group_count, salt = mix64(seed + 1)](uint64_t key) {
+                const uint64_t hash = mix64((key ^ salt) * 0x9e3779b97f4a7c15ULL);
+                return static_cast<uint32_t>((static_cast<uint128>(hash) * group_count) >> 64);
+            }};
+}
+
+}  // namespace
+
+Result<FeaturePlan> plan_features(BlockExchange& exchange, const data::Examples& examples,
+                                  uint32_t block_count, uint64_t seed) {
+    std::array<double, 3> totals = {static_cast<double>(examples.report.example_count),
+                                    static_cast<double>(examples.report.nonzero_count),
+                                    static_cast<double>(examples.keys.size())};
+    WEIR_TRY(exchange.sum(totals));
+    FeaturePlan plan;
+    plan.example_count = static_cast<uint64_t>(totals[0]);
+    plan.nonzero_count = static_cast<uint64_t>(totals[1]);
+    plan.feature_count = static_cast<uint64_t>(totals[2]);
+    if (plan.example_count == 0) {
+        return Error(Errc::kInvalidArgument,
+                     "no examples in the training files: nothing but comments and empty lines");
+    }
+    std::vector<uint64_t> keys;
+    const bool listed = totals[2] <= kListedFeatureCountMax;
+    if (listed) {
+        WEIR_ASSIGN(keys, gather(exchange, examples.keys));
+        std::sort(keys.begin(), keys.end());
+        keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
+        plan.feature_count = keys.size();
+    }
+    plan.feature_count_exact = listed || exchange.worker_count() == 1;
+    const uint64_t chosen =
+        block_count != 0 ? block_count : static_cast<uint64_t>(std::llround(totals[1] / totals[0]));
+    plan.block_count = static_cast<uint32_t>(
+        std::clamp<uint64_t>(chosen, 1, std::max<uint64_t>(1, plan.feature_count)));
+    plan.pieces_per_block = static_cast<uint32_t>(std::clamp<uint64_t>(
+        plan.feature_count / plan.block_count / kPieceFeatureCountMin, 1, kPieceCountMax));
+    const uint32_t group_count = plan.block_count * plan.pieces_per_block;
+    plan.groups =
+        listed ? deal(std::move(keys), group_count, seed) : hash_groups(group_count, seed);
+    return plan;
+}
+
+}  // namespace weir::apps

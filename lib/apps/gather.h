@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// gather: everybody's numbers to everybody, made of nothing but sums.
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "lib/apps/block_exchange.h"
+
+namespace weir::apps {
+
+/// All workers' lists end to end, in the order of the workers. A collective; for lists that are
+/// small beside the data.
+[[nodiscard]] Result<std::vector<uint64_t>> gather(BlockExchange& exchange,
+                                                   std::span<const uint64_t> mine);
+
+}  // namespace weir::apps

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+/// \file
+/// LrSolver: what is done between two passes. The objective, the duality gap, and the step along
+/// the history of passes.
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numeric>
+
+#include "lib/apps/lr_solver.h"
+#include "lib/apps/lr_totals.h"
+#include "lib/linalg/logistic.h"
+
+namespace weir::apps {
+
+namespace {
+
+/// Steps that are tried along a direction; the Newton step itself is 1.
+constexpr std::array<double, 6> kSteps = {0.125, 0.25, 0.5, 1, 2, 4};
+
+}  // namespace
+
+/// Objective and non-zeros after a pass, and the system for the step along the history.
+Status LrSolver::measure(Totals& totals) {
+    nonzeros_ = SparseWeights::of(weights_);
+    double penalty = 0;
+    double count = 0;
+    for (uint64_t k = 0; k < nonzeros_.size(); ++k) {
+        penalty += std::abs(nonzeros_.values[k]) * share(nonzeros_.columns[k]);
+        count += share(nonzeros_.columns[k]);
+    }
+    totals.system = history_.system(matrix_.labels, {nonzeros_, margins_}, options_.l1,
+                                    [this](uint32_t column) { return share(column); });
+    std::array<double, 2 + PassHistory::kSystemSize> sums = {};
+    sums[0] = linalg::logistic_loss_sum(matrix_.labels, margins_) + options_.l1 * penalty;
+    sums[1] = count;
+    std::copy(totals.system.begin(), totals.system.end(), sums.begin() + 2);
+    WEIR_TRY(exchange_->sum(sums));
+    totals.objective = sums[0];
+    result_.nonzero_count = static_cast<uint64_t>(std::llround(sums[1]));
+    std::copy(sums.begin() + 2, sums.end(), totals.system.begin());
+    return {};
+}
+
+/// A lower bound of the optimum, from the margins scaled into the feasible set of the dual problem.
+Status LrSolver::measure_gap(double objective) {
+    next_gap_pass_ = result_.pass_count + std::max(5U, result_.pass_count / 10);
+    if (options_.l1 == 0) return {};  // then only alpha = 0 is feasible
+    linalg::logistic_slopes(matrix_.labels, margins_, scratch_);
+    double steepest = 0;
+    for (uint32_t group = 0; group < matrix_.group_count(); ++group) {
+        const std::span<double> gradient = pulled_.first(group_range(group).size());
+        linalg::gradient(columns(), group_range(group), scratch_, gradient);
+        if (exchange_->worker_count() > 1) {
+            WEIR_TRY(exchange_->sum_by_key(group_keys(group), gradient));
+        }
+        for (const double slope : gradient)
+            steepest = std::max(steepest, std::abs(slope));
+    }
+    WEIR_TRY(exchange_->max({&steepest, 1}));
+    const double scale = steepest > options_.l1 ? options_.l1 / steepest : 1.0;
+    double dual = linalg::logistic_dual(matrix_.labels, margins_, scale);
+    WEIR_TRY(exchange_->sum({&dual, 1}));
+    dual_ = std::max(dual_, std::min(dual, objective));
+    return {};
+}
+
+Status LrSolver::step_along_history(const Totals& totals) {
+    if (history_.depth() == 0) {
+        history_.remember(nonzeros_, margins_);
+        return {};
+    }
+    const SparseWeights direction =
+        history_.direction(totals.system, {nonzeros_, margins_}, scratch_);
+    WEIR_ASSIGN(const double step, search_line(direction, totals.objective));
+    history_.remember(nonzeros_, margins_);
+    if (step == 0) return {};
+    return move(direction, step);
+}
+
+/// The best of kSteps, or 0 if none lowers the objective.
+Result<double> LrSolver::search_line(const SparseWeights& direction, double objective) {
+    std::array<double, kSteps.size()> sums = {};
+    for_each_column(nonzeros_, direction, [&](uint32_t column, double weight, double change) {
+        const double part = options_.l1 * share(column);
+        for (uint64_t s = 0; s < kSteps.size(); ++s) {
+            sums[s] += part * std::abs(weight + kSteps[s] * change);
+        }
+    });
+    for (uint64_t s = 0; s < kSteps.size(); ++s) {
+        sums[s] += linalg::logistic_loss_sum(matrix_.labels, margins_, scratch_, kSteps[s]);
+    }
+    WEIR_TRY(exchange_->sum(sums));
+    const auto best = std::min_element(sums.begin(), sums.end());
+    if (!(*best < objective * (1 - 1e-12))) return 0.0;
+    return kSteps[static_cast<uint64_t>(best - sums.begin())];
+}
+
+/// Moves all weights along the direction, on the servers, in one iteration: everybody who has a
+/// feature pushes his share of its move.
+Status LrSolver::move(const SparseWeights& direction, double step) {
+    std::vector<uint64_t> order(direction.size());
+    std::iota(order.begin(), order.end(), uint64_t{0});
+    const auto key_of = [&](uint64_t i) { return matrix_.keys[direction.columns[i]]; };
+    std::sort(order.begin(), order.end(),
+              [&](uint64_t a, uint64_t b) { return key_of(a) < key_of(b); });
+    std::vector<uint64_t> keys;
+    std::vector<double> pairs;
+    for (const uint64_t i : order) {
+        const double part = share(direction.columns[i]);
+        keys.push_back(key_of(i));
+        pairs.push_back(step * direction.values[i] * part);
+        pairs.push_back(-part);
+    }
+    std::vector<double> pulled(keys.size());
+    ++iteration_;
+    WEIR_TRY(exchange_->push(iteration_, keys, pairs));
+    WEIR_TRY(exchange_->pull(iteration_, keys, pulled));
+    WEIR_TRY(exchange_->wait(iteration_));
+    for (uint64_t k = 0; k < order.size(); ++k) {
+        const uint64_t column = direction.columns[order[k]];
+        take_weights({column, column + 1}, {&pulled[k], 1}, false);
+    }
+    return {};
+}
+
+}  // namespace weir::apps

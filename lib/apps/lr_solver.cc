@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/apps/lr_solver.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "lib/apps/gather.h"
+#include "lib/apps/lr_totals.h"
+#include "lib/base/clock.h"
+#include "lib/linalg/logistic.h"
+#include "lib/linalg/prox.h"
+
+namespace weir::apps {
+
+namespace {
+
+/// Passes before the rule for "no progress" may end the training: trust may still be growing
+/// before.
+constexpr uint32_t kPassCountMin = 20;
+
+double seconds_since(uint64_t start_ns) {
+    return static_cast<double>(SteadyClock().now_ns() - start_ns) / static_cast<double>(kSecond);
+}
+
+Status check(const LrOptions& options) {
+    if (!(options.l1 >= 0) || std::isinf(options.l1)) {
+        return Error(Errc::kInvalidArgument,
+                     fmt::format("l1 is {}; it must be a finite number from 0", options.l1));
+    }
+    if (!(options.tolerance >= 0)) {
+        return Error(Errc::kInvalidArgument,
+                     fmt::format("tolerance is {}; it must be a number from 0", options.tolerance));
+    }
+    if (options.pass_count_max == 0) {
+        return Error(Errc::kInvalidArgument, "passes is 0; at least one is needed");
+    }
+    return {};
+}
+
+}  // namespace
+
+LrSolver::LrSolver(BlockExchange& exchange, FeaturePlan plan, data::FeatureMatrix matrix,
+                   LrOptions options)
+    : exchange_(&exchange),
+      options_(std::move(options)),
+      plan_(std::move(plan)),
+      matrix_(std::move(matrix)),
+      random_(options_.seed) {}
+
+Result<LrSolver> LrSolver::create(BlockExchange& exchange, data::Examples&& examples,
+                                  LrOptions options) {
+    WEIR_TRY(check(options));
+    WEIR_ASSIGN(FeaturePlan plan,
+                plan_features(exchange, examples, options.block_count, options.seed));
+    data::FeatureMatrix matrix = data::make_feature_matrix(std::move(examples), plan.groups);
+    plan.groups.of = {};  // what it holds is not needed any more
+    LrSolver solver(exchange, std::move(plan), std::move(matrix), std::move(options));
+    WEIR_TRY(solver.prepare());
+    return solver;
+}
+
+linalg::Columns LrSolver::columns() const noexcept {
+    return {matrix_.offsets, matrix_.rows, matrix_.values};
+}
+
+linalg::ColumnRange LrSolver::group_range(uint32_t group) const noexcept {
+    return {matrix_.group_begin[group], matrix_.group_begin[group + 1]};
+}
+
+std::span<const uint64_t> LrSolver::group_keys(uint32_t group) const noexcept {
+    const linalg::ColumnRange range = group_range(group);
+    return std::span(matrix_.keys).subspan(range.begin, range.size());
+}
+
+double LrSolver::share(uint64_t column) const noexcept {
+    return owner_count_.empty() ? 1.0 : 1.0 / owner_count_[column];
+}
+
+Status LrSolver::prepare() {
+    weights_.assign(matrix_.column_count(), 0);
+    trust_.assign(matrix_.column_count(), static_cast<float>(linalg::kFirstTrust));
+    margins_.assign(matrix_.row_count(), 0);
+    terms_.assign(matrix_.row_count(), {});
+    scratch_.assign(matrix_.row_count(), 0);
+    block_order_.resize(plan_.block_count);
+    std::iota(block_order_.begin(), block_order_.end(), 0U);
+    uint64_t widest = 0;
+    for (uint32_t block = 0; block < plan_.block_count; ++block) {
+        const uint32_t group = block * plan_.pieces_per_block;
+        widest = std::max(widest, matrix_.group_begin[group + plan_.pieces_per_block] -
+                                      matrix_.group_begin[group]);
+    }
+    WEIR_ASSIGN(pairs_, exchange_->make_buffer(2 * widest));
+    WEIR_ASSIGN(pulled_, exchange_->make_buffer(widest));
+    return count_owners();
+}
+
+/// How many workers have each feature; and with that, how many features there are.
+Status LrSolver::count_owners() {
+    if (exchange_->worker_count() > 1) {
+        owner_count_.resize(matrix_.column_count());
+        double mine = 0;
+        for (uint32_t group = 0; group < matrix_.group_count(); ++group) {
+            const linalg::ColumnRange range = group_range(group);
+            const std::span<double> ones = pulled_.first(range.size());
+            std::fill(ones.begin(), ones.end(), 1.0);
+            WEIR_TRY(exchange_->sum_by_key(group_keys(group), ones));
+            for (uint64_t k = 0; k < range.size(); ++k) {
+                owner_count_[range.begin + k] = static_cast<uint16_t>(ones[k]);
+                mine += 1 / ones[k];
+            }
+        }
+        WEIR_TRY(exchange_->sum({&mine, 1}));
+        plan_.feature_count = static_cast<uint64_t>(std::llround(mine));
+    }
+    result_.example_count = plan_.example_count;
+    result_.feature_count = plan_.feature_count;
+    result_.block_count = plan_.block_count;
+    return {};
+}
+
+Result<LrResult> LrSolver::solve() {
+    WEIR_CHECK(iteration_ == 0);
+    start_ns_ = SteadyClock().now_ns();
+    const uint64_t waited_before_ns = exchange_->waited_ns();
+    WEIR_ASSIGN(result_.end, run());
+    result_.seconds = seconds_since(start_ns_);
+    result_.waiting_share = static_cast<double>(exchange_->waited_ns() - waited_before_ns) /
+                            static_cast<double>(kSecond) / std::max(result_.seconds, 1e-9);
+    WEIR_TRY(finish());
+    return result_;
+}
+
+/// The passes.
+Result<LrEnd> LrSolver::run() {
+    next_gap_pass_ = 5;
+    while (true) {
+        WEIR_TRY(run_pass());
+        Totals totals;
+        WEIR_TRY(measure(totals));
+        ++result_.pass_count;
+        result_.objective = totals.objective;
+        const bool last = result_.pass_count == options_.pass_count_max;
+        const bool stuck = progress_has_ended();
+        if (last || stuck || gap_is_due()) WEIR_TRY(measure_gap(totals.objective));
+        result_.gap = dual_ > 0 ? std::max(0.0, totals.objective - dual_) / totals.objective
+                                : std::numeric_limits<double>::infinity();
+        result_.history.push_back({result_.pass_count, seconds_since(start_ns_), totals.objective,
+                                   result_.nonzero_count, result_.gap});
+        if (options_.progress) options_.progress(result_.history.back());
+        double done = result_.gap <= options_.tolerance ? 3 : stuck ? 2 : last ? 1 : 0;
+        // All compute the same, but machines may differ in the last bit: the decision is one.
+        WEIR_TRY(exchange_->max({&done, 1}));
+        if (done == 3) return LrEnd::kGap;
+        if (done == 2) return LrEnd::kNoProgress;
+        if (done == 1) return LrEnd::kPassCount;
+        WEIR_TRY(step_along_history(totals));
+    }
+}
+
+bool LrSolver::gap_is_due() const {
+    if (result_.pass_count < next_gap_pass_) return false;
+    // The gap is no less than what one more pass gains; not worth a look while that is much.
+    const double before = result_.history.back().objective;
+    return before - result_.objective <= options_.tolerance * result_.objective;
+}
+
+/// Where convergence is slow like 1 / passes, what is left to gain is about what the later half of
+/// the passes gained; where it is faster, much less.
+bool LrSolver::progress_has_ended() const {
+    if (result_.pass_count < kPassCountMin) return false;
+    const double half = result_.history[result_.pass_count / 2 - 1].objective;
+    return half - result_.objective <= options_.tolerance / 5 * result_.objective;
+}
+
+/// The final numbers, from margins without the rounding of all the passes.
+Status LrSolver::finish() {
+    std::fill(margins_.begin(), margins_.end(), 0.0);
+    linalg::add_to_margins(columns(), {0, matrix_.column_count()}, weights_, margins_);
+    double penalty = 0;
+    for (uint64_t k = 0; k < nonzeros_.size(); ++k) {
+        penalty += std::abs(nonzeros_.values[k]) * share(nonzeros_.columns[k]);
+    }
+    std::array<double, 2> totals = {
+        linalg::logistic_loss_sum(matrix_.labels, margins_) + options_.l1 * penalty,
+        static_cast<double>(linalg::correct_count(matrix_.labels, margins_))};
+    WEIR_TRY(exchange_->sum(totals));
+    result_.objective = totals[0];
+    result_.train_accuracy = totals[1] / static_cast<double>(plan_.example_count);
+    return {};
+}
+
+Result<Model> LrSolver::model() {
+    std::vector<uint64_t> mine;
+    for (uint64_t column = 0; column < weights_.size(); ++column) {
+        if (weights_[column] == 0) continue;
+        mine.push_back(matrix_.keys[column]);
+        mine.push_back(std::bit_cast<uint64_t>(weights_[column]));
+    }
+    WEIR_ASSIGN(const std::vector<uint64_t> all, gather(*exchange_, mine));
+    std::vector<std::pair<uint64_t, uint64_t>> entries;
+    for (uint64_t i = 0; i < all.size(); i += 2)
+        entries.emplace_back(all[i], all[i + 1]);
+    std::sort(entries.begin(), entries.end());
+    entries.erase(std::unique(entries.begin(), entries.end()), entries.end());
+    Model model;
+    for (const auto& [key, weight] : entries) {
+        model.keys.push_back(key);
+        model.weights.push_back(std::bit_cast<double>(weight));
+    }
+    return model;
+}
+
+}  // namespace weir::apps

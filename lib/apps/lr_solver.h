@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// LrSolver: one worker of sparse logistic regression by block proximal gradient.
+///
+/// A pass: the blocks in random order. A block: this worker's gradient and curvature of its
+/// features go to the servers piece by piece, and the new weights come back while later pieces are
+/// on their way; then the margins of this worker's examples follow the weights. See
+/// linalg::prox_l1_step() for the servers' part, linalg::gradient_and_curvature() for why the
+/// objective never rises. After a pass: a step in the space of the last passes (PassHistory), and
+/// now and then a duality gap.
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "lib/apps/block_exchange.h"
+#include "lib/apps/feature_plan.h"
+#include "lib/apps/lr_types.h"
+#include "lib/apps/model.h"
+#include "lib/apps/pass_history.h"
+#include "lib/base/random.h"
+#include "lib/data/feature_matrix.h"
+#include "lib/linalg/columns.h"
+
+namespace weir::apps {
+
+/// All workers make the same calls; each of them is a collective. Thread: the worker's own.
+class LrSolver {
+public:
+    /// Agrees with the other workers on the blocks and lays this worker's examples out by them.
+    ///
+    /// Errors: kInvalidArgument for options that make no sense and if nobody has an example; those
+    /// of
+    ///     the exchange, in all functions
+    [[nodiscard]] static Result<LrSolver> create(BlockExchange& exchange, data::Examples&& examples,
+                                                 LrOptions options);
+
+    /// Trains from weights of 0. Once.
+    [[nodiscard]] Result<LrResult> solve();
+
+    /// The weights that are not 0, of all workers' features.
+    [[nodiscard]] Result<Model> model();
+
+    /// Bytes of this worker's matrix, keys and labels.
+    [[nodiscard]] uint64_t data_bytes() const noexcept { return matrix_.data_bytes(); }
+
+private:
+    struct Totals;
+
+    LrSolver(BlockExchange& exchange, FeaturePlan plan, data::FeatureMatrix matrix,
+             LrOptions options);
+
+    [[nodiscard]] linalg::Columns columns() const noexcept;
+    [[nodiscard]] linalg::ColumnRange group_range(uint32_t group) const noexcept;
+    [[nodiscard]] std::span<const uint64_t> group_keys(uint32_t group) const noexcept;
+    [[nodiscard]] double share(uint64_t column) const noexcept;
+
+    [[nodiscard]] Status prepare();
+    [[nodiscard]] Status count_owners();
+    [[nodiscard]] Status run_pass();
+    [[nodiscard]] Status run_block(uint32_t block);
+    void take_weights(linalg::ColumnRange range, std::span<const double> pulled, bool step);
+    [[nodiscard]] Status measure(Totals& totals);
+    [[nodiscard]] Status measure_gap(double objective);
+    [[nodiscard]] Result<LrEnd> run();
+    [[nodiscard]] bool gap_is_due() const;
+    [[nodiscard]] bool progress_has_ended() const;
+    [[nodiscard]] Status step_along_history(const Totals& totals);
+    [[nodiscard]] Result<double> search_line(const SparseWeights& direction, double objective);
+    [[nodiscard]] Status move(const SparseWeights& direction, double step);
+    [[nodiscard]] Status finish();
+
+    BlockExchange* exchange_;
+    LrOptions options_;
+    FeaturePlan plan_;
+    data::FeatureMatrix matrix_;
+    Random random_;
+    std::vector<uint32_t> block_order_;
+
+    std::vector<double> weights_;  // per column, as the servers have them
+    std::vector<float> trust_;     // per column, never below the servers'
+    std::vector<uint16_t>
+        owner_count_;              // per column: workers that have the feature; empty if alone
+    std::vector<double> margins_;  // per row
+    std::vector<linalg::RowTerm> terms_;  // per row
+    std::vector<double> scratch_;         // per row
+    SparseWeights nonzeros_;              // of weights_, at the end of the last pass
+    PassHistory history_;
+
+    std::span<double> pairs_;   // what a block's pushes send
+    std::span<double> pulled_;  // what its pulls bring
+    uint64_t iteration_ = 0;    // the last one pushed
+    double dual_ = 0;           // the best lower bound of the optimum so far
+    uint32_t next_gap_pass_ = 0;
+    uint64_t start_ns_ = 0;
+    LrResult result_;
+};
+
+}  // namespace weir::apps

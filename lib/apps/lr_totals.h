@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// LrSolver::Totals: what is summed over all workers after a pass.
+
+#include "lib/apps/lr_solver.h"
+
+namespace weir::apps {
+
+struct LrSolver::Totals {
+    double objective = 0;
+    PassHistory::System system = {};  ///< of the step along the history
+};
+
+}  // namespace weir::apps

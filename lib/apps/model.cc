@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/apps/model.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "lib/data/feature_dictionary.h"
+#include "lib/linalg/logistic.h"
+
+namespace weir::apps {
+
+namespace {
+
+using File = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
+
+std::string_view next_word(std::string_view& line) {
+    const size_t begin = std::min(line.find_first_not_of(" \t\r"), line.size());
+    line.remove_prefix(begin);
+    const size_t end = std::min(line.find_first_of(" \t\r"), line.size());
+    const std::string_view word = line.substr(0, end);
+    line.remove_prefix(end);
+    return word;
+}
+
+/// One line of a model file: false if it says nothing; what is wrong with it, or an empty text.
+struct ModelLine {
+    bool any = false;
+    uint64_t key = 0;
+    double weight = 0;
+    std::string wrong;
+};
+
+ModelLine parse_line(std::string_view line) {
+    ModelLine parsed;
+    line = line.substr(0, line.find('#'));
+    const std::string_view key = next_word(line);
+    if (key.empty()) return parsed;
+    parsed.any = true;
+    const std::string_view weight = next_word(line);
+    const std::string_view rest = next_word(line);
+    const auto key_end = std::from_chars(key.data(), key.data() + key.size(), parsed.key);
+    const auto weight_end =
+        std::from_chars(weight.data(), weight.data() + weight.size(), parsed.weight);
+    if (key_end.ec != std::errc{} || key_end.ptr != key.data() + key.size()) {
+        parsed.wrong = fmt::format("expected a feature number from 0 to 2^64 - 1, found '{}'", key);
+    } else if (weight.empty()) {
+        parsed.wrong = "expected a weight after the feature number, found the end of the line";
+    } else if (weight_end.ec != std::errc{} || weight_end.ptr != weight.data() + weight.size() ||
+               !std::isfinite(parsed.weight)) {
+        parsed.wrong = fmt::format("expected a finite number as weight, found '{}'", weight);
+    } else if (!rest.empty()) {
+        parsed.wrong = fmt::format("expected `feature weight` and nothing more, found '{}'", rest);
+    }
+    return parsed;
+}
+
+}  // namespace
+
+Status write_model(const std::string& path, const Model& model) {
+    const File file(std::fopen(path.c_str(), "we"), &std::fclose);
+    if (file == nullptr) {
+        return Error(Errc::kIo, fmt::format("{}: cannot be created", path), errno);
+    }
+    for (uint64_t i = 0; i < model.keys.size(); ++i) {
+        const std::string line = fmt::format("{} {}\n", model.keys[i], model.weights[i]);
+        if (std::fwrite(line.data(), 1, line.size(), file.get()) != line.size()) {
+            return Error(Errc::kIo, fmt::format("{}: cannot be written", path), errno);
+        }
+    }
+    if (std::fflush(file.get()) != 0) {
+        return Error(Errc::kIo, fmt::format("{}: cannot be written", path), errno);
+    }
+    return {};
+}
+
+Result<Model> read_model(const std::string& path) {
+    const File file(std::fopen(path.c_str(), "re"), &std::fclose);
+    if (file == nullptr) {
+        const int reason = errno;
+        return Error(reason == ENOENT ? Errc::kNotFound : Errc::kIo,
+                     fmt::format("model {}: cannot be opened", path), reason);
+    }
+    std::vector<std::pair<uint64_t, double>> entries;
+    char* text = nullptr;
+    size_t capacity = 0;
+    uint64_t line_number = 0;
+    Status status;
+    while (status) {
+        errno = 0;
+        const ssize_t length = ::getline(&text, &capacity, file.get());
+        if (length < 0) break;
+        ++line_number;
+        std::string_view line(text, static_cast<size_t>(length));
+        if (line.ends_with('\n')) line.remove_suffix(1);
+        const ModelLine parsed = parse_line(line);
+        if (!parsed.wrong.empty()) {
+            status = Error(Errc::kParse,
+                           fmt::format("model {}:{}: {}", path, line_number, parsed.wrong));
+        } else if (parsed.any) {
+            entries.emplace_back(parsed.key, parsed.weight);
+        }
+    }
+    if (status && std::ferror(file.get()) != 0) {
+        status = Error(Errc::kIo, fmt::format("model {}: cannot be read", path), errno);
+    }
+    std::free(text);  // NOLINT: getline's
+    WEIR_TRY(status);
+    std::sort(entries.begin(), entries.end());
+    Model model;
+    for (const auto& [key, weight] : entries) {
+        if (!model.keys.empty() && model.keys.back() == key) {
+            return Error(Errc::kParse,
+                         fmt::format("model {}: feature {} is there twice", path, key));
+        }
+        model.keys.push_back(key);
+        model.weights.push_back(weight);
+    }
+    return model;
+}
+
+Result<Evaluation> evaluate(const Model& model, std::span<const std::string> paths, data::Part part,
+                            uint64_t skip_bad) {
+    data::FeatureDictionary dictionary;
+    std::vector<uint32_t> indices(model.keys.size());
+    WEIR_TRY(dictionary.insert(model.keys, indices));
+    Evaluation evaluation;
+    const auto apply = [&](const data::ParsedLines& lines) -> Status {
+        uint64_t i = 0;
+        for (uint64_t row = 0; row < lines.labels.size(); ++row) {
+            double margin = 0;
+            for (const uint64_t end = i + lines.lengths[row]; i < end; ++i) {
+                const uint32_t index = dictionary.find(lines.keys[i]);
+                if (index == data::FeatureDictionary::kNotFound) continue;
+                margin += model.weights[index] * static_cast<double>(lines.values[i]);
+            }
+            evaluation.correct_count += (margin > 0) == (lines.labels[row] > 0) ? 1 : 0;
+            evaluation.loss_sum += linalg::logistic_loss(lines.labels[row] * margin);
+        }
+        return {};
+    };
+    WEIR_ASSIGN(evaluation.read, data::stream_libsvm(paths, part, skip_bad, apply));
+    return evaluation;
+}
+
+}  // namespace weir::apps

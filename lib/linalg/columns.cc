@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/linalg/columns.h"
+
+#include <cmath>
+
+namespace weir::linalg {
+
+namespace {
+
+constexpr uint64_t kAhead = 24;        // rows whose cache misses overlap
+constexpr float kLeastReach = 1e-37F;  // keeps touched rows apart from others, whatever underflows
+
+/// Calls visit(column, row, value) for every non-zero of the range, and prefetches `rows_data`
+/// ahead.
+template <class Row, class Visit, class Done>
+void for_each(const Columns& matrix, ColumnRange range, Row* rows_data, Visit visit, Done done) {
+    const uint64_t last = matrix.offsets[range.end];
+    const bool ones = matrix.values.empty();
+    for (uint64_t column = range.begin; column < range.end; ++column) {
+        const uint64_t end = matrix.offsets[column + 1];
+        for (uint64_t i = matrix.offsets[column]; i < end; ++i) {
+            if (i + kAhead < last) __builtin_prefetch(rows_data + matrix.rows[i + kAhead], 1);
+            visit(column - range.begin, matrix.rows[i], ones ? 1.0F : matrix.values[i]);
+        }
+        done(column - range.begin);
+    }
+}
+
+}  // namespace
+
+void add_reach(const Columns& matrix, ColumnRange range, std::span<const float> trust,
+               std::span<RowTerm> terms) {
+    for_each(
+        matrix, range, terms.data(),
+        [&](uint64_t k, uint32_t row, float value) {
+            terms[row].reach += std::abs(value) * trust[k] + kLeastReach;
+        },
+        [](uint64_t) {});
+}
+
+void gradient_and_curvature(const Columns& matrix, ColumnRange range, std::span<const float> trust,
+                            std::span<const RowTerm> terms, std::span<double> pairs) {
+    double slope = 0;
+    double curvature = 0;
+    for_each(
+        matrix, range, terms.data(),
+        [&](uint64_t, uint32_t row, float value) {
+            slope += terms[row].slope * static_cast<double>(value);
+            curvature += static_cast<double>(terms[row].curvature * std::abs(value));
+        },
+        [&](uint64_t k) {
+            pairs[2 * k] = slope;
+            pairs[2 * k + 1] = curvature / static_cast<double>(trust[k]);
+            slope = 0;
+            curvature = 0;
+        });
+}
+
+void gradient(const Columns& matrix, ColumnRange range, std::span<const double> slopes,
+              std::span<double> gradient) {
+    double sum = 0;
+    for_each(
+        matrix, range, slopes.data(),
+        [&](uint64_t, uint32_t row, float value) {
+            sum += slopes[row] * static_cast<double>(value);
+        },
+        [&](uint64_t k) {
+            gradient[k] = sum;
+            sum = 0;
+        });
+}
+
+void add_to_margins(const Columns& matrix, ColumnRange range, std::span<const double> deltas,
+                    std::span<double> margins) {
+    for (uint64_t column = range.begin; column < range.end; ++column) {
+        const double delta = deltas[column - range.begin];
+        if (delta == 0) continue;
+        const uint64_t end = matrix.offsets[column + 1];
+        for (uint64_t i = matrix.offsets[column]; i < end; ++i) {
+            const double value =
+                matrix.values.empty() ? 1.0 : static_cast<double>(matrix.values[i]);
+            margins[matrix.rows[i]] += value * delta;
+        }
+    }
+}
+
+}  // namespace weir::linalg

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// Columns: a borrowed view of a sparse matrix by columns, and the kernels over it.
+
+#include <cstdint>
+#include <span>
+
+namespace weir::linalg {
+
+/// Column c holds rows[offsets[c]] to rows[offsets[c + 1]], rising, and beside them their values.
+struct Columns {
+    std::span<const uint64_t> offsets;
+    std::span<const uint32_t> rows;
+    std::span<const float> values;  ///< empty: all are 1
+
+    [[nodiscard]] uint64_t count() const noexcept { return offsets.size() - 1; }
+};
+
+/// A run of columns.
+struct ColumnRange {
+    uint64_t begin = 0;
+    uint64_t end = 0;
+
+    [[nodiscard]] uint64_t size() const noexcept { return end - begin; }
+};
+
+/// What a row contributes to every column that it has a non-zero in.
+struct RowTerm {
+    double slope = 0;     ///< d loss / d margin
+    float reach = 0;      ///< how far the margin may move: sum of |x| times trust, over a block
+    float curvature = 0;  ///< at most the loss's second derivative within reach, times reach
+};
+
+/// terms[i].reach += |x_ij| * trust[j - range.begin] for every non-zero of the range.
+void add_reach(const Columns& matrix, ColumnRange range, std::span<const float> trust,
+               std::span<RowTerm> terms);
+
+/// Per column of the range: pairs[2 k] = sum of slope * x, pairs[2 k + 1] = a curvature u_j such
+/// that loss(w + d) <= loss(w) + g.d + sum u_j d_j^2 / 2 whenever |d_j| <= trust_j in the whole
+/// block.
+///
+/// The bound: (sum_k x_ik d_k)^2 <= (sum_k |x_ik| trust_k)(sum_k |x_ik| d_k^2 / trust_k), by Cauchy
+/// and Schwarz. It does not depend on the scale of the columns, and features at rest (small trust)
+/// do not slow the others down.
+void gradient_and_curvature(const Columns& matrix, ColumnRange range, std::span<const float> trust,
+                            std::span<const RowTerm> terms, std::span<double> pairs);
+
+/// gradient[k] = sum of slopes[i] * x_ij for column j = range.begin + k.
+void gradient(const Columns& matrix, ColumnRange range, std::span<const double> slopes,
+              std::span<double> gradient);
+
+/// margins[i] += x_ij * deltas[k] for column j = range.begin + k.
+void add_to_margins(const Columns& matrix, ColumnRange range, std::span<const double> deltas,
+                    std::span<double> margins);
+
+}  // namespace weir::linalg

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// MemoryExchange: the parameter server of the solver's tests, in one process. It keeps to the contract
+/// of BlockExchange and to nothing more: what is pulled appears in wait(), not before.
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "lib/apps/block_exchange.h"
+#include "lib/base/clock.h"
+#include "lib/linalg/prox.h"
+
+namespace weir::test {
+
+/// What the workers share.
+class MemoryServer {
+public:
+    MemoryServer(uint32_t worker_count, double l1) : worker_count_(worker_count), l1_(l1) {}
+
+    [[nodiscard]] uint32_t worker_count() const noexcept { return worker_count_; }
+
+    [[nodiscard]] uint64_t iteration_count() {
+        const std::lock_guard lock(mutex_);
+        return applied_;
+    }
+
+    void push(uint64_t iteration, std::span<const uint64_t> keys, std::span<const double> pairs) {
+        const std::lock_guard lock(mutex_);
+        Pending& pending = pending_[iteration];
+        for (size_t i = 0; i < keys.size(); ++i) {
+            WEIR_CHECK(i == 0 || keys[i - 1] < keys[i]);
+            auto& [gradient, curvature] = pending.sums[keys[i]];
+            gradient += pairs[2 * i];
+            curvature += pairs[2 * i + 1];
+        }
+        WEIR_CHECK(iteration > applied_);
+        if (++pending.push_count == worker_count_) {
+            WEIR_CHECK(iteration == applied_ + 1);
+            for (const auto& [key, pair] : pending.sums) {
+                linalg::ProxState& state = table_[key];
+                state = linalg::prox_l1_step(state, pair.first, pair.second, l1_);
+            }
+            pending_.erase(iteration);
+            applied_ = iteration;
+            changed_.notify_all();
+        }
+    }
+
+    void pull(uint64_t iteration, std::span<const uint64_t> keys, std::span<double> out) {
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [&] { return applied_ >= iteration; });
+        for (size_t i = 0; i < keys.size(); ++i) {
+            const auto at = table_.find(keys[i]);
+            out[i] = at == table_.end() ? 0.0 : at->second.weight;
+        }
+    }
+
+    /// All workers call `combine` on one shared state, then `result` when everybody has.
+    void collect(const std::function<void(std::map<uint64_t, double>&)>& combine,
+                 const std::function<void(const std::map<uint64_t, double>&)>& result) {
+        std::unique_lock lock(mutex_);
+        combine(collected_);
+        const uint64_t round = round_;
+        if (++arrived_ == worker_count_) {
+            arrived_ = 0;
+            finished_ = std::exchange(collected_, {});
+            ++round_;
+            changed_.notify_all();
+        } else {
+            changed_.wait(lock, [&] { return round_ != round; });
+        }
+        result(finished_);
+    }
+
+private:
+    struct Pending {
+        uint32_t push_count = 0;
+        std::unordered_map<uint64_t, std::pair<double, double>> sums;
+    };
+
+    const uint32_t worker_count_;
+    const double l1_;
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    std::map<uint64_t, Pending> pending_;
+    uint64_t applied_ = 0;
+    std::unordered_map<uint64_t, linalg::ProxState> table_;
+    std::map<uint64_t, double> collected_;
+    std::map<uint64_t, double> finished_;
+    uint64_t round_ = 0;
+    uint32_t arrived_ = 0;
+};
+
+class MemoryExchange final : public apps::BlockExchange {
+public:
+    MemoryExchange(MemoryServer& server, uint32_t index) : server_(server), index_(index) {}
+
+    [[nodiscard]] uint32_t worker_index() const noexcept override { return index_; }
+
+    [[nodiscard]] uint32_t worker_count() const noexcept override {
+        return server_.worker_count();
+    }
+
+    Result<std::span<double>> make_buffer(uint64_t count) override {
+        return std::span<double>(buffers_.emplace_back(count, 0.0));
+    }
+
+    Status push(uint64_t iteration, std::span<const uint64_t> keys,
+                std::span<const double> pairs) override {
+        WEIR_CHECK(iteration == ++pushed_ && pairs.size() == 2 * keys.size());
+        server_.push(iteration, keys, pairs);
+        return {};
+    }
+
+    Status pull(uint64_t iteration, std::span<const uint64_t> keys,
+                std::span<double> out) override {
+        WEIR_CHECK(iteration <= pushed_ && out.size() == keys.size());
+        pulls_.push_back({iteration, keys, out});
+        return {};
+    }
+
+    Status wait(uint64_t iteration) override {
+        const uint64_t start_ns = clock_.now_ns();
+        while (!pulls_.empty() && pulls_.front().iteration <= iteration) {
+            server_.pull(pulls_.front().iteration, pulls_.front().keys, pulls_.front().out);
+            pulls_.pop_front();
+        }
+        waited_ns_ += clock_.now_ns() - start_ns;
+        return {};
+    }
+
+    Status sum(std::span<double> values) override {
+        WEIR_CHECK(values.size() <= apps::kReduceValueCountMax);
+        return by_position(values, [](double& into, double value) { into += value; });
+    }
+
+    Status max(std::span<double> values) override {
+        WEIR_CHECK(values.size() <= apps::kReduceValueCountMax);
+        return by_position(values, [](double& into, double value) {
+            into = std::max(into, value);
+        });
+    }
+
+    Status barrier() override { return sum({}); }
+
+    Status sum_by_key(std::span<const uint64_t> keys, std::span<double> values) override {
+        WEIR_CHECK(pulls_.empty());
+        server_.collect(
+            [&](std::map<uint64_t, double>& all) {
+                for (size_t i = 0; i < keys.size(); ++i) all[keys[i]] += values[i];
+            },
+            [&](const std::map<uint64_t, double>& all) {
+                for (size_t i = 0; i < keys.size(); ++i) values[i] = all.at(keys[i]);
+            });
+        return {};
+    }
+
+    [[nodiscard]] uint64_t waited_ns() const noexcept override { return waited_ns_; }
+
+private:
+    struct Pull {
+        uint64_t iteration;
+        std::span<const uint64_t> keys;
+        std::span<double> out;
+    };
+
+    Status by_position(std::span<double> values,
+                       const std::function<void(double& into, double value)>& combine) {
+        WEIR_CHECK(pulls_.empty());
+        server_.collect(
+            [&](std::map<uint64_t, double>& all) {
+                for (size_t i = 0; i < values.size(); ++i) {
+                    const auto [at, fresh] = all.try_emplace(i, values[i]);
+                    if (!fresh) combine(at->second, values[i]);
+                }
+            },
+            [&](const std::map<uint64_t, double>& all) {
+                for (size_t i = 0; i < values.size(); ++i) values[i] = all.at(i);
+            });
+        return {};
+    }
+
+    MemoryServer& server_;
+    const uint32_t index_;
+    SteadyClock clock_;
+    std::deque<std::vector<double>> buffers_;
+    std::deque<Pull> pulls_;
+    uint64_t pushed_ = 0;
+    uint64_t waited_ns_ = 0;
+};
+
+/// Runs `work(exchange)` for every worker, each on a thread of its own.
+template <class Work>
+void run_workers(uint32_t worker_count, double l1, Work work) {
+    MemoryServer server(worker_count, l1);
+    std::vector<std::thread> threads;
+    for (uint32_t index = 0; index < worker_count; ++index) {
+        threads.emplace_back([&server, &work, index] {
+            MemoryExchange exchange(server, index);
+            work(exchange);
+        });
+    }
+    for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace weir::test
