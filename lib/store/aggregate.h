@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// Aggregate: several workers' pushes of one iteration become one before the update rule runs.
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "lib/base/result.h"
+#include "lib/key/value_type.h"
+#include "lib/store/combine.h"
+#include "lib/store/row_store.h"
+#include "lib/store/rule_registry.h"
+#include "lib/store/rule_runner.h"
+
+namespace weir {
+
+/// One accumulator per row, as wide as what is pushed to it, and a bit that says whether it was
+/// touched. The first push to a row is stored, later ones are combined with it as the rule says.
+///
+/// Thread: owning shard.
+class Aggregate {
+public:
+    Aggregate(Memory& memory, ValueType type, const RuleEntry& rule, uint32_t width);
+
+    /// Adds rows first_row.. whose pushed values lie side by side.
+    /// Errors: Errc::kNoMemory; nothing was added
+    [[nodiscard]] Status add_run(uint32_t first_row, size_t row_count, const std::byte* pushed);
+
+    /// Adds rows anywhere; `pushed` in the same order.
+    /// Errors: Errc::kNoMemory; nothing was added
+    [[nodiscard]] Status add_rows(std::span<const uint32_t> rows, const std::byte* pushed);
+
+    /// Runs the rule once on every touched row of `target`, then forgets all.
+    void apply(const RowTarget& target, const RuleRunner& rule);
+
+    [[nodiscard]] size_t touched_count() const noexcept;
+
+    [[nodiscard]] size_t bytes() const noexcept {
+        return accumulators_.bytes() + touched_.size() * sizeof(uint64_t);
+    }
+
+private:
+    [[nodiscard]] Status reserve(size_t row_count);
+
+    /// One past the last row that can have been touched.
+    [[nodiscard]] uint32_t row_limit() const noexcept {
+        return static_cast<uint32_t>(std::min<size_t>(touched_.size() * 64, kNoRow));
+    }
+
+    /// The first row at or after `from` whose bit is `touched`; one past the last if there is none.
+    [[nodiscard]] uint32_t next_row(uint32_t from, bool touched) const noexcept;
+
+    CombineKernels combine_;
+    uint32_t values_per_row_;  // pushed ones
+    RowStore accumulators_;
+    std::vector<uint64_t> touched_;  // a bit per row
+};
+
+}  // namespace weir

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// all_finite: whether values hold a NaN or an infinity.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "lib/key/value_type.h"
+
+namespace weir {
+
+[[nodiscard]] bool all_finite(std::span<const float> values) noexcept;
+[[nodiscard]] bool all_finite(std::span<const double> values) noexcept;
+
+/// Of `value_count` values of any type, aligned as the type asks; integers are always finite.
+[[nodiscard]] bool all_finite(ValueType type, const std::byte* values, size_t value_count) noexcept;
+
+}  // namespace weir

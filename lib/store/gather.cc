@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/store/gather.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "lib/base/kernel.h"
+#include "lib/store/rule_kernels.h"
+
+namespace weir {
+namespace {
+
+/// Rows of one 4 or 8 byte value that are one value apart or more.
+template <class Word>
+WEIR_KERNEL void gather_words(const RowView& view, std::span<const uint32_t> rows,
+                              const std::byte* missing, std::byte* out) noexcept {
+    const RowView local = view;
+    const auto place = [&](uint32_t row) { return row == kNoRow ? missing : local.at(row); };
+    size_t i = 0;
+    for (; i + kernels::kRowsAhead < rows.size(); ++i) {
+        __builtin_prefetch(place(rows[i + kernels::kRowsAhead]));
+        std::memcpy(out + i * sizeof(Word), place(rows[i]), sizeof(Word));
+    }
+    for (; i < rows.size(); ++i)
+        std::memcpy(out + i * sizeof(Word), place(rows[i]), sizeof(Word));
+}
+
+void gather_wide(const RowView& view, std::span<const uint32_t> rows, size_t bytes,
+                 const std::byte* missing, std::byte* out) noexcept {
+    constexpr size_t kAhead = 8;
+    for (size_t i = 0; i < rows.size(); ++i) {
+        if (i + kAhead < rows.size() && rows[i + kAhead] != kNoRow)
+            kernels::prefetch_row(view.at(rows[i + kAhead]), bytes);
+        const std::byte* row = rows[i] == kNoRow ? missing : view.at(rows[i]);
+        std::memcpy(out + i * bytes, row, bytes);
+    }
+}
+
+/// Bits of difference from first, first + 1, ...; 0 if there is none.
+WEIR_KERNEL uint32_t differs(const uint32_t* rows, size_t count, uint32_t first) noexcept {
+    uint32_t difference = 0;
+    for (size_t i = 0; i < count; ++i)
+        difference |= rows[i] ^ (first + static_cast<uint32_t>(i));
+    return difference;
+}
+
+}  // namespace
+
+void gather_rows(const RowView& view, std::span<const uint32_t> rows, size_t bytes,
+                 const std::byte* missing, std::byte* out) noexcept {
+    if (bytes == 4) {
+        gather_words<uint32_t>(view, rows, missing, out);
+    } else if (bytes == 8) {
+        gather_words<uint64_t>(view, rows, missing, out);
+    } else {
+        gather_wide(view, rows, bytes, missing, out);
+    }
+}
+
+size_t consecutive_rows(std::span<const uint32_t> rows) noexcept {
+    if (rows.empty()) return 0;
+    if (rows[0] == kNoRow) return 1;
+    constexpr size_t kBlock = 256;
+    size_t done = 0;
+    while (done + kBlock <= rows.size() &&
+           differs(rows.data() + done, kBlock, rows[0] + static_cast<uint32_t>(done)) == 0) {
+        done += kBlock;
+    }
+    done = std::max<size_t>(done, 1);
+    while (done < rows.size() && rows[done] == rows[0] + done && rows[done] != kNoRow)
+        ++done;
+    return done;
+}
+
+}  // namespace weir

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// Memory: where tables get their bytes from; a registered pool in a server, the heap in a test.
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+namespace weir {
+
+/// Thread: the shard that owns the table; implementations may allow more.
+class Memory {
+public:
+    virtual ~Memory() = default;
+    /// Zeroed bytes at a multiple of `alignment` (a power of two), or nullptr if there are none
+    /// left.
+    [[nodiscard]] virtual std::byte* allocate(size_t bytes, size_t alignment) noexcept = 0;
+    /// Takes back what allocate() gave for the same `bytes` and `alignment`.
+    virtual void deallocate(std::byte* data, size_t bytes, size_t alignment) noexcept = 0;
+
+protected:
+    Memory() = default;
+    Memory(const Memory&) = default;
+    Memory& operator=(const Memory&) = default;
+};
+
+/// The heap, up to a limit.
+class HeapMemory final : public Memory {
+public:
+    explicit HeapMemory(size_t limit_bytes = ~size_t{0}) noexcept : limit_bytes_(limit_bytes) {}
+
+    [[nodiscard]] std::byte* allocate(size_t bytes, size_t alignment) noexcept override;
+    void deallocate(std::byte* data, size_t bytes, size_t alignment) noexcept override;
+
+    void set_limit(size_t limit_bytes) noexcept { limit_bytes_ = limit_bytes; }
+
+    [[nodiscard]] size_t bytes_in_use() const noexcept { return bytes_in_use_; }
+
+private:
+    size_t limit_bytes_;
+    size_t bytes_in_use_ = 0;
+};
+
+/// Owner of one allocation; empty if the memory had none left. The Memory must outlive it.
+class Block {
+public:
+    static constexpr size_t kAlignment = 64;  ///< a cache line
+
+    Block() noexcept = default;
+
+    Block(Memory& memory, size_t bytes) noexcept
+        : memory_(&memory), data_(memory.allocate(bytes, kAlignment)), bytes_(bytes) {}
+
+    Block(Block&& other) noexcept
+        : memory_(other.memory_),
+          data_(std::exchange(other.data_, nullptr)),
+          bytes_(std::exchange(other.bytes_, 0)) {}
+
+    Block& operator=(Block&& other) noexcept {
+        std::swap(memory_, other.memory_);
+        std::swap(data_, other.data_);
+        std::swap(bytes_, other.bytes_);
+        return *this;
+    }
+
+    ~Block() {
+        if (data_ != nullptr) memory_->deallocate(data_, bytes_, kAlignment);
+    }
+
+    [[nodiscard]] explicit operator bool() const noexcept { return data_ != nullptr; }
+
+    [[nodiscard]] std::byte* data() const noexcept { return data_; }
+
+    [[nodiscard]] size_t bytes() const noexcept { return data_ == nullptr ? 0 : bytes_; }
+
+    template <class T>
+    [[nodiscard]] T* as() const noexcept {
+        return reinterpret_cast<T*>(data_);
+    }
+
+private:
+    Memory* memory_ = nullptr;
+    std::byte* data_ = nullptr;
+    size_t bytes_ = 0;
+};
+
+}  // namespace weir

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/store/row_store.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include <fmt/format.h>
+
+namespace weir {
+
+RowStore::RowStore(Memory& memory, std::span<const std::byte> initial)
+    : memory_(memory),
+      initial_(initial.begin(), initial.end()),
+      initial_is_zero_(
+          std::ranges::all_of(initial, [](std::byte b) { return b == std::byte{0}; })) {
+    WEIR_CHECK(!initial.empty());
+    const size_t rows = std::max<size_t>(1, kGranuleBytes / initial.size());
+    shift_ = static_cast<uint32_t>(std::bit_width(rows) - 1);
+}
+
+Status RowStore::reserve(size_t row_count) {
+    const size_t granule_rows = size_t{1} << shift_;
+    const size_t granule_bytes = granule_rows * initial_.size();
+    while (capacity() < row_count) {
+        const size_t needed = (row_count - capacity() + granule_rows - 1) >> shift_;
+        const size_t doubling = std::min(granules_.size(), kExtentBytesMax / granule_bytes);
+        // When memory runs short, what is needed now still counts.
+        if (!add_extent(std::max(needed, doubling)) && !add_extent(needed)) {
+            return Error(Errc::kNoMemory,
+                         fmt::format("table: no memory for {} more rows of {} bytes beside the {} "
+                                     "there are; give the server a larger pool",
+                                     row_count - capacity(), initial_.size(), capacity()));
+        }
+    }
+    return {};
+}
+
+bool RowStore::add_extent(size_t granule_count) {
+    const size_t granule_bytes = initial_.size() << shift_;
+    if (granule_count > (~size_t{0} >> 1) / granule_bytes) return false;
+    Block extent(memory_, granule_count * granule_bytes);
+    if (!extent) return false;
+    if (!initial_is_zero_) fill(extent.data(), granule_count << shift_);
+    for (size_t i = 0; i < granule_count; ++i)
+        granules_.push_back(extent.data() + i * granule_bytes);
+    extents_.push_back(std::move(extent));
+    return true;
+}
+
+void RowStore::fill(std::byte* rows, size_t row_count) const noexcept {
+    // One row by hand, then always as much again as there is.
+    const size_t total = row_count * initial_.size();
+    std::memcpy(rows, initial_.data(), initial_.size());
+    for (size_t done = initial_.size(); done < total;) {
+        const size_t next = std::min(done, total - done);
+        std::memcpy(rows + done, rows, next);
+        done += next;
+    }
+}
+
+}  // namespace weir

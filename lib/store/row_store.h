@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// RowStore: numbered rows of equal size that never move, and RowView: how a kernel reaches them.
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "lib/base/result.h"
+#include "lib/store/memory.h"
+
+namespace weir {
+
+/// "No row": of a key that was never written.
+inline constexpr uint32_t kNoRow = ~uint32_t{0};
+
+/// Where part of every row lies. Rows of one granule lie side by side.
+struct RowView {
+    std::byte* const* granules = nullptr;
+    size_t stride_bytes = 0;
+    size_t offset_bytes = 0;
+    uint32_t shift = 0;  ///< a granule has 2^shift rows
+
+    [[nodiscard]] std::byte* at(uint32_t row) const noexcept {
+        return granules[row >> shift] + offset_bytes + (row & mask()) * stride_bytes;
+    }
+
+    [[nodiscard]] uint32_t mask() const noexcept { return (uint32_t{1} << shift) - 1; }
+
+    /// How many rows, from `row` on, are sure to lie side by side.
+    [[nodiscard]] uint32_t run(uint32_t row) const noexcept { return mask() + 1 - (row & mask()); }
+};
+
+/// Grows by whole extents, each as large as all before it together, up to 64 MiB at a time (or what
+/// is asked for at once). An extent is one allocation; a table of pointers cuts it into granules of
+/// at most 64 KiB (or one row), so that a row is found in two loads wherever its extent lies.
+///
+/// Thread: owning shard.
+class RowStore {
+public:
+    static constexpr size_t kGranuleBytes = size_t{64} << 10;
+    static constexpr size_t kExtentBytesMax = size_t{64} << 20;
+
+    /// `initial` is what a fresh row holds; its size is the row's size.
+    RowStore(Memory& memory, std::span<const std::byte> initial);
+
+    /// Makes room for the rows 0..row_count-1. Rows that are there stay where they are.
+    /// Errors: Errc::kNoMemory; the rows that are there are unchanged
+    [[nodiscard]] Status reserve(size_t row_count);
+
+    [[nodiscard]] size_t capacity() const noexcept { return granules_.size() << shift_; }
+
+    [[nodiscard]] size_t bytes() const noexcept { return capacity() * initial_.size(); }
+
+    [[nodiscard]] std::span<const std::byte> initial() const noexcept { return initial_; }
+
+    /// Valid until the next reserve(); the rows themselves stay.
+    [[nodiscard]] RowView view(size_t offset_bytes = 0) const noexcept {
+        return {granules_.data(), initial_.size(), offset_bytes, shift_};
+    }
+
+private:
+    [[nodiscard]] bool add_extent(size_t granule_count);
+    void fill(std::byte* rows, size_t row_count) const noexcept;
+
+    Memory& memory_;
+    std::vector<std::byte> initial_;
+    bool initial_is_zero_;
+    uint32_t shift_;
+    std::vector<Block> extents_;
+    std::vector<std::byte*> granules_;
+};
+
+}  // namespace weir

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// What an update rule is: built-in rules and users' rules have the same shape.
+///
+/// A rule is a struct:
+/// ```cpp
+/// struct Momentum {
+///     static constexpr uint32_t kStateValues = 1;         // kept beside each value
+///     static constexpr uint32_t kPushedValues = 1;        // sent for each value
+///     static constexpr Combine kCombine = Combine::kSum;  // of several workers' pushes
+///     template <class T>
+///     static constexpr bool kSupports = std::is_floating_point_v<T>;
+///     static const char* check(const RuleParameters& p);  // nullptr, or what is wrong with them
+///     static double initial_state(const RuleParameters& p);
+///     template <class T>
+///     static void update(T& value, T* state, const T* pushed, const RuleParameters& p);
+/// };
+/// ```
+/// and `registry.register_rule<Momentum>("momentum")` makes its kernels for every type it supports.
+/// update() must touch nothing but its arguments, and is best kept inline and free of branches:
+/// then the compiler vectorises it.
+
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "lib/store/row_store.h"
+
+namespace weir {
+
+/// Numbers that a rule is tuned with; each rule says which is what.
+struct RuleParameters {
+    std::array<double, 4> value{};
+    friend bool operator==(const RuleParameters&, const RuleParameters&) = default;
+};
+
+/// How the pushes of several workers become one before the rule sees them.
+enum class Combine : uint8_t { kSum, kMax, kMin, kLast };
+
+template <class R>
+concept UpdateRule = requires(const RuleParameters& p) {
+    { R::kStateValues } -> std::convertible_to<uint32_t>;
+    { R::kPushedValues } -> std::convertible_to<uint32_t>;
+    { R::kCombine } -> std::convertible_to<Combine>;
+    { R::check(p) } -> std::same_as<const char*>;
+    { R::initial_state(p) } -> std::same_as<double>;
+}
+
+&&(R::kPushedValues > 0);
+
+/// Where the values and the state of a table's rows lie.
+struct RowTarget {
+    RowView values;
+    RowView state;  ///< not used by rules without state
+    uint32_t width = 1;
+};
+
+/// `value_count` values side by side, their state (kStateValues per value) and what was pushed to
+/// them (kPushedValues per value).
+using RunKernel = void (*)(std::byte* values, std::byte* state, const std::byte* pushed,
+                           size_t value_count, const RuleParameters& parameters);
+
+/// Rows anywhere in `target`; `pushed` has one row of width x kPushedValues for each, in order.
+using RowsKernel = void (*)(const RowTarget& target, std::span<const uint32_t> rows,
+                            const std::byte* pushed, const RuleParameters& parameters);
+
+/// A rule for one value type; null if the rule does not support it.
+struct RuleKernels {
+    RunKernel run = nullptr;
+    RowsKernel rows = nullptr;
+};
+
+}  // namespace weir

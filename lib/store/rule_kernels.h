@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// The kernels of a rule, made from its update(): over values side by side, and over scattered
+/// rows.
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "lib/base/kernel.h"
+#include "lib/store/rule.h"
+
+namespace weir::kernels {
+
+/// How many rows ahead the scattered kernels ask for: enough to keep a core's line fill buffers
+/// busy.
+inline constexpr size_t kRowsAhead = 32;
+
+inline void prefetch_row(const std::byte* row, size_t bytes) noexcept {
+    // The first lines; the processor's own prefetcher goes on from there.
+    __builtin_prefetch(row, 1);
+    if (bytes > 64) __builtin_prefetch(row + 64, 1);
+    if (bytes > 128) __builtin_prefetch(row + 128, 1);
+}
+
+template <UpdateRule R, class T>
+WEIR_KERNEL void update_run(std::byte* values, std::byte* state, const std::byte* pushed,
+                            size_t value_count, const RuleParameters& parameters) {
+    const RuleParameters local = parameters;
+    T* __restrict v = reinterpret_cast<T*>(values);
+    T* __restrict s = reinterpret_cast<T*>(state);
+    const T* __restrict p = reinterpret_cast<const T*>(pushed);
+    for (size_t i = 0; i < value_count; ++i)
+        R::update(v[i], s + i * R::kStateValues, p + i * R::kPushedValues, local);
+}
+
+/// Rows of one value each, the most frequent kind.
+template <UpdateRule R, class T>
+WEIR_KERNEL void update_single_values(const RowTarget& target, std::span<const uint32_t> rows,
+                                      const std::byte* pushed, const RuleParameters& parameters) {
+    const RuleParameters local = parameters;
+    const RowView values = target.values;
+    const RowView state = target.state;
+    const uint32_t* row = rows.data();
+    const size_t count = rows.size();
+    const T* p = reinterpret_cast<const T*>(pushed);
+    const auto apply = [&](size_t i) {
+        T* v = reinterpret_cast<T*>(values.at(row[i]));
+        T* s = nullptr;
+        if constexpr (R::kStateValues > 0) s = reinterpret_cast<T*>(state.at(row[i]));
+        R::update(*v, s, p + i * R::kPushedValues, local);
+    };
+    size_t i = 0;
+    for (; i + kRowsAhead < count; ++i) {
+        __builtin_prefetch(values.at(row[i + kRowsAhead]), 1);
+        if constexpr (R::kStateValues > 0) __builtin_prefetch(state.at(row[i + kRowsAhead]), 1);
+        apply(i);
+    }
+    for (; i < count; ++i)
+        apply(i);
+}
+
+template <UpdateRule R, class T>
+WEIR_KERNEL void update_wide_rows(const RowTarget& target, std::span<const uint32_t> rows,
+                                  const std::byte* pushed, const RuleParameters& parameters) {
+    const RuleParameters local = parameters;
+    const RowView values = target.values;
+    const RowView state = target.state;
+    const size_t width = target.width;
+    const T* p = reinterpret_cast<const T*>(pushed);
+    constexpr size_t kAhead = 8;
+    for (size_t r = 0; r < rows.size(); ++r) {
+        if (r + kAhead < rows.size()) {
+            prefetch_row(values.at(rows[r + kAhead]), width * sizeof(T));
+            if constexpr (R::kStateValues > 0)
+                prefetch_row(state.at(rows[r + kAhead]), width * sizeof(T) * R::kStateValues);
+        }
+        T* __restrict v = reinterpret_cast<T*>(values.at(rows[r]));
+        T* __restrict s = nullptr;
+        if constexpr (R::kStateValues > 0) s = reinterpret_cast<T*>(state.at(rows[r]));
+        for (size_t i = 0; i < width; ++i, p += R::kPushedValues)
+            R::update(v[i], s + i * R::kStateValues, p, local);
+    }
+}
+
+template <UpdateRule R, class T>
+void update_rows(const RowTarget& target, std::span<const uint32_t> rows, const std::byte* pushed,
+                 const RuleParameters& parameters) {
+    if (target.width == 1) {
+        update_single_values<R, T>(target, rows, pushed, parameters);
+    } else {
+        update_wide_rows<R, T>(target, rows, pushed, parameters);
+    }
+}
+
+template <UpdateRule R, class T>
+[[nodiscard]] RuleKernels make() {
+    if constexpr (R::template kSupports<T>) {
+        return {&update_run<R, T>, &update_rows<R, T>};
+    } else {
+        return {};
+    }
+}
+
+}  // namespace weir::kernels

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/store/sparse_store.h"
+
+#include <algorithm>
+
+#include "lib/store/gather.h"
+
+namespace weir {
+
+Status SparseStore::find_or_insert_rows(std::span<const uint64_t> keys, std::span<uint32_t> rows) {
+    WEIR_CHECK(rows.size() == keys.size());
+    // So few at a time that the buckets that find() brought in are still near for insert_missing().
+    constexpr size_t kChunk = 1024;
+    for (size_t begin = 0; begin < keys.size(); begin += kChunk) {
+        const size_t count = std::min(kChunk, keys.size() - begin);
+        const auto some_keys = keys.subspan(begin, count);
+        const auto some_rows = rows.subspan(begin, count);
+        const size_t missing = index_.find(some_keys, some_rows);
+        if (missing == 0) continue;
+        WEIR_TRY(rows_.reserve(index_.size() + missing));
+        WEIR_TRY(index_.insert_missing(some_keys, some_rows, missing));
+    }
+    return {};
+}
+
+void SparseStore::pull(std::span<const uint32_t> rows, std::byte* out) const noexcept {
+    gather_rows(rows_.view(), rows, values_bytes_, rows_.initial().data(), out);
+}
+
+}  // namespace weir

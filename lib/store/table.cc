@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/store/table.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include <fmt/format.h>
+
+namespace weir {
+namespace {
+
+/// `count` times `value`, as bytes of `type`.
+std::vector<std::byte> repeated(double value, ValueType type, size_t count) {
+    std::vector<std::byte> bytes(count * size_of(type));
+    with_value_type(type, [&]<class T>() {
+        auto* values = reinterpret_cast<T*>(bytes.data());
+        std::fill_n(values, count, static_cast<T>(value));
+    });
+    return bytes;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Table>> Table::make(const TableSchema& schema, const PositionSet& owned,
+                                           const RuleRegistry& rules, Memory& memory,
+                                           size_t list_cache_bytes) {
+    WEIR_ASSIGN(const RuleEntry* rule, check_schema(schema, rules));
+    std::unique_ptr<Table> table(new Table(schema, owned, *rule, memory, list_cache_bytes));
+    WEIR_TRY(table->make_store(memory, *rule, owned));
+    return table;
+}
+
+Table::Table(const TableSchema& schema, const PositionSet& owned, const RuleEntry& rule,
+             Memory& memory, size_t list_cache_bytes)
+    : schema_(schema),
+      rule_entry_(rule),
+      memory_(memory),
+      rule_(rule, schema.value_type, schema.parameters),
+      pulled_row_bytes_(schema.width * size_of(schema.value_type)),
+      pushed_row_bytes_(pulled_row_bytes_ * rule.pushed_values),
+      owned_(owned),
+      owns_all_(owned.is_whole_ring()),
+      lists_(memory, list_cache_bytes) {}
+
+Status Table::make_store(Memory& memory, const RuleEntry& rule, const PositionSet& owned) {
+    const ValueType type = schema_.value_type;
+    auto initial = repeated(schema_.initial_value, type, schema_.width);
+    const auto state = repeated(rule.initial_state(schema_.parameters), type,
+                                size_t{schema_.width} * rule.state_values);
+    if (schema_.layout == Layout::kDense) {
+        WEIR_ASSIGN(DenseStore dense,
+                    DenseStore::make(memory, owned.dense_keys(schema_.key_count), initial, state));
+        store_.emplace(std::move(dense));
+    } else {
+        initial.insert(initial.end(), state.begin(), state.end());
+        store_.emplace(SparseStore(memory, initial, pulled_row_bytes_, schema_.key_count));
+    }
+    return {};
+}
+
+size_t Table::row_count() const noexcept {
+    return std::visit([](const auto& store) { return store.row_count(); }, *store_);
+}
+
+size_t Table::bytes() const noexcept {
+    return std::visit([](const auto& store) { return store.bytes(); }, *store_) + lists_.bytes() +
+           (aggregate_ ? aggregate_->bytes() : 0);
+}
+
+RowTarget Table::target() const noexcept {
+    return std::visit([&](const auto& store) { return store.target(schema_.width); }, *store_);
+}
+
+Error Table::refused(Errc code, std::string_view why) const {
+    return Error(code, fmt::format("table '{}': {}", schema_.name, why));
+}
+
+Status Table::check_pushed(uint64_t key_count, std::span<const std::byte> pushed) const {
+    // Divided, because a peer's count times the row size may not fit in 64 bits.
+    if (pushed.size() % pushed_row_bytes_ != 0 || pushed.size() / pushed_row_bytes_ != key_count) {
+        return refused(Errc::kInvalidArgument,
+                       fmt::format("a push to {} keys brings {} bytes; it must bring {} per key",
+                                   key_count, pushed.size(), pushed_row_bytes_));
+    }
+    if (reinterpret_cast<uintptr_t>(pushed.data()) % size_of(schema_.value_type) != 0)
+        return refused(Errc::kInvalidArgument, "pushed values must be aligned as their type asks");
+    return {};
+}
+
+// Ranges.
+
+Result<uint32_t> Table::range_row(KeyRange keys) const {
+    const auto* dense = std::get_if<DenseStore>(&*store_);
+    if (dense == nullptr)
+        return refused(Errc::kInvalidArgument, "key ranges are for dense tables; send a key list");
+    if (!keys.well_formed() || keys.empty()) {
+        return refused(Errc::kInvalidArgument,
+                       fmt::format("the key range {}..{} is empty", keys.begin, keys.end));
+    }
+    if (const auto row = dense->first_row(keys)) return *row;
+    return refused(Errc::kOutOfRange,
+                   fmt::format("the keys {}..{} are not wholly within one range of this shard; ask "
+                               "for the assignment again",
+                               keys.begin, keys.end));
+}
+
+Status Table::push(KeyRange keys, std::span<const std::byte> pushed) {
+    WEIR_ASSIGN(const uint32_t row, range_row(keys));
+    WEIR_TRY(check_pushed(keys.key_count(), pushed));
+    rule_.run(target(), row, keys.key_count(), pushed.data());
+    return {};
+}
+
+Result<std::span<const std::byte>> Table::values(KeyRange keys) const {
+    WEIR_ASSIGN(const uint32_t row, range_row(keys));
+    const std::byte* first = std::get<DenseStore>(*store_).values(row);
+    return std::span(first, keys.key_count() * pulled_row_bytes_);
+}
+
+// Key lists.
+
+Result<std::span<const uint64_t>> Table::read_block(std::span<const uint64_t> keys, size_t begin) {
+    const size_t count = std::min(kBlockKeys, keys.size() - begin);
+    const uint64_t before = begin == 0 ? 0 : block_.back();  // only the last block is not full
+    std::memcpy(block_.data(), keys.data() + begin, count * sizeof(uint64_t));
+    const auto block = std::span<const uint64_t>(block_).first(count);
+    if ((begin != 0 && block.front() <= before) || !is_sorted_unique(block)) {
+        return refused(Errc::kInvalidArgument,
+                       fmt::format("the key list is not strictly ascending between index {} and {}",
+                                   begin == 0 ? 0 : begin - 1, begin + count - 1));
+    }
+    if (schema_.layout == Layout::kSparse && !owns_all_) {
+        for (const uint64_t key : block) {
+            if (owned_.contains(PositionMap::sparse().position(key))) continue;
+            return refused(
+                Errc::kOutOfRange,
+                fmt::format("key {} is not this shard's; ask for the assignment again", key));
+        }
+    }
+    hasher_.add(block);
+    return block;
+}
+
+Result<ListId> Table::read_list(std::span<const uint64_t> keys) {
+    ListId id{.count = keys.size()};
+    hasher_.reset(keys.size());
+    for (size_t begin = 0; begin < keys.size(); begin += kBlockKeys) {
+        WEIR_ASSIGN(const std::span<const uint64_t> block, read_block(keys, begin));
+        if (begin == 0) id.first_key = block.front();
+        id.last_key = block.back();
+    }
+    id.hash = hasher_.hash();
+    return id;
+}
+
+Status Table::look_up(std::span<const uint64_t> keys, const ListId& id, bool create,
+                      std::span<uint32_t> rows, size_t& missing) {
+    hasher_.reset(keys.size());
+    for (size_t begin = 0; begin < keys.size(); begin += kBlockKeys) {
+        WEIR_ASSIGN(const std::span<const uint64_t> block, read_block(keys, begin));
+        const auto some_rows = rows.subspan(begin, block.size());
+        if (const auto* dense = std::get_if<DenseStore>(&*store_)) {
+            WEIR_TRY(dense->find_rows(block, some_rows));
+        } else if (create) {
+            WEIR_TRY(std::get<SparseStore>(*store_).find_or_insert_rows(block, some_rows));
+        } else {
+            missing += std::get<SparseStore>(*store_).find_rows(block, some_rows);
+        }
+    }
+    // The sender may have changed its memory since read_list(): then the rows are another list's.
+    if (hasher_.hash() != id.hash)
+        return refused(Errc::kInvalidArgument, "the key list changed while it was read");
+    return {};
+}
+
+Result<RowList> Table::rows_of(std::span<const uint64_t> keys, bool create) {
+    WEIR_ASSIGN(const ListId id, read_list(keys));
+    if (const auto rows = lists_.find(id)) return RowList{*rows, id, true};
+    Block room = lists_.reserve(keys.size());
+    std::span<uint32_t> rows;
+    if (room) {
+        rows = {room.as<uint32_t>(), keys.size()};
+    } else {
+        if (scratch_rows_.size() < keys.size()) scratch_rows_.resize(keys.size());
+        rows = std::span(scratch_rows_).first(keys.size());
+    }
+    size_t missing = 0;
+    WEIR_TRY(look_up(keys, id, create, rows, missing));
+    if (room && missing == 0) return RowList{lists_.keep(id, std::move(room)), id, true};
+    if (room) {  // must not be remembered: the missing keys may come
+        scratch_rows_.assign(rows.begin(), rows.end());
+        rows = scratch_rows_;
+    }
+    return RowList{rows, id, false};
+}
+
+Result<RowList> Table::rows_for_push(std::span<const uint64_t> keys) {
+    return rows_of(keys, true);
+}
+
+Result<RowList> Table::rows_for_pull(std::span<const uint64_t> keys) {
+    return rows_of(keys, false);
+}
+
+Result<RowList> Table::known_rows(const ListId& id) {
+    if (const auto rows = lists_.find(id)) return RowList{*rows, id, true};
+    return refused(
+        Errc::kUnknownList,
+        fmt::format("the list of {} keys with hash {:016x} is not remembered; send it in "
+                    "full",
+                    id.count, id.hash));
+}
+
+Status Table::push(const RowList& list, std::span<const std::byte> pushed) {
+    WEIR_TRY(check_pushed(list.rows.size(), pushed));
+    rule_.rows(target(), list.rows, pushed.data());
+    return {};
+}
+
+Status Table::pull(const RowList& list, std::span<std::byte> out) const {
+    if (out.size() != list.rows.size() * pulled_row_bytes_) {
+        return refused(Errc::kInvalidArgument,
+                       fmt::format("a pull of {} keys into {} bytes; it needs {} per key",
+                                   list.rows.size(), out.size(), pulled_row_bytes_));
+    }
+    std::visit([&](const auto& store) { store.pull(list.rows, out.data()); }, *store_);
+    return {};
+}
+
+// Aggregation.
+
+Aggregate& Table::aggregate() {
+    if (!aggregate_) aggregate_.emplace(memory_, schema_.value_type, rule_entry_, schema_.width);
+    return *aggregate_;
+}
+
+Status Table::push_aggregate(KeyRange keys, std::span<const std::byte> pushed) {
+    WEIR_ASSIGN(const uint32_t row, range_row(keys));
+    WEIR_TRY(check_pushed(keys.key_count(), pushed));
+    return aggregate().add_run(row, keys.key_count(), pushed.data());
+}
+
+Status Table::push_aggregate(const RowList& list, std::span<const std::byte> pushed) {
+    WEIR_TRY(check_pushed(list.rows.size(), pushed));
+    return aggregate().add_rows(list.rows, pushed.data());
+}
+
+void Table::apply_aggregate() {
+    if (aggregate_) aggregate_->apply(target(), rule_);
+}
+
+}  // namespace weir

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// Table: one shard's part of a table, as the shard's push and pull use it.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <variant>
+#include <vector>
+
+#include "lib/base/result.h"
+#include "lib/key/key_list.h"
+#include "lib/key/key_range.h"
+#include "lib/key/position_set.h"
+#include "lib/store/aggregate.h"
+#include "lib/store/dense_store.h"
+#include "lib/store/key_list_cache.h"
+#include "lib/store/memory.h"
+#include "lib/store/sparse_store.h"
+#include "lib/store/table_schema.h"
+
+namespace weir {
+
+/// Where the keys of one list lie in one table.
+struct RowList {
+    std::span<const uint32_t> rows;  ///< kNoRow for a key that was never written (only in pulls)
+    ListId id;
+    bool remembered = false;  ///< known_rows(id) will find it, until it is forgotten
+};
+
+/// Everything that is passed in may come from a peer that lies, and lie in memory that it can
+/// change meanwhile: keys are checked and used from a copy, sizes and alignments are checked, and a
+/// refused call leaves all values as they were. Key lists ascend by key.
+///
+/// What is pushed for a key is width x pushed_values values; what is pulled, width values.
+///
+/// Thread: owning shard. A RowList is valid until the next call of a *rows* function or forget.
+class Table {
+public:
+    static constexpr size_t kListCacheBytes = size_t{256} << 20;
+
+    /// `owned` is the shard's part of the ring. `rules` and `memory` must outlive the table.
+    /// Errors: those of check_schema(); Errc::kNoMemory
+    [[nodiscard]] static Result<std::unique_ptr<Table>> make(
+        const TableSchema& schema, const PositionSet& owned, const RuleRegistry& rules,
+        Memory& memory, size_t list_cache_bytes = kListCacheBytes);
+
+    [[nodiscard]] const TableSchema& schema() const noexcept { return schema_; }
+
+    [[nodiscard]] size_t pulled_row_bytes() const noexcept { return pulled_row_bytes_; }
+
+    [[nodiscard]] size_t pushed_row_bytes() const noexcept { return pushed_row_bytes_; }
+
+    /// Keys that have a row here.
+    [[nodiscard]] size_t row_count() const noexcept;
+    /// What values, state, index, lists and accumulators take.
+    [[nodiscard]] size_t bytes() const noexcept;
+
+    // Ranges of a dense table, each within one owned range.
+    // Errors: Errc::kInvalidArgument (sparse table, wrong size, misaligned), Errc::kOutOfRange
+
+    [[nodiscard]] Status push(KeyRange keys, std::span<const std::byte> pushed);
+    /// The values where they lie, to be sent from there; valid until the next change.
+    [[nodiscard]] Result<std::span<const std::byte>> values(KeyRange keys) const;
+
+    // Key lists: first the rows, then what is to be done with them.
+    // Errors: Errc::kInvalidArgument (unsorted, duplicate), Errc::kOutOfRange (not owned)
+
+    /// The rows of `keys`; a sparse table makes those that are not there.
+    /// Errors: Errc::kNoMemory too; some new keys may then exist, with the initial values
+    [[nodiscard]] Result<RowList> rows_for_push(std::span<const uint64_t> keys);
+    /// The rows of `keys`; makes none.
+    [[nodiscard]] Result<RowList> rows_for_pull(std::span<const uint64_t> keys);
+    /// The rows of a remembered list.
+    /// Errors: Errc::kUnknownList
+    [[nodiscard]] Result<RowList> known_rows(const ListId& id);
+
+    [[nodiscard]] Status push(const RowList& list, std::span<const std::byte> pushed);
+    [[nodiscard]] Status pull(const RowList& list, std::span<std::byte> out) const;
+
+    // Aggregation over workers. Errors: as push(), and Errc::kNoMemory
+
+    [[nodiscard]] Status push_aggregate(KeyRange keys, std::span<const std::byte> pushed);
+    [[nodiscard]] Status push_aggregate(const RowList& list, std::span<const std::byte> pushed);
+    /// Runs the rule once on what was aggregated.
+    void apply_aggregate();
+
+private:
+    /// Keys are read in blocks that stay in the first-level cache.
+    static constexpr size_t kBlockKeys = 2048;
+
+    Table(const TableSchema& schema, const PositionSet& owned, const RuleEntry& rule,
+          Memory& memory, size_t list_cache_bytes);
+    [[nodiscard]] Status make_store(Memory& memory, const RuleEntry& rule,
+                                    const PositionSet& owned);
+
+    [[nodiscard]] Result<RowList> rows_of(std::span<const uint64_t> keys, bool create);
+    [[nodiscard]] Status look_up(std::span<const uint64_t> keys, const ListId& id, bool create,
+                                 std::span<uint32_t> rows, size_t& missing);
+    [[nodiscard]] Result<std::span<const uint64_t>> read_block(std::span<const uint64_t> keys,
+                                                               size_t begin);
+    [[nodiscard]] Result<ListId> read_list(std::span<const uint64_t> keys);
+    [[nodiscard]] Result<uint32_t> range_row(KeyRange keys) const;
+    [[nodiscard]] Status check_pushed(uint64_t key_count, std::span<const std::byte> pushed) const;
+    [[nodiscard]] Error refused(Errc code, std::string_view why) const;
+    [[nodiscard]] RowTarget target() const noexcept;
+    [[nodiscard]] Aggregate& aggregate();
+
+    TableSchema schema_;
+    const RuleEntry& rule_entry_;
+    Memory& memory_;
+    RuleRunner rule_;
+    size_t pulled_row_bytes_;
+    size_t pushed_row_bytes_;
+    PositionSet owned_;
+    bool owns_all_;
+    std::optional<std::variant<DenseStore, SparseStore>> store_;
+    KeyListCache lists_;
+    std::optional<Aggregate> aggregate_;
+
+    ListHasher hasher_;
+    std::array<uint64_t, kBlockKeys> block_{};
+    std::vector<uint32_t> scratch_rows_;  // of lists that are not remembered
+};
+
+}  // namespace weir

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/store/table_schema.h"
+
+#include <cmath>
+#include <limits>
+
+#include <fmt/format.h>
+
+namespace weir {
+namespace {
+
+bool representable(double value, ValueType type) {
+    if (is_floating(type)) return std::isfinite(value);
+    if (!(value == std::floor(value))) return false;
+    return with_value_type(type, [&]<class T>() {
+        // The upper bound as 2 x half, because the largest int64 is no double.
+        const double end = 2.0 * (static_cast<double>(std::numeric_limits<T>::max() / 2 + 1));
+        return value >= static_cast<double>(std::numeric_limits<T>::lowest()) && value < end;
+    });
+}
+
+Error refused(const TableSchema& schema, std::string_view why) {
+    return Error(Errc::kInvalidArgument, fmt::format("table '{}': {}", schema.name, why));
+}
+
+}  // namespace
+
+Result<const RuleEntry*> check_schema(const TableSchema& schema, const RuleRegistry& rules) {
+    if (schema.layout != Layout::kDense && schema.layout != Layout::kSparse)
+        return refused(schema, "the layout must be dense or sparse");
+    if (!is_valid(schema.value_type))
+        return refused(schema,
+                       "the value type must be one of float32, float64, int32, int64, "
+                       "uint32, uint64");
+    if (schema.width == 0 || schema.width > TableSchema::kWidthMax)
+        return refused(schema, fmt::format("the width is {}; it must be 1 to {}", schema.width,
+                                           TableSchema::kWidthMax));
+    if (schema.layout == Layout::kDense && schema.key_count == 0)
+        return refused(schema, "a dense table needs at least one key");
+    if (schema.aggregate_workers == 0)
+        return refused(schema, "pushes of 0 workers cannot be combined; use 1 or more");
+    if (!representable(schema.initial_value, schema.value_type))
+        return refused(schema, fmt::format("the initial value {} is no {}", schema.initial_value,
+                                           to_string(schema.value_type)));
+    WEIR_ASSIGN(const RuleEntry* rule, rules.find(schema.rule));
+    if (!rule->supports(schema.value_type)) {
+        return Error(Errc::kTypeMismatch,
+                     fmt::format("table '{}': rule {} does not work on {}; use a floating type",
+                                 schema.name, schema.rule, to_string(schema.value_type)));
+    }
+    if (const char* why = rule->check(schema.parameters); why != nullptr)
+        return refused(schema, fmt::format("rule {}: {}", schema.rule, why));
+    return rule;
+}
+
+}  // namespace weir

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// TableSchema: what a table is, as everybody who uses it must know it.
+
+#include <cstdint>
+#include <string>
+
+#include "lib/base/result.h"
+#include "lib/key/value_type.h"
+#include "lib/store/rule_registry.h"
+
+namespace weir {
+
+enum class Layout : uint8_t { kDense = 0, kSparse = 1 };
+
+struct TableSchema {
+    static constexpr uint32_t kWidthMax = 1U << 20;
+
+    uint32_t id = 0;
+    std::string name{};
+    Layout layout = Layout::kDense;
+    ValueType value_type = ValueType::kFloat32;
+    uint32_t width = 1;           ///< values per key
+    uint64_t key_count = 0;       ///< dense: keys 0..key_count-1; sparse: how many to expect, or 0
+    std::string rule = "add";     ///< update rule, by name
+    RuleParameters parameters{};  ///< of the rule
+    double initial_value = 0;     ///< what a key that was never written reads as
+    bool allow_not_finite = false;  ///< checked by who pushes, before anything is sent
+    uint32_t aggregate_workers =
+        1;  ///< above 1: pushes of an iteration are combined before the rule
+    friend bool operator==(const TableSchema&, const TableSchema&) = default;
+};
+
+/// The rule of a sound schema.
+/// Errors: Errc::kInvalidArgument naming the field; Errc::kNotFound for the rule;
+///         Errc::kTypeMismatch if the rule does not work on the value type
+[[nodiscard]] Result<const RuleEntry*> check_schema(const TableSchema& schema,
+                                                    const RuleRegistry& rules);
+
+}  // namespace weir

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/store/rule.h"
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "lib/base/random.h"
+#include "lib/linalg/prox.h"
+#include "lib/store/builtin_rules.h"
+#include "lib/store/table.h"
+#include "tests/key/seed.h"
+
+namespace {
+
+/// A user's rule with two state values and three pushed ones: sum and count of a * b + c.
+struct MeanOfProducts {
+    static constexpr uint32_t kStateValues = 2;
+    static constexpr uint32_t kPushedValues = 3;
+    static constexpr weir::Combine kCombine = weir::Combine::kLast;
+    template <class T>
+    static constexpr bool kSupports = std::is_same_v<T, double>;
+
+    static const char* check(const weir::RuleParameters&) { return nullptr; }
+
+    static double initial_state(const weir::RuleParameters&) { return 0; }
+
+    template <class T>
+    static void update(T& value, T* state, const T* pushed, const weir::RuleParameters&) {
+        state[0] += pushed[0] * pushed[1] + pushed[2];
+        state[1] += 1;
+        value = state[0] / state[1];
+    }
+};
+
+}  // namespace
+
+TEST_SUITE("rule") {
+    using namespace weir;
+
+    TEST_CASE("prox_l1 takes exactly the steps of the linear algebra") {
+        WEIR_TEST_SEED(seed, 51);
+        Random random(seed);
+        const auto pick = [&] {
+            const double some[] = {0, -0.0, 1e-300, -1e-300, 0.25, -0.25, 1, -1, 1e6, -1e6};
+            return random.below(2) == 0 ? some[random.below(10)] : random.uniform() * 4 - 2;
+        };
+        for (int i = 0; i < 200'000; ++i) {
+            double value = pick();
+            double trust = std::abs(pick()) + 1e-9;
+            const double pushed[2] = {pick(), pick()};
+            const RuleParameters parameters{{std::abs(pick()), 1}};
+            const auto expected =
+                linalg::prox_l1_step({value, trust}, pushed[0], pushed[1], parameters.value[0]);
+            rules::ProxL1::update(value, &trust, pushed, parameters);
+            REQUIRE(value == expected.weight);
+            REQUIRE(trust == expected.trust);
+        }
+    }
+
+    TEST_CASE("prox_l1 steps to the minimum: no point nearby is lower") {
+        WEIR_TEST_SEED(seed, 52);
+        Random random(seed);
+        for (int i = 0; i < 2000; ++i) {
+            const double w = random.uniform() * 4 - 2;
+            const double g = random.uniform() * 4 - 2;
+            const double u = random.uniform() + 0.01;
+            const double lambda = random.uniform();
+            double value = w;
+            double trust = 100;
+            const double pushed[2] = {g, u};
+            rules::ProxL1::update(value, &trust, pushed, {{lambda, 1}});
+            const auto objective = [&](double d) {
+                return g * d + u / 2 * d * d + lambda * std::abs(w + d);
+            };
+            for (const double off : {-1.0, -0.1, -1e-4, 1e-4, 0.1, 1.0, -value})
+                CHECK(objective(value - w) <= objective(value - w + off) + 1e-12);
+        }
+    }
+
+    TEST_CASE("integers wrap around instead of overflowing") {
+        int64_t value = std::numeric_limits<int64_t>::max();
+        const int64_t one = 1;
+        rules::Add::update<int64_t>(value, nullptr, &one, {});
+        CHECK(value == std::numeric_limits<int64_t>::min());
+    }
+
+    TEST_CASE("a user's rule with much state works like a built-in one, dense and sparse") {
+        RuleRegistry rules = RuleRegistry::with_builtin_rules();
+        REQUIRE(rules.register_rule<MeanOfProducts>("mean_of_products"));
+        for (const Layout layout : {Layout::kDense, Layout::kSparse}) {
+            for (const uint32_t width : {1U, 3U}) {
+                HeapMemory memory;
+                const auto table = *Table::make({.name = "t",
+                                                 .layout = layout,
+                                                 .value_type = ValueType::kFloat64,
+                                                 .width = width,
+                                                 .key_count = 100,
+                                                 .rule = "mean_of_products"},
+                                                PositionSet::whole_ring(), rules, memory);
+                std::vector<uint64_t> keys(100);
+                for (uint64_t i = 0; i < keys.size(); ++i)
+                    keys[i] = i;
+                std::vector<double> pushed(keys.size() * width * 3);
+                for (const double first : {2.0, 4.0}) {
+                    for (size_t i = 0; i < pushed.size() / 3; ++i) {
+                        pushed[i * 3] = first;
+                        pushed[i * 3 + 1] = static_cast<double>(i);
+                        pushed[i * 3 + 2] = 1;
+                    }
+                    REQUIRE(
+                        table->push(*table->rows_for_push(keys), std::as_bytes(std::span(pushed))));
+                }
+                std::vector<double> out(keys.size() * width);
+                REQUIRE(table->pull(*table->rows_for_pull(keys),
+                                    std::as_writable_bytes(std::span(out))));
+                for (size_t i = 0; i < out.size(); ++i)
+                    CHECK(out[i] == 3 * static_cast<double>(i) + 1);
+            }
+        }
+    }
+
+    TEST_CASE("a name is taken once, and a rule that is not there is named with those that are") {
+        RuleRegistry rules = RuleRegistry::with_builtin_rules();
+        CHECK(rules.register_rule<MeanOfProducts>("add").code() == Errc::kAlreadyExists);
+        const auto missing = rules.find("ad");
+        REQUIRE(missing.code() == Errc::kNotFound);
+        CHECK(missing.error().text().find("adagrad, add") != std::string::npos);
+    }
+}

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a peer or a user can get wrong: refused by name, and no value changes.
+#include <cmath>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "lib/base/random.h"
+#include "lib/store/table.h"
+
+TEST_SUITE("table_errors") {
+    using namespace weir;
+
+    static std::unique_ptr<Table> made(const TableSchema& schema, Memory& memory,
+                                       const PositionSet& owned = PositionSet::whole_ring()) {
+        static const RuleRegistry rules = RuleRegistry::with_builtin_rules();
+        return *Table::make(schema, owned, rules, memory);
+    }
+
+    static Errc refusal(TableSchema schema) {
+        HeapMemory memory;
+        const RuleRegistry rules = RuleRegistry::with_builtin_rules();
+        if (schema.key_count == 0 && schema.width != 5) schema.key_count = 10;
+        return Table::make(schema, PositionSet::whole_ring(), rules, memory).code();
+    }
+
+    static std::vector<uint64_t> numbers(size_t count, uint64_t step = 1) {
+        std::vector<uint64_t> keys(count);
+        for (size_t i = 0; i < count; ++i)
+            keys[i] = i * step;
+        return keys;
+    }
+
+    TEST_CASE("a schema that makes no sense is refused") {
+        CHECK(refusal({}) == Errc::kOk);
+        CHECK(refusal({.layout = static_cast<Layout>(2)}) == Errc::kInvalidArgument);
+        CHECK(refusal({.value_type = static_cast<ValueType>(6)}) == Errc::kInvalidArgument);
+        CHECK(refusal({.width = 0}) == Errc::kInvalidArgument);
+        CHECK(refusal({.width = TableSchema::kWidthMax + 1}) == Errc::kInvalidArgument);
+        CHECK(refusal({.width = 5, .key_count = 0}) == Errc::kInvalidArgument);
+        CHECK(refusal({.key_count = ~uint64_t{0}}) == Errc::kInvalidArgument);
+        CHECK(refusal({.key_count = uint64_t{1} << 50}) == Errc::kInvalidArgument);
+        CHECK(refusal({.rule = "nonsense"}) == Errc::kNotFound);
+        CHECK(refusal({.aggregate_workers = 0}) == Errc::kInvalidArgument);
+        CHECK(refusal({.initial_value = std::nan("")}) == Errc::kInvalidArgument);
+        CHECK(refusal({.value_type = ValueType::kUInt32, .initial_value = -1}) ==
+              Errc::kInvalidArgument);
+        CHECK(refusal({.value_type = ValueType::kInt64, .initial_value = 0x1p63}) ==
+              Errc::kInvalidArgument);
+        CHECK(refusal({.value_type = ValueType::kUInt64, .initial_value = 0x1p63}) == Errc::kOk);
+        for (const char* rule : {"sgd", "adagrad", "prox_l1"}) {
+            CHECK(refusal({.value_type = ValueType::kInt32, .rule = rule}) == Errc::kTypeMismatch);
+            CHECK(refusal({.rule = rule, .parameters = {{std::nan(""), 1}}}) ==
+                  Errc::kInvalidArgument);
+        }
+        CHECK(refusal({.rule = "prox_l1", .parameters = {{1, 0}}}) == Errc::kInvalidArgument);
+    }
+
+    TEST_CASE("ranges outside of the table, empty, reversed or of the wrong size change nothing") {
+        HeapMemory memory;
+        const auto table = made({.name = "t", .key_count = 100}, memory);
+        const std::vector<float> ones(101, 1.0F);
+        const auto bytes = std::as_bytes(std::span(ones));
+        CHECK(table->push({0, 101}, bytes).code() == Errc::kOutOfRange);
+        CHECK(table->push({~uint64_t{0} - 1, ~uint64_t{0}}, bytes.first(4)).code() ==
+              Errc::kOutOfRange);
+        CHECK(table->push({5, 5}, {}).code() == Errc::kInvalidArgument);
+        CHECK(table->push({6, 5}, {}).code() == Errc::kInvalidArgument);
+        CHECK(table->push({0, 10}, bytes.first(39)).code() == Errc::kInvalidArgument);
+        CHECK(table->push({0, 10}, bytes.first(44)).code() == Errc::kInvalidArgument);
+        CHECK(table->push({0, 10}, bytes.subspan(1, 40)).code() == Errc::kInvalidArgument);
+        CHECK(table->push_aggregate({0, 10}, bytes.first(44)).code() == Errc::kInvalidArgument);
+        CHECK(table->values({0, 101}).code() == Errc::kOutOfRange);
+        table->apply_aggregate();
+        const auto values = *table->values({0, 100});
+        for (const std::byte byte : values)
+            CHECK(byte == std::byte{0});
+    }
+
+    TEST_CASE("unsorted and duplicate keys are refused wherever they are, and change nothing") {
+        HeapMemory memory;
+        const auto table = made({.name = "t", .layout = Layout::kSparse}, memory);
+        for (const size_t count :
+             {size_t{2}, size_t{100}, size_t{2048}, size_t{2049}, size_t{5000}}) {
+            for (const size_t at :
+                 {size_t{1}, count / 2, std::min(count - 1, size_t{2048}), count - 1}) {
+                auto keys = numbers(count, 5);
+                keys[at] = keys[at - 1];
+                CHECK(table->rows_for_push(keys).code() == Errc::kInvalidArgument);
+                CHECK(table->rows_for_pull(keys).code() == Errc::kInvalidArgument);
+            }
+        }
+        CHECK(table->row_count() == 0);
+    }
+
+    TEST_CASE("only owned keys are served, dense and sparse, by range and by list") {
+        HeapMemory memory;
+        const PositionRange low{0, ~uint64_t{0} / 2};
+        const PositionSet owned(std::span(&low, 1));
+        const auto dense = made({.name = "t", .key_count = 100}, memory, owned);
+        CHECK(dense->row_count() == 50);
+        CHECK(dense->values({0, 50}));
+        CHECK(dense->values({0, 51}).code() == Errc::kOutOfRange);
+        CHECK(dense->rows_for_push(numbers(50)));
+        CHECK(dense->rows_for_push(numbers(51)).code() == Errc::kOutOfRange);
+        const uint64_t huge[] = {~uint64_t{0}};
+        CHECK(dense->rows_for_pull(huge).code() == Errc::kOutOfRange);
+
+        const auto sparse = made({.name = "t", .layout = Layout::kSparse}, memory, owned);
+        std::vector<uint64_t> mine;
+        uint64_t other = 0;
+        for (const uint64_t key : numbers(1000)) {
+            if (low.contains(mix64(key))) {
+                mine.push_back(key);
+            } else {
+                other = key;
+            }
+        }
+        REQUIRE(sparse->rows_for_push(mine));
+        CHECK(sparse->row_count() == mine.size());
+        CHECK(sparse->rows_for_pull(std::span(&other, 1)).code() == Errc::kOutOfRange);
+        mine.insert(std::lower_bound(mine.begin(), mine.end(), other), other);
+        CHECK(sparse->rows_for_push(mine).code() == Errc::kOutOfRange);
+    }
+
+    TEST_CASE("a list push or pull of the wrong size or alignment changes nothing") {
+        HeapMemory memory;
+        const auto table = made({.name = "t", .layout = Layout::kSparse, .width = 2}, memory);
+        std::vector<float> values(41, 1.0F);
+        const auto bytes = std::as_bytes(std::span(values));
+        const RowList list = *table->rows_for_push(numbers(20));
+        CHECK(table->push(list, bytes.first(156)).code() == Errc::kInvalidArgument);
+        CHECK(table->push(list, bytes.first(164)).code() == Errc::kInvalidArgument);
+        CHECK(table->push(list, bytes.subspan(2, 160)).code() == Errc::kInvalidArgument);
+        CHECK(table->push_aggregate(list, bytes).code() == Errc::kInvalidArgument);
+        CHECK(table->pull(list, std::as_writable_bytes(std::span(values))).code() ==
+              Errc::kInvalidArgument);
+        values.resize(40);
+        REQUIRE(table->pull(list, std::as_writable_bytes(std::span(values))));
+        for (const float value : values)
+            CHECK(value == 0.0F);
+    }
+
+    TEST_CASE("a sparse table has no ranges, and an empty list is a list") {
+        HeapMemory memory;
+        const auto table = made({.name = "t", .layout = Layout::kSparse}, memory);
+        CHECK(table->push({0, 1}, {}).code() == Errc::kInvalidArgument);
+        CHECK(table->values({0, 1}).code() == Errc::kInvalidArgument);
+        const RowList none = *table->rows_for_push({});
+        CHECK(table->push(none, {}));
+        CHECK(table->push_aggregate(none, {}));
+        CHECK(table->pull(none, {}));
+    }
+
+    TEST_CASE("when memory ends, pushes of new keys fail and every value stays readable") {
+        HeapMemory memory(1 << 20);
+        const auto table = made({.name = "t", .layout = Layout::kSparse, .width = 3}, memory);
+        std::vector<uint64_t> held;
+        bool failed = false;
+        for (uint64_t round = 0; round < 200 && !failed; ++round) {
+            std::vector<uint64_t> keys(500);
+            for (size_t i = 0; i < keys.size(); ++i)
+                keys[i] = round * 1000 + i;
+            const std::vector<float> ones(keys.size() * 3, 1.0F);
+            const auto rows = table->rows_for_push(keys);
+            if (rows) {
+                REQUIRE(table->push(*rows, std::as_bytes(std::span(ones))));
+                held.insert(held.end(), keys.begin(), keys.end());
+            } else {
+                CHECK(rows.code() == Errc::kNoMemory);
+                failed = true;
+            }
+        }
+        CHECK(failed);
+        CHECK(held.size() > 5000);
+        std::vector<float> out(held.size() * 3);
+        REQUIRE(table->pull(*table->rows_for_pull(held), std::as_writable_bytes(std::span(out))));
+        for (const float value : out)
+            REQUIRE(value == 1.0F);
+        const uint64_t fresh[] = {~uint64_t{0}};
+        REQUIRE(table->pull(*table->rows_for_pull(fresh),
+                            std::as_writable_bytes(std::span(out).first(3))));
+        CHECK(out[0] == 0.0F);
+    }
+
+    TEST_CASE("a table or an aggregate without memory fails whole") {
+        HeapMemory memory(1 << 20);
+        const RuleRegistry rules = RuleRegistry::with_builtin_rules();
+        CHECK(Table::make({.name = "t", .key_count = 1 << 20}, PositionSet::whole_ring(), rules,
+                          memory)
+                  .code() == Errc::kNoMemory);
+        CHECK(memory.bytes_in_use() == 0);
+        const auto table = made({.name = "t", .key_count = 1 << 17}, memory);
+        memory.set_limit(memory.bytes_in_use());
+        const std::vector<float> ones(1 << 17, 1.0F);
+        CHECK(table->push_aggregate({0, 1 << 17}, std::as_bytes(std::span(ones))).code() ==
+              Errc::kNoMemory);
+        table->apply_aggregate();
+        CHECK(std::to_integer<int>((*table->values({0, 1}))[3]) == 0);
+    }
+}

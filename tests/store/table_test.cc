@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+// Random histories of every rule, type, layout and width against a std::map.
+#include "lib/store/table.h"
+
+#include <set>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "lib/base/random.h"
+#include "tests/key/seed.h"
+#include "tests/store/model.h"
+
+TEST_SUITE("table") {
+    using namespace weir;
+    using namespace weir::testing;
+
+    static TableSchema schema_of(Layout layout, ValueType type, uint32_t width, const char* rule) {
+        TableSchema schema{.id = 1,
+                           .name = "t",
+                           .layout = layout,
+                           .value_type = type,
+                           .width = width,
+                           .key_count = layout == Layout::kDense ? 500U : 0U,
+                           .rule = rule};
+        if (schema.rule == "sgd") schema.parameters.value = {0.5};
+        if (schema.rule == "adagrad") schema.parameters.value = {0.5, 0.01};
+        if (schema.rule == "prox_l1") schema.parameters.value = {0.3, 1.5};
+        return schema;
+    }
+
+    template <class T>
+    class History {
+    public:
+        History(const TableSchema& schema, uint64_t seed)
+            : random_(seed),
+              schema_(schema),
+              rules_(RuleRegistry::with_builtin_rules()),
+              pushed_values_((*rules_.find(schema.rule))->pushed_values),
+              table_(*Table::make(schema, PositionSet::whole_ring(), rules_, memory_, 4096)),
+              model_(schema, pushed_values_) {
+            // Few hot keys, the ends of the key space, and some that come late: tables must grow.
+            for (int i = 0; i < 400; ++i)
+                pool_.push_back(random_() >> random_.below(64));
+            pool_.insert(pool_.end(), {0, 1, ~uint64_t{0}, ~uint64_t{0} - 1});
+        }
+
+        void run(int steps) {
+            for (int step = 0; step < steps; ++step) {
+                switch (random_.below(6)) {
+                    case 0:
+                    case 1: list_push(false); break;
+                    case 2: aggregate(); break;
+                    case 3: range_push(); break;
+                    case 4: list_pull(); break;
+                    default: range_pull(); break;
+                }
+            }
+            list_pull();
+        }
+
+    private:
+        T number() {
+            const auto small = static_cast<int>(random_.below(9));
+            if constexpr (std::is_unsigned_v<T>) return static_cast<T>(small);
+            return static_cast<T>(small - 4) / (std::is_floating_point_v<T> ? T(2) : T(1));
+        }
+
+        /// Curvatures must not be small negative numbers by chance: a move then goes anywhere.
+        std::vector<T> pushed(size_t keys) {
+            std::vector<T> values(keys * schema_.width * pushed_values_);
+            for (T& value : values)
+                value = number();
+            if (pushed_values_ == 2) {
+                for (size_t i = 1; i < values.size(); i += 2)
+                    values[i] = static_cast<T>(
+                        random_.below(8) == 0 ? -4.0 : 0.5 * double(random_.below(5)));
+            }
+            return values;
+        }
+
+        std::vector<uint64_t> keys() {
+            if (!lists_.empty() && random_.below(2) == 0)
+                return lists_[random_.below(lists_.size())];
+            std::set<uint64_t> chosen;
+            const size_t wanted = 1 + random_.below(random_.below(3) == 0 ? 300 : 40);
+            while (chosen.size() < wanted) {
+                chosen.insert(schema_.layout == Layout::kDense ? random_.below(500)
+                              : random_.below(50) == 0         ? random_()
+                                                       : pool_[random_.below(pool_.size())]);
+            }
+            std::vector<uint64_t> list(chosen.begin(), chosen.end());
+            if (lists_.size() < 30) lists_.push_back(list);
+            return list;
+        }
+
+        KeyRange range() {
+            const uint64_t begin = random_.below(500);
+            return {begin, begin + 1 + random_.below(500 - begin)};
+        }
+
+        /// As a shard does: a list is asked for by its hash first.
+        RowList rows(const std::vector<uint64_t>& list, bool create) {
+            const auto known = table_->known_rows(list_id(list));
+            if (known) {
+                CHECK(list.size() >= KeyListCache::kKeyCountMin);
+                return *known;
+            }
+            return create ? *table_->rows_for_push(list) : *table_->rows_for_pull(list);
+        }
+
+        void list_push(bool aggregated) {
+            const auto list = keys();
+            const auto values = pushed(list.size());
+            const RowList at = rows(list, true);
+            const auto bytes = std::as_bytes(std::span(values));
+            const Status status =
+                aggregated ? table_->push_aggregate(at, bytes) : table_->push(at, bytes);
+            REQUIRE(status);
+            for (size_t i = 0; i < list.size(); ++i) {
+                const T* row = values.data() + i * schema_.width * pushed_values_;
+                aggregated ? model_.aggregate(list[i], row) : model_.push(list[i], row);
+            }
+        }
+
+        void range_push(bool aggregated = false) {
+            if (schema_.layout == Layout::kSparse) return list_push(aggregated);
+            const KeyRange keys = range();
+            const auto values = pushed(keys.key_count());
+            const auto bytes = std::as_bytes(std::span(values));
+            REQUIRE((aggregated ? table_->push_aggregate(keys, bytes) : table_->push(keys, bytes)));
+            for (uint64_t key = keys.begin; key < keys.end; ++key) {
+                const T* row = values.data() + (key - keys.begin) * schema_.width * pushed_values_;
+                aggregated ? model_.aggregate(key, row) : model_.push(key, row);
+            }
+        }
+
+        void aggregate() {
+            for (uint64_t workers = 1 + random_.below(4); workers > 0; --workers) {
+                random_.below(2) == 0 ? list_push(true) : range_push(true);
+            }
+            table_->apply_aggregate();
+            model_.apply();
+        }
+
+        void list_pull() {
+            const auto list = keys();
+            std::vector<T> out(list.size() * schema_.width, T(77));
+            REQUIRE(table_->pull(rows(list, false), std::as_writable_bytes(std::span(out))));
+            bool same = true;
+            for (size_t i = 0; i < list.size(); ++i)
+                same &= model_.same(list[i], out.data() + i * schema_.width);
+            CHECK(same);
+        }
+
+        void range_pull() {
+            if (schema_.layout == Layout::kSparse) return list_pull();
+            const KeyRange keys = range();
+            const auto bytes = *table_->values(keys);
+            REQUIRE(bytes.size() == keys.key_count() * schema_.width * sizeof(T));
+            const T* values = reinterpret_cast<const T*>(bytes.data());
+            bool same = true;
+            for (uint64_t key = keys.begin; key < keys.end; ++key)
+                same &= model_.same(key, values + (key - keys.begin) * schema_.width);
+            CHECK(same);
+        }
+
+        Random random_;
+        TableSchema schema_;
+        RuleRegistry rules_;
+        uint32_t pushed_values_;
+        HeapMemory memory_;
+        std::unique_ptr<Table> table_;
+        ModelTable<T> model_;
+        std::vector<uint64_t> pool_;
+        std::vector<std::vector<uint64_t>> lists_;
+    };
+
+    template <class T>
+    static void run_all(uint64_t seed) {
+        const RuleRegistry rules = RuleRegistry::with_builtin_rules();
+        for (const char* rule : {"assign", "add", "max", "min", "sgd", "adagrad", "prox_l1"}) {
+            if (!(*rules.find(rule))->supports(value_type_of<T>())) continue;
+            for (const uint32_t width : {1U, 2U, 3U, 8U, 17U}) {
+                for (const Layout layout : {Layout::kDense, Layout::kSparse}) {
+                    INFO("rule " << rule << ", width " << width << ", type "
+                                 << std::string(to_string(value_type_of<T>())) << ", "
+                                 << (layout == Layout::kDense ? "dense" : "sparse"));
+                    TableSchema schema = schema_of(layout, value_type_of<T>(), width, rule);
+                    schema.initial_value = static_cast<double>(seed++ % 3);
+                    History<T>(schema, seed).run(60);
+                }
+            }
+        }
+    }
+
+    TEST_CASE("a random history of any table reads as that of a std::map") {
+        WEIR_TEST_SEED(seed, 31);
+        run_all<float>(seed);
+        run_all<double>(seed);
+        run_all<int32_t>(seed);
+        run_all<int64_t>(seed);
+        run_all<uint32_t>(seed);
+        run_all<uint64_t>(seed);
+    }
+}
