@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+/// \file
+/// The parts of the verbs backend that need no device.
+
+#include <cstdlib>
+#include <deque>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "lib/base/random.h"
+#include "transport/verbs/byte_ring.h"
+#include "transport/verbs/capacity.h"
+#include "transport/verbs/regions.h"
+#include "transport/verbs/socket_address.h"
+#include "transport/verbs/verbs.h"
+
+namespace {
+
+using namespace weir;
+using namespace weir::transport;
+using namespace weir::transport::verbs;
+
+uint64_t test_seed() {
+    const char* const text = std::getenv("WEIR_SEED");
+    return text != nullptr ? std::strtoull(text, nullptr, 10) : 4711;
+}
+
+}  // namespace
+
+TEST_SUITE("verbs parts") {
+    TEST_CASE("ring pieces never overlap, are contiguous and all come back") {
+        const uint64_t seed = test_seed();
+        CAPTURE(seed);
+        Random random(seed);
+        constexpr uint32_t kSize = 64 * 40;
+        ByteRing ring(kSize);
+
+        struct Out {
+            ByteRing::Piece piece;
+            uint32_t length;
+        };
+
+        std::deque<Out> out;
+        std::vector<int> owners(kSize, 0);
+        uint64_t refused = 0;
+        for (int i = 0; i < 20'000; ++i) {
+            const auto length = static_cast<uint32_t>(random.below(kSize / 4));
+            const ByteRing::Piece piece = ring.take(length);
+            if (piece.fits) {
+                REQUIRE(piece.offset + length <= kSize);
+                for (uint32_t at = piece.offset; at < piece.offset + length; ++at) {
+                    REQUIRE(owners[at]++ == 0);
+                }
+                out.push_back({piece, length});
+            } else {
+                ++refused;
+                REQUIRE_FALSE(out.empty());  // an empty ring takes a quarter of itself always
+            }
+            while (!out.empty() && (!piece.fits || random.below(3) == 0)) {
+                const Out& oldest = out.front();
+                for (uint32_t at = 0; at < oldest.length; ++at) {
+                    --owners[oldest.piece.offset + at];
+                }
+                ring.give_back(oldest.piece.taken_bytes);
+                out.pop_front();
+                if (random.below(2) == 0) break;
+            }
+        }
+        CHECK(refused > 100);
+        for (; !out.empty(); out.pop_front())
+            ring.give_back(out.front().piece.taken_bytes);
+        CHECK(ring.used_bytes() == 0);
+    }
+
+    TEST_CASE("windows never sum to more than the receive queue holds") {
+        const uint64_t seed = test_seed();
+        CAPTURE(seed);
+        Random random(seed);
+        constexpr uint32_t kReceives = 4096;
+        constexpr uint32_t kSends = 9000;
+        Capacity capacity(kReceives, kReceives + kSends);
+        const Share wanted{128, 196};
+        std::vector<Share> given;
+        uint32_t windows = 0;
+        uint32_t sends = 0;
+        size_t refusals = 0;
+        size_t most = 0;
+        for (int i = 0; i < 5000; ++i) {
+            if (const auto share = capacity.admit(wanted)) {
+                CHECK(share->window >= Credits::kWindowMin);
+                CHECK(share->send_depth >= Capacity::kSendDepthMin);
+                windows += share->window;
+                sends += share->send_depth;
+                given.push_back(*share);
+            } else {
+                ++refusals;
+            }
+            REQUIRE(windows <= kReceives);
+            REQUIRE(sends <= kSends);
+            most = std::max(most, given.size());
+            if (!given.empty() && random.below(4) == 0) {
+                const size_t which = random.below(given.size());
+                windows -= given[which].window;
+                sends -= given[which].send_depth;
+                capacity.release(given[which]);
+                given.erase(given.begin() + static_cast<ptrdiff_t>(which));
+            }
+        }
+        CHECK(refusals > 0);
+        CHECK(most > kReceives / 128);  // late ones got less so that more fit
+        for (const Share& share : given)
+            capacity.release(share);
+        CHECK(capacity.receives_free() == kReceives);
+        CHECK(capacity.admit(wanted)->window == 128);
+    }
+
+    TEST_CASE("a region is found by any part of it, and only by that") {
+        RegionTable table;
+        RegionView view(table);
+        std::vector<std::byte> memory(1000);
+        const std::span<std::byte> all(memory);
+        const auto begin = reinterpret_cast<uint64_t>(memory.data());
+        CHECK(view.find(all, Access::kLocal) == nullptr);
+        table.add({begin + 100, begin + 300, 1, 1, Access::kLocal, 1});
+        table.add({begin + 400, begin + 500, 2, 2, Access::kRemoteRead, 2});
+        CHECK(view.find(all.subspan(100, 200), Access::kLocal)->id == 1);
+        CHECK(view.find(all.subspan(299, 1), Access::kLocal)->id == 1);
+        CHECK(view.find(all.subspan(99, 2), Access::kLocal) == nullptr);
+        CHECK(view.find(all.subspan(299, 2), Access::kLocal) == nullptr);
+        CHECK(view.find(all.subspan(250, 200), Access::kLocal) == nullptr);
+        CHECK(view.find(all.subspan(100, 1), Access::kRemoteRead) == nullptr);
+        CHECK(view.find(all.subspan(400, 100), Access::kRemoteRead)->id == 2);
+        CHECK(view.find(all.subspan(400, 100), Access::kRemote) == nullptr);
+        table.remove(2);
+        CHECK(view.find(all.subspan(400, 1), Access::kLocal) == nullptr);
+        CHECK(view.find(all.subspan(100, 1), Access::kLocal)->id == 1);
+    }
+
+    TEST_CASE("regions may overlap") {
+        RegionTable table;
+        RegionView view(table);
+        std::vector<std::byte> memory(1000);
+        const std::span<std::byte> all(memory);
+        const auto begin = reinterpret_cast<uint64_t>(memory.data());
+        table.add({begin, begin + 1000, 1, 1, Access::kRemoteRead, 1});
+        for (uint32_t i = 0; i < 9; ++i) {
+            table.add({begin + i * 100, begin + i * 100 + 10, 9, 9, Access::kRemoteWrite, 10 + i});
+        }
+        CHECK(view.find(all.subspan(850, 100), Access::kRemoteRead)->id == 1);
+        CHECK(view.find(all.subspan(800, 10), Access::kRemoteWrite)->id == 18);
+        CHECK(view.find(all.subspan(800, 11), Access::kRemoteWrite) == nullptr);
+        CHECK(view.find(all.subspan(800, 10), Access::kRemoteRead)->id == 1);
+    }
+
+    TEST_CASE("addresses are read as they are written") {
+        for (const char* const text :
+             {"10.0.0.1:4711", "127.0.0.1:1", "[::1]:4711", "[fe80::1]:65535"}) {
+            const auto address = SocketAddress::parse(text);
+            REQUIRE(address.has_value());
+            CHECK(address->text() == text);
+        }
+        CHECK(SocketAddress::parse("0.0.0.0:1")->is_any());
+        CHECK(SocketAddress::parse("[::]:1")->is_any());
+        CHECK_FALSE(SocketAddress::parse("[::1]:1")->is_any());
+    }
+
+    TEST_CASE("what is no address is refused") {
+        for (const char* const text :
+             {"", ":", "::", "10.0.0.1", "10.0.0.1:", "10.0.0.1:0", "10.0.0.1:65536", "10.0.0.1:-1",
+              "10.0.0.1:1x", "10.0.0.256:1", "::1:4711", "[10.0.0.1]:1", "[::1]", "[::1:1",
+              "host:1", " 10.0.0.1:1", "10.0.0.1 :1", "10.0.0.1: 1"}) {
+            CAPTURE(text);
+            CHECK(SocketAddress::parse(text).code() == Errc::kInvalidArgument);
+        }
+        CHECK(SocketAddress::parse(std::string(100'000, '1') + ":1").code() ==
+              Errc::kInvalidArgument);
+    }
+
+    TEST_CASE("a device that is not there is an error that says so") {
+        DeviceOptions options;
+        options.device = "no_such_device";
+        const auto device = make_device(options);
+        REQUIRE_FALSE(device.has_value());
+        CHECK((device.code() == Errc::kNotFound || device.code() == Errc::kUnavailable));
+        CHECK(device.error().text().find("RDMA device") != std::string::npos);
+    }
+}
