@@ -7,8 +7,7 @@ namespace weir::linalg {
 
 namespace {
 
-constexpr uint64_t kAhead = 24;        // rows whose cache misses overlap
-constexpr float kLeastReach = 1e-37F;  // keeps touched rows apart from others, whatever underflows
+constexpr uint64_t kAhead = 24;  // rows whose cache misses overlap
 
 /// Calls visit(column, row, value) for every non-zero of the range, and prefetches `rows_data`
 /// ahead.
@@ -33,7 +32,7 @@ void add_reach(const Columns& matrix, ColumnRange range, std::span<const float> 
     for_each(
         matrix, range, terms.data(),
         [&](uint64_t k, uint32_t row, float value) {
-            terms[row].reach += std::abs(value) * trust[k] + kLeastReach;
+            terms[row].reach += std::abs(value) * trust[k];
         },
         [](uint64_t) {});
 }

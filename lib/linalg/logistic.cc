@@ -2,62 +2,128 @@
 #include "lib/linalg/logistic.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+
+#include "lib/base/kernel.h"
+#include "lib/linalg/vector_math.h"
 
 namespace weir::linalg {
 
 namespace {
 
+/// Rows that are worked on in one go: loops over them are simple enough to become vector code.
+constexpr uint64_t kRowBatch = 512;
+using Batch = std::array<double, kRowBatch>;
+
+[[gnu::always_inline]] inline double loss_of(double signed_margin) noexcept {
+    return std::max(0.0, -signed_margin) + log1p_unit(exp_negative(-std::abs(signed_margin)));
+}
+
+[[gnu::always_inline]] inline double alpha_of(double signed_margin) noexcept {
+    const double e = exp_negative(-std::abs(signed_margin));
+    return (signed_margin >= 0 ? e : 1.0) / (1 + e);
+}
+
 /// p (1 - p) at the margin nearest to 0 within +-reach: the greatest second derivative there.
-double steepest_bend(double margin, double reach) noexcept {
-    const double e = std::exp(-std::max(0.0, std::abs(margin) - reach));
+[[gnu::always_inline]] inline double steepest_bend(double margin, double reach) noexcept {
+    const double e = exp_negative(-std::max(0.0, std::abs(margin) - reach));
     return e / ((1 + e) * (1 + e));
+}
+
+/// Four sums side by side: an addition need not wait for the one before.
+double sum_of(const double* values, uint64_t count) noexcept {
+    std::array<double, 4> sums = {};
+    uint64_t i = 0;
+    for (; i + 4 <= count; i += 4) {
+        for (uint64_t lane = 0; lane < 4; ++lane)
+            sums[lane] += values[i + lane];
+    }
+    for (; i < count; ++i)
+        sums[0] += values[i];
+    return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+}
+
+WEIR_KERNEL void losses(const int8_t* labels, const double* margins, uint64_t count, double* out) {
+    for (uint64_t i = 0; i < count; ++i)
+        out[i] = loss_of(labels[i] * margins[i]);
+}
+
+WEIR_KERNEL void losses_along(const int8_t* labels, const double* margins, const double* directions,
+                              double step, uint64_t count, double* out) {
+    for (uint64_t i = 0; i < count; ++i) {
+        out[i] = loss_of(labels[i] * (margins[i] + step * directions[i]));
+    }
+}
+
+WEIR_KERNEL void slopes_of(const int8_t* labels, const double* margins, uint64_t count,
+                           double* out) {
+    for (uint64_t i = 0; i < count; ++i)
+        out[i] = -labels[i] * alpha_of(labels[i] * margins[i]);
+}
+
+/// In: reaches; out: reaches times the bound on the second derivative.
+WEIR_KERNEL void bends_within(const double* margins, uint64_t count, double* reaches) {
+    for (uint64_t i = 0; i < count; ++i) {
+        // Rounded up a little: float sums of reach may fall short of the true ones.
+        const double reach = reaches[i] * 1.0001;
+        reaches[i] = steepest_bend(margins[i], reach) * reach;
+    }
 }
 
 }  // namespace
 
 double logistic_loss(double signed_margin) noexcept {
-    return std::max(0.0, -signed_margin) + std::log1p(std::exp(-std::abs(signed_margin)));
+    return loss_of(signed_margin);
 }
 
 double logistic_alpha(double signed_margin) noexcept {
-    const double e = std::exp(-std::abs(signed_margin));
-    return (signed_margin >= 0 ? e : 1.0) / (1 + e);
+    return alpha_of(signed_margin);
 }
 
 double logistic_loss_sum(std::span<const int8_t> labels, std::span<const double> margins) {
+    Batch batch;
     double sum = 0;
-    for (uint64_t i = 0; i < labels.size(); ++i)
-        sum += logistic_loss(labels[i] * margins[i]);
+    for (uint64_t i = 0; i < labels.size(); i += kRowBatch) {
+        const uint64_t count = std::min(kRowBatch, labels.size() - i);
+        losses(&labels[i], &margins[i], count, batch.data());
+        sum += sum_of(batch.data(), count);
+    }
     return sum;
 }
 
 double logistic_loss_sum(std::span<const int8_t> labels, std::span<const double> margins,
                          std::span<const double> directions, double step) {
+    Batch batch;
     double sum = 0;
-    for (uint64_t i = 0; i < labels.size(); ++i) {
-        sum += logistic_loss(labels[i] * (margins[i] + step * directions[i]));
+    for (uint64_t i = 0; i < labels.size(); i += kRowBatch) {
+        const uint64_t count = std::min(kRowBatch, labels.size() - i);
+        losses_along(&labels[i], &margins[i], &directions[i], step, count, batch.data());
+        sum += sum_of(batch.data(), count);
     }
     return sum;
 }
 
 void logistic_slopes(std::span<const int8_t> labels, std::span<const double> margins,
                      std::span<double> slopes) {
-    for (uint64_t i = 0; i < labels.size(); ++i) {
-        slopes[i] = -labels[i] * logistic_alpha(labels[i] * margins[i]);
-    }
+    if (!labels.empty()) slopes_of(labels.data(), margins.data(), labels.size(), slopes.data());
 }
 
 void logistic_terms(std::span<const int8_t> labels, std::span<const double> margins,
                     std::span<RowTerm> terms) {
-    for (uint64_t i = 0; i < labels.size(); ++i) {
-        RowTerm& term = terms[i];
-        if (!(term.reach > 0)) continue;
-        const auto reach = static_cast<double>(term.reach);
-        term.slope = -labels[i] * logistic_alpha(labels[i] * margins[i]);
-        // Rounded up a little: float sums of reach may fall short of the true ones.
-        term.curvature =
-            static_cast<float>(steepest_bend(margins[i], reach * 1.0001) * reach * 1.0001);
+    Batch slopes;
+    Batch bends;
+    for (uint64_t i = 0; i < labels.size(); i += kRowBatch) {
+        const uint64_t count = std::min(kRowBatch, labels.size() - i);
+        RowTerm* batch = &terms[i];
+        for (uint64_t k = 0; k < count; ++k)
+            bends[k] = static_cast<double>(batch[k].reach);
+        slopes_of(&labels[i], &margins[i], count, slopes.data());
+        bends_within(&margins[i], count, bends.data());
+        for (uint64_t k = 0; k < count; ++k) {
+            batch[k].slope = slopes[k];
+            batch[k].curvature = static_cast<float>(bends[k]);
+        }
     }
 }
 
