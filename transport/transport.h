@@ -122,7 +122,13 @@ public:
 
     /// Where others connect to, as text without spaces: "shm:...", "verbs:10.0.0.1:4711", "sim:3".
     [[nodiscard]] virtual std::string address() const = 0;
+    /// What holds on every connection of this endpoint.
     [[nodiscard]] virtual Capabilities capabilities() const = 0;
+
+    /// What holds on this connection; more, where an endpoint combines several ways.
+    [[nodiscard]] virtual Capabilities capabilities_of(ConnectionId /*connection*/) const {
+        return capabilities();
+    }
 
     /// Starts to connect; ends with kConnected, or with kClosed and a reason.
     /// Errors: kUnavailable if this backend can never reach such an address; kInvalidArgument

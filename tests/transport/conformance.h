@@ -50,7 +50,8 @@ public:
     [[nodiscard]] virtual std::string nobody() = 0;
 
     /// Zeroed pages of process `process` that this process sees at the returned address too.
-    /// Lives as long as the fabric. The default makes and maps a memfd.
+    /// Lives as long as the fabric. The default makes and maps a memfd that cannot
+    /// shrink.
     [[nodiscard]] virtual MemoryBlock make_memory(size_t process, size_t length_bytes);
 
     /// Lets a little time pass: simulated time, or a turn for other threads.

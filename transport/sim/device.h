@@ -23,7 +23,7 @@ public:
     SimDevice(Core& core, HostId host);
     ~SimDevice() override;
 
-    [[nodiscard]] std::string_view name() const noexcept override { return "sim"; }
+    [[nodiscard]] std::string_view name() const noexcept override { return core_.options().name; }
 
     [[nodiscard]] Result<RegionId> register_memory(const MemoryBlock& block,
                                                    Access access) override;

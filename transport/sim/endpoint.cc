@@ -7,8 +7,6 @@ namespace weir::transport::sim {
 
 namespace {
 
-constexpr std::string_view kPrefix = "sim:";
-
 uint32_t side_of(ConnectionId id) {
     return static_cast<uint32_t>(id & 1);
 }
@@ -33,7 +31,7 @@ SimEndpoint::~SimEndpoint() {
 }
 
 std::string SimEndpoint::address() const {
-    return std::string(kPrefix) + std::to_string(number_);
+    return core_.options().name + ":" + std::to_string(number_);
 }
 
 Capabilities SimEndpoint::capabilities() const {
@@ -43,17 +41,18 @@ Capabilities SimEndpoint::capabilities() const {
 
 Result<ConnectionId> SimEndpoint::connect(std::string_view address) {
     if (device_.killed()) return Error(Errc::kUnavailable, "sim: this host was killed");
-    if (!address.starts_with(kPrefix)) {
-        return Error(Errc::kUnavailable, "sim: cannot reach \"" +
-                                             std::string(address.substr(0, 99)) +
-                                             "\": its addresses begin with sim:");
+    const std::string prefix = core_.options().name + ":";
+    const std::string shown(address.substr(0, 99));
+    if (!address.starts_with(prefix)) {
+        return Error(Errc::kUnavailable, prefix + " cannot reach \"" + shown +
+                                             "\": addresses of this network begin with its name");
     }
-    const std::string_view digits = address.substr(kPrefix.size());
+    const std::string_view digits = address.substr(prefix.size());
     uint64_t target = 0;
     const auto parsed = std::from_chars(digits.data(), digits.data() + digits.size(), target);
     if (parsed.ec != std::errc() || parsed.ptr != digits.data() + digits.size()) {
-        return Error(Errc::kInvalidArgument, "sim: \"" + std::string(address.substr(0, 99)) +
-                                                 "\" is not sim: and an endpoint's number");
+        return Error(Errc::kInvalidArgument,
+                     prefix + " \"" + shown + "\" does not end with an endpoint's number");
     }
     if (is_full()) {
         return Error(Errc::kBusy, "sim: all " + std::to_string(options_.connections_max) +
@@ -241,7 +240,8 @@ std::string SimEndpoint::peer_name(ConnectionId id) const {
     const Connection* const connection = core_.find(id, *this);
     if (connection == nullptr) return "a peer that is gone";
     const End& peer = connection->ends[1 - side_of(id)];
-    if (peer.owner == nullptr) return kPrefix.data() + std::to_string(connection->target);
+    if (peer.owner == nullptr)
+        return core_.options().name + ":" + std::to_string(connection->target);
     return peer.owner->address() + " on host " + std::to_string(peer.host);
 }
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "lib/base/clock.h"
 #include "transport/transport.h"
@@ -20,6 +21,7 @@ class Core;
 using HostId = uint32_t;
 
 struct Options {
+    std::string name = "sim";  ///< of its devices, and what addresses begin with
     uint64_t delay_ns_min = 1 * kMicrosecond;
     uint64_t delay_ns_max = 20 * kMicrosecond;  ///< each packet's is drawn anew
     /// What one host sends per second; 0 is without limit.

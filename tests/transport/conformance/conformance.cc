@@ -7,6 +7,7 @@
 #include <thread>
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -54,8 +55,9 @@ Fabric::~Fabric() {
 }
 
 MemoryBlock Fabric::make_memory(size_t /*process*/, size_t length_bytes) {
-    const int fd = memfd_create("weir-conformance", MFD_CLOEXEC);
+    const int fd = memfd_create("weir-conformance", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     WEIR_CHECK(fd >= 0 && ftruncate(fd, static_cast<off_t>(length_bytes)) == 0);
+    WEIR_CHECK(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) == 0);
     void* const start = mmap(nullptr, length_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     WEIR_CHECK(start != MAP_FAILED);
     made_.push_back({{static_cast<std::byte*>(start), length_bytes}, fd, 0});

@@ -5,8 +5,13 @@
 
 namespace weir::transport::conformance {
 
-SimFabric::SimFabric(const sim::Options& options, uint64_t seed)
-    : network_(seed, clock_, options), devices_{network_.make_device(0), network_.make_device(1)} {}
+SimFabric::SimFabric(const sim::Options& options, uint64_t seed, const Wrap& wrap)
+    : network_(seed, clock_, options) {
+    for (sim::HostId host = 0; host < 2; ++host) {
+        auto device = network_.make_device(host);
+        devices_[host] = wrap ? wrap(std::move(device)) : std::move(device);
+    }
+}
 
 void SimFabric::advance() {
     const uint64_t soon_ns = clock_.now_ns() + 100 * kMicrosecond;
@@ -18,14 +23,14 @@ bool SimFabric::kill_other() {
     return true;
 }
 
-namespace {
-
-FabricFactory with(const sim::Options& options) {
-    return [options]() -> Result<std::unique_ptr<Fabric>> {
+FabricFactory sim_fabrics(const sim::Options& options, SimFabric::Wrap wrap) {
+    return [options, wrap]() -> Result<std::unique_ptr<Fabric>> {
         return std::unique_ptr<Fabric>(
-            std::make_unique<SimFabric>(options, number_from_environment("WEIR_SEED", 1)));
+            std::make_unique<SimFabric>(options, number_from_environment("WEIR_SEED", 1), wrap));
     };
 }
+
+namespace {
 
 sim::Options mapping() {
     sim::Options options;
@@ -41,9 +46,9 @@ sim::Options lossy() {
     return options;
 }
 
-const Registration kSim{"sim", with({})};
-const Registration kSimMapping{"sim-mapping", with(mapping())};
-const Registration kSimLossy{"sim-lossy", with(lossy())};
+const Registration kSim{"sim", sim_fabrics({})};
+const Registration kSimMapping{"sim-mapping", sim_fabrics(mapping())};
+const Registration kSimLossy{"sim-lossy", sim_fabrics(lossy())};
 
 }  // namespace
 

@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// SimFabric: the simulated network as surroundings of the conformance cases.
+/// SimFabric: the simulated network as surroundings of the conformance cases, with devices as they
+/// are or wrapped into others.
+
+#include <functional>
 
 #include "tests/transport/conformance.h"
 #include "transport/sim/network.h"
 
 namespace weir::transport::conformance {
 
-class SimFabric : public Fabric {
+class SimFabric final : public Fabric {
 public:
-    explicit SimFabric(const sim::Options& options, uint64_t seed);
+    using Wrap = std::function<std::unique_ptr<Device>(std::unique_ptr<Device>)>;
+
+    SimFabric(const sim::Options& options, uint64_t seed, const Wrap& wrap);
 
     [[nodiscard]] Device& device(size_t process) override { return *devices_[process]; }
 
@@ -27,5 +32,8 @@ private:
     sim::Network network_;
     std::unique_ptr<Device> devices_[2];
 };
+
+/// Makes SimFabrics, seeded by WEIR_SEED. `wrap` may be empty.
+[[nodiscard]] FabricFactory sim_fabrics(const sim::Options& options, SimFabric::Wrap wrap = {});
 
 }  // namespace weir::transport::conformance
