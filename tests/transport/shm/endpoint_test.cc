@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: Apache-2.0
+/// \file
+/// What is special about shm endpoints; the conformance suite holds them to the contract.
+#include "transport/shm/endpoint.h"
+
+#include <atomic>
+#include <thread>
+
+#include <doctest/doctest.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "lib/base/log.h"
+#include "tests/transport/shm/helpers.h"
+#include "transport/shm/address.h"
+
+namespace weir::transport::shm {
+
+namespace {
+
+using testing::Actor;
+using testing::Forked;
+using testing::test_device;
+using testing::test_secret;
+
+bool readable(int fd, int timeout_ms) {
+    pollfd one{fd, POLLIN, 0};
+    return ::poll(&one, 1, timeout_ms) == 1;
+}
+
+}  // namespace
+
+TEST_SUITE("endpoint") {
+    TEST_CASE("addresses of other hosts and other transports are recognised at once") {
+        const auto device = test_device();
+        Actor a(*device);
+        std::string address = a.endpoint().address();
+        CHECK(address.starts_with("shm:"));
+        address[4] = address[4] == '0' ? '1' : '0';
+        CHECK(a.endpoint().connect(address).code() == Errc::kUnavailable);
+        CHECK(a.endpoint().connect("verbs:10.0.0.1:4711").code() == Errc::kUnavailable);
+        CHECK(a.endpoint().connect("shm:nonsense").code() == Errc::kInvalidArgument);
+        CHECK(a.endpoint().connect("shm:").code() == Errc::kInvalidArgument);
+    }
+
+    TEST_CASE("wishes are cut to what is possible") {
+        const auto device = test_device();
+        EndpointOptions greedy;
+        greedy.message_bytes_max = ~0U;
+        greedy.messages_in_flight = ~0U;
+        Actor a(*device, greedy);
+        CHECK(a.endpoint().capabilities().message_bytes_max == kMessageBytesCap);
+        EndpointOptions modest;
+        modest.message_bytes_max = 0;
+        modest.messages_in_flight = 0;
+        Actor b(*device, modest);
+        const ConnectionId near = a.connect(b.endpoint().address(), &b);
+        REQUIRE(near != 0);
+        CHECK(a.send(near, std::string(kMessageBytesCap, 'x')) == Post::kPosted);
+        a.endpoint().flush();
+        CHECK(b.receive(b.accept()).value_or("").size() == kMessageBytesCap);
+    }
+
+    TEST_CASE("an endpoint can connect to itself") {
+        const auto device = test_device();
+        Actor a(*device);
+        const ConnectionId near = a.connect(a.endpoint().address());
+        REQUIRE(near != 0);
+        REQUIRE(a.send(near, "hello me") == Post::kPosted);
+        CHECK(a.receive(a.accept()) == "hello me");
+    }
+
+    TEST_CASE("connections beyond the limit are refused") {
+        for (const bool direct : {true, false}) {
+            CAPTURE(direct);
+            const auto first = test_device();
+            const auto second = test_device();
+            EndpointOptions few;
+            few.connections_max = 3;
+            Actor a(*first, few);
+            Actor b(direct ? *first : *second);
+            for (int i = 0; i < 3; ++i)
+                REQUIRE(b.connect(a.endpoint().address(), &a) != 0);
+            CHECK(b.connect(a.endpoint().address(), &a) == 0);
+            CHECK(a.endpoint().connect(b.endpoint().address()).code() == Errc::kBusy);
+        }
+    }
+
+    TEST_CASE("a handshake that does not go on is given up") {
+        DeviceOptions hasty{test_secret()};
+        hasty.handshake_timeout_ns = 20 * kMillisecond;
+        const auto device = test_device(hasty);
+        const auto other = test_device();
+        Actor a(*device);
+        Actor deaf(*other);  // never polls
+        const auto id = a.endpoint().connect(deaf.endpoint().address());
+        REQUIRE(id.has_value());
+        auto stranger = dial_abstract(testing::socket_name_of(a.endpoint().address()));
+        REQUIRE(stranger.has_value());
+        // Asleep, too.
+        SUBCASE("polling") {
+            REQUIRE(a.until([&] { return a.closed(*id).has_value(); }));
+        }
+        SUBCASE("sleeping") {
+            for (int i = 0; i < 20 && !a.closed(*id); ++i) {
+                CHECK(readable(a.endpoint().arm(), 5000));
+                a.poll();
+            }
+        }
+        CHECK(a.closed(*id) == Errc::kDeadline);
+        REQUIRE(a.until([&] { return a.endpoint().counters().refused == 2; }));
+        Packet packet;
+        CHECK(receive_packet(stranger->get(), packet) == Receive::kEnd);
+        Actor direct(*device);  // inside of one device as well
+        const auto offered = a.endpoint().connect(direct.endpoint().address());
+        REQUIRE(offered.has_value());
+        REQUIRE(a.until([&] { return a.closed(*offered).has_value(); }));
+        CHECK(a.closed(*offered) == Errc::kDeadline);
+    }
+
+    TEST_CASE("strangers who say nothing do not keep others out for long, or anybody awake") {
+        DeviceOptions options{test_secret()};
+        options.handshake_timeout_ns = 50 * kMillisecond;
+        options.handshakes_max = 4;
+        const auto device = test_device(options);
+        const auto other = test_device();
+        Actor a(*device);
+        Actor b(*other);
+        std::vector<UniqueFd> silent;
+        for (int i = 0; i < 20; ++i) {
+            auto socket = dial_abstract(testing::socket_name_of(a.endpoint().address()));
+            REQUIRE(socket.has_value());
+            silent.push_back(std::move(socket).value());
+        }
+        CHECK(b.connect(a.endpoint().address(), &a) != 0);
+        CHECK(a.endpoint().counters().refused >= 4);
+    }
+
+    TEST_CASE("garbage on the listening socket is refused and logged") {
+        std::vector<std::string> lines;
+        set_log_sink([&](LogLevel, std::string_view line) { lines.emplace_back(line); });
+        const auto device = test_device();
+        Actor a(*device);
+        auto stranger = dial_abstract(testing::socket_name_of(a.endpoint().address()));
+        REQUIRE(stranger.has_value());
+        const std::string text = "GET / HTTP/1.1";
+        REQUIRE(send_packet(stranger->get(), std::as_bytes(std::span(text)), {}).has_value());
+        REQUIRE(a.until([&] { return a.endpoint().counters().refused == 1; }));
+        set_log_sink({});
+        REQUIRE(lines.size() == 1);
+        CHECK(lines[0].find("expected a greeting of 40 bytes") != std::string::npos);
+        CHECK(lines[0].find("14 bytes") != std::string::npos);
+        CHECK(a.happened.empty());
+        Packet packet;
+        CHECK(receive_packet(stranger->get(), packet) == Receive::kEnd);
+    }
+
+    TEST_CASE("memory without a memfd is read and written through the kernel") {
+        const auto first = test_device();
+        const auto second = test_device();
+        Actor a(*first);
+        Actor b(*second);
+        std::vector<std::byte> near(10'000, std::byte{1});
+        std::vector<std::byte> far(20'000, std::byte{2});
+        REQUIRE(first->register_memory({near}, Access::kLocal).has_value());
+        REQUIRE(second->register_memory({far}, Access::kRemote).has_value());
+        const ConnectionId id = a.connect(b.endpoint().address(), &b);
+        REQUIRE(id != 0);
+        const auto span =
+            b.endpoint().expose(b.accept(), std::span(far).subspan(5000, near.size()));
+        REQUIRE(span.has_value());
+        CHECK(a.endpoint().map(id, *span, Access::kRemoteRead) == nullptr);
+        REQUIRE(a.endpoint().read(id, near, *span, 1) == Post::kPosted);
+        a.poll();
+        REQUIRE(a.happened.back().event == Event::kRead);
+        CHECK(a.happened.back().status == Errc::kOk);
+        CHECK(near[9999] == std::byte{2});
+        std::fill(near.begin(), near.end(), std::byte{3});
+        REQUIRE(a.endpoint().write(id, near, *span, 2) == Post::kPosted);
+        CHECK(far[4999] == std::byte{2});
+        CHECK(far[5000] == std::byte{3});
+        CHECK(far[14'999] == std::byte{3});
+        CHECK(far[15'000] == std::byte{2});
+        CHECK(a.endpoint().counters().bytes_staged == 20'000);
+    }
+
+    TEST_CASE("deregistering waits for a thread that has the memory mapped") {
+        const auto device = test_device();
+        Actor a(*device);
+        Actor b(*device);
+        std::vector<std::byte> far(4096, std::byte{1});
+        const auto region = device->register_memory({far}, Access::kRemote);
+        REQUIRE(region.has_value());
+        const ConnectionId id = a.connect(b.endpoint().address(), &b);
+        REQUIRE(id != 0);
+        const auto span = b.endpoint().expose(b.accept(), far);
+        REQUIRE(span.has_value());
+        std::atomic<int> stage{0};
+        std::thread other([&] {
+            const std::byte* const there = a.endpoint().map(id, *span, Access::kRemoteRead);
+            stage = there == far.data() ? 1 : -1;
+            std::this_thread::sleep_for(std::chrono::milliseconds(30));
+            stage = 2;
+            a.poll();
+        });
+        while (stage == 0)
+            std::this_thread::yield();
+        REQUIRE(stage >= 1);
+        device->deregister_memory(*region);
+        CHECK(stage == 2);
+        far.assign(far.size(), std::byte{0});  // under TSan: nobody reads it any more
+        other.join();
+        CHECK(a.endpoint().map(id, *span, Access::kRemoteRead) == nullptr);
+    }
+
+    TEST_CASE("one who was turned away is not left asleep") {
+        const auto device = test_device();
+        EndpointOptions small;
+        small.message_bytes_max = 64;
+        small.messages_in_flight = 1;
+        Actor a(*device, small);
+        Actor b(*device, small);
+        const ConnectionId id = a.connect(b.endpoint().address(), &b);
+        REQUIRE(id != 0);
+        while (a.send(id, "fill") == Post::kPosted)
+            continue;
+        CHECK(readable(a.endpoint().arm(), 0));
+        a.poll();
+        CHECK_FALSE(readable(a.endpoint().arm(), 0));  // gave up trying: may sleep
+    }
+
+    TEST_CASE("a sleeping endpoint is rung once, and a waking one not at all") {
+        for (const bool direct : {true, false}) {
+            CAPTURE(direct);
+            const auto first = test_device();
+            const auto second = test_device();
+            Actor a(*first);
+            Actor b(direct ? *first : *second);
+            const ConnectionId id = a.connect(b.endpoint().address(), &b);
+            REQUIRE(id != 0);
+            const ConnectionId far = b.accept();
+            for (int i = 0; i < 10; ++i) {
+                REQUIRE(a.send(id, "awake") == Post::kPosted);
+                a.endpoint().flush();
+                CHECK(b.receive(far) == "awake");
+            }
+            CHECK(a.endpoint().counters().doorbells == 0);
+            while (b.poll() > 0)
+                continue;
+            const int fd = b.endpoint().arm();
+            CHECK_FALSE(readable(fd, 0));
+            for (int i = 0; i < 5; ++i) {
+                REQUIRE(a.send(id, "asleep") == Post::kPosted);
+                a.endpoint().flush();
+            }
+            CHECK(a.endpoint().counters().doorbells == 1);
+            CHECK(readable(fd, 1000));
+            CHECK(b.receive(far) == "asleep");
+        }
+    }
+
+    TEST_CASE("two threads that sleep whenever they can wake each other") {
+        for (const bool direct : {true, false}) {
+            const auto first = test_device();
+            const auto second = test_device();
+            Actor a(*first);
+            Actor b(direct ? *first : *second);
+            const ConnectionId id = a.connect(b.endpoint().address(), &b);
+            REQUIRE(id != 0);
+            const ConnectionId far = b.accept();
+            constexpr int kRounds = 3000;
+            const auto play = [](Actor& actor, ConnectionId connection, bool begins) {
+                if (begins) static_cast<void>(actor.send(connection, "ball"));
+                for (int round = 0; round < kRounds;) {
+                    actor.happened.clear();
+                    if (actor.poll() == 0 && !readable(actor.endpoint().arm(), 10'000)) {
+                        return false;  // a lost wake-up
+                    }
+                    for (const testing::Happened& one : actor.happened) {
+                        if (one.event != Event::kReceived) continue;
+                        ++round;
+                        static_cast<void>(actor.send(connection, "ball"));
+                    }
+                }
+                actor.endpoint().flush();
+                return true;
+            };
+            bool far_well = false;
+            std::thread other([&] { far_well = play(b, far, false); });
+            const bool near_well = play(a, id, true);
+            other.join();
+            CHECK(near_well);
+            CHECK(far_well);
+        }
+    }
+
+    TEST_CASE("no shared memory left is an error that says what to do") {
+        Forked child([](Forked&) {
+            signal(SIGXFSZ, SIG_IGN);
+            const auto first = test_device();
+            const auto second = test_device();
+            Actor a(*first);
+            Actor b(*second);
+            std::string text;
+            set_log_sink([&](LogLevel, std::string_view line) { text += line; });
+            const rlimit limit = {100'000, 100'000};  // holds for memfds too
+            if (setrlimit(RLIMIT_FSIZE, &limit) != 0) return 2;
+            const auto id = a.endpoint().connect(b.endpoint().address());
+            if (!id || !a.until([&] { return a.closed(*id).has_value(); }, &b)) return 3;
+            if (a.closed(*id) != Errc::kNoMemory) return 4;
+            if (text.find("memory.max") == std::string::npos) return 5;
+            return b.happened.empty() ? 0 : 6;
+        });
+        CHECK(child.join() == 0);
+    }
+
+    TEST_CASE("connections leave no descriptor and no mapping behind") {
+        const auto first = test_device();
+        const auto second = test_device();
+        Actor a(*first);
+        Actor b(*second);
+        const SharedBlock memory = testing::sealed_memory(8192);
+        REQUIRE(
+            second->register_memory({memory.mapping.bytes(), memory.fd.get(), 0}, Access::kRemote)
+                .has_value());
+        EndpointOptions small;
+        const auto cycle = [&] {
+            const ConnectionId id = a.connect(b.endpoint().address(), &b);
+            REQUIRE(id != 0);
+            const ConnectionId far = b.accept();
+            const auto span = b.endpoint().expose(far, memory.mapping.bytes());
+            REQUIRE(span.has_value());
+            REQUIRE(a.endpoint().map(id, *span, Access::kRemote) != nullptr);
+            a.endpoint().close(id);
+            REQUIRE(b.until([&] { return b.closed(far).has_value(); }));
+            a.poll();
+            a.poll();
+            b.poll();
+            a.happened.clear();
+            b.happened.clear();
+        };
+        for (int i = 0; i < 5; ++i)
+            cycle();
+        const size_t files = testing::open_files();
+        const size_t maps = testing::mappings();
+        for (int i = 0; i < 100; ++i)
+            cycle();
+        CHECK(testing::open_files() == files);
+        CHECK(testing::mappings() <= maps + 4);  // the allocator may have taken more
+    }
+}
+
+}  // namespace weir::transport::shm

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// What the tests of the shm backend act with: endpoints whose completions are remembered, peers
+/// that speak the handshake themselves and may then misbehave, and forked processes.
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <sys/types.h>
+
+#include "transport/shm/handshake.h"
+#include "transport/shm/shared_memory.h"
+#include "transport/shm/shm.h"
+
+namespace weir::transport::shm::testing {
+
+/// The same for all devices of a test, so that forked ones know it too.
+[[nodiscard]] Secret test_secret();
+[[nodiscard]] std::unique_ptr<Device> test_device(DeviceOptions options = {test_secret()});
+
+struct Happened {
+    Event event = Event::kClosed;
+    Errc status = Errc::kOk;
+    uint32_t immediate = 0;
+    ConnectionId connection = 0;
+    uint64_t context = 0;
+    std::string message;
+};
+
+/// An endpoint and all that happened to it.
+class Actor {
+public:
+    explicit Actor(Device& device, const EndpointOptions& options = {});
+
+    [[nodiscard]] Endpoint& endpoint() { return *endpoint_; }
+
+    /// Polls once; returns how much came.
+    size_t poll();
+    /// Polls this one and `other` until `done`, or for ten seconds: then false.
+    [[nodiscard]] bool until(const std::function<bool()>& done, Actor* other = nullptr);
+
+    /// Connects to an endpoint of another process. 0: it came to nothing.
+    [[nodiscard]] ConnectionId connect(const std::string& address, Actor* other = nullptr);
+    /// Waits for somebody to connect. 0: nobody did.
+    [[nodiscard]] ConnectionId accept();
+    [[nodiscard]] Post send(ConnectionId connection, std::string_view text);
+    /// Waits for the next message and takes it; nothing if the connection closed.
+    [[nodiscard]] std::optional<std::string> receive(ConnectionId connection);
+
+    [[nodiscard]] size_t count(Event event, ConnectionId connection) const;
+    /// The reason of kClosed, nothing while the connection is open.
+    [[nodiscard]] std::optional<Errc> closed(ConnectionId connection) const;
+
+    std::vector<Happened> happened;
+
+private:
+    std::unique_ptr<Endpoint> endpoint_;
+    std::vector<Completion> completions_;
+};
+
+/// A peer that knows the secret but is none of our endpoints: it has the connection's memory and
+/// socket in its hands.
+class RawPeer {
+public:
+    RawPeer();
+
+    /// False: refused.
+    [[nodiscard]] bool connect(const std::string& address, const std::function<void()>& meanwhile);
+
+    [[nodiscard]] Agreement& agreement() { return agreement_; }
+
+    [[nodiscard]] int socket() const { return socket_.get(); }
+
+    [[nodiscard]] const Self& self() const { return self_; }
+
+    void hang_up() { socket_.reset(); }
+
+private:
+    SharedBlock live_page_;
+    Self self_;
+    UniqueFd socket_;
+    Agreement agreement_;
+};
+
+[[nodiscard]] std::string socket_name_of(const std::string& address);
+
+/// Sealed shared memory, mapped.
+[[nodiscard]] SharedBlock sealed_memory(uint64_t length_bytes);
+
+/// A process that runs a function with one end of a pipe and exits with what it returns.
+class Forked {
+public:
+    using Body = std::function<int(Forked& self)>;
+
+    explicit Forked(const Body& body);
+    ~Forked();
+    Forked(const Forked&) = delete;
+    Forked& operator=(const Forked&) = delete;
+
+    /// A line from the other side.
+    [[nodiscard]] std::string hear();
+    void tell(const std::string& line);
+
+    void kill();
+    /// Waits for the process; its exit status, or -1 if it was killed.
+    int join();
+
+    [[nodiscard]] pid_t pid() const { return pid_; }
+
+private:
+    pid_t pid_ = -1;
+    UniqueFd pipe_;
+};
+
+/// WEIR_SEED, or a new one; printed with the test's name.
+[[nodiscard]] uint64_t seed_for(const char* test);
+
+[[nodiscard]] size_t open_files();
+/// Lines of /proc/self/maps.
+[[nodiscard]] size_t mappings();
+
+}  // namespace weir::transport::shm::testing

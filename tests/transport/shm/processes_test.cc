@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+/// \file
+/// Endpoints in two processes.
+#include <cstring>
+
+#include <doctest/doctest.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include "lib/base/random.h"
+#include "tests/transport/shm/helpers.h"
+
+namespace weir::transport::shm {
+
+namespace {
+
+using testing::Actor;
+using testing::Forked;
+using testing::test_device;
+
+/// A child that accepts one connection and answers every message with itself until it is closed.
+int echo(Forked& self) {
+    const auto device = test_device();
+    Actor actor(*device);
+    self.tell(actor.endpoint().address());
+    const ConnectionId id = actor.accept();
+    if (id == 0) return 1;
+    while (!actor.closed(id)) {
+        actor.poll();
+        for (const testing::Happened& one : actor.happened) {
+            if (one.event == Event::kReceived) {
+                while (actor.send(id, one.message) == Post::kNotNow)
+                    actor.endpoint().flush();
+            }
+        }
+        std::erase_if(actor.happened,
+                      [](const testing::Happened& one) { return one.event != Event::kClosed; });
+    }
+    return actor.closed(id) == Errc::kOk ? 0 : 2;
+}
+
+/// A child that exposes memory, with a memfd or without, and does as it is told.
+int owner(Forked& self, bool with_memfd) {
+    const auto device = test_device();
+    const SharedBlock memory = testing::sealed_memory(64 * 1024);
+    std::memset(memory.mapping.bytes().data(), 7, 64 * 1024);
+    const auto inner = memory.mapping.bytes().subspan(4096, 32 * 1024);
+    const auto region =
+        device->register_memory({inner, with_memfd ? memory.fd.get() : -1, 4096}, Access::kRemote);
+    if (!region) return 1;
+    Actor actor(*device);
+    self.tell(actor.endpoint().address());
+    const ConnectionId id = actor.accept();
+    const auto span = actor.endpoint().expose(id, inner);
+    if (!span) return 2;
+    std::string text(sizeof(RemoteSpan), '\0');
+    std::memcpy(text.data(), &*span, sizeof(RemoteSpan));
+    if (actor.send(id, text) != Post::kPosted) return 3;
+    if (actor.receive(id) != "written") return 4;
+    for (const std::byte byte : inner.subspan(100, 1000)) {
+        if (byte != std::byte{9}) return 5;
+    }
+    if (inner[99] != std::byte{7} || inner[1100] != std::byte{7}) return 6;
+    device->deregister_memory(*region);
+    if (actor.send(id, "deregistered") != Post::kPosted) return 7;
+    return actor.until([&] { return actor.closed(id).has_value(); }) ? 0 : 8;
+}
+
+Errc last_status(Actor& actor, Event event) {
+    Errc status = Errc::kBusy;  // none of those that come
+    actor.poll();
+    for (const testing::Happened& one : actor.happened) {
+        if (one.event == event) status = one.status;
+    }
+    return status;
+}
+
+}  // namespace
+
+TEST_SUITE("processes") {
+    TEST_CASE("messages of all lengths go to another process and back") {
+        Random random(testing::seed_for("processes echo"));
+        Forked child(echo);
+        const auto device = test_device();
+        Actor actor(*device);
+        const ConnectionId id = actor.connect(child.hear());
+        REQUIRE(id != 0);
+        CHECK(actor.endpoint().peer_name(id) ==
+              "pid " + std::to_string(child.pid()) + " on this host");
+        for (int i = 0; i < 2000; ++i) {
+            const std::string text(random.below(8193), static_cast<char>('a' + i % 26));
+            REQUIRE(actor.send(id, text) == Post::kPosted);
+            REQUIRE(actor.receive(id) == text);
+        }
+        actor.endpoint().close(id);
+        actor.poll();
+        CHECK(actor.closed(id) == Errc::kOk);
+        CHECK(child.join() == 0);
+    }
+
+    TEST_CASE("a killed process is noticed after all it had sent") {
+        Forked child([](Forked& self) {
+            const auto device = test_device();
+            Actor actor(*device);
+            self.tell(actor.endpoint().address());
+            const ConnectionId id = actor.accept();
+            for (int i = 0; i < 100; ++i)
+                static_cast<void>(actor.send(id, std::to_string(i)));
+            actor.endpoint().flush();
+            self.tell("sent");
+            pause();
+            return 0;
+        });
+        const auto device = test_device();
+        Actor actor(*device);
+        const ConnectionId id = actor.connect(child.hear());
+        REQUIRE(id != 0);
+        REQUIRE(child.hear() == "sent");
+        child.kill();
+        CHECK(child.join() == -1);
+        SUBCASE("polling") {
+            REQUIRE(actor.until([&] { return actor.closed(id).has_value(); }));
+        }
+        SUBCASE("sleeping") {
+            for (int i = 0; i < 200 && !actor.closed(id); ++i) {
+                pollfd one{actor.endpoint().arm(), POLLIN, 0};
+                REQUIRE(::poll(&one, 1, 5000) == 1);
+                actor.poll();
+            }
+        }
+        CHECK(actor.closed(id) == Errc::kPeerLost);
+        CHECK(actor.happened.back().event == Event::kClosed);
+        CHECK(actor.count(Event::kReceived, id) == 100);
+        CHECK(actor.send(id, "anybody?") == Post::kClosed);
+    }
+
+    TEST_CASE("memory of another process is read, written and gone when deregistered") {
+        for (const bool with_memfd : {true, false}) {
+            CAPTURE(with_memfd);
+            Forked child([&](Forked& self) { return owner(self, with_memfd); });
+            const auto device = test_device();
+            std::vector<std::byte> near(32 * 1024);
+            REQUIRE(device->register_memory({near}, Access::kLocal).has_value());
+            Actor actor(*device);
+            const ConnectionId id = actor.connect(child.hear());
+            REQUIRE(id != 0);
+            const auto text = actor.receive(id);
+            REQUIRE(text.has_value());
+            REQUIRE(text->size() == sizeof(RemoteSpan));
+            RemoteSpan span;
+            std::memcpy(&span, text->data(), sizeof(span));
+            const std::span<std::byte> local(near);
+            REQUIRE(actor.endpoint().read(id, near, span, 1) == Post::kPosted);
+            CHECK(last_status(actor, Event::kRead) == Errc::kOk);
+            CHECK(near[0] == std::byte{7});
+            CHECK(near.back() == std::byte{7});
+            CHECK((actor.endpoint().map(id, span, Access::kRemote) != nullptr) == with_memfd);
+            std::fill(near.begin(), near.end(), std::byte{9});
+            const RemoteSpan piece{span.address + 100, 1000, span.key};
+            REQUIRE(actor.endpoint().write(id, local.first(1000), piece, 2) == Post::kPosted);
+            CHECK(last_status(actor, Event::kWritten) == Errc::kOk);
+            const RemoteSpan beyond{span.address + 32 * 1024 - 8, 16, span.key};
+            REQUIRE(actor.endpoint().read(id, local.first(16), beyond, 3) == Post::kPosted);
+            CHECK(last_status(actor, Event::kRead) == Errc::kOutOfRange);
+            CHECK(actor.endpoint().counters().bytes_staged == (with_memfd ? 0 : 33 * 1024 - 24));
+            REQUIRE(actor.send(id, "written") == Post::kPosted);
+            REQUIRE(actor.receive(id) == "deregistered");
+            REQUIRE(actor.endpoint().read(id, local.first(1000), piece, 4) == Post::kPosted);
+            CHECK(last_status(actor, Event::kRead) == Errc::kOutOfRange);
+            CHECK(actor.endpoint().map(id, span, Access::kRemoteRead) == nullptr);
+            actor.endpoint().close(id);
+            CHECK(child.join() == 0);
+        }
+    }
+
+    TEST_CASE("two processes that sleep whenever they can wake each other") {
+        constexpr int kRounds = 2000;
+        const auto play = [](Actor& actor, ConnectionId id) {
+            for (int round = 0; round < kRounds;) {
+                std::erase_if(actor.happened, [](const testing::Happened& one) {
+                    return one.event == Event::kReceived;
+                });
+                if (actor.poll() == 0) {
+                    pollfd one{actor.endpoint().arm(), POLLIN, 0};
+                    if (::poll(&one, 1, 10'000) != 1) return false;
+                }
+                const size_t balls = actor.count(Event::kReceived, id);
+                for (size_t i = 0; i < balls; ++i)
+                    static_cast<void>(actor.send(id, "ball"));
+                round += static_cast<int>(balls);
+            }
+            actor.endpoint().flush();
+            return true;
+        };
+        Forked child([&](Forked& self) {
+            const auto device = test_device();
+            Actor actor(*device);
+            self.tell(actor.endpoint().address());
+            const ConnectionId id = actor.accept();
+            const bool well = play(actor, id);
+            static_cast<void>(self.hear());  // the endpoint must outlive the other's last ball
+            return well ? 0 : 1;
+        });
+        const auto device = test_device();
+        Actor actor(*device);
+        const ConnectionId id = actor.connect(child.hear());
+        REQUIRE(id != 0);
+        REQUIRE(actor.send(id, "ball") == Post::kPosted);
+        CHECK(play(actor, id));
+        child.tell("done");
+        CHECK(child.join() == 0);
+    }
+
+    TEST_CASE("a process with another secret is refused") {
+        Forked child([](Forked& self) {
+            DeviceOptions options;
+            options.secret = random_bytes();
+            const auto device = test_device(options);
+            Actor actor(*device);
+            const auto id = actor.endpoint().connect(self.hear());
+            if (!id || !actor.until([&] { return actor.closed(*id).has_value(); })) return 1;
+            return actor.closed(*id) == Errc::kRefused ? 0 : 2;
+        });
+        const auto device = test_device();
+        Actor actor(*device);
+        child.tell(actor.endpoint().address());
+        bool over = false;
+        CHECK(actor.until([&] {
+            if (!over)
+                over =
+                    child.pid() > 0 &&
+                    access(("/proc/" + std::to_string(child.pid()) + "/fd/0").c_str(), F_OK) != 0;
+            return over;
+        }));
+        CHECK(child.join() == 0);
+        CHECK(actor.happened.empty());
+    }
+}
+
+}  // namespace weir::transport::shm
