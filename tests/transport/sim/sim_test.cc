@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <chrono>
 #include <cstring>
+#include <ctime>
 
 #include <doctest/doctest.h>
 
@@ -261,7 +261,7 @@ TEST_SUITE("sim") {
     TEST_CASE("a simulation is fast") {
         Cluster cluster(11, 2);
         const ConnectionId id = cluster.connect(0, 1);
-        const auto begin = std::chrono::steady_clock::now();
+        const std::clock_t begin = std::clock();
         uint64_t sent = 0;
         uint64_t got = 0;
         Completion some[32];
@@ -273,8 +273,9 @@ TEST_SUITE("sim") {
             got += cluster.endpoints[1]->poll(some);
             REQUIRE((cluster.network.step() || got == 100'000));
         }
-        const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-        MESSAGE((static_cast<double>(got) / seconds.count()) << " messages simulated per second");
-        CHECK(seconds.count() < 20);  // debug builds and busy machines; 0.1 is usual
+        const double seconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+        MESSAGE((static_cast<double>(got) / seconds)
+                << " messages simulated per second of this core");
+        CHECK(seconds < 10);  // with sanitizers; 0.1 is usual
     }
 }
