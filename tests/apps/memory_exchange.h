@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// MemoryExchange: the parameter server of the solver's tests, in one process. It keeps to the contract
-/// of BlockExchange and to nothing more: what is pulled appears in wait(), not before.
+/// MemoryExchange: the parameter server of the solver's tests, in one process. It keeps to the
+/// contract of BlockExchange and to nothing more: what is pulled appears in wait(), not before.
 
 #include <condition_variable>
 #include <cstdint>
@@ -108,9 +108,7 @@ public:
 
     [[nodiscard]] uint32_t worker_index() const noexcept override { return index_; }
 
-    [[nodiscard]] uint32_t worker_count() const noexcept override {
-        return server_.worker_count();
-    }
+    [[nodiscard]] uint32_t worker_count() const noexcept override { return server_.worker_count(); }
 
     Result<std::span<double>> make_buffer(uint64_t count) override {
         return std::span<double>(buffers_.emplace_back(count, 0.0));
@@ -147,9 +145,8 @@ public:
 
     Status max(std::span<double> values) override {
         WEIR_CHECK(values.size() <= apps::kReduceValueCountMax);
-        return by_position(values, [](double& into, double value) {
-            into = std::max(into, value);
-        });
+        return by_position(values,
+                           [](double& into, double value) { into = std::max(into, value); });
     }
 
     Status barrier() override { return sum({}); }
@@ -158,10 +155,12 @@ public:
         WEIR_CHECK(pulls_.empty());
         server_.collect(
             [&](std::map<uint64_t, double>& all) {
-                for (size_t i = 0; i < keys.size(); ++i) all[keys[i]] += values[i];
+                for (size_t i = 0; i < keys.size(); ++i)
+                    all[keys[i]] += values[i];
             },
             [&](const std::map<uint64_t, double>& all) {
-                for (size_t i = 0; i < keys.size(); ++i) values[i] = all.at(keys[i]);
+                for (size_t i = 0; i < keys.size(); ++i)
+                    values[i] = all.at(keys[i]);
             });
         return {};
     }
@@ -186,7 +185,8 @@ private:
                 }
             },
             [&](const std::map<uint64_t, double>& all) {
-                for (size_t i = 0; i < values.size(); ++i) values[i] = all.at(i);
+                for (size_t i = 0; i < values.size(); ++i)
+                    values[i] = all.at(i);
             });
         return {};
     }
@@ -211,7 +211,8 @@ void run_workers(uint32_t worker_count, double l1, Work work) {
             work(exchange);
         });
     }
-    for (std::thread& thread : threads) thread.join();
+    for (std::thread& thread : threads)
+        thread.join();
 }
 
 }  // namespace weir::test

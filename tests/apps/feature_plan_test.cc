@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/apps/feature_plan.h"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+
+#include <doctest/doctest.h>
+
+#include "lib/apps/gather.h"
+#include "lib/base/random.h"
+#include "tests/apps/memory_exchange.h"
+
+namespace {
+
+using namespace weir;
+using namespace weir::apps;
+
+/// Worker `index` has every feature below `count` whose number is not a multiple of index + 2.
+data::Examples features_of(uint32_t index, uint64_t count) {
+    data::Examples examples;
+    for (uint64_t i = 0; i < count; ++i) {
+        if (i % (index + 2) != 0) examples.keys.push_back(mix64(i));
+    }
+    examples.report.example_count = 100;
+    examples.report.nonzero_count = 100 * 20;
+    return examples;
+}
+
+}  // namespace
+
+TEST_SUITE("feature_plan") {
+    TEST_CASE(
+        "all workers put a feature into the same group, and few features are dealt out evenly") {
+        for (const uint64_t count : {500UL, 60000UL}) {
+            std::mutex mutex;
+            std::map<uint64_t, uint32_t> group_of;
+            test::run_workers(3, 1, [&](BlockExchange& exchange) {
+                const data::Examples examples = features_of(exchange.worker_index(), count);
+                const auto plan = plan_features(exchange, examples, 0, 7);
+                REQUIRE(plan);
+                const std::lock_guard lock(mutex);
+                CHECK(plan->block_count == 20);
+                CHECK(plan->example_count == 300);
+                for (const uint64_t key : examples.keys) {
+                    const uint32_t group = plan->groups.of(key);
+                    CHECK(group < plan->groups.count);
+                    CHECK(group_of.try_emplace(key, group).first->second == group);
+                }
+            });
+            std::map<uint32_t, uint64_t> sizes;
+            for (const auto& [key, group] : group_of)
+                ++sizes[group];
+            const auto [least, most] = std::minmax_element(
+                sizes.begin(), sizes.end(),
+                [](const auto& a, const auto& b) { return a.second < b.second; });
+            CHECK(most->second - least->second <= (count == 500 ? 1 : least->second / 2));
+        }
+    }
+
+    TEST_CASE("dense data gets one feature per block, and one block is possible") {
+        test::run_workers(1, 1, [&](BlockExchange& exchange) {
+            data::Examples examples = features_of(0, 31);
+            examples.report.nonzero_count = 100 * examples.keys.size();
+            const auto fine = plan_features(exchange, examples, 0, 1);
+            REQUIRE(fine);
+            CHECK(fine->block_count == examples.keys.size());
+            std::vector<uint32_t> groups;
+            for (const uint64_t key : examples.keys)
+                groups.push_back(fine->groups.of(key));
+            std::sort(groups.begin(), groups.end());
+            CHECK(std::adjacent_find(groups.begin(), groups.end()) == groups.end());
+            CHECK(plan_features(exchange, examples, 1, 1)->block_count == 1);
+        });
+    }
+
+    TEST_CASE("gather brings lists longer than a sum to everybody, in the order of the workers") {
+        test::run_workers(3, 1, [](BlockExchange& exchange) {
+            std::vector<uint64_t> mine(exchange.worker_index() * 40000);
+            for (size_t i = 0; i < mine.size(); ++i)
+                mine[i] = ~mix64(i + exchange.worker_index());
+            const auto all = gather(exchange, mine);
+            REQUIRE(all);
+            REQUIRE(all->size() == 120000);
+            CHECK((*all)[0] == ~mix64(1));
+            CHECK((*all)[39999] == ~mix64(40000));
+            CHECK((*all)[40000] == ~mix64(2));
+            CHECK((*all)[119999] == ~mix64(80001));
+        });
+    }
+}

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/apps/lr_solver.h"
+
+#include <cstdlib>
+#include <string>
+
+#include <doctest/doctest.h>
+
+#include "tests/apps/lr_samples.h"
+#include "tests/apps/memory_exchange.h"
+
+namespace {
+
+using namespace weir;
+using namespace weir::apps;
+using test::dense_sample;
+using test::one_hot_sample;
+using test::Sample;
+using test::text_sample;
+
+struct Trained {
+    LrResult result;
+    std::map<uint64_t, double> weights;
+    uint32_t worker_count = 0;
+};
+
+Trained train(const Sample& sample, uint32_t worker_count, const LrOptions& options) {
+    std::vector<LrResult> results(worker_count);
+    std::vector<Model> models(worker_count);
+    std::vector<std::string> errors(worker_count);
+    test::run_workers(worker_count, options.l1, [&](BlockExchange& exchange) {
+        const uint32_t index = exchange.worker_index();
+        auto solver = LrSolver::create(exchange, sample.part(index, worker_count), options);
+        REQUIRE(solver);
+        auto result = solver->solve();
+        REQUIRE(result);
+        results[index] = *result;
+        auto model = solver->model();
+        REQUIRE(model);
+        models[index] = *model;
+    });
+    for (uint32_t i = 1; i < worker_count; ++i) {
+        CHECK(results[i].objective == results[0].objective);
+        CHECK(results[i].pass_count == results[0].pass_count);
+        CHECK(models[i].keys == models[0].keys);
+        CHECK(models[i].weights == models[0].weights);
+    }
+    Trained trained{results[0], {}, worker_count};
+    for (size_t i = 0; i < models[0].keys.size(); ++i) {
+        trained.weights[models[0].keys[i]] = models[0].weights[i];
+    }
+    return trained;
+}
+
+/// Trains with default settings from several numbers of workers; each time the objective must be
+/// within 0.1 % of the optimum, and everything that the result says must be true.
+void check_against_reference(const Sample& sample, double l1, uint32_t most_passes) {
+    const test::Reference best = test::ReferenceSolver(sample, l1).solve();
+    CHECK(best.gap < 1e-4);
+    for (const uint32_t workers : {1U, 2U, 4U}) {
+        LrOptions options;
+        options.l1 = l1;
+        const Trained trained = train(sample, workers, options);
+        CAPTURE(workers);
+        CAPTURE(trained.result.pass_count);
+        CAPTURE(trained.result.gap);
+        const double objective = test::objective_of(sample, trained.weights, l1);
+        CHECK(trained.result.objective == doctest::Approx(objective).epsilon(1e-9));
+        CHECK(objective <= best.objective * 1.001);
+        CHECK(objective >= best.objective * (1 - best.gap - 1e-9));
+        CHECK(objective * (1 - trained.result.gap) <= best.objective * (1 + 1e-9));
+        CHECK(trained.result.nonzero_count == trained.weights.size());
+        CHECK(trained.result.pass_count <= most_passes);
+        const std::vector<LrProgress>& history = trained.result.history;
+        for (size_t p = 1; p < history.size(); ++p) {
+            CHECK(history[p].objective <= history[p - 1].objective * (1 + 1e-12));
+        }
+    }
+}
+
+Random seeded(uint64_t offset) {
+    const char* text = std::getenv("WEIR_SEED");
+    const uint64_t seed = text != nullptr ? std::stoull(text) : 1;
+    MESSAGE("WEIR_SEED=" << seed);
+    return Random(seed * 1000 + offset);
+}
+
+}  // namespace
+
+TEST_SUITE("lr_solver") {
+    TEST_CASE("dense columns with scales from 1e-3 to 1e3 reach the optimum") {
+        Random random = seeded(1);
+        check_against_reference(
+            dense_sample(random, {.rows = 400, .columns = 30, .low = -3, .high = 3}), 1, 400);
+    }
+
+    TEST_CASE("strongly correlated dense columns reach the optimum") {
+        Random random = seeded(2);
+        check_against_reference(
+            dense_sample(random, {.rows = 300, .columns = 20, .correlation = 0.98}), 0.1, 600);
+    }
+
+    TEST_CASE("doubled columns and a constant one reach the optimum") {
+        Random random = seeded(3);
+        check_against_reference(dense_sample(random, {.rows = 200,
+                                                      .columns = 10,
+                                                      .low = -2,
+                                                      .high = 2,
+                                                      .correlation = 0.3,
+                                                      .doubled = true}),
+                                1, 400);
+    }
+
+    TEST_CASE("separable data with a small penalty reach the optimum") {
+        Random random = seeded(4);
+        check_against_reference(
+            dense_sample(random, {.rows = 200, .columns = 10, .correlation = 0.2, .noise = 0}),
+            0.01, 1000);
+    }
+
+    TEST_CASE("more features than examples reach the optimum") {
+        Random random = seeded(5);
+        check_against_reference(text_sample(random, 150, 5000, true), 0.5, 1000);
+    }
+
+    TEST_CASE("a small click log reaches the optimum") {
+        Random random = seeded(6);
+        check_against_reference(text_sample(random, 1000, 3000, false), 1, 1000);
+    }
+
+    TEST_CASE("one-hot groups, collinear with each other, reach the optimum") {
+        Random random = seeded(7);
+        check_against_reference(one_hot_sample(random, 2000, 10, 6), 1, 600);
+    }
+
+    TEST_CASE("any number of blocks reaches the optimum, and no pass raises the objective") {
+        Random random = seeded(8);
+        const Sample sample = text_sample(random, 400, 800, true);
+        const test::Reference best = test::ReferenceSolver(sample, 1).solve();
+        for (const uint32_t blocks : {1U, 3U, 1000000U}) {
+            LrOptions options;
+            options.block_count = blocks;
+            const Trained trained = train(sample, 2, options);
+            CAPTURE(blocks);
+            CHECK(trained.result.objective <= best.objective * 1.001);
+            CHECK(trained.result.block_count ==
+                  std::min<uint64_t>(blocks, trained.result.feature_count));
+            for (size_t p = 1; p < trained.result.history.size(); ++p) {
+                CHECK(trained.result.history[p].objective <=
+                      trained.result.history[p - 1].objective * (1 + 1e-12));
+            }
+        }
+    }
+
+    TEST_CASE("a penalty above every gradient keeps all weights at zero and is proven at once") {
+        Random random = seeded(9);
+        const Sample sample = dense_sample(random, {.rows = 50, .columns = 5});
+        LrOptions options;
+        options.l1 = 1e6;
+        const Trained trained = train(sample, 2, options);
+        CHECK(trained.weights.empty());
+        CHECK(trained.result.end == LrEnd::kGap);
+        CHECK(trained.result.objective == doctest::Approx(50 * std::log(2.0)));
+        CHECK(trained.result.gap < 1e-9);
+    }
+
+    TEST_CASE("without a penalty training ends when nothing is gained any more") {
+        Random random = seeded(10);
+        LrOptions options;
+        options.l1 = 0;
+        const Sample sample = dense_sample(random, {.rows = 300, .columns = 5, .noise = 3});
+        const Trained trained = train(sample, 2, options);
+        CHECK(trained.result.end == LrEnd::kNoProgress);
+        CHECK(trained.result.objective < 300 * std::log(2.0));
+    }
+
+    TEST_CASE("workers without a single example take part") {
+        Sample sample;
+        sample.add(1, {{7, 1.0F}, {9, 1.0F}});
+        sample.add(-1, {{9, 1.0F}});
+        LrOptions options;
+        options.l1 = 0.1;
+        const Trained trained = train(sample, 4, options);
+        CHECK(trained.result.example_count == 2);
+        CHECK(trained.result.feature_count == 2);
+        CHECK(trained.weights.contains(7));
+    }
+
+    TEST_CASE("examples without features are fitted by nothing") {
+        Sample sample;
+        sample.add(1, {});
+        sample.add(-1, {});
+        const Trained trained = train(sample, 1, {});
+        CHECK(trained.result.feature_count == 0);
+        CHECK(trained.result.objective == doctest::Approx(2 * std::log(2.0)));
+    }
+
+    TEST_CASE("no examples at all, or options without sense, are errors") {
+        test::run_workers(2, 1, [](BlockExchange& exchange) {
+            const auto solver = LrSolver::create(exchange, data::Examples{}, {});
+            CHECK(solver.code() == Errc::kInvalidArgument);
+        });
+        test::run_workers(1, 1, [](BlockExchange& exchange) {
+            for (const double l1 : {-1.0, double{NAN}, double{INFINITY}}) {
+                LrOptions options;
+                options.l1 = l1;
+                CHECK(LrSolver::create(exchange, data::Examples{}, options).code() ==
+                      Errc::kInvalidArgument);
+            }
+        });
+    }
+
+    TEST_CASE("progress is reported after every pass, and accuracy is that of the final weights") {
+        Sample sample;
+        for (int i = 0; i < 40; ++i)
+            sample.add(i % 2 == 0 ? 1 : -1, {{i % 2 == 0 ? 1U : 2U, 1.0F}});
+        LrOptions options;
+        uint32_t reports = 0;
+        options.progress = [&](const LrProgress& progress) {
+            ++reports;
+            CHECK(progress.pass == reports);
+        };
+        const Trained trained = train(sample, 1, options);
+        CHECK(reports == trained.result.pass_count);
+        CHECK(trained.result.train_accuracy == 1);
+        CHECK(trained.result.history.size() == reports);
+    }
+}

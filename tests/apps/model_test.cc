@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/apps/model.h"
+
+#include <cmath>
+
+#include <doctest/doctest.h>
+
+#include "tests/data/scratch.h"
+
+namespace {
+
+using namespace weir;
+using namespace weir::apps;
+
+std::string refusal(const std::string& text) {
+    const test::Scratch scratch;
+    const auto model = read_model(scratch.file("m", text));
+    REQUIRE_FALSE(model);
+    const std::string message = model.error().message();
+    return message.substr(message.find("/m:") + 1);
+}
+
+}  // namespace
+
+TEST_SUITE("model") {
+    TEST_CASE("a model comes back from its file bit by bit") {
+        const test::Scratch scratch;
+        const Model model = {{0, 3, ~uint64_t{0}}, {-1.0 / 3, 5e-324, 1.7976931348623157e308}};
+        REQUIRE(write_model(scratch.path("m"), model));
+        const auto again = read_model(scratch.path("m"));
+        REQUIRE(again);
+        CHECK(again->keys == model.keys);
+        CHECK(again->weights == model.weights);
+    }
+
+    TEST_CASE("a model written by hand may have comments, empty lines and any order") {
+        const test::Scratch scratch;
+        const auto model = read_model(scratch.file("m", "# mine\n7  2.5\r\n\n3\t-1 # low\n5 1e-3"));
+        REQUIRE(model);
+        CHECK(model->keys == std::vector<uint64_t>{3, 5, 7});
+        CHECK(model->weights == std::vector<double>{-1, 1e-3, 2.5});
+    }
+
+    TEST_CASE("a wrong model line is named with what was expected") {
+        CHECK(refusal("1 2\nx 3\n") ==
+              "m:2: expected a feature number from 0 to 2^64 - 1, found 'x'");
+        CHECK(refusal("1\n") ==
+              "m:1: expected a weight after the feature number, found the end of the line");
+        CHECK(refusal("1 2 3\n") == "m:1: expected `feature weight` and nothing more, found '3'");
+        CHECK(refusal("1 nan\n") == "m:1: expected a finite number as weight, found 'nan'");
+        CHECK(refusal("1:2\n").starts_with("m:1: expected a feature number"));
+        const test::Scratch scratch;
+        CHECK(read_model(scratch.file("m", "4 1\n4 2\n"))
+                  .error()
+                  .text()
+                  .find("feature 4 is there twice") != std::string::npos);
+        CHECK(read_model(scratch.path("none")).code() == Errc::kNotFound);
+        CHECK(write_model("/nowhere/m", {}).code() == Errc::kIo);
+    }
+
+    TEST_CASE("evaluation ignores features that the model does not know, and parts add up") {
+        const test::Scratch scratch;
+        const Model model = {{2, 5}, {1.5, -2}};
+        std::string text;
+        for (int i = 0; i < 300; ++i)
+            text += "+1 2:2 9:100\n-1 5:1\n+1 5:0.5 77:3\n";
+        const std::vector<std::string> paths = {scratch.file("a", text)};
+        const auto whole = evaluate(model, paths);
+        REQUIRE(whole);
+        CHECK(whole->read.example_count == 900);
+        CHECK(whole->correct_count == 600);
+        const double loss =
+            300 * (std::log1p(std::exp(-3)) + std::log1p(std::exp(-2)) + std::log1p(std::exp(1)));
+        CHECK(whole->loss_sum == doctest::Approx(loss));
+        uint64_t correct = 0;
+        for (uint32_t part = 0; part < 4; ++part) {
+            correct += evaluate(model, paths, {part, 4})->correct_count;
+        }
+        CHECK(correct == 600);
+    }
+}
