@@ -10,12 +10,8 @@
 namespace weir {
 namespace {
 
-/// Rows of one 4 or 8 byte value that are one value apart or more.
-template <class Word>
-WEIR_KERNEL void gather_words(const RowView& view, std::span<const uint32_t> rows,
-                              const std::byte* missing, std::byte* out) noexcept {
-    const RowView local = view;
-    const auto place = [&](uint32_t row) { return row == kNoRow ? missing : local.at(row); };
+template <class Word, class Places>
+inline void gather_places(Places place, std::span<const uint32_t> rows, std::byte* out) noexcept {
     size_t i = 0;
     for (; i + kernels::kRowsAhead < rows.size(); ++i) {
         __builtin_prefetch(place(rows[i + kernels::kRowsAhead]));
@@ -23,6 +19,25 @@ WEIR_KERNEL void gather_words(const RowView& view, std::span<const uint32_t> row
     }
     for (; i < rows.size(); ++i)
         std::memcpy(out + i * sizeof(Word), place(rows[i]), sizeof(Word));
+}
+
+/// Rows that begin with one value of 4 or 8 bytes.
+template <class Word>
+WEIR_KERNEL void gather_words(const RowView& view, std::span<const uint32_t> rows,
+                              const std::byte* missing, std::byte* out) noexcept {
+    const RowView local = view;
+    uint32_t any_missing = 0;
+    for (const uint32_t row : rows)
+        any_missing |= static_cast<uint32_t>(row == kNoRow);
+    if (any_missing != 0) {
+        gather_places<Word>([&](uint32_t row) { return row == kNoRow ? missing : local.at(row); },
+                            rows, out);
+    } else if (local.flat != nullptr && local.stride_bytes == sizeof(Word)) {
+        gather_places<Word>([&](uint32_t row) { return local.flat + row * sizeof(Word); }, rows,
+                            out);
+    } else {
+        gather_places<Word>([&](uint32_t row) { return local.at(row); }, rows, out);
+    }
 }
 
 void gather_wide(const RowView& view, std::span<const uint32_t> rows, size_t bytes,
@@ -48,12 +63,17 @@ WEIR_KERNEL uint32_t differs(const uint32_t* rows, size_t count, uint32_t first)
 
 void gather_rows(const RowView& view, std::span<const uint32_t> rows, size_t bytes,
                  const std::byte* missing, std::byte* out) noexcept {
-    if (bytes == 4) {
-        gather_words<uint32_t>(view, rows, missing, out);
-    } else if (bytes == 8) {
-        gather_words<uint64_t>(view, rows, missing, out);
-    } else {
-        gather_wide(view, rows, bytes, missing, out);
+    constexpr size_t kChunk = 4096;  // whose rows are still near after a look for kNoRow
+    for (size_t begin = 0; begin < rows.size(); begin += kChunk) {
+        const auto some = rows.subspan(begin, std::min(kChunk, rows.size() - begin));
+        if (bytes == sizeof(uint32_t)) {
+            gather_words<uint32_t>(view, some, missing, out);
+        } else if (bytes == sizeof(uint64_t)) {
+            gather_words<uint64_t>(view, some, missing, out);
+        } else {
+            gather_wide(view, some, bytes, missing, out);
+        }
+        out += some.size() * bytes;
     }
 }
 

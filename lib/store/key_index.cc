@@ -51,10 +51,11 @@ size_t KeyIndex::find(std::span<const uint64_t> keys, std::span<uint32_t> rows) 
         for (size_t i = 0; i < n; ++i) {
             const uint64_t key = keys[begin + i];
             const Bucket& bucket = buckets[homes[turn][i]];
-            uint32_t found = 0;
-            // From the back, so that a free place, which looks like key 0, yields to key 0 itself.
-            for (size_t slot = kKeysPerBucket; slot-- > 0;)
-                found = bucket.keys[slot] == key ? bucket.rows_plus_one[slot] : found;
+            uint32_t match = 0;  // a bit per place; without branches, which would be guessed wrong
+            for (size_t slot = 0; slot < kKeysPerBucket; ++slot)
+                match |= static_cast<uint32_t>(bucket.keys[slot] == key) << slot;
+            // A free place looks like key 0, but key 0 itself comes before it.
+            uint32_t found = match == 0 ? 0 : bucket.rows_plus_one[std::countr_zero(match)];
             if (found == 0 && bucket.overflowed != 0) [[unlikely]]
                 found = find_behind(key, homes[turn][i]);
             missing += found == 0 ? 1 : 0;
@@ -69,8 +70,7 @@ uint32_t KeyIndex::find_behind(uint64_t key, size_t bucket) const noexcept {
     const size_t mask = bucket_count_ - 1;
     while (buckets[bucket].overflowed != 0) {
         bucket = (bucket + 1) & mask;
-        for (size_t slot = 0; slot < kKeysPerBucket; ++slot) {
-            if (buckets[bucket].rows_plus_one[slot] == 0) return 0;
+        for (size_t slot = 0; slot < buckets[bucket].used; ++slot) {
             if (buckets[bucket].keys[slot] == key) return buckets[bucket].rows_plus_one[slot];
         }
     }
@@ -93,16 +93,16 @@ Status KeyIndex::insert_missing(std::span<const uint64_t> keys, std::span<uint32
 
 void KeyIndex::place(Bucket* buckets, size_t mask, size_t home, uint64_t key,
                      uint32_t row_plus_one) noexcept {
-    for (size_t at = home;; at = (at + 1) & mask) {
-        Bucket& bucket = buckets[at];
-        for (size_t slot = 0; slot < kKeysPerBucket; ++slot) {
-            if (bucket.rows_plus_one[slot] != 0) continue;
-            bucket.keys[slot] = key;
-            bucket.rows_plus_one[slot] = row_plus_one;
-            return;
+    size_t at = home;
+    while (buckets[at].used == kKeysPerBucket)
+        [[unlikely]] {
+            buckets[at].overflowed = 1;
+            at = (at + 1) & mask;
         }
-        bucket.overflowed = 1;
-    }
+    Bucket& bucket = buckets[at];
+    bucket.keys[bucket.used] = key;
+    bucket.rows_plus_one[bucket.used] = row_plus_one;
+    ++bucket.used;
 }
 
 Status KeyIndex::reserve(size_t key_count) {
@@ -133,11 +133,9 @@ Status KeyIndex::reserve(size_t key_count) {
 void KeyIndex::rehash(Bucket* to, size_t to_mask, uint32_t to_shift) const noexcept {
     const auto* from = buckets_.as<const Bucket>();
     for (size_t at = 0; at < bucket_count_; ++at) {
-        for (size_t slot = 0; slot < kKeysPerBucket; ++slot) {
-            const uint32_t row_plus_one = from[at].rows_plus_one[slot];
-            if (row_plus_one == 0) break;
+        for (size_t slot = 0; slot < from[at].used; ++slot) {
             const uint64_t key = from[at].keys[slot];
-            place(to, to_mask, hash(key) >> to_shift, key, row_plus_one);
+            place(to, to_mask, hash(key) >> to_shift, key, from[at].rows_plus_one[slot]);
         }
     }
 }

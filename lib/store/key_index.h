@@ -48,7 +48,8 @@ private:
     struct alignas(64) Bucket {
         uint64_t keys[kKeysPerBucket];
         uint32_t rows_plus_one[kKeysPerBucket];  // 0: free; filled from the front
-        uint32_t overflowed;                     // 1 if keys of this bucket stand in the next
+        uint16_t used;                           // places that are not free
+        uint16_t overflowed;                     // 1 if keys of this bucket stand in the next
     };
 
     static_assert(sizeof(Bucket) == 64);

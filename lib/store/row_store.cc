@@ -23,7 +23,9 @@ Status RowStore::reserve(size_t row_count) {
     const size_t granule_bytes = granule_rows * initial_.size();
     while (capacity() < row_count) {
         const size_t needed = (row_count - capacity() + granule_rows - 1) >> shift_;
-        const size_t doubling = std::min(granules_.size(), kExtentBytesMax / granule_bytes);
+        const size_t doubling =
+            std::clamp(capacity() * initial_.size(), kExtentBytesMin, kExtentBytesMax) /
+            granule_bytes;
         // When memory runs short, what is needed now still counts.
         if (!add_extent(std::max(needed, doubling)) && !add_extent(needed)) {
             return Error(Errc::kNoMemory,
@@ -41,6 +43,7 @@ bool RowStore::add_extent(size_t granule_count) {
     Block extent(memory_, granule_count * granule_bytes);
     if (!extent) return false;
     if (!initial_is_zero_) fill(extent.data(), granule_count << shift_);
+    if (!granules_.empty()) is_flat_ &= granules_.back() + granule_bytes == extent.data();
     for (size_t i = 0; i < granule_count; ++i)
         granules_.push_back(extent.data() + i * granule_bytes);
     extents_.push_back(std::move(extent));

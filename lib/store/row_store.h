@@ -22,7 +22,8 @@ struct RowView {
     std::byte* const* granules = nullptr;
     size_t stride_bytes = 0;
     size_t offset_bytes = 0;
-    uint32_t shift = 0;  ///< a granule has 2^shift rows
+    uint32_t shift = 0;         ///< a granule has 2^shift rows
+    std::byte* flat = nullptr;  ///< the first row, if all rows happen to lie side by side
 
     [[nodiscard]] std::byte* at(uint32_t row) const noexcept {
         return granules[row >> shift] + offset_bytes + (row & mask()) * stride_bytes;
@@ -34,14 +35,16 @@ struct RowView {
     [[nodiscard]] uint32_t run(uint32_t row) const noexcept { return mask() + 1 - (row & mask()); }
 };
 
-/// Grows by whole extents, each as large as all before it together, up to 64 MiB at a time (or what
-/// is asked for at once). An extent is one allocation; a table of pointers cuts it into granules of
-/// at most 64 KiB (or one row), so that a row is found in two loads wherever its extent lies.
+/// Grows by whole extents, each as large as all before it together, from 2 MiB to 64 MiB at a time
+/// (or what is asked for at once). An extent is one allocation; a table of pointers cuts it into
+/// granules of at most 64 KiB (or one row), so that a row is found in two loads wherever its extent
+/// lies.
 ///
 /// Thread: owning shard.
 class RowStore {
 public:
     static constexpr size_t kGranuleBytes = size_t{64} << 10;
+    static constexpr size_t kExtentBytesMin = size_t{2} << 20;  // a huge page
     static constexpr size_t kExtentBytesMax = size_t{64} << 20;
 
     /// `initial` is what a fresh row holds; its size is the row's size.
@@ -59,7 +62,8 @@ public:
 
     /// Valid until the next reserve(); the rows themselves stay.
     [[nodiscard]] RowView view(size_t offset_bytes = 0) const noexcept {
-        return {granules_.data(), initial_.size(), offset_bytes, shift_};
+        std::byte* flat = is_flat_ && !granules_.empty() ? granules_[0] + offset_bytes : nullptr;
+        return {granules_.data(), initial_.size(), offset_bytes, shift_, flat};
     }
 
 private:
@@ -69,6 +73,7 @@ private:
     Memory& memory_;
     std::vector<std::byte> initial_;
     bool initial_is_zero_;
+    bool is_flat_ = true;
     uint32_t shift_;
     std::vector<Block> extents_;
     std::vector<std::byte*> granules_;

@@ -36,30 +36,60 @@ WEIR_KERNEL void update_run(std::byte* values, std::byte* state, const std::byte
         R::update(v[i], s + i * R::kStateValues, p + i * R::kPushedValues, local);
 }
 
+/// Where rows of one value are: both ways to find out, and the flat one is quicker.
+template <class T>
+struct FlatPlaces {
+    std::byte* first;
+    size_t stride_bytes;
+
+    T* operator()(uint32_t row) const noexcept {
+        return reinterpret_cast<T*>(first + row * stride_bytes);
+    }
+};
+
+template <class T>
+struct GranulePlaces {
+    RowView view;
+
+    T* operator()(uint32_t row) const noexcept { return reinterpret_cast<T*>(view.at(row)); }
+};
+
+template <UpdateRule R, class T, class Places>
+inline void update_places(Places values, Places state, std::span<const uint32_t> rows,
+                          const std::byte* pushed, const RuleParameters& parameters) {
+    const uint32_t* row = rows.data();
+    const size_t count = rows.size();
+    const T* p = reinterpret_cast<const T*>(pushed);
+    const auto apply = [&](size_t i) {
+        T* s = nullptr;
+        if constexpr (R::kStateValues > 0) s = state(row[i]);
+        R::update(*values(row[i]), s, p + i * R::kPushedValues, parameters);
+    };
+    size_t i = 0;
+    for (; i + kRowsAhead < count; ++i) {
+        __builtin_prefetch(values(row[i + kRowsAhead]), 1);
+        if constexpr (R::kStateValues > 0) __builtin_prefetch(state(row[i + kRowsAhead]), 1);
+        apply(i);
+    }
+    for (; i < count; ++i)
+        apply(i);
+}
+
 /// Rows of one value each, the most frequent kind.
 template <UpdateRule R, class T>
 WEIR_KERNEL void update_single_values(const RowTarget& target, std::span<const uint32_t> rows,
                                       const std::byte* pushed, const RuleParameters& parameters) {
     const RuleParameters local = parameters;
-    const RowView values = target.values;
-    const RowView state = target.state;
-    const uint32_t* row = rows.data();
-    const size_t count = rows.size();
-    const T* p = reinterpret_cast<const T*>(pushed);
-    const auto apply = [&](size_t i) {
-        T* v = reinterpret_cast<T*>(values.at(row[i]));
-        T* s = nullptr;
-        if constexpr (R::kStateValues > 0) s = reinterpret_cast<T*>(state.at(row[i]));
-        R::update(*v, s, p + i * R::kPushedValues, local);
-    };
-    size_t i = 0;
-    for (; i + kRowsAhead < count; ++i) {
-        __builtin_prefetch(values.at(row[i + kRowsAhead]), 1);
-        if constexpr (R::kStateValues > 0) __builtin_prefetch(state.at(row[i + kRowsAhead]), 1);
-        apply(i);
+    RowView values = target.values;
+    RowView state = target.state;
+    if constexpr (R::kStateValues == 0)
+        values.stride_bytes = sizeof(T);  // as the compiler may know
+    if (values.flat != nullptr && (R::kStateValues == 0 || state.flat != nullptr)) {
+        update_places<R, T>(FlatPlaces<T>{values.flat, values.stride_bytes},
+                            FlatPlaces<T>{state.flat, state.stride_bytes}, rows, pushed, local);
+    } else {
+        update_places<R, T>(GranulePlaces<T>{values}, GranulePlaces<T>{state}, rows, pushed, local);
     }
-    for (; i < count; ++i)
-        apply(i);
 }
 
 template <UpdateRule R, class T>

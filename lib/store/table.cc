@@ -137,61 +137,68 @@ Result<std::span<const uint64_t>> Table::read_block(std::span<const uint64_t> ke
                 fmt::format("key {} is not this shard's; ask for the assignment again", key));
         }
     }
-    hasher_.add(block);
     return block;
 }
 
 Result<ListId> Table::read_list(std::span<const uint64_t> keys) {
     ListId id{.count = keys.size()};
-    hasher_.reset(keys.size());
+    const bool one_block = keys.size() <= kBlockKeys;
+    if (!one_block) hasher_.reset(keys.size());
     for (size_t begin = 0; begin < keys.size(); begin += kBlockKeys) {
         WEIR_ASSIGN(const std::span<const uint64_t> block, read_block(keys, begin));
         if (begin == 0) id.first_key = block.front();
         id.last_key = block.back();
+        if (!one_block) hasher_.add(block);
     }
-    id.hash = hasher_.hash();
+    id.hash = one_block ? hash_key_list(std::span(block_).first(keys.size())) : hasher_.hash();
     return id;
 }
 
-Status Table::look_up(std::span<const uint64_t> keys, const ListId& id, bool create,
-                      std::span<uint32_t> rows, size_t& missing) {
+Result<size_t> Table::look_up_block(std::span<const uint64_t> block, bool create,
+                                    std::span<uint32_t> rows) {
+    if (const auto* dense = std::get_if<DenseStore>(&*store_)) {
+        WEIR_TRY(dense->find_rows(block, rows));
+        return size_t{0};
+    }
+    auto& sparse = std::get<SparseStore>(*store_);
+    if (!create) return sparse.find_rows(block, rows);
+    WEIR_TRY(sparse.find_or_insert_rows(block, rows));
+    return size_t{0};
+}
+
+Result<size_t> Table::look_up(std::span<const uint64_t> keys, const ListId& id, bool create,
+                              std::span<uint32_t> rows) {
+    if (keys.size() <= kBlockKeys)  // read_list() left them where they are safe
+        return look_up_block(std::span(block_).first(keys.size()), create, rows);
+    size_t missing = 0;
     hasher_.reset(keys.size());
     for (size_t begin = 0; begin < keys.size(); begin += kBlockKeys) {
         WEIR_ASSIGN(const std::span<const uint64_t> block, read_block(keys, begin));
-        const auto some_rows = rows.subspan(begin, block.size());
-        if (const auto* dense = std::get_if<DenseStore>(&*store_)) {
-            WEIR_TRY(dense->find_rows(block, some_rows));
-        } else if (create) {
-            WEIR_TRY(std::get<SparseStore>(*store_).find_or_insert_rows(block, some_rows));
-        } else {
-            missing += std::get<SparseStore>(*store_).find_rows(block, some_rows);
-        }
+        hasher_.add(block);
+        WEIR_ASSIGN(const size_t some,
+                    look_up_block(block, create, rows.subspan(begin, block.size())));
+        missing += some;
     }
     // The sender may have changed its memory since read_list(): then the rows are another list's.
     if (hasher_.hash() != id.hash)
         return refused(Errc::kInvalidArgument, "the key list changed while it was read");
-    return {};
+    return missing;
 }
 
 Result<RowList> Table::rows_of(std::span<const uint64_t> keys, bool create) {
     WEIR_ASSIGN(const ListId id, read_list(keys));
-    if (const auto rows = lists_.find(id)) return RowList{*rows, id, true};
+    if (keys.size() >= KeyListCache::kKeyCountMin) {
+        if (const auto rows = lists_.find(id)) return RowList{*rows, id, true};
+    }
     Block room = lists_.reserve(keys.size());
-    std::span<uint32_t> rows;
-    if (room) {
-        rows = {room.as<uint32_t>(), keys.size()};
-    } else {
-        if (scratch_rows_.size() < keys.size()) scratch_rows_.resize(keys.size());
-        rows = std::span(scratch_rows_).first(keys.size());
-    }
-    size_t missing = 0;
-    WEIR_TRY(look_up(keys, id, create, rows, missing));
-    if (room && missing == 0) return RowList{lists_.keep(id, std::move(room)), id, true};
-    if (room) {  // must not be remembered: the missing keys may come
-        scratch_rows_.assign(rows.begin(), rows.end());
-        rows = scratch_rows_;
-    }
-    return RowList{rows, id, false};
+    if (!room && scratch_rows_.size() < keys.size()) scratch_rows_.resize(keys.size());
+    const std::span rows(room ? room.as<uint32_t>() : scratch_rows_.data(), keys.size());
+    WEIR_ASSIGN(const size_t missing, look_up(keys, id, create, rows));
+    if (!room) return RowList{rows, id, false};
+    if (missing == 0) return RowList{lists_.keep(id, std::move(room)), id, true};
+    // Must not be remembered: the missing keys may come.
+    scratch_rows_.assign(rows.begin(), rows.end());
+    return RowList{scratch_rows_, id, false};
 }
 
 Result<RowList> Table::rows_for_push(std::span<const uint64_t> keys) {

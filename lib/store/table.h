@@ -99,8 +99,10 @@ private:
                                     const PositionSet& owned);
 
     [[nodiscard]] Result<RowList> rows_of(std::span<const uint64_t> keys, bool create);
-    [[nodiscard]] Status look_up(std::span<const uint64_t> keys, const ListId& id, bool create,
-                                 std::span<uint32_t> rows, size_t& missing);
+    [[nodiscard]] Result<size_t> look_up(std::span<const uint64_t> keys, const ListId& id,
+                                         bool create, std::span<uint32_t> rows);
+    [[nodiscard]] Result<size_t> look_up_block(std::span<const uint64_t> block, bool create,
+                                               std::span<uint32_t> rows);
     [[nodiscard]] Result<std::span<const uint64_t>> read_block(std::span<const uint64_t> keys,
                                                                size_t begin);
     [[nodiscard]] Result<ListId> read_list(std::span<const uint64_t> keys);

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// What one core can do at best with arrays: the limits that pushes and pulls are measured against.
+/// The compiler's best over plain arrays; no table, no check, no message.
+
+#include <cstddef>
+#include <cstdint>
+
+namespace weir::limits {
+
+/// table[i] += deltas[i]
+void add_buffer(float* table, const float* deltas, size_t count) noexcept;
+
+/// memcpy
+void copy_buffer(std::byte* to, const std::byte* from, size_t bytes) noexcept;
+
+/// values[slots[i]] += deltas[i], through a ready array of slots, prefetched.
+void add_through_slots(float* values, const uint32_t* slots, const float* deltas,
+                       size_t count) noexcept;
+
+/// out[i] = values[slots[i]], prefetched.
+void read_through_slots(const float* values, const uint32_t* slots, float* out,
+                        size_t count) noexcept;
+
+}  // namespace weir::limits
