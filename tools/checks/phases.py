@@ -70,7 +70,7 @@ def plain(shop):
 
 
 def benches(shop):
-    return run_suite(shop, "release", ["bench"], 1, extra=["--benchmark"])
+    return run_suite(shop, "release", ["bench"], 1)
 
 
 def installed(shop):
