@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 import time
+import traceback
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -46,8 +47,9 @@ def run_phase(phase, shop, memory, repeat):
         outcome = phase.function(shop)
     except Failure as failure:
         return Outcome(failed=1, note=str(failure))
-    except OSError as error:
-        return Outcome(failed=1, note=f"{error.filename or ''}: {error.strerror}")
+    except Exception as error:  # one phase's mistake must not hide what the others find
+        shop.log(traceback.format_exc())
+        return Outcome(failed=1, note=f"{type(error).__name__}: {error}")
     if key and outcome.failed == 0 and key == memory.key(phase):
         memory.store(phase.name, key, outcome.passed)
     return outcome
