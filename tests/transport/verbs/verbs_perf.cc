@@ -3,7 +3,9 @@
 /// verbs_perf: what the verbs backend moves between two processes on one RDMA device, to be
 /// compared with ib_read_bw and ib_send_lat on the same device (see verbs_perf.sh).
 ///
-///     verbs_perf [reads per row] [round trips per row]
+///     verbs_perf [READS [ROUND_TRIPS]]              both processes here
+///     verbs_perf listen                             one process here, prints its address
+///     verbs_perf connect ADDRESS [READS [TRIPS]]    the other, perhaps on another host
 ///
 /// Prints MB/s (1e6) of 64 KiB READs by READs in flight, and microseconds per round trip.
 
@@ -11,6 +13,8 @@
 #include <array>
 #include <cstdlib>
 #include <cstring>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
@@ -66,7 +70,7 @@ void post_message(Endpoint& endpoint, ConnectionId to, std::span<const std::byte
 void serve(const Secret& secret, int address_pipe) {
     Party party(secret);
     Endpoint& endpoint = *party.endpoint;
-    const std::string address = endpoint.address();
+    const std::string address = endpoint.address() + "\n";
     if (::write(address_pipe, address.data(), address.size()) < 0) std::exit(2);
     ::close(address_pipe);
     std::array<Completion, 32> completions;
@@ -184,11 +188,7 @@ void measure(const Secret& secret, const std::string& address, size_t reads, siz
     static_cast<void>(client.party.endpoint->poll(client.completions));
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-    const size_t reads = argc > 1 ? std::strtoul(argv[1], nullptr, 10) : 2000;
-    const size_t trips = argc > 2 ? std::strtoul(argv[2], nullptr, 10) : 2000;
+int measure_here(size_t reads, size_t trips) {
     const Secret secret = random_bytes();
     int ends[2];
     if (::pipe(ends) != 0) return 2;
@@ -202,9 +202,29 @@ int main(int argc, char** argv) {
     ::close(ends[1]);
     std::array<char, 256> address{};
     const ssize_t length = ::read(ends[0], address.data(), address.size());
-    if (length <= 0) return 2;
-    measure(secret, {address.data(), static_cast<size_t>(length)}, reads, trips);
+    if (length <= 1) return 2;
+    measure(secret, {address.data(), static_cast<size_t>(length - 1)}, reads, trips);
     int status = 0;
     ::waitpid(child, &status, 0);
     return WIFEXITED(status) ? WEXITSTATUS(status) : 2;
+}
+
+size_t number(int argc, char** argv, int index) {
+    return argc > index ? std::strtoul(argv[index], nullptr, 10) : 2000;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    const std::string_view mode = argc > 1 ? argv[1] : "";
+    const Secret nobodys{};  // between hosts: for measuring only
+    if (mode == "listen") {
+        serve(nobodys, STDOUT_FILENO);
+        return 0;
+    }
+    if (mode == "connect" && argc > 2) {
+        measure(nobodys, argv[2], number(argc, argv, 3), number(argc, argv, 4));
+        return 0;
+    }
+    return measure_here(number(argc, argv, 1), number(argc, argv, 2));
 }
