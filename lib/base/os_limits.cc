@@ -17,6 +17,7 @@ namespace weir {
 namespace {
 
 constexpr uint64_t kKiB = 1024;
+constexpr const char* kUnits[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB"};
 
 uint64_t from_rlim(rlim_t limit) noexcept {
     return limit == RLIM_INFINITY ? kUnlimited : limit;
@@ -139,7 +140,6 @@ uint64_t dev_shm_free_bytes() {
 }
 
 std::string bytes_text(uint64_t bytes) {
-    static constexpr const char* kUnits[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB"};
     size_t unit = 0;
     uint64_t scale = 1;
     while (unit + 1 < std::size(kUnits) && bytes / scale >= kKiB) {

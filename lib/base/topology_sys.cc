@@ -17,6 +17,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::string_view kHugePages = "hugepages-";
+
 /// The numbers of the entries `prefix``number` of a folder, sorted.
 std::vector<uint64_t> numbered_entries(const std::string& folder, std::string_view prefix) {
     std::vector<uint64_t> numbers;
@@ -89,11 +91,10 @@ std::vector<HugePages> read_huge_pages(const std::string& root) {
     std::vector<HugePages> pages;
     std::error_code error;
     for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
-        static constexpr std::string_view kPrefix = "hugepages-";
         const std::string name = entry.path().filename();
-        if (!name.starts_with(kPrefix)) continue;
+        if (!name.starts_with(kHugePages)) continue;
         uint64_t kib = 0;
-        for (const char c : std::string_view(name).substr(kPrefix.size())) {
+        for (const char c : std::string_view(name).substr(kHugePages.size())) {
             if (c < '0' || c > '9') break;
             kib = kib * 10 + static_cast<uint64_t>(c - '0');
         }

@@ -137,7 +137,7 @@ class Info(unittest.TestCase):
         lines = done.stdout.splitlines()
         titles = [line for line in lines if line and not line.startswith(" ")]
         self.assertTrue(titles[0].startswith("Weir "))
-        self.assertTrue(titles[3].startswith("Machine (by "))
+        self.assertTrue(titles[3].startswith("Machine, by "))
         self.assertEqual(titles[1:3] + titles[4:],
                          ["Transports", "RDMA devices", "Huge pages", "Limits", "Variables"])
         self.assertEqual([line for line in lines if line != line.rstrip()], [])

@@ -46,7 +46,11 @@ void add_verbs(InfoReport& report) {
     TransportInfo info{.name = "verbs", .usable = false, .reason = {}, .use = "any ranks, by RDMA"};
 #if WEIR_HAVE_VERBS
     Result<std::vector<transport::verbs::DeviceInfo>> devices = transport::verbs::list_devices();
-    if (devices) report.devices = *std::move(devices);
+    if (devices) {
+        report.devices = *std::move(devices);
+    } else {
+        info.reason = devices.error().message();
+    }
     for (const transport::verbs::DeviceInfo& device : report.devices) {
         if (device.why_not.empty()) {
             info.usable = true;
@@ -55,9 +59,6 @@ void add_verbs(InfoReport& report) {
         }
     }
     if (info.usable) info.reason.clear();
-    if (report.devices.empty()) {
-        info.reason = devices ? "no RDMA device" : devices.error().message();
-    }
 #else
     info.reason = "this build has no verbs: install libibverbs-dev and build again";
 #endif

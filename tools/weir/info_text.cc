@@ -95,8 +95,10 @@ void add_devices(Sections& out, [[maybe_unused]] const InfoReport& report) {
                              device.shared_receive_requests_max));
         out.line("  completion queues",
                  fmt::format("{} entries each", device.completion_queue_entries_max));
-        out.line("  regions", fmt::format("{}, up to {} each", device.regions_max,
-                                          limit_text(device.region_bytes_max)));
+        out.line("  regions", device.region_bytes_max == kUnlimited
+                                  ? fmt::format("{}, of any size", device.regions_max)
+                                  : fmt::format("{}, up to {} each", device.regions_max,
+                                                bytes_text(device.region_bytes_max)));
     }
     if (!report.devices.empty()) return;
 #endif
@@ -104,7 +106,7 @@ void add_devices(Sections& out, [[maybe_unused]] const InfoReport& report) {
 }
 
 void add_machine(Sections& out, const Topology& topology) {
-    out.section(fmt::format("Machine (by {})", topology.source));
+    out.section(fmt::format("Machine, by {}", topology.source));
     out.line("sockets", fmt::format("{}", topology.socket_count));
     out.line("cores",
              fmt::format("{}, with {} hardware threads", topology.core_count, topology.cpu_count));

@@ -53,6 +53,9 @@ public:
         hooks_.arena = this;
     }
 
+    Arena(const Arena&) = delete;
+    Arena& operator=(const Arena&) = delete;
+
     ~Arena() override {
         if (!created_) return;
         static_cast<void>(weir_jemalloc_mallctl(fmt::format("arena.{}.destroy", index_).c_str(),

@@ -18,6 +18,7 @@ constexpr uint64_t kMiB = uint64_t{1} << 20;
 // jemalloc rounds large sizes up by as much as a quarter: too much for what is a table
 constexpr size_t kLargeBytes = size_t{1} << 20;
 constexpr uint64_t kPageBytes = 4096;
+constexpr size_t kNotesMax = 16;
 
 uint64_t round_up(uint64_t bytes, uint64_t unit) {
     return (bytes + unit - 1) / unit * unit;
@@ -83,14 +84,22 @@ MemoryPool::~MemoryPool() {
 }
 
 Status MemoryPool::add_slab(uint64_t bytes, uint64_t bytes_min) {
+    Status refused;  // the whole: what that says to do about it helps most
     for (uint64_t now = bytes;; now = std::max(bytes_min, now / 2)) {
         Status added = try_slab(now);
-        if (added) return {};
-        if (added.code() != Errc::kNoMemory || now <= bytes_min) return added;
-        // every step down is worth a line: who has less than asked for wants to know why
-        note(fmt::format("pool '{}': {} instead of {}: {}", options_.name,
-                         bytes_text(std::max(bytes_min, now / 2)), bytes_text(bytes),
-                         added.error().message()));
+        if (added) {
+            if (!refused) {
+                note(fmt::format("{}; going on with {} instead", refused.error().message(),
+                                 bytes_text(now)));
+            }
+            return {};
+        }
+        if (added.code() != Errc::kNoMemory) return added;
+        if (refused) refused = std::move(added);
+        if (now > bytes_min) continue;
+        if (bytes == bytes_min) return refused;
+        return Error(Errc::kNoMemory, fmt::format("{}; and not even {} can be had",
+                                                  refused.error().message(), bytes_text(now)));
     }
 }
 
@@ -123,11 +132,15 @@ Result<std::vector<RegionId>> MemoryPool::register_slab(const Slab& slab) {
             devices_[i]->deregister_memory(regions[i]);
         const Error& error = region.error();
         if (error.code() != Errc::kNoMemory) return error;
-        return Error(
-            Errc::kNoMemory,
-            fmt::format("pool '{}': {} cannot be registered with {} ({}); {}", options_.name,
-                        bytes_text(slab.memory().size()), device->name(), error.message(),
-                        locked_memory_advice(limit, slab.memory().size())));
+        std::string text =
+            fmt::format("pool '{}': {} cannot be registered with {}: {}", options_.name,
+                        bytes_text(slab.memory().size()), device->name(), error.message());
+        // the device tells the ulimit; that does not help against the hard limit
+        const uint64_t needed_bytes = limit.pinned_bytes + slab.memory().size();
+        if (!limit.may_lock_all && needed_bytes > limit.hard_bytes) {
+            text += "; " + locked_memory_advice(limit, slab.memory().size());
+        }
+        return Error(Errc::kNoMemory, std::move(text));
     }
     return regions;
 }
@@ -236,7 +249,6 @@ void MemoryPool::deregister(const Registered& registered) {
 
 void MemoryPool::note(std::string text) {
     log(LogLevel::kWarning, "{}", text);
-    constexpr size_t kNotesMax = 16;
     if (notes_.size() < kNotesMax) notes_.push_back(std::move(text));
 }
 

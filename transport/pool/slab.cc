@@ -150,20 +150,18 @@ Status Slab::map(const SlabOptions& options) {
     if (space == MAP_FAILED) {
         return shortage(options, "no address space is left (`ulimit -v unlimited`)", errno);
     }
-    const auto start = reinterpret_cast<uintptr_t>(space);
-    const uintptr_t aligned = round_up(start, alignment);
-    void* const memory = mmap(reinterpret_cast<void*>(aligned), size_bytes, PROT_READ | PROT_WRITE,
-                              MAP_SHARED | MAP_FIXED, fd_, 0);
+    auto* const start = static_cast<std::byte*>(space);
+    const uint64_t before = round_up(reinterpret_cast<uintptr_t>(space), alignment) -
+                            reinterpret_cast<uintptr_t>(space);
+    void* const memory =
+        mmap(start + before, size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd_, 0);
     if (memory == MAP_FAILED) {
         const int error = errno;
         munmap(space, size_bytes + alignment);
         return shortage(options, "the memory cannot be mapped", error);
     }
-    if (aligned > start) munmap(space, aligned - start);
-    const uintptr_t end = aligned + size_bytes;
-    if (start + size_bytes + alignment > end) {
-        munmap(reinterpret_cast<void*>(end), start + size_bytes + alignment - end);
-    }
+    if (before > 0) munmap(start, before);
+    if (before < alignment) munmap(start + before + size_bytes, alignment - before);
     memory_ = {static_cast<std::byte*>(memory), size_bytes};
     if (page_bytes_ == normal_page_bytes() && options.huge_pages != HugePagePolicy::kNever) {
         // only a wish: where the kernel does not do it for shared memory, nothing is lost
@@ -178,9 +176,8 @@ Status Slab::map(const SlabOptions& options) {
 
 Status Slab::commit(const SlabOptions& options) {
     // in steps: a signal makes the kernel undo and repeat the step that it interrupts
-    constexpr uint64_t kStepBytes = kGiB;
     for (uint64_t done = 0; done < memory_.size();) {
-        const uint64_t step = std::min(kStepBytes, memory_.size() - done);
+        const uint64_t step = std::min(kGiB, memory_.size() - done);
         if (fallocate(fd_, 0, static_cast<off_t>(done), static_cast<off_t>(step)) == 0) {
             done += step;
         } else if (errno != EINTR) {

@@ -27,7 +27,8 @@ public:
     [[nodiscard]] Result<RegionId> register_memory(const MemoryBlock& block,
                                                    Access access) override {
         if (registered_bytes() + block.bytes.size() > limit_bytes_) {
-            return Error(refusal_, "ibv_reg_mr said no", ENOMEM);
+            return Error(refusal_, locked_memory_advice(locked_memory_limit(), block.bytes.size()),
+                         ENOMEM);
         }
         regions_[++last_] = {block, access};
         return last_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/pool/first_fit.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -95,8 +96,8 @@ TEST_SUITE("first_fit") {
                 auto victim = live.begin();
                 std::advance(victim, random.below(live.size()));
                 const auto [size, pattern] = victim->second;
-                for (size_t i = 0; i < size; ++i)
-                    REQUIRE(victim->first[i] == std::byte{pattern});
+                REQUIRE(std::count(victim->first, victim->first + size, std::byte{pattern}) ==
+                        static_cast<std::ptrdiff_t>(size));
                 pieces.deallocate(victim->first, size);
                 live.erase(victim);
                 continue;
@@ -106,8 +107,9 @@ TEST_SUITE("first_fit") {
             const FirstFit::Piece piece = pieces.allocate(size, alignment);
             if (piece.start == nullptr) continue;
             REQUIRE(reinterpret_cast<uintptr_t>(piece.start) % alignment == 0);
-            for (size_t i = 0; i < piece.fresh_bytes; ++i)
-                REQUIRE(piece.start[(size + 63) / 64 * 64 - 1 - i] == std::byte{0});
+            const std::byte* const end = piece.start + (size + 63) / 64 * 64;
+            REQUIRE(std::count(end - piece.fresh_bytes, end, std::byte{0}) ==
+                    static_cast<std::ptrdiff_t>(piece.fresh_bytes));
             const auto pattern = static_cast<unsigned char>(1 + random.below(255));
             std::memset(piece.start, pattern, size);
             live[piece.start] = {size, pattern};

@@ -219,9 +219,12 @@ TEST_SUITE("memory_pool") {
         CHECK(device.registered_bytes() == 2 * kMiB);
         const PoolStatistics statistics = pool->statistics();
         CHECK(statistics.reserved_bytes == 2 * kMiB);
-        REQUIRE_FALSE(statistics.notes.empty());
-        CHECK(statistics.notes.back().find("2 MiB instead of 8 MiB") != std::string::npos);
-        CHECK(statistics.notes.back().find("ulimit -l") != std::string::npos);
+        REQUIRE(statistics.notes.size() == 1);
+        const std::string& note = statistics.notes.back();
+        const uint64_t kib = (locked_memory_limit().pinned_bytes + 8 * kMiB) / 1024;
+        CHECK_MESSAGE(note.find("8 MiB cannot be registered with fake") != std::string::npos, note);
+        CHECK_MESSAGE(note.find("going on with 2 MiB instead") != std::string::npos, note);
+        CHECK_MESSAGE(note.find(fmt::format("ulimit -l {}", kib)) != std::string::npos, note);
         CHECK(lines == statistics.notes);
         CHECK(pool->allocate(kMiB) != nullptr);
         CHECK(pool->allocate(4 * kMiB) == nullptr);
@@ -234,8 +237,9 @@ TEST_SUITE("memory_pool") {
         REQUIRE_FALSE(pool);
         CHECK(pool.code() == Errc::kNoMemory);
         const std::string& text = pool.error().text();
-        const uint64_t kib = (locked_memory_limit().pinned_bytes + kMiB) / 1024;
+        const uint64_t kib = (locked_memory_limit().pinned_bytes + 8 * kMiB) / 1024;
         CHECK_MESSAGE(text.find(fmt::format("ulimit -l {}", kib)) != std::string::npos, text);
+        CHECK_MESSAGE(text.find("not even 1 MiB") != std::string::npos, text);
         CHECK(device.regions().empty());
     }
 
@@ -266,7 +270,7 @@ TEST_SUITE("memory_pool") {
         CHECK((*smaller)->statistics().reserved_bytes == 2 * kMiB);
         REQUIRE_FALSE(none);
         CHECK(none.code() == Errc::kNoMemory);
-        CHECK(none.error().text().find("ulimit -f 4096") != std::string::npos);
+        CHECK(none.error().text().find("ulimit -f 8192") != std::string::npos);
     }
 
     TEST_CASE("more memory than the machine has is refused before anything is taken") {
