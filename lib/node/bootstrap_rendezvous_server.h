@@ -20,7 +20,8 @@ class RendezvousServer final : public Bootstrap {
 public:
     static constexpr size_t kStrangersMax = 64;  ///< at a time; the oldest is dropped
     static constexpr uint64_t kGreetingTimeout = 5 * kSecond;
-    static constexpr size_t kSeatBytesMax = 256 * 1024;  ///< what a rank may put in one round
+    static constexpr size_t kSeatBytesMax =
+        size_t{256} * 1024;  ///< what a rank may put in one round
 
     /// Errors:  those of tcp_listen
     [[nodiscard]] static Result<std::unique_ptr<RendezvousServer>> open(RendezvousOptions options,

@@ -6,8 +6,10 @@
 ///   bootstrap_probe [--rendezvous HOST:PORT] [--rank R] [--size N] [--absent R] [--die R]
 /// --absent R: rank R never joins. --die R: rank R kills itself once all have joined.
 
+#include <chrono>
 #include <cstdio>
 #include <string>
+#include <thread>
 
 #include <fmt/format.h>
 #include <signal.h>
@@ -112,7 +114,7 @@ Status run(const Arguments& arguments) {
     if (::write(STDOUT_FILENO, line.data(), line.size()) < 0) return Error(Errc::kIo, "stdout");
     if (!arguments.die.empty()) {
         if (arguments.die == std::to_string(identity.rank)) (void)::raise(SIGKILL);
-        ::sleep(2);
+        std::this_thread::sleep_for(std::chrono::seconds(2));
         const std::string survived = fmt::format("survived rank={}\n", identity.rank);
         if (::write(STDOUT_FILENO, survived.data(), survived.size()) < 0) {
             return Error(Errc::kIo, "stdout");
@@ -132,7 +134,7 @@ int main(int argc, char** argv) {
         return 2;
     }
     if (weir::is_absent(arguments)) {
-        ::sleep(8);  // longer than the tests' time limits
+        std::this_thread::sleep_for(std::chrono::seconds(8));  // longer than the tests' time limits
         return 0;
     }
     const weir::Status status = weir::run(arguments);

@@ -116,7 +116,7 @@ TEST_SUITE("bootstrap rendezvous message") {
     }
 
     TEST_CASE("random damage never gets a reader into trouble") {
-        const char* const given = std::getenv("WEIR_SEED");
+        const char* const given = std::getenv("WEIR_SEED");  // NOLINT(concurrency-mt-unsafe)
         const uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 10) : 20240601;
         MESSAGE("WEIR_SEED=" << seed);
         Random random(seed);

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+/// \file
+/// Who a rendezvous does not let in: strangers, garbage, wrong secrets, ranks that do not fit.
+
+#include <thread>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "lib/base/random.h"
+#include "lib/node/bootstrap_secret.h"
+#include "tests/node/bootstrap_rendezvous_testing.h"
+
+namespace weir::boot {
+
+TEST_SUITE("bootstrap rendezvous refusal") {
+    TEST_CASE(
+        "two ranks of the same number, a number too high and another size are refused by name") {
+        const CapturedLog captured;
+        const auto server = open_server(3);
+        std::vector<Status> outcomes(3);
+        std::vector<Status> bad(4);
+        std::thread rank_0([&] { outcomes[0] = run_server(*server, 20); });
+        std::optional<RendezvousLink> first = sit_raw(server->port(), 1, 3);
+        bad[0] = run_other(server->port(), {.rank = 3, .size = 3});
+        bad[1] = run_other(server->port(), {.rank = 2, .size = 4});
+        bad[2] = run_other(server->port(), {.rank = 0, .size = 3});
+        bad[3] = run_other(server->port(), {.rank = 1, .size = 3});
+        first.reset();  // its seat is free again before anybody new is let in
+        std::thread rank_1(
+            [&] { outcomes[1] = run_other(server->port(), {.rank = 1, .size = 3}); });
+        outcomes[2] = run_other(server->port(), {.rank = 2, .size = 3});
+        rank_0.join();
+        rank_1.join();
+        for (const Status& outcome : outcomes)
+            CHECK(text_of(outcome) == "ok");
+        CHECK(mentions(text_of(bad[0]), "rank 3 does not exist"));
+        CHECK(mentions(text_of(bad[1]), "size 4, rank 0 with size 3"));
+        CHECK(mentions(text_of(bad[2]), "rank 0 does not exist"));
+        CHECK(mentions(text_of(bad[3]), "rank 1 is there already"));
+        for (const Status& status : bad)
+            CHECK(status.code() == Errc::kRefused);
+        CHECK(mentions(captured.text(), "refused"));
+    }
+
+    TEST_CASE("with the same secret ranks meet; with another or none they are told") {
+        const transport::Secret secret = make_secret();
+        const auto server = open_server(2, secret);
+        Status ours;
+        std::thread rank_0([&] { ours = run_server(*server, 20); });
+        const Status wrong = run_other(server->port(), {.secret = make_secret()});
+        const Status none = run_other(server->port(), {});
+        const Status right = run_other(server->port(), {.secret = secret});
+        rank_0.join();
+        CHECK(text_of(ours) == "ok");
+        CHECK(text_of(right) == "ok");
+        CHECK(wrong.code() == Errc::kRefused);
+        CHECK(mentions(text_of(wrong), "WEIR_SECRET_FILE"));
+        CHECK(none.code() == Errc::kRefused);
+        CHECK(mentions(text_of(none), "rank 1 has no secret"));
+    }
+
+    TEST_CASE("rank 0 itself cannot be played without the secret") {
+        const auto server = open_server(2);  // knows none
+        Status ours;
+        std::thread rank_0([&] { ours = run_server(*server, 1); });
+        const Status status = run_other(server->port(), {.secret = make_secret()});
+        rank_0.join();
+        CHECK(status.code() == Errc::kRefused);
+    }
+
+    TEST_CASE("a proof that was overheard is worth nothing on another connection") {
+        const transport::Secret secret = make_secret();
+        const auto server = open_server(2, secret);
+        Status ours;
+        std::thread rank_0([&] { ours = run_server(*server, 20); });
+        RendezvousMessage hello{
+            .kind = RendezvousKind::kHello, .rank = 1, .size = 2, .secured = true};
+        const transport::Nonce old_nonce =
+            transport::random_bytes();  // of the overheard connection
+        RendezvousMessage proof{.kind = RendezvousKind::kProof};
+        proof.proof = rendezvous_proof(secret, transport::Side::kConnecting, hello, old_nonce);
+        const Fd replay = connect_raw(server->port());
+        send_raw(replay, encode(hello) + encode(proof));
+        std::string answer(4096, '\0');
+        size_t length = 0;
+        for (;;) {
+            const ssize_t got =
+                ::recv(replay.get(), answer.data() + length, answer.size() - length, 0);
+            if (got == 0) break;
+            if (got > 0) length += static_cast<size_t>(got);
+        }
+        CHECK(mentions(answer, "another secret"));
+        CHECK(text_of(run_other(server->port(), {.secret = secret})) == "ok");
+        rank_0.join();
+        CHECK(text_of(ours) == "ok");
+    }
+
+    TEST_CASE("garbage, half handshakes and hostile messages do not disturb the job") {
+        const CapturedLog captured;
+        const auto server = open_server(2);
+        Status ours;
+        std::thread rank_0([&] { ours = run_server(*server, 20); });
+        Random random(7);
+        std::vector<Fd> open;
+        for (int i = 0; i < 8; ++i) {  // and hang up, or stay
+            Fd fd = connect_raw(server->port());
+            std::string bytes(random.below(300), '\0');
+            for (char& c : bytes)
+                c = static_cast<char>(random());
+            send_raw(fd, bytes);
+            if (i % 2 == 0) open.push_back(std::move(fd));
+        }
+        const std::string hello = encode({.kind = RendezvousKind::kHello, .rank = 1, .size = 2});
+        const std::string proof = encode({.kind = RendezvousKind::kProof});
+        const std::vector<std::string> hostile = {
+            "GET / HTTP/1.1\r\n\r\n",
+            hello.substr(0, 20),
+            hello,
+            hello + hello,
+            proof,
+            encode({.kind = RendezvousKind::kCommit, .round = 1}),
+            encode({.kind = RendezvousKind::kHello, .rank = ~0U, .size = ~0U}) + proof,
+            // joins as rank 1, then misbehaves: its seat must become free again
+            hello + proof + encode({.kind = RendezvousKind::kEntry, .rank = 0, .key = "name"}),
+            hello + proof + encode({.kind = RendezvousKind::kEntry, .rank = 1, .key = "a b"}),
+            hello + proof + encode({.kind = RendezvousKind::kCommit, .round = 2}),
+            hello + proof + encode({.kind = RendezvousKind::kRelease, .round = 1}),
+            hello + proof + std::string("WRDV\x01\x06\x00\x00\xff\xff\xff\xff", 12),
+        };
+        for (const std::string& bytes : hostile) {
+            open.push_back(connect_raw(server->port()));
+            send_raw(open.back(), bytes);
+            std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        }
+        CHECK(text_of(run_other(server->port(), {})) == "ok");
+        rank_0.join();
+        CHECK(text_of(ours) == "ok");
+        CHECK(mentions(captured.text(), "closed the connection from 127.0.0.1:"));
+        CHECK(mentions(captured.text(), "not a Weir rendezvous message"));
+        CHECK(mentions(captured.text(), "out of turn"));
+    }
+
+    TEST_CASE("a crowd of silent strangers is kept small and does not keep the job out") {
+        const CapturedLog captured;
+        const auto server = open_server(2);
+        Status ours;
+        std::thread rank_0([&] { ours = run_server(*server, 20); });
+        std::vector<Fd> crowd;
+        for (size_t i = 0; i < 3 * RendezvousServer::kStrangersMax; ++i) {
+            crowd.push_back(connect_raw(server->port()));
+        }
+        CHECK(text_of(run_other(server->port(), {})) == "ok");
+        rank_0.join();
+        CHECK(text_of(ours) == "ok");
+        CHECK(mentions(captured.text(), "too many strangers"));
+        CHECK(mentions(captured.text(), "further such connections are not logged"));
+    }
+
+    TEST_CASE("who answers on the port but is no rank 0 is an error at once") {
+        const auto listener = tcp_listen({"127.0.0.1", 0});
+        REQUIRE(listener);
+        std::thread stranger([&] {
+            Fd fd;
+            while (!fd.valid())
+                fd = Fd(::accept(listener->get(), nullptr, nullptr));
+            send_raw(fd, "SSH-2.0-OpenSSH_9.2\r\n");
+            std::this_thread::sleep_for(std::chrono::milliseconds(200));
+        });
+        const Status status = run_other(tcp_port(*listener), {});
+        stranger.join();
+        REQUIRE(status.code() == Errc::kProtocol);
+        CHECK(mentions(text_of(status), "choose another port"));
+    }
+}
+
+}  // namespace weir::boot

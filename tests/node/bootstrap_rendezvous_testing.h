@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// Both sides of a rendezvous on loopback, and strangers that only have a socket.
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <sys/socket.h>
+
+#include "lib/node/bootstrap_rendezvous_client.h"
+#include "lib/node/bootstrap_rendezvous_server.h"
+#include "tests/node/bootstrap_testing.h"
+
+namespace weir::boot {
+
+inline const SteadyClock kClock;
+
+inline uint64_t in_s(uint64_t seconds) {
+    return kClock.now_ns() + seconds * kSecond;
+}
+
+/// Rank 0 of a job on loopback, on a port that was free.
+inline std::unique_ptr<RendezvousServer> open_server(uint32_t size,
+                                                     std::optional<transport::Secret> secret = {}) {
+    RendezvousOptions options{.at = {"127.0.0.1", 0}, .size = size};
+    options.secret = secret;
+    options.host_id = "host-a";
+    auto server = RendezvousServer::open(std::move(options), kClock);
+    REQUIRE(server);
+    return std::move(server).value();
+}
+
+/// Another rank of the same job, with whatever differences a test wants.
+struct Other {
+    uint32_t rank = 1;
+    uint32_t size = 2;
+    std::optional<transport::Secret> secret = {};
+    std::string host_id = "host-a";
+    uint64_t wait_s = 20;
+};
+
+inline Status run_other(uint16_t port, const Other& other, uint32_t* local_rank = nullptr) {
+    RendezvousClient client({.at = {"127.0.0.1", port},
+                             .rank = other.rank,
+                             .size = other.size,
+                             .secret = other.secret,
+                             .host_id = other.host_id},
+                            kClock);
+    WEIR_TRY(client.put("name", fmt::format("rank-{}", other.rank)));
+    WEIR_TRY(client.exchange(in_s(other.wait_s)));
+    if (local_rank != nullptr) *local_rank = client.local_rank();
+    for (uint32_t rank = 0; rank < other.size; ++rank) {
+        WEIR_ASSIGN(const std::string name, client.get(rank, "name"));
+        if (name != fmt::format("rank-{}", rank)) return Error(Errc::kProtocol, "changed");
+    }
+    return client.finish();
+}
+
+inline Status run_server(RendezvousServer& server, uint64_t wait_s) {
+    WEIR_TRY(server.put("name", "rank-0"));
+    return server.exchange(in_s(wait_s));
+}
+
+inline Fd connect_raw(uint16_t port) {
+    auto fd = tcp_connect({"127.0.0.1", port}, kClock, in_s(5));
+    REQUIRE(fd);
+    return std::move(fd).value();
+}
+
+inline void send_raw(const Fd& fd, std::string_view bytes) {
+    (void)::send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+}
+
+/// Takes a rank's seat and does nothing with it.
+inline RendezvousLink sit_raw(uint16_t port, uint32_t rank, uint32_t size) {
+    RendezvousLink link(connect_raw(port));
+    link.queue({.kind = RendezvousKind::kHello, .rank = rank, .size = size});
+    link.queue({.kind = RendezvousKind::kProof});
+    REQUIRE(link.flush());
+    for (;;) {
+        const auto message = link.next();
+        REQUIRE(message);
+        if (!message->has_value()) {
+            REQUIRE(link.fill());
+        } else if ((**message).kind == RendezvousKind::kWelcome) {
+            return link;
+        }
+    }
+}
+
+inline std::string text_of(const Status& status) {
+    return status ? "ok" : status.error().message();
+}
+
+}  // namespace weir::boot
