@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "transport/verbs/capacity.h"
+#include "transport/verbs/cm.h"
 #include "transport/verbs/connection.h"
 #include "transport/verbs/device.h"
 #include "transport/verbs/receive_queue.h"
@@ -95,9 +96,20 @@ private:
     Status take_step(Connection& c, Handshake::Step step);
     Status make_claim(Connection& c);
     Status check_peer(const Connection& c) const;
+    Status take_proof(Connection& c);
     Status bring_up_queue_pair(Connection& c);
+    void note_up(Connection& c);
     void become_open(Connection& c);
     void refuse(Connection& c, const Error& error);
+
+    // endpoint_cm.cc: queue pairs by librdmacm.
+    Status need_cm();
+    Status ask_for_cm(Connection& c);
+    Status offer_cm(Connection& c);
+    [[nodiscard]] CmEnds cm_ends(const Connection& c) const;
+    Status begin_cm(Connection& c);
+    void take_cm_events();
+    void take_cm_request(const CmEvent& event);
 
     // endpoint_close.cc
     void advance_close(Connection& c);
@@ -150,6 +162,7 @@ private:
     CqPtr cq_;
     std::optional<ReceiveQueue> receives_;
     std::optional<Capacity> capacity_;
+    std::unique_ptr<CmAgent> cm_;               ///< only if somebody wants it
     std::vector<RegisteredPages> spare_rings_;  ///< of connections that are gone
 
     std::vector<std::unique_ptr<Connection>> slots_;  ///< by the lower 16 bits of the id

@@ -93,6 +93,7 @@ void VerbsEndpoint::release(ConnectionId id) {
     };
     if (c.qp != nullptr) queue_pairs_.erase(c.qp->qp_num);
     if (last_found_ == &c) last_found_ = nullptr;
+    if (cm_ != nullptr) cm_->forget(id);
     c.qp.reset();  // before the memory that it could still read
     if (c.sends) {
         c.sends->end_all(end);

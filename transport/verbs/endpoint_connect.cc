@@ -173,21 +173,14 @@ Status VerbsEndpoint::take_step(Connection& c, Handshake::Step step) {
         case Handshake::Step::kWait: return {};
         case Handshake::Step::kMakeClaim:
             WEIR_TRY(make_claim(c));
+            if (device_.options().connect_by == ConnectBy::kRdmaCm) WEIR_TRY(ask_for_cm(c));
             c.handshake.claim(c.own);
             return {};
-        case Handshake::Step::kProven:
-            c.peer = c.handshake.peer();
-            WEIR_TRY(check_peer(c));
-            if (c.side == Side::kAccepting) WEIR_TRY(make_claim(c));
-            WEIR_TRY(bring_up_queue_pair(c));
-            if (c.side == Side::kAccepting) {
-                c.handshake.claim(c.own);
-            } else {
-                c.handshake.ready();
-                become_open(c);
-            }
-            return {};
+        case Handshake::Step::kProven: return take_proof(c);
         case Handshake::Step::kOpen:
+            if (!c.qp_up) {
+                return Error(Errc::kProtocol, "it is ready though no queue pair is up");
+            }
             // Its first message may have been faster than its "ready".
             if (c.state == State::kHandshake) become_open(c);
             return {};
@@ -256,13 +249,37 @@ Status VerbsEndpoint::check_peer(const Connection& c) const {
     return {};
 }
 
+Status VerbsEndpoint::take_proof(Connection& c) {
+    c.peer = c.handshake.peer();
+    WEIR_TRY(check_peer(c));
+    if (c.side == Side::kConnecting) {
+        if (device_.options().connect_by == ConnectBy::kRdmaCm) return begin_cm(c);
+        WEIR_TRY(bring_up_queue_pair(c));
+        c.handshake.ready();
+        become_open(c);
+        return {};
+    }
+    WEIR_TRY(make_claim(c));
+    if (c.peer.cm_token != CmToken{}) {
+        WEIR_TRY(offer_cm(c));
+    } else {
+        WEIR_TRY(bring_up_queue_pair(c));
+    }
+    c.handshake.claim(c.own);
+    return {};
+}
+
 Status VerbsEndpoint::bring_up_queue_pair(Connection& c) {
     const DeviceOptions& options = device_.options();
     WEIR_TRY(bring_up(device_.hardware(), c.qp.get(), c.own, c.peer,
                       {options.retry_timeout, options.retry_count}));
+    note_up(c);
+    return {};
+}
+
+void VerbsEndpoint::note_up(Connection& c) {
     c.qp_up = true;
     c.credits = Credits(c.peer.window, c.share.window);
-    return {};
 }
 
 void VerbsEndpoint::become_open(Connection& c) {

@@ -48,6 +48,7 @@ inline constexpr uint64_t kWatchCompletions = 2;
 inline constexpr uint64_t kWatchDevice = 3;
 inline constexpr uint64_t kWatchMailbox = 4;
 inline constexpr uint64_t kWatchTimer = 5;
+inline constexpr uint64_t kWatchCm = 6;
 
 /// Work requests of a connection: its messages, its operations and our own.
 [[nodiscard]] inline uint32_t send_depth(const EndpointOptions& options, const Hardware& hardware) {

@@ -118,6 +118,7 @@ void VerbsEndpoint::watch() {
             }
             case kWatchDevice: device_.deliver_async_events(); break;
             case kWatchMailbox: take_notes(); break;
+            case kWatchCm: take_cm_events(); break;
             case kWatchTimer: {
                 uint64_t expirations = 0;
                 [[maybe_unused]] const ssize_t got =

@@ -47,6 +47,11 @@ uint8_t read_depth(const Hardware& hardware) noexcept {
     return static_cast<uint8_t>(std::clamp(hardware.limits.max_qp_rd_atom, 0, kReadDepthMax));
 }
 
+uint8_t initiator_depth(const Hardware& hardware, const Claim& peer) noexcept {
+    const int ours = std::clamp(hardware.limits.max_qp_init_rd_atom, 0, kReadDepthMax);
+    return static_cast<uint8_t>(std::min(static_cast<uint32_t>(ours), peer.read_depth));
+}
+
 Result<QpPtr> make_queue_pair(const Hardware& hardware, const QueuePairOptions& options) {
     ibv_qp_init_attr init{};
     init.qp_context = options.owner;
@@ -107,9 +112,7 @@ Status bring_up(const Hardware& hardware, ibv_qp* qp, const Claim& own, const Cl
     attr.timeout = retry.timeout;
     attr.retry_cnt = retry.count;
     attr.rnr_retry = kRnrRetry;
-    const auto initiator_max =
-        static_cast<uint32_t>(std::clamp(hardware.limits.max_qp_init_rd_atom, 0, kReadDepthMax));
-    attr.max_rd_atomic = static_cast<uint8_t>(std::min(initiator_max, peer.read_depth));
+    attr.max_rd_atomic = initiator_depth(hardware, peer);
     code = ibv_modify_qp(qp, &attr,
                          IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
                              IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC);

@@ -42,5 +42,7 @@ void break_off(ibv_qp* qp) noexcept;
 
 /// READs that we can serve at once on one queue pair.
 [[nodiscard]] uint8_t read_depth(const Hardware& hardware) noexcept;
+/// READs that we may have in flight at once towards that peer.
+[[nodiscard]] uint8_t initiator_depth(const Hardware& hardware, const Claim& peer) noexcept;
 
 }  // namespace weir::transport::verbs

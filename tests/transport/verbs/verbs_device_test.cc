@@ -337,6 +337,54 @@ TEST_SUITE("verbs device") {
         ::waitpid(child, nullptr, 0);
     }
 
+    TEST_CASE("librdmacm brings queue pairs up too, for those whom the side channel has proved") {
+        DeviceOptions options;
+        options.secret = random_bytes();
+        options.connect_by = ConnectBy::kRdmaCm;
+        const auto device = device_or_skip(options);
+        if (device == nullptr) return;
+        Party a(*device);
+        Party b(*device);
+        const auto begun = a.endpoint->connect(b.endpoint->address());
+        REQUIRE(begun.has_value());
+        REQUIRE(until({&a, &b}, [&] {
+            return a.find(Event::kClosed) != nullptr || b.find(Event::kAccepted) != nullptr;
+        }));
+        if (const Completion* const closed = a.find(Event::kClosed)) {
+            REQUIRE(closed->status == Errc::kUnavailable);
+            MESSAGE("SKIPPED: no rdma_cm here");
+            return;
+        }
+        REQUIRE(until({&a, &b}, [&] { return a.find(Event::kConnected) != nullptr; }));
+        const ConnectionId far = b.find(Event::kAccepted)->connection;
+        const std::vector<std::byte> text = bytes_of("hello");
+        const std::span<const std::byte> part(text);
+        for (int i = 0; i < 300; ++i) {
+            REQUIRE(until({&a, &b}, [&] {
+                return a.endpoint->send(*begun, {&part, 1}) == Post::kPosted;
+            }));
+        }
+        REQUIRE(b.endpoint->send(far, {&part, 1}) == Post::kPosted);
+        CHECK(until({&a, &b}, [&] {
+            return a.endpoint->counters().messages_received == 1 &&
+                   b.endpoint->counters().messages_received == 300;
+        }));
+        a.endpoint->close(*begun);
+        CHECK(until({&a, &b}, [&] {
+            return a.find(Event::kClosed) != nullptr && b.find(Event::kClosed) != nullptr;
+        }));
+        CHECK(b.find(Event::kClosed)->status == Errc::kOk);
+
+        options.secret = random_bytes();
+        const auto other_job = make_device(options);
+        REQUIRE(other_job.has_value());
+        Party stranger(**other_job);
+        const auto in = stranger.endpoint->connect(b.endpoint->address());
+        REQUIRE(in.has_value());
+        REQUIRE(until({&stranger, &b}, [&] { return stranger.find(Event::kClosed) != nullptr; }));
+        CHECK(stranger.find(Event::kClosed)->status == Errc::kRefused);
+    }
+
     TEST_CASE("sizes that do not agree are refused with a reason") {
         const auto device = device_or_skip({});
         if (device == nullptr) return;
