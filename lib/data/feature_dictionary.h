@@ -37,11 +37,12 @@ public:
 
 private:
     [[nodiscard]] uint64_t slot_of(uint64_t key) const noexcept;
-    [[nodiscard]] uint32_t insert_one(uint64_t key);
+    [[nodiscard]] uint32_t insert_at(uint64_t slot, uint64_t key);
     void grow();
 
     std::vector<uint64_t> keys_;
     std::vector<uint32_t> slots_;  // index into keys_, or kNotFound; a power of two of them
+    uint64_t slot_mask_;
 };
 
 }  // namespace weir::data

@@ -2,12 +2,15 @@
 #include "lib/data/synth.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <charconv>
 #include <chrono>
 #include <cmath>
 #include <numeric>
 #include <span>
+#include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -21,7 +24,8 @@ namespace weir::data {
 
 namespace {
 
-constexpr uint64_t kBufferBytes = uint64_t{1} << 20;
+constexpr uint64_t kBatchExampleCount = 4096;  // made by one thread, from a seed of their own
+constexpr uint32_t kThreadCountMax = 16;
 constexpr uint64_t kFeatureTextBytesMax = 24;  // " 18446744073709551615:1"
 
 /// Ranks 1 to n with probability proportional to rank^-exponent, exactly, without a table.
@@ -72,25 +76,40 @@ private:
     double accept_;
 };
 
-/// Makes the examples, one after the other.
+/// What all threads know of the log: which features are common, and which have a weight.
 class ClickLog {
 public:
     explicit ClickLog(const SynthOptions& options)
-        : options_(options),
-          random_(mix64(options.seed + 1)),
-          ranks_(options.feature_count, options.zipf_exponent),
-          shift_(random_.below(options.feature_count)),
-          factor_(random_.below(options.feature_count) | 1) {
+        : options_(options), ranks_(options.feature_count, options.zipf_exponent) {
+        Random random(mix64(options.seed + 1));
+        shift_ = random.below(options.feature_count);
+        factor_ = random.below(options.feature_count) | 1;
         while (std::gcd(factor_, options.feature_count) != 1)
             ++factor_;
     }
 
+    /// Appends the text of one batch; returns how many of its labels are +1.
+    uint64_t write_batch(uint64_t batch, std::string& text) const {
+        Random random(mix64(options_.seed) + mix64(~batch));
+        const uint64_t first = batch * kBatchExampleCount;
+        const uint64_t count = std::min(kBatchExampleCount, options_.example_count - first);
+        std::vector<uint64_t> features;
+        uint64_t positive_count = 0;
+        for (uint64_t i = 0; i < count; ++i) {
+            const bool positive = next(random, features);
+            positive_count += positive ? 1 : 0;
+            append(positive, features, text);
+        }
+        return positive_count;
+    }
+
+private:
     /// The features of the next example, rising; returns its label.
-    bool next(std::vector<uint64_t>& features) {
+    bool next(Random& random, std::vector<uint64_t>& features) const {
         features.clear();
         while (features.size() < options_.per_example) {
             while (features.size() < options_.per_example) {
-                features.push_back(feature_of(ranks_(random_)));
+                features.push_back(feature_of(ranks_(random)));
             }
             std::sort(features.begin(), features.end());
             features.erase(std::unique(features.begin(), features.end()), features.end());
@@ -98,13 +117,27 @@ public:
         double margin = 0;
         for (const uint64_t feature : features)
             margin += weight(feature);
-        return random_.uniform() * (1 + std::exp(-margin)) < 1;
+        return random.uniform() * (1 + std::exp(-margin)) < 1;
     }
 
-private:
+    static void append(bool positive, const std::vector<uint64_t>& features, std::string& text) {
+        std::array<char, kFeatureTextBytesMax> buffer = {' '};
+        text += positive ? "+1" : "-1";
+        for (const uint64_t feature : features) {
+            char* at = std::to_chars(buffer.begin() + 1, buffer.end(), feature).ptr;
+            *at++ = ':';
+            *at++ = '1';
+            text.append(buffer.begin(), at);
+        }
+        text += '\n';
+    }
+
     /// A bijection of 1 to n, so that the common features are not the small numbers.
     [[nodiscard]] uint64_t feature_of(uint64_t rank) const noexcept {
         const uint128 product = static_cast<uint128>(rank - 1) * factor_ + shift_;
+        if (product >> 64 == 0) {
+            return static_cast<uint64_t>(product) % options_.feature_count + 1;
+        }
         return static_cast<uint64_t>(product % options_.feature_count) + 1;
     }
 
@@ -116,10 +149,9 @@ private:
     }
 
     const SynthOptions& options_;
-    Random random_;
     ZipfRanks ranks_;
-    uint64_t shift_;
-    uint64_t factor_;
+    uint64_t shift_ = 0;
+    uint64_t factor_ = 1;
 };
 
 /// The file that is written; removed again if it was not finished.
@@ -188,35 +220,34 @@ Result<SynthReport> write_click_log(const std::string& path, const SynthOptions&
     const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0) return Error(Errc::kIo, fmt::format("{}: cannot be created", path), errno);
     OutputFile file(fd, path);
-    ClickLog log(options);
+    const ClickLog log(options);
     SynthReport report;
-    std::vector<uint64_t> features;
-    std::vector<char> buffer(kBufferBytes + 8 + options.per_example * kFeatureTextBytesMax);
-    char* at = buffer.data();
-    const auto flush = [&]() -> Status {
-        const auto bytes = static_cast<uint64_t>(at - buffer.data());
-        WEIR_TRY(file.write({buffer.data(), bytes}));
-        report.written_bytes += bytes;
-        at = buffer.data();
-        if (progress) progress(report.example_count);
-        return {};
-    };
-    while (report.example_count < options.example_count) {
-        const bool positive = log.next(features);
-        *at++ = positive ? '+' : '-';
-        *at++ = '1';
-        for (const uint64_t feature : features) {
-            *at++ = ' ';
-            at = std::to_chars(at, at + kFeatureTextBytesMax, feature).ptr;
-            *at++ = ':';
-            *at++ = '1';
+    const uint32_t thread_count =
+        std::clamp(std::thread::hardware_concurrency(), 1U, kThreadCountMax);
+    std::vector<std::string> texts(thread_count);
+    std::vector<uint64_t> positives(thread_count);
+    const uint64_t batch_count = (options.example_count - 1) / kBatchExampleCount + 1;
+    for (uint64_t first = 0; first < batch_count; first += thread_count) {
+        const uint64_t round = std::min<uint64_t>(thread_count, batch_count - first);
+        const auto make = [&](uint64_t i) {
+            texts[i].clear();
+            positives[i] = log.write_batch(first + i, texts[i]);
+        };
+        std::vector<std::thread> threads;
+        for (uint64_t i = 1; i < round; ++i)
+            threads.emplace_back(make, i);
+        make(0);
+        for (std::thread& thread : threads)
+            thread.join();
+        for (uint64_t i = 0; i < round; ++i) {
+            WEIR_TRY(file.write(texts[i]));
+            report.written_bytes += texts[i].size();
+            report.positive_count += positives[i];
         }
-        *at++ = '\n';
-        ++report.example_count;
-        report.positive_count += positive ? 1 : 0;
-        if (static_cast<uint64_t>(at - buffer.data()) >= kBufferBytes) WEIR_TRY(flush());
+        report.example_count =
+            std::min((first + round) * kBatchExampleCount, options.example_count);
+        if (progress) progress(report.example_count);
     }
-    WEIR_TRY(flush());
     WEIR_TRY(file.close());
     report.seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

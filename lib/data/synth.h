@@ -27,9 +27,10 @@ struct SynthReport {
 };
 
 /// Writes a click log to `path`. One feature in ten has a hidden weight; a label is +1 with the
-/// logistic probability of the example's sum of weights. The same options give the same bytes.
+/// logistic probability of the example's sum of weights. The same options give the same bytes, on
+/// any number of cores.
 ///
-/// progress: called about every MiB with the examples done; may be empty
+/// progress: called every few MiB with the examples done; may be empty
 /// Errors:   kInvalidArgument for options that make no sense; kIo with what the system said
 [[nodiscard]] Result<SynthReport> write_click_log(
     const std::string& path, const SynthOptions& options,
