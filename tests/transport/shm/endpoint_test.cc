@@ -326,7 +326,6 @@ TEST_SUITE("endpoint") {
         REQUIRE(
             second->register_memory({memory.mapping.bytes(), memory.fd.get(), 0}, Access::kRemote)
                 .has_value());
-        EndpointOptions small;
         const auto cycle = [&] {
             const ConnectionId id = a.connect(b.endpoint().address(), &b);
             REQUIRE(id != 0);
