@@ -222,11 +222,16 @@ void inserts(const RuleRegistry& rules, Arena& arena, size_t count, bool presize
         [&] {
             table.reset();
             arena.reset();
-            const size_t entries = limits::ProbingTable::entries_for(count);
-            limits::ProbingTable plain(
-                {arena.array<limits::ProbingTable::Entry>(entries), entries});
-            for (const auto& list : lists)
+            using limits::ProbingTable;
+            const auto room = [&](size_t n) {
+                return std::span(arena.array<ProbingTable::Entry>(n), n);
+            };
+            ProbingTable plain(room(ProbingTable::entries_for(presized ? count : list_keys)));
+            for (const auto& list : lists) {
+                if (plain.size() + list.size() > plain.capacity())
+                    plain.grow(room(plain.entry_count() * 2));
                 plain.add(list, deltas.data());
+            }
         });
 }
 

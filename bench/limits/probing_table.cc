@@ -34,4 +34,18 @@ void ProbingTable::add(std::span<const uint64_t> keys, const float* deltas) noex
     }
 }
 
+void ProbingTable::grow(std::span<Entry> entries) noexcept {
+    const ProbingTable before = *this;
+    *this = ProbingTable(entries);
+    size_ = before.size_;
+    const size_t mask = entries_.size() - 1;
+    for (const Entry& entry : before.entries_) {
+        if (entry.key == 0) continue;
+        size_t at = (entry.key * 0x9e3779b97f4a7c15ULL) >> shift_;
+        while (entries_[at].key != 0)
+            at = (at + 1) & mask;
+        entries_[at] = entry;
+    }
+}
+
 }  // namespace weir::limits

@@ -2,7 +2,7 @@
 #pragma once
 /// \file
 /// The hash table that a careful programmer writes for this one job: linear probing over {key,
-/// value}, sized beforehand, look-ups in prefetched batches. The limit for pushes of lists not seen
+/// value}, look-ups in prefetched batches. The limit for pushes of lists not seen
 /// before.
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace weir::limits {
 
-/// Keys from 1 on (0 marks a free place); no growth, no deletion. Thread: one.
+/// Keys from 1 on (0 marks a free place); no deletion. Thread: one.
 class ProbingTable {
 public:
     struct Entry {
@@ -29,6 +29,14 @@ public:
 
     /// Adds deltas[i] to the value of keys[i], which comes into being if it is not there.
     void add(std::span<const uint64_t> keys, const float* deltas) noexcept;
+
+    /// Goes on in `entries`, zeroed and larger; by sequential reads and writes.
+    void grow(std::span<Entry> entries) noexcept;
+
+    /// More keys than this should not be added before it has grown.
+    [[nodiscard]] size_t capacity() const noexcept { return entries_.size() / 4 * 3; }
+
+    [[nodiscard]] size_t entry_count() const noexcept { return entries_.size(); }
 
     [[nodiscard]] size_t size() const noexcept { return size_; }
 

@@ -10,15 +10,35 @@
 namespace weir {
 namespace {
 
-template <class Word, class Places>
+/// `kRemember`: a place is kept from when it is asked for, because working it out takes longer.
+template <class Word, bool kRemember, class Places>
 inline void gather_places(Places place, std::span<const uint32_t> rows, std::byte* out) noexcept {
+    constexpr size_t kAhead = kernels::kRowsAhead;
+    const size_t count = rows.size();
+    const std::byte* at[kAhead];
+    const auto ask = [&](size_t i) {
+        const std::byte* row = place(rows[i]);
+        __builtin_prefetch(row);
+        if constexpr (kRemember) at[i % kAhead] = row;
+    };
+    const auto copy = [&](size_t i) {
+        const std::byte* row = nullptr;
+        if constexpr (kRemember) {
+            row = at[i % kAhead];
+        } else {
+            row = place(rows[i]);
+        }
+        std::memcpy(out + i * sizeof(Word), row, sizeof(Word));
+    };
+    for (size_t i = 0; i < std::min(kAhead, count); ++i)
+        ask(i);
     size_t i = 0;
-    for (; i + kernels::kRowsAhead < rows.size(); ++i) {
-        __builtin_prefetch(place(rows[i + kernels::kRowsAhead]));
-        std::memcpy(out + i * sizeof(Word), place(rows[i]), sizeof(Word));
+    for (; i + kAhead < count; ++i) {
+        copy(i);
+        ask(i + kAhead);
     }
-    for (; i < rows.size(); ++i)
-        std::memcpy(out + i * sizeof(Word), place(rows[i]), sizeof(Word));
+    for (; i < count; ++i)
+        copy(i);
 }
 
 /// Rows that begin with one value of 4 or 8 bytes.
@@ -30,13 +50,13 @@ WEIR_KERNEL void gather_words(const RowView& view, std::span<const uint32_t> row
     for (const uint32_t row : rows)
         any_missing |= static_cast<uint32_t>(row == kNoRow);
     if (any_missing != 0) {
-        gather_places<Word>([&](uint32_t row) { return row == kNoRow ? missing : local.at(row); },
-                            rows, out);
+        gather_places<Word, true>(
+            [&](uint32_t row) { return row == kNoRow ? missing : local.at(row); }, rows, out);
     } else if (local.flat != nullptr && local.stride_bytes == sizeof(Word)) {
-        gather_places<Word>([&](uint32_t row) { return local.flat + row * sizeof(Word); }, rows,
-                            out);
+        gather_places<Word, false>([&](uint32_t row) { return local.flat + row * sizeof(Word); },
+                                   rows, out);
     } else {
-        gather_places<Word>([&](uint32_t row) { return local.at(row); }, rows, out);
+        gather_places<Word, true>([&](uint32_t row) { return local.at(row); }, rows, out);
     }
 }
 

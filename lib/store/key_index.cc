@@ -4,13 +4,17 @@
 #include <algorithm>
 #include <bit>
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
 #include <fmt/format.h>
 
 namespace weir {
 namespace {
 
-/// Lines of this many keys are under way at a time.
-constexpr size_t kBatch = 32;
+/// Lines of this many keys are under way at a time; a power of two.
+constexpr size_t kAhead = 32;
 
 /// Every bit of the key reaches the leading bits. Not the mixing of ring positions: a shard owns
 /// slices of those, and would use only part of the buckets.
@@ -25,44 +29,77 @@ constexpr size_t max_keys(size_t bucket_count) noexcept {
     return bucket_count * KeyIndex::kKeysPerBucket / 4 * 3;
 }
 
+/// A bit per place of `keys` that holds `key`.
+struct MatchAnywhere {
+    uint32_t operator()(const uint64_t* keys, uint64_t key) const noexcept {
+        uint32_t match = 0;  // without branches, which would be guessed wrong
+        for (size_t slot = 0; slot < KeyIndex::kKeysPerBucket; ++slot)
+            match |= static_cast<uint32_t>(keys[slot] == key) << slot;
+        return match;
+    }
+};
+
+#if defined(__x86_64__)
+/// The same in one comparison of the whole line.
+struct MatchAvx512 {
+    __attribute__((target("avx512f"))) uint32_t operator()(const uint64_t* keys,
+                                                           uint64_t key) const noexcept {
+        const __m512i line = _mm512_load_si512(keys);
+        const __m512i wanted = _mm512_set1_epi64(static_cast<int64_t>(key));
+        return _mm512_cmpeq_epi64_mask(line, wanted) & ((1U << KeyIndex::kKeysPerBucket) - 1);
+    }
+};
+#endif
+
 }  // namespace
+
+template <class Match>
+inline __attribute__((always_inline)) size_t KeyIndex::find_with(
+    Match match, std::span<const uint64_t> keys, std::span<uint32_t> rows) const noexcept {
+    const size_t count = keys.size();
+    const auto* buckets = buckets_.as<const Bucket>();
+    const uint32_t shift = shift_;
+    uint32_t home[kAhead];
+    const auto ask = [&](size_t i) __attribute__((always_inline)) {
+        home[i % kAhead] = static_cast<uint32_t>(hash(keys[i]) >> shift);
+        __builtin_prefetch(&buckets[home[i % kAhead]]);
+    };
+    size_t missing = 0;
+    for (size_t i = 0; i < std::min(kAhead, count); ++i)
+        ask(i);
+    for (size_t i = 0; i < count; ++i) {
+        const uint64_t key = keys[i];
+        const uint32_t at = home[i % kAhead];
+        if (i + kAhead < count) ask(i + kAhead);
+        const Bucket& bucket = buckets[at];
+        const uint32_t places = match(bucket.keys, key);
+        // A free place looks like key 0, but key 0 itself comes before it.
+        uint32_t found = places == 0 ? 0 : bucket.rows_plus_one[std::countr_zero(places)];
+        if (found == 0 && bucket.overflowed != 0) [[unlikely]]
+            found = find_behind(key, at);
+        missing += found == 0 ? 1 : 0;
+        rows[i] = found - 1;  // 0 becomes kNoRow
+    }
+    return missing;
+}
+
+#if defined(__x86_64__)
+__attribute__((target("avx512f"))) size_t KeyIndex::find_avx512(
+    std::span<const uint64_t> keys, std::span<uint32_t> rows) const noexcept {
+    return find_with(MatchAvx512(), keys, rows);
+}
+#endif
 
 size_t KeyIndex::find(std::span<const uint64_t> keys, std::span<uint32_t> rows) const noexcept {
     WEIR_CHECK(rows.size() == keys.size());
-    const size_t count = keys.size();
     if (size_ == 0) {
         std::ranges::fill(rows, kNoRow);
-        return count;
+        return keys.size();
     }
-    const auto* buckets = buckets_.as<const Bucket>();
-    uint32_t homes[2][kBatch];
-    const auto ask = [&](size_t begin, uint32_t* home) {
-        const size_t n = std::min(kBatch, count - begin);
-        for (size_t i = 0; i < n; ++i) {
-            home[i] = static_cast<uint32_t>(hash(keys[begin + i]) >> shift_);
-            __builtin_prefetch(&buckets[home[i]]);
-        }
-    };
-    size_t missing = 0;
-    ask(0, homes[0]);
-    for (size_t begin = 0, turn = 0; begin < count; begin += kBatch, turn ^= 1) {
-        if (begin + kBatch < count) ask(begin + kBatch, homes[turn ^ 1]);
-        const size_t n = std::min(kBatch, count - begin);
-        for (size_t i = 0; i < n; ++i) {
-            const uint64_t key = keys[begin + i];
-            const Bucket& bucket = buckets[homes[turn][i]];
-            uint32_t match = 0;  // a bit per place; without branches, which would be guessed wrong
-            for (size_t slot = 0; slot < kKeysPerBucket; ++slot)
-                match |= static_cast<uint32_t>(bucket.keys[slot] == key) << slot;
-            // A free place looks like key 0, but key 0 itself comes before it.
-            uint32_t found = match == 0 ? 0 : bucket.rows_plus_one[std::countr_zero(match)];
-            if (found == 0 && bucket.overflowed != 0) [[unlikely]]
-                found = find_behind(key, homes[turn][i]);
-            missing += found == 0 ? 1 : 0;
-            rows[begin + i] = found - 1;  // 0 becomes kNoRow
-        }
-    }
-    return missing;
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx512f")) return find_avx512(keys, rows);
+#endif
+    return find_with(MatchAnywhere(), keys, rows);
 }
 
 uint32_t KeyIndex::find_behind(uint64_t key, size_t bucket) const noexcept {
@@ -112,10 +149,18 @@ Status KeyIndex::reserve(size_t key_count) {
                      fmt::format("sparse table: more than {} keys in one shard; use more shards",
                                  kRowCountMax));
     }
-    size_t wanted = std::max<size_t>(8, bucket_count_);
-    while (max_keys(wanted) < std::max(key_count, expected_keys_))
-        wanted *= 2;
+    const auto buckets_for = [this](size_t keys) {
+        size_t count = std::max<size_t>(8, bucket_count_);
+        while (max_keys(count) < keys)
+            count *= 2;
+        return count;
+    };
+    size_t wanted = buckets_for(std::max(key_count, expected_keys_));
     Block fresh(memory_, wanted * sizeof(Bucket));
+    if (!fresh && key_count < expected_keys_) {  // then without foresight
+        wanted = buckets_for(key_count);
+        fresh = Block(memory_, wanted * sizeof(Bucket));
+    }
     if (!fresh) {
         return Error(Errc::kNoMemory,
                      fmt::format("sparse table: no memory to index {} keys ({} MiB) beside the {} "

@@ -3,6 +3,7 @@
 /// \file
 /// KeyIndex: which row a key of a sparse table has.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -14,10 +15,10 @@
 namespace weir {
 
 /// Open addressing over cache lines. A bucket is one line of five keys with their rows; a full
-/// bucket overflows into the next one. Keys come in batches: the lines of one batch are on their
-/// way while the batch before is compared. Bucket numbers are the leading bits of a hash, so
-/// doubling the table reads and writes both tables from front to back. Any uint64 may be a key;
-/// keys are never removed.
+/// bucket overflows into the next one. Keys come in lists: the
+/// lines of the next 32 are on their way while one is compared. Bucket numbers are the leading bits
+/// of a hash, so doubling the table reads and writes both tables from front to back. Any uint64 may
+/// be a key; keys are never removed.
 ///
 /// Thread: owning shard.
 class KeyIndex {
@@ -25,9 +26,9 @@ public:
     static constexpr size_t kKeysPerBucket = 5;
     static constexpr uint32_t kRowCountMax = kNoRow - 1;
 
-    /// `expected_keys` fit before the table first grows.
+    /// `expected_keys` fit before the table first grows, if there is memory for so many.
     explicit KeyIndex(Memory& memory, size_t expected_keys = 0)
-        : memory_(memory), expected_keys_(expected_keys) {}
+        : memory_(memory), expected_keys_(std::min<size_t>(expected_keys, kRowCountMax)) {}
 
     /// The row of each key, kNoRow for those that are not there; returns the number of these.
     /// Shape:   rows.size() == keys.size()
@@ -54,6 +55,10 @@ private:
 
     static_assert(sizeof(Bucket) == 64);
 
+    template <class Match>
+    size_t find_with(Match match, std::span<const uint64_t> keys,
+                     std::span<uint32_t> rows) const noexcept;
+    size_t find_avx512(std::span<const uint64_t> keys, std::span<uint32_t> rows) const noexcept;
     [[nodiscard]] Status reserve(size_t key_count);
     [[nodiscard]] uint32_t find_behind(uint64_t key, size_t bucket) const noexcept;
     static void place(Bucket* buckets, size_t mask, size_t home, uint64_t key,

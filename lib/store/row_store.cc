@@ -19,10 +19,9 @@ RowStore::RowStore(Memory& memory, std::span<const std::byte> initial)
 }
 
 Status RowStore::reserve(size_t row_count) {
-    const size_t granule_rows = size_t{1} << shift_;
-    const size_t granule_bytes = granule_rows * initial_.size();
+    const size_t granule_bytes = initial_.size() << shift_;
     while (capacity() < row_count) {
-        const size_t needed = (row_count - capacity() + granule_rows - 1) >> shift_;
+        const size_t needed = ((row_count - capacity() - 1) >> shift_) + 1;
         const size_t doubling =
             std::clamp(capacity() * initial_.size(), kExtentBytesMin, kExtentBytesMax) /
             granule_bytes;

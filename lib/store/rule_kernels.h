@@ -36,9 +36,11 @@ WEIR_KERNEL void update_run(std::byte* values, std::byte* state, const std::byte
         R::update(v[i], s + i * R::kStateValues, p + i * R::kPushedValues, local);
 }
 
-/// Where rows of one value are: both ways to find out, and the flat one is quicker.
+/// Where rows of one value are: both ways to find out. The flat one is so quick that a place is
+/// better worked out again than remembered from when it was asked for.
 template <class T>
 struct FlatPlaces {
+    static constexpr bool kRemember = false;
     std::byte* first;
     size_t stride_bytes;
 
@@ -49,6 +51,7 @@ struct FlatPlaces {
 
 template <class T>
 struct GranulePlaces {
+    static constexpr bool kRemember = true;
     RowView view;
 
     T* operator()(uint32_t row) const noexcept { return reinterpret_cast<T*>(view.at(row)); }
@@ -60,16 +63,36 @@ inline void update_places(Places values, Places state, std::span<const uint32_t>
     const uint32_t* row = rows.data();
     const size_t count = rows.size();
     const T* p = reinterpret_cast<const T*>(pushed);
-    const auto apply = [&](size_t i) {
-        T* s = nullptr;
-        if constexpr (R::kStateValues > 0) s = state(row[i]);
-        R::update(*values(row[i]), s, p + i * R::kPushedValues, parameters);
+    T* value_at[kRowsAhead];
+    T* state_at[kRowsAhead];
+    const auto ask = [&](size_t i) {
+        T* v = values(row[i]);
+        __builtin_prefetch(v, 1);
+        if constexpr (Places::kRemember) value_at[i % kRowsAhead] = v;
+        if constexpr (R::kStateValues > 0) {
+            T* s = state(row[i]);
+            __builtin_prefetch(s, 1);
+            if constexpr (Places::kRemember) state_at[i % kRowsAhead] = s;
+        }
     };
+    const auto apply = [&](size_t i) {
+        T* v = nullptr;
+        T* s = nullptr;
+        if constexpr (Places::kRemember) {
+            v = value_at[i % kRowsAhead];
+            if constexpr (R::kStateValues > 0) s = state_at[i % kRowsAhead];
+        } else {
+            v = values(row[i]);
+            if constexpr (R::kStateValues > 0) s = state(row[i]);
+        }
+        R::update(*v, s, p + i * R::kPushedValues, parameters);
+    };
+    for (size_t i = 0; i < std::min(kRowsAhead, count); ++i)
+        ask(i);
     size_t i = 0;
     for (; i + kRowsAhead < count; ++i) {
-        __builtin_prefetch(values(row[i + kRowsAhead]), 1);
-        if constexpr (R::kStateValues > 0) __builtin_prefetch(state(row[i + kRowsAhead]), 1);
         apply(i);
+        ask(i + kRowsAhead);
     }
     for (; i < count; ++i)
         apply(i);

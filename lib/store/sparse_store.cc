@@ -17,10 +17,19 @@ Status SparseStore::find_or_insert_rows(std::span<const uint64_t> keys, std::spa
         const auto some_rows = rows.subspan(begin, count);
         const size_t missing = index_.find(some_keys, some_rows);
         if (missing == 0) continue;
-        WEIR_TRY(rows_.reserve(index_.size() + missing));
+        WEIR_TRY(reserve_rows(index_.size() + missing));
         WEIR_TRY(index_.insert_missing(some_keys, some_rows, missing));
     }
     return {};
+}
+
+Status SparseStore::reserve_rows(size_t row_count) {
+    // The rows of a table whose size was foretold lie side by side, if memory allows.
+    if (row_count <= expected_keys_) {
+        if (rows_.reserve(expected_keys_)) return {};
+        expected_keys_ = 0;  // it does not: grow as others do
+    }
+    return rows_.reserve(row_count);
 }
 
 void SparseStore::pull(std::span<const uint32_t> rows, std::byte* out) const noexcept {

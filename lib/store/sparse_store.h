@@ -22,7 +22,10 @@ public:
     /// `initial_row` is what a key that was never written reads as: values, then state.
     SparseStore(Memory& memory, std::span<const std::byte> initial_row, size_t values_bytes,
                 size_t expected_keys)
-        : values_bytes_(values_bytes), index_(memory, expected_keys), rows_(memory, initial_row) {}
+        : values_bytes_(values_bytes),
+          expected_keys_(expected_keys),
+          index_(memory, expected_keys),
+          rows_(memory, initial_row) {}
 
     /// The row of each key, kNoRow where there is none; returns the number of these.
     size_t find_rows(std::span<const uint64_t> keys, std::span<uint32_t> rows) const noexcept {
@@ -46,7 +49,10 @@ public:
     [[nodiscard]] size_t bytes() const noexcept { return index_.bytes() + rows_.bytes(); }
 
 private:
+    [[nodiscard]] Status reserve_rows(size_t row_count);
+
     size_t values_bytes_;
+    size_t expected_keys_;
     KeyIndex index_;
     RowStore rows_;
 };

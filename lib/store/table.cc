@@ -40,7 +40,8 @@ Table::Table(const TableSchema& schema, const PositionSet& owned, const RuleEntr
       pushed_row_bytes_(pulled_row_bytes_ * rule.pushed_values),
       owned_(owned),
       owns_all_(owned.is_whole_ring()),
-      lists_(memory, list_cache_bytes) {}
+      lists_(memory, list_cache_bytes),
+      block_(kBlockKeys) {}
 
 Status Table::make_store(Memory& memory, const RuleEntry& rule, const PositionSet& owned) {
     const ValueType type = schema_.value_type;

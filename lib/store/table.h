@@ -3,7 +3,6 @@
 /// \file
 /// Table: one shard's part of a table, as the shard's push and pull use it.
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -90,8 +89,9 @@ public:
     void apply_aggregate();
 
 private:
-    /// Keys are read in blocks that stay in the first-level cache.
-    static constexpr size_t kBlockKeys = 2048;
+    /// Keys are read in blocks that stay near. Lists that fit into one are read once, longer ones
+    /// twice.
+    static constexpr size_t kBlockKeys = 16384;
 
     Table(const TableSchema& schema, const PositionSet& owned, const RuleEntry& rule,
           Memory& memory, size_t list_cache_bytes);
@@ -125,7 +125,7 @@ private:
     std::optional<Aggregate> aggregate_;
 
     ListHasher hasher_;
-    std::array<uint64_t, kBlockKeys> block_{};
+    std::vector<uint64_t> block_;         // a copy of keys that nobody else can change
     std::vector<uint32_t> scratch_rows_;  // of lists that are not remembered
 };
 

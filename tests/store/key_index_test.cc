@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 
 #include "lib/base/random.h"
+#include "lib/store/table.h"
 #include "tests/key/seed.h"
 
 TEST_SUITE("key_index") {
@@ -103,6 +104,19 @@ TEST_SUITE("key_index") {
         memory.set_limit(~size_t{0});
         CHECK(upsert(index, more, more_rows));
         CHECK(more_rows.back() == 1019);
+    }
+
+    TEST_CASE("an expectation beyond all memory does no harm") {
+        HeapMemory memory(1 << 20);
+        KeyIndex index(memory, ~size_t{0});
+        const uint64_t keys[] = {1, 2, 3};
+        uint32_t rows[3];
+        REQUIRE(upsert(index, keys, rows));
+        CHECK(rows[2] == 2);
+        const RuleRegistry rules = RuleRegistry::with_builtin_rules();
+        TableSchema schema{.layout = Layout::kSparse, .key_count = ~uint64_t{0}};
+        const auto table = *Table::make(schema, PositionSet::whole_ring(), rules, memory);
+        CHECK(table->rows_for_push(keys)->rows[2] == 2);
     }
 
     TEST_CASE("what was expected fits without growing") {

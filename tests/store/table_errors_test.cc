@@ -81,9 +81,9 @@ TEST_SUITE("table_errors") {
         HeapMemory memory;
         const auto table = made({.name = "t", .layout = Layout::kSparse}, memory);
         for (const size_t count :
-             {size_t{2}, size_t{100}, size_t{2048}, size_t{2049}, size_t{5000}}) {
+             {size_t{2}, size_t{100}, size_t{16384}, size_t{16385}, size_t{50'000}}) {
             for (const size_t at :
-                 {size_t{1}, count / 2, std::min(count - 1, size_t{2048}), count - 1}) {
+                 {size_t{1}, count / 2, std::min(count - 1, size_t{16384}), count - 1}) {
                 auto keys = numbers(count, 5);
                 keys[at] = keys[at - 1];
                 CHECK(table->rows_for_push(keys).code() == Errc::kInvalidArgument);
