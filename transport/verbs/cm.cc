@@ -35,6 +35,7 @@ Error cannot(const char* step, int code) {
 
 /// One queue pair on its way.
 struct Path {
+    ConnectionId connection = 0;
     IdPtr id;
     CmToken token{};
     CmEnds ends;
@@ -128,11 +129,11 @@ Result<uint16_t> CmAgent::listen() {
 Status CmAgent::connect(ConnectionId connection, const SocketAddress& to, const CmToken& token,
                         const CmEnds& ends) {
     rdma_cm_id* id = nullptr;
-    auto* const context = reinterpret_cast<void*>(connection);
-    if (rdma_create_id(state_->channel.get(), &id, context, RDMA_PS_TCP) != 0) {
+    if (rdma_create_id(state_->channel.get(), &id, nullptr, RDMA_PS_TCP) != 0) {
         return cannot("begin a connection", errno);
     }
-    Path& path = state_->paths[connection] = {IdPtr(id), token, ends};
+    Path& path = state_->paths[connection] = {connection, IdPtr(id), token, ends};
+    id->context = &path;  // where the map keeps it until forget()
     if (rdma_resolve_addr(path.id.get(), nullptr, const_cast<sockaddr*>(to.raw()), kResolveMs) !=
         0) {
         return cannot("resolve an address", errno);
@@ -152,9 +153,9 @@ Status CmAgent::finish(ConnectionId connection) {
 Status CmAgent::accept(uint64_t request, ConnectionId connection, const CmEnds& ends) {
     const auto found = state_->requests.find(request);
     if (found == state_->requests.end()) return cannot("accept what was not asked", 0);
-    Path& path = state_->paths[connection] = {std::move(found->second), {}, ends};
+    Path& path = state_->paths[connection] = {connection, std::move(found->second), {}, ends};
     state_->requests.erase(found);
-    path.id->context = reinterpret_cast<void*>(connection);
+    path.id->context = &path;
     WEIR_TRY(move_to(path, IBV_QPS_RTR));
     WEIR_TRY(move_to(path, IBV_QPS_RTS));
     rdma_conn_param param = parameters(ends);
@@ -213,7 +214,8 @@ std::vector<CmEvent> CmAgent::poll() {
     std::vector<CmEvent> events;
     rdma_cm_event* event = nullptr;
     while (rdma_get_cm_event(state_->channel.get(), &event) == 0) {
-        const auto connection = reinterpret_cast<ConnectionId>(event->id->context);
+        const auto* const path = static_cast<const Path*>(event->id->context);
+        const ConnectionId connection = path != nullptr ? path->connection : 0;
         const rdma_cm_event_type type = event->event;
         CmEvent mine;
         mine.connection = connection;

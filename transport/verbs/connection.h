@@ -41,40 +41,41 @@ struct Connection {
     ConnectionId id;
     Side side;
     State state = State::kHandshake;
-    bool announced = false;    ///< the caller knows it: it must learn of the end
-    uint64_t deadline_ns = 0;  ///< of the handshake, the orderly end or the drain; 0: none
+    bool announced = false;  ///< the caller knows it: it must learn of the end
 
     // The side channel.
-    Socket socket;
-    Handshake handshake;
-    std::string peer_name;
     bool tcp_connected = false;
     bool wants_output = false;  ///< waits until the socket is writable
     bool hung_up = false;       ///< end of file
 
     // The queue pair.
-    QpPtr qp;
     bool qp_up = false;
-    Claim own;
-    Claim peer;
-    Share share;
-    std::optional<SendQueue> sends;
-    Credits credits;
-    uint64_t messages_out = 0;  ///< everything that costs a credit
-    uint64_t messages_in = 0;
-    uint32_t operations_open = 0;
-    std::optional<Remainder> remainder;
     bool dirty = false;  ///< in the list of those with something to flush
 
     // The end.
     bool fence_posted = false;
-    uint32_t fence = 0;       ///< its sequence number
     bool fence_done = false;  ///< everything we posted has arrived
     bool bye_sent = false;
     bool bye_received = false;
-    uint32_t beacon = 0;
     bool drained = false;
     Errc reason = Errc::kOk;  ///< for kClosed
+    uint32_t fence = 0;       ///< its sequence number
+    uint32_t beacon = 0;
+    uint32_t operations_open = 0;
+    uint64_t deadline_ns = 0;   ///< of the handshake, the orderly end or the drain; 0: none
+    uint64_t messages_out = 0;  ///< everything that costs a credit
+    uint64_t messages_in = 0;
+
+    Socket socket;
+    Share share;
+    Credits credits;
+    Claim own;
+    Claim peer;
+    QpPtr qp;
+    std::string peer_name;
+    Handshake handshake;
+    std::optional<Remainder> remainder;
+    std::optional<SendQueue> sends;
 };
 
 }  // namespace weir::transport::verbs

@@ -47,6 +47,8 @@ private:
 class VerbsDevice final : public Device {
 public:
     VerbsDevice(Hardware hardware, DeviceOptions options);
+    VerbsDevice(const VerbsDevice&) = delete;
+    VerbsDevice& operator=(const VerbsDevice&) = delete;
     ~VerbsDevice() override;
 
     [[nodiscard]] std::string_view name() const noexcept override { return "verbs"; }

@@ -38,6 +38,8 @@ public:
                                                                      const EndpointOptions& options,
                                                                      const SocketAddress& address);
 
+    VerbsEndpoint(const VerbsEndpoint&) = delete;
+    VerbsEndpoint& operator=(const VerbsEndpoint&) = delete;
     ~VerbsEndpoint() override;
 
     [[nodiscard]] std::string address() const override { return address_; }
@@ -175,7 +177,8 @@ private:
     uint32_t half_open_ = 0;  ///< accepted, but not proven and open yet
     uint32_t deadlines_ = 0;  ///< connections that have one
     bool listening_ = true;
-    bool hurry_ = false;  ///< the endpoint goes: no waiting for peers
+    uint64_t accept_again_ns_ = 0;  ///< 0, or when to try again what the system refused
+    bool hurry_ = false;            ///< the endpoint goes: no waiting for peers
 
     std::vector<Connection*> dirty_;
     std::vector<ConnectionId> draining_;  ///< their beacon came; to be released once all is polled

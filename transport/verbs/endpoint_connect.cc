@@ -60,7 +60,7 @@ void VerbsEndpoint::watch_socket(Connection& c, bool wants_output) {
     c.wants_output = wants_output;
     if (::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, c.socket.fd(), &event) != 0 &&
         ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, c.socket.fd(), &event) != 0) {
-        fail(c, Errc::kIo, fmt::format("cannot watch its socket: {}", std::strerror(errno)));
+        fail(c, Errc::kIo, Error(Errc::kIo, "cannot watch its socket", errno).message());
     }
 }
 
@@ -70,8 +70,10 @@ void VerbsEndpoint::accept_all() {
         if (!fd) {
             if (errno == EINTR || errno == ECONNABORTED) continue;
             if (errno == EAGAIN || errno == EWOULDBLOCK) return;
-            log(LogLevel::kWarning, "verbs: {} cannot accept connections now: {}", address_,
-                std::strerror(errno));
+            const Error error(Errc::kIo, "cannot accept connections now", errno);
+            log(LogLevel::kWarning, "verbs: {} {}", address_, error.message());
+            if (accept_again_ns_ == 0) ++deadlines_;
+            accept_again_ns_ = device_.clock().now_ns() + kAcceptAgainMs * kMillisecond;
             break;
         }
         Connection& c = add_connection(Side::kAccepting);
@@ -101,7 +103,7 @@ void VerbsEndpoint::listen_again() {
 void VerbsEndpoint::serve_socket(Connection& c) {
     if (!c.tcp_connected) {
         if (const int code = c.socket.failure(); code != 0) {
-            fail(c, Errc::kPeerLost, fmt::format("cannot connect: {}", std::strerror(code)));
+            fail(c, Errc::kPeerLost, Error(Errc::kPeerLost, "cannot connect", code).message());
             return;
         }
         c.tcp_connected = true;

@@ -32,9 +32,10 @@ inline constexpr uint32_t kHalfOpenMost = 64;
 /// Send rings that are kept registered for connections to come.
 inline constexpr size_t kSpareRingsMost = 16;
 
-inline constexpr uint64_t kCloseMs = 1000;  ///< for an orderly end
-inline constexpr uint64_t kDrainMs = 2000;  ///< for the device to flush a queue pair
-inline constexpr uint64_t kHurryMs = 1000;  ///< for all ends when an endpoint is destroyed
+inline constexpr uint64_t kAcceptAgainMs = 100;  ///< after the system ran out of descriptors
+inline constexpr uint64_t kCloseMs = 1000;       ///< for an orderly end
+inline constexpr uint64_t kDrainMs = 2000;       ///< for the device to flush a queue pair
+inline constexpr uint64_t kHurryMs = 1000;       ///< for all ends when an endpoint is destroyed
 
 /// Sockets and clocks are looked at every so many polls that found nothing, or four times as many
 /// that did, and more often while a connection begins or ends.

@@ -161,7 +161,8 @@ int VerbsEndpoint::arm() {
 }
 
 void VerbsEndpoint::set_timer() {
-    uint64_t nearest_ns = std::numeric_limits<uint64_t>::max();
+    uint64_t nearest_ns =
+        accept_again_ns_ != 0 ? accept_again_ns_ : std::numeric_limits<uint64_t>::max();
     for (const auto& slot : slots_) {
         if (slot != nullptr && slot->deadline_ns != 0) {
             nearest_ns = std::min(nearest_ns, slot->deadline_ns);

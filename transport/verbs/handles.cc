@@ -2,7 +2,6 @@
 #include "transport/verbs/handles.h"
 
 #include <cerrno>
-#include <cstring>
 #include <fstream>
 #include <string>
 
@@ -54,8 +53,9 @@ Error no_memory(uint64_t wanted_bytes, int code) {
 }  // namespace
 
 void log_failed_release(const char* what, int code) noexcept {
-    log(LogLevel::kWarning, "verbs: {} could not be released: {}", what,
-        std::strerror(code > 0 ? code : errno));  // NOLINT(concurrency-mt-unsafe)
+    const Error error(Errc::kIo, fmt::format("verbs: {} could not be released", what),
+                      code > 0 ? code : errno);
+    log(LogLevel::kWarning, "{}", error.message());
 }
 
 Result<MrPtr> register_pages(ibv_pd* pd, std::span<std::byte> bytes, int access) {
