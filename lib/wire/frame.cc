@@ -41,6 +41,7 @@ Errc decode(std::span<const std::byte> message, Frame& frame) noexcept {
     }
     frame.keys_at = {};
     frame.values_at = {};
+    frame.ends = {};
     frame.keys = {};
     frame.values = rest;
     if (h.kind != Kind::kPush && h.kind != Kind::kPull) return Errc::kOk;
@@ -56,6 +57,7 @@ Errc decode(std::span<const std::byte> message, Frame& frame) noexcept {
             return Errc::kProtocol;
         }
     }
+    if ((h.flags & kKeysKnown) != 0 && !take(rest, frame.ends)) return Errc::kProtocol;
     if ((h.flags & kKeysInline) != 0) {
         if (rest.size() / sizeof(uint64_t) < h.count) return Errc::kProtocol;
         frame.keys = rest.first(h.count * sizeof(uint64_t));

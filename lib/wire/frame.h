@@ -81,11 +81,20 @@ struct MemoryHandle {
 
 static_assert(sizeof(MemoryHandle) == 24);
 
+/// What a known list is named by, beside hash and count in the header: its ends.
+struct ListEnds {
+    uint64_t first_key = 0;
+    uint64_t last_key = 0;
+};
+
+static_assert(sizeof(ListEnds) == 16);
+
 /// A received frame, taken apart. The spans point into the message.
 struct Frame {
     FrameHeader header;
     MemoryHandle keys_at;             ///< with kKeysRemote
     MemoryHandle values_at;           ///< with kValuesRemote
+    ListEnds ends;                    ///< with kKeysKnown
     std::span<const std::byte> keys;  ///< with kKeysInline: count * 8 bytes, 8-byte aligned
     std::span<const std::byte>
         values;  ///< push with kValuesInline: the rest; other kinds: the body

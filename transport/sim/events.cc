@@ -85,6 +85,7 @@ void Core::run_lane(Connection& connection, uint32_t index) {
     const Progress progress = deliver(connection, 1 - side, packet);
     if (progress == Progress::kMore && !lane.cut) {
         packet.ready_ns = now_ns() + 1 + random_.below(kMicrosecond);
+        packet.tries_lost = 0;  // each step is a packet of its own
         lane.packets.push_front(std::move(packet));
     } else {
         keep_buffer(std::move(packet.bytes));
@@ -125,7 +126,7 @@ void Core::break_both(Connection& connection, uint32_t first, Errc status) {
 void Core::break_end(Connection& connection, uint32_t side, Errc status) {
     trace(now_ns() ^ connection.serial);
     end(connection, side, status);
-    cut(connection, 2 * side);  // answers hold no memory of anybody, and may still arrive
+    cut(connection, posted_lane(side));  // answers hold no memory of anybody, and may still arrive
 }
 
 void Core::end(Connection& connection, uint32_t side, Errc status) {
@@ -186,7 +187,7 @@ void Core::bury(Connection& connection, uint32_t side) {
     dead.owner = nullptr;
     dead.operations.clear();
     dead.state = EndState::kEnded;
-    for (const uint32_t index : {2 * side, 2 * side + 1}) {
+    for (const uint32_t index : {posted_lane(side), answer_lane(side)}) {
         Lane& lane = connection.lanes[index];
         cut_from_first_write(lane);
         const size_t sent = lane.packets.size() - lane.held;
@@ -196,7 +197,7 @@ void Core::bury(Connection& connection, uint32_t side) {
     }
     End& peer = connection.ends[1 - side];
     if (peer.state == EndState::kAbsent) {  // nobody has heard of it yet, and nobody will
-        cut(connection, 2 * side);
+        cut(connection, posted_lane(side));
         peer.state = EndState::kEnded;
     }
     schedule(now_ns() + options_.silence_ns + random_.below(options_.silence_ns + 1), connection,

@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/node/manager.h"
+
+#include <algorithm>
+#include <array>
+
+#include "lib/base/log.h"
+
+namespace weir {
+namespace {
+
+using transport::Completion;
+using transport::ConnectionId;
+using transport::Event;
+using wire::Kind;
+
+constexpr size_t kTablesMax = 65536;
+constexpr uint64_t kGoodbyeNs = 2 * kSecond;  // for shards to hear that the job is over
+
+wire::FrameHeader header_of(Kind kind) {
+    wire::FrameHeader header;
+    header.kind = kind;
+    return header;
+}
+
+}  // namespace
+
+Manager::Manager(ManagerOptions options, std::unique_ptr<transport::Endpoint> endpoint,
+                 const Clock& clock)
+    : options_(std::move(options)),
+      endpoint_(std::move(endpoint)),
+      clock_(clock),
+      outbox_(*endpoint_),
+      started_ns_(clock.now_ns()),
+      shards_(size_t{options_.shape.server_count} * options_.shape.shards_per_server),
+      workers_(options_.worker_count) {}
+
+size_t Manager::poll() {
+    std::array<Completion, 32> completions;
+    const size_t count = endpoint_->poll(completions);
+    for (const Completion& completion : std::span(completions).first(count))
+        handle(completion);
+    const uint64_t now_ns = clock_.now_ns();
+    if (phase_ == Phase::kGathering && now_ns - started_ns_ > options_.join_timeout_ns) {
+        end(Errc::kDeadline, missing());
+    }
+    if (phase_ == Phase::kEnding && (peers_.empty() || now_ns - ending_since_ns_ > kGoodbyeNs)) {
+        phase_ = Phase::kOver;
+    }
+    const size_t sent = outbox_.flush();
+    endpoint_->flush();
+    return count + sent;
+}
+
+int Manager::arm() {
+    return outbox_.empty() && phase_ != Phase::kOver ? endpoint_->arm() : -1;
+}
+
+void Manager::handle(const Completion& completion) {
+    switch (completion.event) {
+        case Event::kAccepted: peers_.try_emplace(completion.connection); break;
+        case Event::kReceived: receive(completion.connection, completion.message); break;
+        case Event::kClosed: lost(completion.connection); break;
+        default: break;
+    }
+}
+
+void Manager::receive(ConnectionId connection, std::span<const std::byte> message) {
+    const auto found = peers_.find(connection);
+    if (found == peers_.end()) return;  // refused a moment ago
+    wire::Frame frame;
+    if (wire::decode(message, frame) != Errc::kOk) return refuse(connection, "a malformed frame");
+    const Kind kind = frame.header.kind;
+    Peer& peer = found->second;
+    if (kind == Kind::kJoin && !peer.joined) return join(connection, peer, frame);
+    if (!peer.joined) return refuse(connection, "a frame before joining");
+    if (peer.is.role == JoinMessage::Role::kShard) {
+        if (kind == Kind::kReply) return table_made(frame);
+        return refuse(connection, "a frame that shards do not send");
+    }
+    const Waiting asker{connection, frame.header.request, peer.is.number};
+    switch (kind) {
+        case Kind::kCreateTable: return create_table(asker, frame);
+        case Kind::kOpenTable: return open_table(asker, frame);
+        case Kind::kBarrier: return barrier(asker);
+        case Kind::kLeave:
+            workers_[asker.worker].state = Member::State::kLeft;
+            reply(asker, Errc::kOk);
+            end_barrier_if_complete();
+            return end_if_deserted();
+        default: return refuse(connection, "a frame that workers do not send to a manager");
+    }
+}
+
+void Manager::join(ConnectionId connection, Peer& peer, const wire::Frame& frame) {
+    const auto message = JoinMessage::decode(frame.values);
+    if (!message) return refuse(connection, "a malformed join");
+    const bool is_shard = message->role == JoinMessage::Role::kShard;
+    std::vector<Member>& members = is_shard ? shards_ : workers_;
+    const char* const what = is_shard ? "shard" : "worker";
+    if (phase_ != Phase::kGathering || message->number >= members.size()) {
+        return refuse(connection,
+                      fmt::format("{} {} of rank {} does not belong to this job of {} {}s", what,
+                                  message->number, message->rank, members.size(), what));
+    }
+    Member& member = members[message->number];
+    if (member.state != Member::State::kMissing) {
+        return refuse(connection, fmt::format("{} {} joined twice: ranks {} and {}", what,
+                                              message->number, member.rank, message->rank));
+    }
+    member = {connection, Member::State::kHere, message->address, message->rank};
+    peer.joined = true;
+    peer.is = *message;
+    begin_if_complete();
+}
+
+void Manager::begin_if_complete() {
+    const auto here = [](const Member& m) { return m.state == Member::State::kHere; };
+    if (!std::all_of(shards_.begin(), shards_.end(), here) ||
+        !std::all_of(workers_.begin(), workers_.end(), here)) {
+        return;
+    }
+    phase_ = Phase::kRunning;
+    AssignmentMessage message{1, options_.shape, options_.worker_count, {}};
+    for (const Member& shard : shards_)
+        message.shards.push_back({shard.rank, shard.address});
+    const std::vector<std::byte> body = message.encode();
+    for (const auto& [connection, peer] : peers_) {
+        if (peer.joined) outbox_.send(connection, header_of(Kind::kAssignment), body);
+    }
+}
+
+std::string Manager::missing() const {
+    std::string text;
+    size_t named = 0;
+    const auto add = [&](size_t rank, const std::string& what) {
+        ++named;
+        if (named <= 8) text += fmt::format("{}rank {} ({})", text.empty() ? "" : ", ", rank, what);
+    };
+    for (size_t i = 0; i < shards_.size(); ++i) {
+        if (shards_[i].state != Member::State::kMissing) continue;
+        const size_t server = i / options_.shape.shards_per_server;
+        add(server < options_.server_ranks.size() ? options_.server_ranks[server] : server,
+            fmt::format("shard {} of server {}", i % options_.shape.shards_per_server, server));
+    }
+    for (size_t i = 0; i < workers_.size(); ++i) {
+        if (workers_[i].state != Member::State::kMissing) continue;
+        add(i < options_.worker_ranks.size() ? options_.worker_ranks[i] : i,
+            fmt::format("worker {}", i));
+    }
+    if (named > 8) text += fmt::format(" and {} more", named - 8);
+    return fmt::format(
+        "{} did not join within {} s; look for its output, or raise WEIR_JOIN_TIMEOUT_S", text,
+        options_.join_timeout_ns / kSecond);
+}
+
+void Manager::create_table(const Waiting& asker, const wire::Frame& frame) {
+    auto message = TableMessage::decode(frame.values);
+    if (!message || message->name.empty()) {
+        return refuse(asker.connection, "a malformed table schema");
+    }
+    const auto same_name = [&](const TableEntry& e) { return e.message.name == message->name; };
+    if (auto at = std::find_if(tables_.begin(), tables_.end(), same_name); at != tables_.end()) {
+        at->waiting.push_back(asker);
+        return answer_table(*at);  // whoever asked compares the schemas
+    }
+    if (tables_.size() == kTablesMax) return reply(asker, Errc::kBusy);
+    message->table = static_cast<uint32_t>(tables_.size());
+    TableEntry& entry = tables_.emplace_back();
+    entry.message = std::move(*message);
+    entry.waiting.push_back(asker);
+    wire::FrameHeader header = header_of(Kind::kCreateTable);
+    header.table = entry.message.table;
+    header.request = entry.message.table;
+    const std::vector<std::byte> body = entry.message.encode();
+    for (const Member& shard : shards_) {
+        if (shard.state == Member::State::kHere) {
+            outbox_.send(shard.connection, header, body);
+        } else {
+            ++entry.shards_ready;
+            entry.status = Errc::kPeerLost;
+        }
+    }
+    answer_table(entry);
+}
+
+void Manager::open_table(const Waiting& asker, const wire::Frame& frame) {
+    const auto message = TableMessage::decode(frame.values);
+    if (!message) return refuse(asker.connection, "a malformed table name");
+    for (TableEntry& entry : tables_) {
+        if (entry.message.name != message->name) continue;
+        entry.waiting.push_back(asker);
+        return answer_table(entry);
+    }
+    reply(asker, Errc::kNotFound);
+}
+
+void Manager::table_made(const wire::Frame& frame) {
+    if (frame.header.request >= tables_.size()) return;
+    TableEntry& entry = tables_[frame.header.request];
+    ++entry.shards_ready;
+    if (frame.header.status != Errc::kOk) entry.status = frame.header.status;
+    answer_table(entry);
+}
+
+void Manager::answer_table(TableEntry& entry) {
+    if (entry.shards_ready < shards_.size()) return;
+    const std::vector<std::byte> body = entry.message.encode();
+    for (const Waiting& asker : std::exchange(entry.waiting, {}))
+        reply(asker, entry.status, body);
+}
+
+void Manager::barrier(const Waiting& asker) {
+    at_barrier_.push_back(asker);
+    end_barrier_if_complete();
+}
+
+void Manager::end_barrier_if_complete() {
+    if (at_barrier_.empty()) return;
+    const bool broken = std::any_of(workers_.begin(), workers_.end(), [](const Member& m) {
+        return m.state == Member::State::kLost;
+    });
+    const auto here = std::count_if(workers_.begin(), workers_.end(), [](const Member& m) {
+        return m.state == Member::State::kHere;
+    });
+    if (!broken && at_barrier_.size() < static_cast<size_t>(here)) return;
+    for (const Waiting& asker : std::exchange(at_barrier_, {})) {
+        reply(asker, broken ? Errc::kPeerLost : Errc::kOk);
+    }
+}
+
+void Manager::lost(ConnectionId connection) {
+    outbox_.forget(connection);
+    const auto found = peers_.find(connection);
+    if (found == peers_.end()) return;
+    const Peer peer = std::move(found->second);
+    peers_.erase(found);
+    if (!peer.joined || phase_ == Phase::kEnding) return;
+    const bool is_shard = peer.is.role == JoinMessage::Role::kShard;
+    Member& member = (is_shard ? shards_ : workers_)[peer.is.number];
+    if (phase_ == Phase::kGathering) {  // it may come again
+        member.state = Member::State::kMissing;
+        return;
+    }
+    if (member.state == Member::State::kLeft) return;
+    member.state = Member::State::kLost;
+    log(LogLevel::kWarning, "{} {} of rank {} is lost", is_shard ? "shard" : "worker",
+        peer.is.number, peer.is.rank);
+    if (is_shard) {
+        for (TableEntry& entry : tables_) {
+            if (entry.shards_ready == shards_.size()) continue;
+            ++entry.shards_ready;
+            entry.status = Errc::kPeerLost;
+            answer_table(entry);
+        }
+    } else {
+        std::erase_if(at_barrier_, [&](const Waiting& w) { return w.connection == connection; });
+        end_barrier_if_complete();
+        end_if_deserted();
+    }
+}
+
+void Manager::end_if_deserted() {
+    const auto gone = [](const Member& m) {
+        return m.state == Member::State::kLeft || m.state == Member::State::kLost;
+    };
+    if (phase_ == Phase::kRunning && std::all_of(workers_.begin(), workers_.end(), gone)) {
+        end(Errc::kOk, "all workers have left");
+    }
+}
+
+void Manager::end(Errc status, const std::string& why) {
+    phase_ = Phase::kEnding;
+    ending_since_ns_ = clock_.now_ns();
+    wire::FrameHeader header = header_of(Kind::kShutdown);
+    header.status = status;
+    const std::vector<std::byte> body = encode_text(why);
+    for (const auto& [connection, peer] : peers_) {
+        if (peer.joined) outbox_.send(connection, header, body);
+    }
+    log(status == Errc::kOk ? LogLevel::kDebug : LogLevel::kError, "job over: {}", why);
+}
+
+void Manager::reply(const Waiting& to, Errc status, std::span<const std::byte> body) {
+    wire::FrameHeader header = header_of(Kind::kReply);
+    header.request = to.request;
+    header.status = status;
+    outbox_.send(to.connection, header, body);
+}
+
+void Manager::refuse(ConnectionId connection, std::string_view why) {
+    log(LogLevel::kWarning, "manager: closing the connection to {}: it sent {}",
+        endpoint_->peer_name(connection), why);
+    wire::FrameHeader header = header_of(Kind::kShutdown);
+    header.status = Errc::kRefused;
+    outbox_.send(connection, header, encode_text(why));
+    lost(connection);
+    endpoint_->close(connection);
+}
+
+}  // namespace weir

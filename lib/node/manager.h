@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// Manager: the one authority on who is in the job, which shard owns what, and which tables there
+/// are. It runs beside the first server; everything it knows fits in a few kilobytes.
+
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "lib/base/clock.h"
+#include "lib/node/messages.h"
+#include "lib/node/outbox.h"
+#include "lib/node/state_machine.h"
+#include "transport/transport.h"
+
+namespace weir {
+
+struct ManagerOptions {
+    RingShape shape;
+    uint32_t worker_count = 1;
+    /// Ranks of servers (by number) and workers (by number), for messages that name who is missing.
+    std::vector<uint32_t> server_ranks;
+    std::vector<uint32_t> worker_ranks;
+    uint64_t join_timeout_ns = 30 * kSecond;
+};
+
+/// Life: waits for all shards and workers to join (a shard or worker that is not there in time ends
+/// the job with an error that names it); gives everybody epoch 1; then answers workers until all
+/// have left or died; then tells the shards to end.
+class Manager final : public StateMachine {
+public:
+    Manager(ManagerOptions options, std::unique_ptr<transport::Endpoint> endpoint,
+            const Clock& clock);
+
+    size_t poll() override;
+    [[nodiscard]] int arm() override;
+
+    [[nodiscard]] bool finished() const override { return phase_ == Phase::kOver; }
+
+    [[nodiscard]] std::string name() const override { return "manager"; }
+
+    [[nodiscard]] std::string address() const { return endpoint_->address(); }
+
+private:
+    enum class Phase { kGathering, kRunning, kEnding, kOver };
+
+    struct Peer {
+        bool joined = false;
+        JoinMessage is;
+    };
+
+    /// A shard or worker of the job.
+    struct Member {
+        transport::ConnectionId connection = 0;
+        enum class State { kMissing, kHere, kLeft, kLost } state = State::kMissing;
+        std::string address;
+        uint32_t rank = 0;
+    };
+
+    struct Waiting {  ///< somebody who gets a reply later
+        transport::ConnectionId connection;
+        uint64_t request;
+        uint32_t worker;
+    };
+
+    struct TableEntry {
+        TableMessage message;
+        uint32_t shards_ready = 0;
+        Errc status = Errc::kOk;  ///< the first shard that could not make it
+        std::vector<Waiting> waiting;
+    };
+
+    void handle(const transport::Completion& completion);
+    void receive(transport::ConnectionId connection, std::span<const std::byte> message);
+    void join(transport::ConnectionId connection, Peer& peer, const wire::Frame& frame);
+    void create_table(const Waiting& asker, const wire::Frame& frame);
+    void open_table(const Waiting& asker, const wire::Frame& frame);
+    void table_made(const wire::Frame& frame);
+    void answer_table(TableEntry& entry);
+    void barrier(const Waiting& asker);
+    void end_barrier_if_complete();
+    void lost(transport::ConnectionId connection);
+    void begin_if_complete();
+    void end_if_deserted();
+    void end(Errc status, const std::string& why);
+    [[nodiscard]] std::string missing() const;
+    void reply(const Waiting& to, Errc status, std::span<const std::byte> body = {});
+    void refuse(transport::ConnectionId connection, std::string_view why);
+
+    ManagerOptions options_;
+    std::unique_ptr<transport::Endpoint> endpoint_;
+    const Clock& clock_;
+    Outbox outbox_;
+    Phase phase_ = Phase::kGathering;
+    uint64_t started_ns_;
+    uint64_t ending_since_ns_ = 0;
+    std::unordered_map<transport::ConnectionId, Peer> peers_;
+    std::vector<Member> shards_;
+    std::vector<Member> workers_;
+    std::vector<TableEntry> tables_;
+    std::vector<Waiting> at_barrier_;
+};
+
+}  // namespace weir

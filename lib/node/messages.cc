@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/node/messages.h"
+
+#include "lib/wire/codec.h"
+
+namespace weir {
+namespace {
+
+constexpr size_t kAddressBytesMax = 512;
+
+/// `message` if `reader` found all of it and nothing more.
+template <class Message>
+std::optional<Message> whole(const wire::Reader& reader, Message message) {
+    if (!reader.done()) return std::nullopt;
+    return message;
+}
+
+}  // namespace
+
+std::vector<std::byte> JoinMessage::encode() const {
+    wire::Writer writer;
+    writer.number(role).number(rank).number(number).text(address);
+    return std::move(writer).take();
+}
+
+std::optional<JoinMessage> JoinMessage::decode(std::span<const std::byte> body) {
+    wire::Reader reader(body);
+    JoinMessage message;
+    message.role = reader.number<Role>();
+    message.rank = reader.number<uint32_t>();
+    message.number = reader.number<uint32_t>();
+    message.address = reader.text(kAddressBytesMax);
+    if (message.role != Role::kShard && message.role != Role::kWorker) return std::nullopt;
+    return whole(reader, std::move(message));
+}
+
+std::vector<std::byte> AssignmentMessage::encode() const {
+    wire::Writer writer;
+    writer.number(epoch).number(shape.server_count).number(shape.shards_per_server);
+    writer.number(shape.points_per_shard).number(shape.seed).number(worker_count);
+    for (const Shard& shard : shards)
+        writer.number(shard.rank).text(shard.address);
+    return std::move(writer).take();
+}
+
+std::optional<AssignmentMessage> AssignmentMessage::decode(std::span<const std::byte> body) {
+    wire::Reader reader(body);
+    AssignmentMessage message;
+    message.epoch = reader.number<uint32_t>();
+    message.shape.server_count = reader.number<uint32_t>();
+    message.shape.shards_per_server = reader.number<uint32_t>();
+    message.shape.points_per_shard = reader.number<uint32_t>();
+    message.shape.seed = reader.number<uint64_t>();
+    message.worker_count = reader.number<uint32_t>();
+    const uint64_t count = uint64_t{message.shape.server_count} * message.shape.shards_per_server;
+    for (uint64_t i = 0; i < count && reader.ok(); ++i) {
+        Shard shard;
+        shard.rank = reader.number<uint32_t>();
+        shard.address = reader.text(kAddressBytesMax);
+        message.shards.push_back(std::move(shard));
+    }
+    return whole(reader, std::move(message));
+}
+
+std::vector<std::byte> TableMessage::encode() const {
+    wire::Writer writer;
+    writer.number(table).text(name).text(schema);
+    return std::move(writer).take();
+}
+
+std::optional<TableMessage> TableMessage::decode(std::span<const std::byte> body) {
+    wire::Reader reader(body);
+    TableMessage message;
+    message.table = reader.number<uint32_t>();
+    message.name = reader.text(kNameBytesMax);
+    message.schema = reader.text(kSchemaBytesMax);
+    return whole(reader, std::move(message));
+}
+
+std::vector<std::byte> StatsMessage::encode() const {
+    wire::Writer writer;
+    writer.number(pushes).number(pulls).number(keys_pushed).number(bytes_copied);
+    writer.number(bytes_sent).number(bytes_received).number(keys_held).number(lists_remembered);
+    return std::move(writer).take();
+}
+
+std::optional<StatsMessage> StatsMessage::decode(std::span<const std::byte> body) {
+    wire::Reader reader(body);
+    StatsMessage message;
+    for (uint64_t* const field :
+         {&message.pushes, &message.pulls, &message.keys_pushed, &message.bytes_copied,
+          &message.bytes_sent, &message.bytes_received, &message.keys_held,
+          &message.lists_remembered}) {
+        *field = reader.number<uint64_t>();
+    }
+    return whole(reader, message);
+}
+
+std::vector<std::byte> encode_text(std::string_view text) {
+    wire::Writer writer;
+    writer.text(text);
+    return std::move(writer).take();
+}
+
+std::optional<std::string> decode_text(std::span<const std::byte> body) {
+    wire::Reader reader(body);
+    std::string text = reader.text();
+    return whole(reader, std::move(text));
+}
+
+}  // namespace weir

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// The bodies of control frames: who joins, who serves what, which tables there are. Encoded field
+/// by field in the order in which they stand here (lib/wire/codec.h).
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lib/ring/assignment.h"
+
+namespace weir {
+
+/// Kind::kJoin: a shard or a worker tells the manager who it is.
+struct JoinMessage {
+    enum class Role : uint8_t { kShard = 1, kWorker = 2 };
+    Role role = Role::kWorker;
+    uint32_t rank = 0;    ///< of the process in the job, for people
+    uint32_t number = 0;  ///< of the shard through all servers, or of the worker
+    std::string address;  ///< shard: where workers connect to
+
+    [[nodiscard]] std::vector<std::byte> encode() const;
+    [[nodiscard]] static std::optional<JoinMessage> decode(std::span<const std::byte> body);
+};
+
+/// Kind::kAssignment: the epoch, the ring, and where its shards listen.
+struct AssignmentMessage {
+    struct Shard {
+        uint32_t rank = 0;
+        std::string address;
+    };
+
+    uint32_t epoch = 0;
+    RingShape shape;
+    uint32_t worker_count = 0;
+    std::vector<Shard> shards;  ///< by number
+
+    [[nodiscard]] std::vector<std::byte> encode() const;
+    [[nodiscard]] static std::optional<AssignmentMessage> decode(std::span<const std::byte> body);
+};
+
+/// Kind::kCreateTable and kOpenTable, and the replies to them. The manager compares schemas as
+/// bytes and understands none of them: shards and workers do.
+struct TableMessage {
+    static constexpr size_t kNameBytesMax = 256;
+    static constexpr size_t kSchemaBytesMax = 2048;
+    uint32_t table = 0;  ///< its number, given by the manager
+    std::string name;
+    std::string schema;  ///< bytes; see lib/node/schema_codec.h
+
+    [[nodiscard]] std::vector<std::byte> encode() const;
+    [[nodiscard]] static std::optional<TableMessage> decode(std::span<const std::byte> body);
+};
+
+/// Kind::kStats, the reply: what a shard has counted since its start.
+struct StatsMessage {
+    uint64_t pushes = 0;
+    uint64_t pulls = 0;
+    uint64_t keys_pushed = 0;
+    uint64_t bytes_copied = 0;  ///< values and keys that went through a buffer of ours
+    uint64_t bytes_sent = 0;
+    uint64_t bytes_received = 0;
+    uint64_t keys_held = 0;
+    uint64_t lists_remembered = 0;
+
+    [[nodiscard]] std::vector<std::byte> encode() const;
+    [[nodiscard]] static std::optional<StatsMessage> decode(std::span<const std::byte> body);
+};
+
+/// The text of a kShutdown or of an error's reply.
+[[nodiscard]] std::vector<std::byte> encode_text(std::string_view text);
+[[nodiscard]] std::optional<std::string> decode_text(std::span<const std::byte> body);
+
+}  // namespace weir

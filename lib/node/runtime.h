@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// Runtime: the one place where Weir has threads. It runs state machines, one thread each, and a
+/// trainer's worker functions, and pins them to cores if asked.
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "lib/node/idle.h"
+#include "lib/node/state_machine.h"
+
+namespace weir {
+
+/// Thread: its creator's. Destroying it stops machines that are not finished and joins all threads.
+class Runtime {
+public:
+    explicit Runtime(const IdleOptions& idle) noexcept : idle_(idle) {}
+
+    ~Runtime();
+    Runtime(const Runtime&) = delete;
+    Runtime& operator=(const Runtime&) = delete;
+
+    /// Polls `machine` in a thread of its own until it is finished; destroys it there.
+    void run(std::unique_ptr<StateMachine> machine, std::optional<unsigned> core = {});
+    /// Runs `function` in a thread of its own.
+    void run(std::function<void()> function, std::optional<unsigned> core = {});
+    /// Waits until all threads have ended by themselves.
+    void join();
+
+private:
+    IdleOptions idle_;
+    std::vector<std::jthread> threads_;
+};
+
+}  // namespace weir

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/node/schema_codec.h"
+
+#include <span>
+
+#include "lib/wire/codec.h"
+
+namespace weir {
+namespace {
+
+constexpr size_t kTextBytesMax = 256;
+
+}  // namespace
+
+std::string encode_schema(const TableSchema& schema) {
+    wire::Writer writer;
+    writer.text(schema.name).number(schema.layout).number(schema.value_type).number(schema.width);
+    writer.number(schema.key_count).text(schema.rule).number(schema.initial_value);
+    for (const double parameter : schema.parameters.value)
+        writer.number(parameter);
+    writer.number(static_cast<uint8_t>(schema.allow_not_finite)).number(schema.aggregate_workers);
+    const std::span<const std::byte> bytes = writer.bytes();
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+std::optional<TableSchema> decode_schema(std::string_view bytes) {
+    wire::Reader reader(std::as_bytes(std::span(bytes)));
+    TableSchema schema;
+    schema.name = reader.text(kTextBytesMax);
+    schema.layout = reader.number<Layout>();
+    schema.value_type = reader.number<ValueType>();
+    schema.width = reader.number<uint32_t>();
+    schema.key_count = reader.number<uint64_t>();
+    schema.rule = reader.text(kTextBytesMax);
+    schema.initial_value = reader.number<double>();
+    for (double& parameter : schema.parameters.value)
+        parameter = reader.number<double>();
+    const auto allow_not_finite = reader.number<uint8_t>();
+    schema.allow_not_finite = allow_not_finite != 0;
+    schema.aggregate_workers = reader.number<uint32_t>();
+    if (!reader.done() || allow_not_finite > 1 || !is_valid(schema.value_type) ||
+        (schema.layout != Layout::kDense && schema.layout != Layout::kSparse)) {
+        return std::nullopt;
+    }
+    return schema;
+}
+
+}  // namespace weir

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/server/shard.h"
+
+#include <array>
+
+#include <fmt/format.h>
+
+#include "lib/base/log.h"
+#include "lib/node/schema_codec.h"
+
+namespace weir {
+
+using transport::Completion;
+using transport::Event;
+using wire::Kind;
+
+namespace {
+
+wire::FrameHeader header_of(Kind kind) {
+    wire::FrameHeader header;
+    header.kind = kind;
+    return header;
+}
+
+constexpr uint32_t kTablesMax = 65536;
+
+}  // namespace
+
+Shard::Shard(ShardOptions options, std::unique_ptr<transport::Endpoint> endpoint,
+             const Clock& clock, Memory& memory, const RuleRegistry& rules)
+    : options_(std::move(options)),
+      endpoint_(std::move(endpoint)),
+      clock_(clock),
+      memory_(memory),
+      rules_(rules),
+      outbox_(*endpoint_),
+      fetcher_(*endpoint_, memory, options_.fetch_bytes_max) {
+    Result<ConnectionId> connection = endpoint_->connect(options_.manager_address);
+    if (connection) {
+        manager_ = *connection;
+    } else {
+        end(std::move(connection).error());
+    }
+}
+
+Shard::~Shard() {
+    endpoint_.reset();  // before the memory that it may still be writing to
+}
+
+std::string Shard::name() const {
+    return fmt::format("shard {}", options_.number);
+}
+
+size_t Shard::poll() {
+    std::array<Completion, 64> completions;
+    const size_t count = endpoint_->poll(completions);
+    for (const Completion& completion : std::span(completions).first(count))
+        handle(completion);
+    size_t done = count;
+    if (fetcher_.waiting()) done += fetcher_.start();
+    if (!writes_waiting_.empty()) done += post_writes();
+    if (retry_) done += retry_deferred();
+    if (!outbox_.empty()) done += outbox_.flush();
+    if (done > 0) endpoint_->flush();
+    return done;
+}
+
+int Shard::arm() {
+    const bool nothing_waits =
+        outbox_.empty() && !fetcher_.waiting() && !retry_ && writes_waiting_.empty();
+    return nothing_waits ? endpoint_->arm() : -1;
+}
+
+void Shard::handle(const Completion& completion) {
+    switch (completion.event) {
+        case Event::kReceived: return receive(completion.connection, completion.message);
+        case Event::kRead:
+            if (auto whole = fetcher_.ended(completion.context, completion.status)) {
+                fetched(*whole);
+                fetcher_.done();
+            }
+            return;
+        case Event::kWritten: return written(completion.context);
+        case Event::kAccepted:
+            sessions_[completion.connection].connection = completion.connection;
+            return;
+        case Event::kConnected: {
+            const JoinMessage join{JoinMessage::Role::kShard, options_.rank, options_.number,
+                                   endpoint_->address()};
+            return outbox_.send(completion.connection, header_of(Kind::kJoin), join.encode());
+        }
+        case Event::kClosed: return closed(completion.connection);
+        case Event::kImmediate: return refuse(completion.connection, "an immediate");
+    }
+}
+
+Shard::Session* Shard::session_of(ConnectionId connection) {
+    if (last_session_ != nullptr && last_session_->connection == connection) return last_session_;
+    const auto found = sessions_.find(connection);
+    if (found == sessions_.end()) return nullptr;
+    last_session_ = &found->second;
+    return last_session_;
+}
+
+void Shard::receive(ConnectionId connection, std::span<const std::byte> message) {
+    wire::Frame frame;
+    if (wire::decode(message, frame) != Errc::kOk) {
+        return connection == manager_
+                   ? end(Error(Errc::kProtocol, "the manager sent a malformed frame"))
+                   : refuse(connection, "a malformed frame");
+    }
+    if (connection == manager_) return control(connection, frame);
+    Session* const session = session_of(connection);
+    if (session == nullptr) return;  // refused a moment ago
+    const Kind kind = frame.header.kind;
+    if (!session->known) {
+        if (kind == Kind::kHello) return hello(*session, frame);
+        return refuse(connection, "a frame before saying who it is");
+    }
+    if (kind == Kind::kPush || kind == Kind::kPull) return admit(*session, frame, message);
+    if (kind == Kind::kStats) return stats(connection, frame.header.request);
+    refuse(connection, "a frame that workers do not send to a shard");
+}
+
+void Shard::hello(Session& session, const wire::Frame& frame) {
+    // A worker may have heard of the job before we do: assigned() looks at it then.
+    if (phase_ == Phase::kServing && frame.header.first >= worker_count_) {
+        return refuse(session.connection, "the number of a worker that is not in this job");
+    }
+    session.known = true;
+    session.worker = static_cast<uint32_t>(frame.header.first);
+}
+
+void Shard::control(ConnectionId connection, const wire::Frame& frame) {
+    switch (frame.header.kind) {
+        case Kind::kAssignment: return assigned(frame.values);
+        case Kind::kCreateTable: {
+            wire::FrameHeader header = header_of(Kind::kReply);
+            header.request = frame.header.request;
+            header.status = create_table(frame.values);
+            return outbox_.send(connection, header);
+        }
+        case Kind::kShutdown:
+            if (frame.header.status == Errc::kOk) return end({});
+            return end(Error(frame.header.status,
+                             decode_text(frame.values).value_or("the manager ended the job")));
+        default: log(LogLevel::kWarning, "{}: a frame that shards do not get", name());
+    }
+}
+
+void Shard::assigned(std::span<const std::byte> body) {
+    const auto message = AssignmentMessage::decode(body);
+    if (!message || assignment_ != nullptr) {
+        return end(Error(Errc::kProtocol, "the manager sent a malformed assignment"));
+    }
+    Result<Assignment> assignment = Assignment::make(message->epoch, message->shape);
+    if (!assignment || options_.number >= assignment->shard_count()) {
+        return end(Error(Errc::kProtocol, "the manager sent an assignment that makes no sense"));
+    }
+    assignment_ = std::make_unique<Assignment>(std::move(*assignment));
+    worker_count_ = message->worker_count;
+    lost_workers_.assign(worker_count_, false);
+    phase_ = Phase::kServing;
+    std::vector<ConnectionId> strangers;
+    for (const auto& [connection, session] : sessions_) {
+        if (session.known && session.worker >= worker_count_) strangers.push_back(connection);
+    }
+    for (const ConnectionId stranger : strangers) {
+        refuse(stranger, "the number of a worker that is not in this job");
+    }
+}
+
+Errc Shard::create_table(std::span<const std::byte> body) {
+    const auto message = TableMessage::decode(body);
+    auto schema = message ? decode_schema(message->schema) : std::nullopt;
+    if (!schema || message->table >= kTablesMax || phase_ != Phase::kServing)
+        return Errc::kProtocol;
+    schema->id = message->table;
+    Result<std::unique_ptr<Table>> table =
+        Table::make(*schema, assignment_->owned(options_.number), rules_, memory_);
+    if (!table) {
+        log(LogLevel::kError, "{}: table '{}': {}", name(), schema->name, table.error().message());
+        return table.code();
+    }
+    if (tables_.size() <= message->table) tables_.resize(message->table + 1);
+    tables_[message->table] = std::make_unique<TableState>(std::move(*table), worker_count_);
+    return Errc::kOk;
+}
+
+/// A worker that is gone will never push again: whoever waits for an iteration with it is told.
+void Shard::worker_lost(uint32_t worker) {
+    lost_workers_[worker] = true;
+    for (const auto& state : tables_) {
+        if (state == nullptr) continue;
+        for (const Acknowledgement& waiting : std::exchange(state->to_acknowledge, {})) {
+            reply(waiting.connection, waiting.request, Errc::kPeerLost, worker);
+        }
+    }
+    retry_ = true;
+}
+
+void Shard::reply(ConnectionId connection, uint64_t request, Errc status, uint64_t detail,
+                  std::span<const std::byte> body) {
+    wire::FrameHeader header = header_of(Kind::kReply);
+    header.request = request;
+    header.status = status;
+    header.first = detail;
+    outbox_.send(connection, header, body);
+}
+
+void Shard::stats(ConnectionId connection, uint64_t request) {
+    StatsMessage message = counters_;
+    message.bytes_sent = endpoint_->counters().bytes_sent;
+    message.bytes_received = endpoint_->counters().bytes_received;
+    message.bytes_copied += endpoint_->counters().bytes_staged;
+    for (const auto& state : tables_) {
+        if (state != nullptr) message.keys_held += state->table->row_count();
+    }
+    reply(connection, request, Errc::kOk, 0, message.encode());
+}
+
+void Shard::closed(ConnectionId connection) {
+    outbox_.forget(connection);
+    fetcher_.forget(connection);
+    if (connection == manager_) {
+        manager_lost_ = true;
+        if (phase_ == Phase::kJoining) {
+            return end(Error(Errc::kPeerLost, "the manager (rank 0) is gone before the job began"));
+        }
+        log(LogLevel::kWarning, "{}: the manager is gone; serving on until the workers are",
+            name());
+    } else {
+        const auto found = sessions_.find(connection);
+        if (found == sessions_.end()) return;
+        const Session session = found->second;
+        last_session_ = nullptr;
+        sessions_.erase(found);
+        for (const auto& state : tables_) {
+            if (state == nullptr) continue;
+            std::erase_if(state->deferred,
+                          [&](const Deferred& d) { return d.connection == connection; });
+            std::erase_if(state->held, [&](const Held& h) { return h.connection == connection; });
+        }
+        for (const uint64_t id : std::exchange(writes_waiting_, {})) {
+            if (writes_.at(id).connection == connection) {
+                written(id);
+            } else {
+                writes_waiting_.push_back(id);
+            }
+        }
+        if (session.known && session.worker < worker_count_) worker_lost(session.worker);
+    }
+    if (manager_lost_ && sessions_.empty() && phase_ == Phase::kServing) {
+        end(Error(Errc::kPeerLost, "the manager (rank 0) and all workers are gone"));
+    }
+}
+
+void Shard::refuse(ConnectionId connection, std::string_view why) {
+    log(LogLevel::kWarning, "{}: closing the connection to {}: it sent {}", name(),
+        endpoint_->peer_name(connection), why);
+    endpoint_->close(connection);
+    closed(connection);
+}
+
+void Shard::end(Status outcome) {
+    if (phase_ == Phase::kOver) return;
+    phase_ = Phase::kOver;
+    outcome_ = std::move(outcome);
+}
+
+}  // namespace weir

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// Shard: one thread's share of the parameters. It alone reads and writes its keys.
+///
+/// The way of a push: receive() -> admit() (shard_requests.cc: is it for us, is it its turn) ->
+/// fetch (its keys and values: in the message, mapped, or read by the Fetcher) -> push()
+/// (shard_apply.cc: the table) -> acknowledge().
+
+#include <deque>
+#include <memory>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "lib/base/clock.h"
+#include "lib/node/messages.h"
+#include "lib/node/outbox.h"
+#include "lib/node/state_machine.h"
+#include "lib/ring/assignment.h"
+#include "lib/server/fetcher.h"
+#include "lib/server/iterations.h"
+#include "lib/store/memory.h"
+#include "lib/store/rule_registry.h"
+#include "lib/store/table.h"
+#include "transport/transport.h"
+
+namespace weir {
+
+struct ShardOptions {
+    uint32_t number = 0;  ///< through all servers of the job
+    uint32_t rank = 0;    ///< of its process, for people
+    std::string manager_address;
+    size_t fetch_bytes_max = size_t{64} << 20;     ///< being fetched from workers at one time
+    size_t deferred_bytes_max = size_t{64} << 20;  ///< of requests that wait for an iteration
+};
+
+/// Thread: one. Ends when the manager says so, or when the manager and all workers are gone.
+class Shard final : public StateMachine {
+public:
+    /// `memory` (registered, not exposed) holds the tables and what is fetched.
+    Shard(ShardOptions options, std::unique_ptr<transport::Endpoint> endpoint, const Clock& clock,
+          Memory& memory, const RuleRegistry& rules);
+    ~Shard() override;
+
+    size_t poll() override;
+    [[nodiscard]] int arm() override;
+
+    [[nodiscard]] bool finished() const override { return phase_ == Phase::kOver; }
+
+    [[nodiscard]] std::string name() const override;
+
+    /// Ok, or what ended the job before its time.
+    [[nodiscard]] const Status& outcome() const noexcept { return outcome_; }
+
+private:
+    using ConnectionId = transport::ConnectionId;
+    enum class Phase { kJoining, kServing, kOver };
+
+    struct Session {
+        ConnectionId connection = 0;
+        bool known = false;  ///< has said who it is
+        uint32_t worker = 0;
+        size_t deferred_bytes = 0;
+    };
+
+    /// A request that waits for an iteration, or for a pull to be written.
+    struct Deferred {
+        ConnectionId connection = 0;
+        std::vector<std::byte> message;
+    };
+
+    /// A push that was fetched while its rows were pinned, with a copy of what was fetched.
+    struct Held {
+        ConnectionId connection = 0;
+        wire::FrameHeader header;
+        wire::ListEnds ends;
+        std::vector<std::byte> keys;
+        std::vector<std::byte> values;
+    };
+
+    struct Acknowledgement {
+        ConnectionId connection = 0;
+        uint64_t request = 0;
+    };
+
+    /// Rows that the network is reading for a pull: no push may touch them until it is done.
+    struct Pin {
+        uint64_t context = 0;
+        KeyRange keys;
+    };
+
+    struct TableState {
+        TableState(std::unique_ptr<Table> t, uint32_t workers)
+            : table(std::move(t)), iterations(workers) {}
+
+        std::unique_ptr<Table> table;
+        Iterations iterations;
+        std::vector<Acknowledgement> to_acknowledge;  ///< pushes of this iteration
+        std::deque<Deferred> deferred;
+        std::deque<Held> held;
+        std::vector<Pin> pins;
+        bool aggregated = false;     ///< something of this iteration waits for the rule
+        bool apply_waiting = false;  ///< the iteration is complete, but rows are pinned
+    };
+
+    /// A pull that is being written to its worker, from the table or from a buffer of ours.
+    struct Write {
+        ConnectionId connection = 0;
+        uint32_t table = 0;
+        Block buffer;
+        std::span<const std::byte> from;
+        transport::RemoteSpan to;
+        uint64_t request = 0;
+        bool posted = false;
+    };
+
+    /// A request with its keys and values at hand.
+    struct Request {
+        ConnectionId connection = 0;
+        wire::FrameHeader header;
+        std::span<const std::byte> keys;
+        std::span<const std::byte> values;
+        wire::MemoryHandle values_at;
+        wire::ListEnds ends;
+    };
+
+    // shard.cc: connections and control
+    void handle(const transport::Completion& completion);
+    void receive(ConnectionId connection, std::span<const std::byte> message);
+    void control(ConnectionId connection, const wire::Frame& frame);
+    void hello(Session& session, const wire::Frame& frame);
+    void assigned(std::span<const std::byte> body);
+    [[nodiscard]] Errc create_table(std::span<const std::byte> body);
+    void stats(ConnectionId connection, uint64_t request);
+    void closed(ConnectionId connection);
+    void refuse(ConnectionId connection, std::string_view why);
+    [[nodiscard]] Session* session_of(ConnectionId connection);
+    void worker_lost(uint32_t worker);
+    void end(Status outcome);
+
+    // shard_requests.cc: is it for us, is it its turn, and where are its bytes
+    void admit(Session& session, const wire::Frame& frame, std::span<const std::byte> message);
+    [[nodiscard]] Errc check(const TableState& state, const wire::Frame& frame) const;
+    void defer(Session& session, TableState& state, std::span<const std::byte> message,
+               uint64_t request);
+    void gather(Session& session, const wire::Frame& frame);
+    [[nodiscard]] bool map(ConnectionId connection, const wire::MemoryHandle& at, size_t alignment,
+                           std::span<const std::byte>& bytes);
+    void fetched(const Fetched& fetched);
+    size_t retry_deferred();
+
+    // shard_push.cc: what a push does
+    void apply(const Request& request);
+    void push(TableState& state, const Request& request);
+    [[nodiscard]] Errc change(TableState& state, const Request& request, bool aggregate);
+    void aggregate_part(TableState& state, const Request& request, Errc status);
+    void finish_iteration(TableState& state);
+    [[nodiscard]] bool pinned(const TableState& state, const wire::FrameHeader& header) const;
+    [[nodiscard]] Result<RowList> rows_of(TableState& state, const Request& request);
+
+    // shard_pull.cc: what a pull does
+    void pull(TableState& state, const Request& request);
+    [[nodiscard]] Errc read_rows(TableState& state, const Request& request,
+                                 std::span<std::byte> out);
+    void pull_by_write(TableState& state, const Request& request, size_t bytes);
+    size_t post_writes();
+    void written(uint64_t context);
+    void reply(ConnectionId connection, uint64_t request, Errc status, uint64_t detail = 0,
+               std::span<const std::byte> body = {});
+
+    ShardOptions options_;
+    std::unique_ptr<transport::Endpoint> endpoint_;
+    const Clock& clock_;
+    Memory& memory_;
+    const RuleRegistry& rules_;
+    Outbox outbox_;
+    Fetcher fetcher_;
+    Phase phase_ = Phase::kJoining;
+    Status outcome_;
+    ConnectionId manager_ = 0;
+    bool manager_lost_ = false;
+    uint32_t worker_count_ = 0;
+    std::unique_ptr<Assignment> assignment_;
+    std::unordered_map<ConnectionId, Session> sessions_;
+    Session* last_session_ = nullptr;                  ///< of the message before this one
+    std::vector<std::unique_ptr<TableState>> tables_;  ///< by number
+    std::vector<bool> lost_workers_;
+    bool retry_ = false;  ///< something that deferred requests wait for has happened
+    std::unordered_map<uint64_t, Write> writes_;
+    uint64_t next_write_ = 1;
+    std::deque<uint64_t> writes_waiting_;  ///< those that found no room
+    std::vector<std::byte> reply_buffer_;
+    StatsMessage counters_;
+};
+
+}  // namespace weir

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+/// \file
+/// What a pull does: values go into the reply if they are few, straight into the worker's memory
+/// where that can be addressed, and by a write of the network otherwise; from the table itself if
+/// they lie side by side there (the rows are then pinned until the write is over), else from a
+/// buffer.
+
+#include <cstring>
+
+#include "lib/server/shard.h"
+
+namespace weir {
+
+using transport::Post;
+using wire::Kind;
+
+void Shard::pull(TableState& state, const Request& request) {
+    const wire::FrameHeader& h = request.header;
+    const size_t bytes = h.count * state.table->pulled_row_bytes();
+    if ((h.flags & wire::kValuesInline) != 0 || bytes == 0) {
+        reply_buffer_.resize(bytes);
+        const Errc status = read_rows(state, request, reply_buffer_);
+        if (status != Errc::kOk) reply_buffer_.clear();
+        counters_.bytes_copied += reply_buffer_.size();
+        return reply(request.connection, h.request, status, 0, reply_buffer_);
+    }
+    const wire::MemoryHandle& at = request.values_at;
+    std::byte* const out = endpoint_->map(request.connection, {at.address, at.length_bytes, at.key},
+                                          transport::Access::kRemoteWrite);
+    const size_t alignment = size_of(state.table->schema().value_type);
+    if (out != nullptr && reinterpret_cast<uintptr_t>(out) % alignment == 0) {
+        return reply(request.connection, h.request, read_rows(state, request, {out, bytes}));
+    }
+    pull_by_write(state, request, bytes);
+}
+
+Errc Shard::read_rows(TableState& state, const Request& request, std::span<std::byte> out) {
+    const wire::FrameHeader& h = request.header;
+    if (h.count == 0) return Errc::kOk;
+    if ((h.flags & wire::kKeysRange) != 0) {
+        const auto values = state.table->values({h.first, h.first + h.count});
+        if (!values) return values.code();
+        std::memcpy(out.data(), values->data(), out.size());
+        return Errc::kOk;
+    }
+    const Result<RowList> rows = rows_of(state, request);
+    return rows ? state.table->pull(*rows, out).code() : rows.code();
+}
+
+void Shard::pull_by_write(TableState& state, const Request& request, size_t bytes) {
+    const wire::FrameHeader& h = request.header;
+    const uint64_t id = next_write_++;
+    const wire::MemoryHandle& at = request.values_at;
+    Write write;
+    write.connection = request.connection;
+    write.table = h.table;
+    write.to = {at.address, at.length_bytes, at.key};
+    write.request = h.request;
+    if ((h.flags & wire::kKeysRange) != 0) {
+        const KeyRange keys{h.first, h.first + h.count};
+        const auto values = state.table->values(keys);
+        if (!values) return reply(request.connection, h.request, values.code());
+        write.from = *values;
+        state.pins.push_back({id, keys});
+    } else {
+        write.buffer = Block(memory_, bytes);
+        if (!write.buffer) return reply(request.connection, h.request, Errc::kNoMemory);
+        const Errc status = read_rows(state, request, {write.buffer.data(), bytes});
+        if (status != Errc::kOk) return reply(request.connection, h.request, status);
+        counters_.bytes_copied += bytes;
+        write.from = {write.buffer.data(), bytes};
+    }
+    writes_.emplace(id, std::move(write));
+    writes_waiting_.push_back(id);
+    (void)post_writes();
+}
+
+size_t Shard::post_writes() {
+    size_t posted = 0;
+    // One connection without room must not hold up the others.
+    for (size_t i = writes_waiting_.size(); i > 0; --i) {
+        const uint64_t id = writes_waiting_.front();
+        writes_waiting_.pop_front();
+        Write& write = writes_.at(id);
+        switch (endpoint_->write_immediate(write.connection, write.from, write.to,
+                                           static_cast<uint32_t>(write.request), id)) {
+            case Post::kPosted:
+                write.posted = true;
+                ++posted;
+                break;
+            case Post::kNotNow: writes_waiting_.push_back(id); break;
+            case Post::kClosed:
+            case Post::kInvalid: written(id); break;
+        }
+    }
+    return posted;
+}
+
+void Shard::written(uint64_t context) {
+    const auto found = writes_.find(context);
+    if (found == writes_.end()) return;
+    TableState& state = *tables_[found->second.table];
+    writes_.erase(found);
+    std::erase_if(state.pins, [&](const Pin& pin) { return pin.context == context; });
+    if (!state.pins.empty()) return;
+    if (state.apply_waiting) finish_iteration(state);
+    retry_ = true;
+}
+
+}  // namespace weir

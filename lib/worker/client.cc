@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/worker/client.h"
+
+#include <fmt/format.h>
+
+#include "lib/worker/client_state.h"
+
+namespace weir {
+
+namespace {
+
+CallOptions options_of(uint64_t iteration, std::chrono::nanoseconds deadline) {
+    return {iteration, static_cast<uint64_t>(std::max<int64_t>(0, deadline.count()))};
+}
+
+/// Why a table that exists is not the one that was asked for; ok if it is.
+Status compare(const TableSchema& is, const TableSchema& wanted) {
+    if (is.value_type != wanted.value_type || is.width != wanted.width) {
+        return Error(
+            Errc::kTypeMismatch,
+            fmt::format("table '{}' exists with {} values of type {} per key; {} of type {} "
+                        "were asked for",
+                        is.name, is.width, to_string(is.value_type), wanted.width,
+                        to_string(wanted.value_type)));
+    }
+    if (!(is == wanted)) {
+        return Error(
+            Errc::kAlreadyExists,
+            fmt::format("table '{}' exists with another layout, size, rule or parameter", is.name));
+    }
+    return {};
+}
+
+}  // namespace
+
+bool Task::test() {
+    if (state_ == nullptr || taken_) return true;
+    if (state_->core().done(call_)) return true;
+    (void)state_->core().poll();
+    return state_->core().done(call_);
+}
+
+Status Task::wait() {
+    if (state_ == nullptr) return result_;
+    if (!taken_) state_->wait_until([&] { return state_->core().done(call_); });
+    return take();
+}
+
+Status Task::wait_for(std::chrono::nanoseconds at_most) {
+    if (state_ == nullptr || taken_) return take();
+    const auto end = std::chrono::steady_clock::now() + at_most;
+    state_->wait_until(
+        [&] { return state_->core().done(call_) || std::chrono::steady_clock::now() >= end; });
+    if (!state_->core().done(call_)) return Error(Errc::kDeadline, "not finished yet");
+    return take();
+}
+
+Status Task::take() {
+    if (!taken_ && state_ != nullptr) {
+        result_ = state_->core().take(call_);
+        taken_ = true;
+    }
+    return result_;
+}
+
+void Task::drop() noexcept {
+    if (state_ != nullptr && !taken_) state_->core().drop(call_);
+    state_.reset();
+}
+
+Registration& Registration::operator=(Registration&& other) noexcept {
+    if (this != &other) {
+        if (state_ != nullptr) state_->registrar().remove(id_);
+        state_ = std::move(other.state_);
+        id_ = other.id_;
+    }
+    return *this;
+}
+
+Registration::~Registration() {
+    if (state_ != nullptr) state_->registrar().remove(id_);
+}
+
+uint32_t Client::worker() const noexcept {
+    return state_->core().worker();
+}
+
+uint32_t Client::worker_count() const noexcept {
+    return state_->core().worker_count();
+}
+
+Result<Registration> Client::register_memory(std::span<std::byte> memory) {
+    WEIR_ASSIGN(const uint64_t id, state_->registrar().add(memory));
+    Registration registration;
+    registration.state_ = state_;
+    registration.id_ = id;
+    return registration;
+}
+
+Status Client::barrier() {
+    Status status = state_->finish(state_->core().barrier());
+    if (status.code() != Errc::kPeerLost) return status;
+    return Error(Errc::kPeerLost,
+                 "another worker of the job has died; the barrier cannot be reached");
+}
+
+Status Client::leave() {
+    return state_->finish(state_->core().leave());
+}
+
+Result<ClientStats> Client::stats() {
+    ClientCore& core = state_->core();
+    ClientStats stats;
+    stats.bytes_sent = core.endpoint_counters().bytes_sent;
+    stats.bytes_received = core.endpoint_counters().bytes_received;
+    stats.bytes_copied = core.counters().bytes_copied + core.endpoint_counters().bytes_staged;
+    stats.pushes = core.counters().pushes;
+    stats.pulls = core.counters().pulls;
+    for (uint32_t shard = 0; shard < core.shard_count(); ++shard) {
+        const ClientCore::CallId call = core.stats(shard);
+        state_->wait_until([&] { return core.done(call); });
+        WEIR_ASSIGN(const StatsMessage message, core.take_stats(call));
+        stats.bytes_sent += message.bytes_sent;
+        stats.bytes_copied += message.bytes_copied;
+        stats.keys_held += message.keys_held;
+    }
+    return stats;
+}
+
+namespace access {
+
+uint64_t push(ClientState& state, const TableInfo& table, std::span<const uint64_t> keys,
+              std::span<const std::byte> values, uint64_t iteration, Nanoseconds deadline) {
+    return state.core().push(table, keys, values, options_of(iteration, deadline));
+}
+
+uint64_t push(ClientState& state, const TableInfo& table, KeyRange keys,
+              std::span<const std::byte> values, uint64_t iteration, Nanoseconds deadline) {
+    return state.core().push(table, keys, values, options_of(iteration, deadline));
+}
+
+uint64_t pull(ClientState& state, const TableInfo& table, std::span<const uint64_t> keys,
+              std::span<std::byte> out, uint64_t iteration, Nanoseconds deadline) {
+    return state.core().pull(table, keys, out, options_of(iteration, deadline));
+}
+
+uint64_t pull(ClientState& state, const TableInfo& table, KeyRange keys, std::span<std::byte> out,
+              uint64_t iteration, Nanoseconds deadline) {
+    return state.core().pull(table, keys, out, options_of(iteration, deadline));
+}
+
+const TableSchema& schema(const TableInfo& table) noexcept {
+    return table.schema;
+}
+
+size_t pushed_row_bytes(const TableInfo& table) noexcept {
+    return table.pushed_row_bytes;
+}
+
+Result<std::shared_ptr<const TableInfo>> create_table(ClientState& state, std::string_view name,
+                                                      ValueType type, const TableOptions& options) {
+    TableSchema wanted;
+    wanted.name = name;
+    wanted.value_type = type;
+    wanted.layout = options.layout;
+    wanted.key_count = options.key_count;
+    wanted.width = options.width;
+    wanted.rule = options.rule;
+    wanted.parameters = options.parameters;
+    wanted.initial_value = options.initial_value;
+    wanted.allow_not_finite = options.allow_not_finite;
+    wanted.aggregate_workers = state.core().worker_count();
+    const ClientCore::CallId call = state.core().create_table(wanted);
+    state.wait_until([&] { return state.core().done(call); });
+    WEIR_ASSIGN(TableInfo info, state.core().take_table(call));
+    wanted.id = info.schema.id;
+    WEIR_TRY(compare(info.schema, wanted));
+    return std::make_shared<const TableInfo>(std::move(info));
+}
+
+Result<std::shared_ptr<const TableInfo>> open_table(ClientState& state, std::string_view name,
+                                                    ValueType type, uint32_t width) {
+    const ClientCore::CallId call = state.core().open_table(name);
+    state.wait_until([&] { return state.core().done(call); });
+    Result<TableInfo> info = state.core().take_table(call);
+    if (info.code() == Errc::kNotFound) {
+        return Error(Errc::kNotFound,
+                     fmt::format("there is no table '{}'; create it before it is opened", name));
+    }
+    if (!info) return std::move(info).error();
+    TableSchema wanted = info->schema;
+    wanted.value_type = type;
+    if (width != 0) wanted.width = width;
+    WEIR_TRY(compare(info->schema, wanted));
+    return std::make_shared<const TableInfo>(std::move(*info));
+}
+
+Result<std::shared_ptr<std::byte>> allocate(const std::shared_ptr<ClientState>& state,
+                                            size_t bytes) {
+    std::byte* const memory = state->pool().allocate(std::max<size_t>(bytes, 1), 64);
+    if (memory == nullptr) {
+        return Error(Errc::kNoMemory, fmt::format("no {} bytes left in the registered pool; raise "
+                                                  "WEIR_POOL_MIB",
+                                                  bytes));
+    }
+    return std::shared_ptr<std::byte>(memory, [state, bytes](std::byte* p) {
+        state->pool().deallocate(p, std::max<size_t>(bytes, 1), Block::kAlignment);
+    });
+}
+
+}  // namespace access
+}  // namespace weir

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// Client: a worker's access to the tables of its job. This is the header that trainers use,
+/// through weir.h.
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "lib/base/result.h"
+#include "lib/key/value_type.h"
+#include "lib/store/table_schema.h"
+
+namespace weir {
+
+class ClientState;
+template <Value T>
+class Table;
+template <Value T>
+class Buffer;
+
+/// A push or pull that has been started. Its buffers must stay as they are until it is finished.
+/// Thread: the client's. Dropping a Task does not stop it: wait for it before its buffers go.
+class [[nodiscard]] Task {
+public:
+    Task() = default;
+
+    Task(Task&& other) noexcept
+        : state_(std::move(other.state_)), call_(std::exchange(other.call_, 0)) {}
+
+    Task& operator=(Task&& other) noexcept {
+        if (this != &other) {
+            drop();
+            state_ = std::move(other.state_);
+            call_ = std::exchange(other.call_, 0);
+        }
+        return *this;
+    }
+
+    Task(const Task&) = delete;
+    Task& operator=(const Task&) = delete;
+
+    ~Task() { drop(); }
+
+    /// True once it is finished, well or not. Never blocks; moves everything of the client forward.
+    [[nodiscard]] bool test();
+    /// Waits until it is finished, at most until its deadline (CallOptions::deadline), and says how
+    /// it ended. Errors: kDeadline and kPeerLost name the server. After kDeadline a pull's memory
+    /// must stay
+    ///         mapped as long as the client lives: a late server may still write there.
+    ///         kStaleEpoch; kNoMemory; kRefused; kInvalidArgument, kOutOfRange, kNotFinite for a
+    ///         mistake of the caller, found before anything was sent
+    Status wait();
+    /// Waits at most this long. kDeadline if it is not finished by then; it goes on all the same.
+    Status wait_for(std::chrono::nanoseconds at_most);
+
+private:
+    template <Value T>
+    friend class Table;
+    friend class Client;
+
+    Task(std::shared_ptr<ClientState> state, uint64_t call) noexcept
+        : state_(std::move(state)), call_(call) {}
+
+    void drop() noexcept;
+    Status take();
+
+    std::shared_ptr<ClientState> state_;
+    uint64_t call_ = 0;
+    Status result_;
+    bool taken_ = false;
+};
+
+/// What a table shall be; see TableSchema for the meaning of the fields.
+struct TableOptions {
+    Layout layout = Layout::kSparse;
+    uint64_t key_count = 0;  ///< dense: keys 0 .. key_count - 1
+    uint32_t width = 1;      ///< values per key
+    std::string rule = "add";
+    RuleParameters parameters;
+    double initial_value = 0;
+    bool allow_not_finite = false;
+};
+
+/// Memory of the caller's that servers may read and write, until this object goes.
+class Registration {
+public:
+    Registration() = default;
+    Registration(Registration&&) noexcept = default;
+    Registration& operator=(Registration&& other) noexcept;
+    Registration(const Registration&) = delete;
+    Registration& operator=(const Registration&) = delete;
+    ~Registration();
+
+private:
+    friend class Client;
+    std::shared_ptr<ClientState> state_;
+    uint64_t id_ = 0;
+};
+
+/// What a client and the job's servers have counted since they started.
+struct ClientStats {
+    uint64_t bytes_sent = 0;      ///< by this client and, on its behalf, by all servers
+    uint64_t bytes_received = 0;  ///< by this client
+    /// Values and keys that the library copied between user buffer and store, by this client and
+    /// all servers; 0 for bulk pushes from and pulls into registered memory of dense tables.
+    uint64_t bytes_copied = 0;
+    uint64_t pushes = 0;
+    uint64_t pulls = 0;
+    uint64_t keys_held = 0;  ///< in all tables of all servers
+};
+
+/// Thread: one at a time. Several clients in a process are independent of each other.
+class Client {
+public:
+    explicit Client(std::shared_ptr<ClientState> state) noexcept : state_(std::move(state)) {}
+
+    Client(Client&&) noexcept = default;
+    Client& operator=(Client&&) noexcept = default;
+    Client(const Client&) = delete;
+    Client& operator=(const Client&) = delete;
+    ~Client() = default;
+
+    /// Number of this worker, 0 .. worker_count() - 1.
+    [[nodiscard]] uint32_t worker() const noexcept;
+    [[nodiscard]] uint32_t worker_count() const noexcept;
+
+    /// Makes a table, or finds the one that another worker made with the same name and options.
+    /// Errors: kAlreadyExists, kTypeMismatch if it exists with other ones; kInvalidArgument for a
+    /// rule
+    ///         that does not exist or does not fit the type; kPeerLost, kDeadline
+    template <Value T>
+    [[nodiscard]] Result<Table<T>> create_table(std::string_view name, const TableOptions& options);
+    /// Errors: kNotFound; kTypeMismatch if its values are not of type T, or `width` is given and
+    /// differs
+    template <Value T>
+    [[nodiscard]] Result<Table<T>> open_table(std::string_view name, uint32_t width = 0);
+
+    /// `count` zeroed values in registered memory.
+    /// Errors: kNoMemory
+    template <Value T>
+    [[nodiscard]] Result<Buffer<T>> make_buffer(size_t count);
+    /// Registers memory that the caller has; it must outlive the Registration.
+    /// Errors: kNoMemory with the ulimit to set
+    [[nodiscard]] Result<Registration> register_memory(std::span<std::byte> memory);
+
+    /// Waits until all workers of the job have come here.
+    /// Errors: kPeerLost if one of them has died
+    [[nodiscard]] Status barrier();
+    [[nodiscard]] Result<ClientStats> stats();
+    /// Tells the job that this worker is done. The client cannot be used afterwards.
+    [[nodiscard]] Status leave();
+
+private:
+    std::shared_ptr<ClientState> state_;
+};
+
+}  // namespace weir
+
+#include "lib/worker/table.h"

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+/// \file
+/// From a call to its requests: checks what the caller gave, finds the route of its keys, and cuts
+/// the call into one request per piece.
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "lib/store/finite.h"
+#include "lib/worker/client_core.h"
+
+namespace weir {
+
+using wire::Kind;
+
+namespace {
+
+/// Lists up to this length are routed each time; longer ones are remembered by their hash.
+constexpr size_t kShortList = 8;
+
+PieceLimits limits_for(bool by_range, size_t row_bytes) {
+    const uint64_t by_bytes =
+        std::max<uint64_t>(1, wire::kRequestBytesMax / std::max<size_t>(1, row_bytes));
+    return {by_range ? by_bytes : std::min(by_bytes, wire::kRequestKeysMax)};
+}
+
+}  // namespace
+
+ClientCore::CallId ClientCore::push(const TableInfo& table, std::span<const uint64_t> keys,
+                                    std::span<const std::byte> values, const CallOptions& options) {
+    ++counters_.pushes;
+    return start(
+        {&table, Kind::kPush, false, {}, keys, values, {}, table.pushed_row_bytes, options});
+}
+
+ClientCore::CallId ClientCore::push(const TableInfo& table, KeyRange keys,
+                                    std::span<const std::byte> values, const CallOptions& options) {
+    ++counters_.pushes;
+    return start(
+        {&table, Kind::kPush, true, keys, {}, values, {}, table.pushed_row_bytes, options});
+}
+
+ClientCore::CallId ClientCore::pull(const TableInfo& table, std::span<const uint64_t> keys,
+                                    std::span<std::byte> out, const CallOptions& options) {
+    ++counters_.pulls;
+    return start({&table, Kind::kPull, false, {}, keys, {}, out, table.row_bytes, options});
+}
+
+ClientCore::CallId ClientCore::pull(const TableInfo& table, KeyRange keys, std::span<std::byte> out,
+                                    const CallOptions& options) {
+    ++counters_.pulls;
+    return start({&table, Kind::kPull, true, keys, {}, {}, out, table.row_bytes, options});
+}
+
+Status ClientCore::check(const Transfer& t) const {
+    if (phase_ != Phase::kReady) {
+        if (!failure_) return failure_;
+        return Error(Errc::kUnavailable, "the client has not joined its job yet");
+    }
+    const TableSchema& schema = t.table->schema;
+    const uint64_t count = t.by_range ? t.range.key_count() : t.keys.size();
+    const size_t given = t.kind == Kind::kPush ? t.values.size() : t.out.size();
+    if (given != count * t.row_bytes) {
+        return Error(Errc::kInvalidArgument,
+                     fmt::format("table '{}': {} keys need {} bytes of values, got {}", schema.name,
+                                 count, count * t.row_bytes, given));
+    }
+    if (t.by_range && (!t.table->positions.is_dense() || !t.range.well_formed() ||
+                       t.range.end > t.table->positions.key_count())) {
+        return Error(t.table->positions.is_dense() ? Errc::kOutOfRange : Errc::kInvalidArgument,
+                     fmt::format("table '{}': keys {}..{} are not a range of it", schema.name,
+                                 t.range.begin, t.range.end));
+    }
+    if (t.kind == Kind::kPush && !schema.allow_not_finite && is_floating(schema.value_type) &&
+        !all_finite(schema.value_type, t.values.data(),
+                    t.values.size() / size_of(schema.value_type))) {
+        return Error(
+            Errc::kNotFinite,
+            fmt::format("table '{}': the values to push have a NaN or an infinity; mend the "
+                        "trainer, or create the table with allow_not_finite",
+                        schema.name));
+    }
+    return {};
+}
+
+int ClientCore::single_owner(const Transfer& t) const noexcept {
+    const PositionMap& positions = t.table->positions;
+    const PieceLimits limits = limits_for(t.by_range, t.row_bytes);
+    if (t.by_range) {
+        if (t.range.empty() || t.range.key_count() > limits.keys_max) return -1;
+        const RingSegment& segment = assignment_->segment(positions.position(t.range.begin));
+        return positions.position(t.range.end - 1) <= segment.last ? static_cast<int>(segment.owner)
+                                                                   : -1;
+    }
+    if (t.keys.empty() || t.keys.size() > kShortList || t.keys.size() > limits.keys_max) return -1;
+    if (positions.is_dense() && t.keys.back() >= positions.key_count()) return -1;
+    const uint32_t owner = assignment_->owner(positions.position(t.keys.front()));
+    for (const uint64_t key : t.keys.subspan(1)) {
+        if (assignment_->owner(positions.position(key)) != owner) return -1;
+    }
+    return static_cast<int>(owner);
+}
+
+Result<std::shared_ptr<Route>> ClientCore::route_of(const Transfer& t) {
+    const PieceLimits limits = limits_for(t.by_range, t.row_bytes);
+    const PositionMap& positions = t.table->positions;
+    if (t.by_range) return Route::make(t.range, *assignment_, positions, limits);
+    // A push may bring more bytes per key than a pull, and is then cut finer: the two do not share.
+    const uint32_t variant = t.table->schema.id * 2 + (t.kind == Kind::kPush ? 1 : 0);
+    const ListId id = list_id(t.keys);
+    if (std::shared_ptr<Route> known = routes_.find(variant, id)) return known;
+    WEIR_TRY(check_sorted_unique(t.keys));
+    WEIR_ASSIGN(std::shared_ptr<Route> route,
+                Route::make(t.keys, *assignment_, positions, limits, memory_));
+    if (t.keys.size() > kShortList) routes_.remember(variant, id, route);
+    return route;
+}
+
+ClientCore::CallId ClientCore::start(const Transfer& t) {
+    if (Status status = check(t); !status) return failed_call(std::move(status));
+    const bool aggregate = t.kind == Kind::kPush && t.options.iteration != 0;
+    const uint64_t count = t.by_range ? t.range.key_count() : t.keys.size();
+    const int owner = aggregate ? -1 : single_owner(t);
+    std::shared_ptr<Route> route;
+    if (owner < 0) {
+        Result<std::shared_ptr<Route>> found = route_of(t);
+        if (!found) return failed_call(std::move(found).error());
+        route = std::move(*found);
+    } else if (!t.by_range) {
+        if (Status status = check_sorted_unique(t.keys); !status)
+            return failed_call(std::move(status));
+    }
+    CallId call_id = 0;
+    Call* const call = new_call(call_id, t.options.deadline_ns);
+    if (call == nullptr) return 0;
+    // One more than there are, so that the call cannot finish while its requests are being made.
+    call->open_requests = 1;
+    if (owner >= 0) {
+        add_request(call_id, *call, t, static_cast<uint32_t>(owner), 0, count, nullptr, nullptr, 0);
+    } else {
+        for (Piece& piece : route->pieces()) {
+            const uint32_t parts = aggregate ? route->pieces_per_shard()[piece.shard] : 0;
+            add_request(call_id, *call, t, piece.shard, piece.begin, piece.count, &piece, route,
+                        parts);
+        }
+        for (uint32_t shard = 0; aggregate && shard < shard_count(); ++shard) {
+            if (route->pieces_per_shard()[shard] != 0)
+                continue;  // it must hear that we have nothing
+            add_request(call_id, *call, t, shard, 0, 0, nullptr, nullptr, 1);
+        }
+    }
+    if (--call->open_requests == 0) call->finished = true;
+    endpoint_->flush();
+    return call_id;
+}
+
+void ClientCore::add_request(CallId call_id, Call& call, const Transfer& t, uint32_t shard,
+                             uint64_t begin, uint64_t count, Piece* piece,
+                             const std::shared_ptr<Route>& route, uint32_t parts) {
+    uint64_t id = 0;
+    Request* const request = requests_.acquire(id);
+    if (request == nullptr) {
+        return fail_call(call,
+                         Error(Errc::kBusy, "too many requests are open; wait for some calls"));
+    }
+    ++call.open_requests;
+    ++counters_.requests;
+    request->call = call_id;
+    request->peer = shard;
+    if (!t.by_range) {
+        request->piece = piece;
+        request->route = route;  // keeps the piece
+    }
+    request->row_bytes = static_cast<uint32_t>(t.row_bytes);
+    wire::FrameHeader& header = request->header;
+    header.kind = t.kind;
+    header.value_type = static_cast<uint8_t>(t.table->schema.value_type);
+    header.table = t.table->schema.id;
+    header.width = t.table->schema.width;
+    header.parts = parts;
+    header.flags = parts != 0 ? wire::kAggregate : 0;
+    header.iteration = t.options.iteration;
+    header.count = count;
+    if (t.by_range || count == 0) {
+        header.flags |= wire::kKeysRange;
+        header.first = t.range.begin + begin;
+    } else {
+        request->keys =
+            std::span(route ? route->keys(*piece, t.keys.data()) : t.keys.data(), count);
+        header.first = piece != nullptr ? piece->hash : 0;
+    }
+    if (route && piece != nullptr && !t.by_range) request->order = route->order(*piece);
+    if (t.kind == Kind::kPush) {
+        request->from = request->order.empty()
+                            ? t.values.subspan(begin * t.row_bytes, count * t.row_bytes)
+                            : t.values;
+    } else if (request->order.empty()) {
+        request->into = t.out.subspan(begin * t.row_bytes, count * t.row_bytes);
+    } else {
+        request->callers_out = t.out.data();
+        request->into = {static_cast<std::byte*>(nullptr), count * t.row_bytes};
+    }
+    submit(id, *request);
+}
+
+}  // namespace weir

@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/worker/client_core.h"
+
+#include <array>
+
+#include <fmt/format.h>
+
+#include "lib/base/log.h"
+#include "lib/node/schema_codec.h"
+
+namespace weir {
+
+using transport::Completion;
+using transport::ConnectionId;
+using transport::Event;
+using wire::Kind;
+
+namespace {
+
+constexpr uint32_t kPollsPerClock = 64;  // deadlines are looked at this often at most
+constexpr uint64_t kExpiryNs = kMillisecond;
+
+}  // namespace
+
+Result<TableInfo> make_table_info(TableSchema schema, const RuleRegistry& rules) {
+    WEIR_ASSIGN(const RuleEntry* const rule, check_schema(schema, rules));
+    TableInfo info;
+    info.row_bytes = schema.width * size_of(schema.value_type);
+    info.pushed_row_bytes = info.row_bytes * rule->pushed_values;
+    if (info.pushed_row_bytes > wire::kRequestBytesMax) {
+        return Error(
+            Errc::kInvalidArgument,
+            fmt::format("table '{}': a push of one key would have {} bytes, the most is {}; "
+                        "use a smaller width",
+                        schema.name, info.pushed_row_bytes, wire::kRequestBytesMax));
+    }
+    if (schema.layout == Layout::kDense) info.positions = PositionMap::dense(schema.key_count);
+    info.schema = std::move(schema);
+    return info;
+}
+
+ClientCore::ClientCore(ClientCoreOptions options, std::unique_ptr<transport::Endpoint> endpoint,
+                       const Clock& clock, Memory& memory, const RuleRegistry& rules)
+    : options_(std::move(options)),
+      endpoint_(std::move(endpoint)),
+      clock_(clock),
+      memory_(memory),
+      rules_(rules),
+      started_ns_(clock.now_ns()),
+      message_bytes_max_(endpoint_->capabilities().message_bytes_max),
+      routes_(options_.route_cache_bytes) {
+    Peer& manager = peers_.emplace_back();
+    manager.name = "the manager (rank 0)";
+    Result<ConnectionId> connection = endpoint_->connect(options_.manager_address);
+    if (connection) {
+        manager.connection = *connection;
+    } else {
+        fail(std::move(connection).error());
+    }
+}
+
+ClientCore::~ClientCore() {
+    endpoint_.reset();  // before the memory that servers may still write to
+}
+
+std::string ClientCore::name() const {
+    return fmt::format("worker {}", options_.worker);
+}
+
+size_t ClientCore::poll() {
+    std::array<Completion, 32> completions;
+    const size_t count = endpoint_->poll(completions);
+    for (const Completion& completion : std::span(completions).first(count))
+        handle(completion);
+    const size_t sent = waiting_count_ == 0 ? 0 : send_waiting();
+    if (count + sent > 0) endpoint_->flush();
+    if (++polls_ % kPollsPerClock == 0) {
+        const uint64_t now_ns = clock_.now_ns();
+        if (now_ns - last_expiry_ns_ >= kExpiryNs) expire(now_ns);
+    }
+    return count + sent;
+}
+
+int ClientCore::arm() {
+    polls_ = kPollsPerClock - 1;  // after a sleep, look at the deadlines
+    return waiting_count_ == 0 ? endpoint_->arm() : -1;
+}
+
+void ClientCore::handle(const Completion& completion) {
+    switch (completion.event) {
+        case Event::kConnected: return connected(completion.connection);
+        case Event::kReceived: return receive(completion.connection, completion.message);
+        case Event::kImmediate: {
+            uint64_t id = 0;
+            Request* const request = requests_.find_low(completion.immediate, id);
+            if (request != nullptr) pulled(id, *request);
+            return;
+        }
+        case Event::kClosed: return closed(completion.connection, completion.status);
+        case Event::kAccepted: return endpoint_->close(completion.connection);
+        case Event::kRead:
+        case Event::kWritten: return;
+    }
+}
+
+void ClientCore::connected(ConnectionId connection) {
+    for (uint32_t i = 0; i < peers_.size(); ++i) {
+        Peer& peer = peers_[i];
+        if (peer.connection != connection || peer.state != Peer::State::kConnecting) continue;
+        peer.state = Peer::State::kOpen;
+        wire::FrameHeader header;
+        header.kind = Kind::kHello;
+        header.first = options_.worker;
+        std::vector<std::byte> body;
+        if (i == manager()) {
+            header.kind = Kind::kJoin;
+            body = JoinMessage{JoinMessage::Role::kWorker, options_.rank, options_.worker, {}}
+                       .encode();
+            phase_ = Phase::kJoining;
+        }
+        header.body_bytes = static_cast<uint32_t>(body.size());
+        const std::array<std::span<const std::byte>, 2> parts{std::as_bytes(std::span(&header, 1)),
+                                                              body};
+        WEIR_CHECK(endpoint_->send(connection, parts) != transport::Post::kNotNow);
+        endpoint_->flush();
+    }
+    if (phase_ != Phase::kConnectingToShards) return;
+    for (const Peer& peer : peers_) {
+        if (peer.state != Peer::State::kOpen) return;
+    }
+    phase_ = Phase::kReady;
+}
+
+void ClientCore::assigned(std::span<const std::byte> body) {
+    const auto message = AssignmentMessage::decode(body);
+    if (!message || phase_ != Phase::kJoining) {
+        return fail(Error(Errc::kProtocol, "the manager sent a malformed assignment"));
+    }
+    Result<Assignment> assignment = Assignment::make(message->epoch, message->shape);
+    if (!assignment) return fail(std::move(assignment).error());
+    assignment_ = std::make_unique<Assignment>(std::move(*assignment));
+    worker_count_ = message->worker_count;
+    phase_ = Phase::kConnectingToShards;
+    Peer manager = std::move(peers_.back());
+    peers_.clear();
+    for (uint32_t i = 0; i < message->shards.size(); ++i) {
+        const AssignmentMessage::Shard& shard = message->shards[i];
+        const ShardPlace place = assignment_->place(i);
+        Peer& peer = peers_.emplace_back();
+        peer.name =
+            fmt::format("shard {} of server {} (rank {})", place.shard, place.server, shard.rank);
+        Result<ConnectionId> connection = endpoint_->connect(shard.address);
+        if (!connection) {
+            return fail(Error(connection.code(), fmt::format("cannot connect to {}: {}", peer.name,
+                                                             connection.error().message())));
+        }
+        peer.connection = *connection;
+    }
+    peers_.push_back(std::move(manager));
+}
+
+void ClientCore::closed(ConnectionId connection, Errc why) {
+    for (uint32_t i = 0; i < peers_.size(); ++i) {
+        Peer& peer = peers_[i];
+        if (peer.connection != connection || peer.state == Peer::State::kLost) continue;
+        peer.state = Peer::State::kLost;
+        waiting_count_ -= peer.waiting.size();
+        peer.waiting.clear();
+        const Status lost = Error(
+            Errc::kPeerLost, fmt::format("{} is gone ({}); it died or the network to it is cut",
+                                         peer.name, to_string(why)));
+        requests_.for_each([&](uint64_t id, Request& request) {
+            if (request.peer != i) return;
+            if (Call* const call = calls_.find(request.call)) fail_call(*call, lost);
+            end_request(id, request);
+        });
+        if (phase_ != Phase::kReady) fail(lost);
+        return;
+    }
+}
+
+void ClientCore::fail(Status status) {
+    if (phase_ == Phase::kFailed) return;
+    phase_ = Phase::kFailed;
+    failure_ = std::move(status);
+    calls_.for_each([&](CallId, Call& call) { fail_call(call, failure_); });
+}
+
+void ClientCore::expire(uint64_t now_ns) {
+    last_expiry_ns_ = now_ns;
+    if (phase_ != Phase::kReady && phase_ != Phase::kFailed &&
+        now_ns - started_ns_ > options_.join_timeout_ns) {
+        std::string whom = "the manager (rank 0)";
+        if (phase_ == Phase::kConnectingToShards) {
+            for (const Peer& peer : peers_) {
+                if (peer.state == Peer::State::kConnecting) whom = peer.name;
+            }
+        }
+        fail(Error(Errc::kDeadline,
+                   fmt::format("no answer from {} within {} s; is it running, and reachable?", whom,
+                               options_.join_timeout_ns / kSecond)));
+    }
+    requests_.for_each([&](uint64_t, Request& request) {
+        Call* const call = calls_.find(request.call);
+        if (call == nullptr || call->finished || now_ns < call->deadline_ns) return;
+        fail_call(*call, Error(Errc::kDeadline, fmt::format("{} did not answer before the deadline",
+                                                            peers_[request.peer].name)));
+    });
+}
+
+ClientCore::Call* ClientCore::new_call(CallId& id, uint64_t deadline_ns) {
+    Call* const call = calls_.acquire(id);
+    if (call == nullptr) return nullptr;
+    call->deadline_ns = clock_.now_ns() + (deadline_ns != 0 ? deadline_ns : options_.deadline_ns);
+    return call;
+}
+
+ClientCore::CallId ClientCore::failed_call(Status status) {
+    CallId id = 0;
+    Call* const call = calls_.acquire(id);
+    if (call == nullptr) return 0;  // take(0) says that there are too many
+    call->status = std::move(status);
+    call->finished = true;
+    return id;
+}
+
+void ClientCore::fail_call(Call& call, Status status) {
+    if (call.finished) return;
+    call.status = std::move(status);
+    call.finished = true;
+}
+
+void ClientCore::end_request(uint64_t id, Request& request) {
+    const CallId call_id = request.call;
+    requests_.release(id);
+    Call* const call = calls_.find(call_id);
+    if (call == nullptr) return;
+    if (--call->open_requests == 0) call->finished = true;
+    release_if_over(call_id, *call);
+}
+
+void ClientCore::release_if_over(CallId id, Call& call) {
+    if (call.dropped && call.open_requests == 0) calls_.release(id);
+}
+
+bool ClientCore::done(CallId call) noexcept {
+    const Call* const found = calls_.find(call);
+    return found == nullptr || found->finished;
+}
+
+Status ClientCore::take(CallId id) {
+    Call* const call = calls_.find(id);
+    if (call == nullptr) {
+        return Error(Errc::kBusy, fmt::format("more than {} calls are open; wait for some of them",
+                                              Slots<Call>::kCountMax));
+    }
+    Status status = std::move(call->status);
+    call->dropped = true;
+    release_if_over(id, *call);
+    return status;
+}
+
+void ClientCore::drop(CallId id) noexcept {
+    if (Call* const call = calls_.find(id)) {
+        call->dropped = true;
+        release_if_over(id, *call);
+    }
+}
+
+ClientCore::CallId ClientCore::control(uint32_t peer, Kind kind, std::vector<std::byte> body) {
+    if (phase_ != Phase::kReady) {
+        return failed_call(failure_
+                               ? Error(Errc::kUnavailable, "the client has not joined its job yet")
+                               : failure_);
+    }
+    CallId call_id = 0;
+    Call* const call = new_call(call_id, 0);
+    uint64_t id = 0;
+    Request* const request = call == nullptr ? nullptr : requests_.acquire(id);
+    if (request == nullptr) return 0;
+    call->open_requests = 1;
+    request->call = call_id;
+    request->peer = peer;
+    request->header.kind = kind;
+    request->body = std::move(body);
+    submit(id, *request);
+    endpoint_->flush();
+    return call_id;
+}
+
+ClientCore::CallId ClientCore::create_table(const TableSchema& schema) {
+    // Here a mistake gets a better message than any shard could send.
+    if (Result<const RuleEntry*> rule = check_schema(schema, rules_); !rule) {
+        return failed_call(std::move(rule).error());
+    }
+    return control(manager(), Kind::kCreateTable,
+                   TableMessage{0, schema.name, encode_schema(schema)}.encode());
+}
+
+ClientCore::CallId ClientCore::open_table(std::string_view table_name) {
+    return control(manager(), Kind::kOpenTable,
+                   TableMessage{0, std::string(table_name), {}}.encode());
+}
+
+ClientCore::CallId ClientCore::barrier() {
+    return control(manager(), Kind::kBarrier, {});
+}
+
+ClientCore::CallId ClientCore::leave() {
+    return control(manager(), Kind::kLeave, {});
+}
+
+ClientCore::CallId ClientCore::stats(uint32_t shard) {
+    return control(shard, Kind::kStats, {});
+}
+
+Result<TableInfo> ClientCore::take_table(CallId id) {
+    Call* const call = calls_.find(id);
+    const std::vector<std::byte> body =
+        call == nullptr ? std::vector<std::byte>() : std::move(call->body);
+    WEIR_TRY(take(id));
+    const auto message = TableMessage::decode(body);
+    auto schema = message ? decode_schema(message->schema) : std::nullopt;
+    if (!schema) return Error(Errc::kProtocol, "the manager sent a malformed table schema");
+    schema->id = message->table;
+    return make_table_info(std::move(*schema), rules_);
+}
+
+Result<StatsMessage> ClientCore::take_stats(CallId id) {
+    Call* const call = calls_.find(id);
+    const std::vector<std::byte> body =
+        call == nullptr ? std::vector<std::byte>() : std::move(call->body);
+    WEIR_TRY(take(id));
+    const auto message = StatsMessage::decode(body);
+    if (!message) return Error(Errc::kProtocol, "a shard sent malformed counters");
+    return *message;
+}
+
+}  // namespace weir

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// ClientCore: a worker's state machine. It joins the job, turns each push and pull into requests
+/// to the shards that own the keys, and ends each call once all its requests have ended.
+///
+/// The way of a push: push() -> Route (which shard gets what) -> Request -> client_post.cc (the
+/// frame)
+/// -> endpoint ... endpoint -> client_replies.cc -> the call is finished, test() and wait() see it.
+
+#include <deque>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lib/base/clock.h"
+#include "lib/node/messages.h"
+#include "lib/node/state_machine.h"
+#include "lib/store/memory.h"
+#include "lib/store/table_schema.h"
+#include "lib/wire/frame.h"
+#include "lib/worker/route.h"
+#include "lib/worker/slots.h"
+#include "transport/transport.h"
+
+namespace weir {
+
+struct ClientCoreOptions {
+    uint32_t worker = 0;  ///< number in the job
+    uint32_t rank = 0;    ///< of this process, for people
+    std::string manager_address;
+    uint64_t join_timeout_ns = 35 * kSecond;
+    uint64_t deadline_ns = 30 * kSecond;  ///< of a call, from its start
+    size_t route_cache_bytes = size_t{1} << 30;
+};
+
+/// What a client knows of a table.
+struct TableInfo {
+    TableSchema schema;
+    size_t row_bytes = 0;         ///< of a key's values
+    size_t pushed_row_bytes = 0;  ///< of what a push brings per key
+    PositionMap positions = PositionMap::sparse();
+};
+
+/// Errors: as check_schema()
+[[nodiscard]] Result<TableInfo> make_table_info(TableSchema schema, const RuleRegistry& rules);
+
+struct CallOptions {
+    uint64_t iteration =
+        0;  ///< push: aggregate over all workers; pull: not before this was applied
+    uint64_t deadline_ns = 0;  ///< from now; 0: the client's default
+};
+
+/// What one client has done so far.
+struct ClientCounters {
+    uint64_t pushes = 0;
+    uint64_t pulls = 0;
+    uint64_t requests = 0;
+    uint64_t bytes_copied = 0;  ///< values and keys that went through a buffer of ours
+};
+
+/// Thread: one. Buffers given to push and pull belong to the call until it is finished.
+class ClientCore final : public StateMachine {
+public:
+    using CallId = uint64_t;
+
+    ClientCore(ClientCoreOptions options, std::unique_ptr<transport::Endpoint> endpoint,
+               const Clock& clock, Memory& memory, const RuleRegistry& rules);
+    ~ClientCore() override;
+
+    size_t poll() override;
+    [[nodiscard]] int arm() override;
+
+    [[nodiscard]] bool finished() const override { return phase_ == Phase::kFailed; }
+
+    [[nodiscard]] std::string name() const override;
+
+    /// Joined, and connected to every shard.
+    [[nodiscard]] bool ready() const noexcept { return phase_ == Phase::kReady; }
+
+    /// Why the client cannot be used (any more), or ok.
+    [[nodiscard]] const Status& failure() const noexcept { return failure_; }
+
+    [[nodiscard]] uint32_t worker() const noexcept { return options_.worker; }
+
+    [[nodiscard]] uint32_t worker_count() const noexcept { return worker_count_; }
+
+    [[nodiscard]] uint32_t shard_count() const noexcept { return assignment_->shard_count(); }
+
+    // Calls to the manager.
+    CallId create_table(const TableSchema& schema);
+    CallId open_table(std::string_view table_name);
+    CallId barrier();
+    CallId leave();
+    /// The table that a finished create or open call found.
+    [[nodiscard]] Result<TableInfo> take_table(CallId call);
+    CallId stats(uint32_t shard);
+    [[nodiscard]] Result<StatsMessage> take_stats(CallId call);
+
+    // Calls to shards. Keys are sorted and unique.
+    CallId push(const TableInfo& table, std::span<const uint64_t> keys,
+                std::span<const std::byte> values, const CallOptions& options);
+    CallId push(const TableInfo& table, KeyRange keys, std::span<const std::byte> values,
+                const CallOptions& options);
+    CallId pull(const TableInfo& table, std::span<const uint64_t> keys, std::span<std::byte> out,
+                const CallOptions& options);
+    CallId pull(const TableInfo& table, KeyRange keys, std::span<std::byte> out,
+                const CallOptions& options);
+
+    /// True once the call has ended, well or not (or was taken).
+    [[nodiscard]] bool done(CallId call) noexcept;
+    /// How a finished call ended; the call is forgotten.
+    [[nodiscard]] Status take(CallId call);
+    /// Nobody will ask for this call any more; it goes on.
+    void drop(CallId call) noexcept;
+
+    [[nodiscard]] const ClientCounters& counters() const noexcept { return counters_; }
+
+    [[nodiscard]] const transport::EndpointCounters& endpoint_counters() const noexcept {
+        return endpoint_->counters();
+    }
+
+private:
+    enum class Phase { kConnectingToManager, kJoining, kConnectingToShards, kReady, kFailed };
+
+    /// A shard, or (the last one) the manager.
+    struct Peer {
+        transport::ConnectionId connection = 0;
+        enum class State { kConnecting, kOpen, kLost } state = State::kConnecting;
+        std::string name;              ///< "shard 0 of server 1 (rank 1)"
+        std::deque<uint64_t> waiting;  ///< requests that found no room
+    };
+
+    struct Call {
+        uint32_t open_requests = 0;
+        bool finished = false;
+        bool dropped = false;
+        uint64_t deadline_ns = 0;  ///< on the clock
+        Status status;
+        std::vector<std::byte> body;  ///< of the manager's or a shard's reply
+    };
+
+    struct Request {
+        CallId call = 0;
+        uint32_t peer = 0;
+        bool sent = false;
+        wire::FrameHeader header;
+        std::shared_ptr<Route> route;  ///< keeps `piece` and regrouped keys; none for small calls
+        Piece* piece = nullptr;
+        std::span<const uint64_t> keys;   ///< none for ranges
+        std::span<const std::byte> from;  ///< push: the values to send; control: the body
+        std::span<std::byte> into;        ///< pull: where the values land
+        std::byte* callers_out =
+            nullptr;  ///< pull through `staged_values`: where they go in the end
+        std::span<const uint32_t> order;  ///< ... and at which rows
+        uint32_t row_bytes = 0;
+        Block staged_keys;  ///< registered copies of what the caller did not register
+        Block staged_values;
+        std::vector<std::byte> body;  ///< control
+    };
+
+    /// What push() and pull() have in common, whatever names the keys.
+    struct Transfer {
+        const TableInfo* table = nullptr;
+        wire::Kind kind = wire::Kind::kPush;
+        bool by_range = false;
+        KeyRange range;
+        std::span<const uint64_t> keys;
+        std::span<const std::byte> values;
+        std::span<std::byte> out;
+        size_t row_bytes = 0;
+        CallOptions options;
+    };
+
+    // client_core.cc: joining, connections, calls
+    void handle(const transport::Completion& completion);
+    void connected(transport::ConnectionId connection);
+    void closed(transport::ConnectionId connection, Errc why);
+    void assigned(std::span<const std::byte> body);
+    void fail(Status status);
+    void expire(uint64_t now_ns);
+
+    [[nodiscard]] uint32_t manager() const noexcept {
+        return static_cast<uint32_t>(peers_.size() - 1);
+    }
+
+    Call* new_call(CallId& id, uint64_t deadline_ns);
+    CallId failed_call(Status status);
+    void end_request(uint64_t id, Request& request);
+    void fail_call(Call& call, Status status);
+    void release_if_over(CallId id, Call& call);
+    CallId control(uint32_t peer, wire::Kind kind, std::vector<std::byte> body);
+
+    // client_calls.cc: what a call consists of
+    CallId start(const Transfer& transfer);
+    [[nodiscard]] Status check(const Transfer& transfer) const;
+    [[nodiscard]] Result<std::shared_ptr<Route>> route_of(const Transfer& transfer);
+    [[nodiscard]] int single_owner(const Transfer& transfer) const noexcept;
+    void add_request(CallId call_id, Call& call, const Transfer& transfer, uint32_t shard,
+                     uint64_t begin, uint64_t count, Piece* piece,
+                     const std::shared_ptr<Route>& route, uint32_t parts);
+
+    // client_post.cc: from a request to a frame
+    void submit(uint64_t id, Request& request);
+    enum class Outcome { kSent, kWait, kFailed };
+    [[nodiscard]] Outcome post(uint64_t id, Request& request);
+    [[nodiscard]] bool place_keys(Request& request, std::span<const std::byte>& inline_keys,
+                                  wire::MemoryHandle& handle, size_t& room);
+    [[nodiscard]] bool stage_values(Request& request, bool& in_message);
+    [[nodiscard]] bool place_values(Request& request, std::span<const std::byte>& inline_values,
+                                    wire::MemoryHandle& handle, size_t& room);
+    [[nodiscard]] bool expose(const Request& request, std::span<const std::byte> memory,
+                              wire::MemoryHandle& handle);
+    [[nodiscard]] std::byte* stage(const Request& request, Block& block, size_t bytes);
+    size_t send_waiting();
+
+    // client_replies.cc: from a reply to the end of a request
+    void receive(transport::ConnectionId connection, std::span<const std::byte> message);
+    void answered(uint64_t id, Request& request, const wire::Frame& frame);
+    void pulled(uint64_t id, Request& request);
+    void deliver(Request& request, std::span<const std::byte> values);
+    [[nodiscard]] Status error_of(const Request& request, const wire::FrameHeader& header) const;
+
+    ClientCoreOptions options_;
+    std::unique_ptr<transport::Endpoint> endpoint_;
+    const Clock& clock_;
+    Memory& memory_;
+    const RuleRegistry& rules_;
+    Phase phase_ = Phase::kConnectingToManager;
+    Status failure_;
+    uint64_t started_ns_;
+    uint64_t last_expiry_ns_ = 0;
+    uint32_t polls_ = 0;
+    uint32_t message_bytes_max_;
+    uint32_t worker_count_ = 0;
+    size_t waiting_count_ = 0;  ///< requests that found no room, over all peers
+    std::unique_ptr<Assignment> assignment_;
+    std::vector<Peer> peers_;
+    Slots<Call> calls_;
+    Slots<Request> requests_;
+    RouteCache routes_;
+    ClientCounters counters_;
+};
+
+}  // namespace weir

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+/// \file
+/// From a request to a frame: decides for keys and values whether they travel in the message, are
+/// fetched from (or written to) the caller's registered memory, or go through a buffer of ours.
+
+#include <array>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "lib/worker/client_core.h"
+
+namespace weir {
+
+using transport::Post;
+using transport::RemoteSpan;
+using wire::Kind;
+using wire::MemoryHandle;
+
+namespace {
+
+/// Up to this many bytes a copy into the message is cheaper than telling where they are.
+constexpr size_t kInlineBytes = 256;
+/// Shorter lists are not worth remembering at a shard.
+constexpr uint64_t kRememberedKeysMin = 16;
+
+/// Copies rows of `row_bytes` from `from` to `to`, to[i] = from[order[i]].
+void gather(std::span<const uint32_t> order, const std::byte* from, std::byte* to,
+            size_t row_bytes) {
+    if (row_bytes == sizeof(uint32_t)) {
+        for (const uint32_t i : order) {
+            std::memcpy(to, from + size_t{i} * sizeof(uint32_t), sizeof(uint32_t));
+            to += sizeof(uint32_t);
+        }
+        return;
+    }
+    for (const uint32_t i : order) {
+        std::memcpy(to, from + i * row_bytes, row_bytes);
+        to += row_bytes;
+    }
+}
+
+}  // namespace
+
+void ClientCore::submit(uint64_t id, Request& request) {
+    request.header.request = id;
+    Peer& peer = peers_[request.peer];
+    if (!peer.waiting.empty()) {
+        peer.waiting.push_back(id);
+        ++waiting_count_;
+        return;
+    }
+    switch (post(id, request)) {
+        case Outcome::kSent: return;
+        case Outcome::kWait:
+            peer.waiting.push_back(id);
+            ++waiting_count_;
+            return;
+        case Outcome::kFailed: return end_request(id, request);
+    }
+}
+
+size_t ClientCore::send_waiting() {
+    size_t sent = 0;
+    for (Peer& peer : peers_) {
+        while (!peer.waiting.empty()) {
+            const uint64_t id = peer.waiting.front();
+            Request* const request = requests_.find(id);
+            const Outcome outcome = request == nullptr ? Outcome::kSent : post(id, *request);
+            if (outcome == Outcome::kWait) break;
+            peer.waiting.pop_front();
+            --waiting_count_;
+            ++sent;
+            if (outcome == Outcome::kFailed) end_request(id, *request);
+        }
+    }
+    return sent;
+}
+
+std::byte* ClientCore::stage(const Request& request, Block& block, size_t bytes) {
+    if (!block) block = Block(memory_, bytes);
+    if (!block) {
+        if (Call* const call = calls_.find(request.call)) {
+            fail_call(*call,
+                      Error(Errc::kNoMemory,
+                            fmt::format("no {} bytes of registered memory for a request; use "
+                                        "weir::Buffer for what is pushed and pulled, or raise "
+                                        "WEIR_POOL_MIB",
+                                        bytes)));
+        }
+    }
+    return block.data();
+}
+
+bool ClientCore::expose(const Request& request, std::span<const std::byte> memory,
+                        MemoryHandle& handle) {
+    const Result<RemoteSpan> remote = endpoint_->expose(peers_[request.peer].connection, memory);
+    if (!remote) return false;
+    handle = {remote->address, remote->length_bytes, remote->key};
+    return true;
+}
+
+bool ClientCore::place_keys(Request& request, std::span<const std::byte>& inline_keys,
+                            MemoryHandle& handle, size_t& room) {
+    wire::FrameHeader& header = request.header;
+    header.flags &=
+        static_cast<uint8_t>(~(wire::kKeysInline | wire::kKeysRemote | wire::kKeysKnown));
+    if ((header.flags & wire::kKeysRange) != 0) return true;
+    const std::span<const std::byte> bytes = std::as_bytes(request.keys);
+    if (request.piece != nullptr && request.piece->known && header.count >= kRememberedKeysMin) {
+        header.flags |= wire::kKeysKnown;
+        return true;
+    }
+    const bool short_enough = bytes.size() <= room;
+    if (short_enough && bytes.size() <= kInlineBytes) {
+        header.flags |= wire::kKeysInline;
+        inline_keys = bytes;
+        room -= bytes.size();
+        return true;
+    }
+    if (expose(request, bytes, handle)) {
+        header.flags |= wire::kKeysRemote;
+        return true;
+    }
+    if (short_enough) {
+        header.flags |= wire::kKeysInline;
+        inline_keys = bytes;
+        room -= bytes.size();
+        return true;
+    }
+    std::byte* const copy = stage(request, request.staged_keys, bytes.size());
+    if (copy == nullptr) return false;
+    std::memcpy(copy, bytes.data(), bytes.size());
+    counters_.bytes_copied += bytes.size();
+    request.keys = {reinterpret_cast<const uint64_t*>(copy), request.keys.size()};
+    header.flags |= wire::kKeysRemote;
+    return expose(request, std::as_bytes(request.keys), handle);
+}
+
+bool ClientCore::stage_values(Request& request, bool& in_message) {
+    const size_t bytes = request.header.count * request.row_bytes;
+    std::byte* const buffer = stage(request, request.staged_values, bytes);
+    if (buffer == nullptr) return false;
+    if (request.header.kind == Kind::kPull) {
+        if (request.callers_out == nullptr) request.callers_out = request.into.data();
+        request.into = {buffer, bytes};
+        in_message = false;
+        return true;
+    }
+    if (request.order.empty()) {
+        std::memcpy(buffer, request.from.data(), bytes);
+    } else {
+        gather(request.order, request.from.data(), buffer, request.row_bytes);
+        request.order = {};  // what is sent again is taken from the buffer
+    }
+    counters_.bytes_copied += bytes;
+    request.from = {buffer, bytes};
+    return true;
+}
+
+/// In the message if they are few; where they are if that is registered; else in the message if
+/// they fit; else through a buffer of ours. Values that are spread over the caller's array (because
+/// its list was regrouped by shard) always need a buffer, or a reply to be spread from.
+bool ClientCore::place_values(Request& request, std::span<const std::byte>& inline_values,
+                              MemoryHandle& handle, size_t& room) {
+    wire::FrameHeader& header = request.header;
+    header.flags &= static_cast<uint8_t>(~wire::kValueForms);
+    const bool is_push = header.kind == Kind::kPush;
+    const size_t bytes = header.count * request.row_bytes;
+    bool in_message = bytes <= (is_push ? room : message_bytes_max_ - sizeof(wire::FrameHeader));
+    const bool is_staged = static_cast<bool>(request.staged_values);
+    const bool spread = !request.order.empty() && !is_staged;
+    if ((spread && is_push) || (!in_message && spread)) {
+        if (!stage_values(request, in_message)) return false;
+    } else if (!in_message || bytes > kInlineBytes) {
+        const std::span<const std::byte> where =
+            is_push ? request.from : std::span<const std::byte>(request.into);
+        if (!spread && expose(request, where, handle)) {
+            header.flags |= wire::kValuesRemote;
+            return true;
+        }
+        if (!in_message && !stage_values(request, in_message)) return false;
+    }
+    if (in_message && (bytes <= kInlineBytes || !request.staged_values)) {
+        header.flags |= wire::kValuesInline;
+        if (is_push) inline_values = request.from;
+        return true;
+    }
+    header.flags |= wire::kValuesRemote;
+    return expose(request, is_push ? request.from : std::span<const std::byte>(request.into),
+                  handle);
+}
+
+ClientCore::Outcome ClientCore::post(uint64_t id, Request& request) {
+    Peer& peer = peers_[request.peer];
+    wire::FrameHeader& header = request.header;
+    header.request = id;
+    header.epoch = assignment_->epoch();
+    std::array<std::span<const std::byte>, 5> parts;
+    parts[0] = std::as_bytes(std::span(&header, 1));
+    size_t count = 1;
+    MemoryHandle keys_at;
+    MemoryHandle values_at;
+    wire::ListEnds ends;
+    std::span<const std::byte> inline_values;
+    if (header.kind != Kind::kPush && header.kind != Kind::kPull) {
+        parts[count++] = request.body;
+    } else {
+        size_t room =
+            message_bytes_max_ - sizeof header - 2 * sizeof(MemoryHandle) - sizeof(wire::ListEnds);
+        std::span<const std::byte> inline_keys;
+        if (peer.state != Peer::State::kOpen || !place_keys(request, inline_keys, keys_at, room) ||
+            !place_values(request, inline_values, values_at, room)) {
+            if (Call* const call = calls_.find(request.call)) {
+                fail_call(*call, Error(Errc::kPeerLost, fmt::format("{} is gone", peer.name)));
+            }
+            return Outcome::kFailed;
+        }
+        if ((header.flags & wire::kKeysRemote) != 0)
+            parts[count++] = std::as_bytes(std::span(&keys_at, 1));
+        if ((header.flags & wire::kValuesRemote) != 0) {
+            parts[count++] = std::as_bytes(std::span(&values_at, 1));
+        }
+        if ((header.flags & wire::kKeysKnown) != 0) {
+            ends = {request.keys.front(), request.keys.back()};
+            parts[count++] = std::as_bytes(std::span(&ends, 1));
+        }
+        if (!inline_keys.empty()) parts[count++] = inline_keys;
+        if (!inline_values.empty()) parts[count++] = inline_values;
+    }
+    header.body_bytes = 0;
+    for (size_t i = 1; i < count; ++i)
+        header.body_bytes += static_cast<uint32_t>(parts[i].size());
+    switch (endpoint_->send(peer.connection, std::span(parts).first(count))) {
+        case Post::kPosted: break;
+        case Post::kNotNow: return Outcome::kWait;
+        case Post::kClosed:
+        case Post::kInvalid:
+            if (Call* const call = calls_.find(request.call)) {
+                fail_call(*call, Error(Errc::kPeerLost, fmt::format("{} is gone", peer.name)));
+            }
+            return Outcome::kFailed;
+    }
+    request.sent = true;
+    const bool push_inline =
+        header.kind == Kind::kPush && (header.flags & wire::kValuesInline) != 0;
+    if (push_inline && !request.staged_values) counters_.bytes_copied += inline_values.size();
+    if ((header.flags & wire::kKeysInline) != 0)
+        counters_.bytes_copied += request.keys.size_bytes();
+    return Outcome::kSent;
+}
+
+}  // namespace weir

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+/// \file
+/// From a reply to the end of a request: delivers pulled values, sends a list in full that a shard
+/// has forgotten, and turns a shard's refusal into an error that a person can act on.
+
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "lib/base/log.h"
+#include "lib/worker/client_core.h"
+
+namespace weir {
+
+using wire::Kind;
+
+void ClientCore::receive(transport::ConnectionId connection, std::span<const std::byte> message) {
+    wire::Frame frame;
+    if (wire::decode(message, frame) != Errc::kOk) {
+        log(LogLevel::kWarning, "{}: closing the connection to {}: malformed frame", name(),
+            endpoint_->peer_name(connection));
+        return endpoint_->close(connection);
+    }
+    const bool from_manager = connection == peers_.back().connection;
+    switch (frame.header.kind) {
+        case Kind::kReply: {
+            Request* const request = requests_.find(frame.header.request);
+            if (request == nullptr || peers_[request->peer].connection != connection) return;
+            return answered(frame.header.request, *request, frame);
+        }
+        case Kind::kAssignment:
+            if (from_manager) return assigned(frame.values);
+            break;
+        case Kind::kShutdown:
+            if (from_manager && frame.header.status != Errc::kOk) {
+                fail(Error(frame.header.status,
+                           decode_text(frame.values).value_or("the manager ended the job")));
+            }
+            return;
+        default: break;
+    }
+    log(LogLevel::kWarning, "{}: closing the connection to {}: a frame that workers do not get",
+        name(), endpoint_->peer_name(connection));
+    endpoint_->close(connection);
+}
+
+void ClientCore::answered(uint64_t id, Request& request, const wire::Frame& frame) {
+    const Errc status = frame.header.status;
+    const Kind kind = request.header.kind;
+    if (status == Errc::kUnknownList && request.piece != nullptr) {
+        request.piece->known = false;
+        return submit(id, request);
+    }
+    Call* const call = calls_.find(request.call);
+    if (status != Errc::kOk) {
+        if (call != nullptr) fail_call(*call, error_of(request, frame.header));
+    } else if (kind == Kind::kPull) {
+        if ((request.header.flags & wire::kValuesInline) == 0) return pulled(id, request);
+        if (frame.values.size() == request.into.size()) {
+            deliver(request, frame.values);
+        } else if (call != nullptr) {
+            fail_call(*call, Error(Errc::kProtocol,
+                                   fmt::format("{} sent {} bytes of values, not {}",
+                                               peers_[request.peer].name, frame.values.size(),
+                                               request.into.size())));
+        }
+    } else if (kind != Kind::kPush && call != nullptr) {
+        call->body.assign(frame.values.begin(), frame.values.end());
+    }
+    if (status == Errc::kOk && request.piece != nullptr) request.piece->known = true;
+    end_request(id, request);
+}
+
+void ClientCore::pulled(uint64_t id, Request& request) {
+    if (request.staged_values) deliver(request, request.into);
+    if (request.piece != nullptr) request.piece->known = true;
+    end_request(id, request);
+}
+
+void ClientCore::deliver(Request& request, std::span<const std::byte> values) {
+    const Call* const call = calls_.find(request.call);
+    if (call == nullptr || call->finished) return;  // too late: the caller has its memory back
+    counters_.bytes_copied += values.size();
+    if (request.order.empty()) {
+        std::byte* const out =
+            request.callers_out != nullptr ? request.callers_out : request.into.data();
+        if (!values.empty()) std::memcpy(out, values.data(), values.size());
+        return;
+    }
+    const size_t row_bytes = request.row_bytes;
+    const std::byte* from = values.data();
+    for (const uint32_t i : request.order) {
+        std::memcpy(request.callers_out + i * row_bytes, from, row_bytes);
+        from += row_bytes;
+    }
+}
+
+Status ClientCore::error_of(const Request& request, const wire::FrameHeader& header) const {
+    const std::string& who = peers_[request.peer].name;
+    switch (header.status) {
+        case Errc::kStaleEpoch:
+            return Error(Errc::kStaleEpoch, fmt::format("{} is at epoch {}, this client at {}", who,
+                                                        header.first, request.header.epoch));
+        case Errc::kPeerLost:
+            return Error(
+                Errc::kPeerLost,
+                fmt::format("worker {} died before its part of iteration {} was in (says {})",
+                            header.first, request.header.iteration, who));
+        case Errc::kNotFound:
+            return Error(Errc::kNotFound, fmt::format("there is no such table (says {})", who));
+        case Errc::kNoMemory:
+            return Error(
+                Errc::kNoMemory,
+                fmt::format("{} has no memory left for more keys; use more servers, or raise "
+                            "WEIR_POOL_MIB there",
+                            who));
+        default:
+            return Error(header.status,
+                         fmt::format("{} refused the request: {}", who, to_string(header.status)));
+    }
+}
+
+}  // namespace weir

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// ClientState: what stands behind a Client: its state machine, the memory it works with, and how
+/// it waits. Made by the process's Job.
+
+#include <memory>
+#include <span>
+
+#include "lib/node/idle.h"
+#include "lib/store/memory.h"
+#include "lib/worker/client_core.h"
+
+namespace weir {
+
+/// Registers memory with every device of the process.
+class MemoryRegistrar {
+public:
+    virtual ~MemoryRegistrar() = default;
+    MemoryRegistrar(const MemoryRegistrar&) = delete;
+    MemoryRegistrar& operator=(const MemoryRegistrar&) = delete;
+    [[nodiscard]] virtual Result<uint64_t> add(std::span<std::byte> memory) = 0;
+    virtual void remove(uint64_t id) = 0;
+
+protected:
+    MemoryRegistrar() = default;
+};
+
+/// Thread: the client's.
+class ClientState {
+public:
+    /// `pool` and `registrar` keep alive what they belong to.
+    ClientState(std::unique_ptr<ClientCore> core, std::shared_ptr<Memory> pool,
+                std::shared_ptr<MemoryRegistrar> registrar, const IdleOptions& idle)
+        : pool_(std::move(pool)),
+          registrar_(std::move(registrar)),
+          core_(std::move(core)),
+          idle_options_(idle) {}
+
+    [[nodiscard]] ClientCore& core() noexcept { return *core_; }
+
+    [[nodiscard]] Memory& pool() noexcept { return *pool_; }
+
+    [[nodiscard]] MemoryRegistrar& registrar() noexcept { return *registrar_; }
+
+    /// Polls until `over()` is true; sleeps when there is nothing to do for long.
+    template <class Over>
+    void wait_until(Over&& over) {
+        if (over()) return;
+        Idle idle(idle_options_);
+        while (true) {
+            const bool progress = core_->poll() > 0;
+            if (over()) return;
+            if (progress) {
+                idle.reset();
+            } else {
+                idle.wait([&] { return core_->arm(); });
+            }
+        }
+    }
+
+    /// Waits until the client has joined its job and reached every shard.
+    [[nodiscard]] Status join() {
+        wait_until([&] { return core_->ready() || core_->finished(); });
+        return core_->failure();
+    }
+
+    /// Waits for a call and takes how it ended.
+    [[nodiscard]] Status finish(ClientCore::CallId call) {
+        wait_until([&] { return core_->done(call); });
+        return core_->take(call);
+    }
+
+private:
+    std::shared_ptr<Memory> pool_;
+    std::shared_ptr<MemoryRegistrar> registrar_;
+    std::unique_ptr<ClientCore> core_;
+    IdleOptions idle_options_;
+};
+
+}  // namespace weir

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// Route: the way of one key list or key range: which shard gets which part of it, in pieces that
+/// fit a request. Computed once per list and remembered by the list's hash.
+
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "lib/key/key_list.h"
+#include "lib/key/key_range.h"
+#include "lib/key/position.h"
+#include "lib/ring/assignment.h"
+#include "lib/store/memory.h"
+
+namespace weir {
+
+/// A part of a call that goes to one shard as one request.
+struct Piece {
+    uint32_t shard = 0;
+    uint64_t begin = 0;  ///< index of its first key in the caller's list, or in Route::order()
+    uint64_t count = 0;
+    uint64_t hash = 0;   ///< of its keys; 0 for ranges
+    bool known = false;  ///< the shard has seen these keys under this hash
+};
+
+/// How large pieces may be.
+struct PieceLimits {
+    uint64_t keys_max = 0;
+};
+
+/// Thread: one. Immutable but for `known`.
+class Route {
+public:
+    /// For a list that is sorted and unique. `memory` (registered) takes the regrouped keys.
+    /// Errors: kNoMemory; kOutOfRange if a dense table's key is beyond its end
+    [[nodiscard]] static Result<std::shared_ptr<Route>> make(std::span<const uint64_t> keys,
+                                                             const Assignment& assignment,
+                                                             const PositionMap& positions,
+                                                             PieceLimits limits, Memory& memory);
+    /// For a range of a dense table.
+    [[nodiscard]] static Result<std::shared_ptr<Route>> make(KeyRange keys,
+                                                             const Assignment& assignment,
+                                                             const PositionMap& positions,
+                                                             PieceLimits limits);
+    ~Route();
+    Route(const Route&) = delete;
+    Route& operator=(const Route&) = delete;
+
+    [[nodiscard]] std::span<Piece> pieces() noexcept { return pieces_; }
+
+    /// Pieces are runs of the caller's own list, in its order.
+    [[nodiscard]] bool in_caller_order() const noexcept { return order_.empty(); }
+
+    /// The keys of a piece, wherever they lie.
+    [[nodiscard]] const uint64_t* keys(const Piece& piece, const uint64_t* callers) const noexcept {
+        return (in_caller_order() ? callers : grouped_) + piece.begin;
+    }
+
+    /// For each key of a piece its index in the caller's list; empty if in_caller_order().
+    [[nodiscard]] std::span<const uint32_t> order(const Piece& piece) const noexcept {
+        if (in_caller_order()) return {};
+        return std::span(order_).subspan(piece.begin, piece.count);
+    }
+
+    /// How many pieces go to shard `i`.
+    [[nodiscard]] std::span<const uint32_t> pieces_per_shard() const noexcept {
+        return pieces_per_shard_;
+    }
+
+    [[nodiscard]] size_t size_bytes() const noexcept;
+
+private:
+    explicit Route(Memory* memory) noexcept : memory_(memory) {}
+
+    void add_pieces(uint32_t shard, uint64_t begin, uint64_t count, PieceLimits limits);
+    void count_pieces(size_t shard_count);
+    [[nodiscard]] Status group(std::span<const uint64_t> keys, std::span<const uint32_t> owners,
+                               size_t shard_count, PieceLimits limits);
+    void hash_pieces(const uint64_t* callers) noexcept;
+
+    Memory* memory_;
+    std::vector<Piece> pieces_;
+    std::vector<uint32_t> order_;
+    std::vector<uint32_t> pieces_per_shard_;
+    uint64_t* grouped_ = nullptr;
+    size_t grouped_bytes_ = 0;
+};
+
+/// The routes used last, by table and list. Thread: one.
+class RouteCache {
+public:
+    explicit RouteCache(size_t limit_bytes) noexcept : limit_bytes_(limit_bytes) {}
+
+    /// nullptr if it is not remembered.
+    [[nodiscard]] std::shared_ptr<Route> find(uint32_t table, const ListId& list);
+    void remember(uint32_t table, const ListId& list, std::shared_ptr<Route> route);
+
+    [[nodiscard]] size_t size_bytes() const noexcept { return size_bytes_; }
+
+private:
+    struct Key {
+        uint32_t table;
+        ListId list;
+        friend bool operator==(const Key&, const Key&) noexcept = default;
+    };
+
+    struct Hash {
+        size_t operator()(const Key& key) const noexcept { return key.list.hash + key.table; }
+    };
+
+    struct Entry {
+        Key key;
+        std::shared_ptr<Route> route;
+        size_t bytes;
+    };
+
+    size_t limit_bytes_;
+    size_t size_bytes_ = 0;
+    std::list<Entry> by_age_;  ///< newest first
+    std::unordered_map<Key, std::list<Entry>::iterator, Hash> by_key_;
+};
+
+}  // namespace weir

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// Slots: objects named by number and generation, so that a late answer to a finished request, or a
+/// task handle kept too long, finds nothing instead of a stranger. Nothing is allocated once warm.
+
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+namespace weir {
+
+/// Thread: one. References stay valid until release().
+template <class T>
+class Slots {
+public:
+    static constexpr uint32_t kIndexBits = 20;
+    static constexpr uint32_t kCountMax = 1u << kIndexBits;
+
+    /// A free slot made new, or nullptr if kCountMax are in use. `id` is never 0.
+    T* acquire(uint64_t& id) {
+        uint32_t index = 0;
+        if (!free_.empty()) {
+            index = free_.back();
+            free_.pop_back();
+        } else {
+            if (slots_.size() == kCountMax) return nullptr;
+            index = static_cast<uint32_t>(slots_.size());
+            slots_.emplace_back();
+        }
+        Slot& slot = slots_[index];
+        slot.used = true;
+        ++in_use_;
+        id = (slot.generation << kIndexBits) | index;
+        return &slot.value;
+    }
+
+    /// The slot with this id, or nullptr if it was released since.
+    [[nodiscard]] T* find(uint64_t id) noexcept {
+        const uint64_t index = id & (kCountMax - 1);
+        if (index >= slots_.size()) return nullptr;
+        Slot& slot = slots_[index];
+        return slot.used && slot.generation == id >> kIndexBits ? &slot.value : nullptr;
+    }
+
+    /// The slot in use whose id has these low 32 bits, or nullptr; `id` gets all 64.
+    [[nodiscard]] T* find_low(uint32_t low, uint64_t& id) noexcept {
+        const uint32_t index = low & (kCountMax - 1);
+        if (index >= slots_.size() || !slots_[index].used) return nullptr;
+        id = (slots_[index].generation << kIndexBits) | index;
+        return static_cast<uint32_t>(id) == low ? &slots_[index].value : nullptr;
+    }
+
+    void release(uint64_t id) {
+        const auto index = static_cast<uint32_t>(id & (kCountMax - 1));
+        Slot& slot = slots_[index];
+        slot.value = T();
+        slot.used = false;
+        ++slot.generation;
+        free_.push_back(index);
+        --in_use_;
+    }
+
+    [[nodiscard]] size_t in_use() const noexcept { return in_use_; }
+
+    /// Calls function(id, value) for every slot in use; it may release that one.
+    template <class Function>
+    void for_each(Function&& function) {
+        for (size_t index = 0; index < slots_.size(); ++index) {
+            Slot& slot = slots_[index];
+            if (slot.used) function((slot.generation << kIndexBits) | index, slot.value);
+        }
+    }
+
+private:
+    struct Slot {
+        T value{};
+        uint64_t generation = 1;
+        bool used = false;
+    };
+
+    std::deque<Slot> slots_;
+    std::vector<uint32_t> free_;
+    size_t in_use_ = 0;
+};
+
+}  // namespace weir

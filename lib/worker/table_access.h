@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// What Table<T> and Buffer<T> need of the client behind them, free of the value type. Not for
+/// users.
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "lib/base/result.h"
+#include "lib/key/key_range.h"
+#include "lib/key/value_type.h"
+#include "lib/store/table_schema.h"
+
+namespace weir {
+
+class ClientState;
+struct TableInfo;
+struct TableOptions;
+
+namespace access {
+
+using Nanoseconds = std::chrono::nanoseconds;
+
+uint64_t push(ClientState& state, const TableInfo& table, std::span<const uint64_t> keys,
+              std::span<const std::byte> values, uint64_t iteration, Nanoseconds deadline);
+uint64_t push(ClientState& state, const TableInfo& table, KeyRange keys,
+              std::span<const std::byte> values, uint64_t iteration, Nanoseconds deadline);
+uint64_t pull(ClientState& state, const TableInfo& table, std::span<const uint64_t> keys,
+              std::span<std::byte> out, uint64_t iteration, Nanoseconds deadline);
+uint64_t pull(ClientState& state, const TableInfo& table, KeyRange keys, std::span<std::byte> out,
+              uint64_t iteration, Nanoseconds deadline);
+
+[[nodiscard]] const TableSchema& schema(const TableInfo& table) noexcept;
+[[nodiscard]] size_t pushed_row_bytes(const TableInfo& table) noexcept;
+
+[[nodiscard]] Result<std::shared_ptr<const TableInfo>> create_table(ClientState& state,
+                                                                    std::string_view name,
+                                                                    ValueType type,
+                                                                    const TableOptions& options);
+[[nodiscard]] Result<std::shared_ptr<const TableInfo>> open_table(ClientState& state,
+                                                                  std::string_view name,
+                                                                  ValueType type, uint32_t width);
+/// Zeroed registered memory that keeps the client alive as long as it lives.
+[[nodiscard]] Result<std::shared_ptr<std::byte>> allocate(const std::shared_ptr<ClientState>& state,
+                                                          size_t bytes);
+
+}  // namespace access
+}  // namespace weir

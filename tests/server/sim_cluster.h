@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// SimCluster: manager, servers and workers in one thread, on simulated time over a simulated
+/// network.
+
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "lib/node/manager.h"
+#include "lib/server/shard.h"
+#include "lib/worker/client_core.h"
+#include "transport/sim/network.h"
+
+namespace weir::test {
+
+/// Heap memory of which every piece is registered.
+class RegisteredMemory final : public Memory {
+public:
+    RegisteredMemory(transport::Device& device, transport::Access access)
+        : device_(device), access_(access) {}
+
+    ~RegisteredMemory() override {
+        for (const auto& [memory, region] : regions_)
+            std::free(memory);
+    }
+
+    [[nodiscard]] std::byte* allocate(size_t bytes, size_t alignment) noexcept override {
+        const size_t size = (bytes + alignment - 1) / alignment * alignment;
+        auto* const memory = static_cast<std::byte*>(std::aligned_alloc(alignment, size));
+        std::fill_n(memory, size, std::byte{});
+        regions_[memory] = *device_.register_memory({{memory, bytes}, -1, 0}, access_);
+        return memory;
+    }
+
+    void deallocate(std::byte* memory, size_t, size_t) noexcept override {
+        if (memory == nullptr) return;
+        device_.deregister_memory(regions_.at(memory));
+        regions_.erase(memory);
+        std::free(memory);
+    }
+
+private:
+    transport::Device& device_;
+    transport::Access access_;
+    std::map<std::byte*, transport::RegionId> regions_;
+};
+
+struct SimShape {
+    uint32_t servers = 2;
+    uint32_t shards = 2;
+    uint32_t workers = 3;
+    uint32_t message_bytes_max = 8192;
+    size_t fetch_bytes_max = size_t{1} << 20;
+};
+
+class SimCluster {
+public:
+    SimCluster(uint64_t seed, const SimShape& shape, const transport::sim::Options& options)
+        : network(seed, clock, options), shape_(shape) {
+        transport::Device& first = add_host();
+        ManagerOptions manager_options;
+        manager_options.shape = {shape.servers, shape.shards, 4, seed};
+        manager_options.worker_count = shape.workers;
+        manager = std::make_unique<Manager>(manager_options, endpoint(first), clock);
+        for (uint32_t server = 0; server < shape.servers; ++server) {
+            transport::Device& device = server == 0 ? first : add_host();
+            Memory& memory = add_memory(device, transport::Access::kLocal);
+            for (uint32_t shard = 0; shard < shape.shards; ++shard) {
+                ShardOptions shard_options;
+                shard_options.number = server * shape.shards + shard;
+                shard_options.manager_address = manager->address();
+                shard_options.fetch_bytes_max = shape.fetch_bytes_max;
+                shards.push_back(
+                    std::make_unique<Shard>(shard_options, endpoint(device), clock, memory, rules));
+            }
+        }
+        for (uint32_t worker = 0; worker < shape.workers; ++worker)
+            add_worker(worker);
+    }
+
+    /// The host of a server is its number, that of a worker comes after all servers.
+    [[nodiscard]] uint32_t host_of_worker(uint32_t worker) const { return shape_.servers + worker; }
+
+    /// Lets everybody do what there is to do, then the next thing happen. False if nothing is left.
+    bool step() {
+        size_t done = manager->poll();
+        for (auto& shard : shards)
+            done += shard->finished() ? 0 : shard->poll();
+        for (auto& worker : workers) {
+            if (worker != nullptr) done += worker->poll();
+        }
+        if (done > 0) return true;
+        if (network.step()) return true;
+        clock.advance(kMillisecond);  // only deadlines are left
+        return false;
+    }
+
+    template <class Over>
+    [[nodiscard]] bool run_until(Over&& over, size_t idle_max = 100'000) {
+        for (size_t idle = 0; idle < idle_max;) {
+            if (over()) return true;
+            if (!step()) ++idle;
+        }
+        return over();
+    }
+
+    [[nodiscard]] bool start() {
+        return run_until([&] {
+            for (auto& worker : workers) {
+                if (!worker->ready()) return false;
+            }
+            return true;
+        });
+    }
+
+    [[nodiscard]] Status finish(uint32_t worker, ClientCore::CallId call) {
+        if (!run_until([&] { return workers[worker]->done(call); })) {
+            return Error(Errc::kDeadline, "the call never ended");
+        }
+        return workers[worker]->take(call);
+    }
+
+    [[nodiscard]] Result<TableInfo> make_table(uint32_t worker, const TableSchema& schema) {
+        const ClientCore::CallId call = workers[worker]->create_table(schema);
+        if (!run_until([&] { return workers[worker]->done(call); })) {
+            return Error(Errc::kDeadline, "the call never ended");
+        }
+        return workers[worker]->take_table(call);
+    }
+
+    /// Registered memory of a worker.
+    [[nodiscard]] Memory& memory_of(uint32_t worker) { return *worker_memories_[worker]; }
+
+    ManualClock clock;
+    transport::sim::Network network;
+    RuleRegistry rules = RuleRegistry::with_builtin_rules();
+
+private:
+    transport::Device& add_host() {
+        devices_.push_back(network.make_device(static_cast<uint32_t>(devices_.size())));
+        return *devices_.back();
+    }
+
+    Memory& add_memory(transport::Device& device, transport::Access access) {
+        memories_.push_back(std::make_unique<RegisteredMemory>(device, access));
+        return *memories_.back();
+    }
+
+    [[nodiscard]] std::unique_ptr<transport::Endpoint> endpoint(transport::Device& device) {
+        transport::EndpointOptions options;
+        options.message_bytes_max = shape_.message_bytes_max;
+        return std::move(device.make_endpoint(options)).value();
+    }
+
+    void add_worker(uint32_t number) {
+        transport::Device& device = add_host();
+        worker_memories_.push_back(&add_memory(device, transport::Access::kRemote));
+        ClientCoreOptions options;
+        options.worker = number;
+        options.rank = number;
+        options.manager_address = manager->address();
+        workers.push_back(std::make_unique<ClientCore>(options, endpoint(device), clock,
+                                                       *worker_memories_.back(), rules));
+    }
+
+    SimShape shape_;
+    std::vector<std::unique_ptr<transport::Device>> devices_;
+    std::vector<std::unique_ptr<RegisteredMemory>> memories_;
+    std::vector<Memory*> worker_memories_;
+
+public:
+    std::unique_ptr<Manager> manager;
+    std::vector<std::unique_ptr<Shard>> shards;
+    std::vector<std::unique_ptr<ClientCore>> workers;
+};
+
+}  // namespace weir::test
