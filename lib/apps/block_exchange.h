@@ -28,6 +28,10 @@ inline constexpr uint64_t kReduceValueCountMax = 65536;
 class BlockExchange {
 public:
     virtual ~BlockExchange() = default;
+    BlockExchange(const BlockExchange&) = delete;
+    BlockExchange& operator=(const BlockExchange&) = delete;
+    BlockExchange(BlockExchange&&) = delete;
+    BlockExchange& operator=(BlockExchange&&) = delete;
 
     [[nodiscard]] virtual uint32_t worker_index() const noexcept = 0;
     [[nodiscard]] virtual uint32_t worker_count() const noexcept = 0;
@@ -72,8 +76,6 @@ public:
 
 protected:
     BlockExchange() = default;
-    BlockExchange(const BlockExchange&) = default;
-    BlockExchange& operator=(const BlockExchange&) = default;
 };
 
 }  // namespace weir::apps

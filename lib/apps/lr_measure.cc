@@ -92,9 +92,9 @@ Result<double> LrSolver::search_line(const SparseWeights& direction, double obje
         sums[s] += linalg::logistic_loss_sum(matrix_.labels, margins_, scratch_, kSteps[s]);
     }
     WEIR_TRY(exchange_->sum(sums));
-    const auto best = std::min_element(sums.begin(), sums.end());
-    if (!(*best < objective * (1 - 1e-12))) return 0.0;
-    return kSteps[static_cast<uint64_t>(best - sums.begin())];
+    const auto best =
+        static_cast<uint64_t>(std::min_element(sums.begin(), sums.end()) - sums.begin());
+    return sums[best] < objective * (1 - 1e-12) ? kSteps[best] : 0.0;
 }
 
 /// Moves all weights along the direction, on the servers, in one iteration: everybody who has a
