@@ -20,6 +20,10 @@ public:
 
     /// Errors: kIo if the system has no descriptor left to sleep on
     [[nodiscard]] static Result<std::unique_ptr<MultiEndpoint>> make(std::vector<Child> children);
+    MultiEndpoint(const MultiEndpoint&) = delete;
+    MultiEndpoint& operator=(const MultiEndpoint&) = delete;
+    MultiEndpoint(MultiEndpoint&&) = delete;
+    MultiEndpoint& operator=(MultiEndpoint&&) = delete;
     ~MultiEndpoint() override;
 
     [[nodiscard]] std::string address() const override;

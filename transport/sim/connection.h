@@ -82,8 +82,16 @@ struct Connection {
     uint32_t slot = 0;
     uint64_t target = 0;  ///< number of the endpoint that is connected to
     End ends[2];          ///< 0 is the connecting one
-    Lane lanes[4];        ///< of side s: posted 2s, answers 2s+1
+    Lane lanes[4];        ///< indexed by posted_lane() and answer_lane()
 };
+
+[[nodiscard]] constexpr uint32_t posted_lane(uint32_t side) noexcept {
+    return side << 1;
+}
+
+[[nodiscard]] constexpr uint32_t answer_lane(uint32_t side) noexcept {
+    return (side << 1) | 1;
+}
 
 inline constexpr uint32_t kSlotBits = 20;
 

@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kHeaderBytes = 64;
 constexpr size_t kBuffersKept = 4096;
-constexpr size_t kBufferBytesKept = 64 * 1024;
+constexpr size_t kBufferBytesKept = size_t{64} * 1024;
 
 size_t size_on_wire(const Packet& packet) {
     const bool writes =
@@ -47,8 +47,8 @@ void Core::remove(SimEndpoint& endpoint) {
         for (uint32_t side = 0; side < 2; ++side) {
             End& end = connection->ends[side];
             if (end.owner != &endpoint) continue;
-            release(*connection, 2 * side);
-            cut_from_first_write(connection->lanes[2 * side]);
+            release(*connection, posted_lane(side));
+            cut_from_first_write(connection->lanes[posted_lane(side)]);
             say_goodbye(*connection, side, Errc::kPeerLost);
             end.owner = nullptr;
             end.operations.clear();
@@ -145,7 +145,7 @@ void Core::say_goodbye(Connection& connection, uint32_t side, Errc status) {
     Packet goodbye;
     goodbye.kind = PacketKind::kGoodbye;
     goodbye.status = status;
-    put(connection, 2 * side, std::move(goodbye), false);
+    put(connection, posted_lane(side), std::move(goodbye), false);
 }
 
 void Core::give_back(Connection& connection, uint32_t side) {
@@ -156,7 +156,7 @@ void Core::give_back(Connection& connection, uint32_t side) {
     credit.kind = PacketKind::kCredit;
     credit.immediate = end.polled;
     end.polled = 0;
-    put(connection, 2 * side + 1, std::move(credit), false);
+    put(connection, answer_lane(side), std::move(credit), false);
 }
 
 void Core::retire(Connection& connection) {

@@ -110,7 +110,7 @@ Core::Progress Core::deliver_write(Connection& connection, uint32_t to, Packet& 
     if (packet.kind == PacketKind::kWriteImmediate) deliver_message(connection, to, packet);
     Packet done;
     done.kind = PacketKind::kDone;
-    put(connection, 2 * to + 1, std::move(done), false);
+    put(connection, answer_lane(to), std::move(done), false);
     return Progress::kDelivered;
 }
 
@@ -131,7 +131,7 @@ Core::Progress Core::deliver_read(Connection& connection, uint32_t to, Packet& p
     Packet answer;
     answer.kind = PacketKind::kBytes;
     answer.bytes = std::move(packet.bytes);
-    put(connection, 2 * to + 1, std::move(answer), false);
+    put(connection, answer_lane(to), std::move(answer), false);
     return Progress::kDelivered;
 }
 
@@ -140,11 +140,11 @@ Core::Progress Core::deliver_read(Connection& connection, uint32_t to, Packet& p
 void Core::refuse(Connection& connection, uint32_t to) {
     ++connection.ends[to].owner->count().refused;
     ++counters_.connections_broken;
-    cut(connection, 2 * (1 - to));
+    cut(connection, posted_lane(1 - to));
     Packet answer;
     answer.kind = PacketKind::kDone;
     answer.status = Errc::kRefused;
-    put(connection, 2 * to + 1, std::move(answer), false);
+    put(connection, answer_lane(to), std::move(answer), false);
     schedule(now_ns() + draw_delay_ns(connection), connection, Happening::kBreak, to,
              Errc::kRefused);
 }
@@ -152,11 +152,11 @@ void Core::refuse(Connection& connection, uint32_t to) {
 void Core::deliver_goodbye(Connection& connection, uint32_t to, const Packet& packet) {
     if (packet.status != Errc::kOk) return break_end(connection, to, packet.status);
     // What we have sent still goes, up to what needs memory that is no longer ours to read.
-    release(connection, 2 * to);
-    cut_from_first_write(connection.lanes[2 * to]);
+    release(connection, posted_lane(to));
+    cut_from_first_write(connection.lanes[posted_lane(to)]);
     Packet answer;
     answer.kind = PacketKind::kGoodbyeToo;
-    put(connection, 2 * to, std::move(answer), false);
+    put(connection, posted_lane(to), std::move(answer), false);
     end(connection, to, Errc::kOk);
 }
 

@@ -21,6 +21,10 @@ struct Region {
 class SimDevice final : public Device {
 public:
     SimDevice(Core& core, HostId host);
+    SimDevice(const SimDevice&) = delete;
+    SimDevice& operator=(const SimDevice&) = delete;
+    SimDevice(SimDevice&&) = delete;
+    SimDevice& operator=(SimDevice&&) = delete;
     ~SimDevice() override;
 
     [[nodiscard]] std::string_view name() const noexcept override { return core_.options().name; }

@@ -188,7 +188,7 @@ void SimEndpoint::put(Connection& connection, uint32_t side, Packet packet) {
     End& end = connection.ends[side];
     if (!end.has_held) held_.push_back(make_id(connection, side));
     end.has_held = true;
-    core_.put(connection, 2 * side, std::move(packet), true);
+    core_.put(connection, posted_lane(side), std::move(packet), true);
 }
 
 void SimEndpoint::flush() {
@@ -196,7 +196,7 @@ void SimEndpoint::flush() {
         Connection* const connection = core_.find(id, *this);
         if (connection == nullptr) continue;
         connection->ends[side_of(id)].has_held = false;
-        core_.release(*connection, 2 * side_of(id));
+        core_.release(*connection, posted_lane(side_of(id)));
         ++counters_.doorbells;
     }
     held_.clear();

@@ -14,6 +14,10 @@ namespace weir::transport::sim {
 class SimEndpoint final : public Endpoint {
 public:
     SimEndpoint(Core& core, SimDevice& device, const EndpointOptions& options);
+    SimEndpoint(const SimEndpoint&) = delete;
+    SimEndpoint& operator=(const SimEndpoint&) = delete;
+    SimEndpoint(SimEndpoint&&) = delete;
+    SimEndpoint& operator=(SimEndpoint&&) = delete;
     ~SimEndpoint() override;
 
     [[nodiscard]] std::string address() const override;

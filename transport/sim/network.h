@@ -51,6 +51,8 @@ public:
     Network(uint64_t seed, ManualClock& clock, const Options& options = {});
     Network(const Network&) = delete;
     Network& operator=(const Network&) = delete;
+    Network(Network&&) = delete;
+    Network& operator=(Network&&) = delete;
     ~Network();
 
     /// A device of that host. After kill() the host may start again with a new one.

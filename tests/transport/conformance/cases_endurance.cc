@@ -113,7 +113,7 @@ void registrations_come_and_go_without_a_leak(Fabric& fabric) {
     Party& a = stage.add(0);
     Party& b = stage.add(1);
     const Link link = stage.connect(a, b);
-    const MemoryBlock block = fabric.make_memory(1, 64 * 1024);
+    const MemoryBlock block = fabric.make_memory(1, size_t{64} * 1024);
     const auto round = [&] {
         const auto region = fabric.device(1).register_memory(block, Access::kRemote);
         REQUIRE(region.has_value());

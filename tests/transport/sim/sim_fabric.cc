@@ -24,7 +24,7 @@ bool SimFabric::kill_other() {
 }
 
 FabricFactory sim_fabrics(const sim::Options& options, SimFabric::Wrap wrap) {
-    return [options, wrap]() -> Result<std::unique_ptr<Fabric>> {
+    return [options, wrap = std::move(wrap)]() -> Result<std::unique_ptr<Fabric>> {
         return std::unique_ptr<Fabric>(
             std::make_unique<SimFabric>(options, number_from_environment("WEIR_SEED", 1), wrap));
     };
