@@ -17,6 +17,13 @@
 
 namespace weir::transport::shm {
 
+/// A ConnectionId is a serial number and the place in the endpoint's table.
+inline constexpr uint32_t kSlotBits = 20;
+
+[[nodiscard]] constexpr uint32_t slot_index(ConnectionId id) noexcept {
+    return static_cast<uint32_t>(id & ((1U << kSlotBits) - 1));
+}
+
 enum class Phase : uint8_t {
     kDialing,  ///< the listener's queue was full
     kShaking,  ///< handshake over the socket

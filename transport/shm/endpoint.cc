@@ -7,7 +7,6 @@
 #include <cstring>
 
 #include <fmt/format.h>
-#include <sys/epoll.h>
 #include <sys/timerfd.h>
 
 namespace weir::transport::shm {
@@ -26,7 +25,7 @@ constexpr uint64_t kRetryNs = kMillisecond;
 }  // namespace
 
 Connection* ShmEndpoint::find(ConnectionId id) const noexcept {
-    const size_t slot = id & 0xfffff;
+    const size_t slot = slot_index(id);
     if (slot >= slots_.size() || slots_[slot] == nullptr || slots_[slot]->id != id) return nullptr;
     return slots_[slot].get();
 }

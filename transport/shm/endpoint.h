@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// ShmEndpoint. Its functions live in three files: endpoint.cc (the data path: send, flush, poll,
-/// arm), endpoint_connect.cc (connections come and go) and endpoint_memory.cc (expose, read, write,
-/// map).
+/// ShmEndpoint. Its functions live in four files: endpoint.cc (the data path: send, flush, poll,
+/// arm), endpoint_connect.cc and endpoint_close.cc (connections come and go) and endpoint_memory.cc
+/// (expose, read, write, map).
 
 #include <memory>
 #include <string>
@@ -47,6 +47,10 @@ public:
     /// Errors: kIo, kNoMemory
     [[nodiscard]] static Result<std::unique_ptr<Endpoint>> make(ShmDevice& device,
                                                                 const EndpointOptions& options);
+    ShmEndpoint(const ShmEndpoint&) = delete;
+    ShmEndpoint& operator=(const ShmEndpoint&) = delete;
+    ShmEndpoint(ShmEndpoint&&) = delete;
+    ShmEndpoint& operator=(ShmEndpoint&&) = delete;
     ~ShmEndpoint() override;
 
     [[nodiscard]] std::string address() const override;
@@ -124,17 +128,19 @@ private:
     void dial(Connection& connection);
     void offer(Connection& connection, Mailbox& mailbox);
     void shake(Connection& connection);
-    void drain_socket(Connection& connection);
-    [[nodiscard]] Status take_packet(Connection& connection, const Packet& packet);
     void opened(Connection& connection);
-    void refuse(Connection& connection, const Error& error);
-    void say_goodbye(Connection& connection);
-    void finish(Connection& connection, Errc status);
     [[nodiscard]] Connection& add_connection(Side side, Phase phase);
     void watch(Connection& connection);
     [[nodiscard]] bool watch_socket(const Connection& connection);
 
+    // endpoint_close.cc
+    void refuse(Connection& connection, const Error& error);
+    void say_goodbye(Connection& connection);
+    void finish(Connection& connection, Errc status);
+
     // endpoint_memory.cc
+    void drain_socket(Connection& connection);
+    [[nodiscard]] Status take_packet(Connection& connection, const Packet& packet);
     [[nodiscard]] const RegionSnapshot& regions();
     [[nodiscard]] bool is_registered(std::span<const std::byte> memory);
     [[nodiscard]] Reach reach(Connection*& connection, const RemoteSpan& span, Access wanted);

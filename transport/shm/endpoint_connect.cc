@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// ShmEndpoint: connections come and go. All of it happens away from the data path, when poll()
-/// looks at the sockets.
+/// ShmEndpoint: connections come into being, away from the data path, when poll() looks at the
+/// sockets.
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstring>
 
 #include <fmt/format.h>
 #include <sys/epoll.h>
@@ -26,10 +25,8 @@ constexpr uint64_t kListenerTag = 0;
 constexpr uint64_t kBellTag = 1;
 constexpr uint64_t kTimerTag = 2;
 
-constexpr uint32_t kSlotBits = 20;
 constexpr int kEventsPerLook = 64;
 constexpr int kAcceptsPerLook = 16;
-constexpr int kPacketsPerLook = 64;
 /// Looks between searches for mapped memory that its owner has deregistered.
 constexpr uint64_t kLooksPerSweep = 64;
 constexpr uint64_t kListenAgainNs = 50 * kMillisecond;
@@ -337,103 +334,6 @@ void ShmEndpoint::watch(Connection& connection) {
 
 bool ShmEndpoint::watch_socket(const Connection& connection) {
     return add_to_epoll(descriptors_.epoll.get(), connection.socket.get(), connection.id);
-}
-
-void ShmEndpoint::drain_socket(Connection& connection) {
-    Packet packet;
-    for (int i = 0; i < kPacketsPerLook; ++i) {
-        const Receive received = receive_packet(connection.socket.get(), packet);
-        if (received == Receive::kNothing) return;
-        if (received == Receive::kEnd) {
-            epoll_ctl(descriptors_.epoll.get(), EPOLL_CTL_DEL, connection.socket.get(), nullptr);
-            connection.phase = Phase::kDraining;
-            ++draining_;
-            return;
-        }
-        if (auto taken = take_packet(connection, packet); !taken) {
-            refuse(connection, taken.error());
-            return;
-        }
-    }
-}
-
-Status ShmEndpoint::take_packet(Connection& connection, const Packet& packet) {
-    uint64_t magic = 0;
-    if (!packet.truncated && packet.length_bytes >= sizeof(magic)) {
-        std::memcpy(&magic, packet.buffer.data(), sizeof(magic));
-    }
-    if (magic == kWakeMagic && packet.length_bytes == sizeof(magic) && packet.fds.empty()) {
-        return {};
-    }
-    if (magic != kRegionMagic || packet.length_bytes != sizeof(RegionNote) ||
-        packet.fds.size() > 1) {
-        return Error(Errc::kProtocol,
-                     fmt::format("{} bytes of garbage on its socket", packet.length_bytes));
-    }
-    RegionNote note;
-    std::memcpy(&note, packet.buffer.data(), sizeof(note));
-    auto added = connection.peer_regions.add(note, packet.fds.empty() ? -1 : packet.fds[0].get());
-    retired_ = retired_ || connection.peer_regions.has_retired();
-    return added;
-}
-
-void ShmEndpoint::close(ConnectionId id) {
-    Connection* const connection = find(id);
-    if (connection == nullptr) return;
-    if (connection->has_channel()) say_goodbye(*connection);
-    finish(*connection, Errc::kOk);
-}
-
-/// The last record; it comes after everything sent before. The peer's socket wakes it.
-void ShmEndpoint::say_goodbye(Connection& connection) {
-    connection.channel.out.put_close(0);
-    connection.channel.out.publish();
-    if (connection.link != nullptr) wake(connection);
-}
-
-/// Closes a connection because of what the peer did, or what we could not do for it.
-void ShmEndpoint::refuse(Connection& connection, const Error& error) {
-    const Errc code = error.code();
-    const bool peers_fault = code != Errc::kPeerLost && code != Errc::kNoMemory;
-    if (peers_fault) ++counters_.refused;
-    log(peers_fault || connection.reported() ? LogLevel::kWarning : LogLevel::kInfo,
-        "shm: connection {} {} is closed: {}", connection.side == Side::kConnecting ? "to" : "from",
-        peer_name(connection.id), error.message());
-    if (connection.link != nullptr && connection.has_channel()) say_goodbye(connection);
-    finish(connection, code);
-}
-
-/// The end of a connection. What its completions point into stays until the next poll().
-void ShmEndpoint::finish(Connection& connection, Errc status) {
-    if (connection.reported()) {
-        Completion completion;
-        completion.event = Event::kClosed;
-        completion.status = status;
-        completion.connection = connection.id;
-        local_.push(completion);
-    } else {
-        --half_open_;
-    }
-    if (connection.comes_into_being()) --coming_;
-    if (connection.phase == Phase::kDraining) --draining_;
-    if (connection.has_channel()) {
-        watched_[connection.watch_index] = watched_.back();
-        watched_[connection.watch_index].connection->watch_index = connection.watch_index;
-        watched_.pop_back();
-    }
-    if (connection.dirty) std::erase(dirty_, &connection);
-    if (connection.lent) std::erase(lent_, &connection);
-    if (connection.socket) {
-        epoll_ctl(descriptors_.epoll.get(), EPOLL_CTL_DEL, connection.socket.get(), nullptr);
-        shutdown(connection.socket.get(), SHUT_RDWR);  // even if a forked child holds a copy
-    }
-    if (connection.memory) graveyard_.push_back(std::move(connection.memory));
-    if (connection.link != nullptr) link_graveyard_.push_back(std::move(connection.link));
-    connection.peer_regions.surrender(graveyard_);
-    --connections_;
-    const auto slot = static_cast<uint32_t>(connection.id & ((1U << kSlotBits) - 1));
-    slots_[slot].reset();
-    free_slots_.push_back(slot);
 }
 
 }  // namespace weir::transport::shm

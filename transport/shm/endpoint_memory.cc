@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// ShmEndpoint: registered memory, ours and the peers'. Everything ends at once, in a copy.
+/// ShmEndpoint: registered memory, ours and the peers', and the notes about it that come over the
+/// socket. Every operation ends at once, in a copy.
 #include <cstring>
 
 #include <fmt/format.h>
+#include <sys/epoll.h>
 
-#include "lib/base/log.h"
 #include "transport/shm/endpoint.h"
 
 namespace weir::transport::shm {
 
 namespace {
+
+constexpr int kPacketsPerLook = 64;
 
 bool inside(uint64_t offset, uint64_t length, uint64_t region_bytes) noexcept {
     return offset <= region_bytes && length <= region_bytes - offset;
@@ -121,6 +124,44 @@ ShmEndpoint::Reach ShmEndpoint::reach_direct(const RemoteSpan& span, Access want
         return {Errc::kOutOfRange, nullptr, 0};
     }
     return {Errc::kOk, region->bytes.data() + span.address, 0};
+}
+
+void ShmEndpoint::drain_socket(Connection& connection) {
+    Packet packet;
+    for (int i = 0; i < kPacketsPerLook; ++i) {
+        const Receive received = receive_packet(connection.socket.get(), packet);
+        if (received == Receive::kNothing) return;
+        if (received == Receive::kEnd) {
+            epoll_ctl(descriptors_.epoll.get(), EPOLL_CTL_DEL, connection.socket.get(), nullptr);
+            connection.phase = Phase::kDraining;
+            ++draining_;
+            return;
+        }
+        if (auto taken = take_packet(connection, packet); !taken) {
+            refuse(connection, taken.error());
+            return;
+        }
+    }
+}
+
+Status ShmEndpoint::take_packet(Connection& connection, const Packet& packet) {
+    uint64_t magic = 0;
+    if (!packet.truncated && packet.length_bytes >= sizeof(magic)) {
+        std::memcpy(&magic, packet.buffer.data(), sizeof(magic));
+    }
+    if (magic == kWakeMagic && packet.length_bytes == sizeof(magic) && packet.fds.empty()) {
+        return {};
+    }
+    if (magic != kRegionMagic || packet.length_bytes != sizeof(RegionNote) ||
+        packet.fds.size() > 1) {
+        return Error(Errc::kProtocol,
+                     fmt::format("{} bytes of garbage on its socket", packet.length_bytes));
+    }
+    RegionNote note;
+    std::memcpy(&note, packet.buffer.data(), sizeof(note));
+    auto added = connection.peer_regions.add(note, packet.fds.empty() ? -1 : packet.fds[0].get());
+    retired_ = retired_ || connection.peer_regions.has_retired();
+    return added;
 }
 
 std::byte* ShmEndpoint::map(ConnectionId id, const RemoteSpan& span, Access wanted) {

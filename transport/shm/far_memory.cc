@@ -41,7 +41,7 @@ Errc FarProcess::move(std::byte* here, size_t length_bytes, uint64_t there) cons
     if (poll(&ended, 1, 0) != 0) return Errc::kPeerLost;
     while (length_bytes > 0) {
         const iovec local = {here, length_bytes};
-        const iovec remote = {reinterpret_cast<void*>(there), length_bytes};
+        const iovec remote = {reinterpret_cast<void*>(there), length_bytes};  // NOLINT: not ours
         const ssize_t moved = Call(pid_, &local, 1, &remote, 1, 0);
         if (moved < 0 && errno == EINTR) continue;
         if (moved <= 0) return moved == 0 ? Errc::kOutOfRange : code_of(errno);
