@@ -69,7 +69,7 @@ TEST_SUITE("rule") {
             const double u = random.uniform() + 0.01;
             const double lambda = random.uniform();
             double value = w;
-            double trust = 100;
+            double trust = 1000;  // beyond any step here, 3 / 0.01 + 2
             const double pushed[2] = {g, u};
             rules::ProxL1::update(value, &trust, pushed, {{lambda, 1}});
             const auto objective = [&](double d) {

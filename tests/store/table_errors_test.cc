@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a peer or a user can get wrong: refused by name, and no value changes.
+#include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <thread>
 #include <vector>
 
 #include <doctest/doctest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "lib/base/random.h"
 #include "lib/store/table.h"
@@ -12,9 +17,10 @@ TEST_SUITE("table_errors") {
     using namespace weir;
 
     static std::unique_ptr<Table> made(const TableSchema& schema, Memory& memory,
-                                       const PositionSet& owned = PositionSet::whole_ring()) {
+                                       const PositionSet& owned = PositionSet::whole_ring(),
+                                       size_t list_cache_bytes = Table::kListCacheBytes) {
         static const RuleRegistry rules = RuleRegistry::with_builtin_rules();
-        return *Table::make(schema, owned, rules, memory);
+        return *Table::make(schema, owned, rules, memory, list_cache_bytes);
     }
 
     static Errc refusal(TableSchema schema) {
@@ -197,5 +203,80 @@ TEST_SUITE("table_errors") {
               Errc::kNoMemory);
         table->apply_aggregate();
         CHECK(std::to_integer<int>((*table->values({0, 1}))[3]) == 0);
+    }
+
+    /// The same memory at two places, as a peer and we see it.
+    class SharedKeys {
+    public:
+        explicit SharedKeys(size_t count) : bytes_(count * sizeof(uint64_t)) {
+            const int file = memfd_create("keys", MFD_CLOEXEC);
+            REQUIRE(ftruncate(file, static_cast<off_t>(bytes_)) == 0);
+            for (uint64_t*& side : sides_) {
+                void* at = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+                REQUIRE(at != MAP_FAILED);
+                side = static_cast<uint64_t*>(at);
+            }
+            close(file);
+        }
+
+        SharedKeys(SharedKeys&&) = delete;
+        SharedKeys& operator=(SharedKeys&&) = delete;
+
+        ~SharedKeys() {
+            for (uint64_t* side : sides_)
+                munmap(side, bytes_);
+        }
+
+        [[nodiscard]] uint64_t* ours() const { return sides_[0]; }
+
+        [[nodiscard]] uint64_t* theirs() const { return sides_[1]; }
+
+    private:
+        size_t bytes_;
+        uint64_t* sides_[2] = {};
+    };
+
+    TEST_CASE("a list that changes while it is read is refused, or is one of the lists it was") {
+        HeapMemory memory;
+        const auto table =
+            made({.name = "t", .layout = Layout::kSparse}, memory, PositionSet::whole_ring(), 0);
+        constexpr size_t kCount = 60'000;
+        std::vector<uint64_t> states[2] = {numbers(kCount, 10), numbers(kCount, 10)};
+        for (const size_t at : {size_t{7}, size_t{20'000}, kCount - 5})
+            states[1][at] += 1;
+        std::vector<uint32_t> rows[2];
+        for (int i = 0; i < 2; ++i) {
+            const RowList list = *table->rows_for_push(states[i]);
+            rows[i].assign(list.rows.begin(), list.rows.end());
+        }
+        const SharedKeys keys(kCount);
+        std::ranges::copy(states[0], keys.ours());
+        std::atomic<bool> stop = false;
+        std::thread peer([&] {
+            for (size_t turn = 0; !stop.load(std::memory_order_relaxed); ++turn) {
+                for (const size_t at : {size_t{7}, size_t{20'000}, kCount - 5})
+                    std::atomic_ref(keys.theirs()[at])
+                        .store(states[turn % 2][at], std::memory_order_relaxed);
+                for (int pause = 0; pause < 20'000; ++pause)
+                    stop.load(std::memory_order_relaxed);
+            }
+        });
+        int wrong = 0;
+        for (int round = 0; round < 300; ++round) {
+            const auto list = table->rows_for_push({keys.ours(), kCount});
+            if (!list) {
+                wrong += list.code() == Errc::kInvalidArgument ? 0 : 1;
+                continue;
+            }
+            for (int i = 0; i < 2; ++i) {
+                if (list->id == list_id(states[i]))
+                    wrong += std::ranges::equal(list->rows, rows[i]) ? 0 : 1;
+            }
+        }
+        stop = true;
+        peer.join();
+        CHECK(wrong == 0);
+        for (int i = 0; i < 2; ++i)
+            CHECK(std::ranges::equal(table->rows_for_pull(states[i])->rows, rows[i]));
     }
 }

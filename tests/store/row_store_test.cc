@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/store/row_store.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "lib/base/random.h"
+#include "lib/store/gather.h"
+#include "lib/store/rule_runner.h"
+#include "tests/key/seed.h"
+
+TEST_SUITE("row_store") {
+    using namespace weir;
+
+    TEST_CASE("rows stay where they are and hold the initial values while the store grows") {
+        for (const size_t bytes :
+             {size_t{4}, size_t{12}, size_t{100}, size_t{65'536}, size_t{100'000}}) {
+            std::vector<std::byte> initial(bytes);
+            for (size_t i = 0; i < bytes; ++i)
+                initial[i] = static_cast<std::byte>(i % 7 + 1);
+            HeapMemory memory;
+            RowStore store(memory, initial);
+            std::vector<std::byte*> places;
+            for (size_t rows = 1; rows * bytes < size_t{20} << 20; rows = rows * 3 + 1) {
+                REQUIRE(store.reserve(rows));
+                for (size_t row = places.size(); row < rows; ++row)
+                    places.push_back(store.view().at(static_cast<uint32_t>(row)));
+            }
+            bool right = true;
+            for (size_t row = 0; row < places.size(); ++row) {
+                right &= store.view().at(static_cast<uint32_t>(row)) == places[row];
+                right &= std::memcmp(places[row], initial.data(), bytes) == 0;
+                std::memset(places[row], 0, bytes);  // rows that overlap would show in the next
+            }
+            CHECK(right);
+        }
+    }
+
+    TEST_CASE("pushes and pulls reach every row of a store of many extents") {
+        WEIR_TEST_SEED(seed, 61);
+        Random random(seed);
+        const RuleRegistry rules = RuleRegistry::with_builtin_rules();
+        const RuleRunner add(**rules.find("add"), ValueType::kInt32, {});
+        HeapMemory memory;
+        RowStore store(memory, std::vector<std::byte>(sizeof(int32_t)));
+        std::vector<int32_t> model;
+        for (const size_t rows : {size_t{1000}, size_t{700'000}, size_t{1'500'000}}) {
+            REQUIRE(store.reserve(rows));
+            model.resize(rows);
+            // Strides reach everything; runs with one row out of place must not be taken for runs.
+            std::vector<std::vector<uint32_t>> lists(40);
+            for (size_t i = 0; i < lists.size(); ++i) {
+                auto& list = lists[i];
+                list.resize(1 + random.below(1000));
+                const auto first = static_cast<uint32_t>(random.below(rows - list.size() + 1));
+                std::iota(list.begin(), list.end(), first);
+                if (i % 3 == 1)
+                    for (uint32_t& row : list)
+                        row = static_cast<uint32_t>(random.below(rows));
+                if (i % 3 == 2)
+                    list[random.below(list.size())] = static_cast<uint32_t>(random.below(rows));
+            }
+            std::vector<uint32_t> all(rows);
+            std::iota(all.begin(), all.end(), 0U);
+            std::ranges::shuffle(all, random);
+            lists.push_back(all);
+            for (const auto& list : lists) {
+                std::vector<int32_t> pushed(list.size());
+                for (int32_t& value : pushed)
+                    value = static_cast<int32_t>(random.below(100));
+                const auto* bytes = reinterpret_cast<const std::byte*>(pushed.data());
+                add.rows({store.view(), {}, 1}, list, bytes);
+                for (size_t i = 0; i < list.size(); ++i)
+                    model[list[i]] += pushed[i];
+            }
+            std::vector<int32_t> out(rows);
+            const int32_t missing = -1;
+            gather_rows(store.view(), all, sizeof(int32_t),
+                        reinterpret_cast<const std::byte*>(&missing),
+                        reinterpret_cast<std::byte*>(out.data()));
+            bool right = true;
+            for (size_t i = 0; i < rows; ++i)
+                right &= out[i] == model[all[i]];
+            CHECK(right);
+        }
+    }
+
+    TEST_CASE("a run of rows ends exactly where it ends") {
+        for (const size_t length :
+             {size_t{1}, size_t{2}, size_t{255}, size_t{256}, size_t{257}, size_t{900}}) {
+            std::vector<uint32_t> rows(length + 300);
+            std::iota(rows.begin(), rows.end(), 5U);
+            CHECK(consecutive_rows(rows) == rows.size());
+            for (const uint32_t other : {0U, 4U, 5U, rows[length] + 1, kNoRow}) {
+                auto broken = rows;
+                broken[length] = other;
+                CHECK(consecutive_rows(broken) == length);
+            }
+        }
+        CHECK(consecutive_rows({}) == 0);
+        const uint32_t none[] = {kNoRow, 0};
+        CHECK(consecutive_rows(none) == 1);
+        const uint32_t last[] = {kNoRow - 1, kNoRow};
+        CHECK(consecutive_rows(last) == 1);
+    }
+}
