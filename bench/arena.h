@@ -27,6 +27,8 @@ public:
         std::memset(data_, 1, bytes);
     }
 
+    Arena(const Arena&) = delete;
+    Arena& operator=(const Arena&) = delete;
     Arena(Arena&&) = delete;
     Arena& operator=(Arena&&) = delete;
 

@@ -39,6 +39,8 @@ class ListHasher {
 public:
     ListHasher();
     ~ListHasher();
+    ListHasher(const ListHasher&) = delete;
+    ListHasher& operator=(const ListHasher&) = delete;
     ListHasher(ListHasher&&) = delete;
     ListHasher& operator=(ListHasher&&) = delete;
 

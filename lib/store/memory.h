@@ -23,6 +23,8 @@ protected:
     Memory() = default;
     Memory(const Memory&) = default;
     Memory& operator=(const Memory&) = default;
+    Memory(Memory&&) = default;
+    Memory& operator=(Memory&&) = default;
 };
 
 /// The heap, up to a limit.
@@ -51,6 +53,9 @@ public:
 
     Block(Memory& memory, size_t bytes) noexcept
         : memory_(&memory), data_(memory.allocate(bytes, kAlignment)), bytes_(bytes) {}
+
+    Block(const Block&) = delete;
+    Block& operator=(const Block&) = delete;
 
     Block(Block&& other) noexcept
         : memory_(other.memory_),

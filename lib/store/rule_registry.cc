@@ -19,12 +19,11 @@ RuleRegistry RuleRegistry::with_builtin_rules() {
     return registry;
 }
 
-Status RuleRegistry::add(RuleEntry entry) {
-    std::string name = entry.name;
-    if (!entries_.try_emplace(name, std::move(entry)).second) {
+Status RuleRegistry::add(const RuleEntry& entry) {
+    if (!entries_.try_emplace(entry.name, entry).second) {
         return Error(
             Errc::kAlreadyExists,
-            fmt::format("update rule '{}' is registered already; choose another name", name));
+            fmt::format("update rule '{}' is registered already; choose another name", entry.name));
     }
     return {};
 }

@@ -54,14 +54,14 @@ public:
             entry.kernels[i] = with_value_type(static_cast<ValueType>(i),
                                                []<class T>() { return kernels::make<R, T>(); });
         }
-        return add(std::move(entry));
+        return add(entry);
     }
 
     /// Errors: Errc::kNotFound, with the names there are
     [[nodiscard]] Result<const RuleEntry*> find(std::string_view name) const;
 
 private:
-    [[nodiscard]] Status add(RuleEntry entry);
+    [[nodiscard]] Status add(const RuleEntry& entry);
     std::map<std::string, RuleEntry, std::less<>> entries_;
 };
 

@@ -21,17 +21,19 @@ std::vector<std::byte> repeated(double value, ValueType type, size_t count) {
 
 }  // namespace
 
-Result<std::unique_ptr<Table>> Table::make(const TableSchema& schema, const PositionSet& owned,
-                                           const RuleRegistry& rules, Memory& memory,
-                                           size_t list_cache_bytes) {
+Result<std::unique_ptr<TableShard>> TableShard::make(const TableSchema& schema,
+                                                     const PositionSet& owned,
+                                                     const RuleRegistry& rules, Memory& memory,
+                                                     size_t list_cache_bytes) {
     WEIR_ASSIGN(const RuleEntry* rule, check_schema(schema, rules));
-    std::unique_ptr<Table> table(new Table(schema, owned, *rule, memory, list_cache_bytes));
+    std::unique_ptr<TableShard> table(
+        new TableShard(schema, owned, *rule, memory, list_cache_bytes));
     WEIR_TRY(table->make_store(memory, *rule, owned));
     return table;
 }
 
-Table::Table(const TableSchema& schema, const PositionSet& owned, const RuleEntry& rule,
-             Memory& memory, size_t list_cache_bytes)
+TableShard::TableShard(const TableSchema& schema, const PositionSet& owned, const RuleEntry& rule,
+                       Memory& memory, size_t list_cache_bytes)
     : schema_(schema),
       rule_entry_(rule),
       memory_(memory),
@@ -43,7 +45,7 @@ Table::Table(const TableSchema& schema, const PositionSet& owned, const RuleEntr
       lists_(memory, list_cache_bytes),
       block_(kBlockKeys) {}
 
-Status Table::make_store(Memory& memory, const RuleEntry& rule, const PositionSet& owned) {
+Status TableShard::make_store(Memory& memory, const RuleEntry& rule, const PositionSet& owned) {
     const ValueType type = schema_.value_type;
     auto initial = repeated(schema_.initial_value, type, schema_.width);
     const auto state = repeated(rule.initial_state(schema_.parameters), type,
@@ -59,24 +61,24 @@ Status Table::make_store(Memory& memory, const RuleEntry& rule, const PositionSe
     return {};
 }
 
-size_t Table::row_count() const noexcept {
+size_t TableShard::row_count() const noexcept {
     return std::visit([](const auto& store) { return store.row_count(); }, *store_);
 }
 
-size_t Table::bytes() const noexcept {
+size_t TableShard::bytes() const noexcept {
     return std::visit([](const auto& store) { return store.bytes(); }, *store_) + lists_.bytes() +
            (aggregate_ ? aggregate_->bytes() : 0);
 }
 
-RowTarget Table::target() const noexcept {
+RowTarget TableShard::target() const noexcept {
     return std::visit([&](const auto& store) { return store.target(schema_.width); }, *store_);
 }
 
-Error Table::refused(Errc code, std::string_view why) const {
+Error TableShard::refused(Errc code, std::string_view why) const {
     return Error(code, fmt::format("table '{}': {}", schema_.name, why));
 }
 
-Status Table::check_pushed(uint64_t key_count, std::span<const std::byte> pushed) const {
+Status TableShard::check_pushed(uint64_t key_count, std::span<const std::byte> pushed) const {
     // Divided, because a peer's count times the row size may not fit in 64 bits.
     if (pushed.size() % pushed_row_bytes_ != 0 || pushed.size() / pushed_row_bytes_ != key_count) {
         return refused(Errc::kInvalidArgument,
@@ -90,7 +92,7 @@ Status Table::check_pushed(uint64_t key_count, std::span<const std::byte> pushed
 
 // Ranges.
 
-Result<uint32_t> Table::range_row(KeyRange keys) const {
+Result<uint32_t> TableShard::range_row(KeyRange keys) const {
     const auto* dense = std::get_if<DenseStore>(&*store_);
     if (dense == nullptr)
         return refused(Errc::kInvalidArgument, "key ranges are for dense tables; send a key list");
@@ -105,14 +107,14 @@ Result<uint32_t> Table::range_row(KeyRange keys) const {
                                keys.begin, keys.end));
 }
 
-Status Table::push(KeyRange keys, std::span<const std::byte> pushed) {
+Status TableShard::push(KeyRange keys, std::span<const std::byte> pushed) {
     WEIR_ASSIGN(const uint32_t row, range_row(keys));
     WEIR_TRY(check_pushed(keys.key_count(), pushed));
     rule_.run(target(), row, keys.key_count(), pushed.data());
     return {};
 }
 
-Result<std::span<const std::byte>> Table::values(KeyRange keys) const {
+Result<std::span<const std::byte>> TableShard::values(KeyRange keys) const {
     WEIR_ASSIGN(const uint32_t row, range_row(keys));
     const std::byte* first = std::get<DenseStore>(*store_).values(row);
     return std::span(first, keys.key_count() * pulled_row_bytes_);
@@ -120,7 +122,8 @@ Result<std::span<const std::byte>> Table::values(KeyRange keys) const {
 
 // Key lists.
 
-Result<std::span<const uint64_t>> Table::read_block(std::span<const uint64_t> keys, size_t begin) {
+Result<std::span<const uint64_t>> TableShard::read_block(std::span<const uint64_t> keys,
+                                                         size_t begin) {
     const size_t count = std::min(kBlockKeys, keys.size() - begin);
     const uint64_t before = begin == 0 ? 0 : block_.back();  // only the last block is not full
     std::memcpy(block_.data(), keys.data() + begin, count * sizeof(uint64_t));
@@ -141,7 +144,7 @@ Result<std::span<const uint64_t>> Table::read_block(std::span<const uint64_t> ke
     return block;
 }
 
-Result<ListId> Table::read_list(std::span<const uint64_t> keys) {
+Result<ListId> TableShard::read_list(std::span<const uint64_t> keys) {
     ListId id{.count = keys.size()};
     const bool one_block = keys.size() <= kBlockKeys;
     if (!one_block) hasher_.reset(keys.size());
@@ -155,8 +158,8 @@ Result<ListId> Table::read_list(std::span<const uint64_t> keys) {
     return id;
 }
 
-Result<size_t> Table::look_up_block(std::span<const uint64_t> block, bool create,
-                                    std::span<uint32_t> rows) {
+Result<size_t> TableShard::look_up_block(std::span<const uint64_t> block, bool create,
+                                         std::span<uint32_t> rows) {
     if (const auto* dense = std::get_if<DenseStore>(&*store_)) {
         WEIR_TRY(dense->find_rows(block, rows));
         return size_t{0};
@@ -167,8 +170,8 @@ Result<size_t> Table::look_up_block(std::span<const uint64_t> block, bool create
     return size_t{0};
 }
 
-Result<size_t> Table::look_up(std::span<const uint64_t> keys, const ListId& id, bool create,
-                              std::span<uint32_t> rows) {
+Result<size_t> TableShard::look_up(std::span<const uint64_t> keys, const ListId& id, bool create,
+                                   std::span<uint32_t> rows) {
     if (keys.size() <= kBlockKeys)  // read_list() left them where they are safe
         return look_up_block(std::span(block_).first(keys.size()), create, rows);
     size_t missing = 0;
@@ -186,7 +189,7 @@ Result<size_t> Table::look_up(std::span<const uint64_t> keys, const ListId& id, 
     return missing;
 }
 
-Result<RowList> Table::rows_of(std::span<const uint64_t> keys, bool create) {
+Result<RowList> TableShard::rows_of(std::span<const uint64_t> keys, bool create) {
     WEIR_ASSIGN(const ListId id, read_list(keys));
     if (keys.size() >= KeyListCache::kKeyCountMin) {
         if (const auto rows = lists_.find(id)) return RowList{*rows, id, true};
@@ -202,15 +205,15 @@ Result<RowList> Table::rows_of(std::span<const uint64_t> keys, bool create) {
     return RowList{scratch_rows_, id, false};
 }
 
-Result<RowList> Table::rows_for_push(std::span<const uint64_t> keys) {
+Result<RowList> TableShard::rows_for_push(std::span<const uint64_t> keys) {
     return rows_of(keys, true);
 }
 
-Result<RowList> Table::rows_for_pull(std::span<const uint64_t> keys) {
+Result<RowList> TableShard::rows_for_pull(std::span<const uint64_t> keys) {
     return rows_of(keys, false);
 }
 
-Result<RowList> Table::known_rows(const ListId& id) {
+Result<RowList> TableShard::known_rows(const ListId& id) {
     if (const auto rows = lists_.find(id)) return RowList{*rows, id, true};
     return refused(
         Errc::kUnknownList,
@@ -219,13 +222,13 @@ Result<RowList> Table::known_rows(const ListId& id) {
                     id.count, id.hash));
 }
 
-Status Table::push(const RowList& list, std::span<const std::byte> pushed) {
+Status TableShard::push(const RowList& list, std::span<const std::byte> pushed) {
     WEIR_TRY(check_pushed(list.rows.size(), pushed));
     rule_.rows(target(), list.rows, pushed.data());
     return {};
 }
 
-Status Table::pull(const RowList& list, std::span<std::byte> out) const {
+Status TableShard::pull(const RowList& list, std::span<std::byte> out) const {
     if (out.size() != list.rows.size() * pulled_row_bytes_) {
         return refused(Errc::kInvalidArgument,
                        fmt::format("a pull of {} keys into {} bytes; it needs {} per key",
@@ -237,23 +240,23 @@ Status Table::pull(const RowList& list, std::span<std::byte> out) const {
 
 // Aggregation.
 
-Aggregate& Table::aggregate() {
+Aggregate& TableShard::aggregate() {
     if (!aggregate_) aggregate_.emplace(memory_, schema_.value_type, rule_entry_, schema_.width);
     return *aggregate_;
 }
 
-Status Table::push_aggregate(KeyRange keys, std::span<const std::byte> pushed) {
+Status TableShard::push_aggregate(KeyRange keys, std::span<const std::byte> pushed) {
     WEIR_ASSIGN(const uint32_t row, range_row(keys));
     WEIR_TRY(check_pushed(keys.key_count(), pushed));
     return aggregate().add_run(row, keys.key_count(), pushed.data());
 }
 
-Status Table::push_aggregate(const RowList& list, std::span<const std::byte> pushed) {
+Status TableShard::push_aggregate(const RowList& list, std::span<const std::byte> pushed) {
     WEIR_TRY(check_pushed(list.rows.size(), pushed));
     return aggregate().add_rows(list.rows, pushed.data());
 }
 
-void Table::apply_aggregate() {
+void TableShard::apply_aggregate() {
     if (aggregate_) aggregate_->apply(target(), rule_);
 }
 

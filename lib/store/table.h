@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Table: one shard's part of a table, as the shard's push and pull use it.
+/// TableShard: one shard's part of a table, as the shard's push and pull use it.
 
 #include <cstddef>
 #include <cstdint>
@@ -38,13 +38,13 @@ struct RowList {
 /// What is pushed for a key is width x pushed_values values; what is pulled, width values.
 ///
 /// Thread: owning shard. A RowList is valid until the next call of a *rows* function or forget.
-class Table {
+class TableShard {
 public:
     static constexpr size_t kListCacheBytes = size_t{256} << 20;
 
     /// `owned` is the shard's part of the ring. `rules` and `memory` must outlive the table.
     /// Errors: those of check_schema(); Errc::kNoMemory
-    [[nodiscard]] static Result<std::unique_ptr<Table>> make(
+    [[nodiscard]] static Result<std::unique_ptr<TableShard>> make(
         const TableSchema& schema, const PositionSet& owned, const RuleRegistry& rules,
         Memory& memory, size_t list_cache_bytes = kListCacheBytes);
 
@@ -55,9 +55,9 @@ public:
     [[nodiscard]] size_t pushed_row_bytes() const noexcept { return pushed_row_bytes_; }
 
     /// Keys that have a row here.
-    [[nodiscard]] size_t row_count() const noexcept;
+    [[nodiscard]] size_t row_count() const;
     /// What values, state, index, lists and accumulators take.
-    [[nodiscard]] size_t bytes() const noexcept;
+    [[nodiscard]] size_t bytes() const;
 
     // Ranges of a dense table, each within one owned range.
     // Errors: Errc::kInvalidArgument (sparse table, wrong size, misaligned), Errc::kOutOfRange
@@ -93,8 +93,8 @@ private:
     /// twice.
     static constexpr size_t kBlockKeys = 16384;
 
-    Table(const TableSchema& schema, const PositionSet& owned, const RuleEntry& rule,
-          Memory& memory, size_t list_cache_bytes);
+    TableShard(const TableSchema& schema, const PositionSet& owned, const RuleEntry& rule,
+               Memory& memory, size_t list_cache_bytes);
     [[nodiscard]] Status make_store(Memory& memory, const RuleEntry& rule,
                                     const PositionSet& owned);
 
@@ -109,7 +109,7 @@ private:
     [[nodiscard]] Result<uint32_t> range_row(KeyRange keys) const;
     [[nodiscard]] Status check_pushed(uint64_t key_count, std::span<const std::byte> pushed) const;
     [[nodiscard]] Error refused(Errc code, std::string_view why) const;
-    [[nodiscard]] RowTarget target() const noexcept;
+    [[nodiscard]] RowTarget target() const;
     [[nodiscard]] Aggregate& aggregate();
 
     TableSchema schema_;
