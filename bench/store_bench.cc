@@ -89,12 +89,12 @@ std::vector<std::vector<uint64_t>> lists_of(const std::vector<uint64_t>& keys, s
     return lists;
 }
 
-std::unique_ptr<Table> make_table(const TableSchema& schema, const RuleRegistry& rules,
+std::unique_ptr<TableShard> make_table(const TableSchema& schema, const RuleRegistry& rules,
                                   Memory& memory, size_t list_cache_bytes) {
-    return *Table::make(schema, PositionSet::whole_ring(), rules, memory, list_cache_bytes);
+    return *TableShard::make(schema, PositionSet::whole_ring(), rules, memory, list_cache_bytes);
 }
 
-void push(Table& table, const std::vector<uint64_t>& list, const std::vector<float>& deltas) {
+void push(TableShard& table, const std::vector<uint64_t>& list, const std::vector<float>& deltas) {
     WEIR_CHECK(table.push(*table.rows_for_push(list), bytes_of(deltas, list.size())));
 }
 
@@ -206,7 +206,7 @@ void inserts(const RuleRegistry& rules, Arena& arena, size_t count, bool presize
     const size_t list_keys = std::min(kListKeys, count / 10);
     const auto lists = lists_of(random_keys(count, 4), list_keys);
     const std::vector<float> deltas(list_keys, 0.5F);
-    std::unique_ptr<Table> table;
+    std::unique_ptr<TableShard> table;
     compare(
         fmt::format("inserts, {} keys{}", count, presized ? ", sized" : ", growing"),
         static_cast<double>(count) * 1e-6, "M/s", rounds,

@@ -176,8 +176,8 @@ Errc Shard::create_table(std::span<const std::byte> body) {
     if (!schema || message->table >= kTablesMax || phase_ != Phase::kServing)
         return Errc::kProtocol;
     schema->id = message->table;
-    Result<std::unique_ptr<Table>> table =
-        Table::make(*schema, assignment_->owned(options_.number), rules_, memory_);
+    Result<std::unique_ptr<TableShard>> table =
+        TableShard::make(*schema, assignment_->owned(options_.number), rules_, memory_);
     if (!table) {
         log(LogLevel::kError, "{}: table '{}': {}", name(), schema->name, table.error().message());
         return table.code();

@@ -92,10 +92,10 @@ private:
     };
 
     struct TableState {
-        TableState(std::unique_ptr<Table> t, uint32_t workers)
+        TableState(std::unique_ptr<TableShard> t, uint32_t workers)
             : table(std::move(t)), iterations(workers) {}
 
-        std::unique_ptr<Table> table;
+        std::unique_ptr<TableShard> table;
         Iterations iterations;
         std::vector<Acknowledgement> to_acknowledge;  ///< pushes of this iteration
         std::deque<Deferred> deferred;

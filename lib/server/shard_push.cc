@@ -54,7 +54,7 @@ Result<RowList> Shard::rows_of(TableState& state, const Request& request) {
 
 Errc Shard::change(TableState& state, const Request& request, bool aggregate) {
     const wire::FrameHeader& h = request.header;
-    Table& table = *state.table;
+    TableShard& table = *state.table;
     if ((h.flags & wire::kKeysRange) != 0) {
         const KeyRange keys{h.first, h.first + h.count};
         return (aggregate ? table.push_aggregate(keys, request.values)

@@ -61,16 +61,16 @@ Status TableShard::make_store(Memory& memory, const RuleEntry& rule, const Posit
     return {};
 }
 
-size_t TableShard::row_count() const noexcept {
+size_t TableShard::row_count() const {
     return std::visit([](const auto& store) { return store.row_count(); }, *store_);
 }
 
-size_t TableShard::bytes() const noexcept {
+size_t TableShard::bytes() const {
     return std::visit([](const auto& store) { return store.bytes(); }, *store_) + lists_.bytes() +
            (aggregate_ ? aggregate_->bytes() : 0);
 }
 
-RowTarget TableShard::target() const noexcept {
+RowTarget TableShard::target() const {
     return std::visit([&](const auto& store) { return store.target(schema_.width); }, *store_);
 }
 

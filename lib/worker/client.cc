@@ -97,8 +97,9 @@ Result<Registration> Client::register_memory(std::span<std::byte> memory) {
     return registration;
 }
 
-Status Client::barrier() {
-    Status status = state_->finish(state_->core().barrier());
+Status Client::barrier(std::chrono::nanoseconds at_most) {
+    const CallOptions options = options_of(0, at_most);
+    Status status = state_->finish(state_->core().barrier(options.deadline_ns));
     if (status.code() != Errc::kPeerLost) return status;
     return Error(Errc::kPeerLost,
                  "another worker of the job has died; the barrier cannot be reached");
@@ -120,9 +121,9 @@ Result<ClientStats> Client::stats() {
         const ClientCore::CallId call = core.stats(shard);
         state_->wait_until([&] { return core.done(call); });
         WEIR_ASSIGN(const StatsMessage message, core.take_stats(call));
-        stats.bytes_sent += message.bytes_sent;
-        stats.bytes_copied += message.bytes_copied;
-        stats.keys_held += message.keys_held;
+        stats.servers_bytes_sent += message.bytes_sent;
+        stats.servers_bytes_copied += message.bytes_copied;
+        stats.servers_keys_held += message.keys_held;
     }
     return stats;
 }

@@ -101,16 +101,18 @@ private:
     uint64_t id_ = 0;
 };
 
-/// What a client and the job's servers have counted since they started.
+/// What this client, and all servers of the job together, have counted since they started.
+/// "Copied" is what the library copied of values and keys between user buffer and store: 0 for bulk
+/// pushes from and pulls into registered memory of dense tables.
 struct ClientStats {
-    uint64_t bytes_sent = 0;      ///< by this client and, on its behalf, by all servers
-    uint64_t bytes_received = 0;  ///< by this client
-    /// Values and keys that the library copied between user buffer and store, by this client and
-    /// all servers; 0 for bulk pushes from and pulls into registered memory of dense tables.
+    uint64_t bytes_sent = 0;
+    uint64_t bytes_received = 0;
     uint64_t bytes_copied = 0;
     uint64_t pushes = 0;
     uint64_t pulls = 0;
-    uint64_t keys_held = 0;  ///< in all tables of all servers
+    uint64_t servers_bytes_sent = 0;
+    uint64_t servers_bytes_copied = 0;
+    uint64_t servers_keys_held = 0;  ///< in all tables
 };
 
 /// Thread: one at a time. Several clients in a process are independent of each other.
@@ -147,9 +149,9 @@ public:
     /// Errors: kNoMemory with the ulimit to set
     [[nodiscard]] Result<Registration> register_memory(std::span<std::byte> memory);
 
-    /// Waits until all workers of the job have come here.
-    /// Errors: kPeerLost if one of them has died
-    [[nodiscard]] Status barrier();
+    /// Waits until all workers of the job have come here. 0: no longer than any other call.
+    /// Errors: kPeerLost if one of them has died; kDeadline
+    [[nodiscard]] Status barrier(std::chrono::nanoseconds at_most = {});
     [[nodiscard]] Result<ClientStats> stats();
     /// Tells the job that this worker is done. The client cannot be used afterwards.
     [[nodiscard]] Status leave();

@@ -267,14 +267,15 @@ void ClientCore::drop(CallId id) noexcept {
     }
 }
 
-ClientCore::CallId ClientCore::control(uint32_t peer, Kind kind, std::vector<std::byte> body) {
+ClientCore::CallId ClientCore::control(uint32_t peer, Kind kind, std::vector<std::byte> body,
+                                       uint64_t deadline_ns) {
     if (phase_ != Phase::kReady) {
         return failed_call(failure_
                                ? Error(Errc::kUnavailable, "the client has not joined its job yet")
                                : failure_);
     }
     CallId call_id = 0;
-    Call* const call = new_call(call_id, 0);
+    Call* const call = new_call(call_id, deadline_ns);
     uint64_t id = 0;
     Request* const request = call == nullptr ? nullptr : requests_.acquire(id);
     if (request == nullptr) return 0;
@@ -302,8 +303,8 @@ ClientCore::CallId ClientCore::open_table(std::string_view table_name) {
                    TableMessage{0, std::string(table_name), {}}.encode());
 }
 
-ClientCore::CallId ClientCore::barrier() {
-    return control(manager(), Kind::kBarrier, {});
+ClientCore::CallId ClientCore::barrier(uint64_t deadline_ns) {
+    return control(manager(), Kind::kBarrier, {}, deadline_ns);
 }
 
 ClientCore::CallId ClientCore::leave() {

@@ -91,7 +91,7 @@ public:
     // Calls to the manager.
     CallId create_table(const TableSchema& schema);
     CallId open_table(std::string_view table_name);
-    CallId barrier();
+    CallId barrier(uint64_t deadline_ns);  ///< from now; 0: the default
     CallId leave();
     /// The table that a finished create or open call found.
     [[nodiscard]] Result<TableInfo> take_table(CallId call);
@@ -190,7 +190,8 @@ private:
     void end_request(uint64_t id, Request& request);
     void fail_call(Call& call, Status status);
     void release_if_over(CallId id, Call& call);
-    CallId control(uint32_t peer, wire::Kind kind, std::vector<std::byte> body);
+    CallId control(uint32_t peer, wire::Kind kind, std::vector<std::byte> body,
+                   uint64_t deadline_ns = 0);
 
     // client_calls.cc: what a call consists of
     CallId start(const Transfer& transfer);

@@ -84,7 +84,7 @@ TEST_SUITE("key_list_cache") {
     TEST_CASE("a list pulled before its keys were written sees them once they are") {
         HeapMemory memory;
         const RuleRegistry rules = RuleRegistry::with_builtin_rules();
-        const auto table = *Table::make({.name = "t", .layout = Layout::kSparse},
+        const auto table = *TableShard::make({.name = "t", .layout = Layout::kSparse},
                                         PositionSet::whole_ring(), rules, memory);
         const auto keys = list_from(5, 5000);
         const RowList before = *table->rows_for_pull(keys);

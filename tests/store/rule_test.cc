@@ -93,7 +93,7 @@ TEST_SUITE("rule") {
         for (const Layout layout : {Layout::kDense, Layout::kSparse}) {
             for (const uint32_t width : {1U, 3U}) {
                 HeapMemory memory;
-                const auto table = *Table::make({.name = "t",
+                const auto table = *TableShard::make({.name = "t",
                                                  .layout = layout,
                                                  .value_type = ValueType::kFloat64,
                                                  .width = width,

@@ -16,18 +16,18 @@
 TEST_SUITE("table_errors") {
     using namespace weir;
 
-    static std::unique_ptr<Table> made(const TableSchema& schema, Memory& memory,
+    static std::unique_ptr<TableShard> made(const TableSchema& schema, Memory& memory,
                                        const PositionSet& owned = PositionSet::whole_ring(),
-                                       size_t list_cache_bytes = Table::kListCacheBytes) {
+                                       size_t list_cache_bytes = TableShard::kListCacheBytes) {
         static const RuleRegistry rules = RuleRegistry::with_builtin_rules();
-        return *Table::make(schema, owned, rules, memory, list_cache_bytes);
+        return *TableShard::make(schema, owned, rules, memory, list_cache_bytes);
     }
 
     static Errc refusal(TableSchema schema) {
         HeapMemory memory;
         const RuleRegistry rules = RuleRegistry::with_builtin_rules();
         if (schema.key_count == 0 && schema.width != 5) schema.key_count = 10;
-        return Table::make(schema, PositionSet::whole_ring(), rules, memory).code();
+        return TableShard::make(schema, PositionSet::whole_ring(), rules, memory).code();
     }
 
     static std::vector<uint64_t> numbers(size_t count, uint64_t step = 1) {
@@ -192,7 +192,7 @@ TEST_SUITE("table_errors") {
     TEST_CASE("a table or an aggregate without memory fails whole") {
         HeapMemory memory(1 << 20);
         const RuleRegistry rules = RuleRegistry::with_builtin_rules();
-        CHECK(Table::make({.name = "t", .key_count = 1 << 20}, PositionSet::whole_ring(), rules,
+        CHECK(TableShard::make({.name = "t", .key_count = 1 << 20}, PositionSet::whole_ring(), rules,
                           memory)
                   .code() == Errc::kNoMemory);
         CHECK(memory.bytes_in_use() == 0);

@@ -11,12 +11,16 @@
 #include "lib/base/log.h"
 #include "tools/weir/command.h"
 #include "tools/weir/info.h"
+#include "tools/weir/lr.h"
+#include "tools/weir/synth.h"
 #include "weir_features.h"
 
 namespace weir::tools {
 namespace {
 
 void add_commands(CLI::App& app, Program& program) {
+    add_lr(app, program);
+    add_synth(app, program);
     add_info(app, program);
 }
 

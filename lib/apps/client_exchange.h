@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// ClientExchange: the solver's BlockExchange over tables of a parameter server.
+
+#include <deque>
+#include <string_view>
+#include <vector>
+
+#include "lib/apps/block_exchange.h"
+#include "lib/base/clock.h"
+#include "lib/store/rule_registry.h"
+#include "lib/weir.h"
+
+namespace weir::apps {
+
+/// Adds the two rules of ours that sums and maxima need: the value becomes what all workers of an
+/// iteration pushed, added up (or the greatest of it). For JobOptions::add_rules.
+void add_exchange_rules(RuleRegistry& rules);
+
+/// Tables: weights (prox_l1), and three that carry sums. Thread: the worker's.
+class ClientExchange final : public BlockExchange {
+public:
+    /// Makes or finds the tables, whose names begin with `name`. All workers call it.
+    /// Errors: those of Client::create_table
+    [[nodiscard]] static Result<std::unique_ptr<ClientExchange>> make(Client& client,
+                                                                      std::string_view name,
+                                                                      double l1);
+
+    [[nodiscard]] uint32_t worker_index() const noexcept override { return client_.worker(); }
+
+    [[nodiscard]] uint32_t worker_count() const noexcept override { return client_.worker_count(); }
+
+    [[nodiscard]] Result<std::span<double>> make_buffer(uint64_t count) override;
+    [[nodiscard]] Status push(uint64_t iteration, std::span<const uint64_t> keys,
+                              std::span<const double> pairs) override;
+    [[nodiscard]] Status pull(uint64_t iteration, std::span<const uint64_t> keys,
+                              std::span<double> out) override;
+    [[nodiscard]] Status wait(uint64_t iteration) override;
+    [[nodiscard]] Status sum(std::span<double> values) override;
+    [[nodiscard]] Status max(std::span<double> values) override;
+    [[nodiscard]] Status barrier() override;
+    [[nodiscard]] Status sum_by_key(std::span<const uint64_t> keys,
+                                    std::span<double> values) override;
+
+    [[nodiscard]] uint64_t waited_ns() const noexcept override { return waited_ns_; }
+
+private:
+    struct Outstanding {
+        uint64_t iteration;
+        Task task;
+    };
+
+    struct Tables {
+        Table<double> weights;
+        Table<double> sums;
+        Table<double> maxima;
+        Table<double> sums_by_key;
+    };
+
+    ClientExchange(Client& client, Tables tables) : client_(client), tables_(std::move(tables)) {}
+
+    [[nodiscard]] Status reduce(Table<double>& table, uint64_t& iteration,
+                                std::span<double> values);
+    [[nodiscard]] Status finish(Task task);
+
+    Client& client_;
+    Tables tables_;
+    SteadyClock clock_;
+    std::vector<Buffer<double>> buffers_;
+    std::deque<Outstanding> outstanding_;  ///< in rising order of iterations
+    uint64_t sum_iteration_ = 0;
+    uint64_t max_iteration_ = 0;
+    uint64_t by_key_iteration_ = 0;
+    uint64_t waited_ns_ = 0;
+};
+
+}  // namespace weir::apps

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/apps/lr_run.h"
+
+#include <array>
+
+#include "lib/apps/client_exchange.h"
+#include "lib/apps/lr_solver.h"
+#include "lib/data/examples.h"
+
+namespace weir::apps {
+namespace {
+
+/// What the workers' parts of the test files come to together.
+Status test(ClientExchange& exchange, const LrRunOptions& options, LrRun& run) {
+    const data::Part part{exchange.worker_index(), exchange.worker_count()};
+    WEIR_ASSIGN(const Evaluation mine, evaluate(run.model, options.test, part, options.skip_bad));
+    std::array<double, 2> counts{static_cast<double>(mine.read.example_count),
+                                 static_cast<double>(mine.correct_count)};
+    WEIR_TRY(exchange.sum(counts));
+    if (counts[0] == 0) {
+        return Error(Errc::kInvalidArgument, "the test files have no examples: " + options.test[0]);
+    }
+    run.test_example_count = static_cast<uint64_t>(counts[0]);
+    run.test_accuracy = counts[1] / counts[0];
+    return {};
+}
+
+Status count(Client& client, ClientExchange& exchange, LrRun& run) {
+    WEIR_ASSIGN(const ClientStats stats, client.stats());
+    std::array<double, 3> sums{static_cast<double>(stats.bytes_sent),
+                               static_cast<double>(stats.bytes_copied),
+                               static_cast<double>(run.read.bad_line_count)};
+    WEIR_TRY(exchange.sum(sums));
+    run.bytes_sent = static_cast<uint64_t>(sums[0]) + stats.servers_bytes_sent;
+    run.bytes_copied = static_cast<uint64_t>(sums[1]) + stats.servers_bytes_copied;
+    run.bad_line_count = static_cast<uint64_t>(sums[2]);
+    return {};
+}
+
+}  // namespace
+
+Result<LrRun> run_lr(Client& client, const LrRunOptions& options) {
+    WEIR_ASSIGN(const std::unique_ptr<ClientExchange> exchange,
+                ClientExchange::make(client, "lr", options.solver.l1));
+    LrRun run;
+    data::ReadOptions read;
+    read.part = {client.worker(), client.worker_count()};
+    read.thread_count = options.threads;
+    read.skip_bad = options.skip_bad;
+    WEIR_ASSIGN(data::Examples examples, data::read_libsvm(options.train, read));
+    run.read = examples.report;
+    // Reading takes as long as it takes, and longer here than there: only then do deadlines make
+    // sense.
+    WEIR_TRY(client.barrier(std::chrono::hours(24)));
+    WEIR_ASSIGN(LrSolver solver, LrSolver::create(*exchange, std::move(examples), options.solver));
+    run.data_bytes = solver.data_bytes();
+    WEIR_ASSIGN(run.result, solver.solve());
+    WEIR_ASSIGN(run.model, solver.model());
+    if (!options.test.empty()) WEIR_TRY(test(*exchange, options, run));
+    WEIR_TRY(count(client, *exchange, run));
+    WEIR_TRY(client.barrier(std::chrono::hours(24)));
+    return run;
+}
+
+}  // namespace weir::apps

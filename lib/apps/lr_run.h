@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// One worker's whole part in training sparse logistic regression: read, train, test, count.
+
+#include <string>
+#include <vector>
+
+#include "lib/apps/lr_types.h"
+#include "lib/apps/model.h"
+#include "lib/data/libsvm_stream.h"
+#include "lib/weir.h"
+
+namespace weir::apps {
+
+struct LrRunOptions {
+    std::vector<std::string> train;
+    std::vector<std::string> test;  ///< none: no test
+    LrOptions solver;
+    uint64_t skip_bad = 0;  ///< bad lines to leave out, per worker
+    uint32_t threads = 1;   ///< that read, per worker
+};
+
+/// The same for all workers, but for what is marked.
+struct LrRun {
+    LrResult result;
+    Model model;
+    data::ReadReport read;    ///< this worker's
+    uint64_t data_bytes = 0;  ///< this worker's: matrix, keys and labels
+    uint64_t bad_line_count = 0;
+    uint64_t test_example_count = 0;
+    double test_accuracy = 0;
+    uint64_t bytes_sent = 0;    ///< by all workers and servers
+    uint64_t bytes_copied = 0;  ///< by all workers and servers
+};
+
+/// Every worker of the job calls it with the same options, then leaves the job.
+/// Errors: what the files, the solver and the cluster say
+[[nodiscard]] Result<LrRun> run_lr(Client& client, const LrRunOptions& options);
+
+}  // namespace weir::apps

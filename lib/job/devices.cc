@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/job/devices.h"
+
+#include <fmt/format.h>
+
+#include "lib/base/log.h"
+#include "transport/multi/multi.h"
+#include "transport/shm/shm.h"
+#include "weir_features.h"
+
+#if WEIR_HAVE_VERBS
+#include "transport/verbs/verbs.h"
+#endif
+
+namespace weir {
+
+using transport::Access;
+using transport::Device;
+using transport::MemoryPool;
+using transport::PoolOptions;
+
+namespace {
+
+/// Room in a message beside what WEIR_EAGER_BYTES counts: header, handles, and control messages.
+constexpr uint32_t kHeadBytes = 4096;
+
+/// A pool as tables and requests see it.
+class PoolMemory final : public Memory {
+public:
+    PoolMemory(MemoryPool& pool, std::shared_ptr<Devices> keep) noexcept
+        : pool_(pool), keep_(std::move(keep)) {}
+
+    [[nodiscard]] std::byte* allocate(size_t bytes, size_t alignment) noexcept override {
+        const Result<std::byte*> memory = pool_.allocate({bytes, alignment, true});
+        if (memory) return *memory;
+        log(LogLevel::kWarning, "{}", memory.error().message());
+        return nullptr;
+    }
+
+    void deallocate(std::byte* data, size_t, size_t) noexcept override { pool_.deallocate(data); }
+
+private:
+    MemoryPool& pool_;
+    std::shared_ptr<Devices> keep_;
+};
+
+class DeviceRegistrar final : public MemoryRegistrar {
+public:
+    DeviceRegistrar(Device& device, std::shared_ptr<Devices> keep) noexcept
+        : device_(device), keep_(std::move(keep)) {}
+
+    [[nodiscard]] Result<uint64_t> add(std::span<std::byte> memory) override {
+        return device_.register_memory({memory, -1, 0}, Access::kRemote);
+    }
+
+    void remove(uint64_t id) override { device_.deregister_memory(id); }
+
+private:
+    Device& device_;
+    std::shared_ptr<Devices> keep_;
+};
+
+#if WEIR_HAVE_VERBS
+Result<std::unique_ptr<Device>> open_verbs(const Config& config, const transport::Secret& secret) {
+    transport::verbs::DeviceOptions options;
+    options.secret = secret;
+    options.device = config.text("WEIR_DEVICE");
+    options.bind_address = config.text("WEIR_BIND");
+    WEIR_ASSIGN(const std::optional<uint64_t> gid, config.optional_number("WEIR_GID_INDEX"));
+    if (gid) options.gid_index = static_cast<int>(*gid);
+    WEIR_ASSIGN(const uint64_t port, config.number("WEIR_PORT"));
+    options.port = static_cast<uint16_t>(port);
+    WEIR_ASSIGN(const std::string connect_by, config.choice("WEIR_CONNECT"));
+    if (connect_by == "rdmacm") options.connect_by = transport::verbs::ConnectBy::kRdmaCm;
+    return transport::verbs::make_device(options);
+}
+#else
+Result<std::unique_ptr<Device>> open_verbs(const Config&, const transport::Secret&) {
+    return Error(Errc::kUnavailable,
+                 "this build has no verbs; install libibverbs-dev and build again");
+}
+#endif
+
+}  // namespace
+
+Result<std::shared_ptr<Devices>> Devices::open(const Config& config,
+                                               const transport::Secret& secret, bool other_hosts) {
+    std::shared_ptr<Devices> devices(new Devices());
+    WEIR_ASSIGN(const std::string wanted, config.choice("WEIR_TRANSPORT"));
+    std::vector<std::unique_ptr<Device>> children;
+    if (wanted != "verbs") {
+        transport::shm::DeviceOptions options;
+        options.secret = secret;
+        WEIR_ASSIGN(std::unique_ptr<Device> shm, transport::shm::make_device(options));
+        children.push_back(std::move(shm));
+    }
+    if (wanted == "verbs" || (wanted == "auto" && other_hosts)) {
+        Result<std::unique_ptr<Device>> verbs = open_verbs(config, secret);
+        if (verbs) {
+            children.push_back(std::move(*verbs));
+        } else if (wanted == "verbs") {
+            return std::move(verbs).error();
+        } else {
+            log(LogLevel::kDebug, "no verbs: {}", verbs.error().message());
+        }
+    }
+    for (const std::unique_ptr<Device>& child : children) {
+        devices->names_ += devices->names_.empty() ? "" : ", ";
+        devices->names_ += child->name();
+    }
+    WEIR_ASSIGN(devices->device_, transport::combine(std::move(children)));
+    WEIR_ASSIGN(const uint64_t eager_bytes, config.number("WEIR_EAGER_BYTES"));
+    devices->endpoint_options_.message_bytes_max = kHeadBytes + static_cast<uint32_t>(eager_bytes);
+    Device* const device = devices->device_.get();
+    WEIR_ASSIGN(const PoolOptions store, PoolOptions::from_config(config, "store", Access::kLocal));
+    WEIR_ASSIGN(devices->store_pool_, MemoryPool::make(store, std::span(&device, 1)));
+    devices->store_memory_ = std::make_unique<PoolMemory>(*devices->store_pool_, nullptr);
+    WEIR_ASSIGN(devices->worker_pool_options_,
+                PoolOptions::from_config(config, "worker", Access::kRemote));
+    return devices;
+}
+
+Devices::~Devices() = default;
+
+Result<std::unique_ptr<transport::Endpoint>> Devices::make_endpoint() {
+    return device_->make_endpoint(endpoint_options_);
+}
+
+std::string Devices::names() const {
+    return names_;
+}
+
+Result<std::shared_ptr<Memory>> Devices::worker_pool(std::shared_ptr<Devices> devices) {
+    const std::lock_guard lock(devices->mutex_);
+    if (devices->worker_pool_ == nullptr) {
+        Device* const device = devices->device_.get();
+        WEIR_ASSIGN(devices->worker_pool_,
+                    MemoryPool::make(devices->worker_pool_options_, std::span(&device, 1)));
+    }
+    MemoryPool& pool = *devices->worker_pool_;
+    return std::shared_ptr<Memory>(std::make_shared<PoolMemory>(pool, devices));
+}
+
+std::shared_ptr<MemoryRegistrar> Devices::registrar(std::shared_ptr<Devices> devices) {
+    Device& device = *devices->device_;
+    return std::make_shared<DeviceRegistrar>(device, std::move(devices));
+}
+
+}  // namespace weir

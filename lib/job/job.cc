@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/job/job.h"
+
+#include <atomic>
+#include <future>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include "lib/base/config.h"
+#include "lib/base/log.h"
+#include "lib/job/devices.h"
+#include "lib/job/roles.h"
+#include "lib/node/bootstrap.h"
+#include "lib/node/bootstrap_identity.h"
+#include "lib/node/manager.h"
+#include "lib/node/runtime.h"
+#include "lib/server/shard.h"
+#include "lib/store/rule_registry.h"
+#include "lib/worker/client_state.h"
+
+extern char** environ;  // NOLINT: POSIX's
+
+namespace weir {
+namespace {
+
+/// Runs another state machine and reports how it ended.
+class Reporting final : public StateMachine {
+public:
+    Reporting(std::unique_ptr<Shard> shard, std::shared_ptr<std::promise<Status>> ended)
+        : shard_(std::move(shard)), ended_(std::move(ended)) {}
+
+    ~Reporting() override { ended_->set_value(shard_->outcome()); }
+
+    size_t poll() override { return shard_->poll(); }
+
+    [[nodiscard]] int arm() override { return shard_->arm(); }
+
+    [[nodiscard]] bool finished() const override { return shard_->finished(); }
+
+    [[nodiscard]] std::string name() const override { return shard_->name(); }
+
+private:
+    std::unique_ptr<Shard> shard_;
+    std::shared_ptr<std::promise<Status>> ended_;
+};
+
+Result<IdleOptions> idle_options(const Config& config, size_t threads_here) {
+    IdleOptions idle;
+    WEIR_ASSIGN(const uint64_t spin_us, config.number("WEIR_SPIN_US"));
+    idle.spin_ns = spin_us * kMicrosecond;
+    // Spinning while others wait for the core only makes them later.
+    if (threads_here > std::thread::hardware_concurrency()) idle.spin_ns = 0;
+    return idle;
+}
+
+}  // namespace
+
+class Job::Part {
+public:
+    Part(const JobOptions& options, const Config& config) : options_(options), config_(config) {}
+
+    Status start();
+
+    [[nodiscard]] const JobShape& shape() const noexcept { return roles_.shape; }
+
+    [[nodiscard]] Result<Client> make_client(uint32_t i);
+    void run_workers(const std::function<void(uint32_t)>& work);
+    [[nodiscard]] Status serve();
+
+private:
+    Status start_manager(std::string& address);
+    Status start_shards();
+
+    JobOptions options_;
+    Config config_;
+    SteadyClock clock_;
+    Roles roles_;
+    RuleRegistry rules_ = RuleRegistry::with_builtin_rules();
+    std::shared_ptr<Devices> devices_;
+    std::string manager_address_;
+    IdleOptions idle_;
+    std::vector<std::future<Status>> shards_ended_;
+    std::unique_ptr<Runtime> runtime_;  // its threads use everything above
+};
+
+Status Job::Part::start() {
+    WEIR_TRY(config_.check());
+    if (options_.add_rules) options_.add_rules(rules_);
+    WEIR_ASSIGN(const std::unique_ptr<Bootstrap> bootstrap, detect_bootstrap(config_, clock_));
+    WEIR_ASSIGN(const uint64_t deadline_ns, join_deadline_ns(config_, clock_));
+    WEIR_ASSIGN(roles_, plan_roles(options_, bootstrap->rank(), bootstrap->size()));
+    roles_.shape.launcher = bootstrap->name();
+    const size_t threads =
+        (roles_.shape.is_server ? size_t{roles_.local_servers} * options_.shards_per_server : 0) +
+        roles_.shape.local_workers;
+    WEIR_ASSIGN(idle_, idle_options(config_, threads));
+    // First the secret, since nobody can listen without it; then where the manager listens.
+    WEIR_ASSIGN(const JobIdentity identity,
+                exchange_identity(*bootstrap, "", deadline_ns,
+                                  std::string(config_.text("WEIR_SECRET_FILE"))));
+    WEIR_ASSIGN(devices_, Devices::open(config_, identity.secret, bootstrap->size() > 1));
+    roles_.shape.transports = devices_->names();
+    runtime_ = std::make_unique<Runtime>(idle_);
+    if (identity.rank == 0) {
+        WEIR_TRY(start_manager(manager_address_));
+        WEIR_TRY(bootstrap->put("weir-manager", manager_address_));
+    }
+    WEIR_TRY(bootstrap->exchange(deadline_ns));
+    WEIR_ASSIGN(manager_address_, bootstrap->get(0, "weir-manager"));
+    WEIR_TRY(bootstrap->finish());
+    return start_shards();
+}
+
+Status Job::Part::start_manager(std::string& address) {
+    ManagerOptions options;
+    options.shape = roles_.ring;
+    WEIR_ASSIGN(const uint64_t points, config_.number("WEIR_VIRTUAL_NODES"));
+    options.shape.points_per_shard = static_cast<uint32_t>(points);
+    options.worker_count = roles_.shape.worker_count;
+    options.server_ranks = roles_.server_ranks;
+    options.worker_ranks = roles_.worker_ranks;
+    WEIR_ASSIGN(const uint64_t timeout_s, config_.number("WEIR_JOIN_TIMEOUT_S"));
+    options.join_timeout_ns = timeout_s * kSecond;
+    WEIR_ASSIGN(std::unique_ptr<transport::Endpoint> endpoint, devices_->make_endpoint());
+    auto manager = std::make_unique<Manager>(std::move(options), std::move(endpoint), clock_);
+    address = manager->address();
+    runtime_->run(std::move(manager));
+    return {};
+}
+
+Status Job::Part::start_shards() {
+    for (uint32_t i = 0; i < roles_.local_servers; ++i) {
+        for (uint32_t shard = 0; shard < options_.shards_per_server; ++shard) {
+            ShardOptions options;
+            options.number = (roles_.first_server + i) * options_.shards_per_server + shard;
+            options.rank = roles_.shape.rank;
+            options.manager_address = manager_address_;
+            WEIR_ASSIGN(std::unique_ptr<transport::Endpoint> endpoint, devices_->make_endpoint());
+            auto ended = std::make_shared<std::promise<Status>>();
+            shards_ended_.push_back(ended->get_future());
+            auto machine = std::make_unique<Shard>(std::move(options), std::move(endpoint), clock_,
+                                                   devices_->store_memory(), rules_);
+            runtime_->run(std::make_unique<Reporting>(std::move(machine), std::move(ended)));
+        }
+    }
+    return {};
+}
+
+Result<Client> Job::Part::make_client(uint32_t i) {
+    if (i >= roles_.shape.local_workers) {
+        return Error(Errc::kInvalidArgument,
+                     fmt::format("this process has {} workers; there is no {}",
+                                 roles_.shape.local_workers, i));
+    }
+    ClientCoreOptions options;
+    options.worker = roles_.shape.first_worker + i;
+    options.rank = roles_.shape.rank;
+    options.manager_address = manager_address_;
+    WEIR_ASSIGN(const uint64_t timeout_s, config_.number("WEIR_JOIN_TIMEOUT_S"));
+    options.join_timeout_ns = (timeout_s + 5) * kSecond;  // the manager knows better who is missing
+    WEIR_ASSIGN(const uint64_t deadline_ms, config_.number("WEIR_DEADLINE_MS"));
+    options.deadline_ns = deadline_ms * kMillisecond;
+    WEIR_ASSIGN(std::unique_ptr<transport::Endpoint> endpoint, devices_->make_endpoint());
+    WEIR_ASSIGN(std::shared_ptr<Memory> pool, Devices::worker_pool(devices_));
+    auto core = std::make_unique<ClientCore>(std::move(options), std::move(endpoint), clock_, *pool,
+                                             rules_);
+    auto state = std::make_shared<ClientState>(std::move(core), std::move(pool),
+                                               Devices::registrar(devices_), idle_);
+    WEIR_TRY(state->join());
+    return Client(std::move(state));
+}
+
+void Job::Part::run_workers(const std::function<void(uint32_t)>& work) {
+    Runtime workers(idle_);
+    for (uint32_t i = 0; i < roles_.shape.local_workers; ++i)
+        workers.run([&work, i] { work(i); });
+    workers.join();
+}
+
+Status Job::Part::serve() {
+    Status first;
+    for (std::future<Status>& ended : shards_ended_) {
+        Status status = ended.get();
+        if (first && !status) first = std::move(status);
+    }
+    shards_ended_.clear();
+    return first;
+}
+
+Job::Job(std::unique_ptr<Part> part) : part_(std::move(part)) {}
+
+Job::~Job() = default;
+
+Result<std::unique_ptr<Job>> Job::start(const JobOptions& options, const Config& config) {
+    auto part = std::make_unique<Part>(options, config);
+    WEIR_TRY(part->start());
+    return std::unique_ptr<Job>(new Job(std::move(part)));
+}
+
+Result<std::unique_ptr<Job>> Job::start(const JobOptions& options) {
+    return start(options, Config(Environment::snapshot(environ)));
+}
+
+const JobShape& Job::shape() const noexcept {
+    return part_->shape();
+}
+
+Result<Client> Job::make_client(uint32_t i) {
+    return part_->make_client(i);
+}
+
+void Job::run_workers(const std::function<void(uint32_t)>& work) {
+    part_->run_workers(work);
+}
+
+Status Job::serve() {
+    return part_->serve();
+}
+
+}  // namespace weir

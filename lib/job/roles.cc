@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/job/roles.h"
+
+#include <fmt/format.h>
+
+namespace weir {
+namespace {
+
+constexpr uint32_t kCountMax = 4096;
+
+Status check_count(const char* flag, uint32_t count) {
+    if (count >= 1 && count <= kCountMax) return {};
+    return Error(Errc::kInvalidArgument,
+                 fmt::format("--{} {}: must be between 1 and {}", flag, count, kCountMax));
+}
+
+}  // namespace
+
+Result<Roles> plan_roles(const JobOptions& options, uint32_t rank, uint32_t size) {
+    WEIR_TRY(check_count("servers", options.servers));
+    WEIR_TRY(check_count("shards", options.shards_per_server));
+    WEIR_TRY(check_count("workers", options.workers));
+    Roles roles;
+    roles.ring.server_count = options.servers;
+    roles.ring.shards_per_server = options.shards_per_server;
+    JobShape& shape = roles.shape;
+    shape.rank = rank;
+    shape.size = size;
+    shape.server_count = options.servers;
+    const bool alone = size == 1;
+    if (!alone && options.servers + (options.colocate ? 0 : 1) > size) {
+        return Error(
+            Errc::kInvalidArgument,
+            fmt::format("--servers {} needs at least {} ranks, but the job has {}; start more "
+                        "ranks, or ask for fewer servers",
+                        options.servers, options.servers + (options.colocate ? 0 : 1), size));
+    }
+    const uint32_t first_working_rank = alone || options.colocate ? 0 : options.servers;
+    shape.worker_count = (size - first_working_rank) * options.workers;
+    for (uint32_t server = 0; server < options.servers; ++server) {
+        roles.server_ranks.push_back(alone ? 0 : server);
+    }
+    for (uint32_t worker = 0; worker < shape.worker_count; ++worker) {
+        roles.worker_ranks.push_back(first_working_rank + worker / options.workers);
+    }
+    shape.is_server = alone || rank < options.servers;
+    roles.first_server = alone ? 0 : rank;
+    roles.local_servers = !shape.is_server ? 0 : alone ? options.servers : 1;
+    shape.local_workers = rank >= first_working_rank ? options.workers : 0;
+    shape.first_worker =
+        shape.local_workers == 0 ? 0 : (rank - first_working_rank) * options.workers;
+    return roles;
+}
+
+}  // namespace weir

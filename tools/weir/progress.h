@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// Progress: on a terminal one line that is written over and over, elsewhere a plain line now and
+/// then.
+
+#include <cstdio>
+#include <string>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "lib/base/clock.h"
+
+namespace weir::tools {
+
+/// Writes to stderr, so that stdout stays what a program may read. Thread: one.
+class Progress {
+public:
+    void show(const std::string& line) {
+        last_ = line;
+        const uint64_t now_ns = clock_.now_ns();
+        if (shown_ns_ != 0 && now_ns - shown_ns_ < (terminal_ ? kSecond / 10 : 5 * kSecond)) {
+            pending_ = true;
+            return;
+        }
+        write(now_ns);
+    }
+
+    /// Writes what was not written yet, and ends the line.
+    void end() {
+        if (pending_) write(clock_.now_ns());
+        if (terminal_ && shown_ns_ != 0) fmt::print(stderr, "\n");
+        shown_ns_ = 0;
+    }
+
+private:
+    void write(uint64_t now_ns) {
+        if (terminal_) {
+            fmt::print(stderr, "\r{:<79}", last_);
+        } else {
+            fmt::print(stderr, "{}\n", last_);
+        }
+        (void)std::fflush(stderr);
+        shown_ns_ = now_ns;
+        pending_ = false;
+    }
+
+    SteadyClock clock_;
+    bool terminal_ = ::isatty(STDERR_FILENO) == 1;
+    std::string last_;
+    uint64_t shown_ns_ = 0;
+    bool pending_ = false;
+};
+
+}  // namespace weir::tools
