@@ -90,7 +90,7 @@ std::vector<std::vector<uint64_t>> lists_of(const std::vector<uint64_t>& keys, s
 }
 
 std::unique_ptr<TableShard> make_table(const TableSchema& schema, const RuleRegistry& rules,
-                                  Memory& memory, size_t list_cache_bytes) {
+                                       Memory& memory, size_t list_cache_bytes) {
     return *TableShard::make(schema, PositionSet::whole_ring(), rules, memory, list_cache_bytes);
 }
 

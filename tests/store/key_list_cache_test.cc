@@ -85,7 +85,7 @@ TEST_SUITE("key_list_cache") {
         HeapMemory memory;
         const RuleRegistry rules = RuleRegistry::with_builtin_rules();
         const auto table = *TableShard::make({.name = "t", .layout = Layout::kSparse},
-                                        PositionSet::whole_ring(), rules, memory);
+                                             PositionSet::whole_ring(), rules, memory);
         const auto keys = list_from(5, 5000);
         const RowList before = *table->rows_for_pull(keys);
         CHECK_FALSE(before.remembered);

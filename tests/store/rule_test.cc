@@ -94,12 +94,12 @@ TEST_SUITE("rule") {
             for (const uint32_t width : {1U, 3U}) {
                 HeapMemory memory;
                 const auto table = *TableShard::make({.name = "t",
-                                                 .layout = layout,
-                                                 .value_type = ValueType::kFloat64,
-                                                 .width = width,
-                                                 .key_count = 100,
-                                                 .rule = "mean_of_products"},
-                                                PositionSet::whole_ring(), rules, memory);
+                                                      .layout = layout,
+                                                      .value_type = ValueType::kFloat64,
+                                                      .width = width,
+                                                      .key_count = 100,
+                                                      .rule = "mean_of_products"},
+                                                     PositionSet::whole_ring(), rules, memory);
                 std::vector<uint64_t> keys(100);
                 for (uint64_t i = 0; i < keys.size(); ++i)
                     keys[i] = i;

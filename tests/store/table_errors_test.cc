@@ -17,8 +17,8 @@ TEST_SUITE("table_errors") {
     using namespace weir;
 
     static std::unique_ptr<TableShard> made(const TableSchema& schema, Memory& memory,
-                                       const PositionSet& owned = PositionSet::whole_ring(),
-                                       size_t list_cache_bytes = TableShard::kListCacheBytes) {
+                                            const PositionSet& owned = PositionSet::whole_ring(),
+                                            size_t list_cache_bytes = TableShard::kListCacheBytes) {
         static const RuleRegistry rules = RuleRegistry::with_builtin_rules();
         return *TableShard::make(schema, owned, rules, memory, list_cache_bytes);
     }
@@ -192,8 +192,8 @@ TEST_SUITE("table_errors") {
     TEST_CASE("a table or an aggregate without memory fails whole") {
         HeapMemory memory(1 << 20);
         const RuleRegistry rules = RuleRegistry::with_builtin_rules();
-        CHECK(TableShard::make({.name = "t", .key_count = 1 << 20}, PositionSet::whole_ring(), rules,
-                          memory)
+        CHECK(TableShard::make({.name = "t", .key_count = 1 << 20}, PositionSet::whole_ring(),
+                               rules, memory)
                   .code() == Errc::kNoMemory);
         CHECK(memory.bytes_in_use() == 0);
         const auto table = made({.name = "t", .key_count = 1 << 17}, memory);
