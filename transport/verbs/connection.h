@@ -46,7 +46,6 @@ struct Connection {
     // The side channel.
     bool tcp_connected = false;
     bool wants_output = false;  ///< waits until the socket is writable
-    bool hung_up = false;       ///< end of file
 
     // The queue pair.
     bool qp_up = false;

@@ -131,7 +131,6 @@ void VerbsEndpoint::send_output(Connection& c) {
 }
 
 void VerbsEndpoint::take_hang_up(Connection& c) {
-    c.hung_up = true;
     switch (c.state) {
         case State::kHandshake:
             if (c.side == Side::kAccepting) ++counters_.refused;
