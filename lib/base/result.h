@@ -188,8 +188,9 @@ private:
 #define WEIR_CONCAT_INNER(a, b) a##b
 #define WEIR_CONCAT(a, b) WEIR_CONCAT_INNER(a, b)
 /// `WEIR_ASSIGN(auto x, make_x());` declares x from a Result or returns its error.
+/// (A declaration cannot be in parentheses.)
 #define WEIR_ASSIGN(declaration, expression)                           \
     auto WEIR_CONCAT(weir_result_, __LINE__) = (expression);           \
     if (!WEIR_CONCAT(weir_result_, __LINE__))                          \
         return std::move(WEIR_CONCAT(weir_result_, __LINE__)).error(); \
-    declaration = std::move(WEIR_CONCAT(weir_result_, __LINE__)).value()
+    declaration = std::move(WEIR_CONCAT(weir_result_, __LINE__)).value()  // NOLINT: it declares
