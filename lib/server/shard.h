@@ -43,6 +43,8 @@ public:
     Shard(ShardOptions options, std::unique_ptr<transport::Endpoint> endpoint, const Clock& clock,
           Memory& memory, const RuleRegistry& rules);
     ~Shard() override;
+    Shard(const Shard&) = delete;
+    Shard& operator=(const Shard&) = delete;
 
     size_t poll() override;
     [[nodiscard]] int arm() override;
@@ -50,6 +52,8 @@ public:
     [[nodiscard]] bool finished() const override { return phase_ == Phase::kOver; }
 
     [[nodiscard]] std::string name() const override;
+
+    [[nodiscard]] std::string address() const { return endpoint_->address(); }
 
     /// Ok, or what ended the job before its time.
     [[nodiscard]] const Status& outcome() const noexcept { return outcome_; }

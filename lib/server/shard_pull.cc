@@ -12,7 +12,6 @@
 namespace weir {
 
 using transport::Post;
-using wire::Kind;
 
 void Shard::pull(TableState& state, const Request& request) {
     const wire::FrameHeader& h = request.header;

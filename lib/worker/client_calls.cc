@@ -137,17 +137,17 @@ ClientCore::CallId ClientCore::start(const Transfer& t) {
     // One more than there are, so that the call cannot finish while its requests are being made.
     call->open_requests = 1;
     if (owner >= 0) {
-        add_request(call_id, *call, t, static_cast<uint32_t>(owner), 0, count, nullptr, nullptr, 0);
+        add_request(call_id, *call, t, {.shard = static_cast<uint32_t>(owner), .count = count});
     } else {
         for (Piece& piece : route->pieces()) {
             const uint32_t parts = aggregate ? route->pieces_per_shard()[piece.shard] : 0;
-            add_request(call_id, *call, t, piece.shard, piece.begin, piece.count, &piece, route,
-                        parts);
+            add_request(call_id, *call, t,
+                        {piece.shard, piece.begin, piece.count, &piece, route, parts});
         }
         for (uint32_t shard = 0; aggregate && shard < shard_count(); ++shard) {
             if (route->pieces_per_shard()[shard] != 0)
                 continue;  // it must hear that we have nothing
-            add_request(call_id, *call, t, shard, 0, 0, nullptr, nullptr, 1);
+            add_request(call_id, *call, t, {.shard = shard, .parts = 1});
         }
     }
     if (--call->open_requests == 0) call->finished = true;
@@ -155,9 +155,8 @@ ClientCore::CallId ClientCore::start(const Transfer& t) {
     return call_id;
 }
 
-void ClientCore::add_request(CallId call_id, Call& call, const Transfer& t, uint32_t shard,
-                             uint64_t begin, uint64_t count, Piece* piece,
-                             const std::shared_ptr<Route>& route, uint32_t parts) {
+void ClientCore::add_request(CallId call_id, Call& call, const Transfer& t, const Slice& slice) {
+    const auto& [shard, begin, count, piece, route, parts] = slice;
     uint64_t id = 0;
     Request* const request = requests_.acquire(id);
     if (request == nullptr) {

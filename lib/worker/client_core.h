@@ -68,6 +68,8 @@ public:
     ClientCore(ClientCoreOptions options, std::unique_ptr<transport::Endpoint> endpoint,
                const Clock& clock, Memory& memory, const RuleRegistry& rules);
     ~ClientCore() override;
+    ClientCore(const ClientCore&) = delete;
+    ClientCore& operator=(const ClientCore&) = delete;
 
     size_t poll() override;
     [[nodiscard]] int arm() override;
@@ -173,6 +175,16 @@ private:
         CallOptions options;
     };
 
+    /// The keys of a transfer that go to one shard as one request.
+    struct Slice {
+        uint32_t shard = 0;
+        uint64_t begin = 0;  ///< as in Piece
+        uint64_t count = 0;
+        Piece* piece = nullptr;  ///< of the route; none if all keys go to one shard, or no key does
+        std::shared_ptr<Route> route = nullptr;
+        uint32_t parts = 0;  ///< requests of this shard's part of an aggregate; 0 if it is none
+    };
+
     // client_core.cc: joining, connections, calls
     void handle(const transport::Completion& completion);
     void connected(transport::ConnectionId connection);
@@ -198,9 +210,7 @@ private:
     [[nodiscard]] Status check(const Transfer& transfer) const;
     [[nodiscard]] Result<std::shared_ptr<Route>> route_of(const Transfer& transfer);
     [[nodiscard]] int single_owner(const Transfer& transfer) const noexcept;
-    void add_request(CallId call_id, Call& call, const Transfer& transfer, uint32_t shard,
-                     uint64_t begin, uint64_t count, Piece* piece,
-                     const std::shared_ptr<Route>& route, uint32_t parts);
+    void add_request(CallId call_id, Call& call, const Transfer& transfer, const Slice& slice);
 
     // client_post.cc: from a request to a frame
     void submit(uint64_t id, Request& request);
