@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""`weir lr` finds the optimum, whatever the job looks like, and says what it found. Usage: lr_test.py PATH-OF-WEIR"""
+
+import unittest
+import xml.etree.ElementTree as xml
+
+import lr_testing as testing
+
+FIELDS = ("objective", "nonzeros", "train_accuracy", "test_accuracy", "passes", "seconds", "bytes_sent", "bytes_copied", "examples", "features")
+SHAPES = {"one of everything": (), "many of everything": ("--servers", 2, "--shards", 2, "--workers", 3),
+          "more workers than files": ("--workers", 4), "colocated": ("--colocate", "--workers", 2)}
+
+
+class Training(testing.Folder, unittest.TestCase):
+    def trained(self, *arguments):
+        out = self.path("result.json")
+        done = self.lr("--json", out, *arguments)
+        self.assertEqual(done.code, 0, done.err)
+        return testing.read_json(out)
+
+    def same_in_every_shape(self, rows, l1):
+        wanted = testing.solve(rows, l1)
+        files = [testing.write(self.path(f"part{i}.svm{'.gz' if i == 1 else ''}"), rows[i::3]) for i in range(3)]
+        for name, shape in SHAPES.items():
+            with self.subTest(name):
+                result = self.trained("--train", *files, "--l1", l1, *shape)
+                self.near(result["objective"], wanted)
+                self.assertEqual(result["examples"], len(rows))
+                self.assertEqual(result["features"], len({f for _, row in rows for f in row}))
+
+    def test_dense_small_data_have_the_same_optimum_in_every_shape(self):
+        self.same_in_every_shape(testing.dense(), 0.5)
+
+    def test_text_has_the_same_optimum_in_every_shape(self):
+        self.same_in_every_shape(testing.text_like(), 0.3)
+
+    def test_one_example_per_worker_and_less_will_do(self):
+        rows = testing.dense(3, 2)
+        wanted = testing.solve(rows, 0.1)
+        self.near(self.trained("--train", testing.write(self.path("few.svm"), rows), "--l1", 0.1, "--workers", 5)["objective"], wanted)
+
+    def test_the_largest_feature_number_and_labels_0_and_1_and_unsorted_lines_are_read(self):
+        with open(self.path("odd.svm"), "w", encoding="ascii") as file:
+            file.write(f"1 {2**64 - 1}:1 0:0.5\n0 7:1 0:0.25\n" * 20)
+        model = self.path("odd.model")
+        result = self.trained("--train", file.name, "--l1", 0.1, "--model", model)
+        self.assertEqual((result["examples"], result["features"], result["train_accuracy"]), (40, 3, 1))
+        weights = testing.read_model(model)
+        self.assertGreater(weights[2**64 - 1], 0)
+        self.assertLess(weights[7], 0)
+
+    def test_the_model_is_what_the_numbers_say(self):
+        rows = testing.text_like()
+        train, held_out = rows[:240], rows[240:]
+        model = self.path("model.txt")
+        result = self.trained("--train", testing.write(self.path("train.svm"), train), "--test", testing.write(self.path("test.svm"), held_out),
+                              "--l1", 0.3, "--model", model)
+        weights = testing.read_model(model)
+        self.assertNotIn(0.0, weights.values())
+        self.assertEqual(len(weights), result["nonzeros"])
+        self.near(testing.objective(train, weights, 0.3), result["objective"])
+        for name, part in (("train_accuracy", train), ("test_accuracy", held_out)):
+            scores = [label * sum(weights.get(f, 0) * v for f, v in row.items()) for label, row in part]
+            self.assertAlmostEqual(result[name], sum(score > 0 for score in scores) / len(part), delta=1.01 / len(part), msg=name)
+
+    def test_json_has_every_field(self):
+        train = testing.write(self.path("train.svm"), testing.dense())
+        result = self.trained("--train", train, "--test", train)
+        for name in FIELDS:
+            self.assertIsInstance(result[name], (int, float), name)
+        self.assertEqual(result["passes"], len(result["history"]))
+        self.assertEqual(result["test_accuracy"], result["train_accuracy"])
+        self.assertGreater(result["bytes_sent"], 0)
+        falling = [step["objective"] for step in result["history"]]
+        self.assertEqual(falling, sorted(falling, reverse=True))
+        self.assertIsNone(self.trained("--train", train)["test_accuracy"])
+
+    def test_passes_are_at_most_what_was_asked_for(self):
+        train = testing.write(self.path("train.svm"), testing.dense())
+        self.assertEqual(self.trained("--train", train, "--passes", 2, "--tolerance", 1e-12)["passes"], 2)
+
+    def test_the_plot_is_valid_svg(self):
+        plot = self.path("plot.svg")
+        self.trained("--train", testing.write(self.path("train.svm"), testing.dense()), "--plot", plot)
+        root = xml.parse(plot).getroot()
+        self.assertEqual(root.tag, "{http://www.w3.org/2000/svg}svg")
+        self.assertTrue(any(e.tag.endswith(("path", "polyline")) for e in root.iter()))
+
+
+if __name__ == "__main__":
+    testing.main(testing.Folder, "__main__")

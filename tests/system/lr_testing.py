@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests of `weir lr` share: data sets, a solver to compare with, and starting the program."""
+
+import contextlib
+import gzip
+import json
+import math
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent / "launchers"))
+from launch import Done, clean_environment, free_port, run  # noqa: E402, F401
+
+LIMIT_S = 60  # no run of these tests may take longer, whatever else the machine does
+POOL = {"WEIR_POOL_MIB": "32"}
+# A training that nobody sees the end of: with endless() as data, every pass finds a better objective.
+ENDLESS = ("--l1", "0", "--passes", "100000000", "--tolerance", "1e-300")
+
+
+def seed():
+    return int(os.environ.get("WEIR_SEED", "20141006"))
+
+
+def dense(examples=200, features=8):
+    """Examples (label, {feature: value}) in which every feature is there; feature numbers from 1."""
+    dice = random.Random(seed())
+    weights = [dice.gauss(0, 1) for _ in range(features)]
+    rows = []
+    for _ in range(examples):
+        values = [round(dice.gauss(0, 1), 3) for _ in range(features)]
+        score = sum(w * v for w, v in zip(weights, values)) + dice.gauss(0, 1)
+        rows.append((1 if score > 0 else -1, {f + 1: v for f, v in enumerate(values)}))
+    return rows
+
+
+def text_like(examples=300, words=400, per_example=12):
+    """Examples with a few of many words, frequent ones more often; words are 64-bit hashes."""
+    dice = random.Random(seed() + 1)
+    hashes = [dice.getrandbits(64) for _ in range(words)]
+    frequency = [1 / (rank + 1) for rank in range(words)]
+    telling = {word: dice.gauss(0, 2) for word in dice.sample(hashes, words // 4)}
+    rows = []
+    for _ in range(examples):
+        found = set(dice.choices(hashes, frequency, k=per_example))
+        row = {word: round(dice.uniform(0.1, 1), 3) for word in found}
+        score = sum(telling.get(word, 0) * value for word, value in row.items()) + dice.gauss(0, 0.3)
+        rows.append((1 if score > 0 else -1, row))
+    return rows
+
+
+def endless():
+    dice = random.Random(seed() + 2)
+    return [(dice.choice((-1, 1)), {dice.randrange(300): round(dice.uniform(0.1, 1), 3) for _ in range(12)} | {1000 + i: 1.0})
+            for i in range(100)]
+
+
+def write(path, rows):
+    text = "".join(f"{label:+d} {' '.join(f'{f}:{v}' for f, v in row.items())}\n" for label, row in rows)
+    path = Path(path)
+    path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
+    return str(path)
+
+
+def loss(margin):
+    return math.log1p(math.exp(-margin)) if margin > 0 else math.log1p(math.exp(margin)) - margin
+
+
+def objective(rows, model, l1):
+    scores = (label * sum(model.get(f, 0) * v for f, v in row.items()) for label, row in rows)
+    return sum(map(loss, scores)) + l1 * sum(map(abs, model.values()))
+
+
+def solve(rows, l1, sweeps=60):
+    """The objective's optimum by Newton steps in one coordinate after the other; it shares no code with Weir."""
+    columns = {}
+    for i, (label, row) in enumerate(rows):
+        for feature, value in row.items():
+            columns.setdefault(feature, []).append((i, label * value))
+    weights = dict.fromkeys(columns, 0.0)
+    margins = [0.0] * len(rows)
+    for _ in range(sweeps):
+        largest = 0.0
+        for feature, column in columns.items():
+            gradient = curvature = 0.0
+            for i, x in column:
+                p = 1 / (1 + math.exp(min(margins[i], 700)))
+                gradient -= x * p
+                curvature += x * x * p * (1 - p)
+            old, curvature = weights[feature], curvature + 1e-12
+            target = old - gradient / curvature
+            new = math.copysign(max(abs(target) - l1 / curvature, 0), target)
+            before = sum(loss(margins[i]) for i, _ in column) + l1 * abs(old)
+            while new != old and sum(loss(margins[i] + x * (new - old)) for i, x in column) + l1 * abs(new) > before:
+                new = old + (new - old) / 2 if abs(new - old) > 1e-12 else old
+            if new != old:
+                largest = max(largest, abs(new - old))
+                for i, x in column:
+                    margins[i] += x * (new - old)
+                weights[feature] = new
+        if largest < 1e-6:
+            break
+    return objective(rows, weights, l1)
+
+
+def read_model(path):
+    lines = Path(path).read_text(encoding="ascii").splitlines()
+    return {int(feature): float(value) for feature, value in (line.split(" ") for line in lines)}
+
+
+def read_json(path):
+    return json.loads(Path(path).read_text(encoding="utf-8"))
+
+
+class Ranks:
+    """Processes of one job started by hand; what they say goes to files. Whoever still runs at the end is killed."""
+
+    def __init__(self, folder, command, size, extra=None, port=None):
+        self.folder, self.size, self.port = Path(folder), size, port or free_port()
+        self.command, self.extra, self.processes = command, {**POOL, **(extra or {})}, {}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for process in self.processes.values():
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+    def start(self, rank, extra=None, flags=()):
+        words = [*self.command, "--rendezvous", f"127.0.0.1:{self.port}", "--rank", str(rank), "--size", str(self.size), *flags]
+        with open(self.folder / f"{rank}.out", "wb") as out, open(self.folder / f"{rank}.err", "wb") as err:
+            self.processes[rank] = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=out, stderr=err,  # pylint: disable=consider-using-with
+                                                    env=clean_environment({**self.extra, **(extra or {})}), start_new_session=True)
+
+    def start_all(self):
+        for rank in range(self.size):
+            self.start(rank)
+
+    def pid(self, rank):
+        return self.processes[rank].pid
+
+    def running(self, rank):
+        return self.processes[rank].poll() is None
+
+    def kill(self, rank):
+        self.processes[rank].kill()
+        self.processes[rank].wait()
+
+    def err(self, rank):
+        return (self.folder / f"{rank}.err").read_text(errors="replace")
+
+    def everything(self):
+        return "\n".join(f"rank {rank}: exit {process.poll()}\n{self.err(rank)}" for rank, process in self.processes.items())
+
+    def until(self, true, seconds=LIMIT_S):
+        """Waits until true() is; whether it came to be."""
+        end = time.monotonic() + seconds
+        while not true():
+            if time.monotonic() > end:
+                return False
+            time.sleep(0.02)
+        return True
+
+    def until_training(self):
+        return self.until(lambda: any("pass " in self.err(rank) for rank in self.processes))
+
+    def wait(self, rank, seconds=LIMIT_S):
+        """The exit code, or None if the process does not end."""
+        try:
+            return self.processes[rank].wait(seconds)
+        except subprocess.TimeoutExpired:
+            return None
+
+
+class Folder:
+    """For unittest: self.path(name) in a temporary folder, self.lr(...) in one process."""
+
+    WEIR = ""
+
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory(prefix="weir-lr-")
+        self.addCleanup(holder.cleanup)
+        self.folder = Path(holder.name)
+
+    def path(self, name):
+        return str(self.folder / name)
+
+    def lr(self, *arguments, timeout_s=LIMIT_S, **variables):
+        return run([self.WEIR, "lr", *arguments], clean_environment({**POOL, **variables}), timeout_s)
+
+    def near(self, found, wanted):
+        self.assertAlmostEqual(found / wanted, 1, delta=1e-3, msg=f"objective {found}, but it is {wanted}")
+
+
+def main(folder_class, module):
+    import unittest  # pylint: disable=import-outside-toplevel
+    folder_class.WEIR = os.path.abspath(sys.argv.pop(1))
+    print(f"seed {seed()} (WEIR_SEED sets it)", flush=True)
+    unittest.main(module=module)
