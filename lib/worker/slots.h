@@ -4,6 +4,7 @@
 /// Slots: objects named by number and generation, so that a late answer to a finished request, or a
 /// task handle kept too long, finds nothing instead of a stranger. Nothing is allocated once warm.
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <vector>

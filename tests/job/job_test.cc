@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+/// \file
+/// Real jobs in this process, over shared memory: what trainers use, end to end.
+
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <thread>
+
+#include <doctest/doctest.h>
+
+#include "lib/weir.h"
+
+namespace weir {
+namespace {
+
+Config small_pools() {
+    return Config(Environment(Environment::Map{{"WEIR_POOL_MIB", "16"}}));
+}
+
+std::unique_ptr<Job> start(uint32_t servers, uint32_t shards, uint32_t workers) {
+    JobOptions options;
+    options.servers = servers;
+    options.shards_per_server = shards;
+    options.workers = workers;
+    auto job = Job::start(options, small_pools());
+    REQUIRE(job.has_value());
+    return std::move(*job);
+}
+
+TableOptions dense(uint64_t keys) {
+    TableOptions options;
+    options.layout = Layout::kDense;
+    options.key_count = keys;
+    return options;
+}
+
+}  // namespace
+
+TEST_SUITE("job") {
+    TEST_CASE("bulk between registered buffers and a dense table is not copied by the library") {
+        const auto job = start(1, 1, 1);
+        auto client = std::move(job->make_client(0)).value();
+        auto table = std::move(client.create_table<float>("t", dense(1 << 18))).value();
+        auto values = std::move(client.make_buffer<float>(1 << 18)).value();
+        std::iota(values.begin(), values.end(), 1.0F);
+        const KeyRange all{0, 1 << 18};
+        REQUIRE(table.push(all, values).wait().has_value());
+        REQUIRE(table.push(all, values).wait().has_value());
+        auto out = std::move(client.make_buffer<float>(1 << 18)).value();
+        REQUIRE(table.pull(all, out).wait().has_value());
+        CHECK(out[0] == 2.0F);
+        CHECK(out[1000] == 2 * 1001.0F);
+        const auto stats = std::move(client.stats()).value();
+        CHECK(stats.bytes_copied == 0);
+        CHECK(stats.servers_bytes_copied == 0);
+        // The same through memory that nobody registered is copied, counted, and right.
+        std::vector<float> plain(1 << 18);
+        REQUIRE(table.pull(all, plain).wait().has_value());
+        CHECK(plain[1000] == out[1000]);
+        CHECK(std::move(client.stats()).value().bytes_copied >= plain.size() * sizeof(float));
+        // And memory that the user registered is not.
+        auto registration = client.register_memory(std::as_writable_bytes(std::span(plain)));
+        REQUIRE(registration.has_value());
+        const uint64_t before = std::move(client.stats()).value().bytes_copied;
+        REQUIRE(table.pull(all, plain).wait().has_value());
+        CHECK(std::move(client.stats()).value().bytes_copied == before);
+        REQUIRE(client.leave().has_value());
+        CHECK(job->serve().has_value());
+    }
+
+    TEST_CASE("sparse keys of several workers meet in one table") {
+        const auto job = start(2, 2, 3);
+        job->run_workers([&](uint32_t i) {
+            auto client = std::move(job->make_client(i)).value();
+            TableOptions options;
+            options.width = 2;
+            auto table = std::move(client.create_table<int64_t>("counts", options)).value();
+            std::vector<uint64_t> keys(1000);
+            for (uint64_t k = 0; k < keys.size(); ++k)
+                keys[k] = k * 0x123456789ULL + 1;
+            const std::vector<int64_t> ones(2 * keys.size(), 1);
+            for (int round = 0; round < 5; ++round)
+                CHECK(table.push(keys, ones).wait().has_value());
+            CHECK(client.barrier().has_value());
+            std::vector<int64_t> out(2 * keys.size());
+            CHECK(table.pull(keys, out).wait().has_value());
+            CHECK(std::count(out.begin(), out.end(), 15) == static_cast<long>(out.size()));
+            const std::vector<uint64_t> never{5, ~uint64_t{0}};
+            std::vector<int64_t> zero(4, 7);
+            CHECK(table.pull(never, zero).wait().has_value());
+            CHECK(zero == std::vector<int64_t>(4, 0));
+            CHECK(client.leave().has_value());
+        });
+        CHECK(job->serve().has_value());
+    }
+
+    TEST_CASE("mistakes of the caller are errors that say what is wrong, and nothing is sent") {
+        const auto job = start(1, 1, 1);
+        auto client = std::move(job->make_client(0)).value();
+        auto table = std::move(client.create_table<float>("t", dense(100))).value();
+        std::vector<float> values(10, 1.0F);
+        CHECK(client.open_table<float>("u").code() == Errc::kNotFound);
+        CHECK(client.open_table<double>("t").code() == Errc::kTypeMismatch);
+        CHECK(client.open_table<float>("t", 3).code() == Errc::kTypeMismatch);
+        CHECK(client.create_table<float>("t", dense(101)).code() == Errc::kAlreadyExists);
+        CHECK(client.create_table<float>("t", dense(100)).has_value());
+        TableOptions nonsense = dense(100);
+        nonsense.rule = "no-such-rule";
+        CHECK(client.create_table<float>("v", nonsense).code() == Errc::kNotFound);
+        CHECK(table.push(KeyRange{95, 105}, values).wait().code() == Errc::kOutOfRange);
+        CHECK(table.push(KeyRange{0, 9}, values).wait().code() == Errc::kInvalidArgument);
+        const std::vector<uint64_t> unsorted{3, 2};
+        const std::vector<uint64_t> twice{3, 3};
+        const std::vector<uint64_t> beyond{3, 100};
+        const std::span<const float> two = std::span(values).first(2);
+        CHECK(table.push(unsorted, two).wait().code() == Errc::kInvalidArgument);
+        CHECK(table.push(twice, two).wait().code() == Errc::kInvalidArgument);
+        CHECK(table.push(beyond, two).wait().code() == Errc::kOutOfRange);
+        values[4] = std::numeric_limits<float>::quiet_NaN();
+        CHECK(table.push(KeyRange{0, 10}, values).wait().code() == Errc::kNotFinite);
+        values[4] = std::numeric_limits<float>::infinity();
+        CHECK(table.push(KeyRange{0, 10}, values).wait().code() == Errc::kNotFinite);
+        TableOptions lax = dense(100);
+        lax.allow_not_finite = true;
+        auto other = std::move(client.create_table<float>("lax", lax)).value();
+        CHECK(other.push(KeyRange{0, 10}, values).wait().has_value());
+        std::vector<float> out(100);
+        REQUIRE(table.pull(KeyRange{0, 100}, out).wait().has_value());
+        CHECK(out == std::vector<float>(100, 0.0F));
+        REQUIRE(client.leave().has_value());
+    }
+
+    TEST_CASE("a task tells whether it is finished, and may be dropped") {
+        const auto job = start(1, 1, 1);
+        auto client = std::move(job->make_client(0)).value();
+        auto table = std::move(client.create_table<double>("t", dense(10))).value();
+        auto buffer = std::move(client.make_buffer<double>(10)).value();
+        Task task = table.push(KeyRange{0, 10}, buffer);
+        while (!task.test())
+            std::this_thread::yield();
+        CHECK(task.wait().has_value());
+        CHECK(task.wait().has_value());
+        { const Task dropped = table.push(KeyRange{0, 10}, buffer); }
+        Task other = table.pull(KeyRange{0, 10}, buffer);
+        CHECK(other.wait_for(std::chrono::seconds(10)).has_value());
+        REQUIRE(client.leave().has_value());
+    }
+
+    TEST_CASE("a worker that never comes is named when the time to join is over") {
+        JobOptions options;
+        options.workers = 2;
+        const Config config(
+            Environment(Environment::Map{{"WEIR_POOL_MIB", "16"}, {"WEIR_JOIN_TIMEOUT_S", "1"}}));
+        auto job = Job::start(options, config);
+        REQUIRE(job.has_value());
+        const auto client = (*job)->make_client(0);
+        CHECK(client.code() == Errc::kDeadline);
+        CHECK(client.error().message().find("worker 1") != std::string::npos);
+        CHECK((*job)->serve().code() == Errc::kDeadline);
+    }
+
+    TEST_CASE("two jobs in one process do not see each other") {
+        const auto first = start(1, 1, 1);
+        const auto second = start(1, 1, 1);
+        auto a = std::move(first->make_client(0)).value();
+        auto b = std::move(second->make_client(0)).value();
+        auto table = std::move(a.create_table<float>("t", dense(4))).value();
+        CHECK(b.open_table<float>("t").code() == Errc::kNotFound);
+        REQUIRE(a.leave().has_value());
+        REQUIRE(b.leave().has_value());
+    }
+}
+
+}  // namespace weir

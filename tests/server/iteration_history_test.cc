@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+/// \file
+/// Iterations over a simulated network: the rule runs once, on what all workers pushed.
+
+#include <string>
+
+#include <doctest/doctest.h>
+
+#include "lib/base/random.h"
+#include "tests/server/sim_cluster.h"
+
+namespace weir::test {
+namespace {
+
+constexpr uint64_t kKeys = 40;
+
+/// What `worker` pushes for `key` in `iteration`; 0: it does not have the key then.
+double part(uint32_t worker, uint64_t iteration, uint64_t key) {
+    const uint64_t mixed = mix64(worker * 1000003 + iteration * 7919 + key + 1);
+    return static_cast<double>(mixed % 5);
+}
+
+struct Worker {
+    uint64_t iteration = 0;
+    ClientCore::CallId push = 0;
+    ClientCore::CallId pull = 0;
+    std::vector<uint64_t> keys;
+    std::vector<double> values;
+    std::vector<uint64_t> pulled_keys;
+    std::vector<double> pulled;
+};
+
+TableSchema schema(Layout layout, uint32_t workers) {
+    TableSchema s;
+    s.name = "sums";
+    s.layout = layout;
+    s.key_count = layout == Layout::kDense ? kKeys : 0;
+    s.value_type = ValueType::kFloat64;
+    s.rule = "add";
+    s.aggregate_workers = workers;
+    return s;
+}
+
+void begin_iteration(SimCluster& cluster, uint32_t number, Worker& w, const TableInfo& table,
+                     Random& random) {
+    ++w.iteration;
+    w.keys.clear();
+    w.values.clear();
+    const bool nothing = random.below(8) == 0;
+    for (uint64_t key = 0; key < kKeys; ++key) {
+        const double value = part(number, w.iteration, key);
+        if (value == 0 || nothing) continue;
+        w.keys.push_back(key);
+        w.values.push_back(value);
+    }
+    CallOptions options;
+    options.iteration = w.iteration;
+    w.push =
+        cluster.workers[number]->push(table, w.keys, std::as_bytes(std::span(w.values)), options);
+    w.pulled_keys.resize(kKeys);
+    for (uint64_t key = 0; key < kKeys; ++key)
+        w.pulled_keys[key] = key;
+    w.pulled.assign(kKeys, -1);
+    w.pull = cluster.workers[number]->pull(table, w.pulled_keys,
+                                           std::as_writable_bytes(std::span(w.pulled)), options);
+}
+
+void run_history(uint64_t seed) {
+    Random random(seed);
+    SimShape shape;
+    shape.message_bytes_max = random.below(2) == 0 ? 8192 : 1024;
+    shape.fetch_bytes_max = 512;
+    shape.workers = static_cast<uint32_t>(1 + random.below(3));
+    transport::sim::Options options;
+    options.maps_memory = random.below(2) == 0;
+    options.delay_ns_max = kMicrosecond * (2 + random.below(100));
+    options.step_bytes = 64;
+    SimCluster cluster(random(), shape, options);
+    REQUIRE(cluster.start());
+    const Layout layout = random.below(2) == 0 ? Layout::kDense : Layout::kSparse;
+    std::vector<TableInfo> tables;
+    for (uint32_t i = 0; i < shape.workers; ++i) {
+        auto table = cluster.make_table(i, schema(layout, shape.workers));
+        REQUIRE(table.has_value());
+        tables.push_back(*table);
+    }
+    std::vector<Worker> workers(shape.workers);
+    std::vector<std::vector<double>> pushed(12, std::vector<double>(kKeys, 0));  // by iteration
+    uint32_t finished = 0;
+    const bool over = cluster.run_until([&] {
+        for (uint32_t i = 0; i < shape.workers; ++i) {
+            Worker& w = workers[i];
+            ClientCore& client = *cluster.workers[i];
+            if (w.iteration > 10) continue;
+            if (w.iteration == 0 || (client.done(w.push) && client.done(w.pull))) {
+                if (w.iteration > 0) {
+                    REQUIRE(client.take(w.push).has_value());
+                    REQUIRE(client.take(w.pull).has_value());
+                    // Nobody can be further than this iteration: we have not pushed the next one.
+                    for (uint64_t key = 0; key < kKeys; ++key) {
+                        double expected = 0;
+                        for (uint64_t t = 1; t <= w.iteration; ++t)
+                            expected += pushed[t][key];
+                        REQUIRE(w.pulled[key] == expected);
+                    }
+                }
+                if (w.iteration == 10) {
+                    ++w.iteration;
+                    ++finished;
+                    continue;
+                }
+                begin_iteration(cluster, i, w, tables[i], random);
+                for (size_t k = 0; k < w.keys.size(); ++k) {
+                    pushed[w.iteration][w.keys[k]] += w.values[k];
+                }
+            }
+        }
+        return finished == shape.workers;
+    });
+    REQUIRE(over);
+}
+
+}  // namespace
+
+TEST_SUITE("iteration_history") {
+    TEST_CASE("a pull after an iteration has every worker's part once, in hundreds of histories") {
+        for (uint64_t seed = 1; seed <= 300; ++seed) {
+            INFO("seed " << seed);
+            run_history(seed);
+        }
+    }
+
+    TEST_CASE("a worker that dies ends the others' iteration with an error that names it") {
+        SimShape shape;
+        SimCluster cluster(5, shape, {});
+        REQUIRE(cluster.start());
+        auto table = cluster.make_table(0, schema(Layout::kDense, 3));
+        REQUIRE(table.has_value());
+        std::vector<double> values(kKeys, 1);
+        CallOptions options;
+        options.iteration = 1;
+        const auto call = cluster.workers[0]->push(*table, KeyRange{0, kKeys},
+                                                   std::as_bytes(std::span(values)), options);
+        cluster.network.kill(cluster.host_of_worker(2));
+        cluster.workers[2].reset();
+        const Status ended = cluster.finish(0, call);
+        CHECK(ended.code() == Errc::kPeerLost);
+        CHECK(ended.error().message().find("worker 2") != std::string::npos);
+    }
+
+    TEST_CASE("a server that dies ends every call with an error that names it, others go on") {
+        SimShape shape;
+        SimCluster cluster(6, shape, {});
+        REQUIRE(cluster.start());
+        auto table = cluster.make_table(0, schema(Layout::kDense, 3));
+        REQUIRE(table.has_value());
+        std::vector<double> values(kKeys, 1);
+        cluster.network.kill(1);
+        const auto call = cluster.workers[0]->push(*table, KeyRange{0, kKeys},
+                                                   std::as_bytes(std::span(values)), {});
+        const Status ended = cluster.finish(0, call);
+        CHECK((ended.code() == Errc::kPeerLost || ended.code() == Errc::kDeadline));
+        CHECK(ended.error().message().find("server 1") != std::string::npos);
+    }
+
+    TEST_CASE("a partition ends a call at its deadline at the latest, and names the server") {
+        SimShape shape;
+        transport::sim::Options network;
+        network.tries_max = 1'000'000;  // the network itself never gives up
+        network.silence_ns = 1000 * kSecond;
+        SimCluster cluster(7, shape, network);
+        REQUIRE(cluster.start());
+        auto table = cluster.make_table(0, schema(Layout::kDense, 3));
+        REQUIRE(table.has_value());
+        cluster.network.partition(1, cluster.host_of_worker(0));
+        std::vector<double> values(kKeys, 1);
+        CallOptions options;
+        options.deadline_ns = kSecond;
+        const uint64_t before_ns = cluster.clock.now_ns();
+        const auto call = cluster.workers[0]->push(*table, KeyRange{0, kKeys},
+                                                   std::as_bytes(std::span(values)), options);
+        const Status ended = cluster.finish(0, call);
+        CHECK(ended.code() == Errc::kDeadline);
+        CHECK(ended.error().message().find("server 1") != std::string::npos);
+        CHECK(cluster.clock.now_ns() - before_ns < 3 * kSecond);
+    }
+}
+
+}  // namespace weir::test

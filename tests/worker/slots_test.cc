@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/worker/slots.h"
+
+#include <doctest/doctest.h>
+
+TEST_SUITE("slots") {
+    using weir::Slots;
+
+    TEST_CASE("a slot is found by its id until it is released, and never by an old id") {
+        Slots<int> slots;
+        uint64_t first = 0;
+        *slots.acquire(first) = 7;
+        CHECK(first != 0);
+        CHECK(*slots.find(first) == 7);
+        slots.release(first);
+        CHECK(slots.find(first) == nullptr);
+        uint64_t second = 0;
+        CHECK(*slots.acquire(second) == 0);
+        CHECK(second != first);
+        CHECK(slots.find(first) == nullptr);
+        CHECK(slots.in_use() == 1);
+    }
+
+    TEST_CASE("the low 32 bits find the slot in use, and no earlier user of it") {
+        Slots<int> slots;
+        uint64_t old = 0;
+        (void)slots.acquire(old);
+        slots.release(old);
+        uint64_t id = 0;
+        *slots.acquire(id) = 9;
+        uint64_t found = 0;
+        REQUIRE(slots.find_low(static_cast<uint32_t>(id), found) != nullptr);
+        CHECK(found == id);
+        CHECK(slots.find_low(static_cast<uint32_t>(old), found) == nullptr);
+        CHECK(slots.find_low(12345, found) == nullptr);
+    }
+}
