@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Turns manual pages into LIBSVM files: +1 for system calls (section 2), -1 for library functions (section 3).
 
-Usage: manpages.py MAN OUT      MAN: a folder with man2 and man3, such as /usr/share/man
+Usage: manpages.py MAN OUT [LIST]      MAN: a folder with man2 and man3, such as /usr/share/man
+                                       LIST: a file of paths, one a line; other pages are left out
 Writes OUT/train.svm, OUT/test.svm (every fifth page, chosen by its name) and OUT/words.txt (`feature word` a line).
 
 A page is a bag of words, each hashed to a 64-bit feature; values are tf-idf, scaled to length 1. The header line (.TH, which
@@ -48,11 +49,11 @@ def words_of(source):
     return words
 
 
-def read_pages(folder, section):
-    """{name: words} of the pages of one section that are not links."""
+def read_pages(folder, section, listed):
+    """{name: words} of the pages of one section that are not links; `listed`: the only paths that count, or None."""
     pages = {}
     for path in sorted(folder.glob(f"man{section}/*.{section}.gz")) + sorted(folder.glob(f"man{section}/*.{section}")):
-        if path.is_symlink():
+        if path.is_symlink() or (listed is not None and str(path) not in listed):
             continue
         text = gzip.open(path).read() if path.suffix == ".gz" else path.read_bytes()
         words = words_of(text.decode("utf-8", "replace"))
@@ -70,8 +71,9 @@ def line_of(label, words, weight, feature):
 
 def main():
     folder, out = Path(sys.argv[1]), Path(sys.argv[2])
-    pages = [("+1", name, words) for name, words in read_pages(folder, 2).items()]
-    pages += [("-1", name, words) for name, words in read_pages(folder, 3).items()]
+    listed = set(Path(sys.argv[3]).read_text().splitlines()) if len(sys.argv) > 3 else None
+    pages = [("+1", name, words) for name, words in read_pages(folder, 2, listed).items()]
+    pages += [("-1", name, words) for name, words in read_pages(folder, 3, listed).items()]
     pages.sort(key=lambda page: stable_hash(page[1]))  # so that labels are mixed
     train = [page for page in pages if stable_hash(page[1]) % TEST_SHARE]
     test = [page for page in pages if stable_hash(page[1]) % TEST_SHARE == 0]

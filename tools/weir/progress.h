@@ -2,8 +2,10 @@
 #pragma once
 /// \file
 /// Progress: on a terminal one line that is written over and over, elsewhere a plain line now and
-/// then.
+/// then: often at the start, so that short work shows some, then every few seconds.
 
+#include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <string>
 
@@ -20,7 +22,7 @@ public:
     void show(const std::string& line) {
         last_ = line;
         const uint64_t now_ns = clock_.now_ns();
-        if (shown_ns_ != 0 && now_ns - shown_ns_ < (terminal_ ? kSecond / 10 : 5 * kSecond)) {
+        if (shown_ns_ != 0 && now_ns - shown_ns_ < interval_ns_) {
             pending_ = true;
             return;
         }
@@ -32,14 +34,19 @@ public:
         if (pending_) write(clock_.now_ns());
         if (terminal_ && shown_ns_ != 0) fmt::print(stderr, "\n");
         shown_ns_ = 0;
+        interval_ns_ = kFirstInterval;
     }
 
 private:
+    static constexpr uint64_t kFirstInterval = kSecond / 10;  // on a terminal it stays that
+    static constexpr uint64_t kLongestInterval = 5 * kSecond;
+
     void write(uint64_t now_ns) {
         if (terminal_) {
             fmt::print(stderr, "\r{:<79}", last_);
         } else {
             fmt::print(stderr, "{}\n", last_);
+            if (shown_ns_ != 0) interval_ns_ = std::min(interval_ns_ * 2, kLongestInterval);
         }
         (void)std::fflush(stderr);
         shown_ns_ = now_ns;
@@ -50,6 +57,7 @@ private:
     bool terminal_ = ::isatty(STDERR_FILENO) == 1;
     std::string last_;
     uint64_t shown_ns_ = 0;
+    uint64_t interval_ns_ = kFirstInterval;
     bool pending_ = false;
 };
 
