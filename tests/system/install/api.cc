@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+/// \file
+/// A walk through the public API against an installed Weir: every step says what it expects and
+/// ends the program with 1 if that is not so. Two jobs live in this process at once, to show that
+/// they share nothing.
+
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <numeric>
+#include <vector>
+
+#include <weir.h>
+
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr uint64_t kDenseKeys = 100'000;
+
+bool expect(bool holds, const char* what) {
+    std::printf("%s  %s\n", holds ? "yes" : "NO ", what);
+    return holds;
+}
+
+bool expect(const weir::Status& status, const char* what) {
+    if (!status) std::printf("     %s\n", status.error().message().c_str());
+    return expect(status.has_value(), what);
+}
+
+std::unique_ptr<weir::Job> start() {
+    auto job = weir::Job::start({.servers = 1, .shards_per_server = 2, .workers = 1});
+    if (!job) {
+        std::printf("     %s\n", job.error().message().c_str());
+        return nullptr;
+    }
+    return std::move(*job);
+}
+
+/// All keys of a dense table, in registered memory, without a copy.
+bool dense(weir::Client& client) {
+    weir::TableOptions options;
+    options.layout = weir::Layout::kDense;
+    options.key_count = kDenseKeys;
+    auto table = client.create_table<float>("dense", options);
+    auto values = client.make_buffer<float>(kDenseKeys);
+    if (!expect(table.has_value() && values.has_value(), "a dense table and a buffer"))
+        return false;
+    std::iota(values->begin(), values->end(), 0.0F);
+    const weir::KeyRange all{0, kDenseKeys};
+    weir::Task push = table->push(all, *values);
+    while (!push.test()) {  // a trainer would work here
+    }
+    if (!expect(push.wait(), "a push that was tested until it was finished")) return false;
+    if (!expect(table->push(all, *values).wait(), "and pushed again")) return false;
+
+    // Memory that the trainer already has, made known to the transport.
+    std::vector<float> mine(kDenseKeys);
+    auto registration = client.register_memory(std::as_writable_bytes(std::span(mine)));
+    if (!expect(registration.has_value(), "memory of the trainer's is registered")) return false;
+    if (!expect(table->pull(all, mine).wait(), "and pulled into")) return false;
+    auto stats = client.stats();
+    return expect(mine[0] == 0 && mine[77'777] == 2 * 77'777.0F, "the values are the sums") &&
+           expect(stats && stats->bytes_copied == 0 && stats->servers_bytes_copied == 0,
+                  "neither side copied a byte");
+}
+
+/// Any 64-bit keys, two values per key, in plain memory.
+bool sparse(weir::Client& client, int64_t mark) {
+    auto table = client.create_table<int64_t>("sparse", {.width = 2});
+    if (!expect(table.has_value(), "a sparse table of width 2")) return false;
+    const std::vector<uint64_t> keys = {3, 1'000'000'007, ~uint64_t{0} - 1};
+    const std::vector<int64_t> ones = {mark, 1, mark, 1, mark, 1};
+    for (int round = 0; round < 3; ++round) {
+        if (!expect(table->push(keys, ones).wait(), "a push of three keys")) return false;
+    }
+    std::vector<int64_t> found(6);
+    const std::vector<int64_t> expected = {3 * mark, 3, 3 * mark, 3, 3 * mark, 3};
+    return expect(table->pull(keys, found).wait(), "a pull of them") &&
+           expect(found == expected, "each counted three times, by this job alone");
+}
+
+/// What a trainer is told when it, or the job, does something wrong.
+bool errors(weir::Client& client) {
+    auto table = client.create_table<double>("errors", {});
+    if (!expect(table.has_value(), "another table")) return false;
+    const std::vector<uint64_t> unsorted = {2, 1};
+    const std::vector<uint64_t> sorted = {1, 2};
+    std::vector<double> values = {1, 2};
+    weir::PullOptions never;
+    never.iteration = 1;  // nobody pushes it
+    never.deadline = 50ms;
+    weir::Task pull = table->pull(sorted, values, never);
+    const bool early = pull.wait_for(1ms).code() == weir::Errc::kDeadline && !pull.test();
+    const auto begin = std::chrono::steady_clock::now();
+    const weir::Status late = pull.wait();
+    return expect(table->push(unsorted, values).wait().code() == weir::Errc::kInvalidArgument,
+                  "unsorted keys are refused") &&
+           expect(client.open_table<float>("errors").code() == weir::Errc::kTypeMismatch,
+                  "so is another value type") &&
+           expect(client.open_table<float>("none").code() == weir::Errc::kNotFound,
+                  "and a table that nobody made") &&
+           expect(early, "a task that takes longer than wait_for() goes on") &&
+           expect(late.code() == weir::Errc::kDeadline, "what misses its deadline says so") &&
+           expect(std::chrono::steady_clock::now() - begin < 5s, "in time");
+}
+
+}  // namespace
+
+int main() {
+    const auto one = start();
+    const auto two = start();
+    if (!expect(one && two, "two jobs in one process")) return 1;
+    {
+        auto first = one->make_client(0);
+        auto second = two->make_client(0);
+        if (!expect(first && second, "a client of each")) return 1;
+        const bool fine = dense(*first) && sparse(*first, 1) && sparse(*second, 10) &&
+                          errors(*second) && expect(first->leave(), "the first leaves") &&
+                          expect(second->leave(), "the second leaves");
+        if (!fine) return 1;
+    }
+    return expect(one->serve(), "the first job has ended well") &&
+                   expect(two->serve(), "the second job has ended well")
+               ? 0
+               : 1;
+}

@@ -1,0 +1,188 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""`weir lr` on input that is wrong: it ends soon, not well, and names the thing. Usage: lr_bad_input_test.py PATH-OF-WEIR"""
+
+import os
+import random
+import re
+import socket
+import threading
+import unittest
+
+import lr_testing as testing
+
+GOOD = b"+1 1:1 2:0.5\n-1 3:1\n"
+# name: content, what the message says, by which --skip-bad helps
+BAD_LINES = {
+    "a value that is none": (GOOD + b"+1 1:x 2:1\n", r":3:6: expected .*number.*'x'"),
+    "a value cut off": (GOOD + b"+1 1:", r":3:6: expected .*number"),
+    "no colon": (GOOD + b"+1 12 3:1\n", r":3:\d+: expected "),
+    "a wrong label": (b"5 1:1\n" + GOOD, r":1:1: expected a label.*'5'"),
+    "a feature that is too large": (GOOD + b"+1 18446744073709551616:1\n", r":3:4: expected a feature number"),
+    "a negative feature": (GOOD + b"+1 -1:1\n", r":3:4: expected a feature number"),
+    "a feature twice": (GOOD + b"+1 1:1 1:2\n", r":3:8: expected every feature only once"),
+    "not a number": (GOOD + b"+1 1:nan\n", r":3:6: expected a finite"),
+    "infinity": (GOOD + b"+1 1:1e999\n", r":3:6: expected a finite"),
+}
+ONE_PROCESS = ("--passes", "3")
+
+
+class BadInput(testing.Folder, unittest.TestCase):
+    def file(self, name, content=GOOD):
+        path = self.path(name)
+        with open(path, "wb") as file:
+            file.write(content)
+        return path
+
+    def fails(self, message, *arguments, **more):
+        """Ends by itself with an exit code of failure and one line of error that says so."""
+        done = self.lr(*arguments, **more)
+        self.assertIn(done.code, (1, 2), f"{arguments}: exit {done.code}: {done.err}")
+        errors = [line for line in done.err.splitlines() if line.startswith("weir: error: ")]
+        self.assertTrue(errors, done.err)
+        self.assertRegex(errors[-1], message)
+        self.assertNotIn("\x00", done.err)
+        return done
+
+    def test_a_bad_line_is_named_by_file_line_and_column_and_can_be_left_out(self):
+        for name, (content, message) in BAD_LINES.items():
+            with self.subTest(name):
+                path = self.file("bad.svm", content)
+                self.fails(re.escape(path) + message, "--train", path)
+                out = self.path("out.json")
+                done = self.lr("--train", path, "--skip-bad", 1, "--json", out, *ONE_PROCESS)
+                self.assertEqual(done.code, 0, done.err)
+                self.assertEqual((testing.read_json(out)["bad_lines"], testing.read_json(out)["examples"]), (1, 2))
+                self.assertIn(path, done.out)
+
+    def test_one_bad_line_more_than_allowed_is_an_error(self):
+        path = self.file("bad.svm", GOOD + b"+1 1:x\n+1 2:x\n")
+        self.fails(re.escape(path) + r":4:6: .*bad line number 2, and 1 may be skipped", "--train", path, "--skip-bad", 1)
+
+    def test_bytes_that_are_no_text_are_shown_harmlessly(self):
+        dice = random.Random(testing.seed())
+        for size in (1, 100, 100_000):
+            path = self.file("binary.svm", b"\x1b\xff" + bytes(dice.randrange(256) for _ in range(size)))
+            done = self.fails(re.escape(path) + r":1:1: expected a label", "--train", path)
+            self.assertNotIn("\x1b", done.err)
+
+    def test_files_that_are_none(self):
+        self.fails(r"empty\.svm is empty", "--train", self.file("empty.svm", b""))
+        self.fails(r"missing\.svm: no such file", "--train", self.path("missing.svm"))
+        self.fails("is a directory", "--train", str(self.folder))
+        packed = self.file("data.svm.xz", b"\xfd7zXZ\x00" + bytes(60))
+        self.fails(r"data\.svm\.xz is xz-compressed; .*xz -dk", "--train", packed)
+        cut = testing.write(self.path("cut.svm.gz"), testing.dense())
+        os.truncate(cut, os.path.getsize(cut) // 2)
+        self.fails(r"cut\.svm\.gz: the gzip stream is cut off", "--train", cut)
+        self.fails(r"missing\.svm: no such file", "--train", self.file("ok.svm"), self.path("missing.svm"))
+        self.fails(r"missing\.svm: no such file", "--train", self.file("ok.svm"), "--test", self.path("missing.svm"))
+
+    def test_a_file_that_only_one_of_many_workers_reads_fails_them_all(self):
+        good, bad = self.file("good.svm", GOOD * 50), self.file("bad.svm", GOOD + b"+1 1:x\n")
+        self.fails(re.escape(bad) + ":3:6", "--train", good, bad, "--workers", 4, "--servers", 2)
+
+    def test_flags_out_of_range(self):
+        train = self.file("ok.svm")
+        for flag, value in (("--servers", 0), ("--shards", 0), ("--workers", 0), ("--servers", -1), ("--servers", 5000), ("--l1", -1), ("--l1", "x"),
+                            ("--passes", "many"), ("--tolerance", 0), ("--threads", 0), ("--skip-bad", -1), ("--passes", -1), ("--blocks", -1), ("--frobnicate", 1)):
+            with self.subTest(f"{flag} {value}"):
+                self.assertEqual(self.fails(re.escape(flag.lstrip("-")), "--train", train, flag, value).code, 2)
+        self.fails("lambda|l1", "--train", train, "--l1", "nan")
+        self.fails("--train", "--servers", 1)
+
+    def test_variables_out_of_range(self):
+        train = self.file("ok.svm")
+        for name, value in (("WEIR_DEADLINE_MS", "soon"), ("WEIR_DEADLINE_MS", "0"), ("WEIR_POOL_MIB", "-5"), ("WEIR_TRANSPORT", "pigeon"),
+                            ("WEIR_VIRTUAL_NODES", "99999999999999999999"), ("WEIR_RANK", "first"), ("WEIR_EAGER_BYTES", "4k")):
+            with self.subTest(f"{name}={value}"):
+                self.assertRegex(self.fails(name, "--train", train, **{name: value}).err, re.escape(value))
+        done = self.lr("--train", train, WEIR_DEADLIN_MS="7", *ONE_PROCESS)
+        self.assertEqual(done.code, 0, done.err)
+        self.assertRegex(done.err, "warning: .*WEIR_DEADLIN_MS.*WEIR_DEADLINE_MS")
+
+    def test_outputs_that_cannot_be_written(self):
+        train = testing.write(self.path("train.svm"), testing.dense())
+        for flag in ("--model", "--json", "--plot"):
+            with self.subTest(flag):
+                self.fails(r"cannot write .*nowhere/out", "--train", train, flag, self.path("nowhere/out"))
+                self.fails("cannot write", "--train", train, flag, str(self.folder))
+                self.fails("/dev/full", "--train", train, flag, "/dev/full")
+                self.fails("/proc/nobody", "--train", train, flag, "/proc/nobody")
+
+    def test_more_servers_than_ranks(self):
+        with testing.Ranks(self.folder, [self.WEIR, "lr", "--train", self.file("ok.svm"), "--servers", "2"], 2) as job:
+            job.start_all()
+            self.assertEqual([job.wait(rank) for rank in range(2)], [2, 2], job.everything())
+            for rank in range(2):
+                self.assertIn("--servers 2 needs at least 3 ranks, but the job has 2", job.err(rank))
+
+    def test_a_rank_that_never_shows_up_is_named(self):
+        with testing.Ranks(self.folder, [self.WEIR, "lr", "--train", self.file("ok.svm"), "--servers", "2"], 4, {"WEIR_JOIN_TIMEOUT_S": "2"}) as job:
+            for rank in (0, 1, 3):
+                job.start(rank)
+            for rank in (0, 1, 3):
+                self.assertEqual(job.wait(rank, 15), 1, job.everything())
+                self.assertIn("rank 2 of 4", job.err(rank))
+
+    def test_ranks_that_disagree_on_the_job_end_with_a_word(self):
+        with testing.Ranks(self.folder, [self.WEIR, "lr", "--train", self.file("ok.svm")], 4, {"WEIR_JOIN_TIMEOUT_S": "2"}) as job:
+            for rank in range(4):
+                job.start(rank, flags=("--servers", "1" if rank == 3 else "2"))
+            for rank in range(4):
+                self.assertEqual(job.wait(rank, 15), 1, job.everything())
+                self.assertIn("rank 3", job.err(rank))
+
+    def test_a_wrong_secret_on_one_rank_is_told_to_it(self):
+        secrets = [self.file(name, name[-1].encode() * 32) for name in ("secret-a", "secret-b")]
+        for secret in secrets:
+            os.chmod(secret, 0o600)
+        with testing.Ranks(self.folder, [self.WEIR, "lr", "--train", self.file("ok.svm")], 3, {"WEIR_JOIN_TIMEOUT_S": "2"}) as job:
+            for rank in range(3):
+                job.start(rank, {"WEIR_SECRET_FILE": secrets[rank == 2]})
+            for rank in range(3):
+                self.assertEqual(job.wait(rank, 15), 1, job.everything())
+            self.assertIn("WEIR_SECRET_FILE", job.err(2))
+            self.assertIn("rank 2 of 3", job.err(0))
+
+    def test_a_port_in_use_is_named(self):
+        with socket.socket() as held:
+            held.bind(("127.0.0.1", 0))
+            held.listen()
+            port = held.getsockname()[1]
+            self.fails(f"127.0.0.1:{port}: the port is in use", "--train", self.file("ok.svm"), "--rank", 0, "--size", 2, "--rendezvous",
+                       f"127.0.0.1:{port}", WEIR_JOIN_TIMEOUT_S="2")
+
+    def test_ranks_by_hand_that_do_not_know_where_to_meet(self):
+        train = self.file("ok.svm")
+        self.fails("--rendezvous", "--train", train, "--rank", 0, "--size", 2)
+        self.fails("'nowhere'", "--train", train, "--rank", 0, "--size", 2, "--rendezvous", "nowhere")
+        self.fails("rank 3 of a job of 2", "--train", train, "--rank", 3, "--size", 2, "--rendezvous", "127.0.0.1:7777")
+
+    def test_two_jobs_on_one_host_do_not_mix(self):
+        data = {"dense": testing.dense(), "text": testing.text_like()}
+        found = {}
+
+        def train(name):
+            folder = self.folder / name
+            folder.mkdir()
+            out = str(folder / "out.json")
+            command = [self.WEIR, "lr", "--train", testing.write(folder / "train.svm", data[name]), "--servers", "1", "--json", out]
+            with testing.Ranks(folder, command, 3) as job:
+                job.start_all()
+                codes = [job.wait(rank) for rank in range(3)]
+                found[name] = testing.read_json(out) if codes == [0, 0, 0] else job.everything()
+
+        threads = [threading.Thread(target=train, args=(name,)) for name in data]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for name, rows in data.items():
+            self.assertIsInstance(found[name], dict, found[name])
+            self.assertEqual(found[name]["examples"], len(rows))
+            self.near(found[name]["objective"], testing.solve(rows, 1))
+
+
+if __name__ == "__main__":
+    testing.main(testing.Folder, "__main__")
