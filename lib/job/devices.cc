@@ -130,7 +130,7 @@ std::string Devices::names() const {
     return names_;
 }
 
-Result<std::shared_ptr<Memory>> Devices::worker_pool(std::shared_ptr<Devices> devices) {
+Result<std::shared_ptr<Memory>> Devices::worker_pool(const std::shared_ptr<Devices>& devices) {
     const std::lock_guard lock(devices->mutex_);
     if (devices->worker_pool_ == nullptr) {
         Device* const device = devices->device_.get();

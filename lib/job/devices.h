@@ -38,7 +38,7 @@ public:
 
     /// For what workers push from and pull into: servers read and write it. One for all clients.
     [[nodiscard]] static Result<std::shared_ptr<Memory>> worker_pool(
-        std::shared_ptr<Devices> devices);
+        const std::shared_ptr<Devices>& devices);
     [[nodiscard]] static std::shared_ptr<MemoryRegistrar> registrar(
         std::shared_ptr<Devices> devices);
 

@@ -32,6 +32,9 @@ public:
 
     ~Reporting() override { ended_->set_value(shard_->outcome()); }
 
+    Reporting(const Reporting&) = delete;
+    Reporting& operator=(const Reporting&) = delete;
+
     size_t poll() override { return shard_->poll(); }
 
     [[nodiscard]] int arm() override { return shard_->arm(); }

@@ -5,7 +5,7 @@
 
 #include "lib/base/kernel.h"
 
-#define XXH_INLINE_ALL
+#define XXH_INLINE_ALL  // NOLINT(readability-identifier-naming): xxhash reads it
 #include <xxhash.h>
 
 namespace weir {
