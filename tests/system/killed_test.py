@@ -1,0 +1,188 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Ranks of `weir lr` that are killed, and strangers on their ports, while they train. Usage: killed_test.py PATH-OF-WEIR"""
+
+import contextlib
+import os
+import random
+import re
+import socket
+import struct
+import time
+import unittest
+
+import lr_testing as testing
+
+DEADLINE_S = 5
+SERVERS, WORKERS = (0, 1), (2, 3)
+VARIABLES = {"WEIR_DEADLINE_MS": str(DEADLINE_S * 1000)}
+
+
+def children():
+    """This process's children that nobody has waited for."""
+    with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as file:
+        return [int(word) for word in file.read().split()]
+
+
+def sockets_of(pid):
+    """The inodes of a process's sockets."""
+    inodes = set()
+    for name in os.listdir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(OSError):
+            found = re.fullmatch(r"socket:\[(\d+)\]", os.readlink(f"/proc/{pid}/fd/{name}"))
+            inodes.update(found.groups() if found else ())
+    return inodes
+
+
+def listening(pids):
+    """The listening sockets of processes: abstract Unix names, then TCP ports."""
+    inodes = set().union(*map(sockets_of, pids))
+    names, ports = {}, set()
+    with open("/proc/net/unix", encoding="utf-8", errors="surrogateescape") as file:
+        for line in file.read().splitlines()[1:]:
+            words = line.split(maxsplit=7)
+            if len(words) == 8 and words[6] in inodes and words[7].startswith("@") and int(words[3], 16) & 0x10000:
+                names["\0" + words[7][1:]] = int(words[4], 16)
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        with open(table, encoding="ascii") as file:
+            for words in map(str.split, file.read().splitlines()[1:]):
+                if words[9] in inodes and words[3] == "0A":
+                    ports.add(int(words[1].rsplit(":", 1)[1], 16))
+    return names, ports
+
+
+class Hostile:
+    """Strangers that connect, say what makes no sense, and hang up or stay."""
+
+    def __init__(self, dice):
+        self.dice, self.staying, self.sent = dice, [], 0
+
+    def messages(self):
+        size = self.dice.choice((1, 16, 100, 5000))
+        noise = bytes(self.dice.randrange(256) for _ in range(size))
+        return (b"", noise, b"GET / HTTP/1.0\r\n\r\n", b"\0" * 64, b"\xff" * 4096, b"weir", b"WEIR\x01\0\0\0" + noise, struct.pack("<IIQ", 0xFFFFFFFF, 1, 2**64 - 1))
+
+    def talk(self, family, kind, address):
+        for message in self.messages():
+            stranger = socket.socket(family, kind)
+            stranger.settimeout(1)
+            with contextlib.suppress(OSError):
+                stranger.connect(address)
+                greeting = b""
+                if self.dice.random() < 0.5:
+                    stranger.settimeout(0.05)
+                    with contextlib.suppress(OSError):
+                        greeting = stranger.recv(4096)  # half a handshake: what it said is said back
+                    stranger.settimeout(1)
+                stranger.sendall(message + greeting)
+                self.sent += 1
+            if self.dice.random() < 0.3:
+                self.staying.append(stranger)
+            else:
+                stranger.close()
+
+    def leave(self):
+        for stranger in self.staying:
+            stranger.close()
+
+
+class Killed(testing.Folder, unittest.TestCase):
+    def setUp(self):
+        super().setUp()
+        shared = set(os.listdir("/dev/shm"))
+
+        def nothing_left():
+            self.assertEqual(children(), [])
+            self.assertEqual({name for name in set(os.listdir("/dev/shm")) - shared if "weir" in name}, set())
+
+        self.addCleanup(nothing_left)
+
+    def job(self, *flags, rows=None, **variables):
+        train = testing.write(self.path("train.svm"), rows or testing.endless())
+        command = [self.WEIR, "lr", "--train", train, "--servers", "2", *flags]
+        return testing.Ranks(self.folder, command, 4, {**VARIABLES, **variables})
+
+    def kill(self, job, victim):
+        self.assertTrue(job.until_training(), job.everything())
+        time.sleep(0.3)
+        self.assertTrue(all(job.running(rank) for rank in range(4)), job.everything())
+        job.kill(victim)
+
+    def ends(self, job, ranks):
+        """Waits for ranks; all must end within the deadline, and by themselves."""
+        until = time.monotonic() + DEADLINE_S + 3
+        codes = {rank: job.wait(rank, max(0.1, until - time.monotonic())) for rank in ranks}
+        self.assertTrue(all(code is not None and code >= 0 for code in codes.values()), f"{codes}\n{job.everything()}")
+        return codes
+
+    def test_workers_name_the_server_that_was_killed(self):
+        for victim in SERVERS:
+            with self.subTest(f"server {victim}"), self.job(*testing.ENDLESS) as job:
+                job.start_all()
+                self.kill(job, victim)
+                codes = self.ends(job, set(range(4)) - {victim})
+                for rank in WORKERS:
+                    self.assertEqual(codes[rank], 1, job.everything())
+                    self.assertRegex(job.err(rank), rf"error: .*server {victim} \(rank {victim}\) is gone", job.everything())
+
+    def test_a_worker_that_hangs_on_a_stopped_server_gives_up_at_the_deadline(self):
+        with self.job(*testing.ENDLESS, WEIR_DEADLINE_MS="2000") as job:
+            job.start_all()
+            self.assertTrue(job.until_training(), job.everything())
+            os.kill(job.pid(1), 19)  # SIGSTOP
+            for rank in WORKERS:
+                self.assertEqual(job.wait(rank, 2 + 4), 1, job.everything())
+                self.assertRegex(job.err(rank), r"error: .*(server 1|rank 1|shard)", job.everything())
+
+    def test_the_other_worker_names_the_one_that_was_killed_and_servers_end_in_order(self):
+        with self.job(*testing.ENDLESS) as job:
+            job.start_all()
+            self.kill(job, 3)
+            codes = self.ends(job, (0, 1, 2))
+            self.assertEqual(codes[2], 1, job.everything())
+            self.assertRegex(job.err(2), r"error: .*(worker 1|rank 3)", job.everything())
+            for rank in SERVERS:  # they served to the end, which no worker reached
+                self.assertEqual(codes[rank], 1, job.everything())
+            self.assertRegex(job.err(0), r"error: no worker came to its end: worker 0 \(rank 2\), worker 1 \(rank 3\) died")
+
+    def test_servers_stay_up_while_a_stopped_worker_is_there(self):
+        with self.job(*testing.ENDLESS) as job:
+            job.start_all()
+            self.assertTrue(job.until_training(), job.everything())
+            os.kill(job.pid(2), 19)  # SIGSTOP: it is neither dead nor does it say a word
+            job.kill(3)
+            self.assertTrue(job.until(lambda: "worker 1 of rank 3 is lost" in job.err(0), DEADLINE_S), job.everything())
+            time.sleep(0.5)
+            self.assertTrue(all(job.running(rank) for rank in SERVERS), job.everything())
+            os.kill(job.pid(2), 18)  # SIGCONT
+            self.assertEqual(self.ends(job, (0, 1, 2))[2], 1)
+
+    def test_strangers_on_every_socket_do_not_disturb_the_job(self):
+        rows = testing.text_like(600, 2000, 20)
+        out, settings = self.path("out.json"), ("--l1", "0.1", "--tolerance", "1e-6", "--blocks", "16")
+        done = self.lr("--train", testing.write(self.path("alone.svm"), rows), "--json", out, *settings)
+        self.assertEqual(done.code, 0, done.err)
+        wanted = testing.read_json(out)["objective"]
+        strangers = Hostile(random.Random(testing.seed()))
+        with self.job("--json", out, *settings, rows=rows) as job:
+            job.start(0)
+            self.assertTrue(job.until(lambda: job.port in listening([job.pid(0)])[1]), job.everything())
+            strangers.talk(socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", job.port))
+            for rank in (1, 2, 3):
+                job.start(rank)
+            self.assertTrue(job.until_training(), job.everything())
+            names, ports = listening([job.pid(rank) for rank in range(4) if job.running(rank)])
+            self.assertTrue(names, "no listening socket was found")
+            before = strangers.sent
+            for name, kind in names.items():
+                strangers.talk(socket.AF_UNIX, kind, name)
+            for port in ports:
+                strangers.talk(socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", port))
+            self.assertGreater(strangers.sent, before, "nobody listened to strangers")
+            self.assertEqual([job.wait(rank) for rank in range(4)], [0] * 4, job.everything())
+        strangers.leave()
+        self.near(testing.read_json(out)["objective"], wanted)
+
+
+if __name__ == "__main__":
+    testing.main(testing.Folder, "__main__")
