@@ -24,7 +24,7 @@ struct JobOptions {
     uint32_t workers = 1;            ///< clients per worker process
     bool colocate = false;  ///< every rank is a worker, the first `servers` are servers too
     /// Adds update rules of the user's own; the same on every rank.
-    std::function<void(RuleRegistry&)> add_rules;
+    std::function<void(RuleRegistry&)> add_rules{};
 };
 
 /// What the job looks like.

@@ -80,7 +80,7 @@ struct TableOptions {
     uint64_t key_count = 0;  ///< dense: keys 0 .. key_count - 1
     uint32_t width = 1;      ///< values per key
     std::string rule = "add";
-    RuleParameters parameters;
+    RuleParameters parameters{};
     double initial_value = 0;
     bool allow_not_finite = false;
 };
