@@ -84,6 +84,7 @@ private:
     std::string manager_address_;
     IdleOptions idle_;
     std::vector<std::future<Status>> shards_ended_;
+    std::future<void> manager_ended_;   ///< rank 0's
     std::unique_ptr<Runtime> runtime_;  // its threads use everything above
 };
 
@@ -92,7 +93,12 @@ Status Job::Part::start() {
     if (options_.add_rules) options_.add_rules(rules_);
     WEIR_ASSIGN(const std::unique_ptr<Bootstrap> bootstrap, detect_bootstrap(config_, clock_));
     WEIR_ASSIGN(const uint64_t deadline_ns, join_deadline_ns(config_, clock_));
-    WEIR_ASSIGN(roles_, plan_roles(options_, bootstrap->rank(), bootstrap->size()));
+    Result<Roles> roles = plan_roles(options_, bootstrap->rank(), bootstrap->size());
+    if (!roles) {
+        (void)bootstrap->finish();  // a launcher kills ranks that go without, words and all
+        return std::move(roles).error();
+    }
+    roles_ = std::move(*roles);
     roles_.shape.launcher = bootstrap->name();
     const size_t threads =
         (roles_.shape.is_server ? size_t{roles_.local_servers} * options_.shards_per_server : 0) +
@@ -128,7 +134,7 @@ Status Job::Part::start_manager(std::string& address) {
     WEIR_ASSIGN(std::unique_ptr<transport::Endpoint> endpoint, devices_->make_endpoint());
     auto manager = std::make_unique<Manager>(std::move(options), std::move(endpoint), clock_);
     address = manager->address();
-    runtime_->run(std::move(manager));
+    manager_ended_ = runtime_->run(std::move(manager));
     return {};
 }
 
@@ -188,6 +194,8 @@ Status Job::Part::serve() {
         if (first && !status) first = std::move(status);
     }
     shards_ended_.clear();
+    // Other servers hear of the end from our manager: it must not go before they have.
+    if (manager_ended_.valid()) manager_ended_.get();
     return first;
 }
 

@@ -44,12 +44,18 @@ size_t Manager::poll() {
     if (phase_ == Phase::kGathering && now_ns - started_ns_ > options_.join_timeout_ns) {
         end(Errc::kDeadline, missing());
     }
-    if (phase_ == Phase::kEnding && (peers_.empty() || now_ns - ending_since_ns_ > kGoodbyeNs)) {
+    if (phase_ == Phase::kEnding && (shards_are_gone() || now_ns - ending_since_ns_ > kGoodbyeNs)) {
         phase_ = Phase::kOver;
     }
     const size_t sent = outbox_.flush();
     endpoint_->flush();
     return count + sent;
+}
+
+bool Manager::shards_are_gone() const {
+    return std::none_of(peers_.begin(), peers_.end(), [](const auto& peer) {
+        return peer.second.joined && peer.second.is.role == JoinMessage::Role::kShard;
+    });
 }
 
 int Manager::arm() {
@@ -224,8 +230,10 @@ void Manager::end_barrier_if_complete() {
         return m.state == Member::State::kHere;
     });
     if (!broken && at_barrier_.size() < static_cast<size_t>(here)) return;
+    const std::vector<std::byte> body =
+        broken ? encode_text(lost_workers()) : std::vector<std::byte>{};
     for (const Waiting& asker : std::exchange(at_barrier_, {})) {
-        reply(asker, broken ? Errc::kPeerLost : Errc::kOk);
+        reply(asker, broken ? Errc::kPeerLost : Errc::kOk, body);
     }
 }
 
@@ -264,9 +272,22 @@ void Manager::end_if_deserted() {
     const auto gone = [](const Member& m) {
         return m.state == Member::State::kLeft || m.state == Member::State::kLost;
     };
-    if (phase_ == Phase::kRunning && std::all_of(workers_.begin(), workers_.end(), gone)) {
-        end(Errc::kOk, "all workers have left");
+    if (phase_ != Phase::kRunning || !std::all_of(workers_.begin(), workers_.end(), gone)) return;
+    const bool done = std::any_of(workers_.begin(), workers_.end(),
+                                  [](const Member& m) { return m.state == Member::State::kLeft; });
+    if (done) return end(Errc::kOk, "all workers have left");
+    end(Errc::kPeerLost,
+        fmt::format("no worker came to its end: {} died, or the network is cut", lost_workers()));
+}
+
+std::string Manager::lost_workers() const {
+    std::string text;
+    size_t named = 0;
+    for (size_t i = 0; i < workers_.size(); ++i) {
+        if (workers_[i].state != Member::State::kLost || ++named > 8) continue;
+        text += fmt::format("{}worker {} (rank {})", named == 1 ? "" : ", ", i, workers_[i].rank);
     }
+    return named > 8 ? fmt::format("{} and {} more", text, named - 8) : text;
 }
 
 void Manager::end(Errc status, const std::string& why) {
@@ -278,7 +299,7 @@ void Manager::end(Errc status, const std::string& why) {
     for (const auto& [connection, peer] : peers_) {
         if (peer.joined) outbox_.send(connection, header, body);
     }
-    log(status == Errc::kOk ? LogLevel::kDebug : LogLevel::kError, "job over: {}", why);
+    log(LogLevel::kDebug, "job over: {}", why);  // an error is told by whoever hears it
 }
 
 void Manager::reply(const Waiting& to, Errc status, std::span<const std::byte> body) {

@@ -84,8 +84,10 @@ private:
     void lost(transport::ConnectionId connection);
     void begin_if_complete();
     void end_if_deserted();
+    [[nodiscard]] bool shards_are_gone() const;
     void end(Errc status, const std::string& why);
     [[nodiscard]] std::string missing() const;
+    [[nodiscard]] std::string lost_workers() const;
     void reply(const Waiting& to, Errc status, std::span<const std::byte> body = {});
     void refuse(transport::ConnectionId connection, std::string_view why);
 

@@ -27,8 +27,11 @@ Runtime::~Runtime() {
         thread.request_stop();
 }
 
-void Runtime::run(std::unique_ptr<StateMachine> machine, std::optional<unsigned> core) {
-    threads_.emplace_back([machine = std::move(machine), core,
+std::future<void> Runtime::run(std::unique_ptr<StateMachine> machine,
+                               std::optional<unsigned> core) {
+    std::promise<void> ended;
+    std::future<void> future = ended.get_future();
+    threads_.emplace_back([machine = std::move(machine), core, ended = std::move(ended),
                            idle = Idle(idle_)](const std::stop_token& stop) mutable {
         if (core) pin_to(*core);
         while (!machine->finished() && !stop.stop_requested()) {
@@ -39,7 +42,9 @@ void Runtime::run(std::unique_ptr<StateMachine> machine, std::optional<unsigned>
             }
         }
         machine.reset();
+        ended.set_value();
     });
+    return future;
 }
 
 void Runtime::run(std::function<void()> function, std::optional<unsigned> core) {

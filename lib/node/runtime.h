@@ -5,6 +5,7 @@
 /// trainer's worker functions, and pins them to cores if asked.
 
 #include <functional>
+#include <future>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -24,8 +25,9 @@ public:
     Runtime(const Runtime&) = delete;
     Runtime& operator=(const Runtime&) = delete;
 
-    /// Polls `machine` in a thread of its own until it is finished; destroys it there.
-    void run(std::unique_ptr<StateMachine> machine, std::optional<unsigned> core = {});
+    /// Polls `machine` in a thread of its own until it is finished; destroys it there, then the
+    /// future is ready.
+    std::future<void> run(std::unique_ptr<StateMachine> machine, std::optional<unsigned> core = {});
     /// Runs `function` in a thread of its own.
     void run(std::function<void()> function, std::optional<unsigned> core = {});
     /// Waits until all threads have ended by themselves.
