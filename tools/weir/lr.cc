@@ -224,6 +224,7 @@ void add_lr(CLI::App& app, Program& program) {
         ->check(CLI::NonNegativeNumber)
         ->capture_default_str();
     command->add_option("--passes", run.solver.pass_count_max, "passes over all features, at most")
+        ->check(CLI::NonNegativeNumber)
         ->capture_default_str();
     command
         ->add_option("--tolerance", run.solver.tolerance,
@@ -231,13 +232,16 @@ void add_lr(CLI::App& app, Program& program) {
         ->check(CLI::PositiveNumber)
         ->capture_default_str();
     command->add_option("--blocks", run.solver.block_count, "blocks of features; 0: by the data")
+        ->check(CLI::NonNegativeNumber)
         ->capture_default_str();
     command->add_option("--seed", run.solver.seed, "of the blocks and their order")
+        ->check(CLI::NonNegativeNumber)
         ->capture_default_str();
     command->add_option("--threads", run.threads, "threads that read, per worker")
         ->check(CLI::Range(1, 256))
         ->capture_default_str();
     command->add_option("--skip-bad", run.skip_bad, "bad lines to leave out, per worker")
+        ->check(CLI::NonNegativeNumber)
         ->capture_default_str();
     command->add_option("--model", flags->model, "file for the model: feature and value a line");
     command->add_option("--json", flags->json, "file for the result as JSON");
