@@ -99,10 +99,7 @@ Result<Registration> Client::register_memory(std::span<std::byte> memory) {
 
 Status Client::barrier(std::chrono::nanoseconds at_most) {
     const CallOptions options = options_of(0, at_most);
-    Status status = state_->finish(state_->core().barrier(options.deadline_ns));
-    if (status.code() != Errc::kPeerLost) return status;
-    return Error(Errc::kPeerLost,
-                 "another worker of the job has died; the barrier cannot be reached");
+    return state_->finish(state_->core().barrier(options.deadline_ns));
 }
 
 Status Client::leave() {

@@ -231,7 +231,7 @@ private:
     void answered(uint64_t id, Request& request, const wire::Frame& frame);
     void pulled(uint64_t id, Request& request);
     void deliver(Request& request, std::span<const std::byte> values);
-    [[nodiscard]] Status error_of(const Request& request, const wire::FrameHeader& header) const;
+    [[nodiscard]] Status error_of(const Request& request, const wire::Frame& frame) const;
 
     ClientCoreOptions options_;
     std::unique_ptr<transport::Endpoint> endpoint_;

@@ -53,7 +53,7 @@ void ClientCore::answered(uint64_t id, Request& request, const wire::Frame& fram
     }
     Call* const call = calls_.find(request.call);
     if (status != Errc::kOk) {
-        if (call != nullptr) fail_call(*call, error_of(request, frame.header));
+        if (call != nullptr) fail_call(*call, error_of(request, frame));
     } else if (kind == Kind::kPull) {
         if ((request.header.flags & wire::kValuesInline) == 0) return pulled(id, request);
         if (frame.values.size() == request.into.size()) {
@@ -95,13 +95,22 @@ void ClientCore::deliver(Request& request, std::span<const std::byte> values) {
     }
 }
 
-Status ClientCore::error_of(const Request& request, const wire::FrameHeader& header) const {
+Status ClientCore::error_of(const Request& request, const wire::Frame& frame) const {
+    const wire::FrameHeader& header = frame.header;
     const std::string& who = peers_[request.peer].name;
     switch (header.status) {
         case Errc::kStaleEpoch:
             return Error(Errc::kStaleEpoch, fmt::format("{} is at epoch {}, this client at {}", who,
                                                         header.first, request.header.epoch));
         case Errc::kPeerLost:
+            if (request.header.kind == Kind::kBarrier) {
+                return Error(Errc::kPeerLost,
+                             fmt::format("the barrier cannot be reached: {} died",
+                                         decode_text(frame.values).value_or("another worker")));
+            }
+            if (request.peer == manager()) {
+                return Error(Errc::kPeerLost, "a server of the job has died, and tables need all");
+            }
             return Error(
                 Errc::kPeerLost,
                 fmt::format("worker {} died before its part of iteration {} was in (says {})",
