@@ -24,7 +24,7 @@ BAD_LINES = {
     "not a number": (GOOD + b"+1 1:nan\n", r":3:6: expected a finite"),
     "infinity": (GOOD + b"+1 1:1e999\n", r":3:6: expected a finite"),
 }
-ONE_PROCESS = ("--passes", "3")
+FEW_PASSES = ("--passes", "3")
 
 
 class BadInput(testing.Folder, unittest.TestCase):
@@ -50,7 +50,7 @@ class BadInput(testing.Folder, unittest.TestCase):
                 path = self.file("bad.svm", content)
                 self.fails(re.escape(path) + message, "--train", path)
                 out = self.path("out.json")
-                done = self.lr("--train", path, "--skip-bad", 1, "--json", out, *ONE_PROCESS)
+                done = self.lr("--train", path, "--skip-bad", 1, "--json", out, *FEW_PASSES)
                 self.assertEqual(done.code, 0, done.err)
                 self.assertEqual((testing.read_json(out)["bad_lines"], testing.read_json(out)["examples"]), (1, 2))
                 self.assertIn(path, done.out)
@@ -97,7 +97,7 @@ class BadInput(testing.Folder, unittest.TestCase):
                             ("WEIR_VIRTUAL_NODES", "99999999999999999999"), ("WEIR_RANK", "first"), ("WEIR_EAGER_BYTES", "4k")):
             with self.subTest(f"{name}={value}"):
                 self.assertRegex(self.fails(name, "--train", train, **{name: value}).err, re.escape(value))
-        done = self.lr("--train", train, WEIR_DEADLIN_MS="7", *ONE_PROCESS)
+        done = self.lr("--train", train, WEIR_DEADLIN_MS="7", *FEW_PASSES)
         self.assertEqual(done.code, 0, done.err)
         self.assertRegex(done.err, "warning: .*WEIR_DEADLIN_MS.*WEIR_DEADLINE_MS")
 
@@ -132,6 +132,16 @@ class BadInput(testing.Folder, unittest.TestCase):
             for rank in range(4):
                 self.assertEqual(job.wait(rank, 15), 1, job.everything())
                 self.assertIn("rank 3", job.err(rank))
+
+    def test_a_file_that_is_missing_on_one_rank_is_named_there_and_the_rank_by_the_others(self):
+        good = self.file("ok.svm")
+        with testing.Ranks(self.folder, [self.WEIR, "lr", "--servers", "2"], 4, {"WEIR_DEADLINE_MS": "3000"}) as job:
+            for rank in range(4):
+                job.start(rank, flags=("--train", self.path("missing.svm") if rank == 3 else good))
+            for rank in range(4):
+                self.assertEqual(job.wait(rank, 15), 1, job.everything())
+            self.assertIn("missing.svm: no such file", job.err(3))
+            self.assertRegex(job.err(2), r"error: .*(worker 1|rank 3)")
 
     def test_a_wrong_secret_on_one_rank_is_told_to_it(self):
         secrets = [self.file(name, name[-1].encode() * 32) for name in ("secret-a", "secret-b")]
