@@ -124,8 +124,8 @@ Result<Claim> decode_claim(std::span<const std::byte, kClaimBytes> bytes) {
     claim.message_bytes_max = reader.number<uint32_t>();
     claim.cm_port = reader.number<uint16_t>();
     claim.cm_token = reader.bytes<16>();
-    constexpr uint32_t most = 0xffffff;
-    if (claim.queue_pair > most || claim.packet_number > most) {
+    constexpr uint32_t kMost = 0xffffff;
+    if (claim.queue_pair > kMost || claim.packet_number > kMost) {
         return protocol_error(
             fmt::format("a queue pair number {:#x} or packet number {:#x} of "
                         "more than 24 bits",

@@ -202,8 +202,8 @@ std::string text_of(const ibv_gid& gid) {
 }
 
 bool is_ipv4(const ibv_gid& gid) noexcept {
-    constexpr uint8_t prefix[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
-    return std::memcmp(gid.raw, prefix, sizeof(prefix)) == 0;
+    constexpr uint8_t kPrefix[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+    return std::memcmp(gid.raw, kPrefix, sizeof(kPrefix)) == 0;
 }
 
 Status check_usable(const ibv_device_attr& limits, ibv_device* device) {
