@@ -89,7 +89,7 @@ bool errors(weir::Client& client) {
     std::vector<double> values = {1, 2};
     weir::PullOptions never;
     never.iteration = 1;  // nobody pushes it
-    never.deadline = 50ms;
+    never.deadline = 500ms;
     weir::Task pull = table->pull(sorted, values, never);
     const bool early = pull.wait_for(1ms).code() == weir::Errc::kDeadline && !pull.test();
     const auto begin = std::chrono::steady_clock::now();
