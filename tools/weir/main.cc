@@ -2,6 +2,7 @@
 /// \file
 /// The program `weir`: chooses the subcommand and does what all of them need.
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <exception>
 
@@ -85,6 +86,7 @@ int run(int argc, char** argv) {
 }  // namespace weir::tools
 
 int main(int argc, char** argv) {
+    (void)std::signal(SIGXFSZ, SIG_IGN);  // a limit on file sizes is an error to tell, no death
     try {
         return weir::tools::run(argc, argv);
     } catch (const std::exception& error) {  // no memory, mostly
