@@ -17,7 +17,8 @@
 
 namespace weir {
 
-/// `size()` values of registered memory: pushed from and pulled into without a copy.
+/// `size()` values of registered memory: pushed from and pulled into without a copy. A contiguous
+/// range, so that it goes wherever a std::span is wanted.
 template <Value T>
 class Buffer {
 public:
@@ -50,13 +51,13 @@ public:
 
     [[nodiscard]] T* end() noexcept { return data() + size(); }
 
+    [[nodiscard]] const T* begin() const noexcept { return data(); }
+
+    [[nodiscard]] const T* end() const noexcept { return data() + size(); }
+
     [[nodiscard]] std::span<T> span() noexcept { return values_; }
 
     [[nodiscard]] std::span<const T> span() const noexcept { return values_; }
-
-    operator std::span<T>() noexcept { return values_; }  // NOLINT: a buffer is a span
-
-    operator std::span<const T>() const noexcept { return values_; }  // NOLINT: a buffer is a span
 
 private:
     friend class Client;
