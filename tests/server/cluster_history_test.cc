@@ -153,7 +153,7 @@ struct History {
             REQUIRE(made.has_value());
             table.push_back(*made);
         }
-        std::vector<Operation> under_way(3 * 3);
+        std::vector<Operation> under_way(size_t{3} * 3);
         size_t begun = 0;
         size_t ended = 0;
         while (ended < operation_count) {

@@ -16,7 +16,7 @@ constexpr uint64_t kKeys = 40;
 
 /// What `worker` pushes for `key` in `iteration`; 0: it does not have the key then.
 double part(uint32_t worker, uint64_t iteration, uint64_t key) {
-    const uint64_t mixed = mix64(worker * 1000003 + iteration * 7919 + key + 1);
+    const uint64_t mixed = mix64(uint64_t{worker} * 1000003 + uint64_t{iteration} * 7919 + key + 1);
     return static_cast<double>(mixed % 5);
 }
 

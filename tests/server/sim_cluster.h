@@ -27,6 +27,9 @@ public:
             std::free(memory);
     }
 
+    RegisteredMemory(const RegisteredMemory&) = delete;
+    RegisteredMemory& operator=(const RegisteredMemory&) = delete;
+
     [[nodiscard]] std::byte* allocate(size_t bytes, size_t alignment) noexcept override {
         const size_t size = (bytes + alignment - 1) / alignment * alignment;
         auto* const memory = static_cast<std::byte*>(std::aligned_alloc(alignment, size));
