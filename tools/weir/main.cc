@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "lib/base/log.h"
+#include "tools/weir/bench.h"
 #include "tools/weir/command.h"
 #include "tools/weir/info.h"
 #include "tools/weir/lr.h"
@@ -21,6 +22,7 @@ namespace {
 
 void add_commands(CLI::App& app, Program& program) {
     add_lr(app, program);
+    add_bench(app, program);
     add_synth(app, program);
     add_info(app, program);
 }

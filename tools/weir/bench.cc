@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/weir/bench.h"
+
+#include <bit>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <memory>
+#include <optional>
+
+#include <fmt/format.h>
+#include <sys/prctl.h>
+
+#include "tools/weir/bench_local.h"
+#include "tools/weir/bench_work.h"
+
+namespace weir::tools {
+namespace {
+
+int failure(const Error& error) {
+    fmt::print(stderr, "weir: error: {}\n", error.message());
+    return error.code() == Errc::kInvalidArgument ? kExitUsage : kExitFailure;
+}
+
+Status prepare(BenchFlags& flags) {
+    for (const uint64_t bytes : {flags.min_bytes, flags.max_bytes, flags.table_mib}) {
+        if (!std::has_single_bit(bytes)) {
+            return Error(Errc::kInvalidArgument,
+                         fmt::format("{}: sizes of benches are powers of two", bytes));
+        }
+    }
+    if (flags.max_bytes > flags.table_mib << 20 || flags.min_bytes > flags.max_bytes) {
+        return Error(Errc::kInvalidArgument,
+                     "--min-bytes <= --max-bytes <= size of the table (--table-mib) must hold");
+    }
+    if (flags.brief) {
+        flags.seconds = 0.05;
+        flags.table_mib = 8;
+        flags.min_bytes = 4096;
+        flags.max_bytes = 256 << 10;
+    }
+    std::vector<int> cpus = flags.cpus.empty() ? allowed_cpus() : flags.cpus;
+    if (cpus.size() < 2 || cpus[0] == cpus[1]) {
+        return Error(Errc::kInvalidArgument,
+                     "a bench needs two cores, one for the server and one for the worker: let the "
+                     "launcher bind to none (mpirun --bind-to none) or give --cpus A,B");
+    }
+    flags.limit_cpus = {cpus[0], cpus[1]};
+    return {};
+}
+
+int run_local(const BenchFlags& flags) {
+    std::vector<std::string> arguments{"weir", "bench", flags.bench, "--child"};
+    const auto add = [&](const char* flag, const auto& value) {
+        arguments.emplace_back(flag);
+        arguments.push_back(fmt::format("{}", value));
+    };
+    add("--cpus", fmt::format("{},{}", flags.limit_cpus[0], flags.limit_cpus[1]));
+    add("--table-mib", flags.table_mib);
+    add("--min-bytes", flags.min_bytes);
+    add("--max-bytes", flags.max_bytes);
+    add("--in-flight", flags.in_flight);
+    add("--seconds", flags.seconds);
+    add("--servers", flags.job.options.servers);
+    add("--shards", flags.job.options.shards_per_server);
+    if (flags.brief) arguments.emplace_back("--brief");
+    if (!flags.json.empty()) add("--json", flags.json);
+    const Status status = run_local_ranks(arguments, flags.job.options.servers + 1);
+    return status ? kExitOk : failure(status.error());
+}
+
+std::string what(const BenchFlags& flags) {
+    if (flags.bench == "latency")
+        return "round trip of a small push, one at a time; limit: two bare rings";
+    if (flags.bench == "insert") return "sparse float32 add; limit: one core without messages";
+    return fmt::format("dense float32 {}, table of {} MiB; limit: one core {} the same",
+                       flags.bench == "push" ? "add" : "pull", flags.table_mib,
+                       flags.bench == "push" ? "adding" : "copying");
+}
+
+Status measure(Client& client, const BenchFlags& flags, const RingTimes& rings,
+               const JobShape& shape) {
+    BenchUnit unit = BenchUnit::kBytesPerSecond;
+    if (flags.bench == "latency") unit = BenchUnit::kMicroseconds;
+    if (flags.bench == "insert") unit = BenchUnit::kKeysPerSecond;
+    BenchReport report(flags.bench, unit, what(flags), shape);
+    if (flags.bench == "latency") {
+        WEIR_TRY(bench_latency(client, flags, rings, report));
+    } else if (flags.bench == "insert") {
+        WEIR_TRY(bench_insert(client, flags, report));
+    } else {
+        WEIR_TRY(bench_dense(client, flags, report));
+    }
+    return flags.json.empty() ? Status{} : report.write_json(flags.json);
+}
+
+/// The first worker measures, the others keep still until it has.
+Status work(Job& job, uint32_t i, const BenchFlags& flags, const RingTimes& rings) {
+    WEIR_ASSIGN(Client client, job.make_client(i));
+    if (client.worker() == 0) WEIR_TRY(measure(client, flags, rings, job.shape()));
+    if (client.worker_count() > 1) WEIR_TRY(client.barrier(std::chrono::hours(1)));
+    return client.leave();
+}
+
+int run_rank(BenchFlags& flags, Config& config) {
+    if (flags.child) prctl(PR_SET_PDEATHSIG, SIGKILL);
+    flags.job.apply_to(config);
+    const Result<std::optional<uint64_t>> rank = config.optional_number("WEIR_RANK");
+    if (!rank) return failure(rank.error());
+    const bool server = *rank && **rank < flags.job.options.servers;
+    RingTimes rings;
+    // Before there are threads, and by every worker that may turn out to be the first.
+    if (flags.bench == "latency" && (!flags.child || !server)) {
+        Result<RingTimes> times = ring_times(flags);
+        if (!times) return failure(times.error());
+        rings = std::move(*times);
+    }
+    if (!flags.cpus.empty() && *rank) {
+        const Status pinned = pin_this_thread(flags.limit_cpus[server ? 0 : 1]);
+        if (!pinned) return failure(pinned.error());
+    }
+    Result<std::unique_ptr<Job>> started = Job::start(flags.job.options, config);
+    if (!started) return failure(started.error());
+    Job& job = **started;
+    const JobShape& shape = job.shape();
+    std::vector<Status> outcomes(shape.local_workers);
+    if (shape.local_workers > 0)
+        job.run_workers([&](uint32_t i) { outcomes[i] = work(job, i, flags, rings); });
+    for (const Status& outcome : outcomes) {
+        if (!outcome) return failure(outcome.error());
+    }
+    const Status served = job.serve();
+    if (!served && shape.is_server) return failure(served.error());
+    return kExitOk;
+}
+
+void add_one(CLI::App& bench, const std::string& name, const std::string& meaning,
+             Program& program) {
+    const auto flags = std::make_shared<BenchFlags>();
+    flags->bench = name;
+    CLI::App* const command = bench.add_subcommand(name, meaning);
+    command->add_flag("--local", flags->local, "start server and worker here, a core each");
+    command->add_flag("--brief", flags->brief, "small and short, to see that it works");
+    command->add_option("--json", flags->json, "file for the result as JSON");
+    command->add_option("--seconds", flags->seconds, "time per row, about")
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
+    command->add_option("--cpus", flags->cpus, "A,B: core of the servers, core of the worker")
+        ->delimiter(',')
+        ->expected(2);
+    command->add_option("--table-mib", flags->table_mib, "size of the dense table")
+        ->check(CLI::Range(1, 1 << 20))
+        ->capture_default_str();
+    command->add_option("--min-bytes", flags->min_bytes, "smallest push or pull")
+        ->check(CLI::Range(4, 1 << 30))
+        ->capture_default_str();
+    command->add_option("--max-bytes", flags->max_bytes, "largest push or pull")
+        ->check(CLI::Range(4, 1 << 30))
+        ->capture_default_str();
+    command->add_option("--in-flight", flags->in_flight, "operations at a time; 0: by the size")
+        ->check(CLI::Range(0, 1024))
+        ->capture_default_str();
+    command->add_flag("--child", flags->child)->group("");
+    flags->job.add_to(*command);
+    command->callback([flags, &program] {
+        program.run = [flags, &program] {
+            if (const Status good = prepare(*flags); !good) return failure(good.error());
+            return flags->local ? run_local(*flags) : run_rank(*flags, program.config);
+        };
+    });
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app, Program& program) {
+    CLI::App* const bench =
+        app.add_subcommand("bench", "measure speed against what this machine can do");
+    bench->require_subcommand(1);
+    add_one(*bench, "push", "dense pushes, by size", program);
+    add_one(*bench, "pull", "dense pulls, by size", program);
+    add_one(*bench, "latency", "round trips of small pushes", program);
+    add_one(*bench, "insert", "sparse pushes: new keys, known and unseen lists", program);
+}
+
+}  // namespace weir::tools

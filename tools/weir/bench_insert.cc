@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+// weir bench insert: sparse tables; new keys, lists that the server knows, and lists it never saw.
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "bench/arena.h"
+#include "bench/limits/memory_work.h"
+#include "bench/limits/probing_table.h"
+#include "lib/base/random.h"
+#include "tools/weir/bench_work.h"
+
+namespace weir::tools {
+namespace {
+
+using limits::ProbingTable;
+
+/// Random keys in sorted lists of one size, in registered memory, with values for one list.
+struct Lists {
+    Buffer<uint64_t> keys;  ///< list after list
+    Buffer<float> values;
+    size_t list_keys = 0;
+
+    [[nodiscard]] size_t count() const { return keys.size() / list_keys; }
+
+    [[nodiscard]] std::span<const uint64_t> list(size_t i) const {
+        return keys.span().subspan(i * list_keys, list_keys);
+    }
+
+    /// The same keys, put into other lists.
+    void shuffle(Random& random) {
+        std::ranges::shuffle(keys.span(), random);
+        sort();
+    }
+
+    void sort() {
+        for (size_t i = 0; i < count(); ++i)
+            std::ranges::sort(keys.span().subspan(i * list_keys, list_keys));
+    }
+};
+
+Result<Lists> make_lists(Client& client, size_t key_count, size_t list_keys, uint64_t seed) {
+    const size_t whole = key_count / list_keys * list_keys;
+    WEIR_ASSIGN(Buffer<uint64_t> keys, client.make_buffer<uint64_t>(whole));
+    WEIR_ASSIGN(Buffer<float> values, client.make_buffer<float>(list_keys));
+    for (size_t i = 0; i < whole; ++i)
+        keys[i] = mix64(i + 1 + (seed << 40));
+    std::fill(values.begin(), values.end(), 0.5F);
+    Lists lists{std::move(keys), std::move(values), list_keys};
+    lists.sort();
+    return lists;
+}
+
+/// Pushes all lists and gives the keys per second.
+Result<double> push_lists(Table<float>& table, const Lists& lists, size_t times, Flight& flight) {
+    const SteadyClock clock;
+    const uint64_t begin_ns = clock.now_ns();
+    for (size_t i = 0; i < lists.count() * times; ++i) {
+        WEIR_TRY(flight.room());
+        const uint64_t now_ns = clock.now_ns();
+        flight.add(table.push(lists.list(i % lists.count()), lists.values.span()), now_ns);
+    }
+    WEIR_TRY(flight.finish());
+    return static_cast<double>(lists.keys.size() * times) * 1e9 /
+           static_cast<double>(clock.now_ns() - begin_ns);
+}
+
+template <class Work>
+double keys_per_s(const BenchFlags& flags, size_t keys, Work&& work) {
+    return on_core(flags.limit_cpus[0], [&] {
+        const SteadyClock clock;
+        const uint64_t begin_ns = clock.now_ns();
+        work();
+        return static_cast<double>(keys) * 1e9 / static_cast<double>(clock.now_ns() - begin_ns);
+    });
+}
+
+/// Ours and the limit by turns.
+class Turns {
+public:
+    Turns(std::string work, size_t list_keys, uint32_t in_flight) : flight(in_flight) {
+        row_.work = std::move(work);
+        row_.key_count = list_keys;
+        row_.size_bytes = list_keys * sizeof(float);
+        row_.in_flight = in_flight;
+    }
+
+    void add(double ours, double limit) {
+        ours_.push_back(ours / static_cast<double>(row_.key_count));
+        limits_.push_back(limit);
+        ratios_.push_back(ours / limit);
+    }
+
+    BenchRow row(uint64_t bytes_copied) {
+        set_percentiles(row_, flight.times_ns());
+        row_.operations_per_s = median(ours_);
+        row_.limit = median(limits_);
+        row_.ratio = median(ratios_);
+        row_.bytes_copied = bytes_copied;
+        return row_;
+    }
+
+    Flight flight;
+
+private:
+    BenchRow row_;
+    std::vector<double> ours_;
+    std::vector<double> limits_;
+    std::vector<double> ratios_;
+};
+
+class InsertBench {
+public:
+    InsertBench(Client& client, const BenchFlags& flags, BenchReport& report)
+        : client_(client),
+          flags_(flags),
+          report_(report),
+          arena_(flags.brief ? size_t{64} << 20 : size_t{512} << 20),
+          in_flight_(flags.in_flight == 0 ? 4 : flags.in_flight) {}
+
+    Status new_keys(size_t key_count, size_t list_keys);
+    Status known_list(size_t key_count);
+    Status unseen_lists(size_t key_count, size_t list_keys);
+
+private:
+    Result<Table<float>> table(std::string_view name) {
+        return client_.create_table<float>(name, {.layout = Layout::kSparse});
+    }
+
+    std::span<ProbingTable::Entry> entries(size_t count) {
+        return {arena_.array<ProbingTable::Entry>(count), count};
+    }
+
+    Client& client_;
+    const BenchFlags& flags_;
+    BenchReport& report_;
+    bench::Arena arena_;
+    uint32_t in_flight_;
+    Random random_{3};
+};
+
+Status InsertBench::new_keys(size_t key_count, size_t list_keys) {
+    WEIR_ASSIGN(const Lists lists, make_lists(client_, key_count, list_keys, 1));
+    WEIR_ASSIGN(const uint64_t copied_before, copied_bytes(client_));
+    Turns turns("new keys", list_keys, in_flight_);
+    for (int i = 0; i < (flags_.brief ? 1 : 3); ++i) {
+        WEIR_ASSIGN(Table<float> fresh, table(fmt::format("new {}", i)));
+        WEIR_ASSIGN(const double ours, push_lists(fresh, lists, 1, turns.flight));
+        arena_.reset();
+        const double limit = keys_per_s(flags_, lists.keys.size(), [&] {
+            ProbingTable plain(entries(ProbingTable::entries_for(list_keys)));
+            for (size_t list = 0; list < lists.count(); ++list) {
+                if (plain.size() + list_keys > plain.capacity())
+                    plain.grow(entries(plain.entry_count() * 2));
+                plain.add(lists.list(list), lists.values.data());
+            }
+        });
+        turns.add(ours, limit);
+    }
+    WEIR_ASSIGN(const uint64_t copied_after, copied_bytes(client_));
+    report_.add(turns.row(copied_after - copied_before));
+    return {};
+}
+
+Status InsertBench::known_list(size_t key_count) {
+    WEIR_ASSIGN(Lists lists, make_lists(client_, key_count, key_count / 100, 2));
+    WEIR_ASSIGN(Table<float> table, this->table(fmt::format("known {}", key_count)));
+    Flight loading(in_flight_);
+    WEIR_TRY(push_lists(table, lists, 1, loading));
+    // Where a table that appends its rows has put each key.
+    std::vector<std::pair<uint64_t, uint32_t>> places(key_count);
+    for (size_t i = 0; i < key_count; ++i)
+        places[i] = {lists.keys[i], static_cast<uint32_t>(i)};
+    std::ranges::sort(places);
+    WEIR_ASSIGN(const Lists all, make_lists(client_, key_count, key_count, 2));
+    arena_.reset();
+    auto* const slots = arena_.array<uint32_t>(key_count);
+    auto* const values = arena_.array<float>(key_count);
+    for (size_t i = 0; i < key_count; ++i)
+        slots[i] = places[i].second;
+    const size_t times = std::max<size_t>(1, (flags_.brief ? 400'000 : 10'000'000) / key_count);
+    WEIR_TRY(push_lists(table, all, 2, loading));  // from now on the server knows it
+    WEIR_ASSIGN(const uint64_t copied_before, copied_bytes(client_));
+    Turns turns(fmt::format("known list"), key_count, in_flight_);
+    for (int i = 0; i < flags_.repetitions(); ++i) {
+        WEIR_ASSIGN(const double ours, push_lists(table, all, times, turns.flight));
+        const double limit = keys_per_s(flags_, key_count * times, [&] {
+            for (size_t time = 0; time < times; ++time)
+                limits::add_through_slots(values, slots, all.values.data(), key_count);
+        });
+        turns.add(ours, limit);
+    }
+    WEIR_ASSIGN(const uint64_t copied_after, copied_bytes(client_));
+    report_.add(turns.row(copied_after - copied_before));
+    return {};
+}
+
+Status InsertBench::unseen_lists(size_t key_count, size_t list_keys) {
+    WEIR_ASSIGN(Lists lists, make_lists(client_, key_count, list_keys, 4));
+    WEIR_ASSIGN(Table<float> table, this->table("unseen"));
+    Flight loading(in_flight_);
+    WEIR_TRY(push_lists(table, lists, 1, loading));
+    arena_.reset();
+    ProbingTable plain(entries(ProbingTable::entries_for(key_count)));
+    const auto add_all = [&] {
+        for (size_t list = 0; list < lists.count(); ++list)
+            plain.add(lists.list(list), lists.values.data());
+    };
+    add_all();
+    WEIR_ASSIGN(const uint64_t copied_before, copied_bytes(client_));
+    Turns turns(fmt::format("unseen lists, {:.2g} held", static_cast<double>(key_count)), list_keys,
+                in_flight_);
+    for (int i = 0; i < (flags_.brief ? 1 : 4); ++i) {
+        lists.shuffle(random_);
+        WEIR_ASSIGN(const double ours, push_lists(table, lists, 1, turns.flight));
+        turns.add(ours, keys_per_s(flags_, lists.keys.size(), add_all));
+    }
+    WEIR_ASSIGN(const uint64_t copied_after, copied_bytes(client_));
+    report_.add(turns.row(copied_after - copied_before));
+    return {};
+}
+
+}  // namespace
+
+Status bench_insert(Client& client, const BenchFlags& flags, BenchReport& report) {
+    InsertBench bench(client, flags, report);
+    const size_t many = flags.brief ? 200'000 : 5'000'000;
+    const size_t list_keys = flags.brief ? 20'000 : 100'000;
+    WEIR_TRY(bench.new_keys(many, list_keys));
+    WEIR_TRY(bench.known_list(100'000));
+    WEIR_TRY(bench.known_list(many));
+    return bench.unseen_lists(many, list_keys);
+}
+
+}  // namespace weir::tools

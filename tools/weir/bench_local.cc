@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/weir/bench_local.h"
+
+#include <cerrno>
+#include <csignal>
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace weir::tools {
+namespace {
+
+/// A port of 127.0.0.1 that nobody has at the moment.
+Result<uint16_t> free_port() {
+    const int socket_fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (socket_fd < 0) return Error(Errc::kIo, "bench --local: no socket", errno);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t length = sizeof(address);
+    auto* const generic = reinterpret_cast<sockaddr*>(&address);
+    const bool good =
+        bind(socket_fd, generic, length) == 0 && getsockname(socket_fd, generic, &length) == 0;
+    const int code = errno;
+    close(socket_fd);
+    if (!good) return Error(Errc::kIo, "bench --local: no port on 127.0.0.1", code);
+    return ntohs(address.sin_port);
+}
+
+/// The started processes; those that still run are killed at the end.
+class Ranks {
+public:
+    Ranks() = default;
+    Ranks(const Ranks&) = delete;
+    Ranks& operator=(const Ranks&) = delete;
+
+    ~Ranks() {
+        for (const pid_t pid : pids_) {
+            if (pid <= 0) continue;
+            kill(pid, SIGKILL);
+            waitpid(pid, nullptr, 0);
+        }
+    }
+
+    Status start(std::vector<std::string> arguments) {
+        std::vector<char*> argv;
+        for (std::string& argument : arguments)
+            argv.push_back(argument.data());
+        argv.push_back(nullptr);
+        pid_t pid = 0;
+        const int code =
+            posix_spawn(&pid, "/proc/self/exe", nullptr, nullptr, argv.data(), environ);
+        if (code != 0) return Error(Errc::kIo, "bench --local: cannot start a process", code);
+        pids_.push_back(pid);
+        return {};
+    }
+
+    Status wait() {
+        for (size_t left = pids_.size(); left > 0; --left) {
+            int status = 0;
+            pid_t pid = -1;
+            do {
+                pid = waitpid(-1, &status, 0);
+            } while (pid < 0 && errno == EINTR);
+            if (pid < 0) return Error(Errc::kIo, "bench --local: waiting for a process", errno);
+            for (size_t rank = 0; rank < pids_.size(); ++rank) {
+                if (pids_[rank] != pid) continue;
+                pids_[rank] = 0;
+                if (status != 0) return Error(Errc::kIo, fmt::format("{}", died(rank, status)));
+            }
+        }
+        return {};
+    }
+
+private:
+    static std::string died(size_t rank, int status) {
+        if (WIFSIGNALED(status)) {
+            return fmt::format("bench --local: rank {} was killed by signal {}", rank,
+                               WTERMSIG(status));
+        }
+        return fmt::format("bench --local: rank {} failed with exit code {}", rank,
+                           WEXITSTATUS(status));
+    }
+
+    std::vector<pid_t> pids_;
+};
+
+}  // namespace
+
+Status run_local_ranks(const std::vector<std::string>& arguments, size_t count) {
+    WEIR_ASSIGN(const uint16_t port, free_port());
+    Ranks ranks;
+    for (size_t rank = 0; rank < count; ++rank) {
+        std::vector<std::string> all = arguments;
+        for (const std::string& more :
+             {std::string("--rendezvous"), fmt::format("127.0.0.1:{}", port), std::string("--rank"),
+              fmt::format("{}", rank), std::string("--size"), fmt::format("{}", count)}) {
+            all.push_back(more);
+        }
+        WEIR_TRY(ranks.start(std::move(all)));
+    }
+    return ranks.wait();
+}
+
+}  // namespace weir::tools

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/weir/bench_report.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "lib/apps/plot_svg.h"
+#include "lib/base/topology.h"
+
+namespace weir::tools {
+namespace {
+
+std::string processor() {
+    std::ifstream lines("/proc/cpuinfo");
+    for (std::string line; std::getline(lines, line);) {
+        if (!line.starts_with("model name")) continue;
+        const size_t at = line.find(": ");
+        if (at != std::string::npos) return line.substr(at + 2);
+    }
+    return "";
+}
+
+nlohmann::json machine() {
+    const Topology topology = read_topology();
+    uint64_t memory_bytes = 0;
+    for (const NumaNode& node : topology.nodes)
+        memory_bytes += node.memory_bytes;
+    return {{"processor", processor()},
+            {"sockets", topology.socket_count},
+            {"cores", topology.core_count},
+            {"cpus", topology.cpu_count},
+            {"memory_bytes", memory_bytes}};
+}
+
+nlohmann::json to_json(const BenchRow& row, BenchUnit unit) {
+    nlohmann::json json{{"size_bytes", row.size_bytes},
+                        {"in_flight", row.in_flight},
+                        {"operations_per_s", row.operations_per_s},
+                        {"bytes_per_s", row.bytes_per_s()},
+                        {"p50_us", row.p50_us},
+                        {"p90_us", row.p90_us},
+                        {"p99_us", row.p99_us},
+                        {"limit", row.limit},
+                        {"ratio", row.ratio},
+                        {"bytes_copied", row.bytes_copied}};
+    if (unit == BenchUnit::kKeysPerSecond) {
+        json["work"] = row.work;
+        json["keys"] = row.key_count;
+        json["keys_per_s"] = row.keys_per_s();
+    }
+    return json;
+}
+
+}  // namespace
+
+BenchReport::BenchReport(std::string bench, BenchUnit unit, const std::string& what,
+                         const JobShape& shape)
+    : bench_(std::move(bench)), unit_(unit), shape_(shape) {
+    fmt::print("# Weir {}: {}; {}, {}\n", bench_, what, shape_.transports, shape_.launcher);
+    if (unit_ == BenchUnit::kMicroseconds) {
+        fmt::print("# {:>10} {:>12} {:>9} {:>9} {:>9} {:>10} {:>6} {:>12}\n", "Size", "Ops/s",
+                   "p50 us", "p90 us", "p99 us", "Limit us", "Ratio", "Copied B");
+    } else if (unit_ == BenchUnit::kKeysPerSecond) {
+        fmt::print("# {:<24} {:>9} {:>9} {:>9} {:>9} {:>9} {:>12} {:>6}\n", "Work", "List",
+                   "In flight", "M keys/s", "p50 us", "p99 us", "Limit M/s", "Ratio");
+    } else {
+        fmt::print("# {:>10} {:>9} {:>12} {:>11} {:>9} {:>9} {:>11} {:>6} {:>12}\n", "Size",
+                   "In flight", "Ops/s", "MB/s", "p50 us", "p99 us", "Limit MB/s", "Ratio",
+                   "Copied B");
+    }
+    std::fflush(stdout);
+}
+
+void BenchReport::print(const BenchRow& row) const {
+    if (unit_ == BenchUnit::kMicroseconds) {
+        fmt::print("{:>12} {:>12.0f} {:>9.2f} {:>9.2f} {:>9.2f} {:>10.2f} {:>6.2f} {:>12}\n",
+                   row.size_bytes, row.operations_per_s, row.p50_us, row.p90_us, row.p99_us,
+                   row.limit, row.ratio, row.bytes_copied);
+    } else if (unit_ == BenchUnit::kKeysPerSecond) {
+        fmt::print("{:<26} {:>9} {:>9} {:>9.2f} {:>9.1f} {:>9.1f} {:>12.2f} {:>6.2f}\n", row.work,
+                   row.key_count, row.in_flight, row.keys_per_s() * 1e-6, row.p50_us, row.p99_us,
+                   row.limit * 1e-6, row.ratio);
+    } else {
+        fmt::print("{:>12} {:>9} {:>12.0f} {:>11.1f} {:>9.2f} {:>9.2f} {:>11.1f} {:>6.2f} {:>12}\n",
+                   row.size_bytes, row.in_flight, row.operations_per_s, row.bytes_per_s() * 1e-6,
+                   row.p50_us, row.p99_us, row.limit * 1e-6, row.ratio, row.bytes_copied);
+    }
+    std::fflush(stdout);
+}
+
+void BenchReport::add(BenchRow row) {
+    print(row);
+    rows_.push_back(std::move(row));
+}
+
+Status BenchReport::write_json(const std::string& path) const {
+    nlohmann::json rows = nlohmann::json::array();
+    for (const BenchRow& row : rows_)
+        rows.push_back(to_json(row, unit_));
+    const nlohmann::json json{{"bench", bench_},
+                              {"transport", shape_.transports},
+                              {"launcher", shape_.launcher},
+                              {"machine", machine()},
+                              {"rows", std::move(rows)}};
+    return apps::write_text_file(path, json.dump(2) + "\n");
+}
+
+double median(std::vector<double> numbers) {
+    if (numbers.empty()) return 0;
+    std::ranges::sort(numbers);
+    return numbers[numbers.size() / 2];
+}
+
+void set_percentiles(BenchRow& row, std::vector<uint32_t>& times_ns) {
+    if (times_ns.empty()) return;
+    std::ranges::sort(times_ns);
+    const auto at = [&](double share) {
+        return times_ns[static_cast<size_t>(share * static_cast<double>(times_ns.size() - 1))] *
+               1e-3;
+    };
+    row.p50_us = at(0.5);
+    row.p90_us = at(0.9);
+    row.p99_us = at(0.99);
+}
+
+}  // namespace weir::tools

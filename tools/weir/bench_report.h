@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// What a bench measured: rows, as a table on stdout and as JSON.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lib/base/result.h"
+#include "lib/job/job.h"
+
+namespace weir::tools {
+
+/// The number that a bench is about, and that its limit is given in.
+enum class BenchUnit : uint8_t { kBytesPerSecond, kKeysPerSecond, kMicroseconds };
+
+struct BenchRow {
+    std::string work;  ///< "" or what this row does: "known list"
+    uint64_t key_count = 0;
+    uint64_t size_bytes = 0;  ///< of the values of one operation
+    uint32_t in_flight = 1;
+    double operations_per_s = 0;
+    double p50_us = 0;
+    double p90_us = 0;
+    double p99_us = 0;
+    double limit = 0;  ///< in the bench's unit
+    double ratio = 0;  ///< ours / limit
+    uint64_t bytes_copied = 0;
+
+    [[nodiscard]] double bytes_per_s() const {
+        return operations_per_s * static_cast<double>(size_bytes);
+    }
+
+    [[nodiscard]] double keys_per_s() const {
+        return operations_per_s * static_cast<double>(key_count);
+    }
+};
+
+/// Prints the header at once and rows as they come. Thread: one.
+class BenchReport {
+public:
+    BenchReport(std::string bench, BenchUnit unit, const std::string& what, const JobShape& shape);
+
+    void add(BenchRow row);
+    /// Errors: kIo
+    [[nodiscard]] Status write_json(const std::string& path) const;
+
+private:
+    void print(const BenchRow& row) const;
+
+    std::string bench_;
+    BenchUnit unit_;
+    JobShape shape_;
+    std::vector<BenchRow> rows_;
+};
+
+[[nodiscard]] double median(std::vector<double> numbers);
+
+/// Sorts the times and puts their percentiles into the row.
+void set_percentiles(BenchRow& row, std::vector<uint32_t>& times_ns);
+
+}  // namespace weir::tools

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// What the four benches have in common: their flags, and running pushes and pulls in flight.
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "lib/base/clock.h"
+#include "lib/base/log.h"
+#include "lib/base/topology.h"
+#include "lib/worker/table.h"
+#include "tools/weir/bench_report.h"
+#include "tools/weir/job_flags.h"
+
+namespace weir::tools {
+
+struct BenchFlags {
+    JobFlags job;
+    std::string bench;
+    std::string json;
+    std::vector<int> cpus;  ///< of the servers and of the worker; empty: not pinned
+    bool local = false;
+    bool brief = false;
+    bool child = false;  ///< started by --local
+    uint64_t table_mib = 512;
+    uint64_t min_bytes = 4096;
+    uint64_t max_bytes = 4 << 20;
+    uint32_t in_flight = 0;  ///< 0: by the size
+    double seconds = 1;      ///< per row, about
+    std::array<int, 2> limit_cpus = {0, 1};
+
+    [[nodiscard]] int repetitions() const { return brief ? 2 : 7; }
+
+    /// For one repetition of a row, ours or the limit's.
+    [[nodiscard]] uint64_t part_ns() const {
+        return static_cast<uint64_t>(seconds * 1e9 / (2 * repetitions()));
+    }
+};
+
+/// The round trip of two bare rings, in us, by message size; measured before there are threads.
+using RingTimes = std::vector<std::pair<uint32_t, double>>;
+
+Result<RingTimes> ring_times(const BenchFlags& flags);
+Status bench_dense(Client& client, const BenchFlags& flags, BenchReport& report);
+Status bench_latency(Client& client, const BenchFlags& flags, const RingTimes& limits,
+                     BenchReport& report);
+Status bench_insert(Client& client, const BenchFlags& flags, BenchReport& report);
+
+/// Operations started one after another, at most `in_flight` at a time, each timed.
+class Flight {
+public:
+    explicit Flight(uint32_t in_flight) : in_flight_(in_flight) {}
+
+    /// Room for one more: waits for the oldest. Before anything that it still reads is changed.
+    Status room() { return pending_.size() < in_flight_ ? Status{} : finish_one(); }
+
+    void add(Task task, uint64_t started_ns) { pending_.push_back({std::move(task), started_ns}); }
+
+    Status finish() {
+        while (!pending_.empty())
+            WEIR_TRY(finish_one());
+        return {};
+    }
+
+    [[nodiscard]] std::vector<uint32_t>& times_ns() { return times_ns_; }
+
+private:
+    struct Pending {
+        Task task;
+        uint64_t started_ns;
+    };
+
+    Status finish_one() {
+        WEIR_TRY(pending_.front().task.wait());
+        times_ns_.push_back(static_cast<uint32_t>(clock_.now_ns() - pending_.front().started_ns));
+        pending_.pop_front();
+        return {};
+    }
+
+    SteadyClock clock_;
+    uint32_t in_flight_;
+    std::deque<Pending> pending_;
+    std::vector<uint32_t> times_ns_;
+};
+
+/// What the library has copied so far, on both sides.
+inline Result<uint64_t> copied_bytes(Client& client) {
+    WEIR_ASSIGN(const ClientStats stats, client.stats());
+    return stats.bytes_copied + stats.servers_bytes_copied;
+}
+
+/// Runs a limit where the server runs otherwise, after that has gone to sleep.
+template <class Work>
+double on_core(int cpu, Work&& work) {
+    double result = 0;
+    std::thread thread([&] {
+        if (const Status pinned = pin_this_thread(cpu); !pinned)
+            log(LogLevel::kWarning, "{}", pinned.error().message());
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        result = work();
+    });
+    thread.join();
+    return result;
+}
+
+}  // namespace weir::tools
