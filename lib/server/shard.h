@@ -5,7 +5,7 @@
 ///
 /// The way of a push: receive() -> admit() (shard_requests.cc: is it for us, is it its turn) ->
 /// fetch (its keys and values: in the message, mapped, or read by the Fetcher) -> push()
-/// (shard_apply.cc: the table) -> acknowledge().
+/// (shard_push.cc: the table) -> acknowledge().
 
 #include <deque>
 #include <memory>

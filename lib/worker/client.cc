@@ -49,8 +49,10 @@ Status Task::wait() {
 Status Task::wait_for(std::chrono::nanoseconds at_most) {
     if (state_ == nullptr || taken_) return take();
     const auto end = std::chrono::steady_clock::now() + at_most;
-    state_->wait_until(
-        [&] { return state_->core().done(call_) || std::chrono::steady_clock::now() >= end; });
+    const auto over = [&] {
+        return state_->core().done(call_) || std::chrono::steady_clock::now() >= end;
+    };
+    state_->wait_until(over, static_cast<uint64_t>(std::max<int64_t>(1, at_most.count())));
     if (!state_->core().done(call_)) return Error(Errc::kDeadline, "not finished yet");
     return take();
 }

@@ -4,6 +4,7 @@
 /// ClientState: what stands behind a Client: its state machine, the memory it works with, and how
 /// it waits. Made by the process's Job.
 
+#include <algorithm>
 #include <memory>
 #include <span>
 
@@ -43,11 +44,14 @@ public:
 
     [[nodiscard]] MemoryRegistrar& registrar() noexcept { return *registrar_; }
 
-    /// Polls until `over()` is true; sleeps when there is nothing to do for long.
+    /// Polls until `over()` is true; sleeps when there is nothing to do for long, but never longer
+    /// than `sleep_ns_max` without asking `over()`.
     template <class Over>
-    void wait_until(Over&& over) {
+    void wait_until(Over&& over, uint64_t sleep_ns_max = ~uint64_t{0}) {
         if (over()) return;
-        Idle idle(idle_options_);
+        IdleOptions options = idle_options_;
+        options.sleep_ns = std::min(options.sleep_ns, sleep_ns_max);
+        Idle idle(options);
         while (true) {
             const bool progress = core_->poll() > 0;
             if (over()) return;
