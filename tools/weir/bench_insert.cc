@@ -178,7 +178,8 @@ Status InsertBench::known_list(size_t key_count) {
     auto* const values = arena_.array<float>(key_count);
     for (size_t i = 0; i < key_count; ++i)
         slots[i] = places[i].second;
-    const size_t times = std::max<size_t>(1, (flags_.brief ? 400'000 : 10'000'000) / key_count);
+    const size_t times =
+        std::max<size_t>(2 * in_flight_, (flags_.brief ? 400'000 : 10'000'000) / key_count);
     WEIR_TRY(push_lists(table, all, 2, loading));  // from now on the server knows it
     WEIR_ASSIGN(const uint64_t copied_before, copied_bytes(client_));
     Turns turns(fmt::format("known list"), key_count, in_flight_);
