@@ -40,7 +40,14 @@ struct Scene {
         fill(far.all(), kUntouched);
     }
 
+    /// An operation that failed may have broken the connection, and the two sides see it at
+    /// different times: whoever goes on does so on a link that both still have.
+    void mend_link() {
+        if (a.closed(link.near) || b.closed(link.far)) reconnect();
+    }
+
     RemoteSpan exposed() {
+        mend_link();
         const auto span = b.endpoint().expose(link.far, far.bytes());
         REQUIRE(span.has_value());
         return *span;
@@ -58,7 +65,7 @@ struct Scene {
 
     /// Posts, and demands an error that touches nothing, on a connection that may break over it.
     void demand_failure(Operation operation, size_t length, const RemoteSpan& remote) {
-        if (a.closed(link.near)) reconnect();
+        mend_link();
         const bool reads = operation == Operation::kRead;
         // What is written must be tellable from what is there.
         if (!reads) fill(near.bytes(), std::byte{0x11});
