@@ -53,8 +53,8 @@ def suite(name, processes):
     return lambda shop: run_suite(shop, "release", [name], processes)
 
 
-# Sanitized programs are slow: fewer cycles of connect and close than the programs would do by themselves.
-SLOW = {"WEIR_CONFORMANCE_CYCLES": "200"}
+# Sanitized programs are slow: fewer cycles of connect and close, and fewer histories, than by themselves.
+SLOW = {"WEIR_CONFORMANCE_CYCLES": "200", "WEIR_HISTORIES": "300"}
 
 
 def asan(shop):
