@@ -14,7 +14,8 @@ bool representable(double value, ValueType type) {
     if (!(value == std::floor(value))) return false;
     return with_value_type(type, [&]<class T>() {
         // The upper bound as 2 x half, because the largest int64 is no double.
-        const double end = 2.0 * (static_cast<double>(std::numeric_limits<T>::max() / 2 + 1));
+        constexpr T kHalf = std::numeric_limits<T>::max() / 2 + 1;
+        const double end = 2.0 * static_cast<double>(kHalf);
         return value >= static_cast<double>(std::numeric_limits<T>::lowest()) && value < end;
     });
 }
