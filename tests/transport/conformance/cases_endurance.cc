@@ -26,8 +26,8 @@ namespace weir::transport::conformance {
 namespace {
 
 /// What a process may grow by over all cycles and per cycle: noise, and what the stage remembers.
-/// Far less than a connection of any backend.
-constexpr size_t kGrowthBytesMax = 1 << 20;
+/// Noise is about one endpoint's buffers (over verbs 1.6 MiB were seen); a leak is one per cycle.
+constexpr size_t kGrowthBytesMax = 3 << 20;
 constexpr size_t kGrowthBytesPerCycle = 512;
 
 /// Compares both processes' usage before and after.
