@@ -117,7 +117,6 @@ private:
         std::span<const std::byte> from;
         transport::RemoteSpan to;
         uint64_t request = 0;
-        bool posted = false;
     };
 
     /// A request with its keys and values at hand.

@@ -80,13 +80,10 @@ size_t Shard::post_writes() {
     for (size_t i = writes_waiting_.size(); i > 0; --i) {
         const uint64_t id = writes_waiting_.front();
         writes_waiting_.pop_front();
-        Write& write = writes_.at(id);
+        const Write& write = writes_.at(id);
         switch (endpoint_->write_immediate(write.connection, write.from, write.to,
                                            static_cast<uint32_t>(write.request), id)) {
-            case Post::kPosted:
-                write.posted = true;
-                ++posted;
-                break;
+            case Post::kPosted: ++posted; break;
             case Post::kNotNow: writes_waiting_.push_back(id); break;
             case Post::kClosed:
             case Post::kInvalid: written(id); break;
