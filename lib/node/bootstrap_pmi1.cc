@@ -23,7 +23,7 @@ Error launcher_gone(int os_error = 0) {
 }  // namespace
 
 Pmi1Bootstrap::Pmi1Bootstrap(const Pmi1Options& options, const Clock& clock)
-    : clock_(clock), options_(options), fd_(options.fd) {}
+    : clock_(clock), options_(options) {}
 
 Result<std::unique_ptr<Bootstrap>> Pmi1Bootstrap::open(const Pmi1Options& options,
                                                        const Clock& clock, uint64_t deadline_ns) {
@@ -119,14 +119,15 @@ Result<std::string> Pmi1Bootstrap::get(uint32_t rank, std::string_view key) {
 
 Status Pmi1Bootstrap::finish() {
     const auto answer = call("cmd=finalize", "finalize_ack", reply_deadline_ns());
-    fd_.reset();
+    if (answer) ::close(options_.fd);
+    usable_ = false;
     WEIR_TRY(answer);
     return {};
 }
 
 Result<Pmi1Line> Pmi1Bootstrap::call(const std::string& request, std::string_view expected,
                                      uint64_t deadline_ns) {
-    if (!fd_.valid()) {
+    if (!usable_) {
         return Error(Errc::kCancelled, "PMI-1: used after finish() or after an error");
     }
     Status sent = send_line(request + "\n", deadline_ns);
@@ -138,7 +139,7 @@ Result<Pmi1Line> Pmi1Bootstrap::call(const std::string& request, std::string_vie
                                                     answer->command, expected));
     }
     // after half a conversation the next answer would be the one to another question
-    if (!answer) fd_.reset();
+    if (!answer) usable_ = false;
     return answer;
 }
 
@@ -147,7 +148,7 @@ Status Pmi1Bootstrap::send_line(const std::string& line, uint64_t deadline_ns) {
     while (!left.empty()) {
         WEIR_TRY(wait_for(POLLOUT, deadline_ns));
         const ssize_t sent =
-            ::send(fd_.get(), left.data(), left.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+            ::send(options_.fd, left.data(), left.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
         if (sent < 0 && (errno == EAGAIN || errno == EINTR)) continue;
         if (sent < 0) return launcher_gone(errno);
         left.remove_prefix(static_cast<size_t>(sent));
@@ -167,7 +168,7 @@ Result<std::string> Pmi1Bootstrap::receive_line(uint64_t deadline_ns) {
         }
         WEIR_TRY(wait_for(POLLIN, deadline_ns));
         char buffer[4096];
-        const ssize_t got = ::read(fd_.get(), buffer, sizeof(buffer));
+        const ssize_t got = ::read(options_.fd, buffer, sizeof(buffer));
         if (got < 0 && (errno == EAGAIN || errno == EINTR)) continue;
         if (got < 0) return launcher_gone(errno);
         if (got == 0) return launcher_gone();
@@ -178,7 +179,7 @@ Result<std::string> Pmi1Bootstrap::receive_line(uint64_t deadline_ns) {
 Status Pmi1Bootstrap::wait_for(short events, uint64_t deadline_ns) {
     for (;;) {
         const int slice_ms = poll_slice_ms(clock_, deadline_ns);
-        pollfd entry{fd_.get(), events, 0};
+        pollfd entry{options_.fd, events, 0};
         const int ready = ::poll(&entry, 1, slice_ms);
         if (ready > 0) return {};
         if (ready < 0 && errno != EINTR) return launcher_gone(errno);

@@ -20,10 +20,13 @@ struct Pmi1Options {
     uint32_t local_rank = 0;
 };
 
-/// One request at a time, each with its answer.
+/// One request at a time, each with its answer. A launcher takes the end of its socket for the
+/// death of the rank, unless the rank has said "finalize", and kills the whole job: so only
+/// finish() closes it, and after a failure the end of the process does, when it has told a person
+/// what is wrong.
 class Pmi1Bootstrap final : public Bootstrap {
 public:
-    /// Takes over the descriptor and greets the launcher.
+    /// Greets the launcher on the descriptor, which must be nobody else's.
     /// Errors:  kProtocol, kDeadline, kPeerLost: what the launcher did wrong
     [[nodiscard]] static Result<std::unique_ptr<Bootstrap>> open(const Pmi1Options& options,
                                                                  const Clock& clock,
@@ -60,7 +63,7 @@ private:
 
     const Clock& clock_;
     Pmi1Options options_;
-    Fd fd_;
+    bool usable_ = true;    // false after finish(), or once an answer failed to come
     std::string received_;  // beyond the last line
     std::string space_;     // the launcher's name for our key-value space
     size_t value_bytes_max_ = 0;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -113,6 +114,7 @@ Status open_against(const std::string& lines, const Clock& clock, bool leaves) {
     int pair[2] = {-1, -1};
     REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
     const Fd launcher(pair[0]);
+    const Fd client(pair[1]);  // stays open until the process ends
     REQUIRE(::write(pair[0], lines.data(), lines.size()) == static_cast<ssize_t>(lines.size()));
     if (leaves) (void)::shutdown(pair[0], SHUT_WR);
     const auto made =
@@ -243,6 +245,7 @@ TEST_SUITE("bootstrap pmi1") {
         const HurriedClock clock;
         FakeLauncher launcher(2);
         const Fd never_comes(launcher.client_fds[1]);
+        const Fd waits(launcher.client_fds[0]);
         const auto self = Pmi1Bootstrap::open({.fd = launcher.client_fds[0], .rank = 0, .size = 2},
                                               clock, clock.now_ns() + 600 * kSecond);
         REQUIRE(self);
@@ -250,6 +253,8 @@ TEST_SUITE("bootstrap pmi1") {
         REQUIRE(status.code() == Errc::kDeadline);
         CHECK(mentions(status.error().text(), "2 ranks"));
         CHECK(self.value()->put("k", "v").code() == Errc::kCancelled);
+        // Closing the socket would have the launcher kill us before we can say why.
+        CHECK(::fcntl(waits.get(), F_GETFD) != -1);
     }
 
     TEST_CASE("a launcher that says something else is an error that tells what") {
