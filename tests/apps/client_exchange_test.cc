@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+/// \file
+/// The solver's exchange and one whole training over a real job in this process.
+
+#include "lib/apps/client_exchange.h"
+
+#include <doctest/doctest.h>
+
+#include "lib/linalg/prox.h"
+
+namespace weir::apps {
+namespace {
+
+std::unique_ptr<Job> start(uint32_t workers) {
+    JobOptions options;
+    options.servers = 2;
+    options.shards_per_server = 2;
+    options.workers = workers;
+    options.add_rules = add_exchange_rules;
+    auto job = Job::start(options, Config(Environment(Environment::Map{{"WEIR_POOL_MIB", "16"}})));
+    REQUIRE(job.has_value());
+    return std::move(*job);
+}
+
+/// One worker's checks; what fails is an error, since doctest's are for one thread.
+Status exchange_of(Client& client) {
+    constexpr double kL1 = 0.5;
+    WEIR_ASSIGN(const std::unique_ptr<ClientExchange> exchange,
+                ClientExchange::make(client, "t", kL1));
+    const auto wrong = [](const char* what) { return Error(Errc::kIo, what); };
+    const double me = exchange->worker_index();
+    for (int round = 1; round <= 3; ++round) {
+        std::vector<double> values{me, 1, -me * round};
+        WEIR_TRY(exchange->sum(values));
+        if (values != std::vector<double>{3, 3, -3.0 * round}) return wrong("sum");
+        values = {me, -me};
+        WEIR_TRY(exchange->max(values));
+        if (values != std::vector<double>{2, 0}) return wrong("max");
+    }
+    // Key 5 is everybody's, 10 + i is worker i's own.
+    const std::vector<uint64_t> keys{5, 10 + exchange->worker_index()};
+    WEIR_ASSIGN(const std::span<double> by_key, exchange->make_buffer(2));
+    by_key[0] = me + 1;
+    by_key[1] = me;
+    WEIR_TRY(exchange->sum_by_key(keys, by_key));
+    if (by_key[0] != 6 || by_key[1] != me) return wrong("sum_by_key");
+
+    linalg::ProxState expected;
+    for (uint64_t iteration = 1; iteration <= 4; ++iteration) {
+        const std::vector<double> pairs{1 + me, 2, 0, 1};
+        std::vector<double> weights(2, 99);
+        WEIR_TRY(exchange->push(iteration, keys, pairs));
+        WEIR_TRY(exchange->pull(iteration, keys, weights));
+        WEIR_TRY(exchange->wait(iteration));
+        expected = linalg::prox_l1_step(expected, 6, 6, kL1);
+        if (weights != std::vector<double>{expected.weight, 0}) return wrong("prox");
+    }
+    return exchange->barrier();
+}
+
+}  // namespace
+
+TEST_SUITE("client exchange") {
+    TEST_CASE("sums, maxima and weights are those of all workers, round after round") {
+        const auto job = start(3);
+        std::vector<Status> outcomes(3);
+        job->run_workers([&](uint32_t i) {
+            auto client = job->make_client(i);
+            if (!client) {
+                outcomes[i] = std::move(client).error();
+                return;
+            }
+            outcomes[i] = exchange_of(*client);
+            (void)client->leave(outcomes[i]);
+        });
+        for (const Status& outcome : outcomes)
+            CHECK_MESSAGE(outcome, (outcome ? "" : outcome.error().message()));
+        CHECK(job->serve().has_value());
+    }
+}
+
+}  // namespace weir::apps

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/apps/lr_run.h"
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include "lib/apps/client_exchange.h"
+#include "lib/base/random.h"
+
+namespace weir::apps {
+namespace {
+
+/// A folder that goes with the test.
+class Folder {
+public:
+    Folder() {
+        std::string name = (std::filesystem::temp_directory_path() / "weir-lr-XXXXXX").string();
+        REQUIRE(::mkdtemp(name.data()) != nullptr);
+        path_ = name;
+    }
+
+    ~Folder() { std::filesystem::remove_all(path_); }
+
+    Folder(const Folder&) = delete;
+    Folder& operator=(const Folder&) = delete;
+
+    [[nodiscard]] std::string file(const char* name, const std::string& text) const {
+        std::ofstream(path_ / name) << text;
+        return (path_ / name).string();
+    }
+
+private:
+    std::filesystem::path path_;
+};
+
+/// Feature 3 decides the label, 1 is noise.
+std::string lines(uint64_t seed, uint64_t count) {
+    Random random(seed);
+    std::string text;
+    for (uint64_t i = 0; i < count; ++i) {
+        const bool positive = random.below(2) == 0;
+        text += positive ? "+1 " : "-1 ";
+        text += "1:" + std::to_string(random.uniform() - 0.5);
+        text += positive ? " 3:1\n" : " 3:-1\n";
+    }
+    return text;
+}
+
+/// All workers' outcomes.
+std::vector<Result<LrRun>> train(uint32_t workers, const LrRunOptions& options) {
+    JobOptions shape;
+    shape.workers = workers;
+    shape.add_rules = add_exchange_rules;
+    auto job = Job::start(shape, Config(Environment(Environment::Map{{"WEIR_POOL_MIB", "16"}})));
+    REQUIRE(job.has_value());
+    std::vector<Result<LrRun>> runs;
+    for (uint32_t i = 0; i < workers; ++i)
+        runs.emplace_back(Error(Errc::kCancelled, "not run"));
+    (*job)->run_workers([&](uint32_t i) {
+        auto client = (*job)->make_client(i);
+        if (!client) return;
+        runs[i] = run_lr(*client, options);
+        (void)client->leave(runs[i] ? Status() : Status(runs[i].error()));
+    });
+    (void)(*job)->serve();
+    return runs;
+}
+
+}  // namespace
+
+TEST_SUITE("lr run") {
+    TEST_CASE("every worker ends with the same model, objective and accuracy, however many") {
+        const Folder folder;
+        LrRunOptions options;
+        options.train = {folder.file("a", lines(1, 90)), folder.file("b", lines(2, 30))};
+        options.test = {folder.file("t", lines(3, 40))};
+        std::vector<Result<LrRun>> alone = train(1, options);
+        REQUIRE(alone[0].has_value());
+        CHECK(alone[0]->result.example_count == 120);
+        CHECK(alone[0]->test_example_count == 40);
+        CHECK(alone[0]->test_accuracy == 1);
+        CHECK(alone[0]->bytes_sent > 0);
+        for (const Result<LrRun>& run : train(3, options)) {
+            REQUIRE(run.has_value());
+            CHECK(run->result.objective ==
+                  doctest::Approx(alone[0]->result.objective).epsilon(1e-4));
+            CHECK(run->result.example_count == 120);
+            CHECK(run->test_example_count == 40);
+            CHECK(run->test_accuracy == 1);
+        }
+    }
+
+    TEST_CASE("what one worker cannot read ends all of them, and the others are told what it is") {
+        const Folder folder;
+        LrRunOptions options;
+        options.train = {folder.file("a", lines(1, 50)), folder.file("b", "+1 1:x\n")};
+        size_t told = 0;
+        for (const Result<LrRun>& run : train(2, options)) {
+            REQUIRE_FALSE(run.has_value());
+            told += run.error().message().find("/b:1:6") != std::string::npos ? 1 : 0;
+        }
+        CHECK(told == 2);
+    }
+}
+
+}  // namespace weir::apps
