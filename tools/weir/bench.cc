@@ -22,6 +22,17 @@ int failure(const Error& error) {
     return error.code() == Errc::kInvalidArgument ? kExitUsage : kExitFailure;
 }
 
+/// Small and short, but for what was asked for by its own flag.
+void make_brief(const CLI::App& command, BenchFlags& flags) {
+    const auto set = [&](const char* flag, auto& value, auto brief) {
+        if (command.count(flag) == 0) value = brief;
+    };
+    set("--seconds", flags.seconds, 0.05);
+    set("--table-mib", flags.table_mib, 8);
+    set("--min-bytes", flags.min_bytes, 4096);
+    set("--max-bytes", flags.max_bytes, 256 << 10);
+}
+
 Status prepare(BenchFlags& flags) {
     for (const uint64_t bytes : {flags.min_bytes, flags.max_bytes, flags.table_mib}) {
         if (!std::has_single_bit(bytes)) {
@@ -32,12 +43,6 @@ Status prepare(BenchFlags& flags) {
     if (flags.max_bytes > flags.table_mib << 20 || flags.min_bytes > flags.max_bytes) {
         return Error(Errc::kInvalidArgument,
                      "--min-bytes <= --max-bytes <= size of the table (--table-mib) must hold");
-    }
-    if (flags.brief) {
-        flags.seconds = 0.05;
-        flags.table_mib = 8;
-        flags.min_bytes = 4096;
-        flags.max_bytes = 256 << 10;
     }
     std::vector<int> cpus = flags.cpus.empty() ? allowed_cpus() : flags.cpus;
     if (cpus.size() < 2 || cpus[0] == cpus[1]) {
@@ -63,6 +68,8 @@ int run_local(const BenchFlags& flags) {
     add("--seconds", flags.seconds);
     add("--servers", flags.job.options.servers);
     add("--shards", flags.job.options.shards_per_server);
+    add("--workers", flags.job.options.workers);
+    if (flags.job.options.colocate) arguments.emplace_back("--colocate");
     if (flags.brief) arguments.emplace_back("--brief");
     if (!flags.json.empty()) add("--json", flags.json);
     const Status status = run_local_ranks(arguments, flags.job.options.servers + 1);
@@ -97,9 +104,11 @@ Status measure(Client& client, const BenchFlags& flags, const RingTimes& rings,
 /// The first worker measures, the others keep still until it has.
 Status work(Job& job, uint32_t i, const BenchFlags& flags, const RingTimes& rings) {
     WEIR_ASSIGN(Client client, job.make_client(i));
-    if (client.worker() == 0) WEIR_TRY(measure(client, flags, rings, job.shape()));
-    if (client.worker_count() > 1) WEIR_TRY(client.barrier(std::chrono::hours(1)));
-    return client.leave();
+    Status outcome;
+    if (client.worker() == 0) outcome = measure(client, flags, rings, job.shape());
+    if (outcome && client.worker_count() > 1) outcome = client.barrier(std::chrono::hours(1));
+    const Status left = client.leave(outcome);
+    return outcome ? left : outcome;
 }
 
 int run_rank(BenchFlags& flags, Config& config) {
@@ -162,8 +171,9 @@ void add_one(CLI::App& bench, const std::string& name, const std::string& meanin
         ->capture_default_str();
     command->add_flag("--child", flags->child)->group("");
     flags->job.add_to(*command);
-    command->callback([flags, &program] {
-        program.run = [flags, &program] {
+    command->callback([flags, command, &program] {
+        program.run = [flags, command, &program] {
+            if (flags->brief) make_brief(*command, *flags);
             if (const Status good = prepare(*flags); !good) return failure(good.error());
             return flags->local ? run_local(*flags) : run_rank(*flags, program.config);
         };

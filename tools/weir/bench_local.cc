@@ -15,22 +15,36 @@
 namespace weir::tools {
 namespace {
 
-/// A port of 127.0.0.1 that nobody has at the moment.
-Result<uint16_t> free_port() {
-    const int socket_fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (socket_fd < 0) return Error(Errc::kIo, "bench --local: no socket", errno);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t length = sizeof(address);
-    auto* const generic = reinterpret_cast<sockaddr*>(&address);
-    const bool good =
-        bind(socket_fd, generic, length) == 0 && getsockname(socket_fd, generic, &length) == 0;
-    const int code = errno;
-    close(socket_fd);
-    if (!good) return Error(Errc::kIo, "bench --local: no port on 127.0.0.1", code);
-    return ntohs(address.sin_port);
-}
+/// A free port of 127.0.0.1. Bound and not listening, with SO_REUSEADDR: nobody is given it by
+/// chance, and the first rank, which asks for it by number, can listen there.
+class HeldPort {
+public:
+    HeldPort() = default;
+    HeldPort(const HeldPort&) = delete;
+    HeldPort& operator=(const HeldPort&) = delete;
+
+    ~HeldPort() {
+        if (socket_ >= 0) close(socket_);
+    }
+
+    Result<uint16_t> take() {
+        socket_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        sockaddr_in address{};
+        address.sin_family = AF_INET;
+        address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        socklen_t length = sizeof(address);
+        auto* const generic = reinterpret_cast<sockaddr*>(&address);
+        const int on = 1;
+        if (socket_ < 0 || setsockopt(socket_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0 ||
+            bind(socket_, generic, length) != 0 || getsockname(socket_, generic, &length) != 0) {
+            return Error(Errc::kIo, "bench --local: no port on 127.0.0.1", errno);
+        }
+        return ntohs(address.sin_port);
+    }
+
+private:
+    int socket_ = -1;
+};
 
 /// The started processes; those that still run are killed at the end.
 class Ranks {
@@ -93,7 +107,8 @@ private:
 }  // namespace
 
 Status run_local_ranks(const std::vector<std::string>& arguments, size_t count) {
-    WEIR_ASSIGN(const uint16_t port, free_port());
+    HeldPort held;
+    WEIR_ASSIGN(const uint16_t port, held.take());
     Ranks ranks;
     for (size_t rank = 0; rank < count; ++rank) {
         std::vector<std::string> all = arguments;
