@@ -121,7 +121,9 @@ inline constexpr auto kConfigVariables = std::to_array<ConfigVariable>({
      .default_value = "4096",
      .unit = "bytes",
      .most = 1ULL << 20,
-     .meaning = "up to this size a push travels inside its message; above, the server reads it"},
+     .meaning =
+         "up to this size what is pushed travels inside its message; above, the server reads "
+         "it (over shm, where it need not copy it, from 256 bytes on)"},
     {.name = "WEIR_VIRTUAL_NODES",
      .kind = VariableKind::kNumber,
      .default_value = "64",

@@ -170,6 +170,7 @@ Result<Client> Job::Part::make_client(uint32_t i) {
     options.join_timeout_ns = (timeout_s + 5) * kSecond;  // the manager knows better who is missing
     WEIR_ASSIGN(const uint64_t deadline_ms, config_.number("WEIR_DEADLINE_MS"));
     options.deadline_ns = deadline_ms * kMillisecond;
+    WEIR_ASSIGN(options.eager_bytes, config_.number("WEIR_EAGER_BYTES"));
     WEIR_ASSIGN(std::unique_ptr<transport::Endpoint> endpoint, devices_->make_endpoint());
     WEIR_ASSIGN(std::shared_ptr<Memory> pool, Devices::worker_pool(devices_));
     auto core = std::make_unique<ClientCore>(std::move(options), std::move(endpoint), clock_, *pool,

@@ -89,11 +89,7 @@ void Manager::receive(ConnectionId connection, std::span<const std::byte> messag
         case Kind::kCreateTable: return create_table(asker, frame);
         case Kind::kOpenTable: return open_table(asker, frame);
         case Kind::kBarrier: return barrier(asker);
-        case Kind::kLeave:
-            workers_[asker.worker].state = Member::State::kLeft;
-            reply(asker, Errc::kOk);
-            end_barrier_if_complete();
-            return end_if_deserted();
+        case Kind::kLeave: return leave(asker, frame);
         default: return refuse(connection, "a frame that workers do not send to a manager");
     }
 }
@@ -237,6 +233,19 @@ void Manager::end_barrier_if_complete() {
     }
 }
 
+void Manager::leave(const Waiting& asker, const wire::Frame& frame) {
+    auto message = LeaveMessage::decode(frame.values);
+    if (!message) return refuse(asker.connection, "a malformed goodbye");
+    Member& member = workers_[asker.worker];
+    const bool done = message->status == Errc::kOk;
+    member.state = done ? Member::State::kLeft : Member::State::kLost;
+    member.end = std::move(*message);
+    reply(asker, Errc::kOk);
+    if (!done) return lose_worker(asker.connection);
+    end_barrier_if_complete();
+    end_if_deserted();
+}
+
 void Manager::lost(ConnectionId connection) {
     outbox_.forget(connection);
     const auto found = peers_.find(connection);
@@ -250,7 +259,7 @@ void Manager::lost(ConnectionId connection) {
         member.state = Member::State::kMissing;
         return;
     }
-    if (member.state == Member::State::kLeft) return;
+    if (member.state != Member::State::kHere) return;  // it said goodbye
     member.state = Member::State::kLost;
     log(LogLevel::kWarning, "{} {} of rank {} is lost", is_shard ? "shard" : "worker",
         peer.is.number, peer.is.rank);
@@ -262,10 +271,14 @@ void Manager::lost(ConnectionId connection) {
             answer_table(entry);
         }
     } else {
-        std::erase_if(at_barrier_, [&](const Waiting& w) { return w.connection == connection; });
-        end_barrier_if_complete();
-        end_if_deserted();
+        lose_worker(connection);
     }
+}
+
+void Manager::lose_worker(ConnectionId connection) {
+    std::erase_if(at_barrier_, [&](const Waiting& w) { return w.connection == connection; });
+    end_barrier_if_complete();
+    end_if_deserted();
 }
 
 void Manager::end_if_deserted() {
@@ -276,18 +289,24 @@ void Manager::end_if_deserted() {
     const bool done = std::any_of(workers_.begin(), workers_.end(),
                                   [](const Member& m) { return m.state == Member::State::kLeft; });
     if (done) return end(Errc::kOk, "all workers have left");
-    end(Errc::kPeerLost,
-        fmt::format("no worker came to its end: {} died, or the network is cut", lost_workers()));
+    end(Errc::kPeerLost, fmt::format("no worker came to its end: {}", lost_workers()));
 }
+
+/// Those who gave up because others had are left out: they are not what a person has to mend.
 
 std::string Manager::lost_workers() const {
     std::string text;
     size_t named = 0;
     for (size_t i = 0; i < workers_.size(); ++i) {
-        if (workers_[i].state != Member::State::kLost || ++named > 8) continue;
-        text += fmt::format("{}worker {} (rank {})", named == 1 ? "" : ", ", i, workers_[i].rank);
+        const Member& worker = workers_[i];
+        if (worker.state != Member::State::kLost || worker.end.status == Errc::kPeerLost) continue;
+        if (++named > 4) continue;
+        text += fmt::format("{}worker {} (rank {}) {}", named == 1 ? "" : "; ", i, worker.rank,
+                            worker.end.status == Errc::kOk ? "died, or the network to it is cut"
+                                                           : "gave up: " + worker.end.why);
     }
-    return named > 8 ? fmt::format("{} and {} more", text, named - 8) : text;
+    if (named == 0) return "every worker lost another";
+    return named > 4 ? fmt::format("{} and {} more", text, named - 4) : text;
 }
 
 void Manager::end(Errc status, const std::string& why) {

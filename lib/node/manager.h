@@ -57,6 +57,7 @@ private:
         enum class State { kMissing, kHere, kLeft, kLost } state = State::kMissing;
         std::string address;
         uint32_t rank = 0;
+        LeaveMessage end = {};  ///< lost: why it gave up; ok if it did not say
     };
 
     struct Waiting {  ///< somebody who gets a reply later
@@ -80,8 +81,10 @@ private:
     void table_made(const wire::Frame& frame);
     void answer_table(TableEntry& entry);
     void barrier(const Waiting& asker);
+    void leave(const Waiting& asker, const wire::Frame& frame);
     void end_barrier_if_complete();
     void lost(transport::ConnectionId connection);
+    void lose_worker(transport::ConnectionId connection);
     void begin_if_complete();
     void end_if_deserted();
     [[nodiscard]] bool shards_are_gone() const;

@@ -77,6 +77,23 @@ std::optional<TableMessage> TableMessage::decode(std::span<const std::byte> body
     return whole(reader, std::move(message));
 }
 
+std::vector<std::byte> LeaveMessage::encode() const {
+    if (status == Errc::kOk) return {};
+    wire::Writer writer;
+    writer.number(status).text(std::string_view(why).substr(0, kWhyBytesMax));
+    return std::move(writer).take();
+}
+
+std::optional<LeaveMessage> LeaveMessage::decode(std::span<const std::byte> body) {
+    LeaveMessage message;
+    if (body.empty()) return message;
+    wire::Reader reader(body);
+    message.status = reader.number<Errc>();
+    message.why = reader.text(kWhyBytesMax);
+    if (message.status == Errc::kOk) return std::nullopt;
+    return whole(reader, std::move(message));
+}
+
 std::vector<std::byte> StatsMessage::encode() const {
     wire::Writer writer;
     writer.number(pushes).number(pulls).number(keys_pushed).number(bytes_copied);

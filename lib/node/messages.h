@@ -55,6 +55,17 @@ struct TableMessage {
     [[nodiscard]] static std::optional<TableMessage> decode(std::span<const std::byte> body);
 };
 
+/// Kind::kLeave: a worker is done, or gives up and says why. An empty body is a worker that is
+/// done.
+struct LeaveMessage {
+    static constexpr size_t kWhyBytesMax = 600;  ///< longer words are cut off
+    Errc status = Errc::kOk;
+    std::string why;
+
+    [[nodiscard]] std::vector<std::byte> encode() const;
+    [[nodiscard]] static std::optional<LeaveMessage> decode(std::span<const std::byte> body);
+};
+
 /// Kind::kStats, the reply: what a shard has counted since its start.
 struct StatsMessage {
     uint64_t pushes = 0;

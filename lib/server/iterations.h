@@ -34,6 +34,11 @@ public:
     /// The rule has run: the next iteration begins.
     void applied() noexcept;
 
+    /// All of this worker's parts of the iteration that is being gathered have arrived.
+    [[nodiscard]] bool complete(uint32_t worker) const noexcept {
+        return in_[worker].announced > 0 && in_[worker].arrived == in_[worker].announced;
+    }
+
     /// The last iteration whose rule has run.
     [[nodiscard]] uint64_t last_applied() const noexcept { return last_applied_; }
 

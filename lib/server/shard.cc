@@ -187,11 +187,11 @@ Errc Shard::create_table(std::span<const std::byte> body) {
     return Errc::kOk;
 }
 
-/// A worker that is gone will never push again: whoever waits for an iteration with it is told.
+/// A worker that is gone will never push again: whoever waits for a part of it is told.
 void Shard::worker_lost(uint32_t worker) {
     lost_workers_[worker] = true;
     for (const auto& state : tables_) {
-        if (state == nullptr) continue;
+        if (state == nullptr || state->iterations.complete(worker)) continue;
         for (const Acknowledgement& waiting : std::exchange(state->to_acknowledge, {})) {
             reply(waiting.connection, waiting.request, Errc::kPeerLost, worker);
         }

@@ -23,8 +23,10 @@ void Shard::admit(Session& session, const wire::Frame& frame, std::span<const st
     }
     const bool aggregate = (h.flags & wire::kAggregate) != 0;
     if (h.iteration > state.iterations.last_applied() && (aggregate || h.kind == Kind::kPull)) {
+        const bool gathered_now = h.iteration == state.iterations.last_applied() + 1;
         for (uint32_t worker = 0; worker < worker_count_; ++worker) {
             if (!lost_workers_[worker]) continue;
+            if (gathered_now && state.iterations.complete(worker)) continue;
             return reply(session.connection, h.request, Errc::kPeerLost, worker);
         }
         if (h.kind == Kind::kPull) return defer(session, state, message, h.request);

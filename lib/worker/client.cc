@@ -104,8 +104,10 @@ Status Client::barrier(std::chrono::nanoseconds at_most) {
     return state_->finish(state_->core().barrier(options.deadline_ns));
 }
 
-Status Client::leave() {
-    return state_->finish(state_->core().leave());
+Status Client::leave(const Status& outcome) {
+    // Who gives up may do so because the manager is out of reach: no long wait for its answer.
+    const uint64_t deadline_ns = outcome ? 0 : 2 * kSecond;
+    return state_->finish(state_->core().leave(outcome, deadline_ns));
 }
 
 Result<ClientStats> Client::stats() {

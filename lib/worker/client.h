@@ -153,8 +153,9 @@ public:
     /// Errors: kPeerLost if one of them has died; kDeadline
     [[nodiscard]] Status barrier(std::chrono::nanoseconds at_most = {});
     [[nodiscard]] Result<ClientStats> stats();
-    /// Tells the job that this worker is done. The client cannot be used afterwards.
-    [[nodiscard]] Status leave();
+    /// Tells the job that this worker is done, or that it gives up and why, which is what others
+    /// that wait for it get to read. The client cannot be used afterwards.
+    [[nodiscard]] Status leave(const Status& outcome = {});
 
 private:
     std::shared_ptr<ClientState> state_;

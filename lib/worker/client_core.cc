@@ -108,6 +108,7 @@ void ClientCore::connected(ConnectionId connection) {
         Peer& peer = peers_[i];
         if (peer.connection != connection || peer.state != Peer::State::kConnecting) continue;
         peer.state = Peer::State::kOpen;
+        peer.maps_memory = endpoint_->capabilities_of(connection).maps_memory;
         wire::FrameHeader header;
         header.kind = Kind::kHello;
         header.first = options_.worker;
@@ -307,8 +308,9 @@ ClientCore::CallId ClientCore::barrier(uint64_t deadline_ns) {
     return control(manager(), Kind::kBarrier, {}, deadline_ns);
 }
 
-ClientCore::CallId ClientCore::leave() {
-    return control(manager(), Kind::kLeave, {});
+ClientCore::CallId ClientCore::leave(const Status& outcome, uint64_t deadline_ns) {
+    const LeaveMessage message{outcome.code(), outcome ? std::string() : outcome.error().message()};
+    return control(manager(), Kind::kLeave, message.encode(), deadline_ns);
 }
 
 ClientCore::CallId ClientCore::stats(uint32_t shard) {

@@ -33,6 +33,9 @@ struct ClientCoreOptions {
     uint64_t join_timeout_ns = 35 * kSecond;
     uint64_t deadline_ns = 30 * kSecond;  ///< of a call, from its start
     size_t route_cache_bytes = size_t{1} << 30;
+    /// Keys or values up to this many bytes go in the message to a shard that would have to READ
+    /// them: a copy costs less than a round trip of the network.
+    size_t eager_bytes = 4096;
 };
 
 /// What a client knows of a table.
@@ -94,7 +97,7 @@ public:
     CallId create_table(const TableSchema& schema);
     CallId open_table(std::string_view table_name);
     CallId barrier(uint64_t deadline_ns);  ///< from now; 0: the default
-    CallId leave();
+    CallId leave(const Status& outcome, uint64_t deadline_ns);
     /// The table that a finished create or open call found.
     [[nodiscard]] Result<TableInfo> take_table(CallId call);
     CallId stats(uint32_t shard);
@@ -130,6 +133,7 @@ private:
     struct Peer {
         transport::ConnectionId connection = 0;
         enum class State { kConnecting, kOpen, kLost } state = State::kConnecting;
+        bool maps_memory = false;      ///< it addresses our registered memory by itself
         std::string name;              ///< "shard 0 of server 1 (rank 1)"
         std::deque<uint64_t> waiting;  ///< requests that found no room
     };
@@ -221,6 +225,7 @@ private:
     [[nodiscard]] bool stage_values(Request& request, bool& in_message);
     [[nodiscard]] bool place_values(Request& request, std::span<const std::byte>& inline_values,
                                     wire::MemoryHandle& handle, size_t& room);
+    [[nodiscard]] size_t eager_bytes(const Request& request) const;
     [[nodiscard]] bool expose(const Request& request, std::span<const std::byte> memory,
                               wire::MemoryHandle& handle);
     [[nodiscard]] std::byte* stage(const Request& request, Block& block, size_t bytes);

@@ -19,7 +19,8 @@ using wire::MemoryHandle;
 
 namespace {
 
-/// Up to this many bytes a copy into the message is cheaper than telling where they are.
+/// Up to this many bytes a copy into the message is cheaper than telling where they are, even to a
+/// shard that addresses our memory; to one that has to READ them, ClientCoreOptions::eager_bytes.
 constexpr size_t kInlineBytes = 256;
 /// Shorter lists are not worth remembering at a shard.
 constexpr uint64_t kRememberedKeysMin = 16;
@@ -92,6 +93,10 @@ std::byte* ClientCore::stage(const Request& request, Block& block, size_t bytes)
     return block.data();
 }
 
+size_t ClientCore::eager_bytes(const Request& request) const {
+    return peers_[request.peer].maps_memory ? kInlineBytes : options_.eager_bytes;
+}
+
 bool ClientCore::expose(const Request& request, std::span<const std::byte> memory,
                         MemoryHandle& handle) {
     const Result<RemoteSpan> remote = endpoint_->expose(peers_[request.peer].connection, memory);
@@ -112,7 +117,7 @@ bool ClientCore::place_keys(Request& request, std::span<const std::byte>& inline
         return true;
     }
     const bool short_enough = bytes.size() <= room;
-    if (short_enough && bytes.size() <= kInlineBytes) {
+    if (short_enough && bytes.size() <= eager_bytes(request)) {
         header.flags |= wire::kKeysInline;
         inline_keys = bytes;
         room -= bytes.size();
@@ -167,12 +172,13 @@ bool ClientCore::place_values(Request& request, std::span<const std::byte>& inli
     header.flags &= static_cast<uint8_t>(~wire::kValueForms);
     const bool is_push = header.kind == Kind::kPush;
     const size_t bytes = header.count * request.row_bytes;
+    const size_t few = is_push ? eager_bytes(request) : kInlineBytes;
     bool in_message = bytes <= (is_push ? room : message_bytes_max_ - sizeof(wire::FrameHeader));
     const bool is_staged = static_cast<bool>(request.staged_values);
     const bool spread = !request.order.empty() && !is_staged;
     if ((spread && is_push) || (!in_message && spread)) {
         if (!stage_values(request, in_message)) return false;
-    } else if (!in_message || bytes > kInlineBytes) {
+    } else if (!in_message || bytes > few) {
         const std::span<const std::byte> where =
             is_push ? request.from : std::span<const std::byte>(request.into);
         if (!spread && expose(request, where, handle)) {
@@ -181,7 +187,7 @@ bool ClientCore::place_values(Request& request, std::span<const std::byte>& inli
         }
         if (!in_message && !stage_values(request, in_message)) return false;
     }
-    if (in_message && (bytes <= kInlineBytes || !request.staged_values)) {
+    if (in_message && (bytes <= few || !request.staged_values)) {
         header.flags |= wire::kValuesInline;
         if (is_push) inline_values = request.from;
         return true;

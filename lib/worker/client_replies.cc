@@ -104,9 +104,10 @@ Status ClientCore::error_of(const Request& request, const wire::Frame& frame) co
                                                         header.first, request.header.epoch));
         case Errc::kPeerLost:
             if (request.header.kind == Kind::kBarrier) {
-                return Error(Errc::kPeerLost,
-                             fmt::format("the barrier cannot be reached: {} died",
-                                         decode_text(frame.values).value_or("another worker")));
+                return Error(
+                    Errc::kPeerLost,
+                    fmt::format("the barrier cannot be reached: {}",
+                                decode_text(frame.values).value_or("another worker is lost")));
             }
             if (request.peer == manager()) {
                 return Error(Errc::kPeerLost, "a server of the job has died, and tables need all");

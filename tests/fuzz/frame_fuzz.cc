@@ -61,6 +61,7 @@ void check_schema_bytes(std::string_view bytes) {
 void check_control(Bytes body) {
     check_body<JoinMessage>(body);
     check_body<AssignmentMessage>(body);
+    check_body<LeaveMessage>(body);
     check_body<StatsMessage>(body);
     check_body<TableMessage>(body);
     if (const auto table = TableMessage::decode(body)) check_schema_bytes(table->schema);

@@ -45,6 +45,7 @@ struct History {
         SimShape shape;
         shape.message_bytes_max = random.below(2) == 0 ? 8192 : 1024;
         shape.fetch_bytes_max = random.below(2) == 0 ? 512 : 1 << 20;
+        shape.eager_bytes = random.below(2) == 0 ? 64 : 4096;
         transport::sim::Options options;
         options.maps_memory = random.below(2) == 0;
         options.delay_ns_max = kMicrosecond * (2 + random.below(100));

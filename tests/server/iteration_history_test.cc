@@ -70,6 +70,7 @@ void run_history(uint64_t seed) {
     SimShape shape;
     shape.message_bytes_max = random.below(2) == 0 ? 8192 : 1024;
     shape.fetch_bytes_max = 512;
+    shape.eager_bytes = random.below(2) == 0 ? 64 : 4096;
     shape.workers = static_cast<uint32_t>(1 + random.below(3));
     transport::sim::Options options;
     options.maps_memory = random.below(2) == 0;
@@ -146,6 +147,34 @@ TEST_SUITE("iteration_history") {
         const Status ended = cluster.finish(0, call);
         CHECK(ended.code() == Errc::kPeerLost);
         CHECK(ended.error().message().find("worker 2") != std::string::npos);
+    }
+
+    TEST_CASE("an iteration for which a worker has done its part ends well after its death") {
+        SimShape shape;
+        SimCluster cluster(5, shape, {});
+        REQUIRE(cluster.start());
+        auto table = cluster.make_table(0, schema(Layout::kDense, 3));
+        REQUIRE(table.has_value());
+        const std::vector<double> values(kKeys, 1);
+        const auto push = [&](uint32_t worker, uint64_t iteration) {
+            return cluster.workers[worker]->push(*table, KeyRange{0, kKeys},
+                                                 std::as_bytes(std::span(values)), {iteration, 0});
+        };
+        (void)push(2, 1);
+        const auto first = push(0, 1);
+        (void)cluster.run_until([] { return false; }, 3);  // both parts are in
+        cluster.network.kill(cluster.host_of_worker(2));
+        cluster.workers[2].reset();
+        (void)cluster.run_until([] { return false; }, 200);  // the shards have seen it die
+        CHECK_FALSE(cluster.workers[0]->done(first));
+        CHECK(cluster.finish(1, push(1, 1)).has_value());
+        CHECK(cluster.finish(0, first).has_value());
+        std::vector<double> sums(kKeys);
+        const auto pull = cluster.workers[0]->pull(*table, KeyRange{0, kKeys},
+                                                   std::as_writable_bytes(std::span(sums)), {1, 0});
+        REQUIRE(cluster.finish(0, pull).has_value());
+        CHECK(sums[kKeys - 1] == 3);
+        CHECK(cluster.finish(0, push(0, 2)).code() == Errc::kPeerLost);
     }
 
     TEST_CASE("a server that dies ends every call with an error that names it, others go on") {

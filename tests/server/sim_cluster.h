@@ -57,6 +57,7 @@ struct SimShape {
     uint32_t workers = 3;
     uint32_t message_bytes_max = 8192;
     size_t fetch_bytes_max = size_t{1} << 20;
+    size_t eager_bytes = 4096;
 };
 
 class SimCluster {
@@ -165,6 +166,7 @@ private:
         options.worker = number;
         options.rank = number;
         options.manager_address = manager->address();
+        options.eager_bytes = shape_.eager_bytes;
         workers.push_back(std::make_unique<ClientCore>(options, endpoint(device), clock,
                                                        *worker_memories_.back(), rules));
     }

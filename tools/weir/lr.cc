@@ -178,8 +178,8 @@ Result<apps::LrRun> work(Job& job, uint32_t i, apps::LrRunOptions options) {
     }
     Result<apps::LrRun> run = apps::run_lr(client, options);
     if (speaks) progress.end();
-    if (!run) return std::move(run).error();
-    WEIR_TRY(client.leave());
+    const Status left = client.leave(run ? Status() : Status(run.error()));
+    if (run && !left) return Error(left.error());
     return run;
 }
 

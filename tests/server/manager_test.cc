@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+/// \file
+/// The manager, seen from the workers and shards of a simulated cluster: who is missing, who is
+/// waited for, and what those who wait for somebody get to read.
+
+#include "lib/node/manager.h"
+
+#include <doctest/doctest.h>
+
+#include "tests/server/sim_cluster.h"
+
+namespace weir::test {
+namespace {
+
+bool mentions(const Status& status, const char* text) {
+    return !status && status.error().message().find(text) != std::string::npos;
+}
+
+TableSchema schema() {
+    TableSchema s;
+    s.name = "counts";
+    s.layout = Layout::kSparse;
+    return s;
+}
+
+}  // namespace
+
+TEST_SUITE("manager") {
+    TEST_CASE("who does not join in time is named, to everybody who did") {
+        SimCluster cluster(1, {}, {});
+        cluster.workers[1].reset();
+        const auto failed = [&] { return cluster.workers[0]->finished(); };
+        REQUIRE(cluster.run_until(failed));
+        CHECK(mentions(cluster.workers[0]->failure(), "rank 1 (worker 1) did not join"));
+        REQUIRE(cluster.run_until([&] { return cluster.shards[3]->finished(); }));
+        CHECK(mentions(cluster.shards[3]->outcome(), "rank 1 (worker 1) did not join"));
+    }
+
+    TEST_CASE("a table that two make at once is made once, and one that nobody made is not found") {
+        SimCluster cluster(2, {}, {});
+        REQUIRE(cluster.start());
+        const auto first = cluster.workers[0]->create_table(schema());
+        const auto second = cluster.workers[1]->create_table(schema());
+        REQUIRE(cluster.run_until(
+            [&] { return cluster.workers[0]->done(first) && cluster.workers[1]->done(second); }));
+        const auto a = cluster.workers[0]->take_table(first);
+        const auto b = cluster.workers[1]->take_table(second);
+        REQUIRE(a.has_value());
+        REQUIRE(b.has_value());
+        CHECK(a->schema.id == b->schema.id);
+        CHECK(cluster.finish(2, cluster.workers[2]->open_table("u")).code() == Errc::kNotFound);
+    }
+
+    TEST_CASE("a barrier waits for all workers, but not for those that are done") {
+        SimCluster cluster(3, {}, {});
+        REQUIRE(cluster.start());
+        const auto first = cluster.workers[0]->barrier(0);
+        const auto second = cluster.workers[1]->barrier(0);
+        (void)cluster.run_until([] { return false; }, 3);
+        CHECK_FALSE(cluster.workers[0]->done(first));
+        CHECK(cluster.finish(2, cluster.workers[2]->leave({}, 0)).has_value());
+        CHECK(cluster.finish(0, first).has_value());
+        CHECK(cluster.finish(1, second).has_value());
+    }
+
+    TEST_CASE("who waits for a worker that gives up reads why, and one that died is named") {
+        SimCluster cluster(4, {}, {});
+        REQUIRE(cluster.start());
+        const auto barrier = cluster.workers[0]->barrier(0);
+        const Status why = Error(Errc::kInvalidArgument, "train.svm:3:7: a number was expected");
+        REQUIRE(cluster.finish(2, cluster.workers[2]->leave(why, 0)).has_value());
+        const Status ended = cluster.finish(0, barrier);
+        CHECK(ended.code() == Errc::kPeerLost);
+        CHECK(mentions(ended, "worker 2 (rank 2) gave up: train.svm:3:7"));
+        cluster.network.kill(cluster.host_of_worker(1));
+        cluster.workers[1].reset();
+        (void)cluster.run_until([] { return false; }, 200);
+        const Status next = cluster.finish(0, cluster.workers[0]->barrier(0));
+        CHECK(mentions(next, "worker 1 (rank 1) died"));
+    }
+
+    TEST_CASE(
+        "the job ends when all workers are gone: well if one came to its end, else with why") {
+        for (const bool well : {true, false}) {
+            SimCluster cluster(5, {}, {});
+            REQUIRE(cluster.start());
+            const Status why = Error(Errc::kInvalidArgument, "no such file");
+            const Status echo = Error(Errc::kPeerLost, "the barrier cannot be reached");
+            REQUIRE(cluster.finish(0, cluster.workers[0]->leave(why, 0)).has_value());
+            REQUIRE(cluster.finish(1, cluster.workers[1]->leave(echo, 0)).has_value());
+            CHECK_FALSE(cluster.shards[0]->finished());
+            const Status last = well ? Status() : echo;
+            REQUIRE(cluster.finish(2, cluster.workers[2]->leave(last, 0)).has_value());
+            REQUIRE(cluster.run_until([&] { return cluster.shards[3]->finished(); }));
+            const Status& outcome = cluster.shards[3]->outcome();
+            CHECK(outcome.has_value() == well);
+            if (!well) {
+                CHECK(mentions(outcome, "worker 0 (rank 0) gave up: no such file"));
+                CHECK_FALSE(mentions(outcome, "worker 1"));
+            }
+        }
+    }
+}
+
+}  // namespace weir::test
