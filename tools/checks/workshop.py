@@ -20,7 +20,7 @@ class Outcome:
 
 CLANG = {"CC": "clang-14", "CXX": "clang++-14"}
 NO_OPTIONAL_PARTS = [f"-D{part}=disabled" for part in ("verbs", "rdmacm", "pmix", "jemalloc", "hwloc")]
-SANITIZED = ["-Dbuildtype=debugoptimized", "-Doptimization=1", "-Db_lundef=false", "-Dbenchmarks=disabled"]
+SANITIZED = ["-Dbuildtype=debugoptimized", "-Doptimization=1", "-Db_lundef=false", "-Dbenchmarks=disabled", "-Dprogram=false"]
 
 # Each build folder: the compiler, and what meson is told. Every one makes warnings errors.
 BUILDS = {
