@@ -292,21 +292,27 @@ void Manager::end_if_deserted() {
     end(Errc::kPeerLost, fmt::format("no worker came to its end: {}", lost_workers()));
 }
 
-/// Those who gave up because others had are left out: they are not what a person has to mend.
-
+/// Workers that gave up only because they lost somebody else come to word where no other has a
+/// reason.
 std::string Manager::lost_workers() const {
-    std::string text;
+    std::string causes;
+    std::string echo;
     size_t named = 0;
     for (size_t i = 0; i < workers_.size(); ++i) {
         const Member& worker = workers_[i];
-        if (worker.state != Member::State::kLost || worker.end.status == Errc::kPeerLost) continue;
-        if (++named > 4) continue;
-        text += fmt::format("{}worker {} (rank {}) {}", named == 1 ? "" : "; ", i, worker.rank,
-                            worker.end.status == Errc::kOk ? "died, or the network to it is cut"
-                                                           : "gave up: " + worker.end.why);
+        if (worker.state != Member::State::kLost) continue;
+        const std::string text =
+            fmt::format("worker {} (rank {}) {}", i, worker.rank,
+                        worker.end.status == Errc::kOk ? "died, or the network to it is cut"
+                                                       : "gave up: " + worker.end.why);
+        if (worker.end.status == Errc::kPeerLost) {
+            if (echo.empty()) echo = text;
+        } else if (++named <= 4) {
+            causes += (named == 1 ? "" : "; ") + text;
+        }
     }
-    if (named == 0) return "every worker lost another";
-    return named > 4 ? fmt::format("{} and {} more", text, named - 4) : text;
+    if (named == 0) return echo;
+    return named > 4 ? fmt::format("{}; and {} more", causes, named - 4) : causes;
 }
 
 void Manager::end(Errc status, const std::string& why) {
