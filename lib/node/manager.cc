@@ -5,6 +5,7 @@
 #include <array>
 
 #include "lib/base/log.h"
+#include "lib/node/assignment_parts.h"
 
 namespace weir {
 namespace {
@@ -123,12 +124,14 @@ void Manager::begin_if_complete() {
         return;
     }
     phase_ = Phase::kRunning;
-    AssignmentMessage message{1, options_.shape, options_.worker_count, {}};
+    AssignmentMessage message{1, options_.shape, options_.worker_count, 0, {}};
     for (const Member& shard : shards_)
         message.shards.push_back({shard.rank, shard.address});
-    const std::vector<std::byte> body = message.encode();
+    const auto bodies = encode_parts(message, endpoint_->capabilities().message_bytes_max);
     for (const auto& [connection, peer] : peers_) {
-        if (peer.joined) outbox_.send(connection, header_of(Kind::kAssignment), body);
+        if (!peer.joined) continue;
+        for (const std::vector<std::byte>& body : bodies)
+            outbox_.send(connection, header_of(Kind::kAssignment), body);
     }
 }
 

@@ -38,6 +38,7 @@ std::vector<std::byte> AssignmentMessage::encode() const {
     wire::Writer writer;
     writer.number(epoch).number(shape.server_count).number(shape.shards_per_server);
     writer.number(shape.points_per_shard).number(shape.seed).number(worker_count);
+    writer.number(first);
     for (const Shard& shard : shards)
         writer.number(shard.rank).text(shard.address);
     return std::move(writer).take();
@@ -52,13 +53,16 @@ std::optional<AssignmentMessage> AssignmentMessage::decode(std::span<const std::
     message.shape.points_per_shard = reader.number<uint32_t>();
     message.shape.seed = reader.number<uint64_t>();
     message.worker_count = reader.number<uint32_t>();
-    const uint64_t count = uint64_t{message.shape.server_count} * message.shape.shards_per_server;
-    for (uint64_t i = 0; i < count && reader.ok(); ++i) {
+    message.first = reader.number<uint32_t>();
+    const uint64_t count = message.shard_count();
+    if (count > Assignment::kPointCountMax || message.first >= count) return std::nullopt;
+    do {  // what is left are the shards of this part
         Shard shard;
         shard.rank = reader.number<uint32_t>();
         shard.address = reader.text(kAddressBytesMax);
         message.shards.push_back(std::move(shard));
-    }
+    } while (reader.ok() && !reader.done());
+    if (message.shards.size() > count - message.first) return std::nullopt;
     return whole(reader, std::move(message));
 }
 

@@ -26,17 +26,25 @@ struct JoinMessage {
     [[nodiscard]] static std::optional<JoinMessage> decode(std::span<const std::byte> body);
 };
 
-/// Kind::kAssignment: the epoch, the ring, and where its shards listen.
+/// Kind::kAssignment: the epoch, the ring, and where its shards listen. A job of many shards takes
+/// several of these, in order (lib/node/assignment_parts.h); all but the shards are alike in them.
 struct AssignmentMessage {
     struct Shard {
         uint32_t rank = 0;
         std::string address;
+        friend bool operator==(const Shard&, const Shard&) = default;
     };
 
     uint32_t epoch = 0;
     RingShape shape;
     uint32_t worker_count = 0;
-    std::vector<Shard> shards;  ///< by number
+    uint32_t first = 0;         ///< number of shards[0]
+    std::vector<Shard> shards;  ///< at least one, and no more than `shape` has from `first` on
+
+    /// Through all servers.
+    [[nodiscard]] uint64_t shard_count() const noexcept {
+        return uint64_t{shape.server_count} * shape.shards_per_server;
+    }
 
     [[nodiscard]] std::vector<std::byte> encode() const;
     [[nodiscard]] static std::optional<AssignmentMessage> decode(std::span<const std::byte> body);

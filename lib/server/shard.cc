@@ -149,16 +149,17 @@ void Shard::control(ConnectionId connection, const wire::Frame& frame) {
 }
 
 void Shard::assigned(std::span<const std::byte> body) {
-    const auto message = AssignmentMessage::decode(body);
-    if (!message || assignment_ != nullptr) {
+    if (!assignment_parts_.add(body)) {
         return end(Error(Errc::kProtocol, "the manager sent a malformed assignment"));
     }
-    Result<Assignment> assignment = Assignment::make(message->epoch, message->shape);
+    if (!assignment_parts_.complete()) return;
+    const AssignmentMessage& message = assignment_parts_.whole();
+    Result<Assignment> assignment = Assignment::make(message.epoch, message.shape);
     if (!assignment || options_.number >= assignment->shard_count()) {
         return end(Error(Errc::kProtocol, "the manager sent an assignment that makes no sense"));
     }
     assignment_ = std::make_unique<Assignment>(std::move(*assignment));
-    worker_count_ = message->worker_count;
+    worker_count_ = message.worker_count;
     lost_workers_.assign(worker_count_, false);
     phase_ = Phase::kServing;
     std::vector<ConnectionId> strangers;

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "lib/base/clock.h"
+#include "lib/node/assignment_parts.h"
 #include "lib/node/messages.h"
 #include "lib/node/outbox.h"
 #include "lib/node/state_machine.h"
@@ -185,6 +186,7 @@ private:
     ConnectionId manager_ = 0;
     bool manager_lost_ = false;
     uint32_t worker_count_ = 0;
+    AssignmentParts assignment_parts_;
     std::unique_ptr<Assignment> assignment_;
     std::unordered_map<ConnectionId, Session> sessions_;
     Session* last_session_ = nullptr;                  ///< of the message before this one

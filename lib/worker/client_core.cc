@@ -133,19 +133,20 @@ void ClientCore::connected(ConnectionId connection) {
 }
 
 void ClientCore::assigned(std::span<const std::byte> body) {
-    const auto message = AssignmentMessage::decode(body);
-    if (!message || phase_ != Phase::kJoining) {
+    if (phase_ != Phase::kJoining || !assignment_parts_.add(body)) {
         return fail(Error(Errc::kProtocol, "the manager sent a malformed assignment"));
     }
-    Result<Assignment> assignment = Assignment::make(message->epoch, message->shape);
+    if (!assignment_parts_.complete()) return;
+    const AssignmentMessage& message = assignment_parts_.whole();
+    Result<Assignment> assignment = Assignment::make(message.epoch, message.shape);
     if (!assignment) return fail(std::move(assignment).error());
     assignment_ = std::make_unique<Assignment>(std::move(*assignment));
-    worker_count_ = message->worker_count;
+    worker_count_ = message.worker_count;
     phase_ = Phase::kConnectingToShards;
     Peer manager = std::move(peers_.back());
     peers_.clear();
-    for (uint32_t i = 0; i < message->shards.size(); ++i) {
-        const AssignmentMessage::Shard& shard = message->shards[i];
+    for (uint32_t i = 0; i < message.shards.size(); ++i) {
+        const AssignmentMessage::Shard& shard = message.shards[i];
         const ShardPlace place = assignment_->place(i);
         Peer& peer = peers_.emplace_back();
         peer.name =

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "lib/base/clock.h"
+#include "lib/node/assignment_parts.h"
 #include "lib/node/messages.h"
 #include "lib/node/state_machine.h"
 #include "lib/store/memory.h"
@@ -251,6 +252,7 @@ private:
     uint32_t message_bytes_max_;
     uint32_t worker_count_ = 0;
     size_t waiting_count_ = 0;  ///< requests that found no room, over all peers
+    AssignmentParts assignment_parts_;
     std::unique_ptr<Assignment> assignment_;
     std::vector<Peer> peers_;
     Slots<Call> calls_;

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "lib/base/check.h"
+#include "lib/node/assignment_parts.h"
 #include "lib/node/messages.h"
 #include "lib/node/schema_codec.h"
 #include "lib/wire/frame.h"
@@ -49,6 +50,22 @@ void check_body(Bytes body) {
     if (message) WEIR_CHECK(same(message->encode(), body));
 }
 
+/// A body that is taken for a part of an assignment is never taken twice, and what was put together
+/// comes to the same when it is taken apart.
+void check_assignment_part(Bytes body) {
+    AssignmentParts parts;
+    if (!parts.add(body)) return;
+    WEIR_CHECK(!parts.add(body));
+    const AssignmentMessage& so_far = parts.whole();
+    WEIR_CHECK(so_far.shards.size() <= so_far.shard_count());
+    AssignmentParts again;
+    for (const std::vector<std::byte>& part : encode_parts(so_far, 1024)) {
+        WEIR_CHECK(part.size() <= 1024);
+        WEIR_CHECK(again.add(part));
+    }
+    WEIR_CHECK(again.whole().shards == so_far.shards);
+}
+
 void check_schema_bytes(std::string_view bytes) {
     const std::optional<TableSchema> schema = decode_schema(bytes);
     if (!schema) return;
@@ -61,6 +78,7 @@ void check_schema_bytes(std::string_view bytes) {
 void check_control(Bytes body) {
     check_body<JoinMessage>(body);
     check_body<AssignmentMessage>(body);
+    check_assignment_part(body);
     check_body<LeaveMessage>(body);
     check_body<StatsMessage>(body);
     check_body<TableMessage>(body);

@@ -147,6 +147,25 @@ TEST_SUITE("job") {
         REQUIRE(client.leave().has_value());
     }
 
+    TEST_CASE("a job of many shards starts, also where messages are short") {
+        JobOptions options;
+        options.shards_per_server = 100;
+        const Config config(Environment(Environment::Map{
+            {"WEIR_POOL_MIB", "64"}, {"WEIR_EAGER_BYTES", "0"}, {"WEIR_VIRTUAL_NODES", "4"}}));
+        const auto job = Job::start(options, config);
+        REQUIRE(job.has_value());
+        auto client = (*job)->make_client(0);
+        REQUIRE(client.has_value());
+        auto table = std::move(client->create_table<float>("many", dense(10'000))).value();
+        std::vector<float> values(10'000, 3.0F);
+        REQUIRE(table.push(KeyRange{0, 10'000}, values).wait().has_value());
+        std::vector<float> out(10'000);
+        REQUIRE(table.pull(KeyRange{0, 10'000}, out).wait().has_value());
+        CHECK(out == values);
+        REQUIRE(client->leave().has_value());
+        CHECK((*job)->serve().has_value());
+    }
+
     TEST_CASE("a worker that never comes is named when the time to join is over") {
         JobOptions options;
         options.workers = 2;

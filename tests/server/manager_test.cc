@@ -36,6 +36,30 @@ TEST_SUITE("manager") {
         CHECK(mentions(cluster.shards[3]->outcome(), "rank 1 (worker 1) did not join"));
     }
 
+    TEST_CASE("a job starts whose shards' addresses do not fit into one message") {
+        SimShape shape;
+        shape.servers = 100;
+        shape.shards = 2;
+        shape.workers = 2;
+        shape.message_bytes_max = 1024;
+        SimCluster cluster(6, shape, {});
+        REQUIRE(cluster.start());
+        const auto table = cluster.make_table(1, schema());
+        REQUIRE(table.has_value());
+        std::vector<uint64_t> keys(5000);
+        for (uint64_t k = 0; k < keys.size(); ++k)
+            keys[k] = k + 1;
+        const std::vector<float> ones(keys.size(), 1.0F);
+        const auto push =
+            cluster.workers[0]->push(*table, keys, std::as_bytes(std::span(ones)), {});
+        REQUIRE(cluster.finish(0, push).has_value());
+        std::vector<float> out(keys.size());
+        const auto pull =
+            cluster.workers[1]->pull(*table, keys, std::as_writable_bytes(std::span(out)), {});
+        REQUIRE(cluster.finish(1, pull).has_value());
+        CHECK(out == ones);
+    }
+
     TEST_CASE("a table that two make at once is made once, and one that nobody made is not found") {
         SimCluster cluster(2, {}, {});
         REQUIRE(cluster.start());
