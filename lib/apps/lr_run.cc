@@ -11,9 +11,10 @@ namespace weir::apps {
 namespace {
 
 /// What the workers' parts of the test files come to together.
-Status test(ClientExchange& exchange, const LrRunOptions& options, LrRun& run) {
+Status test(Client& client, ClientExchange& exchange, const LrRunOptions& options, LrRun& run) {
     const data::Part part{exchange.worker_index(), exchange.worker_count()};
     WEIR_ASSIGN(const Evaluation mine, evaluate(run.model, options.test, part, options.skip_bad));
+    WEIR_TRY(client.barrier(std::chrono::hours(24)));  // as long as the longest part takes to read
     std::array<double, 2> counts{static_cast<double>(mine.read.example_count),
                                  static_cast<double>(mine.correct_count)};
     WEIR_TRY(exchange.sum(counts));
@@ -56,7 +57,7 @@ Result<LrRun> run_lr(Client& client, const LrRunOptions& options) {
     run.data_bytes = solver.data_bytes();
     WEIR_ASSIGN(run.result, solver.solve());
     WEIR_ASSIGN(run.model, solver.model());
-    if (!options.test.empty()) WEIR_TRY(test(*exchange, options, run));
+    if (!options.test.empty()) WEIR_TRY(test(client, *exchange, options, run));
     WEIR_TRY(count(client, *exchange, run));
     WEIR_TRY(client.barrier(std::chrono::hours(24)));
     return run;

@@ -102,8 +102,10 @@ struct Frame {
 
 /// The most keys that one push or pull may name; longer lists are sent in pieces.
 inline constexpr uint64_t kRequestKeysMax = 1u << 18;
-/// The most bytes of values that one push or pull may move; more is sent in pieces.
-inline constexpr uint64_t kRequestBytesMax = 4u << 20;
+/// More bytes of values than this are sent in pieces of whole rows ...
+inline constexpr uint64_t kPieceBytesMax = 4u << 20;
+/// ... of which one push or pull moves at most so many: a row is not cut, however wide.
+inline constexpr uint64_t kRequestBytesMax = 16u << 20;
 
 /// Takes a message apart. Reads every header byte once, into `frame`; trusts nothing.
 /// Errors: kProtocol: too short, wrong magic, unknown kind, contradicting flags, nonzero reserved

@@ -197,16 +197,20 @@ Result<std::shared_ptr<const TableInfo>> open_table(ClientState& state, std::str
     return std::make_shared<const TableInfo>(std::move(*info));
 }
 
-Result<std::shared_ptr<std::byte>> allocate(const std::shared_ptr<ClientState>& state,
-                                            size_t bytes) {
-    std::byte* const memory = state->pool().allocate(std::max<size_t>(bytes, 1), 64);
+Result<std::shared_ptr<std::byte>> allocate(const std::shared_ptr<ClientState>& state, size_t count,
+                                            size_t value_bytes) {
+    size_t bytes = 0;
+    std::byte* memory = nullptr;
+    if (!__builtin_mul_overflow(std::max<size_t>(count, 1), value_bytes, &bytes)) {
+        memory = state->pool().allocate(bytes, Block::kAlignment);
+    }
     if (memory == nullptr) {
-        return Error(Errc::kNoMemory, fmt::format("no {} bytes left in the registered pool; raise "
-                                                  "WEIR_POOL_MIB",
-                                                  bytes));
+        return Error(Errc::kNoMemory, fmt::format("no room for {} values of {} bytes in the "
+                                                  "registered pool; raise WEIR_POOL_MIB",
+                                                  count, value_bytes));
     }
     return std::shared_ptr<std::byte>(memory, [state, bytes](std::byte* p) {
-        state->pool().deallocate(p, std::max<size_t>(bytes, 1), Block::kAlignment);
+        state->give_back({p, bytes});
     });
 }
 

@@ -48,11 +48,11 @@ public:
     /// True once it is finished, well or not. Never blocks; moves everything of the client forward.
     [[nodiscard]] bool test();
     /// Waits until it is finished, at most until its deadline (CallOptions::deadline), and says how
-    /// it ended. Errors: kDeadline and kPeerLost name the server. After kDeadline a pull's memory
-    /// must stay
-    ///         mapped as long as the client lives: a late server may still write there.
-    ///         kStaleEpoch; kNoMemory; kRefused; kInvalidArgument, kOutOfRange, kNotFinite for a
-    ///         mistake of the caller, found before anything was sent
+    /// it ended. Errors: kDeadline and kPeerLost name the server. What was sent before may still be
+    ///         carried out: a late server may write to a pull's memory, and read a push's as it
+    ///         then is. A Buffer is kept for that long by itself; other memory must stay as long as
+    ///         the client lives. kStaleEpoch; kNoMemory; kRefused; kInvalidArgument, kOutOfRange,
+    ///         kNotFinite for a mistake of the caller, found before anything was sent
     Status wait();
     /// Waits at most this long. kDeadline if it is not finished by then; it goes on all the same.
     Status wait_for(std::chrono::nanoseconds at_most);

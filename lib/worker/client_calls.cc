@@ -21,7 +21,7 @@ constexpr size_t kShortList = 8;
 
 PieceLimits limits_for(bool by_range, size_t row_bytes) {
     const uint64_t by_bytes =
-        std::max<uint64_t>(1, wire::kRequestBytesMax / std::max<size_t>(1, row_bytes));
+        std::max<uint64_t>(1, wire::kPieceBytesMax / std::max<size_t>(1, row_bytes));
     return {by_range ? by_bytes : std::min(by_bytes, wire::kRequestKeysMax)};
 }
 

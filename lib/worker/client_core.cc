@@ -20,6 +20,13 @@ namespace {
 constexpr uint32_t kPollsPerClock = 64;  // deadlines are looked at this often at most
 constexpr uint64_t kExpiryNs = kMillisecond;
 
+Status check_name(std::string_view name) {
+    if (!name.empty() && name.size() <= TableMessage::kNameBytesMax) return {};
+    return Error(Errc::kInvalidArgument,
+                 fmt::format("the name of a table must have 1 to {} bytes, not {}",
+                             TableMessage::kNameBytesMax, name.size()));
+}
+
 }  // namespace
 
 Result<TableInfo> make_table_info(TableSchema schema, const RuleRegistry& rules) {
@@ -31,7 +38,7 @@ Result<TableInfo> make_table_info(TableSchema schema, const RuleRegistry& rules)
         return Error(
             Errc::kInvalidArgument,
             fmt::format("table '{}': a push of one key would have {} bytes, the most is {}; "
-                        "use a smaller width",
+                        "use a smaller width, or several keys",
                         schema.name, info.pushed_row_bytes, wire::kRequestBytesMax));
     }
     if (schema.layout == Layout::kDense) info.positions = PositionMap::dense(schema.key_count);
@@ -172,7 +179,13 @@ void ClientCore::closed(ConnectionId connection, Errc why) {
             Errc::kPeerLost, fmt::format("{} is gone ({}); it died or the network to it is cut",
                                          peer.name, to_string(why)));
         requests_.for_each([&](uint64_t id, Request& request) {
-            if (request.peer != i) return;
+            if (request.peer != i) {
+                // Without that shard the others will not come to the barrier either.
+                Call* const call = calls_.find(request.call);
+                const bool at_barrier = request.header.kind == Kind::kBarrier;
+                if (at_barrier && call != nullptr) fail_call(*call, lost);
+                return;
+            }
             if (Call* const call = calls_.find(request.call)) fail_call(*call, lost);
             end_request(id, request);
         });
@@ -262,6 +275,19 @@ Status ClientCore::take(CallId id) {
     return status;
 }
 
+bool ClientCore::names(std::span<const std::byte> memory) noexcept {
+    const auto meets = [&](std::span<const std::byte> other) {
+        return other.data() < memory.data() + memory.size() &&
+               memory.data() < other.data() + other.size();
+    };
+    bool found = false;
+    requests_.for_each([&](uint64_t, const Request& request) {
+        found = found || meets(request.from) || meets(request.into) ||
+                meets(std::as_bytes(request.keys));
+    });
+    return found;
+}
+
 void ClientCore::drop(CallId id) noexcept {
     if (Call* const call = calls_.find(id)) {
         call->dropped = true;
@@ -292,6 +318,7 @@ ClientCore::CallId ClientCore::control(uint32_t peer, Kind kind, std::vector<std
 }
 
 ClientCore::CallId ClientCore::create_table(const TableSchema& schema) {
+    if (Status wrong = check_name(schema.name); !wrong) return failed_call(std::move(wrong));
     // Here a mistake gets a better message than any shard could send.
     if (Result<const RuleEntry*> rule = check_schema(schema, rules_); !rule) {
         return failed_call(std::move(rule).error());
@@ -301,11 +328,17 @@ ClientCore::CallId ClientCore::create_table(const TableSchema& schema) {
 }
 
 ClientCore::CallId ClientCore::open_table(std::string_view table_name) {
+    if (Status wrong = check_name(table_name); !wrong) return failed_call(std::move(wrong));
     return control(manager(), Kind::kOpenTable,
                    TableMessage{0, std::string(table_name), {}}.encode());
 }
 
 ClientCore::CallId ClientCore::barrier(uint64_t deadline_ns) {
+    for (uint32_t i = 0; phase_ == Phase::kReady && i < manager(); ++i) {
+        if (peers_[i].state != Peer::State::kLost) continue;
+        return failed_call(Error(
+            Errc::kPeerLost, fmt::format("{} is gone: no barrier can be reached", peers_[i].name)));
+    }
     return control(manager(), Kind::kBarrier, {}, deadline_ns);
 }
 

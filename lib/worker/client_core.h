@@ -121,6 +121,9 @@ public:
     /// Nobody will ask for this call any more; it goes on.
     void drop(CallId call) noexcept;
 
+    /// A request that has not ended yet reads from, or writes to, a part of this memory.
+    [[nodiscard]] bool names(std::span<const std::byte> memory) noexcept;
+
     [[nodiscard]] const ClientCounters& counters() const noexcept { return counters_; }
 
     [[nodiscard]] const transport::EndpointCounters& endpoint_counters() const noexcept {

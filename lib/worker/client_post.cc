@@ -198,6 +198,11 @@ bool ClientCore::place_values(Request& request, std::span<const std::byte>& inli
 }
 
 ClientCore::Outcome ClientCore::post(uint64_t id, Request& request) {
+    // Of a call that has ended (its deadline, another shard's death) nothing more is sent: the
+    // caller has its memory back, and other things may stand there by now.
+    if (const Call* const call = calls_.find(request.call); call == nullptr || call->finished) {
+        return Outcome::kFailed;
+    }
     Peer& peer = peers_[request.peer];
     wire::FrameHeader& header = request.header;
     header.request = id;

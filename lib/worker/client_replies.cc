@@ -48,7 +48,7 @@ void ClientCore::answered(uint64_t id, Request& request, const wire::Frame& fram
     const Errc status = frame.header.status;
     const Kind kind = request.header.kind;
     if (status == Errc::kUnknownList && request.piece != nullptr) {
-        request.piece->known = false;
+        request.piece->was_unknown();
         return submit(id, request);
     }
     Call* const call = calls_.find(request.call);
@@ -67,13 +67,17 @@ void ClientCore::answered(uint64_t id, Request& request, const wire::Frame& fram
     } else if (kind != Kind::kPush && call != nullptr) {
         call->body.assign(frame.values.begin(), frame.values.end());
     }
-    if (status == Errc::kOk && request.piece != nullptr) request.piece->known = true;
+    if (status == Errc::kOk && request.piece != nullptr) {
+        request.piece->succeeded((request.header.flags & wire::kKeysKnown) != 0);
+    }
     end_request(id, request);
 }
 
 void ClientCore::pulled(uint64_t id, Request& request) {
     if (request.staged_values) deliver(request, request.into);
-    if (request.piece != nullptr) request.piece->known = true;
+    if (request.piece != nullptr) {
+        request.piece->succeeded((request.header.flags & wire::kKeysKnown) != 0);
+    }
     end_request(id, request);
 }
 

@@ -38,11 +38,30 @@ public:
           core_(std::move(core)),
           idle_options_(idle) {}
 
+    ~ClientState() {
+        core_.reset();  // from now on nobody reaches our memory
+        for (const std::span<std::byte> kept : kept_)
+            pool_->deallocate(kept.data(), kept.size(), Block::kAlignment);
+    }
+
+    ClientState(const ClientState&) = delete;
+    ClientState& operator=(const ClientState&) = delete;
+
     [[nodiscard]] ClientCore& core() noexcept { return *core_; }
 
     [[nodiscard]] Memory& pool() noexcept { return *pool_; }
 
     [[nodiscard]] MemoryRegistrar& registrar() noexcept { return *registrar_; }
+
+    /// Gives memory back to the pool; memory that a request still names, once it has ended.
+    void give_back(std::span<std::byte> memory) {
+        kept_.push_back(memory);
+        std::erase_if(kept_, [this](std::span<std::byte> kept) {
+            if (core_->names(kept)) return false;
+            pool_->deallocate(kept.data(), kept.size(), Block::kAlignment);
+            return true;
+        });
+    }
 
     /// Polls until `over()` is true; sleeps when there is nothing to do for long, but never longer
     /// than `sleep_ns_max` without asking `over()`.
@@ -79,6 +98,7 @@ private:
     std::shared_ptr<Memory> pool_;
     std::shared_ptr<MemoryRegistrar> registrar_;
     std::unique_ptr<ClientCore> core_;
+    std::vector<std::span<std::byte>> kept_;  ///< given back by the user, but not free yet
     IdleOptions idle_options_;
 };
 

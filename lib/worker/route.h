@@ -26,6 +26,23 @@ struct Piece {
     uint64_t count = 0;
     uint64_t hash = 0;   ///< of its keys; 0 for ranges
     bool known = false;  ///< the shard has seen these keys under this hash
+    /// A shard remembers only lists of which it has every key, and not for ever. Each time that one
+    /// turns out to be unknown, it is sent in full twice as often before its hash is tried again.
+    uint32_t times_unknown = 0;
+    uint32_t full_sends_left = 0;
+
+    /// A request with these keys went well, sent in full or by their hash.
+    void succeeded(bool by_hash) noexcept {
+        if (by_hash) times_unknown = 0;
+        if (full_sends_left > 0) --full_sends_left;
+        known = full_sends_left == 0;
+    }
+
+    void was_unknown() noexcept {
+        known = false;
+        if (times_unknown < 10) ++times_unknown;
+        full_sends_left = 1U << times_unknown;
+    }
 };
 
 /// How large pieces may be.
@@ -33,7 +50,7 @@ struct PieceLimits {
     uint64_t keys_max = 0;
 };
 
-/// Thread: one. Immutable but for `known`.
+/// Thread: one. Immutable but for what its pieces know.
 class Route {
 public:
     /// For a list that is sorted and unique. `memory` (registered) takes the regrouped keys.

@@ -149,7 +149,7 @@ Result<Table<T>> Client::open_table(std::string_view name, uint32_t width) {
 
 template <Value T>
 Result<Buffer<T>> Client::make_buffer(size_t count) {
-    auto memory = access::allocate(state_, count * sizeof(T));
+    auto memory = access::allocate(state_, count, sizeof(T));
     if (!memory) return std::move(memory).error();
     return Buffer<T>(std::move(*memory), count);
 }

@@ -44,9 +44,10 @@ uint64_t pull(ClientState& state, const TableInfo& table, KeyRange keys, std::sp
 [[nodiscard]] Result<std::shared_ptr<const TableInfo>> open_table(ClientState& state,
                                                                   std::string_view name,
                                                                   ValueType type, uint32_t width);
-/// Zeroed registered memory that keeps the client alive as long as it lives.
+/// Zeroed registered memory that keeps the client alive as long as it lives, and goes back to the
+/// pool once no request of the client names it any more.
 [[nodiscard]] Result<std::shared_ptr<std::byte>> allocate(const std::shared_ptr<ClientState>& state,
-                                                          size_t bytes);
+                                                          size_t count, size_t value_bytes);
 
 }  // namespace access
 }  // namespace weir

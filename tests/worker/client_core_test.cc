@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+/// \file
+/// What a client does when things go wrong, on simulated time: calls that end before their requests
+/// do, servers that die, names and lists that do not work out.
+
+#include "lib/worker/client_core.h"
+
+#include <doctest/doctest.h>
+
+#include "tests/server/sim_cluster.h"
+
+namespace weir::test {
+namespace {
+
+SimShape one_shard() {
+    SimShape shape;
+    shape.servers = 1;
+    shape.shards = 1;
+    shape.workers = 1;
+    return shape;
+}
+
+TableSchema sparse(uint32_t width = 1) {
+    TableSchema schema;
+    schema.name = "numbers";
+    schema.layout = Layout::kSparse;
+    schema.value_type = ValueType::kFloat64;
+    schema.width = width;
+    return schema;
+}
+
+template <class T>
+std::span<const std::byte> bytes_of(const std::vector<T>& values) {
+    return std::as_bytes(std::span(values));
+}
+
+}  // namespace
+
+TEST_SUITE("client core") {
+    TEST_CASE("of a call that has ended nothing is sent: its memory is the caller's again") {
+        SimCluster cluster(1, one_shard(), {});
+        REQUIRE(cluster.start());
+        const TableInfo table = *cluster.make_table(0, sparse());
+        ClientCore& client = *cluster.workers[0];
+        const std::vector<uint64_t> other{7};
+        const std::vector<double> zero{0};
+        std::vector<ClientCore::CallId> before;
+        for (int i = 0; i < 300; ++i)  // nobody polls the shard: there is no more room
+            before.push_back(client.push(table, other, bytes_of(zero), {}));
+        std::vector<uint64_t> key{8};
+        std::vector<double> value{1};
+        const auto late = client.push(table, key, bytes_of(value), {0, kMillisecond});
+        while (!client.done(late)) {
+            cluster.clock.advance(kMillisecond / 10);
+            (void)client.poll();
+        }
+        CHECK(client.take(late).code() == Errc::kDeadline);
+        key[0] = 9;
+        value[0] = 777;
+        for (const auto call : before)
+            CHECK(cluster.finish(0, call).has_value());
+        const std::vector<uint64_t> keys{8, 9};
+        std::vector<double> pulled(2, -1);
+        const auto pull = client.pull(table, keys, std::as_writable_bytes(std::span(pulled)), {});
+        REQUIRE(cluster.finish(0, pull).has_value());
+        CHECK(pulled == std::vector<double>{0, 0});
+    }
+
+    TEST_CASE("memory is named by a request until that has ended, also after its call's deadline") {
+        SimCluster cluster(1, one_shard(), {});
+        REQUIRE(cluster.start());
+        const TableInfo table = *cluster.make_table(0, sparse(1024));
+        ClientCore& client = *cluster.workers[0];
+        std::byte* const memory = cluster.memory_of(0).allocate(8192, 64);
+        const std::vector<uint64_t> keys{5};
+        const auto push = client.push(table, keys, {memory, 8192}, {0, kMillisecond});
+        while (!client.done(push)) {
+            cluster.clock.advance(kMillisecond / 10);
+            (void)client.poll();
+        }
+        CHECK(client.take(push).code() == Errc::kDeadline);
+        CHECK(client.names({memory + 8191, 1}));
+        CHECK_FALSE(client.names({memory + 8192, 1}));
+        (void)cluster.run_until([&] { return !client.names({memory, 8192}); });
+        CHECK_FALSE(client.names({memory, 8192}));
+        cluster.memory_of(0).deallocate(memory, 8192, 64);
+    }
+
+    TEST_CASE(
+        "who waits at a barrier when a server dies is told at once, and whoever comes later") {
+        SimCluster cluster(2, {}, {});
+        REQUIRE(cluster.start());
+        const uint64_t begin_ns = cluster.clock.now_ns();
+        const auto waiting = cluster.workers[0]->barrier(1000 * kSecond);
+        (void)cluster.run_until([] { return false; }, 3);
+        cluster.network.kill(1);
+        const Status ended = cluster.finish(0, waiting);
+        CHECK(ended.code() == Errc::kPeerLost);
+        CHECK(ended.error().message().find("server 1 (rank") != std::string::npos);
+        CHECK(cluster.finish(0, cluster.workers[0]->barrier(0)).code() == Errc::kPeerLost);
+        CHECK(cluster.clock.now_ns() - begin_ns < 2 * kSecond);
+    }
+
+    TEST_CASE("a name that no table can have is refused here, and the client goes on") {
+        SimCluster cluster(3, one_shard(), {});
+        REQUIRE(cluster.start());
+        ClientCore& client = *cluster.workers[0];
+        for (const size_t length : {size_t{0}, TableMessage::kNameBytesMax + 1}) {
+            TableSchema schema = sparse();
+            schema.name.assign(length, 'n');
+            CHECK(cluster.make_table(0, schema).code() == Errc::kInvalidArgument);
+            CHECK(cluster.finish(0, client.open_table(schema.name)).code() ==
+                  Errc::kInvalidArgument);
+        }
+        TableSchema longest = sparse();
+        longest.name.assign(TableMessage::kNameBytesMax, 'n');
+        CHECK(cluster.make_table(0, longest).has_value());
+    }
+
+    TEST_CASE("the widest rows travel whole, whatever a piece may hold") {
+        for (const bool maps_memory : {false, true}) {
+            transport::sim::Options network;
+            network.maps_memory = maps_memory;
+            network.step_bytes = 1 << 20;
+            SimShape shape = one_shard();
+            shape.fetch_bytes_max = size_t{64} << 20;
+            SimCluster cluster(4, shape, network);
+            REQUIRE(cluster.start());
+            const TableInfo table = *cluster.make_table(0, sparse(TableSchema::kWidthMax));
+            const std::vector<uint64_t> keys{3, ~uint64_t{0}};
+            std::vector<double> values(keys.size() * TableSchema::kWidthMax, 1.5);
+            values.back() = 2.5;
+            ClientCore& client = *cluster.workers[0];
+            REQUIRE(cluster.finish(0, client.push(table, keys, bytes_of(values), {})).has_value());
+            std::vector<double> pulled(values.size(), -1);
+            const auto pull =
+                client.pull(table, keys, std::as_writable_bytes(std::span(pulled)), {});
+            REQUIRE(cluster.finish(0, pull).has_value());
+            CHECK(pulled == values);
+        }
+    }
+
+    TEST_CASE("a list that the shard cannot remember is soon sent in full at once") {
+        SimCluster cluster(5, one_shard(), {});
+        REQUIRE(cluster.start());
+        const TableInfo table = *cluster.make_table(0, sparse());
+        ClientCore& client = *cluster.workers[0];
+        std::vector<uint64_t> never_pushed(100);
+        for (size_t i = 0; i < never_pushed.size(); ++i)
+            never_pushed[i] = i;
+        std::vector<double> pulled(never_pushed.size());
+        const uint64_t sent_before = client.endpoint_counters().messages_sent;
+        constexpr uint64_t kPulls = 100;
+        for (uint64_t i = 0; i < kPulls; ++i) {
+            const auto pull =
+                client.pull(table, never_pushed, std::as_writable_bytes(std::span(pulled)), {});
+            REQUIRE(cluster.finish(0, pull).has_value());
+        }
+        CHECK(client.endpoint_counters().messages_sent - sent_before < kPulls + 10);
+    }
+}
+
+}  // namespace weir::test
