@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "lib/base/log.h"
 #include "lib/node/assignment_parts.h"
@@ -216,7 +217,13 @@ void Manager::answer_table(TableEntry& entry) {
 }
 
 void Manager::barrier(const Waiting& asker) {
-    at_barrier_.push_back(asker);
+    const auto same = std::find_if(at_barrier_.begin(), at_barrier_.end(),
+                                   [&](const Waiting& w) { return w.worker == asker.worker; });
+    if (same == at_barrier_.end()) {
+        at_barrier_.push_back(asker);
+    } else {  // its deadline was over and it tries again: it counts once
+        reply(std::exchange(*same, asker), Errc::kDeadline);
+    }
     end_barrier_if_complete();
 }
 

@@ -87,6 +87,26 @@ TEST_SUITE("manager") {
         CHECK(cluster.finish(1, second).has_value());
     }
 
+    TEST_CASE("a worker that comes to a barrier again after its deadline counts once") {
+        SimCluster cluster(7, {}, {});
+        REQUIRE(cluster.start());
+        const auto impatient = cluster.workers[0]->barrier(kMillisecond);
+        CHECK(cluster.finish(0, impatient).code() == Errc::kDeadline);
+        for (int i = 0; i < 3; ++i) {
+            const auto again = cluster.workers[0]->barrier(20 * kMillisecond);
+            CHECK(cluster.finish(0, again).code() == Errc::kDeadline);
+        }
+        const auto last = cluster.workers[0]->barrier(0);
+        const auto second = cluster.workers[1]->barrier(0);
+        (void)cluster.run_until([] { return false; }, 50);
+        CHECK_FALSE(cluster.workers[0]->done(last));  // worker 2 is still to come
+        CHECK_FALSE(cluster.workers[1]->done(second));
+        const auto third = cluster.workers[2]->barrier(0);
+        CHECK(cluster.finish(2, third).has_value());
+        CHECK(cluster.finish(0, last).has_value());
+        CHECK(cluster.finish(1, second).has_value());
+    }
+
     TEST_CASE("who waits for a worker that gives up reads why, and one that died is named") {
         SimCluster cluster(4, {}, {});
         REQUIRE(cluster.start());
