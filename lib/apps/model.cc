@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <iterator>
 #include <memory>
 #include <string_view>
 #include <utility>
@@ -13,6 +14,7 @@
 #include <fmt/format.h>
 
 #include "lib/data/feature_dictionary.h"
+#include "lib/data/output_file.h"
 #include "lib/linalg/logistic.h"
 
 namespace weir::apps {
@@ -65,20 +67,10 @@ ModelLine parse_line(std::string_view line) {
 }  // namespace
 
 Status write_model(const std::string& path, const Model& model) {
-    const File file(std::fopen(path.c_str(), "we"), &std::fclose);
-    if (file == nullptr) {
-        return Error(Errc::kIo, fmt::format("{}: cannot be created", path), errno);
-    }
-    for (uint64_t i = 0; i < model.keys.size(); ++i) {
-        const std::string line = fmt::format("{} {}\n", model.keys[i], model.weights[i]);
-        if (std::fwrite(line.data(), 1, line.size(), file.get()) != line.size()) {
-            return Error(Errc::kIo, fmt::format("{}: cannot be written", path), errno);
-        }
-    }
-    if (std::fflush(file.get()) != 0) {
-        return Error(Errc::kIo, fmt::format("{}: cannot be written", path), errno);
-    }
-    return {};
+    std::string text;
+    for (uint64_t i = 0; i < model.keys.size(); ++i)
+        fmt::format_to(std::back_inserter(text), "{} {}\n", model.keys[i], model.weights[i]);
+    return data::write_whole_file(path, text);
 }
 
 Result<Model> read_model(const std::string& path) {

@@ -20,7 +20,8 @@ struct Model {
     std::vector<double> weights;  ///< beside keys
 };
 
-/// Writes the model; every weight with as many digits as bring exactly it back.
+/// Writes the model; every weight with as many digits as bring exactly it back. The
+/// file is there whole or not at all.
 /// Errors: kIo
 [[nodiscard]] Status write_model(const std::string& path, const Model& model);
 

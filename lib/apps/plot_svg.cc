@@ -2,12 +2,12 @@
 #include "lib/apps/plot_svg.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <cstdio>
 #include <vector>
 
 #include <fmt/format.h>
+
+#include "lib/data/output_file.h"
 
 namespace weir::apps {
 
@@ -162,16 +162,7 @@ std::string plot_svg(std::span<const PlotPoint> points, const PlotText& text) {
 }
 
 Status write_text_file(const std::string& path, const std::string& content) {
-    std::FILE* file = std::fopen(path.c_str(), "we");
-    if (file == nullptr) {
-        return Error(Errc::kIo, fmt::format("{}: cannot be created", path), errno);
-    }
-    const bool written = std::fwrite(content.data(), 1, content.size(), file) == content.size();
-    const bool closed = std::fclose(file) == 0;
-    if (!written || !closed) {
-        return Error(Errc::kIo, fmt::format("{}: cannot be written", path), errno);
-    }
-    return {};
+    return data::write_whole_file(path, content);
 }
 
 }  // namespace weir::apps

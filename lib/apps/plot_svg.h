@@ -25,7 +25,7 @@ struct PlotText {
 /// Points that are not finite are left out. Without any point: axes and "no data".
 [[nodiscard]] std::string plot_svg(std::span<const PlotPoint> points, const PlotText& text);
 
-/// Writes `content` to a file. Errors: kIo
+/// Writes `content` to a file, whole or not at all. Errors: kIo
 [[nodiscard]] Status write_text_file(const std::string& path, const std::string& content);
 
 }  // namespace weir::apps

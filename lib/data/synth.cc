@@ -3,22 +3,19 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <charconv>
 #include <chrono>
 #include <cmath>
 #include <numeric>
-#include <span>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include "lib/base/random.h"
+#include "lib/data/output_file.h"
 
 namespace weir::data {
 
@@ -154,42 +151,6 @@ private:
     uint64_t factor_ = 1;
 };
 
-/// The file that is written; removed again if it was not finished.
-class OutputFile {
-public:
-    OutputFile(int fd, std::string path) : fd_(fd), path_(std::move(path)) {}
-
-    ~OutputFile() {
-        if (fd_ >= 0) {
-            ::close(fd_);
-            ::unlink(path_.c_str());
-        }
-    }
-
-    OutputFile(const OutputFile&) = delete;
-    OutputFile& operator=(const OutputFile&) = delete;
-
-    Status write(std::span<const char> bytes) {
-        while (!bytes.empty()) {
-            const ssize_t done = ::write(fd_, bytes.data(), bytes.size());
-            if (done < 0 && errno == EINTR) continue;
-            if (done < 0) return Error(Errc::kIo, fmt::format("{}: cannot write", path_), errno);
-            bytes = bytes.subspan(static_cast<size_t>(done));
-        }
-        return {};
-    }
-
-    Status close() {
-        const int result = ::close(std::exchange(fd_, -1));
-        if (result != 0) return Error(Errc::kIo, fmt::format("{}: cannot write", path_), errno);
-        return {};
-    }
-
-private:
-    int fd_;
-    std::string path_;
-};
-
 Status check(const SynthOptions& options) {
     const auto wrong = [](std::string text) {
         return Error(Errc::kInvalidArgument, std::move(text));
@@ -217,9 +178,7 @@ Result<SynthReport> write_click_log(const std::string& path, const SynthOptions&
                                     const std::function<void(uint64_t)>& progress) {
     WEIR_TRY(check(options));
     const auto start = std::chrono::steady_clock::now();
-    const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (fd < 0) return Error(Errc::kIo, fmt::format("{}: cannot be created", path), errno);
-    OutputFile file(fd, path);
+    WEIR_ASSIGN(OutputFile file, OutputFile::create(path));
     const ClickLog log(options);
     SynthReport report;
     const uint32_t thread_count =
@@ -248,7 +207,7 @@ Result<SynthReport> write_click_log(const std::string& path, const SynthOptions&
             std::min((first + round) * kBatchExampleCount, options.example_count);
         if (progress) progress(report.example_count);
     }
-    WEIR_TRY(file.close());
+    WEIR_TRY(file.finish());
     report.seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return report;

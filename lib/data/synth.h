@@ -28,7 +28,7 @@ struct SynthReport {
 
 /// Writes a click log to `path`. One feature in ten has a hidden weight; a label is +1 with the
 /// logistic probability of the example's sum of weights. The same options give the same bytes, on
-/// any number of cores.
+/// any number of cores. The file is there whole or not at all.
 ///
 /// progress: called every few MiB with the examples done; may be empty
 /// Errors:   kInvalidArgument for options that make no sense; kIo with what the system said

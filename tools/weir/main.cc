@@ -84,13 +84,21 @@ int run(int argc, char** argv) {
     return program.run();
 }
 
+/// What was printed must have got somewhere.
+int close_output(int code) {
+    const bool whole = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
+    if (whole || code != kExitOk) return code;
+    std::perror("weir: error: standard output");
+    return kExitFailure;
+}
+
 }  // namespace
 }  // namespace weir::tools
 
 int main(int argc, char** argv) {
     (void)std::signal(SIGXFSZ, SIG_IGN);  // a limit on file sizes is an error to tell, no death
     try {
-        return weir::tools::run(argc, argv);
+        return weir::tools::close_output(weir::tools::run(argc, argv));
     } catch (const std::exception& error) {  // no memory, mostly
         std::fprintf(stderr, "weir: error: %s\n", error.what());
         return weir::tools::kExitFailure;

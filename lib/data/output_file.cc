@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/data/output_file.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <utility>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace weir::data {
+namespace {
+
+constexpr size_t kNameBytesMax = 200;  // of a file name's 255: the rest is for what we append
+constexpr int kNameTries = 100;
+
+/// Names by which the system lends a file that somebody else has open: it is theirs to replace.
+bool is_lent(const std::string& path) {
+    return path.starts_with("/dev/std") || path.starts_with("/dev/fd/") ||
+           path.starts_with("/proc/");
+}
+
+/// A new file beside `target`: its descriptor, or -1 and errno. `part` becomes its path.
+int create_beside(const std::filesystem::path& target, std::string& part) {
+    const std::string name = target.filename().string().substr(0, kNameBytesMax);
+    for (int i = 0; i < kNameTries; ++i) {
+        part = (target.parent_path() / fmt::format("{}.part-{}-{}", name, ::getpid(), i)).string();
+        const int fd = ::open(part.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (fd >= 0 || errno != EEXIST) return fd;
+    }
+    return -1;
+}
+
+}  // namespace
+
+Result<OutputFile> OutputFile::create(const std::string& path) {
+    const auto refused = [&](int reason) {
+        return Error(Errc::kIo, fmt::format("{}: cannot be written", path), reason);
+    };
+    struct stat facts = {};
+    const bool exists = ::stat(path.c_str(), &facts) == 0;
+    if (!exists && errno != ENOENT) return refused(errno);
+    if (exists && (!S_ISREG(facts.st_mode) || is_lent(path))) {
+        const int fd = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+        if (fd < 0) return refused(errno);
+        return OutputFile(fd, path, path, "");
+    }
+    if (exists && ::access(path.c_str(), W_OK) != 0) return refused(errno);
+    std::error_code error;
+    std::filesystem::path target = std::filesystem::weakly_canonical(path, error);
+    if (error) return refused(error.value());
+    std::string part;
+    int fd = create_beside(target, part);
+    if (fd >= 0) {
+        if (exists) (void)::fchmod(fd, facts.st_mode & 07777);
+        return OutputFile(fd, path, target.string(), part);
+    }
+    // A file that may be written in a folder that may not: there is no place beside it.
+    const int reason = errno;
+    if (exists) fd = ::open(path.c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC);
+    if (fd < 0) return refused(reason);
+    return OutputFile(fd, path, path, "");
+}
+
+OutputFile::OutputFile(OutputFile&& other) noexcept
+    : fd_(std::exchange(other.fd_, -1)),
+      path_(std::move(other.path_)),
+      target_(std::move(other.target_)),
+      part_(std::exchange(other.part_, "")) {}
+
+OutputFile::~OutputFile() {
+    if (fd_ >= 0) ::close(fd_);
+    if (!part_.empty()) ::unlink(part_.c_str());
+}
+
+Error OutputFile::failed(int reason) const {
+    return {Errc::kIo, fmt::format("{}: cannot be written", path_), reason};
+}
+
+Status OutputFile::write(std::span<const char> bytes) {
+    while (!bytes.empty()) {
+        const ssize_t done = ::write(fd_, bytes.data(), bytes.size());
+        if (done < 0 && errno == EINTR) continue;
+        if (done < 0) return failed(errno);
+        bytes = bytes.subspan(static_cast<size_t>(done));
+    }
+    return {};
+}
+
+Status OutputFile::finish() {
+    if (::close(std::exchange(fd_, -1)) != 0) return failed(errno);
+    if (part_.empty()) return {};
+    if (std::rename(part_.c_str(), target_.c_str()) != 0) return failed(errno);
+    part_.clear();
+    return {};
+}
+
+Status write_whole_file(const std::string& path, std::string_view content) {
+    WEIR_ASSIGN(OutputFile file, OutputFile::create(path));
+    WEIR_TRY(file.write(content));
+    return file.finish();
+}
+
+}  // namespace weir::data
