@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lib/node/runtime.h"
 
+#include <new>
+#include <utility>
+
 #include <pthread.h>
 #include <sched.h>
 
@@ -20,6 +23,16 @@ void pin_to(unsigned core) {
     }
 }
 
+void poll_to_end(StateMachine& machine, Idle& idle, const std::stop_token& stop) {
+    while (!machine.finished() && !stop.stop_requested()) {
+        if (machine.poll() > 0) {
+            idle.reset();
+        } else {
+            idle.wait([&] { return machine.arm(); });
+        }
+    }
+}
+
 }  // namespace
 
 Runtime::~Runtime() {
@@ -34,12 +47,14 @@ std::future<void> Runtime::run(std::unique_ptr<StateMachine> machine,
     threads_.emplace_back([machine = std::move(machine), core, ended = std::move(ended),
                            idle = Idle(idle_)](const std::stop_token& stop) mutable {
         if (core) pin_to(*core);
-        while (!machine->finished() && !stop.stop_requested()) {
-            if (machine->poll() > 0) {
-                idle.reset();
-            } else {
-                idle.wait([&] { return machine->arm(); });
-            }
+        try {
+            poll_to_end(*machine, idle, stop);
+        } catch (const std::bad_alloc&) {
+            log(LogLevel::kError, "{}: not enough memory; allow more, or use more servers",
+                machine->name());
+            machine.reset();
+            ended.set_exception(std::current_exception());
+            return;
         }
         machine.reset();
         ended.set_value();
@@ -48,14 +63,22 @@ std::future<void> Runtime::run(std::unique_ptr<StateMachine> machine,
 }
 
 void Runtime::run(std::function<void()> function, std::optional<unsigned> core) {
-    threads_.emplace_back([function = std::move(function), core] {
+    threads_.emplace_back([this, function = std::move(function), core] {
         if (core) pin_to(*core);
-        function();
+        try {
+            function();
+        } catch (...) {
+            const std::lock_guard lock(mutex_);
+            if (!thrown_) thrown_ = std::current_exception();
+        }
     });
 }
 
 void Runtime::join() {
     threads_.clear();
+    if (const std::exception_ptr thrown = std::exchange(thrown_, nullptr)) {
+        std::rethrow_exception(thrown);
+    }
 }
 
 }  // namespace weir

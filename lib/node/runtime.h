@@ -4,9 +4,11 @@
 /// Runtime: the one place where Weir has threads. It runs state machines, one thread each, and a
 /// trainer's worker functions, and pins them to cores if asked.
 
+#include <exception>
 #include <functional>
 #include <future>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -26,15 +28,18 @@ public:
     Runtime& operator=(const Runtime&) = delete;
 
     /// Polls `machine` in a thread of its own until it is finished; destroys it there, then the
-    /// future is ready.
+    /// future is ready. Where memory runs out in it, that ends it, is logged, and is the future's.
     std::future<void> run(std::unique_ptr<StateMachine> machine, std::optional<unsigned> core = {});
     /// Runs `function` in a thread of its own.
     void run(std::function<void()> function, std::optional<unsigned> core = {});
-    /// Waits until all threads have ended by themselves.
+    /// Waits until all threads have ended by themselves; throws what the first function threw that
+    /// did (std::bad_alloc, as if it had been called here).
     void join();
 
 private:
     IdleOptions idle_;
+    std::mutex mutex_;
+    std::exception_ptr thrown_;  // under mutex_
     std::vector<std::jthread> threads_;
 };
 
