@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lib/server/shard.h"
 
+#include <algorithm>
 #include <array>
+#include <limits>
 
 #include <fmt/format.h>
 
@@ -117,18 +119,27 @@ void Shard::receive(ConnectionId connection, std::span<const std::byte> message)
         if (kind == Kind::kHello) return hello(*session, frame);
         return refuse(connection, "a frame before saying who it is");
     }
-    if (kind == Kind::kPush || kind == Kind::kPull) return admit(*session, frame, message);
+    if (kind == Kind::kPush || kind == Kind::kPull) return admit(*session, frame);
     if (kind == Kind::kStats) return stats(connection, frame.header.request);
     refuse(connection, "a frame that workers do not send to a shard");
 }
 
 void Shard::hello(Session& session, const wire::Frame& frame) {
+    const uint64_t worker = frame.header.first;
     // A worker may have heard of the job before we do: assigned() looks at it then.
-    if (phase_ == Phase::kServing && frame.header.first >= worker_count_) {
+    const uint64_t limit =
+        phase_ == Phase::kServing ? worker_count_ : std::numeric_limits<uint32_t>::max();
+    if (worker >= limit) {
         return refuse(session.connection, "the number of a worker that is not in this job");
     }
+    const auto has_it = [&](const auto& other) {
+        return other.second.known && other.second.worker == worker;
+    };
+    if (std::any_of(sessions_.begin(), sessions_.end(), has_it)) {
+        return refuse(session.connection, "the number of a worker that is connected already");
+    }
     session.known = true;
-    session.worker = static_cast<uint32_t>(frame.header.first);
+    session.worker = static_cast<uint32_t>(worker);
 }
 
 void Shard::control(ConnectionId connection, const wire::Frame& frame) {
@@ -182,6 +193,9 @@ Errc Shard::create_table(std::span<const std::byte> body) {
     if (!table) {
         log(LogLevel::kError, "{}: table '{}': {}", name(), schema->name, table.error().message());
         return table.code();
+    }
+    if (message->table < tables_.size() && tables_[message->table] != nullptr) {
+        return Errc::kProtocol;  // its rows may be on their way to a worker
     }
     if (tables_.size() <= message->table) tables_.resize(message->table + 1);
     tables_[message->table] = std::make_unique<TableState>(std::move(*table), worker_count_);

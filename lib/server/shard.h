@@ -70,10 +70,17 @@ private:
         size_t deferred_bytes = 0;
     };
 
-    /// A request that waits for an iteration, or for a pull to be written.
+    /// A request that waits for an iteration, or for a pull to be written: what was taken out of
+    /// its message, and a copy of the rest, which its sender can no longer change.
     struct Deferred {
-        ConnectionId connection = 0;
-        std::vector<std::byte> message;
+        Deferred(ConnectionId from, const wire::Frame& received);
+        Deferred(Deferred&&) noexcept = default;
+        Deferred& operator=(Deferred&&) noexcept = default;
+        ~Deferred() = default;
+
+        ConnectionId connection;
+        std::vector<std::byte> body;
+        wire::Frame frame;  ///< with spans of `body`
     };
 
     /// A push that was fetched while its rows were pinned, with a copy of what was fetched.
@@ -145,10 +152,9 @@ private:
     void end(Status outcome);
 
     // shard_requests.cc: is it for us, is it its turn, and where are its bytes
-    void admit(Session& session, const wire::Frame& frame, std::span<const std::byte> message);
+    void admit(Session& session, const wire::Frame& frame);
     [[nodiscard]] Errc check(const TableState& state, const wire::Frame& frame) const;
-    void defer(Session& session, TableState& state, std::span<const std::byte> message,
-               uint64_t request);
+    void defer(Session& session, TableState& state, const wire::Frame& frame);
     void gather(Session& session, const wire::Frame& frame);
     [[nodiscard]] bool map(ConnectionId connection, const wire::MemoryHandle& at, size_t alignment,
                            std::span<const std::byte>& bytes);

@@ -11,7 +11,16 @@ namespace weir {
 
 using wire::Kind;
 
-void Shard::admit(Session& session, const wire::Frame& frame, std::span<const std::byte> message) {
+Shard::Deferred::Deferred(ConnectionId from, const wire::Frame& received)
+    : connection(from), frame(received) {
+    body.reserve(received.keys.size() + received.values.size());
+    body.assign(received.keys.begin(), received.keys.end());
+    body.insert(body.end(), received.values.begin(), received.values.end());
+    frame.keys = std::span(body).first(received.keys.size());
+    frame.values = std::span(body).subspan(received.keys.size());
+}
+
+void Shard::admit(Session& session, const wire::Frame& frame) {
     const wire::FrameHeader& h = frame.header;
     if (h.table >= tables_.size() || tables_[h.table] == nullptr) {
         return reply(session.connection, h.request, Errc::kNotFound);
@@ -29,18 +38,18 @@ void Shard::admit(Session& session, const wire::Frame& frame, std::span<const st
             if (gathered_now && state.iterations.complete(worker)) continue;
             return reply(session.connection, h.request, Errc::kPeerLost, worker);
         }
-        if (h.kind == Kind::kPull) return defer(session, state, message, h.request);
+        if (h.kind == Kind::kPull) return defer(session, state, frame);
     }
     if (aggregate) {
         switch (state.iterations.judge(h.iteration, session.worker, h.parts)) {
-            case Iterations::Verdict::kLater: return defer(session, state, message, h.request);
+            case Iterations::Verdict::kLater: return defer(session, state, frame);
             case Iterations::Verdict::kRefuse:
                 return reply(session.connection, h.request, Errc::kInvalidArgument);
             case Iterations::Verdict::kNow: break;
         }
         state.iterations.admit(session.worker, h.parts);
     } else if (h.kind == Kind::kPush && pinned(state, h)) {
-        return defer(session, state, message, h.request);
+        return defer(session, state, frame);
     }
     gather(session, frame);
 }
@@ -64,13 +73,13 @@ Errc Shard::check(const TableState& state, const wire::Frame& frame) const {
     return bytes <= room ? Errc::kOk : Errc::kProtocol;
 }
 
-void Shard::defer(Session& session, TableState& state, std::span<const std::byte> message,
-                  uint64_t request) {
-    if (session.deferred_bytes + message.size() > options_.deferred_bytes_max) {
-        return reply(session.connection, request, Errc::kBusy);
+void Shard::defer(Session& session, TableState& state, const wire::Frame& frame) {
+    const size_t bytes = sizeof(Deferred) + frame.keys.size() + frame.values.size();
+    if (session.deferred_bytes + bytes > options_.deferred_bytes_max) {
+        return reply(session.connection, frame.header.request, Errc::kBusy);
     }
-    session.deferred_bytes += message.size();
-    state.deferred.push_back({session.connection, {message.begin(), message.end()}});
+    session.deferred_bytes += bytes;
+    state.deferred.emplace_back(session.connection, frame);
 }
 
 size_t Shard::retry_deferred() {
@@ -84,10 +93,8 @@ size_t Shard::retry_deferred() {
         for (const Deferred& deferred : again) {
             Session* const session = session_of(deferred.connection);
             if (session == nullptr) continue;
-            session->deferred_bytes -= deferred.message.size();
-            wire::Frame frame;
-            WEIR_CHECK(wire::decode(deferred.message, frame) == Errc::kOk);
-            admit(*session, frame, deferred.message);
+            session->deferred_bytes -= sizeof(Deferred) + deferred.body.size();
+            admit(*session, deferred.frame);
             ++done;
         }
         for (Held& held : std::exchange(tables_[i]->held, {})) {

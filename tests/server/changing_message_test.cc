@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+/// \file
+/// Messages that their sender changes while the shard works on them, as a peer on the same host
+/// can: they lie in its ring.
+
+#include <doctest/doctest.h>
+
+#include "tests/server/sim_cluster.h"
+
+namespace weir::test {
+namespace {
+
+using transport::Completion;
+using transport::ConnectionId;
+using transport::Post;
+using transport::RemoteSpan;
+
+/// An endpoint whose messages change once the shard has decoded them: when it asks what the
+/// endpoint can do (as it does for pulls into the reply), and when it sends something.
+class ChangingEndpoint final : public transport::Endpoint {
+public:
+    ChangingEndpoint(std::unique_ptr<Endpoint> inner, const bool& is_on)
+        : inner_(std::move(inner)), is_on_(is_on) {}
+
+    [[nodiscard]] std::string address() const override { return inner_->address(); }
+
+    [[nodiscard]] transport::Capabilities capabilities() const override {
+        change();
+        return inner_->capabilities();
+    }
+
+    [[nodiscard]] transport::Capabilities capabilities_of(ConnectionId c) const override {
+        change();
+        return inner_->capabilities_of(c);
+    }
+
+    [[nodiscard]] Result<ConnectionId> connect(std::string_view address) override {
+        return inner_->connect(address);
+    }
+
+    void close(ConnectionId c) override { inner_->close(c); }
+
+    [[nodiscard]] Post send(ConnectionId c,
+                            std::span<const std::span<const std::byte>> parts) override {
+        return inner_->send(c, parts);
+    }
+
+    [[nodiscard]] Result<RemoteSpan> expose(ConnectionId c,
+                                            std::span<const std::byte> memory) override {
+        return inner_->expose(c, memory);
+    }
+
+    [[nodiscard]] Post read(ConnectionId c, std::span<std::byte> into, const RemoteSpan& from,
+                            uint64_t context) override {
+        return inner_->read(c, into, from, context);
+    }
+
+    [[nodiscard]] Post write(ConnectionId c, std::span<const std::byte> from, const RemoteSpan& to,
+                             uint64_t context) override {
+        return inner_->write(c, from, to, context);
+    }
+
+    [[nodiscard]] Post write_immediate(ConnectionId c, std::span<const std::byte> from,
+                                       const RemoteSpan& to, uint32_t immediate,
+                                       uint64_t context) override {
+        return inner_->write_immediate(c, from, to, immediate, context);
+    }
+
+    [[nodiscard]] std::byte* map(ConnectionId c, const RemoteSpan& span,
+                                 transport::Access wanted) override {
+        return inner_->map(c, span, wanted);
+    }
+
+    [[nodiscard]] Post signal(ConnectionId c, uint32_t immediate) override {
+        return inner_->signal(c, immediate);
+    }
+
+    void flush() override { inner_->flush(); }
+
+    [[nodiscard]] size_t poll(std::span<Completion> completions) override {
+        last_ = {};
+        const size_t count = inner_->poll(completions);
+        for (const Completion& c : completions.first(count)) {
+            if (c.event == transport::Event::kReceived) last_ = c.message;
+        }
+        return count;
+    }
+
+    [[nodiscard]] int arm() override { return inner_->arm(); }
+
+    [[nodiscard]] std::string peer_name(ConnectionId c) const override {
+        return inner_->peer_name(c);
+    }
+
+    [[nodiscard]] const transport::EndpointCounters& counters() const noexcept override {
+        return inner_->counters();
+    }
+
+private:
+    void change() const {
+        if (!is_on_) return;
+        for (const std::byte& byte : std::exchange(last_, {}))
+            const_cast<std::byte&>(byte) ^= std::byte{0xff};
+    }
+
+    std::unique_ptr<Endpoint> inner_;
+    const bool& is_on_;
+    mutable std::span<const std::byte> last_;
+};
+
+}  // namespace
+
+TEST_SUITE("changing_message") {
+    TEST_CASE("a pull that has to wait is what it was when it was decoded") {
+        ManualClock clock;
+        transport::sim::Network network(1, clock, {});
+        const RuleRegistry rules = RuleRegistry::with_builtin_rules();
+        const auto server = network.make_device(0);
+        const auto host = network.make_device(1);
+        RegisteredMemory server_memory(*server, transport::Access::kLocal);
+        RegisteredMemory worker_memory(*host, transport::Access::kRemote);
+        const auto endpoint = [](transport::Device& device) {
+            return std::move(device.make_endpoint({})).value();
+        };
+        ManagerOptions manager_options;
+        manager_options.shape = {1, 1, 4, 1};
+        manager_options.worker_count = 1;
+        Manager manager(manager_options, endpoint(*server), clock);
+        ShardOptions shard_options;
+        shard_options.manager_address = manager.address();
+        bool is_changing = false;
+        Shard shard(shard_options,
+                    std::make_unique<ChangingEndpoint>(endpoint(*server), is_changing), clock,
+                    server_memory, rules);
+        ClientCoreOptions client_options;
+        client_options.manager_address = manager.address();
+        ClientCore client(client_options, endpoint(*host), clock, worker_memory, rules);
+        const auto run_until = [&](const auto& over) {
+            for (int i = 0; i < 5000 && !over(); ++i) {
+                const size_t done = manager.poll() + shard.poll() + client.poll();
+                if (done == 0 && !network.step()) clock.advance(kMillisecond);
+            }
+            return over();
+        };
+        REQUIRE(run_until([&] { return client.ready(); }));
+        TableSchema schema;
+        schema.name = "sums";
+        schema.layout = Layout::kDense;
+        schema.key_count = 16;
+        const auto made = client.create_table(schema);
+        REQUIRE(run_until([&] { return client.done(made); }));
+        const auto table = client.take_table(made);
+        REQUIRE(table.has_value());
+
+        is_changing = true;
+        std::vector<float> out(4);
+        CallOptions first;
+        first.iteration = 1;
+        const auto pull =
+            client.pull(*table, KeyRange{0, 4}, std::as_writable_bytes(std::span(out)), first);
+        REQUIRE_FALSE(run_until([&] { return client.done(pull); }));
+        is_changing = false;
+        const std::vector<float> ones(16, 1);
+        const auto push =
+            client.push(*table, KeyRange{0, 16}, std::as_bytes(std::span(ones)), first);
+        REQUIRE(run_until([&] { return client.done(push) && client.done(pull); }));
+        CHECK(client.take(push).has_value());
+        CHECK(client.take(pull).has_value());
+        CHECK(out == std::vector<float>(4, 1));
+    }
+}
+
+}  // namespace weir::test

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// RawWorker: a worker of a SimCluster whose frames the test makes by itself, good ones and bad.
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "lib/node/messages.h"
+#include "lib/wire/frame.h"
+#include "tests/server/sim_cluster.h"
+
+namespace weir::test {
+
+class RawWorker {
+public:
+    struct Answer {
+        transport::ConnectionId connection = 0;
+        wire::FrameHeader header;
+        std::vector<std::byte> body;
+    };
+
+    RawWorker(SimCluster& cluster, transport::sim::HostId host,
+              const transport::EndpointOptions& options = {})
+        : cluster_(cluster),
+          device_(cluster.network.make_device(host)),
+          memory_(*device_, transport::Access::kRemote),
+          endpoint_(std::move(device_->make_endpoint(options)).value()) {}
+
+    /// The others go on meanwhile. 0: the connection was closed.
+    [[nodiscard]] transport::ConnectionId connect(const std::string& address) {
+        const transport::ConnectionId connection = *endpoint_->connect(address);
+        const auto is_in = [connection](const std::vector<transport::ConnectionId>& list) {
+            return std::find(list.begin(), list.end(), connection) != list.end();
+        };
+        (void)run_until([&] { return is_in(connected_) || is_in(closed_); });
+        return is_in(connected_) ? connection : 0;
+    }
+
+    /// Tells the manager that this is worker `number`, whose place in the cluster must be empty.
+    void join(uint32_t number) {
+        wire::FrameHeader header;
+        header.kind = wire::Kind::kJoin;
+        const JoinMessage message{JoinMessage::Role::kWorker, number, number, {}};
+        send(connect(cluster_.manager->address()), header, message.encode());
+    }
+
+    /// Connects to a shard and says that this is worker `number`.
+    [[nodiscard]] transport::ConnectionId hello(const Shard& shard, uint64_t number) {
+        const transport::ConnectionId connection = connect(shard.address());
+        wire::FrameHeader header;
+        header.kind = wire::Kind::kHello;
+        header.first = number;
+        send(connection, header);
+        return connection;
+    }
+
+    void send(transport::ConnectionId connection, wire::FrameHeader header,
+              std::span<const std::byte> body = {}) {
+        header.body_bytes = static_cast<uint32_t>(body.size());
+        const std::array parts{std::as_bytes(std::span(&header, 1)), body};
+        (void)endpoint_->send(connection, parts);
+        endpoint_->flush();
+    }
+
+    [[nodiscard]] bool is_closed(transport::ConnectionId connection) const {
+        return std::find(closed_.begin(), closed_.end(), connection) != closed_.end();
+    }
+
+    /// The answer to a request, if it has come.
+    [[nodiscard]] const Answer* answer(uint64_t request) const {
+        const auto found = std::find_if(answers_.begin(), answers_.end(), [&](const Answer& a) {
+            return a.header.kind == wire::Kind::kReply && a.header.request == request;
+        });
+        return found == answers_.end() ? nullptr : &*found;
+    }
+
+    [[nodiscard]] const std::vector<Answer>& answers() const { return answers_; }
+
+    /// Times that a pull's values came by a write.
+    [[nodiscard]] const std::vector<uint32_t>& immediates() const { return immediates_; }
+
+    [[nodiscard]] Memory& memory() { return memory_; }
+
+    [[nodiscard]] transport::Endpoint& endpoint() { return *endpoint_; }
+
+    void poll() {
+        std::array<transport::Completion, 16> completions;
+        const size_t count = endpoint_->poll(completions);
+        for (const transport::Completion& c : std::span(completions).first(count)) {
+            switch (c.event) {
+                case transport::Event::kConnected: connected_.push_back(c.connection); break;
+                case transport::Event::kClosed: closed_.push_back(c.connection); break;
+                case transport::Event::kImmediate: immediates_.push_back(c.immediate); break;
+                case transport::Event::kReceived: {
+                    wire::Frame frame;
+                    if (wire::decode(c.message, frame) != Errc::kOk) break;
+                    answers_.push_back(
+                        {c.connection, frame.header, {frame.values.begin(), frame.values.end()}});
+                    break;
+                }
+                default: break;
+            }
+        }
+    }
+
+    template <class Over>
+    [[nodiscard]] bool run_until(Over&& over, size_t idle_max = 5000) {
+        return cluster_.run_until(
+            [&] {
+                poll();
+                return over();
+            },
+            idle_max);
+    }
+
+    /// Lets the cluster do all that it can without time going on for long.
+    void run() {
+        (void)run_until([] { return false; }, 20);
+    }
+
+private:
+    SimCluster& cluster_;
+    std::unique_ptr<transport::Device> device_;
+    RegisteredMemory memory_;
+    std::unique_ptr<transport::Endpoint> endpoint_;
+    std::vector<transport::ConnectionId> connected_;
+    std::vector<transport::ConnectionId> closed_;
+    std::vector<Answer> answers_;
+    std::vector<uint32_t> immediates_;
+};
+
+}  // namespace weir::test

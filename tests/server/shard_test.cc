@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+/// \file
+/// A shard and workers that do what they like: what is refused, what has to wait and how long, and
+/// that nobody's requests harm another's.
+
+#include "lib/server/shard.h"
+
+#include <doctest/doctest.h>
+
+#include "tests/server/raw_worker.h"
+
+namespace weir::test {
+namespace {
+
+constexpr uint64_t kKeys = 16;
+
+SimShape one_shard(uint32_t workers) {
+    SimShape shape;
+    shape.servers = 1;
+    shape.shards = 1;
+    shape.workers = workers;
+    return shape;
+}
+
+TableSchema schema(uint64_t keys = kKeys) {
+    TableSchema s;
+    s.name = "sums";
+    s.layout = Layout::kDense;
+    s.key_count = keys;
+    s.value_type = ValueType::kFloat64;
+    s.rule = "add";
+    return s;
+}
+
+CallOptions iteration(uint64_t number) {
+    CallOptions options;
+    options.iteration = number;
+    return options;
+}
+
+/// A push or pull of keys [0, count) of the first table, as a client would make it.
+wire::FrameHeader request(wire::Kind kind, uint64_t number, uint64_t count) {
+    wire::FrameHeader header;
+    header.kind = kind;
+    header.flags = wire::kKeysRange | wire::kValuesInline;
+    header.value_type = static_cast<uint8_t>(ValueType::kFloat64);
+    header.request = number;
+    header.epoch = 1;
+    header.width = 1;
+    header.count = count;
+    return header;
+}
+
+ClientCore::CallId push_all(SimCluster& cluster, uint32_t worker, const TableInfo& table,
+                            std::span<const double> values, const CallOptions& options = {}) {
+    return cluster.workers[worker]->push(table, KeyRange{0, values.size()}, std::as_bytes(values),
+                                         options);
+}
+
+std::vector<double> pull_all(SimCluster& cluster, const TableInfo& table) {
+    std::vector<double> values(table.schema.key_count, -1);
+    const auto pull =
+        cluster.workers[0]->pull(table, KeyRange{0, values.size()},
+                                 std::as_writable_bytes(std::span(values)), CallOptions());
+    REQUIRE(cluster.finish(0, pull).has_value());
+    return values;
+}
+
+/// A cluster of one shard and two workers, the second of which is in the hands of the test.
+struct WithRawWorker {
+    explicit WithRawWorker(const SimShape& shape = one_shard(2),
+                           const transport::sim::Options& options = {})
+        : cluster(1, shape, options), raw(cluster, 50) {
+        cluster.workers[1].reset();
+        raw.join(1);
+        REQUIRE(raw.run_until([&] { return cluster.workers[0]->ready(); }));
+    }
+
+    [[nodiscard]] TableInfo make_table(uint64_t keys = kKeys) {
+        auto table = cluster.make_table(0, schema(keys));
+        REQUIRE(table.has_value());
+        return *table;
+    }
+
+    SimCluster cluster;
+    RawWorker raw;
+};
+
+}  // namespace
+
+TEST_SUITE("shard") {
+    TEST_CASE("a second connection that takes a worker's number is closed, the worker goes on") {
+        SimCluster cluster(1, one_shard(3), {});
+        REQUIRE(cluster.start());
+        auto table = cluster.make_table(0, schema());
+        REQUIRE(table.has_value());
+        RawWorker raw(cluster, 50);
+        const auto connection = raw.hello(*cluster.shards[0], 0);
+        CHECK(raw.run_until([&] { return raw.is_closed(connection); }));
+        const std::vector<double> ones(kKeys, 1);
+        std::array<ClientCore::CallId, 3> calls{};
+        for (uint32_t worker = 0; worker < 3; ++worker)
+            calls[worker] = push_all(cluster, worker, *table, ones, iteration(1));
+        for (uint32_t worker = 0; worker < 3; ++worker)
+            CHECK(cluster.finish(worker, calls[worker]).has_value());
+        CHECK(pull_all(cluster, *table) == std::vector<double>(kKeys, 3));
+    }
+
+    TEST_CASE("numbers of workers that are not in the job are refused, however large") {
+        SimCluster cluster(1, one_shard(2), {});
+        REQUIRE(cluster.start());
+        RawWorker raw(cluster, 50);
+        for (const uint64_t number : {uint64_t{2}, uint64_t{1} << 32, ~uint64_t{0}}) {
+            const auto connection = raw.hello(*cluster.shards[0], number);
+            CHECK(raw.run_until([&] { return raw.is_closed(connection); }));
+        }
+    }
+
+    TEST_CASE("strangers that come before the assignment are closed by it, or at once") {
+        SimCluster cluster(1, one_shard(2), {});
+        RawWorker raw(cluster, 50);
+        const auto wrapped = raw.hello(*cluster.shards[0], uint64_t{1} << 32);
+        const auto stranger = raw.hello(*cluster.shards[0], 7);
+        CHECK(raw.run_until([&] { return raw.is_closed(wrapped) && raw.is_closed(stranger); }));
+        REQUIRE(cluster.start());
+        auto table = cluster.make_table(0, schema());
+        REQUIRE(table.has_value());
+        CHECK(cluster.finish(0, push_all(cluster, 0, *table, std::vector<double>(kKeys, 2))));
+        CHECK(pull_all(cluster, *table) == std::vector<double>(kKeys, 2));
+    }
+
+    TEST_CASE("a push of another epoch is refused with the shard's, and changes nothing") {
+        WithRawWorker with;
+        const TableInfo table = with.make_table();
+        const auto shard = with.raw.hello(*with.cluster.shards[0], 1);
+        const std::vector<double> ones(kKeys, 1);
+        for (const uint32_t epoch : {0U, 2U}) {
+            wire::FrameHeader header = request(wire::Kind::kPush, 10 + epoch, kKeys);
+            header.epoch = epoch;
+            with.raw.send(shard, header, std::as_bytes(std::span(ones)));
+            REQUIRE(with.raw.run_until([&] { return with.raw.answer(10 + epoch) != nullptr; }));
+            CHECK(with.raw.answer(10 + epoch)->header.status == Errc::kStaleEpoch);
+            CHECK(with.raw.answer(10 + epoch)->header.first == 1);
+        }
+        CHECK(pull_all(with.cluster, table) == std::vector<double>(kKeys, 0));
+        with.raw.send(shard, request(wire::Kind::kPush, 20, kKeys), std::as_bytes(std::span(ones)));
+        REQUIRE(with.raw.run_until([&] { return with.raw.answer(20) != nullptr; }));
+        CHECK(with.raw.answer(20)->header.status == Errc::kOk);
+        CHECK(pull_all(with.cluster, table) == std::vector<double>(kKeys, 1));
+    }
+}
+
+}  // namespace weir::test
