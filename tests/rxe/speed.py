@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Weir over verbs beside perftest in the same guest. Usage: speed.py FOLDER JSON; FOLDER holds what pieces/perf wrote.
 
-The absolute numbers are an emulated machine's; only the ratios mean something. Nothing here passes or fails.
+The absolute numbers are an emulated machine's; only the ratios mean something, and none of them passes or fails. What must hold is
+that no byte of bulk was copied: a line `ok ...` or `not ok ...` says so, and it returns 1 if not.
 """
 
 import json
@@ -47,13 +48,28 @@ def table(folder):
     return rows
 
 
+def copied(folder):
+    """(rows of bulk seen, bytes that the library copied in them): pushes and pulls of BULK and more, between registered buffers."""
+    rows = []
+    for name in ("push", "pull"):
+        try:
+            rows += json.loads((folder / f"{name}.json").read_text())["rows"]
+        except (OSError, ValueError, KeyError):
+            return 0, 0
+    bulk = [row["bytes_copied"] for row in rows if row["size_bytes"] >= BULK]
+    return len(bulk), sum(bulk)
+
+
 def main():
     rows = table(Path(sys.argv[1]))
     Path(sys.argv[2]).write_text(json.dumps({"rows": rows}, indent=1) + "\n")
     print(f"{'verbs in the guest':32}{'weir':>10}{'limit':>10}{'ratio':>8}")
     for row in rows:
         print(f"{row['what']:32}{row['weir']:>10.1f}{row['limit']:>10.1f}{row['ratio']:>8.2f}  {row['unit']}, limit: {row['limit_is']}")
-    return 0
+    count, bytes_copied = copied(Path(sys.argv[1]))
+    good = count > 0 and bytes_copied == 0
+    print(f"{'ok' if good else 'not ok'} bulk over verbs is not copied: {bytes_copied} bytes in {count} kinds of pushes and pulls")
+    return 0 if good else 1
 
 
 if __name__ == "__main__":

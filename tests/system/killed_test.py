@@ -34,6 +34,12 @@ def sockets_of(pid):
     return inodes
 
 
+def holdings(pid):
+    """(open descriptors, mappings of memory that other processes gave) of a process."""
+    with open(f"/proc/{pid}/maps", encoding="utf-8") as file:
+        return len(os.listdir(f"/proc/{pid}/fd")), sum("memfd:" in line for line in file)
+
+
 def listening(pids):
     """The listening sockets of processes: abstract Unix names, then TCP ports."""
     inodes = set().union(*map(sockets_of, pids))
@@ -150,10 +156,15 @@ class Killed(testing.Folder, unittest.TestCase):
             job.start_all()
             self.assertTrue(job.until_training(), job.everything())
             os.kill(job.pid(2), 19)  # SIGSTOP: it is neither dead nor does it say a word
+            held = [holdings(job.pid(rank)) for rank in SERVERS]
             job.kill(3)
             self.assertTrue(job.until(lambda: "worker 1 of rank 3 is lost" in job.err(0), DEADLINE_S), job.everything())
             time.sleep(0.5)
             self.assertTrue(all(job.running(rank) for rank in SERVERS), job.everything())
+            for rank, (descriptors, shared) in zip(SERVERS, held):  # what the dead one had is released
+                now = holdings(job.pid(rank))
+                self.assertLess(now[0], descriptors, job.everything())
+                self.assertLess(now[1], shared, job.everything())
             os.kill(job.pid(2), 18)  # SIGCONT
             self.assertEqual(self.ends(job, (0, 1, 2))[2], 1)
 
