@@ -9,10 +9,14 @@
 
 #include "lib/base/config.h"
 #include "lib/base/log.h"
+#include "lib/base/sys_file.h"
+#include "lib/base/topology.h"
 #include "lib/job/devices.h"
+#include "lib/job/pinning.h"
 #include "lib/job/roles.h"
 #include "lib/node/bootstrap.h"
 #include "lib/node/bootstrap_identity.h"
+#include "lib/node/bootstrap_rendezvous.h"
 #include "lib/node/manager.h"
 #include "lib/node/runtime.h"
 #include "lib/server/shard.h"
@@ -48,6 +52,8 @@ private:
     std::shared_ptr<std::promise<Status>> ended_;
 };
 
+constexpr std::string_view kThreadsKey = "weir-threads";
+
 Result<IdleOptions> idle_options(const Config& config, size_t threads_here) {
     IdleOptions idle;
     WEIR_ASSIGN(const uint64_t spin_us, config.number("WEIR_SPIN_US"));
@@ -72,6 +78,9 @@ public:
     [[nodiscard]] Status serve();
 
 private:
+    [[nodiscard]] size_t local_shard_count() const;
+    Status tell_threads(Bootstrap& bootstrap);
+    Status choose_cpus_of_shards(Bootstrap& bootstrap);
     Status start_manager(std::string& address);
     Status start_shards();
 
@@ -83,6 +92,8 @@ private:
     std::shared_ptr<Devices> devices_;
     std::string manager_address_;
     IdleOptions idle_;
+    RankThreads threads_;          ///< this rank's
+    std::vector<int> shard_cpus_;  ///< of the local shards; none: they are not pinned
     std::vector<std::future<Status>> shards_ended_;
     std::future<void> manager_ended_;   ///< rank 0's
     std::unique_ptr<Runtime> runtime_;  // its threads use everything above
@@ -100,10 +111,7 @@ Status Job::Part::start() {
     }
     roles_ = std::move(*roles);
     roles_.shape.launcher = bootstrap->name();
-    const size_t threads =
-        (roles_.shape.is_server ? size_t{roles_.local_servers} * options_.shards_per_server : 0) +
-        roles_.shape.local_workers;
-    WEIR_ASSIGN(idle_, idle_options(config_, threads));
+    WEIR_ASSIGN(idle_, idle_options(config_, local_shard_count() + roles_.shape.local_workers));
     // First the secret, since nobody can listen without it; then where the manager listens.
     WEIR_ASSIGN(const JobIdentity identity,
                 exchange_identity(*bootstrap, "", deadline_ns,
@@ -115,10 +123,54 @@ Status Job::Part::start() {
         WEIR_TRY(start_manager(manager_address_));
         WEIR_TRY(bootstrap->put("weir-manager", manager_address_));
     }
+    WEIR_TRY(tell_threads(*bootstrap));
     WEIR_TRY(bootstrap->exchange(deadline_ns));
     WEIR_ASSIGN(manager_address_, bootstrap->get(0, "weir-manager"));
+    WEIR_TRY(choose_cpus_of_shards(*bootstrap));
     WEIR_TRY(bootstrap->finish());
     return start_shards();
+}
+
+size_t Job::Part::local_shard_count() const {
+    return size_t{roles_.local_servers} * options_.shards_per_server;
+}
+
+Status Job::Part::tell_threads(Bootstrap& bootstrap) {
+    threads_.host = boot::this_host_id();
+    threads_.shard_count = static_cast<uint32_t>(local_shard_count());
+    threads_.other_count = roles_.shape.local_workers + (roles_.shape.rank == 0 ? 1 : 0);
+    WEIR_ASSIGN(const PinPolicy policy, pin_policy(config_));
+    if (policy == PinPolicy::kNever || threads_.shard_count == 0) {
+        threads_.cpus = allowed_cpus();
+    } else {
+        const Topology topology = read_topology();
+        threads_.cpus = cpus_for_threads(topology, topology.allowed_cpus.size());
+        if (threads_.cpus.empty()) threads_.cpus = topology.allowed_cpus;  // cores are not known
+    }
+    return bootstrap.put(kThreadsKey, threads_.encode());
+}
+
+Status Job::Part::choose_cpus_of_shards(Bootstrap& bootstrap) {
+    WEIR_ASSIGN(const PinPolicy policy, pin_policy(config_));
+    if (policy == PinPolicy::kNever || threads_.shard_count == 0) return {};
+    std::vector<RankThreads> here;  // in the order of their ranks
+    size_t self = 0;
+    for (uint32_t rank = 0; rank < roles_.shape.size; ++rank) {
+        if (rank == roles_.shape.rank) {
+            self = here.size();
+            here.push_back(threads_);
+            continue;
+        }
+        WEIR_ASSIGN(const std::string text, bootstrap.get(rank, kThreadsKey));
+        std::optional<RankThreads> threads = RankThreads::decode(text);
+        if (threads && threads->host == threads_.host) here.push_back(std::move(*threads));
+    }
+    shard_cpus_ = choose_cpus(here, self, policy);
+    if (!shard_cpus_.empty()) {
+        log(LogLevel::kDebug, "shards of this process are pinned to CPUs {}",
+            cpu_list_text(shard_cpus_));
+    }
+    return {};
 }
 
 Status Job::Part::start_manager(std::string& address) {
@@ -141,8 +193,10 @@ Status Job::Part::start_manager(std::string& address) {
 Status Job::Part::start_shards() {
     for (uint32_t i = 0; i < roles_.local_servers; ++i) {
         for (uint32_t shard = 0; shard < options_.shards_per_server; ++shard) {
+            const size_t local = size_t{i} * options_.shards_per_server + shard;
             ShardOptions options;
-            options.number = (roles_.first_server + i) * options_.shards_per_server + shard;
+            options.number =
+                roles_.first_server * options_.shards_per_server + static_cast<uint32_t>(local);
             options.rank = roles_.shape.rank;
             options.manager_address = manager_address_;
             WEIR_ASSIGN(std::unique_ptr<transport::Endpoint> endpoint, devices_->make_endpoint());
@@ -150,7 +204,9 @@ Status Job::Part::start_shards() {
             shards_ended_.push_back(ended->get_future());
             auto machine = std::make_unique<Shard>(std::move(options), std::move(endpoint), clock_,
                                                    devices_->store_memory(), rules_);
-            runtime_->run(std::make_unique<Reporting>(std::move(machine), std::move(ended)));
+            std::optional<int> cpu;
+            if (!shard_cpus_.empty()) cpu = shard_cpus_[local];
+            runtime_->run(std::make_unique<Reporting>(std::move(machine), std::move(ended)), cpu);
         }
     }
     return {};
@@ -184,7 +240,8 @@ Result<Client> Job::Part::make_client(uint32_t i) {
 void Job::Part::run_workers(const std::function<void(uint32_t)>& work) {
     Runtime workers(idle_);
     for (uint32_t i = 0; i < roles_.shape.local_workers; ++i)
-        workers.run([&work, i] { work(i); });
+        workers.run([&work, i] { work(i); },
+                    fmt::format("worker {}", roles_.shape.first_worker + i));
     workers.join();
 }
 

@@ -2,7 +2,8 @@
 #pragma once
 /// \file
 /// Runtime: the one place where Weir has threads. It runs state machines, one thread each, and a
-/// trainer's worker functions, and pins them to cores if asked.
+/// trainer's worker functions. Threads have names ("weir-shard-0"), and machines are pinned to a
+/// CPU if asked.
 
 #include <exception>
 #include <functional>
@@ -10,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -29,9 +31,9 @@ public:
 
     /// Polls `machine` in a thread of its own until it is finished; destroys it there, then the
     /// future is ready. Where memory runs out in it, that ends it, is logged, and is the future's.
-    std::future<void> run(std::unique_ptr<StateMachine> machine, std::optional<unsigned> core = {});
-    /// Runs `function` in a thread of its own.
-    void run(std::function<void()> function, std::optional<unsigned> core = {});
+    std::future<void> run(std::unique_ptr<StateMachine> machine, std::optional<int> cpu = {});
+    /// Runs `function` in a thread of its own, on whatever CPU there is.
+    void run(std::function<void()> function, std::string name = "worker");
     /// Waits until all threads have ended by themselves; throws what the first function threw that
     /// did (std::bad_alloc, as if it had been called here).
     void join();

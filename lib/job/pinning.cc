@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/job/pinning.h"
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "lib/base/sys_file.h"
+
+namespace weir {
+namespace {
+
+constexpr size_t kTextBytesMax = 4000;  // Bootstrap::kValueBytesMax, and a little less
+
+/// The number that `text` starts with, and the blank after it, taken away.
+bool take_number(std::string_view& text, uint32_t& number) {
+    const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (error != std::errc{} || stop == text.data() + text.size() || *stop != ' ') return false;
+    text.remove_prefix(static_cast<size_t>(stop - text.data()) + 1);
+    return true;
+}
+
+}  // namespace
+
+Result<PinPolicy> pin_policy(const Config& config) {
+    WEIR_ASSIGN(const std::string word, config.choice("WEIR_PIN"));
+    return word == "never"    ? PinPolicy::kNever
+           : word == "always" ? PinPolicy::kAlways
+                              : PinPolicy::kAuto;
+}
+
+std::string RankThreads::encode() const {
+    const std::string list = cpu_list_text(cpus);
+    const std::string_view fitting =
+        list.size() <= kTextBytesMax
+            ? std::string_view(list)
+            : std::string_view(list).substr(0, list.rfind(',', kTextBytesMax));
+    return fmt::format("{} {} {}\n{}", shard_count, other_count, fitting, host);
+}
+
+std::optional<RankThreads> RankThreads::decode(std::string_view text) {
+    RankThreads threads;
+    if (!take_number(text, threads.shard_count) || !take_number(text, threads.other_count)) {
+        return std::nullopt;
+    }
+    const size_t end = text.find('\n');
+    if (end == std::string_view::npos) return std::nullopt;
+    threads.cpus = parse_cpu_list(text.substr(0, end));
+    threads.host = text.substr(end + 1);
+    return threads;
+}
+
+std::vector<int> choose_cpus(std::span<const RankThreads> ranks, size_t self, PinPolicy policy) {
+    const RankThreads& me = ranks[self];
+    if (policy == PinPolicy::kNever || me.cpus.empty()) return {};
+    if (policy == PinPolicy::kAuto) {
+        if (me.cpus.size() == 1 || me.cpus.size() < size_t{me.shard_count} + me.other_count) {
+            return {};
+        }
+        std::set<int> cpus;
+        size_t thread_count = 0;
+        for (const RankThreads& rank : ranks) {
+            cpus.insert(rank.cpus.begin(), rank.cpus.end());
+            thread_count += size_t{rank.shard_count} + rank.other_count;
+        }
+        if (cpus.size() < thread_count) return {};
+    }
+    std::map<int, uint32_t> shards_on;  // by CPU
+    std::vector<int> chosen;
+    for (const RankThreads& rank : ranks.first(self + 1)) {
+        chosen.clear();
+        for (uint32_t shard = 0; shard < rank.shard_count && !rank.cpus.empty(); ++shard) {
+            const int cpu =
+                *std::min_element(rank.cpus.begin(), rank.cpus.end(),
+                                  [&](int a, int b) { return shards_on[a] < shards_on[b]; });
+            ++shards_on[cpu];
+            chosen.push_back(cpu);
+        }
+    }
+    return chosen;
+}
+
+}  // namespace weir

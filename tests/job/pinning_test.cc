@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "lib/job/pinning.h"
+
+#include <filesystem>
+#include <map>
+#include <set>
+
+#include <doctest/doctest.h>
+
+#include "lib/base/sys_file.h"
+#include "lib/job/job.h"
+
+namespace weir {
+namespace {
+
+using Cpus = std::vector<int>;
+
+RankThreads rank_of(uint32_t shards, uint32_t others, Cpus cpus) {
+    return {"this host", shards, others, std::move(cpus)};
+}
+
+/// By the name of a thread of this process: the CPUs that it may run on, and how many have it.
+struct Named {
+    std::string cpus;
+    size_t count = 0;
+};
+
+std::map<std::string, Named> threads_of_this_process() {
+    std::map<std::string, Named> threads;
+    for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+        const std::string folder = task.path();
+        const std::string status = read_sys_text(folder + "/status").value_or("");
+        constexpr std::string_view kField = "Cpus_allowed_list:\t";
+        const size_t at = status.find(kField);
+        if (at == std::string::npos) continue;
+        const size_t from = at + kField.size();
+        Named& named = threads[read_sys_text(folder + "/comm").value_or("")];
+        named.cpus = status.substr(from, status.find('\n', from) - from);
+        ++named.count;
+    }
+    return threads;
+}
+
+/// What the threads of a job of one server with two shards and two workers may use.
+std::map<std::string, Named> threads_of_job(const char* pin) {
+    JobOptions options;
+    options.shards_per_server = 2;
+    options.workers = 2;
+    const Config config(Environment(Environment::Map{{"WEIR_POOL_MIB", "16"}, {"WEIR_PIN", pin}}));
+    const auto job = Job::start(options, config);
+    REQUIRE(job.has_value());
+    std::map<std::string, Named> threads;
+    (*job)->run_workers([&](uint32_t i) {
+        auto client = (*job)->make_client(i);
+        REQUIRE(client.has_value());
+        CHECK(client->barrier().has_value());
+        if (i == 0) threads = threads_of_this_process();
+        CHECK(client->barrier().has_value());
+        CHECK(client->leave().has_value());
+    });
+    CHECK((*job)->serve().has_value());
+    return threads;
+}
+
+}  // namespace
+
+TEST_SUITE("pinning") {
+    TEST_CASE("shards get a core each, and those of the next rank the next ones") {
+        const std::vector<RankThreads> ranks{rank_of(2, 1, {0, 2, 4, 6, 1, 3, 5, 7}),
+                                             rank_of(2, 0, {0, 2, 4, 6, 1, 3, 5, 7}),
+                                             rank_of(0, 2, {0, 1, 2, 3, 4, 5, 6, 7})};
+        CHECK(choose_cpus(ranks, 0, PinPolicy::kAuto) == Cpus{0, 2});
+        CHECK(choose_cpus(ranks, 1, PinPolicy::kAuto) == Cpus{4, 6});
+        CHECK(choose_cpus(ranks, 2, PinPolicy::kAuto).empty());  // it has no shards
+        CHECK(choose_cpus(ranks, 1, PinPolicy::kNever).empty());
+    }
+
+    TEST_CASE("what the launcher left a rank is all that it chooses from") {
+        const std::vector<RankThreads> ranks{
+            rank_of(2, 1, {4, 5, 6, 7}), rank_of(2, 0, {0, 1, 2, 3}), rank_of(1, 1, {4, 5, 6, 7})};
+        CHECK(choose_cpus(ranks, 0, PinPolicy::kAuto) == Cpus{4, 5});
+        CHECK(choose_cpus(ranks, 1, PinPolicy::kAuto) == Cpus{0, 1});
+        CHECK(choose_cpus(ranks, 2, PinPolicy::kAuto) == Cpus{6});
+    }
+
+    TEST_CASE("auto leaves alone what has fewer CPUs than threads, or one CPU") {
+        // two shards, two workers and the manager on two cores
+        const std::vector<RankThreads> small{rank_of(2, 3, {0, 1})};
+        CHECK(choose_cpus(small, 0, PinPolicy::kAuto).empty());
+        CHECK(choose_cpus(small, 0, PinPolicy::kAlways) == Cpus{0, 1});
+        // enough for either, but not for both
+        const std::vector<RankThreads> two{rank_of(1, 1, {0, 1, 2}), rank_of(1, 1, {0, 1, 2})};
+        CHECK(choose_cpus(two, 0, PinPolicy::kAuto).empty());
+        // bound to a core each
+        const std::vector<RankThreads> bound{rank_of(1, 0, {3}), rank_of(1, 0, {4})};
+        CHECK(choose_cpus(bound, 1, PinPolicy::kAuto).empty());
+        CHECK(choose_cpus(bound, 1, PinPolicy::kAlways) == Cpus{4});
+        // other ranks have room, this one has not
+        const std::vector<RankThreads> uneven{rank_of(1, 0, {0, 1, 2, 3, 4, 5}),
+                                              rank_of(2, 1, {6, 7})};
+        CHECK(choose_cpus(uneven, 1, PinPolicy::kAuto).empty());
+        CHECK(choose_cpus(uneven, 0, PinPolicy::kAuto) == Cpus{0});
+    }
+
+    TEST_CASE("always shares CPUs evenly where there are too few") {
+        const std::vector<RankThreads> ranks{rank_of(3, 1, {0, 1}), rank_of(2, 1, {0, 1})};
+        CHECK(choose_cpus(ranks, 0, PinPolicy::kAlways) == Cpus{0, 1, 0});
+        CHECK(choose_cpus(ranks, 1, PinPolicy::kAlways) == Cpus{1, 0});
+    }
+
+    TEST_CASE("what a rank tells the others comes back, and nonsense does not") {
+        const RankThreads told{"host 3 d41d-8cd9", 4, 2, {0, 2, 4, 6, 1, 3, 5, 7}};
+        const auto heard = RankThreads::decode(told.encode());
+        REQUIRE(heard.has_value());
+        CHECK(heard->host == told.host);
+        CHECK(heard->shard_count == 4);
+        CHECK(heard->other_count == 2);
+        CHECK(heard->cpus == told.cpus);
+        for (const char* nonsense : {"", "4", "4 2", "4 2 0-3", "x 2 0-3\nhost", "-1 2 0\nhost"})
+            CHECK_FALSE(RankThreads::decode(nonsense).has_value());
+        RankThreads large = told;
+        large.cpus.clear();
+        for (int cpu = 0; cpu < 8192; cpu += 2)
+            large.cpus.push_back(cpu);
+        CHECK(large.encode().size() <= 4096);
+        const auto some = RankThreads::decode(large.encode());
+        REQUIRE(some.has_value());
+        CHECK(std::equal(some->cpus.begin(), some->cpus.end(), large.cpus.begin()));
+        CHECK(some->cpus.size() > 500);
+    }
+
+    TEST_CASE("threads have names, and WEIR_PIN says where shards run") {
+        const std::string everywhere = cpu_list_text(allowed_cpus());
+        const auto pinned = threads_of_job("always");
+        std::set<std::string> used;
+        for (const char* name : {"weir-shard-0", "weir-shard-1"}) {
+            REQUIRE(pinned.contains(name));
+            CHECK(pinned.at(name).count == 1);
+            const std::vector<int> cpus = parse_cpu_list(pinned.at(name).cpus);
+            REQUIRE(cpus.size() == 1);
+            used.insert(pinned.at(name).cpus);
+        }
+        CHECK(used.size() == std::min<size_t>(2, allowed_cpus().size()));
+        for (const char* name : {"weir-manager", "weir-worker-0", "weir-worker-1"}) {
+            REQUIRE(pinned.contains(name));
+            CHECK(pinned.at(name).cpus == everywhere);
+        }
+        const auto free = threads_of_job("never");
+        REQUIRE(free.contains("weir-shard-1"));
+        CHECK(free.at("weir-shard-1").cpus == everywhere);
+        // automatically: only where there is a CPU for each of the five threads
+        const auto automatic = threads_of_job("auto");
+        REQUIRE(automatic.contains("weir-shard-1"));
+        CHECK((parse_cpu_list(automatic.at("weir-shard-1").cpus).size() == 1) ==
+              (allowed_cpus().size() >= 5 || allowed_cpus().size() == 1));
+    }
+}
+
+}  // namespace weir
