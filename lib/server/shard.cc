@@ -252,9 +252,12 @@ void Shard::closed(ConnectionId connection) {
         sessions_.erase(found);
         for (const auto& state : tables_) {
             if (state == nullptr) continue;
-            std::erase_if(state->deferred,
-                          [&](const Deferred& d) { return d.connection == connection; });
-            std::erase_if(state->held, [&](const Held& h) { return h.connection == connection; });
+            const auto is_its = [&](const auto& waiting) {
+                return waiting.connection == connection;
+            };
+            std::erase_if(state->deferred, is_its);
+            std::erase_if(state->behind_pins, is_its);
+            std::erase_if(state->held, is_its);
         }
         for (const uint64_t id : std::exchange(writes_waiting_, {})) {
             if (writes_.at(id).connection == connection) {

@@ -110,19 +110,21 @@ private:
         std::unique_ptr<TableShard> table;
         Iterations iterations;
         std::vector<Acknowledgement> to_acknowledge;  ///< pushes of this iteration
-        std::deque<Deferred> deferred;
-        std::deque<Held> held;
+        std::deque<Deferred> deferred;                ///< until another iteration
+        std::deque<Deferred> behind_pins;             ///< pushes
+        std::deque<Held> held;                        ///< pushes behind pins too
         std::vector<Pin> pins;
         bool aggregated = false;     ///< something of this iteration waits for the rule
         bool apply_waiting = false;  ///< the iteration is complete, but rows are pinned
     };
 
-    /// A pull that is being written to its worker, from the table or from a buffer of ours.
+    /// A pull that is being written to its worker, from a buffer of ours or, without one, from
+    /// the rows of `keys`, which are pinned once it is posted.
     struct Write {
         ConnectionId connection = 0;
         uint32_t table = 0;
+        KeyRange keys;
         Block buffer;
-        std::span<const std::byte> from;
         transport::RemoteSpan to;
         uint64_t request = 0;
     };
@@ -154,12 +156,13 @@ private:
     // shard_requests.cc: is it for us, is it its turn, and where are its bytes
     void admit(Session& session, const wire::Frame& frame);
     [[nodiscard]] Errc check(const TableState& state, const wire::Frame& frame) const;
-    void defer(Session& session, TableState& state, const wire::Frame& frame);
+    void defer(Session& session, std::deque<Deferred>& queue, const wire::Frame& frame);
     void gather(Session& session, const wire::Frame& frame);
     [[nodiscard]] bool map(ConnectionId connection, const wire::MemoryHandle& at, size_t alignment,
                            std::span<const std::byte>& bytes);
     void fetched(const Fetched& fetched);
     size_t retry_deferred();
+    size_t admit_again(std::deque<Deferred>& queue);
 
     // shard_push.cc: what a push does
     void apply(const Request& request);
@@ -167,7 +170,8 @@ private:
     [[nodiscard]] Errc change(TableState& state, const Request& request, bool aggregate);
     void aggregate_part(TableState& state, const Request& request, Errc status);
     void finish_iteration(TableState& state);
-    [[nodiscard]] bool pinned(const TableState& state, const wire::FrameHeader& header) const;
+    [[nodiscard]] static bool pinned(const TableState& state, const wire::FrameHeader& header);
+    [[nodiscard]] static bool waits_for_pins(const TableState& state);
     [[nodiscard]] Result<RowList> rows_of(TableState& state, const Request& request);
 
     // shard_pull.cc: what a pull does
@@ -175,6 +179,7 @@ private:
     [[nodiscard]] Errc read_rows(TableState& state, const Request& request,
                                  std::span<std::byte> out);
     void pull_by_write(TableState& state, const Request& request, size_t bytes);
+    [[nodiscard]] bool post_write(uint64_t id);
     size_t post_writes();
     void written(uint64_t context);
     void reply(ConnectionId connection, uint64_t request, Errc status, uint64_t detail = 0,

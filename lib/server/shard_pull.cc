@@ -2,11 +2,13 @@
 /// \file
 /// What a pull does: values go into the reply if they are few, straight into the worker's memory
 /// where that can be addressed, and by a write of the network otherwise; from the table itself if
-/// they lie side by side there (the rows are then pinned until the write is over), else from a
-/// buffer.
+/// they lie side by side there (the rows are then pinned until the write is over, and new pins
+/// queue behind pushes that wait for this), else from a buffer.
 
 #include <cstring>
 
+#include "lib/base/check.h"
+#include "lib/base/log.h"
 #include "lib/server/shard.h"
 
 namespace weir {
@@ -56,37 +58,58 @@ void Shard::pull_by_write(TableState& state, const Request& request, size_t byte
     write.to = {at.address, at.length_bytes, at.key};
     write.request = h.request;
     if ((h.flags & wire::kKeysRange) != 0) {
-        const KeyRange keys{h.first, h.first + h.count};
-        const auto values = state.table->values(keys);
+        write.keys = {h.first, h.first + h.count};
+        const auto values = state.table->values(write.keys);
         if (!values) return reply(request.connection, h.request, values.code());
-        write.from = *values;
-        state.pins.push_back({id, keys});
     } else {
         write.buffer = Block(memory_, bytes);
         if (!write.buffer) return reply(request.connection, h.request, Errc::kNoMemory);
         const Errc status = read_rows(state, request, {write.buffer.data(), bytes});
         if (status != Errc::kOk) return reply(request.connection, h.request, status);
         counters_.bytes_copied += bytes;
-        write.from = {write.buffer.data(), bytes};
     }
     writes_.emplace(id, std::move(write));
+    if (writes_waiting_.empty() && post_write(id)) return;
     writes_waiting_.push_back(id);
-    (void)post_writes();
+}
+
+/// False: it has to wait.
+bool Shard::post_write(uint64_t id) {
+    const Write& write = writes_.at(id);
+    TableState& state = *tables_[write.table];
+    std::span<const std::byte> from(write.buffer.data(), write.to.length_bytes);
+    if (!write.buffer) {
+        if (waits_for_pins(state)) return false;
+        const auto values = state.table->values(write.keys);
+        WEIR_CHECK(values.has_value());  // as when it was asked for: a range stays where it is
+        from = *values;
+    }
+    switch (endpoint_->write_immediate(write.connection, from, write.to,
+                                       static_cast<uint32_t>(write.request), id)) {
+        case Post::kPosted:
+            if (!write.buffer) state.pins.push_back({id, write.keys});
+            return true;
+        case Post::kNotNow: return false;
+        case Post::kInvalid:
+            log(LogLevel::kError, "{}: a pull of {} bytes of table {} cannot be written: a bug",
+                name(), from.size(), write.table);
+            break;
+        case Post::kClosed: break;
+    }
+    written(id);
+    return true;
 }
 
 size_t Shard::post_writes() {
     size_t posted = 0;
-    // One connection without room must not hold up the others.
+    // One that has to wait must not hold up the others.
     for (size_t i = writes_waiting_.size(); i > 0; --i) {
         const uint64_t id = writes_waiting_.front();
         writes_waiting_.pop_front();
-        const Write& write = writes_.at(id);
-        switch (endpoint_->write_immediate(write.connection, write.from, write.to,
-                                           static_cast<uint32_t>(write.request), id)) {
-            case Post::kPosted: ++posted; break;
-            case Post::kNotNow: writes_waiting_.push_back(id); break;
-            case Post::kClosed:
-            case Post::kInvalid: written(id); break;
+        if (post_write(id)) {
+            ++posted;
+        } else {
+            writes_waiting_.push_back(id);
         }
     }
     return posted;
@@ -97,10 +120,10 @@ void Shard::written(uint64_t context) {
     if (found == writes_.end()) return;
     TableState& state = *tables_[found->second.table];
     writes_.erase(found);
-    std::erase_if(state.pins, [&](const Pin& pin) { return pin.context == context; });
+    if (std::erase_if(state.pins, [&](const Pin& p) { return p.context == context; }) == 0) return;
     if (!state.pins.empty()) return;
     if (state.apply_waiting) finish_iteration(state);
-    retry_ = true;
+    retry_ |= waits_for_pins(state);
 }
 
 }  // namespace weir

@@ -95,7 +95,12 @@ void Shard::finish_iteration(TableState& state) {
     retry_ |= !state.deferred.empty();
 }
 
-bool Shard::pinned(const TableState& state, const wire::FrameHeader& header) const {
+/// New pins must then wait too, or readers that never pause would keep the rows pinned for ever.
+bool Shard::waits_for_pins(const TableState& state) {
+    return state.apply_waiting || !state.held.empty() || !state.behind_pins.empty();
+}
+
+bool Shard::pinned(const TableState& state, const wire::FrameHeader& header) {
     for (const Pin& pin : state.pins) {
         const bool apart = (header.flags & wire::kKeysRange) != 0 &&
                            intersect(pin.keys, {header.first, header.first + header.count}).empty();

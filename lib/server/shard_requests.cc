@@ -38,18 +38,18 @@ void Shard::admit(Session& session, const wire::Frame& frame) {
             if (gathered_now && state.iterations.complete(worker)) continue;
             return reply(session.connection, h.request, Errc::kPeerLost, worker);
         }
-        if (h.kind == Kind::kPull) return defer(session, state, frame);
+        if (h.kind == Kind::kPull) return defer(session, state.deferred, frame);
     }
     if (aggregate) {
         switch (state.iterations.judge(h.iteration, session.worker, h.parts)) {
-            case Iterations::Verdict::kLater: return defer(session, state, frame);
+            case Iterations::Verdict::kLater: return defer(session, state.deferred, frame);
             case Iterations::Verdict::kRefuse:
                 return reply(session.connection, h.request, Errc::kInvalidArgument);
             case Iterations::Verdict::kNow: break;
         }
         state.iterations.admit(session.worker, h.parts);
     } else if (h.kind == Kind::kPush && pinned(state, h)) {
-        return defer(session, state, frame);
+        return defer(session, state.behind_pins, frame);
     }
     gather(session, frame);
 }
@@ -73,36 +73,43 @@ Errc Shard::check(const TableState& state, const wire::Frame& frame) const {
     return bytes <= room ? Errc::kOk : Errc::kProtocol;
 }
 
-void Shard::defer(Session& session, TableState& state, const wire::Frame& frame) {
+void Shard::defer(Session& session, std::deque<Deferred>& queue, const wire::Frame& frame) {
     const size_t bytes = sizeof(Deferred) + frame.keys.size() + frame.values.size();
     if (session.deferred_bytes + bytes > options_.deferred_bytes_max) {
         return reply(session.connection, frame.header.request, Errc::kBusy);
     }
     session.deferred_bytes += bytes;
-    state.deferred.emplace_back(session.connection, frame);
+    queue.emplace_back(session.connection, frame);
 }
 
 size_t Shard::retry_deferred() {
     retry_ = false;
     size_t done = 0;
-    for (size_t i = 0; i < tables_.size(); ++i) {
-        if (tables_[i] == nullptr || (tables_[i]->deferred.empty() && tables_[i]->held.empty())) {
-            continue;
+    for (const auto& state : tables_) {
+        if (state == nullptr) continue;
+        if (state->pins.empty() && waits_for_pins(*state)) {
+            // Those that are here first: they have waited before.
+            for (Held& held : std::exchange(state->held, {})) {
+                apply({held.connection, held.header, held.keys, held.values, {}, held.ends});
+                ++done;
+            }
+            done += admit_again(state->behind_pins);
         }
-        std::deque<Deferred> again = std::exchange(tables_[i]->deferred, {});
-        for (const Deferred& deferred : again) {
-            Session* const session = session_of(deferred.connection);
-            if (session == nullptr) continue;
-            session->deferred_bytes -= sizeof(Deferred) + deferred.body.size();
-            admit(*session, deferred.frame);
-            ++done;
-        }
-        for (Held& held : std::exchange(tables_[i]->held, {})) {
-            apply({held.connection, held.header, held.keys, held.values, {}, held.ends});
-            ++done;
-        }
+        done += admit_again(state->deferred);
     }
     return done;
+}
+
+size_t Shard::admit_again(std::deque<Deferred>& queue) {
+    if (queue.empty()) return 0;
+    const std::deque<Deferred> again = std::exchange(queue, {});
+    for (const Deferred& deferred : again) {
+        Session* const session = session_of(deferred.connection);
+        if (session == nullptr) continue;
+        session->deferred_bytes -= sizeof(Deferred) + deferred.body.size();
+        admit(*session, deferred.frame);
+    }
+    return again.size();
 }
 
 bool Shard::map(ConnectionId connection, const wire::MemoryHandle& at, size_t alignment,

@@ -5,6 +5,9 @@
 
 #include "lib/server/shard.h"
 
+#include <algorithm>
+#include <array>
+
 #include <doctest/doctest.h>
 
 #include "tests/server/raw_worker.h"
@@ -86,6 +89,53 @@ struct WithRawWorker {
     RawWorker raw;
 };
 
+/// A worker that always has several pulls of all keys under way, into registered memory.
+class SteadyReader {
+public:
+    SteadyReader(SimCluster& cluster, const TableInfo& table) : cluster_(cluster), table_(table) {
+        for (size_t i = 0; i < pulls_.size(); ++i) {
+            memory_[i] = cluster.memory_of(0).allocate(bytes(), 64);
+            begin(i);
+        }
+    }
+
+    void step() {
+        (void)cluster_.step();
+        for (size_t i = 0; i < pulls_.size(); ++i) {
+            if (!cluster_.workers[0]->done(pulls_[i])) continue;
+            REQUIRE(cluster_.workers[0]->take(pulls_[i]).has_value());
+            const auto* const values = reinterpret_cast<const double*>(memory_[i]);
+            last_ = values[0];
+            torn_ |= std::any_of(values, values + table_.schema.key_count,
+                                 [&](double value) { return value != last_; });
+            ++count_;
+            begin(i);
+        }
+    }
+
+    [[nodiscard]] uint64_t count() const { return count_; }
+
+    [[nodiscard]] double last() const { return last_; }
+
+    [[nodiscard]] bool torn() const { return torn_; }
+
+private:
+    [[nodiscard]] size_t bytes() const { return table_.schema.key_count * sizeof(double); }
+
+    void begin(size_t i) {
+        pulls_[i] = cluster_.workers[0]->pull(table_, KeyRange{0, table_.schema.key_count},
+                                              {memory_[i], bytes()}, CallOptions());
+    }
+
+    SimCluster& cluster_;
+    TableInfo table_;
+    std::array<std::byte*, 4> memory_{};
+    std::array<ClientCore::CallId, 4> pulls_{};
+    uint64_t count_ = 0;
+    double last_ = 0;
+    bool torn_ = false;
+};
+
 }  // namespace
 
 TEST_SUITE("shard") {
@@ -127,6 +177,37 @@ TEST_SUITE("shard") {
         REQUIRE(table.has_value());
         CHECK(cluster.finish(0, push_all(cluster, 0, *table, std::vector<double>(kKeys, 2))));
         CHECK(pull_all(cluster, *table) == std::vector<double>(kKeys, 2));
+    }
+
+    TEST_CASE("pushes get their turn among pulls that never pause, where memory is not mapped") {
+        constexpr uint64_t kManyKeys = 1 << 13;
+        for (const bool aggregate : {false, true}) {
+            INFO("aggregate " << aggregate);
+            SimCluster cluster(2, one_shard(2), {});
+            REQUIRE(cluster.start());
+            auto table = cluster.make_table(0, schema(kManyKeys));
+            REQUIRE(table.has_value());
+            SteadyReader reader(cluster, *table);
+            const std::vector<double> ones(kManyKeys, 1);
+            for (uint64_t round = 1; round <= 5; ++round) {
+                CallOptions options = iteration(aggregate ? round : 0);
+                options.deadline_ns = kSecond;
+                const auto push = push_all(cluster, 1, *table, ones, options);
+                if (aggregate) (void)push_all(cluster, 0, *table, {}, options);
+                const uint64_t count_before = reader.count();
+                for (int i = 0; i < 20'000 && !cluster.workers[1]->done(push); ++i)
+                    reader.step();
+                REQUIRE(cluster.workers[1]->done(push));
+                REQUIRE(cluster.workers[1]->take(push).has_value());
+                CHECK(reader.count() - count_before <= 20);
+            }
+            const uint64_t count_before = reader.count();
+            for (int i = 0; i < 20'000 && reader.count() < count_before + 8; ++i)
+                reader.step();
+            CHECK(reader.count() >= count_before + 8);
+            CHECK(reader.last() == 5);
+            CHECK_FALSE(reader.torn());
+        }
     }
 
     TEST_CASE("a push of another epoch is refused with the shard's, and changes nothing") {
