@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "lib/data/feature_dictionary.h"
+#include "lib/data/shortage.h"
 
 namespace weir::data {
 
@@ -50,27 +51,35 @@ Status join(FeatureDictionary& dictionary, ThreadShare& share) {
     return {};
 }
 
-}  // namespace
-
-Result<Examples> read_libsvm(std::span<const std::string> paths, const ReadOptions& options) {
-    const uint32_t thread_count = std::max(1U, options.thread_count);
-    std::vector<ThreadShare> shares(thread_count);
+/// Every thread reads its share.
+Status read_shares(std::span<const std::string> paths, const ReadOptions& options,
+                   std::vector<ThreadShare>& shares) {
+    const auto thread_count = static_cast<uint32_t>(shares.size());
     const auto read_share = [&](uint32_t thread) {
         const Part part{options.part.index * thread_count + thread,
                         options.part.count * thread_count};
-        shares[thread].status = shares[thread].read(paths, part, options.skip_bad);
+        shares[thread].status =
+            or_shortage([&] { return shares[thread].read(paths, part, options.skip_bad); });
+        if (!shares[thread].status) shares[thread].chunks = {};  // room for those who go on
     };
-    std::vector<std::thread> threads;
-    for (uint32_t thread = 1; thread < thread_count; ++thread) {
-        threads.emplace_back(read_share, thread);
+    {
+        std::vector<std::jthread> threads;  // joined at the end, also if one does not start
+        threads.reserve(thread_count);
+        for (uint32_t thread = 1; thread < thread_count; ++thread) {
+            threads.emplace_back([&read_share, thread] { read_share(thread); });
+        }
+        read_share(0);
     }
-    read_share(0);
-    for (std::thread& thread : threads)
-        thread.join();
+    for (ThreadShare& share : shares)
+        WEIR_TRY(std::move(share.status));
+    return {};
+}
 
+Result<Examples> read_and_join(std::span<const std::string> paths, const ReadOptions& options) {
+    std::vector<ThreadShare> shares(std::max(1U, options.thread_count));
+    WEIR_TRY(read_shares(paths, options, shares));
     Examples examples;
     for (ThreadShare& share : shares) {
-        WEIR_TRY(share.status);
         examples.report.add(share.report);
         if (&share != &shares[0]) WEIR_TRY(join(shares[0].dictionary, share));
         for (RowChunk& chunk : share.chunks)
@@ -89,6 +98,12 @@ Result<Examples> read_libsvm(std::span<const std::string> paths, const ReadOptio
     examples.keys = shares[0].dictionary.take_keys();
     examples.keys.shrink_to_fit();
     return examples;
+}
+
+}  // namespace
+
+Result<Examples> read_libsvm(std::span<const std::string> paths, const ReadOptions& options) {
+    return or_shortage([&] { return read_and_join(paths, options); });
 }
 
 }  // namespace weir::data

@@ -36,7 +36,7 @@ struct ReadOptions {
 /// Reads this worker's share of LIBSVM files. No examples at all is no error here: a share may be
 /// empty where the files are small.
 ///
-/// Errors: of stream_libsvm()
+/// Errors: of stream_libsvm(); kNoMemory where this share does not fit, or no thread starts
 [[nodiscard]] Result<Examples> read_libsvm(std::span<const std::string> paths,
                                            const ReadOptions& options);
 

@@ -6,6 +6,7 @@ import os
 import random
 import re
 import socket
+import subprocess
 import threading
 import unittest
 
@@ -25,6 +26,7 @@ BAD_LINES = {
     "infinity": (GOOD + b"+1 1:1e999\n", r":3:6: expected a finite"),
 }
 FEW_PASSES = ("--passes", "3")
+ONE_ARENA = {"MALLOC_ARENA_MAX": "1"}
 
 
 class BadInput(testing.Folder, unittest.TestCase):
@@ -81,6 +83,43 @@ class BadInput(testing.Folder, unittest.TestCase):
     def test_a_file_that_only_one_of_many_workers_reads_fails_them_all(self):
         good, bad = self.file("good.svm", GOOD * 50), self.file("bad.svm", GOOD + b"+1 1:x\n")
         self.fails(re.escape(bad) + ":3:6", "--train", good, bad, "--workers", 4, "--servers", 2)
+
+    def many_examples(self):
+        """A click log that takes a worker about 100 MB."""
+        path = self.path("many.svm")
+        subprocess.run([self.WEIR, "synth", "--out", path, "--examples", "250000"], check=True, capture_output=True, timeout=60)
+        return path
+
+    def limited(self, kib, *arguments):
+        """`weir lr` with so much address space; one malloc arena makes that the same everywhere."""
+        words = ["sh", "-c", f'ulimit -v {kib} && exec "$0" "$@"', self.WEIR, "lr", *arguments]
+        return testing.run(words, testing.clean_environment({**testing.POOL, **ONE_ARENA, "WEIR_JOIN_TIMEOUT_S": "3"}), testing.LIMIT_S)
+
+    def test_data_that_do_not_fit_into_memory_end_it_with_advice(self):
+        train = self.many_examples()
+        for shape in (("--threads", "1"), ("--threads", "3"), ("--workers", "2")):
+            with self.subTest(shape):
+                done = self.limited(190_000, "--train", train, "--passes", "1", *shape)
+                self.assertEqual(done.code, 1, done.err)
+                self.assertRegex(done.err, "weir: error: not enough memory: .*more workers")
+
+    def test_threads_that_cannot_start_end_it_with_advice(self):
+        train = self.file("ok.svm")
+        self.assertEqual(self.limited(1_000_000, "--train", train, "--threads", "2").code, 0)
+        for arguments in (("--threads", "200"), ("--workers", "200"), ("--shards", "200")):
+            with self.subTest(arguments):
+                done = self.limited(300_000, "--train", train, *arguments)
+                self.assertEqual(done.code, 1, done.err)
+                self.assertRegex(done.err, "weir: error: no more threads can be started: .*--threads")
+
+    def test_a_worker_without_memory_ends_the_job_for_all_of_them_with_the_reason(self):
+        command = ["sh", "-c", 'ulimit -v ${LIMIT_KIB:-unlimited} && exec "$0" "$@"', self.WEIR, "lr", "--train", self.many_examples(), "--passes", "2"]
+        with testing.Ranks(self.folder, command, 3, ONE_ARENA) as job:
+            for rank in range(3):
+                job.start(rank, {"LIMIT_KIB": "130000"} if rank == 2 else None)
+            for rank in range(3):
+                self.assertEqual(job.wait(rank), 1, job.everything())
+                self.assertIn("not enough memory: every worker", job.err(rank), job.everything())
 
     def test_flags_out_of_range(self):
         train = self.file("ok.svm")

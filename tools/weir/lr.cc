@@ -17,6 +17,7 @@
 #include "lib/apps/client_exchange.h"
 #include "lib/apps/lr_run.h"
 #include "lib/apps/plot_svg.h"
+#include "lib/data/shortage.h"
 #include "tools/weir/job_flags.h"
 #include "tools/weir/progress.h"
 
@@ -176,7 +177,7 @@ Result<apps::LrRun> work(Job& job, uint32_t i, apps::LrRunOptions options) {
                                       p.pass, p.seconds, p.objective, p.nonzero_count, gap));
         };
     }
-    Result<apps::LrRun> run = apps::run_lr(client, options);
+    Result<apps::LrRun> run = data::or_shortage([&] { return apps::run_lr(client, options); });
     if (speaks) progress.end();
     const Status left = client.leave(run ? Status() : Status(run.error()));
     if (run && !left) return Error(left.error());
@@ -187,16 +188,20 @@ int run_lr(LrFlags& flags, Config& config) {
     if (const Status status = check_outputs(flags); !status) return failure(status.error());
     flags.job.apply_to(config);
     flags.job.options.add_rules = apps::add_exchange_rules;
-    Result<std::unique_ptr<Job>> started = Job::start(flags.job.options, config);
+    Result<std::unique_ptr<Job>> started =
+        data::or_shortage([&] { return Job::start(flags.job.options, config); });
     if (!started) return failure(started.error());
     Job& job = **started;
     const JobShape& shape = job.shape();
     Outcomes outcomes;
-    if (shape.local_workers > 0) {
+    const Status ran = data::or_shortage([&]() -> Status {
+        if (shape.local_workers == 0) return {};
         job.run_workers([&](uint32_t i) {
             outcomes.add(work(job, i, flags.run), shape.first_worker + i == 0);
         });
-    }
+        return {};
+    });
+    if (!ran) return failure(ran.error());
     const Status served = job.serve();
     if (outcomes.error()) return failure(*outcomes.error());
     if (!served && shape.is_server) return failure(served.error());

@@ -5,6 +5,7 @@
 #include <csignal>
 #include <cstdio>
 #include <exception>
+#include <new>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -99,7 +100,10 @@ int main(int argc, char** argv) {
     (void)std::signal(SIGXFSZ, SIG_IGN);  // a limit on file sizes is an error to tell, no death
     try {
         return weir::tools::close_output(weir::tools::run(argc, argv));
-    } catch (const std::exception& error) {  // no memory, mostly
+    } catch (const std::bad_alloc&) {
+        std::fputs("weir: error: not enough memory; allow more, or start more processes\n", stderr);
+        return weir::tools::kExitFailure;
+    } catch (const std::exception& error) {  // no more threads, mostly
         std::fprintf(stderr, "weir: error: %s\n", error.what());
         return weir::tools::kExitFailure;
     }

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// Where data do not fit into memory, that is an Error and not the end of the process.
+
+#include <new>
+#include <stdexcept>
+#include <system_error>
+#include <type_traits>
+#include <utility>
+
+#include "lib/base/result.h"
+
+namespace weir::data {
+
+/// What the exceptions of the standard library come to, for people.
+[[nodiscard]] Error memory_shortage();
+[[nodiscard]] Error thread_shortage(const std::system_error& error);
+
+/// Calls function(), which returns a Status or a Result; where memory or threads run out in it,
+/// the Error that says so and what to do.
+template <class Function>
+[[nodiscard]] std::invoke_result_t<Function> or_shortage(Function&& function) {
+    try {
+        return std::forward<Function>(function)();
+    } catch (const std::bad_alloc&) {
+        return memory_shortage();
+    } catch (const std::length_error&) {  // a list of more than there are addresses
+        return memory_shortage();
+    } catch (const std::system_error& error) {
+        return thread_shortage(error);
+    }
+}
+
+}  // namespace weir::data
