@@ -111,16 +111,26 @@ Result<std::shared_ptr<Devices>> Devices::open(const Config& config,
     WEIR_ASSIGN(devices->device_, transport::combine(std::move(children)));
     WEIR_ASSIGN(const uint64_t eager_bytes, config.number("WEIR_EAGER_BYTES"));
     devices->endpoint_options_.message_bytes_max = kHeadBytes + static_cast<uint32_t>(eager_bytes);
-    Device* const device = devices->device_.get();
-    WEIR_ASSIGN(const PoolOptions store, PoolOptions::from_config(config, "store", Access::kLocal));
-    WEIR_ASSIGN(devices->store_pool_, MemoryPool::make(store, std::span(&device, 1)));
-    devices->store_memory_ = std::make_unique<PoolMemory>(*devices->store_pool_, nullptr);
     WEIR_ASSIGN(devices->worker_pool_options_,
                 PoolOptions::from_config(config, "worker", Access::kRemote));
     return devices;
 }
 
 Devices::~Devices() = default;
+
+Status Devices::make_store_pools(const Config& config, std::span<const int> nodes) {
+    Device* const device = device_.get();
+    WEIR_ASSIGN(PoolOptions options, PoolOptions::from_config(config, "store", Access::kLocal));
+    for (const int node : nodes) {
+        options.numa_node = node;
+        if (nodes.size() > 1) options.name = fmt::format("store on node {}", node);
+        WEIR_ASSIGN(std::unique_ptr<MemoryPool> pool,
+                    MemoryPool::make(options, std::span(&device, 1)));
+        store_memories_.push_back(std::make_unique<PoolMemory>(*pool, nullptr));
+        store_pools_.push_back(std::move(pool));
+    }
+    return {};
+}
 
 Result<std::unique_ptr<transport::Endpoint>> Devices::make_endpoint() {
     return device_->make_endpoint(endpoint_options_);

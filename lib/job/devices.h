@@ -4,6 +4,8 @@
 /// Devices: the transports of this process as one, and the memory pools registered with them.
 
 #include <memory>
+#include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -33,8 +35,13 @@ public:
     /// "shm, verbs".
     [[nodiscard]] std::string names() const;
 
-    /// For parameters, and for what shards fetch: no peer ever reaches it.
-    [[nodiscard]] Memory& store_memory() noexcept { return *store_memory_; }
+    /// Makes the pools for parameters, and for what shards fetch, which no peer ever reaches: one
+    /// on each of `nodes`. Once, before shards are made. Errors: kNoMemory with what to do;
+    /// kInvalidArgument naming WEIR_POOL_MIB or WEIR_HUGE_PAGES
+    [[nodiscard]] Status make_store_pools(const Config& config, std::span<const int> nodes);
+
+    /// That of nodes[pool].
+    [[nodiscard]] Memory& store_memory(size_t pool) noexcept { return *store_memories_[pool]; }
 
     /// For what workers push from and pull into: servers read and write it. One for all clients.
     [[nodiscard]] static Result<std::shared_ptr<Memory>> worker_pool(
@@ -50,9 +57,9 @@ private:
     transport::EndpointOptions endpoint_options_;
     transport::PoolOptions worker_pool_options_;
     std::mutex mutex_;  ///< guards the worker pool's making
-    std::unique_ptr<transport::MemoryPool> store_pool_;
+    std::vector<std::unique_ptr<transport::MemoryPool>> store_pools_;
     std::unique_ptr<transport::MemoryPool> worker_pool_;
-    std::unique_ptr<Memory> store_memory_;
+    std::vector<std::unique_ptr<Memory>> store_memories_;  ///< of each store pool
 };
 
 }  // namespace weir

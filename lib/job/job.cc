@@ -93,6 +93,7 @@ private:
     std::string manager_address_;
     IdleOptions idle_;
     RankThreads threads_;          ///< this rank's
+    std::vector<NumaNode> nodes_;  ///< of this machine, if shards may be pinned
     std::vector<int> shard_cpus_;  ///< of the local shards; none: they are not pinned
     std::vector<std::future<Status>> shards_ended_;
     std::future<void> manager_ended_;   ///< rank 0's
@@ -143,9 +144,10 @@ Status Job::Part::tell_threads(Bootstrap& bootstrap) {
     if (policy == PinPolicy::kNever || threads_.shard_count == 0) {
         threads_.cpus = allowed_cpus();
     } else {
-        const Topology topology = read_topology();
+        Topology topology = read_topology();
         threads_.cpus = cpus_for_threads(topology, topology.allowed_cpus.size());
         if (threads_.cpus.empty()) threads_.cpus = topology.allowed_cpus;  // cores are not known
+        nodes_ = std::move(topology.nodes);
     }
     return bootstrap.put(kThreadsKey, threads_.encode());
 }
@@ -191,6 +193,9 @@ Status Job::Part::start_manager(std::string& address) {
 }
 
 Status Job::Part::start_shards() {
+    if (local_shard_count() == 0) return {};
+    const StorePlan store = plan_store_pools(nodes_, shard_cpus_, local_shard_count());
+    WEIR_TRY(devices_->make_store_pools(config_, store.nodes));
     for (uint32_t i = 0; i < roles_.local_servers; ++i) {
         for (uint32_t shard = 0; shard < options_.shards_per_server; ++shard) {
             const size_t local = size_t{i} * options_.shards_per_server + shard;
@@ -202,8 +207,9 @@ Status Job::Part::start_shards() {
             WEIR_ASSIGN(std::unique_ptr<transport::Endpoint> endpoint, devices_->make_endpoint());
             auto ended = std::make_shared<std::promise<Status>>();
             shards_ended_.push_back(ended->get_future());
-            auto machine = std::make_unique<Shard>(std::move(options), std::move(endpoint), clock_,
-                                                   devices_->store_memory(), rules_);
+            auto machine =
+                std::make_unique<Shard>(std::move(options), std::move(endpoint), clock_,
+                                        devices_->store_memory(store.pool_of_shard[local]), rules_);
             std::optional<int> cpu;
             if (!shard_cpus_.empty()) cpu = shard_cpus_[local];
             runtime_->run(std::make_unique<Reporting>(std::move(machine), std::move(ended)), cpu);

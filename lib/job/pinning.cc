@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "lib/base/sys_file.h"
+#include "transport/pool/memory_pool.h"
 
 namespace weir {
 namespace {
@@ -81,6 +82,23 @@ std::vector<int> choose_cpus(std::span<const RankThreads> ranks, size_t self, Pi
         }
     }
     return chosen;
+}
+
+StorePlan plan_store_pools(std::span<const NumaNode> nodes, std::span<const int> cpus,
+                           size_t shard_count) {
+    const StorePlan one{{transport::kCurrentNode}, std::vector<size_t>(shard_count, 0)};
+    if (nodes.size() < 2 || cpus.size() != shard_count) return one;
+    StorePlan plan;
+    for (const int cpu : cpus) {
+        const auto node = std::find_if(nodes.begin(), nodes.end(), [&](const NumaNode& n) {
+            return std::find(n.cpus.begin(), n.cpus.end(), cpu) != n.cpus.end();
+        });
+        if (node == nodes.end()) return one;
+        const auto known = std::find(plan.nodes.begin(), plan.nodes.end(), node->index);
+        plan.pool_of_shard.push_back(static_cast<size_t>(known - plan.nodes.begin()));
+        if (known == plan.nodes.end()) plan.nodes.push_back(node->index);
+    }
+    return plan;
 }
 
 }  // namespace weir

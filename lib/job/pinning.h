@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Pinning: which CPU each shard of this process is pinned to. Workers' threads belong to the
-/// trainer and stay where the launcher put them.
+/// Pinning: which CPU each shard of this process is pinned to, and on which NUMA node its tables
+/// lie. Workers' threads belong to the trainer and stay where the launcher put them.
 
 #include <cstdint>
 #include <optional>
@@ -46,5 +46,16 @@ struct RankThreads {
 /// nor one that its launcher has bound to a single CPU already.
 [[nodiscard]] std::vector<int> choose_cpus(std::span<const RankThreads> ranks, size_t self,
                                            PinPolicy policy);
+
+/// The store pools of a process: one for every NUMA node that its shards run on.
+struct StorePlan {
+    std::vector<int> nodes;             ///< of each pool; kCurrentNode: of the thread that makes it
+    std::vector<size_t> pool_of_shard;  ///< index into `nodes`
+};
+
+/// `cpus` as from choose_cpus(). A machine of one node, shards that are not pinned, or a CPU of no
+/// known node: one pool where the process runs.
+[[nodiscard]] StorePlan plan_store_pools(std::span<const NumaNode> nodes, std::span<const int> cpus,
+                                         size_t shard_count);
 
 }  // namespace weir

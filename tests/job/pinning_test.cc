@@ -10,6 +10,7 @@
 
 #include "lib/base/sys_file.h"
 #include "lib/job/job.h"
+#include "transport/pool/memory_pool.h"
 
 namespace weir {
 namespace {
@@ -107,6 +108,28 @@ TEST_SUITE("pinning") {
         const std::vector<RankThreads> ranks{rank_of(3, 1, {0, 1}), rank_of(2, 1, {0, 1})};
         CHECK(choose_cpus(ranks, 0, PinPolicy::kAlways) == Cpus{0, 1, 0});
         CHECK(choose_cpus(ranks, 1, PinPolicy::kAlways) == Cpus{1, 0});
+    }
+
+    TEST_CASE("a store pool for every NUMA node that shards are pinned on, and no other") {
+        const std::vector<NumaNode> nodes{
+            {0, 1 << 30, {0, 1, 2, 3}}, {1, 1 << 30, {4, 5, 6, 7}}, {4, 1 << 30, {8, 9}}};
+        StorePlan plan = plan_store_pools(nodes, Cpus{5, 8, 4, 9}, 4);
+        CHECK(plan.nodes == std::vector<int>{1, 4});
+        CHECK(plan.pool_of_shard == std::vector<size_t>{0, 1, 0, 1});
+        plan = plan_store_pools(nodes, Cpus{2, 1}, 2);
+        CHECK(plan.nodes == std::vector<int>{0});
+        CHECK(plan.pool_of_shard == std::vector<size_t>{0, 0});
+    }
+
+    TEST_CASE("one store pool where there is one node, nobody is pinned, or a CPU is unknown") {
+        const std::vector<NumaNode> two{{0, 1 << 30, {0, 1}}, {1, 1 << 30, {2, 3}}};
+        const std::span<const NumaNode> one = std::span(two).first(1);
+        for (const StorePlan& plan :
+             {plan_store_pools(one, Cpus{0, 1, 0}, 3), plan_store_pools(two, Cpus{}, 3),
+              plan_store_pools(two, Cpus{0, 2, 9}, 3), plan_store_pools({}, Cpus{0, 1, 2}, 3)}) {
+            CHECK(plan.nodes == std::vector<int>{transport::kCurrentNode});
+            CHECK(plan.pool_of_shard == std::vector<size_t>{0, 0, 0});
+        }
     }
 
     TEST_CASE("what a rank tells the others comes back, and nonsense does not") {
