@@ -17,7 +17,10 @@ namespace weir::apps {
 namespace {
 
 /// Steps that are tried along a direction; the Newton step itself is 1.
-constexpr std::array<double, 6> kSteps = {0.125, 0.25, 0.5, 1, 2, 4};
+constexpr std::array<double, 8> kSteps = {0.001, 0.02, 0.125, 0.25, 0.5, 1, 2, 4};
+
+/// The relative change of an objective that means nothing.
+constexpr double kRounding = 1e-12;
 
 }  // namespace
 
@@ -26,21 +29,59 @@ Status LrSolver::measure(Totals& totals) {
     nonzeros_ = SparseWeights::of(weights_);
     double penalty = 0;
     double count = 0;
+    double entries = 0;
     for (uint64_t k = 0; k < nonzeros_.size(); ++k) {
-        penalty += std::abs(nonzeros_.values[k]) * share(nonzeros_.columns[k]);
-        count += share(nonzeros_.columns[k]);
+        const uint32_t column = nonzeros_.columns[k];
+        penalty += std::abs(nonzeros_.values[k]) * share(column);
+        count += share(column);
+        entries += static_cast<double>(matrix_.offsets[column + 1] - matrix_.offsets[column]);
     }
     totals.system = history_.system(matrix_.labels, {nonzeros_, margins_}, options_.l1,
                                     [this](uint32_t column) { return share(column); });
-    std::array<double, 2 + PassHistory::kSystemSize> sums = {};
+    std::array<double, 3 + PassHistory::kSystemSize> sums = {};
     sums[0] = linalg::logistic_loss_sum(matrix_.labels, margins_) + options_.l1 * penalty;
     sums[1] = count;
-    std::copy(totals.system.begin(), totals.system.end(), sums.begin() + 2);
+    sums[2] = entries;
+    std::copy(totals.system.begin(), totals.system.end(), sums.begin() + 3);
     WEIR_TRY(exchange_->sum(sums));
     totals.objective = sums[0];
+    totals.entry_count = sums[2];
     result_.nonzero_count = static_cast<uint64_t>(std::llround(sums[1]));
-    std::copy(sums.begin() + 2, sums.end(), totals.system.begin());
+    std::copy(sums.begin() + 3, sums.end(), totals.system.begin());
     return {};
+}
+
+/// No pass raises the objective but for rounding; that can be much where margins are small
+/// differences of large numbers. Then the margins are made anew, and if that was not it, the best
+/// weights are taken again.
+Status LrSolver::keep_best(Totals& totals) {
+    const auto risen = [&] { return !(totals.objective <= best_objective_ * (1 + kRounding)); };
+    if (risen()) {
+        refresh_margins();
+        WEIR_TRY(measure(totals));
+    }
+    if (risen()) {
+        WEIR_TRY(return_to_best());
+        WEIR_TRY(measure(totals));
+    }
+    best_ = nonzeros_;
+    best_objective_ = totals.objective;
+    return {};
+}
+
+Status LrSolver::return_to_best() {
+    for (int i = 0; i < 2; ++i) {  // the second time for what the first one rounded off
+        WEIR_TRY(move(add_scaled(best_, -1, SparseWeights::of(weights_)), 1));
+    }
+    refresh_margins();
+    history_.forget();
+    return {};
+}
+
+/// The margins of the weights, without the rounding of all the changes so far.
+void LrSolver::refresh_margins() {
+    std::fill(margins_.begin(), margins_.end(), 0.0);
+    linalg::add_to_margins(columns(), {0, matrix_.column_count()}, weights_, margins_);
 }
 
 /// A lower bound of the optimum, from the margins scaled into the feasible set of the dual problem.
@@ -73,10 +114,25 @@ Status LrSolver::step_along_history(const Totals& totals) {
     }
     const SparseWeights direction =
         history_.direction(totals.system, {nonzeros_, margins_}, scratch_);
-    WEIR_ASSIGN(const double step, search_line(direction, totals.objective));
     history_.remember(nonzeros_, margins_);
-    if (step == 0) return {};
-    return move(direction, step);
+    return step(direction, totals.objective);
+}
+
+/// Goes along a direction, of which scratch_ has the margins, as far as it is good for. How good it
+/// is, is measured before and after: the two differ where the direction was mostly rounding.
+Status LrSolver::step(const SparseWeights& direction, double objective) {
+    WEIR_ASSIGN(const double length, search_line(direction, objective));
+    if (length == 0) return {};
+    WEIR_TRY(move(direction, length));
+    const SparseWeights weights = SparseWeights::of(weights_);
+    double now = linalg::logistic_loss_sum(matrix_.labels, margins_);
+    for (uint64_t k = 0; k < weights.size(); ++k)
+        now += options_.l1 * std::abs(weights.values[k]) * share(weights.columns[k]);
+    WEIR_TRY(exchange_->sum({&now, 1}));
+    if (!(now <= objective)) return return_to_best();
+    best_ = weights;
+    best_objective_ = now;
+    return {};
 }
 
 /// The best of kSteps, or 0 if none lowers the objective.
@@ -94,7 +150,7 @@ Result<double> LrSolver::search_line(const SparseWeights& direction, double obje
     WEIR_TRY(exchange_->sum(sums));
     const auto best =
         static_cast<uint64_t>(std::min_element(sums.begin(), sums.end()) - sums.begin());
-    return sums[best] < objective * (1 - 1e-12) ? kSteps[best] : 0.0;
+    return sums[best] < objective * (1 - kRounding) ? kSteps[best] : 0.0;
 }
 
 /// Moves all weights along the direction, on the servers, in one iteration: everybody who has a

@@ -43,7 +43,7 @@ Status LrSolver::run_block(uint32_t block) {
     const linalg::ColumnRange range = {matrix_.group_begin[first], matrix_.group_begin[last]};
     const std::span<const float> trust(trust_);
     for (linalg::RowTerm& term : terms_)
-        term.reach = 0;
+        term.reach_or_bend = 0;
     linalg::add_reach(columns(), range, trust.subspan(range.begin, range.size()), terms_);
     linalg::logistic_terms(matrix_.labels, margins_, terms_);
     const uint64_t iteration = iteration_;

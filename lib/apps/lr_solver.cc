@@ -21,8 +21,11 @@ namespace weir::apps {
 namespace {
 
 /// Passes before the rule for "no progress" may end the training: trust may still be growing
-/// before.
-constexpr uint32_t kPassCountMin = 20;
+/// before. Where passes are cheap, it is as many as take about kPatienceNs, up to the second
+/// number.
+constexpr double kPassCountMin = 20;
+constexpr double kCheapPassCountMin = 400;
+constexpr double kPatienceNs = 1e9;
 
 double seconds_since(uint64_t start_ns) {
     return static_cast<double>(SteadyClock().now_ns() - start_ns) / static_cast<double>(kSecond);
@@ -119,6 +122,12 @@ Status LrSolver::count_owners() {
         WEIR_TRY(exchange_->sum({&mine, 1}));
         plan_.feature_count = static_cast<uint64_t>(std::llround(mine));
     }
+    const double worker_count = exchange_->worker_count();
+    pass_cost_ns_ = 6.0 * static_cast<double>(plan_.example_count) * plan_.block_count +
+                    4.0 * static_cast<double>(plan_.nonzero_count) +
+                    1e4 * worker_count * plan_.block_count * plan_.pieces_per_block;
+    pass_count_min_ =
+        std::clamp(kPatienceNs * worker_count / pass_cost_ns_, kPassCountMin, kCheapPassCountMin);
     result_.example_count = plan_.example_count;
     result_.feature_count = plan_.feature_count;
     result_.block_count = plan_.block_count;
@@ -140,10 +149,12 @@ Result<LrResult> LrSolver::solve() {
 /// The passes.
 Result<LrEnd> LrSolver::run() {
     next_gap_pass_ = 5;
+    best_objective_ = std::log(2.0) * static_cast<double>(plan_.example_count);
     while (true) {
         WEIR_TRY(run_pass());
         Totals totals;
         WEIR_TRY(measure(totals));
+        WEIR_TRY(keep_best(totals));
         ++result_.pass_count;
         result_.objective = totals.objective;
         const bool last = result_.pass_count == options_.pass_count_max;
@@ -160,7 +171,11 @@ Result<LrEnd> LrSolver::run() {
         if (done == 3) return LrEnd::kGap;
         if (done == 2) return LrEnd::kNoProgress;
         if (done == 1) return LrEnd::kPassCount;
-        WEIR_TRY(step_along_history(totals));
+        if (const std::optional<double> part = joint_share(totals)) {
+            WEIR_TRY(step_jointly(*part, totals.objective));
+        } else {
+            WEIR_TRY(step_along_history(totals));
+        }
     }
 }
 
@@ -172,17 +187,22 @@ bool LrSolver::gap_is_due() const {
 }
 
 /// Where convergence is slow like 1 / passes, what is left to gain is about what the later half of
-/// the passes gained; where it is faster, much less.
+/// the passes gained; where it is faster, much less. Where it is slower than that, gains do not
+/// fall from quarter to quarter, and nobody knows.
 bool LrSolver::progress_has_ended() const {
-    if (result_.pass_count < kPassCountMin) return false;
-    const double half = result_.history[result_.pass_count / 2 - 1].objective;
-    return half - result_.objective <= options_.tolerance / 5 * result_.objective;
+    const uint32_t passes = result_.pass_count;
+    if (passes < pass_count_min_) return false;
+    const double now = result_.objective;
+    const double half = result_.history[passes / 2 - 1].objective;
+    const double quarter = result_.history[passes * 3 / 4 - 1].objective;
+    const double enough_gained = options_.tolerance / 5 * now;
+    if (half - now > enough_gained) return false;
+    return quarter - now <= 0.6 * (half - quarter) || half - now <= enough_gained / 100;
 }
 
 /// The final numbers, from margins without the rounding of all the passes.
 Status LrSolver::finish() {
-    std::fill(margins_.begin(), margins_.end(), 0.0);
-    linalg::add_to_margins(columns(), {0, matrix_.column_count()}, weights_, margins_);
+    refresh_margins();
     double penalty = 0;
     for (uint64_t k = 0; k < nonzeros_.size(); ++k) {
         penalty += std::abs(nonzeros_.values[k]) * share(nonzeros_.columns[k]);

@@ -7,10 +7,13 @@
 /// features go to the servers piece by piece, and the new weights come back while later pieces are
 /// on their way; then the margins of this worker's examples follow the weights. See
 /// linalg::prox_l1_step() for the servers' part, linalg::gradient_and_curvature() for why the
-/// objective never rises. After a pass: a step in the space of the last passes (PassHistory), and
-/// now and then a duality gap.
+/// objective never rises. After a pass: a step over many features at once, and now and then a
+/// duality gap. The step is a joint Newton step over the features whose weights are not 0, if they
+/// are few enough for it to cost no more than the passes; else one in the space of the last passes
+/// (PassHistory). Both reach the servers as moves, and are taken back if the objective rose.
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -47,6 +50,7 @@ public:
 
 private:
     struct Totals;
+    struct JointSet;
 
     LrSolver(BlockExchange& exchange, FeaturePlan plan, data::FeatureMatrix matrix,
              LrOptions options);
@@ -66,9 +70,18 @@ private:
     [[nodiscard]] Result<LrEnd> run();
     [[nodiscard]] bool gap_is_due() const;
     [[nodiscard]] bool progress_has_ended() const;
+    [[nodiscard]] Status keep_best(Totals& totals);
+    [[nodiscard]] Status return_to_best();
+    void refresh_margins();
     [[nodiscard]] Status step_along_history(const Totals& totals);
+    [[nodiscard]] Status step(const SparseWeights& direction, double objective);
     [[nodiscard]] Result<double> search_line(const SparseWeights& direction, double objective);
     [[nodiscard]] Status move(const SparseWeights& direction, double step);
+
+    [[nodiscard]] std::optional<double> joint_share(const Totals& totals);
+    [[nodiscard]] Status step_jointly(double share, double objective);
+    [[nodiscard]] Result<JointSet> choose_jointly(double share);
+    [[nodiscard]] Result<std::vector<double>> newton_step(const JointSet& set, double objective);
     [[nodiscard]] Status finish();
 
     BlockExchange* exchange_;
@@ -86,7 +99,13 @@ private:
     std::vector<linalg::RowTerm> terms_;  // per row
     std::vector<double> scratch_;         // per row
     SparseWeights nonzeros_;              // of weights_, at the end of the last pass
+    SparseWeights best_;                  // the weights of best_objective_
+    double best_objective_ = 0;           // the least that was measured
     PassHistory history_;
+    double pass_cost_ns_ = 0;    // of all workers together, roughly
+    double pass_count_min_ = 0;  // before "no progress" ends the training
+    double joint_spent_ns_ = 0;  // what joint steps have cost, less what passes have
+    uint64_t joint_count_ = 0;   // joint steps taken
 
     std::span<double> pairs_;   // what a block's pushes send
     std::span<double> pulled_;  // what its pulls bring

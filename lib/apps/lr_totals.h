@@ -9,6 +9,7 @@ namespace weir::apps {
 
 struct LrSolver::Totals {
     double objective = 0;
+    double entry_count = 0;           ///< non-zeros in the columns whose weight is not 0
     PassHistory::System system = {};  ///< of the step along the history
 };
 

@@ -35,6 +35,9 @@ public:
     /// Remembers the end of a pass; forgets the oldest one beyond kDepth.
     void remember(const SparseWeights& weights, std::span<const double> margins);
 
+    /// Starts anew.
+    void forget() noexcept { snapshots_.clear(); }
+
     [[nodiscard]] uint64_t depth() const noexcept { return snapshots_.size(); }
 
     /// This worker's part of the Newton system at `now` (to be summed over workers).

@@ -32,7 +32,8 @@ void add_reach(const Columns& matrix, ColumnRange range, std::span<const float> 
     for_each(
         matrix, range, terms.data(),
         [&](uint64_t k, uint32_t row, float value) {
-            terms[row].reach += std::abs(value) * trust[k];
+            terms[row].reach_or_bend +=
+                static_cast<double>(std::abs(value)) * static_cast<double>(trust[k]);
         },
         [](uint64_t) {});
 }
@@ -45,7 +46,7 @@ void gradient_and_curvature(const Columns& matrix, ColumnRange range, std::span<
         matrix, range, terms.data(),
         [&](uint64_t, uint32_t row, float value) {
             slope += terms[row].slope * static_cast<double>(value);
-            curvature += static_cast<double>(terms[row].curvature * std::abs(value));
+            curvature += terms[row].reach_or_bend * static_cast<double>(std::abs(value));
         },
         [&](uint64_t k) {
             pairs[2 * k] = slope;

@@ -27,12 +27,13 @@ struct ColumnRange {
 
 /// What a row contributes to every column that it has a non-zero in.
 struct RowTerm {
-    double slope = 0;     ///< d loss / d margin
-    float reach = 0;      ///< how far the margin may move: sum of |x| times trust, over a block
-    float curvature = 0;  ///< at most the loss's second derivative within reach, times reach
+    double slope = 0;  ///< d loss / d margin
+    /// First the reach, how far the margin may move: sum of |x| times trust, over a block. Then the
+    /// bend: at most the loss's second derivative within reach, times reach.
+    double reach_or_bend = 0;
 };
 
-/// terms[i].reach += |x_ij| * trust[j - range.begin] for every non-zero of the range.
+/// terms[i].reach_or_bend += |x_ij| * trust[j - range.begin] for every non-zero of the range.
 void add_reach(const Columns& matrix, ColumnRange range, std::span<const float> trust,
                std::span<RowTerm> terms);
 

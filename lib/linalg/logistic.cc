@@ -65,8 +65,7 @@ WEIR_KERNEL void slopes_of(const int8_t* labels, const double* margins, uint64_t
 /// In: reaches; out: reaches times the bound on the second derivative.
 WEIR_KERNEL void bends_within(const double* margins, uint64_t count, double* reaches) {
     for (uint64_t i = 0; i < count; ++i) {
-        // Rounded up a little: float sums of reach may fall short of the true ones.
-        const double reach = reaches[i] * 1.0001;
+        const double reach = reaches[i] * 1.0001;  // rounded up: sums may fall short of the truth
         reaches[i] = steepest_bend(margins[i], reach) * reach;
     }
 }
@@ -117,12 +116,12 @@ void logistic_terms(std::span<const int8_t> labels, std::span<const double> marg
         const uint64_t count = std::min(kRowBatch, labels.size() - i);
         RowTerm* batch = &terms[i];
         for (uint64_t k = 0; k < count; ++k)
-            bends[k] = static_cast<double>(batch[k].reach);
+            bends[k] = batch[k].reach_or_bend;
         slopes_of(&labels[i], &margins[i], count, slopes.data());
         bends_within(&margins[i], count, bends.data());
         for (uint64_t k = 0; k < count; ++k) {
             batch[k].slope = slopes[k];
-            batch[k].curvature = static_cast<float>(bends[k]);
+            batch[k].reach_or_bend = bends[k];
         }
     }
 }

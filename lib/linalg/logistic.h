@@ -30,7 +30,7 @@ namespace weir::linalg {
 void logistic_slopes(std::span<const int8_t> labels, std::span<const double> margins,
                      std::span<double> slopes);
 
-/// From each row's reach: its slope, and curvature = reach times the greatest second derivative of
+/// From each row's reach: its slope, and its bend = reach times the greatest second derivative of
 /// the loss within +-reach of the margin.
 void logistic_terms(std::span<const int8_t> labels, std::span<const double> margins,
                     std::span<RowTerm> terms);

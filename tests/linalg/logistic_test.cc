@@ -63,22 +63,23 @@ TEST_SUITE("logistic") {
         std::vector<double> margins;
         std::vector<RowTerm> terms;
         for (double margin = -6; margin <= 6; margin += 0.37) {
-            for (const float reach : {1e-6F, 0.5F, 3.0F, 100.0F}) {
+            for (const double reach : {1e-6, 0.5, 3.0, 100.0}) {
                 labels.push_back(1);
                 margins.push_back(margin);
-                terms.push_back({.reach = reach});
+                terms.push_back({.reach_or_bend = reach});
             }
         }
+        const std::vector<RowTerm> reaches = terms;
         logistic_terms(labels, margins, terms);
         for (size_t i = 0; i < terms.size(); ++i) {
-            const auto reach = static_cast<double>(terms[i].reach);
+            const double reach = reaches[i].reach_or_bend;
             double greatest = 0;
             for (double d = -reach; d <= reach; d += reach / 50) {
                 const double p = logistic_alpha(margins[i] + d);
                 greatest = std::max(greatest, p * (1 - p));
             }
-            CHECK(static_cast<double>(terms[i].curvature) >= greatest * reach);
-            CHECK(static_cast<double>(terms[i].curvature) <= 0.2501 * reach);
+            CHECK(terms[i].reach_or_bend >= greatest * reach);
+            CHECK(terms[i].reach_or_bend <= 0.2501 * reach);
         }
     }
 

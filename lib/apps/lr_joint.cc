@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+/// \file
+/// LrSolver: the joint Newton step over the features whose weights are not 0.
+///
+/// Passes need many steps where a change of one weight calls for changes of all others: columns
+/// with a large constant in common (years, times, temperatures in kelvin), polynomials, sums of
+/// columns. Here every worker adds its part of gradient and curvature between all these features,
+/// and the model that they make is minimised as a whole. Which features are 0 is left to the
+/// passes.
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+#include "lib/apps/gather.h"
+#include "lib/apps/lr_solver.h"
+#include "lib/apps/lr_totals.h"
+#include "lib/linalg/gram.h"
+#include "lib/linalg/l1_quadratic.h"
+#include "lib/linalg/logistic.h"
+
+namespace weir::apps {
+
+namespace {
+
+/// The curvature between so many features is summed in a few messages and factored in milliseconds.
+constexpr uint64_t kFeatureCountMax = 512;
+/// Up to so many, a random part of them is worth a step.
+constexpr uint64_t kCandidateCountMax = 8192;
+/// What joint steps may cost beyond what passes have: who knows that they are needed before.
+constexpr double kCreditNs = 5e8;
+/// The loss's second derivative counts as no less: where it vanishes the model knows no bounds.
+constexpr double kBendMin = 1e-12;
+/// To what part of the objective the model is minimised.
+constexpr double kPrecision = 1e-8;
+
+/// From 0 to 1, by key, another one each time.
+double lot(uint64_t key, uint64_t time) {
+    return static_cast<double>(mix64(key ^ mix64(time + 1)) >> 11) * 0x1p-53;
+}
+
+}  // namespace
+
+/// The features of a step, in the order of their keys, and which columns they are here.
+struct LrSolver::JointSet {
+    std::vector<uint64_t> keys;
+    std::vector<uint32_t> columns;  ///< linalg::kNoColumn where no example here has it
+};
+
+/// The part of the features that a joint step should take now; none if it would cost too much.
+std::optional<double> LrSolver::joint_share(const Totals& totals) {
+    joint_spent_ns_ -= pass_cost_ns_;
+    const uint64_t count = result_.nonzero_count;
+    if (count == 0 || count > kCandidateCountMax) return std::nullopt;
+    const double taken = std::min<double>(static_cast<double>(count), kFeatureCountMax);
+    const double part = taken / static_cast<double>(count);
+    const double entries = part * totals.entry_count;
+    const double worker_count = exchange_->worker_count();
+    const double cost_ns = 4 * entries +
+                           0.7 * entries * entries / static_cast<double>(plan_.example_count) +
+                           worker_count * (1.5 * taken * taken * taken + 40 * taken * taken + 2e4);
+    if (joint_spent_ns_ + cost_ns > kCreditNs * worker_count) return std::nullopt;
+    joint_spent_ns_ += cost_ns;
+    return part;
+}
+
+Result<LrSolver::JointSet> LrSolver::choose_jointly(double share) {
+    ++joint_count_;
+    std::vector<std::pair<uint64_t, uint32_t>> here;
+    for (const uint32_t column : nonzeros_.columns) {
+        const uint64_t key = matrix_.keys[column];
+        if (share == 1 || lot(key, joint_count_) < share) here.emplace_back(key, column);
+    }
+    std::sort(here.begin(), here.end());
+    JointSet set;
+    for (const auto& [key, column] : here)
+        set.keys.push_back(key);
+    WEIR_ASSIGN(set.keys, gather(*exchange_, set.keys));
+    std::sort(set.keys.begin(), set.keys.end());
+    set.keys.erase(std::unique(set.keys.begin(), set.keys.end()), set.keys.end());
+    set.keys.resize(std::min<uint64_t>(set.keys.size(), kFeatureCountMax));
+    auto next = here.begin();
+    for (const uint64_t key : set.keys) {
+        const bool found = next != here.end() && next->first == key;
+        set.columns.push_back(found ? (next++)->second : linalg::kNoColumn);
+    }
+    return set;
+}
+
+/// The change of each weight of the set that is best for the model of all workers' loss.
+Result<std::vector<double>> LrSolver::newton_step(const JointSet& set, double objective) {
+    const uint64_t count = set.keys.size();
+    const uint64_t triangle = linalg::triangle_size(count);
+    std::vector<double> sums(triangle + 2 * count);
+    const std::span<double> curvature = std::span(sums).first(triangle);
+    const std::span<double> gradient = std::span(sums).subspan(triangle, count);
+    const std::span<double> weights = std::span(sums).last(count);
+    linalg::logistic_slopes(matrix_.labels, margins_, scratch_);
+    for (uint64_t k = 0; k < count; ++k) {
+        const uint64_t column = set.columns[k];
+        if (column == linalg::kNoColumn) continue;
+        linalg::gradient(columns(), {column, column + 1}, scratch_, gradient.subspan(k, 1));
+        weights[k] = weights_[column] * share(column);
+    }
+    for (double& slope : scratch_)
+        slope = std::max(std::abs(slope) * (1 - std::abs(slope)), kBendMin);
+    linalg::add_weighted_gram(columns(), set.columns, scratch_, curvature);
+    for (uint64_t at = 0; at < sums.size(); at += kReduceValueCountMax) {
+        const uint64_t size = std::min<uint64_t>(kReduceValueCountMax, sums.size() - at);
+        WEIR_TRY(exchange_->sum(std::span(sums).subspan(at, size)));
+    }
+    // One worker's answer for all: processors may differ in the last bit.
+    std::vector<double> change(count, 0);
+    if (exchange_->worker_index() == 0) {
+        change =
+            linalg::minimise({curvature, gradient, weights, options_.l1}, kPrecision * objective);
+        for (double& c : change)
+            c = std::isfinite(c) ? c : 0;
+    }
+    WEIR_TRY(exchange_->sum(change));
+    return change;
+}
+
+Status LrSolver::step_jointly(double share, double objective) {
+    refresh_margins();
+    history_.remember(nonzeros_, margins_);
+    WEIR_ASSIGN(const JointSet set, choose_jointly(share));
+    WEIR_ASSIGN(const std::vector<double> change, newton_step(set, objective));
+    std::vector<std::pair<uint32_t, double>> mine;
+    std::fill(scratch_.begin(), scratch_.end(), 0.0);
+    for (uint64_t k = 0; k < change.size(); ++k) {
+        const uint32_t column = set.columns[k];
+        if (column == linalg::kNoColumn || change[k] == 0) continue;
+        mine.emplace_back(column, change[k]);
+        linalg::add_to_margins(columns(), {column, column + uint64_t{1}}, {&change[k], 1},
+                               scratch_);
+    }
+    std::sort(mine.begin(), mine.end());
+    SparseWeights direction;
+    for (const auto& [column, value] : mine) {
+        direction.columns.push_back(column);
+        direction.values.push_back(value);
+    }
+    return step(direction, objective);
+}
+
+}  // namespace weir::apps

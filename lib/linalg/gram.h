@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// The weighted Gram matrix of a few columns: the curvature of the loss between them.
+
+#include <cstdint>
+#include <limits>
+#include <span>
+
+#include "lib/linalg/columns.h"
+
+namespace weir::linalg {
+
+/// Stands for a column that this matrix does not have: all zeros.
+inline constexpr uint32_t kNoColumn = std::numeric_limits<uint32_t>::max();
+
+/// How long the upper triangle of a symmetric matrix is, row by row.
+[[nodiscard]] constexpr uint64_t triangle_size(uint64_t count) noexcept {
+    return count * (count + 1) / 2;
+}
+
+/// Where entry (a, a) is in it; (a, b) for b > a is b - a further.
+[[nodiscard]] constexpr uint64_t triangle_row(uint64_t a, uint64_t count) noexcept {
+    return a * count - a * (a - 1) / 2;
+}
+
+/// triangle(a, b) += sum over rows of row_weights[i] * x_ia * x_ib, where a and b number `columns`.
+///
+/// Shape: row_weights is as long as the matrix has rows, triangle triangle_size(columns.size())
+void add_weighted_gram(const Columns& matrix, std::span<const uint32_t> columns,
+                       std::span<const double> row_weights, std::span<double> triangle);
+
+}  // namespace weir::linalg

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/linalg/l1_quadratic.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "lib/base/kernel.h"
+#include "lib/linalg/gram.h"
+
+namespace weir::linalg {
+
+namespace {
+
+using Vector = std::vector<double>;
+
+constexpr int kIterationCountMax = 80;
+constexpr double kRidge = 1e-14;  // beside a diagonal of 1: for columns that come twice
+
+/// row -= u * a + v * b
+WEIR_KERNEL void subtract_two(double u, const double* a, double v, const double* b, uint64_t count,
+                              double* row) {
+    for (uint64_t i = 0; i < count; ++i)
+        row[i] -= u * a[i] + v * b[i];
+}
+
+WEIR_KERNEL void subtract(double u, const double* a, uint64_t count, double* row) {
+    for (uint64_t i = 0; i < count; ++i)
+        row[i] -= u * a[i];
+}
+
+/// A symmetric matrix of which only the upper triangle is looked at, factored in place as U'U.
+class Cholesky {
+public:
+    explicit Cholesky(uint64_t count) : count_(count), u_(count * count) {}
+
+    double* row(uint64_t k) { return &u_[k * count_]; }
+
+    void factor() {
+        uint64_t k = 0;
+        for (; k + 1 < count_; k += 2) {
+            scale(k);
+            subtract(row(k)[k + 1], row(k) + k + 1, count_ - k - 1, row(k + 1) + k + 1);
+            scale(k + 1);
+            for (uint64_t i = k + 2; i < count_; ++i) {
+                subtract_two(row(k)[i], row(k) + i, row(k + 1)[i], row(k + 1) + i, count_ - i,
+                             row(i) + i);
+            }
+        }
+        if (k < count_) scale(k);
+    }
+
+    void solve(Vector& x) {
+        for (uint64_t k = 0; k < count_; ++k) {
+            x[k] /= row(k)[k];
+            subtract(x[k], row(k) + k + 1, count_ - k - 1, x.data() + k + 1);
+        }
+        for (uint64_t k = count_; k-- > 0;) {
+            for (uint64_t i = k + 1; i < count_; ++i)
+                x[k] -= row(k)[i] * x[i];
+            x[k] /= row(k)[k];
+        }
+    }
+
+private:
+    void scale(uint64_t k) {
+        const double pivot = row(k)[k];
+        const double root = pivot > 1e-300 ? std::sqrt(pivot) : 1e150;  // lost to rounding: stay
+        row(k)[k] = root;
+        for (uint64_t i = k + 1; i < count_; ++i)
+            row(k)[i] /= root;
+    }
+
+    uint64_t count_;
+    Vector u_;
+};
+
+/// The problem in variables scaled so that H has a diagonal of 1:
+/// minimise gradient.d + d'Hd / 2 + sum penalty_j (p_j + q_j) with p - q = weights + d, p, q >= 0;
+/// s and t are the multipliers of p >= 0 and q >= 0.
+class InteriorPoint {
+public:
+    explicit InteriorPoint(const L1Quadratic& model)
+        : count_(model.gradient.size()), cholesky_(count_), h_(count_ * count_) {
+        for (Vector* v : {&scale_, &penalty_, &g_, &w_, &d_, &hd_, &p_, &q_, &s_, &t_})
+            v->assign(count_, 0);
+        for (uint64_t j = 0; j < count_; ++j) {
+            const double bend = model.curvature[triangle_row(j, count_)];
+            if (!(bend > 0)) continue;  // nothing is known about it: it stays
+            scale_[j] = 1 / std::sqrt(bend);
+            g_[j] = model.gradient[j] * scale_[j];
+            w_[j] = model.weights[j] / scale_[j];
+        }
+        for (uint64_t a = 0; a < count_; ++a) {
+            const double* const from = &model.curvature[triangle_row(a, count_)];
+            for (uint64_t b = a + 1; b < count_; ++b) {
+                h_[a * count_ + b] = h_[b * count_ + a] = from[b - a] * scale_[a] * scale_[b];
+            }
+            h_[a * count_ + a] = 1;
+        }
+        double steepest = 1e-100;
+        for (const double g : g_)
+            steepest = std::max(steepest, std::abs(g));
+        for (uint64_t j = 0; j < count_; ++j) {
+            // Without any penalty p and q could both grow for ever.
+            penalty_[j] = std::max(model.l1 * scale_[j], 1e-10 * steepest);
+            p_[j] = std::max(w_[j], 0.0) + steepest;
+            q_[j] = std::max(-w_[j], 0.0) + steepest;
+            s_[j] = std::max(penalty_[j] + g_[j], 0.0) + steepest;
+            t_[j] = std::max(penalty_[j] - g_[j], 0.0) + steepest;
+        }
+    }
+
+    /// Whether value and constraints are within the tolerance.
+    [[nodiscard]] bool done(double tolerance) const {
+        double gap = 0;
+        double residual = 0;
+        for (uint64_t j = 0; j < count_; ++j) {
+            gap += p_[j] * s_[j] + q_[j] * t_[j];
+            residual += p_[j] * std::abs(residual_s(j)) + q_[j] * std::abs(residual_t(j));
+        }
+        return gap + residual <= tolerance;
+    }
+
+    void iterate() {
+        for (uint64_t a = 0; a < count_; ++a) {
+            std::copy_n(&h_[a * count_ + a], count_ - a, cholesky_.row(a) + a);
+            cholesky_.row(a)[a] += 1 / spread(a) + kRidge;
+        }
+        cholesky_.factor();
+        const Vector none(count_, 0);
+        const Step guess = newton(0, none, none);
+        const double before = complementarity({none, none, none, none, none, none}, 0);
+        const double after = complementarity(guess, std::min(1.0, longest(guess)));
+        const double centre =
+            std::pow(after / before, 3) * before / static_cast<double>(2 * count_);
+        Vector bent_s(count_);
+        Vector bent_t(count_);
+        for (uint64_t j = 0; j < count_; ++j) {
+            bent_s[j] = guess.p[j] * guess.s[j];
+            bent_t[j] = guess.q[j] * guess.t[j];
+        }
+        const Step step = newton(centre, bent_s, bent_t);
+        const double length = std::min(1.0, 0.995 * longest(step));
+        for (uint64_t j = 0; j < count_; ++j) {
+            d_[j] += length * step.d[j];
+            hd_[j] += length * step.hd[j];
+            p_[j] += length * step.p[j];
+            q_[j] += length * step.q[j];
+            s_[j] += length * step.s[j];
+            t_[j] += length * step.t[j];
+        }
+    }
+
+    [[nodiscard]] Vector result(const L1Quadratic& model) const {
+        Vector d(count_);
+        for (uint64_t j = 0; j < count_; ++j) {
+            const bool zero = p_[j] < s_[j] && q_[j] < t_[j];
+            d[j] = scale_[j] == 0 ? 0 : zero ? -model.weights[j] : d_[j] * scale_[j];
+        }
+        return d;
+    }
+
+private:
+    struct Step {
+        Vector d, hd, p, q, s, t;
+    };
+
+    [[nodiscard]] double residual_s(uint64_t j) const {
+        return penalty_[j] + (g_[j] + hd_[j]) - s_[j];
+    }
+
+    [[nodiscard]] double residual_t(uint64_t j) const {
+        return penalty_[j] - (g_[j] + hd_[j]) - t_[j];
+    }
+
+    [[nodiscard]] double spread(uint64_t j) const { return p_[j] / s_[j] + q_[j] / t_[j]; }
+
+    /// The step that makes every p s and q t equal to `centre`, less what `bent` says of them.
+    [[nodiscard]] Step newton(double centre, const Vector& bent_s, const Vector& bent_t) {
+        Step step{Vector(count_), Vector(count_), Vector(count_),
+                  Vector(count_), Vector(count_), Vector(count_)};
+        for (uint64_t j = 0; j < count_; ++j) {
+            step.p[j] = (centre - bent_s[j] - p_[j] * s_[j] - p_[j] * residual_s(j)) / s_[j];
+            step.q[j] = (centre - bent_t[j] - q_[j] * t_[j] - q_[j] * residual_t(j)) / t_[j];
+            step.d[j] = (step.p[j] - step.q[j]) / spread(j);
+        }
+        cholesky_.solve(step.d);
+        for (uint64_t j = 0; j < count_; ++j)
+            subtract(-step.d[j], &h_[j * count_], count_, step.hd.data());
+        for (uint64_t j = 0; j < count_; ++j) {
+            step.s[j] = step.hd[j] + residual_s(j);
+            step.t[j] = -step.hd[j] + residual_t(j);
+            step.p[j] -= p_[j] / s_[j] * step.hd[j];
+            step.q[j] += q_[j] / t_[j] * step.hd[j];
+        }
+        return step;
+    }
+
+    /// How far the step may be gone before something becomes negative.
+    [[nodiscard]] double longest(const Step& step) const {
+        double length = 1 / 0.995;
+        const auto cut = [&](const Vector& now, const Vector& change) {
+            for (uint64_t j = 0; j < count_; ++j) {
+                if (change[j] < 0) length = std::min(length, -now[j] / change[j]);
+            }
+        };
+        cut(p_, step.p);
+        cut(q_, step.q);
+        cut(s_, step.s);
+        cut(t_, step.t);
+        return length;
+    }
+
+    [[nodiscard]] double complementarity(const Step& step, double length) const {
+        double sum = 0;
+        for (uint64_t j = 0; j < count_; ++j) {
+            sum += (p_[j] + length * step.p[j]) * (s_[j] + length * step.s[j]) +
+                   (q_[j] + length * step.q[j]) * (t_[j] + length * step.t[j]);
+        }
+        return sum;
+    }
+
+    uint64_t count_;
+    Cholesky cholesky_;
+    Vector h_;  // both triangles
+    Vector scale_, penalty_, g_, w_, d_, hd_, p_, q_, s_, t_;
+};
+
+}  // namespace
+
+std::vector<double> minimise(const L1Quadratic& model, double tolerance) {
+    InteriorPoint point(model);
+    for (int i = 0; i < kIterationCountMax && !point.done(tolerance); ++i)
+        point.iterate();
+    return point.result(model);
+}
+
+}  // namespace weir::linalg
