@@ -8,7 +8,8 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
-#include <zlib.h>
+
+#include "lib/data/gzip_bytes.h"
 
 namespace weir::data {
 
@@ -44,42 +45,6 @@ private:
     uint64_t offset_;
 };
 
-class GzipBytes final : public ByteSource {
-public:
-    GzipBytes(gzFile file, std::string path) : file_(file), path_(std::move(path)) {}
-
-    ~GzipBytes() override { gzclose(file_); }
-
-    GzipBytes(const GzipBytes&) = delete;
-    GzipBytes& operator=(const GzipBytes&) = delete;
-
-    Result<uint64_t> read(std::span<char> into) override {
-        const int got = gzread(file_, into.data(), static_cast<unsigned>(into.size()));
-        int code = Z_OK;
-        if (got < static_cast<int>(into.size())) gzerror(file_, &code);
-        if (code == Z_BUF_ERROR) {
-            return Error(
-                Errc::kParse,
-                fmt::format("{}: the gzip stream is cut off; fetch the file again (gzip -t "
-                            "tests it)",
-                            path_));
-        }
-        if (code == Z_ERRNO) return Error(Errc::kIo, fmt::format("{}: read", path_), errno);
-        if (got < 0 || code < 0) {
-            return Error(
-                Errc::kParse,
-                fmt::format("{}: the gzip stream is corrupt; fetch the file again (gzip -t "
-                            "tests it)",
-                            path_));
-        }
-        return static_cast<uint64_t>(got);
-    }
-
-private:
-    gzFile file_;
-    std::string path_;
-};
-
 uint64_t count_newlines(std::string_view text) {
     return static_cast<uint64_t>(std::count(text.begin(), text.end(), '\n'));
 }
@@ -93,13 +58,7 @@ Result<LineStream> LineStream::open(FileShare share) {
     // One byte earlier: a line that starts exactly at `begin` has its predecessor's newline there.
     stream.position_ = share.begin == 0 ? 0 : share.begin - 1;
     if (share.gzip) {
-        gzFile file = gzdopen(fd, "rb");
-        if (file == nullptr) {
-            ::close(fd);
-            return Error(Errc::kNoMemory, fmt::format("{}: no memory to unpack it", share.path));
-        }
-        gzbuffer(file, 1U << 18);
-        stream.source_ = std::make_unique<GzipBytes>(file, share.path);
+        WEIR_ASSIGN(stream.source_, GzipBytes::open(fd, share.path));
     } else {
         ::posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
         stream.source_ = std::make_unique<PlainBytes>(fd, share.path, stream.position_);

@@ -5,29 +5,15 @@
 
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "lib/base/result.h"
+#include "lib/data/byte_source.h"
 #include "lib/data/file_share.h"
 
 namespace weir::data {
-
-/// Where the bytes come from: a plain file from some offset on, or an unpacked gzip file.
-class ByteSource {
-public:
-    virtual ~ByteSource() = default;
-    ByteSource(const ByteSource&) = delete;
-    ByteSource& operator=(const ByteSource&) = delete;
-    /// Fills `into` unless the end comes first; the count of bytes, less than asked for only at the
-    /// end.
-    [[nodiscard]] virtual Result<uint64_t> read(std::span<char> into) = 0;
-
-protected:
-    ByteSource() = default;
-};
 
 /// Thread: one.
 class LineStream {
@@ -40,7 +26,7 @@ public:
     [[nodiscard]] static Result<LineStream> open(FileShare share);
 
     /// The next lines, valid until the next call; empty at the end.
-    /// Errors: kIo; kParse for a gzip stream that is cut off or corrupt and for an endless line
+    /// Errors: kIo; kParse for a file that is not gzip from start to end and for an endless line
     [[nodiscard]] Result<std::string_view> next();
 
     /// The number of the line that starts at `offset_bytes` of the last piece, from 1, in the whole

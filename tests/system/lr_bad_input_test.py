@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`weir lr` on input that is wrong: it ends soon, not well, and names the thing. Usage: lr_bad_input_test.py PATH-OF-WEIR"""
 
+import gzip
 import os
 import random
 import re
@@ -79,6 +80,16 @@ class BadInput(testing.Folder, unittest.TestCase):
         self.fails(r"cut\.svm\.gz: the gzip stream is cut off", "--train", cut)
         self.fails(r"missing\.svm: no such file", "--train", self.file("ok.svm"), self.path("missing.svm"))
         self.fails(r"missing\.svm: no such file", "--train", self.file("ok.svm"), "--test", self.path("missing.svm"))
+
+    def test_gzip_files_end_to_end_are_one_but_junk_between_them_is_an_error(self):
+        packed = gzip.compress(GOOD * 40)
+        out, whole = self.path("out.json"), self.file("whole.svm.gz", packed + packed)
+        self.assertEqual(self.lr("--train", whole, "--json", out, "--workers", 2, *FEW_PASSES).code, 0)
+        self.assertEqual(testing.read_json(out)["examples"], 160)
+        for name, junk in (("between", b"junk" + packed), ("after", b"junk")):
+            with self.subTest(name):
+                path = self.file("junk.svm.gz", packed + junk)
+                self.fails(rf"junk\.svm\.gz: from byte {len(packed)} on, after a whole gzip stream", "--train", path)
 
     def test_a_file_that_only_one_of_many_workers_reads_fails_them_all(self):
         good, bad = self.file("good.svm", GOOD * 50), self.file("bad.svm", GOOD + b"+1 1:x\n")

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/data/gzip_bytes.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+namespace weir::data {
+namespace {
+
+constexpr size_t kPackedBytes = 1U << 18;
+constexpr int kGzipOnly = 16 + MAX_WBITS;
+constexpr unsigned char kMagic[] = {0x1f, 0x8b};
+
+}  // namespace
+
+Result<std::unique_ptr<GzipBytes>> GzipBytes::open(int fd, std::string path) {
+    std::unique_ptr<GzipBytes> bytes(new GzipBytes(fd, std::move(path)));
+    if (inflateInit2(&bytes->stream_, kGzipOnly) != Z_OK) {
+        return Error(Errc::kNoMemory, fmt::format("{}: no memory to unpack it", bytes->path_));
+    }
+    bytes->packed_.resize(kPackedBytes);
+    return bytes;
+}
+
+GzipBytes::~GzipBytes() {
+    (void)inflateEnd(&stream_);
+    ::close(fd_);
+}
+
+Error GzipBytes::wrong(std::string_view what) const {
+    return {Errc::kParse,
+            fmt::format("{}: {}; fetch the file again (gzip -t tests it)", path_, what)};
+}
+
+/// Reads on behind what is not used yet; at least two bytes more, unless the file ends.
+Status GzipBytes::refill() {
+    if (stream_.avail_in > 0) std::memmove(packed_.data(), stream_.next_in, stream_.avail_in);
+    stream_.next_in = packed_.data();
+    while (!at_end_ && stream_.avail_in < sizeof kMagic) {
+        const ssize_t got =
+            ::read(fd_, packed_.data() + stream_.avail_in, packed_.size() - stream_.avail_in);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return Error(Errc::kIo, fmt::format("{}: cannot be read", path_), errno);
+        at_end_ = got == 0;
+        stream_.avail_in += static_cast<unsigned>(got);
+        read_bytes_ += static_cast<uint64_t>(got);
+    }
+    return {};
+}
+
+/// After a member there is another one, or the end, or zeros up to it.
+Status GzipBytes::begin_member() {
+    if (stream_.avail_in < sizeof kMagic) WEIR_TRY(refill());
+    if (stream_.avail_in == 0) return {};
+    const bool magic = stream_.avail_in >= sizeof kMagic &&
+                       std::equal(std::begin(kMagic), std::end(kMagic), stream_.next_in);
+    if (!magic) return skip_zeros();
+    if (member_count_ > 0) (void)inflateReset(&stream_);
+    ++member_count_;
+    in_member_ = true;
+    return {};
+}
+
+Status GzipBytes::skip_zeros() {
+    while (stream_.avail_in > 0) {
+        const unsigned char* const end = stream_.next_in + stream_.avail_in;
+        const unsigned char* const other =
+            std::find_if(stream_.next_in, stream_.next_in + stream_.avail_in,
+                         [](unsigned char byte) { return byte != 0; });
+        if (other != end) {
+            const auto offset = read_bytes_ - static_cast<uint64_t>(end - other);
+            return wrong(
+                fmt::format("from byte {} on, after a whole gzip stream, there is "
+                            "something else",
+                            offset));
+        }
+        stream_.avail_in = 0;
+        WEIR_TRY(refill());
+    }
+    return {};
+}
+
+/// Unpacks until the output is full, the member ends, or all that was read is used.
+Status GzipBytes::unpack() {
+    if (stream_.avail_in == 0) WEIR_TRY(refill());
+    if (stream_.avail_in == 0) return wrong("the gzip stream is cut off");
+    const int code = inflate(&stream_, Z_NO_FLUSH);
+    if (code == Z_STREAM_END) in_member_ = false;
+    if (code == Z_MEM_ERROR) {
+        return Error(Errc::kNoMemory, fmt::format("{}: no memory to unpack it", path_));
+    }
+    // Z_BUF_ERROR: nothing could be done without more input, which the next round reads.
+    if (code != Z_OK && code != Z_STREAM_END && code != Z_BUF_ERROR) {
+        return wrong("the gzip stream is corrupt");
+    }
+    return {};
+}
+
+Result<uint64_t> GzipBytes::read(std::span<char> into) {
+    stream_.next_out = reinterpret_cast<unsigned char*>(into.data());
+    stream_.avail_out = static_cast<unsigned>(into.size());
+    while (stream_.avail_out > 0) {
+        if (!in_member_) WEIR_TRY(begin_member());
+        if (!in_member_) break;
+        WEIR_TRY(unpack());
+    }
+    return into.size() - stream_.avail_out;
+}
+
+}  // namespace weir::data

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// GzipBytes: an unpacked gzip file. It may have several members, as `cat a.gz b.gz` makes, and
+/// zeros after them, as tapes do; anything else there is an error, while zlib's gzread() would end
+/// in silence.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <zlib.h>
+
+#include "lib/data/byte_source.h"
+
+namespace weir::data {
+
+/// Thread: one.
+class GzipBytes final : public ByteSource {
+public:
+    /// Takes `fd`, at the start of the file, also if it fails. `path`: for messages.
+    /// Errors: kNoMemory
+    [[nodiscard]] static Result<std::unique_ptr<GzipBytes>> open(int fd, std::string path);
+    ~GzipBytes() override;
+    GzipBytes(const GzipBytes&) = delete;
+    GzipBytes& operator=(const GzipBytes&) = delete;
+
+    /// Errors: kIo; kParse for a file that is cut off, damaged, or gzip only in part
+    [[nodiscard]] Result<uint64_t> read(std::span<char> into) override;
+
+private:
+    GzipBytes(int fd, std::string path) : fd_(fd), path_(std::move(path)) {}
+
+    [[nodiscard]] Status refill();
+    [[nodiscard]] Status begin_member();
+    [[nodiscard]] Status unpack();
+    [[nodiscard]] Status skip_zeros();
+    [[nodiscard]] Error wrong(std::string_view what) const;
+
+    int fd_;
+    std::string path_;
+    z_stream stream_ = {};
+    std::vector<unsigned char> packed_;
+    uint64_t read_bytes_ = 0;  // of the file
+    bool at_end_ = false;      // of the file
+    bool in_member_ = false;
+    uint64_t member_count_ = 0;
+};
+
+}  // namespace weir::data
