@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lib/job/devices.h"
 
+#include <atomic>
+#include <unordered_map>
+#include <utility>
+
 #include <fmt/format.h>
 
 #include "lib/base/log.h"
@@ -27,20 +31,34 @@ constexpr uint32_t kHeadBytes = 4096;
 /// A pool as tables and requests see it.
 class PoolMemory final : public Memory {
 public:
-    PoolMemory(MemoryPool& pool, std::shared_ptr<Devices> keep) noexcept
-        : pool_(pool), keep_(std::move(keep)) {}
+    /// `tells`: use() has the whole pool's registered bytes.
+    PoolMemory(MemoryPool& pool, bool tells, std::shared_ptr<Devices> keep) noexcept
+        : pool_(pool), tells_(tells), keep_(std::move(keep)) {}
 
     [[nodiscard]] std::byte* allocate(size_t bytes, size_t alignment) noexcept override {
         const Result<std::byte*> memory = pool_.allocate({bytes, alignment, true});
-        if (memory) return *memory;
-        log(LogLevel::kWarning, "{}", memory.error().message());
-        return nullptr;
+        if (!memory) {
+            log(LogLevel::kWarning, "{}", memory.error().message());
+            return nullptr;
+        }
+        used_bytes_.fetch_add(bytes, std::memory_order_relaxed);  // a counter: orders nothing
+        return *memory;
     }
 
-    void deallocate(std::byte* data, size_t, size_t) noexcept override { pool_.deallocate(data); }
+    void deallocate(std::byte* data, size_t bytes, size_t) noexcept override {
+        pool_.deallocate(data);
+        if (data != nullptr) used_bytes_.fetch_sub(bytes, std::memory_order_relaxed);
+    }
+
+    [[nodiscard]] MemoryUse use() const override {
+        return {tells_ ? pool_.statistics().reserved_bytes : 0,
+                used_bytes_.load(std::memory_order_relaxed)};
+    }
 
 private:
     MemoryPool& pool_;
+    bool tells_;
+    std::atomic<uint64_t> used_bytes_ = 0;
     std::shared_ptr<Devices> keep_;
 };
 
@@ -50,14 +68,27 @@ public:
         : device_(device), keep_(std::move(keep)) {}
 
     [[nodiscard]] Result<uint64_t> add(std::span<std::byte> memory) override {
-        return device_.register_memory({memory, -1, 0}, Access::kRemote);
+        WEIR_ASSIGN(const uint64_t id, device_.register_memory({memory, -1, 0}, Access::kRemote));
+        bytes_by_id_.emplace(id, memory.size());
+        registered_bytes_ += memory.size();
+        return id;
     }
 
-    void remove(uint64_t id) override { device_.deregister_memory(id); }
+    void remove(uint64_t id) override {
+        device_.deregister_memory(id);
+        const auto found = bytes_by_id_.find(id);
+        if (found == bytes_by_id_.end()) return;
+        registered_bytes_ -= found->second;
+        bytes_by_id_.erase(found);
+    }
+
+    [[nodiscard]] uint64_t registered_bytes() const noexcept override { return registered_bytes_; }
 
 private:
     Device& device_;
     std::shared_ptr<Devices> keep_;
+    std::unordered_map<uint64_t, uint64_t> bytes_by_id_;
+    uint64_t registered_bytes_ = 0;
 };
 
 #if WEIR_HAVE_VERBS
@@ -126,10 +157,17 @@ Status Devices::make_store_pools(const Config& config, std::span<const int> node
         if (nodes.size() > 1) options.name = fmt::format("store on node {}", node);
         WEIR_ASSIGN(std::unique_ptr<MemoryPool> pool,
                     MemoryPool::make(options, std::span(&device, 1)));
-        store_memories_.push_back(std::make_unique<PoolMemory>(*pool, nullptr));
         store_pools_.push_back(std::move(pool));
     }
     return {};
+}
+
+Memory& Devices::store_memory(size_t pool) {
+    if (store_memories_.size() < store_pools_.size()) store_memories_.resize(store_pools_.size());
+    auto& memories = store_memories_[pool];
+    const bool first = memories.empty();
+    memories.push_back(std::make_unique<PoolMemory>(*store_pools_[pool], first, nullptr));
+    return *memories.back();
 }
 
 Result<std::unique_ptr<transport::Endpoint>> Devices::make_endpoint() {
@@ -147,8 +185,9 @@ Result<std::shared_ptr<Memory>> Devices::worker_pool(const std::shared_ptr<Devic
         WEIR_ASSIGN(devices->worker_pool_,
                     MemoryPool::make(devices->worker_pool_options_, std::span(&device, 1)));
     }
+    const bool told = std::exchange(devices->worker_pool_is_told_, true);
     MemoryPool& pool = *devices->worker_pool_;
-    return std::shared_ptr<Memory>(std::make_shared<PoolMemory>(pool, devices));
+    return std::shared_ptr<Memory>(std::make_shared<PoolMemory>(pool, !told, devices));
 }
 
 std::shared_ptr<MemoryRegistrar> Devices::registrar(std::shared_ptr<Devices> devices) {

@@ -40,10 +40,11 @@ public:
     /// kInvalidArgument naming WEIR_POOL_MIB or WEIR_HUGE_PAGES
     [[nodiscard]] Status make_store_pools(const Config& config, std::span<const int> nodes);
 
-    /// That of nodes[pool].
-    [[nodiscard]] Memory& store_memory(size_t pool) noexcept { return *store_memories_[pool]; }
+    /// A part of the pool of nodes[pool], with counters of its own: one for every shard.
+    [[nodiscard]] Memory& store_memory(size_t pool);
 
-    /// For what workers push from and pull into: servers read and write it. One for all clients.
+    /// For what workers push from and pull into: servers read and write it. All clients of the
+    /// process share one pool; what is returned has counters of its own.
     [[nodiscard]] static Result<std::shared_ptr<Memory>> worker_pool(
         const std::shared_ptr<Devices>& devices);
     [[nodiscard]] static std::shared_ptr<MemoryRegistrar> registrar(
@@ -59,7 +60,8 @@ private:
     std::mutex mutex_;  ///< guards the worker pool's making
     std::vector<std::unique_ptr<transport::MemoryPool>> store_pools_;
     std::unique_ptr<transport::MemoryPool> worker_pool_;
-    std::vector<std::unique_ptr<Memory>> store_memories_;  ///< of each store pool
+    bool worker_pool_is_told_ = false;  ///< somebody's Memory::use() has it
+    std::vector<std::vector<std::unique_ptr<Memory>>> store_memories_;  ///< of each store pool
 };
 
 }  // namespace weir

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lib/node/messages.h"
 
+#include <array>
+
 #include "lib/wire/codec.h"
 
 namespace weir {
@@ -13,6 +15,13 @@ template <class Message>
 std::optional<Message> whole(const wire::Reader& reader, Message message) {
     if (!reader.done()) return std::nullopt;
     return message;
+}
+
+/// All of a StatsMessage, in the order in which they travel.
+std::array<uint64_t*, 10> fields(StatsMessage& m) {
+    return {&m.pushes,           &m.pulls,          &m.keys_pushed, &m.bytes_copied,
+            &m.bytes_sent,       &m.bytes_received, &m.keys_held,   &m.lists_remembered,
+            &m.registered_bytes, &m.used_bytes};
 }
 
 }  // namespace
@@ -99,21 +108,18 @@ std::optional<LeaveMessage> LeaveMessage::decode(std::span<const std::byte> body
 }
 
 std::vector<std::byte> StatsMessage::encode() const {
+    StatsMessage copy = *this;
     wire::Writer writer;
-    writer.number(pushes).number(pulls).number(keys_pushed).number(bytes_copied);
-    writer.number(bytes_sent).number(bytes_received).number(keys_held).number(lists_remembered);
+    for (const uint64_t* const field : fields(copy))
+        writer.number(*field);
     return std::move(writer).take();
 }
 
 std::optional<StatsMessage> StatsMessage::decode(std::span<const std::byte> body) {
     wire::Reader reader(body);
     StatsMessage message;
-    for (uint64_t* const field :
-         {&message.pushes, &message.pulls, &message.keys_pushed, &message.bytes_copied,
-          &message.bytes_sent, &message.bytes_received, &message.keys_held,
-          &message.lists_remembered}) {
+    for (uint64_t* const field : fields(message))
         *field = reader.number<uint64_t>();
-    }
     return whole(reader, message);
 }
 

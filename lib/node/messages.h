@@ -83,7 +83,10 @@ struct StatsMessage {
     uint64_t bytes_sent = 0;
     uint64_t bytes_received = 0;
     uint64_t keys_held = 0;
-    uint64_t lists_remembered = 0;
+    uint64_t lists_remembered = 0;  ///< key lists that may be pushed and pulled by their hash
+    /// Of the store pool of its process and NUMA node; shards that share one: told by the first.
+    uint64_t registered_bytes = 0;
+    uint64_t used_bytes = 0;  ///< of store pools, by this shard: tables, lists, what it fetches
 
     [[nodiscard]] std::vector<std::byte> encode() const;
     [[nodiscard]] static std::optional<StatsMessage> decode(std::span<const std::byte> body);

@@ -228,8 +228,13 @@ void Shard::stats(ConnectionId connection, uint64_t request) {
     message.bytes_sent = endpoint_->counters().bytes_sent;
     message.bytes_received = endpoint_->counters().bytes_received;
     message.bytes_copied += endpoint_->counters().bytes_staged;
+    const MemoryUse use = memory_.use();
+    message.registered_bytes = use.registered_bytes;
+    message.used_bytes = use.used_bytes;
     for (const auto& state : tables_) {
-        if (state != nullptr) message.keys_held += state->table->row_count();
+        if (state == nullptr) continue;
+        message.keys_held += state->table->row_count();
+        message.lists_remembered += state->table->list_count();
     }
     reply(connection, request, Errc::kOk, 0, message.encode());
 }

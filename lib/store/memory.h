@@ -9,6 +9,12 @@
 
 namespace weir {
 
+/// Counters for people and for `weir ... --json`.
+struct MemoryUse {
+    uint64_t registered_bytes = 0;  ///< with the network's devices, all of it locked by verbs
+    uint64_t used_bytes = 0;        ///< handed out of it by this Memory
+};
+
 /// Thread: the shard that owns the table; implementations may allow more.
 class Memory {
 public:
@@ -18,6 +24,10 @@ public:
     [[nodiscard]] virtual std::byte* allocate(size_t bytes, size_t alignment) noexcept = 0;
     /// Takes back what allocate() gave for the same `bytes` and `alignment`.
     virtual void deallocate(std::byte* data, size_t bytes, size_t alignment) noexcept = 0;
+
+    /// What is registered for it. A pool that several have a part in is told by one of them only,
+    /// so that sums are right. Zeros where nothing is registered.
+    [[nodiscard]] virtual MemoryUse use() const { return {}; }
 
 protected:
     Memory() = default;

@@ -56,6 +56,10 @@ public:
 
     /// Keys that have a row here.
     [[nodiscard]] size_t row_count() const;
+
+    /// Key lists that known_rows() finds.
+    [[nodiscard]] size_t list_count() const noexcept { return lists_.list_count(); }
+
     /// What values, state, index, lists and accumulators take.
     [[nodiscard]] size_t bytes() const;
 

@@ -118,6 +118,9 @@ Result<ClientStats> Client::stats() {
     stats.bytes_copied = core.counters().bytes_copied + core.endpoint_counters().bytes_staged;
     stats.pushes = core.counters().pushes;
     stats.pulls = core.counters().pulls;
+    const MemoryUse use = state_->pool().use();
+    stats.registered_bytes = use.registered_bytes + state_->registrar().registered_bytes();
+    stats.used_bytes = use.used_bytes;
     for (uint32_t shard = 0; shard < core.shard_count(); ++shard) {
         const ClientCore::CallId call = core.stats(shard);
         state_->wait_until([&] { return core.done(call); });
@@ -125,6 +128,9 @@ Result<ClientStats> Client::stats() {
         stats.servers_bytes_sent += message.bytes_sent;
         stats.servers_bytes_copied += message.bytes_copied;
         stats.servers_keys_held += message.keys_held;
+        stats.servers_lists_remembered += message.lists_remembered;
+        stats.servers_registered_bytes += message.registered_bytes;
+        stats.servers_used_bytes += message.used_bytes;
     }
     return stats;
 }

@@ -113,6 +113,14 @@ struct ClientStats {
     uint64_t servers_bytes_sent = 0;
     uint64_t servers_bytes_copied = 0;
     uint64_t servers_keys_held = 0;  ///< in all tables
+    uint64_t servers_lists_remembered = 0;
+    /// Memory registered for this client: the worker pool of its process, which the first client of
+    /// the process tells for all of them, so that sums over workers are right; and what was given
+    /// to register_memory(). Verbs locks it all.
+    uint64_t registered_bytes = 0;
+    uint64_t used_bytes = 0;  ///< of the worker pool, by this client: buffers and copies
+    uint64_t servers_registered_bytes = 0;  ///< all store pools
+    uint64_t servers_used_bytes = 0;        ///< of those: tables, key lists, what is being fetched
 };
 
 /// Thread: one at a time. Several clients in a process are independent of each other.

@@ -22,6 +22,8 @@ public:
     MemoryRegistrar& operator=(const MemoryRegistrar&) = delete;
     [[nodiscard]] virtual Result<uint64_t> add(std::span<std::byte> memory) = 0;
     virtual void remove(uint64_t id) = 0;
+    /// Added and not removed.
+    [[nodiscard]] virtual uint64_t registered_bytes() const noexcept = 0;
 
 protected:
     MemoryRegistrar() = default;

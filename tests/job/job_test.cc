@@ -69,6 +69,47 @@ TEST_SUITE("job") {
         CHECK(job->serve().has_value());
     }
 
+    TEST_CASE("what is registered and used shows in the counters, each pool once") {
+        const auto job = start(2, 2, 2);
+        constexpr uint64_t kMiB = 1 << 20;
+        std::vector<ClientStats> stats(2);
+        job->run_workers([&](uint32_t i) {
+            auto client = std::move(job->make_client(i)).value();
+            auto table = std::move(client.create_table<float>("t", dense(kMiB))).value();
+            const auto mine = client.make_buffer<float>((i + 1) * kMiB);
+            REQUIRE(mine.has_value());
+            std::vector<uint64_t> keys(100);
+            std::iota(keys.begin(), keys.end(), 10);
+            const std::vector<float> ones(keys.size(), 1.0F);
+            CHECK(table.push(keys, ones).wait().has_value());
+            CHECK(client.barrier().has_value());
+            stats[i] = std::move(client.stats()).value();
+            CHECK(client.barrier().has_value());
+            std::vector<float> plain(1000);
+            {
+                const auto registration =
+                    client.register_memory(std::as_writable_bytes(std::span(plain)));
+                REQUIRE(registration.has_value());
+                CHECK(std::move(client.stats()).value().registered_bytes ==
+                      stats[i].registered_bytes + 4000);
+            }
+            CHECK(std::move(client.stats()).value().registered_bytes == stats[i].registered_bytes);
+            CHECK(client.leave().has_value());
+        });
+        // small_pools(): 16 MiB each, one for the servers of this process and one for its workers
+        CHECK(stats[0].registered_bytes + stats[1].registered_bytes == 16 * kMiB);
+        for (size_t i = 0; i < 2; ++i) {
+            CHECK(stats[i].used_bytes >= (i + 1) * 4 * kMiB);
+            CHECK(stats[i].used_bytes < (i + 1) * 4 * kMiB + kMiB);
+            CHECK(stats[i].servers_registered_bytes % (16 * kMiB) == 0);
+            CHECK(stats[i].servers_registered_bytes >= 16 * kMiB);
+            CHECK(stats[i].servers_used_bytes >= 4 * kMiB);
+            CHECK(stats[i].servers_used_bytes <= stats[i].servers_registered_bytes);
+            CHECK(stats[i].servers_lists_remembered > 0);
+        }
+        CHECK(job->serve().has_value());
+    }
+
     TEST_CASE("sparse keys of several workers meet in one table") {
         const auto job = start(2, 2, 3);
         job->run_workers([&](uint32_t i) {

@@ -98,7 +98,10 @@ Status measure(Client& client, const BenchFlags& flags, const RingTimes& rings,
     } else {
         WEIR_TRY(bench_dense(client, flags, report));
     }
-    return flags.json.empty() ? Status{} : report.write_json(flags.json);
+    if (flags.json.empty()) return {};
+    WEIR_ASSIGN(const ClientStats stats, client.stats());
+    report.set_registered_bytes(stats.registered_bytes + stats.servers_registered_bytes);
+    return report.write_json(flags.json);
 }
 
 /// The first worker measures, the others keep still until it has.

@@ -106,6 +106,7 @@ Status BenchReport::write_json(const std::string& path) const {
                               {"transport", shape_.transports},
                               {"launcher", shape_.launcher},
                               {"machine", machine()},
+                              {"registered_bytes", registered_bytes_},
                               {"rows", std::move(rows)}};
     return apps::write_text_file(path, json.dump(2) + "\n");
 }

@@ -43,6 +43,10 @@ public:
     BenchReport(std::string bench, BenchUnit unit, const std::string& what, const JobShape& shape);
 
     void add(BenchRow row);
+
+    /// For all servers and the measuring worker's process.
+    void set_registered_bytes(uint64_t bytes) { registered_bytes_ = bytes; }
+
     /// Errors: kIo
     [[nodiscard]] Status write_json(const std::string& path) const;
 
@@ -53,6 +57,7 @@ private:
     BenchUnit unit_;
     JobShape shape_;
     std::vector<BenchRow> rows_;
+    uint64_t registered_bytes_ = 0;
 };
 
 [[nodiscard]] double median(std::vector<double> numbers);

@@ -62,6 +62,7 @@ nlohmann::json to_json(const apps::LrRun& run, const JobShape& shape) {
                         {"seconds", r.seconds},
                         {"bytes_sent", run.bytes_sent},
                         {"bytes_copied", run.bytes_copied},
+                        {"registered_bytes", run.registered_bytes},
                         {"examples", r.example_count},
                         {"features", r.feature_count},
                         {"gap", nullptr},
