@@ -135,6 +135,11 @@ int run_rank(BenchFlags& flags, Config& config) {
     if (!started) return failure(started.error());
     Job& job = **started;
     const JobShape& shape = job.shape();
+    if (shape.size == 1) {
+        return failure(Error(Errc::kInvalidArgument,
+                             "a bench measures between processes: give --local, or start it under "
+                             "mpirun or srun with 2 ranks or more"));
+    }
     std::vector<Status> outcomes(shape.local_workers);
     if (shape.local_workers > 0)
         job.run_workers([&](uint32_t i) { outcomes[i] = work(job, i, flags, rings); });
