@@ -114,6 +114,13 @@ Result<std::unique_ptr<Device>> open_verbs(const Config&, const transport::Secre
 
 }  // namespace
 
+Result<transport::EndpointOptions> endpoint_options(const Config& config) {
+    transport::EndpointOptions options;
+    WEIR_ASSIGN(const uint64_t eager_bytes, config.number("WEIR_EAGER_BYTES"));
+    options.message_bytes_max = kHeadBytes + static_cast<uint32_t>(eager_bytes);
+    return options;
+}
+
 Result<std::shared_ptr<Devices>> Devices::open(const Config& config,
                                                const transport::Secret& secret, bool other_hosts) {
     std::shared_ptr<Devices> devices(new Devices());
@@ -140,8 +147,7 @@ Result<std::shared_ptr<Devices>> Devices::open(const Config& config,
         devices->names_ += child->name();
     }
     WEIR_ASSIGN(devices->device_, transport::combine(std::move(children)));
-    WEIR_ASSIGN(const uint64_t eager_bytes, config.number("WEIR_EAGER_BYTES"));
-    devices->endpoint_options_.message_bytes_max = kHeadBytes + static_cast<uint32_t>(eager_bytes);
+    WEIR_ASSIGN(devices->endpoint_options_, endpoint_options(config));
     WEIR_ASSIGN(devices->worker_pool_options_,
                 PoolOptions::from_config(config, "worker", Access::kRemote));
     return devices;

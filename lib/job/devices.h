@@ -19,6 +19,10 @@
 
 namespace weir {
 
+/// Of every endpoint of a job: messages as long as WEIR_EAGER_BYTES wants them.
+/// Errors: kInvalidArgument naming that
+[[nodiscard]] Result<transport::EndpointOptions> endpoint_options(const Config& config);
+
 /// Thread: any.
 class Devices {
 public:

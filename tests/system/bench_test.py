@@ -38,6 +38,7 @@ class Bench(unittest.TestCase):
         self.assertEqual(result["bench"], name)
         self.assertEqual(result["transport"], "shm")
         self.assertGreaterEqual(result["machine"]["cpus"], 2)
+        self.assertGreaterEqual(result["registered_bytes"], 2 * (4 << 20))  # a store pool and a worker pool
         self.assertTrue(done.stdout.startswith(f"# Weir {name}"), done.stdout)
         self.assertEqual(len(done.stdout.splitlines()), 2 + len(result["rows"]))
         for row in result["rows"]:

@@ -41,7 +41,7 @@ class Info(unittest.TestCase):
         info, errors = self.info()
         self.assertEqual(errors, "")
         self.assertEqual(list(info), ["version", "compiler", "features", "transports", "rdma_devices", "topology",
-                                      "huge_pages", "limits", "pool", "variables", "unknown_variables"])
+                                      "huge_pages", "limits", "pool", "registered", "variables", "unknown_variables"])
         self.assertEqual(set(info["features"]), {"verbs", "rdmacm", "pmix", "jemalloc", "hwloc"})
         self.assertEqual([t["name"] for t in info["transports"]], ["shm", "verbs"])
         for transport in info["transports"]:
@@ -130,6 +130,20 @@ class Info(unittest.TestCase):
         info, _ = self.info(WEIR_POOL_MIB=str(1 << 24))
         self.assertFalse(info["pool"]["fits_memory"])
         self.assertIn("WEIR_POOL_MIB", info["pool"]["advice"])
+
+    def test_what_a_job_would_register_and_by_whom(self):
+        info, _ = self.info(WEIR_POOL_MIB="7", WEIR_EAGER_BYTES="4096")
+        registered = {r["what"]: r for r in info["registered"]}
+        self.assertEqual(registered["store pool"]["bytes"], 7 << 20)
+        self.assertEqual(registered["worker pool"]["bytes"], 7 << 20)
+        self.assertIn("server", registered["store pool"]["by"])
+        self.assertIn("worker", registered["worker pool"]["by"])
+        if info["features"]["verbs"]:
+            buffers = registered["message buffers"]["bytes"]
+            more, _ = self.info(WEIR_EAGER_BYTES="12288")
+            self.assertGreater({r["what"]: r for r in more["registered"]}["message buffers"]["bytes"], buffers)
+        line = next(line for line in run("info", WEIR_POOL_MIB="7").stdout.splitlines() if "a job registers" in line)
+        self.assertIn("7 MiB store pool by a server process", line)
 
     def test_text_has_the_sections_and_no_spaces_at_line_ends(self):
         done = run("info")

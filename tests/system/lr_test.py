@@ -72,6 +72,8 @@ class Training(testing.Folder, unittest.TestCase):
         self.assertEqual(result["passes"], len(result["history"]))
         self.assertEqual(result["test_accuracy"], result["train_accuracy"])
         self.assertGreater(result["bytes_sent"], 0)
+        # a store pool and a worker pool at least, or what memory there is for them
+        self.assertGreaterEqual(result["registered_bytes"], 2 * (4 << 20))
         falling = [step["objective"] for step in result["history"]]
         self.assertEqual(falling, sorted(falling, reverse=True))
         self.assertIsNone(self.trained("--train", train)["test_accuracy"])

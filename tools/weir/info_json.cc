@@ -123,6 +123,13 @@ Json pool_json(const PoolFit& pool) {
             {"advice", pool.advice}};
 }
 
+Json registered_json(const InfoReport& report) {
+    Json list = Json::array();
+    for (const RegisteredInfo& info : report.registered)
+        list.push_back({{"what", info.what}, {"by", info.by}, {"bytes", info.bytes}});
+    return list;
+}
+
 void add_variables(Json& to, const InfoReport& report) {
     Json variables = Json::array();
     for (const VariableInfo& info : report.variables) {
@@ -157,6 +164,7 @@ std::string info_json(const InfoReport& report, InfoPart part) {
         json["huge_pages"] = huge_pages_json(report.topology);
         json["limits"] = limits_json(report);
         json["pool"] = pool_json(report.pool);
+        json["registered"] = registered_json(report);
     }
     add_variables(json, report);
     // names of devices and values of variables may be anything

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "lib/job/devices.h"
 #include "transport/pool/jemalloc_arena.h"
 #include "transport/shm/shm.h"
 
@@ -100,6 +101,21 @@ PoolFit pool_fit(const Config& config, const InfoReport& report) {
     return fit;
 }
 
+std::vector<RegisteredInfo> would_register(const Config& config, const PoolFit& pool) {
+    if (pool.size_bytes == 0) return {};  // WEIR_POOL_MIB makes no sense
+    std::vector<RegisteredInfo> list{
+        {"store pool", "a server process, on every NUMA node that it pins shards to",
+         pool.size_bytes},
+        {"worker pool", "a process with workers", pool.size_bytes}};
+#if WEIR_HAVE_VERBS
+    if (const auto options = endpoint_options(config)) {
+        list.push_back({"message buffers", "each end of a connection over verbs",
+                        transport::verbs::message_buffer_bytes(*options)});
+    }
+#endif
+    return list;
+}
+
 }  // namespace
 
 std::vector<VariableInfo> describe_variables(const Config& config) {
@@ -136,6 +152,7 @@ InfoReport make_info_report(const Config& config) {
     report.available_memory_bytes = available_memory_bytes();
     report.dev_shm_free_bytes = dev_shm_free_bytes();
     report.pool = pool_fit(config, report);
+    report.registered = would_register(config, report.pool);
     report.variables = describe_variables(config);
     report.unknown_variables = config.unknown();
     return report;

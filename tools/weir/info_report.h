@@ -38,6 +38,13 @@ struct PoolFit {
     std::string advice;  ///< what to do if it does not fit
 };
 
+/// Memory that a job would register with its devices, by verbs locked.
+struct RegisteredInfo {
+    std::string_view what;  ///< "store pool"
+    std::string_view by;    ///< "a server process, on every NUMA node that it pins shards to"
+    uint64_t bytes = 0;     ///< each
+};
+
 struct VariableInfo {
     ConfigVariable variable;
     std::string value;
@@ -59,6 +66,7 @@ struct InfoReport {
     uint64_t available_memory_bytes = 0;
     uint64_t dev_shm_free_bytes = 0;
     PoolFit pool;
+    std::vector<RegisteredInfo> registered;
     std::vector<VariableInfo> variables;
     std::vector<UnknownVariable> unknown_variables;
 };

@@ -165,6 +165,12 @@ void add_limits(Sections& out, const InfoReport& report) {
         fit = fmt::format("{} of {}: fits", bytes_text(pool.size_bytes), pool.pages);
     }
     out.line("a memory pool", fit);
+    std::string registered;
+    for (const RegisteredInfo& info : report.registered) {
+        registered += fmt::format("{}{} {} by {}", registered.empty() ? "" : "; ",
+                                  bytes_text(info.bytes), info.what, info.by);
+    }
+    if (!registered.empty()) out.line("a job registers", registered);
 }
 
 void add_variables(Sections& out, const InfoReport& report) {

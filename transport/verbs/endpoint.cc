@@ -10,6 +10,7 @@
 #include <sys/timerfd.h>
 
 #include "transport/verbs/endpoint_limits.h"
+#include "transport/verbs/verbs.h"
 
 namespace weir::transport::verbs {
 
@@ -162,6 +163,14 @@ Connection* VerbsEndpoint::find_queue_pair(uint32_t number) const noexcept {
 std::string VerbsEndpoint::peer_name(ConnectionId connection) const {
     const Connection* const c = find(connection);
     return c != nullptr ? c->peer_name : "closed connection";
+}
+
+uint64_t message_buffer_bytes(const EndpointOptions& options) noexcept {
+    EndpointOptions clamped = options;
+    clamped.message_bytes_max =
+        std::clamp(options.message_bytes_max, kMessageBytesMin, kMessageBytesMost);
+    return uint64_t{clamped.messages_in_flight} * clamped.message_bytes_max +
+           send_ring_bytes(clamped);
 }
 
 }  // namespace weir::transport::verbs

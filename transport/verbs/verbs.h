@@ -47,6 +47,10 @@ struct DeviceOptions {
 /// GID), kInvalidArgument (bind address)
 [[nodiscard]] Result<std::unique_ptr<Device>> make_device(const DeviceOptions& options);
 
+/// Registered memory that each end of a connection takes for messages, as long as an endpoint has
+/// no more than a few hundred.
+[[nodiscard]] uint64_t message_buffer_bytes(const EndpointOptions& options) noexcept;
+
 struct GidInfo {
     uint32_t index = 0;
     std::string gid;        ///< "fe80::1", "::ffff:10.77.0.1"
