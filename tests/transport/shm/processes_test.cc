@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
 /// Endpoints in two processes.
+#include <algorithm>
 #include <cstring>
 
 #include <doctest/doctest.h>
@@ -75,6 +76,11 @@ Errc last_status(Actor& actor, Event event) {
     return status;
 }
 
+bool nobody_came(const Actor& actor) {
+    return std::none_of(actor.happened.begin(), actor.happened.end(),
+                        [](const testing::Happened& one) { return one.event == Event::kAccepted; });
+}
+
 }  // namespace
 
 TEST_SUITE("processes") {
@@ -96,6 +102,28 @@ TEST_SUITE("processes") {
         actor.poll();
         CHECK(actor.closed(id) == Errc::kOk);
         CHECK(child.join() == 0);
+    }
+
+    TEST_CASE("a process of another user is refused, though it knows the secret") {
+        if (::geteuid() != 0) {
+            MESSAGE("SKIPPED: only root can be two users");
+            return;
+        }
+        Forked child([](Forked& self) {
+            constexpr uid_t kNobody = 65534;
+            if (::setresuid(kNobody, kNobody, kNobody) != 0) return 1;
+            const auto device = test_device();
+            Actor actor(*device);
+            self.tell(actor.endpoint().address());
+            return actor.connect(self.hear()) == 0 && nobody_came(actor) ? 0 : 2;
+        });
+        const auto device = test_device();
+        Actor actor(*device);
+        const std::string its_address = child.hear();
+        child.tell(actor.endpoint().address());
+        CHECK(actor.connect(its_address) == 0);
+        CHECK(child.join() == 0);
+        CHECK(nobody_came(actor));
     }
 
     TEST_CASE("a killed process is noticed after all it had sent") {
