@@ -53,6 +53,22 @@ struct OnePair {
                 cluster->clock.now_ns() - before.ns};
     }
 
+    /// What worker and shard copied while `transfer()` ran.
+    template <class Transfer>
+    std::pair<uint64_t, uint64_t> copied(Transfer&& transfer) {
+        ClientCore& client = *cluster->workers[0];
+        const std::pair before{client.counters().bytes_copied, copied_by_shard()};
+        REQUIRE(cluster->finish(0, transfer(client)).has_value());
+        return {client.counters().bytes_copied - before.first, copied_by_shard() - before.second};
+    }
+
+    uint64_t copied_by_shard() {
+        ClientCore& client = *cluster->workers[0];
+        const auto call = client.stats(0);
+        REQUIRE(cluster->run_until([&] { return client.done(call); }));
+        return client.take_stats(call)->bytes_copied;
+    }
+
     Seen push_registered(size_t bytes) { return push({registered, bytes}); }
 
     std::unique_ptr<SimCluster> cluster;
@@ -86,6 +102,34 @@ TEST_SUITE("client_post") {
             const auto bytes = std::as_bytes(std::span(values));
             CHECK(pair.push(bytes).bytes_copied == bytes.size());
             CHECK(pair.push(bytes.first(4096)).bytes_copied == 4096);  // fits in a message
+        }
+    }
+
+    TEST_CASE("each copy of keys and values is counted once, by the side that makes it") {
+        using Both = std::pair<uint64_t, uint64_t>;
+        constexpr uint64_t kMany = 1000;
+        OnePair pair(false, 2048);
+        std::vector<uint64_t> keys(kMany);
+        for (uint64_t i = 0; i < kMany; ++i)
+            keys[i] = 2 * i;
+        std::vector<float> values(kMany, 1);
+        const auto bytes = std::as_bytes(std::span(values));
+        const auto out = std::as_writable_bytes(std::span(values));
+        // Few: keys and values into the message, and out of the reply's.
+        const std::span few = std::span<const uint64_t>(keys).first(8);
+        CHECK(pair.copied([&](ClientCore& c) {
+            return c.push(pair.table, few, bytes.first(32), {});
+        }) == Both{64 + 32, 0});
+        CHECK(pair.copied([&](ClientCore& c) {
+            return c.pull(pair.table, few, out.first(32), {});
+        }) == Both{64 + 32, 32});
+        // Many, not registered: through buffers of the worker's; a pull is gathered by the shard.
+        CHECK(pair.copied([&](ClientCore& c) { return c.push(pair.table, keys, bytes, {}); }) ==
+              Both{8 * kMany + 4 * kMany, 0});
+        // Once a pull of the list has told that the shard knows it, its keys stay here.
+        for (const uint64_t bytes_of_keys : {8 * kMany, uint64_t{0}}) {
+            CHECK(pair.copied([&](ClientCore& c) { return c.pull(pair.table, keys, out, {}); }) ==
+                  Both{bytes_of_keys + 4 * kMany, 4 * kMany});
         }
     }
 }
