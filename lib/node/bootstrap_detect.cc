@@ -153,11 +153,16 @@ Result<std::unique_ptr<Bootstrap>> detect_bootstrap(const Config& config, const 
     }
     WEIR_ASSIGN(const Place place, find_place(config));
     if (meets) return open_rendezvous(config, place, clock);
-    if (place.rank && place.rank >= place.size.value_or(1)) {
-        return Error(
-            Errc::kInvalidArgument,
-            fmt::format("{}={}: ranks of a job of {} are 0 to {}", config.place("WEIR_RANK"),
-                        *place.rank, place.size.value_or(1), place.size.value_or(1) - 1));
+    if (place.rank && !place.size) {
+        return Error(Errc::kInvalidArgument,
+                     fmt::format("{}={}: a rank of how many? Give --size N and --rendezvous "
+                                 "HOST:PORT too, or no rank for a job of one process",
+                                 config.place("WEIR_RANK"), *place.rank));
+    }
+    if (place.rank && place.rank >= place.size) {
+        return Error(Errc::kInvalidArgument, fmt::format("{}={}: ranks of a job of {} are 0 to {}",
+                                                         config.place("WEIR_RANK"), *place.rank,
+                                                         *place.size, *place.size - 1));
     }
     if (place.size.value_or(1) > 1) return no_way(config, place);
     return make_bootstrap_alone();

@@ -75,7 +75,9 @@ TEST_SUITE("bootstrap detect") {
         CHECK(fails_with(detect({}, {{"--rendezvous", "127.0.0.1:4000"}}), {"--rank", "--size"}));
         CHECK(fails_with(detect({{"WEIR_RENDEZVOUS", "h:1"}}), {"WEIR_RENDEZVOUS", "--rank"}));
         CHECK(fails_with(detect({}, {{"--size", "4"}, {"--rank", "1"}}), {"--rendezvous"}));
-        CHECK(fails_with(detect({}, {{"--rank", "1"}}), {"--rank", "1"}));
+        CHECK(fails_with(detect({}, {{"--rank", "1"}}), {"--rank=1", "--size"}));
+        CHECK(fails_with(detect({}, {{"--rank", "0"}}), {"--rank=0", "--size", "--rendezvous"}));
+        CHECK(fails_with(detect({{"WEIR_RANK", "0"}}), {"WEIR_RANK=0", "--size"}));
     }
 
     TEST_CASE("a rank beyond the size and a bad address are refused") {
