@@ -5,8 +5,11 @@
 #include <array>
 #include <cmath>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "lib/apps/gather.h"
 #include "lib/base/random.h"
@@ -45,22 +48,33 @@ data::FeatureGroups hash_groups(uint32_t group_count, uint64_t seed) {
             }};
 }
 
+/// `bad_line_count`: of all workers; `mine`: this worker's.
+Error no_examples(double bad_line_count, const data::ReadReport& mine) {
+    std::string text = "no examples in the training files: nothing but comments and empty lines";
+    if (bad_line_count > 0) {
+        text = fmt::format(
+            "no examples in the training files: {} bad lines were left out, and "
+            "there are no others; is this LIBSVM text?",
+            bad_line_count);
+        if (!mine.first_bad_line.empty()) text += " The first: " + mine.first_bad_line;
+    }
+    return {Errc::kInvalidArgument, std::move(text)};
+}
+
 }  // namespace
 
 Result<FeaturePlan> plan_features(BlockExchange& exchange, const data::Examples& examples,
                                   uint32_t block_count, uint64_t seed) {
-    std::array<double, 3> totals = {static_cast<double>(examples.report.example_count),
+    std::array<double, 4> totals = {static_cast<double>(examples.report.example_count),
                                     static_cast<double>(examples.report.nonzero_count),
-                                    static_cast<double>(examples.keys.size())};
+                                    static_cast<double>(examples.keys.size()),
+                                    static_cast<double>(examples.report.bad_line_count)};
     WEIR_TRY(exchange.sum(totals));
     FeaturePlan plan;
     plan.example_count = static_cast<uint64_t>(totals[0]);
     plan.nonzero_count = static_cast<uint64_t>(totals[1]);
     plan.feature_count = static_cast<uint64_t>(totals[2]);
-    if (plan.example_count == 0) {
-        return Error(Errc::kInvalidArgument,
-                     "no examples in the training files: nothing but comments and empty lines");
-    }
+    if (plan.example_count == 0) return no_examples(totals[3], examples.report);
     std::vector<uint64_t> keys;
     const bool listed = totals[2] <= kListedFeatureCountMax;
     if (listed) {

@@ -74,6 +74,21 @@ TEST_SUITE("feature_plan") {
         });
     }
 
+    TEST_CASE("without examples the bad lines of all workers are told, or that there are none") {
+        test::run_workers(2, 1, [](BlockExchange& exchange) {
+            data::Examples none;
+            const auto empty = plan_features(exchange, none, 0, 1);
+            REQUIRE_FALSE(empty);
+            CHECK(empty.error().message().find("comments and empty lines") != std::string::npos);
+            none.report.bad_line_count = 20;
+            none.report.first_bad_line = "some:7:1: bad";
+            const auto bad = plan_features(exchange, none, 0, 1);
+            REQUIRE_FALSE(bad);
+            CHECK(bad.error().message().find("40 bad lines were left out") != std::string::npos);
+            CHECK(bad.error().message().find("some:7:1: bad") != std::string::npos);
+        });
+    }
+
     TEST_CASE("gather brings lists longer than a sum to everybody, in the order of the workers") {
         test::run_workers(3, 1, [](BlockExchange& exchange) {
             std::vector<uint64_t> mine(exchange.worker_index() * 40000);
