@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/weir/lr.h"
 
+#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -17,12 +21,15 @@
 #include "lib/apps/client_exchange.h"
 #include "lib/apps/lr_run.h"
 #include "lib/apps/plot_svg.h"
+#include "lib/data/output_file.h"
 #include "lib/data/shortage.h"
 #include "tools/weir/job_flags.h"
 #include "tools/weir/progress.h"
 
 namespace weir::tools {
 namespace {
+
+namespace fs = std::filesystem;
 
 struct LrFlags {
     JobFlags job;
@@ -50,6 +57,11 @@ uint64_t peak_bytes() {
     rusage usage{};
     getrusage(RUSAGE_SELF, &usage);
     return static_cast<uint64_t>(usage.ru_maxrss) * 1024;
+}
+
+/// A share of the objective, for people: "2.8 %".
+std::string percent(double share) {
+    return fmt::format("{:.2g} %", 100 * share);
 }
 
 nlohmann::json to_json(const apps::LrRun& run, const JobShape& shape) {
@@ -94,7 +106,7 @@ nlohmann::json to_json(const apps::LrRun& run, const JobShape& shape) {
 void print_summary(const apps::LrRun& run) {
     const apps::LrResult& r = run.result;
     fmt::print("objective       {:.6g}", r.objective);
-    if (std::isfinite(r.gap)) fmt::print("  (proven within {:.2g} of the optimum)", r.gap);
+    if (std::isfinite(r.gap)) fmt::print("  (proven within {} of the optimum)", percent(r.gap));
     fmt::print("\nnon-zeros       {} of {} features\n", r.nonzero_count, r.feature_count);
     fmt::print("train accuracy  {:.4f}  ({} examples)\n", r.train_accuracy, r.example_count);
     if (run.test_example_count > 0) {
@@ -124,18 +136,51 @@ Status write_outputs(const LrFlags& flags, const apps::LrRun& run, const JobShap
         flags.plot, apps::plot_svg(points, {"Sparse logistic regression", "seconds", "objective"}));
 }
 
-/// Where output shall go must be writable: better said before the training than after it.
+/// The files that it is told to write. They must be writable: better said before the training.
+/// Only the worker that writes them looks: the others' folders need not be the same.
 Status check_outputs(const LrFlags& flags) {
     for (const std::string& path : {flags.model, flags.json, flags.plot}) {
         if (path.empty()) continue;
-        const std::filesystem::path folder = std::filesystem::absolute(path).parent_path();
+        const fs::path folder = fs::absolute(path).parent_path();
         std::error_code error;
-        if (std::filesystem::is_directory(path, error) ||
-            !std::filesystem::is_directory(folder, error)) {
+        if (fs::is_directory(path, error) || !fs::is_directory(folder, error)) {
             return Error(Errc::kInvalidArgument,
                          fmt::format("cannot write {}: {} is not a folder, or the name is one's",
                                      path, folder.string()));
         }
+        if (fs::exists(path, error) && !fs::is_regular_file(path, error)) continue;
+        WEIR_TRY(data::OutputFile::create(path));  // and gone again
+    }
+    return {};
+}
+
+bool is_same_file(const std::string& a, const std::string& b) {
+    std::error_code error;
+    if (fs::exists(a, error) && fs::exists(b, error)) {
+        return fs::is_regular_file(a, error) && fs::equivalent(a, b, error);
+    }
+    return fs::weakly_canonical(fs::absolute(a), error) ==
+           fs::weakly_canonical(fs::absolute(b), error);
+}
+
+/// No output may be what is read, nor two of them the same.
+Status check_paths(const LrFlags& flags) {
+    std::vector<std::pair<std::string_view, std::string>> taken;
+    for (const std::string& path : flags.run.train)
+        taken.emplace_back("--train", path);
+    for (const std::string& path : flags.run.test)
+        taken.emplace_back("--test", path);
+    const std::pair<std::string_view, const std::string&> outputs[] = {
+        {"--model", flags.model}, {"--json", flags.json}, {"--plot", flags.plot}};
+    for (const auto& [flag, path] : outputs) {
+        if (path.empty()) continue;
+        for (const auto& [other_flag, other] : taken) {
+            if (!is_same_file(path, other)) continue;
+            return Error(Errc::kInvalidArgument,
+                         fmt::format("{} {} is the file of {}: give it a name of its own", flag,
+                                     path, other_flag));
+        }
+        taken.emplace_back(flag, path);
     }
     return {};
 }
@@ -167,18 +212,22 @@ private:
     std::optional<apps::LrRun> run_;
 };
 
-Result<apps::LrRun> work(Job& job, uint32_t i, apps::LrRunOptions options) {
+Result<apps::LrRun> work(Job& job, uint32_t i, const LrFlags& flags) {
     WEIR_ASSIGN(Client client, job.make_client(i));
     Progress progress;
+    apps::LrRunOptions options = flags.run;
     const bool speaks = client.worker() == 0;
     if (speaks) {
         options.solver.progress = [&](const apps::LrProgress& p) {
-            const std::string gap = std::isfinite(p.gap) ? fmt::format(", gap {:.1e}", p.gap) : "";
+            const std::string gap = std::isfinite(p.gap) ? ", gap " + percent(p.gap) : "";
             progress.show(fmt::format("pass {:4}  {:7.2f} s  objective {:.6g}, {} non-zeros{}",
                                       p.pass, p.seconds, p.objective, p.nonzero_count, gap));
         };
     }
-    Result<apps::LrRun> run = data::or_shortage([&] { return apps::run_lr(client, options); });
+    Result<apps::LrRun> run = data::or_shortage([&]() -> Result<apps::LrRun> {
+        if (speaks) WEIR_TRY(check_outputs(flags));
+        return apps::run_lr(client, options);
+    });
     if (speaks) progress.end();
     const Status left = client.leave(run ? Status() : Status(run.error()));
     if (run && !left) return Error(left.error());
@@ -186,7 +235,7 @@ Result<apps::LrRun> work(Job& job, uint32_t i, apps::LrRunOptions options) {
 }
 
 int run_lr(LrFlags& flags, Config& config) {
-    if (const Status status = check_outputs(flags); !status) return failure(status.error());
+    if (const Status status = check_paths(flags); !status) return failure(status.error());
     flags.job.apply_to(config);
     flags.job.options.add_rules = apps::add_exchange_rules;
     Result<std::unique_ptr<Job>> started =
@@ -197,9 +246,8 @@ int run_lr(LrFlags& flags, Config& config) {
     Outcomes outcomes;
     const Status ran = data::or_shortage([&]() -> Status {
         if (shape.local_workers == 0) return {};
-        job.run_workers([&](uint32_t i) {
-            outcomes.add(work(job, i, flags.run), shape.first_worker + i == 0);
-        });
+        job.run_workers(
+            [&](uint32_t i) { outcomes.add(work(job, i, flags), shape.first_worker + i == 0); });
         return {};
     });
     if (!ran) return failure(ran.error());
@@ -217,6 +265,39 @@ int run_lr(LrFlags& flags, Config& config) {
     return kExitOk;
 }
 
+constexpr uint64_t kCountMax = std::numeric_limits<uint32_t>::max();
+constexpr uint64_t kLongCountMax = std::numeric_limits<uint64_t>::max();
+
+/// Accepts whole numbers from `least` to `most`.
+CLI::Validator count(uint64_t least, uint64_t most) {
+    return {[=](const std::string& text) {
+                uint64_t value = 0;
+                const char* const end = text.data() + text.size();
+                const auto [stop, error] = std::from_chars(text.data(), end, value);
+                const bool good =
+                    error == std::errc{} && stop == end && value >= least && value <= most;
+                return good ? std::string()
+                            : fmt::format("{} is no whole number from {} to {}", text, least, most);
+            },
+            ""};
+}
+
+/// Accepts finite numbers above `least`, or equal to it if it is included.
+CLI::Validator number(double least, bool included) {
+    return {[=](const std::string& text) {
+                double value = 0;
+                const char* const begin = text.data() + (text.starts_with('+') ? 1 : 0);
+                const char* const end = text.data() + text.size();
+                const auto [stop, error] = std::from_chars(begin, end, value);
+                const bool good = error == std::errc{} && stop == end && std::isfinite(value) &&
+                                  (value > least || (included && value == least));
+                return good ? std::string()
+                            : fmt::format("{} is no finite number {} {}", text,
+                                          included ? "of at least" : "above", least);
+            },
+            ""};
+}
+
 }  // namespace
 
 void add_lr(CLI::App& app, Program& program) {
@@ -227,31 +308,38 @@ void add_lr(CLI::App& app, Program& program) {
     command->add_option("--train", run.train, "LIBSVM files (plain or gzip)")->required();
     command->add_option("--test", run.test, "files to test the model on");
     command->add_option("--l1", run.solver.l1, "weight of |w|_1 in the objective")
-        ->check(CLI::NonNegativeNumber)
+        ->check(number(0, true))
         ->capture_default_str();
     command->add_option("--passes", run.solver.pass_count_max, "passes over all features, at most")
-        ->check(CLI::NonNegativeNumber)
+        ->check(count(1, kCountMax))
         ->capture_default_str();
     command
         ->add_option("--tolerance", run.solver.tolerance,
-                     "end when the objective is proven so close to the optimum, relatively")
-        ->check(CLI::PositiveNumber)
+                     "end when the objective is proven so close to the optimum: 0.01 is 1 %")
+        ->check(number(0, false))
         ->capture_default_str();
     command->add_option("--blocks", run.solver.block_count, "blocks of features; 0: by the data")
-        ->check(CLI::NonNegativeNumber)
+        ->check(count(0, kCountMax))
         ->capture_default_str();
     command->add_option("--seed", run.solver.seed, "of the blocks and their order")
-        ->check(CLI::NonNegativeNumber)
+        ->check(count(0, kLongCountMax))
         ->capture_default_str();
     command->add_option("--threads", run.threads, "threads that read, per worker")
-        ->check(CLI::Range(1, 256))
+        ->check(count(1, 256))
         ->capture_default_str();
-    command->add_option("--skip-bad", run.skip_bad, "bad lines to leave out, per worker")
-        ->check(CLI::NonNegativeNumber)
+    command->add_option("--skip-bad", run.skip_bad, "bad lines to leave out, per worker; see below")
+        ->check(count(0, kLongCountMax))
         ->capture_default_str();
     command->add_option("--model", flags->model, "file for the model: feature and value a line");
     command->add_option("--json", flags->json, "file for the result as JSON");
     command->add_option("--plot", flags->plot, "file for objective against time as SVG");
+    command->footer(
+        "Memory: the files are shared out among the workers, and all examples must fit into the "
+        "workers' memory:\n4 bytes per non-zero value where all values are 1, else 8, and about "
+        "as much again while reading.\nPrecision: values are stored as float32, whatever the "
+        "files say; weights are computed as float64.\n--skip-bad N: every worker leaves out up to "
+        "N bad lines of its share of the --train files, however many\nthreads read it, and again "
+        "up to N of its share of the --test files. One more, at any worker, ends the job.");
     flags->job.add_to(*command);
     command->callback([flags, &program] {
         program.run = [flags, &program] { return run_lr(*flags, program.config); };
