@@ -52,6 +52,21 @@ private:
     std::shared_ptr<std::promise<Status>> ended_;
 };
 
+/// Whether the ring has room for so many shards.
+Status check_points(const Config& config, const RingShape& ring) {
+    WEIR_ASSIGN(const uint64_t points, config.number("WEIR_VIRTUAL_NODES"));
+    const uint64_t shards = uint64_t{ring.server_count} * ring.shards_per_server;
+    if (shards * points <= Assignment::kPointCountMax) return {};
+    const uint64_t fitting = Assignment::kPointCountMax / shards;
+    const std::string remedy =
+        fitting == 0 ? "" : fmt::format(", or set WEIR_VIRTUAL_NODES to at most {}", fitting);
+    return Error(Errc::kInvalidArgument,
+                 fmt::format("--servers {} with --shards {}: {} points each are more than the {} "
+                             "that a ring has; use fewer shards{}",
+                             ring.server_count, ring.shards_per_server, points,
+                             Assignment::kPointCountMax, remedy));
+}
+
 constexpr std::string_view kThreadsKey = "weir-threads";
 
 Result<IdleOptions> idle_options(const Config& config, size_t threads_here) {
@@ -109,6 +124,10 @@ Status Job::Part::start() {
     if (!roles) {
         (void)bootstrap->finish();  // a launcher kills ranks that go without, words and all
         return std::move(roles).error();
+    }
+    if (Status fits = check_points(config_, roles->ring); !fits) {
+        (void)bootstrap->finish();
+        return fits;
     }
     roles_ = std::move(*roles);
     roles_.shape.launcher = bootstrap->name();

@@ -207,6 +207,14 @@ TEST_SUITE("job") {
         CHECK((*job)->serve().has_value());
     }
 
+    TEST_CASE("more shards than the ring has points for are refused before anything starts") {
+        JobOptions options;
+        options.shards_per_server = 1100;  // of 64 points each
+        const auto job = Job::start(options, small_pools());
+        REQUIRE(job.code() == Errc::kInvalidArgument);
+        CHECK(job.error().message().find("WEIR_VIRTUAL_NODES to at most 59") != std::string::npos);
+    }
+
     TEST_CASE("a worker that never comes is named when the time to join is over") {
         JobOptions options;
         options.workers = 2;
