@@ -218,8 +218,13 @@ void ClientCore::expire(uint64_t now_ns) {
     requests_.for_each([&](uint64_t, Request& request) {
         Call* const call = calls_.find(request.call);
         if (call == nullptr || call->finished || now_ns < call->deadline_ns) return;
-        fail_call(*call, Error(Errc::kDeadline, fmt::format("{} did not answer before the deadline",
-                                                            peers_[request.peer].name)));
+        std::string text =
+            fmt::format("{} did not answer before the deadline", peers_[request.peer].name);
+        if (request.header.iteration != 0) {
+            text += fmt::format("; it may still wait for another worker's part of iteration {}",
+                                request.header.iteration);
+        }
+        fail_call(*call, Error(Errc::kDeadline, std::move(text)));
     });
 }
 

@@ -192,6 +192,20 @@ TEST_SUITE("iteration_history") {
         CHECK(ended.error().message().find("server 1") != std::string::npos);
     }
 
+    TEST_CASE("who waits in vain for a worker that neither works nor dies is told what for") {
+        SimCluster cluster(8, {}, {});
+        REQUIRE(cluster.start());
+        auto table = cluster.make_table(0, schema(Layout::kDense, 3));
+        REQUIRE(table.has_value());
+        const std::vector<double> values(kKeys, 1);
+        const auto call = cluster.workers[0]->push(*table, KeyRange{0, kKeys},
+                                                   std::as_bytes(std::span(values)), {1, kSecond});
+        const Status ended = cluster.finish(0, call);
+        CHECK(ended.code() == Errc::kDeadline);
+        CHECK(ended.error().message().find("another worker's part of iteration 1") !=
+              std::string::npos);
+    }
+
     TEST_CASE("a partition ends a call at its deadline at the latest, and names the server") {
         SimShape shape;
         transport::sim::Options network;
