@@ -4,6 +4,8 @@
 #include <array>
 #include <cstring>
 
+#include "lib/base/log.h"
+
 namespace weir {
 
 void Outbox::send(transport::ConnectionId connection, wire::FrameHeader header,
@@ -11,20 +13,46 @@ void Outbox::send(transport::ConnectionId connection, wire::FrameHeader header,
     header.body_bytes = static_cast<uint32_t>(body.size());
     const std::array parts{std::as_bytes(std::span(&header, 1)), body};
     const bool first = waiting_.empty() || !waiting_.contains(connection);
-    if (first && endpoint_.send(connection, parts) != transport::Post::kNotNow) return;
+    if (first && post(connection, parts)) return;
     Message message(sizeof header + body.size());
     std::memcpy(message.data(), &header, sizeof header);
     if (!body.empty()) std::memcpy(message.data() + sizeof header, body.data(), body.size());
-    waiting_[connection].push_back(std::move(message));
+    Waiting& waiting = waiting_[connection];
+    waiting.bytes += sizeof(Message) + message.size();
+    waiting.messages.push_back(std::move(message));
+    if (waiting.bytes <= waiting_bytes_max_) return;
+    log(LogLevel::kWarning,
+        "closing the connection to {}: it asks, but {} frames ({} bytes) wait for it to take them",
+        endpoint_.peer_name(connection), waiting.messages.size(), waiting.bytes);
+    waiting_.erase(connection);
+    endpoint_.close(connection);
+}
+
+bool Outbox::post(transport::ConnectionId connection,
+                  std::span<const std::span<const std::byte>> parts) {
+    switch (endpoint_.send(connection, parts)) {
+        case transport::Post::kPosted:
+        case transport::Post::kClosed: return true;
+        case transport::Post::kNotNow: return false;
+        case transport::Post::kInvalid: break;
+    }
+    size_t bytes = 0;
+    for (const auto& part : parts)
+        bytes += part.size();
+    log(LogLevel::kError,
+        "a frame of {} bytes to {} is not sent: longer than the connection takes, a bug", bytes,
+        endpoint_.peer_name(connection));
+    return true;
 }
 
 size_t Outbox::flush() {
     size_t sent = 0;
     for (auto at = waiting_.begin(); at != waiting_.end();) {
-        std::deque<Message>& messages = at->second;
+        auto& [messages, bytes] = at->second;
         while (!messages.empty()) {
             const std::span<const std::byte> part = messages.front();
-            if (endpoint_.send(at->first, std::span(&part, 1)) == transport::Post::kNotNow) break;
+            if (!post(at->first, std::span(&part, 1))) break;
+            bytes -= sizeof(Message) + part.size();
             messages.pop_front();
             ++sent;
         }

@@ -2,8 +2,8 @@
 #pragma once
 /// \file
 /// Outbox: frames to connections that may have no room now. What cannot go out is copied and sent
-/// later, in order. Bounded by what peers can have asked for: every queued frame answers a request
-/// that took a credit.
+/// later, in order. A peer that asks and asks and does not take the answers would make it grow
+/// without end: such a connection is closed.
 
 #include <cstddef>
 #include <deque>
@@ -19,10 +19,15 @@ namespace weir {
 /// Thread: that of the endpoint.
 class Outbox {
 public:
-    explicit Outbox(transport::Endpoint& endpoint) noexcept : endpoint_(endpoint) {}
+    /// Of frames that wait for one connection: answers to tens of thousands of requests.
+    static constexpr size_t kWaitingBytesMax = size_t{64} << 20;
+
+    explicit Outbox(transport::Endpoint& endpoint,
+                    size_t waiting_bytes_max = kWaitingBytesMax) noexcept
+        : endpoint_(endpoint), waiting_bytes_max_(waiting_bytes_max) {}
 
     /// Sends header and body, now or later; sets header.body_bytes. To a closed connection:
-    /// nothing.
+    /// nothing. If too much waits for the connection, it is closed; its kClosed follows.
     void send(transport::ConnectionId connection, wire::FrameHeader header,
               std::span<const std::byte> body = {});
     /// Tries again what had to wait. Returns how many frames went out.
@@ -34,8 +39,19 @@ public:
 
 private:
     using Message = std::vector<std::byte>;
+
+    struct Waiting {
+        std::deque<Message> messages;
+        size_t bytes = 0;
+    };
+
+    /// False: there is no room now.
+    [[nodiscard]] bool post(transport::ConnectionId connection,
+                            std::span<const std::span<const std::byte>> parts);
+
     transport::Endpoint& endpoint_;
-    std::unordered_map<transport::ConnectionId, std::deque<Message>> waiting_;
+    size_t waiting_bytes_max_;
+    std::unordered_map<transport::ConnectionId, Waiting> waiting_;
 };
 
 }  // namespace weir

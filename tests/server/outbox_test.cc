@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/node/outbox.h"
+
+#include <array>
+#include <memory>
+#include <string>
+
+#include <doctest/doctest.h>
+
+#include "lib/base/log.h"
+#include "transport/sim/network.h"
+
+namespace weir::test {
+namespace {
+
+using transport::ConnectionId;
+
+/// An endpoint with an outbox, and two peers that take little at a time.
+struct World {
+    static constexpr uint32_t kInFlight = 8;
+
+    World() {
+        transport::EndpointOptions options;
+        options.message_bytes_max = 1024;
+        options.messages_in_flight = kInFlight;
+        endpoint = std::move(device->make_endpoint(options)).value();
+        for (auto& peer : peers) {
+            peer = std::move(peer_device->make_endpoint(options)).value();
+            (void)*peer->connect(endpoint->address());
+        }
+        for (int i = 0; i < 1000 && connections.size() < peers.size(); ++i) {
+            poll();
+            for (auto& peer : peers) {
+                std::array<transport::Completion, 8> completions;
+                (void)peer->poll(completions);
+            }
+            (void)network.step();
+        }
+        REQUIRE(connections.size() == peers.size());
+    }
+
+    void poll() {
+        std::array<transport::Completion, 8> completions;
+        const size_t count = endpoint->poll(completions);
+        for (const transport::Completion& c : std::span(completions).first(count)) {
+            if (c.event == transport::Event::kAccepted) connections.push_back(c.connection);
+            if (c.event == transport::Event::kClosed) closed.push_back(c.connection);
+        }
+    }
+
+    /// What a peer gets, by request; it takes messages all the time.
+    std::vector<uint64_t> take(size_t peer, Outbox& outbox) {
+        std::vector<uint64_t> requests;
+        for (int i = 0; i < 3000; ++i) {
+            std::array<transport::Completion, 8> completions;
+            const size_t count = peers[peer]->poll(completions);
+            for (const transport::Completion& c : std::span(completions).first(count)) {
+                wire::Frame frame;
+                if (c.event != transport::Event::kReceived) continue;
+                REQUIRE(wire::decode(c.message, frame) == Errc::kOk);
+                requests.push_back(frame.header.request);
+            }
+            (void)outbox.flush();
+            poll();
+            (void)network.step();
+        }
+        return requests;
+    }
+
+    ManualClock clock;
+    transport::sim::Network network{1, clock};
+    std::unique_ptr<transport::Device> device = network.make_device(0);
+    std::unique_ptr<transport::Device> peer_device = network.make_device(1);
+    std::unique_ptr<transport::Endpoint> endpoint;
+    std::array<std::unique_ptr<transport::Endpoint>, 2> peers;
+    std::vector<ConnectionId> connections;
+    std::vector<ConnectionId> closed;
+};
+
+wire::FrameHeader reply(uint64_t request) {
+    wire::FrameHeader header;
+    header.request = request;
+    return header;
+}
+
+/// The lines that are logged while it lives.
+struct Logged {
+    Logged() {
+        set_log_sink([this](LogLevel, std::string_view line) { text.append(line).append("\n"); });
+    }
+
+    ~Logged() { set_log_sink({}); }
+
+    Logged(const Logged&) = delete;
+    Logged& operator=(const Logged&) = delete;
+
+    std::string text;
+};
+
+}  // namespace
+
+TEST_SUITE("outbox") {
+    TEST_CASE("frames go out in the order in which they were sent, with and without room") {
+        World world;
+        Outbox outbox(*world.endpoint);
+        std::vector<uint64_t> expected;
+        uint64_t next = 0;
+        for (int round = 0; round < 3; ++round) {
+            // The second of these finds room again, while the rest of the first still waits.
+            for (uint64_t i = 0; i < 3 * World::kInFlight; ++i) {
+                expected.push_back(next);
+                outbox.send(world.connections[0], reply(next++));
+            }
+            CHECK_FALSE(outbox.empty());
+            for (int i = 0; i < 40; ++i) {
+                std::array<transport::Completion, 0> none;
+                (void)world.peers[0]->poll(none);
+                (void)world.network.step();
+            }
+        }
+        CHECK(world.take(0, outbox) == expected);
+        CHECK(outbox.empty());
+    }
+
+    TEST_CASE("a peer that takes no answers is closed when too many wait, others get theirs") {
+        World world;
+        constexpr size_t kMax = 64 * 1024;
+        Outbox outbox(*world.endpoint, kMax);
+        Logged logged;
+        const std::vector<std::byte> body(500);
+        for (uint64_t i = 0; i < 1000; ++i)
+            outbox.send(world.connections[0], reply(i), body);
+        CHECK(outbox.empty());
+        CHECK(logged.text.find("closing the connection") != std::string::npos);
+        outbox.send(world.connections[1], reply(7), body);
+        CHECK(world.take(1, outbox) == std::vector<uint64_t>{7});
+        // Up to then it may be slow.
+        CHECK(world.closed == std::vector<ConnectionId>{world.connections[0]});
+        CHECK(world.take(0, outbox).size() <= World::kInFlight);
+    }
+
+    TEST_CASE("a peer that is slow gets all that the limit allows") {
+        World world;
+        Outbox outbox(*world.endpoint, size_t{64} * 1024);
+        const std::vector<std::byte> body(500);
+        for (uint64_t i = 0; i < 100; ++i)
+            outbox.send(world.connections[0], reply(i), body);
+        CHECK(world.take(0, outbox).size() == 100);
+        for (uint64_t i = 0; i < 100; ++i)  // what went out does not count any more
+            outbox.send(world.connections[0], reply(i), body);
+        CHECK(world.take(0, outbox).size() == 100);
+        CHECK(world.closed.empty());
+    }
+
+    TEST_CASE("a frame that is too long is said to be, and others go on") {
+        World world;
+        Outbox outbox(*world.endpoint);
+        Logged logged;
+        outbox.send(world.connections[0], reply(1), std::vector<std::byte>(2000));
+        CHECK(logged.text.find("2064 bytes") != std::string::npos);
+        outbox.send(world.connections[0], reply(2));
+        CHECK(world.take(0, outbox) == std::vector<uint64_t>{2});
+        CHECK(world.closed.empty());
+    }
+}
+
+}  // namespace weir::test
