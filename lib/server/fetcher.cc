@@ -2,160 +2,168 @@
 #include "lib/server/fetcher.h"
 
 #include <algorithm>
-#include <cstring>
+#include <utility>
+
+#include "lib/base/check.h"
 
 namespace weir {
 namespace {
 
 constexpr size_t kAlign = 64;
+constexpr size_t kShares = 4;  ///< one connection has no more than one of so many
 
 size_t aligned(size_t bytes) noexcept {
     return (bytes + kAlign - 1) / kAlign * kAlign;
 }
 
+bool reads_values(const wire::FrameHeader& header) noexcept {
+    return header.kind == wire::Kind::kPush && (header.flags & wire::kValuesRemote) != 0;
+}
+
+bool reads_keys(const wire::FrameHeader& header) noexcept {
+    return (header.flags & wire::kKeysRemote) != 0;
+}
+
 }  // namespace
 
-Fetcher::~Fetcher() {
-    for (Fetch& fetch : slots_)
-        memory_.deallocate(fetch.memory, fetch.memory_bytes, kAlign);
+size_t Fetcher::free_slot() {
+    if (free_slots_.empty()) {
+        slots_.emplace_back();
+        return slots_.size() - 1;
+    }
+    const size_t slot = free_slots_.back();
+    free_slots_.pop_back();
+    return slot;
 }
 
 void Fetcher::add(transport::ConnectionId connection, const wire::Frame& frame) {
-    Fetch fetch;
+    const size_t slot = free_slot();
+    Fetch& fetch = slots_[slot];
     fetch.connection = connection;
     fetch.header = frame.header;
     fetch.keys_at = frame.keys_at;
     fetch.values_at = frame.values_at;
     fetch.ends = frame.ends;
-    fetch.inline_keys.assign(frame.keys.begin(), frame.keys.end());
-    const size_t key_bytes = (frame.header.flags & wire::kKeysRemote) != 0
-                                 ? frame.keys_at.length_bytes
-                                 : frame.keys.size();
-    fetch.values_offset = aligned(key_bytes);
-    const bool is_push = frame.header.kind == wire::Kind::kPush;
-    fetch.memory_bytes = fetch.values_offset + (is_push ? frame.values_at.length_bytes : 0);
-    std::deque<Fetch>& queue = waiting_[connection];
-    if (queue.empty()) turns_.push_back(connection);
-    queue.push_back(std::move(fetch));
-    ++waiting_count_;
+    fetch.carried.assign(frame.keys.begin(), frame.keys.end());
+    fetch.carried.insert(fetch.carried.end(), frame.values.begin(), frame.values.end());
+    fetch.carried_keys_bytes = frame.keys.size();
+    fetch.values_offset = reads_keys(frame.header) ? aligned(frame.keys_at.length_bytes) : 0;
+    fetch.memory_bytes = fetch.values_offset + frame.values_at.length_bytes;
+    Line& line = lines_[connection];
+    if (line.waiting.empty()) turns_.push_back(connection);
+    line.waiting.push_back(slot);
 }
 
 size_t Fetcher::start() {
-    while (!partly_posted_.empty()) {
-        const size_t slot = partly_posted_.back();
-        if (post(slot) == Outcome::kNotNow) return 0;
-        partly_posted_.pop_back();
-        if (slots_[slot].reads_open == 0) drop(slot);
-    }
     size_t started = 0;
-    while (!turns_.empty() && partly_posted_.empty() && start_one())
-        ++started;
+    for (size_t idle = 0; idle < turns_.size();) {
+        const transport::ConnectionId connection = turns_.front();
+        Line& line = lines_.at(connection);
+        const size_t slot = line.waiting.front();
+        const Outcome outcome = start(slot, line);
+        if (outcome == Outcome::kNoMemory) break;  // it keeps its turn
+        turns_.pop_front();
+        ++idle;
+        if (outcome == Outcome::kDone) {
+            slots_[slot].posted = true;
+            if (slots_[slot].reads_open == 0) ready_.push_back(slot);
+            line.waiting.pop_front();
+            ++started;
+            idle = 0;
+        }
+        if (!line.waiting.empty()) turns_.push_back(connection);
+    }
     return started;
 }
 
-bool Fetcher::start_one() {
-    const transport::ConnectionId connection = turns_.front();
-    std::deque<Fetch>& queue = waiting_[connection];
-    Fetch& next = queue.front();
-    // One request always fits, however large it is: the wire format limits it.
-    if (used_bytes_ > 0 && used_bytes_ + next.memory_bytes > limit_bytes_) return false;
-    if (next.memory == nullptr) {
-        next.memory = memory_.allocate(std::max<size_t>(next.memory_bytes, 1), kAlign);
-        if (next.memory == nullptr) return false;  // until another one gives its memory back
+Fetcher::Outcome Fetcher::start(size_t slot, Line& line) {
+    Fetch& fetch = slots_[slot];
+    if (fetch.status != Errc::kOk) return Outcome::kDone;  // its first read
+    if (!fetch.memory && fetch.memory_bytes > 0) {
+        const Outcome outcome = get_memory(fetch, line);
+        if (outcome != Outcome::kDone || !fetch.memory) return outcome;
     }
-    size_t slot = slots_.size();
-    if (free_slots_.empty()) {
-        slots_.emplace_back();
-    } else {
-        slot = free_slots_.back();
-        free_slots_.pop_back();
-    }
-    slots_[slot] = std::move(next);
-    used_bytes_ += slots_[slot].memory_bytes;
-    const Outcome outcome = post(slot);
-    if (outcome == Outcome::kNotNow && slots_[slot].reads_open == 0) {
-        next = std::move(slots_[slot]);  // nothing was posted: it keeps its turn and its memory
-        used_bytes_ -= next.memory_bytes;
-        slots_[slot] = Fetch();
-        free_slots_.push_back(slot);
-        return false;
-    }
-    if (outcome == Outcome::kNotNow) partly_posted_.push_back(slot);
-    if (outcome == Outcome::kFailed && slots_[slot].reads_open == 0) drop(slot);
-    queue.pop_front();
-    --waiting_count_;
-    turns_.pop_front();
-    if (queue.empty()) {
-        waiting_.erase(connection);
-    } else {
-        turns_.push_back(connection);
-    }
-    return true;
+    return post(slot);
 }
 
-void Fetcher::drop(size_t slot) {
-    memory_.deallocate(slots_[slot].memory, slots_[slot].memory_bytes, kAlign);
-    used_bytes_ -= slots_[slot].memory_bytes;
-    slots_[slot] = Fetch();
-    free_slots_.push_back(slot);
+Fetcher::Outcome Fetcher::get_memory(Fetch& fetch, Line& line) {
+    const size_t bytes = fetch.memory_bytes;
+    // One request always fits, however large it is: the wire format limits it.
+    if (line.used_bytes > 0 && line.used_bytes + bytes > limit_bytes_ / kShares) {
+        return Outcome::kNotNow;
+    }
+    if (used_bytes_ > 0 && used_bytes_ + bytes > limit_bytes_) return Outcome::kNoMemory;
+    fetch.memory = spares_.take(bytes, limit_bytes_ - std::min(limit_bytes_, used_bytes_ + bytes));
+    if (!fetch.memory) {
+        if (used_bytes_ > 0) return Outcome::kNoMemory;
+        fetch.status = Errc::kNoMemory;  // there is nothing of ours to wait for
+        return Outcome::kDone;
+    }
+    used_bytes_ += fetch.memory.bytes();
+    line.used_bytes += fetch.memory.bytes();
+    return Outcome::kDone;
+}
+
+Fetcher::Outcome Fetcher::post(size_t slot) {
+    Fetch& fetch = slots_[slot];
+    if (!fetch.keys_posted && reads_keys(fetch.header)) {
+        const Outcome outcome = read(slot, 0, fetch.keys_at);
+        if (outcome != Outcome::kDone || fetch.status != Errc::kOk) return outcome;
+        fetch.keys_posted = true;
+    }
+    return reads_values(fetch.header) ? read(slot, fetch.values_offset, fetch.values_at)
+                                      : Outcome::kDone;
 }
 
 Fetcher::Outcome Fetcher::read(size_t slot, size_t offset, const wire::MemoryHandle& from) {
+    if (from.length_bytes == 0) return Outcome::kDone;
     Fetch& fetch = slots_[slot];
-    const std::span<std::byte> into(fetch.memory + offset, from.length_bytes);
+    const std::span<std::byte> into(fetch.memory.data() + offset, from.length_bytes);
     switch (
         endpoint_.read(fetch.connection, into, {from.address, from.length_bytes, from.key}, slot)) {
-        case transport::Post::kPosted: ++fetch.reads_open; return Outcome::kStarted;
+        case transport::Post::kPosted: ++fetch.reads_open; return Outcome::kDone;
         case transport::Post::kNotNow: return Outcome::kNotNow;
         case transport::Post::kClosed:
         case transport::Post::kInvalid: break;
     }
     fetch.status = Errc::kPeerLost;
-    return Outcome::kFailed;
+    return Outcome::kDone;
 }
 
-Fetcher::Outcome Fetcher::post(size_t slot) {
-    Fetch& fetch = slots_[slot];
-    if (!fetch.inline_keys.empty()) {
-        std::memcpy(fetch.memory, fetch.inline_keys.data(), fetch.inline_keys.size());
-    }
-    if (!fetch.keys_posted && (fetch.header.flags & wire::kKeysRemote) != 0) {
-        const Outcome outcome = read(slot, 0, fetch.keys_at);
-        if (outcome != Outcome::kStarted) return outcome;
-    }
-    fetch.keys_posted = true;
-    if (!fetch.values_posted && fetch.header.kind == wire::Kind::kPush &&
-        (fetch.header.flags & wire::kValuesRemote) != 0) {
-        const Outcome outcome = read(slot, fetch.values_offset, fetch.values_at);
-        if (outcome != Outcome::kStarted) return outcome;
-    }
-    fetch.values_posted = true;
-    return Outcome::kStarted;
-}
-
-Fetched Fetcher::result(const Fetch& fetch) const {
-    const size_t key_bytes = (fetch.header.flags & wire::kKeysRemote) != 0
-                                 ? fetch.keys_at.length_bytes
-                                 : fetch.inline_keys.size();
-    return {fetch.connection,
-            fetch.header,
-            {fetch.memory, key_bytes},
-            {fetch.memory + fetch.values_offset, fetch.memory_bytes - fetch.values_offset},
-            fetch.values_at,
-            fetch.ends,
-            fetch.status};
-}
-
-std::optional<Fetched> Fetcher::ended(uint64_t context, Errc status) {
-    if (context >= slots_.size() || slots_[context].reads_open == 0) return std::nullopt;
+void Fetcher::ended(uint64_t context, Errc status) {
+    if (context >= slots_.size() || slots_[context].reads_open == 0) return;
     Fetch& fetch = slots_[context];
     --fetch.reads_open;
     if (status != Errc::kOk) fetch.status = status;
-    if (fetch.reads_open > 0) return std::nullopt;
-    if (fetch.status == Errc::kOk && !fetch.values_posted) return std::nullopt;  // start() posts it
-    std::erase(partly_posted_, context);
-    returned_ = context;
-    return result(fetch);
+    // Where not all is posted yet, start() finds out that one of the reads has failed.
+    if (fetch.reads_open == 0 && fetch.posted) ready_.push_back(context);
+}
+
+std::optional<Fetched> Fetcher::next() {
+    if (ready_.empty()) return std::nullopt;
+    WEIR_CHECK(!returned_);
+    returned_ = ready_.front();
+    ready_.pop_front();
+    const Fetch& fetch = slots_[*returned_];
+    Fetched fetched;
+    fetched.connection = fetch.connection;
+    fetched.header = fetch.header;
+    fetched.values_at = fetch.values_at;
+    fetched.ends = fetch.ends;
+    fetched.status = fetch.status;
+    const std::span carried(fetch.carried);
+    fetched.carried_bytes = carried.size();
+    fetched.keys = carried.first(fetch.carried_keys_bytes);
+    fetched.values = carried.subspan(fetch.carried_keys_bytes);
+    if (!fetch.memory) return fetched;
+    if (reads_keys(fetch.header)) fetched.keys = {fetch.memory.data(), fetch.keys_at.length_bytes};
+    const std::span values(fetch.memory.data() + fetch.values_offset, fetch.values_at.length_bytes);
+    if (reads_values(fetch.header)) {
+        fetched.values = values;
+    } else if (fetch.header.kind == wire::Kind::kPull) {
+        fetched.room = values;
+    }
+    return fetched;
 }
 
 void Fetcher::done() {
@@ -164,14 +172,38 @@ void Fetcher::done() {
     returned_.reset();
 }
 
+Fetcher::Ticket Fetcher::keep() {
+    WEIR_CHECK(returned_.has_value());
+    return *std::exchange(returned_, std::nullopt);
+}
+
+void Fetcher::release(Ticket ticket) {
+    drop(ticket);
+}
+
+void Fetcher::drop(size_t slot) {
+    Fetch& fetch = slots_[slot];
+    const size_t bytes = fetch.memory.bytes();
+    used_bytes_ -= bytes;
+    const auto line = lines_.find(fetch.connection);
+    if (line != lines_.end()) line->second.used_bytes -= bytes;
+    if (bytes > 0 && used_bytes_ + spares_.bytes() + bytes <= limit_bytes_) {
+        spares_.put(std::move(fetch.memory));
+    }
+    fetch = Fetch();
+    free_slots_.push_back(slot);
+}
+
 void Fetcher::forget(transport::ConnectionId connection) {
-    const auto found = waiting_.find(connection);
-    if (found == waiting_.end()) return;
-    for (Fetch& fetch : found->second)
-        memory_.deallocate(fetch.memory, fetch.memory_bytes, kAlign);
-    waiting_count_ -= found->second.size();
-    waiting_.erase(found);
-    std::erase(turns_, connection);
+    const auto found = lines_.find(connection);
+    if (found == lines_.end()) return;
+    if (!found->second.waiting.empty()) std::erase(turns_, connection);
+    for (const size_t slot : found->second.waiting) {
+        slots_[slot].status = Errc::kPeerLost;
+        slots_[slot].posted = true;
+        if (slots_[slot].reads_open == 0) drop(slot);
+    }
+    lines_.erase(found);
 }
 
 }  // namespace weir

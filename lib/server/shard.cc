@@ -59,7 +59,7 @@ size_t Shard::poll() {
     for (const Completion& completion : std::span(completions).first(count))
         handle(completion);
     size_t done = count;
-    if (fetcher_.waiting()) done += fetcher_.start();
+    if (fetcher_.waiting()) done += take_fetched();
     if (!writes_waiting_.empty()) done += post_writes();
     if (retry_) done += retry_deferred();
     if (!outbox_.empty()) done += outbox_.flush();
@@ -76,12 +76,7 @@ int Shard::arm() {
 void Shard::handle(const Completion& completion) {
     switch (completion.event) {
         case Event::kReceived: return receive(completion.connection, completion.message);
-        case Event::kRead:
-            if (auto whole = fetcher_.ended(completion.context, completion.status)) {
-                fetched(*whole);
-                fetcher_.done();
-            }
-            return;
+        case Event::kRead: return fetcher_.ended(completion.context, completion.status);
         case Event::kWritten: return written(completion.context);
         case Event::kAccepted:
             sessions_[completion.connection].connection = completion.connection;
@@ -262,7 +257,6 @@ void Shard::closed(ConnectionId connection) {
             };
             std::erase_if(state->deferred, is_its);
             std::erase_if(state->behind_pins, is_its);
-            std::erase_if(state->held, is_its);
         }
         for (const uint64_t id : std::exchange(writes_waiting_, {})) {
             if (writes_.at(id).connection == connection) {

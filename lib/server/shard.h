@@ -33,8 +33,10 @@ struct ShardOptions {
     uint32_t number = 0;  ///< through all servers of the job
     uint32_t rank = 0;    ///< of its process, for people
     std::string manager_address;
-    size_t fetch_bytes_max = size_t{64} << 20;     ///< being fetched from workers at one time
-    size_t deferred_bytes_max = size_t{64} << 20;  ///< of requests that wait for an iteration
+    size_t fetch_bytes_max = size_t{64} << 20;  ///< on their way from and to workers at one time
+    /// Of requests of one worker that wait for something, each a few hundred bytes and what its
+    /// message carried. Beyond this (8,000 full messages) a worker is told that we are busy.
+    size_t waiting_bytes_max = size_t{64} << 20;
 };
 
 /// Thread: one. Ends when the manager says so, or when the manager and all workers are gone.
@@ -62,12 +64,13 @@ public:
 private:
     using ConnectionId = transport::ConnectionId;
     enum class Phase { kJoining, kServing, kOver };
+    static constexpr size_t kWaitingBytes = 512;  ///< about what a request takes that waits
 
     struct Session {
         ConnectionId connection = 0;
         bool known = false;  ///< has said who it is
         uint32_t worker = 0;
-        size_t deferred_bytes = 0;
+        size_t waiting_bytes = 0;  ///< of its requests that wait for something
     };
 
     /// A request that waits for an iteration, or for a pull to be written: what was taken out of
@@ -83,15 +86,6 @@ private:
         wire::Frame frame;  ///< with spans of `body`
     };
 
-    /// A push that was fetched while its rows were pinned, with a copy of what was fetched.
-    struct Held {
-        ConnectionId connection = 0;
-        wire::FrameHeader header;
-        wire::ListEnds ends;
-        std::vector<std::byte> keys;
-        std::vector<std::byte> values;
-    };
-
     struct Acknowledgement {
         ConnectionId connection = 0;
         uint64_t request = 0;
@@ -101,6 +95,24 @@ private:
     struct Pin {
         uint64_t context = 0;
         KeyRange keys;
+    };
+
+    /// A request with its keys and values at hand.
+    struct Request {
+        ConnectionId connection = 0;
+        wire::FrameHeader header;
+        std::span<const std::byte> keys;
+        std::span<const std::byte> values;
+        wire::MemoryHandle values_at;
+        wire::ListEnds ends;
+        std::byte* out = nullptr;   ///< pull: the worker's memory, where that can be addressed
+        std::span<std::byte> room;  ///< pull of a list: for its values, before they are written
+    };
+
+    /// A push that was fetched while its rows were pinned.
+    struct Held {
+        Request request;
+        Fetcher::Ticket ticket = 0;  ///< its keys and values
     };
 
     struct TableState {
@@ -124,19 +136,10 @@ private:
         ConnectionId connection = 0;
         uint32_t table = 0;
         KeyRange keys;
-        Block buffer;
+        std::span<const std::byte> buffer;
+        Fetcher::Ticket ticket = 0;  ///< of the buffer
         transport::RemoteSpan to;
         uint64_t request = 0;
-    };
-
-    /// A request with its keys and values at hand.
-    struct Request {
-        ConnectionId connection = 0;
-        wire::FrameHeader header;
-        std::span<const std::byte> keys;
-        std::span<const std::byte> values;
-        wire::MemoryHandle values_at;
-        wire::ListEnds ends;
     };
 
     // shard.cc: connections and control
@@ -158,9 +161,12 @@ private:
     [[nodiscard]] Errc check(const TableState& state, const wire::Frame& frame) const;
     void defer(Session& session, std::deque<Deferred>& queue, const wire::Frame& frame);
     void gather(Session& session, const wire::Frame& frame);
-    [[nodiscard]] bool map(ConnectionId connection, const wire::MemoryHandle& at, size_t alignment,
-                           std::span<const std::byte>& bytes);
+    [[nodiscard]] bool find_bytes(const wire::Frame& frame, Request& request);
+    [[nodiscard]] std::byte* map(ConnectionId connection, const wire::MemoryHandle& at,
+                                 size_t alignment, transport::Access access);
+    size_t take_fetched();
     void fetched(const Fetched& fetched);
+    [[nodiscard]] bool add_waiting(Session& session, size_t bytes) const;
     size_t retry_deferred();
     size_t admit_again(std::deque<Deferred>& queue);
 

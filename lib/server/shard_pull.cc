@@ -25,12 +25,9 @@ void Shard::pull(TableState& state, const Request& request) {
         counters_.bytes_copied += reply_buffer_.size();
         return reply(request.connection, h.request, status, 0, reply_buffer_);
     }
-    const wire::MemoryHandle& at = request.values_at;
-    std::byte* const out = endpoint_->map(request.connection, {at.address, at.length_bytes, at.key},
-                                          transport::Access::kRemoteWrite);
-    const size_t alignment = size_of(state.table->schema().value_type);
-    if (out != nullptr && reinterpret_cast<uintptr_t>(out) % alignment == 0) {
-        return reply(request.connection, h.request, read_rows(state, request, {out, bytes}));
+    if (request.out != nullptr) {
+        return reply(request.connection, h.request,
+                     read_rows(state, request, {request.out, bytes}));
     }
     pull_by_write(state, request, bytes);
 }
@@ -50,6 +47,8 @@ Errc Shard::read_rows(TableState& state, const Request& request, std::span<std::
 
 void Shard::pull_by_write(TableState& state, const Request& request, size_t bytes) {
     const wire::FrameHeader& h = request.header;
+    Session* const session = session_of(request.connection);
+    if (session == nullptr) return;
     const uint64_t id = next_write_++;
     const wire::MemoryHandle& at = request.values_at;
     Write write;
@@ -61,14 +60,17 @@ void Shard::pull_by_write(TableState& state, const Request& request, size_t byte
         write.keys = {h.first, h.first + h.count};
         const auto values = state.table->values(write.keys);
         if (!values) return reply(request.connection, h.request, values.code());
+        if (!add_waiting(*session, 0)) return reply(request.connection, h.request, Errc::kBusy);
     } else {
-        write.buffer = Block(memory_, bytes);
-        if (!write.buffer) return reply(request.connection, h.request, Errc::kNoMemory);
-        const Errc status = read_rows(state, request, {write.buffer.data(), bytes});
+        WEIR_CHECK(request.room.size() == bytes);  // gather() has asked for it
+        const Errc status = read_rows(state, request, request.room);
         if (status != Errc::kOk) return reply(request.connection, h.request, status);
         counters_.bytes_copied += bytes;
+        write.buffer = request.room;
+        session->waiting_bytes += kWaitingBytes;
+        write.ticket = fetcher_.keep();
     }
-    writes_.emplace(id, std::move(write));
+    writes_.emplace(id, write);
     if (writes_waiting_.empty() && post_write(id)) return;
     writes_waiting_.push_back(id);
 }
@@ -77,8 +79,8 @@ void Shard::pull_by_write(TableState& state, const Request& request, size_t byte
 bool Shard::post_write(uint64_t id) {
     const Write& write = writes_.at(id);
     TableState& state = *tables_[write.table];
-    std::span<const std::byte> from(write.buffer.data(), write.to.length_bytes);
-    if (!write.buffer) {
+    std::span<const std::byte> from = write.buffer;
+    if (from.empty()) {
         if (waits_for_pins(state)) return false;
         const auto values = state.table->values(write.keys);
         WEIR_CHECK(values.has_value());  // as when it was asked for: a range stays where it is
@@ -87,7 +89,7 @@ bool Shard::post_write(uint64_t id) {
     switch (endpoint_->write_immediate(write.connection, from, write.to,
                                        static_cast<uint32_t>(write.request), id)) {
         case Post::kPosted:
-            if (!write.buffer) state.pins.push_back({id, write.keys});
+            if (write.buffer.empty()) state.pins.push_back({id, write.keys});
             return true;
         case Post::kNotNow: return false;
         case Post::kInvalid:
@@ -118,7 +120,12 @@ size_t Shard::post_writes() {
 void Shard::written(uint64_t context) {
     const auto found = writes_.find(context);
     if (found == writes_.end()) return;
-    TableState& state = *tables_[found->second.table];
+    const Write& write = found->second;
+    TableState& state = *tables_[write.table];
+    if (!write.buffer.empty()) fetcher_.release(write.ticket);
+    if (Session* const session = session_of(write.connection)) {
+        session->waiting_bytes -= kWaitingBytes;
+    }
     writes_.erase(found);
     if (std::erase_if(state.pins, [&](const Pin& p) { return p.context == context; }) == 0) return;
     if (!state.pins.empty()) return;

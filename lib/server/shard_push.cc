@@ -30,12 +30,10 @@ void Shard::push(TableState& state, const Request& request) {
         return aggregate_part(state, request, status);
     }
     if (!state.pins.empty() && pinned(state, h)) {  // since it was fetched
-        counters_.bytes_copied += request.keys.size() + request.values.size();
-        state.held.push_back({request.connection,
-                              h,
-                              request.ends,
-                              {request.keys.begin(), request.keys.end()},
-                              {request.values.begin(), request.values.end()}});
+        Session* const session = session_of(request.connection);
+        if (session == nullptr) return;
+        session->waiting_bytes += kWaitingBytes;
+        state.held.push_back({request, fetcher_.keep()});
         return;
     }
     reply(request.connection, h.request, change(state, request, false));

@@ -73,12 +73,18 @@ Errc Shard::check(const TableState& state, const wire::Frame& frame) const {
     return bytes <= room ? Errc::kOk : Errc::kProtocol;
 }
 
+/// False if too much of this worker's waits already. (What has waited and has to wait again always
+/// may: it has just been taken from the sum.)
+bool Shard::add_waiting(Session& session, size_t bytes) const {
+    if (session.waiting_bytes + kWaitingBytes + bytes > options_.waiting_bytes_max) return false;
+    session.waiting_bytes += kWaitingBytes + bytes;
+    return true;
+}
+
 void Shard::defer(Session& session, std::deque<Deferred>& queue, const wire::Frame& frame) {
-    const size_t bytes = sizeof(Deferred) + frame.keys.size() + frame.values.size();
-    if (session.deferred_bytes + bytes > options_.deferred_bytes_max) {
+    if (!add_waiting(session, frame.keys.size() + frame.values.size())) {
         return reply(session.connection, frame.header.request, Errc::kBusy);
     }
-    session.deferred_bytes += bytes;
     queue.emplace_back(session.connection, frame);
 }
 
@@ -89,8 +95,12 @@ size_t Shard::retry_deferred() {
         if (state == nullptr) continue;
         if (state->pins.empty() && waits_for_pins(*state)) {
             // Those that are here first: they have waited before.
-            for (Held& held : std::exchange(state->held, {})) {
-                apply({held.connection, held.header, held.keys, held.values, {}, held.ends});
+            for (const Held& held : std::exchange(state->held, {})) {
+                if (Session* const session = session_of(held.request.connection)) {
+                    session->waiting_bytes -= kWaitingBytes;
+                    push(*state, held.request);
+                }
+                fetcher_.release(held.ticket);
                 ++done;
             }
             done += admit_again(state->behind_pins);
@@ -106,44 +116,70 @@ size_t Shard::admit_again(std::deque<Deferred>& queue) {
     for (const Deferred& deferred : again) {
         Session* const session = session_of(deferred.connection);
         if (session == nullptr) continue;
-        session->deferred_bytes -= sizeof(Deferred) + deferred.body.size();
+        session->waiting_bytes -= kWaitingBytes + deferred.body.size();
         admit(*session, deferred.frame);
     }
     return again.size();
 }
 
-bool Shard::map(ConnectionId connection, const wire::MemoryHandle& at, size_t alignment,
-                std::span<const std::byte>& bytes) {
-    if (at.length_bytes == 0) {
-        bytes = {};
-        return true;
+std::byte* Shard::map(ConnectionId connection, const wire::MemoryHandle& at, size_t alignment,
+                      transport::Access access) {
+    std::byte* const memory =
+        endpoint_->map(connection, {at.address, at.length_bytes, at.key}, access);
+    return reinterpret_cast<uintptr_t>(memory) % alignment == 0 ? memory : nullptr;
+}
+
+/// False: its keys or values have to be fetched, or it needs memory of ours for its values.
+bool Shard::find_bytes(const wire::Frame& frame, Request& request) {
+    const wire::FrameHeader& h = frame.header;
+    const size_t value_bytes = size_of(static_cast<ValueType>(h.value_type));
+    if ((h.flags & wire::kKeysRemote) != 0 && frame.keys_at.length_bytes > 0) {
+        const std::byte* const keys = map(request.connection, frame.keys_at, sizeof(uint64_t),
+                                          transport::Access::kRemoteRead);
+        if (keys == nullptr) return false;
+        request.keys = {keys, frame.keys_at.length_bytes};
     }
-    const std::byte* const memory = endpoint_->map(
-        connection, {at.address, at.length_bytes, at.key}, transport::Access::kRemoteRead);
-    if (memory == nullptr || reinterpret_cast<uintptr_t>(memory) % alignment != 0) return false;
-    bytes = {memory, at.length_bytes};
-    return true;
+    if ((h.flags & wire::kValuesRemote) == 0 || frame.values_at.length_bytes == 0) return true;
+    if (h.kind == Kind::kPush) {
+        const std::byte* const values =
+            map(request.connection, frame.values_at, value_bytes, transport::Access::kRemoteRead);
+        request.values = {values, frame.values_at.length_bytes};
+        return values != nullptr;
+    }
+    request.out =
+        map(request.connection, frame.values_at, value_bytes, transport::Access::kRemoteWrite);
+    return request.out != nullptr || (h.flags & wire::kKeysRange) != 0;
 }
 
 void Shard::gather(Session& session, const wire::Frame& frame) {
-    const wire::FrameHeader& h = frame.header;
-    Request request{session.connection, h, frame.keys, frame.values, frame.values_at, frame.ends};
-    const bool far_keys = (h.flags & wire::kKeysRemote) != 0;
-    const bool far_values = h.kind == Kind::kPush && (h.flags & wire::kValuesRemote) != 0;
-    const bool here =
-        (!far_keys || map(session.connection, frame.keys_at, sizeof(uint64_t), request.keys)) &&
-        (!far_values || map(session.connection, frame.values_at,
-                            size_of(static_cast<ValueType>(h.value_type)), request.values));
-    if (here) return apply(request);
+    Request request{session.connection, frame.header, frame.keys, frame.values,
+                    frame.values_at,    frame.ends,   nullptr,    {}};
+    if (find_bytes(frame, request)) return apply(request);
+    if (!add_waiting(session, frame.keys.size() + frame.values.size())) {
+        if ((frame.header.flags & wire::kAggregate) != 0) {
+            tables_[frame.header.table]->iterations.withdraw(session.worker);
+        }
+        return reply(session.connection, frame.header.request, Errc::kBusy);
+    }
     fetcher_.add(session.connection, frame);
-    (void)fetcher_.start();
+}
+
+size_t Shard::take_fetched() {
+    size_t done = fetcher_.start();
+    while (const std::optional<Fetched> next = fetcher_.next()) {
+        fetched(*next);
+        fetcher_.done();
+        ++done;
+    }
+    return done;
 }
 
 void Shard::fetched(const Fetched& fetched) {
-    const Session* const session = session_of(fetched.connection);
+    Session* const session = session_of(fetched.connection);
     if (session == nullptr) return;
-    const Request request{fetched.connection, fetched.header,    fetched.keys,
-                          fetched.values,     fetched.values_at, fetched.ends};
+    session->waiting_bytes -= kWaitingBytes + fetched.carried_bytes;
+    const Request request{fetched.connection, fetched.header, fetched.keys, fetched.values,
+                          fetched.values_at,  fetched.ends,   nullptr,      fetched.room};
     if (fetched.status == Errc::kOk) return apply(request);
     if ((fetched.header.flags & wire::kAggregate) != 0) {
         return aggregate_part(*tables_[fetched.header.table], request, fetched.status);

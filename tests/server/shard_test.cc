@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
+#include <numeric>
 
 #include <doctest/doctest.h>
 
@@ -208,6 +210,114 @@ TEST_SUITE("shard") {
             CHECK(reader.last() == 5);
             CHECK_FALSE(reader.torn());
         }
+    }
+
+    TEST_CASE("a worker whose memory does not answer holds up nobody else's pushes and pulls") {
+        constexpr uint64_t kManyKeys = 1 << 12;
+        for (const uint32_t operations_max : {1U, 4U, 64U}) {
+            INFO("operations " << operations_max);
+            transport::sim::Options options;
+            options.operations_max = operations_max;
+            options.tries_max = 1'000'000;  // the network itself never gives up
+            options.silence_ns = 1000 * kSecond;
+            SimCluster cluster(6, one_shard(2), options);
+            REQUIRE(cluster.start());
+            auto table = cluster.make_table(0, schema(kManyKeys));
+            REQUIRE(table.has_value());
+            const std::vector<double> ones(kManyKeys, 1);
+            for (int i = 0; i < 50; ++i)
+                (void)push_all(cluster, 1, *table, ones);
+            // All requests arrive, then the reads get no answers.
+            for (int i = 0; i < 60; ++i)
+                (void)cluster.step();
+            cluster.network.partition(0, cluster.host_of_worker(1));
+            CallOptions soon;
+            soon.deadline_ns = kSecond;
+            CHECK(cluster.finish(0, push_all(cluster, 0, *table, ones, soon)).has_value());
+            std::vector<uint64_t> keys(kManyKeys);
+            std::iota(keys.begin(), keys.end(), 0);
+            std::vector<double> out(kManyKeys);
+            const auto pull = cluster.workers[0]->pull(
+                *table, keys, std::as_writable_bytes(std::span(out)), soon);
+            CHECK(cluster.finish(0, pull).has_value());
+            CHECK(out[0] >= 1);
+        }
+    }
+
+    TEST_CASE("more requests of one worker than may wait are answered busy, the others are done") {
+        SimShape shape = one_shard(2);
+        shape.waiting_bytes_max = 20'000;
+        WithRawWorker with(shape);
+        const TableInfo table = with.make_table();
+        const auto shard = with.raw.hello(*with.cluster.shards[0], 1);
+        const std::vector<double> ones(kKeys, 1);
+        constexpr uint64_t kPushes = 100;
+        for (uint64_t i = 1; i <= kPushes; ++i) {  // the second of two iterations, in many parts
+            wire::FrameHeader header = request(wire::Kind::kPush, i, kKeys);
+            header.flags |= wire::kAggregate;
+            header.iteration = 2;
+            header.parts = kPushes;
+            with.raw.send(shard, header, std::as_bytes(std::span(ones)));
+            with.raw.run();
+        }
+        uint64_t busy = 0;
+        for (uint64_t i = 1; i <= kPushes; ++i) {
+            if (with.raw.answer(i) == nullptr) continue;
+            CHECK(with.raw.answer(i)->header.status == Errc::kBusy);
+            ++busy;
+        }
+        CHECK(busy > 60);
+        CHECK(busy < 80);
+        // What waits is not lost, what need not wait is served, what has waited no longer counts.
+        wire::FrameHeader header = request(wire::Kind::kPush, 1000, kKeys);
+        header.flags |= wire::kAggregate;
+        header.iteration = 1;
+        header.parts = 1;
+        with.raw.send(shard, header, std::as_bytes(std::span(ones)));
+        REQUIRE(with.cluster.finish(0, push_all(with.cluster, 0, table, ones, iteration(1))));
+        header.iteration = 2;
+        header.parts = kPushes;
+        for (uint64_t i = 0; i < busy; ++i) {
+            ++header.request;
+            with.raw.send(shard, header, std::as_bytes(std::span(ones)));
+            with.raw.run();
+        }
+        REQUIRE(with.cluster.finish(0, push_all(with.cluster, 0, table, ones, iteration(2))));
+        CHECK(pull_all(with.cluster, table) == std::vector<double>(kKeys, 3 + kPushes));
+    }
+
+    TEST_CASE("a part that names a list the shard does not know comes again, and counts once") {
+        WithRawWorker with;
+        const TableInfo table = with.make_table();
+        const auto shard = with.raw.hello(*with.cluster.shards[0], 1);
+        const std::vector<double> ones(kKeys, 1);
+        const auto push = push_all(with.cluster, 0, table, ones, iteration(1));
+        wire::FrameHeader header = request(wire::Kind::kPush, 1, 2);
+        header.flags = wire::kKeysKnown | wire::kValuesInline | wire::kAggregate;
+        header.iteration = 1;
+        header.parts = 1;
+        header.first = 4711;  // no list has this hash
+        const std::array<uint64_t, 2> ends{3, 5};
+        std::vector<std::byte> body(32);
+        std::memcpy(body.data(), ends.data(), 16);
+        std::memcpy(body.data() + 16, ones.data(), 16);
+        for (const uint64_t number : {1, 2}) {
+            header.request = number;
+            with.raw.send(shard, header, body);
+            REQUIRE(with.raw.run_until([&] { return with.raw.answer(number) != nullptr; }));
+            CHECK(with.raw.answer(number)->header.status == Errc::kUnknownList);
+            CHECK_FALSE(with.cluster.workers[0]->done(push));
+        }
+        header.request = 3;
+        header.flags = wire::kKeysInline | wire::kValuesInline | wire::kAggregate;
+        with.raw.send(shard, header, body);  // the ends are the list
+        REQUIRE(with.raw.run_until([&] { return with.raw.answer(3) != nullptr; }));
+        CHECK(with.raw.answer(3)->header.status == Errc::kOk);
+        CHECK(with.cluster.finish(0, push).has_value());
+        const std::vector<double> values = pull_all(with.cluster, table);
+        CHECK(values[3] == 2);
+        CHECK(values[4] == 1);
+        CHECK(values[5] == 2);
     }
 
     TEST_CASE("a push of another epoch is refused with the shard's, and changes nothing") {

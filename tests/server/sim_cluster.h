@@ -57,6 +57,7 @@ struct SimShape {
     uint32_t workers = 3;
     uint32_t message_bytes_max = 8192;
     size_t fetch_bytes_max = size_t{1} << 20;
+    size_t waiting_bytes_max = size_t{64} << 20;
     size_t eager_bytes = 4096;
 };
 
@@ -77,6 +78,7 @@ public:
                 shard_options.number = server * shape.shards + shard;
                 shard_options.manager_address = manager->address();
                 shard_options.fetch_bytes_max = shape.fetch_bytes_max;
+                shard_options.waiting_bytes_max = shape.waiting_bytes_max;
                 shards.push_back(
                     std::make_unique<Shard>(shard_options, endpoint(device), clock, memory, rules));
             }
