@@ -3,14 +3,13 @@
 /// A peer that knows the secret and sends anything: its connection is closed, or its request
 /// refused; the cluster goes on, and no value changes.
 
-#include <algorithm>
 #include <array>
-#include <cstring>
+#include <iterator>
 
 #include <doctest/doctest.h>
 
 #include "lib/base/random.h"
-#include "tests/server/sim_cluster.h"
+#include "tests/server/raw_worker.h"
 
 namespace weir::test {
 namespace {
@@ -37,44 +36,30 @@ constexpr uint64_t kExtremes[] = {0,
 
 class Hostile {
 public:
-    Hostile(SimCluster& cluster, uint64_t seed) : cluster_(cluster), random_(seed) {
-        device_ = cluster.network.make_device(99);
-        endpoint_ = std::move(device_->make_endpoint({})).value();
-    }
+    Hostile(SimCluster& cluster, uint64_t seed) : random_(seed), raw_(cluster, 99) {}
 
-    /// Connects to a shard, says hello as worker 0, and sends one frame.
-    void attack(const std::string& address) {
-        const auto connection = *endpoint_->connect(address);
-        bool over = false;
-        bool sent = false;
-        int left = 20'000;
-        while (left-- > 0 && !over) {
-            std::array<transport::Completion, 8> completions;
-            const size_t count = endpoint_->poll(completions);
-            for (size_t c = 0; c < count; ++c) {
-                if (completions[c].connection != connection) continue;  // an earlier one
-                if (completions[c].event == transport::Event::kClosed) over = true;
-                if (completions[c].event == transport::Event::kConnected) {
-                    wire::FrameHeader hello;
-                    hello.kind = wire::Kind::kHello;
-                    send(connection, hello, {});
-                    send_anything(connection);
-                    sent = true;
-                    left = std::min(left, 300);  // time for an answer
-                }
-            }
-            (void)cluster_.step();
+    /// Takes an empty place among the workers.
+    void join(uint32_t worker) { raw_.join(worker); }
+
+    /// Connects to a shard, says hello as a worker, and sends one frame.
+    void attack(const Shard& shard, uint32_t worker) {
+        const auto connection = raw_.hello(shard, worker);
+        REQUIRE(connection != 0);
+        send_anything(connection);
+        if (!raw_.run_until([&] { return raw_.is_closed(connection); }, 5)) {
+            raw_.endpoint().close(connection);
+            (void)raw_.run_until([&] { return raw_.is_closed(connection); });
+            raw_.run();
         }
-        if (!over) endpoint_->close(connection);
-        REQUIRE(sent);
     }
 
 private:
-    void send(transport::ConnectionId connection, const wire::FrameHeader& header,
-              std::span<const std::byte> body) {
-        const std::array parts{std::as_bytes(std::span(&header, 1)), body};
-        (void)endpoint_->send(connection, parts);
-        endpoint_->flush();
+    /// Whether this is a push as an honest worker could make it.
+    [[nodiscard]] static bool is_honest(const wire::FrameHeader& h, size_t body_bytes) {
+        const size_t key_bytes = (h.flags & wire::kKeysInline) != 0 ? h.count * 8 : 0;
+        const size_t ends_bytes = (h.flags & wire::kKeysKnown) != 0 ? sizeof(wire::ListEnds) : 0;
+        return h.kind == wire::Kind::kPush && (h.flags & wire::kValuesInline) != 0 && h.count > 0 &&
+               body_bytes == key_bytes + ends_bytes + h.count * 8;
     }
 
     uint64_t extreme() { return kExtremes[random_.below(std::size(kExtremes))]; }
@@ -109,15 +94,43 @@ private:
             body[1] = h.count * 8;
             body[4] = h.count * 8;
         }
-        h.body_bytes = static_cast<uint32_t>(body.size() * 8);
-        send(connection, h, std::as_bytes(std::span(body)));
+        if (!is_honest(h, body.size() * 8)) {
+            raw_.send(connection, h, std::as_bytes(std::span(body)));
+        }
     }
 
-    SimCluster& cluster_;
     Random random_;
-    std::unique_ptr<transport::Device> device_;
-    std::unique_ptr<transport::Endpoint> endpoint_;
+    RawWorker raw_;
 };
+
+TableSchema schema() {
+    TableSchema s;
+    s.name = "sums";
+    s.layout = Layout::kDense;
+    s.key_count = 64;
+    s.value_type = ValueType::kUInt64;
+    s.rule = "add";
+    s.aggregate_workers = 3;
+    return s;
+}
+
+ClientCore::CallId push(SimCluster& cluster, uint32_t worker, const TableInfo& table,
+                        uint64_t value, uint64_t iteration = 0) {
+    const std::vector<uint64_t> values(64, value);
+    CallOptions options;
+    options.iteration = iteration;
+    const auto call = cluster.workers[worker]->push(table, KeyRange{0, 64},
+                                                    std::as_bytes(std::span(values)), options);
+    (void)cluster.run_until([&] { return cluster.workers[worker]->done(call); }, 50);
+    return call;
+}
+
+bool all_are(SimCluster& cluster, const TableInfo& table, uint64_t value) {
+    std::vector<uint64_t> out(64);
+    const auto pull = cluster.workers[1]->pull(
+        table, KeyRange{0, 64}, std::as_writable_bytes(std::span(out)), CallOptions());
+    return cluster.finish(1, pull).has_value() && out == std::vector<uint64_t>(64, value);
+}
 
 }  // namespace
 
@@ -125,34 +138,52 @@ TEST_SUITE("hostile") {
     TEST_CASE(
         "frames with every field at its extremes close a connection or are refused, no more") {
         for (const bool maps : {false, true}) {
-            for (uint64_t seed = 1; seed <= 20; ++seed) {
+            for (uint64_t seed = 1; seed <= 40; ++seed) {
                 INFO("seed " << seed << ", maps " << maps);
                 transport::sim::Options options;
                 options.maps_memory = maps;
                 SimCluster cluster(seed, {}, options);
-                REQUIRE(cluster.start());
-                TableSchema schema;
-                schema.name = "t";
-                schema.layout = Layout::kDense;
-                schema.key_count = 64;
-                schema.value_type = ValueType::kUInt64;
-                schema.rule = "max";
-                auto table = cluster.make_table(0, schema);
-                REQUIRE(table.has_value());
+                cluster.workers[2].reset();
                 Hostile hostile(cluster, seed);
-                for (int i = 0; i < 20; ++i) {
-                    hostile.attack(cluster.shards[static_cast<size_t>(i) % 4]->address());
-                }
+                hostile.join(2);
+                REQUIRE(cluster.run_until(
+                    [&] { return cluster.workers[0]->ready() && cluster.workers[1]->ready(); }));
+                auto table = cluster.make_table(0, schema());
+                REQUIRE(table.has_value());
+                for (size_t i = 0; i < 20; ++i)
+                    hostile.attack(*cluster.shards[i % 4], 2);
                 // Whoever is honest is served as before.
-                std::vector<uint64_t> values(64, ~uint64_t{0});
-                const auto push = cluster.workers[1]->push(*table, KeyRange{0, 64},
-                                                           std::as_bytes(std::span(values)), {});
-                REQUIRE(cluster.finish(1, push).has_value());
-                std::vector<uint64_t> out(64);
-                const auto pull = cluster.workers[2]->pull(
-                    *table, KeyRange{0, 64}, std::as_writable_bytes(std::span(out)), {});
-                REQUIRE(cluster.finish(2, pull).has_value());
-                CHECK(out == values);
+                CHECK(all_are(cluster, *table, 0));
+                CHECK(cluster.finish(0, push(cluster, 0, *table, 1)).has_value());
+                CHECK(cluster.finish(1, push(cluster, 1, *table, 2)).has_value());
+                CHECK(all_are(cluster, *table, 3));
+                const Status ended = cluster.finish(0, push(cluster, 0, *table, 1, 1));
+                CHECK(ended.code() == Errc::kPeerLost);
+                CHECK(ended.error().message().find("worker 2") != std::string::npos);
+            }
+        }
+    }
+
+    TEST_CASE("who takes the number of a worker that is here changes nothing, iterations go on") {
+        for (uint64_t seed = 1; seed <= 5; ++seed) {
+            INFO("seed " << seed);
+            SimCluster cluster(seed, {}, {});
+            REQUIRE(cluster.start());
+            auto table = cluster.make_table(0, schema());
+            REQUIRE(table.has_value());
+            Hostile hostile(cluster, seed);
+            uint64_t sum = 0;
+            for (uint64_t iteration = 1; iteration <= 3; ++iteration) {
+                for (size_t i = 0; i < 8; ++i)
+                    hostile.attack(*cluster.shards[i % 4], static_cast<uint32_t>(i % 3));
+                std::array<ClientCore::CallId, 3> calls{};
+                for (uint32_t worker = 0; worker < 3; ++worker) {
+                    calls[worker] = push(cluster, worker, *table, worker + iteration, iteration);
+                    sum += worker + iteration;
+                }
+                for (uint32_t worker = 0; worker < 3; ++worker)
+                    CHECK(cluster.finish(worker, calls[worker]).has_value());
+                CHECK(all_are(cluster, *table, sum));
             }
         }
     }
