@@ -2,14 +2,18 @@
 
 #include "lib/job/pinning.h"
 
+#include <array>
 #include <filesystem>
 #include <map>
 #include <set>
+#include <thread>
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include "lib/base/sys_file.h"
 #include "lib/job/job.h"
+#include "lib/node/bootstrap_rendezvous_server.h"
 #include "transport/pool/memory_pool.h"
 
 namespace weir {
@@ -62,6 +66,15 @@ std::map<std::string, Named> threads_of_job(const char* pin) {
     });
     CHECK((*job)->serve().has_value());
     return threads;
+}
+
+/// A port of this host that nobody listens on.
+uint16_t free_port() {
+    boot::RendezvousOptions options{.at = {"127.0.0.1", 0}, .size = 2};
+    const SteadyClock clock;
+    const auto server = boot::RendezvousServer::open(std::move(options), clock);
+    REQUIRE(server.has_value());
+    return (*server)->port();
 }
 
 }  // namespace
@@ -177,6 +190,42 @@ TEST_SUITE("pinning") {
         REQUIRE(automatic.contains("weir-shard-1"));
         CHECK((parse_cpu_list(automatic.at("weir-shard-1").cpus).size() == 1) ==
               (allowed_cpus().size() >= 5 || allowed_cpus().size() == 1));
+    }
+
+    TEST_CASE("ranks of one host do not choose the same CPU") {
+        const std::string at = fmt::format("127.0.0.1:{}", free_port());
+        std::map<std::string, Named> threads;
+        std::array<std::jthread, 2> ranks;
+        for (uint32_t rank = 0; rank < 2; ++rank) {
+            ranks[rank] = std::jthread([&, rank] {
+                JobOptions options;
+                options.servers = 2;
+                options.colocate = true;
+                const Config config(
+                    Environment(Environment::Map{{"WEIR_POOL_MIB", "16"},
+                                                 {"WEIR_PIN", "always"},
+                                                 {"WEIR_TRANSPORT", "shm"},
+                                                 {"WEIR_RENDEZVOUS", at},
+                                                 {"WEIR_RANK", fmt::format("{}", rank)},
+                                                 {"WEIR_SIZE", "2"}}));
+                const auto job = Job::start(options, config);
+                REQUIRE(job.has_value());
+                auto client = (*job)->make_client(0);
+                REQUIRE(client.has_value());
+                CHECK(client->barrier().has_value());
+                if (rank == 0) threads = threads_of_this_process();
+                CHECK(client->barrier().has_value());
+                CHECK(client->leave().has_value());
+                CHECK((*job)->serve().has_value());
+            });
+        }
+        for (std::jthread& rank : ranks)
+            rank.join();
+        REQUIRE(threads.contains("weir-shard-0"));
+        REQUIRE(threads.contains("weir-shard-1"));
+        CHECK(parse_cpu_list(threads.at("weir-shard-0").cpus).size() == 1);
+        CHECK((threads.at("weir-shard-0").cpus == threads.at("weir-shard-1").cpus) ==
+              (allowed_cpus().size() == 1));
     }
 }
 
