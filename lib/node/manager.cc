@@ -205,13 +205,17 @@ void Manager::table_made(const wire::Frame& frame) {
     if (frame.header.request >= tables_.size()) return;
     TableEntry& entry = tables_[frame.header.request];
     ++entry.shards_ready;
-    if (frame.header.status != Errc::kOk) entry.status = frame.header.status;
+    if (frame.header.status != Errc::kOk) {
+        entry.status = frame.header.status;
+        entry.why = decode_text(frame.values).value_or("");
+    }
     answer_table(entry);
 }
 
 void Manager::answer_table(TableEntry& entry) {
     if (entry.shards_ready < shards_.size()) return;
-    const std::vector<std::byte> body = entry.message.encode();
+    const std::vector<std::byte> body =
+        entry.status == Errc::kOk ? entry.message.encode() : encode_text(entry.why);
     for (const Waiting& asker : std::exchange(entry.waiting, {}))
         reply(asker, entry.status, body);
 }

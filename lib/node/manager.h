@@ -69,7 +69,8 @@ private:
     struct TableEntry {
         TableMessage message;
         uint32_t shards_ready = 0;
-        Errc status = Errc::kOk;  ///< the first shard that could not make it
+        Errc status = Errc::kOk;  ///< of a shard that could not make it
+        std::string why;          ///< in that shard's words
         std::vector<Waiting> waiting;
     };
 

@@ -143,8 +143,12 @@ void Shard::control(ConnectionId connection, const wire::Frame& frame) {
         case Kind::kCreateTable: {
             wire::FrameHeader header = header_of(Kind::kReply);
             header.request = frame.header.request;
-            header.status = create_table(frame.values);
-            return outbox_.send(connection, header);
+            const Status made = create_table(frame.values);
+            header.status = made.code();
+            const std::string why =
+                made ? std::string() : fmt::format("{}: {}", name(), made.error().message());
+            return outbox_.send(connection, header,
+                                made ? std::vector<std::byte>() : encode_text(why.substr(0, 600)));
         }
         case Kind::kShutdown:
             if (frame.header.status == Errc::kOk) return end({});
@@ -177,24 +181,26 @@ void Shard::assigned(std::span<const std::byte> body) {
     }
 }
 
-Errc Shard::create_table(std::span<const std::byte> body) {
+Status Shard::create_table(std::span<const std::byte> body) {
     const auto message = TableMessage::decode(body);
     auto schema = message ? decode_schema(message->schema) : std::nullopt;
-    if (!schema || message->table >= kTablesMax || phase_ != Phase::kServing)
-        return Errc::kProtocol;
+    if (!schema || message->table >= kTablesMax || phase_ != Phase::kServing) {
+        return Error(Errc::kProtocol, "a malformed table schema");
+    }
     schema->id = message->table;
     Result<std::unique_ptr<TableShard>> table =
         TableShard::make(*schema, assignment_->owned(options_.number), rules_, memory_);
     if (!table) {
         log(LogLevel::kError, "{}: table '{}': {}", name(), schema->name, table.error().message());
-        return table.code();
+        return std::move(table).error();
     }
     if (message->table < tables_.size() && tables_[message->table] != nullptr) {
-        return Errc::kProtocol;  // its rows may be on their way to a worker
+        // its rows may be on their way to a worker
+        return Error(Errc::kProtocol, "a second table of the same number");
     }
     if (tables_.size() <= message->table) tables_.resize(message->table + 1);
     tables_[message->table] = std::make_unique<TableState>(std::move(*table), worker_count_);
-    return Errc::kOk;
+    return {};
 }
 
 /// A worker that is gone will never push again: whoever waits for a part of it is told.

@@ -148,7 +148,7 @@ private:
     void control(ConnectionId connection, const wire::Frame& frame);
     void hello(Session& session, const wire::Frame& frame);
     void assigned(std::span<const std::byte> body);
-    [[nodiscard]] Errc create_table(std::span<const std::byte> body);
+    [[nodiscard]] Status create_table(std::span<const std::byte> body);
     void stats(ConnectionId connection, uint64_t request);
     void closed(ConnectionId connection);
     void refuse(ConnectionId connection, std::string_view why);

@@ -102,6 +102,10 @@ void ClientCore::deliver(Request& request, std::span<const std::byte> values) {
 Status ClientCore::error_of(const Request& request, const wire::Frame& frame) const {
     const wire::FrameHeader& header = frame.header;
     const std::string& who = peers_[request.peer].name;
+    if (request.header.kind == Kind::kCreateTable || request.header.kind == Kind::kOpenTable) {
+        const std::string why = decode_text(frame.values).value_or("");
+        if (!why.empty()) return Error(header.status, "the table cannot be made: " + why);
+    }
     switch (header.status) {
         case Errc::kStaleEpoch:
             return Error(Errc::kStaleEpoch, fmt::format("{} is at epoch {}, this client at {}", who,

@@ -75,6 +75,21 @@ TEST_SUITE("manager") {
         CHECK(cluster.finish(2, cluster.workers[2]->open_table("u")).code() == Errc::kNotFound);
     }
 
+    TEST_CASE("a table that a shard cannot make is refused in that shard's words") {
+        SimCluster cluster(9, {}, {});
+        REQUIRE(cluster.start());
+        TableSchema huge = schema();
+        huge.layout = Layout::kDense;
+        huge.key_count = uint64_t{1} << 62;
+        const auto call = cluster.workers[0]->create_table(huge);
+        REQUIRE(cluster.run_until([&] { return cluster.workers[0]->done(call); }));
+        const auto table = cluster.workers[0]->take_table(call);
+        REQUIRE_FALSE(table.has_value());
+        INFO(table.error().message());
+        CHECK(table.error().message().find("the table cannot be made: shard") == 0);
+        CHECK(table.error().message().find("use more shards") != std::string::npos);
+    }
+
     TEST_CASE("a barrier waits for all workers, but not for those that are done") {
         SimCluster cluster(3, {}, {});
         REQUIRE(cluster.start());
