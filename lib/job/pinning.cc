@@ -86,7 +86,7 @@ std::vector<int> choose_cpus(std::span<const RankThreads> ranks, size_t self, Pi
 
 StorePlan plan_store_pools(std::span<const NumaNode> nodes, std::span<const int> cpus,
                            size_t shard_count) {
-    const StorePlan one{{transport::kCurrentNode}, std::vector<size_t>(shard_count, 0)};
+    StorePlan one{{transport::kCurrentNode}, std::vector<size_t>(shard_count, 0)};
     if (nodes.size() < 2 || cpus.size() != shard_count) return one;
     StorePlan plan;
     for (const int cpu : cpus) {
