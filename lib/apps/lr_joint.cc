@@ -24,10 +24,12 @@ namespace weir::apps {
 
 namespace {
 
-/// The curvature between so many features is summed in a few messages and factored in milliseconds.
-constexpr uint64_t kFeatureCountMax = 512;
-/// Up to so many, a random part of them is worth a step.
+/// The curvature between so many features still is summed in a few messages and factored in tenths
+/// of a second.
+constexpr uint64_t kFeatureCountMax = 1024;
+/// If there are more, but not more than that, random kPartFeatureCount of them make a step.
 constexpr uint64_t kCandidateCountMax = 8192;
+constexpr double kPartFeatureCount = 512;
 /// What joint steps may cost beyond what passes have: who knows that they are needed before.
 constexpr double kCreditNs = 5e8;
 /// The loss's second derivative counts as no less: where it vanishes the model knows no bounds.
@@ -53,13 +55,14 @@ std::optional<double> LrSolver::joint_share(const Totals& totals) {
     joint_spent_ns_ -= pass_cost_ns_;
     const uint64_t count = result_.nonzero_count;
     if (count == 0 || count > kCandidateCountMax) return std::nullopt;
-    const double taken = std::min<double>(static_cast<double>(count), kFeatureCountMax);
-    const double part = taken / static_cast<double>(count);
+    const double part =
+        count <= kFeatureCountMax ? 1 : kPartFeatureCount / static_cast<double>(count);
+    const double taken = part * static_cast<double>(count);
     const double entries = part * totals.entry_count;
     const double worker_count = exchange_->worker_count();
     const double cost_ns = 4 * entries +
                            0.7 * entries * entries / static_cast<double>(plan_.example_count) +
-                           worker_count * (1.5 * taken * taken * taken + 40 * taken * taken + 2e4);
+                           worker_count * (1.2 * taken * taken * taken + 40 * taken * taken + 2e4);
     if (joint_spent_ns_ + cost_ns > kCreditNs * worker_count) return std::nullopt;
     joint_spent_ns_ += cost_ns;
     return part;

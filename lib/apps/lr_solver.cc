@@ -125,7 +125,7 @@ Status LrSolver::count_owners() {
     const double worker_count = exchange_->worker_count();
     pass_cost_ns_ = 6.0 * static_cast<double>(plan_.example_count) * plan_.block_count +
                     4.0 * static_cast<double>(plan_.nonzero_count) +
-                    1e4 * worker_count * plan_.block_count * plan_.pieces_per_block;
+                    3e4 * worker_count * plan_.block_count * plan_.pieces_per_block;
     pass_count_min_ =
         std::clamp(kPatienceNs * worker_count / pass_cost_ns_, kPassCountMin, kCheapPassCountMin);
     result_.example_count = plan_.example_count;
@@ -196,7 +196,7 @@ bool LrSolver::progress_has_ended() const {
     const double half = result_.history[passes / 2 - 1].objective;
     const double quarter = result_.history[passes * 3 / 4 - 1].objective;
     const double enough_gained = options_.tolerance / 5 * now;
-    if (half - now > enough_gained) return false;
+    if (half - now >= enough_gained) return false;
     return quarter - now <= 0.6 * (half - quarter) || half - now <= enough_gained / 100;
 }
 

@@ -2,6 +2,7 @@
 #include "lib/linalg/l1_quadratic.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 
@@ -17,11 +18,18 @@ using Vector = std::vector<double>;
 constexpr int kIterationCountMax = 80;
 constexpr double kRidge = 1e-14;  // beside a diagonal of 1: for columns that come twice
 
-/// row -= u * a + v * b
-WEIR_KERNEL void subtract_two(double u, const double* a, double v, const double* b, uint64_t count,
-                              double* row) {
-    for (uint64_t i = 0; i < count; ++i)
-        row[i] -= u * a[i] + v * b[i];
+/// Rows of a matrix that are worked on in one go, while the others pass by.
+constexpr uint64_t kPanel = 8;
+
+/// row -= the sum of factors[p] * (the p-th row of the panel)
+WEIR_KERNEL void subtract_panel(const double* factors, const double* panel, uint64_t stride,
+                                uint64_t count, double* row) {
+    for (uint64_t i = 0; i < count; ++i) {
+        double sum = 0;
+        for (uint64_t p = 0; p < kPanel; ++p)
+            sum += factors[p] * panel[p * stride + i];
+        row[i] -= sum;
+    }
 }
 
 WEIR_KERNEL void subtract(double u, const double* a, uint64_t count, double* row) {
@@ -37,17 +45,20 @@ public:
     double* row(uint64_t k) { return &u_[k * count_]; }
 
     void factor() {
-        uint64_t k = 0;
-        for (; k + 1 < count_; k += 2) {
-            scale(k);
-            subtract(row(k)[k + 1], row(k) + k + 1, count_ - k - 1, row(k + 1) + k + 1);
-            scale(k + 1);
-            for (uint64_t i = k + 2; i < count_; ++i) {
-                subtract_two(row(k)[i], row(k) + i, row(k + 1)[i], row(k + 1) + i, count_ - i,
-                             row(i) + i);
+        for (uint64_t begin = 0; begin < count_; begin += kPanel) {
+            const uint64_t end = std::min(begin + kPanel, count_);
+            for (uint64_t k = begin; k < end; ++k) {
+                scale(k);
+                for (uint64_t i = k + 1; i < end; ++i)
+                    subtract(row(k)[i], row(k) + i, count_ - i, row(i) + i);
+            }
+            for (uint64_t i = end; i < count_; ++i) {
+                std::array<double, kPanel> factors;
+                for (uint64_t p = 0; p < kPanel; ++p)
+                    factors[p] = row(begin + p)[i];
+                subtract_panel(factors.data(), row(begin) + i, count_, count_ - i, row(i) + i);
             }
         }
-        if (k < count_) scale(k);
     }
 
     void solve(Vector& x) {
