@@ -101,7 +101,8 @@ PoolFit pool_fit(const Config& config, const InfoReport& report) {
     return fit;
 }
 
-std::vector<RegisteredInfo> would_register(const Config& config, const PoolFit& pool) {
+std::vector<RegisteredInfo> would_register([[maybe_unused]] const Config& config,
+                                           const PoolFit& pool) {
     if (pool.size_bytes == 0) return {};  // WEIR_POOL_MIB makes no sense
     std::vector<RegisteredInfo> list{
         {"store pool", "a server process, on every NUMA node that it pins shards to",
