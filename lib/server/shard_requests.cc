@@ -85,6 +85,7 @@ void Shard::defer(Session& session, std::deque<Deferred>& queue, const wire::Fra
     if (!add_waiting(session, frame.keys.size() + frame.values.size())) {
         return reply(session.connection, frame.header.request, Errc::kBusy);
     }
+    counters_.bytes_copied += frame.keys.size() + frame.values.size();
     queue.emplace_back(session.connection, frame);
 }
 
@@ -161,6 +162,7 @@ void Shard::gather(Session& session, const wire::Frame& frame) {
         }
         return reply(session.connection, frame.header.request, Errc::kBusy);
     }
+    counters_.bytes_copied += frame.keys.size() + frame.values.size();
     fetcher_.add(session.connection, frame);
 }
 

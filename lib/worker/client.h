@@ -103,7 +103,8 @@ private:
 
 /// What this client, and all servers of the job together, have counted since they started.
 /// "Copied" is what the library copied of values and keys between user buffer and store: 0 for bulk
-/// pushes from and pulls into registered memory of dense tables.
+/// pushes from and pulls into registered memory of dense tables. What update rules and the search
+/// for keys read and write is work, not copying.
 struct ClientStats {
     uint64_t bytes_sent = 0;
     uint64_t bytes_received = 0;

@@ -123,14 +123,28 @@ TEST_SUITE("client_post") {
         CHECK(pair.copied([&](ClientCore& c) {
             return c.pull(pair.table, few, out.first(32), {});
         }) == Both{64 + 32, 32});
-        // Many, not registered: through buffers of the worker's; a pull is gathered by the shard.
+        // Many, not registered: keys in the message, values through a buffer of the worker's; a
+        // pull is gathered in one of the shard's.
         CHECK(pair.copied([&](ClientCore& c) { return c.push(pair.table, keys, bytes, {}); }) ==
-              Both{8 * kMany + 4 * kMany, 0});
+              Both{8 * kMany + 4 * kMany, 8 * kMany});  // the keys wait for the values
         // Once a pull of the list has told that the shard knows it, its keys stay here.
         for (const uint64_t bytes_of_keys : {8 * kMany, uint64_t{0}}) {
             CHECK(pair.copied([&](ClientCore& c) { return c.pull(pair.table, keys, out, {}); }) ==
-                  Both{bytes_of_keys + 4 * kMany, 4 * kMany});
+                  Both{bytes_of_keys + 4 * kMany, bytes_of_keys + 4 * kMany});
         }
+    }
+
+    TEST_CASE("keys that wait at the shard until their values are fetched are copied there") {
+        OnePair pair(false, 2048);
+        TableSchema schema;
+        schema.name = "wide rows";
+        schema.layout = Layout::kSparse;
+        schema.width = 1024;
+        const TableInfo wide = *pair.cluster->make_table(0, schema);
+        const std::vector<uint64_t> keys{5, 7};
+        CHECK(pair.copied([&](ClientCore& c) {
+            return c.push(wide, keys, {pair.registered, 8192}, {});
+        }) == std::pair<uint64_t, uint64_t>{16, 16});
     }
 }
 
