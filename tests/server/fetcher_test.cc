@@ -100,13 +100,14 @@ public:
 
     /// Takes what is ready, and lets the next thing happen. False if there was nothing of either.
     bool step() {
-        size_t done = fetcher.start();
         std::array<transport::Completion, 8> completions;
         const size_t count = endpoint_->poll(completions);
         for (const transport::Completion& c : std::span(completions).first(count)) {
             if (c.event == transport::Event::kAccepted) connections.push_back(c.connection);
             if (c.event == transport::Event::kRead) fetcher.ended(c.context, c.status);
         }
+        size_t done = fetcher.start();
+        endpoint_->flush();
         while (const auto next = fetcher.next()) {
             ended.push_back({next->connection,
                              next->header.request,
@@ -353,8 +354,11 @@ TEST_SUITE("fetcher") {
         (void)world.fetcher.start();  // the first one's keys are on their way
         world.fetcher.forget(world.connections[0]);
         world.run();
-        std::erase_if(world.ended,
-                      [&](const Ended& one) { return one.connection == world.connections[0]; });
+        // What was being read ends when the network is done with its memory.
+        const auto is_its = [&](const Ended& one) {
+            return one.connection == world.connections[0] && one.status == Errc::kPeerLost;
+        };
+        CHECK(std::erase_if(world.ended, is_its) == 1);
         CHECK(requests_of(world.ended) == std::vector<uint64_t>{10, 11, 12, 13});
         CHECK_FALSE(world.fetcher.waiting());
         CHECK(world.counters().reads == 9);

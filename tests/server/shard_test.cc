@@ -284,6 +284,33 @@ TEST_SUITE("shard") {
         }
         REQUIRE(with.cluster.finish(0, push_all(with.cluster, 0, table, ones, iteration(2))));
         CHECK(pull_all(with.cluster, table) == std::vector<double>(kKeys, 3 + kPushes));
+        header.iteration = 4;
+        header.request = 5000;
+        with.raw.send(shard, header, std::as_bytes(std::span(ones)));
+        with.raw.run();
+        CHECK(with.raw.answer(5000) == nullptr);  // it waits
+    }
+
+    TEST_CASE("requests that had to wait for the network count no longer than they do") {
+        constexpr uint64_t kManyKeys = 1 << 12;
+        SimShape shape = one_shard(1);
+        shape.waiting_bytes_max = 20'000;  // less than forty
+        SimCluster cluster(1, shape, {});
+        REQUIRE(cluster.start());
+        auto table = cluster.make_table(0, schema(kManyKeys));
+        REQUIRE(table.has_value());
+        const size_t bytes = kManyKeys * sizeof(double);
+        std::byte* const memory = cluster.memory_of(0).allocate(bytes, 64);
+        std::vector<uint64_t> keys(kManyKeys);
+        std::iota(keys.begin(), keys.end(), 0);
+        ClientCore& client = *cluster.workers[0];
+        for (int i = 0; i < 60; ++i) {
+            CHECK(cluster.finish(
+                0, client.push(*table, KeyRange{0, kManyKeys}, {memory, bytes}, CallOptions())));
+            CHECK(cluster.finish(
+                0, client.pull(*table, KeyRange{0, kManyKeys}, {memory, bytes}, CallOptions())));
+            CHECK(cluster.finish(0, client.pull(*table, keys, {memory, bytes}, CallOptions())));
+        }
     }
 
     TEST_CASE("a part that names a list the shard does not know comes again, and counts once") {
