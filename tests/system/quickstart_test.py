@@ -16,7 +16,7 @@ from pathlib import Path
 
 WEIR = ""
 SCRIPT = Path(__file__).resolve().parents[2] / "tools" / "quickstart"
-PAGES = 60  # per section
+PAGES = 150  # per section
 LINE = re.compile(r"[+-]1( \d+:\d\S*)*")
 
 
@@ -25,14 +25,14 @@ def quickstart(*arguments, cwd=None):
 
 
 def write_pages(man):
-    """Pages whose words tell the section with some noise: 30 words of each side, 100 that say nothing."""
+    """Pages whose words tell the section with some noise: 60 words of each side, 100 that say nothing."""
     dice = random.Random(int(os.environ.get("WEIR_SEED", "20141006")))
-    sides = {2: [f"kernel_{i}" for i in range(30)], 3: [f"library_{i}" for i in range(30)]}
+    sides = {2: [f"kernel_{i}" for i in range(60)], 3: [f"library_{i}" for i in range(60)]}
     for section in (2, 3):
         folder = man / f"man{section}"
         folder.mkdir(parents=True)
         for number in range(PAGES):
-            words = dice.choices(sides[section], k=12) + dice.choices(sides[5 - section], k=3) + dice.choices([f"word_{i}" for i in range(100)], k=30)
+            words = dice.choices(sides[section], k=6) + dice.choices(sides[5 - section], k=2) + dice.choices([f"word_{i}" for i in range(100)], k=30)
             text = f'.TH name {section} "System Calls Manual"\n.SH NAME\nname{section}x{number} \\- {" ".join(words)}\n'
             with gzip.open(folder / f"page{number}.{section}.gz", "wt") as page:
                 page.write(text)
@@ -63,7 +63,7 @@ class Quickstart(unittest.TestCase):
         self.assertIn(f"{result['nonzeros']} of {result['features']}", done.stdout)
         self.assertRegex(done.stdout, rf"objective +{result['objective']:.4f} after {result['passes']} passes")
         self.assertRegex(done.stdout, rf"held-out accuracy +{100 * result['test_accuracy']:.2f}%")
-        self.assertGreater(result["test_accuracy"], 0.8)
+        self.assertGreater(result["test_accuracy"], 0.7)
         rows = re.findall(r"^ *(\S+) +\+\d+\.\d\d +(\S+) +-\d+\.\d\d$", done.stdout, re.M)
         self.assertEqual(len(rows), 20, done.stdout)
         self.assertTrue(rows[0][0].startswith("kernel_") and rows[0][1].startswith("library_"), rows[0])
