@@ -98,6 +98,20 @@ Status OutputFile::finish() {
     return {};
 }
 
+Status check_output(const std::string& path) {
+    namespace fs = std::filesystem;
+    const fs::path folder = fs::absolute(path).parent_path();
+    std::error_code error;
+    if (fs::is_directory(path, error) || !fs::is_directory(folder, error)) {
+        return Error(Errc::kInvalidArgument,
+                     fmt::format("cannot write {}: {} is not a folder, or the name is one's", path,
+                                 folder.string()));
+    }
+    if (fs::exists(path, error) && !fs::is_regular_file(path, error)) return {};
+    WEIR_TRY(OutputFile::create(path));  // and gone again
+    return {};
+}
+
 Status write_whole_file(const std::string& path, std::string_view content) {
     WEIR_ASSIGN(OutputFile file, OutputFile::create(path));
     WEIR_TRY(file.write(content));

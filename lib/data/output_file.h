@@ -43,6 +43,9 @@ private:
     std::string part_;    // what is written until finish(); empty: the target itself
 };
 
+/// Whether a file can be written there; nothing is changed. Errors: kInvalidArgument, kIo
+[[nodiscard]] Status check_output(const std::string& path);
+
 /// Writes a whole file at once. Errors: kIo
 [[nodiscard]] Status write_whole_file(const std::string& path, std::string_view content);
 

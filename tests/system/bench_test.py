@@ -88,6 +88,19 @@ class Bench(unittest.TestCase):
         for rank in ranks:
             self.assertFalse(os.path.exists(f"/proc/{rank}"))
 
+    def test_a_result_that_cannot_be_written_is_told_before_the_work(self):
+        begin = time.monotonic()
+        done = subprocess.run([WEIR, "bench", "push", "--local", "--seconds", "30", "--json", "/nowhere/push.json"], env=environment(),
+                              capture_output=True, text=True, timeout=60, check=False)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("/nowhere/push.json", done.stderr)
+        self.assertLess(time.monotonic() - begin, 20)
+
+    def test_alone_and_without_local_it_says_what_to_do(self):
+        done = subprocess.run([WEIR, "bench", "push", "--brief"], env=environment(), capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("--local", done.stderr)
+
     def test_sizes_that_make_no_sense_are_refused(self):
         for arguments in (["--min-bytes", "5000"], ["--min-bytes", "65536", "--max-bytes", "4096"], ["--cpus", "0,0"]):
             done = subprocess.run([WEIR, "bench", "push", "--local", *arguments], env=environment(),

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include <sys/prctl.h>
 
+#include "lib/data/output_file.h"
 #include "tools/weir/bench_local.h"
 #include "tools/weir/bench_work.h"
 
@@ -87,6 +88,7 @@ std::string what(const BenchFlags& flags) {
 
 Status measure(Client& client, const BenchFlags& flags, const RingTimes& rings,
                const JobShape& shape) {
+    if (!flags.json.empty()) WEIR_TRY(data::check_output(flags.json));
     BenchUnit unit = BenchUnit::kBytesPerSecond;
     if (flags.bench == "latency") unit = BenchUnit::kMicroseconds;
     if (flags.bench == "insert") unit = BenchUnit::kKeysPerSecond;

@@ -140,16 +140,7 @@ Status write_outputs(const LrFlags& flags, const apps::LrRun& run, const JobShap
 /// Only the worker that writes them looks: the others' folders need not be the same.
 Status check_outputs(const LrFlags& flags) {
     for (const std::string& path : {flags.model, flags.json, flags.plot}) {
-        if (path.empty()) continue;
-        const fs::path folder = fs::absolute(path).parent_path();
-        std::error_code error;
-        if (fs::is_directory(path, error) || !fs::is_directory(folder, error)) {
-            return Error(Errc::kInvalidArgument,
-                         fmt::format("cannot write {}: {} is not a folder, or the name is one's",
-                                     path, folder.string()));
-        }
-        if (fs::exists(path, error) && !fs::is_regular_file(path, error)) continue;
-        WEIR_TRY(data::OutputFile::create(path));  // and gone again
+        if (!path.empty()) WEIR_TRY(data::check_output(path));
     }
     return {};
 }
