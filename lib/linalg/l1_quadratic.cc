@@ -202,8 +202,15 @@ private:
         for (uint64_t j = 0; j < count_; ++j) {
             step.s[j] = step.hd[j] + residual_s(j);
             step.t[j] = -step.hd[j] + residual_t(j);
-            step.p[j] -= p_[j] / s_[j] * step.hd[j];
-            step.q[j] += q_[j] / t_[j] * step.hd[j];
+            // One of them from its own equation, and the other so that p - q stays weights + d: the
+            // equation of a large one is mostly rounding.
+            if (p_[j] / s_[j] < q_[j] / t_[j]) {
+                step.p[j] -= p_[j] / s_[j] * step.hd[j];
+                step.q[j] = step.p[j] - step.d[j];
+            } else {
+                step.q[j] += q_[j] / t_[j] * step.hd[j];
+                step.p[j] = step.q[j] + step.d[j];
+            }
         }
         return step;
     }

@@ -69,6 +69,7 @@ struct DenseSample {
     double correlation = 0.5;
     double noise = 1;
     bool doubled = false;
+    double offset = 0;  ///< added to every value
 };
 
 inline Sample dense_sample(Random& random, const DenseSample& want) {
@@ -84,8 +85,8 @@ inline Sample dense_sample(Random& random, const DenseSample& want) {
             const double z = std::sqrt(want.correlation) * common +
                              std::sqrt(1 - want.correlation) * normal(random);
             const double place = want.columns > 1 ? j / (want.columns - 1.0) : 0;
-            const auto value =
-                static_cast<float>(z * std::pow(10.0, want.low + (want.high - want.low) * place));
+            const auto value = static_cast<float>(
+                want.offset + z * std::pow(10.0, want.low + (want.high - want.low) * place));
             margin += truth[j] * z;
             row.emplace_back(j, value);
             if (want.doubled) row.emplace_back(1000 + j, value);
@@ -128,6 +129,30 @@ inline Sample one_hot_sample(Random& random, uint32_t rows, uint32_t groups, uin
         sample.add(margin > 0 ? 1 : -1, std::move(row));
     }
     return sample;
+}
+
+/// Readings with the second they were taken in, since 1970, and a column of constants as large.
+struct Readings {
+    Sample sample;
+    /// The seconds counted from the first one on, and next to no penalty on them and on a constant.
+    /// Whatever the weights of `sample`, there are weights here that cost no more: a lower bound.
+    Sample relaxed;
+};
+
+inline Readings readings_sample(Random& random, uint32_t rows) {
+    constexpr float kFirst = 1.7e9F;
+    Readings readings;
+    for (uint32_t i = 0; i < rows; ++i) {
+        const auto second = static_cast<float>(1.7e9 + 3600 * random.uniform());
+        const auto after = second - kFirst;
+        const auto reading = static_cast<float>(normal(random));
+        const double margin = static_cast<double>(reading) + normal(random) +
+                              (static_cast<double>(after) - 1800) / 600;
+        const int label = margin > 0 ? 1 : -1;
+        readings.sample.add(label, {{1, second}, {2, kFirst}, {3, reading}});
+        readings.relaxed.add(label, {{1, after * 1e3F}, {2, 1e10F}, {3, reading}});
+    }
+    return readings;
 }
 
 /// sum log(1 + exp(-y w.x)) + l1 |w|_1 of weights by key, added up without tricks.
@@ -184,6 +209,20 @@ public:
                 columns_[j].emplace_back(i, value);
             }
         }
+    }
+
+    /// A lower bound of the optimum, as good as these weights are.
+    [[nodiscard]] double bound_from(const std::map<uint64_t, double>& weights) const {
+        std::vector<double> margins;
+        for (const auto& row : sample_.rows) {
+            double margin = 0;
+            for (const auto& [key, value] : row) {
+                const auto at = weights.find(key);
+                if (at != weights.end()) margin += at->second * static_cast<double>(value);
+            }
+            margins.push_back(margin);
+        }
+        return dual(margins);
     }
 
     Reference solve() {

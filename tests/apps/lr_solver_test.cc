@@ -78,6 +78,12 @@ void check_against_reference(const Sample& sample, double l1, uint32_t most_pass
     }
 }
 
+void check_never_rises(const Trained& trained) {
+    const std::vector<LrProgress>& history = trained.result.history;
+    for (size_t p = 1; p < history.size(); ++p)
+        CHECK(history[p].objective <= history[p - 1].objective * (1 + 1e-9));
+}
+
 Random seeded(uint64_t offset) {
     const char* text = std::getenv("WEIR_SEED");
     const uint64_t seed = text != nullptr ? std::stoull(text) : 1;
@@ -131,6 +137,71 @@ TEST_SUITE("lr_solver") {
     TEST_CASE("one-hot groups, collinear with each other, reach the optimum") {
         Random random = seeded(7);
         check_against_reference(one_hot_sample(random, 2000, 10, 6), 1, 600);
+    }
+
+    TEST_CASE("columns far from zero reach the optimum, which their own dual proves") {
+        Random random = seeded(11);
+        for (const double offset : {30.0, 1e3, 3e4}) {
+            const Sample sample = dense_sample(
+                random, {.rows = 300, .columns = 12, .correlation = 0, .offset = offset});
+            for (const double l1 : {0.1, 1.0}) {
+                const test::ReferenceSolver reference(sample, l1);
+                for (const uint32_t workers : {1U, 3U}) {
+                    LrOptions options;
+                    options.l1 = l1;
+                    const Trained trained = train(sample, workers, options);
+                    CAPTURE(offset);
+                    CAPTURE(workers);
+                    const double objective = test::objective_of(sample, trained.weights, l1);
+                    CHECK(trained.result.objective == doctest::Approx(objective).epsilon(1e-6));
+                    CHECK(objective <= reference.bound_from(trained.weights) * 1.001);
+                    CHECK(trained.result.pass_count <= 100);
+                    check_never_rises(trained);
+                }
+            }
+        }
+    }
+
+    TEST_CASE("seconds since 1970 beside a constant reach the optimum and do not lose it again") {
+        for (uint64_t seed = 12; seed < 16; ++seed) {
+            Random random = seeded(seed);
+            const test::Readings readings = test::readings_sample(random, 300);
+            const test::Reference bound = test::ReferenceSolver(readings.relaxed, 1).solve();
+            for (const uint32_t workers : {1U, 2U}) {
+                LrOptions options;
+                options.seed = seed;
+                const Trained trained = train(readings.sample, workers, options);
+                CAPTURE(workers);
+                CHECK(trained.result.objective <= bound.objective * 1.001);
+                CHECK(trained.result.objective >= bound.objective * (1 - 1e-4));
+                check_never_rises(trained);
+            }
+        }
+    }
+
+    TEST_CASE("values near the largest float are columns like others") {
+        Random random = seeded(16);
+        for (const double exponent : {19.5, 30.0, 37.0}) {
+            const Sample sample = dense_sample(
+                random,
+                {.rows = 200, .columns = 5, .low = 0, .high = exponent, .correlation = 0.2});
+            const test::Reference best = test::ReferenceSolver(sample, 1).solve();
+            const Trained trained = train(sample, 2, {});
+            CAPTURE(exponent);
+            CHECK(trained.result.objective <= best.objective * 1.001);
+            CHECK(trained.result.objective >= best.objective * (1 - best.gap - 1e-9));
+        }
+    }
+
+    TEST_CASE("more dense columns than a joint step takes reach the optimum") {
+        Random random = seeded(17);
+        const Sample sample =
+            dense_sample(random, {.rows = 60, .columns = 1100, .correlation = 0.5, .offset = 10});
+        const test::ReferenceSolver reference(sample, 0.5);
+        LrOptions options;
+        options.l1 = 0.5;
+        const Trained trained = train(sample, 2, options);
+        CHECK(trained.result.objective <= reference.bound_from(trained.weights) * 1.001);
     }
 
     TEST_CASE("any number of blocks reaches the optimum, and no pass raises the objective") {

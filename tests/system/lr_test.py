@@ -32,6 +32,16 @@ class Training(testing.Folder, unittest.TestCase):
     def test_dense_small_data_have_the_same_optimum_in_every_shape(self):
         self.same_in_every_shape(testing.dense(), 0.5)
 
+    def test_columns_far_from_zero_reach_the_optimum_in_every_shape(self):
+        rows, model = testing.far_from_zero(), self.path("far.model")
+        train = testing.write(self.path("far.svm"), rows)
+        for name, shape in SHAPES.items():
+            with self.subTest(name):
+                result = self.trained("--train", train, "--l1", 0.1, "--model", model, *shape)
+                weights = testing.read_model(model)
+                self.near(result["objective"], testing.objective(rows, weights, 0.1))
+                self.near(result["objective"], testing.bound(rows, weights, 0.1))
+
     def test_text_has_the_same_optimum_in_every_shape(self):
         self.same_in_every_shape(testing.text_like(), 0.3)
 

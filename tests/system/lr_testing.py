@@ -54,6 +54,18 @@ def text_like(examples=300, words=400, per_example=12):
     return rows
 
 
+def far_from_zero(examples=250, features=8, offset=1000):
+    """Examples whose values differ by little beside what they have in common; exact in float32."""
+    dice = random.Random(seed() + 3)
+    weights = [dice.gauss(0, 1) for _ in range(features)]
+    rows = []
+    for _ in range(examples):
+        values = [round(dice.gauss(0, 64)) / 64 for _ in range(features)]
+        score = sum(w * v for w, v in zip(weights, values)) + dice.gauss(0, 1)
+        rows.append((1 if score > 0 else -1, {f + 1: offset + v for f, v in enumerate(values)}))
+    return rows
+
+
 def endless():
     dice = random.Random(seed() + 2)
     return [(dice.choice((-1, 1)), {dice.randrange(300): round(dice.uniform(0.1, 1), 3) for _ in range(12)} | {1000 + i: 1.0})
@@ -74,6 +86,17 @@ def loss(margin):
 def objective(rows, model, l1):
     scores = (label * sum(model.get(f, 0) * v for f, v in row.items()) for label, row in rows)
     return sum(map(loss, scores)) + l1 * sum(map(abs, model.values()))
+
+
+def bound(rows, model, l1):
+    """No weights have a lower objective than this; near that of the model if the model is good. (The dual problem's value.)"""
+    parts = [1 / (1 + math.exp(label * sum(model.get(f, 0) * v for f, v in row.items()))) for label, row in rows]
+    slopes = {}
+    for part, (label, row) in zip(parts, rows):
+        for feature, value in row.items():
+            slopes[feature] = slopes.get(feature, 0) + part * label * value
+    scale = min(1.0, l1 / max(map(abs, slopes.values())))
+    return -sum(p * math.log(p) for part in parts for p in (scale * part, 1 - scale * part) if p > 0)
 
 
 def solve(rows, l1, sweeps=60):
