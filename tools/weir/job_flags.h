@@ -3,11 +3,10 @@
 /// \file
 /// The flags that say what a job looks like, the same for every command that runs one.
 
-#include <memory>
 #include <string>
 
+#include "lib/base/config.h"
 #include "lib/job/job.h"
-#include "tools/weir/command.h"
 
 namespace weir::tools {
 
@@ -17,7 +16,9 @@ struct JobFlags {
     std::string rank;
     std::string size;
 
-    void add_to(CLI::App& command) {
+    /// App: CLI::App. Most of who includes this parse no command line: they need not compile it.
+    template <class App>
+    void add_to(App& command) {
         command.add_option("--servers", options.servers, "server processes (the first ranks)")
             ->capture_default_str();
         command.add_option("--shards", options.shards_per_server, "threads per server")
