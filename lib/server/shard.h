@@ -77,6 +77,8 @@ private:
     /// its message, and a copy of the rest, which its sender can no longer change.
     struct Deferred {
         Deferred(ConnectionId from, const wire::Frame& received);
+        Deferred(const Deferred&) = delete;  // the spans would be another's
+        Deferred& operator=(const Deferred&) = delete;
         Deferred(Deferred&&) noexcept = default;
         Deferred& operator=(Deferred&&) noexcept = default;
         ~Deferred() = default;

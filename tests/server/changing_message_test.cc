@@ -3,6 +3,8 @@
 /// Messages that their sender changes while the shard works on them, as a peer on the same host
 /// can: they lie in its ring.
 
+#include <memory>
+
 #include <doctest/doctest.h>
 
 #include "tests/server/sim_cluster.h"
@@ -19,8 +21,8 @@ using transport::RemoteSpan;
 /// endpoint can do (as it does for pulls into the reply), and when it sends something.
 class ChangingEndpoint final : public transport::Endpoint {
 public:
-    ChangingEndpoint(std::unique_ptr<Endpoint> inner, const bool& is_on)
-        : inner_(std::move(inner)), is_on_(is_on) {}
+    ChangingEndpoint(std::unique_ptr<Endpoint> inner, std::shared_ptr<const bool> is_on)
+        : inner_(std::move(inner)), is_on_(std::move(is_on)) {}
 
     [[nodiscard]] std::string address() const override { return inner_->address(); }
 
@@ -98,13 +100,13 @@ public:
 
 private:
     void change() const {
-        if (!is_on_) return;
+        if (!*is_on_) return;
         for (const std::byte& byte : std::exchange(last_, {}))
             const_cast<std::byte&>(byte) ^= std::byte{0xff};
     }
 
     std::unique_ptr<Endpoint> inner_;
-    const bool& is_on_;
+    std::shared_ptr<const bool> is_on_;
     mutable std::span<const std::byte> last_;
 };
 
@@ -128,7 +130,7 @@ TEST_SUITE("changing_message") {
         Manager manager(manager_options, endpoint(*server), clock);
         ShardOptions shard_options;
         shard_options.manager_address = manager.address();
-        bool is_changing = false;
+        const auto is_changing = std::make_shared<bool>(false);
         Shard shard(shard_options,
                     std::make_unique<ChangingEndpoint>(endpoint(*server), is_changing), clock,
                     server_memory, rules);
@@ -152,14 +154,14 @@ TEST_SUITE("changing_message") {
         const auto table = client.take_table(made);
         REQUIRE(table.has_value());
 
-        is_changing = true;
+        *is_changing = true;
         std::vector<float> out(4);
         CallOptions first;
         first.iteration = 1;
         const auto pull =
             client.pull(*table, KeyRange{0, 4}, std::as_writable_bytes(std::span(out)), first);
         REQUIRE_FALSE(run_until([&] { return client.done(pull); }));
-        is_changing = false;
+        *is_changing = false;
         const std::vector<float> ones(16, 1);
         const auto push =
             client.push(*table, KeyRange{0, 16}, std::as_bytes(std::span(ones)), first);

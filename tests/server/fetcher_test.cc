@@ -207,6 +207,7 @@ transport::sim::Options one_read_at_a_time() {
 
 std::vector<uint64_t> requests_of(const std::vector<Ended>& ended) {
     std::vector<uint64_t> requests;
+    requests.reserve(ended.size());
     for (const Ended& one : ended)
         requests.push_back(one.request);
     return requests;

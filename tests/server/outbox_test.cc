@@ -17,12 +17,12 @@ using transport::ConnectionId;
 
 /// An endpoint with an outbox, and two peers that take little at a time.
 struct World {
-    static constexpr uint32_t kInFlight = 8;
+    static constexpr uint64_t kInFlight = 8;
 
     World() {
         transport::EndpointOptions options;
         options.message_bytes_max = 1024;
-        options.messages_in_flight = kInFlight;
+        options.messages_in_flight = uint32_t{kInFlight};
         endpoint = std::move(device->make_endpoint(options)).value();
         for (auto& peer : peers) {
             peer = std::move(peer_device->make_endpoint(options)).value();
@@ -124,7 +124,7 @@ TEST_SUITE("outbox") {
 
     TEST_CASE("a peer that takes no answers is closed when too many wait, others get theirs") {
         World world;
-        constexpr size_t kMax = 64 * 1024;
+        constexpr size_t kMax = 65'536;
         Outbox outbox(*world.endpoint, kMax);
         Logged logged;
         const std::vector<std::byte> body(500);
