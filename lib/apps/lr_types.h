@@ -34,7 +34,7 @@ enum class LrEnd : uint8_t {
     kGap,         ///< the gap is proven to be within the tolerance
     kNoProgress,  ///< the later half of all passes gained less than a fifth of the tolerance, and
                   ///< less and less; see LrSolver::progress_has_ended()
-    kPassCount,  ///< pass_count_max passes are done
+    kPassCount,   ///< pass_count_max passes are done
 };
 
 /// Counts and sums are over all workers; the same for each of them, but for what is marked.

@@ -140,10 +140,11 @@ inline constexpr auto kConfigVariables = std::to_array<ConfigVariable>({
      .kind = VariableKind::kChoice,
      .default_value = "auto",
      .choices = "auto|always|never",
-     .meaning = "pin each shard's thread to a core of those that the launcher left this process: if "
-                "the host has a CPU for every thread of the job (shards, workers, manager) and the "
-                "process is not bound to one already, in any case, or never; never is right where "
-                "several jobs share a host"},
+     .meaning =
+         "pin each shard's thread to a core of those that the launcher left this process: if "
+         "the host has a CPU for every thread of the job (shards, workers, manager) and the "
+         "process is not bound to one already, in any case, or never; never is right where "
+         "several jobs share a host"},
     {.name = "WEIR_LOG",
      .kind = VariableKind::kChoice,
      .default_value = "info",
