@@ -10,7 +10,8 @@
 /// objective never rises. After a pass: a step over many features at once, and now and then a
 /// duality gap. The step is a joint Newton step over the features whose weights are not 0, if they
 /// are few enough for it to cost no more than the passes; else one in the space of the last passes
-/// (PassHistory). Both reach the servers as moves, and are taken back if the objective rose.
+/// (PassHistory). Both reach the servers as moves, and are taken back if the objective rose. So it
+/// falls from pass to pass, but for the rounding of margins.
 
 #include <cstdint>
 #include <optional>
