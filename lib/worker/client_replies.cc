@@ -122,8 +122,10 @@ Status ClientCore::error_of(const Request& request, const wire::Frame& frame) co
             }
             return Error(
                 Errc::kPeerLost,
-                fmt::format("worker {} died before its part of iteration {} was in (says {})",
-                            header.first, request.header.iteration, who));
+                fmt::format(
+                    "worker {} died or gave up before its part of iteration {} was in (says "
+                    "{})",
+                    header.first, request.header.iteration, who));
         case Errc::kNotFound:
             return Error(Errc::kNotFound, fmt::format("there is no such table (says {})", who));
         case Errc::kNoMemory:
