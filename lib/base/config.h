@@ -91,6 +91,12 @@ inline constexpr auto kConfigVariables = std::to_array<ConfigVariable>({
      .least = 1,
      .most = 1ULL << 24,
      .meaning = "size of the registered memory pool of a NUMA node"},
+    {.name = "WEIR_PREFAULT",
+     .kind = VariableKind::kChoice,
+     .default_value = "no",
+     .choices = "no|yes",
+     .meaning = "touch every page of a pool when it is made: tables grow faster, jobs start later; "
+                "where a device registers the pool, that does it anyway"},
     {.name = "WEIR_HUGE_PAGES",
      .kind = VariableKind::kChoice,
      .default_value = "auto",

@@ -38,6 +38,8 @@ Result<PoolOptions> PoolOptions::from_config(const Config& config, std::string n
     options.huge_pages = huge == "never"    ? HugePagePolicy::kNever
                          : huge == "always" ? HugePagePolicy::kAlways
                                             : HugePagePolicy::kAuto;
+    WEIR_ASSIGN(const std::string prefault, config.choice("WEIR_PREFAULT"));
+    options.prefault = prefault == "yes";
     return options;
 }
 

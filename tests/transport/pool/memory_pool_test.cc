@@ -377,7 +377,7 @@ TEST_SUITE("memory_pool") {
         CHECK(pool->statistics().allocated_bytes == 0);
     }
 
-    TEST_CASE("size and pages of a pool come from the configuration") {
+    TEST_CASE("size, pages and first touch of a pool come from the configuration") {
         Environment::Map variables{{"WEIR_POOL_MIB", "2"}, {"WEIR_HUGE_PAGES", "never"}};
         const auto options =
             PoolOptions::from_config(Config(Environment(variables)), "worker", Access::kRemote);
@@ -385,6 +385,10 @@ TEST_SUITE("memory_pool") {
         CHECK(options->slab_bytes == 2 * kMiB);
         CHECK(options->slab_bytes_min == 2 * kMiB);
         CHECK(options->huge_pages == HugePagePolicy::kNever);
+        CHECK_FALSE(options->prefault);
+        variables.insert_or_assign("WEIR_PREFAULT", "yes");
+        CHECK(PoolOptions::from_config(Config(Environment(variables)), "worker", Access::kRemote)
+                  ->prefault);
         variables.insert_or_assign("WEIR_POOL_MIB", "many");
         CHECK_FALSE(
             PoolOptions::from_config(Config(Environment(variables)), "worker", Access::kRemote));
