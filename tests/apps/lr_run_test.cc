@@ -2,40 +2,15 @@
 #include "lib/apps/lr_run.h"
 
 #include <cmath>
-#include <filesystem>
-#include <fstream>
 
 #include <doctest/doctest.h>
-#include <unistd.h>
 
 #include "lib/apps/client_exchange.h"
 #include "lib/base/random.h"
+#include "tests/data/scratch.h"
 
 namespace weir::apps {
 namespace {
-
-/// A folder that goes with the test.
-class Folder {
-public:
-    Folder() {
-        std::string name = (std::filesystem::temp_directory_path() / "weir-lr-XXXXXX").string();
-        REQUIRE(::mkdtemp(name.data()) != nullptr);
-        path_ = name;
-    }
-
-    ~Folder() { std::filesystem::remove_all(path_); }
-
-    Folder(const Folder&) = delete;
-    Folder& operator=(const Folder&) = delete;
-
-    [[nodiscard]] std::string file(const char* name, const std::string& text) const {
-        std::ofstream(path_ / name) << text;
-        return (path_ / name).string();
-    }
-
-private:
-    std::filesystem::path path_;
-};
 
 /// Feature 3 decides the label, 1 is noise.
 std::string lines(uint64_t seed, uint64_t count) {
@@ -74,7 +49,7 @@ std::vector<Result<LrRun>> train(uint32_t workers, const LrRunOptions& options) 
 
 TEST_SUITE("lr run") {
     TEST_CASE("every worker ends with the same model, objective and accuracy, however many") {
-        const Folder folder;
+        const test::Scratch folder;
         LrRunOptions options;
         options.train = {folder.file("a", lines(1, 90)), folder.file("b", lines(2, 30))};
         options.test = {folder.file("t", lines(3, 40))};
@@ -95,7 +70,7 @@ TEST_SUITE("lr run") {
     }
 
     TEST_CASE("what one worker cannot read ends all of them, and the others are told what it is") {
-        const Folder folder;
+        const test::Scratch folder;
         LrRunOptions options;
         options.train = {folder.file("a", lines(1, 50)), folder.file("b", "+1 1:x\n")};
         size_t told = 0;
