@@ -114,7 +114,7 @@ double DenseBench::limit(uint64_t values, uint32_t in_flight) {
 
 Result<BenchRow> DenseBench::row(uint64_t bytes, uint32_t in_flight) {
     const uint64_t values = bytes / sizeof(float);
-    std::fill(buffer_.begin(), buffer_.end(), 0.5F);
+    fill_with_updates(buffer_.span());
     BenchRow row;
     row.key_count = values;
     row.size_bytes = bytes;

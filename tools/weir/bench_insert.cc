@@ -45,7 +45,7 @@ Result<Lists> make_lists(Client& client, size_t key_count, size_t list_keys, uin
     WEIR_ASSIGN(Buffer<float> values, client.make_buffer<float>(list_keys));
     for (size_t i = 0; i < whole; ++i)
         keys[i] = mix64(i + 1 + (seed << 40));
-    std::fill(values.begin(), values.end(), 0.5F);
+    fill_with_updates(values.span());
     Lists lists{std::move(keys), std::move(values), list_keys};
     lists.sort();
     return lists;

@@ -63,7 +63,7 @@ Status bench_latency(Client& client, const BenchFlags& flags, const RingTimes& l
     WEIR_ASSIGN(Table<float> table, client.create_table<float>(
                                         "bench", {.layout = Layout::kDense, .key_count = kValues}));
     WEIR_ASSIGN(Buffer<float> buffer, client.make_buffer<float>(kBytesMax / sizeof(float)));
-    std::fill(buffer.begin(), buffer.end(), 0.5F);
+    fill_with_updates(buffer.span());
     const auto duration_ns = static_cast<uint64_t>(flags.seconds * 1e9);
     for (const auto& [bytes, limit_us] : limits) {
         WEIR_ASSIGN(BenchRow row, latency_row(client, table, buffer, bytes, duration_ns));

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -89,6 +90,13 @@ private:
     std::deque<Pending> pending_;
     std::vector<uint32_t> times_ns_;
 };
+
+/// Values as a trainer's, whose sums are rounded. Sums that are exact cost the same on a processor,
+/// but not on an emulated one.
+inline void fill_with_updates(std::span<float> values) {
+    for (size_t i = 0; i < values.size(); ++i)
+        values[i] = 1.0F / static_cast<float>(3 + i % 1021);
+}
 
 /// What the library has copied so far, on both sides.
 inline Result<uint64_t> copied_bytes(Client& client) {
