@@ -73,8 +73,9 @@ Result<IdleOptions> idle_options(const Config& config, size_t threads_here) {
     IdleOptions idle;
     WEIR_ASSIGN(const uint64_t spin_us, config.number("WEIR_SPIN_US"));
     idle.spin_ns = spin_us * kMicrosecond;
-    // Spinning while others wait for the core only makes them later.
-    if (threads_here > std::thread::hardware_concurrency()) idle.spin_ns = 0;
+    // Spinning while others wait for the core only makes them later. (Idle finds out by itself
+    // where it is other processes that wait.)
+    if (threads_here > allowed_cpus().size()) idle.spin_ns = 0;
     return idle;
 }
 

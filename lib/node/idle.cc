@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lib/node/idle.h"
 
+#include <algorithm>
 #include <ctime>
 
 #include <poll.h>
@@ -21,11 +22,18 @@ void relax() noexcept {
 
 }  // namespace
 
+void Idle::reset() noexcept {
+    if (rounds_ == 0) return;
+    rounds_ = 0;
+    misses_ = yielding_ ? std::min(misses_ + 1, kMissesMax) : 0;
+}
+
 bool Idle::rest() noexcept {
     const uint64_t round = rounds_++;
     if (round == 0) {
         since_ns_ = SteadyClock().now_ns();
-        yielding_ = options_.spin_ns == 0;
+        const bool in_vain = misses_ == kMissesMax && ++without_spin_ % kWaitsPerTry != 0;
+        yielding_ = in_vain || options_.spin_ns == 0;
         return false;
     }
     if (yielding_) {
@@ -35,14 +43,15 @@ bool Idle::rest() noexcept {
         if (round % kLooksPerClock != 0) return false;
     }
     const uint64_t idle_ns = SteadyClock().now_ns() - since_ns_;
-    yielding_ = idle_ns >= options_.spin_ns;
+    yielding_ = yielding_ || idle_ns >= options_.spin_ns;
     return idle_ns >= options_.spin_ns + options_.yield_ns;
 }
 
-void Idle::sleep(int descriptor) noexcept {
+void Idle::sleep(int descriptor, uint64_t sleep_ns_max) noexcept {
     pollfd wanted{descriptor, POLLIN, 0};
-    const timespec at_most{static_cast<time_t>(options_.sleep_ns / kSecond),
-                           static_cast<long>(options_.sleep_ns % kSecond)};
+    const uint64_t sleep_ns = std::min(options_.sleep_ns, sleep_ns_max);
+    const timespec at_most{static_cast<time_t>(sleep_ns / kSecond),
+                           static_cast<long>(sleep_ns % kSecond)};
     (void)::ppoll(&wanted, 1, &at_most, nullptr);  // an error is a short sleep
 }
 

@@ -38,7 +38,7 @@ public:
         : pool_(std::move(pool)),
           registrar_(std::move(registrar)),
           core_(std::move(core)),
-          idle_options_(idle) {}
+          idle_(idle) {}
 
     ~ClientState() {
         core_.reset();  // from now on nobody reaches our memory
@@ -70,17 +70,12 @@ public:
     template <class Over>
     void wait_until(Over&& over, uint64_t sleep_ns_max = ~uint64_t{0}) {
         if (over()) return;
-        IdleOptions options = idle_options_;
-        options.sleep_ns = std::min(options.sleep_ns, sleep_ns_max);
-        Idle idle(options);
+        idle_.reset();
         while (true) {
             const bool progress = core_->poll() > 0;
+            if (progress) idle_.reset();
             if (over()) return;
-            if (progress) {
-                idle.reset();
-            } else {
-                idle.wait([&] { return core_->arm(); });
-            }
+            if (!progress) idle_.wait([&] { return core_->arm(); }, sleep_ns_max);
         }
     }
 
@@ -101,7 +96,7 @@ private:
     std::shared_ptr<MemoryRegistrar> registrar_;
     std::unique_ptr<ClientCore> core_;
     std::vector<std::span<std::byte>> kept_;  ///< given back by the user, but not free yet
-    IdleOptions idle_options_;
+    Idle idle_;
 };
 
 }  // namespace weir
