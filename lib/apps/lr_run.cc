@@ -28,14 +28,14 @@ Status test(Client& client, ClientExchange& exchange, const LrRunOptions& option
 
 Status count(Client& client, ClientExchange& exchange, LrRun& run) {
     WEIR_ASSIGN(const ClientStats stats, client.stats());
-    std::array<double, 4> sums{
-        static_cast<double>(stats.bytes_sent), static_cast<double>(stats.bytes_copied),
-        static_cast<double>(run.read.bad_line_count), static_cast<double>(stats.registered_bytes)};
+    std::array<double, 3> sums{static_cast<double>(stats.bytes_copied),
+                               static_cast<double>(run.read.bad_line_count),
+                               static_cast<double>(stats.registered_bytes)};
     WEIR_TRY(exchange.sum(sums));
-    run.bytes_sent = static_cast<uint64_t>(sums[0]) + stats.servers_bytes_sent;
-    run.bytes_copied = static_cast<uint64_t>(sums[1]) + stats.servers_bytes_copied;
-    run.bad_line_count = static_cast<uint64_t>(sums[2]);
-    run.registered_bytes = static_cast<uint64_t>(sums[3]) + stats.servers_registered_bytes;
+    run.bytes_sent = stats.servers_bytes_sent + stats.servers_bytes_received;
+    run.bytes_copied = static_cast<uint64_t>(sums[0]) + stats.servers_bytes_copied;
+    run.bad_line_count = static_cast<uint64_t>(sums[1]);
+    run.registered_bytes = static_cast<uint64_t>(sums[2]) + stats.servers_registered_bytes;
     return {};
 }
 

@@ -30,7 +30,7 @@ struct LrRun {
     uint64_t bad_line_count = 0;
     uint64_t test_example_count = 0;
     double test_accuracy = 0;
-    uint64_t bytes_sent = 0;        ///< by all workers and servers
+    uint64_t bytes_sent = 0;        ///< between workers and servers, both ways
     uint64_t bytes_copied = 0;      ///< by all workers and servers
     uint64_t registered_bytes = 0;  ///< for all workers and servers
 };

@@ -181,8 +181,11 @@ private:
         for (const ConfigVariable& variable : kConfigVariables) {
             if (variable.name == name) return &variable;
         }
-        throw "not a variable of kConfigVariables";
+        not_a_variable_of_kConfigVariables();
+        return nullptr;
     }
+
+    static void not_a_variable_of_kConfigVariables();  ///< undefined: ends the compilation
 
     const ConfigVariable* variable_;
 };

@@ -83,7 +83,7 @@ void Manager::receive(ConnectionId connection, std::span<const std::byte> messag
     if (kind == Kind::kJoin && !peer.joined) return join(connection, peer, frame);
     if (!peer.joined) return refuse(connection, "a frame before joining");
     if (peer.is.role == JoinMessage::Role::kShard) {
-        if (kind == Kind::kReply) return table_made(frame);
+        if (kind == Kind::kReply) return table_made(peer.is.number, frame);
         return refuse(connection, "a frame that shards do not send");
     }
     const Waiting asker{connection, frame.header.request, peer.is.number};
@@ -182,8 +182,9 @@ void Manager::create_table(const Waiting& asker, const wire::Frame& frame) {
     for (const Member& shard : shards_) {
         if (shard.state == Member::State::kHere) {
             outbox_.send(shard.connection, header, body);
+            entry.asked.push_back(true);
         } else {
-            ++entry.shards_ready;
+            entry.asked.push_back(false);
             entry.status = Errc::kPeerLost;
         }
     }
@@ -201,10 +202,11 @@ void Manager::open_table(const Waiting& asker, const wire::Frame& frame) {
     reply(asker, Errc::kNotFound);
 }
 
-void Manager::table_made(const wire::Frame& frame) {
+void Manager::table_made(uint32_t shard, const wire::Frame& frame) {
     if (frame.header.request >= tables_.size()) return;
     TableEntry& entry = tables_[frame.header.request];
-    ++entry.shards_ready;
+    if (!entry.asked[shard]) return;  // it has answered before
+    entry.asked[shard] = false;
     if (frame.header.status != Errc::kOk) {
         entry.status = frame.header.status;
         entry.why = decode_text(frame.values).value_or("");
@@ -213,7 +215,7 @@ void Manager::table_made(const wire::Frame& frame) {
 }
 
 void Manager::answer_table(TableEntry& entry) {
-    if (entry.shards_ready < shards_.size()) return;
+    if (std::find(entry.asked.begin(), entry.asked.end(), true) != entry.asked.end()) return;
     const std::vector<std::byte> body =
         entry.status == Errc::kOk ? entry.message.encode() : encode_text(entry.why);
     for (const Waiting& asker : std::exchange(entry.waiting, {}))
@@ -255,7 +257,7 @@ void Manager::leave(const Waiting& asker, const wire::Frame& frame) {
     member.state = done ? Member::State::kLeft : Member::State::kLost;
     member.end = std::move(*message);
     reply(asker, Errc::kOk);
-    if (!done) return lose_worker(asker.connection);
+    if (!done) return lose_worker(asker.connection, asker.worker);
     end_barrier_if_complete();
     end_if_deserted();
 }
@@ -279,17 +281,23 @@ void Manager::lost(ConnectionId connection) {
         peer.is.number, peer.is.rank);
     if (is_shard) {
         for (TableEntry& entry : tables_) {
-            if (entry.shards_ready == shards_.size()) continue;
-            ++entry.shards_ready;
+            if (!entry.asked[peer.is.number]) continue;
+            entry.asked[peer.is.number] = false;
             entry.status = Errc::kPeerLost;
             answer_table(entry);
         }
     } else {
-        lose_worker(connection);
+        lose_worker(connection, peer.is.number);
     }
 }
 
-void Manager::lose_worker(ConnectionId connection) {
+/// Shards hear of it too: of one that dies before it has come to them nothing else would tell.
+void Manager::lose_worker(ConnectionId connection, uint32_t worker) {
+    wire::FrameHeader header = header_of(Kind::kLeave);
+    header.first = worker;
+    for (const Member& shard : shards_) {
+        if (shard.state == Member::State::kHere) outbox_.send(shard.connection, header);
+    }
     std::erase_if(at_barrier_, [&](const Waiting& w) { return w.connection == connection; });
     end_barrier_if_complete();
     end_if_deserted();
@@ -330,6 +338,7 @@ std::string Manager::lost_workers() const {
 }
 
 void Manager::end(Errc status, const std::string& why) {
+    if (status != Errc::kOk) log(LogLevel::kWarning, "the manager ends the job: {}", why);
     phase_ = Phase::kEnding;
     ending_since_ns_ = clock_.now_ns();
     wire::FrameHeader header = header_of(Kind::kShutdown);

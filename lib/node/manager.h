@@ -68,7 +68,7 @@ private:
 
     struct TableEntry {
         TableMessage message;
-        uint32_t shards_ready = 0;
+        std::vector<bool> asked;  ///< shards that have not answered yet
         Errc status = Errc::kOk;  ///< of a shard that could not make it
         std::string why;          ///< in that shard's words
         std::vector<Waiting> waiting;
@@ -79,13 +79,13 @@ private:
     void join(transport::ConnectionId connection, Peer& peer, const wire::Frame& frame);
     void create_table(const Waiting& asker, const wire::Frame& frame);
     void open_table(const Waiting& asker, const wire::Frame& frame);
-    void table_made(const wire::Frame& frame);
+    void table_made(uint32_t shard, const wire::Frame& frame);
     void answer_table(TableEntry& entry);
     void barrier(const Waiting& asker);
     void leave(const Waiting& asker, const wire::Frame& frame);
     void end_barrier_if_complete();
     void lost(transport::ConnectionId connection);
-    void lose_worker(transport::ConnectionId connection);
+    void lose_worker(transport::ConnectionId connection, uint32_t worker);
     void begin_if_complete();
     void end_if_deserted();
     [[nodiscard]] bool shards_are_gone() const;

@@ -79,9 +79,9 @@ struct StatsMessage {
     uint64_t pushes = 0;
     uint64_t pulls = 0;
     uint64_t keys_pushed = 0;
-    uint64_t bytes_copied = 0;  ///< values and keys that went through a buffer of ours
-    uint64_t bytes_sent = 0;
-    uint64_t bytes_received = 0;
+    uint64_t bytes_copied = 0;    ///< values and keys that went through a buffer of ours
+    uint64_t bytes_sent = 0;      ///< messages, and what it wrote into workers' memory
+    uint64_t bytes_received = 0;  ///< messages, and what it read there
     uint64_t keys_held = 0;
     uint64_t lists_remembered = 0;  ///< key lists that may be pushed and pulled by their hash
     /// Of the store pool of its process and NUMA node; shards that share one: told by the first.

@@ -77,7 +77,7 @@ void Shard::handle(const Completion& completion) {
     switch (completion.event) {
         case Event::kReceived: return receive(completion.connection, completion.message);
         case Event::kRead: return fetcher_.ended(completion.context, completion.status);
-        case Event::kWritten: return written(completion.context);
+        case Event::kWritten: return written(completion.context, completion.status);
         case Event::kAccepted:
             sessions_[completion.connection].connection = completion.connection;
             return;
@@ -150,6 +150,7 @@ void Shard::control(ConnectionId connection, const wire::Frame& frame) {
             return outbox_.send(connection, header,
                                 made ? std::vector<std::byte>() : encode_text(why.substr(0, 600)));
         }
+        case Kind::kLeave: return worker_gone(frame.header.first);
         case Kind::kShutdown:
             if (frame.header.status == Errc::kOk) return end({});
             return end(Error(frame.header.status,
@@ -203,6 +204,19 @@ Status Shard::create_table(std::span<const std::byte> body) {
     return {};
 }
 
+/// What the manager says of a worker. One that is connected here may still have pushes on their
+/// way: then the end of its connection counts. One that has died before it came here has none.
+void Shard::worker_gone(uint64_t worker) {
+    if (worker >= worker_count_) {
+        return log(LogLevel::kWarning, "{}: the manager lost a worker that there is not", name());
+    }
+    const auto has_it = [&](const auto& other) {
+        return other.second.known && other.second.worker == worker;
+    };
+    if (lost_workers_[worker] || std::any_of(sessions_.begin(), sessions_.end(), has_it)) return;
+    worker_lost(static_cast<uint32_t>(worker));
+}
+
 /// A worker that is gone will never push again: whoever waits for a part of it is told.
 void Shard::worker_lost(uint32_t worker) {
     lost_workers_[worker] = true;
@@ -226,8 +240,8 @@ void Shard::reply(ConnectionId connection, uint64_t request, Errc status, uint64
 
 void Shard::stats(ConnectionId connection, uint64_t request) {
     StatsMessage message = counters_;
-    message.bytes_sent = endpoint_->counters().bytes_sent;
-    message.bytes_received = endpoint_->counters().bytes_received;
+    message.bytes_sent += endpoint_->counters().bytes_sent;
+    message.bytes_received += endpoint_->counters().bytes_received;
     message.bytes_copied += endpoint_->counters().bytes_staged;
     const MemoryUse use = memory_.use();
     message.registered_bytes = use.registered_bytes;
@@ -266,7 +280,7 @@ void Shard::closed(ConnectionId connection) {
         }
         for (const uint64_t id : std::exchange(writes_waiting_, {})) {
             if (writes_.at(id).connection == connection) {
-                written(id);
+                written(id, Errc::kPeerLost);
             } else {
                 writes_waiting_.push_back(id);
             }

@@ -155,14 +155,17 @@ private:
     void closed(ConnectionId connection);
     void refuse(ConnectionId connection, std::string_view why);
     [[nodiscard]] Session* session_of(ConnectionId connection);
+    void worker_gone(uint64_t worker);
     void worker_lost(uint32_t worker);
     void end(Status outcome);
 
     // shard_requests.cc: is it for us, is it its turn, and where are its bytes
     void admit(Session& session, const wire::Frame& frame);
     [[nodiscard]] Errc check(const TableState& state, const wire::Frame& frame) const;
+    [[nodiscard]] uint32_t lost_before(const TableState& state, uint64_t iteration) const;
     void defer(Session& session, std::deque<Deferred>& queue, const wire::Frame& frame);
     void gather(Session& session, const wire::Frame& frame);
+    void count_mapped(const wire::Frame& frame);
     [[nodiscard]] bool find_bytes(const wire::Frame& frame, Request& request);
     [[nodiscard]] std::byte* map(ConnectionId connection, const wire::MemoryHandle& at,
                                  size_t alignment, transport::Access access);
@@ -189,7 +192,7 @@ private:
     void pull_by_write(TableState& state, const Request& request, size_t bytes);
     [[nodiscard]] bool post_write(uint64_t id);
     size_t post_writes();
-    void written(uint64_t context);
+    void written(uint64_t context, Errc status);
     void reply(ConnectionId connection, uint64_t request, Errc status, uint64_t detail = 0,
                std::span<const std::byte> body = {});
 

@@ -95,10 +95,11 @@ bool Shard::post_write(uint64_t id) {
         case Post::kInvalid:
             log(LogLevel::kError, "{}: a pull of {} bytes of table {} cannot be written: a bug",
                 name(), from.size(), write.table);
-            break;
+            written(id, Errc::kInvalidArgument);
+            return true;
         case Post::kClosed: break;
     }
-    written(id);
+    written(id, Errc::kPeerLost);
     return true;
 }
 
@@ -117,7 +118,8 @@ size_t Shard::post_writes() {
     return posted;
 }
 
-void Shard::written(uint64_t context) {
+/// The immediate has told the worker of a write that went well; of another it hears from us.
+void Shard::written(uint64_t context, Errc status) {
     const auto found = writes_.find(context);
     if (found == writes_.end()) return;
     const Write& write = found->second;
@@ -125,6 +127,7 @@ void Shard::written(uint64_t context) {
     if (!write.buffer.empty()) fetcher_.release(write.ticket);
     if (Session* const session = session_of(write.connection)) {
         session->waiting_bytes -= kWaitingBytes;
+        if (status != Errc::kOk) reply(write.connection, write.request, status);
     }
     writes_.erase(found);
     if (std::erase_if(state.pins, [&](const Pin& p) { return p.context == context; }) == 0) return;

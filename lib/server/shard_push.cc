@@ -73,10 +73,13 @@ void Shard::aggregate_part(TableState& state, const Request& request, Errc statu
         state.iterations.withdraw(session->worker);
         return reply(request.connection, request.header.request, status);
     }
-    if (status == Errc::kOk) {
-        state.to_acknowledge.push_back({request.connection, request.header.request});
-    } else {
+    const uint32_t lost = lost_before(state, request.header.iteration);
+    if (status != Errc::kOk) {
         reply(request.connection, request.header.request, status);
+    } else if (lost < worker_count_) {  // while this part was fetched
+        reply(request.connection, request.header.request, Errc::kPeerLost, lost);
+    } else {
+        state.to_acknowledge.push_back({request.connection, request.header.request});
     }
     if (state.iterations.arrived(session->worker)) finish_iteration(state);
 }

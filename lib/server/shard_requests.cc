@@ -32,11 +32,9 @@ void Shard::admit(Session& session, const wire::Frame& frame) {
     }
     const bool aggregate = (h.flags & wire::kAggregate) != 0;
     if (h.iteration > state.iterations.last_applied() && (aggregate || h.kind == Kind::kPull)) {
-        const bool gathered_now = h.iteration == state.iterations.last_applied() + 1;
-        for (uint32_t worker = 0; worker < worker_count_; ++worker) {
-            if (!lost_workers_[worker]) continue;
-            if (gathered_now && state.iterations.complete(worker)) continue;
-            return reply(session.connection, h.request, Errc::kPeerLost, worker);
+        const uint32_t lost = lost_before(state, h.iteration);
+        if (lost < worker_count_) {
+            return reply(session.connection, h.request, Errc::kPeerLost, lost);
         }
         if (h.kind == Kind::kPull) return defer(session, state.deferred, frame);
     }
@@ -52,6 +50,18 @@ void Shard::admit(Session& session, const wire::Frame& frame) {
         return defer(session, state.behind_pins, frame);
     }
     gather(session, frame);
+}
+
+/// A worker that was lost before all its parts of an iteration that is not over were in: the
+/// iteration will never be complete. worker_count_ if there is none.
+uint32_t Shard::lost_before(const TableState& state, uint64_t iteration) const {
+    const bool gathered_now = iteration == state.iterations.last_applied() + 1;
+    uint32_t worker = 0;
+    while (worker < worker_count_ &&
+           (!lost_workers_[worker] || (gathered_now && state.iterations.complete(worker)))) {
+        ++worker;
+    }
+    return worker;
 }
 
 Errc Shard::check(const TableState& state, const wire::Frame& frame) const {
@@ -152,10 +162,20 @@ bool Shard::find_bytes(const wire::Frame& frame, Request& request) {
     return request.out != nullptr || (h.flags & wire::kKeysRange) != 0;
 }
 
+/// As the endpoint does where it has to read and write.
+void Shard::count_mapped(const wire::Frame& frame) {
+    counters_.bytes_received += frame.keys_at.length_bytes;
+    (frame.header.kind == Kind::kPush ? counters_.bytes_received : counters_.bytes_sent) +=
+        frame.values_at.length_bytes;
+}
+
 void Shard::gather(Session& session, const wire::Frame& frame) {
     Request request{session.connection, frame.header, frame.keys, frame.values,
                     frame.values_at,    frame.ends,   nullptr,    {}};
-    if (find_bytes(frame, request)) return apply(request);
+    if (find_bytes(frame, request)) {
+        count_mapped(frame);
+        return apply(request);
+    }
     if (!add_waiting(session, frame.keys.size() + frame.values.size())) {
         if ((frame.header.flags & wire::kAggregate) != 0) {
             tables_[frame.header.table]->iterations.withdraw(session.worker);

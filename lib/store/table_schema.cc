@@ -10,6 +10,7 @@ namespace weir {
 namespace {
 
 bool representable(double value, ValueType type) {
+    if (type == ValueType::kFloat32) return std::isfinite(static_cast<float>(value));
     if (is_floating(type)) return std::isfinite(value);
     if (!(value == std::floor(value))) return false;
     return with_value_type(type, [&]<class T>() {

@@ -28,7 +28,7 @@ enum class Kind : uint8_t {
     kCreateTable = 7,  ///< worker -> manager, manager -> shard: a table's schema
     kOpenTable = 8,    ///< worker -> manager: the schema of a table by name
     kBarrier = 9,      ///< worker -> manager: wait until all workers are here
-    kLeave = 10,       ///< worker -> manager: I am done
+    kLeave = 10,       ///< worker -> manager: I am done; manager -> shard: a worker is lost
     kShutdown = 11,    ///< manager -> all: the job is over, or has failed: why
     kStats = 12,       ///< worker -> shard: your counters
 };

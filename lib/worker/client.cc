@@ -10,7 +10,8 @@ namespace weir {
 namespace {
 
 CallOptions options_of(uint64_t iteration, std::chrono::nanoseconds deadline) {
-    return {iteration, static_cast<uint64_t>(std::max<int64_t>(0, deadline.count()))};
+    if (deadline.count() < 0) return {iteration, 1};  // over already
+    return {iteration, static_cast<uint64_t>(deadline.count())};
 }
 
 /// Why a table that exists is not the one that was asked for; ok if it is.
@@ -48,6 +49,7 @@ Status Task::wait() {
 
 Status Task::wait_for(std::chrono::nanoseconds at_most) {
     if (state_ == nullptr || taken_) return take();
+    at_most = std::min<std::chrono::nanoseconds>(at_most, std::chrono::hours(24 * 365));
     const auto end = std::chrono::steady_clock::now() + at_most;
     const auto over = [&] {
         return state_->core().done(call_) || std::chrono::steady_clock::now() >= end;
@@ -126,6 +128,7 @@ Result<ClientStats> Client::stats() {
         state_->wait_until([&] { return core.done(call); });
         WEIR_ASSIGN(const StatsMessage message, core.take_stats(call));
         stats.servers_bytes_sent += message.bytes_sent;
+        stats.servers_bytes_received += message.bytes_received;
         stats.servers_bytes_copied += message.bytes_copied;
         stats.servers_keys_held += message.keys_held;
         stats.servers_lists_remembered += message.lists_remembered;

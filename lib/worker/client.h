@@ -103,15 +103,17 @@ private:
 
 /// What this client, and all servers of the job together, have counted since they started.
 /// "Copied" is what the library copied of values and keys between user buffer and store: 0 for bulk
-/// pushes from and pulls into registered memory of dense tables. What update rules and the search
-/// for keys read and write is work, not copying.
+/// pushes from and pulls into registered memory of dense tables; but between processes of one host
+/// a push from memory given to register_memory(), which the server cannot map, is copied once. What
+/// update rules and the search for keys read and write is work, not copying.
 struct ClientStats {
-    uint64_t bytes_sent = 0;
+    uint64_t bytes_sent = 0;  ///< messages; what servers read and write by themselves they count
     uint64_t bytes_received = 0;
     uint64_t bytes_copied = 0;
     uint64_t pushes = 0;
     uint64_t pulls = 0;
-    uint64_t servers_bytes_sent = 0;
+    uint64_t servers_bytes_sent = 0;      ///< messages, and values written into workers' memory
+    uint64_t servers_bytes_received = 0;  ///< messages, and keys and values read there
     uint64_t servers_bytes_copied = 0;
     uint64_t servers_keys_held = 0;  ///< in all tables
     uint64_t servers_lists_remembered = 0;

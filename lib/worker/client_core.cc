@@ -97,12 +97,7 @@ void ClientCore::handle(const Completion& completion) {
     switch (completion.event) {
         case Event::kConnected: return connected(completion.connection);
         case Event::kReceived: return receive(completion.connection, completion.message);
-        case Event::kImmediate: {
-            uint64_t id = 0;
-            Request* const request = requests_.find_low(completion.immediate, id);
-            if (request != nullptr) pulled(id, *request);
-            return;
-        }
+        case Event::kImmediate: return values_written(completion.connection, completion.immediate);
         case Event::kClosed: return closed(completion.connection, completion.status);
         case Event::kAccepted: return endpoint_->close(completion.connection);
         case Event::kRead:
@@ -189,7 +184,7 @@ void ClientCore::closed(ConnectionId connection, Errc why) {
             if (Call* const call = calls_.find(request.call)) fail_call(*call, lost);
             end_request(id, request);
         });
-        if (phase_ != Phase::kReady) fail(lost);
+        if (phase_ < Phase::kReady) fail(lost);
         return;
     }
 }
@@ -203,7 +198,7 @@ void ClientCore::fail(Status status) {
 
 void ClientCore::expire(uint64_t now_ns) {
     last_expiry_ns_ = now_ns;
-    if (phase_ != Phase::kReady && phase_ != Phase::kFailed &&
+    if (phase_ < Phase::kReady &&
         now_ns - started_ns_ > options_.join_timeout_ns) {
         std::string whom = "the manager (rank 0)";
         if (phase_ == Phase::kConnectingToShards) {
@@ -219,7 +214,9 @@ void ClientCore::expire(uint64_t now_ns) {
         Call* const call = calls_.find(request.call);
         if (call == nullptr || call->finished || now_ns < call->deadline_ns) return;
         std::string text =
-            fmt::format("{} did not answer before the deadline", peers_[request.peer].name);
+            request.header.kind == Kind::kBarrier
+                ? "not all workers came to the barrier before the deadline"
+                : fmt::format("{} did not answer before the deadline", peers_[request.peer].name);
         if (request.header.iteration != 0) {
             text += fmt::format("; it may still wait for another worker's part of iteration {}",
                                 request.header.iteration);

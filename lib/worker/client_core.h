@@ -131,7 +131,14 @@ public:
     }
 
 private:
-    enum class Phase { kConnectingToManager, kJoining, kConnectingToShards, kReady, kFailed };
+    enum class Phase {
+        kConnectingToManager,
+        kJoining,
+        kConnectingToShards,
+        kReady,
+        kLeft,  ///< has said goodbye: what is under way goes on, nothing new begins
+        kFailed
+    };
 
     /// A shard, or (the last one) the manager.
     struct Peer {
@@ -237,6 +244,8 @@ private:
 
     // client_replies.cc: from a reply to the end of a request
     void receive(transport::ConnectionId connection, std::span<const std::byte> message);
+    void values_written(transport::ConnectionId connection, uint32_t immediate);
+    void refuse(transport::ConnectionId connection, std::string_view why);
     void answered(uint64_t id, Request& request, const wire::Frame& frame);
     void pulled(uint64_t id, Request& request);
     void deliver(Request& request, std::span<const std::byte> values);

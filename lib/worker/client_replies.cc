@@ -16,16 +16,15 @@ using wire::Kind;
 
 void ClientCore::receive(transport::ConnectionId connection, std::span<const std::byte> message) {
     wire::Frame frame;
-    if (wire::decode(message, frame) != Errc::kOk) {
-        log(LogLevel::kWarning, "{}: closing the connection to {}: malformed frame", name(),
-            endpoint_->peer_name(connection));
-        return endpoint_->close(connection);
-    }
-    const bool from_manager = connection == peers_.back().connection;
+    if (wire::decode(message, frame) != Errc::kOk) return refuse(connection, "a malformed frame");
+    const Peer& manager = peers_.back();
+    const bool from_manager =
+        connection == manager.connection && manager.state != Peer::State::kLost;
     switch (frame.header.kind) {
         case Kind::kReply: {
             Request* const request = requests_.find(frame.header.request);
-            if (request == nullptr || peers_[request->peer].connection != connection) return;
+            if (request == nullptr) return;
+            if (peers_[request->peer].connection != connection) break;
             return answered(frame.header.request, *request, frame);
         }
         case Kind::kAssignment:
@@ -39,9 +38,26 @@ void ClientCore::receive(transport::ConnectionId connection, std::span<const std
             return;
         default: break;
     }
-    log(LogLevel::kWarning, "{}: closing the connection to {}: a frame that workers do not get",
-        name(), endpoint_->peer_name(connection));
+    refuse(connection, "a frame that is not for us");
+}
+
+void ClientCore::values_written(transport::ConnectionId connection, uint32_t immediate) {
+    uint64_t id = 0;
+    Request* const request = requests_.find_low(immediate, id);
+    if (request == nullptr) return;
+    const wire::FrameHeader& asked = request->header;
+    if (peers_[request->peer].connection != connection || asked.kind != Kind::kPull ||
+        (asked.flags & wire::kValuesRemote) == 0) {
+        return refuse(connection, "an immediate that nobody waits for");
+    }
+    pulled(id, *request);
+}
+
+void ClientCore::refuse(transport::ConnectionId connection, std::string_view why) {
+    log(LogLevel::kWarning, "{}: closing the connection to {}: it sent {}", name(),
+        endpoint_->peer_name(connection), why);
     endpoint_->close(connection);
+    closed(connection, Errc::kProtocol);
 }
 
 void ClientCore::answered(uint64_t id, Request& request, const wire::Frame& frame) {
@@ -69,6 +85,10 @@ void ClientCore::answered(uint64_t id, Request& request, const wire::Frame& fram
     }
     if (status == Errc::kOk && request.piece != nullptr) {
         request.piece->succeeded((request.header.flags & wire::kKeysKnown) != 0);
+    }
+    if (status == Errc::kOk && kind == Kind::kLeave && phase_ == Phase::kReady) {
+        phase_ = Phase::kLeft;
+        failure_ = Error(Errc::kUnavailable, "this client has left its job");
     }
     end_request(id, request);
 }
@@ -134,6 +154,13 @@ Status ClientCore::error_of(const Request& request, const wire::Frame& frame) co
                 fmt::format("{} has no memory left for more keys; use more servers, or raise "
                             "WEIR_POOL_MIB there",
                             who));
+        case Errc::kUnavailable:
+            return Error(Errc::kUnavailable,
+                         fmt::format("{} may not access private memory of this process (another "
+                                     "PID namespace, or /proc/sys/kernel/yama/ptrace_scope); use "
+                                     "Client::make_buffer for what "
+                                     "is pushed and pulled",
+                                     who));
         default:
             return Error(header.status,
                          fmt::format("{} refused the request: {}", who, to_string(header.status)));

@@ -75,7 +75,8 @@ struct PushOptions {
     /// push is finished when that has happened. Iterations count from 1, one after another; every
     /// worker pushes exactly once in each (an empty list is fine).
     uint64_t iteration = 0;
-    std::chrono::nanoseconds deadline{0};  ///< from now; 0: the client's (WEIR_DEADLINE_MS)
+    /// From now; 0: the client's (WEIR_DEADLINE_MS); less: it is over.
+    std::chrono::nanoseconds deadline{0};
 };
 
 struct PullOptions {

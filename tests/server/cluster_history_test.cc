@@ -19,7 +19,7 @@
 namespace weir::test {
 namespace {
 
-constexpr uint64_t kKeys = 24;
+constexpr uint64_t kKeys = 96;
 
 uint64_t seed_from_environment(uint64_t fallback) {
     const char* const text = std::getenv("WEIR_SEED");  // NOLINT(concurrency-mt-unsafe)
@@ -53,7 +53,7 @@ struct History {
         options.step_bytes = 64;
         cluster = std::make_unique<SimCluster>(random(), shape, options);
         dense = random.below(2) == 0;
-        width = static_cast<uint32_t>(1 + random.below(3) * random.below(200));
+        width = static_cast<uint32_t>(1 + random.below(3) * random.below(50));
     }
 
     [[nodiscard]] TableSchema schema() const {
@@ -81,7 +81,7 @@ struct History {
         const uint64_t how_many =
             random.below(3) == 0 ? kKeys - random.below(3) : 1 + random.below(6);
         for (uint64_t i = 0; chosen.size() < how_many; ++i) {
-            chosen.insert(how_many > 12 ? i : random.below(kKeys));
+            chosen.insert(how_many > kKeys / 2 ? i : random.below(kKeys));
         }
         op.keys.assign(chosen.begin(), chosen.end());
     }

@@ -347,6 +347,31 @@ TEST_SUITE("shard") {
         CHECK(values[5] == 2);
     }
 
+    TEST_CASE("whenever a worker dies, who waits for its part of an iteration is told at once") {
+        constexpr uint64_t kManyKeys = 1 << 16;  // its values are read: that takes a while
+        for (const bool says_hello : {false, true}) {
+            for (int steps = 0; steps < 60; steps += 4) {
+                INFO("said hello " << says_hello << ", dead after " << steps << " steps");
+                transport::sim::Options options;
+                options.bytes_per_s = 1'000'000;
+                options.silence_ns = 5 * kMillisecond;
+                WithRawWorker with(one_shard(2), options);
+                const TableInfo table = with.make_table(kManyKeys);
+                if (says_hello) (void)with.raw.hello(*with.cluster.shards[0], 1);
+                const std::vector<double> ones(kManyKeys, 1);
+                const uint64_t begin_ns = with.cluster.clock.now_ns();
+                const auto call = push_all(with.cluster, 0, table, ones, iteration(1));
+                for (int i = 0; i < steps; ++i)
+                    (void)with.cluster.step();
+                with.cluster.network.kill(50);
+                const Status ended = with.cluster.finish(0, call);
+                REQUIRE(ended.code() == Errc::kPeerLost);
+                CHECK(ended.error().message().find("worker 1") != std::string::npos);
+                CHECK(with.cluster.clock.now_ns() - begin_ns < kSecond);
+            }
+        }
+    }
+
     TEST_CASE("a push of another epoch is refused with the shard's, and changes nothing") {
         WithRawWorker with;
         const TableInfo table = with.make_table();

@@ -229,7 +229,6 @@ Errc ShmEndpoint::copy_out(Connection* connection, std::span<const std::byte> fr
             connection->far_process = FarProcess(connection->peer.pid, connection->socket.get());
         }
         status = connection->far_process.write(from, target.far_address);
-        if (status == Errc::kOk) counters_.bytes_staged += from.size();
     }
     release_regions();
     if (status == Errc::kOk) counters_.bytes_sent += from.size();
