@@ -68,6 +68,7 @@ Status check_points(const Config& config, const RingShape& ring) {
 }
 
 constexpr std::string_view kThreadsKey = "weir-threads";
+constexpr size_t kShardsPerCpu = 16;  // beyond this a person is told
 
 Result<IdleOptions> idle_options(const Config& config, size_t threads_here) {
     IdleOptions idle;
@@ -214,6 +215,11 @@ Status Job::Part::start_manager(std::string& address) {
 
 Status Job::Part::start_shards() {
     if (local_shard_count() == 0) return {};
+    if (const size_t cpus = allowed_cpus().size(); local_shard_count() > kShardsPerCpu * cpus) {
+        log(LogLevel::kWarning,
+            "{} shards in this process, each a thread, share {} CPUs: that is slow; use fewer",
+            local_shard_count(), cpus);
+    }
     const StorePlan store = plan_store_pools(nodes_, shard_cpus_, local_shard_count());
     WEIR_TRY(devices_->make_store_pools(config_, store.nodes));
     for (uint32_t i = 0; i < roles_.local_servers; ++i) {
