@@ -198,8 +198,7 @@ void ClientCore::fail(Status status) {
 
 void ClientCore::expire(uint64_t now_ns) {
     last_expiry_ns_ = now_ns;
-    if (phase_ < Phase::kReady &&
-        now_ns - started_ns_ > options_.join_timeout_ns) {
+    if (phase_ < Phase::kReady && now_ns - started_ns_ > options_.join_timeout_ns) {
         std::string whom = "the manager (rank 0)";
         if (phase_ == Phase::kConnectingToShards) {
             for (const Peer& peer : peers_) {
