@@ -7,6 +7,7 @@
 
 #include <doctest/doctest.h>
 
+#include "lib/worker/client_state.h"
 #include "tests/server/sim_cluster.h"
 
 namespace weir::test {
@@ -28,6 +29,25 @@ TableSchema sparse(uint32_t width = 1) {
     schema.width = width;
     return schema;
 }
+
+class CountingMemory final : public Memory {
+public:
+    explicit CountingMemory(Memory& inner) : inner_(inner) {}
+
+    [[nodiscard]] std::byte* allocate(size_t bytes, size_t alignment) noexcept override {
+        return inner_.allocate(bytes, alignment);
+    }
+
+    void deallocate(std::byte* memory, size_t bytes, size_t alignment) noexcept override {
+        ++given_back;
+        inner_.deallocate(memory, bytes, alignment);
+    }
+
+    size_t given_back = 0;
+
+private:
+    Memory& inner_;
+};
 
 template <class T>
 std::span<const std::byte> bytes_of(const std::vector<T>& values) {
@@ -84,6 +104,31 @@ TEST_SUITE("client core") {
         (void)cluster.run_until([&] { return !client.names({memory, 8192}); });
         CHECK_FALSE(client.names({memory, 8192}));
         cluster.memory_of(0).deallocate(memory, 8192, 64);
+    }
+
+    TEST_CASE("memory that is given back is the pool's again when no request names it") {
+        SimCluster cluster(1, one_shard(), {});
+        REQUIRE(cluster.start());
+        const TableInfo table = *cluster.make_table(0, sparse(1024));
+        const auto pool = std::make_shared<CountingMemory>(cluster.memory_of(0));
+        std::byte* const memory = pool->allocate(8192, 64);
+        std::byte* const other = pool->allocate(64, 64);
+        ClientState state(std::move(cluster.workers[0]), pool, nullptr, IdleOptions{});
+        const std::vector<uint64_t> keys{5};
+        const auto push = state.core().push(table, keys, {memory, 8192}, {0, kMillisecond});
+        while (!state.core().done(push)) {  // nobody polls the shard
+            cluster.clock.advance(kMillisecond / 10);
+            (void)state.core().poll();
+        }
+        CHECK(state.core().take(push).code() == Errc::kDeadline);
+        state.give_back({memory, 8192});
+        CHECK(pool->given_back == 0);
+        REQUIRE(cluster.run_until([&] {
+            (void)state.core().poll();
+            return !state.core().names({memory, 8192});
+        }));
+        state.give_back({other, 64});
+        CHECK(pool->given_back == 2);
     }
 
     TEST_CASE(

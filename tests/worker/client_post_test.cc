@@ -134,6 +134,13 @@ TEST_SUITE("client_post") {
             INFO("by the worker " << seen.first << ", by the shard " << seen.second);
             CHECK(seen == Both{bytes_of_keys + 4 * kMany, 4 * kMany});
         }
+        // More than a message holds, into registered memory: gathered by the shard, and written.
+        std::vector<uint64_t> most(kKeys - 1);
+        for (uint64_t i = 0; i < most.size(); ++i)
+            most[i] = i;
+        CHECK(pair.copied([&](ClientCore& c) {
+            return c.pull(pair.table, most, {pair.registered, 4 * most.size()}, {});
+        }) == Both{8 * most.size(), 4 * most.size()});
     }
 
     TEST_CASE("keys that wait at the shard until their values are fetched are copied there") {
