@@ -89,9 +89,21 @@ std::vector<std::vector<uint64_t>> lists_of(const std::vector<uint64_t>& keys, s
     return lists;
 }
 
-std::unique_ptr<TableShard> make_table(const TableSchema& schema, const RuleRegistry& rules,
-                                       Memory& memory, size_t list_cache_bytes) {
-    return *TableShard::make(schema, PositionSet::whole_ring(), rules, memory, list_cache_bytes);
+/// A table, and the lists that it alone remembers.
+struct Made {
+    TableShard* operator->() const { return table.get(); }
+
+    TableShard& operator*() const { return *table; }
+
+    std::unique_ptr<KeyListCache> lists;
+    std::unique_ptr<TableShard> table;
+};
+
+Made make_table(const TableSchema& schema, const RuleRegistry& rules, Memory& memory,
+                size_t list_cache_bytes) {
+    auto lists = std::make_unique<KeyListCache>(memory, list_cache_bytes);
+    auto table = *TableShard::make(schema, PositionSet::whole_ring(), rules, memory, *lists);
+    return {std::move(lists), std::move(table)};
 }
 
 void push(TableShard& table, const std::vector<uint64_t>& list, const std::vector<float>& deltas) {
@@ -139,7 +151,7 @@ void known_list(const RuleRegistry& rules, Arena& arena, size_t count, int round
     // The list that is pushed: all keys by order, so their rows are in none.
     std::ranges::sort(keys);
     const RowList list = *table->rows_for_push(keys);
-    WEIR_CHECK(list.remembered);
+    WEIR_CHECK(list.remembered != nullptr);
     auto* slots = arena.array<uint32_t>(count);
     std::ranges::copy(list.rows, slots);
     auto* values = arena.array<float>(count);
@@ -206,21 +218,21 @@ void inserts(const RuleRegistry& rules, Arena& arena, size_t count, bool presize
     const size_t list_keys = std::min(kListKeys, count / 10);
     const auto lists = lists_of(random_keys(count, 4), list_keys);
     const std::vector<float> deltas(list_keys, 0.5F);
-    std::unique_ptr<TableShard> table;
+    Made made;
     compare(
         fmt::format("inserts, {} keys{}", count, presized ? ", sized" : ", growing"),
         static_cast<double>(count) * 1e-6, "M/s", rounds,
         [&] {
-            table.reset();
+            made = {};
             arena.reset();
-            table = make_table(
+            made = make_table(
                 {.name = "new", .layout = Layout::kSparse, .key_count = presized ? count : 0},
                 rules, arena, list_keys * sizeof(uint32_t));
             for (const auto& list : lists)
-                push(*table, list, deltas);
+                push(*made, list, deltas);
         },
         [&] {
-            table.reset();
+            made = {};
             arena.reset();
             using limits::ProbingTable;
             const auto room = [&](size_t n) {

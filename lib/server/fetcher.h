@@ -63,6 +63,9 @@ public:
     /// Forgets what is queued for a connection that is gone; reads under way still end.
     void forget(transport::ConnectionId connection);
 
+    /// Memory that was used and may be again.
+    [[nodiscard]] Reclaimable& spares() noexcept { return spares_; }
+
     [[nodiscard]] bool waiting() const noexcept { return !turns_.empty() || !ready_.empty(); }
 
 private:

@@ -36,7 +36,10 @@ Shard::Shard(ShardOptions options, std::unique_ptr<transport::Endpoint> endpoint
       memory_(memory),
       rules_(rules),
       outbox_(*endpoint_),
-      fetcher_(*endpoint_, memory, options_.fetch_bytes_max) {
+      fetcher_(*endpoint_, memory_, options_.fetch_bytes_max),
+      lists_(memory_, options_.list_cache_bytes) {
+    memory_.add(fetcher_.spares());
+    memory_.add(lists_);
     Result<ConnectionId> connection = endpoint_->connect(options_.manager_address);
     if (connection) {
         manager_ = *connection;
@@ -190,7 +193,7 @@ Status Shard::create_table(std::span<const std::byte> body) {
     }
     schema->id = message->table;
     Result<std::unique_ptr<TableShard>> table =
-        TableShard::make(*schema, assignment_->owned(options_.number), rules_, memory_);
+        TableShard::make(*schema, assignment_->owned(options_.number), rules_, memory_, lists_);
     if (!table) {
         log(LogLevel::kError, "{}: table '{}': {}", name(), schema->name, table.error().message());
         return std::move(table).error();
@@ -246,10 +249,10 @@ void Shard::stats(ConnectionId connection, uint64_t request) {
     const MemoryUse use = memory_.use();
     message.registered_bytes = use.registered_bytes;
     message.used_bytes = use.used_bytes;
+    message.lists_remembered = lists_.list_count();
     for (const auto& state : tables_) {
         if (state == nullptr) continue;
         message.keys_held += state->table->row_count();
-        message.lists_remembered += state->table->list_count();
     }
     reply(connection, request, Errc::kOk, 0, message.encode());
 }

@@ -22,7 +22,9 @@
 #include "lib/ring/assignment.h"
 #include "lib/server/fetcher.h"
 #include "lib/server/iterations.h"
+#include "lib/store/key_list_cache.h"
 #include "lib/store/memory.h"
+#include "lib/store/memory_with_caches.h"
 #include "lib/store/rule_registry.h"
 #include "lib/store/table.h"
 #include "transport/transport.h"
@@ -34,6 +36,9 @@ struct ShardOptions {
     uint32_t rank = 0;    ///< of its process, for people
     std::string manager_address;
     size_t fetch_bytes_max = size_t{64} << 20;  ///< on their way from and to workers at one time
+    /// Remembered key lists of all tables together: this shard's part of what they may take of its
+    /// pool.
+    size_t list_cache_bytes = size_t{256} << 20;
     /// Of requests of one worker that wait for something, each a few hundred bytes and what its
     /// message carried. Beyond this (8,000 full messages) a worker is told that we are busy.
     size_t waiting_bytes_max = size_t{64} << 20;
@@ -199,10 +204,11 @@ private:
     ShardOptions options_;
     std::unique_ptr<transport::Endpoint> endpoint_;
     const Clock& clock_;
-    Memory& memory_;
+    MemoryWithCaches memory_;
     const RuleRegistry& rules_;
     Outbox outbox_;
     Fetcher fetcher_;
+    KeyListCache lists_;
     Phase phase_ = Phase::kJoining;
     Status outcome_;
     ConnectionId manager_ = 0;

@@ -8,11 +8,12 @@
 #include <utility>
 
 #include "lib/store/memory.h"
+#include "lib/store/memory_with_caches.h"
 
 namespace weir {
 
 /// Thread: one. What is in the blocks is left over from before.
-class SpareBlocks {
+class SpareBlocks final : public Reclaimable {
 public:
     explicit SpareBlocks(Memory& memory) noexcept : memory_(memory) {}
 
@@ -26,12 +27,7 @@ public:
             return std::exchange(spare, Block());
         }
         if (bytes_ > spare_bytes_max) clear();
-        Block block(memory_, bytes);
-        if (!block && bytes_ > 0) {
-            clear();
-            block = Block(memory_, bytes);
-        }
-        return block;
+        return {memory_, bytes};
     }
 
     /// Keeps the block in the place of the one that has been here longest.
@@ -46,6 +42,13 @@ public:
     void clear() noexcept {
         spares_ = {};
         bytes_ = 0;
+    }
+
+    /// Gives all: they are cheap to lose.
+    size_t give_back(size_t) noexcept override {
+        const size_t freed = bytes_;
+        clear();
+        return freed;
     }
 
     /// Of all blocks that are kept here.

@@ -156,8 +156,8 @@ Status KeyIndex::reserve(size_t key_count) {
         return count;
     };
     size_t wanted = buckets_for(std::max(key_count, expected_keys_));
-    Block fresh(memory_, wanted * sizeof(Bucket));
-    if (!fresh && key_count < expected_keys_) {  // then without foresight
+    Block fresh = Block::spare(memory_, wanted * sizeof(Bucket));
+    if (!fresh) {  // then without foresight
         wanted = buckets_for(key_count);
         fresh = Block(memory_, wanted * sizeof(Bucket));
     }

@@ -3,11 +3,18 @@
 
 namespace weir {
 
-std::optional<std::span<const uint32_t>> KeyListCache::find(const ListId& id) {
-    const auto found = by_hash_.find(id.hash);
-    if (found == by_hash_.end() || found->second->id != id) return std::nullopt;
-    by_age_.splice(by_age_.begin(), by_age_, found->second);
-    return std::span(found->second->rows.as<const uint32_t>(), id.count);
+/// Two lists that meet at one place forget each other, no more.
+uint64_t KeyListCache::place(uint32_t table, const ListId& id) noexcept {
+    return id.hash + table * 0x9e3779b97f4a7c15ULL;
+}
+
+KeyListCache::Rows KeyListCache::find(uint32_t table, const ListId& id) {
+    const auto found = by_place_.find(place(table, id));
+    if (found == by_place_.end()) return nullptr;
+    const auto entry = found->second;
+    if (entry->table != table || entry->id != id) return nullptr;
+    by_age_.splice(by_age_.begin(), by_age_, entry);
+    return entry->rows;
 }
 
 Block KeyListCache::reserve(size_t key_count) {
@@ -15,27 +22,33 @@ Block KeyListCache::reserve(size_t key_count) {
     if (key_count < kKeyCountMin || bytes > budget_bytes_) return {};
     while (bytes_ > budget_bytes_ - bytes)
         forget(std::prev(by_age_.end()));
-    Block rows(memory_, bytes);
-    while (!rows && !by_age_.empty()) {
-        forget(std::prev(by_age_.end()));
-        rows = Block(memory_, bytes);
-    }
-    return rows;
+    return {memory_, bytes};
 }
 
-std::span<const uint32_t> KeyListCache::keep(const ListId& id, Block rows) {
-    const auto found = by_hash_.find(id.hash);
-    if (found != by_hash_.end()) forget(found->second);
+KeyListCache::Rows KeyListCache::keep(uint32_t table, const ListId& id, Block rows) {
+    const auto found = by_place_.find(place(table, id));
+    if (found != by_place_.end()) forget(found->second);
     bytes_ += rows.bytes();
-    by_age_.push_front({id, std::move(rows)});
-    by_hash_[id.hash] = by_age_.begin();
-    return {by_age_.front().rows.as<const uint32_t>(), id.count};
+    by_age_.push_front({table, id, std::make_shared<const Block>(std::move(rows))});
+    by_place_[place(table, id)] = by_age_.begin();
+    return by_age_.front().rows;
 }
 
-void KeyListCache::forget(std::list<Entry>::iterator entry) {
-    bytes_ -= entry->rows.bytes();
-    by_hash_.erase(entry->id.hash);
-    by_age_.erase(entry);
+size_t KeyListCache::give_back(size_t bytes) noexcept {
+    size_t freed = 0;
+    for (auto entry = by_age_.end(); freed < bytes && entry != by_age_.begin();) {
+        --entry;
+        if (entry->rows.use_count() > 1) continue;  // a request under way has them
+        freed += entry->rows->bytes();
+        entry = forget(entry);
+    }
+    return freed;
+}
+
+KeyListCache::ByAge::iterator KeyListCache::forget(ByAge::iterator entry) noexcept {
+    bytes_ -= entry->rows->bytes();
+    by_place_.erase(place(entry->table, entry->id));
+    return by_age_.erase(entry);
 }
 
 }  // namespace weir

@@ -22,6 +22,12 @@ public:
     /// Zeroed bytes at a multiple of `alignment` (a power of two), or nullptr if there are none
     /// left.
     [[nodiscard]] virtual std::byte* allocate(size_t bytes, size_t alignment) noexcept = 0;
+
+    /// The same for more than is needed now: nothing that is of use makes room for it.
+    [[nodiscard]] virtual std::byte* allocate_spare(size_t bytes, size_t alignment) noexcept {
+        return allocate(bytes, alignment);
+    }
+
     /// Takes back what allocate() gave for the same `bytes` and `alignment`.
     virtual void deallocate(std::byte* data, size_t bytes, size_t alignment) noexcept = 0;
 
@@ -62,7 +68,12 @@ public:
     Block() noexcept = default;
 
     Block(Memory& memory, size_t bytes) noexcept
-        : memory_(&memory), data_(memory.allocate(bytes, kAlignment)), bytes_(bytes) {}
+        : Block(memory, bytes, memory.allocate(bytes, kAlignment)) {}
+
+    /// By allocate_spare().
+    [[nodiscard]] static Block spare(Memory& memory, size_t bytes) noexcept {
+        return {memory, bytes, memory.allocate_spare(bytes, kAlignment)};
+    }
 
     Block(const Block&) = delete;
     Block& operator=(const Block&) = delete;
@@ -95,6 +106,9 @@ public:
     }
 
 private:
+    Block(Memory& memory, size_t bytes, std::byte* data) noexcept
+        : memory_(&memory), data_(data), bytes_(bytes) {}
+
     Memory* memory_ = nullptr;
     std::byte* data_ = nullptr;
     size_t bytes_ = 0;

@@ -26,7 +26,7 @@ Status RowStore::reserve(size_t row_count) {
             std::clamp(capacity() * initial_.size(), kExtentBytesMin, kExtentBytesMax) /
             granule_bytes;
         // When memory runs short, what is needed now still counts.
-        if (!add_extent(std::max(needed, doubling)) && !add_extent(needed)) {
+        if (!(doubling > needed && add_extent(doubling, false)) && !add_extent(needed, true)) {
             return Error(Errc::kNoMemory,
                          fmt::format("table: no memory for {} more rows of {} bytes beside the {} "
                                      "there are; give the server a larger pool",
@@ -36,10 +36,11 @@ Status RowStore::reserve(size_t row_count) {
     return {};
 }
 
-bool RowStore::add_extent(size_t granule_count) {
+bool RowStore::add_extent(size_t granule_count, bool is_needed) {
     const size_t granule_bytes = initial_.size() << shift_;
     if (granule_count > (~size_t{0} >> 1) / granule_bytes) return false;
-    Block extent(memory_, granule_count * granule_bytes);
+    const size_t bytes = granule_count * granule_bytes;
+    Block extent = is_needed ? Block(memory_, bytes) : Block::spare(memory_, bytes);
     if (!extent) return false;
     if (!initial_is_zero_) fill(extent.data(), granule_count << shift_);
     if (!granules_.empty()) is_flat_ &= granules_.back() + granule_bytes == extent.data();

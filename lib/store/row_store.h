@@ -67,7 +67,7 @@ public:
     }
 
 private:
-    [[nodiscard]] bool add_extent(size_t granule_count);
+    [[nodiscard]] bool add_extent(size_t granule_count, bool is_needed);
     void fill(std::byte* rows, size_t row_count) const noexcept;
 
     Memory& memory_;

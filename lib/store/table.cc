@@ -24,16 +24,15 @@ std::vector<std::byte> repeated(double value, ValueType type, size_t count) {
 Result<std::unique_ptr<TableShard>> TableShard::make(const TableSchema& schema,
                                                      const PositionSet& owned,
                                                      const RuleRegistry& rules, Memory& memory,
-                                                     size_t list_cache_bytes) {
+                                                     KeyListCache& lists) {
     WEIR_ASSIGN(const RuleEntry* rule, check_schema(schema, rules));
-    std::unique_ptr<TableShard> table(
-        new TableShard(schema, owned, *rule, memory, list_cache_bytes));
+    std::unique_ptr<TableShard> table(new TableShard(schema, owned, *rule, memory, lists));
     WEIR_TRY(table->make_store(memory, *rule, owned));
     return table;
 }
 
 TableShard::TableShard(const TableSchema& schema, const PositionSet& owned, const RuleEntry& rule,
-                       Memory& memory, size_t list_cache_bytes)
+                       Memory& memory, KeyListCache& lists)
     : schema_(schema),
       rule_entry_(rule),
       memory_(memory),
@@ -42,7 +41,7 @@ TableShard::TableShard(const TableSchema& schema, const PositionSet& owned, cons
       pushed_row_bytes_(pulled_row_bytes_ * rule.pushed_values),
       owned_(owned),
       owns_all_(owned.is_whole_ring()),
-      lists_(memory, list_cache_bytes),
+      lists_(lists),
       block_(kBlockKeys) {}
 
 Status TableShard::make_store(Memory& memory, const RuleEntry& rule, const PositionSet& owned) {
@@ -51,9 +50,9 @@ Status TableShard::make_store(Memory& memory, const RuleEntry& rule, const Posit
     const auto state = repeated(rule.initial_state(schema_.parameters), type,
                                 size_t{schema_.width} * rule.state_values);
     if (schema_.layout == Layout::kDense) {
-        WEIR_ASSIGN(DenseStore dense,
-                    DenseStore::make(memory, owned.dense_keys(schema_.key_count), initial, state));
-        store_.emplace(std::move(dense));
+        auto dense = DenseStore::make(memory, owned.dense_keys(schema_.key_count), initial, state);
+        if (!dense) return std::move(dense).error();
+        store_.emplace(std::move(*dense));
     } else {
         initial.insert(initial.end(), state.begin(), state.end());
         store_.emplace(SparseStore(memory, initial, pulled_row_bytes_, schema_.key_count));
@@ -66,7 +65,7 @@ size_t TableShard::row_count() const {
 }
 
 size_t TableShard::bytes() const {
-    return std::visit([](const auto& store) { return store.bytes(); }, *store_) + lists_.bytes() +
+    return std::visit([](const auto& store) { return store.bytes(); }, *store_) +
            (aggregate_ ? aggregate_->bytes() : 0);
 }
 
@@ -192,17 +191,28 @@ Result<size_t> TableShard::look_up(std::span<const uint64_t> keys, const ListId&
 Result<RowList> TableShard::rows_of(std::span<const uint64_t> keys, bool create) {
     WEIR_ASSIGN(const ListId id, read_list(keys));
     if (keys.size() >= KeyListCache::kKeyCountMin) {
-        if (const auto rows = lists_.find(id)) return RowList{*rows, id, true};
+        if (auto rows = lists_.find(schema_.id, id)) return remembered(id, std::move(rows));
     }
-    Block room = lists_.reserve(keys.size());
-    if (!room && scratch_rows_.size() < keys.size()) scratch_rows_.resize(keys.size());
-    const std::span rows(room ? room.as<uint32_t>() : scratch_rows_.data(), keys.size());
-    WEIR_ASSIGN(const size_t missing, look_up(keys, id, create, rows));
-    if (!room) return RowList{rows, id, false};
-    if (missing == 0) return RowList{lists_.keep(id, std::move(room)), id, true};
-    // Must not be remembered: the missing keys may come.
-    scratch_rows_.assign(rows.begin(), rows.end());
-    return RowList{scratch_rows_, id, false};
+    if (Block room = lists_.reserve(keys.size())) {
+        const std::span rows(room.as<uint32_t>(), keys.size());
+        const Result<size_t> missing = look_up(keys, id, create, rows);
+        if (missing && *missing == 0)
+            return remembered(id, lists_.keep(schema_.id, id, std::move(room)));
+        if (missing) {  // must not be remembered: the missing keys may come
+            scratch_rows_.assign(rows.begin(), rows.end());
+            return RowList{scratch_rows_, id, nullptr};
+        }
+        if (missing.code() != Errc::kNoMemory) return missing.error();
+        // The keys come before what would remember them: again without that.
+    }
+    if (scratch_rows_.size() < keys.size()) scratch_rows_.resize(keys.size());
+    const std::span rows(scratch_rows_.data(), keys.size());
+    WEIR_TRY(look_up(keys, id, create, rows));
+    return RowList{rows, id, nullptr};
+}
+
+RowList TableShard::remembered(const ListId& id, KeyListCache::Rows rows) {
+    return {{rows->as<const uint32_t>(), id.count}, id, std::move(rows)};
 }
 
 Result<RowList> TableShard::rows_for_push(std::span<const uint64_t> keys) {
@@ -214,7 +224,7 @@ Result<RowList> TableShard::rows_for_pull(std::span<const uint64_t> keys) {
 }
 
 Result<RowList> TableShard::known_rows(const ListId& id) {
-    if (const auto rows = lists_.find(id)) return RowList{*rows, id, true};
+    if (auto rows = lists_.find(schema_.id, id)) return remembered(id, std::move(rows));
     return refused(
         Errc::kUnknownList,
         fmt::format("the list of {} keys with hash {:016x} is not remembered; send it in "

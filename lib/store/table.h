@@ -28,7 +28,7 @@ namespace weir {
 struct RowList {
     std::span<const uint32_t> rows;  ///< kNoRow for a key that was never written (only in pulls)
     ListId id;
-    bool remembered = false;  ///< known_rows(id) will find it, until it is forgotten
+    KeyListCache::Rows remembered;  ///< keeps `rows`; none if known_rows(id) would not find it
 };
 
 /// Everything that is passed in may come from a peer that lies, and lie in memory that it can
@@ -37,16 +37,18 @@ struct RowList {
 ///
 /// What is pushed for a key is width x pushed_values values; what is pulled, width values.
 ///
-/// Thread: owning shard. A RowList is valid until the next call of a *rows* function or forget.
+/// Thread: owning shard. A RowList that is not remembered is valid until the next call of a *rows*
+/// function.
 class TableShard {
 public:
-    static constexpr size_t kListCacheBytes = size_t{256} << 20;
-
-    /// `owned` is the shard's part of the ring. `rules` and `memory` must outlive the table.
+    /// `owned` is the shard's part of the ring. `rules`, `memory` and `lists` must outlive the
+    /// table; in `lists`, no other table has the schema's number.
     /// Errors: those of check_schema(); Errc::kNoMemory
-    [[nodiscard]] static Result<std::unique_ptr<TableShard>> make(
-        const TableSchema& schema, const PositionSet& owned, const RuleRegistry& rules,
-        Memory& memory, size_t list_cache_bytes = kListCacheBytes);
+    [[nodiscard]] static Result<std::unique_ptr<TableShard>> make(const TableSchema& schema,
+                                                                  const PositionSet& owned,
+                                                                  const RuleRegistry& rules,
+                                                                  Memory& memory,
+                                                                  KeyListCache& lists);
 
     [[nodiscard]] const TableSchema& schema() const noexcept { return schema_; }
 
@@ -57,10 +59,7 @@ public:
     /// Keys that have a row here.
     [[nodiscard]] size_t row_count() const;
 
-    /// Key lists that known_rows() finds.
-    [[nodiscard]] size_t list_count() const noexcept { return lists_.list_count(); }
-
-    /// What values, state, index, lists and accumulators take.
+    /// What values, state, index and accumulators take.
     [[nodiscard]] size_t bytes() const;
 
     // Ranges of a dense table, each within one owned range.
@@ -98,11 +97,12 @@ private:
     static constexpr size_t kBlockKeys = 16384;
 
     TableShard(const TableSchema& schema, const PositionSet& owned, const RuleEntry& rule,
-               Memory& memory, size_t list_cache_bytes);
+               Memory& memory, KeyListCache& lists);
     [[nodiscard]] Status make_store(Memory& memory, const RuleEntry& rule,
                                     const PositionSet& owned);
 
     [[nodiscard]] Result<RowList> rows_of(std::span<const uint64_t> keys, bool create);
+    [[nodiscard]] static RowList remembered(const ListId& id, KeyListCache::Rows rows);
     [[nodiscard]] Result<size_t> look_up(std::span<const uint64_t> keys, const ListId& id,
                                          bool create, std::span<uint32_t> rows);
     [[nodiscard]] Result<size_t> look_up_block(std::span<const uint64_t> block, bool create,
@@ -125,7 +125,7 @@ private:
     PositionSet owned_;
     bool owns_all_;
     std::optional<std::variant<DenseStore, SparseStore>> store_;
-    KeyListCache lists_;
+    KeyListCache& lists_;
     std::optional<Aggregate> aggregate_;
 
     ListHasher hasher_;

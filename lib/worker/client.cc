@@ -211,7 +211,7 @@ Result<std::shared_ptr<std::byte>> allocate(const std::shared_ptr<ClientState>& 
     size_t bytes = 0;
     std::byte* memory = nullptr;
     if (!__builtin_mul_overflow(std::max<size_t>(count, 1), value_bytes, &bytes)) {
-        memory = state->pool().allocate(bytes, Block::kAlignment);
+        memory = state->core().memory().allocate(bytes, Block::kAlignment);
     }
     if (memory == nullptr) {
         return Error(Errc::kNoMemory, fmt::format("no room for {} values of {} bytes in the "

@@ -56,6 +56,7 @@ ClientCore::ClientCore(ClientCoreOptions options, std::unique_ptr<transport::End
       started_ns_(clock.now_ns()),
       message_bytes_max_(endpoint_->capabilities().message_bytes_max),
       routes_(options_.route_cache_bytes) {
+    memory_.add(routes_);
     Peer& manager = peers_.emplace_back();
     manager.name = "the manager (rank 0)";
     Result<ConnectionId> connection = endpoint_->connect(options_.manager_address);

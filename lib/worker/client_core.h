@@ -19,6 +19,7 @@
 #include "lib/node/messages.h"
 #include "lib/node/state_machine.h"
 #include "lib/store/memory.h"
+#include "lib/store/memory_with_caches.h"
 #include "lib/store/table_schema.h"
 #include "lib/wire/frame.h"
 #include "lib/worker/route.h"
@@ -33,7 +34,8 @@ struct ClientCoreOptions {
     std::string manager_address;
     uint64_t join_timeout_ns = 35 * kSecond;
     uint64_t deadline_ns = 30 * kSecond;  ///< of a call, from its start
-    size_t route_cache_bytes = size_t{1} << 30;
+    /// Routes of remembered lists: this client's part of what they may take of its pool.
+    size_t route_cache_bytes = size_t{256} << 20;
     /// Keys or values up to this many bytes go in the message to a shard that would have to READ
     /// them: a copy costs less than a round trip of the network.
     size_t eager_bytes = 4096;
@@ -123,6 +125,9 @@ public:
 
     /// A request that has not ended yet reads from, or writes to, a part of this memory.
     [[nodiscard]] bool names(std::span<const std::byte> memory) noexcept;
+
+    /// Registered memory; remembered routes make room in it.
+    [[nodiscard]] Memory& memory() noexcept { return memory_; }
 
     [[nodiscard]] const ClientCounters& counters() const noexcept { return counters_; }
 
@@ -254,7 +259,7 @@ private:
     ClientCoreOptions options_;
     std::unique_ptr<transport::Endpoint> endpoint_;
     const Clock& clock_;
-    Memory& memory_;
+    MemoryWithCaches memory_;
     const RuleRegistry& rules_;
     Phase phase_ = Phase::kConnectingToManager;
     Status failure_;

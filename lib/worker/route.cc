@@ -151,14 +151,30 @@ void RouteCache::remember(uint32_t table, const ListId& list, std::shared_ptr<Ro
     if (by_key_.contains(key)) return;
     const size_t bytes = route->size_bytes();
     if (bytes > limit_bytes_) return;
-    while (size_bytes_ + bytes > limit_bytes_) {
-        size_bytes_ -= by_age_.back().bytes;
-        by_key_.erase(by_age_.back().key);
-        by_age_.pop_back();
-    }
+    while (size_bytes_ + bytes > limit_bytes_)
+        forget(std::prev(by_age_.end()));
     by_age_.push_front({key, std::move(route), bytes});
     by_key_.emplace(key, by_age_.begin());
     size_bytes_ += bytes;
+}
+
+size_t RouteCache::give_back(size_t bytes) noexcept {
+    size_t freed = 0;
+    for (auto entry = by_age_.end(); freed < bytes && entry != by_age_.begin();) {
+        --entry;
+        const size_t registered_bytes = entry->route->registered_bytes();
+        // A request under way holds its route: forgetting that would free nothing.
+        if (registered_bytes == 0 || entry->route.use_count() > 1) continue;
+        freed += registered_bytes;
+        entry = forget(entry);
+    }
+    return freed;
+}
+
+RouteCache::ByAge::iterator RouteCache::forget(ByAge::iterator entry) noexcept {
+    size_bytes_ -= entry->bytes;
+    by_key_.erase(entry->key);
+    return by_age_.erase(entry);
 }
 
 }  // namespace weir

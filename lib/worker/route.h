@@ -16,6 +16,7 @@
 #include "lib/key/position.h"
 #include "lib/ring/assignment.h"
 #include "lib/store/memory.h"
+#include "lib/store/memory_with_caches.h"
 
 namespace weir {
 
@@ -91,6 +92,9 @@ public:
 
     [[nodiscard]] size_t size_bytes() const noexcept;
 
+    /// Of these, those in registered memory: its regrouped keys.
+    [[nodiscard]] size_t registered_bytes() const noexcept { return grouped_bytes_; }
+
 private:
     explicit Route(Memory* memory) noexcept : memory_(memory) {}
 
@@ -109,13 +113,16 @@ private:
 };
 
 /// The routes used last, by table and list. Thread: one.
-class RouteCache {
+class RouteCache final : public Reclaimable {
 public:
     explicit RouteCache(size_t limit_bytes) noexcept : limit_bytes_(limit_bytes) {}
 
     /// nullptr if it is not remembered.
     [[nodiscard]] std::shared_ptr<Route> find(uint32_t table, const ListId& list);
     void remember(uint32_t table, const ListId& list, std::shared_ptr<Route> route);
+
+    /// Of registered memory; routes that have none of it stay.
+    size_t give_back(size_t bytes) noexcept override;
 
     [[nodiscard]] size_t size_bytes() const noexcept { return size_bytes_; }
 
@@ -136,10 +143,15 @@ private:
         size_t bytes;
     };
 
+    using ByAge = std::list<Entry>;
+
+    /// Returns the next older one.
+    ByAge::iterator forget(ByAge::iterator entry) noexcept;
+
     size_t limit_bytes_;
     size_t size_bytes_ = 0;
-    std::list<Entry> by_age_;  ///< newest first
-    std::unordered_map<Key, std::list<Entry>::iterator, Hash> by_key_;
+    ByAge by_age_;  ///< newest first
+    std::unordered_map<Key, ByAge::iterator, Hash> by_key_;
 };
 
 }  // namespace weir

@@ -61,8 +61,10 @@ public:
         : network_(1, clock_, options),
           device_(network_.make_device(0)),
           memory(*device_),
+          memory_with_spares_(memory),
           endpoint_(std::move(device_->make_endpoint({})).value()),
-          fetcher(*endpoint_, memory, limit_bytes) {
+          fetcher(*endpoint_, memory_with_spares_, limit_bytes) {
+        memory_with_spares_.add(fetcher.spares());
         for (uint32_t i = 0; i < kWorkers; ++i)
             workers_[i].connect(network_, i + 1, endpoint_->address());
         run_until([&] { return connections.size() == kWorkers; });
@@ -181,6 +183,7 @@ public:
     CountedMemory memory;
 
 private:
+    MemoryWithCaches memory_with_spares_;
     std::unique_ptr<transport::Endpoint> endpoint_;
 
 public:

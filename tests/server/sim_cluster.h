@@ -16,11 +16,12 @@
 
 namespace weir::test {
 
-/// Heap memory of which every piece is registered.
+/// Heap memory of which every piece is registered, up to a limit.
 class RegisteredMemory final : public Memory {
 public:
-    RegisteredMemory(transport::Device& device, transport::Access access)
-        : device_(device), access_(access) {}
+    RegisteredMemory(transport::Device& device, transport::Access access,
+                     size_t limit_bytes = ~size_t{0})
+        : device_(device), access_(access), limit_bytes_(limit_bytes) {}
 
     ~RegisteredMemory() override {
         for (const auto& [memory, region] : regions_)
@@ -31,6 +32,8 @@ public:
     RegisteredMemory& operator=(const RegisteredMemory&) = delete;
 
     [[nodiscard]] std::byte* allocate(size_t bytes, size_t alignment) noexcept override {
+        if (bytes > limit_bytes_ - bytes_in_use_) return nullptr;
+        bytes_in_use_ += bytes;
         const size_t size = (bytes + alignment - 1) / alignment * alignment;
         auto* const memory = static_cast<std::byte*>(std::aligned_alloc(alignment, size));
         std::fill_n(memory, size, std::byte{});
@@ -38,8 +41,9 @@ public:
         return memory;
     }
 
-    void deallocate(std::byte* memory, size_t, size_t) noexcept override {
+    void deallocate(std::byte* memory, size_t bytes, size_t) noexcept override {
         if (memory == nullptr) return;
+        bytes_in_use_ -= bytes;
         device_.deregister_memory(regions_.at(memory));
         regions_.erase(memory);
         std::free(memory);
@@ -48,6 +52,8 @@ public:
 private:
     transport::Device& device_;
     transport::Access access_;
+    size_t limit_bytes_;
+    size_t bytes_in_use_ = 0;
     std::map<std::byte*, transport::RegionId> regions_;
 };
 
@@ -59,6 +65,8 @@ struct SimShape {
     size_t fetch_bytes_max = size_t{1} << 20;
     size_t waiting_bytes_max = size_t{64} << 20;
     size_t eager_bytes = 4096;
+    size_t server_memory_bytes = ~size_t{0};
+    size_t worker_memory_bytes = ~size_t{0};
 };
 
 class SimCluster {
@@ -72,7 +80,8 @@ public:
         manager = std::make_unique<Manager>(manager_options, endpoint(first), clock);
         for (uint32_t server = 0; server < shape.servers; ++server) {
             transport::Device& device = server == 0 ? first : add_host();
-            Memory& memory = add_memory(device, transport::Access::kLocal);
+            Memory& memory =
+                add_memory(device, transport::Access::kLocal, shape.server_memory_bytes);
             for (uint32_t shard = 0; shard < shape.shards; ++shard) {
                 ShardOptions shard_options;
                 shard_options.number = server * shape.shards + shard;
@@ -150,8 +159,8 @@ private:
         return *devices_.back();
     }
 
-    Memory& add_memory(transport::Device& device, transport::Access access) {
-        memories_.push_back(std::make_unique<RegisteredMemory>(device, access));
+    Memory& add_memory(transport::Device& device, transport::Access access, size_t limit_bytes) {
+        memories_.push_back(std::make_unique<RegisteredMemory>(device, access, limit_bytes));
         return *memories_.back();
     }
 
@@ -163,7 +172,8 @@ private:
 
     void add_worker(uint32_t number) {
         transport::Device& device = add_host();
-        worker_memories_.push_back(&add_memory(device, transport::Access::kRemote));
+        worker_memories_.push_back(
+            &add_memory(device, transport::Access::kRemote, shape_.worker_memory_bytes));
         ClientCoreOptions options;
         options.worker = number;
         options.rank = number;

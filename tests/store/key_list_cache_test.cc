@@ -17,11 +17,18 @@ TEST_SUITE("key_list_cache") {
         return keys;
     }
 
+    constexpr uint32_t kTable = 3;
+
+    static uint32_t first_row(const KeyListCache::Rows& rows) {
+        REQUIRE(rows != nullptr);
+        return rows->as<const uint32_t>()[0];
+    }
+
     static void keep(KeyListCache & cache, const std::vector<uint64_t>& keys, uint32_t mark) {
         Block rows = cache.reserve(keys.size());
         REQUIRE(rows);
         rows.as<uint32_t>()[0] = mark;
-        cache.keep(list_id(keys), std::move(rows));
+        cache.keep(kTable, list_id(keys), std::move(rows));
     }
 
     TEST_CASE("the list that was not used for longest is forgotten first") {
@@ -34,11 +41,11 @@ TEST_SUITE("key_list_cache") {
         keep(cache, a, 10);
         keep(cache, b, 11);
         keep(cache, c, 12);
-        CHECK((*cache.find(list_id(a)))[0] == 10);
+        CHECK(first_row(cache.find(kTable, list_id(a))) == 10);
         keep(cache, d, 13);
-        CHECK_FALSE(cache.find(list_id(b)).has_value());
-        CHECK((*cache.find(list_id(a)))[0] == 10);
-        CHECK((*cache.find(list_id(c)))[0] == 12);
+        CHECK(cache.find(kTable, list_id(b)) == nullptr);
+        CHECK(first_row(cache.find(kTable, list_id(a))) == 10);
+        CHECK(first_row(cache.find(kTable, list_id(c))) == 12);
         CHECK(cache.list_count() == 3);
         CHECK(memory.bytes_in_use() == cache.bytes());
     }
@@ -48,18 +55,18 @@ TEST_SUITE("key_list_cache") {
         KeyListCache cache(memory, 1 << 20);
         keep(cache, list_from(1, 100), 10);
         ListId id = list_id(list_from(1, 100));
-        REQUIRE(cache.find(id).has_value());
+        REQUIRE(cache.find(kTable, id) != nullptr);
         for (uint64_t ListId::*field : {&ListId::count, &ListId::first_key, &ListId::last_key}) {
             ListId other = id;
             other.*field += 1;
-            CHECK_FALSE(cache.find(other).has_value());
+            CHECK(cache.find(kTable, other) == nullptr);
         }
         // And where both are kept, the later one replaces the first.
         ListId twin = id;
         twin.last_key += 1;
-        cache.keep(twin, cache.reserve(100));
-        CHECK(cache.find(twin).has_value());
-        CHECK_FALSE(cache.find(id).has_value());
+        cache.keep(kTable, twin, cache.reserve(100));
+        CHECK(cache.find(kTable, twin) != nullptr);
+        CHECK(cache.find(kTable, id) == nullptr);
         CHECK(cache.list_count() == 1);
     }
 
@@ -73,22 +80,68 @@ TEST_SUITE("key_list_cache") {
     }
 
     TEST_CASE("when memory is short, old lists make room for new ones") {
-        HeapMemory memory(1000);
+        HeapMemory heap(1000);
+        MemoryWithCaches memory(heap);
         KeyListCache cache(memory, 1 << 20);
+        memory.add(cache);
         keep(cache, list_from(1, 200), 10);
         keep(cache, list_from(2, 200), 11);
         CHECK(cache.list_count() == 1);
-        CHECK((*cache.find(list_id(list_from(2, 200))))[0] == 11);
+        CHECK(first_row(cache.find(kTable, list_id(list_from(2, 200)))) == 11);
+    }
+
+    TEST_CASE("the oldest are given back first, and rows that somebody holds never") {
+        HeapMemory memory;
+        KeyListCache cache(memory, 1 << 20);
+        for (uint64_t i = 1; i <= 5; ++i)
+            keep(cache, list_from(i, 100), static_cast<uint32_t>(i));
+        KeyListCache::Rows held = cache.find(kTable, list_id(list_from(2, 100)));
+        held = cache.find(kTable, list_id(list_from(1, 100)));  // the newest now, before list 2
+        CHECK(cache.give_back(401) == 800);
+        CHECK(cache.find(kTable, list_id(list_from(3, 100))) == nullptr);
+        CHECK(cache.find(kTable, list_id(list_from(4, 100))) == nullptr);
+        CHECK(cache.find(kTable, list_id(list_from(5, 100))) != nullptr);
+        CHECK(cache.give_back(1 << 20) == 800);
+        CHECK(cache.list_count() == 1);
+        CHECK(first_row(held) == 1);
+        held.reset();
+        CHECK(cache.give_back(1) == 400);
+        CHECK(memory.bytes_in_use() == 0);
+        CHECK(cache.bytes() == 0);
+    }
+
+    TEST_CASE("rows outlive their being forgotten for as long as they are held") {
+        HeapMemory memory;
+        KeyListCache cache(memory, 400);
+        keep(cache, list_from(1, 100), 10);
+        const KeyListCache::Rows held = cache.find(kTable, list_id(list_from(1, 100)));
+        keep(cache, list_from(2, 100), 11);
+        CHECK(cache.find(kTable, list_id(list_from(1, 100))) == nullptr);
+        CHECK(first_row(held) == 10);
+    }
+
+    TEST_CASE("one list has other rows in another table") {
+        HeapMemory memory;
+        KeyListCache cache(memory, 1 << 20);
+        const ListId id = list_id(list_from(1, 100));
+        keep(cache, list_from(1, 100), 10);
+        CHECK(cache.find(kTable + 1, id) == nullptr);
+        Block rows = cache.reserve(100);
+        rows.as<uint32_t>()[0] = 20;
+        cache.keep(kTable + 1, id, std::move(rows));
+        CHECK(first_row(cache.find(kTable, id)) == 10);
+        CHECK(first_row(cache.find(kTable + 1, id)) == 20);
     }
 
     TEST_CASE("a list pulled before its keys were written sees them once they are") {
         HeapMemory memory;
         const RuleRegistry rules = RuleRegistry::with_builtin_rules();
+        KeyListCache lists(memory, 1 << 20);
         const auto table = *TableShard::make({.name = "t", .layout = Layout::kSparse},
-                                             PositionSet::whole_ring(), rules, memory);
+                                             PositionSet::whole_ring(), rules, memory, lists);
         const auto keys = list_from(5, 5000);
         const RowList before = *table->rows_for_pull(keys);
-        CHECK_FALSE(before.remembered);
+        CHECK(before.remembered == nullptr);
         CHECK(before.rows[0] == kNoRow);
         CHECK(table->known_rows(list_id(keys)).code() == Errc::kUnknownList);
         CHECK(table->row_count() == 0);
@@ -99,14 +152,14 @@ TEST_SUITE("key_list_cache") {
         REQUIRE(table->push(*table->rows_for_push(most), std::as_bytes(std::span(ones))));
         std::vector<float> out(keys.size(), -1.0F);
         const RowList half = *table->rows_for_pull(keys);
-        CHECK_FALSE(half.remembered);
+        CHECK(half.remembered == nullptr);
         REQUIRE(table->pull(half, std::as_writable_bytes(std::span(out))));
         CHECK(out.front() == 1.0F);
         CHECK(out.back() == 0.0F);
 
         const std::vector<float> twos(keys.size(), 2.0F);
         REQUIRE(table->push(*table->rows_for_push(keys), std::as_bytes(std::span(twos))));
-        CHECK(table->rows_for_pull(keys)->remembered);
+        CHECK(table->rows_for_pull(keys)->remembered != nullptr);
         REQUIRE(
             table->pull(*table->known_rows(list_id(keys)), std::as_writable_bytes(std::span(out))));
         CHECK(out.front() == 3.0F);

@@ -93,13 +93,15 @@ TEST_SUITE("rule") {
         for (const Layout layout : {Layout::kDense, Layout::kSparse}) {
             for (const uint32_t width : {1U, 3U}) {
                 HeapMemory memory;
-                const auto table = *TableShard::make({.name = "t",
-                                                      .layout = layout,
-                                                      .value_type = ValueType::kFloat64,
-                                                      .width = width,
-                                                      .key_count = 100,
-                                                      .rule = "mean_of_products"},
-                                                     PositionSet::whole_ring(), rules, memory);
+                KeyListCache lists(memory, 1 << 20);
+                const auto table =
+                    *TableShard::make({.name = "t",
+                                       .layout = layout,
+                                       .value_type = ValueType::kFloat64,
+                                       .width = width,
+                                       .key_count = 100,
+                                       .rule = "mean_of_products"},
+                                      PositionSet::whole_ring(), rules, memory, lists);
                 std::vector<uint64_t> keys(100);
                 for (uint64_t i = 0; i < keys.size(); ++i)
                     keys[i] = i;

@@ -16,18 +16,29 @@
 TEST_SUITE("table_errors") {
     using namespace weir;
 
-    static std::unique_ptr<TableShard> made(const TableSchema& schema, Memory& memory,
-                                            const PositionSet& owned = PositionSet::whole_ring(),
-                                            size_t list_cache_bytes = TableShard::kListCacheBytes) {
+    /// A table, and the lists that it alone remembers.
+    struct Made {
+        TableShard* operator->() const { return table.get(); }
+
+        std::unique_ptr<KeyListCache> lists;
+        std::unique_ptr<TableShard> table;
+    };
+
+    static Made made(const TableSchema& schema, Memory& memory,
+                     const PositionSet& owned = PositionSet::whole_ring(),
+                     size_t list_cache_bytes = size_t{1} << 20) {
         static const RuleRegistry rules = RuleRegistry::with_builtin_rules();
-        return *TableShard::make(schema, owned, rules, memory, list_cache_bytes);
+        auto lists = std::make_unique<KeyListCache>(memory, list_cache_bytes);
+        auto table = *TableShard::make(schema, owned, rules, memory, *lists);
+        return {std::move(lists), std::move(table)};
     }
 
     static Errc refusal(TableSchema schema) {
         HeapMemory memory;
         const RuleRegistry rules = RuleRegistry::with_builtin_rules();
         if (schema.key_count == 0 && schema.width != 5) schema.key_count = 10;
-        return TableShard::make(schema, PositionSet::whole_ring(), rules, memory).code();
+        KeyListCache lists(memory, 0);
+        return TableShard::make(schema, PositionSet::whole_ring(), rules, memory, lists).code();
     }
 
     static std::vector<uint64_t> numbers(size_t count, uint64_t step = 1) {
@@ -192,8 +203,9 @@ TEST_SUITE("table_errors") {
     TEST_CASE("a table or an aggregate without memory fails whole") {
         HeapMemory memory(1 << 20);
         const RuleRegistry rules = RuleRegistry::with_builtin_rules();
+        KeyListCache lists(memory, 0);
         CHECK(TableShard::make({.name = "t", .key_count = 1 << 20}, PositionSet::whole_ring(),
-                               rules, memory)
+                               rules, memory, lists)
                   .code() == Errc::kNoMemory);
         CHECK(memory.bytes_in_use() == 0);
         const auto table = made({.name = "t", .key_count = 1 << 17}, memory);

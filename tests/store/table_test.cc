@@ -37,7 +37,8 @@ TEST_SUITE("table") {
               schema_(schema),
               rules_(RuleRegistry::with_builtin_rules()),
               pushed_values_((*rules_.find(schema.rule))->pushed_values),
-              table_(*TableShard::make(schema, PositionSet::whole_ring(), rules_, memory_, 4096)),
+              cache_(memory_, 4096),
+              table_(*TableShard::make(schema, PositionSet::whole_ring(), rules_, memory_, cache_)),
               model_(schema, pushed_values_) {
             // Few hot keys, the ends of the key space, and some that come late: tables must grow.
             for (int i = 0; i < 400; ++i)
@@ -170,6 +171,7 @@ TEST_SUITE("table") {
         RuleRegistry rules_;
         uint32_t pushed_values_;
         HeapMemory memory_;
+        KeyListCache cache_;
         std::unique_ptr<TableShard> table_;
         ModelTable<T> model_;
         std::vector<uint64_t> pool_;

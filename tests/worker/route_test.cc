@@ -94,6 +94,35 @@ TEST_SUITE("route") {
         same_hash.last_key = 99;
         CHECK(cache.find(0, same_hash) == nullptr);
     }
+
+    TEST_CASE("regrouped keys are given back, the oldest first, but not those of a request") {
+        const Assignment ring = assignment(2, 2);
+        HeapMemory memory;
+        RouteCache cache(1 << 20);
+        std::vector<ListId> ids;
+        for (uint64_t i = 0; i < 4; ++i) {
+            std::vector<uint64_t> keys(i == 0 ? 2 : 1000);  // two keys are not regrouped
+            std::iota(keys.begin(), keys.end(), i);
+            ids.push_back(list_id(keys));
+            cache.remember(
+                0, ids.back(),
+                std::move(Route::make(keys, ring, PositionMap::sparse(), {100}, memory)).value());
+        }
+        REQUIRE(memory.bytes_in_use() == 3 * 8000);
+        std::shared_ptr<Route> in_use = cache.find(0, ids[1]);
+        (void)cache.find(0, ids[2]);
+        (void)cache.find(0, ids[3]);
+        CHECK(cache.give_back(1) == 8000);
+        CHECK(cache.find(0, ids[1]) != nullptr);
+        CHECK(cache.find(0, ids[2]) == nullptr);
+        CHECK(cache.give_back(1 << 20) == 8000);
+        CHECK(cache.find(0, ids[3]) == nullptr);
+        CHECK(memory.bytes_in_use() == 8000);
+        in_use.reset();
+        CHECK(cache.give_back(1) == 8000);
+        CHECK(memory.bytes_in_use() == 0);
+        CHECK(cache.find(0, ids[0]) != nullptr);
+    }
 }
 
 }  // namespace weir

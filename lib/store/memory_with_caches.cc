@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/store/memory_with_caches.h"
+
+#include <algorithm>
+
+namespace weir {
+
+std::byte* MemoryWithCaches::allocate(size_t bytes, size_t alignment) noexcept {
+    std::byte* memory = memory_.allocate(bytes, alignment);
+    // What is freed may lie in pieces that are too small: then twice as much, so that the tries, in
+    // which a pool attempts to grow, stay few.
+    size_t wanted = std::max<size_t>(bytes, 1);
+    while (memory == nullptr && give_back(wanted) > 0) {
+        memory = memory_.allocate(bytes, alignment);
+        if (wanted <= ~size_t{0} / 2) wanted *= 2;
+    }
+    return memory;
+}
+
+size_t MemoryWithCaches::give_back(size_t bytes) noexcept {
+    size_t freed = 0;
+    for (Reclaimable* const cache : caches_) {
+        if (freed >= bytes) break;
+        freed += cache->give_back(bytes - freed);
+    }
+    return freed;
+}
+
+}  // namespace weir
