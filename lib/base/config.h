@@ -90,7 +90,8 @@ inline constexpr auto kConfigVariables = std::to_array<ConfigVariable>({
      .unit = "MiB",
      .least = 1,
      .most = 1ULL << 24,
-     .meaning = "size of the registered memory pool of a NUMA node"},
+     .meaning = "size of the registered memory pool of a NUMA node; key lists that are remembered "
+                "take up to a quarter"},
     {.name = "WEIR_PREFAULT",
      .kind = VariableKind::kChoice,
      .default_value = "no",

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "lib/base/log.h"
+#include "lib/store/memory_with_caches.h"
 #include "transport/multi/multi.h"
 #include "transport/shm/shm.h"
 #include "weir_features.h"
@@ -38,7 +39,9 @@ public:
     [[nodiscard]] std::byte* allocate(size_t bytes, size_t alignment) noexcept override {
         const Result<std::byte*> memory = pool_.allocate({bytes, alignment, true});
         if (!memory) {
-            log(LogLevel::kWarning, "{}", memory.error().message());
+            // Once is enough: where caches can make room, the same comes again and again.
+            const bool told = told_.exchange(true, std::memory_order_relaxed);
+            log(told ? LogLevel::kDebug : LogLevel::kWarning, "{}", memory.error().message());
             return nullptr;
         }
         used_bytes_.fetch_add(bytes, std::memory_order_relaxed);  // a counter: orders nothing
@@ -59,6 +62,7 @@ private:
     MemoryPool& pool_;
     bool tells_;
     std::atomic<uint64_t> used_bytes_ = 0;
+    std::atomic<bool> told_ = false;  ///< that there is none left
     std::shared_ptr<Devices> keep_;
 };
 
@@ -176,6 +180,10 @@ Memory& Devices::store_memory(size_t pool) {
     return *memories.back();
 }
 
+size_t Devices::store_cache_bytes(size_t pool) const {
+    return store_pools_[pool]->first_slab_bytes() / kCacheShare;
+}
+
 Result<std::unique_ptr<transport::Endpoint>> Devices::make_endpoint() {
     return device_->make_endpoint(endpoint_options_);
 }
@@ -194,6 +202,11 @@ Result<std::shared_ptr<Memory>> Devices::worker_pool(const std::shared_ptr<Devic
     const bool told = std::exchange(devices->worker_pool_is_told_, true);
     MemoryPool& pool = *devices->worker_pool_;
     return std::shared_ptr<Memory>(std::make_shared<PoolMemory>(pool, !told, devices));
+}
+
+size_t Devices::worker_cache_bytes() const {
+    const std::lock_guard lock(mutex_);
+    return worker_pool_->first_slab_bytes() / kCacheShare;
 }
 
 std::shared_ptr<MemoryRegistrar> Devices::registrar(std::shared_ptr<Devices> devices) {

@@ -46,11 +46,15 @@ public:
 
     /// A part of the pool of nodes[pool], with counters of its own: one for every shard.
     [[nodiscard]] Memory& store_memory(size_t pool);
+    /// What caches in the pool of nodes[pool] may take together.
+    [[nodiscard]] size_t store_cache_bytes(size_t pool) const;
 
     /// For what workers push from and pull into: servers read and write it. All clients of the
     /// process share one pool; what is returned has counters of its own.
     [[nodiscard]] static Result<std::shared_ptr<Memory>> worker_pool(
         const std::shared_ptr<Devices>& devices);
+    /// What caches in it may take together; once there is a worker_pool().
+    [[nodiscard]] size_t worker_cache_bytes() const;
     [[nodiscard]] static std::shared_ptr<MemoryRegistrar> registrar(
         std::shared_ptr<Devices> devices);
 
@@ -61,7 +65,7 @@ private:
     std::unique_ptr<transport::Device> device_;
     transport::EndpointOptions endpoint_options_;
     transport::PoolOptions worker_pool_options_;
-    std::mutex mutex_;  ///< guards the worker pool's making
+    mutable std::mutex mutex_;  ///< guards the worker pool's making
     std::vector<std::unique_ptr<transport::MemoryPool>> store_pools_;
     std::unique_ptr<transport::MemoryPool> worker_pool_;
     bool worker_pool_is_told_ = false;  ///< somebody's Memory::use() has it

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lib/job/job.h"
 
+#include <algorithm>
 #include <atomic>
 #include <future>
 #include <thread>
@@ -230,12 +231,15 @@ Status Job::Part::start_shards() {
                 roles_.first_server * options_.shards_per_server + static_cast<uint32_t>(local);
             options.rank = roles_.shape.rank;
             options.manager_address = manager_address_;
+            const size_t pool = store.pool_of_shard[local];
+            options.list_cache_bytes =
+                devices_->store_cache_bytes(pool) /
+                static_cast<size_t>(std::ranges::count(store.pool_of_shard, pool));
             WEIR_ASSIGN(std::unique_ptr<transport::Endpoint> endpoint, devices_->make_endpoint());
             auto ended = std::make_shared<std::promise<Status>>();
             shards_ended_.push_back(ended->get_future());
-            auto machine =
-                std::make_unique<Shard>(std::move(options), std::move(endpoint), clock_,
-                                        devices_->store_memory(store.pool_of_shard[local]), rules_);
+            auto machine = std::make_unique<Shard>(std::move(options), std::move(endpoint), clock_,
+                                                   devices_->store_memory(pool), rules_);
             std::optional<int> cpu;
             if (!shard_cpus_.empty()) cpu = shard_cpus_[local];
             runtime_->run(std::make_unique<Reporting>(std::move(machine), std::move(ended)), cpu);
@@ -261,6 +265,7 @@ Result<Client> Job::Part::make_client(uint32_t i) {
     WEIR_ASSIGN(options.eager_bytes, config_.number("WEIR_EAGER_BYTES"));
     WEIR_ASSIGN(std::unique_ptr<transport::Endpoint> endpoint, devices_->make_endpoint());
     WEIR_ASSIGN(std::shared_ptr<Memory> pool, Devices::worker_pool(devices_));
+    options.route_cache_bytes = devices_->worker_cache_bytes() / roles_.shape.local_workers;
     auto core = std::make_unique<ClientCore>(std::move(options), std::move(endpoint), clock_, *pool,
                                              rules_);
     auto state = std::make_shared<ClientState>(std::move(core), std::move(pool),

@@ -9,6 +9,7 @@
 
 #include <doctest/doctest.h>
 
+#include "lib/base/random.h"
 #include "lib/weir.h"
 
 namespace weir {
@@ -108,6 +109,48 @@ TEST_SUITE("job") {
             CHECK(stats[i].servers_used_bytes >= 4 * kMiB);
             CHECK(stats[i].servers_used_bytes <= stats[i].servers_registered_bytes);
             CHECK(stats[i].servers_lists_remembered > 0);
+        }
+        CHECK(job->serve().has_value());
+    }
+
+    TEST_CASE("fresh lists for many steps do not make the pools grow") {
+        constexpr uint64_t kMiB = 1 << 20;
+        constexpr uint64_t kKeys = 100'000;
+        constexpr size_t kListKeys = 20'000;
+        constexpr uint64_t kSteps = 400;  // 32 MB of rows and 64 MB of routes, were all remembered
+        const auto job = start(1, 2, 2);
+        std::vector<ClientStats> stats(2);
+        job->run_workers([&](uint32_t i) {
+            auto client = std::move(job->make_client(i)).value();
+            auto table = std::move(client.create_table<int64_t>("counts", {})).value();
+            auto ones = std::move(client.make_buffer<int64_t>(kListKeys)).value();
+            std::fill(ones.begin(), ones.end(), 1);
+            std::vector<uint64_t> keys(kListKeys);
+            for (uint64_t step = 0; step < kSteps; ++step) {
+                // each step leaves out others of every five keys
+                for (uint64_t k = 0; k < kListKeys; ++k)
+                    keys[k] = k * 5 + mix64(mix64(step) + k) % 5;
+                REQUIRE(table.push(keys, ones).wait().has_value());
+            }
+            CHECK(client.barrier().has_value());
+            std::iota(keys.begin(), keys.end(), 0);
+            int64_t sum = 0;
+            std::vector<int64_t> out(kListKeys);
+            for (uint64_t first = 0; first < kKeys; first += kListKeys) {
+                std::iota(keys.begin(), keys.end(), first);
+                REQUIRE(table.pull(keys, out).wait().has_value());
+                sum += std::accumulate(out.begin(), out.end(), int64_t{0});
+            }
+            CHECK(sum == static_cast<int64_t>(2 * kSteps * kListKeys));
+            stats[i] = std::move(client.stats()).value();
+            CHECK(client.barrier().has_value());
+            CHECK(client.leave().has_value());
+        });
+        CHECK(stats[0].registered_bytes + stats[1].registered_bytes == 16 * kMiB);
+        for (const ClientStats& each : stats) {
+            CHECK(each.servers_registered_bytes == 16 * kMiB);
+            CHECK(each.used_bytes < 4 * kMiB);
+            CHECK(each.servers_lists_remembered > 10);
         }
         CHECK(job->serve().has_value());
     }

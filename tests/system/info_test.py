@@ -145,6 +145,12 @@ class Info(unittest.TestCase):
         line = next(line for line in run("info", WEIR_POOL_MIB="7").stdout.splitlines() if "a job registers" in line)
         self.assertIn("7 MiB store pool by a server process", line)
 
+    def test_how_much_of_a_pool_remembered_lists_take(self):
+        info, _ = self.info(WEIR_POOL_MIB="8")
+        self.assertEqual(info["pool"]["lists_bytes_max"], 2 << 20)
+        line = next(line for line in run("info", WEIR_POOL_MIB="8").stdout.splitlines() if "remembered lists" in line)
+        self.assertIn("at most 2 MiB", line)
+
     def test_text_has_the_sections_and_no_spaces_at_line_ends(self):
         done = run("info")
         self.assertEqual(done.returncode, 0, done.stderr)

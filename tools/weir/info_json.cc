@@ -117,6 +117,7 @@ Json limits_json(const InfoReport& report) {
 
 Json pool_json(const PoolFit& pool) {
     return {{"size_bytes", pool.size_bytes},
+            {"lists_bytes_max", pool.lists_bytes_max},
             {"fits_memory", pool.fits_memory},
             {"fits_locked_memory", pool.fits_locked_memory},
             {"pages", pool.pages},

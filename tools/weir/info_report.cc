@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "lib/job/devices.h"
+#include "lib/store/memory_with_caches.h"
 #include "transport/pool/jemalloc_arena.h"
 #include "transport/shm/shm.h"
 
@@ -89,6 +90,7 @@ PoolFit pool_fit(const Config& config, const InfoReport& report) {
         return fit;
     }
     fit.size_bytes = *mib * kMiB;
+    fit.lists_bytes_max = fit.size_bytes / kCacheShare;
     fit.fits_memory = fit.size_bytes <= report.available_memory_bytes;
     fit.fits_locked_memory = fit.size_bytes <= report.locked.room_bytes();
     fit.pages = pool_pages(report.topology, fit.size_bytes, config.text("WEIR_HUGE_PAGES"));

@@ -32,6 +32,7 @@ struct TransportInfo {
 
 struct PoolFit {
     uint64_t size_bytes = 0;
+    uint64_t lists_bytes_max = 0;  ///< of it, for remembered key lists
     bool fits_memory = false;
     bool fits_locked_memory = false;
     std::string pages;   ///< from which pages it would be

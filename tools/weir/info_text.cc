@@ -165,6 +165,11 @@ void add_limits(Sections& out, const InfoReport& report) {
         fit = fmt::format("{} of {}: fits", bytes_text(pool.size_bytes), pool.pages);
     }
     out.line("a memory pool", fit);
+    if (pool.lists_bytes_max != 0) {
+        out.line("of it, remembered lists",
+                 fmt::format("at most {}, less when other things need the room",
+                             bytes_text(pool.lists_bytes_max)));
+    }
     std::string registered;
     for (const RegisteredInfo& info : report.registered) {
         registered += fmt::format("{}{} {} by {}", registered.empty() ? "" : "; ",

@@ -99,6 +99,9 @@ public:
 
     [[nodiscard]] const std::string& name() const noexcept { return options_.name; }
 
+    /// Size when it was made: what was asked for, or what could be had.
+    [[nodiscard]] uint64_t first_slab_bytes() const noexcept { return options_.slab_bytes; }
+
 private:
     struct Registered {
         Slab slab;
