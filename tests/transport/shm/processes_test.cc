@@ -6,8 +6,11 @@
 
 #include <doctest/doctest.h>
 #include <poll.h>
+#include <signal.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
+#include "lib/base/check.h"
 #include "lib/base/random.h"
 #include "tests/transport/shm/helpers.h"
 
@@ -76,6 +79,11 @@ Errc last_status(Actor& actor, Event event) {
     return status;
 }
 
+void become_nobody() {
+    constexpr uid_t kNobody = 65534;
+    WEIR_CHECK(::setresuid(kNobody, kNobody, kNobody) == 0);
+}
+
 bool nobody_came(const Actor& actor) {
     return std::none_of(actor.happened.begin(), actor.happened.end(),
                         [](const testing::Happened& one) { return one.event == Event::kAccepted; });
@@ -110,8 +118,7 @@ TEST_SUITE("processes") {
             return;
         }
         Forked child([](Forked& self) {
-            constexpr uid_t kNobody = 65534;
-            if (::setresuid(kNobody, kNobody, kNobody) != 0) return 1;
+            become_nobody();
             const auto device = test_device();
             Actor actor(*device);
             self.tell(actor.endpoint().address());
@@ -124,6 +131,50 @@ TEST_SUITE("processes") {
         CHECK(actor.connect(its_address) == 0);
         CHECK(child.join() == 0);
         CHECK(nobody_came(actor));
+    }
+
+    TEST_CASE("each side looks at the other's user by itself") {
+        if (::geteuid() != 0) {
+            MESSAGE("SKIPPED: only root can be two users");
+            return;
+        }
+        // A peer that knows the secret and looks at nobody's user.
+        SUBCASE("who accepts") {
+            Forked child([](Forked& self) {
+                become_nobody();
+                testing::RawPeer peer;
+                return peer.connect(self.hear(), [] { usleep(10); }) ? 2 : 0;
+            });
+            const auto device = test_device();
+            Actor actor(*device);
+            child.tell(actor.endpoint().address());
+            CHECK(actor.until([&] { return actor.endpoint().counters().refused == 1; }));
+            CHECK(child.join() == 0);
+            CHECK(nobody_came(actor));
+        }
+        SUBCASE("who connects") {
+            const auto device = test_device();
+            Actor actor(*device);
+            std::string address = actor.endpoint().address();
+            address.back() = address.back() == '0' ? '1' : '0';
+            Forked child([&](Forked& self) {
+                become_nobody();
+                const auto listener = listen_abstract(testing::socket_name_of(address));
+                if (!listener) return 1;
+                self.tell("listening");
+                if (self.hear() != "look") return 3;
+                const UniqueFd socket(::accept(listener->get(), nullptr, nullptr));
+                Packet packet;
+                return receive_packet(socket.get(), packet) == Receive::kEnd ? 0 : 2;
+            });
+            REQUIRE(child.hear() == "listening");
+            const auto id = actor.endpoint().connect(address);
+            REQUIRE(id.has_value());
+            actor.poll();
+            CHECK(actor.closed(*id) == Errc::kRefused);
+            child.tell("look");
+            CHECK(child.join() == 0);  // not even greeted
+        }
     }
 
     TEST_CASE("a killed process is noticed after all it had sent") {
