@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// ShmEndpoint. Its functions live in four files: endpoint.cc (the data path: send, flush, poll,
-/// arm), endpoint_connect.cc and endpoint_close.cc (connections come and go) and endpoint_memory.cc
-/// (expose, read, write, map).
+/// ShmEndpoint. Its functions live in five files: endpoint.cc (the data path: send, flush, poll,
+/// arm), endpoint_connect.cc, endpoint_accept.cc and endpoint_close.cc (connections come and go)
+/// and endpoint_memory.cc (expose, read, write, map).
 
 #include <memory>
 #include <string>
@@ -78,8 +78,16 @@ public:
     [[nodiscard]] const EndpointCounters& counters() const noexcept override { return counters_; }
 
 private:
+    // What epoll says is ready; a ConnectionId is never that small.
+    static constexpr uint64_t kListenerTag = 0;
+    static constexpr uint64_t kBellTag = 1;
+    static constexpr uint64_t kTimerTag = 2;
+
     /// The descriptors that an endpoint always has.
     struct Descriptors {
+        /// Has epoll tell when `fd` is readable. False: it cannot, see errno.
+        [[nodiscard]] bool watch(int fd, uint64_t tag) const;
+
         UniqueFd epoll;
         UniqueFd listener;
         UniqueFd timer;
@@ -122,16 +130,23 @@ private:
     void look();
     void look_at(uint64_t tag);
     void check_deadlines();
-    void accept_sockets();
-    void pause_listener(bool pause);
-    void accept_links();
     void dial(Connection& connection);
+    void dial_again(Connection& connection);
     void offer(Connection& connection, Mailbox& mailbox);
     void shake(Connection& connection);
     void opened(Connection& connection);
     [[nodiscard]] Connection& add_connection(Side side, Phase phase);
     void watch(Connection& connection);
-    [[nodiscard]] bool watch_socket(const Connection& connection);
+
+    // endpoint_accept.cc
+    void accept_links();
+    void accept_sockets();
+    [[nodiscard]] Connection* oldest_stranger() const noexcept;
+    [[nodiscard]] uint64_t next_place_ns() const noexcept;
+    void show_out_oldest();
+    void leave_place();
+    void stop_listening(uint64_t until_ns);
+    void listen_again();
 
     // endpoint_close.cc
     void refuse(Connection& connection, const Error& error);

@@ -44,7 +44,7 @@ void ShmEndpoint::finish(Connection& connection, Errc status) {
         completion.connection = connection.id;
         local_.push(completion);
     } else {
-        --half_open_;
+        leave_place();
     }
     if (connection.comes_into_being()) --coming_;
     if (connection.phase == Phase::kDraining) --draining_;

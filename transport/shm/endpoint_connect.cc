@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
 /// ShmEndpoint: connections come into being, away from the data path, when poll() looks at the
-/// sockets.
+/// sockets. What others begin is taken in endpoint_accept.cc.
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -20,29 +20,22 @@ namespace weir::transport::shm {
 
 namespace {
 
-// What epoll says is ready; a ConnectionId is never that small.
-constexpr uint64_t kListenerTag = 0;
-constexpr uint64_t kBellTag = 1;
-constexpr uint64_t kTimerTag = 2;
-
 constexpr int kEventsPerLook = 64;
-constexpr int kAcceptsPerLook = 16;
 /// Looks between searches for mapped memory that its owner has deregistered.
 constexpr uint64_t kLooksPerSweep = 64;
-constexpr uint64_t kListenAgainNs = 50 * kMillisecond;
-
-bool add_to_epoll(int epoll, int fd, uint64_t tag) {
-    epoll_event event = {};
-    event.events = EPOLLIN;
-    event.data.u64 = tag;
-    return epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0;
-}
 
 Terms terms_of(const EndpointOptions& options, bool membarrier) {
     return {options.message_bytes_max, options.messages_in_flight, membarrier ? 1U : 0U, 0};
 }
 
 }  // namespace
+
+bool ShmEndpoint::Descriptors::watch(int fd, uint64_t tag) const {
+    epoll_event event = {};
+    event.events = EPOLLIN;
+    event.data.u64 = tag;
+    return epoll_ctl(epoll.get(), EPOLL_CTL_ADD, fd, &event) == 0;
+}
 
 Result<std::unique_ptr<Endpoint>> ShmEndpoint::make(ShmDevice& device,
                                                     const EndpointOptions& options) {
@@ -53,11 +46,10 @@ Result<std::unique_ptr<Endpoint>> ShmEndpoint::make(ShmDevice& device,
     descriptors.bell = std::make_shared<const Doorbell>(std::move(bell));
     descriptors.epoll = UniqueFd(epoll_create1(EPOLL_CLOEXEC));
     descriptors.timer = UniqueFd(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
-    const int epoll = descriptors.epoll.get();
     if (!descriptors.epoll || !descriptors.timer ||
-        !add_to_epoll(epoll, descriptors.listener.get(), kListenerTag) ||
-        !add_to_epoll(epoll, descriptors.bell->fd(), kBellTag) ||
-        !add_to_epoll(epoll, descriptors.timer.get(), kTimerTag)) {
+        !descriptors.watch(descriptors.listener.get(), kListenerTag) ||
+        !descriptors.watch(descriptors.bell->fd(), kBellTag) ||
+        !descriptors.watch(descriptors.timer.get(), kTimerTag)) {
         return Error(Errc::kIo, "shm: no descriptors for an endpoint (see ulimit -n)", errno);
     }
     std::unique_ptr<ShmEndpoint> endpoint(
@@ -153,26 +145,6 @@ void ShmEndpoint::offer(Connection& connection, Mailbox& mailbox) {
     if (!mailbox.offer(std::move(link))) finish(connection, Errc::kPeerLost);
 }
 
-void ShmEndpoint::accept_links() {
-    for (auto& link : mailbox_->take()) {
-        Channel channel(link->memory.bytes(), link->shape, Side::kAccepting);
-        const bool full = connections_ >= options_.connections_max;
-        if (full) {
-            channel.out.put_close(0);
-        } else {
-            static_cast<void>(channel.out.put(RecordKind::kAccept, 0));  // the ring is empty
-        }
-        channel.out.publish();
-        link->connecting_bell->ring();
-        if (full) continue;
-        Connection& connection = add_connection(Side::kAccepting, Phase::kOpen);
-        connection.link = std::move(link);
-        connection.channel = channel;
-        connection.asymmetric = device_.has_membarrier();
-        opened(connection);
-    }
-}
-
 void ShmEndpoint::dial(Connection& connection) {
     auto socket = dial_abstract(connection.target);
     if (!socket) {
@@ -193,7 +165,19 @@ void ShmEndpoint::dial(Connection& connection) {
         finish(connection, begun.code());
         return;
     }
-    if (!watch_socket(connection)) finish(connection, Errc::kIo);
+    if (!descriptors_.watch(connection.socket.get(), connection.id)) {
+        finish(connection, Errc::kIo);
+    }
+}
+
+/// The other side has no place for us now. If it is gone the next dial() says so.
+void ShmEndpoint::dial_again(Connection& connection) {
+    log(LogLevel::kDebug, "shm: {} has no place for a connection now; it is tried again",
+        peer_name(connection.id));
+    epoll_ctl(descriptors_.epoll.get(), EPOLL_CTL_DEL, connection.socket.get(), nullptr);
+    connection.socket.reset();
+    connection.handshake.reset();
+    connection.phase = Phase::kDialing;
 }
 
 void ShmEndpoint::look() {
@@ -244,58 +228,7 @@ void ShmEndpoint::check_deadlines() {
             dial(*connection);
         }
     }
-    if (listen_again_ns_ != 0 && now_ns > listen_again_ns_ &&
-        half_open_ < device_.options().handshakes_max) {
-        pause_listener(false);
-    }
-}
-
-void ShmEndpoint::accept_sockets() {
-    for (int i = 0; i < kAcceptsPerLook; ++i) {
-        if (half_open_ >= device_.options().handshakes_max) {
-            pause_listener(true);
-            return;
-        }
-        UniqueFd socket(
-            accept4(descriptors_.listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-        if (!socket) {
-            if (errno == EAGAIN || errno == ECONNABORTED || errno == EINTR) return;
-            log(LogLevel::kWarning, "shm: cannot accept connections now: {}",
-                Error(Errc::kIo, "no descriptor (see ulimit -n)", errno).message());
-            pause_listener(true);
-            return;
-        }
-        if (connections_ >= options_.connections_max) {
-            log(LogLevel::kWarning, "shm: a connection is refused: {} is this endpoint's limit",
-                connections_);
-            continue;
-        }
-        Connection& connection = add_connection(Side::kAccepting, Phase::kShaking);
-        connection.socket = std::move(socket);
-        connection.handshake = std::make_unique<Handshake>(self_, Side::kAccepting);
-        auto peer = peer_identity(connection.socket.get());
-        if (peer) connection.peer = *peer;
-        if (!peer || peer->uid != geteuid()) {
-            refuse(connection, Error(Errc::kRefused, "it belongs to another user"));
-        } else if (!watch_socket(connection)) {
-            refuse(connection, Error(Errc::kIo, "epoll", errno));
-        } else {
-            shake(connection);
-        }
-    }
-}
-
-/// A listener that is not looked at must not keep us from sleeping.
-void ShmEndpoint::pause_listener(bool pause) {
-    if (pause == (listen_again_ns_ != 0)) return;
-    if (pause) {
-        epoll_ctl(descriptors_.epoll.get(), EPOLL_CTL_DEL, descriptors_.listener.get(), nullptr);
-        listen_again_ns_ = clock_.now_ns() + kListenAgainNs;
-    } else {
-        listen_again_ns_ = 0;
-        static_cast<void>(
-            add_to_epoll(descriptors_.epoll.get(), descriptors_.listener.get(), kListenerTag));
-    }
+    if (now_ns >= listen_again_ns_) listen_again();
 }
 
 void ShmEndpoint::shake(Connection& connection) {
@@ -304,7 +237,11 @@ void ShmEndpoint::shake(Connection& connection) {
         refuse(connection, done.error());
         return;
     }
-    if (!*done) return;
+    if (*done == Progress::kWaiting) return;
+    if (*done == Progress::kLater) {
+        dial_again(connection);
+        return;
+    }
     Agreement agreement = connection.handshake->take_agreement();
     connection.handshake.reset();
     connection.memory = std::move(agreement.memory);
@@ -313,7 +250,7 @@ void ShmEndpoint::shake(Connection& connection) {
     connection.peer_regions =
         PeerRegions(std::move(agreement.live_page),
                     {device_.options().peer_regions_max, device_.options().peer_mapped_bytes_max});
-    if (!connection.reported()) --half_open_;
+    if (!connection.reported()) leave_place();
     --coming_;
     connection.phase = Phase::kOpen;
     opened(connection);
@@ -330,10 +267,6 @@ void ShmEndpoint::opened(Connection& connection) {
 void ShmEndpoint::watch(Connection& connection) {
     connection.watch_index = watched_.size();
     watched_.push_back({connection.channel.in.watched(), &connection});
-}
-
-bool ShmEndpoint::watch_socket(const Connection& connection) {
-    return add_to_epoll(descriptors_.epoll.get(), connection.socket.get(), connection.id);
 }
 
 }  // namespace weir::transport::shm

@@ -17,6 +17,7 @@ constexpr uint64_t kHelloMagic = 0x316f'6c6c'6568'7377ULL;      // "wshello1"
 constexpr uint64_t kChallengeMagic = 0x316c'6c61'6863'7377ULL;  // "wschall1"
 constexpr uint64_t kJoinMagic = 0x3131'6e69'6f6a'7377ULL;       // "wsjoin11"
 constexpr uint64_t kWelcomeMagic = 0x3165'6d6c'6577'7377ULL;    // "wswelme1"
+constexpr uint64_t kLaterMagic = 0x3172'6574'616c'7377ULL;      // "wslater1"
 
 struct Hello {
     uint64_t magic = kHelloMagic;
@@ -39,6 +40,10 @@ struct Join {
 
 struct Welcome {
     uint64_t magic = kWelcomeMagic;
+};
+
+struct Later {
+    uint64_t magic = kLaterMagic;
 };
 
 static_assert(sizeof(Hello) == 40 && sizeof(Challenge) == 88 && sizeof(Join) == 64);
@@ -95,24 +100,35 @@ Handshake::Handshake(const Self& self, Side side)
 Status Handshake::begin(int socket) {
     Hello hello;
     hello.nonce = connecting_nonce_;
-    return send_packet(socket, bytes_of(hello), {});
+    Status sent = send_packet(socket, bytes_of(hello), {});
+    // If the other side has hung up, advance() reads why.
+    return sent.code() == Errc::kPeerLost ? Status() : sent;
 }
 
-Result<bool> Handshake::advance(int socket) {
+void Handshake::send_away(int socket) {
+    static_cast<void>(send_packet(socket, bytes_of(Later{}), {}));
+}
+
+Result<Progress> Handshake::advance(int socket) {
     while (waiting_ != Waiting::kForNothing) {
         Packet packet;
         switch (receive_packet(socket, packet)) {
-            case Receive::kNothing: return false;
+            case Receive::kNothing: return Progress::kWaiting;
             case Receive::kEnd:
                 if (waiting_ == Waiting::kForWelcome) {
                     return Error(Errc::kRefused,
                                  "the other side ended the handshake; its log says why");
                 }
                 return Error(Errc::kPeerLost, "the other side left during the handshake");
-            case Receive::kPacket: WEIR_TRY(take(socket, packet)); break;
+            case Receive::kPacket:
+                if (side_ == Side::kConnecting && parse<Later>(packet, 0, "").has_value()) {
+                    return Progress::kLater;
+                }
+                WEIR_TRY(take(socket, packet));
+                break;
         }
     }
-    return true;
+    return Progress::kDone;
 }
 
 Status Handshake::take(int socket, Packet& packet) {
@@ -155,7 +171,10 @@ Status Handshake::take_challenge(int socket, const Packet& packet) {
     join.proof =
         make_proof(self_.secret, side_, connecting_nonce_, accepting_nonce_, said_in(join));
     const std::array<int, 2> fds = {block.fd.get(), self_.live_page_fd};
-    WEIR_TRY(send_packet(socket, bytes_of(join), fds));
+    const Status sent = send_packet(socket, bytes_of(join), fds);
+    // If the other side has hung up, its last word is the next packet.
+    if (sent.code() == Errc::kPeerLost) return {};
+    WEIR_TRY(sent);
     agreement_.memory = std::move(block.mapping);
     waiting_ = Waiting::kForWelcome;
     return {};

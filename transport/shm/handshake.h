@@ -9,8 +9,9 @@
 ///     Join {terms, shape, proof} + memfds    ->    maps the channel and the live page
 ///                                            <-    Welcome + memfd of its live page
 ///
-/// The memory is made by the connecting side, and only after the other has proved to know the
-/// secret; the accepting side maps it only after the like. Whatever is not as above ends the
+/// Or Later instead of an answer, where somebody else gets the place: the connecting side may come
+/// again. The memory is made by the connecting side, and only after the other has proved to know
+/// the secret; the accepting side maps it only after the like. Whatever is not as above ends the
 /// handshake with an error that says what came.
 
 #include <cstdint>
@@ -48,18 +49,28 @@ struct Self {
     int live_page_fd = -1;
 };
 
+/// How far a handshake has come.
+enum class Progress : uint8_t {
+    kWaiting,  ///< for more from the other side
+    kDone,     ///< take_agreement() has it
+    kLater,    ///< the other side has no place: to be begun again, with another socket
+};
+
 /// Thread: the endpoint's. Never blocks.
 class Handshake {
 public:
     Handshake(const Self& self, Side side);
 
-    /// The connecting side's first message. Errors: kPeerLost, kBusy
+    /// The connecting side's first message. Errors: kBusy
     [[nodiscard]] Status begin(int socket);
 
-    /// Takes what has come. True: agreement() is there.
+    /// Takes what has come.
     /// Errors: kRefused (wrong secret), kProtocol, kPeerLost (the other side went), kNoMemory,
     /// kBusy
-    [[nodiscard]] Result<bool> advance(int socket);
+    [[nodiscard]] Result<Progress> advance(int socket);
+
+    /// The accepting side's last message to one who has to go. It may be lost.
+    static void send_away(int socket);
 
     [[nodiscard]] Agreement take_agreement() { return std::move(agreement_); }
 

@@ -7,7 +7,7 @@
 
 #include <memory>
 
-#include "lib/base/clock.h"
+#include "transport/half_open.h"
 #include "transport/secret.h"
 #include "transport/transport.h"
 
@@ -15,7 +15,9 @@ namespace weir::transport::shm {
 
 struct DeviceOptions {
     Secret secret{};
-    uint64_t handshake_timeout_ns = 2 * kSecond;
+    /// Then a connection attempt ends, on both sides. Where all places of `handshakes_max` are
+    /// taken and somebody waits, see wanted_place_ns().
+    uint64_t handshake_timeout_ns = kHandshakeTimeoutNs;
     /// Connections that came to one endpoint and have not proved anything yet; more wait.
     uint32_t handshakes_max = 64;
     /// What one peer may make this process map.

@@ -99,7 +99,10 @@ Receive receive_packet(int socket, Packet& packet) {
     message.msg_control = control.data();
     message.msg_controllen = control.size();
     packet.fds.clear();
-    const ssize_t received = recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    constexpr int kFlags = MSG_DONTWAIT | MSG_CMSG_CLOEXEC;
+    ssize_t received = recvmsg(socket, &message, kFlags);
+    // Said once, of a peer that left without having read all of ours; what it sent is still here.
+    if (received < 0 && errno == ECONNRESET) received = recvmsg(socket, &message, kFlags);
     if (received < 0) {
         return errno == EAGAIN || errno == EINTR ? Receive::kNothing : Receive::kEnd;
     }

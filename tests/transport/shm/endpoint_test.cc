@@ -7,7 +7,6 @@
 #include <thread>
 
 #include <doctest/doctest.h>
-#include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -15,7 +14,6 @@
 
 #include "lib/base/log.h"
 #include "tests/transport/shm/helpers.h"
-#include "transport/shm/address.h"
 
 namespace weir::transport::shm {
 
@@ -23,13 +21,8 @@ namespace {
 
 using testing::Actor;
 using testing::Forked;
+using testing::readable;
 using testing::test_device;
-using testing::test_secret;
-
-bool readable(int fd, int timeout_ms) {
-    pollfd one{fd, POLLIN, 0};
-    return ::poll(&one, 1, timeout_ms) == 1;
-}
 
 }  // namespace
 
@@ -87,75 +80,6 @@ TEST_SUITE("endpoint") {
             CHECK(b.connect(a.endpoint().address(), &a) == 0);
             CHECK(a.endpoint().connect(b.endpoint().address()).code() == Errc::kBusy);
         }
-    }
-
-    TEST_CASE("a handshake that does not go on is given up") {
-        DeviceOptions hasty{test_secret()};
-        hasty.handshake_timeout_ns = 20 * kMillisecond;
-        const auto device = test_device(hasty);
-        const auto other = test_device();
-        Actor a(*device);
-        Actor deaf(*other);  // never polls
-        const auto id = a.endpoint().connect(deaf.endpoint().address());
-        REQUIRE(id.has_value());
-        auto stranger = dial_abstract(testing::socket_name_of(a.endpoint().address()));
-        REQUIRE(stranger.has_value());
-        // Asleep, too.
-        SUBCASE("polling") {
-            REQUIRE(a.until([&] { return a.closed(*id).has_value(); }));
-        }
-        SUBCASE("sleeping") {
-            for (int i = 0; i < 20 && !a.closed(*id); ++i) {
-                CHECK(readable(a.endpoint().arm(), 5000));
-                a.poll();
-            }
-        }
-        CHECK(a.closed(*id) == Errc::kDeadline);
-        REQUIRE(a.until([&] { return a.endpoint().counters().refused == 2; }));
-        Packet packet;
-        CHECK(receive_packet(stranger->get(), packet) == Receive::kEnd);
-        Actor direct(*device);  // inside of one device as well
-        const auto offered = a.endpoint().connect(direct.endpoint().address());
-        REQUIRE(offered.has_value());
-        REQUIRE(a.until([&] { return a.closed(*offered).has_value(); }));
-        CHECK(a.closed(*offered) == Errc::kDeadline);
-    }
-
-    TEST_CASE("strangers who say nothing do not keep others out for long, or anybody awake") {
-        DeviceOptions options{test_secret()};
-        options.handshake_timeout_ns = 50 * kMillisecond;
-        options.handshakes_max = 4;
-        const auto device = test_device(options);
-        const auto other = test_device();
-        Actor a(*device);
-        Actor b(*other);
-        std::vector<UniqueFd> silent;
-        for (int i = 0; i < 20; ++i) {
-            auto socket = dial_abstract(testing::socket_name_of(a.endpoint().address()));
-            REQUIRE(socket.has_value());
-            silent.push_back(std::move(socket).value());
-        }
-        CHECK(b.connect(a.endpoint().address(), &a) != 0);
-        CHECK(a.endpoint().counters().refused >= 4);
-    }
-
-    TEST_CASE("garbage on the listening socket is refused and logged") {
-        std::vector<std::string> lines;
-        set_log_sink([&](LogLevel, std::string_view line) { lines.emplace_back(line); });
-        const auto device = test_device();
-        Actor a(*device);
-        auto stranger = dial_abstract(testing::socket_name_of(a.endpoint().address()));
-        REQUIRE(stranger.has_value());
-        const std::string text = "GET / HTTP/1.1";
-        REQUIRE(send_packet(stranger->get(), std::as_bytes(std::span(text)), {}).has_value());
-        REQUIRE(a.until([&] { return a.endpoint().counters().refused == 1; }));
-        set_log_sink({});
-        REQUIRE(lines.size() == 1);
-        CHECK(lines[0].find("expected a greeting of 40 bytes") != std::string::npos);
-        CHECK(lines[0].find("14 bytes") != std::string::npos);
-        CHECK(a.happened.empty());
-        Packet packet;
-        CHECK(receive_packet(stranger->get(), packet) == Receive::kEnd);
     }
 
     TEST_CASE("memory without a memfd is read and written through the kernel") {

@@ -77,8 +77,8 @@ TEST_SUITE("handshake") {
         Handshake connecting(table.near, Side::kConnecting);
         Handshake accepting(table.far, Side::kAccepting);
         REQUIRE(connecting.begin(table.near_socket.get()).has_value());
-        bool near_done = false;
-        bool far_done = false;
+        Progress near_done = Progress::kWaiting;
+        Progress far_done = Progress::kWaiting;
         for (int i = 0; i < 4; ++i) {
             auto far = accepting.advance(table.far_socket.get());
             auto near = connecting.advance(table.near_socket.get());
@@ -87,8 +87,8 @@ TEST_SUITE("handshake") {
             far_done = *far;
             near_done = *near;
         }
-        REQUIRE(near_done);
-        REQUIRE(far_done);
+        REQUIRE(near_done == Progress::kDone);
+        REQUIRE(far_done == Progress::kDone);
         Agreement near = connecting.take_agreement();
         Agreement far = accepting.take_agreement();
         CHECK(near.asymmetric);
@@ -204,12 +204,44 @@ TEST_SUITE("handshake") {
         }
     }
 
+    TEST_CASE("who is sent away is told so, however far it is") {
+        enum class Stage { kBeforeHello, kHelloUnread, kChallengeUnread };
+        for (const Stage stage :
+             {Stage::kBeforeHello, Stage::kHelloUnread, Stage::kChallengeUnread}) {
+            CAPTURE(static_cast<int>(stage));
+            Table table;
+            Handshake connecting(table.near, Side::kConnecting);
+            Handshake accepting(table.far, Side::kAccepting);
+            if (stage != Stage::kBeforeHello) {
+                REQUIRE(connecting.begin(table.near_socket.get()).has_value());
+            }
+            if (stage == Stage::kChallengeUnread) {
+                REQUIRE(accepting.advance(table.far_socket.get()).has_value());
+            }
+            Handshake::send_away(table.far_socket.get());
+            table.far_socket.reset();
+            if (stage == Stage::kBeforeHello) {
+                REQUIRE(connecting.begin(table.near_socket.get()).has_value());
+            }
+            const auto done = connecting.advance(table.near_socket.get());
+            REQUIRE(done.has_value());
+            CHECK(*done == Progress::kLater);
+        }
+    }
+
+    TEST_CASE("nobody sends the accepting side away") {
+        Table table;
+        Handshake accepting(table.far, Side::kAccepting);
+        Handshake::send_away(table.near_socket.get());
+        CHECK(accepting.advance(table.far_socket.get()).code() == Errc::kProtocol);
+    }
+
     TEST_CASE("a side that leaves ends the handshake") {
         Table table;
         Handshake accepting(table.far, Side::kAccepting);
         auto waiting = accepting.advance(table.far_socket.get());
         REQUIRE(waiting.has_value());
-        CHECK_FALSE(*waiting);
+        CHECK(*waiting == Progress::kWaiting);
         table.near_socket.reset();
         CHECK(accepting.advance(table.far_socket.get()).code() == Errc::kPeerLost);
     }

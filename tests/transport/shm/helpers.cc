@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include <doctest/doctest.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -131,14 +132,19 @@ bool RawPeer::connect(const std::string& address, const std::function<void()>& m
     if (!handshake.begin(socket_.get())) return false;
     for (int turn = 0; turn < 100'000; ++turn) {
         auto done = handshake.advance(socket_.get());
-        if (!done) return false;
-        if (*done) {
+        if (!done || *done == Progress::kLater) return false;
+        if (*done == Progress::kDone) {
             agreement_ = handshake.take_agreement();
             return true;
         }
         meanwhile();
     }
     return false;
+}
+
+bool readable(int fd, int timeout_ms) {
+    pollfd one{fd, POLLIN, 0};
+    return ::poll(&one, 1, timeout_ms) == 1;
 }
 
 std::string socket_name_of(const std::string& address) {

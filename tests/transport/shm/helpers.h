@@ -86,6 +86,9 @@ private:
     Agreement agreement_;
 };
 
+/// Waits until `fd` is readable, `timeout_ms` at most.
+[[nodiscard]] bool readable(int fd, int timeout_ms);
+
 [[nodiscard]] std::string socket_name_of(const std::string& address);
 
 /// Sealed shared memory, mapped.

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "lib/base/check.h"
+#include "lib/base/clock.h"
 #include "lib/base/random.h"
 #include "tests/transport/shm/helpers.h"
 
@@ -175,6 +176,24 @@ TEST_SUITE("processes") {
             child.tell("look");
             CHECK(child.join() == 0);  // not even greeted
         }
+    }
+
+    TEST_CASE("a process that is stopped for a while is waited for") {
+        Forked child(echo);
+        const std::string address = child.hear();
+        REQUIRE(::kill(child.pid(), SIGSTOP) == 0);
+        const auto device = test_device();
+        Actor actor(*device);
+        const auto id = actor.endpoint().connect(address);
+        REQUIRE(id.has_value());
+        const SteadyClock clock;
+        const uint64_t end_ns = clock.now_ns() + 3 * kSecond;
+        CHECK(actor.until([&] { return clock.now_ns() > end_ns; }));
+        CHECK_FALSE(actor.closed(*id).has_value());
+        REQUIRE(::kill(child.pid(), SIGCONT) == 0);
+        CHECK(actor.until([&] { return actor.count(Event::kConnected, *id) == 1; }));
+        actor.endpoint().close(*id);
+        CHECK(child.join() == 0);
     }
 
     TEST_CASE("a killed process is noticed after all it had sent") {

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+/// \file
+/// Handshakes that take their time, and strangers that take places.
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "lib/base/clock.h"
+#include "lib/base/log.h"
+#include "tests/transport/shm/helpers.h"
+#include "transport/shm/unix_socket.h"
+
+namespace weir::transport::shm {
+
+namespace {
+
+using testing::Actor;
+using testing::readable;
+using testing::test_device;
+using testing::test_secret;
+
+/// A tenth of the time that everybody really has.
+DeviceOptions hurried_options() {
+    DeviceOptions options{test_secret()};
+    options.handshake_timeout_ns /= 10;
+    return options;
+}
+
+/// A connection of somebody who says nothing.
+UniqueFd stranger(Actor& actor) {
+    auto socket = dial_abstract(testing::socket_name_of(actor.endpoint().address()));
+    REQUIRE(socket.has_value());
+    return std::move(socket).value();
+}
+
+}  // namespace
+
+TEST_SUITE("endpoint accept") {
+    TEST_CASE("a handshake that does not go on is given up") {
+        DeviceOptions hasty{test_secret()};
+        hasty.handshake_timeout_ns = 20 * kMillisecond;
+        const auto device = test_device(hasty);
+        const auto other = test_device();
+        Actor a(*device);
+        Actor deaf(*other);  // never polls
+        const auto id = a.endpoint().connect(deaf.endpoint().address());
+        REQUIRE(id.has_value());
+        auto stranger = dial_abstract(testing::socket_name_of(a.endpoint().address()));
+        REQUIRE(stranger.has_value());
+        // Asleep, too.
+        SUBCASE("polling") {
+            REQUIRE(a.until([&] { return a.closed(*id).has_value(); }));
+        }
+        SUBCASE("sleeping") {
+            for (int i = 0; i < 20 && !a.closed(*id); ++i) {
+                CHECK(readable(a.endpoint().arm(), 5000));
+                a.poll();
+            }
+        }
+        CHECK(a.closed(*id) == Errc::kDeadline);
+        REQUIRE(a.until([&] { return a.endpoint().counters().refused == 2; }));
+        Packet packet;
+        CHECK(receive_packet(stranger->get(), packet) == Receive::kEnd);
+        Actor direct(*device);  // inside of one device as well
+        const auto offered = a.endpoint().connect(direct.endpoint().address());
+        REQUIRE(offered.has_value());
+        REQUIRE(a.until([&] { return a.closed(*offered).has_value(); }));
+        CHECK(a.closed(*offered) == Errc::kDeadline);
+    }
+
+    TEST_CASE("a friend gets in though 200 strangers say nothing and come again at once") {
+        const auto device = test_device(hurried_options());
+        const auto other = test_device(hurried_options());
+        Actor a(*device);
+        Actor b(*other);
+        std::vector<UniqueFd> silent;
+        for (int i = 0; i < 200; ++i)
+            silent.push_back(stranger(a));
+        const auto id = b.endpoint().connect(a.endpoint().address());
+        REQUIRE(id.has_value());
+        const bool ended = b.until([&] {
+            a.poll();
+            for (UniqueFd& socket : silent) {
+                Packet packet;
+                if (receive_packet(socket.get(), packet) == Receive::kEnd) socket = stranger(a);
+            }
+            return b.count(Event::kConnected, *id) > 0 || b.closed(*id).has_value();
+        });
+        CHECK(ended);
+        CHECK(b.count(Event::kConnected, *id) == 1);
+        CHECK(a.endpoint().counters().refused >= 64);
+    }
+
+    TEST_CASE("strangers who fill all places keep nobody awake") {
+        DeviceOptions options = hurried_options();
+        options.handshakes_max = 4;
+        const auto device = test_device(options);
+        Actor a(*device);
+        std::vector<UniqueFd> silent;
+        for (int i = 0; i < 6; ++i)
+            silent.push_back(stranger(a));
+        int wakes = 0;
+        // Two go when their time is over; the other four stay, for nobody wants their places.
+        while (wakes < 50 && readable(a.endpoint().arm(), 300)) {
+            a.poll();
+            ++wakes;
+        }
+        CHECK(wakes < 50);
+        CHECK(a.endpoint().counters().refused == 2);
+        Packet packet;
+        CHECK(receive_packet(silent[0].get(), packet) == Receive::kPacket);  // come later
+        CHECK(receive_packet(silent[0].get(), packet) == Receive::kEnd);
+        CHECK(receive_packet(silent[2].get(), packet) == Receive::kNothing);
+    }
+
+    TEST_CASE("a slow friend whose place went to others comes again") {
+        DeviceOptions options = hurried_options();
+        options.handshakes_max = 1;
+        const auto device = test_device(options);
+        const auto other = test_device(hurried_options());
+        Actor a(*device);
+        Actor b(*other);
+        const auto id = b.endpoint().connect(a.endpoint().address());
+        REQUIRE(id.has_value());
+        a.poll();  // greets it
+        const UniqueFd next = stranger(a);
+        REQUIRE(a.until([&] { return a.endpoint().counters().refused == 1; }));
+        REQUIRE(b.until([&] { return b.count(Event::kConnected, *id) == 1; }, &a));
+        REQUIRE(a.accept() != 0);
+        CHECK(b.send(*id, "here again") == Post::kPosted);
+        b.endpoint().flush();
+        CHECK(a.receive(a.accept()) == "here again");
+    }
+
+    TEST_CASE("the end of a peer that has not answered yet is told at once") {
+        const auto device = test_device();
+        const auto other = test_device();
+        Actor a(*device);
+        auto deaf = std::make_unique<Actor>(*other);
+        const auto id = a.endpoint().connect(deaf->endpoint().address());
+        REQUIRE(id.has_value());
+        a.poll();
+        deaf.reset();
+        REQUIRE(a.until([&] { return a.closed(*id).has_value(); }));  // long before its deadline
+        CHECK(a.closed(*id) == Errc::kPeerLost);
+    }
+
+    TEST_CASE("garbage on the listening socket is refused and logged") {
+        std::vector<std::string> lines;
+        set_log_sink([&](LogLevel, std::string_view line) { lines.emplace_back(line); });
+        const auto device = test_device();
+        Actor a(*device);
+        auto stranger = dial_abstract(testing::socket_name_of(a.endpoint().address()));
+        REQUIRE(stranger.has_value());
+        const std::string text = "GET / HTTP/1.1";
+        REQUIRE(send_packet(stranger->get(), std::as_bytes(std::span(text)), {}).has_value());
+        REQUIRE(a.until([&] { return a.endpoint().counters().refused == 1; }));
+        set_log_sink({});
+        REQUIRE(lines.size() == 1);
+        CHECK(lines[0].find("expected a greeting of 40 bytes") != std::string::npos);
+        CHECK(lines[0].find("14 bytes") != std::string::npos);
+        CHECK(a.happened.empty());
+        Packet packet;
+        CHECK(receive_packet(stranger->get(), packet) == Receive::kEnd);
+    }
+}
+
+}  // namespace weir::transport::shm
