@@ -98,6 +98,8 @@ private:
 #if WEIR_HAVE_VERBS
 Result<std::unique_ptr<Device>> open_verbs(const Config& config, const transport::Secret& secret) {
     transport::verbs::DeviceOptions options;
+    WEIR_ASSIGN(const uint64_t join_timeout_s, config.number("WEIR_JOIN_TIMEOUT_S"));
+    options.handshake_ms_max = static_cast<uint32_t>(join_timeout_s * 1000);
     options.secret = secret;
     options.device = config.text("WEIR_DEVICE");
     options.bind_address = config.text("WEIR_BIND");
@@ -133,6 +135,8 @@ Result<std::shared_ptr<Devices>> Devices::open(const Config& config,
     if (wanted != "verbs") {
         transport::shm::DeviceOptions options;
         options.secret = secret;
+        WEIR_ASSIGN(const uint64_t join_timeout_s, config.number("WEIR_JOIN_TIMEOUT_S"));
+        options.handshake_timeout_ns = join_timeout_s * kSecond;
         WEIR_ASSIGN(std::unique_ptr<Device> shm, transport::shm::make_device(options));
         children.push_back(std::move(shm));
     }

@@ -26,7 +26,8 @@ namespace weir {
 /// Thread: any.
 class Devices {
 public:
-    /// Opens what WEIR_TRANSPORT allows and this machine has.
+    /// Opens what WEIR_TRANSPORT allows and this machine has. Connecting to a peer may take as
+    /// long as WEIR_JOIN_TIMEOUT_S says.
     /// Errors: kUnavailable: a transport that was asked for by name cannot be used, and why
     [[nodiscard]] static Result<std::shared_ptr<Devices>> open(const Config& config,
                                                                const transport::Secret& secret,

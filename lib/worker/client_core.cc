@@ -168,12 +168,16 @@ void ClientCore::closed(ConnectionId connection, Errc why) {
     for (uint32_t i = 0; i < peers_.size(); ++i) {
         Peer& peer = peers_[i];
         if (peer.connection != connection || peer.state == Peer::State::kLost) continue;
+        // A device that gave up says no more of it than that.
+        const bool never_came = peer.state == Peer::State::kConnecting && why == Errc::kDeadline;
         peer.state = Peer::State::kLost;
         waiting_count_ -= peer.waiting.size();
         peer.waiting.clear();
-        const Status lost = Error(
-            Errc::kPeerLost, fmt::format("{} is gone ({}); it died or the network to it is cut",
-                                         peer.name, to_string(why)));
+        const Status lost =
+            never_came ? no_answer_from(peer.name)
+                       : Error(Errc::kPeerLost,
+                               fmt::format("{} is gone ({}); it died or the network to it is cut",
+                                           peer.name, to_string(why)));
         requests_.for_each([&](uint64_t id, Request& request) {
             if (request.peer != i) {
                 // Without that shard the others will not come to the barrier either.
@@ -188,6 +192,12 @@ void ClientCore::closed(ConnectionId connection, Errc why) {
         if (phase_ < Phase::kReady) fail(lost);
         return;
     }
+}
+
+Error ClientCore::no_answer_from(std::string_view whom) const {
+    return {Errc::kDeadline,
+            fmt::format("no answer from {} within {} s; is it running, and reachable?", whom,
+                        (clock_.now_ns() - started_ns_) / kSecond)};
 }
 
 void ClientCore::fail(Status status) {
@@ -206,9 +216,7 @@ void ClientCore::expire(uint64_t now_ns) {
                 if (peer.state == Peer::State::kConnecting) whom = peer.name;
             }
         }
-        fail(Error(Errc::kDeadline,
-                   fmt::format("no answer from {} within {} s; is it running, and reachable?", whom,
-                               options_.join_timeout_ns / kSecond)));
+        fail(no_answer_from(whom));
     }
     requests_.for_each([&](uint64_t, Request& request) {
         Call* const call = calls_.find(request.call);

@@ -210,6 +210,7 @@ private:
     void connected(transport::ConnectionId connection);
     void closed(transport::ConnectionId connection, Errc why);
     void assigned(std::span<const std::byte> body);
+    [[nodiscard]] Error no_answer_from(std::string_view whom) const;
     void fail(Status status);
     void expire(uint64_t now_ns);
 
