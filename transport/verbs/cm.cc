@@ -14,7 +14,6 @@ namespace weir::transport::verbs {
 
 namespace {
 
-constexpr int kResolveMs = 2000;
 constexpr int kBacklog = 1024;
 
 struct DestroyChannel {
@@ -134,8 +133,8 @@ Status CmAgent::connect(ConnectionId connection, const SocketAddress& to, const 
     }
     Path& path = state_->paths[connection] = {connection, IdPtr(id), token, ends};
     id->context = &path;  // where the map keeps it until forget()
-    if (rdma_resolve_addr(path.id.get(), nullptr, const_cast<sockaddr*>(to.raw()), kResolveMs) !=
-        0) {
+    if (rdma_resolve_addr(path.id.get(), nullptr, const_cast<sockaddr*>(to.raw()),
+                          static_cast<int>(ends.resolve_ms_max)) != 0) {
         return cannot("resolve an address", errno);
     }
     return {};
@@ -185,7 +184,7 @@ Status CmAgent::State::go_on(ConnectionId connection, rdma_cm_event_type event) 
             return Error(Errc::kIo, fmt::format("rdma_cm would go by {}, not by {}",
                                                 path.id->verbs->device->name, device));
         }
-        if (rdma_resolve_route(path.id.get(), kResolveMs) != 0) {
+        if (rdma_resolve_route(path.id.get(), static_cast<int>(path.ends.resolve_ms_max)) != 0) {
             return cannot("resolve a route", errno);
         }
     } else if (event == RDMA_CM_EVENT_ROUTE_RESOLVED) {

@@ -71,6 +71,7 @@ struct Connection {
     Claim own;
     Claim peer;
     QpPtr qp;
+    SocketAddress target;  ///< connecting: of the side channel
     std::string peer_name;
     Handshake handshake;
     std::optional<Remainder> remainder;

@@ -2,8 +2,8 @@
 #pragma once
 /// \file
 /// VerbsEndpoint: one completion queue, one shared receive queue, one listening socket, and the
-/// connections. Set-up in endpoint_connect.cc, the end in endpoint_close.cc, the data path in
-/// endpoint_data.cc, polling and sleeping in endpoint_poll.cc.
+/// connections. Set-up in endpoint_connect.cc and endpoint_accept.cc, the end in endpoint_close.cc,
+/// the data path in endpoint_data.cc, polling and sleeping in endpoint_poll.cc.
 
 #include <deque>
 #include <memory>
@@ -86,9 +86,17 @@ private:
         return static_cast<uint32_t>(c.id & 0xffff);
     }
 
-    // endpoint_connect.cc: the side channel.
+    // endpoint_accept.cc
     void accept_all();
+    [[nodiscard]] Connection* oldest_stranger() const noexcept;
+    [[nodiscard]] uint64_t next_place_ns() const noexcept;
+    void show_out_oldest();
+    void stop_listening(uint64_t until_ns);
     void listen_again();
+
+    // endpoint_connect.cc: the side channel.
+    void dial(Connection& c);
+    void dial_again(Connection& c);
     void watch_socket(Connection& c, bool wants_output);
     /// Reads and writes the socket and does what the handshake says.
     void serve_socket(Connection& c);
@@ -177,7 +185,7 @@ private:
     uint32_t half_open_ = 0;  ///< accepted, but not proven and open yet
     uint32_t deadlines_ = 0;  ///< connections that have one
     bool listening_ = true;
-    uint64_t accept_again_ns_ = 0;  ///< 0, or when to try again what the system refused
+    uint64_t accept_again_ns_ = 0;  ///< 0, or when to listen again
     bool hurry_ = false;            ///< the endpoint goes: no waiting for peers
 
     std::vector<Connection*> dirty_;

@@ -133,11 +133,7 @@ void VerbsEndpoint::clear_deadline(Connection& c) {
 void VerbsEndpoint::check_deadlines() {
     if (deadlines_ == 0) return;
     const uint64_t now_ns = device_.clock().now_ns();
-    if (accept_again_ns_ != 0 && accept_again_ns_ <= now_ns) {
-        accept_again_ns_ = 0;
-        --deadlines_;
-        listen_again();
-    }
+    if (accept_again_ns_ != 0 && accept_again_ns_ <= now_ns) listen_again();
     for (const auto& slot : slots_) {
         if (slot == nullptr || slot->deadline_ns == 0 || slot->deadline_ns > now_ns) continue;
         Connection& c = *slot;

@@ -77,6 +77,7 @@ CmEnds VerbsEndpoint::cm_ends(const Connection& c) const {
     ends.initiator_depth = initiator_depth(device_.hardware(), c.peer);
     ends.retry_count = device_.options().retry_count;
     ends.retry_timeout = device_.options().retry_timeout;
+    ends.resolve_ms_max = device_.options().handshake_ms_max;
     return ends;
 }
 

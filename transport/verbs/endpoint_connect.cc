@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// VerbsEndpoint: how connections come to be.
+/// VerbsEndpoint: how connections come to be. What others begin is taken in endpoint_accept.cc.
 
 #include <cerrno>
 #include <cstring>
 
 #include <fmt/format.h>
 #include <sys/epoll.h>
-#include <sys/socket.h>
 
 #include "lib/base/log.h"
 #include "transport/verbs/endpoint.h"
@@ -41,16 +40,32 @@ Result<ConnectionId> VerbsEndpoint::connect(std::string_view address) {
     }
     Connection& c = add_connection(Side::kConnecting);
     c.announced = true;
+    c.target = to;
     c.peer_name = to.text();
-    Result<Socket> socket = Socket::connect(to, device_.options().silence_ms_max);
+    set_deadline(c, device_.options().handshake_ms_max);
+    dial(c);
+    return c.id;
+}
+
+void VerbsEndpoint::dial(Connection& c) {
+    Result<Socket> socket = Socket::connect(c.target, device_.options().silence_ms_max);
     if (!socket) {
         fail(c, Errc::kPeerLost, socket.error().message());
-        return c.id;
+        return;
     }
     c.socket = std::move(*socket);
-    set_deadline(c, device_.options().handshake_ms_max);
     watch_socket(c, true);
-    return c.id;
+}
+
+/// The other side has no place for us now. If it is gone, the kernel says so this time.
+void VerbsEndpoint::dial_again(Connection& c) {
+    log(LogLevel::kDebug, "verbs: {} has no place for a connection now; it is tried again",
+        c.peer_name);
+    ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, c.socket.fd(), nullptr);
+    c.socket.close();
+    c.tcp_connected = false;
+    c.handshake = Handshake(c.side, device_.options().secret, random_bytes());
+    dial(c);
 }
 
 void VerbsEndpoint::watch_socket(Connection& c, bool wants_output) {
@@ -64,43 +79,8 @@ void VerbsEndpoint::watch_socket(Connection& c, bool wants_output) {
     }
 }
 
-void VerbsEndpoint::accept_all() {
-    while (half_open_ < kHalfOpenMost && slots_.size() - free_slots_.size() < 0xffff) {
-        Descriptor fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-        if (!fd) {
-            if (errno == EINTR || errno == ECONNABORTED) continue;
-            if (errno == EAGAIN || errno == EWOULDBLOCK) return;
-            const Error error(Errc::kIo, "cannot accept connections now", errno);
-            log(LogLevel::kWarning, "verbs: {} {}", address_, error.message());
-            if (accept_again_ns_ == 0) ++deadlines_;
-            accept_again_ns_ = device_.clock().now_ns() + kAcceptAgainMs * kMillisecond;
-            break;
-        }
-        Connection& c = add_connection(Side::kAccepting);
-        ++half_open_;
-        c.tcp_connected = true;
-        c.peer_name = SocketAddress::peer(fd.get()).text();
-        c.socket = Socket(std::move(fd), device_.options().silence_ms_max);
-        set_deadline(c, device_.options().handshake_ms_max);
-        watch_socket(c, false);
-    }
-    // As many as we want, or can have: the others wait in the backlog.
-    epoll_event event{};
-    event.data.u64 = kWatchListener;
-    ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, listener_.get(), &event);
-    listening_ = false;
-}
-
-void VerbsEndpoint::listen_again() {
-    if (listening_ || half_open_ >= kHalfOpenMost) return;
-    epoll_event event{};
-    event.events = EPOLLIN;
-    event.data.u64 = kWatchListener;
-    ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, listener_.get(), &event);
-    listening_ = true;
-}
-
 void VerbsEndpoint::serve_socket(Connection& c) {
+    if (c.state == State::kDraining) return;  // since epoll spoke of it
     if (!c.tcp_connected) {
         if (const int code = c.socket.failure(); code != 0) {
             fail(c, Errc::kPeerLost, Error(Errc::kPeerLost, "cannot connect", code).message());
@@ -121,6 +101,7 @@ void VerbsEndpoint::serve_socket(Connection& c) {
         }
         c.handshake.append(std::span(bytes).first(count));
         advance_handshake(c);
+        if (!c.tcp_connected) return;  // it begins anew
     }
 }
 
@@ -151,6 +132,10 @@ void VerbsEndpoint::take_hang_up(Connection& c) {
 void VerbsEndpoint::advance_handshake(Connection& c) {
     while (c.state != State::kDraining) {
         const Result<Handshake::Step> step = c.handshake.next();
+        if (!step && c.side == Side::kConnecting && step.code() == Errc::kDeadline) {
+            dial_again(c);
+            return;
+        }
         if (!step) {
             ++counters_.refused;
             // A stranger learns no more than that. An error from its side needs no answer.
@@ -173,8 +158,10 @@ Status VerbsEndpoint::take_step(Connection& c, Handshake::Step step) {
     switch (step) {
         case Handshake::Step::kWait: return {};
         case Handshake::Step::kMakeClaim:
-            WEIR_TRY(make_claim(c));
-            if (device_.options().connect_by == ConnectBy::kRdmaCm) WEIR_TRY(ask_for_cm(c));
+            if (c.qp == nullptr) {  // dialled again, it has one
+                WEIR_TRY(make_claim(c));
+                if (device_.options().connect_by == ConnectBy::kRdmaCm) WEIR_TRY(ask_for_cm(c));
+            }
             c.handshake.claim(c.own);
             return {};
         case Handshake::Step::kProven: return take_proof(c);

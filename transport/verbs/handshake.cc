@@ -84,6 +84,7 @@ std::string printable(std::span<const std::byte> bytes) {
 Errc refusal_code(uint16_t number) {
     switch (static_cast<Errc>(number)) {
         case Errc::kBusy: return Errc::kBusy;
+        case Errc::kDeadline: return Errc::kDeadline;
         case Errc::kNoMemory: return Errc::kNoMemory;
         case Errc::kInvalidArgument: return Errc::kInvalidArgument;
         case Errc::kUnavailable: return Errc::kUnavailable;

@@ -10,8 +10,10 @@
 ///     connecting -> Ready                         (its queue pair is up too)
 ///     either     -> Bye{messages sent}            (in an orderly end), or the end of file
 ///
-/// or Refuse{code, text} instead of an answer. A proof is an HMAC with the job's secret over both
-/// nonces and the claim, so no queue pair moves for somebody who does not know the secret.
+/// or Refuse{code, text} instead of an answer; with the code kDeadline it says that somebody else
+/// got the place, and the connecting side may begin again. A proof is an HMAC with the job's secret
+/// over both nonces and the claim, so no queue pair moves for somebody who does not know the
+/// secret.
 ///
 /// A record is a header {magic u32, version u8, type u8, body bytes u16} and its body, little
 /// endian.
@@ -74,7 +76,7 @@ public:
 
     /// Goes on as far as it can. kOpen and kBye are said once.
     /// Errors: kProtocol (not our protocol), kRefused (the peer does not know the secret, or said
-    /// no); then nothing more is to be taken
+    /// no), or another code that the peer gave; then nothing more is to be taken
     [[nodiscard]] Result<Step> next();
 
     void claim(const Claim& own);

@@ -15,6 +15,7 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/result.h"
+#include "transport/half_open.h"
 #include "transport/secret.h"
 #include "transport/transport.h"
 
@@ -36,10 +37,12 @@ struct DeviceOptions {
     ConnectBy connect_by = ConnectBy::kTcp;  ///< of connections that we begin
     const Clock* clock = nullptr;            ///< nullptr: the machine's; outlives the device
 
-    uint32_t handshake_ms_max = 5000;  ///< then a connection attempt ends
-    uint32_t silence_ms_max = 4000;    ///< a peer whose host does not answer for so long is lost
-    uint8_t retry_timeout = 14;        ///< a packet is sent again after 4.096 us * 2^this
-    uint8_t retry_count = 7;           ///< and so often before the peer is lost
+    /// Then a connection attempt ends, on both sides. Where all places for strangers are taken and
+    /// somebody waits, see wanted_place_ns().
+    uint32_t handshake_ms_max = kHandshakeTimeoutNs / kMillisecond;
+    uint32_t silence_ms_max = 4000;  ///< a peer whose host does not answer for so long is lost
+    uint8_t retry_timeout = 14;      ///< a packet is sent again after 4.096 us * 2^this
+    uint8_t retry_count = 7;         ///< and so often before the peer is lost
 };
 
 /// Opens a device. Waits up to a second for a freshly added one to get its address.

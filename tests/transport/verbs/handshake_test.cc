@@ -119,6 +119,14 @@ TEST_SUITE("handshake") {
         CHECK(step.error().text().find("wrong secret") != std::string::npos);
     }
 
+    TEST_CASE("who has to make way for others can tell that from a refusal") {
+        Pair pair;
+        static_cast<void>(pair.until_claim());
+        pair.far.refuse(Errc::kDeadline, "come again");
+        pair.near.append(spoken(pair.far));
+        CHECK(pair.near.next().code() == Errc::kDeadline);
+    }
+
     TEST_CASE("an accepting side without the secret is refused too") {
         const Secret secret = random_bytes();
         Pair pair(secret, secret);
