@@ -62,6 +62,31 @@ uint32_t read_digits(Cursor& cursor, uint64_t& number, uint32_t digit_count) noe
     return digit_count;
 }
 
+/// Whether a number that is out of a double's range is too small for it, and not too large: by the
+/// decimal place of its first digit that is not 0.
+bool is_too_small(const char* at, const char* end) noexcept {
+    int64_t place = 0;
+    bool behind_point = false;
+    bool found = false;
+    for (; at != end && *at != 'e' && *at != 'E'; ++at) {
+        found = found || (*at >= '1' && *at <= '9');
+        if (*at == '.') {
+            behind_point = true;
+        } else if (is_digit(*at)) {
+            place += !behind_point && found ? 1 : 0;
+            place -= behind_point && !found ? 1 : 0;
+        }
+    }
+    if (at == end) return place < 0;
+    const bool negative = ++at != end && *at == '-';
+    int64_t exponent = 0;
+    constexpr int64_t kExponentMax = int64_t{1} << 50;  // no line is as long
+    for (; at != end && exponent < kExponentMax; ++at) {
+        if (is_digit(*at)) exponent = exponent * 10 + (*at - '0');
+    }
+    return place + (negative ? -exponent : exponent) < 0;
+}
+
 bool parse_value_slowly(Cursor& cursor, const char* begin, float& value) noexcept {
     const char* digits = begin;
     if (digits != cursor.end && (*digits == '+' || *digits == '-')) ++digits;
@@ -71,7 +96,9 @@ bool parse_value_slowly(Cursor& cursor, const char* begin, float& value) noexcep
     double number = 0;
     const auto [rest, problem] =
         std::from_chars(*begin == '+' ? begin + 1 : begin, cursor.end, number);
-    if (problem != std::errc{} || std::abs(number) > std::numeric_limits<float>::max()) {
+    if (problem == std::errc::result_out_of_range && is_too_small(begin, rest)) {
+        number = 0;  // as what is too small for a float32 is
+    } else if (problem != std::errc{} || std::abs(number) > std::numeric_limits<float>::max()) {
         return cursor.fail(begin, kWantValue);
     }
     value = static_cast<float>(number);

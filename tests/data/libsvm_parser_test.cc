@@ -87,6 +87,24 @@ TEST_SUITE("libsvm_parser") {
         }
     }
 
+    TEST_CASE("values too small for float32 are 0, however small") {
+        const std::string zeros(400, '0');
+        for (const std::string& value :
+             {std::string("1e-50"), std::string("1e-400"), std::string("-1e-400"),
+              std::string("+12.5E-99999999999999999999"), "0." + zeros + '1', "." + zeros + "1e-5",
+              '1' + zeros + "e-900", "0e" + zeros + '9'}) {
+            CAPTURE(value);
+            CHECK(value_of(value) == 0);
+        }
+        for (const std::string& value :
+             {std::string("1e+400"), std::string("0.1e99999999999999999999"), '1' + zeros,
+              "0." + zeros + "1e900", "0" + zeros + "12" + zeros}) {
+            CAPTURE(value);
+            CHECK(bad("1 3:" + value).column == 5);
+        }
+        CHECK(value_of("0." + zeros + "1e401") == 1);
+    }
+
     TEST_CASE("a feature that comes twice in a line is refused where it comes again") {
         const BadLine line = bad("1 5:1 3:1 5:2\n");
         CHECK(line.expected == "every feature only once in a line");
