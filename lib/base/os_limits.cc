@@ -120,6 +120,11 @@ OpenFilesLimit open_files_limit() {
     return result;
 }
 
+uint64_t machine_memory_bytes(std::string_view root) {
+    const std::string info = read_sys_text(fmt::format("{}/proc/meminfo", root)).value_or("");
+    return sys_field(info, "MemTotal").value_or(0);
+}
+
 uint64_t available_memory_bytes(std::string_view root) {
     const std::string info = read_sys_text(fmt::format("{}/proc/meminfo", root)).value_or("");
     const uint64_t machine = sys_field(info, "MemAvailable").value_or(kUnlimited);

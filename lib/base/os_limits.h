@@ -35,6 +35,10 @@ struct OpenFilesLimit {
 
 [[nodiscard]] OpenFilesLimit open_files_limit();
 
+/// The machine's memory, as its kernel has it; 0 if it does not say. NUMA nodes' figures need not
+/// add up to it: where memory is plugged in and out they follow it late. `root` as below.
+[[nodiscard]] uint64_t machine_memory_bytes(std::string_view root = "");
+
 /// Memory that can be taken without swapping: the machine's, or what the tightest control group
 /// above this process leaves. `root` is "" or the folder that stands for / in a test.
 [[nodiscard]] uint64_t available_memory_bytes(std::string_view root = "");

@@ -60,6 +60,13 @@ TEST_SUITE("os_limits") {
         CHECK(advice.find("limits.conf") != std::string::npos);
     }
 
+    TEST_CASE("the machine's memory is what its kernel says") {
+        const test::FakeRoot root;
+        CHECK(machine_memory_bytes(root.path()) == 0);
+        root.write("/proc/meminfo", "MemTotal: 2048 kB\nMemAvailable:   1024 kB");
+        CHECK(machine_memory_bytes(root.path()) == 2 * kMiB);
+    }
+
     TEST_CASE("available memory is the machine's where no control group says less") {
         const test::FakeRoot root;
         root.write("/proc/meminfo", "MemTotal: 2048 kB\nMemAvailable:   1024 kB");

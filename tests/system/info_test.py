@@ -53,6 +53,7 @@ class Info(unittest.TestCase):
         self.assertGreater(sum(n["memory_bytes"] for n in topology["numa_nodes"]), 0)
         with open("/proc/meminfo", encoding="ascii") as lines:
             total = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemTotal:"))
+        self.assertEqual(topology["memory_bytes"], total)
         self.assertLessEqual(info["limits"]["available_memory_bytes"], total)
         self.assertEqual(info["limits"]["open_files"]["soft"], resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         soft = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]

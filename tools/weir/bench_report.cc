@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "lib/apps/plot_svg.h"
+#include "lib/base/os_limits.h"
 #include "lib/base/topology.h"
 
 namespace weir::tools {
@@ -27,14 +28,11 @@ std::string processor() {
 
 nlohmann::json machine() {
     const Topology topology = read_topology();
-    uint64_t memory_bytes = 0;
-    for (const NumaNode& node : topology.nodes)
-        memory_bytes += node.memory_bytes;
     return {{"processor", processor()},
             {"sockets", topology.socket_count},
             {"cores", topology.core_count},
             {"cpus", topology.cpu_count},
-            {"memory_bytes", memory_bytes}};
+            {"memory_bytes", machine_memory_bytes()}};
 }
 
 nlohmann::json to_json(const BenchRow& row, BenchUnit unit) {

@@ -64,7 +64,8 @@ Json devices_json([[maybe_unused]] const InfoReport& report) {
     return list;
 }
 
-Json topology_json(const Topology& topology) {
+Json topology_json(const InfoReport& report) {
+    const Topology& topology = report.topology;
     Json nodes = Json::array();
     for (const NumaNode& node : topology.nodes) {
         nodes.push_back(
@@ -84,6 +85,7 @@ Json topology_json(const Topology& topology) {
             {"cores", topology.core_count},
             {"cpus", topology.cpu_count},
             {"allowed_cpus", topology.allowed_cpus},
+            {"memory_bytes", report.machine_memory_bytes},
             {"numa_nodes", std::move(nodes)},
             {"caches", std::move(caches)}};
 }
@@ -161,7 +163,7 @@ std::string info_json(const InfoReport& report, InfoPart part) {
             json["features"][std::string(feature.key)] = feature.built;
         json["transports"] = transports_json(report);
         json["rdma_devices"] = devices_json(report);
-        json["topology"] = topology_json(report.topology);
+        json["topology"] = topology_json(report);
         json["huge_pages"] = huge_pages_json(report.topology);
         json["limits"] = limits_json(report);
         json["pool"] = pool_json(report.pool);

@@ -152,6 +152,7 @@ InfoReport make_info_report(const Config& config) {
     report.topology = read_topology();
     report.locked = locked_memory_limit();
     report.files = open_files_limit();
+    report.machine_memory_bytes = machine_memory_bytes();
     report.available_memory_bytes = available_memory_bytes();
     report.dev_shm_free_bytes = dev_shm_free_bytes();
     report.pool = pool_fit(config, report);

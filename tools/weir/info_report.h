@@ -64,6 +64,7 @@ struct InfoReport {
     Topology topology;
     LockedMemoryLimit locked;
     OpenFilesLimit files;
+    uint64_t machine_memory_bytes = 0;
     uint64_t available_memory_bytes = 0;
     uint64_t dev_shm_free_bytes = 0;
     PoolFit pool;

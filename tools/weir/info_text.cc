@@ -105,7 +105,8 @@ void add_devices(Sections& out, [[maybe_unused]] const InfoReport& report) {
     out.line("none", "");
 }
 
-void add_machine(Sections& out, const Topology& topology) {
+void add_machine(Sections& out, const InfoReport& report) {
+    const Topology& topology = report.topology;
     out.section(fmt::format("Machine, by {}", topology.source));
     out.line("sockets", fmt::format("{}", topology.socket_count));
     out.line("cores",
@@ -113,6 +114,7 @@ void add_machine(Sections& out, const Topology& topology) {
     out.line("this process may use",
              fmt::format("{} (of {} cores)", cpu_list_text(topology.allowed_cpus),
                          topology.allowed_cores.size()));
+    out.line("memory", bytes_text(report.machine_memory_bytes));
     for (const NumaNode& node : topology.nodes) {
         out.line(fmt::format("NUMA node {}", node.index),
                  fmt::format("{}, CPUs {}", bytes_text(node.memory_bytes),
@@ -210,7 +212,7 @@ std::string info_text(const InfoReport& report, InfoPart part) {
         add_build(out, report);
         add_transports(out, report);
         add_devices(out, report);
-        add_machine(out, report.topology);
+        add_machine(out, report);
         add_huge_pages(out, report.topology);
         add_limits(out, report);
     }
