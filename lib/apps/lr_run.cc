@@ -5,21 +5,32 @@
 
 #include "lib/apps/client_exchange.h"
 #include "lib/apps/lr_solver.h"
+#include "lib/apps/share_error.h"
 #include "lib/data/examples.h"
+#include "lib/data/shortage.h"
 
 namespace weir::apps {
 namespace {
 
-/// What the workers' parts of the test files come to together.
+/// What the workers' parts of the test files come to together. What is wrong with the files goes to
+/// run.tested, everywhere; the model is none the worse for it.
 Status test(Client& client, ClientExchange& exchange, const LrRunOptions& options, LrRun& run) {
     const data::Part part{exchange.worker_index(), exchange.worker_count()};
-    WEIR_ASSIGN(const Evaluation mine, evaluate(run.model, options.test, part, options.skip_bad));
+    Evaluation mine;
+    run.tested = data::or_shortage([&]() -> Status {
+        WEIR_ASSIGN(mine, evaluate(run.model, options.test, part, options.skip_bad));
+        return {};
+    });
     WEIR_TRY(client.barrier(std::chrono::hours(24)));  // as long as the longest part takes to read
+    WEIR_TRY(share_error(exchange, run.tested));
+    if (!run.tested) return {};
     std::array<double, 2> counts{static_cast<double>(mine.read.example_count),
                                  static_cast<double>(mine.correct_count)};
     WEIR_TRY(exchange.sum(counts));
     if (counts[0] == 0) {
-        return Error(Errc::kInvalidArgument, "the test files have no examples: " + options.test[0]);
+        run.tested =
+            Error(Errc::kInvalidArgument, "the test files have no examples: " + options.test[0]);
+        return {};
     }
     run.test_example_count = static_cast<uint64_t>(counts[0]);
     run.test_accuracy = counts[1] / counts[0];

@@ -28,7 +28,8 @@ struct LrRun {
     data::ReadReport read;    ///< this worker's
     uint64_t data_bytes = 0;  ///< this worker's: matrix, keys and labels
     uint64_t bad_line_count = 0;
-    uint64_t test_example_count = 0;
+    Status tested;  ///< what kept the test files from being read; the same for all
+    uint64_t test_example_count = 0;  ///< 0: not tested
     double test_accuracy = 0;
     uint64_t bytes_sent = 0;        ///< between workers and servers, both ways
     uint64_t bytes_copied = 0;      ///< by all workers and servers
@@ -36,7 +37,8 @@ struct LrRun {
 };
 
 /// Every worker of the job calls it with the same options, then leaves the job.
-/// Errors: what the files, the solver and the cluster say
+/// Errors: what the training files, the solver and the cluster say. An error of the test files does
+///     not undo the training: it is in LrRun::tested
 [[nodiscard]] Result<LrRun> run_lr(Client& client, const LrRunOptions& options);
 
 }  // namespace weir::apps

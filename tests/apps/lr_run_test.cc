@@ -80,6 +80,28 @@ TEST_SUITE("lr run") {
         }
         CHECK(told == 2);
     }
+
+    TEST_CASE("what one worker cannot read of the test files is told to all, beside the model") {
+        const test::Scratch folder;
+        LrRunOptions options;
+        options.train = {folder.file("a", lines(1, 50)), folder.file("b", lines(2, 50))};
+        options.test = {folder.file("t", lines(3, 50)), folder.file("u", "+1 x\n")};
+        for (const uint32_t workers : {1U, 2U}) {
+            for (const Result<LrRun>& run : train(workers, options)) {
+                REQUIRE(run.has_value());
+                CHECK(run->model.keys.size() > 0);
+                CHECK(run->bytes_sent > 0);
+                CHECK(run->test_example_count == 0);
+                REQUIRE_FALSE(run->tested);
+                CHECK(run->tested.error().message().find("/u:1:4") != std::string::npos);
+            }
+        }
+        options.test = {folder.file("none", "# nothing\n")};
+        for (const Result<LrRun>& run : train(2, options)) {
+            REQUIRE(run.has_value());
+            CHECK(run->tested.code() == Errc::kInvalidArgument);
+        }
+    }
 }
 
 }  // namespace weir::apps

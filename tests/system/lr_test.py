@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """`weir lr` finds the optimum, whatever the job looks like, and says what it found. Usage: lr_test.py PATH-OF-WEIR"""
 
+import re
 import unittest
 import xml.etree.ElementTree as xml
+from pathlib import Path
 
 import lr_testing as testing
 
@@ -98,6 +100,35 @@ class Training(testing.Folder, unittest.TestCase):
         root = xml.parse(plot).getroot()
         self.assertEqual(root.tag, "{http://www.w3.org/2000/svg}svg")
         self.assertTrue(any(e.tag.endswith(("path", "polyline")) for e in root.iter()))
+
+    def test_what_was_trained_is_written_though_a_test_file_is_bad_and_every_rank_says_why(self):
+        rows, model, plot, out = testing.dense(), *(self.path(name) for name in ("model", "plot.svg", "out.json"))
+        train, good = testing.write(self.path("train.svm"), rows), testing.write(self.path("good.svm"), rows)
+        bad = Path(self.path("bad.svm"))
+        bad.write_text("+1 1:1\n+1 x\n", encoding="ascii")
+        flags = ("--train", train, "--test", good, bad, "--model", model, "--plot", plot, "--json", out)
+        reason = "weir: error: .*" + re.escape(f"{bad}:2:4: expected a feature number")
+
+        def written():
+            result = testing.read_json(out)
+            self.assertIsNone(result["test_accuracy"])
+            self.assertGreater(result["bytes_sent"], 0)
+            self.near(result["objective"], testing.objective(rows, testing.read_model(model), 1))
+            self.assertIn("</svg>", Path(plot).read_text(encoding="utf-8"))
+            for path in (model, plot, out):
+                Path(path).unlink()
+
+        for shape in ((), ("--workers", 3, "--servers", 2)):
+            done = self.lr(*flags, *shape)
+            self.assertEqual(done.code, 1, done.err)
+            self.assertRegex(done.err, reason)
+            written()
+        with testing.Ranks(self.folder, [self.WEIR, "lr", "--servers", "2", *flags], 4) as job:
+            job.start_all()
+            self.assertEqual([job.wait(rank) for rank in range(4)], [1] * 4, job.everything())
+            for rank in range(4):
+                self.assertRegex(job.err(rank), reason, job.everything())
+        written()
 
 
 if __name__ == "__main__":

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/weir/lr.h"
 
-#include <charconv>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
-#include <limits>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -24,6 +23,7 @@
 #include "lib/data/output_file.h"
 #include "lib/data/shortage.h"
 #include "tools/weir/job_flags.h"
+#include "tools/weir/numbers.h"
 #include "tools/weir/progress.h"
 
 namespace weir::tools {
@@ -136,6 +136,17 @@ Status write_outputs(const LrFlags& flags, const apps::LrRun& run, const JobShap
         flags.plot, apps::plot_svg(points, {"Sparse logistic regression", "seconds", "objective"}));
 }
 
+/// What came out, for people and into the files.
+Status report(const LrFlags& flags, const apps::LrRun& run, const JobShape& shape) {
+    print_summary(run);
+    WEIR_TRY(write_outputs(flags, run, shape));
+    for (const std::string& path : {flags.model, flags.json, flags.plot}) {
+        if (!path.empty()) fmt::print("written         {}\n", path);
+    }
+    (void)std::fflush(stdout);  // main looks whether that went well
+    return {};
+}
+
 /// The files that it is told to write. They must be writable: better said before the training.
 /// Only the worker that writes them looks: the others' folders need not be the same.
 Status check_outputs(const LrFlags& flags) {
@@ -179,12 +190,9 @@ Status check_paths(const LrFlags& flags) {
 /// The outcomes of this process's workers; the first real error wins over those that it caused.
 class Outcomes {
 public:
-    void add(Result<apps::LrRun> outcome, bool first_worker) {
+    void add(Status outcome) {
+        if (outcome) return;
         const std::lock_guard lock(mutex_);
-        if (outcome) {
-            if (first_worker) run_ = std::move(*outcome);
-            return;
-        }
         const bool echo = outcome.code() == Errc::kPeerLost;
         if (!error_ || (was_echo_ && !echo)) {
             error_ = std::move(outcome).error();
@@ -194,20 +202,15 @@ public:
 
     [[nodiscard]] const std::optional<Error>& error() const { return error_; }
 
-    [[nodiscard]] const std::optional<apps::LrRun>& run() const { return run_; }
-
 private:
     std::mutex mutex_;
     std::optional<Error> error_;
     bool was_echo_ = false;
-    std::optional<apps::LrRun> run_;
 };
 
-Result<apps::LrRun> work(Job& job, uint32_t i, const LrFlags& flags) {
-    WEIR_ASSIGN(Client client, job.make_client(i));
+Result<apps::LrRun> train(Client& client, const LrFlags& flags, bool speaks) {
     Progress progress;
     apps::LrRunOptions options = flags.run;
-    const bool speaks = client.worker() == 0;
     if (speaks) {
         options.solver.progress = [&](const apps::LrProgress& p) {
             const std::string gap = std::isfinite(p.gap) ? ", gap " + percent(p.gap) : "";
@@ -220,9 +223,25 @@ Result<apps::LrRun> work(Job& job, uint32_t i, const LrFlags& flags) {
         return apps::run_lr(client, options);
     });
     if (speaks) progress.end();
-    const Status left = client.leave(run ? Status() : Status(run.error()));
-    if (run && !left) return Error(left.error());
     return run;
+}
+
+/// Everything of one worker. The first one writes what came out before it leaves, and nobody leaves
+/// with an error before that: a launcher may end all ranks once one has failed.
+Status work(Job& job, uint32_t i, const LrFlags& flags) {
+    WEIR_ASSIGN(Client client, job.make_client(i));
+    const bool speaks = client.worker() == 0;
+    const Result<apps::LrRun> run = train(client, flags, speaks);
+    if (!run) {
+        (void)client.leave(run.error());
+        return run.error();
+    }
+    Status written;
+    if (speaks) written = data::or_shortage([&] { return report(flags, *run, job.shape()); });
+    if (!run->tested) (void)client.barrier(std::chrono::hours(24));  // a large model takes a while
+    const Status left = client.leave(run->tested);
+    if (!run->tested) return run->tested;
+    return written ? left : written;
 }
 
 int run_lr(LrFlags& flags, Config& config) {
@@ -237,56 +256,14 @@ int run_lr(LrFlags& flags, Config& config) {
     Outcomes outcomes;
     const Status ran = data::or_shortage([&]() -> Status {
         if (shape.local_workers == 0) return {};
-        job.run_workers(
-            [&](uint32_t i) { outcomes.add(work(job, i, flags), shape.first_worker + i == 0); });
+        job.run_workers([&](uint32_t i) { outcomes.add(work(job, i, flags)); });
         return {};
     });
     if (!ran) return failure(ran.error());
     const Status served = job.serve();
     if (outcomes.error()) return failure(*outcomes.error());
     if (!served && shape.is_server) return failure(served.error());
-    if (!outcomes.run()) return kExitOk;
-    print_summary(*outcomes.run());
-    if (const Status status = write_outputs(flags, *outcomes.run(), shape); !status) {
-        return failure(status.error());
-    }
-    for (const std::string& path : {flags.model, flags.json, flags.plot}) {
-        if (!path.empty()) fmt::print("written         {}\n", path);
-    }
     return kExitOk;
-}
-
-constexpr uint64_t kCountMax = std::numeric_limits<uint32_t>::max();
-constexpr uint64_t kLongCountMax = std::numeric_limits<uint64_t>::max();
-
-/// Accepts whole numbers from `least` to `most`.
-CLI::Validator count(uint64_t least, uint64_t most) {
-    return {[=](const std::string& text) {
-                uint64_t value = 0;
-                const char* const end = text.data() + text.size();
-                const auto [stop, error] = std::from_chars(text.data(), end, value);
-                const bool good =
-                    error == std::errc{} && stop == end && value >= least && value <= most;
-                return good ? std::string()
-                            : fmt::format("{} is no whole number from {} to {}", text, least, most);
-            },
-            ""};
-}
-
-/// Accepts finite numbers above `least`, or equal to it if it is included.
-CLI::Validator number(double least, bool included) {
-    return {[=](const std::string& text) {
-                double value = 0;
-                const char* const begin = text.data() + (text.starts_with('+') ? 1 : 0);
-                const char* const end = text.data() + text.size();
-                const auto [stop, error] = std::from_chars(begin, end, value);
-                const bool good = error == std::errc{} && stop == end && std::isfinite(value) &&
-                                  (value > least || (included && value == least));
-                return good ? std::string()
-                            : fmt::format("{} is no finite number {} {}", text,
-                                          included ? "of at least" : "above", least);
-            },
-            ""};
 }
 
 }  // namespace
@@ -330,7 +307,10 @@ void add_lr(CLI::App& app, Program& program) {
         "as much again while reading.\nPrecision: values are stored as float32, whatever the "
         "files say; weights are computed as float64.\n--skip-bad N: every worker leaves out up to "
         "N bad lines of its share of the --train files, however many\nthreads read it, and again "
-        "up to N of its share of the --test files. One more, at any worker, ends the job.");
+        "up to N of its share of the --test files. One more, at any worker, ends the job.\n--test: "
+        "the files are read after the training. What is wrong with them is an error, but model, "
+        "plot "
+        "and JSON\n(with test_accuracy null) are written all the same.");
     flags->job.add_to(*command);
     command->callback([flags, &program] {
         program.run = [flags, &program] { return run_lr(*flags, program.config); };
