@@ -2,6 +2,7 @@
 #include "lib/base/topology.h"
 
 #include <algorithm>
+#include <cerrno>
 
 #include <fmt/format.h>
 #include <pthread.h>
@@ -58,6 +59,28 @@ Status pin_this_thread(int cpu) {
                  fmt::format("CPU {}: a thread cannot be pinned to it (this process may use {})",
                              cpu, cpu_list_text(allowed_cpus())),
                  error);
+}
+
+Status bind_this_thread(std::span<const int> cpus) {
+    CpuSet before;
+    if (sched_getaffinity(0, CpuSet::size_bytes(), before.get()) != 0)
+        return Error(Errc::kUnavailable, "the CPUs of a thread cannot be asked for", errno);
+    CpuSet set;
+    for (const int cpu : cpus) {
+        if (cpu >= 0 && cpu < CpuSet::kCpusMax) CPU_SET_S(cpu, CpuSet::size_bytes(), set.get());
+    }
+    // The kernel leaves out, without a word, what may not be used.
+    const bool bound = sched_setaffinity(0, CpuSet::size_bytes(), set.get()) == 0;
+    const std::vector<int> got = bound ? allowed_cpus() : std::vector<int>();
+    for (const int cpu : cpus) {
+        if (std::find(got.begin(), got.end(), cpu) != got.end()) continue;
+        if (bound) (void)sched_setaffinity(0, CpuSet::size_bytes(), before.get());
+        return Error(Errc::kInvalidArgument,
+                     fmt::format("CPU {}: this machine has none of that number, or this process "
+                                 "may not use it (it may use {})",
+                                 cpu, cpu_list_text(allowed_cpus())));
+    }
+    return {};
 }
 
 std::vector<int> cpus_for_threads(const Topology& topology, size_t count) {

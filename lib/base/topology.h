@@ -71,6 +71,11 @@ struct Topology {
 /// Binds the calling thread to a CPU. Errors: kInvalidArgument if this process may not use it
 [[nodiscard]] Status pin_this_thread(int cpu);
 
+/// Lets the calling thread run on these CPUs and no others, whatever it was bound to before: a
+/// launcher's binding may be undone, a control group's may not.
+/// Errors: kInvalidArgument if this process may not use them all; the binding is as it was
+[[nodiscard]] Status bind_this_thread(std::span<const int> cpus);
+
 /// How many NUMA nodes have memory; at least 1.
 [[nodiscard]] int numa_node_count();
 

@@ -120,6 +120,22 @@ TEST_SUITE("topology") {
         CHECK(allowed_cpus() == before);
     }
 
+    TEST_CASE(
+        "a thread bound to one CPU can be bound to others again, but not to some it never had") {
+        const std::vector<int> before = allowed_cpus();
+        std::thread([&] {
+            CHECK(pin_this_thread(before.front()));
+            CHECK(bind_this_thread(before));
+            CHECK(allowed_cpus() == before);
+            CHECK(pin_this_thread(before.back()));
+            for (const int nowhere : {8000, -1, 1 << 20}) {
+                const Status refused = bind_this_thread(std::vector<int>{before.front(), nowhere});
+                CHECK(refused.code() == Errc::kInvalidArgument);
+                CHECK(allowed_cpus() == std::vector<int>{before.back()});
+            }
+        }).join();
+    }
+
     TEST_CASE("pinning to a CPU that is not there names it and what may be used") {
         const Status refused = pin_this_thread(8000);
         REQUIRE_FALSE(refused);
