@@ -196,7 +196,8 @@ class CommandLine(unittest.TestCase):
 
     def test_what_is_unknown_ends_with_2_and_a_hint(self):
         for arguments, hint in ((["info", "--jsn"], "weir info --help"), (["--frobnicate"], "weir --help"),
-                                (["frobnicate"], "weir --help"), (["info", "more"], "weir info --help")):
+                                (["frobnicate"], "weir --help"), (["info", "more"], "weir info --help"),
+                                (["bench", "frob"], "weir bench --help"), (["bench", "push", "--frob"], "weir bench push --help")):
             done = run(*arguments)
             self.assertEqual(done.returncode, 2, arguments)
             self.assertEqual(done.stdout, "")

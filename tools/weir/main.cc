@@ -34,16 +34,37 @@ int usage_error(std::string_view what, std::string_view command) {
     return kExitUsage;
 }
 
-/// "weir frobnicate": CLI11 only says that a subcommand is missing.
-std::string unknown_command(const CLI::App& app, int argc, char** argv) {
-    if (argc < 2 || argv[1][0] == '-') return "";
-    const std::string name = argv[1];
-    std::string known;
-    for (const CLI::App* const command : app.get_subcommands(nullptr)) {
-        if (command->get_name() == name) return "";
-        known += (known.empty() ? "" : ", ") + command->get_name();
+/// "weir frobnicate", "weir bench frobnicate": CLI11 only says that a subcommand is missing.
+/// `parent` becomes the command that has no such one.
+std::string unknown_command(const CLI::App& app, int argc, char** argv, std::string& parent) {
+    const CLI::App* at = &app;
+    for (int i = 1; i < argc && argv[i][0] != '-'; ++i) {
+        const std::string name = argv[i];
+        const CLI::App* next = nullptr;
+        std::string known;
+        for (const CLI::App* const command : at->get_subcommands(nullptr)) {
+            if (command->get_name() == name) next = command;
+            known += (known.empty() ? "" : ", ") + command->get_name();
+        }
+        if (known.empty()) return "";
+        parent = at == &app ? "" : at->get_name();
+        if (next == nullptr) {
+            return fmt::format("there is no {} '{}'; there is: {}",
+                               parent.empty() ? "command" : parent, name, known);
+        }
+        at = next;
     }
-    return fmt::format("there is no command '{}'; there is: {}", name, known);
+    return "";
+}
+
+/// "bench push", as far as it was chosen.
+std::string chosen_command(const CLI::App& app) {
+    std::string words;
+    for (auto chosen = app.get_subcommands(); !chosen.empty();
+         chosen = chosen.front()->get_subcommands()) {
+        words += (words.empty() ? "" : " ") + chosen.front()->get_name();
+    }
+    return words;
 }
 
 LogLevel log_level(std::string_view word) {
@@ -63,15 +84,15 @@ int run(int argc, char** argv) {
         fmt::print(stderr, "{}", app.help());
         return kExitUsage;
     }
-    if (const std::string error = unknown_command(app, argc, argv); !error.empty()) {
-        return usage_error(error, "");
+    std::string parent;
+    if (const std::string error = unknown_command(app, argc, argv, parent); !error.empty()) {
+        return usage_error(error, parent);
     }
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
         if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
-        const auto chosen = app.get_subcommands();
-        return usage_error(error.what(), chosen.empty() ? "" : chosen.front()->get_name());
+        return usage_error(error.what(), chosen_command(app));
     }
     if (!program.run) return usage_error("a command is missing", "");
     set_log_sink(stderr_log_sink(), log_level(program.config.text("WEIR_LOG")));
@@ -79,7 +100,7 @@ int run(int argc, char** argv) {
         log(LogLevel::kWarning, "{}", unknown.message());
     if (program.wants_good_config) {
         if (const Status good = program.config.check(); !good) {
-            return usage_error(good.error().message(), app.get_subcommands().front()->get_name());
+            return usage_error(good.error().message(), chosen_command(app));
         }
     }
     return program.run();
