@@ -2,14 +2,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """`weir bench` between real processes, briefly. Usage: bench_test.py PATH-OF-WEIR"""
 
+import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent / "launchers"))
+import launch  # noqa: E402
 
 WEIR = ""
 COMMON = {"size_bytes", "in_flight", "operations_per_s", "bytes_per_s", "p50_us", "p99_us", "limit", "ratio",
@@ -25,12 +31,32 @@ def children_of(pid):
         return [int(number) for number in numbers.read().split()]
 
 
+def ranks_below(pid, name):
+    """Processes of Weir that a launcher has started, by the launcher's variable for the rank: {rank: pid}."""
+    found = {}
+    for child in children_of(pid):
+        try:
+            words = Path(f"/proc/{child}/environ").read_text(encoding="utf-8", errors="replace").split("\0")
+            if os.readlink(f"/proc/{child}/exe") == WEIR:
+                found[next(int(word.removeprefix(name)) for word in words if word.startswith(name))] = child
+            else:
+                found.update(ranks_below(child, name))
+        except (OSError, StopIteration):  # it has ended, or not begun
+            continue
+    return found
+
+
+def bound_to(pid):
+    """The CPUs of every thread."""
+    return [frozenset(os.sched_getaffinity(int(task))) for task in os.listdir(f"/proc/{pid}/task")]
+
+
 @unittest.skipIf(len(os.sched_getaffinity(0)) < 2, "needs two cores")
 class Bench(unittest.TestCase):
-    def bench(self, name):
+    def bench(self, name, *flags):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "result.json")
-            done = subprocess.run([WEIR, "bench", name, "--local", "--brief", "--json", path], env=environment(),
+            done = subprocess.run([WEIR, "bench", name, "--local", "--brief", "--json", path, *flags], env=environment(),
                                   capture_output=True, text=True, timeout=100, check=False)
             self.assertEqual(done.returncode, 0, done.stderr)
             with open(path, encoding="utf-8") as file:
@@ -38,6 +64,7 @@ class Bench(unittest.TestCase):
         self.assertEqual(result["bench"], name)
         self.assertEqual(result["transport"], "shm")
         self.assertGreaterEqual(result["machine"]["cpus"], 2)
+        self.assertEqual(result["machine"]["memory_bytes"], os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
         self.assertGreaterEqual(result["registered_bytes"], 2 * (4 << 20))  # a store pool and a worker pool
         self.assertTrue(done.stdout.startswith(f"# Weir {name}"), done.stdout)
         self.assertEqual(len(done.stdout.splitlines()), 2 + len(result["rows"]))
@@ -101,12 +128,86 @@ class Bench(unittest.TestCase):
         self.assertEqual(done.returncode, 2)
         self.assertIn("--local", done.stderr)
 
+    def refused(self, words, *arguments):
+        """Before anything is started, and as what it is: a wrong command line."""
+        done = subprocess.run([WEIR, "bench", *arguments], env=environment(), capture_output=True, text=True, timeout=20, check=False)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertEqual(done.stderr.count("error: "), 1, done.stderr)
+        self.assertRegex(done.stderr, "^weir: error: .*" + words)
+        self.assertLess(max(map(len, done.stderr.splitlines())), 200)
+
     def test_sizes_that_make_no_sense_are_refused(self):
-        for arguments in (["--min-bytes", "5000"], ["--min-bytes", "65536", "--max-bytes", "4096"], ["--cpus", "0,0"]):
-            done = subprocess.run([WEIR, "bench", "push", "--local", *arguments], env=environment(),
-                                  capture_output=True, text=True, timeout=20, check=False)
-            self.assertEqual(done.returncode, 2, done.stderr)
-            self.assertIn("weir: error: ", done.stderr)
+        self.refused("powers of two", "push", "--local", "--min-bytes", "5000")
+        self.refused("--min-bytes <= --max-bytes", "push", "--local", "--min-bytes", "65536", "--max-bytes", "4096")
+
+    def test_seconds_that_are_no_time_to_measure_in_are_refused(self):
+        for seconds in ("nan", "inf", "1e300", "1e-9", "0", "-1", "3601"):
+            for name in ("push", "pull", "latency"):
+                self.refused(f"--seconds: {re.escape(seconds)} is no number from 0.001 to 3600", name, "--local", "--seconds", seconds)
+
+    def test_however_little_time_there_is_every_limit_is_measured(self):
+        rows = self.bench("push", "--seconds", "0.001", "--max-bytes", "8192")
+        self.assertEqual(len(rows), 2)
+
+    def test_flags_that_would_mean_nothing_are_refused(self):
+        for name, flags in (("latency", ("--min-bytes", "--max-bytes", "--table-mib", "--in-flight")),
+                            ("insert", ("--min-bytes", "--max-bytes", "--table-mib", "--seconds"))):
+            for flag in flags:
+                self.refused(f"not expected: .*{flag}", name, "--local", flag, "4096")
+        for flag in ("--rank", "--size", "--rendezvous"):
+            self.refused(f"--local excludes {flag}|{flag} excludes --local", "push", "--local", flag, "2")
+        for flag in ("--servers", "--shards", "--workers"):
+            self.refused(f"{flag}: 0 is no whole number", "push", "--local", flag, "0")
+        self.refused("--colocate", "push", "--local", "--colocate", "--cpus", "0,1")
+
+    def test_cores_that_cannot_be_used_are_refused(self):
+        first = min(os.sched_getaffinity(0))
+        self.refused("CPU 8000", "push", "--local", "--cpus", f"{first},8000")
+        self.refused("CPU -1", "push", "--local", "--cpus", f"{first},-1")
+        self.refused("needs two cores", "push", "--local", "--cpus", f"{first},{first}")
+
+    def test_more_memory_than_there_is_is_refused(self):
+        self.refused("need .*TiB of memory here, and .* are available",
+                     "push", "--local", "--in-flight", "1024", "--table-mib", "1048576", "--max-bytes", str(1 << 30))
+
+    def test_a_bench_that_there_is_not_is_named(self):
+        self.refused("'frob'; there is: push, pull, latency, insert", "frob")
+
+    def launched(self, path, rank_variable):
+        """Ranks that a launcher has put anywhere: 0 serves, 1 measures, and both stay on the cores that were asked for."""
+        worker, server = sorted(os.sched_getaffinity(0))[:2]
+        command = [*path, "-n", "2", WEIR, "bench", "latency", "--brief", "--cpus", f"{server},{worker}"]
+        seen = {}
+        with tempfile.TemporaryFile("w+") as output, \
+             subprocess.Popen(command, env=launch.clean_environment({"WEIR_LOG": "debug"}), stdin=subprocess.DEVNULL, stdout=output,
+                              stderr=output) as process:
+            while process.poll() is None:
+                for rank, pid in ranks_below(process.pid, rank_variable).items():
+                    with contextlib.suppress(OSError):  # it has ended
+                        threads = bound_to(pid)
+                        if len(threads) > 1:  # the job has started; hwloc goes from core to core at first, so the last look counts
+                            seen[rank] = set(threads)
+                time.sleep(0.002)
+            output.seek(0)
+            words = output.read()
+        self.assertEqual(process.returncode, 0, words)
+        self.assertIn("# Weir latency", words)
+        self.assertEqual(seen, {0: {frozenset({server})}, 1: {frozenset({worker})}}, words)
+        self.assertEqual(re.findall("rank (.) measures the limit", words), ["1"])
+
+    def test_ranks_that_open_mpi_has_bound_are_pinned_as_asked_and_one_measures_the_limit(self):
+        try:
+            path = launch.find_openmpi()
+        except launch.Missing as missing:
+            self.skipTest(str(missing))
+        self.launched([path, "--oversubscribe", "--bind-to", "core"], "PMIX_RANK=")
+
+    def test_ranks_of_pmi_1_are_pinned_as_asked_and_one_measures_the_limit(self):
+        try:
+            path = launch.find("mpich", "mpiexec.hydra")
+        except launch.Missing as missing:
+            self.skipTest(str(missing))
+        self.launched([path], "PMI_RANK=")
 
 
 if __name__ == "__main__":

@@ -11,8 +11,10 @@
 #include <fmt/format.h>
 #include <sys/prctl.h>
 
+#include "lib/base/os_limits.h"
 #include "lib/data/output_file.h"
 #include "tools/weir/bench_local.h"
+#include "tools/weir/bench_place.h"
 #include "tools/weir/bench_work.h"
 
 namespace weir::tools {
@@ -26,7 +28,8 @@ int failure(const Error& error) {
 /// Small and short, but for what was asked for by its own flag.
 void make_brief(const CLI::App& command, BenchFlags& flags) {
     const auto set = [&](const char* flag, auto& value, auto brief) {
-        if (command.count(flag) == 0) value = brief;
+        const CLI::Option* const option = command.get_option_no_throw(flag);
+        if (option != nullptr && option->count() == 0) value = brief;
     };
     set("--seconds", flags.seconds, 0.05);
     set("--table-mib", flags.table_mib, 8);
@@ -34,18 +37,42 @@ void make_brief(const CLI::App& command, BenchFlags& flags) {
     set("--max-bytes", flags.max_bytes, 256 << 10);
 }
 
-Status prepare(BenchFlags& flags) {
+/// The sizes of push and pull: powers of two, in order, and no more than there is memory for.
+Status check_sizes(const BenchFlags& flags) {
     for (const uint64_t bytes : {flags.min_bytes, flags.max_bytes, flags.table_mib}) {
         if (!std::has_single_bit(bytes)) {
             return Error(Errc::kInvalidArgument,
                          fmt::format("{}: sizes of benches are powers of two", bytes));
         }
     }
-    if (flags.max_bytes > flags.table_mib << 20 || flags.min_bytes > flags.max_bytes) {
+    const uint64_t table_bytes = flags.table_mib << 20;
+    if (flags.max_bytes > table_bytes || flags.min_bytes > flags.max_bytes) {
         return Error(Errc::kInvalidArgument,
                      "--min-bytes <= --max-bytes <= size of the table (--table-mib) must hold");
     }
-    std::vector<int> cpus = flags.cpus.empty() ? allowed_cpus() : flags.cpus;
+    if (flags.child) return {};  // its parent has looked
+    // The worker's buffer and the limit's table; here with --local, the servers' table too.
+    const uint64_t needed = dense_buffer_bytes(flags) + (flags.local ? 2 : 1) * table_bytes;
+    const uint64_t available = available_memory_bytes();
+    if (needed <= available) return {};
+    return Error(Errc::kInvalidArgument,
+                 fmt::format("buffers of {} (--max-bytes times --in-flight) and a table of {} need "
+                             "{} of memory here, and {} are available: ask for less",
+                             bytes_text(dense_buffer_bytes(flags)), bytes_text(table_bytes),
+                             bytes_text(needed), bytes_text(available)));
+}
+
+/// Which cores. Those of --cpus are made this process's own, whatever a launcher has bound it to.
+Status choose_cpus(BenchFlags& flags) {
+    if (!flags.cpus.empty()) {
+        if (flags.job.options.colocate) {
+            return Error(Errc::kInvalidArgument,
+                         "--cpus gives servers and workers a core each, and with --colocate they "
+                         "are one process: use one of the two");
+        }
+        WEIR_TRY(bind_this_thread(flags.cpus));
+    }
+    const std::vector<int> cpus = flags.cpus.empty() ? allowed_cpus() : flags.cpus;
     if (cpus.size() < 2 || cpus[0] == cpus[1]) {
         return Error(Errc::kInvalidArgument,
                      "a bench needs two cores, one for the server and one for the worker: let the "
@@ -55,25 +82,39 @@ Status prepare(BenchFlags& flags) {
     return {};
 }
 
+Status prepare(BenchFlags& flags) {
+    if (flags.is_dense()) WEIR_TRY(check_sizes(flags));
+    return choose_cpus(flags);
+}
+
 int run_local(const BenchFlags& flags) {
+    if (!flags.json.empty()) {
+        if (const Status good = data::check_output(flags.json); !good) return failure(good.error());
+    }
+    const JobOptions& job = flags.job.options;
     std::vector<std::string> arguments{"weir", "bench", flags.bench, "--child"};
     const auto add = [&](const char* flag, const auto& value) {
         arguments.emplace_back(flag);
         arguments.push_back(fmt::format("{}", value));
     };
-    add("--cpus", fmt::format("{},{}", flags.limit_cpus[0], flags.limit_cpus[1]));
-    add("--table-mib", flags.table_mib);
-    add("--min-bytes", flags.min_bytes);
-    add("--max-bytes", flags.max_bytes);
-    add("--in-flight", flags.in_flight);
-    add("--seconds", flags.seconds);
-    add("--servers", flags.job.options.servers);
-    add("--shards", flags.job.options.shards_per_server);
-    add("--workers", flags.job.options.workers);
-    if (flags.job.options.colocate) arguments.emplace_back("--colocate");
+    if (flags.is_dense()) {
+        add("--table-mib", flags.table_mib);
+        add("--min-bytes", flags.min_bytes);
+        add("--max-bytes", flags.max_bytes);
+    }
+    if (flags.bench != "latency") add("--in-flight", flags.in_flight);
+    if (flags.bench != "insert") add("--seconds", flags.seconds);
+    add("--servers", job.servers);
+    add("--shards", job.shards_per_server);
+    add("--workers", job.workers);
+    if (job.colocate) {
+        arguments.emplace_back("--colocate");
+    } else {
+        add("--cpus", fmt::format("{},{}", flags.limit_cpus[0], flags.limit_cpus[1]));
+    }
     if (flags.brief) arguments.emplace_back("--brief");
     if (!flags.json.empty()) add("--json", flags.json);
-    const Status status = run_local_ranks(arguments, flags.job.options.servers + 1);
+    const Status status = run_local_ranks(arguments, size_t{job.servers} + 1);
     return status ? kExitOk : failure(status.error());
 }
 
@@ -111,9 +152,38 @@ Status work(Job& job, uint32_t i, const BenchFlags& flags, const RingTimes& ring
     WEIR_ASSIGN(Client client, job.make_client(i));
     Status outcome;
     if (client.worker() == 0) outcome = measure(client, flags, rings, job.shape());
-    if (outcome && client.worker_count() > 1) outcome = client.barrier(std::chrono::hours(1));
+    constexpr std::chrono::hours kLongest(24 * 7);  // more than all rows of --seconds 3600
+    if (outcome && client.worker_count() > 1) outcome = client.barrier(kLongest);
     const Status left = client.leave(outcome);
     return outcome ? left : outcome;
+}
+
+/// What this rank does before its job starts, as long as there are no threads: takes its core, and
+/// the one that will measure times the limit of round trips, while the others wait for it.
+Status take_place(const BenchFlags& flags, std::optional<uint32_t> rank, RingTimes& rings) {
+    if (!rank) return {};
+    const JobOptions& job = flags.job.options;
+    const bool measures = *rank == (job.colocate ? 0 : job.servers);
+    if (flags.bench == "latency" && measures) {
+        log(LogLevel::kDebug, "rank {} measures the limit of round trips", *rank);
+        WEIR_ASSIGN(rings, ring_times(flags));
+    }
+    if (flags.cpus.empty()) return {};
+    return pin_this_thread(flags.limit_cpus[*rank < job.servers ? 0 : 1]);
+}
+
+/// What only the job itself knows for sure.
+Status check_shape(const BenchFlags& flags, std::optional<uint32_t> rank, const JobShape& shape) {
+    if (shape.size == 1) {
+        return Error(Errc::kInvalidArgument,
+                     "a bench measures between processes: give --local, or start it under mpirun "
+                     "or srun with 2 ranks or more");
+    }
+    if (rank == shape.rank || (flags.cpus.empty() && flags.bench != "latency")) return {};
+    return Error(Errc::kUnavailable,
+                 fmt::format("this is rank {} of {}, but the launcher's variables did not say so "
+                             "before: start it with --rendezvous HOST:PORT --rank R --size N",
+                             shape.rank, shape.size));
 }
 
 int run_rank(BenchFlags& flags, Config& config) {
@@ -121,29 +191,16 @@ int run_rank(BenchFlags& flags, Config& config) {
     flags.job.apply_to(config);
     // Ours as the limits: what is measured is the work, not the kernel's first touch of the memory.
     config.set_flag("WEIR_PREFAULT", "weir bench", "yes");
-    const Result<std::optional<uint64_t>> rank = config.optional_number("WEIR_RANK");
+    const Result<std::optional<uint32_t>> rank = foreseen_rank(config);
     if (!rank) return failure(rank.error());
-    const bool server = *rank && **rank < flags.job.options.servers;
     RingTimes rings;
-    // Before there are threads, and by every worker that may turn out to be the first.
-    if (flags.bench == "latency" && (!flags.child || !server)) {
-        Result<RingTimes> times = ring_times(flags);
-        if (!times) return failure(times.error());
-        rings = std::move(*times);
-    }
-    if (!flags.cpus.empty() && *rank) {
-        const Status pinned = pin_this_thread(flags.limit_cpus[server ? 0 : 1]);
-        if (!pinned) return failure(pinned.error());
-    }
+    if (const Status placed = take_place(flags, *rank, rings); !placed)
+        return failure(placed.error());
     Result<std::unique_ptr<Job>> started = Job::start(flags.job.options, config);
     if (!started) return failure(started.error());
     Job& job = **started;
     const JobShape& shape = job.shape();
-    if (shape.size == 1) {
-        return failure(Error(Errc::kInvalidArgument,
-                             "a bench measures between processes: give --local, or start it under "
-                             "mpirun or srun with 2 ranks or more"));
-    }
+    if (const Status good = check_shape(flags, *rank, shape); !good) return failure(good.error());
     std::vector<Status> outcomes(shape.local_workers);
     if (shape.local_workers > 0)
         job.run_workers([&](uint32_t i) { outcomes[i] = work(job, i, flags, rings); });
@@ -155,34 +212,46 @@ int run_rank(BenchFlags& flags, Config& config) {
     return kExitOk;
 }
 
+/// The flags of one bench: only those that mean something to it.
+void add_sizes(CLI::App& command, BenchFlags& flags) {
+    command.add_option("--table-mib", flags.table_mib, "size of the dense table")
+        ->check(CLI::Range(1, 1 << 20))
+        ->capture_default_str();
+    command.add_option("--min-bytes", flags.min_bytes, "smallest push or pull")
+        ->check(CLI::Range(4, 1 << 30))
+        ->capture_default_str();
+    command.add_option("--max-bytes", flags.max_bytes, "largest push or pull")
+        ->check(CLI::Range(4, 1 << 30))
+        ->capture_default_str();
+}
+
 void add_one(CLI::App& bench, const std::string& name, const std::string& meaning,
              Program& program) {
     const auto flags = std::make_shared<BenchFlags>();
     flags->bench = name;
     CLI::App* const command = bench.add_subcommand(name, meaning);
-    command->add_flag("--local", flags->local, "start server and worker here, a core each");
+    CLI::Option* const local =
+        command->add_flag("--local", flags->local, "start server and worker here, a core each");
     command->add_flag("--brief", flags->brief, "small and short, to see that it works");
     command->add_option("--json", flags->json, "file for the result as JSON");
-    command->add_option("--seconds", flags->seconds, "time per row, about")
-        ->check(CLI::PositiveNumber)
-        ->capture_default_str();
-    command->add_option("--cpus", flags->cpus, "A,B: core of the servers, core of the worker")
+    if (name != "insert") {
+        command->add_option("--seconds", flags->seconds, "time per row, about, from 0.001 to 3600")
+            ->check(number_within(0.001, 3600))
+            ->capture_default_str();
+    }
+    command->add_option("--cpus", flags->cpus, "A,B: core of the servers, core of the workers")
         ->delimiter(',')
         ->expected(2);
-    command->add_option("--table-mib", flags->table_mib, "size of the dense table")
-        ->check(CLI::Range(1, 1 << 20))
-        ->capture_default_str();
-    command->add_option("--min-bytes", flags->min_bytes, "smallest push or pull")
-        ->check(CLI::Range(4, 1 << 30))
-        ->capture_default_str();
-    command->add_option("--max-bytes", flags->max_bytes, "largest push or pull")
-        ->check(CLI::Range(4, 1 << 30))
-        ->capture_default_str();
-    command->add_option("--in-flight", flags->in_flight, "operations at a time; 0: by the size")
-        ->check(CLI::Range(0, 1024))
-        ->capture_default_str();
+    if (flags->is_dense()) add_sizes(*command, *flags);
+    if (name != "latency") {
+        command->add_option("--in-flight", flags->in_flight, "operations at a time; 0: by the size")
+            ->check(CLI::Range(0, 1024))
+            ->capture_default_str();
+    }
     command->add_flag("--child", flags->child)->group("");
     flags->job.add_to(*command);
+    for (const char* const by_hand : {"--rendezvous", "--rank", "--size"})
+        command->get_option(by_hand)->excludes(local);
     command->callback([flags, command, &program] {
         program.run = [flags, command, &program] {
             if (flags->brief) make_brief(*command, *flags);
@@ -198,6 +267,11 @@ void add_bench(CLI::App& app, Program& program) {
     CLI::App* const bench =
         app.add_subcommand("bench", "measure speed against what this machine can do");
     bench->require_subcommand(1);
+    bench->footer(
+        "Start it with --local, or under mpirun or srun with 2 ranks or more: the first worker "
+        "measures, the others keep still.\n--cpus A,B pins servers to core A and workers to core "
+        "B, "
+        "also where a launcher has bound them to others.");
     add_one(*bench, "push", "dense pushes, by size", program);
     add_one(*bench, "pull", "dense pulls, by size", program);
     add_one(*bench, "latency", "round trips of small pushes", program);

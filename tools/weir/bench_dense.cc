@@ -11,6 +11,13 @@
 namespace weir::tools {
 namespace {
 
+constexpr uint64_t kBufferBytesMin = 1 << 20;
+
+uint32_t in_flight(const BenchFlags& flags, uint64_t bytes) {
+    if (flags.in_flight != 0) return flags.in_flight;
+    return bytes <= 64 << 10 ? 16 : 4;
+}
+
 /// Places of one size all over the table, in an order that no prefetcher foresees.
 class Places {
 public:
@@ -95,7 +102,7 @@ double DenseBench::limit(uint64_t values, uint32_t in_flight) {
         const uint64_t begin_ns = clock_.now_ns();
         uint64_t count = 0;
         const uint64_t batch = std::max<uint64_t>(1, (1 << 18) / values);
-        while (clock_.now_ns() - begin_ns < flags_.part_ns()) {
+        do {
             for (uint64_t i = 0; i < batch; ++i) {
                 float* const buffer = &buffer_[count++ % in_flight * values];
                 float* const place = limit_table_ + places.next();
@@ -107,7 +114,7 @@ double DenseBench::limit(uint64_t values, uint32_t in_flight) {
                     limits::add_buffer(place, buffer, values);
                 }
             }
-        }
+        } while (clock_.now_ns() - begin_ns < flags_.part_ns());
         return static_cast<double>(count) * 1e9 / static_cast<double>(clock_.now_ns() - begin_ns);
     });
 }
@@ -146,22 +153,23 @@ Result<BenchRow> DenseBench::row(uint64_t bytes, uint32_t in_flight) {
 
 }  // namespace
 
-Status bench_dense(Client& client, const BenchFlags& flags, BenchReport& report) {
-    const auto in_flight = [&](uint64_t bytes) -> uint32_t {
-        if (flags.in_flight != 0) return flags.in_flight;
-        return bytes <= 64 << 10 ? 16 : 4;
-    };
-    uint64_t buffer_bytes = 1 << 20;
+uint64_t dense_buffer_bytes(const BenchFlags& flags) {
+    uint64_t most = kBufferBytesMin;
     for (uint64_t bytes = flags.min_bytes; bytes <= flags.max_bytes; bytes *= 2)
-        buffer_bytes = std::max(buffer_bytes, bytes * in_flight(bytes));
+        most = std::max(most, bytes * in_flight(flags, bytes));
+    return most;
+}
+
+Status bench_dense(Client& client, const BenchFlags& flags, BenchReport& report) {
     WEIR_ASSIGN(Table<float> table,
                 client.create_table<float>(
                     "bench", {.layout = Layout::kDense, .key_count = flags.table_mib << 18}));
-    WEIR_ASSIGN(Buffer<float> buffer, client.make_buffer<float>(buffer_bytes / sizeof(float)));
+    WEIR_ASSIGN(Buffer<float> buffer,
+                client.make_buffer<float>(dense_buffer_bytes(flags) / sizeof(float)));
     DenseBench bench(client, flags, table, std::move(buffer));
     WEIR_TRY(bench.touch());
     for (uint64_t bytes = flags.min_bytes; bytes <= flags.max_bytes; bytes *= 2) {
-        WEIR_ASSIGN(BenchRow row, bench.row(bytes, in_flight(bytes)));
+        WEIR_ASSIGN(BenchRow row, bench.row(bytes, in_flight(flags, bytes)));
         report.add(std::move(row));
     }
     return {};

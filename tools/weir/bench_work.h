@@ -37,6 +37,8 @@ struct BenchFlags {
     double seconds = 1;      ///< per row, about
     std::array<int, 2> limit_cpus = {0, 1};
 
+    [[nodiscard]] bool is_dense() const { return bench == "push" || bench == "pull"; }
+
     [[nodiscard]] int repetitions() const { return brief ? 2 : 7; }
 
     /// For one repetition of a row, ours or the limit's.
@@ -47,6 +49,9 @@ struct BenchFlags {
 
 /// The round trip of two bare rings, in us, by message size; measured before there are threads.
 using RingTimes = std::vector<std::pair<uint32_t, double>>;
+
+/// The worker's buffer for all sizes of bench_dense().
+uint64_t dense_buffer_bytes(const BenchFlags& flags);
 
 Result<RingTimes> ring_times(const BenchFlags& flags);
 Status bench_dense(Client& client, const BenchFlags& flags, BenchReport& report);
