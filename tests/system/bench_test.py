@@ -176,7 +176,7 @@ class Bench(unittest.TestCase):
     def launched(self, path, rank_variable):
         """Ranks that a launcher has put anywhere: 0 serves, 1 measures, and both stay on the cores that were asked for."""
         worker, server = sorted(os.sched_getaffinity(0))[:2]
-        command = [*path, "-n", "2", WEIR, "bench", "latency", "--brief", "--cpus", f"{server},{worker}"]
+        command = [*path, "-n", "2", WEIR, "bench", "latency", "--brief", "--seconds", "0.2", "--cpus", f"{server},{worker}"]
         seen = {}
         with tempfile.TemporaryFile("w+") as output, \
              subprocess.Popen(command, env=launch.clean_environment({"WEIR_LOG": "debug"}), stdin=subprocess.DEVNULL, stdout=output,
