@@ -182,11 +182,11 @@ private:
         for (const ConfigVariable& variable : kConfigVariables) {
             if (variable.name == name) return &variable;
         }
-        not_a_variable_of_kConfigVariables();
+        not_a_known_variable();
         return nullptr;
     }
 
-    static void not_a_variable_of_kConfigVariables();  ///< undefined: ends the compilation
+    static void not_a_known_variable();  ///< undefined: ends the compilation
 
     const ConfigVariable* variable_;
 };
