@@ -338,15 +338,18 @@ std::string Manager::lost_workers() const {
 }
 
 void Manager::end(Errc status, const std::string& why) {
-    if (status != Errc::kOk) log(LogLevel::kWarning, "the manager ends the job: {}", why);
     phase_ = Phase::kEnding;
     ending_since_ns_ = clock_.now_ns();
     wire::FrameHeader header = header_of(Kind::kShutdown);
     header.status = status;
     const std::vector<std::byte> body = encode_text(why);
+    bool told = false;
     for (const auto& [connection, peer] : peers_) {
-        if (peer.joined) outbox_.send(connection, header, body);
+        if (!peer.joined) continue;
+        outbox_.send(connection, header, body);
+        told = true;
     }
+    if (status != Errc::kOk && !told) log(LogLevel::kWarning, "the job ends: {}", why);
     log(LogLevel::kDebug, "job over: {}", why);  // an error is told by whoever hears it
 }
 
