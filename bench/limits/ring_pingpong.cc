@@ -32,6 +32,8 @@ using transport::shm::Take;
 constexpr uint32_t kMessageBytesMax = 64 << 10;
 constexpr uint64_t kDataBytes = 1 << 20;
 constexpr uint64_t kDirectionBytes = 4096 + kDataBytes;
+/// Looks at an empty ring until the other process is taken to have no core at the moment.
+constexpr uint32_t kSpinMax = 1 << 16;
 
 /// Two rings in memory that stays shared over fork().
 class SharedRings {
@@ -72,11 +74,21 @@ bool pin(int cpu) {
     return sched_setaffinity(0, sizeof(set), &set) == 0;
 }
 
-/// Both processes' loop: sends `message`, or waits for one and then sends.
+/// Whether this child has; 0: there is none.
+bool has_ended(pid_t child) {
+    siginfo_t info{};
+    if (child == 0) return false;
+    const auto id = static_cast<id_t>(child);
+    return waitid(P_PID, id, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == child;
+}
+
+/// Both processes' loop: sends `message`, or waits for one and then sends. `other` is the process
+/// to look after, if it is a child.
 class Player {
 public:
-    Player(const SharedRings& rings, int side, uint32_t message_bytes)
-        : out_(rings.control(side), rings.data(side), kMessageBytesMax),
+    Player(const SharedRings& rings, int side, uint32_t message_bytes, pid_t other = 0)
+        : other_(other),
+          out_(rings.control(side), rings.data(side), kMessageBytesMax),
           in_(rings.control(1 - side), rings.data(1 - side), kMessageBytesMax),
           message_(message_bytes, std::byte{1}) {}
 
@@ -92,8 +104,13 @@ public:
     bool receive() noexcept {
         Record record;
         Take take = in_.take(record);
-        while (take == Take::kNothing) {
-            __builtin_ia32_pause();
+        for (uint32_t spins = 0; take == Take::kNothing; ++spins) {
+            if (spins < kSpinMax) {
+                __builtin_ia32_pause();
+            } else {
+                if (has_ended(other_)) return false;
+                sched_yield();
+            }
             take = in_.take(record);
         }
         if (take != Take::kRecord) return false;
@@ -103,20 +120,39 @@ public:
     }
 
 private:
+    pid_t other_;
     RingWriter out_;
     RingReader in_;
     std::vector<std::byte> message_;
 };
 
-[[noreturn]] void echo(const SharedRings& rings, const RingPingpongOptions& options,
-                       uint64_t rounds) {
+/// Answers until it is killed.
+[[noreturn]] void echo(const SharedRings& rings, const RingPingpongOptions& options) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (!pin(options.cpus[1])) _exit(1);
     Player player(rings, 1, options.message_bytes);
-    for (uint64_t round = 0; round < rounds; ++round) {
-        if (!player.receive() || !player.send()) _exit(1);
+    while (player.receive() && player.send()) {
     }
-    _exit(0);
+    _exit(1);
+}
+
+/// The times of single rounds; none: the other process is gone.
+std::vector<uint64_t> play(Player& player, const RingPingpongOptions& options) {
+    const SteadyClock clock;
+    const uint64_t end_ns = clock.now_ns() + options.duration_max_ns;
+    const uint64_t warm_up = options.rounds / 10;
+    std::vector<uint64_t> times;
+    times.reserve(options.rounds);
+    uint64_t last_ns = clock.now_ns();
+    for (uint64_t round = 0; times.size() < options.rounds; ++round) {
+        if (!player.send() || !player.receive()) return {};
+        const uint64_t now_ns = clock.now_ns();
+        const bool late = now_ns >= end_ns;
+        if (round >= warm_up || late) times.push_back(now_ns - last_ns);
+        if (late) break;
+        last_ns = now_ns;
+    }
+    return times;
 }
 
 RingPingpongResult summary(std::vector<uint64_t>& times) {
@@ -145,30 +181,16 @@ Result<RingPingpongResult> ring_pingpong(const RingPingpongOptions& options) {
                      fmt::format("ring ping-pong: cores {} and {} are not both ours to use",
                                  options.cpus[0], options.cpus[1]));
     }
-    const uint64_t warm_up = options.rounds / 10;
     const pid_t child = fork();
     if (child < 0) return Error(Errc::kIo, "ring ping-pong: fork", errno);
-    if (child == 0) echo(rings, options, warm_up + options.rounds);
+    if (child == 0) echo(rings, options);
     pin(options.cpus[0]);
-    const SteadyClock clock;
-    Player player(rings, 0, options.message_bytes);
-    std::vector<uint64_t> times(options.rounds);
-    bool good = true;
-    for (uint64_t round = 0; good && round < warm_up; ++round) {
-        good = player.send() && player.receive();
-    }
-    uint64_t last_ns = clock.now_ns();
-    for (uint64_t& time : times) {
-        good = good && player.send() && player.receive();
-        const uint64_t now_ns = clock.now_ns();
-        time = now_ns - last_ns;
-        last_ns = now_ns;
-    }
+    Player player(rings, 0, options.message_bytes, child);
+    std::vector<uint64_t> times = play(player, options);
     sched_setaffinity(0, sizeof(before), &before);
-    if (!good) kill(child, SIGKILL);
-    int status = 0;
-    waitpid(child, &status, 0);
-    if (!good || status != 0) return Error(Errc::kIo, "ring ping-pong: the other process failed");
+    kill(child, SIGKILL);
+    waitpid(child, nullptr, 0);
+    if (times.empty()) return Error(Errc::kIo, "ring ping-pong: the other process failed");
     return summary(times);
 }
 

@@ -13,7 +13,8 @@ namespace weir::bench {
 
 struct RingPingpongOptions {
     uint32_t message_bytes = 8;
-    uint32_t rounds = 200'000;  ///< timed one by one, after a tenth as many for warming up
+    uint32_t rounds = 200'000;  ///< at most; timed one by one, after a tenth as many for warming up
+    uint64_t duration_max_ns = 200'000'000;  ///< fewer rounds where others want these cores, too
     std::array<int, 2> cpus = {0, 1};
 };
 
