@@ -228,6 +228,13 @@ class BadInput(testing.Folder, unittest.TestCase):
         self.assertAlmostEqual(float(found[1]) / 100, testing.read_json(out)["gap"], delta=float(found[1]) * 1e-3)
         self.assertRegex(done.err, r"gap \S+ %")
 
+    def test_a_bound_that_says_nothing_is_not_shown_as_a_proof(self):
+        train, out = testing.write(self.path("train.svm"), testing.text_like()), self.path("out.json")
+        done = self.lr("--train", train, "--l1", 0.01, "--passes", 1, "--json", out)
+        self.assertGreater(testing.read_json(out)["gap"], 0.1)
+        self.assertIn("(how near the optimum is cannot be proven here)", done.out)
+        self.assertNotIn("gap", done.err)
+
     def test_more_servers_than_ranks(self):
         with testing.Ranks(self.folder, [self.WEIR, "lr", "--train", self.file("ok.svm"), "--servers", "2"], 2) as job:
             job.start_all()
