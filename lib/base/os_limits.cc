@@ -11,12 +11,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "lib/base/bytes.h"
 #include "lib/base/sys_file.h"
 
 namespace weir {
 namespace {
 
-constexpr uint64_t kKiB = 1024;
 constexpr const char* kUnits[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB"};
 
 uint64_t from_rlim(rlim_t limit) noexcept {

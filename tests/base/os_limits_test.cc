@@ -4,13 +4,12 @@
 #include <doctest/doctest.h>
 #include <sys/resource.h>
 
+#include "lib/base/bytes.h"
 #include "lib/base/sys_file.h"
 #include "tests/base/fake_root.h"
 
 TEST_SUITE("os_limits") {
     using namespace weir;
-
-    constexpr uint64_t kMiB = 1 << 20;
 
     TEST_CASE("sizes are said in the largest whole unit, or with one decimal") {
         CHECK(bytes_text(0) == "0 bytes");

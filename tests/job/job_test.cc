@@ -9,6 +9,7 @@
 
 #include <doctest/doctest.h>
 
+#include "lib/base/bytes.h"
 #include "lib/base/random.h"
 #include "lib/weir.h"
 
@@ -74,7 +75,6 @@ TEST_SUITE("job") {
 
     TEST_CASE("what is registered and used shows in the counters, each pool once") {
         const auto job = start(2, 2, 2);
-        constexpr uint64_t kMiB = 1 << 20;
         std::vector<ClientStats> stats(2);
         job->run_workers([&](uint32_t i) {
             auto client = std::move(job->make_client(i)).value();
@@ -114,7 +114,6 @@ TEST_SUITE("job") {
     }
 
     TEST_CASE("fresh lists for many steps do not make the pools grow") {
-        constexpr uint64_t kMiB = 1 << 20;
         constexpr uint64_t kKeys = 100'000;
         constexpr size_t kListKeys = 20'000;
         constexpr uint64_t kSteps = 400;  // 32 MB of rows and 64 MB of routes, were all remembered

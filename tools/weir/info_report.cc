@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "lib/base/bytes.h"
 #include "lib/job/devices.h"
 #include "lib/store/memory_with_caches.h"
 #include "transport/pool/jemalloc_arena.h"
@@ -12,8 +13,6 @@
 
 namespace weir::tools {
 namespace {
-
-constexpr uint64_t kMiB = uint64_t{1} << 20;
 
 std::string compiler() {
 #ifdef __clang__

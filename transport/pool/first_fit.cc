@@ -5,14 +5,11 @@
 #include <bit>
 #include <iterator>
 
+#include "lib/base/bytes.h"
 #include "lib/base/check.h"
 
 namespace weir::transport {
 namespace {
-
-size_t round_up(size_t bytes, size_t unit) {
-    return (bytes + unit - 1) / unit * unit;
-}
 
 std::byte* align(std::byte* at, size_t alignment) {
     const auto address = reinterpret_cast<uintptr_t>(at);

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "lib/base/bytes.h"
 #include "lib/base/check.h"
 #include "lib/base/log.h"
 #include "lib/base/topology.h"
@@ -14,15 +15,10 @@
 namespace weir::transport {
 namespace {
 
-constexpr uint64_t kMiB = uint64_t{1} << 20;
 // jemalloc rounds large sizes up by as much as a quarter: too much for what is a table
 constexpr size_t kLargeBytes = size_t{1} << 20;
 constexpr uint64_t kPageBytes = 4096;
 constexpr size_t kNotesMax = 16;
-
-uint64_t round_up(uint64_t bytes, uint64_t unit) {
-    return (bytes + unit - 1) / unit * unit;
-}
 
 }  // namespace
 

@@ -13,6 +13,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "lib/base/bytes.h"
 #include "lib/base/os_limits.h"
 #include "lib/base/sys_file.h"
 #include "lib/base/topology.h"
@@ -20,17 +21,11 @@
 namespace weir::transport {
 namespace {
 
-constexpr uint64_t kMiB = uint64_t{1} << 20;
-constexpr uint64_t kGiB = uint64_t{1} << 30;
 constexpr uint64_t kAlignmentMin = 2 * kMiB;  // what transparent huge pages need
 constexpr uint64_t kHugePages[] = {kGiB, 2 * kMiB};
 
 uint64_t normal_page_bytes() {
     return static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-}
-
-uint64_t round_up(uint64_t bytes, uint64_t unit) {
-    return (bytes + unit - 1) / unit * unit;
 }
 
 /// Whether pages of this size are worth it: at most an eighth more than asked for.

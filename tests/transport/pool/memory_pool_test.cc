@@ -14,8 +14,10 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "lib/base/bytes.h"
 #include "lib/base/log.h"
 #include "lib/base/random.h"
+#include "tests/seed.h"
 #include "tests/transport/pool/fake_device.h"
 #include "transport/pool/pool_buffer.h"
 
@@ -23,8 +25,6 @@ TEST_SUITE("memory_pool") {
     using namespace weir;
     using namespace weir::transport;
     using transport::test::FakeDevice;
-
-    constexpr uint64_t kMiB = uint64_t{1} << 20;
 
     PoolOptions small_options(bool use_jemalloc = true) {
         return {.name = "test",
@@ -322,9 +322,7 @@ TEST_SUITE("memory_pool") {
     }
 
     TEST_CASE("threads share a pool") {
-        const char* const given = std::getenv("WEIR_SEED");
-        const uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 10) : 77;
-        INFO("WEIR_SEED=" << seed);
+        WEIR_TEST_SEED(seed, 77);
         FakeDevice device;
         const auto pool = make_pool(small_options(), device);
         std::vector<std::thread> threads;
