@@ -8,7 +8,7 @@
 namespace weir::limits {
 namespace {
 
-constexpr size_t kAhead = 32;  // the best of 8, 16, 32, 64, 128 on Sapphire Rapids
+constexpr size_t kSlotsAhead = 32;  // the best of 8, 16, 32, 64, 128 on Sapphire Rapids
 
 }  // namespace
 
@@ -26,8 +26,8 @@ void copy_buffer(std::byte* to, const std::byte* from, size_t bytes) noexcept {
 WEIR_KERNEL void add_through_slots(float* values, const uint32_t* slots, const float* deltas,
                                    size_t count) noexcept {
     size_t i = 0;
-    for (; i + kAhead < count; ++i) {
-        __builtin_prefetch(&values[slots[i + kAhead]], 1);
+    for (; i + kSlotsAhead < count; ++i) {
+        __builtin_prefetch(&values[slots[i + kSlotsAhead]], 1);
         values[slots[i]] += deltas[i];
     }
     for (; i < count; ++i)
@@ -37,8 +37,8 @@ WEIR_KERNEL void add_through_slots(float* values, const uint32_t* slots, const f
 WEIR_KERNEL void read_through_slots(const float* values, const uint32_t* slots, float* out,
                                     size_t count) noexcept {
     size_t i = 0;
-    for (; i + kAhead < count; ++i) {
-        __builtin_prefetch(&values[slots[i + kAhead]]);
+    for (; i + kSlotsAhead < count; ++i) {
+        __builtin_prefetch(&values[slots[i + kSlotsAhead]]);
         out[i] = values[slots[i]];
     }
     for (; i < count; ++i)

@@ -11,7 +11,7 @@ namespace weir::linalg {
 namespace {
 
 /// Rows that are turned from columns into rows in one go; what that takes stays in the caches.
-constexpr uint64_t kRowBatch = 1024;
+constexpr uint64_t kTurnedRows = 1024;
 
 WEIR_KERNEL void add_scaled(double factor, const double* from, uint64_t count, double* to) {
     for (uint64_t i = 0; i < count; ++i)
@@ -78,8 +78,8 @@ private:
 void add_weighted_gram(const Columns& matrix, std::span<const uint32_t> columns,
                        std::span<const double> row_weights, std::span<double> triangle) {
     Rows rows(matrix, columns);
-    for (uint64_t begin = 0; begin < row_weights.size(); begin += kRowBatch) {
-        const uint64_t end = std::min(begin + kRowBatch, row_weights.size());
+    for (uint64_t begin = 0; begin < row_weights.size(); begin += kTurnedRows) {
+        const uint64_t end = std::min(begin + kTurnedRows, row_weights.size());
         rows.take(begin, end);
         for (uint64_t row = 0; row < end - begin; ++row) {
             const std::span<const uint32_t> places = rows.places(row);

@@ -13,8 +13,8 @@ namespace weir::linalg {
 namespace {
 
 /// Rows that are worked on in one go: loops over them are simple enough to become vector code.
-constexpr uint64_t kRowBatch = 512;
-using Batch = std::array<double, kRowBatch>;
+constexpr uint64_t kBatchRows = 512;
+using Batch = std::array<double, kBatchRows>;
 
 [[gnu::always_inline]] inline double loss_of(double signed_margin) noexcept {
     return std::max(0.0, -signed_margin) + log1p_unit(exp_negative(-std::abs(signed_margin)));
@@ -83,8 +83,8 @@ double logistic_alpha(double signed_margin) noexcept {
 double logistic_loss_sum(std::span<const int8_t> labels, std::span<const double> margins) {
     Batch batch;
     double sum = 0;
-    for (uint64_t i = 0; i < labels.size(); i += kRowBatch) {
-        const uint64_t count = std::min(kRowBatch, labels.size() - i);
+    for (uint64_t i = 0; i < labels.size(); i += kBatchRows) {
+        const uint64_t count = std::min(kBatchRows, labels.size() - i);
         losses(&labels[i], &margins[i], count, batch.data());
         sum += sum_of(batch.data(), count);
     }
@@ -95,8 +95,8 @@ double logistic_loss_sum(std::span<const int8_t> labels, std::span<const double>
                          std::span<const double> directions, double step) {
     Batch batch;
     double sum = 0;
-    for (uint64_t i = 0; i < labels.size(); i += kRowBatch) {
-        const uint64_t count = std::min(kRowBatch, labels.size() - i);
+    for (uint64_t i = 0; i < labels.size(); i += kBatchRows) {
+        const uint64_t count = std::min(kBatchRows, labels.size() - i);
         losses_along(&labels[i], &margins[i], &directions[i], step, count, batch.data());
         sum += sum_of(batch.data(), count);
     }
@@ -112,8 +112,8 @@ void logistic_terms(std::span<const int8_t> labels, std::span<const double> marg
                     std::span<RowTerm> terms) {
     Batch slopes;
     Batch bends;
-    for (uint64_t i = 0; i < labels.size(); i += kRowBatch) {
-        const uint64_t count = std::min(kRowBatch, labels.size() - i);
+    for (uint64_t i = 0; i < labels.size(); i += kBatchRows) {
+        const uint64_t count = std::min(kBatchRows, labels.size() - i);
         RowTerm* batch = &terms[i];
         for (uint64_t k = 0; k < count; ++k)
             bends[k] = batch[k].reach_or_bend;

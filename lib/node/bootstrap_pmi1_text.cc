@@ -11,7 +11,7 @@
 namespace weir::boot {
 namespace {
 
-Error bad(std::string_view what) {
+Error bad_text(std::string_view what) {
     return {Errc::kProtocol, fmt::format("PMI-1: {}", what)};
 }
 
@@ -44,20 +44,20 @@ bool Pmi1Line::succeeded() const noexcept {
 
 Result<uint64_t> Pmi1Line::number(std::string_view name, uint64_t most) const {
     const std::string* const text = find(name);
-    if (text == nullptr) return bad(fmt::format("the launcher's {} has no {}", command, name));
+    if (text == nullptr) return bad_text(fmt::format("the launcher's {} has no {}", command, name));
     const auto value = parse_number(*text, most);
-    if (!value) return bad(fmt::format("the launcher's {} says {}={}", command, name, *text));
+    if (!value) return bad_text(fmt::format("the launcher's {} says {}={}", command, name, *text));
     return *value;
 }
 
 Result<Pmi1Line> parse_pmi1_line(std::string_view line) {
-    if (line.size() > kPmi1LineBytesMax) return bad("the launcher sent a line without an end");
+    if (line.size() > kPmi1LineBytesMax) return bad_text("the launcher sent a line without an end");
     if (std::any_of(line.begin(), line.end(), [](char c) { return c < ' ' || c > '~'; })) {
-        return bad("the launcher sent a line that is not plain text");
+        return bad_text("the launcher sent a line that is not plain text");
     }
     if (!line.starts_with("cmd=")) {
-        return bad(fmt::format("the launcher sent '{}', which does not start with cmd=",
-                               line.substr(0, 60)));
+        return bad_text(fmt::format("the launcher sent '{}', which does not start with cmd=",
+                                    line.substr(0, 60)));
     }
     Pmi1Line parsed;
     while (!line.empty()) {
@@ -69,7 +69,7 @@ Result<Pmi1Line> parse_pmi1_line(std::string_view line) {
         const std::string_view value = word.substr(equals + 1);
         if (parsed.command.empty() && word.starts_with("cmd=")) {
             parsed.command = value;
-            if (value.empty()) return bad("the launcher sent an empty command");
+            if (value.empty()) return bad_text("the launcher sent an empty command");
         } else {
             parsed.fields.emplace_back(word.substr(0, equals), value);
         }
@@ -90,13 +90,13 @@ std::string hex_encode(std::string_view bytes) {
 }
 
 Result<std::string> hex_decode(std::string_view hex) {
-    if (hex.size() % 2 != 0) return bad("a value with half a byte");
+    if (hex.size() % 2 != 0) return bad_text("a value with half a byte");
     std::string bytes;
     bytes.reserve(hex.size() / 2);
     for (size_t i = 0; i < hex.size(); i += 2) {
         const int high = hex_digit(hex[i]);
         const int low = hex_digit(hex[i + 1]);
-        if (high < 0 || low < 0) return bad("a value that is not hexadecimal");
+        if (high < 0 || low < 0) return bad_text("a value that is not hexadecimal");
         bytes += static_cast<char>(high * 16 + low);
     }
     return bytes;
@@ -114,16 +114,17 @@ std::vector<std::string> pmi1_chunks(std::string_view value, size_t chunk_bytes_
 }
 
 Status Pmi1Joiner::add(std::string_view chunk) {
-    if (chunk.empty()) return bad("an empty part of a value");
+    if (chunk.empty()) return bad_text("an empty part of a value");
     if (!started_) {
         const size_t colon = chunk.find(':');
         const auto length = parse_number(chunk.substr(0, colon), 2 * Bootstrap::kValueBytesMax);
-        if (colon == std::string_view::npos || !length) return bad("a value without its length");
+        if (colon == std::string_view::npos || !length)
+            return bad_text("a value without its length");
         expected_ = *length;
         started_ = true;
         chunk.remove_prefix(colon + 1);
     }
-    if (hex_.size() + chunk.size() > expected_) return bad("a value longer than it says");
+    if (hex_.size() + chunk.size() > expected_) return bad_text("a value longer than it says");
     hex_ += chunk;
     return {};
 }

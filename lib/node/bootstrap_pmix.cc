@@ -27,7 +27,7 @@ bool have_pmix() noexcept {
 
 namespace {
 
-constexpr uint64_t kReplyTimeout =
+constexpr uint64_t kCallTimeout =
     10 * kSecond;  // to what the server on this host answers by itself
 
 /// What a call left behind, shared with a thread or callback that may outlive our patience.
@@ -269,7 +269,7 @@ Result<std::string> PmixBootstrap::get(uint32_t rank, std::string_view key) {
             PMIX_VALUE_RELEASE(value);
             return good ? PMIX_SUCCESS : PMIX_ERR_TYPE_MISMATCH;
         },
-        outcome, clock_, clock_.now_ns() + kReplyTimeout);
+        outcome, clock_, clock_.now_ns() + kCallTimeout);
     if (!status) {
         over_ = true;
         return Error(Errc::kDeadline,
@@ -285,7 +285,7 @@ Status PmixBootstrap::finish() {
     over_ = true;
     const auto status =
         run_with_deadline([](Outcome&) { return PMIx_Finalize(nullptr, 0); },
-                          std::make_shared<Outcome>(), clock_, clock_.now_ns() + kReplyTimeout);
+                          std::make_shared<Outcome>(), clock_, clock_.now_ns() + kCallTimeout);
     if (!status)
         return Error(Errc::kDeadline, "PMIx: the server did not let us go (PMIx_Finalize)");
     if (*status != PMIX_SUCCESS) return pmix_error("cannot finalize", *status);

@@ -155,7 +155,7 @@ bool decode_body(std::string_view body, RendezvousMessage& m) {
     return reader.finished();
 }
 
-Error bad(std::string_view what) {
+Error bad_message(std::string_view what) {
     return {Errc::kProtocol, std::string(what)};
 }
 
@@ -182,7 +182,7 @@ Result<std::optional<RendezvousMessage>> RendezvousReader::next() {
     const std::string_view left = std::string_view(buffer_).substr(begin_);
     const std::string_view magic = left.substr(0, kMagic.size());
     if (magic != kMagic.substr(0, magic.size())) {
-        return bad("not a Weir rendezvous message (another program?)");
+        return bad_message("not a Weir rendezvous message (another program?)");
     }
     if (left.size() < kRendezvousHeaderBytes) return std::optional<RendezvousMessage>();
     BodyReader header(left.substr(kMagic.size(), kRendezvousHeaderBytes - kMagic.size()));
@@ -192,17 +192,17 @@ Result<std::optional<RendezvousMessage>> RendezvousReader::next() {
     const uint64_t zeros = header.number(2);
     const size_t body_bytes = header.number(4);
     if (version != kVersion) {
-        return bad(
+        return bad_message(
             fmt::format("version {} of the rendezvous; this is version {}: use the same Weir on "
                         "all ranks",
                         version, kVersion));
     }
     if (zeros != 0 || body_bytes > body_bytes_max_)
-        return bad("a rendezvous message of wrong length");
+        return bad_message("a rendezvous message of wrong length");
     if (left.size() - kRendezvousHeaderBytes < body_bytes)
         return std::optional<RendezvousMessage>();
     if (!decode_body(left.substr(kRendezvousHeaderBytes, body_bytes), message)) {
-        return bad("a rendezvous message with a wrong body");
+        return bad_message("a rendezvous message with a wrong body");
     }
     begin_ += kRendezvousHeaderBytes + body_bytes;
     return std::optional<RendezvousMessage>(std::move(message));

@@ -203,7 +203,7 @@ private:
 
     ShardOptions options_;
     std::unique_ptr<transport::Endpoint> endpoint_;
-    const Clock& clock_;
+    [[maybe_unused]] const Clock& clock_;
     MemoryWithCaches memory_;
     const RuleRegistry& rules_;
     Outbox outbox_;

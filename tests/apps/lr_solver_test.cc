@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lib/apps/lr_solver.h"
 
-#include <cstdlib>
 #include <string>
 
 #include <doctest/doctest.h>
 
 #include "tests/apps/lr_samples.h"
 #include "tests/apps/memory_exchange.h"
+#include "tests/seed.h"
 
 namespace {
 
@@ -85,8 +85,7 @@ void check_never_rises(const Trained& trained) {
 }
 
 Random seeded(uint64_t offset) {
-    const char* text = std::getenv("WEIR_SEED");
-    const uint64_t seed = text != nullptr ? std::stoull(text) : 1;
+    const uint64_t seed = weir::testing::seed_or(1);
     MESSAGE("WEIR_SEED=" << seed);
     return Random(seed * 1000 + offset);
 }

@@ -7,7 +7,7 @@
 #include <doctest/doctest.h>
 
 #include "lib/base/random.h"
-#include "tests/key/seed.h"
+#include "tests/seed.h"
 
 TEST_SUITE("key_list") {
     using namespace weir;

@@ -6,7 +6,7 @@
 #include <doctest/doctest.h>
 
 #include "lib/key/position_set.h"
-#include "tests/key/seed.h"
+#include "tests/seed.h"
 
 TEST_SUITE("position") {
     using namespace weir;

@@ -2,7 +2,6 @@
 #include "lib/linalg/columns.h"
 
 #include <cmath>
-#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -10,6 +9,7 @@
 
 #include "lib/base/random.h"
 #include "lib/linalg/logistic.h"
+#include "tests/seed.h"
 
 namespace {
 
@@ -42,18 +42,12 @@ struct Sample {
     [[nodiscard]] Columns view() const { return {offsets, rows, values}; }
 };
 
-uint64_t seed() {
-    const char* text = std::getenv("WEIR_SEED");
-    const uint64_t seed = text != nullptr ? std::stoull(text) : 42;
-    MESSAGE("WEIR_SEED=" << seed);
-    return seed;
-}
-
 }  // namespace
 
 TEST_SUITE("columns") {
     TEST_CASE("gradients and margin updates are those of the dense matrix") {
-        weir::Random random(seed());
+        WEIR_TEST_SEED(seed, 42);
+        weir::Random random(seed);
         for (const bool ones : {true, false}) {
             const Sample sample(random, ones);
             const ColumnRange range = {5, 17};
@@ -85,7 +79,8 @@ TEST_SUITE("columns") {
     }
 
     TEST_CASE("the model of a block lies above the loss wherever trust lets the weights go") {
-        weir::Random random(seed() + 1);
+        WEIR_TEST_SEED(seed, 43);
+        weir::Random random(seed);
         for (int round = 0; round < 40; ++round) {
             const Sample sample(random, round % 2 == 0);
             const ColumnRange range = {3, 20};

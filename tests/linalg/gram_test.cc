@@ -13,8 +13,8 @@ using namespace weir;
 using namespace weir::linalg;
 
 /// Columns of which each has about `share` of the rows; dense, too, to compare with.
-struct Sample {
-    Sample(Random& random, uint64_t row_count, uint64_t column_count, double share) {
+struct RandomColumns {
+    RandomColumns(Random& random, uint64_t row_count, uint64_t column_count, double share) {
         offsets.push_back(0);
         for (uint64_t j = 0; j < column_count; ++j) {
             dense.emplace_back(row_count, 0);
@@ -36,7 +36,7 @@ struct Sample {
     std::vector<std::vector<double>> dense;
 };
 
-void check(const Sample& sample, std::span<const uint32_t> columns,
+void check(const RandomColumns& sample, std::span<const uint32_t> columns,
            std::span<const double> weights) {
     std::vector<double> triangle(triangle_size(columns.size()), 1.0);  // it is added to that
     add_weighted_gram(sample.view(), columns, weights, triangle);
@@ -61,7 +61,7 @@ TEST_SUITE("gram") {
     TEST_CASE("sparse and full rows, many of them, give the sums that a plain loop gives") {
         for (const double share : {0.1, 0.6, 1.0}) {
             Random random(7);
-            const Sample sample(random, 2500, 9, share);
+            const RandomColumns sample(random, 2500, 9, share);
             std::vector<double> weights(2500);
             for (double& weight : weights)
                 weight = random.uniform();
@@ -72,14 +72,14 @@ TEST_SUITE("gram") {
 
     TEST_CASE("no rows and no columns add nothing") {
         Random random(8);
-        const Sample sample(random, 0, 3, 1);
+        const RandomColumns sample(random, 0, 3, 1);
         check(sample, std::vector<uint32_t>{0, 2}, {});
         check(sample, {}, {});
     }
 
     TEST_CASE("columns without values are all ones") {
         Random random(9);
-        Sample sample(random, 40, 4, 0.5);
+        RandomColumns sample(random, 40, 4, 0.5);
         for (auto& column : sample.dense) {
             for (double& value : column)
                 value = value != 0 ? 1 : 0;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lib/node/bootstrap_rendezvous_message.h"
 
-#include <cstdlib>
 #include <vector>
 
 #include <doctest/doctest.h>
 
 #include "lib/base/random.h"
 #include "lib/node/bootstrap.h"
+#include "tests/seed.h"
 
 namespace weir::boot {
 namespace {
@@ -116,9 +116,7 @@ TEST_SUITE("bootstrap rendezvous message") {
     }
 
     TEST_CASE("random damage never gets a reader into trouble") {
-        const char* const given = std::getenv("WEIR_SEED");  // NOLINT(concurrency-mt-unsafe)
-        const uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 10) : 20240601;
-        MESSAGE("WEIR_SEED=" << seed);
+        WEIR_TEST_SEED(seed, 20240601);
         Random random(seed);
         const auto messages = one_of_each();
         for (int i = 0; i < 20'000; ++i) {

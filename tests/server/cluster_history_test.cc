@@ -14,17 +14,13 @@
 #include <doctest/doctest.h>
 
 #include "lib/base/random.h"
+#include "tests/seed.h"
 #include "tests/server/sim_cluster.h"
 
 namespace weir::test {
 namespace {
 
-constexpr uint64_t kKeys = 96;
-
-uint64_t seed_from_environment(uint64_t fallback) {
-    const char* const text = std::getenv("WEIR_SEED");  // NOLINT(concurrency-mt-unsafe)
-    return text == nullptr ? fallback : std::strtoull(text, nullptr, 10);
-}
+constexpr uint64_t kHistoryKeys = 96;
 
 /// What one worker has under way: one push or pull, with memory of its own.
 struct Operation {
@@ -60,7 +56,7 @@ struct History {
         TableSchema s;
         s.name = "t";
         s.layout = dense ? Layout::kDense : Layout::kSparse;
-        s.key_count = dense ? kKeys : 0;
+        s.key_count = dense ? kHistoryKeys : 0;
         s.value_type = ValueType::kUInt64;
         s.width = width;
         s.aggregate_workers = 3;
@@ -70,8 +66,8 @@ struct History {
     void choose_keys(Operation& op) {
         op.by_range = dense && random.below(2) == 0;
         if (op.by_range) {
-            op.range.begin = random.below(kKeys);
-            op.range.end = op.range.begin + 1 + random.below(kKeys - op.range.begin);
+            op.range.begin = random.below(kHistoryKeys);
+            op.range.end = op.range.begin + 1 + random.below(kHistoryKeys - op.range.begin);
             for (uint64_t key = op.range.begin; key < op.range.end; ++key)
                 op.keys.push_back(key);
             return;
@@ -79,9 +75,9 @@ struct History {
         std::set<uint64_t> chosen;
         // Long lists come again and again, so that shards know them by their hash.
         const uint64_t how_many =
-            random.below(3) == 0 ? kKeys - random.below(3) : 1 + random.below(6);
+            random.below(3) == 0 ? kHistoryKeys - random.below(3) : 1 + random.below(6);
         for (uint64_t i = 0; chosen.size() < how_many; ++i) {
-            chosen.insert(how_many > kKeys / 2 ? i : random.below(kKeys));
+            chosen.insert(how_many > kHistoryKeys / 2 ? i : random.below(kHistoryKeys));
         }
         op.keys.assign(chosen.begin(), chosen.end());
     }
@@ -181,14 +177,14 @@ struct History {
 
     /// Every acknowledged push is counted exactly once.
     void check_all() {
-        std::vector<uint64_t> keys(kKeys);
-        for (uint64_t key = 0; key < kKeys; ++key)
+        std::vector<uint64_t> keys(kHistoryKeys);
+        for (uint64_t key = 0; key < kHistoryKeys; ++key)
             keys[key] = key;
-        std::vector<uint64_t> values(kKeys * width);
+        std::vector<uint64_t> values(kHistoryKeys * width);
         const auto call = cluster->workers[0]->pull(table[0], keys,
                                                     std::as_writable_bytes(std::span(values)), {});
         REQUIRE(cluster->finish(0, call).has_value());
-        for (uint64_t key = 0; key < kKeys; ++key) {
+        for (uint64_t key = 0; key < kHistoryKeys; ++key) {
             for (uint32_t j = 0; j < width; ++j)
                 REQUIRE(values[key * width + j] == certain[key]);
         }
@@ -199,10 +195,11 @@ struct History {
     bool dense = false;
     uint32_t width = 1;
     size_t idle = 0;
-    std::vector<TableInfo> table;                                     ///< by worker
-    std::vector<uint64_t> used = std::vector<uint64_t>(kKeys, 0);     ///< pushes of a key so far
-    std::vector<uint64_t> issued = std::vector<uint64_t>(kKeys, 0);   ///< their bits
-    std::vector<uint64_t> certain = std::vector<uint64_t>(kKeys, 0);  ///< those acknowledged
+    std::vector<TableInfo> table;  ///< by worker
+    std::vector<uint64_t> used =
+        std::vector<uint64_t>(kHistoryKeys, 0);  ///< pushes of a key so far
+    std::vector<uint64_t> issued = std::vector<uint64_t>(kHistoryKeys, 0);   ///< their bits
+    std::vector<uint64_t> certain = std::vector<uint64_t>(kHistoryKeys, 0);  ///< those acknowledged
 };
 
 }  // namespace
@@ -211,7 +208,7 @@ TEST_SUITE("cluster_history") {
     TEST_CASE(
         "every push is counted exactly once and every pull is explained, in thousands of "
         "histories") {
-        const uint64_t first = seed_from_environment(1);
+        const uint64_t first = testing::seed_or(1);
         const char* const text = std::getenv("WEIR_HISTORIES");  // NOLINT(concurrency-mt-unsafe)
         const uint64_t count = text == nullptr ? 2000 : std::strtoull(text, nullptr, 10);
         for (uint64_t seed = first; seed < first + count; ++seed) {

@@ -15,8 +15,8 @@ namespace {
 
 using transport::ConnectionId;
 
-constexpr uint64_t kExtremes[] = {0,     1,          2,          255,        256,
-                                  65535, 0x7fffffff, 0x80000000, 0xffffffff, ~uint64_t{0}};
+constexpr uint64_t kExtremeWords[] = {0,     1,          2,          255,        256,
+                                      65535, 0x7fffffff, 0x80000000, 0xffffffff, ~uint64_t{0}};
 
 /// An endpoint that says anything to whoever it is connected to.
 class Babbler {
@@ -44,7 +44,7 @@ public:
     [[nodiscard]] uint64_t answers() const { return answers_; }
 
 private:
-    uint64_t extreme() { return kExtremes[random_.below(std::size(kExtremes))]; }
+    uint64_t extreme() { return kExtremeWords[random_.below(std::size(kExtremeWords))]; }
 
     uint32_t small_or_extreme() {
         return static_cast<uint32_t>(random_.below(3) == 0 ? extreme() : random_.below(5));

@@ -103,7 +103,7 @@ private:
     RawWorker raw_;
 };
 
-TableSchema schema() {
+TableSchema babbled_schema() {
     TableSchema s;
     s.name = "sums";
     s.layout = Layout::kDense;
@@ -148,7 +148,7 @@ TEST_SUITE("hostile") {
                 hostile.join(2);
                 REQUIRE(cluster.run_until(
                     [&] { return cluster.workers[0]->ready() && cluster.workers[1]->ready(); }));
-                auto table = cluster.make_table(0, schema());
+                auto table = cluster.make_table(0, babbled_schema());
                 REQUIRE(table.has_value());
                 for (size_t i = 0; i < 20; ++i)
                     hostile.attack(*cluster.shards[i % 4], 2);
@@ -169,7 +169,7 @@ TEST_SUITE("hostile") {
             INFO("seed " << seed);
             SimCluster cluster(seed, {}, {});
             REQUIRE(cluster.start());
-            auto table = cluster.make_table(0, schema());
+            auto table = cluster.make_table(0, babbled_schema());
             REQUIRE(table.has_value());
             Hostile hostile(cluster, seed);
             uint64_t sum = 0;

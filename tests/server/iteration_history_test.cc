@@ -12,7 +12,7 @@
 namespace weir::test {
 namespace {
 
-constexpr uint64_t kKeys = 40;
+constexpr uint64_t kSummedKeys = 40;
 
 /// What `worker` pushes for `key` in `iteration`; 0: it does not have the key then.
 double part(uint32_t worker, uint64_t iteration, uint64_t key) {
@@ -34,7 +34,7 @@ TableSchema schema(Layout layout, uint32_t workers) {
     TableSchema s;
     s.name = "sums";
     s.layout = layout;
-    s.key_count = layout == Layout::kDense ? kKeys : 0;
+    s.key_count = layout == Layout::kDense ? kSummedKeys : 0;
     s.value_type = ValueType::kFloat64;
     s.rule = "add";
     s.aggregate_workers = workers;
@@ -47,7 +47,7 @@ void begin_iteration(SimCluster& cluster, uint32_t number, Worker& w, const Tabl
     w.keys.clear();
     w.values.clear();
     const bool nothing = random.below(8) == 0;
-    for (uint64_t key = 0; key < kKeys; ++key) {
+    for (uint64_t key = 0; key < kSummedKeys; ++key) {
         const double value = part(number, w.iteration, key);
         if (value == 0 || nothing) continue;
         w.keys.push_back(key);
@@ -57,10 +57,10 @@ void begin_iteration(SimCluster& cluster, uint32_t number, Worker& w, const Tabl
     options.iteration = w.iteration;
     w.push =
         cluster.workers[number]->push(table, w.keys, std::as_bytes(std::span(w.values)), options);
-    w.pulled_keys.resize(kKeys);
-    for (uint64_t key = 0; key < kKeys; ++key)
+    w.pulled_keys.resize(kSummedKeys);
+    for (uint64_t key = 0; key < kSummedKeys; ++key)
         w.pulled_keys[key] = key;
-    w.pulled.assign(kKeys, -1);
+    w.pulled.assign(kSummedKeys, -1);
     w.pull = cluster.workers[number]->pull(table, w.pulled_keys,
                                            std::as_writable_bytes(std::span(w.pulled)), options);
 }
@@ -86,7 +86,8 @@ void run_history(uint64_t seed) {
         tables.push_back(*table);
     }
     std::vector<Worker> workers(shape.workers);
-    std::vector<std::vector<double>> pushed(12, std::vector<double>(kKeys, 0));  // by iteration
+    std::vector<std::vector<double>> pushed(12,
+                                            std::vector<double>(kSummedKeys, 0));  // by iteration
     uint32_t finished = 0;
     const bool over = cluster.run_until([&] {
         for (uint32_t i = 0; i < shape.workers; ++i) {
@@ -98,7 +99,7 @@ void run_history(uint64_t seed) {
                     REQUIRE(client.take(w.push).has_value());
                     REQUIRE(client.take(w.pull).has_value());
                     // Nobody can be further than this iteration: we have not pushed the next one.
-                    for (uint64_t key = 0; key < kKeys; ++key) {
+                    for (uint64_t key = 0; key < kSummedKeys; ++key) {
                         double expected = 0;
                         for (uint64_t t = 1; t <= w.iteration; ++t)
                             expected += pushed[t][key];
@@ -137,10 +138,10 @@ TEST_SUITE("iteration_history") {
         REQUIRE(cluster.start());
         auto table = cluster.make_table(0, schema(Layout::kDense, 3));
         REQUIRE(table.has_value());
-        std::vector<double> values(kKeys, 1);
+        std::vector<double> values(kSummedKeys, 1);
         CallOptions options;
         options.iteration = 1;
-        const auto call = cluster.workers[0]->push(*table, KeyRange{0, kKeys},
+        const auto call = cluster.workers[0]->push(*table, KeyRange{0, kSummedKeys},
                                                    std::as_bytes(std::span(values)), options);
         cluster.network.kill(cluster.host_of_worker(2));
         cluster.workers[2].reset();
@@ -155,9 +156,9 @@ TEST_SUITE("iteration_history") {
         REQUIRE(cluster.start());
         auto table = cluster.make_table(0, schema(Layout::kDense, 3));
         REQUIRE(table.has_value());
-        const std::vector<double> values(kKeys, 1);
+        const std::vector<double> values(kSummedKeys, 1);
         const auto push = [&](uint32_t worker, uint64_t iteration) {
-            return cluster.workers[worker]->push(*table, KeyRange{0, kKeys},
+            return cluster.workers[worker]->push(*table, KeyRange{0, kSummedKeys},
                                                  std::as_bytes(std::span(values)), {iteration, 0});
         };
         (void)push(2, 1);
@@ -169,11 +170,11 @@ TEST_SUITE("iteration_history") {
         CHECK_FALSE(cluster.workers[0]->done(first));
         CHECK(cluster.finish(1, push(1, 1)).has_value());
         CHECK(cluster.finish(0, first).has_value());
-        std::vector<double> sums(kKeys);
-        const auto pull = cluster.workers[0]->pull(*table, KeyRange{0, kKeys},
+        std::vector<double> sums(kSummedKeys);
+        const auto pull = cluster.workers[0]->pull(*table, KeyRange{0, kSummedKeys},
                                                    std::as_writable_bytes(std::span(sums)), {1, 0});
         REQUIRE(cluster.finish(0, pull).has_value());
-        CHECK(sums[kKeys - 1] == 3);
+        CHECK(sums[kSummedKeys - 1] == 3);
         CHECK(cluster.finish(0, push(0, 2)).code() == Errc::kPeerLost);
     }
 
@@ -183,9 +184,9 @@ TEST_SUITE("iteration_history") {
         REQUIRE(cluster.start());
         auto table = cluster.make_table(0, schema(Layout::kDense, 3));
         REQUIRE(table.has_value());
-        std::vector<double> values(kKeys, 1);
+        std::vector<double> values(kSummedKeys, 1);
         cluster.network.kill(1);
-        const auto call = cluster.workers[0]->push(*table, KeyRange{0, kKeys},
+        const auto call = cluster.workers[0]->push(*table, KeyRange{0, kSummedKeys},
                                                    std::as_bytes(std::span(values)), {});
         const Status ended = cluster.finish(0, call);
         CHECK((ended.code() == Errc::kPeerLost || ended.code() == Errc::kDeadline));
@@ -197,8 +198,8 @@ TEST_SUITE("iteration_history") {
         REQUIRE(cluster.start());
         auto table = cluster.make_table(0, schema(Layout::kDense, 3));
         REQUIRE(table.has_value());
-        const std::vector<double> values(kKeys, 1);
-        const auto call = cluster.workers[0]->push(*table, KeyRange{0, kKeys},
+        const std::vector<double> values(kSummedKeys, 1);
+        const auto call = cluster.workers[0]->push(*table, KeyRange{0, kSummedKeys},
                                                    std::as_bytes(std::span(values)), {1, kSecond});
         const Status ended = cluster.finish(0, call);
         CHECK(ended.code() == Errc::kDeadline);
@@ -216,11 +217,11 @@ TEST_SUITE("iteration_history") {
         auto table = cluster.make_table(0, schema(Layout::kDense, 3));
         REQUIRE(table.has_value());
         cluster.network.partition(1, cluster.host_of_worker(0));
-        std::vector<double> values(kKeys, 1);
+        std::vector<double> values(kSummedKeys, 1);
         CallOptions options;
         options.deadline_ns = kSecond;
         const uint64_t before_ns = cluster.clock.now_ns();
-        const auto call = cluster.workers[0]->push(*table, KeyRange{0, kKeys},
+        const auto call = cluster.workers[0]->push(*table, KeyRange{0, kSummedKeys},
                                                    std::as_bytes(std::span(values)), options);
         const Status ended = cluster.finish(0, call);
         CHECK(ended.code() == Errc::kDeadline);

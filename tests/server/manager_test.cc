@@ -16,7 +16,7 @@ bool mentions(const Status& status, const char* text) {
     return !status && status.error().message().find(text) != std::string::npos;
 }
 
-TableSchema schema() {
+TableSchema counts() {
     TableSchema s;
     s.name = "counts";
     s.layout = Layout::kSparse;
@@ -44,7 +44,7 @@ TEST_SUITE("manager") {
         shape.message_bytes_max = 1024;
         SimCluster cluster(6, shape, {});
         REQUIRE(cluster.start());
-        const auto table = cluster.make_table(1, schema());
+        const auto table = cluster.make_table(1, counts());
         REQUIRE(table.has_value());
         std::vector<uint64_t> keys(5000);
         for (uint64_t k = 0; k < keys.size(); ++k)
@@ -63,8 +63,8 @@ TEST_SUITE("manager") {
     TEST_CASE("a table that two make at once is made once, and one that nobody made is not found") {
         SimCluster cluster(2, {}, {});
         REQUIRE(cluster.start());
-        const auto first = cluster.workers[0]->create_table(schema());
-        const auto second = cluster.workers[1]->create_table(schema());
+        const auto first = cluster.workers[0]->create_table(counts());
+        const auto second = cluster.workers[1]->create_table(counts());
         REQUIRE(cluster.run_until(
             [&] { return cluster.workers[0]->done(first) && cluster.workers[1]->done(second); }));
         const auto a = cluster.workers[0]->take_table(first);
@@ -78,7 +78,7 @@ TEST_SUITE("manager") {
     TEST_CASE("a table that a shard cannot make is refused in that shard's words") {
         SimCluster cluster(9, {}, {});
         REQUIRE(cluster.start());
-        TableSchema huge = schema();
+        TableSchema huge = counts();
         huge.layout = Layout::kDense;
         huge.key_count = uint64_t{1} << 62;
         const auto call = cluster.workers[0]->create_table(huge);

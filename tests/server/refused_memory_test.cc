@@ -23,7 +23,7 @@ using transport::Access;
 using transport::ConnectionId;
 using transport::Event;
 
-constexpr uint64_t kKeys = 4096;
+constexpr uint64_t kTableKeys = 4096;
 
 class HeapMemory final : public Memory {
 public:
@@ -61,7 +61,7 @@ public:
         TableSchema schema;
         schema.name = "numbers";
         schema.layout = Layout::kDense;
-        schema.key_count = kKeys;
+        schema.key_count = kTableKeys;
         wire::FrameHeader create;
         create.kind = wire::Kind::kCreateTable;
         create.request = 1;
@@ -89,7 +89,7 @@ public:
         header.request = request;
         header.epoch = 1;
         header.width = 1;
-        header.count = kKeys;
+        header.count = kTableKeys;
         const wire::MemoryHandle handle{exposed->address, exposed->length_bytes, exposed->key};
         send(connection_, header, std::as_bytes(std::span(&handle, 1)));
     }
@@ -167,7 +167,7 @@ private:
 TEST_SUITE("refused memory") {
     TEST_CASE("pushes and pulls whose memory is there no more are answered, and others go on") {
         OverShm job;
-        std::vector<float> values(kKeys, 1);
+        std::vector<float> values(kTableKeys, 1);
         const auto bytes = std::as_bytes(std::span(values));
         uint64_t request = 10;
         for (const bool gone : {false, true, false}) {

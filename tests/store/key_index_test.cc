@@ -9,7 +9,7 @@
 
 #include "lib/base/random.h"
 #include "lib/store/table.h"
-#include "tests/key/seed.h"
+#include "tests/seed.h"
 
 TEST_SUITE("key_index") {
     using namespace weir;

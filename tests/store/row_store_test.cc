@@ -11,7 +11,7 @@
 #include "lib/base/random.h"
 #include "lib/store/gather.h"
 #include "lib/store/rule_runner.h"
-#include "tests/key/seed.h"
+#include "tests/seed.h"
 
 TEST_SUITE("row_store") {
     using namespace weir;

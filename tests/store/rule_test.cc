@@ -11,7 +11,7 @@
 #include "lib/linalg/prox.h"
 #include "lib/store/builtin_rules.h"
 #include "lib/store/table.h"
-#include "tests/key/seed.h"
+#include "tests/seed.h"
 
 namespace {
 

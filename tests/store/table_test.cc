@@ -8,7 +8,7 @@
 #include <doctest/doctest.h>
 
 #include "lib/base/random.h"
-#include "tests/key/seed.h"
+#include "tests/seed.h"
 #include "tests/store/model.h"
 
 TEST_SUITE("table") {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/credits.h"
 
-#include <cstdlib>
 #include <deque>
 
 #include <doctest/doctest.h>
 
 #include "lib/base/random.h"
+#include "tests/seed.h"
 
 namespace {
 
@@ -14,13 +14,13 @@ using weir::Random;
 using weir::transport::Credits;
 
 /// One side of a connection over a perfect wire; each message carries credits.
-struct Side {
+struct Lender {
     Credits credits;
     std::deque<uint32_t> inbox;  ///< credits on messages under way to us
     uint32_t lent = 0;           ///< received, room not free yet
     uint64_t sent = 0;
 
-    void send_to(Side& other) {
+    void send_to(Lender& other) {
         credits.spend();
         other.inbox.push_back(credits.pay(~0U));
     }
@@ -37,11 +37,6 @@ struct Side {
             credits.free_one();
     }
 };
-
-uint64_t test_seed() {
-    const char* const text = std::getenv("WEIR_SEED");
-    return text != nullptr ? std::strtoull(text, nullptr, 10) : 20240229;
-}
 
 }  // namespace
 
@@ -85,14 +80,14 @@ TEST_SUITE("credits") {
 
     TEST_CASE("updates do not answer each other for ever") {
         for (uint32_t window = Credits::kWindowMin; window < 20; ++window) {
-            Side a{Credits(window, window), {}};
-            Side b{Credits(window, window), {}};
+            Lender a{Credits(window, window), {}};
+            Lender b{Credits(window, window), {}};
             while (a.credits.can_send())
                 a.send_to(b);
             int updates = 0;
             for (bool moved = true; moved;) {
                 moved = false;
-                for (Side* self : {&a, &b}) {
+                for (Lender* self : {&a, &b}) {
                     while (!self->inbox.empty())
                         self->take_one();
                     self->free_all();
@@ -107,21 +102,20 @@ TEST_SUITE("credits") {
     }
 
     TEST_CASE("two sides that send as much as they may never stop for good") {
-        const uint64_t seed = test_seed();
-        CAPTURE(seed);
+        WEIR_TEST_SEED(seed, 20240229);
         Random random(seed);
         for (int history = 0; history < 200; ++history) {
             const auto window_a = static_cast<uint32_t>(4 + random.below(9));
             const auto window_b = static_cast<uint32_t>(4 + random.below(9));
-            Side sides[2]{{Credits(window_a, window_b), {}}, {Credits(window_b, window_a), {}}};
+            Lender sides[2]{{Credits(window_a, window_b), {}}, {Credits(window_b, window_a), {}}};
             constexpr uint64_t kEach = 300;
             uint64_t steps = 0;
             while (sides[0].sent < kEach || sides[1].sent < kEach || !sides[0].inbox.empty() ||
                    !sides[1].inbox.empty()) {
                 REQUIRE(++steps < 1'000'000);
                 const uint64_t who = random.below(2);
-                Side& self = sides[who];
-                Side& other = sides[1 - who];
+                Lender& self = sides[who];
+                Lender& other = sides[1 - who];
                 switch (random.below(4)) {
                     case 0:
                         if (self.sent < kEach && self.credits.can_send()) {

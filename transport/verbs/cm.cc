@@ -14,7 +14,7 @@ namespace weir::transport::verbs {
 
 namespace {
 
-constexpr int kBacklog = 1024;
+constexpr int kListenBacklog = 1024;
 
 struct DestroyChannel {
     void operator()(rdma_event_channel* channel) const noexcept {
@@ -117,7 +117,7 @@ Result<uint16_t> CmAgent::listen() {
         WEIR_ASSIGN(SocketAddress any, SocketAddress::parse_host("::", 0));
         // librdmacm does not change the address, it only forgot to say so.
         if (rdma_bind_addr(id, const_cast<sockaddr*>(any.raw())) != 0 ||
-            rdma_listen(id, kBacklog) != 0) {
+            rdma_listen(id, kListenBacklog) != 0) {
             return cannot("listen", errno);
         }
         state_->listener = std::move(listener);

@@ -22,12 +22,12 @@ std::string nobody(Device& device) {
     return (*endpoint)->address();
 }
 
-ForkedOptions options() {
+ForkedOptions shm_options() {
     return {[secret = random_bytes()] { return make_shm(secret); },
             [] { return make_shm(random_bytes()); }, nobody};
 }
 
-const Registration kShmForked{"shm-forked", forked(options())};
+const Registration kShmForked{"shm-forked", forked(shm_options())};
 
 }  // namespace
 

@@ -15,13 +15,13 @@ Result<std::unique_ptr<Device>> make_verbs(const Secret& secret) {
     return verbs::make_device(options);
 }
 
-ForkedOptions options() {
+ForkedOptions verbs_options() {
     return {[secret = random_bytes()] { return make_verbs(secret); },
             [] { return make_verbs(random_bytes()); },
             [](Device& /*device*/) { return std::string("verbs:127.0.0.1:1"); }};
 }
 
-const Registration kVerbsForked{"verbs-forked", forked(options())};
+const Registration kVerbsForked{"verbs-forked", forked(verbs_options())};
 
 }  // namespace
 

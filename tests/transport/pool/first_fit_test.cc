@@ -2,7 +2,6 @@
 #include "transport/pool/first_fit.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <vector>
@@ -10,6 +9,7 @@
 #include <doctest/doctest.h>
 
 #include "lib/base/random.h"
+#include "tests/seed.h"
 
 TEST_SUITE("first_fit") {
     using weir::transport::FirstFit;
@@ -82,9 +82,7 @@ TEST_SUITE("first_fit") {
     }
 
     TEST_CASE("thousands of random requests never overlap and lose nothing") {
-        const char* const given = std::getenv("WEIR_SEED");
-        const uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 10) : 20240607;
-        INFO("WEIR_SEED=" << seed);
+        WEIR_TEST_SEED(seed, 20240607);
         weir::Random random(seed);
         Memory memory;
         FirstFit pieces;

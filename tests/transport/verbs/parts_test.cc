@@ -2,13 +2,13 @@
 /// \file
 /// The parts of the verbs backend that need no device.
 
-#include <cstdlib>
 #include <deque>
 #include <vector>
 
 #include <doctest/doctest.h>
 
 #include "lib/base/random.h"
+#include "tests/seed.h"
 #include "transport/verbs/byte_ring.h"
 #include "transport/verbs/capacity.h"
 #include "transport/verbs/regions.h"
@@ -21,17 +21,11 @@ using namespace weir;
 using namespace weir::transport;
 using namespace weir::transport::verbs;
 
-uint64_t test_seed() {
-    const char* const text = std::getenv("WEIR_SEED");
-    return text != nullptr ? std::strtoull(text, nullptr, 10) : 4711;
-}
-
 }  // namespace
 
 TEST_SUITE("verbs parts") {
     TEST_CASE("ring pieces never overlap, are contiguous and all come back") {
-        const uint64_t seed = test_seed();
-        CAPTURE(seed);
+        WEIR_TEST_SEED(seed, 4711);
         Random random(seed);
         constexpr uint32_t kSize = 64 * 40;
         ByteRing ring(kSize);
@@ -74,8 +68,7 @@ TEST_SUITE("verbs parts") {
     }
 
     TEST_CASE("windows never sum to more than the receive queue holds") {
-        const uint64_t seed = test_seed();
-        CAPTURE(seed);
+        WEIR_TEST_SEED(seed, 4711);
         Random random(seed);
         constexpr uint32_t kReceives = 4096;
         constexpr uint32_t kSends = 9000;
