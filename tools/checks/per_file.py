@@ -8,10 +8,12 @@ import shlex
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 
-from remember import FileMemory, digest, tools_version, tree_files
+from remember import ANY_INCLUDE, FileMemory, digest, tools_version, tree_files
 from workshop import Failure, Outcome
 
 NOISE = re.compile(r"^\d+ warnings generated\.\n", re.M)
+USING = re.compile(r"^\s*using (?:\w*::)+(\w+);", re.M)
+COMMENT = re.compile(r"//.*")
 OURS = ("lib/", "transport/", "bench/", "tests/", "tools/")
 # clang-tidy looks at the library, headers of it included; tests, benches and programs are left to the compilers.
 TIDY = ("lib/", "transport/")
@@ -22,9 +24,11 @@ def sources(root, folders, suffixes):
 
 
 def check_files(shop, names, salt, command_of, seconds=300):
-    """Runs command_of(name) for every file that is not known to pass; the output of those that fail goes to the log."""
+    """Runs command_of(name) for every name that is not known to pass; the output of those that fail goes to the log. `names` lists
+    files, or maps the names of groups to lists of files."""
     memory = FileMemory(shop.root, shop.dir / f"{shop.phase}-cache", salt)
-    keys = {name: memory.key(name) for name in names}
+    files_of = names if isinstance(names, dict) else {name: [name] for name in names}
+    keys = {name: memory.key(files) for name, files in files_of.items()}
     todo = [name for name in names if not memory.passed(keys[name])]
 
     def one(name):
@@ -65,26 +69,64 @@ def analyze(shop):
 
 
 def tidy(shop, checks):
+    """The files of one folder are looked at together, as one that includes them all: most of the time goes to the standard library's headers."""
     folder = shop.build("release")
-    names = sources(shop.root, TIDY, (".cc",))
-    built = {entry["file"] for entry in compile_commands(shop.root, folder)}
-    names = [name for name in names if name in built]
-    salt = digest(tools_version(), checks, (shop.root / ".clang-tidy").read_bytes())
-    command = ["clang-tidy-14", "--quiet", checks, "-p", folder, "--extra-arg=-Wno-unknown-warning-option", "--extra-arg=-Wno-ignored-optimization-argument"]
-    return check_files(shop, names, salt, lambda name: ([*command, name], None))
+    entries = compile_commands(shop.root, folder)
+    built = {entry["file"] for entry in entries}
+    groups = {}
+    for name in sources(shop.root, TIDY, (".cc",)):
+        if name in built:
+            groups.setdefault(os.path.dirname(name), []).append(name)
+    if not groups:
+        raise Failure("the release build compiles nothing of the library")
+    words = include_and_define_words(entries)
+    salt = digest(tools_version(), checks, *words, (shop.root / ".clang-tidy").read_bytes())
+    together = shop.dir / "tidy"
+    together.mkdir(exist_ok=True)
+
+    def command_of(group):
+        lines = [f'#include "{shop.root / name}"  // NOLINT(bugprone-suspicious-include)\n' for name in groups[group]]
+        path = together / (group.replace("/", "-") + ".cc")
+        path.write_text("".join(lines))
+        command = ["clang-tidy-14", "--quiet", checks, f"--config-file={shop.root / '.clang-tidy'}", path]
+        return [*command, "--", "-std=c++20", "-O2", "-Wno-unknown-warning-option", f"-I{shop.root}", f"-I{folder}", *words], None
+
+    outcome = check_files(shop, groups, salt, command_of, seconds=900)
+    unused = list(unused_using(shop.root))
+    if unused:
+        shop.log("\n".join(unused))
+        outcome.passed, outcome.failed = 0, outcome.failed + len(unused)
+    outcome.note = f"{sum(map(len, groups.values()))} files in {outcome.note.replace('files', 'folders')}"
+    return outcome
+
+
+def unused_using(root):
+    """What misc-unused-using-decls would say; it looks at main files only, and those are the ones that include the others here."""
+    for name in sources(root, OURS, (".cc",)):
+        text = COMMENT.sub("", (root / name).read_text())
+        for found in USING.finditer(text):
+            if len(re.findall(rf"\b{found[1]}\b", text)) == len(re.findall(rf"::{found[1]}\s*;", text)):
+                yield f"{name}: error: 'using ... {found[1]}' is not used"
 
 
 def headers_alone(shop):
-    """Every header must compile when it is the only one that a file includes."""
+    """Every header must compile when it is the only one that a file includes. Those that a built file includes first are known to."""
     folder = shop.build("release")
     commands = compile_commands(shop.root, folder)
     if not commands:
         raise Failure("the release build compiles nothing")
-    words = sorted({word for entry in commands for word in entry["words"] if word.startswith(("-I", "-isystem", "-D"))})
-    words = [word for word in words if not word.startswith("-I") or not word.endswith(".p")]
+    words = include_and_define_words(commands)
     command = ["g++", "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", f"-I{shop.root}", f"-I{folder}", *words, "-x", "c++", "-"]
     names = sources(shop.root, OURS, (".h",))
-    return check_files(shop, names, digest(tools_version(), *words), lambda name: (command, f'#include "{name}"\n'))
+    known = {first_include(shop.root / entry["file"]) for entry in commands}
+    outcome = check_files(shop, [name for name in names if name not in known], digest(tools_version(), *words), lambda name: (command, f'#include "{name}"\n'))
+    outcome.note += f"; {len(known.intersection(names))} more come first in a file that was built"
+    return outcome
+
+
+def first_include(path):
+    found = ANY_INCLUDE.search(path.read_bytes()) if path.exists() else None
+    return found[1].decode() if found else None
 
 
 def compile_commands(root, folder):
@@ -95,6 +137,11 @@ def compile_commands(root, folder):
         path = os.path.join(entry["directory"], entry["file"])
         entries.append({"file": os.path.relpath(path, root), "words": words})
     return entries
+
+
+def include_and_define_words(entries):
+    words = {word for entry in entries for word in entry["words"] if word.startswith(("-I", "-isystem", "-D"))}
+    return sorted(word for word in words if not word.startswith("-I") or not word.endswith(".p"))
 
 
 def absolute(word, directory):

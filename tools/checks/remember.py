@@ -8,6 +8,7 @@ import re
 import subprocess
 from functools import lru_cache
 
+ANY_INCLUDE = re.compile(rb'^\s*#\s*include\s+["<]([^">]+)[">]', re.M)
 INCLUDE = re.compile(rb'^\s*#\s*include\s+"([^"]+)"', re.M)
 
 
@@ -66,22 +67,22 @@ class Memory:
 
 
 class FileMemory:
-    """Of single source files: a file counts as unchanged while it and every header of ours below it are."""
+    """Of source files, or groups of them: one counts as unchanged while its files and every header of ours below them are."""
 
     def __init__(self, root, folder, salt):
         self.root, self.folder, self.salt = root, folder, salt
         self._contents = {}
         folder.mkdir(parents=True, exist_ok=True)
 
-    def key(self, name):
-        seen, todo = {}, [name]
+    def key(self, names):
+        seen, todo = {}, list(names)
         while todo:
             name_now = todo.pop()
             if name_now in seen:
                 continue
             seen[name_now], includes = self._read(name_now)
             todo += includes
-        return digest(self.salt, name, *(f"{path} {seen[path]}" for path in sorted(seen)))
+        return digest(self.salt, *names, *(f"{path} {seen[path]}" for path in sorted(seen)))
 
     def passed(self, key):
         return (self.folder / key).exists()
