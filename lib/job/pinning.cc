@@ -14,7 +14,7 @@
 namespace weir {
 namespace {
 
-constexpr size_t kTextBytesMax = 4000;  // Bootstrap::kValueBytesMax, and a little less
+constexpr size_t kPublishedBytesMax = 4000;  // Bootstrap::kValueBytesMax, and a little less
 
 /// The number that `text` starts with, and the blank after it, taken away.
 bool take_number(std::string_view& text, uint32_t& number) {
@@ -36,9 +36,9 @@ Result<PinPolicy> pin_policy(const Config& config) {
 std::string RankThreads::encode() const {
     const std::string list = cpu_list_text(cpus);
     const std::string_view fitting =
-        list.size() <= kTextBytesMax
+        list.size() <= kPublishedBytesMax
             ? std::string_view(list)
-            : std::string_view(list).substr(0, list.rfind(',', kTextBytesMax));
+            : std::string_view(list).substr(0, list.rfind(',', kPublishedBytesMax));
     return fmt::format("{} {} {}\n{}", shard_count, other_count, fitting, host);
 }
 

@@ -69,14 +69,12 @@ def analyze(shop):
 
 
 def tidy(shop, checks):
-    """The files of one folder are looked at together, as one that includes them all: most of the time goes to the standard library's headers."""
+    """The files of a folder, and small folders of one layer after the other, are looked at together, as one that includes them all: most
+    of the time goes to the standard library's headers."""
     folder = shop.build("release")
     entries = compile_commands(shop.root, folder)
     built = {entry["file"] for entry in entries}
-    groups = {}
-    for name in sources(shop.root, TIDY, (".cc",)):
-        if name in built:
-            groups.setdefault(os.path.dirname(name), []).append(name)
+    groups = in_groups([name for name in sources(shop.root, TIDY, (".cc",)) if name in built])
     if not groups:
         raise Failure("the release build compiles nothing of the library")
     words = include_and_define_words(entries)
@@ -96,8 +94,23 @@ def tidy(shop, checks):
     if unused:
         shop.log("\n".join(unused))
         outcome.passed, outcome.failed = 0, outcome.failed + len(unused)
-    outcome.note = f"{sum(map(len, groups.values()))} files in {outcome.note.replace('files', 'folders')}"
+    outcome.note = f"{sum(map(len, groups.values()))} files in groups: {outcome.note}"
     return outcome
+
+
+def in_groups(names, files_min=12):
+    """The files of whole folders, by the name of the first one: folders are added up until there are `files_min` files."""
+    folders = {}
+    for name in names:
+        folders.setdefault(os.path.dirname(name), []).append(name)
+    groups, room = {}, {}
+    for folder, files in folders.items():
+        top = folder.split("/")[0]
+        if top not in room or len(groups[room[top]]) >= files_min:
+            room[top] = folder
+            groups[folder] = []
+        groups[room[top]] += files
+    return groups
 
 
 def unused_using(root):

@@ -68,7 +68,7 @@ def tsan(shop):
 
 
 def plain(shop):
-    return run_suite(shop, "plain", ["unit"], 2)
+    return run_suite(shop, "plain", ["unit"], 2, env=SLOW)  # what other builds have run in full
 
 
 def benches(shop):
@@ -104,7 +104,7 @@ PHASES = {
         Phase("unit", "unit tests", suite("unit", 2)),
         Phase("conformance", "one suite over every transport", suite("conformance", 1)),
         Phase("system", "whole programs", suite("system", 1)),
-        Phase("launchers", "mpirun, srun and mpiexec", suite("launchers", 1)),
+        Phase("launchers", "mpirun, srun and mpiexec", suite("launchers", 2)),
         Phase("installed", "meson install; trainers built against it", installed),
         Phase("tidy", "clang-tidy on the library", per_file.clang_tidy),
         Phase("analyze", "clang's static analyzer on the library (only when named)", per_file.analyze, by_default=False),
