@@ -59,10 +59,10 @@ uint64_t peak_bytes() {
     return static_cast<uint64_t>(usage.ru_maxrss) * 1024;
 }
 
-/// A share of the objective, for people: "2.8 %".
 /// A proof that leaves a tenth of the objective open says nothing to a person.
 constexpr double kTellingGap = 0.1;
 
+/// A share of the objective, for people: "2.8 %".
 std::string percent(double share) {
     return fmt::format("{:.2g} %", 100 * share);
 }
