@@ -7,7 +7,7 @@
 #include <new>
 #include <vector>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>

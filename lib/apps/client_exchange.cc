@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lib/apps/client_exchange.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "lib/linalg/prox.h"
 #include "lib/store/builtin_rules.h"

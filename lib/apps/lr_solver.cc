@@ -8,7 +8,7 @@
 #include <numeric>
 #include <utility>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "lib/apps/gather.h"
 #include "lib/apps/lr_totals.h"

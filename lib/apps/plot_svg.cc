@@ -5,7 +5,7 @@
 #include <cmath>
 #include <vector>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "lib/data/output_file.h"
 

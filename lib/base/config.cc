@@ -5,7 +5,7 @@
 #include <charconv>
 #include <numeric>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace weir {
 namespace {

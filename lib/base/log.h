@@ -7,7 +7,7 @@
 #include <functional>
 #include <string_view>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace weir {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <pthread.h>
 #include <sched.h>
 #include <sys/syscall.h>

@@ -5,7 +5,7 @@
 #include <cerrno>
 #include <memory>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <hwloc.h>
 
 #include "lib/base/topology.h"

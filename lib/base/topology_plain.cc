@@ -3,7 +3,7 @@
 /// What topology_hwloc.cc does, in a build without hwloc.
 #include <cerrno>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <linux/mempolicy.h>
 #include <sys/syscall.h>
 #include <unistd.h>

@@ -7,7 +7,7 @@
 #include <set>
 #include <tuple>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "lib/base/sys_file.h"
 #include "lib/base/topology.h"

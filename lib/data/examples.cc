@@ -3,7 +3,7 @@
 
 #include <thread>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "lib/data/feature_dictionary.h"
 #include "lib/data/shortage.h"

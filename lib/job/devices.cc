@@ -5,7 +5,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "lib/base/log.h"
 #include "lib/store/memory_with_caches.h"

@@ -6,7 +6,7 @@
 #include <future>
 #include <thread>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "lib/base/config.h"
 #include "lib/base/log.h"

@@ -6,7 +6,7 @@
 #include <map>
 #include <set>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "lib/base/sys_file.h"
 #include "transport/pool/memory_pool.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lib/key/key_list.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "lib/base/kernel.h"
 

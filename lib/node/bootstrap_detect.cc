@@ -7,7 +7,7 @@
 #include <limits>
 #include <optional>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "lib/node/bootstrap.h"
 #include "lib/node/bootstrap_pmi1.h"

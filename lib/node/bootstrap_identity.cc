@@ -5,7 +5,7 @@
 #include <cstring>
 #include <span>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "lib/node/bootstrap_secret.h"
 

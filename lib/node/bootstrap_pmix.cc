@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lib/node/bootstrap_pmix.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "weir_features.h"
 

@@ -3,7 +3,7 @@
 
 #include <fstream>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <unistd.h>
 
 #include "lib/node/bootstrap_rendezvous_client.h"

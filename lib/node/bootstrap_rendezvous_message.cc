@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <span>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "lib/node/bootstrap.h"
 

@@ -4,7 +4,7 @@
 #include <cerrno>
 
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <openssl/evp.h>
 #include <sys/stat.h>
 #include <unistd.h>

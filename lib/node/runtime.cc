@@ -5,7 +5,7 @@
 #include <new>
 #include <utility>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <pthread.h>
 
 #include "lib/base/log.h"

@@ -5,7 +5,7 @@
 #include <array>
 #include <limits>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "lib/base/log.h"
 #include "lib/node/schema_codec.h"

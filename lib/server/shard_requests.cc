@@ -3,7 +3,7 @@
 /// Before a push or pull takes effect: is it for a table of ours and well made, is it its turn, and
 /// where are its keys and values.
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "lib/server/shard.h"
 

@@ -8,7 +8,7 @@
 #include <immintrin.h>
 #endif
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace weir {
 namespace {

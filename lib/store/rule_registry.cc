@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lib/store/rule_registry.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "lib/store/builtin_rules.h"
 

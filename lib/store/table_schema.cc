@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace weir {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lib/worker/client.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "lib/worker/client_state.h"
 

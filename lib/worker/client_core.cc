@@ -3,7 +3,7 @@
 
 #include <array>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "lib/base/log.h"
 #include "lib/node/schema_codec.h"

@@ -6,7 +6,7 @@
 #include <array>
 #include <cstring>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "lib/worker/client_core.h"
 

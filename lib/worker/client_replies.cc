@@ -5,7 +5,7 @@
 
 #include <cstring>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "lib/base/log.h"
 #include "lib/worker/client_core.h"

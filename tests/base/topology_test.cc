@@ -6,7 +6,7 @@
 #include <thread>
 
 #include <doctest/doctest.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sched.h>
 #include <sys/mman.h>
 

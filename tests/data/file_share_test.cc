@@ -4,7 +4,7 @@
 #include <map>
 
 #include <doctest/doctest.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "tests/data/scratch.h"
 

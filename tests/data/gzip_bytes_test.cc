@@ -3,7 +3,7 @@
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "lib/base/random.h"
 #include "tests/data/scratch.h"

@@ -5,7 +5,7 @@
 #include <string>
 
 #include <doctest/doctest.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "lib/base/random.h"
 

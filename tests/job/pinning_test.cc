@@ -9,7 +9,7 @@
 #include <thread>
 
 #include <doctest/doctest.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "lib/base/sys_file.h"
 #include "lib/job/job.h"

@@ -3,7 +3,7 @@
 #include "lib/node/assignment_parts.h"
 
 #include <doctest/doctest.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "lib/wire/frame.h"
 

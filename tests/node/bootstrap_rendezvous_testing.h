@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include <doctest/doctest.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/socket.h>
 
 #include "lib/node/bootstrap_rendezvous_client.h"

@@ -8,7 +8,7 @@
 #include <memory>
 #include <optional>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/prctl.h>
 
 #include "lib/base/os_limits.h"

@@ -2,7 +2,7 @@
 // weir bench push and pull: dense tables, registered buffers, one size after the other.
 #include <algorithm>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "bench/arena.h"
 #include "bench/limits/memory_work.h"

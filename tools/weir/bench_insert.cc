@@ -2,7 +2,7 @@
 // weir bench insert: sparse tables; new keys, lists that the server knows, and lists it never saw.
 #include <algorithm>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "bench/arena.h"
 #include "bench/limits/memory_work.h"

@@ -5,7 +5,7 @@
 #include <csignal>
 
 #include <arpa/inet.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <netinet/in.h>
 #include <spawn.h>
 #include <sys/socket.h>

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <utility>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
 #include "lib/apps/plot_svg.h"

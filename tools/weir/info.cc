@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <memory>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "tools/weir/info_report.h"
 

@@ -7,7 +7,7 @@
 #include <exception>
 #include <new>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <unistd.h>
 
 #include "lib/base/log.h"

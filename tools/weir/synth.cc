@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "lib/data/synth.h"
 #include "tools/weir/progress.h"

@@ -3,7 +3,7 @@
 
 #include <bit>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <jemalloc/jemalloc.h>
 
 #include "lib/base/check.h"

@@ -5,7 +5,7 @@
 #include <cerrno>
 #include <fstream>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/stat.h>
 
 #include "lib/base/random.h"

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/timerfd.h>
 
 namespace weir::transport::shm {

@@ -6,7 +6,7 @@
 #include <array>
 #include <cerrno>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/timerfd.h>

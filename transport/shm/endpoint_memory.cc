@@ -4,7 +4,7 @@
 /// socket. Every operation ends at once, in a copy.
 #include <cstring>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/epoll.h>
 
 #include "transport/shm/endpoint.h"
@@ -61,7 +61,7 @@ Result<RemoteSpan> ShmEndpoint::expose(ConnectionId id, std::span<const std::byt
     if (region == nullptr) {
         return Error(Errc::kInvalidArgument,
                      fmt::format("shm: {} bytes at {} are not (wholly) registered", memory.size(),
-                                 fmt::ptr(memory.data())));
+                                 static_cast<const void*>(memory.data())));
     }
     if (region->access == Access::kLocal) {
         return Error(Errc::kRefused, "shm: memory registered as local cannot be exposed");

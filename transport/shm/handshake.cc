@@ -5,7 +5,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "transport/shm/regions.h"
 

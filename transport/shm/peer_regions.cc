@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/shm/peer_regions.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "transport/shm/regions.h"
 

@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "lib/base/log.h"
 #include "transport/secret.h"

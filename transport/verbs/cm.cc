@@ -7,7 +7,7 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <rdma/rdma_cma.h>
 
 namespace weir::transport::verbs {

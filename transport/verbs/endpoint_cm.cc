@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/epoll.h>
 
 #include "transport/verbs/endpoint.h"

@@ -8,7 +8,7 @@
 #include <limits>
 
 #include <arpa/inet.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "transport/verbs/endpoint.h"
 #include "transport/verbs/endpoint_limits.h"

@@ -5,7 +5,7 @@
 #include <concepts>
 #include <cstring>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "lib/base/check.h"
 #include "transport/credits.h"

@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <numeric>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace weir::transport::verbs {
 

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include <arpa/inet.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace weir::transport::verbs {
 

@@ -9,7 +9,7 @@
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
