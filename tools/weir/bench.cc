@@ -15,27 +15,10 @@
 #include "lib/data/output_file.h"
 #include "tools/weir/bench_local.h"
 #include "tools/weir/bench_place.h"
-#include "tools/weir/bench_work.h"
+#include "tools/weir/command.h"
 
 namespace weir::tools {
 namespace {
-
-int failure(const Error& error) {
-    fmt::print(stderr, "weir: error: {}\n", error.message());
-    return error.code() == Errc::kInvalidArgument ? kExitUsage : kExitFailure;
-}
-
-/// Small and short, but for what was asked for by its own flag.
-void make_brief(const CLI::App& command, BenchFlags& flags) {
-    const auto set = [&](const char* flag, auto& value, auto brief) {
-        const CLI::Option* const option = command.get_option_no_throw(flag);
-        if (option != nullptr && option->count() == 0) value = brief;
-    };
-    set("--seconds", flags.seconds, 0.05);
-    set("--table-mib", flags.table_mib, 8);
-    set("--min-bytes", flags.min_bytes, 4096);
-    set("--max-bytes", flags.max_bytes, 256 << 10);
-}
 
 /// The sizes of push and pull: powers of two, in order, and no more than there is memory for.
 Status check_sizes(const BenchFlags& flags) {
@@ -212,70 +195,11 @@ int run_rank(BenchFlags& flags, Config& config) {
     return kExitOk;
 }
 
-/// The flags of one bench: only those that mean something to it.
-void add_sizes(CLI::App& command, BenchFlags& flags) {
-    command.add_option("--table-mib", flags.table_mib, "size of the dense table")
-        ->check(CLI::Range(1, 1 << 20))
-        ->capture_default_str();
-    command.add_option("--min-bytes", flags.min_bytes, "smallest push or pull")
-        ->check(CLI::Range(4, 1 << 30))
-        ->capture_default_str();
-    command.add_option("--max-bytes", flags.max_bytes, "largest push or pull")
-        ->check(CLI::Range(4, 1 << 30))
-        ->capture_default_str();
-}
-
-void add_one(CLI::App& bench, const std::string& name, const std::string& meaning,
-             Program& program) {
-    const auto flags = std::make_shared<BenchFlags>();
-    flags->bench = name;
-    CLI::App* const command = bench.add_subcommand(name, meaning);
-    CLI::Option* const local =
-        command->add_flag("--local", flags->local, "start server and worker here, a core each");
-    command->add_flag("--brief", flags->brief, "small and short, to see that it works");
-    command->add_option("--json", flags->json, "file for the result as JSON");
-    if (name != "insert") {
-        command->add_option("--seconds", flags->seconds, "time per row, about, from 0.001 to 3600")
-            ->check(number_within(0.001, 3600))
-            ->capture_default_str();
-    }
-    command->add_option("--cpus", flags->cpus, "A,B: core of the servers, core of the workers")
-        ->delimiter(',')
-        ->expected(2);
-    if (flags->is_dense()) add_sizes(*command, *flags);
-    if (name != "latency") {
-        command->add_option("--in-flight", flags->in_flight, "operations at a time; 0: by the size")
-            ->check(CLI::Range(0, 1024))
-            ->capture_default_str();
-    }
-    command->add_flag("--child", flags->child)->group("");
-    flags->job.add_to(*command);
-    for (const char* const by_hand : {"--rendezvous", "--rank", "--size"})
-        command->get_option(by_hand)->excludes(local);
-    command->callback([flags, command, &program] {
-        program.run = [flags, command, &program] {
-            if (flags->brief) make_brief(*command, *flags);
-            if (const Status good = prepare(*flags); !good) return failure(good.error());
-            return flags->local ? run_local(*flags) : run_rank(*flags, program.config);
-        };
-    });
-}
-
 }  // namespace
 
-void add_bench(CLI::App& app, Program& program) {
-    CLI::App* const bench =
-        app.add_subcommand("bench", "measure speed against what this machine can do");
-    bench->require_subcommand(1);
-    bench->footer(
-        "Start it with --local, or under mpirun or srun with 2 ranks or more: the first worker "
-        "measures, the others keep still.\n--cpus A,B pins servers to core A and workers to core "
-        "B, "
-        "also where a launcher has bound them to others.");
-    add_one(*bench, "push", "dense pushes, by size", program);
-    add_one(*bench, "pull", "dense pulls, by size", program);
-    add_one(*bench, "latency", "round trips of small pushes", program);
-    add_one(*bench, "insert", "sparse pushes: new keys, known and unseen lists", program);
+int run_bench(BenchFlags& flags, Config& config) {
+    if (const Status good = prepare(flags); !good) return failure(good.error());
+    return flags.local ? run_local(flags) : run_rank(flags, config);
 }
 
 }  // namespace weir::tools

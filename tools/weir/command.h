@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// How a subcommand of `weir` is put in: a file of its own with a function add_X(CLI::App&,
-/// Program&), called by main.cc, that declares its flags and, when it was chosen, sets
-/// program.run.
+/// What every subcommand of `weir` needs: the meaning of exit codes, and how errors are told.
 
-#include <functional>
+#include <cstdio>
 
-#include <CLI/CLI.hpp>
+#include <fmt/core.h>
 
-#include "lib/base/config.h"
+#include "lib/base/result.h"
 
 namespace weir::tools {
 
@@ -19,11 +17,10 @@ enum ExitCode : int {
     kExitUsage = 2,    ///< flags or variables that make no sense
 };
 
-/// What main and the chosen subcommand share.
-struct Program {
-    Config config;             ///< of the environment; a subcommand adds its flags with set_flag
-    std::function<int()> run;  ///< set by the chosen subcommand; gives the exit code
-    bool wants_good_config = true;  ///< a bad WEIR_* value ends the program before run()
-};
+/// Tells a person of the error that ends the command; gives the exit code.
+inline int failure(const Error& error) {
+    fmt::print(stderr, "weir: error: {}\n", error.message());
+    return error.code() == Errc::kInvalidArgument ? kExitUsage : kExitFailure;
+}
 
 }  // namespace weir::tools

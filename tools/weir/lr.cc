@@ -18,31 +18,16 @@
 #include <sys/resource.h>
 
 #include "lib/apps/client_exchange.h"
-#include "lib/apps/lr_run.h"
 #include "lib/apps/plot_svg.h"
 #include "lib/data/output_file.h"
 #include "lib/data/shortage.h"
-#include "tools/weir/job_flags.h"
-#include "tools/weir/numbers.h"
+#include "tools/weir/command.h"
 #include "tools/weir/progress.h"
 
 namespace weir::tools {
 namespace {
 
 namespace fs = std::filesystem;
-
-struct LrFlags {
-    JobFlags job;
-    apps::LrRunOptions run;
-    std::string model;
-    std::string json;
-    std::string plot;
-};
-
-int failure(const Error& error) {
-    fmt::print(stderr, "weir: error: {}\n", error.message());
-    return error.code() == Errc::kInvalidArgument ? kExitUsage : kExitFailure;
-}
 
 const char* to_text(apps::LrEnd end) {
     switch (end) {
@@ -256,6 +241,8 @@ Status work(Job& job, uint32_t i, const LrFlags& flags) {
     return written ? left : written;
 }
 
+}  // namespace
+
 int run_lr(LrFlags& flags, Config& config) {
     if (const Status status = check_paths(flags); !status) return failure(status.error());
     flags.job.apply_to(config);
@@ -276,57 +263,6 @@ int run_lr(LrFlags& flags, Config& config) {
     if (outcomes.error()) return failure(*outcomes.error());
     if (!served && shape.is_server) return failure(served.error());
     return kExitOk;
-}
-
-}  // namespace
-
-void add_lr(CLI::App& app, Program& program) {
-    const auto flags = std::make_shared<LrFlags>();
-    CLI::App* const command =
-        app.add_subcommand("lr", "train sparse logistic regression on LIBSVM files");
-    apps::LrRunOptions& run = flags->run;
-    command->add_option("--train", run.train, "LIBSVM files (plain or gzip)")->required();
-    command->add_option("--test", run.test, "files to test the model on");
-    command->add_option("--l1", run.solver.l1, "weight of |w|_1 in the objective")
-        ->check(number(0, true))
-        ->capture_default_str();
-    command->add_option("--passes", run.solver.pass_count_max, "passes over all features, at most")
-        ->check(count(1, kCountMax))
-        ->capture_default_str();
-    command
-        ->add_option("--tolerance", run.solver.tolerance,
-                     "end when the objective is proven so close to the optimum: 0.01 is 1 %")
-        ->check(number(0, false))
-        ->capture_default_str();
-    command->add_option("--blocks", run.solver.block_count, "blocks of features; 0: by the data")
-        ->check(count(0, kCountMax))
-        ->capture_default_str();
-    command->add_option("--seed", run.solver.seed, "of the blocks and their order")
-        ->check(count(0, kLongCountMax))
-        ->capture_default_str();
-    command->add_option("--threads", run.threads, "threads that read, per worker")
-        ->check(count(1, 256))
-        ->capture_default_str();
-    command->add_option("--skip-bad", run.skip_bad, "bad lines to leave out, per worker; see below")
-        ->check(count(0, kLongCountMax))
-        ->capture_default_str();
-    command->add_option("--model", flags->model, "file for the model: feature and value a line");
-    command->add_option("--json", flags->json, "file for the result as JSON");
-    command->add_option("--plot", flags->plot, "file for objective against time as SVG");
-    command->footer(
-        "Memory: the files are shared out among the workers, and all examples must fit into the "
-        "workers' memory:\n4 bytes per non-zero value where all values are 1, else 8, and about "
-        "as much again while reading.\nPrecision: values are stored as float32, whatever the "
-        "files say; weights are computed as float64.\n--skip-bad N: every worker leaves out up to "
-        "N bad lines of its share of the --train files, however many\nthreads read it, and again "
-        "up to N of its share of the --test files. One more, at any worker, ends the job.\n--test: "
-        "the files are read after the training. What is wrong with them is an error, but model, "
-        "plot "
-        "and JSON\n(with test_accuracy null) are written all the same.");
-    flags->job.add_to(*command);
-    command->callback([flags, &program] {
-        program.run = [flags, &program] { return run_lr(*flags, program.config); };
-    });
 }
 
 }  // namespace weir::tools

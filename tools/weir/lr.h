@@ -3,10 +3,23 @@
 /// \file
 /// `weir lr`: trains sparse logistic regression, in one process or as one rank of a job.
 
-#include "tools/weir/command.h"
+#include <string>
+
+#include "lib/apps/lr_run.h"
+#include "lib/base/config.h"
+#include "tools/weir/job_flags.h"
 
 namespace weir::tools {
 
-void add_lr(CLI::App& app, Program& program);
+struct LrFlags {
+    JobFlags job;
+    apps::LrRunOptions run;
+    std::string model;
+    std::string json;
+    std::string plot;
+};
+
+/// The whole command; gives the exit code.
+int run_lr(LrFlags& flags, Config& config);
 
 }  // namespace weir::tools

@@ -3,10 +3,18 @@
 /// \file
 /// `weir synth`: writes a synthetic click log.
 
-#include "tools/weir/command.h"
+#include <string>
+
+#include "lib/data/synth.h"
 
 namespace weir::tools {
 
-void add_synth(CLI::App& app, Program& program);
+struct SynthFlags {
+    data::SynthOptions options;
+    std::string out;
+};
+
+/// The whole command; gives the exit code.
+int run_synth(const SynthFlags& flags);
 
 }  // namespace weir::tools

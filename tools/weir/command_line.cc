@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/weir/command_line.h"
+
+#include <memory>
+
+#include <CLI/CLI.hpp>
+#include <fmt/core.h>
+
+#include "tools/weir/bench.h"
+#include "tools/weir/command.h"
+#include "tools/weir/info.h"
+#include "tools/weir/lr.h"
+#include "tools/weir/numbers.h"
+#include "tools/weir/synth.h"
+#include "weir_features.h"
+
+namespace weir::tools {
+namespace {
+
+constexpr uint64_t kPartCountMax = 4096;  ///< of servers and so on, as Job::start() has it
+
+/// What a job looks like: the same for every command that runs one.
+void add_job(CLI::App& command, JobFlags& job) {
+    command.add_option("--servers", job.options.servers, "server processes (the first ranks)")
+        ->check(count(1, kPartCountMax))
+        ->capture_default_str();
+    command.add_option("--shards", job.options.shards_per_server, "threads per server")
+        ->check(count(1, kPartCountMax))
+        ->capture_default_str();
+    command.add_option("--workers", job.options.workers, "workers per worker process")
+        ->check(count(1, kPartCountMax))
+        ->capture_default_str();
+    command.add_flag("--colocate", job.options.colocate, "every rank works, servers too");
+    command.add_option("--rendezvous", job.rendezvous,
+                       "HOST:PORT of rank 0, for ranks started by hand");
+    command.add_option("--rank", job.rank, "number of this process, from 0");
+    command.add_option("--size", job.size, "number of processes");
+}
+
+void add_lr(CLI::App& app, Command& chosen) {
+    const auto flags = std::make_shared<LrFlags>();
+    CLI::App* const command =
+        app.add_subcommand("lr", "train sparse logistic regression on LIBSVM files");
+    apps::LrRunOptions& run = flags->run;
+    command->add_option("--train", run.train, "LIBSVM files (plain or gzip)")->required();
+    command->add_option("--test", run.test, "files to test the model on");
+    command->add_option("--l1", run.solver.l1, "weight of |w|_1 in the objective")
+        ->check(number(0, true))
+        ->capture_default_str();
+    command->add_option("--passes", run.solver.pass_count_max, "passes over all features, at most")
+        ->check(count(1, kCountMax))
+        ->capture_default_str();
+    command
+        ->add_option("--tolerance", run.solver.tolerance,
+                     "end when the objective is proven so close to the optimum: 0.01 is 1 %")
+        ->check(number(0, false))
+        ->capture_default_str();
+    command->add_option("--blocks", run.solver.block_count, "blocks of features; 0: by the data")
+        ->check(count(0, kCountMax))
+        ->capture_default_str();
+    command->add_option("--seed", run.solver.seed, "of the blocks and their order")
+        ->check(count(0, kLongCountMax))
+        ->capture_default_str();
+    command->add_option("--threads", run.threads, "threads that read, per worker")
+        ->check(count(1, 256))
+        ->capture_default_str();
+    command->add_option("--skip-bad", run.skip_bad, "bad lines to leave out, per worker; see below")
+        ->check(count(0, kLongCountMax))
+        ->capture_default_str();
+    command->add_option("--model", flags->model, "file for the model: feature and value a line");
+    command->add_option("--json", flags->json, "file for the result as JSON");
+    command->add_option("--plot", flags->plot, "file for objective against time as SVG");
+    command->footer(
+        "Memory: the files are shared out among the workers, and all examples must fit into the "
+        "workers' memory:\n4 bytes per non-zero value where all values are 1, else 8, and about "
+        "as much again while reading.\nPrecision: values are stored as float32, whatever the "
+        "files say; weights are computed as float64.\n--skip-bad N: every worker leaves out up to "
+        "N bad lines of its share of the --train files, however many\nthreads read it, and again "
+        "up to N of its share of the --test files. One more, at any worker, ends the job.\n--test: "
+        "the files are read after the training. What is wrong with them is an error, but model, "
+        "plot "
+        "and JSON\n(with test_accuracy null) are written all the same.");
+    add_job(*command, flags->job);
+    command->callback([flags, &chosen] {
+        chosen.run = [flags](Config& config) { return run_lr(*flags, config); };
+    });
+}
+
+/// Small and short, but for what was asked for by its own flag.
+void make_brief(const CLI::App& command, BenchFlags& flags) {
+    const auto set = [&](const char* flag, auto& value, auto brief) {
+        const CLI::Option* const option = command.get_option_no_throw(flag);
+        if (option != nullptr && option->count() == 0) value = brief;
+    };
+    set("--seconds", flags.seconds, 0.05);
+    set("--table-mib", flags.table_mib, 8);
+    set("--min-bytes", flags.min_bytes, 4096);
+    set("--max-bytes", flags.max_bytes, 256 << 10);
+}
+
+/// The flags of one bench: only those that mean something to it.
+void add_sizes(CLI::App& command, BenchFlags& flags) {
+    command.add_option("--table-mib", flags.table_mib, "size of the dense table")
+        ->check(CLI::Range(1, 1 << 20))
+        ->capture_default_str();
+    command.add_option("--min-bytes", flags.min_bytes, "smallest push or pull")
+        ->check(CLI::Range(4, 1 << 30))
+        ->capture_default_str();
+    command.add_option("--max-bytes", flags.max_bytes, "largest push or pull")
+        ->check(CLI::Range(4, 1 << 30))
+        ->capture_default_str();
+}
+
+void add_one(CLI::App& bench, const std::string& name, const std::string& meaning,
+             Command& chosen) {
+    const auto flags = std::make_shared<BenchFlags>();
+    flags->bench = name;
+    CLI::App* const command = bench.add_subcommand(name, meaning);
+    CLI::Option* const local =
+        command->add_flag("--local", flags->local, "start server and worker here, a core each");
+    command->add_flag("--brief", flags->brief, "small and short, to see that it works");
+    command->add_option("--json", flags->json, "file for the result as JSON");
+    if (name != "insert") {
+        command->add_option("--seconds", flags->seconds, "time per row, about, from 0.001 to 3600")
+            ->check(number_within(0.001, 3600))
+            ->capture_default_str();
+    }
+    command->add_option("--cpus", flags->cpus, "A,B: core of the servers, core of the workers")
+        ->delimiter(',')
+        ->expected(2);
+    if (flags->is_dense()) add_sizes(*command, *flags);
+    if (name != "latency") {
+        command->add_option("--in-flight", flags->in_flight, "operations at a time; 0: by the size")
+            ->check(CLI::Range(0, 1024))
+            ->capture_default_str();
+    }
+    command->add_flag("--child", flags->child)->group("");
+    add_job(*command, flags->job);
+    for (const char* const by_hand : {"--rendezvous", "--rank", "--size"})
+        command->get_option(by_hand)->excludes(local);
+    command->callback([flags, command, &chosen] {
+        if (flags->brief) make_brief(*command, *flags);
+        chosen.run = [flags](Config& config) { return run_bench(*flags, config); };
+    });
+}
+
+void add_bench(CLI::App& app, Command& chosen) {
+    CLI::App* const bench =
+        app.add_subcommand("bench", "measure speed against what this machine can do");
+    bench->require_subcommand(1);
+    bench->footer(
+        "Start it with --local, or under mpirun or srun with 2 ranks or more: the first worker "
+        "measures, the others keep still.\n--cpus A,B pins servers to core A and workers to core "
+        "B, "
+        "also where a launcher has bound them to others.");
+    add_one(*bench, "push", "dense pushes, by size", chosen);
+    add_one(*bench, "pull", "dense pulls, by size", chosen);
+    add_one(*bench, "latency", "round trips of small pushes", chosen);
+    add_one(*bench, "insert", "sparse pushes: new keys, known and unseen lists", chosen);
+}
+
+void add_synth(CLI::App& app, Command& chosen) {
+    const auto flags = std::make_shared<SynthFlags>();
+    CLI::App* const command = app.add_subcommand("synth", "write a synthetic click log (LIBSVM)");
+    command->add_option("--out,-o", flags->out, "file to write")->required();
+    command->add_option("--examples", flags->options.example_count, "examples")
+        ->capture_default_str();
+    command->add_option("--features", flags->options.feature_count, "features")
+        ->capture_default_str();
+    command->add_option("--per-example", flags->options.per_example, "features in every example")
+        ->capture_default_str();
+    command->add_option("--zipf", flags->options.zipf_exponent, "skew of the features")
+        ->capture_default_str();
+    command->add_option("--seed", flags->options.seed, "the same seed gives the same bytes")
+        ->capture_default_str();
+    command->callback(
+        [flags, &chosen] { chosen.run = [flags](Config&) { return run_synth(*flags); }; });
+}
+
+void add_info(CLI::App& app, Command& chosen) {
+    const auto flags = std::make_shared<InfoFlags>();
+    CLI::App* const command = app.add_subcommand(
+        "info", "show what this build, this machine and this environment can do");
+    command->add_flag("--json", flags->json, "as JSON, for programs");
+    command->add_flag("-f,--variables", flags->variables,
+                      "only the WEIR_* variables: value, default, meaning");
+    command->callback([flags, &chosen] {
+        chosen.wants_good_config = false;  // it is what one asks when something is wrong
+        chosen.run = [flags](Config& config) { return run_info(*flags, config); };
+    });
+}
+
+/// "weir frobnicate", "weir bench frobnicate": CLI11 only says that a subcommand is missing.
+/// `parent` becomes the command that has no such one.
+std::string unknown_command(const CLI::App& app, int argc, char** argv, std::string& parent) {
+    const CLI::App* at = &app;
+    for (int i = 1; i < argc && argv[i][0] != '-'; ++i) {
+        const std::string name = argv[i];
+        const CLI::App* next = nullptr;
+        std::string known;
+        for (const CLI::App* const command : at->get_subcommands(nullptr)) {
+            if (command->get_name() == name) next = command;
+            known += (known.empty() ? "" : ", ") + command->get_name();
+        }
+        if (known.empty()) return "";
+        parent = at == &app ? "" : at->get_name();
+        if (next == nullptr) {
+            return fmt::format("there is no {} '{}'; there is: {}",
+                               parent.empty() ? "command" : parent, name, known);
+        }
+        at = next;
+    }
+    return "";
+}
+
+/// "bench push", as far as it was chosen.
+std::string chosen_command(const CLI::App& app) {
+    std::string words;
+    for (auto chosen = app.get_subcommands(); !chosen.empty();
+         chosen = chosen.front()->get_subcommands()) {
+        words += (words.empty() ? "" : " ") + chosen.front()->get_name();
+    }
+    return words;
+}
+
+}  // namespace
+
+int usage_error(std::string_view what, std::string_view command) {
+    fmt::print(stderr, "weir: error: {}\nTry `weir {}{}--help`.\n", what, command,
+               command.empty() ? "" : " ");
+    return kExitUsage;
+}
+
+Command parse_command_line(int argc, char** argv) {
+    Command chosen;
+    const auto no_run = [&chosen](int exit_code) {
+        chosen.run = nullptr;
+        chosen.exit_code = exit_code;
+        return chosen;
+    };
+    CLI::App app("A parameter server for RDMA clusters.", "weir");
+    app.set_version_flag("--version", "weir " WEIR_VERSION, "print the version and exit");
+    app.require_subcommand(0, 1);  // that there is one is checked below, after its flags
+    add_lr(app, chosen);
+    add_bench(app, chosen);
+    add_synth(app, chosen);
+    add_info(app, chosen);
+    if (argc < 2) {
+        fmt::print(stderr, "{}", app.help());
+        return no_run(kExitUsage);
+    }
+    std::string parent;
+    if (const std::string error = unknown_command(app, argc, argv, parent); !error.empty()) {
+        return no_run(usage_error(error, parent));
+    }
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::ParseError& error) {
+        if (error.get_exit_code() == 0) return no_run(app.exit(error));  // --help, --version
+        return no_run(usage_error(error.what(), chosen_command(app)));
+    }
+    if (!chosen.run) return no_run(usage_error("a command is missing", ""));
+    chosen.name = chosen_command(app);
+    return chosen;
+}
+
+}  // namespace weir::tools
