@@ -22,6 +22,7 @@ class Phase:
     about: str
     function: Callable
     watches: tuple = ()  # beginnings of the paths it depends on; none: it runs every time
+    build: str = ""  # the one of BUILDS that it asks for
     by_default: bool = True
 
 
@@ -99,21 +100,21 @@ PHASES = {
         Phase("public", "the headers that are installed include nothing that is not", public_headers),
         Phase("readme", "the README's layer table and links", markers.check),
         Phase("format", "clang-format", per_file.clang_format),
-        Phase("release", "g++, optimised, warnings are errors", built("release")),
-        Phase("headers", "every header compiles alone", per_file.headers_alone),
-        Phase("unit", "unit tests", suite("unit", 2)),
-        Phase("conformance", "one suite over every transport", suite("conformance", 1)),
-        Phase("system", "whole programs", suite("system", 1)),
-        Phase("launchers", "mpirun, srun and mpiexec", suite("launchers", 2)),
-        Phase("installed", "meson install; trainers built against it", installed),
-        Phase("tidy", "clang-tidy on the library", per_file.clang_tidy),
-        Phase("analyze", "clang's static analyzer on the library (only when named)", per_file.analyze, by_default=False),
-        Phase("plain", "without any optional part: build, unit tests", plain, TESTED),
-        Phase("asan", "clang with ASan and UBSan: build, unit tests, conformance", asan, TESTED),
-        Phase("fuzz", "30 s of each fuzz target", fuzz.fuzz, TESTED),
-        Phase("tsan", "clang with TSan: build, unit tests, conformance", tsan, TESTED),
-        Phase("bench", "every benchmark briefly", benches, TESTED),
-        Phase("rxe", "real verbs on soft-RoCE in guests", rxe, TESTED),
+        Phase("release", "g++, optimised, warnings are errors", built("release"), build="release"),
+        Phase("headers", "every header compiles alone", per_file.headers_alone, build="release"),
+        Phase("unit", "unit tests", suite("unit", 2), build="release"),
+        Phase("conformance", "one suite over every transport", suite("conformance", 1), build="release"),
+        Phase("system", "whole programs", suite("system", 1), build="release"),
+        Phase("launchers", "mpirun, srun and mpiexec", suite("launchers", 2), build="release"),
+        Phase("installed", "meson install; trainers built against it", installed, build="release"),
+        Phase("tidy", "clang-tidy on the library", per_file.clang_tidy, build="release"),
+        Phase("analyze", "clang's static analyzer on the library (only when named)", per_file.analyze, build="release", by_default=False),
+        Phase("plain", "without any optional part: build, unit tests", plain, TESTED, build="plain"),
+        Phase("asan", "clang with ASan and UBSan: build, unit tests, conformance", asan, TESTED, build="asan"),
+        Phase("fuzz", "30 s of each fuzz target", fuzz.fuzz, TESTED, build="asan"),
+        Phase("tsan", "clang with TSan: build, unit tests, conformance", tsan, TESTED, build="tsan"),
+        Phase("bench", "every benchmark briefly", benches, TESTED, build="release"),
+        Phase("rxe", "real verbs on soft-RoCE in guests", rxe, TESTED, build="release"),
     )
 }
 QUICK = ["layers", "format", "release", "unit"]

@@ -36,23 +36,31 @@ def arguments():
     return chosen
 
 
-def run_phase(phase, shop, memory, repeat):
-    """The outcome of one phase, from memory where it passed before on the very same files."""
-    key = memory.key(phase) if phase.watches else None
-    if key and not repeat:
-        passed = memory.recall(phase.name, key)
+class Plan:
+    """Which phases need not run since they passed on the very same files, and the builds that all others need."""
+
+    def __init__(self, phases, memory, repeat):
+        self.memory = memory
+        self.keys = {phase.name: memory.key(phase) for phase in phases if phase.watches}
+        self.passed = {} if repeat else {name: memory.recall(name, key) for name, key in self.keys.items()}
+        self.builds = [phase.build for phase in phases if phase.build and self.passed.get(phase.name) is None]
+
+    def run(self, phase, shop):
+        """The outcome of one phase, from memory where that knows it."""
+        passed = self.passed.get(phase.name)
         if passed is not None:
             return Outcome(passed=passed, note="unchanged since it passed")
-    try:
-        outcome = phase.function(shop)
-    except Failure as failure:
-        return Outcome(failed=1, note=str(failure))
-    except Exception as error:  # one phase's mistake must not hide what the others find
-        shop.log(traceback.format_exc())
-        return Outcome(failed=1, note=f"{type(error).__name__}: {error}")
-    if key and outcome.failed == 0 and key == memory.key(phase):
-        memory.store(phase.name, key, outcome.passed)
-    return outcome
+        try:
+            outcome = phase.function(shop)
+        except Failure as failure:
+            return Outcome(failed=1, note=str(failure))
+        except Exception as error:  # one phase's mistake must not hide what the others find
+            shop.log(traceback.format_exc())
+            return Outcome(failed=1, note=f"{type(error).__name__}: {error}")
+        key = self.keys.get(phase.name)
+        if key and outcome.failed == 0 and key == self.memory.key(phase):
+            self.memory.store(phase.name, key, outcome.passed)
+        return outcome
 
 
 def report(name, outcome, seconds, shop):
@@ -75,16 +83,28 @@ def main():
             print(f"{phase.name:12} {phase.about}")
         return 0
     names = chosen.phase or (QUICK if chosen.quick else [phase.name for phase in PHASES.values() if phase.by_default])
+    memory = Memory(ROOT, chosen.dir.resolve() / "passed", lambda: tree_files(ROOT))
+    repeat = chosen.fresh or bool(chosen.phase)
     shop = Workshop(ROOT, chosen.dir.resolve(), chosen.jobs)
-    memory = Memory(ROOT, shop.dir / "passed", lambda: tree_files(ROOT))
+    try:
+        return run_phases([PHASES[name] for name in names], shop, memory, repeat)
+    finally:
+        shop.close()
+
+
+def run_phases(phases, shop, memory, repeat):
     passed = failed = 0
     start = time.monotonic()
-    for name in names:
-        print(f"{name:12}", end="", flush=True)
+    plan = None
+    for position, phase in enumerate(phases):
+        print(f"{phase.name:12}", end="", flush=True)
         before = time.monotonic()
-        shop.begin(name)
-        outcome = run_phase(PHASES[name], shop, memory, repeat=chosen.fresh or bool(chosen.phase))
-        report(name, outcome, time.monotonic() - before, shop)
+        shop.begin(phase.name)
+        if plan is None or phases[position - 1].name == "install":  # that brings compilers, which what is known depends on
+            plan = Plan(phases[position:], memory, repeat)
+            shop.build_behind([] if phase.name == "install" else plan.builds)
+        outcome = plan.run(phase, shop)
+        report(phase.name, outcome, time.monotonic() - before, shop)
         passed += outcome.passed
         failed += outcome.failed
     print(f"{'in all':12}       {time.monotonic() - start:7.1f} s")

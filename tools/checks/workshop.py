@@ -4,6 +4,7 @@
 import os
 import signal
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 
@@ -18,8 +19,7 @@ class Outcome:
     note: str = ""
 
 
-# No other build has objects in common with these: ccache need not preprocess every file to find them by what comes out.
-CLANG = {"CC": "clang-14", "CXX": "clang++-14", "CCACHE_DEPEND": "1"}
+CLANG = {"CC": "clang-14", "CXX": "clang++-14"}
 NO_OPTIONAL_PARTS = [f"-D{part}=disabled" for part in ("verbs", "rdmacm", "pmix", "jemalloc", "hwloc")]
 # Enough for a report to name file and line, and quicker to compile than all of -g.
 LINES = "-gline-tables-only"
@@ -40,6 +40,10 @@ BUILDS = {
     "plain": ({"CXX": "g++"}, ["-Dbuildtype=release", "-Dbenchmarks=disabled", *NO_OPTIONAL_PARTS]),
 }
 
+# For what runs behind the phases: it gets the processors that they leave. A session is scheduled as a whole where the kernel groups by
+# session, and process by process where it does not.
+BEHIND = ["sh", "-c", 'echo 19 2>/dev/null >/proc/self/autogroup; exec nice -n 19 "$@"', "behind"]
+
 RUNTIME = {
     "ASAN_OPTIONS": "detect_stack_use_after_return=1:strict_string_checks=1",
     "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
@@ -51,7 +55,9 @@ class Workshop:
     def __init__(self, root, folder, jobs):
         self.root, self.dir, self.jobs = root, folder, jobs
         self.phase = ""
-        self._built = {}
+        self._builds = {}  # name: future folder
+        self._builder = ThreadPoolExecutor(1)
+        self._running = set()
         (self.dir / "logs").mkdir(parents=True, exist_ok=True)
 
     def log_file(self, name=None):
@@ -65,16 +71,18 @@ class Workshop:
         with self.log_file().open("a") as log:
             log.write(text.rstrip("\n") + "\n")
 
-    def run(self, command, seconds=900, env=None, cwd=None, check=True):
-        """Runs a command into the phase's log and returns its exit code; past `seconds` its whole process group is killed."""
+    def run(self, command, seconds=900, env=None, cwd=None, check=True, log=None):
+        """Runs a command into the phase's log, or that named `log`, and returns its exit code; past `seconds` its whole process group is
+        killed."""
         command = [str(word) for word in command]
-        with self.log_file().open("ab") as log:
-            log.write(f"$ {' '.join(command)}\n".encode())
-            log.flush()
+        with self.log_file(log).open("ab") as output:
+            output.write(f"$ {' '.join(command)}\n".encode())
+            output.flush()
             process = subprocess.Popen(
-                command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, cwd=cwd or self.root,
+                command, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, cwd=cwd or self.root,
                 env={**os.environ, **RUNTIME, **self._ccache(), **(env or {})}, start_new_session=True,
             )
+            self._running.add(process)
             try:
                 code = process.wait(timeout=seconds)
             except subprocess.TimeoutExpired:
@@ -83,40 +91,53 @@ class Workshop:
             except BaseException:
                 self._kill(process)
                 raise
+            finally:
+                self._running.discard(process)
         if check and code != 0:
             raise Failure(f"{os.path.basename(command[0])} returned {code}")
         return code
 
+    def build_behind(self, names):
+        """Starts to build these of BUILDS, one after the other, beside the phases: what they wait for most of the time are clocks and
+        single processes."""
+        for name in names:
+            if name not in self._builds:
+                self._builds[name] = self._builder.submit(self._build, name)
+
     def build(self, name):
-        """Configures and builds one of BUILDS (once per run) and returns its folder."""
-        if name not in self._built:
-            try:
-                self._built[name] = self._build(name)
-            except Failure as failure:
-                self._built[name] = failure
-                raise
-        if isinstance(self._built[name], Failure):
-            raise Failure(f"needs the {name} build, which failed")
-        return self._built[name]
+        """The folder of one of BUILDS, configured and built (once per run)."""
+        self.build_behind([name])
+        try:
+            return self._builds[name].result()
+        except Failure as failure:
+            self.log(self.log_file(f"build-{name}").read_text(errors="replace"))
+            raise Failure(f"the {name} build failed: {failure}") from None
+
+    def close(self):
+        """Ends what still runs."""
+        self._builder.shutdown(wait=False, cancel_futures=True)
+        for process in list(self._running):
+            self._kill(process)
 
     def _build(self, name):
         compiler, options = BUILDS[name]
-        folder = self.dir / f"build-{name}"
+        folder, log = self.dir / f"build-{name}", f"build-{name}"
+        self.log_file(log).write_text("")
         if self._ccache():
             compiler = {**compiler, "CXX": f"ccache {compiler['CXX']}"}
         setup = ["meson", "setup", folder, self.root, "-Dwerror=true", f"--prefix={self.dir / 'installed'}", *options]
         stamp, wanted = folder / ".set-up-as", " ".join(str(word) for word in [*compiler.values(), *setup])
         if not (folder / "build.ninja").exists() or not stamp.exists() or stamp.read_text() != wanted:
-            self.run([*setup, "--wipe"] if (folder / "meson-private").exists() else setup, env=compiler)
+            self.run([*BEHIND, *setup, *(["--wipe"] if (folder / "meson-private").exists() else [])], env=compiler, log=log)
             stamp.write_text(wanted)
-        self.run(["ninja", "-C", folder, f"-j{self.jobs}"], seconds=1800, env=compiler)
+        self.run([*BEHIND, "ninja", "-C", folder, f"-j{self.jobs}"], seconds=3000, env=compiler, log=log)
         return folder
 
     def _ccache(self):
-        """Settings with which equal files in different build folders and clones share one cached object."""
+        """Settings with which equal files in different build folders and clones share one cached object, found without preprocessing."""
         if not any(os.access(os.path.join(path, "ccache"), os.X_OK) for path in os.get_exec_path()):
             return {}
-        return {"CCACHE_BASEDIR": str(self.root), "CCACHE_NOHASHDIR": "1"}
+        return {"CCACHE_BASEDIR": str(self.root), "CCACHE_NOHASHDIR": "1", "CCACHE_DEPEND": "1"}
 
     @staticmethod
     def _kill(process):
