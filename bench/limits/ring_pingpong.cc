@@ -142,7 +142,7 @@ std::vector<uint64_t> play(Player& player, const RingPingpongOptions& options) {
     const uint64_t end_ns = clock.now_ns() + options.duration_max_ns;
     const uint64_t warm_up = options.rounds / 10;
     std::vector<uint64_t> times;
-    times.reserve(options.rounds);
+    times.reserve(std::min(options.rounds, 1U << 20));
     uint64_t last_ns = clock.now_ns();
     for (uint64_t round = 0; times.size() < options.rounds; ++round) {
         if (!player.send() || !player.receive()) return {};
@@ -160,7 +160,7 @@ RingPingpongResult summary(std::vector<uint64_t>& times) {
     const auto at = [&](double share) {
         return times[static_cast<size_t>(share * static_cast<double>(times.size() - 1))];
     };
-    return {at(0.5), at(0.9), at(0.99), times.back()};
+    return {times.size(), at(0.5), at(0.9), at(0.99), times.back()};
 }
 
 }  // namespace

@@ -19,6 +19,7 @@ struct RingPingpongOptions {
 };
 
 struct RingPingpongResult {
+    uint64_t round_count = 0;
     uint64_t p50_ns = 0;
     uint64_t p90_ns = 0;
     uint64_t p99_ns = 0;

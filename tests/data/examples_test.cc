@@ -6,7 +6,7 @@
 #include <set>
 
 #include <doctest/doctest.h>
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "lib/base/random.h"
 #include "lib/data/line_stream.h"

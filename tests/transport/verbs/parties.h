@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// What the tests of the verbs backend on a real device act with.
+
+#include <array>
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "lib/base/clock.h"
+#include "transport/verbs/verbs.h"
+
+namespace weir::transport::verbs::testing {
+
+/// A device of the job; where there is none, nothing, aloud.
+inline std::unique_ptr<Device> device_or_skip(const DeviceOptions& options) {
+    auto device = make_device(options);
+    if (device) return std::move(*device);
+    MESSAGE("SKIPPED: " << device.error().message());
+    return nullptr;
+}
+
+/// An endpoint and what happened to it.
+struct Party {
+    std::unique_ptr<Endpoint> endpoint;
+    std::vector<Completion> seen;  ///< without messages
+
+    explicit Party(Device& device, const EndpointOptions& options = {}) {
+        auto made = device.make_endpoint(options);
+        REQUIRE_MESSAGE(made.has_value(), made.error().message());
+        endpoint = std::move(*made);
+    }
+
+    void poll() {
+        std::array<Completion, 64> completions;
+        const size_t count = endpoint->poll(completions);
+        seen.insert(seen.end(), completions.begin(), completions.begin() + count);
+    }
+
+    const Completion* find(Event event) const {
+        for (const Completion& c : seen) {
+            if (c.event == event) return &c;
+        }
+        return nullptr;
+    }
+};
+
+inline bool until(const std::vector<Party*>& parties, const std::function<bool()>& done) {
+    const SteadyClock clock;
+    const uint64_t end_ns = clock.now_ns() + 20 * kSecond;
+    while (!done()) {
+        if (clock.now_ns() > end_ns) return false;
+        for (Party* const party : parties)
+            party->poll();
+    }
+    return true;
+}
+
+struct Link {
+    ConnectionId near = 0;
+    ConnectionId far = 0;
+};
+
+/// Waits until both have seen it.
+inline Link connect(Party& a, Party& b) {
+    const auto begun = a.endpoint->connect(b.endpoint->address());
+    REQUIRE(begun.has_value());
+    b.seen.clear();
+    REQUIRE(until({&a, &b}, [&] {
+        return a.find(Event::kConnected) != nullptr && b.find(Event::kAccepted) != nullptr;
+    }));
+    return {*begun, b.find(Event::kAccepted)->connection};
+}
+
+}  // namespace weir::transport::verbs::testing
