@@ -11,7 +11,7 @@
 #include <string_view>
 #include <utility>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "lib/data/feature_dictionary.h"
 #include "lib/data/output_file.h"

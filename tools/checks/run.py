@@ -4,6 +4,7 @@
 
 import argparse
 import os
+import signal
 import sys
 import time
 import traceback
@@ -86,6 +87,7 @@ def main():
     memory = Memory(ROOT, chosen.dir.resolve() / "passed", lambda: tree_files(ROOT))
     repeat = chosen.fresh or bool(chosen.phase)
     shop = Workshop(ROOT, chosen.dir.resolve(), chosen.jobs)
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # as any other end: what runs is ended, too
     try:
         return run_phases([PHASES[name] for name in names], shop, memory, repeat)
     finally:

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "lib/base/sys_file.h"
 #include "tools/weir/info_report.h"
