@@ -11,7 +11,8 @@
 /// table.push(keys, values).wait();
 /// table.pull(keys, values).wait();
 /// ```
-/// Errors are values (lib/base/result.h); nothing is thrown.
+/// Errors are values (lib/base/result.h); nothing is thrown but std::bad_alloc, where the process
+/// has no memory left.
 
 #include "lib/base/config.h"    // IWYU pragma: export
 #include "lib/base/log.h"       // IWYU pragma: export

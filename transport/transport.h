@@ -5,7 +5,7 @@
 /// belongs to one thread, has Connections to other endpoints, and moves messages and memory over
 /// them.
 ///
-/// The contract, which tests/transport/conformance_test.cc holds every backend to:
+/// The contract, which tests/transport/conformance holds every backend to:
 ///  - Messages of one connection arrive complete, once and in the order in which they were sent, or
 ///  the
 ///    connection is closed. Nothing is promised between connections.

@@ -3,6 +3,8 @@
 
 #include <array>
 
+#include <fmt/core.h>
+
 #include "lib/apps/client_exchange.h"
 #include "lib/apps/lr_solver.h"
 #include "lib/apps/share_error.h"
@@ -11,6 +13,19 @@
 
 namespace weir::apps {
 namespace {
+
+/// What all workers left out.
+Status share_bad_lines(ClientExchange& exchange, const data::ReadReport& mine, BadLines& all) {
+    std::array<double, 1> count{static_cast<double>(mine.bad_line_count)};
+    WEIR_TRY(exchange.sum(count));
+    if (count[0] == 0) return {};
+    all.count = static_cast<uint64_t>(count[0]);
+    Status first;
+    if (!mine.first_bad_line.empty()) first = Error(Errc::kInvalidArgument, mine.first_bad_line);
+    WEIR_TRY(share_error(exchange, first));
+    if (!first) all.first = first.error().text();
+    return {};
+}
 
 /// What the workers' parts of the test files come to together. What is wrong with the files goes to
 /// run.tested, everywhere; the model is none the worse for it.
@@ -24,12 +39,16 @@ Status test(Client& client, ClientExchange& exchange, const LrRunOptions& option
     WEIR_TRY(client.barrier(std::chrono::hours(24)));  // as long as the longest part takes to read
     WEIR_TRY(share_error(exchange, run.tested));
     if (!run.tested) return {};
+    WEIR_TRY(share_bad_lines(exchange, mine.read, run.bad_test_lines));
     std::array<double, 2> counts{static_cast<double>(mine.read.example_count),
                                  static_cast<double>(mine.correct_count)};
     WEIR_TRY(exchange.sum(counts));
     if (counts[0] == 0) {
-        run.tested =
-            Error(Errc::kInvalidArgument, "the test files have no examples: " + options.test[0]);
+        std::string text = "the test files have no examples: " + options.test[0];
+        if (const BadLines& bad = run.bad_test_lines; bad.count > 0)
+            text +=
+                fmt::format("; {} bad lines were left out, the first: {}", bad.count, bad.first);
+        run.tested = Error(Errc::kInvalidArgument, std::move(text));
         return {};
     }
     run.test_example_count = static_cast<uint64_t>(counts[0]);
@@ -39,14 +58,12 @@ Status test(Client& client, ClientExchange& exchange, const LrRunOptions& option
 
 Status count(Client& client, ClientExchange& exchange, LrRun& run) {
     WEIR_ASSIGN(const ClientStats stats, client.stats());
-    std::array<double, 3> sums{static_cast<double>(stats.bytes_copied),
-                               static_cast<double>(run.read.bad_line_count),
+    std::array<double, 2> sums{static_cast<double>(stats.bytes_copied),
                                static_cast<double>(stats.registered_bytes)};
     WEIR_TRY(exchange.sum(sums));
     run.bytes_sent = stats.servers_bytes_sent + stats.servers_bytes_received;
     run.bytes_copied = static_cast<uint64_t>(sums[0]) + stats.servers_bytes_copied;
-    run.bad_line_count = static_cast<uint64_t>(sums[1]);
-    run.registered_bytes = static_cast<uint64_t>(sums[2]) + stats.servers_registered_bytes;
+    run.registered_bytes = static_cast<uint64_t>(sums[1]) + stats.servers_registered_bytes;
     return {};
 }
 
@@ -69,6 +86,7 @@ Result<LrRun> run_lr(Client& client, const LrRunOptions& options) {
     run.data_bytes = solver.data_bytes();
     WEIR_ASSIGN(run.result, solver.solve());
     WEIR_ASSIGN(run.model, solver.model());
+    WEIR_TRY(share_bad_lines(*exchange, run.read, run.bad_lines));
     if (!options.test.empty()) WEIR_TRY(test(client, *exchange, options, run));
     WEIR_TRY(count(client, *exchange, run));
     WEIR_TRY(client.barrier(std::chrono::hours(24)));

@@ -21,13 +21,20 @@ struct LrRunOptions {
     uint32_t threads = 1;   ///< that read, per worker
 };
 
+/// Lines that were left out of a set of files, by all workers.
+struct BadLines {
+    uint64_t count = 0;
+    std::string first;  ///< what is wrong with one of them, and where it is
+};
+
 /// The same for all workers, but for what is marked.
 struct LrRun {
     LrResult result;
     Model model;
     data::ReadReport read;    ///< this worker's
     uint64_t data_bytes = 0;  ///< this worker's: matrix, keys and labels
-    uint64_t bad_line_count = 0;
+    BadLines bad_lines;       ///< of the training files
+    BadLines bad_test_lines;
     Status tested;  ///< what kept the test files from being read; the same for all
     uint64_t test_example_count = 0;  ///< 0: not tested
     double test_accuracy = 0;

@@ -114,7 +114,8 @@ inline constexpr auto kConfigVariables = std::to_array<ConfigVariable>({
      .kind = VariableKind::kNumber,
      .default_value = "0",
      .most = 65'535,
-     .meaning = "TCP port of the verbs side channel; 0 is any free one"},
+     .meaning = "TCP port of the verbs side channel of the first shard, client or manager of the "
+                "process; the others take those after it; 0: any free ones"},
     {.name = "WEIR_BIND",
      .meaning =
          "address to listen on and to give to other ranks; else the one of the default route"},

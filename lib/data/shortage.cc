@@ -9,7 +9,8 @@ Error memory_shortage() {
             "more machines, fewer examples, or allow more memory (ulimit -v, the job's limit)"};
 }
 
-Error thread_shortage(const std::system_error& error) {
+Error system_failure(const std::system_error& error) {
+    if (error.code() != std::errc::resource_unavailable_try_again) return {Errc::kIo, error.what()};
     return {Errc::kNoMemory,
             "no more threads can be started: use fewer --threads or --workers, or allow more "
             "threads and memory (ulimit -u, ulimit -v)",

@@ -15,10 +15,10 @@ namespace weir::data {
 
 /// What the exceptions of the standard library come to, for people.
 [[nodiscard]] Error memory_shortage();
-[[nodiscard]] Error thread_shortage(const std::system_error& error);
+[[nodiscard]] Error system_failure(const std::system_error& error);
 
 /// Calls function(), which returns a Status or a Result; where memory or threads run out in it,
-/// the Error that says so and what to do.
+/// the Error that says so and what to do; where the system fails otherwise, the one that says how.
 template <class Function>
 [[nodiscard]] std::invoke_result_t<Function> or_shortage(Function&& function) {
     try {
@@ -28,7 +28,7 @@ template <class Function>
     } catch (const std::length_error&) {  // a list of more than there are addresses
         return memory_shortage();
     } catch (const std::system_error& error) {
-        return thread_shortage(error);
+        return system_failure(error);
     }
 }
 

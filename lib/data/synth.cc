@@ -192,12 +192,12 @@ Result<SynthReport> write_click_log(const std::string& path, const SynthOptions&
             texts[i].clear();
             positives[i] = log.write_batch(first + i, texts[i]);
         };
-        std::vector<std::thread> threads;
-        for (uint64_t i = 1; i < round; ++i)
-            threads.emplace_back(make, i);
-        make(0);
-        for (std::thread& thread : threads)
-            thread.join();
+        {
+            std::vector<std::jthread> threads;
+            for (uint64_t i = 1; i < round; ++i)
+                threads.emplace_back(make, i);
+            make(0);
+        }
         for (uint64_t i = 0; i < round; ++i) {
             WEIR_TRY(file.write(texts[i]));
             report.written_bytes += texts[i].size();

@@ -128,7 +128,7 @@ Result<transport::EndpointOptions> endpoint_options(const Config& config) {
 }
 
 Result<std::shared_ptr<Devices>> Devices::open(const Config& config,
-                                               const transport::Secret& secret, bool other_hosts) {
+                                               const transport::Secret& secret, bool other_ranks) {
     std::shared_ptr<Devices> devices(new Devices());
     WEIR_ASSIGN(const std::string wanted, config.choice("WEIR_TRANSPORT"));
     std::vector<std::unique_ptr<Device>> children;
@@ -140,7 +140,7 @@ Result<std::shared_ptr<Devices>> Devices::open(const Config& config,
         WEIR_ASSIGN(std::unique_ptr<Device> shm, transport::shm::make_device(options));
         children.push_back(std::move(shm));
     }
-    if (wanted == "verbs" || (wanted == "auto" && other_hosts)) {
+    if (wanted == "verbs" || (wanted == "auto" && other_ranks)) {
         Result<std::unique_ptr<Device>> verbs = open_verbs(config, secret);
         if (verbs) {
             children.push_back(std::move(*verbs));

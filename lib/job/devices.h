@@ -31,7 +31,7 @@ public:
     /// Errors: kUnavailable: a transport that was asked for by name cannot be used, and why
     [[nodiscard]] static Result<std::shared_ptr<Devices>> open(const Config& config,
                                                                const transport::Secret& secret,
-                                                               bool other_hosts);
+                                                               bool other_ranks);
     ~Devices();
     Devices(const Devices&) = delete;
     Devices& operator=(const Devices&) = delete;

@@ -2,7 +2,6 @@
 #include "lib/job/job.h"
 
 #include <algorithm>
-#include <atomic>
 #include <future>
 #include <thread>
 
@@ -28,30 +27,6 @@ extern char** environ;  // NOLINT: POSIX's
 
 namespace weir {
 namespace {
-
-/// Runs another state machine and reports how it ended.
-class Reporting final : public StateMachine {
-public:
-    Reporting(std::unique_ptr<Shard> shard, std::shared_ptr<std::promise<Status>> ended)
-        : shard_(std::move(shard)), ended_(std::move(ended)) {}
-
-    ~Reporting() override { ended_->set_value(shard_->outcome()); }
-
-    Reporting(const Reporting&) = delete;
-    Reporting& operator=(const Reporting&) = delete;
-
-    size_t poll() override { return shard_->poll(); }
-
-    [[nodiscard]] int arm() override { return shard_->arm(); }
-
-    [[nodiscard]] bool finished() const override { return shard_->finished(); }
-
-    [[nodiscard]] std::string name() const override { return shard_->name(); }
-
-private:
-    std::unique_ptr<Shard> shard_;
-    std::shared_ptr<std::promise<Status>> ended_;
-};
 
 /// Whether the ring has room for so many shards.
 Status check_points(const Config& config, const RingShape& ring) {
@@ -114,8 +89,8 @@ private:
     std::vector<NumaNode> nodes_;  ///< of this machine, if shards may be pinned
     std::vector<int> shard_cpus_;  ///< of the local shards; none: they are not pinned
     std::vector<std::future<Status>> shards_ended_;
-    std::future<void> manager_ended_;   ///< rank 0's
-    std::unique_ptr<Runtime> runtime_;  // its threads use everything above
+    std::future<Status> manager_ended_;  ///< rank 0's
+    std::unique_ptr<Runtime> runtime_;   // its threads use everything above
 };
 
 Status Job::Part::start() {
@@ -236,13 +211,11 @@ Status Job::Part::start_shards() {
                 devices_->store_cache_bytes(pool) /
                 static_cast<size_t>(std::ranges::count(store.pool_of_shard, pool));
             WEIR_ASSIGN(std::unique_ptr<transport::Endpoint> endpoint, devices_->make_endpoint());
-            auto ended = std::make_shared<std::promise<Status>>();
-            shards_ended_.push_back(ended->get_future());
             auto machine = std::make_unique<Shard>(std::move(options), std::move(endpoint), clock_,
                                                    devices_->store_memory(pool), rules_);
             std::optional<int> cpu;
             if (!shard_cpus_.empty()) cpu = shard_cpus_[local];
-            runtime_->run(std::make_unique<Reporting>(std::move(machine), std::move(ended)), cpu);
+            shards_ended_.push_back(runtime_->run(std::move(machine), cpu));
         }
     }
     return {};
@@ -289,9 +262,10 @@ Status Job::Part::serve() {
         if (first && !status) first = std::move(status);
     }
     shards_ended_.clear();
+    if (!manager_ended_.valid()) return first;
     // Other servers hear of the end from our manager: it must not go before they have.
-    if (manager_ended_.valid()) manager_ended_.get();
-    return first;
+    const Status managed = manager_ended_.get();
+    return first ? managed : first;
 }
 
 Job::Job(std::unique_ptr<Part> part) : part_(std::move(part)) {}

@@ -40,7 +40,8 @@ struct JobShape {
     std::string transports;  ///< "shm", "shm, verbs"
 };
 
-/// Thread: its creator's. Destroying it ends this process's part; clients must be gone before.
+/// Thread: its creator's. Destroying it ends this process's part; clients, and what came from them
+/// (tables, buffers, tasks, registrations), must be gone before.
 class Job {
 public:
     /// Joins. Returns once this process's shards run; the other ranks may still be on their way.

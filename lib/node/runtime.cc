@@ -46,24 +46,25 @@ Runtime::~Runtime() {
         thread.request_stop();
 }
 
-std::future<void> Runtime::run(std::unique_ptr<StateMachine> machine, std::optional<int> cpu) {
-    std::promise<void> ended;
-    std::future<void> future = ended.get_future();
+std::future<Status> Runtime::run(std::unique_ptr<StateMachine> machine, std::optional<int> cpu) {
+    std::promise<Status> ended;
+    std::future<Status> future = ended.get_future();
     threads_.emplace_back([machine = std::move(machine), cpu, ended = std::move(ended),
                            idle = Idle(idle_)](const std::stop_token& stop) mutable {
         name_this_thread(machine->name());
         if (cpu) pin_to(*cpu);
+        Status outcome;
         try {
             poll_to_end(*machine, idle, stop);
+            outcome = machine->outcome();
         } catch (const std::bad_alloc&) {
-            log(LogLevel::kError, "{}: not enough memory; allow more, or use more servers",
-                machine->name());
-            machine.reset();
-            ended.set_exception(std::current_exception());
-            return;
+            outcome = Error(Errc::kNoMemory,
+                            fmt::format("{}: not enough memory; allow more, or use more servers",
+                                        machine->name()));
+            log(LogLevel::kError, "{}", outcome.error().message());
         }
         machine.reset();
-        ended.set_value();
+        ended.set_value(std::move(outcome));
     });
     return future;
 }

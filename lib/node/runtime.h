@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Runtime: the one place where Weir has threads. It runs state machines, one thread each, and a
-/// trainer's worker functions. Threads have names ("weir-shard-0"), and machines are pinned to a
+/// Runtime: the one place where a cluster has threads. It runs state machines, one thread each, and
+/// a trainer's worker functions. Threads have names ("weir-shard-0"), and machines are pinned to a
 /// CPU if asked.
 
 #include <exception>
@@ -30,8 +30,9 @@ public:
     Runtime& operator=(const Runtime&) = delete;
 
     /// Polls `machine` in a thread of its own until it is finished; destroys it there, then the
-    /// future is ready. Where memory runs out in it, that ends it, is logged, and is the future's.
-    std::future<void> run(std::unique_ptr<StateMachine> machine, std::optional<int> cpu = {});
+    /// future has its outcome. Where memory runs out in it, that ends it, is logged, and is the
+    /// outcome: kNoMemory.
+    std::future<Status> run(std::unique_ptr<StateMachine> machine, std::optional<int> cpu = {});
     /// Runs `function` in a thread of its own, on whatever CPU there is.
     void run(std::function<void()> function, std::string name = "worker");
     /// Waits until all threads have ended by themselves; throws what the first function threw that

@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <string>
 
+#include "lib/base/result.h"
+
 namespace weir {
 
 /// Thread: one at a time.
@@ -23,7 +25,11 @@ public:
     [[nodiscard]] virtual int arm() = 0;
     /// True once there is nothing left to do for ever.
     [[nodiscard]] virtual bool finished() const = 0;
-    /// For people: "shard 1 of server 0".
+
+    /// How it ended, once it has.
+    [[nodiscard]] virtual Status outcome() const { return {}; }
+
+    /// For people: "shard 3".
     [[nodiscard]] virtual std::string name() const = 0;
 
 protected:

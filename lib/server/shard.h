@@ -64,7 +64,7 @@ public:
     [[nodiscard]] std::string address() const { return endpoint_->address(); }
 
     /// Ok, or what ended the job before its time.
-    [[nodiscard]] const Status& outcome() const noexcept { return outcome_; }
+    [[nodiscard]] Status outcome() const override { return outcome_; }
 
 private:
     using ConnectionId = transport::ConnectionId;

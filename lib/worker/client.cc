@@ -34,21 +34,29 @@ Status compare(const TableSchema& is, const TableSchema& wanted) {
 
 }  // namespace
 
+Task& Task::operator=(Task&& other) noexcept {
+    if (this != &other) {
+        drop();
+        state_ = std::move(other.state_);
+        call_ = other.call_;
+        result_ = std::exchange(other.result_, {});
+    }
+    return *this;
+}
+
 bool Task::test() {
-    if (state_ == nullptr || taken_) return true;
-    if (state_->core().done(call_)) return true;
+    if (state_ == nullptr || state_->core().done(call_)) return true;
     (void)state_->core().poll();
     return state_->core().done(call_);
 }
 
 Status Task::wait() {
-    if (state_ == nullptr) return result_;
-    if (!taken_) state_->wait_until([&] { return state_->core().done(call_); });
+    if (state_ != nullptr) state_->wait_until([&] { return state_->core().done(call_); });
     return take();
 }
 
 Status Task::wait_for(std::chrono::nanoseconds at_most) {
-    if (state_ == nullptr || taken_) return take();
+    if (state_ == nullptr) return take();
     at_most = std::min<std::chrono::nanoseconds>(at_most, std::chrono::hours(24 * 365));
     const auto end = std::chrono::steady_clock::now() + at_most;
     const auto over = [&] {
@@ -60,15 +68,15 @@ Status Task::wait_for(std::chrono::nanoseconds at_most) {
 }
 
 Status Task::take() {
-    if (!taken_ && state_ != nullptr) {
+    if (state_ != nullptr) {
         result_ = state_->core().take(call_);
-        taken_ = true;
+        state_.reset();
     }
     return result_;
 }
 
 void Task::drop() noexcept {
-    if (state_ != nullptr && !taken_) state_->core().drop(call_);
+    if (state_ != nullptr) state_->core().drop(call_);
     state_.reset();
 }
 

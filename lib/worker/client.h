@@ -8,7 +8,9 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
+#include <utility>
 
 #include "lib/base/result.h"
 #include "lib/key/value_type.h"
@@ -28,17 +30,10 @@ class [[nodiscard]] Task {
 public:
     Task() = default;
 
-    Task(Task&& other) noexcept
-        : state_(std::move(other.state_)), call_(std::exchange(other.call_, 0)) {}
+    /// What was moved from is as good as new: finished, well.
+    Task(Task&& other) noexcept { *this = std::move(other); }
 
-    Task& operator=(Task&& other) noexcept {
-        if (this != &other) {
-            drop();
-            state_ = std::move(other.state_);
-            call_ = std::exchange(other.call_, 0);
-        }
-        return *this;
-    }
+    Task& operator=(Task&& other) noexcept;
 
     Task(const Task&) = delete;
     Task& operator=(const Task&) = delete;
@@ -68,10 +63,9 @@ private:
     void drop() noexcept;
     Status take();
 
-    std::shared_ptr<ClientState> state_;
+    std::shared_ptr<ClientState> state_;  ///< none: finished, and `result_` is how
     uint64_t call_ = 0;
     Status result_;
-    bool taken_ = false;
 };
 
 /// What a table shall be; see TableSchema for the meaning of the fields.

@@ -160,8 +160,7 @@ void ClientCore::add_request(CallId call_id, Call& call, const Transfer& t, cons
     uint64_t id = 0;
     Request* const request = requests_.acquire(id);
     if (request == nullptr) {
-        return fail_call(call,
-                         Error(Errc::kBusy, "too many requests are open; wait for some calls"));
+        return fail_call(call, Error(Errc::kBusy, kTooManyRequests));
     }
     ++call.open_requests;
     ++counters_.requests;

@@ -314,9 +314,13 @@ ClientCore::CallId ClientCore::control(uint32_t peer, Kind kind, std::vector<std
     }
     CallId call_id = 0;
     Call* const call = new_call(call_id, deadline_ns);
+    if (call == nullptr) return 0;
     uint64_t id = 0;
-    Request* const request = call == nullptr ? nullptr : requests_.acquire(id);
-    if (request == nullptr) return 0;
+    Request* const request = requests_.acquire(id);
+    if (request == nullptr) {
+        fail_call(*call, Error(Errc::kBusy, kTooManyRequests));
+        return call_id;
+    }
     call->open_requests = 1;
     request->call = call_id;
     request->peer = peer;

@@ -136,6 +136,9 @@ public:
     }
 
 private:
+    static constexpr const char* kTooManyRequests =
+        "too many requests are open; wait for some calls";
+
     enum class Phase {
         kConnectingToManager,
         kJoining,

@@ -4,8 +4,10 @@
 
 #include <cmath>
 #include <limits>
+#include <new>
 #include <numeric>
 #include <thread>
+#include <type_traits>
 
 #include <doctest/doctest.h>
 
@@ -29,6 +31,43 @@ std::unique_ptr<Job> start(uint32_t servers, uint32_t shards, uint32_t workers) 
     REQUIRE(job.has_value());
     return std::move(*job);
 }
+
+/// A user's rule: counts the pushes beside each value, which becomes their mean.
+struct Mean {
+    static constexpr uint32_t kStateValues = 1;
+    static constexpr uint32_t kPushedValues = 1;
+    static constexpr Combine kCombine = Combine::kSum;
+    template <class T>
+    static constexpr bool kSupports = std::is_floating_point_v<T>;
+
+    static const char* check(const RuleParameters&) { return nullptr; }
+
+    static double initial_state(const RuleParameters&) { return 0; }
+
+    template <class T>
+    static void update(T& value, T* state, const T* pushed, const RuleParameters&) {
+        *state += 1;
+        value += (*pushed - value) / *state;
+    }
+};
+
+/// A rule that needs more memory than there is.
+struct Greedy {
+    static constexpr uint32_t kStateValues = 0;
+    static constexpr uint32_t kPushedValues = 1;
+    static constexpr Combine kCombine = Combine::kSum;
+    template <class T>
+    static constexpr bool kSupports = std::is_floating_point_v<T>;
+
+    static const char* check(const RuleParameters&) { return nullptr; }
+
+    static double initial_state(const RuleParameters&) { return 0; }
+
+    template <class T>
+    static void update(T&, T*, const T*, const RuleParameters&) {
+        throw std::bad_alloc();
+    }
+};
 
 TableOptions dense(uint64_t keys) {
     TableOptions options;
@@ -68,7 +107,87 @@ TEST_SUITE("job") {
         REQUIRE(registration.has_value());
         const uint64_t before = std::move(client.stats()).value().bytes_copied;
         REQUIRE(table.pull(all, plain).wait().has_value());
-        CHECK(std::move(client.stats()).value().bytes_copied == before);
+        REQUIRE(table.push(all, plain).wait().has_value());
+        const auto after = std::move(client.stats()).value();
+        CHECK(after.bytes_copied == before);
+        CHECK(after.servers_bytes_copied == 0);
+        REQUIRE(client.leave().has_value());
+        CHECK(job->serve().has_value());
+    }
+
+    TEST_CASE("rules of the user's own are rules like the others") {
+        JobOptions options;
+        options.add_rules = [](RuleRegistry& rules) {
+            REQUIRE(rules.register_rule<Mean>("mean").has_value());
+        };
+        auto job = Job::start(options, small_pools());
+        REQUIRE(job.has_value());
+        auto client = std::move((*job)->make_client(0)).value();
+        TableOptions sparse;
+        sparse.rule = "mean";
+        auto table = std::move(client.create_table<double>("t", sparse)).value();
+        const std::vector<uint64_t> keys = {3, 1'000'000'007};
+        for (const double value : {1.0, 2.0, 6.0})
+            REQUIRE(table.push(keys, std::vector<double>{value, -value}).wait().has_value());
+        std::vector<double> out(2);
+        REQUIRE(table.pull(keys, out).wait().has_value());
+        CHECK(out[0] == 3);
+        CHECK(out[1] == -3);
+        sparse.rule = "median";
+        CHECK_FALSE(client.create_table<double>("u", sparse).has_value());
+        REQUIRE(client.leave().has_value());
+        CHECK((*job)->serve().has_value());
+    }
+
+    TEST_CASE("a shard that ends for want of memory is an error of serve() and of who waits") {
+        JobOptions options;
+        options.add_rules = [](RuleRegistry& rules) {
+            REQUIRE(rules.register_rule<Greedy>("greedy").has_value());
+        };
+        auto job = Job::start(options, small_pools());
+        REQUIRE(job.has_value());
+        auto client = std::move((*job)->make_client(0)).value();
+        TableOptions sparse;
+        sparse.rule = "greedy";
+        auto table = std::move(client.create_table<float>("t", sparse)).value();
+        const std::vector<uint64_t> keys = {3};
+        const Status pushed = table.push(keys, std::vector<float>{1}).wait();
+        CHECK(pushed.code() == Errc::kPeerLost);
+        (void)client.leave(pushed);
+        const Status served = (*job)->serve();
+        CHECK(served.code() == Errc::kNoMemory);
+        CHECK(served.error().text().find("shard 0") != std::string::npos);
+    }
+
+    TEST_CASE("a Task can be used again, and says the same after it was moved") {
+        const auto job = start(1, 1, 1);
+        auto client = std::move(job->make_client(0)).value();
+        auto table = std::move(client.create_table<float>("t", dense(kMiB))).value();
+        auto values = std::move(client.make_buffer<float>(kMiB)).value();
+        auto out = std::move(client.make_buffer<float>(kMiB)).value();
+        std::fill(values.begin(), values.end(), 1.0F);
+        const KeyRange all{0, kMiB};
+        Task task;
+        CHECK(task.test());
+        CHECK(task.wait().has_value());
+        for (int round = 1; round <= 20; ++round) {
+            task = table.push(all, values);
+            REQUIRE(task.wait().has_value());
+            REQUIRE(table.pull(all, out).wait().has_value());
+            REQUIRE(out[kMiB - 1] == static_cast<float>(round));
+        }
+        task = table.push(KeyRange{0, kMiB + 1}, values);  // a mistake
+        const Errc mistake = task.wait().code();
+        CHECK(mistake != Errc::kOk);
+        std::vector<Task> tasks;
+        tasks.push_back(std::move(task));
+        for (int i = 0; i < 100; ++i) {  // the vector moves them when it grows
+            tasks.push_back(table.push(all, values));
+            REQUIRE(tasks.back().wait().has_value());
+        }
+        CHECK(tasks[0].wait().code() == mistake);
+        for (size_t i = 1; i < tasks.size(); ++i)
+            CHECK(tasks[i].wait().has_value());
         REQUIRE(client.leave().has_value());
         CHECK(job->serve().has_value());
     }

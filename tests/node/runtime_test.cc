@@ -13,7 +13,7 @@ using namespace weir;
 /// Polls a few times, then ends; or runs out of memory.
 class Counting final : public StateMachine {
 public:
-    Counting(int polls, bool memory_ends) : polls_(polls), memory_ends_(memory_ends) {}
+    Counting(int polls, bool memory_ends = false) : polls_(polls), memory_ends_(memory_ends) {}
 
     size_t poll() override {
         if (--polls_ == 0 && memory_ends_) throw std::bad_alloc();
@@ -23,6 +23,8 @@ public:
     [[nodiscard]] int arm() override { return -1; }
 
     [[nodiscard]] bool finished() const override { return polls_ <= 0; }
+
+    [[nodiscard]] Status outcome() const override { return Error(Errc::kPeerLost, "it was lost"); }
 
     [[nodiscard]] std::string name() const override { return "a test's machine"; }
 
@@ -45,12 +47,14 @@ TEST_SUITE("runtime") {
         runtime.join();
     }
 
-    TEST_CASE("a machine whose memory runs out ends, and its future says so") {
+    TEST_CASE("a machine's future says how it ended, also where memory ran out in it") {
         Runtime runtime{IdleOptions{}};
-        std::future<void> good = runtime.run(std::make_unique<Counting>(3, false));
-        std::future<void> bad = runtime.run(std::make_unique<Counting>(3, true));
-        good.get();
-        CHECK_THROWS_AS(bad.get(), std::bad_alloc);
+        std::future<Status> lost = runtime.run(std::make_unique<Counting>(3));
+        std::future<Status> empty = runtime.run(std::make_unique<Counting>(3, true));
+        CHECK(lost.get().error().text() == "it was lost");
+        const Status out_of_memory = empty.get();
+        CHECK(out_of_memory.code() == Errc::kNoMemory);
+        CHECK(out_of_memory.error().text().find("a test's machine") != std::string::npos);
         runtime.join();
     }
 }

@@ -216,8 +216,23 @@ class BadInput(testing.Folder, unittest.TestCase):
     def test_bad_lines_may_be_skipped_by_every_worker_and_in_train_and_test(self):
         bad = self.file("bad.svm", GOOD * 30 + b"oops\n" + GOOD * 30 + b"oops\n")
         self.fails("may be skipped", "--train", bad, "--skip-bad", 1, "--threads", 4)
-        self.assertEqual(self.lr("--train", bad, "--test", bad, "--skip-bad", 2, "--threads", 4, *FEW_PASSES).code, 0)
         self.assertEqual(self.lr("--train", bad, "--skip-bad", 1, "--workers", 2, *FEW_PASSES).code, 0)
+        test, out = self.file("test.svm", GOOD * 10 + b"oops\n"), self.path("out.json")
+        done = self.lr("--train", bad, "--test", test, "--skip-bad", 2, "--threads", 4, "--json", out, *FEW_PASSES)
+        self.assertEqual(done.code, 0)
+        self.assertEqual([testing.read_json(out)[name] for name in ("bad_lines", "test_bad_lines")], [2, 1])
+        self.assertRegex(done.out, r"left out +2 bad lines; the first: .*bad\.svm:61:1: ")
+        self.assertRegex(done.out, r"left out +1 bad lines; the first: .*test\.svm:21:1: ")
+
+    def test_a_bad_line_is_named_whichever_worker_left_it_out(self):
+        good, bad = self.file("good.svm", GOOD * 30), self.file("bad.svm", GOOD * 30 + b"oops\n")
+        for files in ((good, bad), (bad, good)):
+            done = self.lr("--train", *files, "--skip-bad", 1, "--workers", 2, *FEW_PASSES)
+            self.assertRegex(done.out, r"left out +1 bad lines; the first: .*bad\.svm:61:1: ")
+
+    def test_test_files_of_nothing_but_bad_lines_say_so(self):
+        good, bad = self.file("good.svm", GOOD * 30), self.file("bad.svm", b"oops\n" * 3)
+        self.fails(r"no examples.*3 bad lines were left out.*bad\.svm:1:1: ", "--train", good, "--test", bad, "--skip-bad", 3)
         self.assertIn("up to N bad lines of its share of the --train files", " ".join(self.lr("--help").out.split()))
 
     def test_how_close_it_is_to_the_optimum_is_a_percentage(self):

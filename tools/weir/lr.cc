@@ -78,7 +78,8 @@ nlohmann::json to_json(const apps::LrRun& run, const JobShape& shape) {
                         {"gap", nullptr},
                         {"blocks", r.block_count},
                         {"waiting_share", r.waiting_share},
-                        {"bad_lines", run.bad_line_count},
+                        {"bad_lines", run.bad_lines.count},
+                        {"test_bad_lines", run.bad_test_lines.count},
                         {"read_bytes", run.read.text_bytes},
                         {"read_seconds", run.read.seconds},
                         {"data_bytes", run.data_bytes},
@@ -114,9 +115,9 @@ void print_summary(const apps::LrRun& run) {
     fmt::print("moved           {:.4g} MB sent, {:.4g} MB copied\n",
                static_cast<double>(run.bytes_sent) / 1e6,
                static_cast<double>(run.bytes_copied) / 1e6);
-    if (run.bad_line_count > 0) {
-        fmt::print("left out        {} bad lines; the first: {}\n", run.bad_line_count,
-                   run.read.first_bad_line.empty() ? "another worker's" : run.read.first_bad_line);
+    for (const apps::BadLines* const bad : {&run.bad_lines, &run.bad_test_lines}) {
+        if (bad->count > 0)
+            fmt::print("left out        {} bad lines; the first: {}\n", bad->count, bad->first);
     }
 }
 
@@ -158,8 +159,13 @@ bool is_same_file(const std::string& a, const std::string& b) {
     if (fs::exists(a, error) && fs::exists(b, error)) {
         return fs::is_regular_file(a, error) && fs::equivalent(a, b, error);
     }
-    return fs::weakly_canonical(fs::absolute(a), error) ==
-           fs::weakly_canonical(fs::absolute(b), error);
+    const auto whole = [](const fs::path& path) {
+        std::error_code none;  // without a working directory, a path is all that is known
+        const fs::path from_root = fs::absolute(path, none);
+        const fs::path canonical = none ? path : fs::weakly_canonical(from_root, none);
+        return none ? path : canonical;
+    };
+    return whole(a) == whole(b);
 }
 
 /// No output may be what is read, nor two of them the same.

@@ -5,6 +5,7 @@
 
 #include <fmt/core.h>
 
+#include "lib/data/shortage.h"
 #include "tools/weir/command.h"
 #include "tools/weir/progress.h"
 
@@ -12,8 +13,10 @@ namespace weir::tools {
 
 int run_synth(const SynthFlags& flags) {
     Progress progress;
-    const auto done = data::write_click_log(flags.out, flags.options, [&](uint64_t examples) {
-        progress.show(fmt::format("{} of {} examples", examples, flags.options.example_count));
+    const auto done = data::or_shortage([&] {
+        return data::write_click_log(flags.out, flags.options, [&](uint64_t examples) {
+            progress.show(fmt::format("{} of {} examples", examples, flags.options.example_count));
+        });
     });
     progress.end();
     if (!done) return failure(done.error());

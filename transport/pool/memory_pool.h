@@ -38,7 +38,7 @@ struct PoolOptions {
     bool prefault = false;     ///< touch every page when a slab is made
     bool use_jemalloc = true;  ///< if it is there; first fit for everything else
 
-    /// Size and pages by WEIR_POOL_MIB and WEIR_HUGE_PAGES. Errors: kInvalidArgument naming those
+    /// By WEIR_POOL_MIB, WEIR_HUGE_PAGES and WEIR_PREFAULT. Errors: kInvalidArgument naming those
     [[nodiscard]] static Result<PoolOptions> from_config(const Config& config, std::string name,
                                                          Access access);
 };

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <memory>
 #include <numeric>
+#include <type_traits>
 #include <vector>
 
 #include <weir.h>
@@ -28,8 +29,30 @@ bool expect(const weir::Status& status, const char* what) {
     return expect(status.has_value(), what);
 }
 
+/// An update rule of the trainer's own: values that follow what is pushed half of the way.
+struct HalfWay {
+    static constexpr uint32_t kStateValues = 0;
+    static constexpr uint32_t kPushedValues = 1;
+    static constexpr weir::Combine kCombine = weir::Combine::kSum;
+    template <class T>
+    static constexpr bool kSupports = std::is_floating_point_v<T>;
+
+    static const char* check(const weir::RuleParameters&) { return nullptr; }
+
+    static double initial_state(const weir::RuleParameters&) { return 0; }
+
+    template <class T>
+    static void update(T& value, T*, const T* pushed, const weir::RuleParameters&) {
+        value += (*pushed - value) / 2;
+    }
+};
+
 std::unique_ptr<weir::Job> start() {
-    auto job = weir::Job::start({.servers = 1, .shards_per_server = 2, .workers = 1});
+    weir::JobOptions options{.servers = 1, .shards_per_server = 2, .workers = 1};
+    options.add_rules = [](weir::RuleRegistry& rules) {
+        expect(rules.register_rule<HalfWay>("half_way"), "a rule of the trainer's own");
+    };
+    auto job = weir::Job::start(options);
     if (!job) {
         std::printf("     %s\n", job.error().message().c_str());
         return nullptr;
@@ -80,6 +103,17 @@ bool sparse(weir::Client& client, int64_t mark) {
            expect(found == expected, "each counted three times, by this job alone");
 }
 
+/// A table with a rule of the trainer's own.
+bool own_rule(weir::Client& client) {
+    auto table = client.create_table<float>("half_way", {.rule = "half_way"});
+    if (!expect(table.has_value(), "a table with the trainer's rule")) return false;
+    const std::vector<uint64_t> keys = {5};
+    std::vector<float> value = {8};
+    return expect(table->push(keys, value).wait(), "a push") &&
+           expect(table->push(keys, value).wait(), "and another") &&
+           expect(table->pull(keys, value).wait() && value[0] == 6, "the rule made 0, 4, 6 of it");
+}
+
 /// What a trainer is told when it, or the job, does something wrong.
 bool errors(weir::Client& client) {
     auto table = client.create_table<double>("errors", {});
@@ -116,7 +150,8 @@ int main() {
         auto second = two->make_client(0);
         if (!expect(first && second, "a client of each")) return 1;
         const bool fine = dense(*first) && sparse(*first, 1) && sparse(*second, 10) &&
-                          errors(*second) && expect(first->leave(), "the first leaves") &&
+                          own_rule(*first) && errors(*second) &&
+                          expect(first->leave(), "the first leaves") &&
                           expect(second->leave(), "the second leaves");
         if (!fine) return 1;
     }
