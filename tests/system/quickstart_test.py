@@ -17,6 +17,8 @@ from pathlib import Path
 WEIR = ""
 SCRIPT = Path(__file__).resolve().parents[2] / "tools" / "quickstart"
 PAGES = 150  # per section
+TITLES = {2: 'Linux "System Calls Manual"', 3: 'GNU "Library Functions Manual"'}  # of header lines, as real pages have them
+GIVEN_AWAY = {"linux", "gnu", "system", "calls", "library", "functions", "manual"}
 LINE = re.compile(r"[+-]1( \d+:\d\S*)*")
 
 
@@ -25,7 +27,8 @@ def quickstart(*arguments, cwd=None):
 
 
 def write_pages(man):
-    """Pages whose words tell the section with some noise: 60 words of each side, 100 that say nothing."""
+    """Pages whose words tell the section with some noise: 60 words of each side, 100 that say nothing. The header line tells it
+    without any, and so does its title where it stands in the text."""
     dice = random.Random(int(os.environ.get("WEIR_SEED", "20141006")))
     sides = {2: [f"kernel_{i}" for i in range(60)], 3: [f"library_{i}" for i in range(60)]}
     for section in (2, 3):
@@ -33,7 +36,8 @@ def write_pages(man):
         folder.mkdir(parents=True)
         for number in range(PAGES):
             words = dice.choices(sides[section], k=6) + dice.choices(sides[5 - section], k=2) + dice.choices([f"word_{i}" for i in range(100)], k=30)
-            text = f'.TH name {section} "System Calls Manual"\n.SH NAME\nname{section}x{number} \\- {" ".join(words)}\n'
+            name, title = f"name{section}x{number}", TITLES[section]
+            text = f'.TH {name} {section} 2026-01-02 {title}\n.SH NAME\n{name} \\- {" ".join(words)}\n.SH "SEE ALSO"\n{title.partition(" ")[2]}\n'
             with gzip.open(folder / f"page{number}.{section}.gz", "wt") as page:
                 page.write(text)
         (folder / f"link.{section}").write_text(f".so man{section}/page1.{section}\n")
@@ -57,6 +61,10 @@ class Quickstart(unittest.TestCase):
             counts.append(len(lines))
         self.assertEqual(sum(counts), 2 * PAGES)
         self.assertGreater(counts[0], 2 * counts[1])
+        features = dict(line.split() for line in (out / "words.txt").read_text().splitlines())
+        self.assertEqual(GIVEN_AWAY & set(features.values()), set())
+        used = re.findall(r" (\d+):", (out / "train.svm").read_text() + (out / "test.svm").read_text())
+        self.assertEqual(set(used) - set(features), set())
         self.assertIn(f"{PAGES} system calls and {PAGES} library functions: {counts[0]} pages to train", done.stdout)
         result = json.loads((out / "result.json").read_text())
         self.assertEqual((result["workers"], result["examples"]), (2, counts[0]))
