@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Refuses includes that climb the layers. Usage: layers.py ROOT [--markdown]"""
+"""Refuses includes that climb the layers, and those of libraries that only one place may know. Usage: layers.py ROOT [--markdown]"""
 
 import re
 import sys
@@ -33,6 +33,10 @@ LAYERS = {
     ),
 }
 MADE = ("weir_features.h",)  # by the build, for everybody
+# Headers that begin so may be included only by files whose paths begin like one of these.
+VERBS = ("transport/verbs/", "tests/transport/verbs/")
+OUTSIDE = {"infiniband/": VERBS, "rdma/": VERBS, "pmix": ("lib/node/bootstrap_pmix.cc",)}
+FOREIGN = re.compile(r'^\s*#\s*include\s+[<"]((?:' + "|".join(OUTSIDE) + r')[^>"]*)[>"]', re.M)
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 
 
@@ -58,11 +62,19 @@ def in_words(below, above):
     return ", ".join(below) or "-"
 
 
+def sources(root, *folders):
+    for path in sorted(p for top in folders for p in (root / top).rglob("*")):
+        if path.suffix in (".h", ".cc"):
+            yield path, path.relative_to(root).as_posix()
+
+
 def errors(root):
-    for path in sorted(p for top in ("lib", "transport") for p in (root / top).rglob("*")):
-        if path.suffix not in (".h", ".cc"):
-            continue
-        rel = path.relative_to(root).as_posix()
+    for path, rel in sources(root, "lib", "transport", "tools", "bench", "tests"):
+        for target in FOREIGN.findall(path.read_text()):
+            places = next(places for start, places in OUTSIDE.items() if target.startswith(start))
+            if not rel.startswith(places):
+                yield f"{rel}: <{target}> is only for {' and '.join(places)}"
+    for path, rel in sources(root, "lib", "transport"):
         here = layer_of(rel)
         if here is None:
             yield f"{rel}: in no layer"
