@@ -2,6 +2,7 @@
 #pragma once
 /// \file
 /// The seed of a random test: WEIR_SEED if it is set, else the test's own; always shown on failure.
+/// And how many seeds, one after the other, a test of many histories goes through.
 
 #include <cstdint>
 #include <cstdlib>
@@ -13,6 +14,12 @@ namespace weir::testing {
 inline uint64_t seed_or(uint64_t own) {
     const char* text = std::getenv("WEIR_SEED");  // NOLINT(concurrency-mt-unsafe)
     return text == nullptr ? own : std::strtoull(text, nullptr, 0);
+}
+
+/// WEIR_HISTORIES if it is set, else the test's own number.
+inline uint64_t histories_or(uint64_t own) {
+    const char* text = std::getenv("WEIR_HISTORIES");  // NOLINT(concurrency-mt-unsafe)
+    return text == nullptr ? own : std::strtoull(text, nullptr, 10);
 }
 
 }  // namespace weir::testing

@@ -8,7 +8,6 @@
 /// pushes if and only if it has every bit that was acknowledged before it began and none that began
 /// after its end.
 
-#include <cstdlib>
 #include <set>
 
 #include <doctest/doctest.h>
@@ -209,8 +208,7 @@ TEST_SUITE("cluster_history") {
         "every push is counted exactly once and every pull is explained, in thousands of "
         "histories") {
         const uint64_t first = testing::seed_or(1);
-        const char* const text = std::getenv("WEIR_HISTORIES");  // NOLINT(concurrency-mt-unsafe)
-        const uint64_t count = text == nullptr ? 2000 : std::strtoull(text, nullptr, 10);
+        const uint64_t count = testing::histories_or(2000);
         for (uint64_t seed = first; seed < first + count; ++seed) {
             INFO("WEIR_SEED=" << seed);
             History(seed).run(40);

@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 
 #include "lib/base/random.h"
+#include "tests/seed.h"
 #include "tests/server/sim_cluster.h"
 
 namespace weir::test {
@@ -102,8 +103,9 @@ private:
 
 TEST_SUITE("hostile manager") {
     TEST_CASE("strangers at the manager are turned away, and the workers' job goes on") {
-        for (uint64_t seed = 1; seed <= 20; ++seed) {
-            INFO("seed " << seed);
+        const uint64_t first = testing::seed_or(1);
+        for (uint64_t seed = first; seed < first + 20; ++seed) {
+            INFO("WEIR_SEED=" << seed);
             SimCluster cluster(seed, {}, {});
             REQUIRE(cluster.start());
             const auto device = cluster.network.make_device(99);
@@ -134,8 +136,9 @@ TEST_SUITE("hostile manager") {
 
     TEST_CASE("a worker whose manager talks nonsense ends with an error, or waits for sense") {
         uint64_t heard = 0;
-        for (uint64_t seed = 1; seed <= 200; ++seed) {
-            INFO("seed " << seed);
+        const uint64_t first = testing::seed_or(1);
+        for (uint64_t seed = first; seed < first + 200; ++seed) {
+            INFO("WEIR_SEED=" << seed);
             ManualClock clock;
             transport::sim::Network network(seed, clock, {});
             const auto there = network.make_device(0);

@@ -9,6 +9,7 @@
 #include <doctest/doctest.h>
 
 #include "lib/base/random.h"
+#include "tests/seed.h"
 #include "tests/server/raw_worker.h"
 
 namespace weir::test {
@@ -137,9 +138,10 @@ bool all_are(SimCluster& cluster, const TableInfo& table, uint64_t value) {
 TEST_SUITE("hostile") {
     TEST_CASE(
         "frames with every field at its extremes close a connection or are refused, no more") {
+        const uint64_t first = testing::seed_or(1);
         for (const bool maps : {false, true}) {
-            for (uint64_t seed = 1; seed <= 40; ++seed) {
-                INFO("seed " << seed << ", maps " << maps);
+            for (uint64_t seed = first; seed < first + 40; ++seed) {
+                INFO("WEIR_SEED=" << seed << ", maps " << maps);
                 transport::sim::Options options;
                 options.maps_memory = maps;
                 SimCluster cluster(seed, {}, options);
@@ -165,8 +167,9 @@ TEST_SUITE("hostile") {
     }
 
     TEST_CASE("who takes the number of a worker that is here changes nothing, iterations go on") {
-        for (uint64_t seed = 1; seed <= 5; ++seed) {
-            INFO("seed " << seed);
+        const uint64_t first = testing::seed_or(1);
+        for (uint64_t seed = first; seed < first + 5; ++seed) {
+            INFO("WEIR_SEED=" << seed);
             SimCluster cluster(seed, {}, {});
             REQUIRE(cluster.start());
             auto table = cluster.make_table(0, babbled_schema());

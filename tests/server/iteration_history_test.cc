@@ -2,11 +2,13 @@
 /// \file
 /// Iterations over a simulated network: the rule runs once, on what all workers pushed.
 
+#include <algorithm>
 #include <string>
 
 #include <doctest/doctest.h>
 
 #include "lib/base/random.h"
+#include "tests/seed.h"
 #include "tests/server/sim_cluster.h"
 
 namespace weir::test {
@@ -126,8 +128,10 @@ void run_history(uint64_t seed) {
 
 TEST_SUITE("iteration_history") {
     TEST_CASE("a pull after an iteration has every worker's part once, in hundreds of histories") {
-        for (uint64_t seed = 1; seed <= 300; ++seed) {
-            INFO("seed " << seed);
+        const uint64_t first = testing::seed_or(1);
+        const uint64_t count = std::min<uint64_t>(300, testing::histories_or(300));
+        for (uint64_t seed = first; seed < first + count; ++seed) {
+            INFO("WEIR_SEED=" << seed);
             run_history(seed);
         }
     }
