@@ -9,7 +9,8 @@
 
 #include "lib/base/random.h"
 #include "tests/seed.h"
-#include "tests/server/sim_cluster.h"
+#include "tests/server/malformed_frames.h"
+#include "tests/server/raw_worker.h"
 
 namespace weir::test {
 namespace {
@@ -99,9 +100,130 @@ private:
     uint64_t answers_ = 0;
 };
 
+BadFrame control_frame(std::string what, wire::Kind kind, std::span<const std::byte> body,
+                       std::string why) {
+    wire::FrameHeader header;
+    header.kind = kind;
+    return {std::move(what), frame_bytes(header, body), std::move(why)};
+}
+
+/// What a manager takes from nobody, well made as a frame.
+std::vector<BadFrame> bad_joins() {
+    using Role = JoinMessage::Role;
+    const auto join = [](std::string what, const JoinMessage& message, std::string why) {
+        return control_frame(std::move(what), wire::Kind::kJoin, message.encode(), std::move(why));
+    };
+    std::vector<BadFrame> frames{
+        join("no such role", {static_cast<Role>(3), 0, 0, {}}, "a malformed join"),
+        join("an endless address", {Role::kShard, 0, 0, std::string(600, 'a')}, "a malformed join"),
+        join("a worker too many", {Role::kWorker, 9, 3, {}},
+             "worker 3 of rank 9 does not belong to this job of 3 workers"),
+        join("the last number", {Role::kShard, 9, 0xffffffff, {}},
+             "shard 4294967295 of rank 9 does not belong to this job of 4 shards")};
+    std::vector<std::byte> body = JoinMessage{Role::kWorker, 0, 0, {}}.encode();
+    body.push_back({});
+    frames.push_back(control_frame("a byte too many", wire::Kind::kJoin, body, "a malformed join"));
+    frames.push_back(control_frame("a byte too few", wire::Kind::kJoin,
+                                   std::span(body).first(body.size() - 2), "a malformed join"));
+    for (uint8_t kind = 1; kind <= wire::kKindMax; ++kind) {
+        wire::FrameHeader header =
+            one_key(static_cast<wire::Kind>(kind), wire::kKeysRange | wire::kValuesInline);
+        if (header.kind == wire::Kind::kJoin) continue;
+        frames.push_back(
+            {"kind " + std::to_string(kind), frame_bytes(header, {}), "a frame before joining"});
+    }
+    return frames;
+}
+
+/// What a manager does not take from a worker either.
+std::vector<BadFrame> bad_requests() {
+    using wire::Kind;
+    const std::vector<std::byte> half(3);
+    const auto no_name = TableMessage{0, "", "schema"}.encode();
+    const auto long_name = TableMessage{0, std::string(600, 'a'), ""}.encode();
+    std::vector<BadFrame> frames{
+        control_frame("a third of a schema", Kind::kCreateTable, half, "a malformed table schema"),
+        control_frame("no name", Kind::kCreateTable, no_name, "a malformed table schema"),
+        control_frame("a long name", Kind::kCreateTable, long_name, "a malformed table schema"),
+        control_frame("a cut name", Kind::kOpenTable, half, "a malformed table name"),
+        control_frame("a long name", Kind::kOpenTable, long_name, "a malformed table name"),
+        control_frame("a cut goodbye", Kind::kLeave, half, "a malformed goodbye")};
+    const Kind others[] = {Kind::kPush,       Kind::kPull,     Kind::kReply, Kind::kHello,
+                           Kind::kAssignment, Kind::kShutdown, Kind::kStats, Kind::kJoin};
+    for (const Kind kind : others) {
+        const wire::FrameHeader header = one_key(kind, wire::kKeysRange | wire::kValuesInline);
+        frames.push_back({"kind " + std::to_string(static_cast<int>(kind)), frame_bytes(header, {}),
+                          "a frame that workers do not send to a manager"});
+    }
+    return frames;
+}
+
+/// Sends it and waits for the end of its connection, and for the reason in the log.
+void check_manager_closes(RawWorker& raw, ConnectionId connection, const BadFrame& frame) {
+    REQUIRE(connection != 0);
+    const LogLines log;
+    raw.send_bytes(connection, frame.bytes);
+    const bool closed = raw.run_until([&] { return raw.is_closed(connection); }, 50);
+    INFO(frame.what << ", logged: " << log.text());
+    REQUIRE(closed);
+    REQUIRE(log.closings("manager", frame.why) == 1);
+}
+
+TableSchema eight_numbers() {
+    TableSchema schema;
+    schema.name = "numbers";
+    schema.layout = Layout::kDense;
+    schema.key_count = 8;
+    return schema;
+}
+
+void check_push(SimCluster& cluster, uint32_t worker, const TableInfo& table) {
+    const std::vector<float> ones(8, 1);
+    const auto push =
+        cluster.workers[worker]->push(table, KeyRange{0, 8}, std::as_bytes(std::span(ones)), {});
+    REQUIRE(cluster.finish(worker, push).has_value());
+}
+
 }  // namespace
 
 TEST_SUITE("hostile manager") {
+    TEST_CASE("a stranger that sends a bad frame is closed with a reason in the log, no more") {
+        SimCluster cluster(1, {}, {});
+        REQUIRE(cluster.start());
+        RawWorker raw(cluster, 99);
+        const auto table = cluster.make_table(1, eight_numbers());
+        REQUIRE(table.has_value());
+        for (const auto& frames : {malformed_frames(), bad_joins()}) {
+            for (const BadFrame& frame : frames) {
+                check_manager_closes(raw, raw.connect(cluster.manager->address()), frame);
+                check_push(cluster, 0, *table);
+            }
+        }
+        std::array<ClientCore::CallId, 3> barriers{};
+        for (uint32_t worker = 0; worker < 3; ++worker)
+            barriers[worker] = cluster.workers[worker]->barrier(0);
+        for (uint32_t worker = 0; worker < 3; ++worker)
+            CHECK(cluster.finish(worker, barriers[worker]).has_value());
+    }
+
+    TEST_CASE("a worker that sends the manager a bad frame is closed for it, others go on") {
+        std::vector<BadFrame> frames = bad_requests();
+        for (const BadFrame& frame : malformed_frames())
+            frames.push_back(frame);
+        for (const BadFrame& frame : frames) {
+            SimCluster cluster(1, {}, {});
+            cluster.workers[2].reset();
+            RawWorker raw(cluster, 99);
+            const ConnectionId connection = raw.join(2);
+            REQUIRE(cluster.run_until(
+                [&] { return cluster.workers[0]->ready() && cluster.workers[1]->ready(); }));
+            check_manager_closes(raw, connection, frame);
+            const auto table = cluster.make_table(1, eight_numbers());
+            REQUIRE(table.has_value());
+            check_push(cluster, 1, *table);
+        }
+    }
+
     TEST_CASE("strangers at the manager are turned away, and the workers' job goes on") {
         const uint64_t first = testing::seed_or(1);
         for (uint64_t seed = first; seed < first + 20; ++seed) {
@@ -121,16 +243,9 @@ TEST_SUITE("hostile manager") {
                 barriers.push_back(worker->barrier(0));
             for (uint32_t worker = 0; worker < 3; ++worker)
                 REQUIRE(cluster.finish(worker, barriers[worker]).has_value());
-            TableSchema schema;
-            schema.name = "numbers";
-            schema.layout = Layout::kDense;
-            schema.key_count = 8;
-            const auto table = cluster.make_table(1, schema);
+            const auto table = cluster.make_table(1, eight_numbers());
             REQUIRE(table.has_value());
-            const std::vector<float> ones(8, 1);
-            const auto push = cluster.workers[1]->push(*table, KeyRange{0, 8},
-                                                       std::as_bytes(std::span(ones)), {});
-            CHECK(cluster.finish(1, push).has_value());
+            check_push(cluster, 1, *table);
         }
     }
 

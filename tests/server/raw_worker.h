@@ -39,11 +39,13 @@ public:
     }
 
     /// Tells the manager that this is worker `number`, whose place in the cluster must be empty.
-    void join(uint32_t number) {
+    transport::ConnectionId join(uint32_t number) {
         wire::FrameHeader header;
         header.kind = wire::Kind::kJoin;
         const JoinMessage message{JoinMessage::Role::kWorker, number, number, {}};
-        send(connect(cluster_.manager->address()), header, message.encode());
+        const transport::ConnectionId connection = connect(cluster_.manager->address());
+        send(connection, header, message.encode());
+        return connection;
     }
 
     /// Connects to a shard and says that this is worker `number`.
@@ -60,6 +62,13 @@ public:
               std::span<const std::byte> body = {}) {
         header.body_bytes = static_cast<uint32_t>(body.size());
         const std::array parts{std::as_bytes(std::span(&header, 1)), body};
+        (void)endpoint_->send(connection, parts);
+        endpoint_->flush();
+    }
+
+    /// Sends `message` as it is.
+    void send_bytes(transport::ConnectionId connection, std::span<const std::byte> message) {
+        const std::array parts{message};
         (void)endpoint_->send(connection, parts);
         endpoint_->flush();
     }

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// Frames that no shard and no manager can make sense of, each wrong in one way; and the log, which
+/// has to say why a connection was closed.
+
+#include <cstring>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lib/base/log.h"
+#include "lib/key/value_type.h"
+#include "lib/wire/frame.h"
+
+namespace weir::test {
+
+/// The lines that are logged while it lives. The cluster is in this thread: nothing is locked.
+class LogLines {
+public:
+    LogLines() {
+        set_log_sink([this](LogLevel, std::string_view line) { lines_.emplace_back(line); });
+    }
+
+    LogLines(const LogLines&) = delete;
+    LogLines& operator=(const LogLines&) = delete;
+
+    ~LogLines() { set_log_sink({}); }
+
+    /// Lines of `who` that say that it closed a connection because of `why`.
+    [[nodiscard]] size_t closings(const std::string& who, const std::string& why) const {
+        size_t count = 0;
+        for (const std::string& line : lines_) {
+            count += static_cast<size_t>(line.starts_with(who + ": closing the connection to ") &&
+                                         line.ends_with(": it sent " + why));
+        }
+        return count;
+    }
+
+    [[nodiscard]] std::string text() const {
+        std::string text;
+        for (const std::string& line : lines_)
+            text += line + "\n";
+        return text;
+    }
+
+private:
+    std::vector<std::string> lines_;
+};
+
+/// Bytes to be sent as one message, and what is said of them.
+struct BadFrame {
+    std::string what;
+    std::vector<std::byte> bytes;
+    std::string why = "a malformed frame";
+};
+
+/// A push or pull of the first key of table 0, whose values are 8 bytes wide.
+inline wire::FrameHeader one_key(wire::Kind kind, uint8_t flags) {
+    wire::FrameHeader header;
+    header.kind = kind;
+    header.flags = flags;
+    header.value_type = static_cast<uint8_t>(ValueType::kUInt64);
+    header.epoch = 1;
+    header.width = 1;
+    header.count = 1;
+    return header;
+}
+
+/// As the header has it, body_bytes too.
+inline std::vector<std::byte> raw_bytes(const wire::FrameHeader& header,
+                                        std::span<const std::byte> body) {
+    std::vector<std::byte> bytes(sizeof header + body.size());
+    std::memcpy(bytes.data(), &header, sizeof header);
+    if (!body.empty()) std::memcpy(bytes.data() + sizeof header, body.data(), body.size());
+    return bytes;
+}
+
+/// With the right body_bytes.
+inline std::vector<std::byte> frame_bytes(wire::FrameHeader header,
+                                          std::span<const std::byte> body) {
+    header.body_bytes = static_cast<uint32_t>(body.size());
+    return raw_bytes(header, body);
+}
+
+/// A good push of one key, but for what `change` does to its header.
+template <class Change>
+BadFrame bad_header(std::string what, Change&& change) {
+    wire::FrameHeader header = one_key(wire::Kind::kPush, wire::kKeysRange | wire::kValuesInline);
+    header.body_bytes = 8;
+    change(header);
+    return {std::move(what), raw_bytes(header, std::vector<std::byte>(8))};
+}
+
+/// A push or pull of one key whose body, of `body` words, does not fit to its flags and count.
+inline BadFrame bad_body(std::string what, wire::Kind kind, int flags, uint64_t count,
+                         const std::vector<uint64_t>& body) {
+    wire::FrameHeader header = one_key(kind, static_cast<uint8_t>(flags));
+    header.count = count;
+    return {std::move(what), frame_bytes(header, std::as_bytes(std::span(body)))};
+}
+
+/// Everything for which the decoder refuses a message.
+inline std::vector<BadFrame> malformed_frames() {
+    using namespace wire;  // NOLINT(google-build-using-namespace): all flags and limits
+    using Header = FrameHeader;
+    std::vector<BadFrame> frames;
+    const std::vector<std::byte> good =
+        bad_header("", [](Header&) {}).bytes;  // and what is left of it when it is cut
+    for (const size_t length : {size_t{0}, size_t{1}, size_t{8}, sizeof(Header) - 1}) {
+        frames.push_back({"a header of " + std::to_string(length) + " bytes",
+                          {good.begin(), good.begin() + static_cast<ptrdiff_t>(length)}});
+    }
+    for (const uint32_t body : {0U, 7U, 9U, 0x80000000U, 0xffffffffU}) {
+        frames.push_back(bad_header("8 bytes that say they are " + std::to_string(body),
+                                    [body](Header& h) { h.body_bytes = body; }));
+    }
+    for (const uint8_t kind : {uint8_t{0}, uint8_t{kKindMax + 1}, uint8_t{255}}) {
+        frames.push_back(bad_header("kind " + std::to_string(kind),
+                                    [kind](Header& h) { h.kind = static_cast<Kind>(kind); }));
+    }
+    const auto header = [&](const char* what, auto change) {
+        frames.push_back(bad_header(what, change));
+    };
+    header("no magic", [](Header& h) { h.magic = 0; });
+    header("the magic of another version", [](Header& h) { h.magic += 1U << 24; });
+    header("the first reserved byte", [](Header& h) { h.reserved = 1; });
+    header("the last reserved bytes", [](Header& h) { h.reserved2 = 0x8000; });
+    header("an unknown flag", [](Header& h) { h.flags |= 128; });
+    header("no keys", [](Header& h) { h.flags = kValuesInline; });
+    header("keys in two forms", [](Header& h) { h.flags |= kKeysInline; });
+    header("no values", [](Header& h) { h.flags = kKeysRange; });
+    header("values in two forms", [](Header& h) { h.flags |= kValuesRemote; });
+    header("every flag", [](Header& h) { h.flags = 255; });
+    header("width 0", [](Header& h) { h.width = 0; });
+    header("a part of no iteration", [](Header& h) {
+        h.flags |= kAggregate;
+        h.parts = 1;
+    });
+    header("a part of no parts", [](Header& h) {
+        h.flags |= kAggregate;
+        h.iteration = 1;
+    });
+    header("a range that is too long", [](Header& h) { h.count = kRequestKeysMax * 16 + 1; });
+    header("a range of all keys", [](Header& h) { h.count = ~uint64_t{0}; });
+    const auto body = [&](const char* what, Kind kind, int flags, uint64_t count,
+                          const std::vector<uint64_t>& words) {
+        frames.push_back(bad_body(what, kind, flags, count, words));
+    };
+    body("a list that is cut", Kind::kPush, kKeysInline | kValuesInline, 3, {0, 1});
+    body("a list that is too long", Kind::kPush, kKeysInline | kValuesInline, kRequestKeysMax + 1,
+         {0, 1});
+    body("a list whose bytes overflow", Kind::kPush, kKeysInline | kValuesInline,
+         (uint64_t{1} << 61) + 1, {0, 1});
+    body("a handle of keys that is cut", Kind::kPull, kKeysRemote | kValuesInline, 1, {64, 8});
+    body("keys of another length", Kind::kPull, kKeysRemote | kValuesInline, 1, {64, 16, 1});
+    body("keys of every length", Kind::kPull, kKeysRemote | kValuesInline, 1, {0, ~0UL, 1});
+    body("keys whose length overflows", Kind::kPull, kKeysRemote | kValuesInline, uint64_t{1} << 61,
+         {64, 0, 1});
+    body("a handle of values that is cut", Kind::kPull, kKeysRange | kValuesRemote, 1, {64, 8});
+    body("too many bytes of values", Kind::kPull, kKeysRange | kValuesRemote, 1,
+         {64, kRequestBytesMax + 1, 1});
+    body("every byte of values", Kind::kPush, kKeysRange | kValuesRemote, 1, {~0UL, ~0UL, ~0UL});
+    body("more than a handle of values", Kind::kPush, kKeysRange | kValuesRemote, 1, {64, 8, 1, 0});
+    body("half of a list's ends", Kind::kPull, kKeysKnown | kValuesInline, 1, {0});
+    body("a pull with values", Kind::kPull, kKeysRange | kValuesInline, 1, {0});
+    body("a pull that is part of an iteration", Kind::kPull,
+         kKeysRange | kValuesInline | kAggregate, 1, {});
+    return frames;
+}
+
+}  // namespace weir::test
