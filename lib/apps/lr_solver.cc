@@ -115,7 +115,7 @@ Status LrSolver::count_owners() {
             std::fill(ones.begin(), ones.end(), 1.0);
             WEIR_TRY(exchange_->sum_by_key(group_keys(group), ones));
             for (uint64_t k = 0; k < range.size(); ++k) {
-                owner_count_[range.begin + k] = static_cast<uint16_t>(ones[k]);
+                owner_count_[range.begin + k] = static_cast<uint32_t>(ones[k]);
                 mine += 1 / ones[k];
             }
         }

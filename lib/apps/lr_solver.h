@@ -94,7 +94,7 @@ private:
 
     std::vector<double> weights_;  // per column, as the servers have them
     std::vector<float> trust_;     // per column, never below the servers'
-    std::vector<uint16_t>
+    std::vector<uint32_t>
         owner_count_;              // per column: workers that have the feature; empty if alone
     std::vector<double> margins_;  // per row
     std::vector<linalg::RowTerm> terms_;  // per row

@@ -16,10 +16,10 @@ namespace {
 using transport::ConnectionId;
 
 /// An endpoint with an outbox, and two peers that take little at a time.
-struct World {
+struct OutboxWorld {
     static constexpr uint64_t kInFlight = 8;
 
-    World() {
+    OutboxWorld() {
         transport::EndpointOptions options;
         options.message_bytes_max = 1024;
         options.messages_in_flight = uint32_t{kInFlight};
@@ -101,20 +101,20 @@ struct Logged {
 
 TEST_SUITE("outbox") {
     TEST_CASE("frames go out in the order in which they were sent, with and without room") {
-        World world;
+        OutboxWorld world;
         Outbox outbox(*world.endpoint);
         std::vector<uint64_t> expected;
         std::vector<uint64_t> taken;
-        for (uint64_t i = 0; i < 9 * World::kInFlight; ++i) {
+        for (uint64_t i = 0; i < 9 * OutboxWorld::kInFlight; ++i) {
             // Now and then there is room again, while some that were sent before still wait.
-            if (i % (3 * World::kInFlight) == 0) {
+            if (i % (3 * OutboxWorld::kInFlight) == 0) {
                 for (const uint64_t request : world.take(0, nullptr, 200))
                     taken.push_back(request);
             }
             expected.push_back(i);
             outbox.send(world.connections[0], reply(i));
         }
-        CHECK(taken.size() == World::kInFlight);
+        CHECK(taken.size() == OutboxWorld::kInFlight);
         CHECK_FALSE(outbox.empty());
         for (const uint64_t request : world.take(0, &outbox))
             taken.push_back(request);
@@ -123,7 +123,7 @@ TEST_SUITE("outbox") {
     }
 
     TEST_CASE("a peer that takes no answers is closed when too many wait, others get theirs") {
-        World world;
+        OutboxWorld world;
         constexpr size_t kMax = 65'536;
         Outbox outbox(*world.endpoint, kMax);
         Logged logged;
@@ -136,11 +136,11 @@ TEST_SUITE("outbox") {
         CHECK(world.take(1, &outbox) == std::vector<uint64_t>{7});
         // Up to then it may be slow.
         CHECK(world.closed == std::vector<ConnectionId>{world.connections[0]});
-        CHECK(world.take(0, &outbox).size() <= World::kInFlight);
+        CHECK(world.take(0, &outbox).size() <= OutboxWorld::kInFlight);
     }
 
     TEST_CASE("a peer that is slow gets all, as long as not too many wait at one time") {
-        World world;
+        OutboxWorld world;
         Outbox outbox(*world.endpoint, size_t{64} * 1024);
         const std::vector<std::byte> body(500);
         uint64_t sent = 0;
@@ -163,7 +163,7 @@ TEST_SUITE("outbox") {
     }
 
     TEST_CASE("a frame that is too long is said to be, and others go on") {
-        World world;
+        OutboxWorld world;
         Outbox outbox(*world.endpoint);
         Logged logged;
         outbox.send(world.connections[0], reply(1), std::vector<std::byte>(2000));

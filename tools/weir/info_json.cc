@@ -57,7 +57,7 @@ Json devices_json([[maybe_unused]] const InfoReport& report) {
                           {"shared_receive_requests_max", device.shared_receive_requests_max},
                           {"completion_queue_entries_max", device.completion_queue_entries_max},
                           {"regions_max", device.regions_max},
-                          {"region_bytes_max", device.region_bytes_max},
+                          {"region_bytes_max", limit(device.region_bytes_max)},
                           {"reads_in_flight_max", device.reads_in_flight_max}}}});
     }
 #endif

@@ -64,7 +64,7 @@ struct GidInfo {
 struct PortInfo {
     uint8_t number = 0;
     bool active = false;
-    std::string state;       ///< "ACTIVE", "DOWN", ...
+    std::string state;       ///< "active", "down", ...
     std::string link_layer;  ///< "Ethernet" or "InfiniBand"
     uint32_t mtu_bytes = 0;
     uint32_t operation_bytes_max = 0;
