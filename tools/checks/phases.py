@@ -55,7 +55,7 @@ def suite(name, processes):
 
 
 # Sanitized programs are slow: fewer cycles of connect and close, and fewer histories, than by themselves.
-SLOW = {"WEIR_CONFORMANCE_CYCLES": "200", "WEIR_HISTORIES": "300"}
+SLOW = {"WEIR_CONFORMANCE_CYCLES": "200", "WEIR_HISTORIES": "100"}
 
 
 def asan(shop):
