@@ -79,6 +79,7 @@ Result<RegisteredPages> RegisteredPages::make(ibv_pd* pd, size_t length_bytes) {
     }
     RegisteredPages pages;
     pages.bytes_ = {static_cast<std::byte*>(at), length_bytes};
+    if (pd == nullptr) return pages;
     WEIR_ASSIGN(pages.mr_, register_pages(pd, pages.bytes_, IBV_ACCESS_LOCAL_WRITE));
     return pages;
 }

@@ -69,7 +69,7 @@ private:
 /// Pages of our own (message buffers), registered for local use from birth.
 class RegisteredPages {
 public:
-    /// Errors: kNoMemory
+    /// `pd`: nullptr for a queue without a device, which no hardware reads. Errors: kNoMemory
     [[nodiscard]] static Result<RegisteredPages> make(ibv_pd* pd, size_t length_bytes);
 
     RegisteredPages() = default;
@@ -89,7 +89,8 @@ public:
 
     [[nodiscard]] std::span<std::byte> bytes() const noexcept { return bytes_; }
 
-    [[nodiscard]] uint32_t lkey() const noexcept { return mr_->lkey; }
+    /// 0 without a device.
+    [[nodiscard]] uint32_t lkey() const noexcept { return mr_ == nullptr ? 0 : mr_->lkey; }
 
 private:
     std::span<std::byte> bytes_;
