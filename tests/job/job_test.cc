@@ -51,18 +51,8 @@ struct Mean {
     }
 };
 
-/// A rule that needs more memory than there is.
-struct Greedy {
-    static constexpr uint32_t kStateValues = 0;
-    static constexpr uint32_t kPushedValues = 1;
-    static constexpr Combine kCombine = Combine::kSum;
-    template <class T>
-    static constexpr bool kSupports = std::is_floating_point_v<T>;
-
-    static const char* check(const RuleParameters&) { return nullptr; }
-
-    static double initial_state(const RuleParameters&) { return 0; }
-
+/// The same, where there is no memory left for it.
+struct Greedy : Mean {
     template <class T>
     static void update(T&, T*, const T*, const RuleParameters&) {
         throw std::bad_alloc();
