@@ -74,10 +74,6 @@ public:
         return {owner / shape_.shards_per_server, owner % shape_.shards_per_server};
     }
 
-    [[nodiscard]] uint32_t shard_index(ShardPlace place) const noexcept {
-        return place.server * shape_.shards_per_server + place.shard;
-    }
-
     /// The number of the shard that owns `position`.
     [[nodiscard]] uint32_t owner(uint64_t position) const noexcept {
         return segments_[segment_index(position)].owner;

@@ -39,8 +39,6 @@ Result<const RuleEntry*> check_schema(const TableSchema& schema, const RuleRegis
                                            TableSchema::kWidthMax));
     if (schema.layout == Layout::kDense && schema.key_count == 0)
         return refused(schema, "a dense table needs at least one key");
-    if (schema.aggregate_workers == 0)
-        return refused(schema, "pushes of 0 workers cannot be combined; use 1 or more");
     if (!representable(schema.initial_value, schema.value_type))
         return refused(schema, fmt::format("the initial value {} is no {}", schema.initial_value,
                                            to_string(schema.value_type)));

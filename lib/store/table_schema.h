@@ -27,8 +27,6 @@ struct TableSchema {
     RuleParameters parameters{};  ///< of the rule
     double initial_value = 0;     ///< what a key that was never written reads as
     bool allow_not_finite = false;  ///< checked by who pushes, before anything is sent
-    uint32_t aggregate_workers =
-        1;  ///< above 1: pushes of an iteration are combined before the rule
     friend bool operator==(const TableSchema&, const TableSchema&) = default;
 };
 

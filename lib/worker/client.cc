@@ -188,7 +188,6 @@ Result<std::shared_ptr<const TableInfo>> create_table(ClientState& state, std::s
     wanted.parameters = options.parameters;
     wanted.initial_value = options.initial_value;
     wanted.allow_not_finite = options.allow_not_finite;
-    wanted.aggregate_workers = state.core().worker_count();
     const ClientCore::CallId call = state.core().create_table(wanted);
     state.wait_until([&] { return state.core().done(call); });
     WEIR_ASSIGN(TableInfo info, state.core().take_table(call));

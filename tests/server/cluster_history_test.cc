@@ -4,10 +4,13 @@
 /// network with random delays: thousands of histories, each checked.
 ///
 /// Every push of a key adds a bit of its own. So the sum of a key says which pushes it has counted,
-/// a push counted twice carries into other bits, and a pull is explained by some order of the
-/// pushes if and only if it has every bit that was acknowledged before it began and none that began
-/// after its end.
+/// a push counted twice carries into other bits, and one order of a key's pushes and pulls, in
+/// which nothing stands before what had ended when it began, explains all pulls of that key if and
+/// only if each has every bit that was certain when it began (a push was acknowledged, or a pull
+/// had shown it) and none of a push that began after its end; with a bit it has all that were
+/// certain when that push began; and of any two pulls one has all bits of the other.
 
+#include <algorithm>
 #include <set>
 
 #include <doctest/doctest.h>
@@ -31,8 +34,7 @@ struct Operation {
     std::byte* memory = nullptr;
     size_t memory_bytes = 0;
     std::vector<uint64_t> plain;           ///< values in memory that is not registered
-    std::vector<uint64_t> certain_before;  ///< pull: by key, acknowledged before it began
-    std::vector<uint64_t> issued_before;
+    std::vector<uint64_t> certain_before;  ///< pull: by key, what was certain when it began
 };
 
 struct History {
@@ -58,7 +60,6 @@ struct History {
         s.key_count = dense ? kHistoryKeys : 0;
         s.value_type = ValueType::kUInt64;
         s.width = width;
-        s.aggregate_workers = 3;
         return s;
     }
 
@@ -102,8 +103,10 @@ struct History {
         const CallOptions options;
         if (op.is_push) {
             for (size_t i = 0; i < op.keys.size(); ++i) {
-                const uint64_t bit = uint64_t{1} << used[op.keys[i]]++;
-                issued[op.keys[i]] |= bit;
+                const uint64_t key = op.keys[i];
+                const uint64_t bit = uint64_t{1} << used[key]++;
+                issued[key] |= bit;
+                certain_before_push[key].push_back(certain[key]);
                 for (uint32_t j = 0; j < width; ++j)
                     numbers[i * width + j] = bit;
             }
@@ -124,22 +127,44 @@ struct History {
             op.memory == nullptr ? op.plain.data() : reinterpret_cast<uint64_t*>(op.memory);
         for (size_t i = 0; i < op.keys.size(); ++i) {
             const uint64_t key = op.keys[i];
-            for (uint32_t j = 0; j < width; ++j) {
-                const uint64_t value = numbers[i * width + j];
-                if (op.is_push) {
-                    certain[key] |= value;
-                } else {
-                    INFO("key " << key << ", width " << width << ", dense " << dense << ", range "
-                                << op.by_range << ", keys " << op.keys.size() << ", plain "
-                                << (op.memory == nullptr));
-                    REQUIRE((value & op.certain_before[key]) == op.certain_before[key]);
-                    REQUIRE((value & ~issued[key]) == 0);
-                    REQUIRE(value == numbers[i * width]);  // a key's values change together
-                }
+            const uint64_t value = numbers[i * width];
+            if (!op.is_push) {
+                INFO("key " << key << ", width " << width << ", dense " << dense << ", range "
+                            << op.by_range << ", keys " << op.keys.size() << ", plain "
+                            << (op.memory == nullptr));
+                REQUIRE(all_are(value, {numbers + i * width, width}));  // they change together
+                REQUIRE(has_all(value, op.certain_before[key]));
+                REQUIRE(has_all(issued[key], value));
+                REQUIRE(shows_what_was_before(key, value));
+                REQUIRE(is_in_line(key, value));
+                pulled[key].push_back(value);
             }
+            certain[key] |= value;
         }
         cluster->memory_of(worker).deallocate(op.memory, op.memory_bytes, 64);
         op = Operation();
+    }
+
+    static bool has_all(uint64_t value, uint64_t bits) { return (value & bits) == bits; }
+
+    static bool all_are(uint64_t value, std::span<const uint64_t> values) {
+        return std::ranges::all_of(values, [&](uint64_t other) { return other == value; });
+    }
+
+    /// With every push that a pulled value shows, what was certain when that push began.
+    bool shows_what_was_before(uint64_t key, uint64_t value) const {
+        uint64_t before = 0;
+        for (size_t push = 0; push < certain_before_push[key].size(); ++push) {
+            if ((value >> push & 1) != 0) before |= certain_before_push[key][push];
+        }
+        return has_all(value, before);
+    }
+
+    /// Whether it comes before or after every value that was pulled so far.
+    bool is_in_line(uint64_t key, uint64_t value) const {
+        return std::ranges::all_of(pulled[key], [&](uint64_t other) {
+            return has_all(value, other) || has_all(other, value);
+        });
     }
 
     void run(size_t operation_count) {
@@ -183,10 +208,8 @@ struct History {
         const auto call = cluster->workers[0]->pull(table[0], keys,
                                                     std::as_writable_bytes(std::span(values)), {});
         REQUIRE(cluster->finish(0, call).has_value());
-        for (uint64_t key = 0; key < kHistoryKeys; ++key) {
-            for (uint32_t j = 0; j < width; ++j)
-                REQUIRE(values[key * width + j] == certain[key]);
-        }
+        for (uint64_t key = 0; key < kHistoryKeys; ++key)
+            REQUIRE(all_are(certain[key], std::span(values).subspan(key * width, width)));
     }
 
     Random random;
@@ -197,8 +220,13 @@ struct History {
     std::vector<TableInfo> table;  ///< by worker
     std::vector<uint64_t> used =
         std::vector<uint64_t>(kHistoryKeys, 0);  ///< pushes of a key so far
-    std::vector<uint64_t> issued = std::vector<uint64_t>(kHistoryKeys, 0);   ///< their bits
-    std::vector<uint64_t> certain = std::vector<uint64_t>(kHistoryKeys, 0);  ///< those acknowledged
+    std::vector<uint64_t> issued = std::vector<uint64_t>(kHistoryKeys, 0);  ///< their bits
+    /// Those acknowledged, or shown by a pull that has ended.
+    std::vector<uint64_t> certain = std::vector<uint64_t>(kHistoryKeys, 0);
+    /// By key, of each of its pushes: what was certain when it began.
+    std::vector<std::vector<uint64_t>> certain_before_push =
+        std::vector<std::vector<uint64_t>>(kHistoryKeys);
+    std::vector<std::vector<uint64_t>> pulled = std::vector<std::vector<uint64_t>>(kHistoryKeys);
 };
 
 }  // namespace

@@ -111,7 +111,6 @@ TableSchema babbled_schema() {
     s.key_count = 64;
     s.value_type = ValueType::kUInt64;
     s.rule = "add";
-    s.aggregate_workers = 3;
     return s;
 }
 

@@ -32,14 +32,13 @@ struct Worker {
     std::vector<double> pulled;
 };
 
-TableSchema schema(Layout layout, uint32_t workers) {
+TableSchema schema(Layout layout) {
     TableSchema s;
     s.name = "sums";
     s.layout = layout;
     s.key_count = layout == Layout::kDense ? kSummedKeys : 0;
     s.value_type = ValueType::kFloat64;
     s.rule = "add";
-    s.aggregate_workers = workers;
     return s;
 }
 
@@ -83,7 +82,7 @@ void run_history(uint64_t seed) {
     const Layout layout = random.below(2) == 0 ? Layout::kDense : Layout::kSparse;
     std::vector<TableInfo> tables;
     for (uint32_t i = 0; i < shape.workers; ++i) {
-        auto table = cluster.make_table(i, schema(layout, shape.workers));
+        auto table = cluster.make_table(i, schema(layout));
         REQUIRE(table.has_value());
         tables.push_back(*table);
     }
@@ -140,7 +139,7 @@ TEST_SUITE("iteration_history") {
         SimShape shape;
         SimCluster cluster(5, shape, {});
         REQUIRE(cluster.start());
-        auto table = cluster.make_table(0, schema(Layout::kDense, 3));
+        auto table = cluster.make_table(0, schema(Layout::kDense));
         REQUIRE(table.has_value());
         std::vector<double> values(kSummedKeys, 1);
         CallOptions options;
@@ -158,7 +157,7 @@ TEST_SUITE("iteration_history") {
         SimShape shape;
         SimCluster cluster(5, shape, {});
         REQUIRE(cluster.start());
-        auto table = cluster.make_table(0, schema(Layout::kDense, 3));
+        auto table = cluster.make_table(0, schema(Layout::kDense));
         REQUIRE(table.has_value());
         const std::vector<double> values(kSummedKeys, 1);
         const auto push = [&](uint32_t worker, uint64_t iteration) {
@@ -186,7 +185,7 @@ TEST_SUITE("iteration_history") {
         SimShape shape;
         SimCluster cluster(6, shape, {});
         REQUIRE(cluster.start());
-        auto table = cluster.make_table(0, schema(Layout::kDense, 3));
+        auto table = cluster.make_table(0, schema(Layout::kDense));
         REQUIRE(table.has_value());
         std::vector<double> values(kSummedKeys, 1);
         cluster.network.kill(1);
@@ -200,7 +199,7 @@ TEST_SUITE("iteration_history") {
     TEST_CASE("who waits in vain for a worker that neither works nor dies is told what for") {
         SimCluster cluster(8, {}, {});
         REQUIRE(cluster.start());
-        auto table = cluster.make_table(0, schema(Layout::kDense, 3));
+        auto table = cluster.make_table(0, schema(Layout::kDense));
         REQUIRE(table.has_value());
         const std::vector<double> values(kSummedKeys, 1);
         const auto call = cluster.workers[0]->push(*table, KeyRange{0, kSummedKeys},
@@ -218,7 +217,7 @@ TEST_SUITE("iteration_history") {
         network.silence_ns = 1000 * kSecond;
         SimCluster cluster(7, shape, network);
         REQUIRE(cluster.start());
-        auto table = cluster.make_table(0, schema(Layout::kDense, 3));
+        auto table = cluster.make_table(0, schema(Layout::kDense));
         REQUIRE(table.has_value());
         cluster.network.partition(1, cluster.host_of_worker(0));
         std::vector<double> values(kSummedKeys, 1);

@@ -58,7 +58,6 @@ TEST_SUITE("table_errors") {
         CHECK(refusal({.key_count = ~uint64_t{0}}) == Errc::kInvalidArgument);
         CHECK(refusal({.key_count = uint64_t{1} << 50}) == Errc::kInvalidArgument);
         CHECK(refusal({.rule = "nonsense"}) == Errc::kNotFound);
-        CHECK(refusal({.aggregate_workers = 0}) == Errc::kInvalidArgument);
         CHECK(refusal({.initial_value = std::nan("")}) == Errc::kInvalidArgument);
         CHECK(refusal({.value_type = ValueType::kUInt32, .initial_value = -1}) ==
               Errc::kInvalidArgument);

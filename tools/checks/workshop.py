@@ -23,21 +23,22 @@ CLANG = {"CC": "clang-14", "CXX": "clang++-14"}
 NO_OPTIONAL_PARTS = [f"-D{part}=disabled" for part in ("verbs", "rdmacm", "pmix", "jemalloc", "hwloc")]
 # Enough for a report to name file and line, and quicker to compile than all of -g.
 LINES = "-gline-tables-only"
-# Sanitized code is compiled several files at a time: the library itself is the smaller part of what a compiler sees of a file.
+# Tests and sanitized code are compiled many files at a time: most of what a compiler sees of a file are headers.
+TOGETHER = "-Dunity_size=24"
 SANITIZED = [
     "-Dbuildtype=debugoptimized", "-Doptimization=1", "-Ddebug=false", "-Db_lundef=false", "-Dbenchmarks=disabled", "-Dprogram=false",
-    "-Dunity=on", "-Dunity_size=8",
+    "-Dunity=on", TOGETHER,
 ]
 
 # Each build folder: the compiler, and what meson is told. Every one makes warnings errors.
 BUILDS = {
-    "release": ({"CXX": "g++"}, ["-Dbuildtype=release"]),
+    "release": ({"CXX": "g++"}, ["-Dbuildtype=release", "-Dtest_unity=true", TOGETHER]),
     "asan": (
         CLANG,
         [*SANITIZED, "-Db_sanitize=address,undefined", "-Dfuzz=true", f"-Dcpp_args={LINES} -fsanitize=fuzzer-no-link -fno-sanitize-recover=all"],
     ),
     "tsan": (CLANG, [*SANITIZED, "-Db_sanitize=thread", f"-Dcpp_args={LINES}"]),
-    "plain": ({"CXX": "g++"}, ["-Dbuildtype=release", "-Dbenchmarks=disabled", *NO_OPTIONAL_PARTS]),
+    "plain": ({"CXX": "g++"}, ["-Dbuildtype=release", "-Dtest_unity=true", TOGETHER, "-Dbenchmarks=disabled", *NO_OPTIONAL_PARTS]),
 }
 
 # For what runs behind the phases: it gets the processors that they leave. A session is scheduled as a whole where the kernel groups by
