@@ -25,9 +25,8 @@ def count(program):
     return passed, max(failed, 1)
 
 
-def run_suite(shop, build, suites, processes, multiplier=1, seconds=900, env=None, without=()):
-    """Runs the tests of `suites`, but for those of `without`, in the build folder `build`; an empty suite is a failure, a skipped test
-    is named."""
+def run_suite(shop, build, suites, processes, multiplier=1, seconds=900, env=None):
+    """Runs the tests of `suites` in the build folder `build`; an empty suite is a failure, a skipped test is named."""
     folder = shop.build(build)
     base = f"{shop.phase}-log"
     log = folder / "meson-logs" / f"{base}.json"
@@ -35,8 +34,6 @@ def run_suite(shop, build, suites, processes, multiplier=1, seconds=900, env=Non
     command = ["meson", "test", "-C", folder, "--no-rebuild", "--print-errorlogs", "--logbase", base, "--num-processes", processes, "--timeout-multiplier", multiplier]
     for suite in suites:
         command += ["--suite", suite]
-    for suite in without:
-        command += ["--no-suite", suite]
     shop.run(command, seconds=seconds, env=env, check=False)
     programs = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
     if not programs:
