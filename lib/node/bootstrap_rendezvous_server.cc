@@ -151,6 +151,14 @@ bool RendezvousServer::serve(Guest& guest, short events) {
     }
     if (status) status = guest.link.flush();
     if (status) return guest.stage != Stage::kLeaving || guest.link.has_output();
+    if (status.code() == Errc::kPeerLost && guest.stage == Stage::kProof && options_.secret) {
+        // It has seen our proof, and left without giving its own.
+        note_refusal(guest, fmt::format("rank {} left when it saw rank 0's proof: it may have "
+                                        "another secret; give the same WEIR_SECRET_FILE to all "
+                                        "ranks",
+                                        guest.hello.rank));
+        return false;
+    }
     const bool expected = guest.stage != Stage::kJoined || round_ > 1;
     if (status.code() == Errc::kPeerLost && expected) {
         log(LogLevel::kDebug, "rendezvous: {} left", guest.link.peer());
@@ -251,9 +259,13 @@ Status RendezvousServer::take_entry(Guest& guest, const RendezvousMessage& entry
     return {};
 }
 
-void RendezvousServer::refuse(Guest& guest, std::string reason) {
+void RendezvousServer::note_refusal(const Guest& guest, const std::string& reason) {
     complain(fmt::format("rendezvous: refused {}: {}", guest.link.peer(), reason));
     if (refusals_.size() < kRefusalsMax) refusals_.push_back(reason);
+}
+
+void RendezvousServer::refuse(Guest& guest, std::string reason) {
+    note_refusal(guest, reason);
     guest.link.queue({.kind = RendezvousKind::kRefused, .text = std::move(reason)});
     guest.stage = Stage::kLeaving;
 }

@@ -80,6 +80,7 @@ private:
     [[nodiscard]] Status greet(Guest& guest, const RendezvousMessage& hello);
     [[nodiscard]] Status admit(Guest& guest, const RendezvousMessage& proof);
     [[nodiscard]] Status take_entry(Guest& guest, const RendezvousMessage& entry);
+    void note_refusal(const Guest& guest, const std::string& reason);
     void refuse(Guest& guest, std::string reason);
     void close(Guest& guest);
     void complain(const std::string& line);

@@ -22,7 +22,7 @@ void Shard::pull(TableState& state, const Request& request) {
         reply_buffer_.resize(bytes);
         const Errc status = read_rows(state, request, reply_buffer_);
         if (status != Errc::kOk) reply_buffer_.clear();
-        counters_.bytes_copied += reply_buffer_.size();
+        counters_.bytes_copied += 2 * reply_buffer_.size();  // and from there into the message
         return reply(request.connection, h.request, status, 0, reply_buffer_);
     }
     if (request.out != nullptr) {

@@ -19,8 +19,8 @@ KeyListCache::Rows KeyListCache::find(uint32_t table, const ListId& id) {
 
 Block KeyListCache::reserve(size_t key_count) {
     const size_t bytes = key_count * sizeof(uint32_t);
-    if (key_count < kKeyCountMin || bytes > budget_bytes_) return {};
-    while (bytes_ > budget_bytes_ - bytes)
+    if (key_count < kKeyCountMin || bytes + kEntryBytes > budget_bytes_) return {};
+    while (bytes_ > budget_bytes_ - bytes - kEntryBytes)
         forget(std::prev(by_age_.end()));
     return {memory_, bytes};
 }
@@ -28,7 +28,7 @@ Block KeyListCache::reserve(size_t key_count) {
 KeyListCache::Rows KeyListCache::keep(uint32_t table, const ListId& id, Block rows) {
     const auto found = by_place_.find(place(table, id));
     if (found != by_place_.end()) forget(found->second);
-    bytes_ += rows.bytes();
+    bytes_ += rows.bytes() + kEntryBytes;
     by_age_.push_front({table, id, std::make_shared<const Block>(std::move(rows))});
     by_place_[place(table, id)] = by_age_.begin();
     return by_age_.front().rows;
@@ -46,7 +46,7 @@ size_t KeyListCache::give_back(size_t bytes) noexcept {
 }
 
 KeyListCache::ByAge::iterator KeyListCache::forget(ByAge::iterator entry) noexcept {
-    bytes_ -= entry->rows->bytes();
+    bytes_ -= entry->rows->bytes() + kEntryBytes;
     by_place_.erase(place(entry->table, entry->id));
     return by_age_.erase(entry);
 }

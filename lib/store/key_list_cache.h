@@ -27,6 +27,9 @@ public:
     /// always sent in full.
     static constexpr size_t kKeyCountMin = 16;
 
+    /// What a list takes beside its rows: the entry, its place in two containers.
+    static constexpr size_t kEntryBytes = 256;
+
     /// A list's rows, uint32_t each; they live as long as somebody holds them.
     using Rows = std::shared_ptr<const Block>;
 
@@ -47,6 +50,7 @@ public:
 
     [[nodiscard]] size_t list_count() const noexcept { return by_age_.size(); }
 
+    /// Of the rows, and of all that is kept about them.
     [[nodiscard]] size_t bytes() const noexcept { return bytes_; }
 
 private:

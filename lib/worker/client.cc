@@ -46,7 +46,7 @@ Task& Task::operator=(Task&& other) noexcept {
 
 bool Task::test() {
     if (state_ == nullptr || state_->core().done(call_)) return true;
-    (void)state_->core().poll();
+    (void)state_->core().poll_seldom();
     return state_->core().done(call_);
 }
 

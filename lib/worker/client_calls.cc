@@ -196,7 +196,7 @@ void ClientCore::add_request(CallId call_id, Call& call, const Transfer& t, cons
     } else if (request->order.empty()) {
         request->into = t.out.subspan(begin * t.row_bytes, count * t.row_bytes);
     } else {
-        request->callers_out = t.out.data();
+        request->callers_out = t.out;
         request->into = {static_cast<std::byte*>(nullptr), count * t.row_bytes};
     }
     submit(id, *request);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lib/worker/client_core.h"
 
+#include <algorithm>
 #include <array>
 
 #include <fmt/core.h>
@@ -17,8 +18,8 @@ using wire::Kind;
 
 namespace {
 
-constexpr uint32_t kPollsPerClock = 64;  // deadlines are looked at this often at most
-constexpr uint64_t kExpiryNs = kMillisecond;
+constexpr uint32_t kPollsPerClock = 64;     // deadlines are looked at this often at most
+constexpr uint64_t kLookNs = kMillisecond;  // by who polls seldom
 
 Status check_name(std::string_view name) {
     if (!name.empty() && name.size() <= TableMessage::kNameBytesMax) return {};
@@ -82,11 +83,18 @@ size_t ClientCore::poll() {
         handle(completion);
     const size_t sent = waiting_count_ == 0 ? 0 : send_waiting();
     if (count + sent > 0) endpoint_->flush();
-    if (++polls_ % kPollsPerClock == 0) {
-        const uint64_t now_ns = clock_.now_ns();
-        if (now_ns - last_expiry_ns_ >= kExpiryNs) expire(now_ns);
-    }
+    if (++polls_ % kPollsPerClock == 0) expire(clock_.now_ns());
+    if (gave_up_ && phase_ == Phase::kLeft && requests_.in_use() == 0) leave_shards();
     return count + sent;
+}
+
+size_t ClientCore::poll_seldom() {
+    const uint64_t now_ns = clock_.now_ns();
+    if (now_ns - last_look_ns_ >= kLookNs) {
+        last_look_ns_ = now_ns;
+        (void)arm();  // as after a sleep
+    }
+    return poll();
 }
 
 int ClientCore::arm() {
@@ -208,7 +216,6 @@ void ClientCore::fail(Status status) {
 }
 
 void ClientCore::expire(uint64_t now_ns) {
-    last_expiry_ns_ = now_ns;
     if (phase_ < Phase::kReady && now_ns - started_ns_ > options_.join_timeout_ns) {
         std::string whom = "the manager (rank 0)";
         if (phase_ == Phase::kConnectingToShards) {
@@ -218,9 +225,15 @@ void ClientCore::expire(uint64_t now_ns) {
         }
         fail(no_answer_from(whom));
     }
+    if (now_ns < next_deadline_ns_) return;
+    next_deadline_ns_ = ~uint64_t{0};
     requests_.for_each([&](uint64_t, Request& request) {
         Call* const call = calls_.find(request.call);
-        if (call == nullptr || call->finished || now_ns < call->deadline_ns) return;
+        if (call == nullptr || call->finished) return;
+        if (now_ns < call->deadline_ns) {
+            next_deadline_ns_ = std::min(next_deadline_ns_, call->deadline_ns);
+            return;
+        }
         std::string text =
             request.header.kind == Kind::kBarrier
                 ? "not all workers came to the barrier before the deadline"
@@ -237,6 +250,7 @@ ClientCore::Call* ClientCore::new_call(CallId& id, uint64_t deadline_ns) {
     Call* const call = calls_.acquire(id);
     if (call == nullptr) return nullptr;
     call->deadline_ns = clock_.now_ns() + (deadline_ns != 0 ? deadline_ns : options_.deadline_ns);
+    next_deadline_ns_ = std::min(next_deadline_ns_, call->deadline_ns);
     return call;
 }
 
@@ -292,7 +306,7 @@ bool ClientCore::names(std::span<const std::byte> memory) noexcept {
     };
     bool found = false;
     requests_.for_each([&](uint64_t, const Request& request) {
-        found = found || meets(request.from) || meets(request.into) ||
+        found = found || meets(request.from) || meets(request.into) || meets(request.callers_out) ||
                 meets(std::as_bytes(request.keys));
     });
     return found;
@@ -357,8 +371,18 @@ ClientCore::CallId ClientCore::barrier(uint64_t deadline_ns) {
 }
 
 ClientCore::CallId ClientCore::leave(const Status& outcome, uint64_t deadline_ns) {
+    gave_up_ = !outcome.has_value();
     const LeaveMessage message{outcome.code(), outcome ? std::string() : outcome.error().message()};
     return control(manager(), Kind::kLeave, message.encode(), deadline_ns);
+}
+
+/// Where the end of our connection is the sign that no part of an iteration comes any more.
+void ClientCore::leave_shards() {
+    gave_up_ = false;
+    for (Peer& peer : std::span(peers_).first(manager())) {
+        if (peer.state == Peer::State::kOpen) endpoint_->close(peer.connection);
+        peer.state = Peer::State::kLost;
+    }
 }
 
 ClientCore::CallId ClientCore::stats(uint32_t shard) {

@@ -78,6 +78,9 @@ public:
     ClientCore& operator=(const ClientCore&) = delete;
 
     size_t poll() override;
+    /// poll() for who computes between two of them: sees deadlines and dead peers at once, which
+    /// poll() looks for only every so many times.
+    size_t poll_seldom();
     [[nodiscard]] int arm() override;
 
     [[nodiscard]] bool finished() const override { return phase_ == Phase::kFailed; }
@@ -173,12 +176,11 @@ private:
         wire::FrameHeader header;
         std::shared_ptr<Route> route;  ///< keeps `piece` and regrouped keys; none for small calls
         Piece* piece = nullptr;
-        std::span<const uint64_t> keys;   ///< none for ranges
-        std::span<const std::byte> from;  ///< push: the values to send; control: the body
-        std::span<std::byte> into;        ///< pull: where the values land
-        std::byte* callers_out =
-            nullptr;  ///< pull through `staged_values`: where they go in the end
-        std::span<const uint32_t> order;  ///< ... and at which rows
+        std::span<const uint64_t> keys;    ///< none for ranges
+        std::span<const std::byte> from;   ///< push: the values to send; control: the body
+        std::span<std::byte> into;         ///< pull: where the values land
+        std::span<std::byte> callers_out;  ///< pull by a copy: where values go in the end
+        std::span<const uint32_t> order;   ///< ... and at which rows
         uint32_t row_bytes = 0;
         Block staged_keys;  ///< registered copies of what the caller did not register
         Block staged_values;
@@ -216,6 +218,7 @@ private:
     [[nodiscard]] Error no_answer_from(std::string_view whom) const;
     void fail(Status status);
     void expire(uint64_t now_ns);
+    void leave_shards();
 
     [[nodiscard]] uint32_t manager() const noexcept {
         return static_cast<uint32_t>(peers_.size() - 1);
@@ -268,7 +271,9 @@ private:
     Phase phase_ = Phase::kConnectingToManager;
     Status failure_;
     uint64_t started_ns_;
-    uint64_t last_expiry_ns_ = 0;
+    uint64_t last_look_ns_ = 0;
+    uint64_t next_deadline_ns_ = ~uint64_t{0};  ///< no open call has an earlier one
+    bool gave_up_ = false;                      ///< it leaves, or has left, with an error
     uint32_t polls_ = 0;
     uint32_t message_bytes_max_;
     uint32_t worker_count_ = 0;

@@ -147,7 +147,7 @@ bool ClientCore::stage_values(Request& request, bool& in_message) {
     std::byte* const buffer = stage(request, request.staged_values, bytes);
     if (buffer == nullptr) return false;
     if (request.header.kind == Kind::kPull) {
-        if (request.callers_out == nullptr) request.callers_out = request.into.data();
+        if (request.callers_out.empty()) request.callers_out = request.into;
         request.into = {buffer, bytes};
         in_message = false;
         return true;
@@ -255,7 +255,7 @@ ClientCore::Outcome ClientCore::post(uint64_t id, Request& request) {
     request.sent = true;
     const bool push_inline =
         header.kind == Kind::kPush && (header.flags & wire::kValuesInline) != 0;
-    if (push_inline && !request.staged_values) counters_.bytes_copied += inline_values.size();
+    if (push_inline) counters_.bytes_copied += inline_values.size();
     if ((header.flags & wire::kKeysInline) != 0)
         counters_.bytes_copied += request.keys.size_bytes();
     return Outcome::kSent;

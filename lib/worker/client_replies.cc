@@ -107,14 +107,14 @@ void ClientCore::deliver(Request& request, std::span<const std::byte> values) {
     counters_.bytes_copied += values.size();
     if (request.order.empty()) {
         std::byte* const out =
-            request.callers_out != nullptr ? request.callers_out : request.into.data();
+            request.callers_out.empty() ? request.into.data() : request.callers_out.data();
         if (!values.empty()) std::memcpy(out, values.data(), values.size());
         return;
     }
     const size_t row_bytes = request.row_bytes;
     const std::byte* from = values.data();
     for (const uint32_t i : request.order) {
-        std::memcpy(request.callers_out + i * row_bytes, from, row_bytes);
+        std::memcpy(request.callers_out.data() + i * row_bytes, from, row_bytes);
         from += row_bytes;
     }
 }

@@ -136,7 +136,7 @@ void Route::hash_pieces(const uint64_t* callers) noexcept {
 
 size_t Route::size_bytes() const noexcept {
     return sizeof *this + pieces_.size() * sizeof(Piece) + order_.size() * sizeof(uint32_t) +
-           grouped_bytes_;
+           pieces_per_shard_.size() * sizeof(uint32_t) + grouped_bytes_ + kEntryBytes;
 }
 
 std::shared_ptr<Route> RouteCache::find(uint32_t table, const ListId& list) {

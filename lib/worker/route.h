@@ -90,6 +90,7 @@ public:
         return pieces_per_shard_;
     }
 
+    /// With what a cache keeps about it.
     [[nodiscard]] size_t size_bytes() const noexcept;
 
     /// Of these, those in registered memory: its regrouped keys.
@@ -107,6 +108,9 @@ private:
     Memory* memory_;
     std::vector<Piece> pieces_;
     std::vector<uint32_t> order_;
+    /// A cache's entry, its places in two containers, and what allocations cost beside it.
+    static constexpr size_t kEntryBytes = 320;
+
     std::vector<uint32_t> pieces_per_shard_;
     uint64_t* grouped_ = nullptr;
     size_t grouped_bytes_ = 0;

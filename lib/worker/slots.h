@@ -25,9 +25,9 @@ public:
             index = free_.back();
             free_.pop_back();
         } else {
-            if (slots_.size() == kCountMax) return nullptr;
-            index = static_cast<uint32_t>(slots_.size());
-            slots_.emplace_back();
+            if (begun_ == kCountMax) return nullptr;
+            index = begun_++;
+            if (index == slots_.size()) slots_.emplace_back();
         }
         Slot& slot = slots_[index];
         slot.used = true;
@@ -59,7 +59,9 @@ public:
         slot.used = false;
         ++slot.generation;
         free_.push_back(index);
-        --in_use_;
+        if (--in_use_ > 0) return;
+        begun_ = 0;  // or a burst of long ago would lengthen every walk
+        free_.clear();
     }
 
     [[nodiscard]] size_t in_use() const noexcept { return in_use_; }
@@ -67,7 +69,7 @@ public:
     /// Calls function(id, value) for every slot in use; it may release that one.
     template <class Function>
     void for_each(Function&& function) {
-        for (size_t index = 0; index < slots_.size(); ++index) {
+        for (size_t index = 0; index < begun_; ++index) {
             Slot& slot = slots_[index];
             if (slot.used) function((slot.generation << kIndexBits) | index, slot.value);
         }
@@ -81,7 +83,8 @@ private:
     };
 
     std::deque<Slot> slots_;
-    std::vector<uint32_t> free_;
+    uint32_t begun_ = 0;          ///< slots in use are among so many first ones
+    std::vector<uint32_t> free_;  ///< those of them that are not
     size_t in_use_ = 0;
 };
 

@@ -44,6 +44,7 @@ TEST_SUITE("bootstrap rendezvous refusal") {
     }
 
     TEST_CASE("with the same secret ranks meet; with another or none they are told") {
+        const CapturedLog captured;
         const transport::Secret secret = make_secret();
         const auto server = open_server(2, secret);
         Status ours;
@@ -58,6 +59,17 @@ TEST_SUITE("bootstrap rendezvous refusal") {
         CHECK(mentions(text_of(wrong), "WEIR_SECRET_FILE"));
         CHECK(none.code() == Errc::kRefused);
         CHECK(mentions(text_of(none), "rank 1 has no secret"));
+        CHECK(mentions(captured.text(), "rank 1 left when it saw rank 0's proof"));
+    }
+
+    TEST_CASE("who did not come because of another secret is named with that reason") {
+        const auto server = open_server(2, make_secret());
+        Status ours;
+        std::thread rank_0([&] { ours = run_server(*server, 1); });
+        const Status wrong = run_other(server->port(), {.secret = make_secret()});
+        rank_0.join();
+        CHECK(wrong.code() == Errc::kRefused);
+        CHECK(mentions(text_of(ours), "another secret"));
     }
 
     TEST_CASE("rank 0 itself cannot be played without the secret") {

@@ -181,6 +181,31 @@ TEST_SUITE("iteration_history") {
         CHECK(cluster.finish(0, push(0, 2)).code() == Errc::kPeerLost);
     }
 
+    TEST_CASE(
+        "who waits for a worker's part is told when that one gives up, and keeps its client") {
+        SimCluster cluster(9, {}, {});
+        REQUIRE(cluster.start());
+        auto table = cluster.make_table(0, schema(Layout::kDense));
+        REQUIRE(table.has_value());
+        const std::vector<double> values(kSummedKeys, 1);
+        const auto push = [&](uint32_t worker) {
+            return cluster.workers[worker]->push(*table, KeyRange{0, kSummedKeys},
+                                                 std::as_bytes(std::span(values)), {1, 0});
+        };
+        const auto waiting = push(0);
+        const auto own = push(2);  // under way when it gives up
+        const auto leaving = cluster.workers[1]->leave(Error(Errc::kNoMemory, "disk full"), 0);
+        const uint64_t before_ns = cluster.clock.now_ns();
+        CHECK(cluster.finish(1, leaving).has_value());
+        for (const auto& [worker, call] : {std::pair{0U, waiting}, {2U, own}}) {
+            const Status ended = cluster.finish(worker, call);
+            CHECK(ended.code() == Errc::kPeerLost);
+            CHECK(ended.error().message().find("worker 1") != std::string::npos);
+        }
+        CHECK(cluster.clock.now_ns() - before_ns < kSecond);
+        CHECK(cluster.workers[1]->take(push(1)).code() == Errc::kUnavailable);
+    }
+
     TEST_CASE("a server that dies ends every call with an error that names it, others go on") {
         SimShape shape;
         SimCluster cluster(6, shape, {});

@@ -64,6 +64,14 @@ class Synth(unittest.TestCase):
         self.assertTrue(full.is_char_device())
         self.assertTrue(Path("/dev/full").is_char_device())
 
+    def test_numbers_that_are_none_are_refused_before_anything_is_written(self):
+        for flag in ("--examples", "--features", "--per-example", "--seed"):
+            for value in ("-1", "99999999999999999999", "1.5", ""):
+                done = subprocess.run([WEIR, "synth", "--out", self.folder / "out", f"{flag}={value}"], capture_output=True, text=True,
+                                      timeout=20, check=False, preexec_fn=small_files)
+                self.assertEqual((done.returncode, self.names()), (2, []), f"{flag} {value}: {done.stderr}")
+                self.assertIn(flag, done.stderr)
+
     def test_a_pipe_gets_the_bytes_and_stays_one(self):
         pipe, copy = self.folder / "pipe", self.folder / "copy"
         os.mkfifo(pipe)

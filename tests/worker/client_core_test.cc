@@ -5,6 +5,8 @@
 
 #include "lib/worker/client_core.h"
 
+#include <numeric>
+
 #include <doctest/doctest.h>
 
 #include "lib/worker/client_state.h"
@@ -104,6 +106,43 @@ TEST_SUITE("client core") {
         (void)cluster.run_until([&] { return !client.names({memory, 8192}); });
         CHECK_FALSE(client.names({memory, 8192}));
         cluster.memory_of(0).deallocate(memory, 8192, 64);
+    }
+
+    TEST_CASE("the caller's memory is named by a pull that comes to it through a copy") {
+        SimShape shape = one_shard();
+        shape.shards = 4;
+        SimCluster cluster(1, shape, {});
+        REQUIRE(cluster.start());
+        const TableInfo table = *cluster.make_table(0, sparse());
+        ClientCore& client = *cluster.workers[0];
+        std::vector<uint64_t> keys(4000);  // regrouped by shard
+        std::iota(keys.begin(), keys.end(), 1);
+        std::vector<double> out(keys.size());
+        const std::span<std::byte> memory = std::as_writable_bytes(std::span(out));
+        const auto pull = client.pull(table, keys, memory, {});
+        CHECK(client.names(memory.first(1)));
+        CHECK(client.names(memory.last(1)));
+        CHECK(cluster.finish(0, pull).has_value());
+        CHECK_FALSE(client.names(memory));
+    }
+
+    TEST_CASE("who polls seldom sees a deadline at the first poll after it, a dead server too") {
+        SimCluster cluster(1, one_shard(), {});
+        REQUIRE(cluster.start());
+        const TableInfo table = *cluster.make_table(0, sparse());
+        ClientCore& client = *cluster.workers[0];
+        const std::vector<uint64_t> keys{5};
+        const std::vector<double> values{1};
+        for (int i = 0; i < 3; ++i) {
+            const auto push = client.push(table, keys, bytes_of(values), {0, kSecond});
+            cluster.clock.advance(kSecond / 2);
+            (void)client.poll_seldom();
+            CHECK_FALSE(client.done(push));
+            cluster.clock.advance(kSecond / 2);
+            (void)client.poll_seldom();
+            CHECK(client.done(push));
+            CHECK(client.take(push).code() == Errc::kDeadline);
+        }
     }
 
     TEST_CASE("memory that is given back is the pool's again when no request names it") {

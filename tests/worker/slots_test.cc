@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lib/worker/slots.h"
 
+#include <vector>
+
 #include <doctest/doctest.h>
 
 TEST_SUITE("slots") {
@@ -19,6 +21,30 @@ TEST_SUITE("slots") {
         CHECK(second != first);
         CHECK(slots.find(first) == nullptr);
         CHECK(slots.in_use() == 1);
+    }
+
+    TEST_CASE("after a burst the first slots are used again") {
+        Slots<int> slots;
+        std::vector<uint64_t> ids(1000);
+        for (uint64_t& id : ids)
+            (void)slots.acquire(id);
+        for (const uint64_t id : ids)
+            slots.release(id);
+        uint64_t again = 0;
+        (void)slots.acquire(again);
+        CHECK(again % Slots<int>::kCountMax == ids[0] % Slots<int>::kCountMax);
+        CHECK(again != ids[0]);
+        CHECK(slots.find(ids[0]) == nullptr);
+        CHECK(slots.find(ids[999]) == nullptr);
+        uint64_t next = 0;
+        (void)slots.acquire(next);
+        slots.release(again);
+        size_t count = 0;
+        slots.for_each([&](uint64_t id, int&) {
+            CHECK(id == next);
+            ++count;
+        });
+        CHECK(count == 1);
     }
 
     TEST_CASE("the low 32 bits find the slot in use, and no earlier user of it") {

@@ -3,12 +3,15 @@
 
 import json
 import re
+from collections import Counter
 
 from workshop import Failure, Outcome
 
 CASES = re.compile(r"\[doctest\] test cases:\s*(\d+)\s*\|\s*(\d+) passed\s*\|\s*(\d+) failed")
 # A program that is not doctest's may count for itself, one such line per case.
 LINES = re.compile(r"^(ok|not ok) \S", re.M)
+# What a program says of a case that this machine cannot run, up to the advice.
+NOT_RUN = re.compile(r"SKIPPED: ([^(;\n]+)")
 
 
 def count(program):
@@ -38,11 +41,12 @@ def run_suite(shop, build, suites, processes, multiplier=1, seconds=900, env=Non
     programs = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
     if not programs:
         raise Failure(f"there is no test in {', '.join(suites)}")
-    outcome, skipped = Outcome(), []
+    outcome, skipped, not_run = Outcome(), [], Counter()
     for program in programs:
         if program["result"] == "SKIP":
             skipped.append(program["name"])
             continue
+        not_run.update(reason.strip() for reason in NOT_RUN.findall(program.get("stdout") or ""))
         passed, failed = count(program)
         outcome.passed += passed
         outcome.failed += failed
@@ -50,4 +54,6 @@ def run_suite(shop, build, suites, processes, multiplier=1, seconds=900, env=Non
     outcome.note = f"{len(programs)} programs, slowest {slowest['name']} {slowest['duration']:.0f} s"
     if skipped:
         outcome.note += f"; SKIPPED: {', '.join(skipped)}"
+    for reason, times in not_run.items():
+        outcome.note += f"; {times} x SKIPPED: {reason}"
     return outcome

@@ -164,14 +164,18 @@ void add_synth(CLI::App& app, Command& chosen) {
     CLI::App* const command = app.add_subcommand("synth", "write a synthetic click log (LIBSVM)");
     command->add_option("--out,-o", flags->out, "file to write")->required();
     command->add_option("--examples", flags->options.example_count, "examples")
+        ->check(count(1, kLongCountMax))
         ->capture_default_str();
     command->add_option("--features", flags->options.feature_count, "features")
+        ->check(count(1, kLongCountMax))
         ->capture_default_str();
     command->add_option("--per-example", flags->options.per_example, "features in every example")
+        ->check(count(1, kCountMax))
         ->capture_default_str();
     command->add_option("--zipf", flags->options.zipf_exponent, "skew of the features")
         ->capture_default_str();
     command->add_option("--seed", flags->options.seed, "the same seed gives the same bytes")
+        ->check(count(0, kLongCountMax))
         ->capture_default_str();
     command->callback(
         [flags, &chosen] { chosen.run = [flags](Config&) { return run_synth(*flags); }; });

@@ -215,7 +215,8 @@ Status MemoryPool::grow_for(const PoolRequest& request) {
 
 void MemoryPool::deallocate(std::byte* memory) {
     if (memory == nullptr) return;
-    const std::lock_guard lock(mutex_);
+    Slabs::node_type released;
+    std::unique_lock lock(mutex_);
     const auto large = large_.find(memory);
     if (large == large_.end()) {
         WEIR_CHECK(arena_ != nullptr && slab_of(memory) != nullptr);
@@ -226,18 +227,20 @@ void MemoryPool::deallocate(std::byte* memory) {
     allocated_bytes_ -= large->second;
     pieces_.deallocate(memory, large->second);
     large_.erase(large);
-    release_slab_of(memory);
+    released = take_empty_slab(memory);
+    lock.unlock();  // deregistering may wait for threads that wait for us
+    if (!released.empty()) deregister(released.mapped());
 }
 
-void MemoryPool::release_slab_of(const std::byte* memory) {
+/// The slab that `memory` was in, if it need not be kept.
+MemoryPool::Slabs::node_type MemoryPool::take_empty_slab(const std::byte* memory) {
     const Registered* const registered = slab_of(memory);
     const std::span<std::byte> slab = registered->slab.memory();
     // ordinary slabs are kept: registering is slow, and what was needed once is needed again
-    if (slab.data() == first_slab_ || slab.size() <= options_.slab_bytes) return;
-    if (!pieces_.remove(slab)) return;
-    deregister(*registered);
+    if (slab.data() == first_slab_ || slab.size() <= options_.slab_bytes) return {};
+    if (!pieces_.remove(slab)) return {};
     reserved_bytes_ -= slab.size();
-    slabs_.erase(slab.data());
+    return slabs_.extract(slab.data());
 }
 
 void MemoryPool::deregister(const Registered& registered) {

@@ -108,6 +108,8 @@ private:
         std::vector<RegionId> regions;  // one for every device, in their order
     };
 
+    using Slabs = std::map<const std::byte*, Registered>;  // by start
+
     MemoryPool(const PoolOptions& options, std::span<Device* const> devices);
 
     /// Adds a slab of `bytes`, or smaller down to `bytes_min`.
@@ -116,15 +118,15 @@ private:
     [[nodiscard]] Result<std::vector<RegionId>> register_slab(const Slab& slab);
     [[nodiscard]] Status grow_for(const PoolRequest& request);
     [[nodiscard]] std::byte* take(const PoolRequest& request);
-    void release_slab_of(const std::byte* memory);
+    [[nodiscard]] Slabs::node_type take_empty_slab(const std::byte* memory);
     void deregister(const Registered& registered);
     void note(std::string text);
     [[nodiscard]] const Registered* slab_of(const std::byte* address) const;
 
     PoolOptions options_;
     std::vector<Device*> devices_;
-    mutable std::mutex mutex_;                      // guards everything below
-    std::map<const std::byte*, Registered> slabs_;  // by start
+    mutable std::mutex mutex_;  // guards everything below
+    Slabs slabs_;
     FirstFit pieces_;
     std::unique_ptr<JemallocArena> arena_;      // nullptr: first fit for all
     std::map<const std::byte*, size_t> large_;  // pieces straight from pieces_, with their sizes

@@ -26,7 +26,8 @@ Result<RegionId> ShmDevice::register_memory(const MemoryBlock& block, Access acc
 }
 
 void ShmDevice::deregister_memory(RegionId region) {
-    if (!regions_->remove(region)) return;
+    const std::optional<Access> was = regions_->remove(region);
+    if (!was || *was == Access::kLocal) return;  // only its owner ever copied from or to it
     if (!quiescence_.wait(kDeregisterTimeoutNs)) {
         log(LogLevel::kWarning,
             "shm: memory was deregistered while an endpoint of another thread had peers' memory "

@@ -125,16 +125,17 @@ Result<RegionId> RegionTable::add(const MemoryBlock& block, Access access) {
     return make_key(slot, tag);
 }
 
-bool RegionTable::remove(RegionId region) {
+std::optional<Access> RegionTable::remove(RegionId region) {
     const std::lock_guard lock(mutex_);
     std::vector<Region> regions = snapshot_->regions();
-    if (std::erase_if(regions, [&](const Region& one) { return one.key == region; }) == 0) {
-        return false;
-    }
+    const auto gone = std::ranges::find(regions, region, &Region::key);
+    if (gone == regions.end()) return std::nullopt;
+    const Access access = gone->access;
+    regions.erase(gone);
     set_live(slot_of(region), 0);
     replace(std::move(regions));
     free_slots_.push_back(slot_of(region));
-    return true;
+    return access;
 }
 
 std::shared_ptr<const RegionSnapshot> RegionTable::snapshot() const {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -80,8 +81,8 @@ public:
 
     /// Errors: kInvalidArgument (no memory named), kNoMemory (too many regions or descriptors)
     [[nodiscard]] Result<RegionId> add(const MemoryBlock& block, Access access);
-    /// False: no such region (any more).
-    bool remove(RegionId region);
+    /// How it could be reached; nothing: there is no such region (any more).
+    std::optional<Access> remove(RegionId region);
 
     [[nodiscard]] std::shared_ptr<const RegionSnapshot> snapshot() const;
 

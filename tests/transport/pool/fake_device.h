@@ -5,7 +5,9 @@
 /// does when the locked-memory limit is low.
 
 #include <cerrno>
+#include <functional>
 #include <map>
+#include <mutex>
 
 #include "lib/base/os_limits.h"
 #include "transport/transport.h"
@@ -26,6 +28,7 @@ public:
 
     [[nodiscard]] Result<RegionId> register_memory(const MemoryBlock& block,
                                                    Access access) override {
+        const std::lock_guard lock(mutex_);
         if (registered_bytes() + block.bytes.size() > limit_bytes_) {
             return Error(refusal_, locked_memory_advice(locked_memory_limit(), block.bytes.size()),
                          ENOMEM);
@@ -34,13 +37,20 @@ public:
         return last_;
     }
 
-    void deregister_memory(RegionId region) override { WEIR_CHECK(regions_.erase(region) == 1); }
+    void deregister_memory(RegionId region) override {
+        if (on_deregister) on_deregister();
+        const std::lock_guard lock(mutex_);
+        WEIR_CHECK(regions_.erase(region) == 1);
+    }
+
+    std::function<void()> on_deregister;
 
     [[nodiscard]] Result<std::unique_ptr<Endpoint>> make_endpoint(
         const EndpointOptions& /*options*/) override {
         return Error(Errc::kUnavailable, "a fake device has no endpoints");
     }
 
+    /// These two: while nobody else uses the device.
     [[nodiscard]] uint64_t registered_bytes() const {
         uint64_t bytes = 0;
         for (const auto& [id, region] : regions_)
@@ -55,6 +65,7 @@ public:
 private:
     uint64_t limit_bytes_;
     Errc refusal_;
+    std::mutex mutex_;
     RegionId last_ = 0;
     std::map<RegionId, Region> regions_;
 };

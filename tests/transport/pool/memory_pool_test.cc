@@ -193,6 +193,22 @@ TEST_SUITE("memory_pool") {
         }
     }
 
+    TEST_CASE(
+        "while a large piece's slab is deregistered, which may take a while, others get memory") {
+        FakeDevice device;
+        const auto pool = make_pool(small_options(true), device);
+        std::byte* const large = pool->allocate(20 * kMiB);
+        REQUIRE(large != nullptr);
+        bool served = false;
+        device.on_deregister = [&] {
+            std::thread other([&] { served = pool->allocate(100) != nullptr; });
+            other.join();
+        };
+        pool->deallocate(large);
+        device.on_deregister = nullptr;
+        CHECK(served);
+    }
+
     TEST_CASE("a pool does not grow beyond its limit, and says so") {
         FakeDevice device;
         PoolOptions options = small_options();
