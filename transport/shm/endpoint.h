@@ -82,6 +82,7 @@ private:
     static constexpr uint64_t kListenerTag = 0;
     static constexpr uint64_t kBellTag = 1;
     static constexpr uint64_t kTimerTag = 2;
+    static constexpr uint64_t kProcessTag = uint64_t{1} << 63;  ///< with a ConnectionId: the peer
 
     /// The descriptors that an endpoint always has.
     struct Descriptors {
@@ -155,6 +156,8 @@ private:
 
     // endpoint_memory.cc
     void drain_socket(Connection& connection);
+    void begin_draining(Connection& connection);
+    void unwatch_peer(const Connection& connection) const;
     [[nodiscard]] Status take_packet(Connection& connection, const Packet& packet);
     [[nodiscard]] const RegionSnapshot& regions();
     [[nodiscard]] bool is_registered(std::span<const std::byte> memory);

@@ -35,6 +35,21 @@ void ShmEndpoint::refuse(Connection& connection, const Error& error) {
     finish(connection, code);
 }
 
+/// The peer has ended: what it had sent before is still delivered.
+void ShmEndpoint::begin_draining(Connection& connection) {
+    unwatch_peer(connection);
+    connection.phase = Phase::kDraining;
+    ++draining_;
+}
+
+void ShmEndpoint::unwatch_peer(const Connection& connection) const {
+    const int epoll = descriptors_.epoll.get();
+    epoll_ctl(epoll, EPOLL_CTL_DEL, connection.socket.get(), nullptr);
+    if (connection.far_process.opened()) {
+        epoll_ctl(epoll, EPOLL_CTL_DEL, connection.far_process.descriptor(), nullptr);
+    }
+}
+
 /// The end of a connection. What its completions point into stays until the next poll().
 void ShmEndpoint::finish(Connection& connection, Errc status) {
     if (connection.reported()) {
@@ -56,7 +71,7 @@ void ShmEndpoint::finish(Connection& connection, Errc status) {
     if (connection.dirty) std::erase(dirty_, &connection);
     if (connection.lent) std::erase(lent_, &connection);
     if (connection.socket) {
-        epoll_ctl(descriptors_.epoll.get(), EPOLL_CTL_DEL, connection.socket.get(), nullptr);
+        unwatch_peer(connection);
         shutdown(connection.socket.get(), SHUT_RDWR);  // even if a forked child holds a copy
     }
     if (connection.memory) graveyard_.push_back(std::move(connection.memory));

@@ -207,8 +207,15 @@ void ShmEndpoint::look_at(uint64_t tag) {
         }
         default: break;
     }
-    Connection* const connection = find(tag);
+    const ConnectionId id = tag & ~kProcessTag;
+    Connection* connection = find(id);
     if (connection == nullptr) return;
+    if (id != tag) {
+        if (connection->phase == Phase::kOpen) drain_socket(*connection);
+        connection = find_open(id);
+        if (connection != nullptr) begin_draining(*connection);
+        return;
+    }
     if (connection->phase == Phase::kShaking) {
         shake(*connection);
     } else if (connection->phase == Phase::kOpen) {
@@ -253,6 +260,12 @@ void ShmEndpoint::shake(Connection& connection) {
     if (!connection.reported()) leave_place();
     --coming_;
     connection.phase = Phase::kOpen;
+    // Its socket does not tell of its end while a child that it has forked holds a copy.
+    connection.far_process = FarProcess(connection.peer.pid, connection.socket.get());
+    if (connection.far_process.opened()) {
+        static_cast<void>(
+            descriptors_.watch(connection.far_process.descriptor(), connection.id | kProcessTag));
+    }
     opened(connection);
 }
 

@@ -131,12 +131,7 @@ void ShmEndpoint::drain_socket(Connection& connection) {
     for (int i = 0; i < kPacketsPerLook; ++i) {
         const Receive received = receive_packet(connection.socket.get(), packet);
         if (received == Receive::kNothing) return;
-        if (received == Receive::kEnd) {
-            epoll_ctl(descriptors_.epoll.get(), EPOLL_CTL_DEL, connection.socket.get(), nullptr);
-            connection.phase = Phase::kDraining;
-            ++draining_;
-            return;
-        }
+        if (received == Receive::kEnd) return begin_draining(connection);
         if (auto taken = take_packet(connection, packet); !taken) {
             refuse(connection, taken.error());
             return;
@@ -206,9 +201,6 @@ Errc ShmEndpoint::copy_in(Connection* connection, std::span<std::byte> into,
     if (status == Errc::kOk && source.mapped != nullptr) {
         if (!into.empty()) std::memcpy(into.data(), source.mapped, into.size());
     } else if (status == Errc::kOk) {
-        if (!connection->far_process.opened()) {
-            connection->far_process = FarProcess(connection->peer.pid, connection->socket.get());
-        }
         status = connection->far_process.read(into, source.far_address);
         if (status == Errc::kOk) counters_.bytes_staged += into.size();
     }
@@ -225,9 +217,6 @@ Errc ShmEndpoint::copy_out(Connection* connection, std::span<const std::byte> fr
     if (status == Errc::kOk && target.mapped != nullptr) {
         if (!from.empty()) std::memcpy(target.mapped, from.data(), from.size());
     } else if (status == Errc::kOk) {
-        if (!connection->far_process.opened()) {
-            connection->far_process = FarProcess(connection->peer.pid, connection->socket.get());
-        }
         status = connection->far_process.write(from, target.far_address);
     }
     release_regions();

@@ -30,6 +30,9 @@ public:
 
     [[nodiscard]] bool opened() const noexcept { return static_cast<bool>(pidfd_); }
 
+    /// Readable once the process has ended; -1 if it is not opened().
+    [[nodiscard]] int descriptor() const noexcept { return pidfd_.get(); }
+
 private:
     template <auto Call>
     [[nodiscard]] Errc move(std::byte* here, size_t length_bytes, uint64_t there) const noexcept;

@@ -181,7 +181,9 @@ TEST_SUITE("hostile") {
             REQUIRE(send_packet(bad.socket(), packet.bytes, packet.fds).has_value());
             REQUIRE(scene.closes());
             CHECK(scene.victim.closed(scene.bad_id) == Errc::kProtocol);
-            CHECK(testing::open_files() == files - 1);  // its socket, and nothing of the packet
+            CHECK(testing::open_files() ==
+                  files -
+                      2);  // the socket, and the pidfd  // its socket, and nothing of the packet
             scene.check_the_others();
         }
     }

@@ -232,6 +232,32 @@ TEST_SUITE("processes") {
         CHECK(actor.send(id, "anybody?") == Post::kClosed);
     }
 
+    TEST_CASE("a killed process is noticed while a child that it has forked lives on") {
+        Forked child([](Forked& self) {
+            const auto device = test_device();
+            Actor actor(*device);
+            self.tell(actor.endpoint().address());
+            const ConnectionId id = actor.accept();
+            static_cast<void>(actor.send(id, "last words"));
+            actor.endpoint().flush();
+            const pid_t grandchild = ::fork();
+            if (grandchild != 0) self.tell(std::to_string(grandchild));
+            pause();
+            return 0;
+        });
+        const auto device = test_device();
+        Actor actor(*device);
+        const ConnectionId id = actor.connect(child.hear());
+        REQUIRE(id != 0);
+        const pid_t grandchild = std::stoi(child.hear());
+        child.kill();
+        CHECK(child.join() == -1);
+        CHECK(actor.until([&] { return actor.closed(id).has_value(); }));
+        CHECK(actor.closed(id) == Errc::kPeerLost);
+        CHECK(actor.count(Event::kReceived, id) == 1);
+        CHECK(::kill(grandchild, SIGKILL) == 0);
+    }
+
     TEST_CASE("memory of another process is read, written and gone when deregistered") {
         for (const bool with_memfd : {true, false}) {
             CAPTURE(with_memfd);
