@@ -14,6 +14,36 @@
 namespace weir::apps {
 namespace {
 
+/// Workers that do not agree on these would wait for each other in vain.
+Status check_same(BlockExchange& exchange, const LrRunOptions& options) {
+    struct Flag {
+        const char* name;
+        double value;
+    };
+
+    const std::array<Flag, 5> flags{{
+        {"--passes", static_cast<double>(options.solver.pass_count_max)},
+        {"--tolerance", options.solver.tolerance},
+        {"--blocks", static_cast<double>(options.solver.block_count)},
+        {"--seed", static_cast<double>(options.solver.seed)},
+        {"--test, number of files", static_cast<double>(options.test.size())},
+    }};
+    std::array<double, 2 * flags.size()> greatest;  // and the least, negative
+    for (size_t i = 0; i < flags.size(); ++i) {
+        greatest[2 * i] = flags[i].value;
+        greatest[2 * i + 1] = -flags[i].value;
+    }
+    WEIR_TRY(exchange.max(greatest));
+    for (size_t i = 0; i < flags.size(); ++i) {
+        if (greatest[2 * i] == -greatest[2 * i + 1]) continue;
+        return Error(Errc::kInvalidArgument,
+                     fmt::format("the ranks have different flags ({}: from {} to {}); start all "
+                                 "with the same",
+                                 flags[i].name, -greatest[2 * i + 1], greatest[2 * i]));
+    }
+    return {};
+}
+
 /// What all workers left out.
 Status share_bad_lines(ClientExchange& exchange, const data::ReadReport& mine, BadLines& all) {
     std::array<double, 1> count{static_cast<double>(mine.bad_line_count)};
@@ -82,6 +112,7 @@ Result<LrRun> run_lr(Client& client, const LrRunOptions& options) {
     // Reading takes as long as it takes, and longer here than there: only then do deadlines make
     // sense.
     WEIR_TRY(client.barrier(std::chrono::hours(24)));
+    WEIR_TRY(check_same(*exchange, options));
     WEIR_ASSIGN(LrSolver solver, LrSolver::create(*exchange, std::move(examples), options.solver));
     run.data_bytes = solver.data_bytes();
     WEIR_ASSIGN(run.result, solver.solve());

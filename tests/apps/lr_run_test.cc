@@ -2,6 +2,8 @@
 #include "lib/apps/lr_run.h"
 
 #include <cmath>
+#include <functional>
+#include <utility>
 
 #include <doctest/doctest.h>
 
@@ -26,7 +28,8 @@ std::string lines(uint64_t seed, uint64_t count) {
 }
 
 /// All workers' outcomes.
-std::vector<Result<LrRun>> train(uint32_t workers, const LrRunOptions& options) {
+std::vector<Result<LrRun>> train(uint32_t workers, const LrRunOptions& options,
+                                 const std::function<void(uint32_t, LrRunOptions&)>& change = {}) {
     JobOptions shape;
     shape.workers = workers;
     shape.add_rules = add_exchange_rules;
@@ -38,7 +41,9 @@ std::vector<Result<LrRun>> train(uint32_t workers, const LrRunOptions& options) 
     (*job)->run_workers([&](uint32_t i) {
         auto client = (*job)->make_client(i);
         if (!client) return;
-        runs[i] = run_lr(*client, options);
+        LrRunOptions own = options;
+        if (change) change(i, own);
+        runs[i] = run_lr(*client, own);
         (void)client->leave(runs[i] ? Status() : Status(runs[i].error()));
     });
     (void)(*job)->serve();
@@ -66,6 +71,31 @@ TEST_SUITE("lr run") {
             CHECK(run->result.example_count == 120);
             CHECK(run->test_example_count == 40);
             CHECK(run->test_accuracy == 1);
+        }
+    }
+
+    TEST_CASE("workers that were started with different flags are told which") {
+        const test::Scratch folder;
+        LrRunOptions options;
+        options.train = {folder.file("a", lines(1, 50))};
+        const std::string test_file = folder.file("t", lines(3, 40));
+        const std::vector<std::pair<std::string, std::function<void(LrRunOptions&)>>> changes = {
+            {"--blocks: from 0 to 5", [](LrRunOptions& own) { own.solver.block_count = 5; }},
+            {"--passes: from 7 to 2000", [](LrRunOptions& own) { own.solver.pass_count_max = 7; }},
+            {"--tolerance: from", [](LrRunOptions& own) { own.solver.tolerance = 0.1; }},
+            {"--seed: from 1 to 3", [](LrRunOptions& own) { own.solver.seed = 3; }},
+            {"--test, number of files: from 0 to 1",
+             [&](LrRunOptions& own) { own.test = {test_file}; }},
+        };
+        for (const auto& [flag, change] : changes) {
+            for (const Result<LrRun>&run : train(2, options, [&](uint32_t i, LrRunOptions&own) {
+                     if (i == 1) change(own);
+                 })) {
+                REQUIRE_FALSE(run.has_value());
+                CHECK(run.code() == Errc::kInvalidArgument);
+                INFO(run.error().message());
+                CHECK(run.error().message().find(flag) != std::string::npos);
+            }
         }
     }
 
