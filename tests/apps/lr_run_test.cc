@@ -87,14 +87,15 @@ TEST_SUITE("lr run") {
             {"--test, number of files: from 0 to 1",
              [&](LrRunOptions& own) { own.test = {test_file}; }},
         };
-        for (const auto& [flag, change] : changes) {
-            for (const Result<LrRun>&run : train(2, options, [&](uint32_t i, LrRunOptions&own) {
-                     if (i == 1) change(own);
-                 })) {
+        for (const auto& one : changes) {
+            const auto change = [&](uint32_t worker, LrRunOptions& own) {
+                if (worker == 1) one.second(own);
+            };
+            for (const Result<LrRun>& run : train(2, options, change)) {
                 REQUIRE_FALSE(run.has_value());
                 CHECK(run.code() == Errc::kInvalidArgument);
                 INFO(run.error().message());
-                CHECK(run.error().message().find(flag) != std::string::npos);
+                CHECK(run.error().message().find(one.first) != std::string::npos);
             }
         }
     }
