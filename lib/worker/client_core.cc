@@ -301,7 +301,8 @@ Status ClientCore::take(CallId id) {
 
 bool ClientCore::names(std::span<const std::byte> memory) noexcept {
     const auto meets = [&](std::span<const std::byte> other) {
-        return other.data() < memory.data() + memory.size() &&
+        return other.data() != nullptr &&  // a pull that has no buffer of its own yet
+               other.data() < memory.data() + memory.size() &&
                memory.data() < other.data() + other.size();
     };
     bool found = false;
