@@ -126,7 +126,7 @@ TEST_SUITE("client core") {
         CHECK_FALSE(client.names(memory));
     }
 
-    TEST_CASE("who polls seldom sees a deadline at the first poll after it, a dead server too") {
+    TEST_CASE("who polls seldom sees a deadline at the first poll after it") {
         SimCluster cluster(1, one_shard(), {});
         REQUIRE(cluster.start());
         const TableInfo table = *cluster.make_table(0, sparse());
