@@ -159,7 +159,8 @@ public:
     [[nodiscard]] Status barrier(std::chrono::nanoseconds at_most = {});
     [[nodiscard]] Result<ClientStats> stats();
     /// Tells the job that this worker is done, or that it gives up and why, which is what others
-    /// that wait for it get to read. The client cannot be used afterwards.
+    /// that wait for it at a barrier get to read; those that wait for its part of an iteration hear
+    /// that it gave up. The client cannot be used afterwards.
     [[nodiscard]] Status leave(const Status& outcome = {});
 
 private:

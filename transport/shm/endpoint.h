@@ -150,14 +150,14 @@ private:
     void listen_again();
 
     // endpoint_close.cc
+    void begin_draining(Connection& connection);
+    void unwatch_peer(const Connection& connection) const;
     void refuse(Connection& connection, const Error& error);
     void say_goodbye(Connection& connection);
     void finish(Connection& connection, Errc status);
 
     // endpoint_memory.cc
     void drain_socket(Connection& connection);
-    void begin_draining(Connection& connection);
-    void unwatch_peer(const Connection& connection) const;
     [[nodiscard]] Status take_packet(Connection& connection, const Packet& packet);
     [[nodiscard]] const RegionSnapshot& regions();
     [[nodiscard]] bool is_registered(std::span<const std::byte> memory);
