@@ -28,8 +28,9 @@ def count(program):
     return passed, max(failed, 1)
 
 
-def run_suite(shop, build, suites, processes, multiplier=1, seconds=900, env=None):
-    """Runs the tests of `suites` in the build folder `build`; an empty suite is a failure, a skipped test is named."""
+def run_suite(shop, build, suites, processes, multiplier=1, seconds=900, env=None, names=()):
+    """Runs the tests of `suites` in the build folder `build`, or those of them that `names` lists; none at all is a failure, a skipped
+    test is named."""
     folder = shop.build(build)
     base = f"{shop.phase}-log"
     log = folder / "meson-logs" / f"{base}.json"
@@ -37,7 +38,7 @@ def run_suite(shop, build, suites, processes, multiplier=1, seconds=900, env=Non
     command = ["meson", "test", "-C", folder, "--no-rebuild", "--print-errorlogs", "--logbase", base, "--num-processes", processes, "--timeout-multiplier", multiplier]
     for suite in suites:
         command += ["--suite", suite]
-    shop.run(command, seconds=seconds, env=env, check=False)
+    shop.run([*command, *names], seconds=seconds, env=env, check=False)
     programs = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
     if not programs:
         raise Failure(f"there is no test in {', '.join(suites)}")

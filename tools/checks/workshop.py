@@ -30,15 +30,36 @@ SANITIZED = [
     "-Dunity=on", TOGETHER,
 ]
 
-# Each build folder: the compiler, and what meson is told. Every one makes warnings errors.
+# The unit tests of what has another way where an optional part is missing, and of whole jobs: the program of each.
+PLAIN_TESTS = {
+    "base": "tests/base/base_test",
+    "pool": "tests/transport/pool/pool_test",
+    "transport": "tests/transport/transport_test",
+    "shm": "tests/transport/shm/shm_test",
+    "limits": "tests/bench/limits_test",
+    "node": "tests/node/node_test",
+    "bootstrap": "tests/node/bootstrap_test",
+    "job": "tests/job/job_test",
+    "apps": "tests/apps/apps_test",
+}
+
+# Objects that an access goes beyond are ASan's.
+UNDEFINED = "-fno-sanitize-recover=all -fno-sanitize=object-size"
+
+# Each build folder: the compiler, what meson is told, and what to build (nothing: everything). Every one makes warnings errors.
 BUILDS = {
-    "release": ({"CXX": "g++"}, ["-Dbuildtype=release", "-Dtest_unity=true", TOGETHER]),
+    "release": ({"CXX": "g++"}, ["-Dbuildtype=release", "-Dtest_unity=true", TOGETHER], []),
     "asan": (
         CLANG,
-        [*SANITIZED, "-Db_sanitize=address,undefined", "-Dfuzz=true", f"-Dcpp_args={LINES} -fsanitize=fuzzer-no-link -fno-sanitize-recover=all"],
+        [*SANITIZED, "-Db_sanitize=address,undefined", "-Dfuzz=true", f"-Dcpp_args={LINES} -fsanitize=fuzzer-no-link {UNDEFINED}"],
+        [],
     ),
-    "tsan": (CLANG, [*SANITIZED, "-Db_sanitize=thread", f"-Dcpp_args={LINES}"]),
-    "plain": ({"CXX": "g++"}, ["-Dbuildtype=release", "-Dtest_unity=true", TOGETHER, "-Dbenchmarks=disabled", *NO_OPTIONAL_PARTS]),
+    "tsan": (CLANG, [*SANITIZED, "-Db_sanitize=thread", f"-Dcpp_args={LINES}"], []),
+    "plain": (
+        {"CXX": "g++"},
+        ["-Dbuildtype=release", "-Dtest_unity=true", TOGETHER, "-Dbenchmarks=disabled", *NO_OPTIONAL_PARTS],
+        ["library", "tools/weir", *PLAIN_TESTS.values()],
+    ),
 }
 
 # For what runs behind the phases: it gets the processors that they leave. A session is scheduled as a whole where the kernel groups by
@@ -121,7 +142,7 @@ class Workshop:
             self._kill(process)
 
     def _build(self, name):
-        compiler, options = BUILDS[name]
+        compiler, options, targets = BUILDS[name]
         folder, log = self.dir / f"build-{name}", f"build-{name}"
         self.log_file(log).write_text("")
         if self._ccache():
@@ -131,7 +152,7 @@ class Workshop:
         if not (folder / "build.ninja").exists() or not stamp.exists() or stamp.read_text() != wanted:
             self.run([*BEHIND, *setup, *(["--wipe"] if (folder / "meson-private").exists() else [])], env=compiler, log=log)
             stamp.write_text(wanted)
-        self.run([*BEHIND, "ninja", "-C", folder, f"-j{self.jobs}"], seconds=3000, env=compiler, log=log)
+        self.run([*BEHIND, "ninja", "-C", folder, f"-j{self.jobs}", *targets], seconds=3000, env=compiler, log=log)
         return folder
 
     def _ccache(self):
