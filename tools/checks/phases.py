@@ -55,7 +55,7 @@ def suite(name, processes):
 
 
 # Sanitized programs are slow: fewer cycles of connect and close, and fewer histories, than by themselves.
-SLOW = {"WEIR_CONFORMANCE_CYCLES": "200", "WEIR_HISTORIES": "100"}
+SLOW = {"WEIR_CONFORMANCE_CYCLES": "200", "WEIR_HISTORIES": "50"}
 
 
 def asan(shop):
@@ -64,7 +64,7 @@ def asan(shop):
 
 def tsan(shop):
     # The histories run in one thread, and take a while here.
-    env = {**SLOW, "WEIR_HISTORIES": "30"}
+    env = {**SLOW, "WEIR_HISTORIES": "10"}
     return run_suite(shop, "tsan", ["unit", "conformance"], 2, multiplier=10, seconds=1200, env=env)
 
 

@@ -2,8 +2,10 @@
 /// \file
 /// Conformance: what must hold after the thousandth time, and between threads.
 
+#include <algorithm>
 #include <atomic>
 #include <thread>
+#include <vector>
 
 #include <doctest/doctest.h>
 
@@ -53,16 +55,45 @@ private:
     Usage before_[2];
 };
 
+/// Connections that come and go at the same time, half of them closed by either side.
+constexpr uint64_t kTogether = 8;
+
 void cycle(Stage& stage, Party& a, Party& b, uint64_t number) {
-    const Link link = stage.connect(a, b);
-    stage.send(a, link.near, pattern(number, 40));
-    REQUIRE(stage.until([&] { return b.count(Event::kReceived, link.far) == 1; }));
-    if (number % 2 == 0) {
-        a.endpoint().close(link.near);
-    } else {
-        b.endpoint().close(link.far);
+    std::vector<Link> links;
+    const size_t accepted_before = b.accepted().size();
+    for (uint64_t i = 0; i < kTogether; ++i) {
+        const auto begun = a.connect(b.endpoint().address());
+        REQUIRE_MESSAGE(begun.has_value(), "connect: " << why(begun));
+        links.push_back({*begun, 0});
     }
-    REQUIRE(stage.until([&] { return a.closed(link.near) && b.closed(link.far); }));
+    REQUIRE(stage.until([&] {
+        return b.accepted().size() == accepted_before + kTogether &&
+               std::all_of(links.begin(), links.end(), [&](const Link& link) {
+                   return a.count(Event::kConnected, link.near) == 1;
+               });
+    }));
+    for (uint64_t i = 0; i < kTogether; ++i)
+        stage.send(a, links[i].near, pattern(number + i, 40));
+    for (uint64_t i = 0; i < kTogether; ++i) {
+        const auto brought = [&](const Seen& seen) {
+            return seen.event == Event::kReceived && seen.message == pattern(number + i, 40);
+        };
+        const auto& seen = b.seen();
+        REQUIRE(stage.until([&] { return std::any_of(seen.begin(), seen.end(), brought); }));
+        links[i].far = std::find_if(seen.begin(), seen.end(), brought)->connection;
+    }
+    for (uint64_t i = 0; i < kTogether; ++i) {
+        if (i % 2 == 0) {
+            a.endpoint().close(links[i].near);
+        } else {
+            b.endpoint().close(links[i].far);
+        }
+    }
+    REQUIRE(stage.until([&] {
+        return std::all_of(links.begin(), links.end(), [&](const Link& link) {
+            return a.closed(link.near) && b.closed(link.far);
+        });
+    }));
     a.forget();
     b.forget();
 }
@@ -73,18 +104,18 @@ void connections_come_and_go_without_a_leak(Fabric& fabric) {
     Party& a = stage.add(0);
     Party& b = stage.add(1);
     const uint64_t warm_up = cycles / 10 + 1;
-    for (uint64_t i = 0; i < warm_up; ++i)
+    for (uint64_t i = 0; i < warm_up; i += kTogether)
         cycle(stage, a, b, i);
     stage.settle();
     const LeakCheck leaks(fabric);
-    for (uint64_t i = 0; i < cycles; ++i)
+    for (uint64_t i = 0; i < cycles; i += kTogether)
         cycle(stage, a, b, i);
     stage.settle();
     leaks.finish(cycles);
 }
 
 void endpoints_come_and_go_without_a_leak(Fabric& fabric) {
-    const uint64_t cycles = number_from_environment("WEIR_CONFORMANCE_CYCLES", 2000) / 10 + 1;
+    const uint64_t cycles = number_from_environment("WEIR_CONFORMANCE_CYCLES", 2000) / 20 + 1;
     Stage stage(fabric);
     const Registered memory(fabric, 0, Access::kRemote);
     const auto round = [&](uint64_t number) {
