@@ -176,7 +176,6 @@ void Manager::create_table(const Waiting& asker, const wire::Frame& frame) {
     entry.message = std::move(*message);
     entry.waiting.push_back(asker);
     wire::FrameHeader header = header_of(Kind::kCreateTable);
-    header.table = entry.message.table;
     header.request = entry.message.table;
     const std::vector<std::byte> body = entry.message.encode();
     for (const Member& shard : shards_) {

@@ -2,7 +2,6 @@
 #include "lib/node/outbox.h"
 
 #include <array>
-#include <cstring>
 
 #include "lib/base/log.h"
 
@@ -11,12 +10,12 @@ namespace weir {
 void Outbox::send(transport::ConnectionId connection, wire::FrameHeader header,
                   std::span<const std::byte> body) {
     header.body_bytes = static_cast<uint32_t>(body.size());
-    const std::array parts{std::as_bytes(std::span(&header, 1)), body};
+    const std::span<const std::byte> head = wire::bytes_of(header);
+    const std::array parts{head, body};
     const bool first = waiting_.empty() || !waiting_.contains(connection);
     if (first && post(connection, parts)) return;
-    Message message(sizeof header + body.size());
-    std::memcpy(message.data(), &header, sizeof header);
-    if (!body.empty()) std::memcpy(message.data() + sizeof header, body.data(), body.size());
+    Message message(head.begin(), head.end());
+    message.insert(message.end(), body.begin(), body.end());
     Waiting& waiting = waiting_[connection];
     waiting.bytes += sizeof(Message) + message.size();
     waiting.messages.push_back(std::move(message));

@@ -19,24 +19,55 @@ bool is_known(Kind kind) noexcept {
     return number >= 1 && number <= kKindMax;
 }
 
+/// Exactly one bit.
+constexpr bool is_single(unsigned bits) noexcept {
+    return bits != 0 && (bits & (bits - 1)) == 0;
+}
+
 /// Push and pull: one key form, one value form, sizes within the limits.
 bool request_makes_sense(const FrameHeader& h) noexcept {
     const bool aggregate = (h.flags & kAggregate) != 0;
-    return std::has_single_bit(static_cast<unsigned>(h.flags & kKeyForms)) &&
-           std::has_single_bit(static_cast<unsigned>(h.flags & kValueForms)) &&
-           (h.flags & ~(kKeyForms | kValueForms | kAggregate)) == 0 &&
-           (!aggregate || (h.kind == Kind::kPush && h.parts > 0 && h.iteration > 0)) &&
-           h.width > 0 && h.count <= kRequestKeysMax * ((h.flags & kKeysRange) != 0 ? 16 : 1);
+    const bool in_iteration = (h.flags & kIteration) != 0;
+    const uint64_t keys_max = kRequestKeysMax * ((h.flags & kKeysRange) != 0 ? 16 : 1);
+    return is_single(h.flags & kKeyForms) && is_single(h.flags & kValueForms) && h.width > 0 &&
+           h.count <= keys_max && in_iteration == (h.iteration > 0) && h.reserved3 == 0 &&
+           (!aggregate || (h.kind == Kind::kPush && in_iteration && h.parts > 0));
+}
+
+/// What only some headers have, and 0 for what this one has not.
+bool take_rest(std::span<const std::byte>& rest, FrameHeader& h) noexcept {
+    constexpr size_t kRequestAt = kHeaderBytesMin;
+    constexpr size_t kIterationAt = offsetof(FrameHeader, iteration);
+    const size_t bytes = header_bytes(h) - kHeaderBytesMin;
+    if (rest.size() < bytes) return false;
+    auto* const into = reinterpret_cast<std::byte*>(&h);
+    std::memset(into + kRequestAt, 0, sizeof h - kRequestAt);
+    if (bytes > 0) std::memcpy(into + kRequestAt, rest.data(), kIterationAt - kRequestAt);
+    if (bytes > kIterationAt - kRequestAt) {
+        std::memcpy(into + kIterationAt, rest.data() + kIterationAt - kRequestAt,
+                    sizeof h - kIterationAt);
+    }
+    rest = rest.subspan(bytes);
+    return true;
 }
 
 }  // namespace
 
+bool glance(std::span<const std::byte> message, FrameHeader& header) noexcept {
+    constexpr size_t kBytes = offsetof(FrameHeader, iteration);
+    if (message.size() < kBytes) return false;
+    std::memcpy(static_cast<void*>(&header), message.data(), kBytes);
+    return header.kind == Kind::kPush || header.kind == Kind::kPull;
+}
+
 Errc decode(std::span<const std::byte> message, Frame& frame) noexcept {
     std::span<const std::byte> rest = message;
     FrameHeader& h = frame.header;
-    if (!take(rest, h)) return Errc::kProtocol;
+    if (rest.size() < kHeaderBytesMin) return Errc::kProtocol;
+    std::memcpy(static_cast<void*>(&h), rest.data(), kHeaderBytesMin);
+    rest = rest.subspan(kHeaderBytesMin);
     if (h.magic != kMagic || !is_known(h.kind) || h.reserved != 0 || h.reserved2 != 0 ||
-        h.body_bytes != rest.size()) {
+        !take_rest(rest, h) || h.body_bytes != rest.size()) {
         return Errc::kProtocol;
     }
     frame.keys_at = {};

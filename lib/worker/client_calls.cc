@@ -177,9 +177,10 @@ void ClientCore::add_request(CallId call_id, Call& call, const Transfer& t, cons
     header.table = t.table->schema.id;
     header.width = t.table->schema.width;
     header.parts = parts;
-    header.flags = parts != 0 ? wire::kAggregate : 0;
+    header.flags = parts != 0 ? uint8_t{wire::kAggregate} : uint8_t{0};
+    if (t.options.iteration != 0) header.flags |= wire::kIteration;
     header.iteration = t.options.iteration;
-    header.count = count;
+    header.count = static_cast<uint32_t>(count);  // bounded by PieceLimits
     if (t.by_range || count == 0) {
         header.flags |= wire::kKeysRange;
         header.first = t.range.begin + begin;

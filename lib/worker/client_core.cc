@@ -131,8 +131,7 @@ void ClientCore::connected(ConnectionId connection) {
             phase_ = Phase::kJoining;
         }
         header.body_bytes = static_cast<uint32_t>(body.size());
-        const std::array<std::span<const std::byte>, 2> parts{std::as_bytes(std::span(&header, 1)),
-                                                              body};
+        const std::array<std::span<const std::byte>, 2> parts{wire::bytes_of(header), body};
         WEIR_CHECK(endpoint_->send(connection, parts) != transport::Post::kNotNow);
         endpoint_->flush();
     }

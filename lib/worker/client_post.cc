@@ -143,7 +143,7 @@ bool ClientCore::place_keys(Request& request, std::span<const std::byte>& inline
 }
 
 bool ClientCore::stage_values(Request& request, bool& in_message) {
-    const size_t bytes = request.header.count * request.row_bytes;
+    const size_t bytes = size_t{request.header.count} * request.row_bytes;
     std::byte* const buffer = stage(request, request.staged_values, bytes);
     if (buffer == nullptr) return false;
     if (request.header.kind == Kind::kPull) {
@@ -171,7 +171,7 @@ bool ClientCore::place_values(Request& request, std::span<const std::byte>& inli
     wire::FrameHeader& header = request.header;
     header.flags &= static_cast<uint8_t>(~wire::kValueForms);
     const bool is_push = header.kind == Kind::kPush;
-    const size_t bytes = header.count * request.row_bytes;
+    const size_t bytes = size_t{header.count} * request.row_bytes;
     const size_t few = is_push ? eager_bytes(request) : kInlineBytes;
     bool in_message = bytes <= (is_push ? room : message_bytes_max_ - sizeof(wire::FrameHeader));
     const bool is_staged = static_cast<bool>(request.staged_values);
@@ -208,7 +208,7 @@ ClientCore::Outcome ClientCore::post(uint64_t id, Request& request) {
     header.request = id;
     header.epoch = assignment_->epoch();
     std::array<std::span<const std::byte>, 5> parts;
-    parts[0] = std::as_bytes(std::span(&header, 1));
+    parts[0] = wire::bytes_of(header);
     size_t count = 1;
     MemoryHandle keys_at;
     MemoryHandle values_at;

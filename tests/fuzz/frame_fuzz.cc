@@ -108,16 +108,19 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     Frame frame;
     const Errc decoded = decode(message, frame);
     WEIR_CHECK(decoded == Errc::kOk || decoded == Errc::kProtocol);
+    FrameHeader glanced;
+    const bool is_request = glance(message, glanced);
     if (decoded == Errc::kOk) {
-        const Bytes body = message.subspan(sizeof(FrameHeader));
+        const Bytes body = message.subspan(header_bytes(frame.header));
         WEIR_CHECK(frame.header.body_bytes == body.size());
         if (frame.header.kind == Kind::kPush || frame.header.kind == Kind::kPull) {
             check_request(frame, body);
+            WEIR_CHECK(is_request && glanced.first == frame.header.first);
         } else {
             WEIR_CHECK(same(frame.values, body));
         }
     }
     // The decoders of the bodies do not depend on a sound header: they get their turn at once.
-    check_control(message.subspan(std::min(size, sizeof(FrameHeader))));
+    check_control(message.subspan(std::min(size, kHeaderBytesMin)));
     return 0;
 }

@@ -130,7 +130,7 @@ std::vector<BadFrame> ill_fitting_frames() {
         bad_body("a pull of the longest range", Kind::kPull, kInlineRange,
                  wire::kRequestKeysMax * 16, {}),
         bad_header("a push of half a value", [](wire::FrameHeader& h) { h.body_bytes = 4; })};
-    frames.back().bytes.resize(sizeof(wire::FrameHeader) + 4);
+    frames.back().bytes.resize(frames.back().bytes.size() - 4);
     for (BadFrame& frame : frames)
         frame.why = "sizes that do not add up";
     return frames;

@@ -90,8 +90,7 @@ private:
         header.first = extreme();
         header.body_bytes = static_cast<uint32_t>(words.size());
         if (random_.below(10) == 0) header.body_bytes = small_or_extreme();
-        const std::array<std::span<const std::byte>, 2> parts{std::as_bytes(std::span(&header, 1)),
-                                                              words};
+        const std::array<std::span<const std::byte>, 2> parts{wire::bytes_of(header), words};
         (void)endpoint_->send(connection, parts);
     }
 

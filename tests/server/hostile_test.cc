@@ -57,10 +57,10 @@ public:
 private:
     /// Whether this is a push as an honest worker could make it.
     [[nodiscard]] static bool is_honest(const wire::FrameHeader& h, size_t body_bytes) {
-        const size_t key_bytes = (h.flags & wire::kKeysInline) != 0 ? h.count * 8 : 0;
+        const size_t key_bytes = (h.flags & wire::kKeysInline) != 0 ? size_t{h.count} * 8 : 0;
         const size_t ends_bytes = (h.flags & wire::kKeysKnown) != 0 ? sizeof(wire::ListEnds) : 0;
         return h.kind == wire::Kind::kPush && (h.flags & wire::kValuesInline) != 0 && h.count > 0 &&
-               body_bytes == key_bytes + ends_bytes + h.count * 8;
+               body_bytes == key_bytes + ends_bytes + size_t{h.count} * 8;
     }
 
     uint64_t extreme() { return kExtremes[random_.below(std::size(kExtremes))]; }
@@ -84,16 +84,17 @@ private:
         h.width = static_cast<uint32_t>(random_.below(8) == 0 ? extreme() : 1);
         h.parts = static_cast<uint32_t>(random_.below(3));
         h.iteration = random_.below(2) == 0 ? random_.below(3) : extreme();
+        if (h.iteration != 0 && random_.below(8) != 0) h.flags |= wire::kIteration;
         h.first = extreme();
-        h.count = random_.below(3) == 0 ? extreme() : random_.below(20);
+        h.count = static_cast<uint32_t>(random_.below(3) == 0 ? extreme() : random_.below(20));
         std::vector<uint64_t> body(random_.below(3) == 0 ? random_.below(100)
                                                          : 6 + 2 * h.count % 64);
         for (uint64_t& word : body)
             word = random_.below(2) == 0 ? extreme() : random_.below(64);
         // Handles with the lengths that are expected, and addresses that are not ours.
         if (body.size() >= 6 && random_.below(2) == 0) {
-            body[1] = h.count * 8;
-            body[4] = h.count * 8;
+            body[1] = uint64_t{h.count} * 8;
+            body[4] = uint64_t{h.count} * 8;
         }
         if (!is_honest(h, body.size() * 8)) {
             raw_.send(connection, h, std::as_bytes(std::span(body)));

@@ -71,9 +71,9 @@ inline wire::FrameHeader one_key(wire::Kind kind, uint8_t flags) {
 /// As the header has it, body_bytes too.
 inline std::vector<std::byte> raw_bytes(const wire::FrameHeader& header,
                                         std::span<const std::byte> body) {
-    std::vector<std::byte> bytes(sizeof header + body.size());
-    std::memcpy(bytes.data(), &header, sizeof header);
-    if (!body.empty()) std::memcpy(bytes.data() + sizeof header, body.data(), body.size());
+    const std::span<const std::byte> head = wire::bytes_of(header);
+    std::vector<std::byte> bytes(head.begin(), head.end());
+    bytes.insert(bytes.end(), body.begin(), body.end());
     return bytes;
 }
 
@@ -94,7 +94,7 @@ BadFrame bad_header(std::string what, Change&& change) {
 }
 
 /// A push or pull of one key whose body, of `body` words, does not fit to its flags and count.
-inline BadFrame bad_body(std::string what, wire::Kind kind, int flags, uint64_t count,
+inline BadFrame bad_body(std::string what, wire::Kind kind, int flags, uint32_t count,
                          const std::vector<uint64_t>& body) {
     wire::FrameHeader header = one_key(kind, static_cast<uint8_t>(flags));
     header.count = count;
@@ -108,7 +108,8 @@ inline std::vector<BadFrame> malformed_frames() {
     std::vector<BadFrame> frames;
     const std::vector<std::byte> good =
         bad_header("", [](Header&) {}).bytes;  // and what is left of it when it is cut
-    for (const size_t length : {size_t{0}, size_t{1}, size_t{8}, sizeof(Header) - 1}) {
+    for (const size_t length : {size_t{0}, size_t{1}, size_t{8}, kHeaderBytesMin - 1,
+                                kHeaderBytesMin, offsetof(Header, iteration) - 1}) {
         frames.push_back({"a header of " + std::to_string(length) + " bytes",
                           {good.begin(), good.begin() + static_cast<ptrdiff_t>(length)}});
     }
@@ -127,7 +128,6 @@ inline std::vector<BadFrame> malformed_frames() {
     header("the magic of another version", [](Header& h) { h.magic += 1U << 24; });
     header("the first reserved byte", [](Header& h) { h.reserved = 1; });
     header("the last reserved bytes", [](Header& h) { h.reserved2 = 0x8000; });
-    header("an unknown flag", [](Header& h) { h.flags |= 128; });
     header("no keys", [](Header& h) { h.flags = kValuesInline; });
     header("keys in two forms", [](Header& h) { h.flags |= kKeysInline; });
     header("no values", [](Header& h) { h.flags = kKeysRange; });
@@ -138,13 +138,22 @@ inline std::vector<BadFrame> malformed_frames() {
         h.flags |= kAggregate;
         h.parts = 1;
     });
+    header("a part of iteration 0", [](Header& h) {
+        h.flags |= kAggregate | kIteration;
+        h.parts = 1;
+    });
     header("a part of no parts", [](Header& h) {
-        h.flags |= kAggregate;
+        h.flags |= kAggregate | kIteration;
         h.iteration = 1;
     });
+    header("the reserved bytes behind the parts", [](Header& h) {
+        h.flags |= kIteration;
+        h.iteration = 1;
+        h.reserved3 = 1;
+    });
     header("a range that is too long", [](Header& h) { h.count = kRequestKeysMax * 16 + 1; });
-    header("a range of all keys", [](Header& h) { h.count = ~uint64_t{0}; });
-    const auto body = [&](const char* what, Kind kind, int flags, uint64_t count,
+    header("a range of all keys", [](Header& h) { h.count = ~uint32_t{0}; });
+    const auto body = [&](const char* what, Kind kind, int flags, uint32_t count,
                           const std::vector<uint64_t>& words) {
         frames.push_back(bad_body(what, kind, flags, count, words));
     };
@@ -152,11 +161,11 @@ inline std::vector<BadFrame> malformed_frames() {
     body("a list that is too long", Kind::kPush, kKeysInline | kValuesInline, kRequestKeysMax + 1,
          {0, 1});
     body("a list whose bytes overflow", Kind::kPush, kKeysInline | kValuesInline,
-         (uint64_t{1} << 61) + 1, {0, 1});
+         (uint32_t{1} << 29) + 1, {0, 1});
     body("a handle of keys that is cut", Kind::kPull, kKeysRemote | kValuesInline, 1, {64, 8});
     body("keys of another length", Kind::kPull, kKeysRemote | kValuesInline, 1, {64, 16, 1});
     body("keys of every length", Kind::kPull, kKeysRemote | kValuesInline, 1, {0, ~0UL, 1});
-    body("keys whose length overflows", Kind::kPull, kKeysRemote | kValuesInline, uint64_t{1} << 61,
+    body("keys whose length overflows", Kind::kPull, kKeysRemote | kValuesInline, uint32_t{1} << 29,
          {64, 0, 1});
     body("a handle of values that is cut", Kind::kPull, kKeysRange | kValuesRemote, 1, {64, 8});
     body("too many bytes of values", Kind::kPull, kKeysRange | kValuesRemote, 1,
@@ -167,6 +176,12 @@ inline std::vector<BadFrame> malformed_frames() {
     body("a pull with values", Kind::kPull, kKeysRange | kValuesInline, 1, {0});
     body("a pull that is part of an iteration", Kind::kPull,
          kKeysRange | kValuesInline | kAggregate, 1, {});
+    Header late = one_key(Kind::kPush, kKeysRange | kValuesInline | kIteration);
+    std::vector<std::byte> cut = raw_bytes(late, {});
+    for (const size_t length : {cut.size() - 16, cut.size() - 1}) {
+        frames.push_back({"an iteration of which " + std::to_string(length) + " bytes are there",
+                          {cut.begin(), cut.begin() + static_cast<ptrdiff_t>(length)}});
+    }
     return frames;
 }
 

@@ -167,7 +167,7 @@ TEST_SUITE("outbox") {
         Outbox outbox(*world.endpoint);
         Logged logged;
         outbox.send(world.connections[0], reply(1), std::vector<std::byte>(2000));
-        CHECK(logged.text.find("2064 bytes") != std::string::npos);
+        CHECK(logged.text.find("2032 bytes") != std::string::npos);
         outbox.send(world.connections[0], reply(2));
         CHECK(world.take(0, &outbox) == std::vector<uint64_t>{2});
         CHECK(world.closed.empty());

@@ -61,7 +61,7 @@ public:
     void send(transport::ConnectionId connection, wire::FrameHeader header,
               std::span<const std::byte> body = {}) {
         header.body_bytes = static_cast<uint32_t>(body.size());
-        const std::array parts{std::as_bytes(std::span(&header, 1)), body};
+        const std::array parts{wire::bytes_of(header), body};
         (void)endpoint_->send(connection, parts);
         endpoint_->flush();
     }

@@ -127,7 +127,7 @@ private:
     void send(ConnectionId connection, wire::FrameHeader header,
               std::span<const std::byte> body = {}) {
         header.body_bytes = static_cast<uint32_t>(body.size());
-        const std::array parts{std::as_bytes(std::span(&header, 1)), body};
+        const std::array parts{wire::bytes_of(header), body};
         REQUIRE(worker_->send(connection, parts) == transport::Post::kPosted);
         worker_->flush();
     }

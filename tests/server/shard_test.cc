@@ -44,7 +44,7 @@ CallOptions iteration(uint64_t number) {
 }
 
 /// A push or pull of keys [0, count) of the first table, as a client would make it.
-wire::FrameHeader request(wire::Kind kind, uint64_t number, uint64_t count) {
+wire::FrameHeader request(wire::Kind kind, uint64_t number, uint32_t count) {
     wire::FrameHeader header;
     header.kind = kind;
     header.flags = wire::kKeysRange | wire::kValuesInline;
@@ -256,6 +256,7 @@ TEST_SUITE("shard") {
             wire::FrameHeader header = request(wire::Kind::kPush, i, kKeys);
             header.flags |= wire::kAggregate;
             header.iteration = 2;
+            header.flags |= wire::kIteration;
             header.parts = kPushes;
             with.raw.send(shard, header, std::as_bytes(std::span(ones)));
             with.raw.run();
@@ -272,10 +273,12 @@ TEST_SUITE("shard") {
         wire::FrameHeader header = request(wire::Kind::kPush, 1000, kKeys);
         header.flags |= wire::kAggregate;
         header.iteration = 1;
+        header.flags |= wire::kIteration;
         header.parts = 1;
         with.raw.send(shard, header, std::as_bytes(std::span(ones)));
         REQUIRE(with.cluster.finish(0, push_all(with.cluster, 0, table, ones, iteration(1))));
         header.iteration = 2;
+        header.flags |= wire::kIteration;
         header.parts = kPushes;
         for (uint64_t i = 0; i < busy; ++i) {
             ++header.request;
@@ -285,6 +288,7 @@ TEST_SUITE("shard") {
         REQUIRE(with.cluster.finish(0, push_all(with.cluster, 0, table, ones, iteration(2))));
         CHECK(pull_all(with.cluster, table) == std::vector<double>(kKeys, 3 + kPushes));
         header.iteration = 4;
+        header.flags |= wire::kIteration;
         header.request = 5000;
         with.raw.send(shard, header, std::as_bytes(std::span(ones)));
         with.raw.run();
@@ -320,7 +324,7 @@ TEST_SUITE("shard") {
         const std::vector<double> ones(kKeys, 1);
         const auto push = push_all(with.cluster, 0, table, ones, iteration(1));
         wire::FrameHeader header = request(wire::Kind::kPush, 1, 2);
-        header.flags = wire::kKeysKnown | wire::kValuesInline | wire::kAggregate;
+        header.flags = wire::kKeysKnown | wire::kValuesInline | wire::kAggregate | wire::kIteration;
         header.iteration = 1;
         header.parts = 1;
         header.first = 4711;  // no list has this hash
@@ -336,7 +340,8 @@ TEST_SUITE("shard") {
             CHECK_FALSE(with.cluster.workers[0]->done(push));
         }
         header.request = 3;
-        header.flags = wire::kKeysInline | wire::kValuesInline | wire::kAggregate;
+        header.flags =
+            wire::kKeysInline | wire::kValuesInline | wire::kAggregate | wire::kIteration;
         with.raw.send(shard, header, body);  // the ends are the list
         REQUIRE(with.raw.run_until([&] { return with.raw.answer(3) != nullptr; }));
         CHECK(with.raw.answer(3)->header.status == Errc::kOk);

@@ -12,12 +12,13 @@ TEST_SUITE("frame") {
 
     /// A message of a header and a body of `body` bytes, whatever the header says.
     static std::vector<std::byte> message(const FrameHeader& header, size_t body) {
-        std::vector<std::byte> bytes(sizeof header + body);
-        std::memcpy(bytes.data(), &header, sizeof header);
+        const std::span<const std::byte> head = bytes_of(header);
+        std::vector<std::byte> bytes(head.begin(), head.end());
+        bytes.resize(head.size() + body);
         return bytes;
     }
 
-    static FrameHeader push(uint8_t flags, uint64_t count, uint32_t body_bytes) {
+    static FrameHeader push(uint8_t flags, uint32_t count, uint32_t body_bytes) {
         FrameHeader header;
         header.kind = Kind::kPush;
         header.flags = flags;
@@ -33,7 +34,7 @@ TEST_SUITE("frame") {
         REQUIRE(decode(bytes, frame) == Errc::kOk);
         CHECK(frame.keys.size() == 24);
         CHECK(frame.values.size() == 12);
-        CHECK(frame.values.data() == bytes.data() + 64 + 24);
+        CHECK(frame.values.data() == bytes.data() + 48 + 24);
     }
 
     TEST_CASE("a push from memory has both handles, and no byte more") {
@@ -41,12 +42,12 @@ TEST_SUITE("frame") {
         auto bytes = message(push(kKeysRemote | kValuesRemote, 3, 48), 48);
         MemoryHandle keys{1, 24, 2};
         MemoryHandle values{3, 12, 4};
-        std::memcpy(bytes.data() + 64, &keys, sizeof keys);
-        std::memcpy(bytes.data() + 88, &values, sizeof values);
+        std::memcpy(bytes.data() + 48, &keys, sizeof keys);
+        std::memcpy(bytes.data() + 72, &values, sizeof values);
         REQUIRE(decode(bytes, frame) == Errc::kOk);
         CHECK(frame.values_at.length_bytes == 12);
         keys.length_bytes = 32;  // more than count keys
-        std::memcpy(bytes.data() + 64, &keys, sizeof keys);
+        std::memcpy(bytes.data() + 48, &keys, sizeof keys);
         CHECK(decode(bytes, frame) == Errc::kProtocol);
     }
 
@@ -69,16 +70,63 @@ TEST_SUITE("frame") {
         CHECK(refused([](FrameHeader& h) { h.flags |= kKeysKnown; }));
         CHECK(refused([](FrameHeader& h) { h.flags |= kValuesRemote; }));
         CHECK(refused([](FrameHeader& h) { h.flags = kValuesInline; }));
-        CHECK(refused([](FrameHeader& h) { h.flags |= 128; }));
+        CHECK(refused([](FrameHeader& h) { h.flags |= kIteration; }));  // which is 0
         CHECK(refused([](FrameHeader& h) { h.flags |= kAggregate; }));  // without an iteration
-        CHECK(refused([](FrameHeader& h) { h.count = ~uint64_t{0}; }));
+        CHECK(refused([](FrameHeader& h) { h.count = ~uint32_t{0}; }));
         CHECK(refused([](FrameHeader& h) { h.width = 0; }));
         CHECK(refused([](FrameHeader& h) { h.kind = Kind::kPull; }));  // a pull brings no values
     }
 
+    TEST_CASE("a small push and its answer are a cache line each, with 8 bytes of a ring's") {
+        CHECK(message(push(kKeysRange | kValuesInline, 2, 8), 8).size() == 64 - 8);
+        CHECK(message(FrameHeader{}, 0).size() == 32);
+    }
+
+    TEST_CASE("an iteration travels only where there is one, and reads as 0 where not") {
+        Frame frame;
+        FrameHeader header = push(kKeysRange | kValuesInline | kAggregate | kIteration, 3, 12);
+        header.iteration = uint64_t{7} << 40;
+        header.parts = 5;
+        const auto with = message(header, 12);
+        CHECK(with.size() == 64 + 12);
+        REQUIRE(decode(with, frame) == Errc::kOk);
+        CHECK(frame.header.iteration == header.iteration);
+        CHECK(frame.header.parts == 5);
+        CHECK(frame.values.data() == with.data() + 64);
+        const auto without = message(push(kKeysRange | kValuesInline, 3, 12), 12);
+        CHECK(without.size() == 48 + 12);
+        REQUIRE(decode(without, frame) == Errc::kOk);
+        CHECK(frame.header.iteration == 0);
+        CHECK(frame.header.parts == 0);
+        FrameHeader reply;
+        reply.request = 9;
+        reply.first = 11;
+        REQUIRE(decode(message(reply, 0), frame) == Errc::kOk);
+        CHECK(frame.header.request == 9);
+        CHECK(frame.header.first == 11);
+        CHECK(frame.header.table == 0);
+        CHECK(frame.header.count == 0);
+        header.reserved3 = 1;
+        CHECK(decode(message(header, 12), frame) == Errc::kProtocol);
+    }
+
+    TEST_CASE("a glance sees what a push is about and trusts its length alone") {
+        FrameHeader header = push(kKeysRange | kValuesInline, 3, 12);
+        header.table = 5;
+        header.first = 9;
+        const auto whole = message(header, 12);
+        FrameHeader seen;
+        REQUIRE(glance(whole, seen));
+        CHECK(seen.table == 5);
+        CHECK(seen.first == 9);
+        CHECK(seen.count == 3);
+        CHECK_FALSE(glance(std::span(whole).first(47), seen));
+        CHECK_FALSE(glance(message(FrameHeader{}, 64), seen));  // a reply
+    }
+
     TEST_CASE("a count that overflows when multiplied is refused") {
         Frame frame;
-        const FrameHeader header = push(kKeysInline | kValuesInline, uint64_t{1} << 61, 16);
+        const FrameHeader header = push(kKeysInline | kValuesInline, uint32_t{1} << 29, 16);
         CHECK(decode(message(header, 16), frame) == Errc::kProtocol);
     }
 

@@ -109,7 +109,7 @@ private:
     void send(ConnectionId connection, wire::FrameHeader header,
               std::span<const std::byte> body = {}) {
         header.body_bytes = static_cast<uint32_t>(body.size());
-        const std::array parts{std::as_bytes(std::span(&header, 1)), body};
+        const std::array parts{wire::bytes_of(header), body};
         while (endpoint_->send(connection, parts) == transport::Post::kNotNow)
             step();
         endpoint_->flush();
