@@ -17,7 +17,7 @@ namespace {
 using namespace weir::transport::shm;
 
 constexpr uint32_t kPayloadMax = 64;
-constexpr size_t kRingBytes = 256;
+constexpr size_t kRingBytes = 1024;
 
 /// Takes bytes off the front; zeroes when there are none left.
 class Input {
@@ -82,7 +82,8 @@ void fuzz_ring(Input& input) {
             default:
                 // A plausible header where the reader looks next.
                 *in.watched() = encode_header(static_cast<RecordKind>(input.take<uint8_t>() % 7),
-                                              input.take<uint8_t>() % (kPayloadMax + 16));
+                                              input.take<uint8_t>() % (kPayloadMax + 16),
+                                              input.take<uint8_t>() % 4);
                 break;
         }
     }

@@ -3,12 +3,14 @@
 /// \file
 /// ByteRing: one producer and one consumer pass records through memory that both can write.
 ///
-/// A record is an 8-byte header {value u32, kind u8, zero u24} and its payload, padded to 8 bytes
-/// and never split: what does not fit before the end is preceded by a kWrap record. There is no
-/// shared tail. A header of 0 means "nothing yet", and the writer clears the place of the next
+/// A record is an 8-byte header {value u32, kind u8, batch u24} and its payload, in whole cache
+/// lines and never split: what does not fit before the end is preceded by a kWrap record. There is
+/// no shared tail. A header of 0 means "nothing yet", and the writer clears the place of the next
 /// header before it shows the one before it, so that a reader waits on the very cache line that
-/// brings the message: one transfer instead of two. A batch is shown by storing its first header
-/// last. Room is counted by `consumed_bytes`, which the reader publishes once per poll.
+/// brings the message: one transfer instead of two, and none else for a message of up to 56 bytes.
+/// A batch is shown by storing its first header last; that one says how many records come with it,
+/// so that the reader need not look behind them, at a line that the writer has just cleared. Room
+/// is counted by `consumed_bytes`, which the reader publishes once per poll.
 ///
 /// The other side is never believed: every shared word is read once into a local and checked, and
 /// each side's own positions are kept in its private memory.
@@ -38,14 +40,21 @@ struct RingControl {
 static_assert(sizeof(RingControl) == 256);
 
 inline constexpr uint64_t kHeaderBytes = 8;
+inline constexpr uint64_t kLineBytes = 64;  ///< records begin at multiples of it
 
 /// Bytes that a record with such a payload takes.
 [[nodiscard]] constexpr uint64_t record_bytes(uint64_t payload_bytes) noexcept {
-    return kHeaderBytes + ((payload_bytes + 7) & ~uint64_t{7});
+    return (kHeaderBytes + payload_bytes + kLineBytes - 1) & ~(kLineBytes - 1);
 }
 
-[[nodiscard]] constexpr uint64_t encode_header(RecordKind kind, uint32_t value) noexcept {
-    return uint64_t{static_cast<uint8_t>(kind)} << 32 | value;
+inline constexpr uint32_t kBatchBit = 40;  ///< where a header says how long its batch is
+inline constexpr uint32_t kBatchMax = (1U << 24) - 1;
+
+/// `batch`: of the first record of a batch, how many records it has (kWrap does not count); 0 of
+/// the others.
+[[nodiscard]] constexpr uint64_t encode_header(RecordKind kind, uint32_t value,
+                                               uint32_t batch = 0) noexcept {
+    return uint64_t{batch} << kBatchBit | uint64_t{static_cast<uint8_t>(kind)} << 32 | value;
 }
 
 /// The producer's end. Thread: one.
@@ -53,12 +62,12 @@ class RingWriter {
 public:
     RingWriter() = default;
 
-    /// `data` is zeroed, aligned to 8, a multiple of 8 long, and longer than two of the longest
-    /// records.
+    /// `data` is zeroed, aligned to 8 (better: to a line), and longer than two of the longest
+    /// records and two lines.
     RingWriter(RingControl* control, std::span<std::byte> data, uint32_t payload_bytes_max) noexcept
         : control_(control),
           data_(data.data()),
-          capacity_bytes_(data.size()),
+          capacity_bytes_(data.size() / kLineBytes * kLineBytes),
           record_bytes_max_(record_bytes(payload_bytes_max)) {}
 
     /// Whether there is room for a record of any length: a short one never gets past a long one
@@ -92,6 +101,7 @@ public:
         // relaxed: ordered before the release store that shows this record
         word(offset_).store(0, std::memory_order_relaxed);
         put_header(at, encode_header(kind, value));
+        if (++withheld_records_ == kBatchMax) publish();
     }
 
     /// A record without payload; false: no room now.
@@ -103,7 +113,7 @@ public:
 
     /// The last record. There is always room for it.
     void put_close(uint32_t value) noexcept {
-        begun_bytes_ = kHeaderBytes;
+        begun_bytes_ = record_bytes(0);
         end(RecordKind::kClose, value);
     }
 
@@ -111,8 +121,11 @@ public:
     bool publish() noexcept {
         if (withheld_header_ == 0) return false;
         // release: payloads, later headers and the cleared header behind them come before this one
-        word(withheld_at_).store(withheld_header_, std::memory_order_release);
+        word(withheld_at_)
+            .store(withheld_header_ | uint64_t{withheld_records_} << kBatchBit,
+                   std::memory_order_release);
         withheld_header_ = 0;
+        withheld_records_ = 0;
         shown_bytes_ = written_bytes_;
         return true;
     }
@@ -126,7 +139,7 @@ public:
 
 private:
     /// Behind every record: the cleared next header, and a kClose that must always fit.
-    static constexpr uint64_t kReserveBytes = 2 * kHeaderBytes;
+    static constexpr uint64_t kReserveBytes = 2 * record_bytes(0);
 
     [[nodiscard]] std::atomic_ref<uint64_t> word(uint64_t at) const noexcept {
         return std::atomic_ref<uint64_t>(*reinterpret_cast<uint64_t*>(data_ + at));
@@ -165,7 +178,8 @@ private:
     uint64_t shown_bytes_ = 0;     ///< of these, published
     uint64_t consumed_bytes_ = 0;  ///< the reader's, as last seen
     uint64_t withheld_at_ = 0;
-    uint64_t withheld_header_ = 0;  ///< 0: nothing is withheld
+    uint64_t withheld_header_ = 0;   ///< 0: nothing is withheld
+    uint32_t withheld_records_ = 0;  ///< kWrap does not count
     bool broken_ = false;
 };
 
@@ -190,7 +204,7 @@ public:
     RingReader(RingControl* control, std::span<std::byte> data, uint32_t payload_bytes_max) noexcept
         : control_(control),
           data_(data.data()),
-          capacity_bytes_(data.size()),
+          capacity_bytes_(data.size() / kLineBytes * kLineBytes),
           payload_bytes_max_(payload_bytes_max) {}
 
     /// The word that stops being 0 when the next record is there; moves with every record taken.
@@ -206,12 +220,17 @@ public:
     /// Takes one record; its payload stays valid until give_back().
     [[nodiscard]] Take take(Record& record) noexcept {
         uint64_t header = load_header();
+        if (header == 0) return Take::kNothing;
+        if (batch_left_ == 0) {
+            batch_left_ = static_cast<uint32_t>(header >> kBatchBit);
+            header &= (uint64_t{1} << kBatchBit) - 1;
+            if (batch_left_ == 0) return Take::kBroken;
+        }
         if (header == encode_header(RecordKind::kWrap, 0) && offset_ != 0) {
             taken_bytes_ += capacity_bytes_ - offset_;
             offset_ = 0;
             header = load_header();
         }
-        if (header == 0) return Take::kNothing;
         const auto value = static_cast<uint32_t>(header);
         const uint64_t kind = header >> 32;
         uint32_t payload_bytes = 0;
@@ -233,8 +252,13 @@ public:
         offset_ += record_bytes(payload_bytes);
         if (offset_ == capacity_bytes_) offset_ = 0;
         taken_bytes_ += record_bytes(payload_bytes);
+        --batch_left_;
         return Take::kRecord;
     }
+
+    /// Whether the batch of the last record taken has another one. If not, a look costs the
+    /// transfer of a cache line, and often finds nothing.
+    [[nodiscard]] bool has_more() const noexcept { return batch_left_ > 0; }
 
     /// Gives the room of all records taken so far back to the writer.
     void give_back() noexcept {
@@ -256,6 +280,7 @@ private:
     uint64_t capacity_bytes_ = 0;
     uint64_t offset_ = 0;  ///< of the next record; < capacity_bytes_
     uint64_t taken_bytes_ = 0;
+    uint32_t batch_left_ = 0;  ///< records of a batch that was seen, not taken yet
     uint32_t payload_bytes_max_ = 0;
 };
 

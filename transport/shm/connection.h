@@ -59,8 +59,9 @@ struct Connection {
 
     // Its places in the endpoint's lists.
     size_t watch_index = 0;
-    bool dirty = false;  ///< sent since the last flush
-    bool lent = false;   ///< lent messages since the last poll
+    uint64_t taken_at = 0;  ///< the last poll, by its number, that its ring brought something to
+    bool dirty = false;     ///< sent since the last flush
+    bool lent = false;      ///< lent messages since the last poll
 
     [[nodiscard]] bool has_channel() const noexcept {
         return phase == Phase::kOffered || phase == Phase::kOpen || phase == Phase::kDraining;

@@ -126,6 +126,7 @@ void ShmEndpoint::wake(const Connection& connection) {
 }
 
 size_t ShmEndpoint::poll(std::span<Completion> completions) {
+    ++polls_;
     begin_turn();
     flush();
     if (look_in_ == 0 || watched_.empty()) {
@@ -197,6 +198,10 @@ size_t ShmEndpoint::take_remote(std::span<Completion> completions) {
 
 size_t ShmEndpoint::take_from(Connection& connection, std::span<Completion> completions) {
     RingReader& in = connection.channel.in;
+    // Who brought something to two polls in a row has probably more; behind the batch of anybody
+    // else there is nothing yet, and the look would hold up what has come.
+    const bool streams = connection.taken_at + 1 == polls_;
+    connection.taken_at = polls_;
     size_t count = 0;
     while (count < completions.size()) {
         Record record;
@@ -214,6 +219,7 @@ size_t ShmEndpoint::take_from(Connection& connection, std::span<Completion> comp
         }
         if (!take_record(connection, record, completions[count])) return count;
         ++count;
+        if (!in.has_more() && !streams) break;
     }
     watched_[connection.watch_index].word = in.watched();
     if (!connection.lent) {

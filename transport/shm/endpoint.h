@@ -187,6 +187,7 @@ private:
     std::vector<std::unique_ptr<Connection>> slots_;
     std::vector<uint32_t> free_slots_;
     uint64_t serial_ = 0;
+    uint64_t polls_ = 0;
     std::vector<Watch> watched_;
     size_t next_watch_ = 0;
     std::vector<Connection*> dirty_;

@@ -59,7 +59,7 @@ TEST_SUITE("byte_ring") {
         REQUIRE(put(ring.out, ""));
         REQUIRE(ring.out.put(RecordKind::kImmediate, 0xffffffff));
         CHECK(ring.in.take(record) == Take::kNothing);
-        CHECK(ring.out.withheld_bytes() == 16 + 8 + 8);
+        CHECK(ring.out.withheld_bytes() == 3 * 64);
         CHECK(ring.out.publish());
         CHECK_FALSE(ring.out.publish());
         REQUIRE(ring.in.take(record) == Take::kRecord);
@@ -75,7 +75,7 @@ TEST_SUITE("byte_ring") {
 
     TEST_CASE("records of every length wrap around for a long time") {
         Random random(testing::seed_for("byte_ring wrap"));
-        for (size_t words = 60; words < 100; ++words) {
+        for (size_t words = 96; words < 160; ++words) {
             Both ring(words);
             std::deque<std::string> under_way;
             uint64_t number = 0;
@@ -177,25 +177,55 @@ TEST_SUITE("byte_ring") {
         CHECK_FALSE(ring.out.broken());
     }
 
+    TEST_CASE("a batch says how many records it has, so that none needs to be looked for") {
+        Both ring(1024);
+        Record record;
+        for (const uint64_t batch : {1, 3, 2}) {
+            for (uint64_t i = 0; i < batch; ++i)
+                REQUIRE(put(ring.out, text_for(i, 10 * i)));
+            ring.out.publish();
+        }
+        for (const uint64_t batch : {1, 3, 2}) {
+            for (uint64_t i = 0; i < batch; ++i) {
+                REQUIRE(ring.in.take(record) == Take::kRecord);
+                CHECK(text_of(record) == text_for(i, 10 * i));
+                CHECK(ring.in.has_more() == (i + 1 < batch));
+            }
+        }
+        CHECK(ring.in.take(record) == Take::kNothing);
+    }
+
+    TEST_CASE("a message of up to 56 bytes is one cache line") {
+        CHECK(record_bytes(0) == 64);
+        CHECK(record_bytes(56) == 64);
+        CHECK(record_bytes(57) == 128);
+    }
+
     TEST_CASE("every malformed header is refused") {
-        const uint64_t message = encode_header(RecordKind::kMessage, 0);
+        const uint64_t message = encode_header(RecordKind::kMessage, 0, 1);
         for (const uint64_t header :
-             {message + kPayloadMax + 1, message + 0xffffffff, message | uint64_t{1} << 40,
-              encode_header(RecordKind::kWrap, 0), encode_header(RecordKind::kWrap, 1),
-              encode_header(RecordKind::kNone, 1), uint64_t{6} << 32, ~uint64_t{0},
-              uint64_t{1} << 63}) {
+             {message + kPayloadMax + 1, message + 0xffffffff,
+              encode_header(RecordKind::kMessage, 0), encode_header(RecordKind::kWrap, 0, 1),
+              encode_header(RecordKind::kWrap, 1, 1), encode_header(RecordKind::kNone, 1, 1),
+              uint64_t{6} << 32 | uint64_t{1} << 40, ~uint64_t{0}, uint64_t{1} << 63}) {
             Both ring(80);
             CAPTURE(header);
             ring.memory[0] = header;
             Record record;
             CHECK(ring.in.take(record) == Take::kBroken);
         }
+        Both ring(80);  // a batch inside of a batch
+        ring.memory[0] = encode_header(RecordKind::kMessage, 0, 2);
+        ring.memory[8] = encode_header(RecordKind::kMessage, 0, 1);
+        Record record;
+        CHECK(ring.in.take(record) == Take::kRecord);
+        CHECK(ring.in.take(record) == Take::kBroken);
     }
 
     TEST_CASE("a record that would reach beyond the end is refused") {
-        Both ring(80);
+        Both ring(120);
         for (int i = 0; i < 3; ++i)
-            REQUIRE(put(ring.out, text_for(0, 192)));  // 600 of 640 bytes, if there is room
+            REQUIRE(put(ring.out, text_for(0, 192)));  // 768 of 960 bytes
         ring.out.publish();
         Record record;
         while (ring.in.take(record) == Take::kRecord)
@@ -203,7 +233,7 @@ TEST_SUITE("byte_ring") {
         const auto at = static_cast<size_t>(ring.in.watched() - ring.memory.data());
         const size_t left = (ring.memory.size() - at) * 8;
         REQUIRE(left < kPayloadMax);
-        ring.memory[at] = encode_header(RecordKind::kMessage, static_cast<uint32_t>(left - 7));
+        ring.memory[at] = encode_header(RecordKind::kMessage, static_cast<uint32_t>(left - 7), 1);
         CHECK(ring.in.take(record) == Take::kBroken);
     }
 
@@ -213,7 +243,7 @@ TEST_SUITE("byte_ring") {
         ring.out.publish();
         Record record;
         REQUIRE(ring.in.take(record) == Take::kRecord);
-        ring.memory[2] = encode_header(RecordKind::kWrap, 0);
+        ring.memory[8] = encode_header(RecordKind::kWrap, 0, 1);
         ring.memory[0] = encode_header(RecordKind::kWrap, 0);
         CHECK(ring.in.take(record) == Take::kBroken);
     }
@@ -247,7 +277,8 @@ TEST_SUITE("byte_ring") {
                 word = random.below(4) == 0
                            ? random()
                            : encode_header(static_cast<RecordKind>(random.below(7)),
-                                           static_cast<uint32_t>(random.below(kPayloadMax + 9)));
+                                           static_cast<uint32_t>(random.below(kPayloadMax + 9)),
+                                           static_cast<uint32_t>(random.below(3)));
             }
             for (int i = 0; i < 200; ++i) {
                 Record record;

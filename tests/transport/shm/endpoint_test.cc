@@ -66,6 +66,38 @@ TEST_SUITE("endpoint") {
         CHECK(a.receive(a.accept()) == "hello me");
     }
 
+    TEST_CASE("a poll brings one batch, but everything to who finds something every time") {
+        for (const bool direct : {true, false}) {
+            CAPTURE(direct);
+            const auto first = test_device();
+            const auto second = test_device();
+            Actor a(*first);
+            Actor b(direct ? *first : *second);
+            const ConnectionId near = a.connect(b.endpoint().address(), &b);
+            REQUIRE(near != 0);
+            const ConnectionId far = b.accept();
+            const auto send = [&](std::initializer_list<const char*> batch) {
+                for (const char* text : batch)
+                    REQUIRE(a.send(near, text) == Post::kPosted);
+                a.endpoint().flush();
+            };
+            while (b.poll() > 0)
+                continue;
+            send({"1", "2"});
+            send({"3"});
+            CHECK(b.poll() == 2);
+            send({"4", "5"});
+            send({"6"});
+            CHECK(b.poll() == 4);
+            CHECK(b.poll() == 0);
+            send({"7"});
+            send({"8"});
+            CHECK(b.poll() == 1);
+            for (const char* text : {"1", "2", "3", "4", "5", "6", "7", "8"})
+                CHECK(b.receive(far) == text);
+        }
+    }
+
     TEST_CASE("connections beyond the limit are refused") {
         for (const bool direct : {true, false}) {
             CAPTURE(direct);
