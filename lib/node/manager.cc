@@ -38,9 +38,8 @@ Manager::Manager(ManagerOptions options, std::unique_ptr<transport::Endpoint> en
       workers_(options_.worker_count) {}
 
 size_t Manager::poll() {
-    std::array<Completion, 32> completions;
-    const size_t count = endpoint_->poll(completions);
-    for (const Completion& completion : std::span(completions).first(count))
+    const size_t count = endpoint_->poll(completions_);
+    for (const Completion& completion : std::span(completions_).first(count))
         handle(completion);
     const uint64_t now_ns = clock_.now_ns();
     if (phase_ == Phase::kGathering && now_ns - started_ns_ > options_.join_timeout_ns) {

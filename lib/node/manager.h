@@ -4,6 +4,7 @@
 /// Manager: the one authority on who is in the job, which shard owns what, and which tables there
 /// are. It runs beside the first server; everything it knows fits in a few kilobytes.
 
+#include <array>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -99,6 +100,7 @@ private:
     std::unique_ptr<transport::Endpoint> endpoint_;
     const Clock& clock_;
     Outbox outbox_;
+    std::array<transport::Completion, 32> completions_;  ///< of one poll
     Phase phase_ = Phase::kGathering;
     uint64_t started_ns_;
     uint64_t ending_since_ns_ = 0;

@@ -57,10 +57,11 @@ std::string Shard::name() const {
 }
 
 size_t Shard::poll() {
-    std::array<Completion, 64> completions;
-    const size_t count = endpoint_->poll(completions);
-    for (const Completion& completion : std::span(completions).first(count))
-        handle(completion);
+    const size_t count = endpoint_->poll(completions_);
+    for (size_t i = 0; i < count; ++i) {
+        if (i + 1 < count) expect(completions_[i + 1]);
+        handle(completions_[i]);
+    }
     size_t done = count;
     if (fetcher_.waiting()) done += take_fetched();
     if (!writes_waiting_.empty()) done += post_writes();
@@ -68,6 +69,14 @@ size_t Shard::poll() {
     if (!outbox_.empty()) done += outbox_.flush();
     if (done > 0) endpoint_->flush();
     return done;
+}
+
+/// Has the rows that the next message names brought near while the one before it is carried out.
+void Shard::expect(const Completion& next) const {
+    wire::FrameHeader h;
+    if (next.event != Event::kReceived || !wire::glance(next.message, h)) return;
+    if ((h.flags & wire::kKeysRange) == 0 || h.table >= tables_.size()) return;
+    if (const auto& state = tables_[h.table]) state->table->prefetch({h.first, h.first + h.count});
 }
 
 int Shard::arm() {

@@ -7,6 +7,7 @@
 /// fetch (its keys and values: in the message, mapped, or read by the Fetcher) -> push()
 /// (shard_push.cc: the table) -> acknowledge().
 
+#include <array>
 #include <deque>
 #include <memory>
 #include <span>
@@ -150,6 +151,7 @@ private:
     };
 
     // shard.cc: connections and control
+    void expect(const transport::Completion& next) const;
     void handle(const transport::Completion& completion);
     void receive(ConnectionId connection, std::span<const std::byte> message);
     void control(ConnectionId connection, const wire::Frame& frame);
@@ -207,6 +209,8 @@ private:
     MemoryWithCaches memory_;
     const RuleRegistry& rules_;
     Outbox outbox_;
+    std::array<transport::Completion, 64>
+        completions_;  ///< of one poll; cleared once, not each time
     Fetcher fetcher_;
     KeyListCache lists_;
     Phase phase_ = Phase::kJoining;

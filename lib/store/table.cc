@@ -113,6 +113,19 @@ Status TableShard::push(KeyRange keys, std::span<const std::byte> pushed) {
     return {};
 }
 
+void TableShard::prefetch(KeyRange keys) const noexcept {
+    constexpr size_t kLineBytes = 64;
+    constexpr size_t kBytesMax = 2048;  // the best of 1, 2 and 4 KiB on Sapphire Rapids
+    const auto* dense = std::get_if<DenseStore>(&*store_);
+    if (dense == nullptr || !keys.well_formed()) return;
+    const auto row = dense->first_row(keys);
+    if (!row) return;
+    const std::byte* const first = dense->values(*row);
+    const size_t bytes = std::min(kBytesMax, keys.key_count() * pulled_row_bytes_);
+    for (size_t at = 0; at < bytes; at += kLineBytes)
+        __builtin_prefetch(first + at, 1);
+}
+
 Result<std::span<const std::byte>> TableShard::values(KeyRange keys) const {
     WEIR_ASSIGN(const uint32_t row, range_row(keys));
     const std::byte* first = std::get<DenseStore>(*store_).values(row);

@@ -66,6 +66,8 @@ public:
     // Errors: Errc::kInvalidArgument (sparse table, wrong size, misaligned), Errc::kOutOfRange
 
     [[nodiscard]] Status push(KeyRange keys, std::span<const std::byte> pushed);
+    /// Has the first of these values, if they are here, brought near. Any range will do.
+    void prefetch(KeyRange keys) const noexcept;
     /// The values where they lie, to be sent from there; valid until the next change.
     [[nodiscard]] Result<std::span<const std::byte>> values(KeyRange keys) const;
 

@@ -87,6 +87,10 @@ TEST_SUITE("table_errors") {
         CHECK(table->push({0, 10}, bytes.subspan(1, 40)).code() == Errc::kInvalidArgument);
         CHECK(table->push_aggregate({0, 10}, bytes.first(44)).code() == Errc::kInvalidArgument);
         CHECK(table->values({0, 101}).code() == Errc::kOutOfRange);
+        for (const KeyRange any : {KeyRange{0, 101}, KeyRange{~uint64_t{0} - 1, ~uint64_t{0}},
+                                   KeyRange{5, 5}, KeyRange{6, 5}, KeyRange{99, 100}}) {
+            table->prefetch(any);
+        }
         table->apply_aggregate();
         const auto values = *table->values({0, 100});
         for (const std::byte byte : values)
@@ -162,6 +166,7 @@ TEST_SUITE("table_errors") {
         const auto table = made({.name = "t", .layout = Layout::kSparse}, memory);
         CHECK(table->push({0, 1}, {}).code() == Errc::kInvalidArgument);
         CHECK(table->values({0, 1}).code() == Errc::kInvalidArgument);
+        table->prefetch({0, 1});
         const RowList none = *table->rows_for_push({});
         CHECK(table->push(none, {}));
         CHECK(table->push_aggregate(none, {}));
