@@ -132,7 +132,7 @@ ClientCore::CallId ClientCore::start(const Transfer& t) {
             return failed_call(std::move(status));
     }
     CallId call_id = 0;
-    Call* const call = new_call(call_id, t.options.deadline_ns);
+    Call* const call = calls_.acquire(call_id);
     if (call == nullptr) return 0;
     // One more than there are, so that the call cannot finish while its requests are being made.
     call->open_requests = 1;
@@ -151,7 +151,7 @@ ClientCore::CallId ClientCore::start(const Transfer& t) {
         }
     }
     if (--call->open_requests == 0) call->finished = true;
-    endpoint_->flush();
+    flush(*call, t.options.deadline_ns);
     return call_id;
 }
 

@@ -77,9 +77,8 @@ std::string ClientCore::name() const {
 }
 
 size_t ClientCore::poll() {
-    std::array<Completion, 32> completions;
-    const size_t count = endpoint_->poll(completions);
-    for (const Completion& completion : std::span(completions).first(count))
+    const size_t count = endpoint_->poll(completions_);
+    for (const Completion& completion : std::span(completions_).first(count))
         handle(completion);
     const size_t sent = waiting_count_ == 0 ? 0 : send_waiting();
     if (count + sent > 0) endpoint_->flush();
@@ -245,12 +244,12 @@ void ClientCore::expire(uint64_t now_ns) {
     });
 }
 
-ClientCore::Call* ClientCore::new_call(CallId& id, uint64_t deadline_ns) {
-    Call* const call = calls_.acquire(id);
-    if (call == nullptr) return nullptr;
-    call->deadline_ns = clock_.now_ns() + (deadline_ns != 0 ? deadline_ns : options_.deadline_ns);
-    next_deadline_ns_ = std::min(next_deadline_ns_, call->deadline_ns);
-    return call;
+/// Sends what the call has made, then sets its deadline: a clock takes as long to read as a short
+/// message to write, and by then nobody waits for it.
+void ClientCore::flush(Call& call, uint64_t deadline_ns) {
+    endpoint_->flush();
+    call.deadline_ns = clock_.now_ns() + (deadline_ns != 0 ? deadline_ns : options_.deadline_ns);
+    next_deadline_ns_ = std::min(next_deadline_ns_, call.deadline_ns);
 }
 
 ClientCore::CallId ClientCore::failed_call(Status status) {
@@ -327,7 +326,7 @@ ClientCore::CallId ClientCore::control(uint32_t peer, Kind kind, std::vector<std
                                : failure_);
     }
     CallId call_id = 0;
-    Call* const call = new_call(call_id, deadline_ns);
+    Call* const call = calls_.acquire(call_id);
     if (call == nullptr) return 0;
     uint64_t id = 0;
     Request* const request = requests_.acquire(id);
@@ -341,7 +340,7 @@ ClientCore::CallId ClientCore::control(uint32_t peer, Kind kind, std::vector<std
     request->header.kind = kind;
     request->body = std::move(body);
     submit(id, *request);
-    endpoint_->flush();
+    flush(*call, deadline_ns);
     return call_id;
 }
 

@@ -8,6 +8,7 @@
 /// frame)
 /// -> endpoint ... endpoint -> client_replies.cc -> the call is finished, test() and wait() see it.
 
+#include <array>
 #include <deque>
 #include <memory>
 #include <span>
@@ -224,7 +225,7 @@ private:
         return static_cast<uint32_t>(peers_.size() - 1);
     }
 
-    Call* new_call(CallId& id, uint64_t deadline_ns);
+    void flush(Call& call, uint64_t deadline_ns);
     CallId failed_call(Status status);
     void end_request(uint64_t id, Request& request);
     void fail_call(Call& call, Status status);
@@ -265,6 +266,8 @@ private:
 
     ClientCoreOptions options_;
     std::unique_ptr<transport::Endpoint> endpoint_;
+    std::array<transport::Completion, 32>
+        completions_;  ///< of one poll; cleared once, not each time
     const Clock& clock_;
     MemoryWithCaches memory_;
     const RuleRegistry& rules_;

@@ -4,9 +4,10 @@
 /// Slots: objects named by number and generation, so that a late answer to a finished request, or a
 /// task handle kept too long, finds nothing instead of a stranger. Nothing is allocated once warm.
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
+#include <memory>
 #include <vector>
 
 namespace weir {
@@ -26,10 +27,11 @@ public:
             free_.pop_back();
         } else {
             if (begun_ == kCountMax) return nullptr;
-            index = begun_++;
-            if (index == slots_.size()) slots_.emplace_back();
+            index = begun_;
+            if (index / kChunk == chunks_.size()) chunks_.push_back(std::make_unique<Chunk>());
+            ++begun_;
         }
-        Slot& slot = slots_[index];
+        Slot& slot = at(index);
         slot.used = true;
         ++in_use_;
         id = (slot.generation << kIndexBits) | index;
@@ -39,23 +41,24 @@ public:
     /// The slot with this id, or nullptr if it was released since.
     [[nodiscard]] T* find(uint64_t id) noexcept {
         const uint64_t index = id & (kCountMax - 1);
-        if (index >= slots_.size()) return nullptr;
-        Slot& slot = slots_[index];
+        if (index >= begun_) return nullptr;
+        Slot& slot = at(index);
         return slot.used && slot.generation == id >> kIndexBits ? &slot.value : nullptr;
     }
 
     /// The slot in use whose id has these low 32 bits, or nullptr; `id` gets all 64.
     [[nodiscard]] T* find_low(uint32_t low, uint64_t& id) noexcept {
         const uint32_t index = low & (kCountMax - 1);
-        if (index >= slots_.size() || !slots_[index].used) return nullptr;
-        id = (slots_[index].generation << kIndexBits) | index;
-        return static_cast<uint32_t>(id) == low ? &slots_[index].value : nullptr;
+        if (index >= begun_ || !at(index).used) return nullptr;
+        id = (at(index).generation << kIndexBits) | index;
+        return static_cast<uint32_t>(id) == low ? &at(index).value : nullptr;
     }
 
     void release(uint64_t id) {
         const auto index = static_cast<uint32_t>(id & (kCountMax - 1));
-        Slot& slot = slots_[index];
-        slot.value = T();
+        Slot& slot = at(index);
+        std::destroy_at(&slot.value);
+        std::construct_at(&slot.value);
         slot.used = false;
         ++slot.generation;
         free_.push_back(index);
@@ -70,7 +73,7 @@ public:
     template <class Function>
     void for_each(Function&& function) {
         for (size_t index = 0; index < begun_; ++index) {
-            Slot& slot = slots_[index];
+            Slot& slot = at(index);
             if (slot.used) function((slot.generation << kIndexBits) | index, slot.value);
         }
     }
@@ -82,7 +85,14 @@ private:
         bool used = false;
     };
 
-    std::deque<Slot> slots_;
+    static constexpr size_t kChunk = 64;  ///< slots stay where they are when more are made
+    using Chunk = std::array<Slot, kChunk>;
+
+    [[nodiscard]] Slot& at(size_t index) noexcept {
+        return (*chunks_[index / kChunk])[index % kChunk];
+    }
+
+    std::vector<std::unique_ptr<Chunk>> chunks_;
     uint32_t begun_ = 0;          ///< slots in use are among so many first ones
     std::vector<uint32_t> free_;  ///< those of them that are not
     size_t in_use_ = 0;

@@ -93,26 +93,26 @@ public:
     /// Errors:  through the task, see Task::wait
     Task push(std::span<const uint64_t> keys, std::span<const T> values,
               const PushOptions& options = {}) {
-        return Task(state_, access::push(*state_, *info_, keys, std::as_bytes(values),
-                                         options.iteration, options.deadline));
+        return task(access::push(*state_, *info_, keys, std::as_bytes(values), options.iteration,
+                                 options.deadline));
     }
 
     /// All keys of a range of a dense table.
     Task push(KeyRange keys, std::span<const T> values, const PushOptions& options = {}) {
-        return Task(state_, access::push(*state_, *info_, keys, std::as_bytes(values),
-                                         options.iteration, options.deadline));
+        return task(access::push(*state_, *info_, keys, std::as_bytes(values), options.iteration,
+                                 options.deadline));
     }
 
     /// Shape:   out.size() == keys.size() * width(), row per key; a key never pushed reads as the
     ///          table's initial value
     Task pull(std::span<const uint64_t> keys, std::span<T> out, const PullOptions& options = {}) {
-        return Task(state_, access::pull(*state_, *info_, keys, std::as_writable_bytes(out),
-                                         options.iteration, options.deadline));
+        return task(access::pull(*state_, *info_, keys, std::as_writable_bytes(out),
+                                 options.iteration, options.deadline));
     }
 
     Task pull(KeyRange keys, std::span<T> out, const PullOptions& options = {}) {
-        return Task(state_, access::pull(*state_, *info_, keys, std::as_writable_bytes(out),
-                                         options.iteration, options.deadline));
+        return task(access::pull(*state_, *info_, keys, std::as_writable_bytes(out),
+                                 options.iteration, options.deadline));
     }
 
     [[nodiscard]] const TableSchema& schema() const noexcept { return access::schema(*info_); }
@@ -129,6 +129,9 @@ private:
 
     Table(std::shared_ptr<ClientState> state, std::shared_ptr<const TableInfo> info) noexcept
         : state_(std::move(state)), info_(std::move(info)) {}
+
+    /// Counts one more owner of the state when the call is on its way already.
+    Task task(uint64_t call) const noexcept { return Task(state_, call); }
 
     std::shared_ptr<ClientState> state_;
     std::shared_ptr<const TableInfo> info_;

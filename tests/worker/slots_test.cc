@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lib/worker/slots.h"
 
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -21,6 +22,23 @@ TEST_SUITE("slots") {
         CHECK(second != first);
         CHECK(slots.find(first) == nullptr);
         CHECK(slots.in_use() == 1);
+    }
+
+    TEST_CASE("slots stay where they are when more are made, and are made anew when released") {
+        Slots<std::vector<int>> slots;
+        std::vector<std::pair<uint64_t, std::vector<int>*>> made(1000);
+        for (auto& [id, at] : made) {
+            at = slots.acquire(id);
+            at->push_back(7);
+        }
+        for (const auto& [id, at] : made)
+            REQUIRE(slots.find(id) == at);
+        const uint64_t never = made.back().first + 1;
+        CHECK(slots.find(never) == nullptr);
+        slots.release(made[500].first);
+        uint64_t again = 0;
+        CHECK(slots.acquire(again) == made[500].second);
+        CHECK(slots.find(again)->empty());
     }
 
     TEST_CASE("after a burst the first slots are used again") {
