@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <charconv>
 #include <cmath>
 #include <cstring>
@@ -52,8 +53,40 @@ constexpr std::array<double, 23> kPowersOfTen = {1e0,  1e1,  1e2,  1e3,  1e4,  1
                                                  1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
                                                  1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
 
+constexpr std::array<uint64_t, 9> kWholePowersOfTen = {
+    1, 10, 100, 1000, 10'000, 100'000, 1'000'000, 10'000'000, 100'000'000};
+
+/// The digits that these 8 bytes begin with: how many they are, and their number. Works on all
+/// bytes at once; the first one in the text is the lowest.
+struct Digits {
+    uint32_t count = 0;
+    uint64_t number = 0;
+};
+
+Digits digits_of(uint64_t text) noexcept {
+    const uint64_t digits = text ^ 0x3030303030303030;  // a digit's byte is 0..9 now
+    const uint64_t others = (digits | (digits + 0x7676767676767676)) & 0x8080808080808080;
+    const uint32_t count = others == 0 ? 8 : static_cast<uint32_t>(std::countr_zero(others)) / 8;
+    if (count == 0) return {};
+    uint64_t sum = digits << (64 - 8 * count);  // what is missing in front counts as 0
+    sum = sum * 10 + (sum >> 8);                // every other byte: two digits
+    sum = ((sum & 0x000000ff000000ff) * 0x000f424000000064 +
+           (sum >> 16 & 0x000000ff000000ff) * 0x0000271000000001) >>
+          32;
+    return {count, sum};
+}
+
 /// Up to 19 digits; whatever is longer is left to the slow way.
 uint32_t read_digits(Cursor& cursor, uint64_t& number, uint32_t digit_count) noexcept {
+    while (cursor.end - cursor.at >= 8 && digit_count + 8 <= 19) {
+        uint64_t text = 0;
+        std::memcpy(&text, cursor.at, sizeof text);
+        const Digits digits = digits_of(text);
+        number = number * kWholePowersOfTen[digits.count] + digits.number;
+        cursor.at += digits.count;
+        digit_count += digits.count;
+        if (digits.count < 8) return digit_count;
+    }
     while (!cursor.done() && is_digit(*cursor.at) && digit_count < 19) {
         number = number * 10 + static_cast<uint64_t>(*cursor.at - '0');
         ++cursor.at;
@@ -109,6 +142,11 @@ bool parse_value_slowly(Cursor& cursor, const char* begin, float& value) noexcep
 /// A number of at most 19 digits without exponent is done here, exactly as strtod would.
 bool parse_value(Cursor& cursor, float& value) noexcept {
     const char* begin = cursor.at;
+    if (!cursor.done() && is_digit(*begin) && (begin + 1 == cursor.end || is_blank(begin[1]))) {
+        value = static_cast<float>(*begin - '0');  // most often 1
+        ++cursor.at;
+        return true;
+    }
     bool negative = false;
     if (!cursor.done() && (*cursor.at == '-' || *cursor.at == '+')) {
         negative = *cursor.at == '-';

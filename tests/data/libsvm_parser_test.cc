@@ -136,6 +136,36 @@ TEST_SUITE("libsvm_parser") {
         CHECK(lines.line_count == 5);
     }
 
+    TEST_CASE("feature numbers of every length are read, whatever comes behind them") {
+        weir::Random random(4);
+        for (int round = 0; round < 20'000; ++round) {
+            const uint64_t key = (random() >> random.below(64)) | 1;  // not one of those behind it
+            const std::string zeros(random.below(10), '0');
+            const std::string behind =
+                random.below(2) == 0 ? "" : " 18446744073709551614:0.125 5000000000000000000:77";
+            ParsedLines lines;
+            INFO(key << ", behind it: " << behind);
+            REQUIRE_FALSE(
+                parse_libsvm(fmt::format("1 {}{}:4{}", zeros, key, behind), lines).has_value());
+            REQUIRE(lines.keys.front() == key);
+            REQUIRE(lines.values.front() == 4);
+            REQUIRE(lines.keys.size() == (behind.empty() ? 1 : 3));
+        }
+    }
+
+    TEST_CASE("only digits are digits, wherever they stand among eight") {
+        for (int byte = 0; byte < 256; ++byte) {
+            const auto c = static_cast<char>(byte);
+            if (c == ':' || c == '\n' || c == '#' || (c >= '0' && c <= '9')) continue;
+            for (uint64_t digits = 1; digits < 10; ++digits) {
+                std::string text = "1 " + std::string(digits, '7') + c + "12345678:1 9:1";
+                const BadLine line = bad(text);
+                CHECK(line.column == 3 + digits);
+                CHECK(line.expected == "a ':' after the feature number");
+            }
+        }
+    }
+
     TEST_CASE("numbers are those that the C library reads") {
         weir::Random random(3);
         for (int i = 0; i < 20000; ++i) {
