@@ -209,8 +209,8 @@ private:
     MemoryWithCaches memory_;
     const RuleRegistry& rules_;
     Outbox outbox_;
-    std::array<transport::Completion, 64>
-        completions_;  ///< of one poll; cleared once, not each time
+    /// Of one poll; cleared once, not each time.
+    std::array<transport::Completion, 64> completions_;
     Fetcher fetcher_;
     KeyListCache lists_;
     Phase phase_ = Phase::kJoining;

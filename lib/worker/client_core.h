@@ -266,8 +266,8 @@ private:
 
     ClientCoreOptions options_;
     std::unique_ptr<transport::Endpoint> endpoint_;
-    std::array<transport::Completion, 32>
-        completions_;  ///< of one poll; cleared once, not each time
+    /// Of one poll; cleared once, not each time.
+    std::array<transport::Completion, 32> completions_;
     const Clock& clock_;
     MemoryWithCaches memory_;
     const RuleRegistry& rules_;
