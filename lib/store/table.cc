@@ -122,8 +122,9 @@ void TableShard::prefetch(KeyRange keys) const noexcept {
     if (!row) return;
     const std::byte* const first = dense->values(*row);
     const size_t bytes = std::min(kBytesMax, keys.key_count() * pulled_row_bytes_);
-    for (size_t at = 0; at < bytes; at += kLineBytes)
-        __builtin_prefetch(first + at, 1);
+    const size_t before = reinterpret_cast<uintptr_t>(first) % kLineBytes;  // in its line
+    for (size_t at = 0; at < before + bytes; at += kLineBytes)
+        __builtin_prefetch(first + std::min(at, bytes - 1), 1);
 }
 
 Result<std::span<const std::byte>> TableShard::values(KeyRange keys) const {

@@ -130,8 +130,8 @@ inline constexpr uint64_t kPieceBytesMax = 4u << 20;
 /// ... of which one push or pull moves at most so many: a row is not cut, however wide.
 inline constexpr uint64_t kRequestBytesMax = 16u << 20;
 
-/// What a push or pull seems to be about, for who looks ahead: nothing is checked. False if the
-/// message is too short to be one.
+/// What a push or pull seems to be about, for who looks ahead: nothing is checked, and decode() may
+/// find something else there. False if the message is too short to be one.
 [[nodiscard]] bool glance(std::span<const std::byte> message, FrameHeader& header) noexcept;
 
 /// Takes a message apart. Reads every header byte once, into `frame`; trusts nothing.

@@ -151,7 +151,7 @@ ClientCore::CallId ClientCore::start(const Transfer& t) {
         }
     }
     if (--call->open_requests == 0) call->finished = true;
-    flush(*call, t.options.deadline_ns);
+    send_off(*call, t.options.deadline_ns);
     return call_id;
 }
 

@@ -246,7 +246,7 @@ void ClientCore::expire(uint64_t now_ns) {
 
 /// Sends what the call has made, then sets its deadline: a clock takes as long to read as a short
 /// message to write, and by then nobody waits for it.
-void ClientCore::flush(Call& call, uint64_t deadline_ns) {
+void ClientCore::send_off(Call& call, uint64_t deadline_ns) {
     endpoint_->flush();
     call.deadline_ns = clock_.now_ns() + (deadline_ns != 0 ? deadline_ns : options_.deadline_ns);
     next_deadline_ns_ = std::min(next_deadline_ns_, call.deadline_ns);
@@ -340,7 +340,7 @@ ClientCore::CallId ClientCore::control(uint32_t peer, Kind kind, std::vector<std
     request->header.kind = kind;
     request->body = std::move(body);
     submit(id, *request);
-    flush(*call, deadline_ns);
+    send_off(*call, deadline_ns);
     return call_id;
 }
 

@@ -34,7 +34,7 @@ struct ClientCoreOptions {
     uint32_t rank = 0;    ///< of this process, for people
     std::string manager_address;
     uint64_t join_timeout_ns = 35 * kSecond;
-    uint64_t deadline_ns = 30 * kSecond;  ///< of a call, from its start
+    uint64_t deadline_ns = 30 * kSecond;  ///< of a call, from when it is sent off
     /// Routes of remembered lists: this client's part of what they may take of its pool.
     size_t route_cache_bytes = size_t{256} << 20;
     /// Keys or values up to this many bytes go in the message to a shard that would have to READ
@@ -56,7 +56,7 @@ struct TableInfo {
 struct CallOptions {
     uint64_t iteration =
         0;  ///< push: aggregate over all workers; pull: not before this was applied
-    uint64_t deadline_ns = 0;  ///< from now; 0: the client's default
+    uint64_t deadline_ns = 0;  ///< from when it is sent off; 0: the client's default
 };
 
 /// What one client has done so far.
@@ -165,7 +165,7 @@ private:
         uint32_t open_requests = 0;
         bool finished = false;
         bool dropped = false;
-        uint64_t deadline_ns = 0;  ///< on the clock
+        uint64_t deadline_ns = ~uint64_t{0};  ///< on the clock; set when it is sent off
         Status status;
         std::vector<std::byte> body;  ///< of the manager's or a shard's reply
     };
@@ -225,7 +225,7 @@ private:
         return static_cast<uint32_t>(peers_.size() - 1);
     }
 
-    void flush(Call& call, uint64_t deadline_ns);
+    void send_off(Call& call, uint64_t deadline_ns);
     CallId failed_call(Status status);
     void end_request(uint64_t id, Request& request);
     void fail_call(Call& call, Status status);

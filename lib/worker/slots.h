@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <type_traits>
 #include <vector>
 
 namespace weir {
@@ -55,11 +56,13 @@ public:
     }
 
     void release(uint64_t id) {
+        static_assert(std::is_nothrow_default_constructible_v<T> &&
+                      std::is_nothrow_destructible_v<T>);
         const auto index = static_cast<uint32_t>(id & (kCountMax - 1));
         Slot& slot = at(index);
+        slot.used = false;
         std::destroy_at(&slot.value);
         std::construct_at(&slot.value);
-        slot.used = false;
         ++slot.generation;
         free_.push_back(index);
         if (--in_use_ > 0) return;

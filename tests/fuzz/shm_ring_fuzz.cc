@@ -41,7 +41,8 @@ private:
     size_t left_;
 };
 
-void read_some(RingReader& in, std::span<const std::byte> ring) {
+/// As the endpoint does: all there is, or what one batch brought.
+void read_some(RingReader& in, std::span<const std::byte> ring, bool one_batch) {
     for (int i = 0; i < 64; ++i) {
         Record record;
         if (in.take(record) != Take::kRecord) break;
@@ -52,6 +53,7 @@ void read_some(RingReader& in, std::span<const std::byte> ring) {
         for (const std::byte byte : record.payload)
             sum = static_cast<uint8_t>(sum + static_cast<uint8_t>(byte));
         static_cast<void>(*const_cast<volatile uint8_t*>(&sum));
+        if (one_batch && !in.has_more()) break;
     }
     in.give_back();
 }
@@ -76,7 +78,7 @@ void fuzz_ring(Input& input) {
         switch (step % 6) {
             case 0: memory[input.take<uint8_t>() % memory.size()] = input.take<uint64_t>(); break;
             case 1: control.consumed_bytes = input.take<uint64_t>(); break;
-            case 2: read_some(in, ring); break;
+            case 2: read_some(in, ring, input.take<uint8_t>() % 2 == 0); break;
             case 3: write_some(out, input.take<uint8_t>()); break;
             case 4: control.consumed_bytes += input.take<uint8_t>(); break;
             default:

@@ -85,7 +85,6 @@ private:
         wire::FrameHeader header;
         header.kind = static_cast<wire::Kind>(random_.below(16));
         header.request = extreme();
-        header.table = small_or_extreme();
         header.status = static_cast<Errc>(random_.below(4) == 0 ? random_.below(1000) : 0);
         header.first = extreme();
         header.body_bytes = static_cast<uint32_t>(words.size());

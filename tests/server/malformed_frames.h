@@ -177,6 +177,8 @@ inline std::vector<BadFrame> malformed_frames() {
     body("a pull that is part of an iteration", Kind::kPull,
          kKeysRange | kValuesInline | kAggregate, 1, {});
     Header late = one_key(Kind::kPush, kKeysRange | kValuesInline | kIteration);
+    late.iteration = 1;
+    late.count = 0;  // sound, if nothing were missing
     std::vector<std::byte> cut = raw_bytes(late, {});
     for (const size_t length : {cut.size() - 16, cut.size() - 1}) {
         frames.push_back({"an iteration of which " + std::to_string(length) + " bytes are there",

@@ -108,6 +108,12 @@ TEST_SUITE("frame") {
         CHECK(frame.header.count == 0);
         header.reserved3 = 1;
         CHECK(decode(message(header, 12), frame) == Errc::kProtocol);
+        FrameHeader empty = push(kKeysRange | kValuesInline | kIteration, 0, 0);
+        empty.iteration = 1;
+        const auto whole = message(empty, 0);
+        CHECK(decode(whole, frame) == Errc::kOk);
+        CHECK(decode(std::span(whole).first(48), frame) == Errc::kProtocol);
+        CHECK(decode(std::span(whole).first(63), frame) == Errc::kProtocol);
     }
 
     TEST_CASE("a glance sees what a push is about and trusts its length alone") {

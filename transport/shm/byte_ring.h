@@ -63,7 +63,7 @@ public:
     RingWriter() = default;
 
     /// `data` is zeroed, aligned to 8 (better: to a line), and longer than two of the longest
-    /// records and two lines.
+    /// records and two lines; of kBatchMax lines at most.
     RingWriter(RingControl* control, std::span<std::byte> data, uint32_t payload_bytes_max) noexcept
         : control_(control),
           data_(data.data()),
@@ -101,7 +101,7 @@ public:
         // relaxed: ordered before the release store that shows this record
         word(offset_).store(0, std::memory_order_relaxed);
         put_header(at, encode_header(kind, value));
-        if (++withheld_records_ == kBatchMax) publish();
+        ++withheld_records_;
     }
 
     /// A record without payload; false: no room now.

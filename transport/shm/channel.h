@@ -20,6 +20,7 @@ inline constexpr uint64_t kRingsAt = 4096;
 /// Limits that hold whatever an endpoint or its peer asks for.
 inline constexpr uint32_t kMessageBytesCap = 1 << 20;
 inline constexpr uint64_t kRingBytesCap = 64 << 20;
+static_assert(kRingBytesCap / kLineBytes <= kBatchMax, "no batch has more records than that");
 
 /// How big the rings of a connection are.
 struct ChannelShape {

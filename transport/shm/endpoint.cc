@@ -14,8 +14,8 @@ namespace weir::transport::shm {
 namespace {
 
 constexpr uint32_t kOperationsMax = 1024;
-/// Sent bytes after which the peer may see them without waiting for flush(): enough to share the
-/// cost, few enough that it starts early.
+/// Sent bytes, in whole lines, after which the peer may see them without waiting for flush():
+/// enough to share the cost, few enough that it starts early.
 constexpr uint64_t kShowBytes = 2048;
 /// Polls (and completions) between looks at the sockets. A look costs as much as some ten polls.
 constexpr uint32_t kPollsPerLook = 1024;

@@ -13,11 +13,11 @@ namespace weir::transport::shm {
 
 namespace {
 
-constexpr uint64_t kHelloMagic = 0x316f'6c6c'6568'7377ULL;      // "wshello1"
-constexpr uint64_t kChallengeMagic = 0x316c'6c61'6863'7377ULL;  // "wschall1"
-constexpr uint64_t kJoinMagic = 0x3131'6e69'6f6a'7377ULL;       // "wsjoin11"
-constexpr uint64_t kWelcomeMagic = 0x3165'6d6c'6577'7377ULL;    // "wswelme1"
-constexpr uint64_t kLaterMagic = 0x3172'6574'616c'7377ULL;      // "wslater1"
+constexpr uint64_t kHelloMagic = 0x326f'6c6c'6568'7377ULL;      // "wshello2"
+constexpr uint64_t kChallengeMagic = 0x326c'6c61'6863'7377ULL;  // "wschall2"
+constexpr uint64_t kJoinMagic = 0x3231'6e69'6f6a'7377ULL;       // "wsjoin12"
+constexpr uint64_t kWelcomeMagic = 0x3265'6d6c'6577'7377ULL;    // "wswelme2"
+constexpr uint64_t kLaterMagic = 0x3272'6574'616c'7377ULL;      // "wslater2"
 
 struct Hello {
     uint64_t magic = kHelloMagic;

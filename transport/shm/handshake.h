@@ -10,7 +10,8 @@
 ///                                            <-    Welcome + memfd of its live page
 ///
 /// Or Later instead of an answer, where somebody else gets the place: the connecting side may come
-/// again. The memory is made by the connecting side, and only after the other has proved to know
+/// again. What each begins with ends in a digit: the version of these words and of the rings. The
+/// memory is made by the connecting side, and only after the other has proved to know
 /// the secret; the accepting side maps it only after the like. Whatever is not as above ends the
 /// handshake with an error that says what came.
 

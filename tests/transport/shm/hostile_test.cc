@@ -61,7 +61,8 @@ void scribble(std::span<std::byte> memory, Random& random) {
         const uint64_t word = random.below(2) == 0
                                   ? random()
                                   : encode_header(static_cast<RecordKind>(random.below(7)),
-                                                  static_cast<uint32_t>(random.below(9000)));
+                                                  static_cast<uint32_t>(random.below(9000)),
+                                                  static_cast<uint32_t>(random.below(4)));
         std::atomic_ref<uint64_t>(reinterpret_cast<uint64_t*>(memory.data())[at])
             .store(word, std::memory_order_relaxed);
     }
@@ -73,8 +74,9 @@ TEST_SUITE("hostile") {
     TEST_CASE("garbage in the ring closes that connection only") {
         Scene scene;
         for (const uint64_t header :
-             {~uint64_t{0}, encode_header(RecordKind::kMessage, 8193),
-              encode_header(RecordKind::kWrap, 0), encode_header(RecordKind::kAccept, 0)}) {
+             {~uint64_t{0}, encode_header(RecordKind::kMessage, 8193, 1),
+              encode_header(RecordKind::kMessage, 8), encode_header(RecordKind::kWrap, 0, 1),
+              encode_header(RecordKind::kAccept, 0, 1)}) {
             RawPeer bad;
             scene.let_in(bad);
             const uint64_t refused = scene.victim.endpoint().counters().refused;
