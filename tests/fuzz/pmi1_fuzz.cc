@@ -9,9 +9,9 @@
 #include <string_view>
 
 #include "lib/base/check.h"
-#include "lib/node/bootstrap.h"
-#include "lib/node/bootstrap_pmi1_text.h"
-#include "lib/node/bootstrap_rendezvous_message.h"
+#include "lib/bootstrap/bootstrap.h"
+#include "lib/bootstrap/pmi1_text.h"
+#include "lib/bootstrap/rendezvous_message.h"
 
 namespace weir::boot {
 namespace {

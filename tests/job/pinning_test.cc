@@ -12,8 +12,8 @@
 #include <fmt/core.h>
 
 #include "lib/base/sys_file.h"
+#include "lib/bootstrap/rendezvous_server.h"
 #include "lib/job/job.h"
-#include "lib/node/bootstrap_rendezvous_server.h"
 #include "transport/pool/memory_pool.h"
 
 namespace weir {

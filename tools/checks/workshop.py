@@ -38,7 +38,7 @@ PLAIN_TESTS = {
     "shm": "tests/transport/shm/shm_test",
     "limits": "tests/bench/limits_test",
     "node": "tests/node/node_test",
-    "bootstrap": "tests/node/bootstrap_test",
+    "bootstrap": "tests/bootstrap/bootstrap_test",
     "job": "tests/job/job_test",
     "apps": "tests/apps/apps_test",
 }

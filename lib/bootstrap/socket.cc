@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lib/node/bootstrap_socket.h"
+#include "lib/bootstrap/socket.h"
 
 #include <cerrno>
 #include <charconv>
@@ -15,7 +15,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "lib/node/bootstrap.h"
+#include "lib/bootstrap/bootstrap.h"
 
 namespace weir::boot {
 namespace {

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string>
 
-#include "lib/node/bootstrap.h"
+#include "lib/bootstrap/bootstrap.h"
 #include "transport/secret.h"
 
 namespace weir {

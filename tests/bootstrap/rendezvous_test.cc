@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lib/node/bootstrap_rendezvous.h"
+#include "lib/bootstrap/rendezvous.h"
 
 #include <thread>
 #include <vector>
 
 #include <doctest/doctest.h>
 
-#include "lib/node/bootstrap_identity.h"
-#include "tests/node/bootstrap_rendezvous_testing.h"
+#include "lib/bootstrap/identity.h"
+#include "tests/bootstrap/rendezvous_testing.h"
 
 namespace weir::boot {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lib/node/bootstrap_pmi1.h"
+#include "lib/bootstrap/pmi1.h"
 
 #include <algorithm>
 #include <cerrno>

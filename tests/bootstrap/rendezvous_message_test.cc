@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lib/node/bootstrap_rendezvous_message.h"
+#include "lib/bootstrap/rendezvous_message.h"
 
 #include <vector>
 
 #include <doctest/doctest.h>
 
 #include "lib/base/random.h"
-#include "lib/node/bootstrap.h"
+#include "lib/bootstrap/bootstrap.h"
 #include "tests/seed.h"
 
 namespace weir::boot {

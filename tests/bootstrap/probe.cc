@@ -17,8 +17,8 @@
 
 #include "lib/base/log.h"
 #include "lib/base/random.h"
-#include "lib/node/bootstrap.h"
-#include "lib/node/bootstrap_identity.h"
+#include "lib/bootstrap/bootstrap.h"
+#include "lib/bootstrap/identity.h"
 
 namespace weir {
 namespace {

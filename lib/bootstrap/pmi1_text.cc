@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lib/node/bootstrap_pmi1_text.h"
+#include "lib/bootstrap/pmi1_text.h"
 
 #include <algorithm>
 #include <charconv>
 
 #include <fmt/core.h>
 
-#include "lib/node/bootstrap.h"
+#include "lib/bootstrap/bootstrap.h"
 
 namespace weir::boot {
 namespace {

@@ -8,8 +8,8 @@
 #include <string>
 
 #include "lib/base/clock.h"
-#include "lib/node/bootstrap.h"
-#include "lib/node/bootstrap_socket.h"
+#include "lib/bootstrap/bootstrap.h"
+#include "lib/bootstrap/socket.h"
 #include "transport/secret.h"
 
 namespace weir::boot {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lib/node/bootstrap_secret.h"
+#include "lib/bootstrap/secret.h"
 
 #include <cerrno>
 
@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "lib/node/bootstrap_socket.h"
+#include "lib/bootstrap/socket.h"
 
 namespace weir {
 namespace {

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "lib/node/bootstrap_rendezvous.h"
-#include "lib/node/bootstrap_rendezvous_link.h"
+#include "lib/bootstrap/rendezvous.h"
+#include "lib/bootstrap/rendezvous_link.h"
 
 namespace weir::boot {
 

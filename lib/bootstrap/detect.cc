@@ -9,11 +9,11 @@
 
 #include <fmt/core.h>
 
-#include "lib/node/bootstrap.h"
-#include "lib/node/bootstrap_pmi1.h"
-#include "lib/node/bootstrap_pmix.h"
-#include "lib/node/bootstrap_rendezvous.h"
-#include "lib/node/bootstrap_secret.h"
+#include "lib/bootstrap/bootstrap.h"
+#include "lib/bootstrap/pmi1.h"
+#include "lib/bootstrap/pmix.h"
+#include "lib/bootstrap/rendezvous.h"
+#include "lib/bootstrap/secret.h"
 
 namespace weir {
 namespace {

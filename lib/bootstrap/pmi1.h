@@ -6,9 +6,9 @@
 #include <memory>
 
 #include "lib/base/clock.h"
-#include "lib/node/bootstrap.h"
-#include "lib/node/bootstrap_pmi1_text.h"
-#include "lib/node/bootstrap_socket.h"
+#include "lib/bootstrap/bootstrap.h"
+#include "lib/bootstrap/pmi1_text.h"
+#include "lib/bootstrap/socket.h"
 
 namespace weir::boot {
 

@@ -8,8 +8,8 @@
 #include <doctest/doctest.h>
 
 #include "lib/base/random.h"
-#include "lib/node/bootstrap_secret.h"
-#include "tests/node/bootstrap_rendezvous_testing.h"
+#include "lib/bootstrap/secret.h"
+#include "tests/bootstrap/rendezvous_testing.h"
 
 namespace weir::boot {
 

@@ -12,9 +12,9 @@
 #include <fmt/core.h>
 #include <sys/socket.h>
 
-#include "lib/node/bootstrap_rendezvous_client.h"
-#include "lib/node/bootstrap_rendezvous_server.h"
-#include "tests/node/bootstrap_testing.h"
+#include "lib/bootstrap/rendezvous_client.h"
+#include "lib/bootstrap/rendezvous_server.h"
+#include "tests/bootstrap/testing.h"
 
 namespace weir::boot {
 

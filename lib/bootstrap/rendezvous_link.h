@@ -8,8 +8,8 @@
 #include <optional>
 #include <string>
 
-#include "lib/node/bootstrap_rendezvous_message.h"
-#include "lib/node/bootstrap_socket.h"
+#include "lib/bootstrap/rendezvous_message.h"
+#include "lib/bootstrap/socket.h"
 
 namespace weir::boot {
 

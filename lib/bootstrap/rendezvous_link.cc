@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lib/node/bootstrap_rendezvous_link.h"
+#include "lib/bootstrap/rendezvous_link.h"
 
 #include <cerrno>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lib/node/bootstrap_pmi1.h"
+#include "lib/bootstrap/pmi1.h"
 
 #include <functional>
 #include <map>
@@ -12,7 +12,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
-#include "tests/node/bootstrap_testing.h"
+#include "tests/bootstrap/testing.h"
 
 namespace weir::boot {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lib/node/bootstrap.h"
+#include "lib/bootstrap/bootstrap.h"
 
 #include <algorithm>
 #include <map>

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lib/node/bootstrap.h"
+#include "lib/bootstrap/bootstrap.h"
 
 #include <doctest/doctest.h>
 
-#include "lib/node/bootstrap_identity.h"
-#include "lib/node/bootstrap_secret.h"
-#include "lib/node/bootstrap_socket.h"
-#include "tests/node/bootstrap_testing.h"
+#include "lib/bootstrap/identity.h"
+#include "lib/bootstrap/secret.h"
+#include "lib/bootstrap/socket.h"
+#include "tests/bootstrap/testing.h"
 
 namespace weir {
 

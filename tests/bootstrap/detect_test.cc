@@ -5,8 +5,8 @@
 #include <doctest/doctest.h>
 #include <fcntl.h>
 
-#include "lib/node/bootstrap.h"
-#include "tests/node/bootstrap_testing.h"
+#include "lib/bootstrap/bootstrap.h"
+#include "tests/bootstrap/testing.h"
 
 namespace weir {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lib/node/bootstrap_rendezvous_client.h"
+#include "lib/bootstrap/rendezvous_client.h"
 
 #include <algorithm>
 #include <cerrno>

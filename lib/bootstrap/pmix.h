@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "lib/base/clock.h"
-#include "lib/node/bootstrap.h"
+#include "lib/bootstrap/bootstrap.h"
 
 namespace weir::boot {
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lib/node/bootstrap_rendezvous.h"
+#include "lib/bootstrap/rendezvous.h"
 
 #include <fstream>
 
 #include <fmt/core.h>
 #include <unistd.h>
 
-#include "lib/node/bootstrap_rendezvous_client.h"
-#include "lib/node/bootstrap_rendezvous_server.h"
+#include "lib/bootstrap/rendezvous_client.h"
+#include "lib/bootstrap/rendezvous_server.h"
 
 namespace weir::boot {
 

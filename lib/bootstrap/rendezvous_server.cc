@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lib/node/bootstrap_rendezvous_server.h"
+#include "lib/bootstrap/rendezvous_server.h"
 
 #include <algorithm>
 #include <cerrno>

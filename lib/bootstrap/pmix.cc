@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lib/node/bootstrap_pmix.h"
+#include "lib/bootstrap/pmix.h"
 
 #include <fmt/core.h>
 

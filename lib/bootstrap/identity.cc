@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lib/node/bootstrap_identity.h"
+#include "lib/bootstrap/identity.h"
 
 #include <array>
 #include <cstring>
@@ -7,7 +7,7 @@
 
 #include <fmt/core.h>
 
-#include "lib/node/bootstrap_secret.h"
+#include "lib/bootstrap/secret.h"
 
 namespace weir {
 namespace {
