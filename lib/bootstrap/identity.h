@@ -8,7 +8,7 @@
 #include <string>
 
 #include "lib/bootstrap/bootstrap.h"
-#include "transport/secret.h"
+#include "transport/net/secret.h"
 
 namespace weir {
 

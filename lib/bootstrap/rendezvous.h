@@ -10,7 +10,7 @@
 #include "lib/base/clock.h"
 #include "lib/bootstrap/bootstrap.h"
 #include "lib/bootstrap/socket.h"
-#include "transport/secret.h"
+#include "transport/net/secret.h"
 
 namespace weir::boot {
 

@@ -65,7 +65,7 @@ Status RendezvousClient::join(uint64_t deadline_ns) {
 }
 
 Status RendezvousClient::try_join(uint64_t deadline_ns) {
-    WEIR_ASSIGN(Fd fd, tcp_connect(options_.at, clock_, deadline_ns));
+    WEIR_ASSIGN(Descriptor fd, tcp_connect(options_.at, clock_, deadline_ns));
     link_.emplace(std::move(fd));
     link_->set_body_bytes_max(kRendezvousBodyBytesMax);
     const bool secured = options_.secret.has_value();

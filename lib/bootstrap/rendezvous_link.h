@@ -16,7 +16,7 @@ namespace weir::boot {
 /// Thread: one. Nothing here blocks.
 class RendezvousLink {
 public:
-    explicit RendezvousLink(Fd fd) : fd_(std::move(fd)), peer_(tcp_peer_name(fd_.get())) {}
+    explicit RendezvousLink(Descriptor fd) : fd_(std::move(fd)), peer_(tcp_peer_name(fd_.get())) {}
 
     [[nodiscard]] int fd() const noexcept { return fd_.get(); }
 
@@ -46,7 +46,7 @@ public:
     void set_body_bytes_max(size_t bytes) noexcept { reader_.set_body_bytes_max(bytes); }
 
 private:
-    Fd fd_;
+    Descriptor fd_;
     std::string peer_;
     RendezvousReader reader_;
     std::deque<std::shared_ptr<const std::string>> out_;

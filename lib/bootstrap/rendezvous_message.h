@@ -20,7 +20,7 @@
 #include <string_view>
 
 #include "lib/base/result.h"
-#include "transport/secret.h"
+#include "transport/net/secret.h"
 
 namespace weir::boot {
 

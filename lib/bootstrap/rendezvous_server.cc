@@ -19,7 +19,8 @@ constexpr size_t kRefusalsMax = 4;
 
 }  // namespace
 
-RendezvousServer::RendezvousServer(RendezvousOptions options, const Clock& clock, Fd listener)
+RendezvousServer::RendezvousServer(RendezvousOptions options, const Clock& clock,
+                                   Descriptor listener)
     : clock_(clock),
       options_(std::move(options)),
       listener_(std::move(listener)),
@@ -29,7 +30,7 @@ RendezvousServer::RendezvousServer(RendezvousOptions options, const Clock& clock
 
 Result<std::unique_ptr<RendezvousServer>> RendezvousServer::open(RendezvousOptions options,
                                                                  const Clock& clock) {
-    WEIR_ASSIGN(Fd listener, tcp_listen(options.at));
+    WEIR_ASSIGN(Descriptor listener, tcp_listen(options.at));
     options.at.port = tcp_port(listener);  // which it got, if any would do
     if (!options.secret && !is_loopback(options.at.host)) {
         log(LogLevel::kWarning,
@@ -102,8 +103,8 @@ void RendezvousServer::poll_once(uint64_t deadline_ns) {
 
 void RendezvousServer::accept_guests() {
     for (;;) {
-        Fd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-        if (!fd.valid()) {
+        Descriptor fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+        if (!fd) {
             if (errno == EMFILE || errno == ENFILE) {
                 complain("rendezvous: out of file descriptors; raise the limit with ulimit -n");
                 (void)::poll(nullptr, 0, 10);  // the connection stays: do not spin on it

@@ -48,7 +48,7 @@ private:
 
     /// A connection: a stranger first, then a rank.
     struct Guest {
-        explicit Guest(Fd fd) : link(std::move(fd)) {}
+        explicit Guest(Descriptor fd) : link(std::move(fd)) {}
 
         RendezvousLink link;
         Stage stage = Stage::kHello;
@@ -68,7 +68,7 @@ private:
         size_t entry_bytes = 0;
     };
 
-    RendezvousServer(RendezvousOptions options, const Clock& clock, Fd listener);
+    RendezvousServer(RendezvousOptions options, const Clock& clock, Descriptor listener);
 
     /// Waits a little for events and does what they ask for.
     void poll_once(uint64_t deadline_ns);
@@ -94,7 +94,7 @@ private:
 
     const Clock& clock_;
     RendezvousOptions options_;
-    Fd listener_;
+    Descriptor listener_;
     std::list<Guest> guests_;
     std::vector<Seat> seats_;
     std::map<std::pair<uint32_t, std::string>, std::string> values_;

@@ -42,8 +42,8 @@ transport::Secret make_secret() {
 
 Result<transport::Secret> read_secret_file(const std::string& path) {
     // non-blocking: opening a FIFO must not hang
-    const boot::Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-    if (!fd.valid()) {
+    const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    if (!fd) {
         return Error(Errc::kNotFound, fmt::format("secret file {}: cannot open it", path), errno);
     }
     WEIR_TRY(check_secret_permissions(fd.get(), path));

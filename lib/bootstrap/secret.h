@@ -7,7 +7,7 @@
 #include <string>
 
 #include "lib/base/result.h"
-#include "transport/secret.h"
+#include "transport/net/secret.h"
 
 namespace weir {
 

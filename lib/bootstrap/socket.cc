@@ -13,7 +13,6 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "lib/bootstrap/bootstrap.h"
 
@@ -38,8 +37,8 @@ Result<AddressList> resolve(const HostPort& name) {
     return AddressList(found, &freeaddrinfo);
 }
 
-Fd open_socket(const addrinfo& address) {
-    return Fd(::socket(address.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+Descriptor open_socket(const addrinfo& address) {
+    return Descriptor(::socket(address.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
 }
 
 Error listen_error(const HostPort& at, int os_error) {
@@ -79,11 +78,6 @@ int wait_connected(int fd, const Clock& clock, uint64_t deadline_ns) {
 
 }  // namespace
 
-void Fd::reset() noexcept {
-    if (fd_ >= 0) ::close(fd_);
-    fd_ = -1;
-}
-
 Result<HostPort> HostPort::parse(std::string_view text) {
     const Error bad(
         Errc::kInvalidArgument,
@@ -111,14 +105,13 @@ std::string HostPort::text() const {
                                                : fmt::format("[{}]:{}", host, port);
 }
 
-Result<Fd> tcp_listen(const HostPort& at) {
+Result<Descriptor> tcp_listen(const HostPort& at) {
     WEIR_ASSIGN(const AddressList addresses, resolve(at));
     int os_error = 0;
     for (const addrinfo* a = addresses.get(); a != nullptr; a = a->ai_next) {
-        Fd fd = open_socket(*a);
+        Descriptor fd = open_socket(*a);
         const int yes = 1;  // a port whose last user is gone may be taken at once
-        if (fd.valid() &&
-            ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes)) == 0 &&
+        if (fd && ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes)) == 0 &&
             ::bind(fd.get(), a->ai_addr, a->ai_addrlen) == 0 &&
             ::listen(fd.get(), SOMAXCONN) == 0) {
             return fd;
@@ -128,7 +121,7 @@ Result<Fd> tcp_listen(const HostPort& at) {
     return listen_error(at, os_error);
 }
 
-uint16_t tcp_port(const Fd& listener) noexcept {
+uint16_t tcp_port(const Descriptor& listener) noexcept {
     sockaddr_storage address{};
     socklen_t length = sizeof(address);
     if (::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &length) != 0) {
@@ -139,12 +132,12 @@ uint16_t tcp_port(const Fd& listener) noexcept {
                : ntohs(reinterpret_cast<const sockaddr_in&>(address).sin_port);
 }
 
-Result<Fd> tcp_connect(const HostPort& to, const Clock& clock, uint64_t deadline_ns) {
+Result<Descriptor> tcp_connect(const HostPort& to, const Clock& clock, uint64_t deadline_ns) {
     WEIR_ASSIGN(const AddressList addresses, resolve(to));
     int os_error = ETIMEDOUT;
     for (const addrinfo* a = addresses.get(); a != nullptr; a = a->ai_next) {
-        Fd fd = open_socket(*a);
-        if (!fd.valid()) {
+        Descriptor fd = open_socket(*a);
+        if (!fd) {
             os_error = errno;
             continue;
         }

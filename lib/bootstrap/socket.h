@@ -6,44 +6,12 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include "lib/base/clock.h"
+#include "lib/base/descriptor.h"
 #include "lib/base/result.h"
 
 namespace weir::boot {
-
-/// Owns a file descriptor.
-class Fd {
-public:
-    Fd() = default;
-
-    explicit Fd(int fd) noexcept : fd_(fd) {}
-
-    Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-
-    Fd& operator=(Fd&& other) noexcept {
-        if (this != &other) {
-            reset();
-            fd_ = std::exchange(other.fd_, -1);
-        }
-        return *this;
-    }
-
-    Fd(const Fd&) = delete;
-    Fd& operator=(const Fd&) = delete;
-
-    ~Fd() { reset(); }
-
-    [[nodiscard]] int get() const noexcept { return fd_; }
-
-    [[nodiscard]] bool valid() const noexcept { return fd_ >= 0; }
-
-    void reset() noexcept;
-
-private:
-    int fd_ = -1;
-};
 
 /// Where rank 0 waits: "node7:4000", "10.0.0.1:4000", "[::1]:4000".
 struct HostPort {
@@ -58,13 +26,14 @@ struct HostPort {
 /// Listens on the address that the host's name stands for, not on all addresses.
 /// Errors:  kAlreadyExists if the port is in use; kNotFound if the host is not this machine or
 /// unknown
-[[nodiscard]] Result<Fd> tcp_listen(const HostPort& at);
+[[nodiscard]] Result<Descriptor> tcp_listen(const HostPort& at);
 
 /// The port that a listening socket got.
-[[nodiscard]] uint16_t tcp_port(const Fd& listener) noexcept;
+[[nodiscard]] uint16_t tcp_port(const Descriptor& listener) noexcept;
 
 /// One attempt to connect, ended by the deadline.
-[[nodiscard]] Result<Fd> tcp_connect(const HostPort& to, const Clock& clock, uint64_t deadline_ns);
+[[nodiscard]] Result<Descriptor> tcp_connect(const HostPort& to, const Clock& clock,
+                                             uint64_t deadline_ns);
 
 /// "10.0.0.7:4711", for messages.
 [[nodiscard]] std::string tcp_peer_name(int fd);

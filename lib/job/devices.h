@@ -13,8 +13,8 @@
 #include "lib/base/result.h"
 #include "lib/store/memory.h"
 #include "lib/worker/client_state.h"
+#include "transport/net/secret.h"
 #include "transport/pool/memory_pool.h"
-#include "transport/secret.h"
 #include "transport/transport.h"
 
 namespace weir {

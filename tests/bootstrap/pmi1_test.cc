@@ -113,8 +113,8 @@ private:
 Status open_against(const std::string& lines, const Clock& clock, bool leaves) {
     int pair[2] = {-1, -1};
     REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
-    const Fd launcher(pair[0]);
-    const Fd client(pair[1]);  // stays open until the process ends
+    const Descriptor launcher(pair[0]);
+    const Descriptor client(pair[1]);  // stays open until the process ends
     REQUIRE(::write(pair[0], lines.data(), lines.size()) == static_cast<ssize_t>(lines.size()));
     if (leaves) (void)::shutdown(pair[0], SHUT_WR);
     const auto made =
@@ -244,8 +244,8 @@ TEST_SUITE("bootstrap pmi1") {
     TEST_CASE("a rank that does not come is an error after the deadline, not a wait for ever") {
         const HurriedClock clock;
         FakeLauncher launcher(2);
-        const Fd never_comes(launcher.client_fds[1]);
-        const Fd waits(launcher.client_fds[0]);
+        const Descriptor never_comes(launcher.client_fds[1]);
+        const Descriptor waits(launcher.client_fds[0]);
         const auto self = Pmi1Bootstrap::open({.fd = launcher.client_fds[0], .rank = 0, .size = 2},
                                               clock, clock.now_ns() + 600 * kSecond);
         REQUIRE(self);

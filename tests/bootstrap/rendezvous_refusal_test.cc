@@ -92,7 +92,7 @@ TEST_SUITE("bootstrap rendezvous refusal") {
             transport::random_bytes();  // of the overheard connection
         RendezvousMessage proof{.kind = RendezvousKind::kProof};
         proof.proof = rendezvous_proof(secret, transport::Side::kConnecting, hello, old_nonce);
-        const Fd replay = connect_raw(server->port());
+        const Descriptor replay = connect_raw(server->port());
         send_raw(replay, encode(hello) + encode(proof));
         std::string answer(4096, '\0');
         size_t length = 0;
@@ -114,9 +114,9 @@ TEST_SUITE("bootstrap rendezvous refusal") {
         Status ours;
         std::thread rank_0([&] { ours = run_server(*server, 20); });
         Random random(7);
-        std::vector<Fd> open;
+        std::vector<Descriptor> open;
         for (int i = 0; i < 8; ++i) {  // and hang up, or stay
-            Fd fd = connect_raw(server->port());
+            Descriptor fd = connect_raw(server->port());
             std::string bytes(random.below(300), '\0');
             for (char& c : bytes)
                 c = static_cast<char>(random());
@@ -158,7 +158,7 @@ TEST_SUITE("bootstrap rendezvous refusal") {
         const auto server = open_server(2);
         Status ours;
         std::thread rank_0([&] { ours = run_server(*server, 20); });
-        std::vector<Fd> crowd;
+        std::vector<Descriptor> crowd;
         for (size_t i = 0; i < 3 * RendezvousServer::kStrangersMax; ++i) {
             crowd.push_back(connect_raw(server->port()));
         }
@@ -173,9 +173,9 @@ TEST_SUITE("bootstrap rendezvous refusal") {
         const auto listener = tcp_listen({"127.0.0.1", 0});
         REQUIRE(listener);
         std::thread stranger([&] {
-            Fd fd;
-            while (!fd.valid())
-                fd = Fd(::accept(listener->get(), nullptr, nullptr));
+            Descriptor fd;
+            while (!fd)
+                fd = Descriptor(::accept(listener->get(), nullptr, nullptr));
             send_raw(fd, "SSH-2.0-OpenSSH_9.2\r\n");
             std::this_thread::sleep_for(std::chrono::milliseconds(200));
         });

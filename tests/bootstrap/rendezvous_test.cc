@@ -121,7 +121,7 @@ TEST_SUITE("bootstrap rendezvous") {
     TEST_CASE("a rank that dies after it came is missed by name") {
         const auto server = open_server(2);
         std::thread other([&] {
-            const Fd fd = connect_raw(server->port());
+            const Descriptor fd = connect_raw(server->port());
             send_raw(fd, encode({.kind = RendezvousKind::kHello, .rank = 1, .size = 2}) +
                              encode({.kind = RendezvousKind::kProof}) +
                              encode({.kind = RendezvousKind::kEntry, .rank = 1, .key = "k"}));

@@ -66,13 +66,13 @@ inline Status run_server(RendezvousServer& server, uint64_t wait_s) {
     return server.exchange(in_s(wait_s));
 }
 
-inline Fd connect_raw(uint16_t port) {
+inline Descriptor connect_raw(uint16_t port) {
     auto fd = tcp_connect({"127.0.0.1", port}, kClock, in_s(5));
     REQUIRE(fd);
     return std::move(fd).value();
 }
 
-inline void send_raw(const Fd& fd, std::string_view bytes) {
+inline void send_raw(const Descriptor& fd, std::string_view bytes) {
     (void)::send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
 }
 

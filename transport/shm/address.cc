@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 
 #include "lib/base/random.h"
-#include "transport/secret.h"
+#include "transport/net/secret.h"
 
 namespace weir::transport::shm {
 

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <span>
 
-#include "transport/secret.h"
+#include "transport/net/secret.h"
 #include "transport/shm/byte_ring.h"
 #include "transport/transport.h"
 

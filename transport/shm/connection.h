@@ -44,7 +44,7 @@ struct Connection {
     std::unique_ptr<Handshake> handshake;
 
     // The peer: a socket to another process, or a link to an endpoint of this device.
-    UniqueFd socket;
+    Descriptor socket;
     PeerIdentity peer;
     std::shared_ptr<DirectLink> link;
 

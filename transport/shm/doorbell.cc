@@ -25,7 +25,7 @@ void heavy_fence(bool have_membarrier) noexcept {
 }
 
 Result<Doorbell> Doorbell::make() {
-    UniqueFd fd(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+    Descriptor fd(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
     if (!fd) return Error(Errc::kIo, "shm: eventfd (see ulimit -n)", errno);
     return Doorbell(std::move(fd));
 }

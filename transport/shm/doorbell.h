@@ -15,9 +15,9 @@
 #include <atomic>
 #include <cstdint>
 
+#include "lib/base/descriptor.h"
 #include "lib/base/result.h"
 #include "transport/shm/byte_ring.h"
-#include "transport/shm/unique_fd.h"
 
 namespace weir::transport::shm {
 
@@ -64,9 +64,9 @@ public:
     [[nodiscard]] int fd() const noexcept { return fd_.get(); }
 
 private:
-    explicit Doorbell(UniqueFd fd) noexcept : fd_(std::move(fd)) {}
+    explicit Doorbell(Descriptor fd) noexcept : fd_(std::move(fd)) {}
 
-    UniqueFd fd_;
+    Descriptor fd_;
 };
 
 }  // namespace weir::transport::shm

@@ -89,9 +89,9 @@ private:
         /// Has epoll tell when `fd` is readable. False: it cannot, see errno.
         [[nodiscard]] bool watch(int fd, uint64_t tag) const;
 
-        UniqueFd epoll;
-        UniqueFd listener;
-        UniqueFd timer;
+        Descriptor epoll;
+        Descriptor listener;
+        Descriptor timer;
         std::shared_ptr<const Doorbell> bell;
     };
 

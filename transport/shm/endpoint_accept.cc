@@ -48,7 +48,7 @@ void ShmEndpoint::accept_sockets() {
             stop_listening(place_ns);
             return;
         }
-        UniqueFd socket(
+        Descriptor socket(
             accept4(descriptors_.listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
         if (!socket) {
             if (errno == EAGAIN || errno == ECONNABORTED || errno == EINTR) return;

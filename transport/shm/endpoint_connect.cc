@@ -44,8 +44,8 @@ Result<std::unique_ptr<Endpoint>> ShmEndpoint::make(ShmDevice& device,
     WEIR_ASSIGN(descriptors.listener, listen_abstract(name));
     WEIR_ASSIGN(Doorbell bell, Doorbell::make());
     descriptors.bell = std::make_shared<const Doorbell>(std::move(bell));
-    descriptors.epoll = UniqueFd(epoll_create1(EPOLL_CLOEXEC));
-    descriptors.timer = UniqueFd(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
+    descriptors.epoll = Descriptor(epoll_create1(EPOLL_CLOEXEC));
+    descriptors.timer = Descriptor(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
     if (!descriptors.epoll || !descriptors.timer ||
         !descriptors.watch(descriptors.listener.get(), kListenerTag) ||
         !descriptors.watch(descriptors.bell->fd(), kBellTag) ||

@@ -10,8 +10,8 @@
 
 #include <sys/types.h>
 
+#include "lib/base/descriptor.h"
 #include "lib/base/result.h"
-#include "transport/shm/unique_fd.h"
 
 namespace weir::transport::shm {
 
@@ -38,7 +38,7 @@ private:
     [[nodiscard]] Errc move(std::byte* here, size_t length_bytes, uint64_t there) const noexcept;
 
     pid_t pid_ = 0;
-    UniqueFd pidfd_;
+    Descriptor pidfd_;
 };
 
 }  // namespace weir::transport::shm

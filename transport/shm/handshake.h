@@ -19,7 +19,7 @@
 #include <optional>
 
 #include "lib/base/result.h"
-#include "transport/secret.h"
+#include "transport/net/secret.h"
 #include "transport/shm/channel.h"
 #include "transport/shm/shared_memory.h"
 #include "transport/shm/unix_socket.h"

@@ -8,9 +8,9 @@
 #include <unordered_map>
 #include <vector>
 
+#include "lib/base/descriptor.h"
 #include "lib/base/result.h"
 #include "transport/shm/shared_memory.h"
-#include "transport/shm/unique_fd.h"
 #include "transport/transport.h"
 
 namespace weir::transport::shm {

@@ -9,7 +9,7 @@
 #include <fmt/core.h>
 
 #include "lib/base/log.h"
-#include "transport/secret.h"
+#include "transport/net/secret.h"
 
 namespace weir::transport::shm {
 
@@ -33,21 +33,21 @@ uint32_t random_tag() {
 }
 
 /// A copy of the block's descriptor, if peers may be given it.
-Result<std::shared_ptr<const UniqueFd>> copy_of_fd(const MemoryBlock& block, Access access) {
-    if (block.fd < 0 || access == Access::kLocal) return std::shared_ptr<const UniqueFd>();
+Result<std::shared_ptr<const Descriptor>> copy_of_fd(const MemoryBlock& block, Access access) {
+    if (block.fd < 0 || access == Access::kLocal) return std::shared_ptr<const Descriptor>();
     if (!sealed_against_shrinking(block.fd)) {
         log(LogLevel::kWarning,
             "shm: registered memory of {} bytes comes with descriptor {}, which is not a memfd "
             "sealed with F_SEAL_SHRINK; peers cannot map it and must copy through the kernel",
             block.bytes.size(), block.fd);
-        return std::shared_ptr<const UniqueFd>();
+        return std::shared_ptr<const Descriptor>();
     }
-    auto copy = std::make_shared<UniqueFd>(fcntl(block.fd, F_DUPFD_CLOEXEC, 0));
+    auto copy = std::make_shared<Descriptor>(fcntl(block.fd, F_DUPFD_CLOEXEC, 0));
     if (!*copy) {
         return Error(Errc::kNoMemory, "shm: no descriptor left for registered memory (ulimit -n)",
                      errno);
     }
-    return std::shared_ptr<const UniqueFd>(std::move(copy));
+    return std::shared_ptr<const Descriptor>(std::move(copy));
 }
 
 }  // namespace

@@ -13,9 +13,9 @@
 #include <span>
 #include <vector>
 
+#include "lib/base/descriptor.h"
 #include "lib/base/result.h"
 #include "transport/shm/shared_memory.h"
-#include "transport/shm/unique_fd.h"
 #include "transport/transport.h"
 
 namespace weir::transport::shm {
@@ -51,7 +51,7 @@ struct Region {
     std::span<std::byte> bytes;
     Access access = Access::kLocal;
     uint64_t key = 0;
-    std::shared_ptr<const UniqueFd> fd;  ///< a copy of ours, only if peers may map it
+    std::shared_ptr<const Descriptor> fd;  ///< a copy of ours, only if peers may map it
     uint64_t fd_offset = 0;
 };
 

@@ -49,7 +49,7 @@ Mapping::~Mapping() {
 
 Result<SharedBlock> make_shared(uint64_t length_bytes, Peers peers, std::string_view what_for) {
     SharedBlock block;
-    block.fd = UniqueFd(memfd_create("weir", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    block.fd = Descriptor(memfd_create("weir", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     if (!block.fd) return no_memory(length_bytes, what_for, errno);
     // fallocate and not ftruncate: a page that cannot be had is an error now
     if (fallocate(block.fd.get(), 0, 0, static_cast<off_t>(length_bytes)) != 0) {

@@ -10,8 +10,8 @@
 #include <span>
 #include <string_view>
 
+#include "lib/base/descriptor.h"
 #include "lib/base/result.h"
-#include "transport/shm/unique_fd.h"
 
 namespace weir::transport::shm {
 
@@ -39,7 +39,7 @@ private:
 
 /// A memfd of ours with its mapping.
 struct SharedBlock {
-    UniqueFd fd;
+    Descriptor fd;
     Mapping mapping;
 };
 

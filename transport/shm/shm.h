@@ -7,8 +7,8 @@
 
 #include <memory>
 
-#include "transport/half_open.h"
-#include "transport/secret.h"
+#include "transport/net/half_open.h"
+#include "transport/net/secret.h"
 #include "transport/transport.h"
 
 namespace weir::transport::shm {

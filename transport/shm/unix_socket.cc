@@ -35,8 +35,8 @@ struct AbstractAddress {
 
 }  // namespace
 
-Result<UniqueFd> listen_abstract(const std::string& name) {
-    UniqueFd socket_fd(socket(AF_UNIX, kSocketType, 0));
+Result<Descriptor> listen_abstract(const std::string& name) {
+    Descriptor socket_fd(socket(AF_UNIX, kSocketType, 0));
     if (!socket_fd) return Error(Errc::kIo, "shm: cannot make a Unix socket", errno);
     const AbstractAddress address(name);
     if (bind(socket_fd.get(), address.get(), address.length_bytes) != 0 ||
@@ -47,12 +47,12 @@ Result<UniqueFd> listen_abstract(const std::string& name) {
     return socket_fd;
 }
 
-Result<UniqueFd> dial_abstract(const std::string& name) {
-    UniqueFd socket_fd(socket(AF_UNIX, kSocketType, 0));
+Result<Descriptor> dial_abstract(const std::string& name) {
+    Descriptor socket_fd(socket(AF_UNIX, kSocketType, 0));
     if (!socket_fd) return Error(Errc::kIo, "shm: cannot make a Unix socket", errno);
     const AbstractAddress address(name);
     if (connect(socket_fd.get(), address.get(), address.length_bytes) == 0) return socket_fd;
-    if (errno == EAGAIN) return UniqueFd();
+    if (errno == EAGAIN) return Descriptor();
     return Error(Errc::kPeerLost, fmt::format("shm: nobody listens on the Unix socket @{}", name),
                  errno);
 }

@@ -13,17 +13,17 @@
 
 #include <sys/types.h>
 
+#include "lib/base/descriptor.h"
 #include "lib/base/result.h"
-#include "transport/shm/unique_fd.h"
 
 namespace weir::transport::shm {
 
 /// Errors: kIo
-[[nodiscard]] Result<UniqueFd> listen_abstract(const std::string& name);
+[[nodiscard]] Result<Descriptor> listen_abstract(const std::string& name);
 
 /// Connects. An fd of -1: the listener's queue is full, try again.
 /// Errors: kPeerLost (nobody listens there), kIo
-[[nodiscard]] Result<UniqueFd> dial_abstract(const std::string& name);
+[[nodiscard]] Result<Descriptor> dial_abstract(const std::string& name);
 
 struct PeerIdentity {
     pid_t pid = 0;  ///< 0: not visible from our PID namespace
@@ -42,7 +42,7 @@ inline constexpr size_t kPacketFdsMax = 4;
 struct Packet {
     std::array<std::byte, kPacketBytesMax> buffer;
     size_t length_bytes = 0;
-    std::vector<UniqueFd> fds;
+    std::vector<Descriptor> fds;
     bool truncated = false;  ///< longer, or with more descriptors, than anything we send
 };
 

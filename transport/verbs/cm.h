@@ -15,8 +15,8 @@
 #include <infiniband/verbs.h>
 
 #include "lib/base/result.h"
+#include "transport/net/socket_address.h"
 #include "transport/transport.h"
-#include "transport/verbs/socket_address.h"
 
 namespace weir::transport::verbs {
 

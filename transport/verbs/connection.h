@@ -8,10 +8,10 @@
 #include <string>
 
 #include "transport/credits.h"
+#include "transport/net/socket.h"
 #include "transport/verbs/capacity.h"
 #include "transport/verbs/handshake.h"
 #include "transport/verbs/send_queue.h"
-#include "transport/verbs/socket.h"
 
 namespace weir::transport::verbs {
 

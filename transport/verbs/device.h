@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lib/base/clock.h"
+#include "lib/base/descriptor.h"
 #include "transport/verbs/hardware.h"
 #include "transport/verbs/regions.h"
 #include "transport/verbs/verbs.h"

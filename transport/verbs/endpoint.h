@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "lib/base/descriptor.h"
 #include "transport/verbs/capacity.h"
 #include "transport/verbs/cm.h"
 #include "transport/verbs/connection.h"

@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 
 #include "lib/base/log.h"
-#include "transport/half_open.h"
+#include "transport/net/half_open.h"
 #include "transport/verbs/endpoint.h"
 #include "transport/verbs/endpoint_limits.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Owners of what libibverbs and the kernel hand out.
+/// Owners of what libibverbs hands out.
 
 #include <cstddef>
 #include <memory>
@@ -9,7 +9,6 @@
 #include <utility>
 
 #include <infiniband/verbs.h>
-#include <unistd.h>
 
 #include "lib/base/result.h"
 
@@ -33,38 +32,6 @@ using CqPtr = std::unique_ptr<ibv_cq, Release<ibv_destroy_cq>>;
 using ChannelPtr = std::unique_ptr<ibv_comp_channel, Release<ibv_destroy_comp_channel>>;
 using SrqPtr = std::unique_ptr<ibv_srq, Release<ibv_destroy_srq>>;
 using QpPtr = std::unique_ptr<ibv_qp, Release<ibv_destroy_qp>>;
-
-/// A file descriptor, closed at the end.
-class Descriptor {
-public:
-    Descriptor() = default;
-
-    explicit Descriptor(int fd) noexcept : fd_(fd) {}
-
-    Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-
-    Descriptor& operator=(Descriptor&& other) noexcept {
-        std::swap(fd_, other.fd_);
-        return *this;
-    }
-
-    Descriptor(const Descriptor&) = delete;
-    Descriptor& operator=(const Descriptor&) = delete;
-
-    ~Descriptor() { reset(); }
-
-    [[nodiscard]] int get() const noexcept { return fd_; }
-
-    [[nodiscard]] explicit operator bool() const noexcept { return fd_ >= 0; }
-
-    void reset() noexcept {
-        if (fd_ >= 0) ::close(fd_);
-        fd_ = -1;
-    }
-
-private:
-    int fd_ = -1;
-};
 
 /// Pages of our own (message buffers), registered for local use from birth.
 class RegisteredPages {

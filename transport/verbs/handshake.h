@@ -26,7 +26,7 @@
 #include <vector>
 
 #include "lib/base/result.h"
-#include "transport/secret.h"
+#include "transport/net/secret.h"
 
 namespace weir::transport::verbs {
 

@@ -9,8 +9,8 @@
 #include <infiniband/verbs.h>
 
 #include "lib/base/result.h"
+#include "transport/net/socket_address.h"
 #include "transport/verbs/handles.h"
-#include "transport/verbs/socket_address.h"
 #include "transport/verbs/verbs.h"
 
 namespace weir::transport::verbs {

@@ -15,8 +15,8 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/result.h"
-#include "transport/half_open.h"
-#include "transport/secret.h"
+#include "transport/net/half_open.h"
+#include "transport/net/secret.h"
 #include "transport/transport.h"
 
 namespace weir::transport::verbs {

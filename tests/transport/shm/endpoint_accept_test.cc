@@ -28,7 +28,7 @@ DeviceOptions hurried_options() {
 }
 
 /// A connection of somebody who says nothing.
-UniqueFd stranger(Actor& actor) {
+Descriptor stranger(Actor& actor) {
     auto socket = dial_abstract(testing::socket_name_of(actor.endpoint().address()));
     REQUIRE(socket.has_value());
     return std::move(socket).value();
@@ -74,14 +74,14 @@ TEST_SUITE("endpoint accept") {
         const auto other = test_device(hurried_options());
         Actor a(*device);
         Actor b(*other);
-        std::vector<UniqueFd> silent;
+        std::vector<Descriptor> silent;
         for (int i = 0; i < 200; ++i)
             silent.push_back(stranger(a));
         const auto id = b.endpoint().connect(a.endpoint().address());
         REQUIRE(id.has_value());
         const bool ended = b.until([&] {
             a.poll();
-            for (UniqueFd& socket : silent) {
+            for (Descriptor& socket : silent) {
                 Packet packet;
                 if (receive_packet(socket.get(), packet) == Receive::kEnd) socket = stranger(a);
             }
@@ -97,7 +97,7 @@ TEST_SUITE("endpoint accept") {
         options.handshakes_max = 4;
         const auto device = test_device(options);
         Actor a(*device);
-        std::vector<UniqueFd> silent;
+        std::vector<Descriptor> silent;
         for (int i = 0; i < 6; ++i)
             silent.push_back(stranger(a));
         int wakes = 0;
@@ -124,7 +124,7 @@ TEST_SUITE("endpoint accept") {
         const auto id = b.endpoint().connect(a.endpoint().address());
         REQUIRE(id.has_value());
         a.poll();  // greets it
-        const UniqueFd next = stranger(a);
+        const Descriptor next = stranger(a);
         REQUIRE(a.until([&] { return a.endpoint().counters().refused == 1; }));
         REQUIRE(b.until([&] { return b.count(Event::kConnected, *id) == 1; }, &a));
         REQUIRE(a.accept() != 0);

@@ -22,14 +22,14 @@ struct Table {
     SharedBlock live_page = testing::sealed_memory(kLivePageBytes);
     Self near{testing::test_secret(), {1000, 10, 1, 0}, live_page.fd.get()};
     Self far{testing::test_secret(), {8192, 4, 1, 0}, live_page.fd.get()};
-    UniqueFd near_socket;
-    UniqueFd far_socket;
+    Descriptor near_socket;
+    Descriptor far_socket;
 
     Table() {
         int ends[2];
         REQUIRE(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) == 0);
-        near_socket = UniqueFd(ends[0]);
-        far_socket = UniqueFd(ends[1]);
+        near_socket = Descriptor(ends[0]);
+        far_socket = Descriptor(ends[1]);
     }
 };
 
@@ -43,7 +43,7 @@ Packet catch_packet(int socket) {
 void pass_on(int socket, const Packet& packet, size_t length_bytes,
              const std::vector<int>& extra_fds = {}) {
     std::vector<int> fds;
-    for (const UniqueFd& fd : packet.fds)
+    for (const Descriptor& fd : packet.fds)
         fds.push_back(fd.get());
     fds.insert(fds.end(), extra_fds.begin(), extra_fds.end());
     REQUIRE(send_packet(socket, std::span(packet.buffer).first(length_bytes), fds).has_value());
@@ -162,9 +162,9 @@ TEST_SUITE("handshake") {
     TEST_CASE("memory that could shrink, is too short or is no memory is refused") {
         const auto with_fd = [&](int number, size_t which, int fd) {
             return run_changed(number,
-                               [&](Packet& packet) { packet.fds[which] = UniqueFd(dup(fd)); });
+                               [&](Packet& packet) { packet.fds[which] = Descriptor(dup(fd)); });
         };
-        const UniqueFd loose(memfd_create("loose", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+        const Descriptor loose(memfd_create("loose", MFD_CLOEXEC | MFD_ALLOW_SEALING));
         REQUIRE(ftruncate(loose.get(), 1 << 20) == 0);
         const SharedBlock brief = testing::sealed_memory(4096);
         for (const int fd : {loose.get(), brief.fd.get(), STDERR_FILENO}) {

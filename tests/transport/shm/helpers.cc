@@ -165,11 +165,11 @@ Forked::Forked(const Body& body) {
     if (pid_ == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         close(ends[0]);
-        pipe_ = UniqueFd(ends[1]);
+        pipe_ = Descriptor(ends[1]);
         _exit(body(*this));
     }
     close(ends[1]);
-    pipe_ = UniqueFd(ends[0]);
+    pipe_ = Descriptor(ends[0]);
 }
 
 Forked::~Forked() {

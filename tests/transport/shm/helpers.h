@@ -82,7 +82,7 @@ public:
 private:
     SharedBlock live_page_;
     Self self_;
-    UniqueFd socket_;
+    Descriptor socket_;
     Agreement agreement_;
 };
 
@@ -116,7 +116,7 @@ public:
 
 private:
     pid_t pid_ = -1;
-    UniqueFd pipe_;
+    Descriptor pipe_;
 };
 
 /// WEIR_SEED, or a new one; printed with the test's name.

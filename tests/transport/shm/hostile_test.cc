@@ -153,7 +153,7 @@ TEST_SUITE("hostile") {
 
     TEST_CASE("garbage on the socket of an open connection closes that one only") {
         Scene scene;
-        const UniqueFd null(dup(STDERR_FILENO));
+        const Descriptor null(dup(STDERR_FILENO));
         RegionNote bad_note;
         bad_note.key = make_key(kRegionsMax, 1);
         bad_note.length_bytes = 4096;

@@ -164,7 +164,7 @@ TEST_SUITE("processes") {
                 if (!listener) return 1;
                 self.tell("listening");
                 if (self.hear() != "look") return 3;
-                const UniqueFd socket(::accept(listener->get(), nullptr, nullptr));
+                const Descriptor socket(::accept(listener->get(), nullptr, nullptr));
                 Packet packet;
                 return receive_packet(socket.get(), packet) == Receive::kEnd ? 0 : 2;
             });

@@ -116,7 +116,7 @@ TEST_SUITE("regions") {
         REQUIRE(good.has_value());
         CHECK(table->snapshot()->find_key(*good)->fd != nullptr);
         CHECK(table->remove(*good));
-        const UniqueFd loose(memfd_create("loose", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+        const Descriptor loose(memfd_create("loose", MFD_CLOEXEC | MFD_ALLOW_SEALING));
         const auto other = table->add({sealed.mapping.bytes(), loose.get(), 0}, Access::kRemote);
         REQUIRE(other.has_value());
         CHECK(table->snapshot()->find_key(*other)->fd == nullptr);
@@ -178,7 +178,7 @@ TEST_SUITE("regions") {
         CHECK(refused(note_of(key, 4096, true), pipe_ends[0]));
         close(pipe_ends[0]);
         close(pipe_ends[1]);
-        const UniqueFd unsealed(memfd_create("unsealed", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+        const Descriptor unsealed(memfd_create("unsealed", MFD_CLOEXEC | MFD_ALLOW_SEALING));
         REQUIRE(ftruncate(unsealed.get(), 8192) == 0);
         CHECK(refused(note_of(key, 4096, true), unsealed.get()));
     }

@@ -12,7 +12,6 @@
 #include "transport/verbs/byte_ring.h"
 #include "transport/verbs/capacity.h"
 #include "transport/verbs/regions.h"
-#include "transport/verbs/socket_address.h"
 #include "transport/verbs/verbs.h"
 
 namespace {
@@ -144,30 +143,6 @@ TEST_SUITE("verbs parts") {
         CHECK(view.find(all.subspan(800, 10), Access::kRemoteWrite)->id == 18);
         CHECK(view.find(all.subspan(800, 11), Access::kRemoteWrite) == nullptr);
         CHECK(view.find(all.subspan(800, 10), Access::kRemoteRead)->id == 1);
-    }
-
-    TEST_CASE("addresses are read as they are written") {
-        for (const char* const text :
-             {"10.0.0.1:4711", "127.0.0.1:1", "[::1]:4711", "[fe80::1]:65535"}) {
-            const auto address = SocketAddress::parse(text);
-            REQUIRE(address.has_value());
-            CHECK(address->text() == text);
-        }
-        CHECK(SocketAddress::parse("0.0.0.0:1")->is_any());
-        CHECK(SocketAddress::parse("[::]:1")->is_any());
-        CHECK_FALSE(SocketAddress::parse("[::1]:1")->is_any());
-    }
-
-    TEST_CASE("what is no address is refused") {
-        for (const char* const text :
-             {"", ":", "::", "10.0.0.1", "10.0.0.1:", "10.0.0.1:0", "10.0.0.1:65536", "10.0.0.1:-1",
-              "10.0.0.1:1x", "10.0.0.256:1", "::1:4711", "[10.0.0.1]:1", "[::1]", "[::1:1",
-              "host:1", " 10.0.0.1:1", "10.0.0.1 :1", "10.0.0.1: 1"}) {
-            CAPTURE(text);
-            CHECK(SocketAddress::parse(text).code() == Errc::kInvalidArgument);
-        }
-        CHECK(SocketAddress::parse(std::string(100'000, '1') + ":1").code() ==
-              Errc::kInvalidArgument);
     }
 
     TEST_CASE("a device that is not there is an error that says so") {

@@ -11,7 +11,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/transport/verbs/parties.h"
-#include "transport/verbs/socket.h"
+#include "transport/net/socket.h"
 
 namespace {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transport/verbs/socket.h"
+#include "transport/net/socket.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -8,7 +8,7 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
-namespace weir::transport::verbs {
+namespace weir::transport {
 
 namespace {
 
@@ -23,7 +23,7 @@ void set(int fd, int level, int option, int value) {
 
 Result<Descriptor> listen_on(const SocketAddress& address) {
     Descriptor fd(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    if (!fd) return Error(Errc::kIo, "cannot make a TCP socket for the side channel", errno);
+    if (!fd) return Error(Errc::kIo, "cannot make a TCP socket", errno);
     set(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1);
     if (::bind(fd.get(), address.raw(), address.raw_bytes()) != 0 ||
         ::listen(fd.get(), kBacklog) != 0) {
@@ -50,7 +50,7 @@ Socket::Socket(Descriptor fd, uint32_t silence_ms_max) : fd_(std::move(fd)) {
 
 Result<Socket> Socket::connect(const SocketAddress& to, uint32_t silence_ms_max) {
     Descriptor fd(::socket(to.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    if (!fd) return Error(Errc::kIo, "cannot make a TCP socket for the side channel", errno);
+    if (!fd) return Error(Errc::kIo, "cannot make a TCP socket", errno);
     Socket socket(std::move(fd), silence_ms_max);
     if (::connect(socket.fd(), to.raw(), to.raw_bytes()) != 0 && errno != EINPROGRESS) {
         return Error(Errc::kIo, fmt::format("cannot connect to {}", to.text()), errno);
@@ -102,4 +102,4 @@ Socket::Got Socket::receive(std::span<std::byte> into, size_t& count) {
     }
 }
 
-}  // namespace weir::transport::verbs
+}  // namespace weir::transport

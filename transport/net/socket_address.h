@@ -11,7 +11,7 @@
 
 #include "lib/base/result.h"
 
-namespace weir::transport::verbs {
+namespace weir::transport {
 
 class SocketAddress {
 public:
@@ -49,4 +49,4 @@ private:
     sockaddr_storage storage_{};
 };
 
-}  // namespace weir::transport::verbs
+}  // namespace weir::transport

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// The TCP side channel's sockets: non-blocking, and set so that a silent peer is noticed.
+/// Socket: a non-blocking TCP stream, set so that a silent peer is noticed; and how to listen.
 
 #include <cstddef>
 #include <span>
 #include <vector>
 
+#include "lib/base/descriptor.h"
 #include "lib/base/result.h"
-#include "transport/verbs/handles.h"
-#include "transport/verbs/socket_address.h"
+#include "transport/net/socket_address.h"
 
-namespace weir::transport::verbs {
+namespace weir::transport {
 
 /// Errors: kAlreadyExists (port in use), kInvalidArgument (not an address of this machine), kIo
 [[nodiscard]] Result<Descriptor> listen_on(const SocketAddress& address);
@@ -46,4 +46,4 @@ private:
     Descriptor fd_;
 };
 
-}  // namespace weir::transport::verbs
+}  // namespace weir::transport

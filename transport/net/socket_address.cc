@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transport/verbs/socket_address.h"
+#include "transport/net/socket_address.h"
 
 #include <charconv>
 #include <cstring>
@@ -7,7 +7,7 @@
 #include <arpa/inet.h>
 #include <fmt/core.h>
 
-namespace weir::transport::verbs {
+namespace weir::transport {
 
 namespace {
 
@@ -118,4 +118,4 @@ std::string SocketAddress::text() const {
     return fmt::format(fmt::runtime(family() == AF_INET6 ? "[{}]:{}" : "{}:{}"), host(), port());
 }
 
-}  // namespace weir::transport::verbs
+}  // namespace weir::transport

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transport/secret.h"
+#include "transport/net/secret.h"
 
 #include <vector>
 

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// Descriptor: a file descriptor with one owner, closed at the end.
+
+#include <utility>
+
+#include <unistd.h>
+
+namespace weir {
+
+class Descriptor {
+public:
+    Descriptor() = default;
+
+    explicit Descriptor(int fd) noexcept : fd_(fd) {}
+
+    Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+
+    /// Closes at once what it held.
+    Descriptor& operator=(Descriptor&& other) noexcept {
+        if (this != &other) {
+            reset();
+            fd_ = std::exchange(other.fd_, -1);
+        }
+        return *this;
+    }
+
+    Descriptor(const Descriptor&) = delete;
+    Descriptor& operator=(const Descriptor&) = delete;
+
+    ~Descriptor() { reset(); }
+
+    /// -1 if there is none.
+    [[nodiscard]] int get() const noexcept { return fd_; }
+
+    [[nodiscard]] explicit operator bool() const noexcept { return fd_ >= 0; }
+
+    void reset() noexcept {
+        if (fd_ >= 0) ::close(fd_);
+        fd_ = -1;
+    }
+
+private:
+    int fd_ = -1;
+};
+
+}  // namespace weir
