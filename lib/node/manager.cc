@@ -85,11 +85,12 @@ void Manager::receive(ConnectionId connection, std::span<const std::byte> messag
         if (kind == Kind::kReply) return table_made(peer.is.number, frame);
         return refuse(connection, "a frame that shards do not send");
     }
-    const Waiting asker{connection, frame.header.request, peer.is.number};
+    const Asker asker{connection, frame.header.request, peer.is.number};
     switch (kind) {
         case Kind::kCreateTable: return create_table(asker, frame);
         case Kind::kOpenTable: return open_table(asker, frame);
         case Kind::kBarrier: return barrier(asker);
+        case Kind::kWithdraw: return withdraw(asker, frame.header.first);
         case Kind::kLeave: return leave(asker, frame);
         default: return refuse(connection, "a frame that workers do not send to a manager");
     }
@@ -159,21 +160,21 @@ std::string Manager::missing() const {
         options_.join_timeout_ns / kSecond);
 }
 
-void Manager::create_table(const Waiting& asker, const wire::Frame& frame) {
+void Manager::create_table(const Asker& asker, const wire::Frame& frame) {
     auto message = TableMessage::decode(frame.values);
     if (!message || message->name.empty()) {
         return refuse(asker.connection, "a malformed table schema");
     }
     const auto same_name = [&](const TableEntry& e) { return e.message.name == message->name; };
     if (auto at = std::find_if(tables_.begin(), tables_.end(), same_name); at != tables_.end()) {
-        at->waiting.push_back(asker);
+        at->askers.push_back(asker);
         return answer_table(*at);  // whoever asked compares the schemas
     }
     if (tables_.size() == kTablesMax) return reply(asker, Errc::kBusy);
     message->table = static_cast<uint32_t>(tables_.size());
     TableEntry& entry = tables_.emplace_back();
     entry.message = std::move(*message);
-    entry.waiting.push_back(asker);
+    entry.askers.push_back(asker);
     wire::FrameHeader header = header_of(Kind::kCreateTable);
     header.request = entry.message.table;
     const std::vector<std::byte> body = entry.message.encode();
@@ -189,12 +190,12 @@ void Manager::create_table(const Waiting& asker, const wire::Frame& frame) {
     answer_table(entry);
 }
 
-void Manager::open_table(const Waiting& asker, const wire::Frame& frame) {
+void Manager::open_table(const Asker& asker, const wire::Frame& frame) {
     const auto message = TableMessage::decode(frame.values);
     if (!message) return refuse(asker.connection, "a malformed table name");
     for (TableEntry& entry : tables_) {
         if (entry.message.name != message->name) continue;
-        entry.waiting.push_back(asker);
+        entry.askers.push_back(asker);
         return answer_table(entry);
     }
     reply(asker, Errc::kNotFound);
@@ -216,46 +217,65 @@ void Manager::answer_table(TableEntry& entry) {
     if (std::find(entry.asked.begin(), entry.asked.end(), true) != entry.asked.end()) return;
     const std::vector<std::byte> body =
         entry.status == Errc::kOk ? entry.message.encode() : encode_text(entry.why);
-    for (const Waiting& asker : std::exchange(entry.waiting, {}))
+    for (const Asker& asker : std::exchange(entry.askers, {}))
         reply(asker, entry.status, body);
 }
 
-void Manager::barrier(const Waiting& asker) {
-    const auto same = std::find_if(at_barrier_.begin(), at_barrier_.end(),
-                                   [&](const Waiting& w) { return w.worker == asker.worker; });
-    if (same == at_barrier_.end()) {
-        at_barrier_.push_back(asker);
-    } else {  // its deadline was over and it tries again: it counts once
-        reply(std::exchange(*same, asker), Errc::kDeadline);
+void Manager::barrier(const Asker& asker) {
+    Member& worker = workers_[asker.worker];
+    if (worker.state != Member::State::kHere) {
+        return reply(asker, Errc::kUnavailable, encode_text("this worker has left the job"));
     }
+    if (worker.at_barrier) {
+        return reply(asker, Errc::kInvalidArgument,
+                     encode_text("this worker waits at a barrier already"));
+    }
+    worker.at_barrier = asker;
     end_barrier_if_complete();
 }
 
+/// A worker waits no longer, because its deadline is over: it does not count until it comes again.
+void Manager::withdraw(const Asker& asker, uint64_t request) {
+    Member& worker = workers_[asker.worker];
+    if (worker.at_barrier && worker.at_barrier->request == request) leave_barrier(worker);
+    reply(asker, Errc::kOk);
+}
+
+void Manager::leave_barrier(Member& worker) {
+    if (!worker.at_barrier) return;
+    const Asker asker = *std::exchange(worker.at_barrier, std::nullopt);
+    reply(asker, Errc::kCancelled, encode_text("this worker waits for it no longer"));
+}
+
+/// Opens the barrier once every worker that is still in the job waits at it, each for itself: a
+/// worker that came and left must not stand in for one that is yet to come.
 void Manager::end_barrier_if_complete() {
-    if (at_barrier_.empty()) return;
     const bool broken = std::any_of(workers_.begin(), workers_.end(), [](const Member& m) {
         return m.state == Member::State::kLost;
     });
-    const auto here = std::count_if(workers_.begin(), workers_.end(), [](const Member& m) {
-        return m.state == Member::State::kHere;
+    const bool all_wait = std::all_of(workers_.begin(), workers_.end(), [](const Member& m) {
+        return m.state != Member::State::kHere || m.at_barrier.has_value();
     });
-    if (!broken && at_barrier_.size() < static_cast<size_t>(here)) return;
+    if (!broken && !all_wait) return;
     const std::vector<std::byte> body =
         broken ? encode_text(lost_workers()) : std::vector<std::byte>{};
-    for (const Waiting& asker : std::exchange(at_barrier_, {})) {
+    for (Member& worker : workers_) {
+        if (!worker.at_barrier) continue;
+        const Asker asker = *std::exchange(worker.at_barrier, std::nullopt);
         reply(asker, broken ? Errc::kPeerLost : Errc::kOk, body);
     }
 }
 
-void Manager::leave(const Waiting& asker, const wire::Frame& frame) {
+void Manager::leave(const Asker& asker, const wire::Frame& frame) {
     auto message = LeaveMessage::decode(frame.values);
     if (!message) return refuse(asker.connection, "a malformed goodbye");
     Member& member = workers_[asker.worker];
     const bool done = message->status == Errc::kOk;
     member.state = done ? Member::State::kLeft : Member::State::kLost;
     member.end = std::move(*message);
+    leave_barrier(member);
     reply(asker, Errc::kOk);
-    if (!done) return lose_worker(asker.connection, asker.worker);
+    if (!done) return lose_worker(asker.worker);
     end_barrier_if_complete();
     end_if_deserted();
 }
@@ -285,18 +305,18 @@ void Manager::lost(ConnectionId connection) {
             answer_table(entry);
         }
     } else {
-        lose_worker(connection, peer.is.number);
+        member.at_barrier.reset();  // nobody is there to read an answer
+        lose_worker(peer.is.number);
     }
 }
 
 /// Shards hear of it too: of one that dies before it has come to them nothing else would tell.
-void Manager::lose_worker(ConnectionId connection, uint32_t worker) {
+void Manager::lose_worker(uint32_t worker) {
     wire::FrameHeader header = header_of(Kind::kLeave);
     header.first = worker;
     for (const Member& shard : shards_) {
         if (shard.state == Member::State::kHere) outbox_.send(shard.connection, header);
     }
-    std::erase_if(at_barrier_, [&](const Waiting& w) { return w.connection == connection; });
     end_barrier_if_complete();
     end_if_deserted();
 }
@@ -351,7 +371,7 @@ void Manager::end(Errc status, const std::string& why) {
     log(LogLevel::kDebug, "job over: {}", why);  // an error is told by whoever hears it
 }
 
-void Manager::reply(const Waiting& to, Errc status, std::span<const std::byte> body) {
+void Manager::reply(const Asker& to, Errc status, std::span<const std::byte> body) {
     wire::FrameHeader header = header_of(Kind::kReply);
     header.request = to.request;
     header.status = status;

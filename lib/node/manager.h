@@ -6,6 +6,7 @@
 
 #include <array>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -52,19 +53,21 @@ private:
         JoinMessage is;
     };
 
+    /// A worker's request, and where its reply goes, now or later.
+    struct Asker {
+        transport::ConnectionId connection;
+        uint64_t request;
+        uint32_t worker;
+    };
+
     /// A shard or worker of the job.
     struct Member {
         transport::ConnectionId connection = 0;
         enum class State { kMissing, kHere, kLeft, kLost } state = State::kMissing;
         std::string address;
         uint32_t rank = 0;
-        LeaveMessage end = {};  ///< lost: why it gave up; ok if it did not say
-    };
-
-    struct Waiting {  ///< somebody who gets a reply later
-        transport::ConnectionId connection;
-        uint64_t request;
-        uint32_t worker;
+        LeaveMessage end = {};                 ///< lost: why it gave up; ok if it did not say
+        std::optional<Asker> at_barrier = {};  ///< a worker: the barrier at which it waits
     };
 
     struct TableEntry {
@@ -72,28 +75,30 @@ private:
         std::vector<bool> asked;  ///< shards that have not answered yet
         Errc status = Errc::kOk;  ///< of a shard that could not make it
         std::string why;          ///< in that shard's words
-        std::vector<Waiting> waiting;
+        std::vector<Asker> askers;
     };
 
     void handle(const transport::Completion& completion);
     void receive(transport::ConnectionId connection, std::span<const std::byte> message);
     void join(transport::ConnectionId connection, Peer& peer, const wire::Frame& frame);
-    void create_table(const Waiting& asker, const wire::Frame& frame);
-    void open_table(const Waiting& asker, const wire::Frame& frame);
+    void create_table(const Asker& asker, const wire::Frame& frame);
+    void open_table(const Asker& asker, const wire::Frame& frame);
     void table_made(uint32_t shard, const wire::Frame& frame);
     void answer_table(TableEntry& entry);
-    void barrier(const Waiting& asker);
-    void leave(const Waiting& asker, const wire::Frame& frame);
+    void barrier(const Asker& asker);
+    void withdraw(const Asker& asker, uint64_t request);
+    void leave(const Asker& asker, const wire::Frame& frame);
     void end_barrier_if_complete();
+    void leave_barrier(Member& worker);
     void lost(transport::ConnectionId connection);
-    void lose_worker(transport::ConnectionId connection, uint32_t worker);
+    void lose_worker(uint32_t worker);
     void begin_if_complete();
     void end_if_deserted();
     [[nodiscard]] bool shards_are_gone() const;
     void end(Errc status, const std::string& why);
     [[nodiscard]] std::string missing() const;
     [[nodiscard]] std::string lost_workers() const;
-    void reply(const Waiting& to, Errc status, std::span<const std::byte> body = {});
+    void reply(const Asker& to, Errc status, std::span<const std::byte> body = {});
     void refuse(transport::ConnectionId connection, std::string_view why);
 
     ManagerOptions options_;
@@ -108,7 +113,6 @@ private:
     std::vector<Member> shards_;
     std::vector<Member> workers_;
     std::vector<TableEntry> tables_;
-    std::vector<Waiting> at_barrier_;
 };
 
 }  // namespace weir

@@ -34,8 +34,9 @@ enum class Kind : uint8_t {
     kLeave = 10,       ///< worker -> manager: I am done; manager -> shard: a worker is lost
     kShutdown = 11,    ///< manager -> all: the job is over, or has failed: why
     kStats = 12,       ///< worker -> shard: your counters
+    kWithdraw = 13,    ///< worker -> manager: I no longer wait at the barrier of request `first`
 };
-inline constexpr uint8_t kKindMax = 12;
+inline constexpr uint8_t kKindMax = 13;
 
 /// How keys and values travel: exactly one key form and one value form per push or pull.
 enum Flags : uint8_t {

@@ -195,6 +195,7 @@ void ClientCore::closed(ConnectionId connection, Errc why) {
             if (Call* const call = calls_.find(request.call)) fail_call(*call, lost);
             end_request(id, request);
         });
+        withdraw_barriers();
         if (phase_ < Phase::kReady) fail(lost);
         return;
     }
@@ -242,6 +243,22 @@ void ClientCore::expire(uint64_t now_ns) {
         }
         fail_call(*call, Error(Errc::kDeadline, std::move(text)));
     });
+    withdraw_barriers();
+}
+
+/// Tells the manager of barriers that have ended here and are still open there: this worker must
+/// not count as one that waits, and their requests must end.
+void ClientCore::withdraw_barriers() {
+    std::vector<uint64_t> ended;
+    requests_.for_each([&](uint64_t id, Request& request) {
+        if (request.header.kind != Kind::kBarrier || !request.sent || request.withdrawn) return;
+        const Call* const call = calls_.find(request.call);
+        if (call != nullptr && !call->finished) return;
+        request.withdrawn = true;
+        ended.push_back(id);
+    });
+    for (const uint64_t id : ended)
+        drop(control(manager(), Kind::kWithdraw, {}, 0, id));
 }
 
 /// Sends what the call has made, then sets its deadline: a clock takes as long to read as a short
@@ -319,7 +336,7 @@ void ClientCore::drop(CallId id) noexcept {
 }
 
 ClientCore::CallId ClientCore::control(uint32_t peer, Kind kind, std::vector<std::byte> body,
-                                       uint64_t deadline_ns) {
+                                       uint64_t deadline_ns, uint64_t first) {
     if (phase_ != Phase::kReady) {
         return failed_call(failure_
                                ? Error(Errc::kUnavailable, "the client has not joined its job yet")
@@ -338,6 +355,7 @@ ClientCore::CallId ClientCore::control(uint32_t peer, Kind kind, std::vector<std
     request->call = call_id;
     request->peer = peer;
     request->header.kind = kind;
+    request->header.first = first;
     request->body = std::move(body);
     submit(id, *request);
     send_off(*call, deadline_ns);

@@ -174,6 +174,7 @@ private:
         CallId call = 0;
         uint32_t peer = 0;
         bool sent = false;
+        bool withdrawn = false;  ///< a barrier: the manager was told that it is over
         wire::FrameHeader header;
         std::shared_ptr<Route> route;  ///< keeps `piece` and regrouped keys; none for small calls
         Piece* piece = nullptr;
@@ -231,7 +232,8 @@ private:
     void fail_call(Call& call, Status status);
     void release_if_over(CallId id, Call& call);
     CallId control(uint32_t peer, wire::Kind kind, std::vector<std::byte> body,
-                   uint64_t deadline_ns = 0);
+                   uint64_t deadline_ns = 0, uint64_t first = 0);
+    void withdraw_barriers();
 
     // client_calls.cc: what a call consists of
     CallId start(const Transfer& transfer);

@@ -126,17 +126,17 @@ Status ClientCore::error_of(const Request& request, const wire::Frame& frame) co
         const std::string why = decode_text(frame.values).value_or("");
         if (!why.empty()) return Error(header.status, "the table cannot be made: " + why);
     }
+    if (request.header.kind == Kind::kBarrier) {
+        const std::string why = decode_text(frame.values).value_or("");
+        return Error(header.status,
+                     fmt::format("the barrier cannot be reached: {}",
+                                 why.empty() ? std::string(to_string(header.status)) : why));
+    }
     switch (header.status) {
         case Errc::kStaleEpoch:
             return Error(Errc::kStaleEpoch, fmt::format("{} is at epoch {}, this client at {}", who,
                                                         header.first, request.header.epoch));
         case Errc::kPeerLost:
-            if (request.header.kind == Kind::kBarrier) {
-                return Error(
-                    Errc::kPeerLost,
-                    fmt::format("the barrier cannot be reached: {}",
-                                decode_text(frame.values).value_or("another worker is lost")));
-            }
             if (request.peer == manager()) {
                 return Error(Errc::kPeerLost, "a server of the job has died, and tables need all");
             }

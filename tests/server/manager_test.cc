@@ -5,6 +5,8 @@
 
 #include "lib/node/manager.h"
 
+#include <array>
+
 #include <doctest/doctest.h>
 
 #include "tests/server/sim_cluster.h"
@@ -120,6 +122,109 @@ TEST_SUITE("manager") {
         CHECK(cluster.finish(2, third).has_value());
         CHECK(cluster.finish(0, last).has_value());
         CHECK(cluster.finish(1, second).has_value());
+    }
+
+    TEST_CASE("a worker whose barrier timed out and that leaves does not stand in for another") {
+        SimCluster cluster(10, {}, {});
+        REQUIRE(cluster.start());
+        const auto impatient = cluster.workers[0]->barrier(kMillisecond);
+        CHECK(cluster.finish(0, impatient).code() == Errc::kDeadline);
+        CHECK(cluster.finish(0, cluster.workers[0]->leave({}, 0)).has_value());
+        const auto second = cluster.workers[1]->barrier(0);
+        (void)cluster.run_until([] { return false; }, 50);
+        CHECK_FALSE(cluster.workers[1]->done(second));  // worker 2 is still to come
+        const auto third = cluster.workers[2]->barrier(0);
+        CHECK(cluster.finish(1, second).has_value());
+        CHECK(cluster.finish(2, third).has_value());
+    }
+
+    TEST_CASE(
+        "a barrier that timed out is withdrawn: the others wait until its worker tries again") {
+        SimCluster cluster(11, {}, {});
+        REQUIRE(cluster.start());
+        const auto impatient = cluster.workers[0]->barrier(kMillisecond);
+        CHECK(cluster.finish(0, impatient).code() == Errc::kDeadline);
+        const auto second = cluster.workers[1]->barrier(0);
+        const auto third = cluster.workers[2]->barrier(0);
+        (void)cluster.run_until([] { return false; }, 50);
+        CHECK_FALSE(cluster.workers[1]->done(second));
+        CHECK_FALSE(cluster.workers[2]->done(third));
+        const auto again = cluster.workers[0]->barrier(0);
+        CHECK(cluster.finish(0, again).has_value());
+        CHECK(cluster.finish(1, second).has_value());
+        CHECK(cluster.finish(2, third).has_value());
+    }
+
+    TEST_CASE("a worker that leaves while its barrier is open does not stand in for another") {
+        SimCluster cluster(12, {}, {});
+        REQUIRE(cluster.start());
+        const auto open = cluster.workers[0]->barrier(0);
+        CHECK(cluster.finish(0, cluster.workers[0]->leave({}, 0)).has_value());
+        CHECK(cluster.finish(0, open).code() == Errc::kCancelled);
+        const auto second = cluster.workers[1]->barrier(0);
+        (void)cluster.run_until([] { return false; }, 50);
+        CHECK_FALSE(cluster.workers[1]->done(second));
+        const auto third = cluster.workers[2]->barrier(0);
+        CHECK(cluster.finish(1, second).has_value());
+        CHECK(cluster.finish(2, third).has_value());
+    }
+
+    TEST_CASE("a second barrier of a worker that waits at one is refused, and the first goes on") {
+        SimCluster cluster(13, {}, {});
+        REQUIRE(cluster.start());
+        const auto first = cluster.workers[0]->barrier(0);
+        const auto twice = cluster.workers[0]->barrier(0);
+        const Status refused = cluster.finish(0, twice);
+        CHECK(refused.code() == Errc::kInvalidArgument);
+        CHECK(mentions(refused, "this worker waits at a barrier already"));
+        const auto second = cluster.workers[1]->barrier(0);
+        const auto third = cluster.workers[2]->barrier(0);
+        CHECK(cluster.finish(0, first).has_value());
+        CHECK(cluster.finish(1, second).has_value());
+        CHECK(cluster.finish(2, third).has_value());
+    }
+
+    TEST_CASE("a worker that dies at a barrier fails it for the others, whoever came first") {
+        for (const bool dies_first : {true, false}) {
+            SimCluster cluster(14, {}, {});
+            REQUIRE(cluster.start());
+            (void)cluster.workers[2]->barrier(0);
+            ClientCore::CallId waiting = 0;
+            if (!dies_first) waiting = cluster.workers[0]->barrier(0);
+            (void)cluster.run_until([] { return false; }, 3);
+            cluster.network.kill(cluster.host_of_worker(2));
+            cluster.workers[2].reset();
+            if (dies_first) {
+                (void)cluster.run_until([] { return false; }, 200);
+                waiting = cluster.workers[0]->barrier(0);
+            }
+            const Status ended = cluster.finish(0, waiting);
+            CHECK(ended.code() == Errc::kPeerLost);
+            CHECK(mentions(ended, "worker 2 (rank 2) died"));
+        }
+    }
+
+    TEST_CASE("a worker that gives up after its barrier timed out is heard of at the shards") {
+        for (const bool timed_out : {true, false}) {
+            SimCluster cluster(15, {}, {});
+            REQUIRE(cluster.start());
+            const auto table = cluster.make_table(0, counts());
+            REQUIRE(table.has_value());
+            const auto barrier = cluster.workers[1]->barrier(timed_out ? kMillisecond : 0);
+            if (timed_out) CHECK(cluster.finish(1, barrier).code() == Errc::kDeadline);
+            const std::array<uint64_t, 1> key{1};
+            const std::array<float, 1> one{1};
+            CallOptions options;
+            options.iteration = 1;
+            const auto push =
+                cluster.workers[0]->push(*table, key, std::as_bytes(std::span(one)), options);
+            const Status why = Error(Errc::kInvalidArgument, "no such file");
+            CHECK(cluster.finish(1, cluster.workers[1]->leave(why, 0)).has_value());
+            const uint64_t before_ns = cluster.clock.now_ns();
+            const Status ended = cluster.finish(0, push);
+            CHECK(mentions(ended, "worker 1 died or gave up"));
+            CHECK(cluster.clock.now_ns() - before_ns < kSecond);
+        }
     }
 
     TEST_CASE("who waits for a worker that gives up reads why, and one that died is named") {

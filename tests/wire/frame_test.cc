@@ -62,7 +62,7 @@ TEST_SUITE("frame") {
         };
         CHECK(refused([](FrameHeader& h) { h.magic ^= 1; }));
         CHECK(refused([](FrameHeader& h) { h.kind = Kind{0}; }));
-        CHECK(refused([](FrameHeader& h) { h.kind = Kind{13}; }));
+        CHECK(refused([](FrameHeader& h) { h.kind = Kind{kKindMax + 1}; }));
         CHECK(refused([](FrameHeader& h) { h.reserved = 1; }));
         CHECK(refused([](FrameHeader& h) { h.reserved2 = 1; }));
         CHECK(refused([](FrameHeader& h) { h.body_bytes = 11; }));
