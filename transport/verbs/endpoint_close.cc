@@ -82,7 +82,14 @@ void VerbsEndpoint::drain(Connection& c, Errc reason) {
             return;
         }
     }
+    note_drained(c);
+}
+
+/// Puts it up for release. Here alone, and once: the deadline of the drain ends with it.
+void VerbsEndpoint::note_drained(Connection& c) {
+    if (c.drained) return;
     c.drained = true;
+    clear_deadline(c);
     draining_.push_back(c.id);
 }
 
@@ -152,9 +159,7 @@ void VerbsEndpoint::check_deadlines() {
             case State::kDraining:
                 log(LogLevel::kWarning, "verbs: the device does not flush the queue pair of {}",
                     c.peer_name);
-                clear_deadline(c);
-                c.drained = true;
-                draining_.push_back(c.id);
+                note_drained(c);
                 break;
             case State::kOpen: break;
         }

@@ -251,10 +251,7 @@ void VerbsEndpoint::take_sent(const ibv_wc& wc) {
             fail(*c, code, ibv_wc_status_str(wc.status));
         }
     }
-    if (c->state == State::kDraining && !c->drained && !c->sends->is_open(c->beacon)) {
-        c->drained = true;
-        draining_.push_back(c->id);
-    }
+    if (c->state == State::kDraining && !c->sends->is_open(c->beacon)) note_drained(*c);
 }
 
 void VerbsEndpoint::take_received(const ibv_wc& wc) {
