@@ -11,8 +11,8 @@
 #include <fmt/core.h>
 
 #include "bench/arena.h"
+#include "bench/limits/line_table.h"
 #include "bench/limits/memory_work.h"
-#include "bench/limits/probing_table.h"
 #include "lib/base/clock.h"
 #include "lib/base/random.h"
 #include "lib/store/finite.h"
@@ -181,14 +181,18 @@ void known_list(const RuleRegistry& rules, Arena& arena, size_t count, int round
         });
 }
 
+limits::LineTable limit_table(Arena& arena, size_t key_count) {
+    const size_t buckets = limits::LineTable::buckets_for(key_count);
+    return limits::LineTable({arena.array<limits::LineTable::Bucket>(buckets), buckets});
+}
+
 void unseen_lists(const RuleRegistry& rules, Arena& arena, size_t count, int rounds) {
     arena.reset();
     const size_t list_keys = std::min(kListKeys, count / 10);
     // A cache that holds a few lists: what is pushed is new to it each time.
     const auto table = make_table({.name = "unseen", .layout = Layout::kSparse}, rules, arena,
                                   list_keys * sizeof(uint32_t));
-    const size_t entries = limits::ProbingTable::entries_for(count);
-    limits::ProbingTable plain({arena.array<limits::ProbingTable::Entry>(entries), entries});
+    limits::LineTable plain = limit_table(arena, count);
     std::vector<uint64_t> keys = random_keys(count, 2);
     const std::vector<float> deltas(list_keys, 0.5F);
     for (const auto& list : lists_of(keys, list_keys)) {
@@ -234,16 +238,9 @@ void inserts(const RuleRegistry& rules, Arena& arena, size_t count, bool presize
         [&] {
             made = {};
             arena.reset();
-            using limits::ProbingTable;
-            const auto room = [&](size_t n) {
-                return std::span(arena.array<ProbingTable::Entry>(n), n);
-            };
-            ProbingTable plain(room(ProbingTable::entries_for(presized ? count : list_keys)));
-            for (const auto& list : lists) {
-                if (plain.size() + list.size() > plain.capacity())
-                    plain.grow(room(plain.entry_count() * 2));
+            limits::LineTable plain = limit_table(arena, count);
+            for (const auto& list : lists)
                 plain.add(list, deltas.data());
-            }
         });
 }
 
@@ -273,7 +270,7 @@ void run(bool brief) {
                "ratio");
     finite(brief);
     dense_add(rules, arena, brief);
-    for (const size_t count : {size_t{100'000}, size_t{5'000'000}}) {
+    for (const size_t count : {size_t{100'000}, size_t{1'000'000}, size_t{5'000'000}}) {
         if (brief && count > kListKeys) break;
         const int rounds = brief ? 1 : 9;
         known_list(rules, arena, count, rounds);

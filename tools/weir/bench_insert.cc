@@ -5,15 +5,15 @@
 #include <fmt/core.h>
 
 #include "bench/arena.h"
+#include "bench/limits/line_table.h"
 #include "bench/limits/memory_work.h"
-#include "bench/limits/probing_table.h"
 #include "lib/base/random.h"
 #include "tools/weir/bench_work.h"
 
 namespace weir::tools {
 namespace {
 
-using limits::ProbingTable;
+using limits::LineTable;
 
 /// Random keys in sorted lists of one size, in registered memory, with values for one list.
 struct Lists {
@@ -49,6 +49,14 @@ Result<Lists> make_lists(Client& client, size_t key_count, size_t list_keys, uin
     Lists lists{std::move(keys), std::move(values), list_keys};
     lists.sort();
     return lists;
+}
+
+/// 5e6 instead of 5000000.
+std::string short_number(size_t number) {
+    size_t zeros = 0;
+    for (; number % 10 == 0; number /= 10)
+        ++zeros;
+    return fmt::format("{}e{}", number, zeros);
 }
 
 /// Pushes all lists and gives the keys per second.
@@ -118,17 +126,21 @@ public:
           arena_(flags.brief ? size_t{64} << 20 : size_t{512} << 20),
           in_flight_(flags.in_flight == 0 ? 4 : flags.in_flight) {}
 
-    Status new_keys(size_t key_count, size_t list_keys);
+    /// `told`: the table is told how many keys will come.
+    Status new_keys(size_t key_count, size_t list_keys, bool told);
     Status known_list(size_t key_count);
     Status unseen_lists(size_t key_count, size_t list_keys);
 
 private:
-    Result<Table<float>> table(std::string_view name) {
-        return client_.create_table<float>(name, {.layout = Layout::kSparse});
+    Result<Table<float>> table(std::string_view name, size_t expected_keys = 0) {
+        return client_.create_table<float>(name,
+                                           {.layout = Layout::kSparse, .key_count = expected_keys});
     }
 
-    std::span<ProbingTable::Entry> entries(size_t count) {
-        return {arena_.array<ProbingTable::Entry>(count), count};
+    /// With room for `key_count` keys, in memory that was touched before.
+    LineTable limit_table(size_t key_count) {
+        const size_t buckets = LineTable::buckets_for(key_count);
+        return LineTable({arena_.array<LineTable::Bucket>(buckets), buckets});
     }
 
     Client& client_;
@@ -139,21 +151,20 @@ private:
     Random random_{3};
 };
 
-Status InsertBench::new_keys(size_t key_count, size_t list_keys) {
+Status InsertBench::new_keys(size_t key_count, size_t list_keys, bool told) {
     WEIR_ASSIGN(const Lists lists, make_lists(client_, key_count, list_keys, 1));
     WEIR_ASSIGN(const uint64_t copied_before, copied_bytes(client_));
-    Turns turns("new keys", list_keys, in_flight_);
+    const std::string work =
+        fmt::format("new keys, {}{}", short_number(key_count), told ? ", foretold" : "");
+    Turns turns(work, list_keys, in_flight_);
     for (int i = 0; i < (flags_.brief ? 1 : 3); ++i) {
-        WEIR_ASSIGN(Table<float> fresh, table(fmt::format("new {}", i)));
+        WEIR_ASSIGN(Table<float> fresh, table(fmt::format("{} {}", work, i), told ? key_count : 0));
         WEIR_ASSIGN(const double ours, push_lists(fresh, lists, 1, turns.flight));
         arena_.reset();
+        LineTable plain = limit_table(key_count);
         const double limit = keys_per_s(flags_, lists.keys.size(), [&] {
-            ProbingTable plain(entries(ProbingTable::entries_for(list_keys)));
-            for (size_t list = 0; list < lists.count(); ++list) {
-                if (plain.size() + list_keys > plain.capacity())
-                    plain.grow(entries(plain.entry_count() * 2));
+            for (size_t list = 0; list < lists.count(); ++list)
                 plain.add(lists.list(list), lists.values.data());
-            }
         });
         turns.add(ours, limit);
     }
@@ -199,20 +210,20 @@ Status InsertBench::known_list(size_t key_count) {
 
 Status InsertBench::unseen_lists(size_t key_count, size_t list_keys) {
     WEIR_ASSIGN(Lists lists, make_lists(client_, key_count, list_keys, 4));
-    WEIR_ASSIGN(Table<float> table, this->table("unseen"));
+    const std::string work = fmt::format("unseen lists, {} held", short_number(key_count));
+    WEIR_ASSIGN(Table<float> table, this->table(work));
     Flight loading(in_flight_);
     WEIR_TRY(push_lists(table, lists, 1, loading));
     arena_.reset();
-    ProbingTable plain(entries(ProbingTable::entries_for(key_count)));
+    LineTable plain = limit_table(key_count);
     const auto add_all = [&] {
         for (size_t list = 0; list < lists.count(); ++list)
             plain.add(lists.list(list), lists.values.data());
     };
     add_all();
     WEIR_ASSIGN(const uint64_t copied_before, copied_bytes(client_));
-    Turns turns(fmt::format("unseen lists, {:.2g} held", static_cast<double>(key_count)), list_keys,
-                in_flight_);
-    for (int i = 0; i < (flags_.brief ? 1 : 4); ++i) {
+    Turns turns(work, list_keys, in_flight_);
+    for (int i = 0; i < flags_.repetitions(); ++i) {
         lists.shuffle(random_);
         WEIR_ASSIGN(const double ours, push_lists(table, lists, 1, turns.flight));
         turns.add(ours, keys_per_s(flags_, lists.keys.size(), add_all));
@@ -226,11 +237,16 @@ Status InsertBench::unseen_lists(size_t key_count, size_t list_keys) {
 
 Status bench_insert(Client& client, const BenchFlags& flags, BenchReport& report) {
     InsertBench bench(client, flags, report);
+    const size_t few = flags.brief ? 100'000 : 1'000'000;
     const size_t many = flags.brief ? 200'000 : 5'000'000;
     const size_t list_keys = flags.brief ? 20'000 : 100'000;
-    WEIR_TRY(bench.new_keys(many, list_keys));
+    for (const size_t keys : {few, many}) {
+        WEIR_TRY(bench.new_keys(keys, list_keys, false));
+        WEIR_TRY(bench.new_keys(keys, list_keys, true));
+    }
     WEIR_TRY(bench.known_list(100'000));
     WEIR_TRY(bench.known_list(many));
+    WEIR_TRY(bench.unseen_lists(few, list_keys));
     return bench.unseen_lists(many, list_keys);
 }
 
