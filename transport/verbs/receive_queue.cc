@@ -25,6 +25,7 @@ Result<ReceiveQueue> ReceiveQueue::make(ibv_pd* pd, void* owner, uint32_t depth,
     queue.pd_ = pd;
     queue.depth_ = depth;
     queue.buffer_bytes_ = buffer_bytes;
+    queue.stride_bytes_ = (buffer_bytes + kLineBytes - 1) / kLineBytes * kLineBytes;
     // All there will ever be, so that chained requests stay where they are.
     queue.requests_.reserve(depth);
     queue.pieces_.reserve(depth);
@@ -37,7 +38,7 @@ Status ReceiveQueue::grow_to(uint32_t count) {
         const uint32_t first = buffer_count();
         const uint32_t more = std::min(kBlockBuffers, depth_ - first);
         WEIR_ASSIGN(RegisteredPages pages,
-                    RegisteredPages::make(pd_, size_t{kBlockBuffers} * buffer_bytes_));
+                    RegisteredPages::make(pd_, size_t{kBlockBuffers} * stride_bytes_));
         const uint32_t lkey = pages.lkey();
         blocks_.push_back(std::move(pages));
         std::array<uint32_t, kBlockBuffers> added;

@@ -46,18 +46,21 @@ public:
     }
 
 private:
+    /// Every buffer begins a cache line: messages are aligned, whatever their greatest length.
+    static constexpr uint32_t kLineBytes = 64;
     /// Buffers come in blocks of so many, each registered at once.
     static constexpr uint32_t kBlockBuffers = 64;
 
     [[nodiscard]] std::byte* at(uint32_t buffer) const {
         return blocks_[buffer / kBlockBuffers].bytes().data() +
-               size_t{buffer % kBlockBuffers} * buffer_bytes_;
+               size_t{buffer % kBlockBuffers} * stride_bytes_;
     }
 
     ibv_pd* pd_ = nullptr;
     SrqPtr srq_;
     uint32_t depth_ = 0;
     uint32_t buffer_bytes_ = 0;
+    uint32_t stride_bytes_ = 0;  ///< from one buffer to the next: a multiple of kLineBytes
     std::vector<RegisteredPages> blocks_;
     std::vector<ibv_recv_wr> requests_;  ///< one per buffer; chained anew at each post
     std::vector<ibv_sge> pieces_;

@@ -37,6 +37,23 @@ void messages_arrive_in_order(Fabric& fabric) {
     CHECK(b.endpoint().counters().messages_received == 1000);
 }
 
+void an_odd_longest_message_changes_nothing(Fabric& fabric) {
+    Stage stage(fabric);
+    EndpointOptions odd;
+    odd.message_bytes_max = 1001;
+    odd.messages_in_flight = 8;
+    Party& a = stage.add(0, odd);
+    Party& b = stage.add(1, odd);
+    const Link link = stage.connect(a, b);
+    const uint32_t longest = a.endpoint().capabilities().message_bytes_max;
+    for (uint64_t i = 0; i < 20; ++i)
+        stage.send(a, link.near, pattern(i, longest - i % 3));
+    // Party checks that each of them is aligned.
+    REQUIRE(stage.until([&] { return b.count(Event::kReceived, link.far) == 20; }));
+    for (uint64_t i = 0; i < 20; ++i)
+        CHECK(b.seen()[i + 1].message == pattern(i, longest - i % 3));
+}
+
 void empty_and_biggest_messages(Fabric& fabric) {
     Stage stage(fabric);
     Party& a = stage.add(0);
@@ -190,6 +207,7 @@ std::vector<Case> message_cases() {
     return {
         {"messages arrive whole, once and in order", messages_arrive_in_order},
         {"empty and biggest messages pass, bigger ones are refused", empty_and_biggest_messages},
+        {"a longest message of odd length changes nothing", an_odd_longest_message_changes_nothing},
         {"a message is gathered from its parts", a_message_is_gathered_from_parts},
         {"lent messages stay until the next poll", lent_messages_stay_until_the_next_poll},
         {"a full connection says not now and loses nothing", a_full_connection_says_not_now},
