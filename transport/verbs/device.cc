@@ -30,8 +30,7 @@ const char* trouble(ibv_event_type type) {
         case IBV_EVENT_QP_FATAL:
         case IBV_EVENT_QP_REQ_ERR:
         case IBV_EVENT_QP_ACCESS_ERR:
-        case IBV_EVENT_DEVICE_FATAL:
-        case IBV_EVENT_PORT_ERR: return ibv_event_type_str(type);
+        case IBV_EVENT_DEVICE_FATAL: return ibv_event_type_str(type);
         default: return nullptr;
     }
 }
@@ -146,12 +145,19 @@ void VerbsDevice::deliver_async_events() {
             case IBV_EVENT_SRQ_ERR: owner = event.element.srq->srq_context; break;
             default: break;
         }
-        const bool other_port =
-            event.event_type == IBV_EVENT_PORT_ERR && event.element.port_num != hardware_.port;
+        const bool link_event =
+            (event.event_type == IBV_EVENT_PORT_ERR || event.event_type == IBV_EVENT_PORT_ACTIVE) &&
+            event.element.port_num == hardware_.port;
         // Afterwards the object may go: ibv_destroy_* waits for this.
         ibv_ack_async_event(&event);
         note.text = trouble(event.event_type);
-        if (note.text == nullptr || other_port) continue;
+        if (link_event) {
+            // A link that comes back in time costs nobody a connection: the queue pairs' own
+            // retries decide.
+            log(LogLevel::kWarning, "verbs: {} port {} says: {}", hardware_.name, hardware_.port,
+                ibv_event_type_str(event.event_type));
+        }
+        if (note.text == nullptr) continue;
         log(LogLevel::kWarning, "verbs: {} says: {}", hardware_.name, note.text);
         for (const auto& [to, mailbox] : mailboxes_) {
             if (owner == nullptr || owner == to) mailbox->put(note);
