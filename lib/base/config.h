@@ -110,6 +110,24 @@ inline constexpr auto kConfigVariables = std::to_array<ConfigVariable>({
      .most = 65'535,
      .meaning =
          "entry of the RDMA port's GID table; else the RoCEv2 one that maps an IPv4 address"},
+    {.name = "WEIR_SERVICE_LEVEL",
+     .kind = VariableKind::kNumber,
+     .default_value = "0",
+     .most = 15,
+     .meaning = "service level of the queue pairs; on Ethernet their priority, 0 to 7, which a "
+                "lossless fabric maps to a class without drops"},
+    {.name = "WEIR_TRAFFIC_CLASS",
+     .kind = VariableKind::kNumber,
+     .default_value = "0",
+     .most = 255,
+     .meaning = "traffic class of the queue pairs; with RoCEv2 the TOS byte of their IP packets: "
+                "4 x DSCP + ECN"},
+    {.name = "WEIR_PKEY_INDEX",
+     .kind = VariableKind::kNumber,
+     .default_value = "0",
+     .most = 65'535,
+     .meaning = "entry of the RDMA port's table of partition keys; not together with "
+                "WEIR_CONNECT=rdmacm, which takes the partition from the network interface"},
     {.name = "WEIR_PORT",
      .kind = VariableKind::kNumber,
      .default_value = "0",

@@ -105,6 +105,12 @@ Result<std::unique_ptr<Device>> open_verbs(const Config& config, const transport
     options.bind_address = config.text("WEIR_BIND");
     WEIR_ASSIGN(const std::optional<uint64_t> gid, config.optional_number("WEIR_GID_INDEX"));
     if (gid) options.gid_index = static_cast<int>(*gid);
+    WEIR_ASSIGN(const uint64_t service_level, config.number("WEIR_SERVICE_LEVEL"));
+    options.service_level = static_cast<uint8_t>(service_level);
+    WEIR_ASSIGN(const uint64_t traffic_class, config.number("WEIR_TRAFFIC_CLASS"));
+    options.traffic_class = static_cast<uint8_t>(traffic_class);
+    WEIR_ASSIGN(const uint64_t pkey_index, config.number("WEIR_PKEY_INDEX"));
+    options.pkey_index = static_cast<uint16_t>(pkey_index);
     WEIR_ASSIGN(const uint64_t port, config.number("WEIR_PORT"));
     options.port = static_cast<uint16_t>(port);
     WEIR_ASSIGN(const std::string connect_by, config.choice("WEIR_CONNECT"));

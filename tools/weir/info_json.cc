@@ -35,7 +35,7 @@ Json port_json(const transport::verbs::PortInfo& port) {
     return {{"number", port.number},       {"active", port.active},
             {"state", port.state},         {"link_layer", port.link_layer},
             {"mtu_bytes", port.mtu_bytes}, {"operation_bytes_max", port.operation_bytes_max},
-            {"gids", std::move(gids)}};
+            {"gids", std::move(gids)},     {"partition_keys", port.partition_keys}};
 }
 #endif
 

@@ -86,6 +86,11 @@ void add_devices(Sections& out, [[maybe_unused]] const InfoReport& report) {
                 out.line(fmt::format("    GID {}", gid.index),
                          fmt::format("{}  {}  {}", gid.gid, gid.type, gid.interface));
             }
+            for (size_t index = 0; index < port.partition_keys.size(); ++index) {
+                if (port.partition_keys[index] == 0) continue;
+                out.line(fmt::format("    partition key {}", index),
+                         fmt::format("{:#06x}", port.partition_keys[index]));
+            }
         }
         out.line("  queue pairs",
                  fmt::format("{}, {} requests each, {} reads in flight", device.queue_pairs_max,

@@ -50,6 +50,12 @@ Status move_to(const Path& path, ibv_qp_state state) {
         return cannot("tell a queue pair's attributes", errno);
     }
     if (state == IBV_QPS_RTS) attr.timeout = path.ends.retry_timeout;
+    if ((mask & IBV_QP_AV) != 0) {
+        if (path.ends.service_level != 0) attr.ah_attr.sl = path.ends.service_level;
+        if (path.ends.traffic_class != 0 && attr.ah_attr.is_global != 0) {
+            attr.ah_attr.grh.traffic_class = path.ends.traffic_class;
+        }
+    }
     if (const int code = ibv_modify_qp(path.ends.qp, &attr, mask); code != 0) {
         return cannot(
             state == IBV_QPS_RTR ? "take a queue pair to RTR" : "take a queue pair to RTS", code);
@@ -133,6 +139,12 @@ Status CmAgent::connect(ConnectionId connection, const SocketAddress& to, const 
     }
     Path& path = state_->paths[connection] = {connection, IdPtr(id), token, ends};
     id->context = &path;  // where the map keeps it until forget()
+    // The route is chosen by the type of service too, so rdma_cm must know it before.
+    uint8_t service = ends.traffic_class;
+    if (service != 0 &&
+        rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &service, sizeof(service)) != 0) {
+        return cannot("set the traffic class", errno);
+    }
     if (rdma_resolve_addr(path.id.get(), nullptr, const_cast<sockaddr*>(to.raw()),
                           static_cast<int>(ends.resolve_ms_max)) != 0) {
         return cannot("resolve an address", errno);

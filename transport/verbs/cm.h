@@ -29,6 +29,8 @@ struct CmEnds {
     uint8_t initiator_depth = 0;  ///< READs that we have in flight at once
     uint8_t retry_count = 7;
     uint8_t retry_timeout = 14;
+    uint8_t service_level = 0;       ///< 0: what rdma_cm finds for the route
+    uint8_t traffic_class = 0;       ///< 0: likewise
     uint32_t resolve_ms_max = 2000;  ///< for the address, and again for the route
 };
 

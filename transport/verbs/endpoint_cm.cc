@@ -77,6 +77,8 @@ CmEnds VerbsEndpoint::cm_ends(const Connection& c) const {
     ends.initiator_depth = initiator_depth(device_.hardware(), c.peer);
     ends.retry_count = device_.options().retry_count;
     ends.retry_timeout = device_.options().retry_timeout;
+    ends.service_level = device_.hardware().service_level;
+    ends.traffic_class = device_.hardware().traffic_class;
     ends.resolve_ms_max = device_.options().handshake_ms_max;
     return ends;
 }

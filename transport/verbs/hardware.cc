@@ -23,6 +23,9 @@ constexpr std::chrono::milliseconds kGidPause{100};
 /// longer: not worth it for more than about two cache lines.
 constexpr uint32_t kInlineBytesMax = 128;
 
+constexpr int kServiceLevelMost = 15;
+constexpr int kEthernetPriorityMost = 7;
+
 bool is_link_local(const ibv_gid& gid) noexcept {
     return gid.raw[0] == 0xfe && gid.raw[1] == 0x80;
 }
@@ -151,6 +154,11 @@ Result<Hardware> open_one(ibv_device* device, const DeviceOptions& options) {
     }
     WEIR_TRY(check_usable(hardware.limits, device));
     WEIR_TRY(choose_port(hardware, options.device_port));
+    WEIR_TRY(check_fabric(hardware.port_attr,
+                          fmt::format("{} port {}", hardware.name, hardware.port), options));
+    hardware.service_level = options.service_level;
+    hardware.traffic_class = options.traffic_class;
+    hardware.pkey_index = options.pkey_index;
     WEIR_ASSIGN(hardware.gid, choose_gid(hardware, options.gid_index));
     if (options.bind_address.empty()) {
         WEIR_ASSIGN(hardware.local, local_address(hardware));
@@ -204,6 +212,32 @@ std::string text_of(const ibv_gid& gid) {
 bool is_ipv4(const ibv_gid& gid) noexcept {
     constexpr uint8_t kPrefix[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
     return std::memcmp(gid.raw, kPrefix, sizeof(kPrefix)) == 0;
+}
+
+Status check_fabric(const ibv_port_attr& port, std::string_view place,
+                    const DeviceOptions& options) {
+    const bool ethernet = port.link_layer == IBV_LINK_LAYER_ETHERNET;
+    const int level_most = ethernet ? kEthernetPriorityMost : kServiceLevelMost;
+    if (options.service_level > level_most) {
+        return Error(Errc::kInvalidArgument,
+                     fmt::format("service level {} is too high for {}: {} has 0 to {}; set "
+                                 "WEIR_SERVICE_LEVEL to one of them",
+                                 options.service_level, place, ethernet ? "Ethernet" : "InfiniBand",
+                                 level_most));
+    }
+    if (options.pkey_index >= port.pkey_tbl_len) {
+        return Error(Errc::kInvalidArgument,
+                     fmt::format("{} has {} entries in its table of partition keys, so there is no "
+                                 "entry {}; set WEIR_PKEY_INDEX to one that `weir info` lists",
+                                 place, port.pkey_tbl_len, options.pkey_index));
+    }
+    if (options.pkey_index != 0 && options.connect_by == ConnectBy::kRdmaCm) {
+        return Error(Errc::kInvalidArgument,
+                     fmt::format("rdma_cm takes the partition from the network interface, not from "
+                                 "entry {} of {}: unset WEIR_PKEY_INDEX, or connect by TCP",
+                                 options.pkey_index, place));
+    }
+    return {};
 }
 
 Status check_usable(const ibv_device_attr& limits, ibv_device* device) {

@@ -43,6 +43,9 @@ struct Hardware {
     ibv_port_attr port_attr{};
     ibv_gid_entry gid{};
     uint32_t inline_bytes_max = 0;
+    uint8_t service_level = 0;
+    uint8_t traffic_class = 0;
+    uint16_t pkey_index = 0;
     SocketAddress local;  ///< of the interface behind the GID; port 0
 
     [[nodiscard]] bool is_ethernet() const noexcept {
@@ -60,6 +63,10 @@ struct Hardware {
 [[nodiscard]] std::string text_of(const ibv_gid& gid);
 /// Whether it is ::ffff:a.b.c.d
 [[nodiscard]] bool is_ipv4(const ibv_gid& gid) noexcept;
+/// Whether that port can do what is wanted of the fabric; `place` names it in the error.
+/// Errors: kInvalidArgument
+[[nodiscard]] Status check_fabric(const ibv_port_attr& port, std::string_view place,
+                                  const DeviceOptions& options);
 /// Why a device cannot be used, if it cannot.
 [[nodiscard]] Status check_usable(const ibv_device_attr& limits, ibv_device* device);
 

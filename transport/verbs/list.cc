@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <arpa/inet.h>
 #include <net/if.h>
 
 #include "transport/verbs/hardware.h"
@@ -36,6 +37,13 @@ PortInfo describe_port(ibv_context* context, uint8_t number) {
         port.gids.push_back(
             {entry.gid_index, text_of(entry.gid), type_name(entry.gid_type), interface});
     }
+    for (int index = 0; index < attr.pkey_tbl_len; ++index) {
+        __be16 key = 0;
+        if (ibv_query_pkey(context, number, index, &key) != 0) key = 0;
+        port.partition_keys.push_back(ntohs(key));
+    }
+    while (!port.partition_keys.empty() && port.partition_keys.back() == 0)
+        port.partition_keys.pop_back();
     return port;
 }
 

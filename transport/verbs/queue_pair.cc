@@ -23,25 +23,25 @@ Error cannot(const Hardware& hardware, const char* step, int code) {
     return {Errc::kIo, fmt::format("{} cannot take a queue pair to {}", hardware.name, step), code};
 }
 
-/// The route to the peer. RoCE always needs the global header; InfiniBand only between subnets or
-/// where the port demands it.
-ibv_ah_attr route(const Hardware& hardware, const Claim& peer) {
+}  // namespace
+
+ibv_ah_attr route_to(const Hardware& hardware, const Claim& peer) noexcept {
     ibv_ah_attr route{};
     route.port_num = hardware.port;
     route.dlid = peer.lid;
+    route.sl = hardware.service_level;
     const bool other_subnet =
         std::memcmp(peer.gid.data(), hardware.gid.gid.raw, sizeof(uint64_t)) != 0;
     const bool demanded = (hardware.port_attr.flags & IBV_QPF_GRH_REQUIRED) != 0;
-    if (hardware.is_ethernet() || other_subnet || demanded) {
+    if (hardware.is_ethernet() || other_subnet || demanded || hardware.traffic_class != 0) {
         route.is_global = 1;
         std::memcpy(route.grh.dgid.raw, peer.gid.data(), peer.gid.size());
         route.grh.sgid_index = static_cast<uint8_t>(hardware.gid.gid_index);
         route.grh.hop_limit = kHopLimit;
+        route.grh.traffic_class = hardware.traffic_class;
     }
     return route;
 }
-
-}  // namespace
 
 uint8_t read_depth(const Hardware& hardware) noexcept {
     return static_cast<uint8_t>(std::clamp(hardware.limits.max_qp_rd_atom, 0, kReadDepthMax));
@@ -72,6 +72,7 @@ Result<QpPtr> make_queue_pair(const Hardware& hardware, const QueuePairOptions& 
     ibv_qp_attr attr{};
     attr.qp_state = IBV_QPS_INIT;
     attr.port_num = hardware.port;
+    attr.pkey_index = hardware.pkey_index;
     attr.qp_access_flags = kAccess;
     const int code = ibv_modify_qp(
         qp.get(), &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
@@ -100,7 +101,7 @@ Status bring_up(const Hardware& hardware, ibv_qp* qp, const Claim& own, const Cl
     attr.rq_psn = peer.packet_number;
     attr.max_dest_rd_atomic = static_cast<uint8_t>(own.read_depth);
     attr.min_rnr_timer = kRnrTimer;
-    attr.ah_attr = route(hardware, peer);
+    attr.ah_attr = route_to(hardware, peer);
     int code = ibv_modify_qp(qp, &attr,
                              IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
                                  IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);

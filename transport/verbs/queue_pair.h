@@ -24,6 +24,10 @@ struct QueuePairOptions {
 [[nodiscard]] Result<QpPtr> make_queue_pair(const Hardware& hardware,
                                             const QueuePairOptions& options);
 
+/// The way to the peer. RoCE always needs the global header; InfiniBand only between subnets, where
+/// the port demands it, or for a traffic class.
+[[nodiscard]] ibv_ah_attr route_to(const Hardware& hardware, const Claim& peer) noexcept;
+
 /// What we say of a queue pair of ours; the window and message size are the caller's to fill in.
 [[nodiscard]] Claim describe(const Hardware& hardware, const ibv_qp& qp, uint32_t packet_number);
 

@@ -28,12 +28,15 @@ enum class ConnectBy : uint8_t {
 };
 
 struct DeviceOptions {
-    std::string device;        ///< "mlx5_0"; empty: the first that can be used
-    uint8_t device_port = 0;   ///< 0: the first active port
-    int gid_index = -1;        ///< -1: RoCE v2 with an IPv4 address if there is one
-    Secret secret{};           ///< of the job; both sides must have the same
-    std::string bind_address;  ///< of the TCP side channel; empty: that of the RDMA device
-    uint16_t port = 0;         ///< of the first endpoint, port + n of the n-th; 0: any
+    std::string device;         ///< "mlx5_0"; empty: the first that can be used
+    uint8_t device_port = 0;    ///< 0: the first active port
+    int gid_index = -1;         ///< -1: RoCE v2 with an IPv4 address if there is one
+    uint8_t service_level = 0;  ///< 0..15; on Ethernet the priority, 0..7
+    uint8_t traffic_class = 0;  ///< of the global route header; with RoCE v2 the IP header's TOS
+    uint16_t pkey_index = 0;    ///< entry of the port's partition keys; 0 with ConnectBy::kRdmaCm
+    Secret secret{};            ///< of the job; both sides must have the same
+    std::string bind_address;   ///< of the TCP side channel; empty: that of the RDMA device
+    uint16_t port = 0;          ///< of the first endpoint, port + n of the n-th; 0: any
     ConnectBy connect_by = ConnectBy::kTcp;  ///< of connections that we begin
     const Clock* clock = nullptr;            ///< nullptr: the machine's; outlives the device
 
@@ -47,7 +50,7 @@ struct DeviceOptions {
 
 /// Opens a device. Waits up to a second for a freshly added one to get its address.
 /// Errors: kUnavailable (no device that can be used, and why), kNotFound (no such device, port or
-/// GID), kInvalidArgument (bind address)
+/// GID), kInvalidArgument (bind address; service level or partition key that the port does not have)
 [[nodiscard]] Result<std::unique_ptr<Device>> make_device(const DeviceOptions& options);
 
 /// Registered memory that each end of a connection takes for messages, as long as an endpoint has
@@ -69,6 +72,7 @@ struct PortInfo {
     uint32_t mtu_bytes = 0;
     uint32_t operation_bytes_max = 0;
     std::vector<GidInfo> gids;
+    std::vector<uint16_t> partition_keys;  ///< by DeviceOptions::pkey_index; 0: an empty entry
 };
 
 struct DeviceInfo {
