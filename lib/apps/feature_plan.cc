@@ -11,7 +11,7 @@
 
 #include <fmt/core.h>
 
-#include "lib/apps/gather.h"
+#include "lib/apps/allgather.h"
 #include "lib/base/random.h"
 
 namespace weir::apps {
@@ -78,7 +78,7 @@ Result<FeaturePlan> plan_features(BlockExchange& exchange, const data::Examples&
     std::vector<uint64_t> keys;
     const bool listed = totals[2] <= kListedFeatureCountMax;
     if (listed) {
-        WEIR_ASSIGN(keys, gather(exchange, examples.keys));
+        WEIR_ASSIGN(keys, allgather(exchange, examples.keys));
         std::sort(keys.begin(), keys.end());
         keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
         plan.feature_count = keys.size();

@@ -13,7 +13,7 @@
 #include <numeric>
 #include <utility>
 
-#include "lib/apps/gather.h"
+#include "lib/apps/allgather.h"
 #include "lib/apps/lr_solver.h"
 #include "lib/apps/lr_totals.h"
 #include "lib/linalg/gram.h"
@@ -37,9 +37,10 @@ constexpr double kBendMin = 1e-12;
 /// To what part of the objective the model is minimised.
 constexpr double kPrecision = 1e-8;
 
-/// From 0 to 1, by key, another one each time.
-double lot(uint64_t key, uint64_t time) {
-    return static_cast<double>(mix64(key ^ mix64(time + 1)) >> 11) * 0x1p-53;
+/// A number from 0 to 1 that looks random, but is the same for all workers: it depends on the key
+/// and on how many joint steps there were.
+double random_unit(uint64_t key, uint64_t step_count) {
+    return static_cast<double>(mix64(key ^ mix64(step_count + 1)) >> 11) * 0x1p-53;
 }
 
 }  // namespace
@@ -51,7 +52,7 @@ struct LrSolver::JointSet {
 };
 
 /// The part of the features that a joint step should take now; none if it would cost too much.
-std::optional<double> LrSolver::joint_share(const Totals& totals) {
+std::optional<double> LrSolver::joint_fraction(const Totals& totals) {
     joint_spent_ns_ -= pass_cost_ns_;
     const uint64_t count = result_.nonzero_count;
     if (count == 0 || count > kCandidateCountMax) return std::nullopt;
@@ -68,18 +69,19 @@ std::optional<double> LrSolver::joint_share(const Totals& totals) {
     return part;
 }
 
-Result<LrSolver::JointSet> LrSolver::choose_jointly(double share) {
+Result<LrSolver::JointSet> LrSolver::choose_jointly(double fraction) {
     ++joint_count_;
     std::vector<std::pair<uint64_t, uint32_t>> here;
     for (const uint32_t column : nonzeros_.columns) {
         const uint64_t key = matrix_.keys[column];
-        if (share == 1 || lot(key, joint_count_) < share) here.emplace_back(key, column);
+        if (fraction == 1 || random_unit(key, joint_count_) < fraction)
+            here.emplace_back(key, column);
     }
     std::sort(here.begin(), here.end());
     JointSet set;
     for (const auto& [key, column] : here)
         set.keys.push_back(key);
-    WEIR_ASSIGN(set.keys, gather(*exchange_, set.keys));
+    WEIR_ASSIGN(set.keys, allgather(*exchange_, set.keys));
     std::sort(set.keys.begin(), set.keys.end());
     set.keys.erase(std::unique(set.keys.begin(), set.keys.end()), set.keys.end());
     set.keys.resize(std::min<uint64_t>(set.keys.size(), kFeatureCountMax));
@@ -104,7 +106,7 @@ Result<std::vector<double>> LrSolver::newton_step(const JointSet& set, double ob
         const uint64_t column = set.columns[k];
         if (column == linalg::kNoColumn) continue;
         linalg::gradient(columns(), {column, column + 1}, scratch_, gradient.subspan(k, 1));
-        weights[k] = weights_[column] * share(column);
+        weights[k] = weights_[column] * counted_part(column);
     }
     for (double& slope : scratch_)
         slope = std::max(std::abs(slope) * (1 - std::abs(slope)), kBendMin);
@@ -125,10 +127,10 @@ Result<std::vector<double>> LrSolver::newton_step(const JointSet& set, double ob
     return change;
 }
 
-Status LrSolver::step_jointly(double share, double objective) {
+Status LrSolver::step_jointly(double fraction, double objective) {
     refresh_margins();
     history_.remember(nonzeros_, margins_);
-    WEIR_ASSIGN(const JointSet set, choose_jointly(share));
+    WEIR_ASSIGN(const JointSet set, choose_jointly(fraction));
     WEIR_ASSIGN(const std::vector<double> change, newton_step(set, objective));
     std::vector<std::pair<uint32_t, double>> mine;
     std::fill(scratch_.begin(), scratch_.end(), 0.0);

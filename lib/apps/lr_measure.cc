@@ -32,12 +32,12 @@ Status LrSolver::measure(Totals& totals) {
     double entries = 0;
     for (uint64_t k = 0; k < nonzeros_.size(); ++k) {
         const uint32_t column = nonzeros_.columns[k];
-        penalty += std::abs(nonzeros_.values[k]) * share(column);
-        count += share(column);
+        penalty += std::abs(nonzeros_.values[k]) * counted_part(column);
+        count += counted_part(column);
         entries += static_cast<double>(matrix_.offsets[column + 1] - matrix_.offsets[column]);
     }
     totals.system = history_.system(matrix_.labels, {nonzeros_, margins_}, options_.l1,
-                                    [this](uint32_t column) { return share(column); });
+                                    [this](uint32_t column) { return counted_part(column); });
     std::array<double, 3 + PassHistory::kSystemSize> sums = {};
     sums[0] = linalg::logistic_loss_sum(matrix_.labels, margins_) + options_.l1 * penalty;
     sums[1] = count;
@@ -127,7 +127,7 @@ Status LrSolver::step(const SparseWeights& direction, double objective) {
     const SparseWeights weights = SparseWeights::of(weights_);
     double now = linalg::logistic_loss_sum(matrix_.labels, margins_);
     for (uint64_t k = 0; k < weights.size(); ++k)
-        now += options_.l1 * std::abs(weights.values[k]) * share(weights.columns[k]);
+        now += options_.l1 * std::abs(weights.values[k]) * counted_part(weights.columns[k]);
     WEIR_TRY(exchange_->sum({&now, 1}));
     if (!(now <= objective)) return return_to_best();
     best_ = weights;
@@ -139,7 +139,7 @@ Status LrSolver::step(const SparseWeights& direction, double objective) {
 Result<double> LrSolver::search_line(const SparseWeights& direction, double objective) {
     std::array<double, kSteps.size()> sums = {};
     for_each_column(nonzeros_, direction, [&](uint32_t column, double weight, double change) {
-        const double part = options_.l1 * share(column);
+        const double part = options_.l1 * counted_part(column);
         for (uint64_t s = 0; s < kSteps.size(); ++s) {
             sums[s] += part * std::abs(weight + kSteps[s] * change);
         }
@@ -164,7 +164,7 @@ Status LrSolver::move(const SparseWeights& direction, double step) {
     std::vector<uint64_t> keys;
     std::vector<double> pairs;
     for (const uint64_t i : order) {
-        const double part = share(direction.columns[i]);
+        const double part = counted_part(direction.columns[i]);
         keys.push_back(key_of(i));
         pairs.push_back(step * direction.values[i] * part);
         pairs.push_back(-part);

@@ -5,9 +5,9 @@
 
 #include <fmt/core.h>
 
+#include "lib/apps/agree_on_error.h"
 #include "lib/apps/client_exchange.h"
 #include "lib/apps/lr_solver.h"
-#include "lib/apps/share_error.h"
 #include "lib/data/examples.h"
 #include "lib/data/shortage.h"
 
@@ -45,14 +45,14 @@ Status check_same(BlockExchange& exchange, const LrRunOptions& options) {
 }
 
 /// What all workers left out.
-Status share_bad_lines(ClientExchange& exchange, const data::ReadReport& mine, BadLines& all) {
+Status sum_bad_lines(ClientExchange& exchange, const data::ReadReport& mine, BadLines& all) {
     std::array<double, 1> count{static_cast<double>(mine.bad_line_count)};
     WEIR_TRY(exchange.sum(count));
     if (count[0] == 0) return {};
     all.count = static_cast<uint64_t>(count[0]);
     Status first;
     if (!mine.first_bad_line.empty()) first = Error(Errc::kInvalidArgument, mine.first_bad_line);
-    WEIR_TRY(share_error(exchange, first));
+    WEIR_TRY(agree_on_error(exchange, first));
     if (!first) all.first = first.error().text();
     return {};
 }
@@ -67,9 +67,9 @@ Status test(Client& client, ClientExchange& exchange, const LrRunOptions& option
         return {};
     });
     WEIR_TRY(client.barrier(std::chrono::hours(24)));  // as long as the longest part takes to read
-    WEIR_TRY(share_error(exchange, run.tested));
+    WEIR_TRY(agree_on_error(exchange, run.tested));
     if (!run.tested) return {};
-    WEIR_TRY(share_bad_lines(exchange, mine.read, run.bad_test_lines));
+    WEIR_TRY(sum_bad_lines(exchange, mine.read, run.bad_test_lines));
     std::array<double, 2> counts{static_cast<double>(mine.read.example_count),
                                  static_cast<double>(mine.correct_count)};
     WEIR_TRY(exchange.sum(counts));
@@ -117,7 +117,7 @@ Result<LrRun> run_lr(Client& client, const LrRunOptions& options) {
     run.data_bytes = solver.data_bytes();
     WEIR_ASSIGN(run.result, solver.solve());
     WEIR_ASSIGN(run.model, solver.model());
-    WEIR_TRY(share_bad_lines(*exchange, run.read, run.bad_lines));
+    WEIR_TRY(sum_bad_lines(*exchange, run.read, run.bad_lines));
     if (!options.test.empty()) WEIR_TRY(test(client, *exchange, options, run));
     WEIR_TRY(count(client, *exchange, run));
     WEIR_TRY(client.barrier(std::chrono::hours(24)));

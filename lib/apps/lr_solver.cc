@@ -10,7 +10,7 @@
 
 #include <fmt/core.h>
 
-#include "lib/apps/gather.h"
+#include "lib/apps/allgather.h"
 #include "lib/apps/lr_totals.h"
 #include "lib/base/clock.h"
 #include "lib/linalg/logistic.h"
@@ -81,7 +81,7 @@ std::span<const uint64_t> LrSolver::group_keys(uint32_t group) const noexcept {
     return std::span(matrix_.keys).subspan(range.begin, range.size());
 }
 
-double LrSolver::share(uint64_t column) const noexcept {
+double LrSolver::counted_part(uint64_t column) const noexcept {
     return owner_count_.empty() ? 1.0 : 1.0 / owner_count_[column];
 }
 
@@ -171,8 +171,8 @@ Result<LrEnd> LrSolver::run() {
         if (done == 3) return LrEnd::kGap;
         if (done == 2) return LrEnd::kNoProgress;
         if (done == 1) return LrEnd::kPassCount;
-        if (const std::optional<double> part = joint_share(totals)) {
-            WEIR_TRY(step_jointly(*part, totals.objective));
+        if (const std::optional<double> fraction = joint_fraction(totals)) {
+            WEIR_TRY(step_jointly(*fraction, totals.objective));
         } else {
             WEIR_TRY(step_along_history(totals));
         }
@@ -205,7 +205,7 @@ Status LrSolver::finish() {
     refresh_margins();
     double penalty = 0;
     for (uint64_t k = 0; k < nonzeros_.size(); ++k) {
-        penalty += std::abs(nonzeros_.values[k]) * share(nonzeros_.columns[k]);
+        penalty += std::abs(nonzeros_.values[k]) * counted_part(nonzeros_.columns[k]);
     }
     std::array<double, 2> totals = {
         linalg::logistic_loss_sum(matrix_.labels, margins_) + options_.l1 * penalty,
@@ -223,7 +223,7 @@ Result<Model> LrSolver::model() {
         mine.push_back(matrix_.keys[column]);
         mine.push_back(std::bit_cast<uint64_t>(weights_[column]));
     }
-    WEIR_ASSIGN(const std::vector<uint64_t> all, gather(*exchange_, mine));
+    WEIR_ASSIGN(const std::vector<uint64_t> all, allgather(*exchange_, mine));
     std::vector<std::pair<uint64_t, uint64_t>> entries;
     for (uint64_t i = 0; i < all.size(); i += 2)
         entries.emplace_back(all[i], all[i + 1]);

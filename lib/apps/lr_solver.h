@@ -59,7 +59,9 @@ private:
     [[nodiscard]] linalg::Columns columns() const noexcept;
     [[nodiscard]] linalg::ColumnRange group_range(uint32_t group) const noexcept;
     [[nodiscard]] std::span<const uint64_t> group_keys(uint32_t group) const noexcept;
-    [[nodiscard]] double share(uint64_t column) const noexcept;
+    /// 1 / (the workers that have the feature): each counts this part of its weight, so that sums
+    /// over workers count every weight once.
+    [[nodiscard]] double counted_part(uint64_t column) const noexcept;
 
     [[nodiscard]] Status prepare();
     [[nodiscard]] Status count_owners();
@@ -79,9 +81,9 @@ private:
     [[nodiscard]] Result<double> search_line(const SparseWeights& direction, double objective);
     [[nodiscard]] Status move(const SparseWeights& direction, double step);
 
-    [[nodiscard]] std::optional<double> joint_share(const Totals& totals);
-    [[nodiscard]] Status step_jointly(double share, double objective);
-    [[nodiscard]] Result<JointSet> choose_jointly(double share);
+    [[nodiscard]] std::optional<double> joint_fraction(const Totals& totals);
+    [[nodiscard]] Status step_jointly(double fraction, double objective);
+    [[nodiscard]] Result<JointSet> choose_jointly(double fraction);
     [[nodiscard]] Result<std::vector<double>> newton_step(const JointSet& set, double objective);
     [[nodiscard]] Status finish();
 

@@ -42,15 +42,15 @@ public:
 
     /// This worker's part of the Newton system at `now` (to be summed over workers).
     ///
-    /// share(column): the part of a weight's penalty that this worker accounts for
-    template <class Share>
+    /// counted_part(column): the part of a weight's penalty that this worker accounts for
+    template <class CountedPart>
     [[nodiscard]] System system(std::span<const int8_t> labels, Point now, double l1,
-                                Share share) const {
+                                CountedPart counted_part) const {
         System system = loss_part(labels, now.margins);
         // Derivative of l1 |w| along w_s - w_(s + 1), from its value along each w_s.
-        double newer = penalty_slope(now.weights, now.weights, share);
+        double newer = penalty_slope(now.weights, now.weights, counted_part);
         for (uint64_t a = 0; a < depth(); ++a) {
-            const double older = penalty_slope(now.weights, snapshots_[a].weights, share);
+            const double older = penalty_slope(now.weights, snapshots_[a].weights, counted_part);
             system[kSystemSize - kDepth + a] -= l1 * (newer - older);
             newer = older;
         }
@@ -71,12 +71,13 @@ private:
     [[nodiscard]] System loss_part(std::span<const int8_t> labels,
                                    std::span<const double> margins) const;
 
-    /// sum of sign(now_j) * other_j * share(j)
-    template <class Share>
-    static double penalty_slope(const SparseWeights& now, const SparseWeights& other, Share share) {
+    /// sum of sign(now_j) * other_j * counted_part(j)
+    template <class CountedPart>
+    static double penalty_slope(const SparseWeights& now, const SparseWeights& other,
+                                CountedPart counted_part) {
         double sum = 0;
         for_each_column(now, other, [&](uint32_t column, double w, double o) {
-            if (w != 0) sum += (w > 0 ? o : -o) * share(column);
+            if (w != 0) sum += (w > 0 ? o : -o) * counted_part(column);
         });
         return sum;
     }

@@ -7,7 +7,7 @@
 
 #include <doctest/doctest.h>
 
-#include "lib/apps/gather.h"
+#include "lib/apps/allgather.h"
 #include "lib/base/random.h"
 #include "tests/apps/memory_exchange.h"
 
@@ -89,12 +89,13 @@ TEST_SUITE("feature_plan") {
         });
     }
 
-    TEST_CASE("gather brings lists longer than a sum to everybody, in the order of the workers") {
+    TEST_CASE(
+        "allgather brings lists longer than a sum to everybody, in the order of the workers") {
         test::run_workers(3, 1, [](BlockExchange& exchange) {
             std::vector<uint64_t> mine(exchange.worker_index() * 40000);
             for (size_t i = 0; i < mine.size(); ++i)
                 mine[i] = ~mix64(i + exchange.worker_index());
-            const auto all = gather(exchange, mine);
+            const auto all = allgather(exchange, mine);
             REQUIRE(all);
             REQUIRE(all->size() == 120000);
             CHECK((*all)[0] == ~mix64(1));

@@ -71,7 +71,7 @@ std::vector<double> dense(const SparseWeights& sparse) {
     return weights;
 }
 
-double share(uint32_t /*column*/) {
+double counted_part(uint32_t /*column*/) {
     return 1;
 }
 
@@ -86,7 +86,7 @@ TEST_SUITE("pass history") {
         history.remember(SparseWeights::of(before), problem.margins(before));
         const std::vector<double> margins = problem.margins(now);
         const SparseWeights weights = SparseWeights::of(now);
-        const auto system = history.system(problem.labels, {weights, margins}, kL1, share);
+        const auto system = history.system(problem.labels, {weights, margins}, kL1, counted_part);
 
         const std::vector<double> way = moved(now, -1, before);
         constexpr double kStep = 1e-4;
@@ -111,7 +111,7 @@ TEST_SUITE("pass history") {
         const std::vector<double> now = problem.some_weights();
         const std::vector<double> margins = problem.margins(now);
         const SparseWeights weights = SparseWeights::of(now);
-        const auto system = history.system(problem.labels, {weights, margins}, kL1, share);
+        const auto system = history.system(problem.labels, {weights, margins}, kL1, counted_part);
         std::vector<double> step_margins(kRows);
         const SparseWeights step = history.direction(system, {weights, margins}, step_margins);
 
@@ -130,7 +130,7 @@ TEST_SUITE("pass history") {
         PassHistory history;
         history.remember(weights, margins);
         history.remember(weights, margins);
-        const auto system = history.system(problem.labels, {weights, margins}, kL1, share);
+        const auto system = history.system(problem.labels, {weights, margins}, kL1, counted_part);
         std::vector<double> step_margins(kRows);
         const SparseWeights step = history.direction(system, {weights, margins}, step_margins);
         for (const double w : dense(step))

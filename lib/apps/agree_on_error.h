@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// share_error: what went wrong at one worker, said to all of them.
+/// agree_on_error: all workers learn what went wrong at one of them.
 
 #include "lib/apps/block_exchange.h"
 
@@ -9,6 +9,6 @@ namespace weir::apps {
 
 /// `outcome` becomes the error of the first worker that has one; it stays ok if nobody has. A
 /// collective. Errors: the exchange's; kProtocol if what a worker sent is no error
-[[nodiscard]] Status share_error(BlockExchange& exchange, Status& outcome);
+[[nodiscard]] Status agree_on_error(BlockExchange& exchange, Status& outcome);
 
 }  // namespace weir::apps

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lib/apps/share_error.h"
+#include "lib/apps/agree_on_error.h"
 
 #include <cstring>
 #include <string>
 #include <vector>
 
-#include "lib/apps/gather.h"
+#include "lib/apps/allgather.h"
 
 namespace weir::apps {
 namespace {
@@ -14,7 +14,7 @@ constexpr uint64_t kHeadWordCount = 3;  // code, errno, bytes of text; then the 
 
 }  // namespace
 
-Status share_error(BlockExchange& exchange, Status& outcome) {
+Status agree_on_error(BlockExchange& exchange, Status& outcome) {
     std::vector<uint64_t> mine;
     if (!outcome) {
         const Error& error = outcome.error();
@@ -25,7 +25,7 @@ Status share_error(BlockExchange& exchange, Status& outcome) {
         mine[2] = error.text().size();
         std::memcpy(mine.data() + kHeadWordCount, error.text().data(), error.text().size());
     }
-    WEIR_ASSIGN(const std::vector<uint64_t> all, gather(exchange, mine));
+    WEIR_ASSIGN(const std::vector<uint64_t> all, allgather(exchange, mine));
     if (all.empty()) return {};
     if (all.size() < kHeadWordCount || all[0] == 0 ||
         all[2] > (all.size() - kHeadWordCount) * sizeof(uint64_t)) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// gather: everybody's numbers to everybody, made of nothing but sums.
+/// allgather: every worker gets the lists of all workers.
 
 #include <cstdint>
 #include <span>
@@ -13,7 +13,7 @@ namespace weir::apps {
 
 /// All workers' lists end to end, in the order of the workers. A collective; for lists that are
 /// small beside the data.
-[[nodiscard]] Result<std::vector<uint64_t>> gather(BlockExchange& exchange,
-                                                   std::span<const uint64_t> mine);
+[[nodiscard]] Result<std::vector<uint64_t>> allgather(BlockExchange& exchange,
+                                                      std::span<const uint64_t> mine);
 
 }  // namespace weir::apps

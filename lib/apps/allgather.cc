@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lib/apps/gather.h"
+#include "lib/apps/allgather.h"
 
 #include <algorithm>
 #include <numeric>
 
 namespace weir::apps {
 
-Result<std::vector<uint64_t>> gather(BlockExchange& exchange, std::span<const uint64_t> mine) {
+Result<std::vector<uint64_t>> allgather(BlockExchange& exchange, std::span<const uint64_t> mine) {
     if (exchange.worker_count() == 1) return std::vector<uint64_t>(mine.begin(), mine.end());
     std::vector<double> counts(exchange.worker_count(), 0);
     counts[exchange.worker_index()] = static_cast<double>(mine.size());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lib/apps/gather.h"
+#include "lib/apps/allgather.h"
 
 #include <doctest/doctest.h>
 
@@ -8,7 +8,7 @@
 
 namespace weir::apps {
 
-TEST_SUITE("gather") {
+TEST_SUITE("allgather") {
     TEST_CASE("everybody gets all lists end to end, every bit, also where a list is empty") {
         constexpr uint32_t kWorkers = 3;
         Random random(11);
@@ -25,7 +25,7 @@ TEST_SUITE("gather") {
         for (uint32_t worker = 0; worker < kWorkers; ++worker) {
             threads.emplace_back([&, worker] {
                 test::MemoryExchange exchange(server, worker);
-                auto all = gather(exchange, lists[worker]);
+                auto all = allgather(exchange, lists[worker]);
                 if (all) got[worker] = std::move(*all);
             });
         }
@@ -39,7 +39,7 @@ TEST_SUITE("gather") {
         test::MemoryServer server(1, 0);
         test::MemoryExchange exchange(server, 0);
         const std::vector<uint64_t> mine{7, ~uint64_t{0}};
-        CHECK(gather(exchange, mine).value() == mine);
+        CHECK(allgather(exchange, mine).value() == mine);
     }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lib/apps/share_error.h"
+#include "lib/apps/agree_on_error.h"
 
 #include <cerrno>
 
@@ -10,14 +10,14 @@
 namespace weir::apps {
 namespace {
 
-std::vector<Status> shared(std::vector<Status> outcomes) {
+std::vector<Status> after_agreeing(std::vector<Status> outcomes) {
     const auto count = static_cast<uint32_t>(outcomes.size());
     test::MemoryServer server(count, 0);
     std::vector<std::thread> threads;
     for (uint32_t worker = 0; worker < count; ++worker) {
         threads.emplace_back([&, worker] {
             test::MemoryExchange exchange(server, worker);
-            const Status status = share_error(exchange, outcomes[worker]);
+            const Status status = agree_on_error(exchange, outcomes[worker]);
             WEIR_CHECK(status);
         });
     }
@@ -28,26 +28,26 @@ std::vector<Status> shared(std::vector<Status> outcomes) {
 
 }  // namespace
 
-TEST_SUITE("share_error") {
+TEST_SUITE("agree_on_error") {
     TEST_CASE("the first worker's error is everybody's, with code, text and errno") {
         const Error second(Errc::kParse, "t.svm:2:4: 17 letters, and more");
         const Error third(Errc::kIo, "another", ENOSPC);
-        for (const Status& outcome : shared({Status(), second, third, Status()})) {
+        for (const Status& outcome : after_agreeing({Status(), second, third, Status()})) {
             REQUIRE_FALSE(outcome);
             CHECK(outcome.code() == Errc::kParse);
             CHECK(outcome.error().message() == second.message());
         }
-        for (const Status& outcome : shared({Status(), Status(), third})) {
+        for (const Status& outcome : after_agreeing({Status(), Status(), third})) {
             REQUIRE_FALSE(outcome);
             CHECK(outcome.error().os_error() == ENOSPC);
             CHECK(outcome.error().message() == third.message());
         }
         const Error silent(Errc::kCancelled, "");
-        CHECK(shared({silent})[0].code() == Errc::kCancelled);
+        CHECK(after_agreeing({silent})[0].code() == Errc::kCancelled);
     }
 
     TEST_CASE("where nobody has an error, all stay ok") {
-        for (const Status& outcome : shared({Status(), Status()}))
+        for (const Status& outcome : after_agreeing({Status(), Status()}))
             CHECK(outcome);
     }
 }
