@@ -84,6 +84,9 @@ enum class Event : uint8_t {
 struct Completion {
     Event event = Event::kClosed;
     Errc status = Errc::kOk;
+    /// kClosed: the peer had not let go of our memory in time. What was exposed on this connection
+    /// may still be read or written: it is nobody else's from now on.
+    bool memory_in_doubt = false;
     uint32_t immediate = 0;
     ConnectionId connection = 0;
     uint64_t context = 0;
@@ -134,7 +137,9 @@ public:
     /// Errors: kUnavailable if this backend can never reach such an address; kInvalidArgument
     [[nodiscard]] virtual Result<ConnectionId> connect(std::string_view address) = 0;
     /// Ends a connection: what is posted ends first (with kCancelled if need be), then comes
-    /// kClosed; messages sent before still arrive.
+    /// kClosed; messages sent before still arrive. kClosed comes once the peer can no longer reach
+    /// memory that was exposed on the connection, or after a bounded time: see
+    /// Completion::memory_in_doubt. Whoever destroys the endpoint before has no such promise.
     virtual void close(ConnectionId connection) = 0;
 
     /// Sends one message made of the parts in order; the parts may be reused at once. The message
@@ -159,7 +164,8 @@ public:
                                                uint64_t context) = 0;
     /// The peer's memory as an address in this process, or nullptr where that cannot be (see
     /// Capabilities::maps_memory) or `span` is not wholly inside of a region that allows `wanted`.
-    /// Valid until the next poll(). The peer can change it at any time: read every byte once.
+    /// Valid until the next poll() or close(). The peer can change it at any time: read every byte
+    /// once.
     [[nodiscard]] virtual std::byte* map(ConnectionId connection, const RemoteSpan& span,
                                          Access wanted) = 0;
     /// Gives the peer kImmediate in order with our messages, after writing through map() (a

@@ -48,8 +48,11 @@ public:
     }
 
     void deallocate(std::byte* data, size_t bytes, size_t alignment) noexcept override {
-        memory_.deallocate(data, bytes, alignment);
+        if (gives_back_) memory_.deallocate(data, bytes, alignment);
     }
+
+    /// From now on nothing that was allocated here goes back: a peer may still reach it.
+    void stop_giving_back() noexcept { gives_back_ = false; }
 
     [[nodiscard]] MemoryUse use() const override { return memory_.use(); }
 
@@ -58,6 +61,7 @@ private:
 
     Memory& memory_;
     std::vector<Reclaimable*> caches_;
+    bool gives_back_ = true;
 };
 
 }  // namespace weir

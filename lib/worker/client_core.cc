@@ -21,6 +21,9 @@ namespace {
 constexpr uint32_t kPollsPerClock = 64;     // deadlines are looked at this often at most
 constexpr uint64_t kLookNs = kMillisecond;  // by who polls seldom
 
+constexpr const char* kMemoryInDoubt =
+    "; it may still read or write what was open there, which is not used again";
+
 Status check_name(std::string_view name) {
     if (!name.empty() && name.size() <= TableMessage::kNameBytesMax) return {};
     return Error(Errc::kInvalidArgument,
@@ -70,6 +73,7 @@ ClientCore::ClientCore(ClientCoreOptions options, std::unique_ptr<transport::End
 
 ClientCore::~ClientCore() {
     endpoint_.reset();  // before the memory that servers may still write to
+    if (requests_.in_use() > 0) memory_.stop_giving_back();
 }
 
 std::string ClientCore::name() const {
@@ -83,7 +87,7 @@ size_t ClientCore::poll() {
     const size_t sent = waiting_count_ == 0 ? 0 : send_waiting();
     if (count + sent > 0) endpoint_->flush();
     if (++polls_ % kPollsPerClock == 0) expire(clock_.now_ns());
-    if (gave_up_ && phase_ == Phase::kLeft && requests_.in_use() == 0) leave_shards();
+    if (gave_up_ && phase_ == Phase::kLeft && open_requests() == 0) leave_shards();
     return count + sent;
 }
 
@@ -106,7 +110,8 @@ void ClientCore::handle(const Completion& completion) {
         case Event::kConnected: return connected(completion.connection);
         case Event::kReceived: return receive(completion.connection, completion.message);
         case Event::kImmediate: return values_written(completion.connection, completion.immediate);
-        case Event::kClosed: return closed(completion.connection, completion.status);
+        case Event::kClosed:
+            return closed(completion.connection, completion.status, completion.memory_in_doubt);
         case Event::kAccepted: return endpoint_->close(completion.connection);
         case Event::kRead:
         case Event::kWritten: return;
@@ -170,10 +175,11 @@ void ClientCore::assigned(std::span<const std::byte> body) {
     peers_.push_back(std::move(manager));
 }
 
-void ClientCore::closed(ConnectionId connection, Errc why) {
+void ClientCore::closed(ConnectionId connection, Errc why, bool memory_in_doubt) {
     for (uint32_t i = 0; i < peers_.size(); ++i) {
         Peer& peer = peers_[i];
         if (peer.connection != connection || peer.state == Peer::State::kLost) continue;
+        if (peer.fault != Errc::kOk) why = peer.fault;
         // A device that gave up says no more of it than that.
         const bool never_came = peer.state == Peer::State::kConnecting && why == Errc::kDeadline;
         peer.state = Peer::State::kLost;
@@ -182,8 +188,9 @@ void ClientCore::closed(ConnectionId connection, Errc why) {
         const Status lost =
             never_came ? no_answer_from(peer.name)
                        : Error(Errc::kPeerLost,
-                               fmt::format("{} is gone ({}); it died or the network to it is cut",
-                                           peer.name, to_string(why)));
+                               fmt::format("{} is gone ({}); it died or the network to it is cut{}",
+                                           peer.name, to_string(why),
+                                           memory_in_doubt ? kMemoryInDoubt : ""));
         requests_.for_each([&](uint64_t id, Request& request) {
             if (request.peer != i) {
                 // Without that shard the others will not come to the barrier either.
@@ -193,7 +200,11 @@ void ClientCore::closed(ConnectionId connection, Errc why) {
                 return;
             }
             if (Call* const call = calls_.find(request.call)) fail_call(*call, lost);
-            end_request(id, request);
+            if (memory_in_doubt) {
+                ++requests_in_doubt_;
+            } else {
+                end_request(id, request);
+            }
         });
         withdraw_barriers();
         if (phase_ < Phase::kReady) fail(lost);
@@ -391,6 +402,17 @@ ClientCore::CallId ClientCore::leave(const Status& outcome, uint64_t deadline_ns
     gave_up_ = !outcome.has_value();
     const LeaveMessage message{outcome.code(), outcome ? std::string() : outcome.error().message()};
     return control(manager(), Kind::kLeave, message.encode(), deadline_ns);
+}
+
+void ClientCore::close() {
+    if (open_requests() == 0) return;
+    fail(Error(Errc::kCancelled, "this client is at its end"));
+    requests_.for_each([&](uint64_t, const Request& request) {
+        Peer& peer = peers_[request.peer];
+        if (peer.state == Peer::State::kLost || peer.fault != Errc::kOk) return;
+        peer.fault = Errc::kCancelled;
+        endpoint_->close(peer.connection);
+    });
 }
 
 /// Where the end of our connection is the sign that no part of an iteration comes any more.

@@ -127,6 +127,16 @@ public:
     /// Nobody will ask for this call any more; it goes on.
     void drop(CallId call) noexcept;
 
+    /// Ends the connections that have open requests. Their calls fail, and they end once their
+    /// servers can no longer reach the memory that they name; poll() until open_requests() is 0.
+    void close();
+
+    /// Requests that have not ended, without those that never will: a server that was too late to
+    /// let go of their memory may still reach it.
+    [[nodiscard]] size_t open_requests() const noexcept {
+        return requests_.in_use() - requests_in_doubt_;
+    }
+
     /// A request that has not ended yet reads from, or writes to, a part of this memory.
     [[nodiscard]] bool names(std::span<const std::byte> memory) noexcept;
 
@@ -156,6 +166,7 @@ private:
     struct Peer {
         transport::ConnectionId connection = 0;
         enum class State { kConnecting, kOpen, kLost } state = State::kConnecting;
+        Errc fault = Errc::kOk;        ///< why we are closing the connection
         bool maps_memory = false;      ///< it addresses our registered memory by itself
         std::string name;              ///< "shard 0 of server 1 (rank 1)"
         std::deque<uint64_t> waiting;  ///< requests that found no room
@@ -215,7 +226,7 @@ private:
     // client_core.cc: joining, connections, calls
     void handle(const transport::Completion& completion);
     void connected(transport::ConnectionId connection);
-    void closed(transport::ConnectionId connection, Errc why);
+    void closed(transport::ConnectionId connection, Errc why, bool memory_in_doubt);
     void assigned(std::span<const std::byte> body);
     [[nodiscard]] Error no_answer_from(std::string_view whom) const;
     void fail(Status status);
@@ -282,6 +293,7 @@ private:
     uint32_t polls_ = 0;
     uint32_t message_bytes_max_;
     uint32_t worker_count_ = 0;
+    size_t requests_in_doubt_ = 0;
     size_t waiting_count_ = 0;  ///< requests that found no room, over all peers
     AssignmentParts assignment_parts_;
     std::unique_ptr<Assignment> assignment_;

@@ -56,8 +56,10 @@ void ClientCore::values_written(transport::ConnectionId connection, uint32_t imm
 void ClientCore::refuse(transport::ConnectionId connection, std::string_view why) {
     log(LogLevel::kWarning, "{}: closing the connection to {}: it sent {}", name(),
         endpoint_->peer_name(connection), why);
-    endpoint_->close(connection);
-    closed(connection, Errc::kProtocol);
+    for (Peer& peer : peers_) {
+        if (peer.connection == connection) peer.fault = Errc::kProtocol;
+    }
+    endpoint_->close(connection);  // its requests end with it, not before
 }
 
 void ClientCore::answered(uint64_t id, Request& request, const wire::Frame& frame) {

@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 
+#include "lib/base/clock.h"
 #include "lib/node/idle.h"
 #include "lib/store/memory.h"
 #include "lib/worker/client_core.h"
@@ -40,10 +41,16 @@ public:
           core_(std::move(core)),
           idle_(idle) {}
 
+    /// Waits, for a bounded time, until no server is in the middle of reading or writing memory
+    /// that requests name. Memory of which that is not certain is left in the pool for ever.
     ~ClientState() {
-        core_.reset();  // from now on nobody reaches our memory
-        for (const std::span<std::byte> kept : kept_)
-            pool_->deallocate(kept.data(), kept.size(), Block::kAlignment);
+        core_->close();
+        const SteadyClock clock;
+        const uint64_t end_ns = clock.now_ns() + kCloseNsMax;
+        wait_until([&] { return core_->open_requests() == 0 || clock.now_ns() > end_ns; });
+        for (const std::span<std::byte> kept : kept_) {
+            if (!core_->names(kept)) pool_->deallocate(kept.data(), kept.size(), Block::kAlignment);
+        }
     }
 
     ClientState(const ClientState&) = delete;
@@ -92,6 +99,9 @@ public:
     }
 
 private:
+    /// More than any transport takes to say of a connection that it is over.
+    static constexpr uint64_t kCloseNsMax = 5 * kSecond;
+
     std::shared_ptr<Memory> pool_;
     std::shared_ptr<MemoryRegistrar> registrar_;
     std::unique_ptr<ClientCore> core_;

@@ -30,6 +30,7 @@ enum class Phase : uint8_t {
     kOffered,  ///< left in the mailbox of an endpoint of this device
     kOpen,
     kDraining,  ///< the peer is gone; what it had sent is still delivered
+    kClosing,   ///< we have said goodbye; the peer may still be copying from or to our memory
 };
 
 /// Thread: the endpoint's.
@@ -40,7 +41,7 @@ struct Connection {
 
     // While it comes into being.
     std::string target;
-    uint64_t deadline_ns = 0;
+    uint64_t deadline_ns = 0;  ///< of this and of kClosing
     std::unique_ptr<Handshake> handshake;
 
     // The peer: a socket to another process, or a link to an endpoint of this device.
@@ -56,6 +57,9 @@ struct Connection {
     FarProcess far_process;
     std::unordered_set<uint64_t> announced;  ///< keys of our regions that the peer was told of
     uint32_t operations_open = 0;
+    bool exposed = false;          ///< the peer was told of memory of ours
+    bool memory_in_doubt = false;  ///< the peer has not let go of it in time
+    Errc end_status = Errc::kOk;   ///< kClosing: how it ended
 
     // Its places in the endpoint's lists.
     size_t watch_index = 0;
@@ -69,6 +73,11 @@ struct Connection {
 
     [[nodiscard]] bool comes_into_being() const noexcept {
         return phase == Phase::kDialing || phase == Phase::kShaking || phase == Phase::kOffered;
+    }
+
+    /// Whether nothing more can be sent.
+    [[nodiscard]] bool is_over() const noexcept {
+        return phase == Phase::kDraining || phase == Phase::kClosing;
     }
 
     /// Whether the endpoint's owner knows of it.

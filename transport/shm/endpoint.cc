@@ -46,7 +46,7 @@ Capabilities ShmEndpoint::capabilities() const {
 
 Post ShmEndpoint::send(ConnectionId id, std::span<const std::span<const std::byte>> parts) {
     Connection* const connection = find(id);
-    if (connection == nullptr || connection->phase == Phase::kDraining) return Post::kClosed;
+    if (connection == nullptr || connection->is_over()) return Post::kClosed;
     uint64_t length_bytes = 0;
     for (const auto part : parts) {
         if (part.size() > options_.message_bytes_max) return Post::kInvalid;
@@ -72,7 +72,7 @@ Post ShmEndpoint::send(ConnectionId id, std::span<const std::span<const std::byt
 
 Post ShmEndpoint::signal(ConnectionId id, uint32_t immediate) {
     Connection* const connection = find(id);
-    if (connection == nullptr || connection->phase == Phase::kDraining) return Post::kClosed;
+    if (connection == nullptr || connection->is_over()) return Post::kClosed;
     if (connection->phase != Phase::kOpen) return Post::kNotNow;
     return post_immediate(*connection, immediate);
 }
@@ -130,7 +130,7 @@ size_t ShmEndpoint::poll(std::span<Completion> completions) {
     begin_turn();
     flush();
     if (look_in_ == 0 || watched_.empty()) {
-        look_in_ = coming_ > 0 ? kPollsPerLookComing : kPollsPerLook;
+        look_in_ = coming_ > 0 || !closing_.empty() ? kPollsPerLookComing : kPollsPerLook;
         look();
     }
     size_t count = local_.empty() ? 0 : take_local(completions);
@@ -276,16 +276,17 @@ int ShmEndpoint::arm() {
         something = something || RingReader::ready(one.word);
     // The descriptor must be readable then; ours to ring as anybody's.
     if (something) descriptors_.bell->ring();
-    if (coming_ > 0 || listen_again_ns_ != 0) set_timer();
+    if (coming_ > 0 || !closing_.empty() || listen_again_ns_ != 0) set_timer();
     return descriptors_.epoll.get();
 }
 
-/// Wakes us for what no peer will: a handshake that takes too long, another try to dial.
+/// Wakes us for what no peer will: a handshake or an end that takes too long, another try to dial.
 void ShmEndpoint::set_timer() {
     uint64_t wake_ns = listen_again_ns_ == 0 ? ~uint64_t{0} : listen_again_ns_;
     const uint64_t now_ns = clock_.now_ns();
     for (const auto& slot : slots_) {
-        if (slot == nullptr || !slot->comes_into_being()) continue;
+        if (slot == nullptr) continue;
+        if (!slot->comes_into_being() && slot->phase != Phase::kClosing) continue;
         wake_ns = std::min(wake_ns, slot->phase == Phase::kDialing
                                         ? std::min(slot->deadline_ns, now_ns + kRetryNs)
                                         : slot->deadline_ns);

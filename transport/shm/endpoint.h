@@ -150,6 +150,11 @@ private:
     void listen_again();
 
     // endpoint_close.cc
+    void end(Connection& connection, Errc status);
+    void let_go(const Connection& connection) const;
+    void check_closing();
+    void discard_packets(Connection& connection);
+    void unwatch(Connection& connection);
     void begin_draining(Connection& connection);
     void unwatch_peer(const Connection& connection) const;
     void refuse(Connection& connection, const Error& error);
@@ -194,10 +199,11 @@ private:
     std::vector<Connection*> lent_;
     CompletionQueue local_;
 
-    size_t connections_ = 0;        ///< in slots_
-    size_t coming_ = 0;             ///< of these, not open yet
-    size_t half_open_ = 0;          ///< of these, made by strangers
-    size_t draining_ = 0;           ///< whose peers are gone
+    size_t connections_ = 0;  ///< in slots_
+    size_t coming_ = 0;       ///< of these, not open yet
+    size_t half_open_ = 0;    ///< of these, made by strangers
+    size_t draining_ = 0;     ///< whose peers are gone
+    std::vector<Connection*> closing_;
     uint64_t listen_again_ns_ = 0;  ///< when the listener is looked at again; 0: it is
     uint32_t look_in_ = 0;          ///< polls until the sockets are looked at
     uint64_t looks_ = 0;

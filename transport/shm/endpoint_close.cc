@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
 /// ShmEndpoint: connections end, in order or because somebody did what he should not.
+#include <algorithm>
+
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
@@ -9,11 +11,17 @@
 
 namespace weir::transport::shm {
 
+namespace {
+
+constexpr int kPacketsPerLook = 64;
+
+}  // namespace
+
 void ShmEndpoint::close(ConnectionId id) {
     Connection* const connection = find(id);
-    if (connection == nullptr) return;
+    if (connection == nullptr || connection->phase == Phase::kClosing) return;
     if (connection->has_channel()) say_goodbye(*connection);
-    finish(*connection, Errc::kOk);
+    end(*connection, Errc::kOk);
 }
 
 /// The last record; it comes after everything sent before. The peer's socket wakes it.
@@ -32,7 +40,85 @@ void ShmEndpoint::refuse(Connection& connection, const Error& error) {
         "shm: connection {} {} is closed: {}", connection.side == Side::kConnecting ? "to" : "from",
         peer_name(connection.id), error.message());
     if (connection.link != nullptr && connection.has_channel()) say_goodbye(connection);
-    finish(connection, code);
+    end(connection, code);
+}
+
+/// The end by our own will. A peer that knows memory of ours may be copying from it or to it until
+/// it has taken our goodbye and let go, or is dead: the connection stays that long.
+void ShmEndpoint::end(Connection& connection, Errc status) {
+    if (connection.phase != Phase::kOpen || !connection.exposed) {
+        finish(connection, status);
+        return;
+    }
+    connection.phase = Phase::kClosing;
+    connection.end_status = status;
+    connection.deadline_ns = clock_.now_ns() + device_.options().close_timeout_ns;
+    unwatch(connection);
+    connection.peer_regions.surrender(graveyard_);
+    closing_.push_back(&connection);
+    look_in_ = std::min(look_in_, 1U);
+    let_go(connection);
+}
+
+/// Tells the peer that we shall not reach its memory any more. It comes after our goodbye, so a
+/// peer that takes that one first need not wait for this.
+void ShmEndpoint::let_go(const Connection& connection) const {
+    if (connection.link == nullptr) {
+        shutdown(connection.socket.get(), SHUT_WR);
+        return;
+    }
+    DirectLink& link = *connection.link;
+    const bool connects = connection.side == Side::kConnecting;
+    // release: our uses of the peer's memory come before whoever sees this gives it away
+    (connects ? link.connecting_let_go : link.accepting_let_go)
+        .store(true, std::memory_order_release);
+    (connects ? link.accepting_bell : link.connecting_bell)->ring();
+}
+
+/// Those whose peers are in this process say so in the link; those in other processes have their
+/// sockets.
+void ShmEndpoint::check_closing() {
+    const uint64_t now_ns = clock_.now_ns();
+    for (size_t i = closing_.size(); i-- > 0;) {
+        Connection& connection = *closing_[i];
+        if (const DirectLink* const link = connection.link.get(); link != nullptr) {
+            const bool connects = connection.side == Side::kConnecting;
+            // acquire: pairs with let_go(); the peer's uses of our memory are over
+            if ((connects ? link->accepting_let_go : link->connecting_let_go)
+                    .load(std::memory_order_acquire)) {
+                finish(connection, connection.end_status);
+                continue;
+            }
+        }
+        if (now_ns <= connection.deadline_ns) continue;
+        log(LogLevel::kWarning,
+            "shm: {} has not taken the end of its connection within {} ms: memory that was exposed "
+            "to it may still be read or written, and is not used again",
+            peer_name(connection.id), device_.options().close_timeout_ns / kMillisecond);
+        connection.memory_in_doubt = true;
+        finish(connection, connection.end_status);
+    }
+}
+
+/// What a peer still says to a connection that is over for us; its end of file says that it has let
+/// go.
+void ShmEndpoint::discard_packets(Connection& connection) {
+    Packet packet;
+    for (int i = 0; i < kPacketsPerLook; ++i) {
+        const Receive received = receive_packet(connection.socket.get(), packet);
+        if (received == Receive::kNothing) return;
+        if (received == Receive::kEnd) return finish(connection, connection.end_status);
+    }
+}
+
+void ShmEndpoint::unwatch(Connection& connection) {
+    watched_[connection.watch_index] = watched_.back();
+    watched_[connection.watch_index].connection->watch_index = connection.watch_index;
+    watched_.pop_back();
+    if (connection.dirty) std::erase(dirty_, &connection);
+    if (connection.lent) std::erase(lent_, &connection);
+    connection.dirty = false;
+    connection.lent = false;
 }
 
 /// The peer has ended: what it had sent before is still delivered.
@@ -57,19 +143,18 @@ void ShmEndpoint::finish(Connection& connection, Errc status) {
         completion.event = Event::kClosed;
         completion.status = status;
         completion.connection = connection.id;
+        completion.memory_in_doubt = connection.memory_in_doubt;
         local_.push(completion);
     } else {
         leave_place();
     }
     if (connection.comes_into_being()) --coming_;
     if (connection.phase == Phase::kDraining) --draining_;
+    if (connection.phase == Phase::kClosing) std::erase(closing_, &connection);
     if (connection.has_channel()) {
-        watched_[connection.watch_index] = watched_.back();
-        watched_[connection.watch_index].connection->watch_index = connection.watch_index;
-        watched_.pop_back();
+        let_go(connection);
+        unwatch(connection);
     }
-    if (connection.dirty) std::erase(dirty_, &connection);
-    if (connection.lent) std::erase(lent_, &connection);
     if (connection.socket) {
         unwatch_peer(connection);
         shutdown(connection.socket.get(), SHUT_RDWR);  // even if a forked child holds a copy

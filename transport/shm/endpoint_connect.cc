@@ -78,7 +78,9 @@ ShmEndpoint::~ShmEndpoint() {
         link->connecting_bell->ring();
     }
     for (const auto& slot : slots_) {
-        if (slot != nullptr && slot->has_channel()) say_goodbye(*slot);
+        if (slot == nullptr || !slot->has_channel()) continue;
+        say_goodbye(*slot);
+        let_go(*slot);
     }
     device_.quiescence().part(reader_);
 }
@@ -186,6 +188,7 @@ void ShmEndpoint::look() {
     for (int i = 0; i < count; ++i)
         look_at(events[static_cast<size_t>(i)].data.u64);
     if (coming_ > 0 || listen_again_ns_ != 0) check_deadlines();
+    if (!closing_.empty()) check_closing();
     if (++looks_ % kLooksPerSweep != 0) return;
     for (const Watch& one : watched_) {
         one.connection->peer_regions.sweep();
@@ -210,6 +213,10 @@ void ShmEndpoint::look_at(uint64_t tag) {
     const ConnectionId id = tag & ~kProcessTag;
     Connection* connection = find(id);
     if (connection == nullptr) return;
+    if (connection->phase == Phase::kClosing) {
+        if (id != tag) return finish(*connection, connection->end_status);
+        return discard_packets(*connection);
+    }
     if (id != tag) {
         if (connection->phase == Phase::kOpen) drain_socket(*connection);
         connection = find_open(id);

@@ -66,6 +66,7 @@ Result<RemoteSpan> ShmEndpoint::expose(ConnectionId id, std::span<const std::byt
     if (region->access == Access::kLocal) {
         return Error(Errc::kRefused, "shm: memory registered as local cannot be exposed");
     }
+    connection->exposed = true;
     if (connection->link == nullptr && !connection->announced.contains(region->key)) {
         WEIR_TRY(announce(*connection, *region));
     }
@@ -175,7 +176,7 @@ std::byte* ShmEndpoint::map(ConnectionId id, const RemoteSpan& span, Access want
 
 Post ShmEndpoint::may_post(const Connection* connection, std::span<const std::byte> memory,
                            const RemoteSpan& span) {
-    if (connection == nullptr || connection->phase == Phase::kDraining) return Post::kClosed;
+    if (connection == nullptr || connection->is_over()) return Post::kClosed;
     if (memory.size() != span.length_bytes || !is_registered(memory)) return Post::kInvalid;
     if (connection->phase != Phase::kOpen) return Post::kNotNow;
     if (connection->operations_open >= capabilities().operations_max) return Post::kNotNow;

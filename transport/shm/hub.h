@@ -4,6 +4,7 @@
 /// Hub: how two endpoints of one device, usually in two threads, connect without a socket: the
 /// connecting one leaves a DirectLink in the other's Mailbox and rings its bell.
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -18,6 +19,9 @@ namespace weir::transport::shm {
 
 /// A connection inside of one process: the same rings, in ordinary memory.
 struct DirectLink {
+    /// Set by a side that will not reach the other's memory any more.
+    std::atomic<bool> connecting_let_go{false};
+    std::atomic<bool> accepting_let_go{false};
     Mapping memory;
     ChannelShape shape;
     std::shared_ptr<const Doorbell> connecting_bell;

@@ -20,6 +20,8 @@ struct DeviceOptions {
     uint64_t handshake_timeout_ns = kHandshakeTimeoutNs;
     /// Connections that came to one endpoint and have not proved anything yet; more wait.
     uint32_t handshakes_max = 64;
+    /// How long a peer to which memory was exposed has to take the end of its connection.
+    uint64_t close_timeout_ns = 2 * kSecond;
     /// What one peer may make this process map.
     uint32_t peer_regions_max = 4096;
     uint64_t peer_mapped_bytes_max = uint64_t{1} << 42;

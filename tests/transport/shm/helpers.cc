@@ -50,7 +50,8 @@ size_t Actor::poll() {
         const Completion& c = completions_[i];
         happened.push_back(
             {c.event, c.status, c.immediate, c.connection, c.context,
-             std::string(reinterpret_cast<const char*>(c.message.data()), c.message.size())});
+             std::string(reinterpret_cast<const char*>(c.message.data()), c.message.size()),
+             c.memory_in_doubt});
     }
     return count;
 }

@@ -29,6 +29,7 @@ struct Happened {
     ConnectionId connection = 0;
     uint64_t context = 0;
     std::string message;
+    bool memory_in_doubt = false;
 };
 
 /// An endpoint and all that happened to it.

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+/// \file
+/// Memory of a client that is gone, and a server that is late: over shm the server writes by
+/// itself into the client's memory, and closing a connection does not stop it.
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "lib/node/manager.h"
+#include "lib/worker/client_core.h"
+#include "lib/worker/client_state.h"
+#include "lib/worker/table_access.h"
+#include "transport/pool/first_fit.h"
+#include "transport/shm/shm.h"
+
+namespace weir::test {
+namespace {
+
+using transport::ConnectionId;
+using transport::Event;
+
+constexpr uint64_t kTableKeys = 1 << 12;
+constexpr size_t kBytes = kTableKeys * sizeof(double);
+constexpr std::byte kLate{0x66};
+
+/// The registered memory that all clients of a process share: what was given back last is handed
+/// out first.
+class SharedPool final : public Memory {
+public:
+    explicit SharedPool(transport::Device& device) : device_(device), bytes_(kLines) {
+        const std::span<std::byte> all = std::as_writable_bytes(std::span(bytes_));
+        region_ = *device.register_memory({all, -1, 0}, transport::Access::kRemote);
+        pieces_.add(all);
+    }
+
+    ~SharedPool() override { device_.deregister_memory(region_); }
+
+    SharedPool(const SharedPool&) = delete;
+    SharedPool& operator=(const SharedPool&) = delete;
+
+    [[nodiscard]] std::byte* allocate(size_t bytes, size_t alignment) noexcept override {
+        const std::lock_guard lock(mutex_);
+        return pieces_.allocate((bytes + 63) / 64 * 64, alignment).start;
+    }
+
+    void deallocate(std::byte* data, size_t bytes, size_t /*alignment*/) noexcept override {
+        const std::lock_guard lock(mutex_);
+        pieces_.deallocate(data, (bytes + 63) / 64 * 64);
+    }
+
+private:
+    struct alignas(64) Line {
+        std::array<std::byte, 64> bytes;
+    };
+
+    static constexpr size_t kLines = 1 << 14;
+
+    transport::Device& device_;
+    std::vector<Line> bytes_;
+    transport::RegionId region_ = 0;
+    transport::FirstFit pieces_;
+    std::mutex mutex_;
+};
+
+/// The manager, and a shard that pauses between taking a pull and writing what was asked for.
+class LateServer {
+public:
+    explicit LateServer(transport::Device& device)
+        : endpoint_(std::move(device.make_endpoint({})).value()) {
+        ManagerOptions options;
+        options.shape = {1, 1, 4, 1};
+        options.worker_count = 2;
+        manager_.emplace(options, std::move(device.make_endpoint({})).value(), clock_);
+        address = manager_->address();
+        to_manager_ = *endpoint_->connect(address);
+        thread_ = std::thread([this] {
+            while (!stop_) {
+                (void)manager_->poll();
+                poll();
+                std::this_thread::yield();
+            }
+        });
+    }
+
+    ~LateServer() {
+        go = true;
+        stop_ = true;
+        thread_.join();
+    }
+
+    LateServer(const LateServer&) = delete;
+    LateServer& operator=(const LateServer&) = delete;
+
+    std::string address;
+    std::atomic<bool> asked{false};  ///< it has a pull in its hands
+    std::atomic<bool> go{false};     ///< it may write now
+    std::atomic<bool> written{false};
+
+private:
+    void send(ConnectionId connection, wire::FrameHeader header, std::span<const std::byte> body) {
+        header.body_bytes = static_cast<uint32_t>(body.size());
+        const std::array parts{wire::bytes_of(header), body};
+        CHECK(endpoint_->send(connection, parts) == transport::Post::kPosted);
+        endpoint_->flush();
+    }
+
+    void poll() {
+        std::array<transport::Completion, 16> completions;
+        const size_t count = endpoint_->poll(completions);
+        for (const transport::Completion& c : std::span(completions).first(count)) {
+            if (c.event == Event::kConnected) {
+                wire::FrameHeader header;
+                header.kind = wire::Kind::kJoin;
+                send(c.connection, header,
+                     JoinMessage{JoinMessage::Role::kShard, 0, 0, endpoint_->address()}.encode());
+            }
+            if (c.event == Event::kReceived) receive(c);
+        }
+    }
+
+    void receive(const transport::Completion& c) {
+        wire::Frame frame;
+        if (wire::decode(c.message, frame) != Errc::kOk) return;
+        if (frame.header.kind == wire::Kind::kCreateTable) {
+            wire::FrameHeader header;
+            header.kind = wire::Kind::kReply;
+            header.request = frame.header.request;
+            send(c.connection, header, {});
+        }
+        if (frame.header.kind != wire::Kind::kPull || asked) return;
+        const wire::MemoryHandle& at = frame.values_at;
+        std::byte* const out = endpoint_->map(c.connection, {at.address, at.length_bytes, at.key},
+                                              transport::Access::kRemoteWrite);
+        const size_t bytes = at.length_bytes;
+        asked = true;
+        while (!go)
+            std::this_thread::yield();
+        if (out != nullptr) std::fill_n(out, bytes, kLate);
+        written = true;
+    }
+
+    SteadyClock clock_;
+    std::unique_ptr<transport::Endpoint> endpoint_;
+    std::optional<Manager> manager_;
+    ConnectionId to_manager_ = 0;
+    std::atomic<bool> stop_{false};
+    std::thread thread_;
+};
+
+/// Two clients of one process, the first of which has a pull open that the server has begun.
+struct TwoClients {
+    TwoClients() {
+        for (uint32_t worker = 0; worker < 2; ++worker)
+            clients.push_back(make_client(worker));
+        clients[0]->wait_until([&] {
+            (void)clients[1]->core().poll();
+            return clients[0]->core().ready() && clients[1]->core().ready();
+        });
+        ClientCore& first = clients[0]->core();
+        TableSchema schema;
+        schema.name = "numbers";
+        schema.layout = Layout::kDense;
+        schema.key_count = kTableKeys;
+        schema.value_type = ValueType::kFloat64;
+        const auto made = first.create_table(schema);
+        clients[0]->wait_until([&] { return first.done(made); });
+        table = *first.take_table(made);
+    }
+
+    /// The first client asks for values, and goes before they are here.
+    void pull_and_go() {
+        auto buffer = *access::allocate(clients[0], kBytes, 1);
+        (void)clients[0]->core().pull(table, KeyRange{0, kTableKeys}, {buffer.get(), kBytes}, {});
+        clients[0]->wait_until([&] { return server.asked.load(); }, kMillisecond);
+        buffer.reset();
+        clients[0].reset();
+    }
+
+    std::shared_ptr<ClientState> make_client(uint32_t worker) {
+        ClientCoreOptions options;
+        options.worker = worker;
+        options.manager_address = server.address;
+        return std::make_shared<ClientState>(
+            std::make_unique<ClientCore>(options, std::move(device->make_endpoint({})).value(),
+                                         clock, *pool, rules),
+            pool, nullptr, IdleOptions{});
+    }
+
+    SteadyClock clock;
+    RuleRegistry rules = RuleRegistry::with_builtin_rules();
+    std::unique_ptr<transport::Device> device = std::move(transport::shm::make_device({})).value();
+    std::shared_ptr<SharedPool> pool = std::make_shared<SharedPool>(*device);
+    LateServer server{*device};
+    std::vector<std::shared_ptr<ClientState>> clients;
+    TableInfo table;
+};
+
+/// Whether the late server leaves alone what the second client gets.
+bool is_left_alone(TwoClients& two) {
+    const auto buffer = *access::allocate(two.clients[1], kBytes, 1);
+    std::fill_n(buffer.get(), kBytes, std::byte{1});
+    two.server.go = true;
+    while (!two.server.written)
+        std::this_thread::yield();
+    return std::all_of(buffer.get(), buffer.get() + kBytes,
+                       [](std::byte byte) { return byte == std::byte{1}; });
+}
+
+}  // namespace
+
+TEST_SUITE("client memory") {
+    TEST_CASE("a client that goes waits for a server that is about to write into its memory") {
+        TwoClients two;
+        std::thread later([&] {
+            while (!two.server.asked)
+                std::this_thread::yield();
+            std::this_thread::sleep_for(std::chrono::milliseconds(200));
+            two.server.go = true;
+        });
+        two.pull_and_go();
+        CHECK(is_left_alone(two));
+        later.join();
+    }
+
+    TEST_CASE("where the server takes too long, nobody else gets that memory") {
+        TwoClients two;
+        two.pull_and_go();
+        CHECK(is_left_alone(two));
+    }
+}
+
+}  // namespace weir::test
