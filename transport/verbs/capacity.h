@@ -25,10 +25,10 @@ public:
     static constexpr uint32_t kSendDepthMin = 24;
     static constexpr uint32_t kPartOfRest = 32;
 
-    /// `receives`: entries of the receive queue. `completions`: entries of the completion queue,
-    /// which must hold a completion for every receive and every send in flight.
-    Capacity(uint32_t receives, uint32_t completions) noexcept
-        : receives_(receives), sends_(completions > receives ? completions - receives : 0) {}
+    /// `receives`: entries of the receive queue that windows may be made of. `sends`: entries of
+    /// the completion queue, which must hold a completion for everything in flight, that are not
+    /// for receives.
+    Capacity(uint32_t receives, uint32_t sends) noexcept : receives_(receives), sends_(sends) {}
 
     [[nodiscard]] std::optional<Share> admit(const Share& wanted) noexcept {
         const Share share{

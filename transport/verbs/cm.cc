@@ -10,6 +10,8 @@
 #include <fmt/core.h>
 #include <rdma/rdma_cma.h>
 
+#include "transport/verbs/queue_pair.h"
+
 namespace weir::transport::verbs {
 
 namespace {
@@ -50,6 +52,7 @@ Status move_to(const Path& path, ibv_qp_state state) {
         return cannot("tell a queue pair's attributes", errno);
     }
     if (state == IBV_QPS_RTS) attr.timeout = path.ends.retry_timeout;
+    if ((mask & IBV_QP_MIN_RNR_TIMER) != 0) attr.min_rnr_timer = kNotReadyTimer;
     if ((mask & IBV_QP_AV) != 0) {
         if (path.ends.service_level != 0) attr.ah_attr.sl = path.ends.service_level;
         if (path.ends.traffic_class != 0 && attr.ah_attr.is_global != 0) {
@@ -68,7 +71,7 @@ rdma_conn_param parameters(const CmEnds& ends) {
     param.responder_resources = ends.read_depth;
     param.initiator_depth = ends.initiator_depth;
     param.retry_count = ends.retry_count;
-    param.rnr_retry_count = 6;
+    param.rnr_retry_count = kNotReadyRetries;
     param.srq = 1;
     param.qp_num = ends.qp->qp_num;
     return param;

@@ -56,6 +56,7 @@ struct Connection {
     bool fence_done = false;  ///< everything we posted has arrived
     bool bye_sent = false;
     bool bye_received = false;
+    bool receives_over = false;  ///< the queue pair takes no more from the receive queue
     bool drained = false;
     Errc reason = Errc::kOk;  ///< for kClosed
     uint32_t fence = 0;       ///< its sequence number

@@ -22,20 +22,38 @@ int access_flags(Access access) {
     return static_cast<int>(flags);
 }
 
-/// What an event means for connections; nullptr: nothing.
-const char* trouble(ibv_event_type type) {
-    switch (type) {
-        case IBV_EVENT_CQ_ERR:
-        case IBV_EVENT_SRQ_ERR:
+}  // namespace
+
+AsyncNote note_of(const ibv_async_event& event, const void*& owner) noexcept {
+    using About = AsyncNote::About;
+    AsyncNote note;
+    note.text = ibv_event_type_str(event.event_type);
+    owner = nullptr;
+    switch (event.event_type) {
         case IBV_EVENT_QP_FATAL:
         case IBV_EVENT_QP_REQ_ERR:
         case IBV_EVENT_QP_ACCESS_ERR:
-        case IBV_EVENT_DEVICE_FATAL: return ibv_event_type_str(type);
-        default: return nullptr;
+        case IBV_EVENT_QP_LAST_WQE_REACHED:
+            note.about = event.event_type == IBV_EVENT_QP_LAST_WQE_REACHED ? About::kLastReceive
+                                                                           : About::kQueuePair;
+            note.queue_pair = event.element.qp->qp_num;
+            owner = event.element.qp->qp_context;
+            break;
+        case IBV_EVENT_CQ_ERR:
+            note.about = About::kEverything;
+            owner = event.element.cq->cq_context;
+            break;
+        case IBV_EVENT_SRQ_ERR:
+            note.about = About::kEverything;
+            owner = event.element.srq->srq_context;
+            break;
+        case IBV_EVENT_DEVICE_FATAL: note.about = About::kEverything; break;
+        case IBV_EVENT_PORT_ERR:
+        case IBV_EVENT_PORT_ACTIVE: note.about = About::kLink; break;
+        default: break;
     }
+    return note;
 }
-
-}  // namespace
 
 Mailbox::Mailbox() : fd_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {}
 
@@ -58,6 +76,13 @@ std::vector<AsyncNote> Mailbox::take() {
     [[maybe_unused]] const ssize_t got = ::read(fd_.get(), &count, sizeof(count));
     const std::lock_guard lock(mutex_);
     return std::exchange(notes_, {});
+}
+
+void Mailbox::forget(uint32_t queue_pair) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(notes_, [&](const AsyncNote& note) {
+        return note.about != AsyncNote::About::kEverything && note.queue_pair == queue_pair;
+    });
 }
 
 VerbsDevice::VerbsDevice(Hardware hardware, DeviceOptions options)
@@ -131,37 +156,18 @@ void VerbsDevice::deliver_async_events() {
     const std::lock_guard lock(mutex_);
     ibv_async_event event{};
     while (ibv_get_async_event(hardware_.context.get(), &event) == 0) {
-        AsyncNote note;
         const void* owner = nullptr;
-        switch (event.event_type) {
-            case IBV_EVENT_QP_FATAL:
-            case IBV_EVENT_QP_REQ_ERR:
-            case IBV_EVENT_QP_ACCESS_ERR:
-                note.about = AsyncNote::About::kQueuePair;
-                note.queue_pair = event.element.qp->qp_num;
-                owner = event.element.qp->qp_context;
-                break;
-            case IBV_EVENT_CQ_ERR: owner = event.element.cq->cq_context; break;
-            case IBV_EVENT_SRQ_ERR: owner = event.element.srq->srq_context; break;
-            default: break;
+        const AsyncNote note = note_of(event, owner);
+        const bool told_to_endpoints = note.about >= AsyncNote::About::kLastReceive;
+        if (note.about > AsyncNote::About::kLastReceive || note.about == AsyncNote::About::kLink) {
+            log(LogLevel::kWarning, "verbs: {} says: {}", hardware_.name, note.text);
         }
-        const bool link_event =
-            (event.event_type == IBV_EVENT_PORT_ERR || event.event_type == IBV_EVENT_PORT_ACTIVE) &&
-            event.element.port_num == hardware_.port;
-        // Afterwards the object may go: ibv_destroy_* waits for this.
-        ibv_ack_async_event(&event);
-        note.text = trouble(event.event_type);
-        if (link_event) {
-            // A link that comes back in time costs nobody a connection: the queue pairs' own
-            // retries decide.
-            log(LogLevel::kWarning, "verbs: {} port {} says: {}", hardware_.name, hardware_.port,
-                ibv_event_type_str(event.event_type));
-        }
-        if (note.text == nullptr) continue;
-        log(LogLevel::kWarning, "verbs: {} says: {}", hardware_.name, note.text);
         for (const auto& [to, mailbox] : mailboxes_) {
-            if (owner == nullptr || owner == to) mailbox->put(note);
+            if (told_to_endpoints && (owner == nullptr || owner == to)) mailbox->put(note);
         }
+        // Only now: ibv_destroy_* waits for this, so that whoever has destroyed an object has all
+        // notes about it.
+        ibv_ack_async_event(&event);
     }
 }
 

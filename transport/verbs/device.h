@@ -18,11 +18,20 @@ namespace weir::transport::verbs {
 
 /// Something that the device said outside of any completion.
 struct AsyncNote {
-    enum class About : uint8_t { kQueuePair, kEverything };
-    About about = About::kEverything;
+    enum class About : uint8_t {
+        kNothing,
+        kLink,         ///< the port's link went or came: its queue pairs' retries decide
+        kLastReceive,  ///< `queue_pair`, in ERR, takes no more from the shared receive queue
+        kQueuePair,    ///< `queue_pair` is broken
+        kEverything,   ///< all queue pairs are
+    };
+    About about = About::kNothing;
     uint32_t queue_pair = 0;
     const char* text = "";
 };
+
+/// What an event means for connections, and in `owner` whose it is; nullptr: everybody's.
+[[nodiscard]] AsyncNote note_of(const ibv_async_event& event, const void*& owner) noexcept;
 
 /// Where an endpoint gets its notes.
 class Mailbox {
@@ -31,6 +40,9 @@ public:
     void put(const AsyncNote& note);
     /// Thread: the endpoint's.
     [[nodiscard]] std::vector<AsyncNote> take();
+    /// Drops what there is about a queue pair that was destroyed: its number may be used again.
+    /// Thread: the endpoint's.
+    void forget(uint32_t queue_pair);
 
     /// Readable when there are notes, or after wake().
     [[nodiscard]] int fd() const noexcept { return fd_.get(); }

@@ -45,16 +45,18 @@ Status VerbsEndpoint::set_up(const EndpointOptions& options, const SocketAddress
 Status VerbsEndpoint::make_queues() {
     const Hardware& hardware = device_.hardware();
     const auto cq_entries_max = static_cast<uint32_t>(hardware.limits.max_cqe);
+    const auto places_most = static_cast<uint32_t>(std::min<uint64_t>(
+        {kReceivesMost, static_cast<uint64_t>(hardware.limits.max_srq_wr), cq_entries_max / 2}));
     const uint64_t receives_wanted =
         uint64_t{options_.messages_in_flight} * options_.connections_max;
-    const auto receives = static_cast<uint32_t>(std::min<uint64_t>(
-        {receives_wanted, kReceivesMost, static_cast<uint64_t>(hardware.limits.max_srq_wr),
-         cq_entries_max / 2}));
+    const auto receives = static_cast<uint32_t>(
+        std::min<uint64_t>(receives_wanted, ReceiveQueue::windows_of(places_most)));
+    const uint32_t places = std::min(receives + ReceiveQueue::kBeyondWindows, places_most);
     const uint64_t sends_wanted =
         uint64_t{send_depth(options_, hardware)} * options_.connections_max;
-    const auto entries = static_cast<uint32_t>(std::min<uint64_t>(
-        receives + std::min<uint64_t>(sends_wanted, kSendsMost), cq_entries_max));
-    capacity_.emplace(receives, entries);
+    const auto entries = static_cast<uint32_t>(
+        std::min<uint64_t>(places + std::min<uint64_t>(sends_wanted, kSendsMost), cq_entries_max));
+    capacity_.emplace(receives, entries - places);
 
     channel_.reset(ibv_create_comp_channel(hardware.context.get()));
     if (channel_ == nullptr) return cannot_make("a completion channel", errno);
@@ -69,7 +71,7 @@ Status VerbsEndpoint::make_queues() {
                      fmt::format("cannot make a completion queue of {} entries", entries), errno);
     }
     WEIR_ASSIGN(receives_,
-                ReceiveQueue::make(hardware.pd.get(), this, receives, options_.message_bytes_max));
+                ReceiveQueue::make(hardware.pd.get(), this, places, options_.message_bytes_max));
     return {};
 }
 
@@ -169,7 +171,8 @@ uint64_t message_buffer_bytes(const EndpointOptions& options) noexcept {
     EndpointOptions clamped = options;
     clamped.message_bytes_max =
         std::clamp(options.message_bytes_max, kMessageBytesMin, kMessageBytesMost);
-    return uint64_t{clamped.messages_in_flight} * clamped.message_bytes_max +
+    return uint64_t{clamped.messages_in_flight} *
+               ReceiveQueue::stride_bytes(clamped.message_bytes_max) +
            send_ring_bytes(clamped);
 }
 

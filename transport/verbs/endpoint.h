@@ -129,6 +129,7 @@ private:
     void fail(Connection& c, Errc reason, std::string_view why);
     /// Takes the queue pair down; kClosed comes when it has given everything back.
     void drain(Connection& c, Errc reason);
+    void advance_drain(Connection& c);
     void note_drained(Connection& c);
     void release(ConnectionId id);
     void set_deadline(Connection& c, uint64_t after_ms);

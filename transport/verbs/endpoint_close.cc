@@ -74,6 +74,9 @@ void VerbsEndpoint::drain(Connection& c, Errc reason) {
         c.socket.close();
     }
     clear_deadline(c);
+    // Who got all that its peer says it had sent has nothing half filled.
+    const bool all_here = c.bye_received && c.messages_in >= c.handshake.peer_messages();
+    if (all_here || hurry_) c.receives_over = true;
     if (c.qp_up) {
         break_off(c.qp.get());
         c.beacon = c.sends->add_fence();
@@ -83,6 +86,17 @@ void VerbsEndpoint::drain(Connection& c, Errc reason) {
         }
     }
     note_drained(c);
+}
+
+/// A queue pair in ERR may go once everything that was posted to it is flushed, and once it has
+/// given back the receive buffer that a message was coming into, if there was one.
+void VerbsEndpoint::advance_drain(Connection& c) {
+    if (c.state != State::kDraining || c.drained || c.sends->is_open(c.beacon)) return;
+    if (c.receives_over) {
+        note_drained(c);
+    } else {
+        set_deadline(c, kLastReceiveMs);
+    }
 }
 
 /// Puts it up for release. Here alone, and once: the deadline of the drain ends with it.
@@ -101,7 +115,11 @@ void VerbsEndpoint::release(ConnectionId id) {
     if (c.qp != nullptr) queue_pairs_.erase(c.qp->qp_num);
     if (last_found_ == &c) last_found_ = nullptr;
     if (cm_ != nullptr) cm_->forget(id);
-    c.qp.reset();  // before the memory that it could still read
+    if (c.qp != nullptr) {
+        const uint32_t number = c.qp->qp_num;
+        c.qp.reset();  // before the memory that it could still read
+        mailbox_.forget(number);
+    }
     if (c.sends) {
         c.sends->end_all(end);
         counters_.doorbells += c.sends->take_doorbells();
@@ -157,8 +175,11 @@ void VerbsEndpoint::check_deadlines() {
                 }
                 break;
             case State::kDraining:
-                log(LogLevel::kWarning, "verbs: the device does not flush the queue pair of {}",
-                    c.peer_name);
+                if (c.sends->is_open(c.beacon)) {
+                    log(LogLevel::kWarning, "verbs: the device does not flush the queue pair of {}",
+                        c.peer_name);
+                }
+                receives_->replace_one();
                 note_drained(c);
                 break;
             case State::kOpen: break;

@@ -204,7 +204,7 @@ Status VerbsEndpoint::make_claim(Connection& c) {
     }
     c.share = *share;
     granted_ += share->window;
-    WEIR_TRY(receives_->grow_to(granted_));
+    WEIR_TRY(receives_->serve_windows(granted_));
     WEIR_ASSIGN(c.qp,
                 make_queue_pair(hardware, {this, cq_.get(), receives_->get(), share->send_depth}));
     RegisteredPages ring;

@@ -251,7 +251,7 @@ void VerbsEndpoint::take_sent(const ibv_wc& wc) {
             fail(*c, code, ibv_wc_status_str(wc.status));
         }
     }
-    if (c->state == State::kDraining && !c->sends->is_open(c->beacon)) note_drained(*c);
+    advance_drain(*c);
 }
 
 void VerbsEndpoint::take_received(const ibv_wc& wc) {
@@ -259,7 +259,11 @@ void VerbsEndpoint::take_received(const ibv_wc& wc) {
     Connection* const c = find_queue_pair(wc.qp_num);
     if (c == nullptr || wc.status != IBV_WC_SUCCESS) {
         returning_.push_back({buffer, 0});
-        if (c != nullptr && c->state != State::kDraining) {
+        if (c == nullptr) return;
+        c->receives_over = true;  // a queue pair that failed takes no more
+        if (c->state == State::kDraining) {
+            advance_drain(*c);
+        } else {
             serve_socket(*c);
             fail(*c, code_of(wc.status), ibv_wc_status_str(wc.status));
         }

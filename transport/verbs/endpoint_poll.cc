@@ -134,8 +134,13 @@ void VerbsEndpoint::watch() {
 
 void VerbsEndpoint::take_notes() {
     for (const AsyncNote& note : mailbox_.take()) {
-        if (note.about == AsyncNote::About::kQueuePair) {
-            if (Connection* const c = find_queue_pair(note.queue_pair)) {
+        if (note.about != AsyncNote::About::kEverything) {
+            Connection* const c = find_queue_pair(note.queue_pair);
+            if (c == nullptr) continue;
+            if (note.about == AsyncNote::About::kLastReceive) {
+                c->receives_over = true;
+                advance_drain(*c);
+            } else {
                 fail(*c, Errc::kPeerLost, note.text);
             }
             continue;

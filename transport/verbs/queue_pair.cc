@@ -11,10 +11,6 @@ namespace weir::transport::verbs {
 
 namespace {
 
-/// Credits keep receiver-not-ready from happening; where it happens all the same, waiting 0.64 ms
-/// (code 12) six times is enough, and for ever (7) would hide a dead peer.
-constexpr uint8_t kRnrTimer = 12;
-constexpr uint8_t kRnrRetry = 6;
 constexpr uint8_t kHopLimit = 64;
 constexpr int kReadDepthMax = 128;
 constexpr int kAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
@@ -100,7 +96,7 @@ Status bring_up(const Hardware& hardware, ibv_qp* qp, const Claim& own, const Cl
     attr.dest_qp_num = peer.queue_pair;
     attr.rq_psn = peer.packet_number;
     attr.max_dest_rd_atomic = static_cast<uint8_t>(own.read_depth);
-    attr.min_rnr_timer = kRnrTimer;
+    attr.min_rnr_timer = kNotReadyTimer;
     attr.ah_attr = route_to(hardware, peer);
     int code = ibv_modify_qp(qp, &attr,
                              IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
@@ -112,7 +108,7 @@ Status bring_up(const Hardware& hardware, ibv_qp* qp, const Claim& own, const Cl
     attr.sq_psn = own.packet_number;
     attr.timeout = retry.timeout;
     attr.retry_cnt = retry.count;
-    attr.rnr_retry = kRnrRetry;
+    attr.rnr_retry = kNotReadyRetries;
     attr.max_rd_atomic = initiator_depth(hardware, peer);
     code = ibv_modify_qp(qp, &attr,
                          IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |

@@ -31,6 +31,13 @@ struct QueuePairOptions {
 /// What we say of a queue pair of ours; the window and message size are the caller's to fill in.
 [[nodiscard]] Claim describe(const Hardware& hardware, const ibv_qp& qp, uint32_t packet_number);
 
+/// Credits keep receiver-not-ready from happening, except when another peer of the same endpoint
+/// ignores its own and empties the shared receive queue. That ends with the endpoint's next poll,
+/// so the others wait 82 ms (code 26) and try again six times: half a second in all. For ever (7)
+/// would hide a peer that never polls.
+inline constexpr uint8_t kNotReadyTimer = 26;
+inline constexpr uint8_t kNotReadyRetries = 6;
+
 struct RetryOptions {
     uint8_t timeout = 14;
     uint8_t count = 7;

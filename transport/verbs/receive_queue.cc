@@ -8,6 +8,8 @@
 
 #include <fmt/core.h>
 
+#include "lib/base/log.h"
+
 namespace weir::transport::verbs {
 
 Result<ReceiveQueue> ReceiveQueue::make(ibv_pd* pd, void* owner, uint32_t depth,
@@ -25,15 +27,33 @@ Result<ReceiveQueue> ReceiveQueue::make(ibv_pd* pd, void* owner, uint32_t depth,
     queue.pd_ = pd;
     queue.depth_ = depth;
     queue.buffer_bytes_ = buffer_bytes;
-    queue.stride_bytes_ = (buffer_bytes + kLineBytes - 1) / kLineBytes * kLineBytes;
+    queue.stride_bytes_ = stride_bytes(buffer_bytes);
     // All there will ever be, so that chained requests stay where they are.
     queue.requests_.reserve(depth);
     queue.pieces_.reserve(depth);
     return queue;
 }
 
+Status ReceiveQueue::serve_windows(uint32_t sum) {
+    windows_ = sum;
+    return grow_to(std::min(windows_ + kSpares + replaced_, depth_));
+}
+
+void ReceiveQueue::replace_one() {
+    if (replaced_ == kReplacementsMost) return;
+    if (++replaced_ == kReplacementsMost) {
+        log(LogLevel::kWarning,
+            "verbs: {} broken connections may have taken a receive buffer with them; from now on "
+            "none is replaced",
+            replaced_);
+    }
+    if (const Status grown = serve_windows(windows_); !grown) {
+        log(LogLevel::kWarning, "verbs: a lost receive buffer cannot be replaced: {}",
+            grown.error().message());
+    }
+}
+
 Status ReceiveQueue::grow_to(uint32_t count) {
-    WEIR_CHECK(count <= depth_);
     while (buffer_count() < count) {
         const uint32_t first = buffer_count();
         const uint32_t more = std::min(kBlockBuffers, depth_ - first);

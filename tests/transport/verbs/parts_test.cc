@@ -11,6 +11,8 @@
 #include "tests/seed.h"
 #include "transport/verbs/byte_ring.h"
 #include "transport/verbs/capacity.h"
+#include "transport/verbs/device.h"
+#include "transport/verbs/receive_queue.h"
 #include "transport/verbs/regions.h"
 #include "transport/verbs/verbs.h"
 
@@ -71,7 +73,7 @@ TEST_SUITE("verbs parts") {
         Random random(seed);
         constexpr uint32_t kReceives = 4096;
         constexpr uint32_t kSends = 9000;
-        Capacity capacity(kReceives, kReceives + kSends);
+        Capacity capacity(kReceives, kSends);
         const Share wanted{128, 196};
         std::vector<Share> given;
         uint32_t windows = 0;
@@ -143,6 +145,58 @@ TEST_SUITE("verbs parts") {
         CHECK(view.find(all.subspan(800, 10), Access::kRemoteWrite)->id == 18);
         CHECK(view.find(all.subspan(800, 11), Access::kRemoteWrite) == nullptr);
         CHECK(view.find(all.subspan(800, 10), Access::kRemoteRead)->id == 1);
+    }
+
+    TEST_CASE("a receive queue has places beyond the windows, and aligned buffers") {
+        CHECK(ReceiveQueue::windows_of(32768) == 32768 - ReceiveQueue::kBeyondWindows);
+        CHECK(ReceiveQueue::windows_of(64) == 32);
+        CHECK(ReceiveQueue::stride_bytes(8192) == 8192);
+        CHECK(ReceiveQueue::stride_bytes(1001) == 1024);
+    }
+
+    TEST_CASE("what a device says ends the connections that it concerns, and a link's flap none") {
+        using About = AsyncNote::About;
+        int owner_of_queue = 0;
+        ibv_cq cq{};
+        cq.cq_context = &owner_of_queue;
+        ibv_qp qp{};
+        qp.qp_context = &owner_of_queue;
+        qp.qp_num = 77;
+        const void* owner = nullptr;
+        ibv_async_event event{};
+        event.event_type = IBV_EVENT_PORT_ERR;
+        CHECK(note_of(event, owner).about == About::kLink);
+        event.event_type = IBV_EVENT_PORT_ACTIVE;
+        CHECK(note_of(event, owner).about == About::kLink);
+        event.event_type = IBV_EVENT_GID_CHANGE;
+        CHECK(note_of(event, owner).about == About::kNothing);
+        event.event_type = IBV_EVENT_DEVICE_FATAL;
+        CHECK(note_of(event, owner).about == About::kEverything);
+        CHECK(owner == nullptr);
+        event.event_type = IBV_EVENT_CQ_ERR;
+        event.element.cq = &cq;
+        CHECK(note_of(event, owner).about == About::kEverything);
+        CHECK(owner == &owner_of_queue);
+        event.element.qp = &qp;
+        event.event_type = IBV_EVENT_QP_FATAL;
+        CHECK(note_of(event, owner).about == About::kQueuePair);
+        event.event_type = IBV_EVENT_QP_LAST_WQE_REACHED;
+        CHECK(note_of(event, owner).about == About::kLastReceive);
+        CHECK(note_of(event, owner).queue_pair == 77);
+        CHECK(owner == &owner_of_queue);
+    }
+
+    TEST_CASE("notes about a queue pair that is gone are dropped") {
+        Mailbox mailbox;
+        mailbox.put({AsyncNote::About::kLastReceive, 7, ""});
+        mailbox.put({AsyncNote::About::kQueuePair, 8, ""});
+        mailbox.put({AsyncNote::About::kEverything, 0, ""});
+        mailbox.forget(7);
+        const auto notes = mailbox.take();
+        REQUIRE(notes.size() == 2);
+        CHECK(notes[0].queue_pair == 8);
+        CHECK(notes[1].about == AsyncNote::About::kEverything);
+        CHECK(mailbox.take().empty());
     }
 
     TEST_CASE("a device that is not there is an error that says so") {
