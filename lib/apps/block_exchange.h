@@ -57,7 +57,8 @@ public:
     [[nodiscard]] virtual Status pull(uint64_t iteration, std::span<const uint64_t> keys,
                                       std::span<double> out) = 0;
 
-    /// Waits for every push and pull of iterations up to `iteration`.
+    /// Waits for every push and pull of iterations up to `iteration`; at an error for all that are
+    /// outstanding, so that their buffers are the caller's again either way.
     [[nodiscard]] virtual Status wait(uint64_t iteration) = 0;
 
     /// values[i] becomes the sum over all workers of values[i]; the same bits for everybody.

@@ -90,12 +90,17 @@ Status ClientExchange::finish(Task task) {
 }
 
 Status ClientExchange::wait(uint64_t iteration) {
-    while (!outstanding_.empty() && outstanding_.front().iteration <= iteration) {
-        Task task = std::move(outstanding_.front().task);
+    Status first;
+    while (!outstanding_.empty() && (!first || outstanding_.front().iteration <= iteration)) {
+        Status ended = finish(std::move(outstanding_.front().task));
         outstanding_.pop_front();
-        WEIR_TRY(finish(std::move(task)));
+        if (ended || !first) continue;
+        first = std::move(ended);
+        // What is still under way may wait for other workers, and they for us. Nobody waits for a
+        // worker that has given up, nor does it: so the rest ends soon, and its buffers are free.
+        (void)client_.leave(first);
     }
-    return {};
+    return first;
 }
 
 Status ClientExchange::reduce(Table<double>& table, uint64_t& iteration, std::span<double> values) {

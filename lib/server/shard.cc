@@ -128,6 +128,7 @@ void Shard::receive(ConnectionId connection, std::span<const std::byte> message)
     }
     if (kind == Kind::kPush || kind == Kind::kPull) return admit(*session, frame);
     if (kind == Kind::kStats) return stats(connection, frame.header.request);
+    if (kind == Kind::kLeave) return worker_gave_up(*session, frame.header.request);
     refuse(connection, "a frame that workers do not send to a shard");
 }
 
@@ -239,6 +240,24 @@ void Shard::worker_lost(uint32_t worker) {
         }
     }
     retry_ = true;
+}
+
+/// A worker says that it pushes no further part of an iteration. Nobody waits for it from now on. It
+/// waits for nobody either: its requests of open iterations are answered, here or when they are
+/// admitted again, so that it has its buffers back.
+void Shard::worker_gave_up(const Session& session, uint64_t request) {
+    if (session.worker < lost_workers_.size()) {
+        worker_lost(session.worker);
+        for (const auto& state : tables_) {
+            if (state == nullptr) continue;
+            std::erase_if(state->to_acknowledge, [&](const Acknowledgement& waiting) {
+                if (waiting.connection != session.connection) return false;
+                reply(waiting.connection, waiting.request, Errc::kPeerLost, session.worker);
+                return true;
+            });
+        }
+    }
+    reply(session.connection, request, Errc::kOk);
 }
 
 void Shard::reply(ConnectionId connection, uint64_t request, Errc status, uint64_t detail,

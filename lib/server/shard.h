@@ -164,12 +164,14 @@ private:
     [[nodiscard]] Session* session_of(ConnectionId connection);
     void worker_gone(uint64_t worker);
     void worker_lost(uint32_t worker);
+    void worker_gave_up(const Session& session, uint64_t request);
     void end(Status outcome);
 
     // shard_requests.cc: is it for us, is it its turn, and where are its bytes
     void admit(Session& session, const wire::Frame& frame);
     [[nodiscard]] Errc check(const TableState& state, const wire::Frame& frame) const;
-    [[nodiscard]] uint32_t lost_before(const TableState& state, uint64_t iteration) const;
+    [[nodiscard]] uint32_t lost_before(const TableState& state, const Session& asker,
+                                       uint64_t iteration) const;
     void defer(Session& session, std::deque<Deferred>& queue, const wire::Frame& frame);
     void gather(Session& session, const wire::Frame& frame);
     void count_mapped(const wire::Frame& frame);

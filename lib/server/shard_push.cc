@@ -73,7 +73,7 @@ void Shard::aggregate_part(TableState& state, const Request& request, Errc statu
         state.iterations.withdraw(session->worker);
         return reply(request.connection, request.header.request, status);
     }
-    const uint32_t lost = lost_before(state, request.header.iteration);
+    const uint32_t lost = lost_before(state, *session, request.header.iteration);
     if (status != Errc::kOk) {
         reply(request.connection, request.header.request, status);
     } else if (lost < worker_count_) {  // while this part was fetched

@@ -32,7 +32,7 @@ void Shard::admit(Session& session, const wire::Frame& frame) {
     }
     const bool aggregate = (h.flags & wire::kAggregate) != 0;
     if (h.iteration > state.iterations.last_applied() && (aggregate || h.kind == Kind::kPull)) {
-        const uint32_t lost = lost_before(state, h.iteration);
+        const uint32_t lost = lost_before(state, session, h.iteration);
         if (lost < worker_count_) {
             return reply(session.connection, h.request, Errc::kPeerLost, lost);
         }
@@ -53,8 +53,11 @@ void Shard::admit(Session& session, const wire::Frame& frame) {
 }
 
 /// A worker that was lost before all its parts of an iteration that is not over were in: the
-/// iteration will never be complete. worker_count_ if there is none.
-uint32_t Shard::lost_before(const TableState& state, uint64_t iteration) const {
+/// iteration will never be complete. Or the one that asks, if it gave up. worker_count_ if there is
+/// none.
+uint32_t Shard::lost_before(const TableState& state, const Session& asker,
+                            uint64_t iteration) const {
+    if (lost_workers_[asker.worker]) return asker.worker;
     const bool gathered_now = iteration == state.iterations.last_applied() + 1;
     uint32_t worker = 0;
     while (worker < worker_count_ &&

@@ -31,7 +31,8 @@ enum class Kind : uint8_t {
     kCreateTable = 7,  ///< worker -> manager, manager -> shard: a table's schema
     kOpenTable = 8,    ///< worker -> manager: the schema of a table by name
     kBarrier = 9,      ///< worker -> manager: wait until all workers are here
-    kLeave = 10,       ///< worker -> manager: I am done; manager -> shard: a worker is lost
+    kLeave = 10,       ///< worker -> manager: I am done; manager -> shard: a worker is lost;
+                       ///< worker -> shard: I give up, and push no further part of an iteration
     kShutdown = 11,    ///< manager -> all: the job is over, or has failed: why
     kStats = 12,       ///< worker -> shard: your counters
     kWithdraw = 13,    ///< worker -> manager: I no longer wait at the barrier of request `first`

@@ -36,7 +36,7 @@ Status compare(const TableSchema& is, const TableSchema& wanted) {
 
 Task& Task::operator=(Task&& other) noexcept {
     if (this != &other) {
-        drop();
+        if (state_ != nullptr) finish();
         state_ = std::move(other.state_);
         call_ = other.call_;
         result_ = std::exchange(other.result_, {});
@@ -75,9 +75,47 @@ Status Task::take() {
     return result_;
 }
 
-void Task::drop() noexcept {
-    if (state_ != nullptr) state_->core().drop(call_);
+/// The connection that it travels on is polled here, and with it everything else of the client.
+void Task::finish() noexcept {
+    (void)state_->finish(call_);
     state_.reset();
+}
+
+Tasks& Tasks::operator=(Tasks&& other) noexcept {
+    if (this != &other) {
+        under_way_ = std::exchange(other.under_way_, {});
+        first_error_ = std::exchange(other.first_error_, {});
+    }
+    return *this;
+}
+
+size_t Tasks::reap() {
+    const size_t before = under_way_.size();
+    std::erase_if(under_way_, [&](Task& task) {
+        if (!task.test()) return false;
+        const Status ended = task.wait();
+        if (first_error_) first_error_ = ended;
+        return true;
+    });
+    return before - under_way_.size();
+}
+
+void Tasks::finish_one() {
+    const Status ended = under_way_.front().wait();
+    if (first_error_) first_error_ = ended;
+    under_way_.pop_front();
+}
+
+Status Tasks::wait_for_room(size_t count) {
+    while (first_error_ && under_way_.size() >= std::max<size_t>(count, 1))
+        finish_one();
+    return first_error_;
+}
+
+Status Tasks::wait() {
+    while (!under_way_.empty())
+        finish_one();
+    return std::exchange(first_error_, {});
 }
 
 Registration& Registration::operator=(Registration&& other) noexcept {

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <span>
 #include <string>
@@ -24,13 +25,15 @@ class Table;
 template <Value T>
 class Buffer;
 
-/// A push or pull that has been started. Its buffers must stay as they are until it is finished.
-/// Thread: the client's. Dropping a Task does not stop it: wait for it before its buffers go.
+/// A push or pull that has been started. Its keys and values must stay as they are until it has
+/// ended. So a Task that goes (or is assigned to) while it is under way waits for its end first, at
+/// most until its deadline: declare it after what it reads and writes, and that is safe however the
+/// function is left. Tasks is the same for many of them. Thread: the client's.
 class [[nodiscard]] Task {
 public:
     Task() = default;
 
-    /// What was moved from is as good as new: finished, well.
+    /// What was moved from is as good as new: it has ended, well.
     Task(Task&& other) noexcept { *this = std::move(other); }
 
     Task& operator=(Task&& other) noexcept;
@@ -38,18 +41,22 @@ public:
     Task(const Task&) = delete;
     Task& operator=(const Task&) = delete;
 
-    ~Task() { drop(); }
+    ~Task() {
+        if (state_ != nullptr) finish();
+    }
 
-    /// True once it is finished, well or not. Never blocks; moves everything of the client forward.
+    /// True once it has ended, well or not. Never blocks; moves everything of the client forward.
     [[nodiscard]] bool test();
-    /// Waits until it is finished, at most until its deadline (CallOptions::deadline), and says how
-    /// it ended. Errors: kDeadline and kPeerLost name the server. What was sent before may still be
-    ///         carried out: a late server may write to a pull's memory, and read a push's as it
-    ///         then is. A Buffer is kept for that long by itself; other memory must stay as long as
-    ///         the client lives. kStaleEpoch; kNoMemory; kRefused; kInvalidArgument, kOutOfRange,
-    ///         kNotFinite for a mistake of the caller, found before anything was sent
+    /// Waits until it has ended, at most until its deadline (PushOptions::deadline), and says how it
+    /// ended: with the first error of its parts, when all of them have ended.
+    ///
+    /// Errors: kPeerLost and kDeadline name the server; kStaleEpoch; kNoMemory; kRefused;
+    ///         kInvalidArgument, kOutOfRange, kNotFinite for a mistake of the caller, found before
+    ///         anything was sent. After kDeadline alone, a late server may still carry it out: it
+    ///         may read a push's values as they then are, and write to a pull's memory. A Buffer is
+    ///         kept for that long by itself; other memory must stay as long as the client lives.
     Status wait();
-    /// Waits at most this long. kDeadline if it is not finished by then; it goes on all the same.
+    /// Waits at most this long. kDeadline if it has not ended by then; it goes on all the same.
     Status wait_for(std::chrono::nanoseconds at_most);
 
 private:
@@ -60,12 +67,50 @@ private:
     Task(std::shared_ptr<ClientState> state, uint64_t call) noexcept
         : state_(std::move(state)), call_(call) {}
 
-    void drop() noexcept;
+    void finish() noexcept;
     Status take();
 
-    std::shared_ptr<ClientState> state_;  ///< none: finished, and `result_` is how
+    std::shared_ptr<ClientState> state_;  ///< none: it has ended, and `result_` is how
     uint64_t call_ = 0;
     Status result_;
+};
+
+/// Pushes and pulls that are under way together. Like a Task it waits for the end of all of them
+/// before it goes: declare it after what they read and write. Thread: the client's.
+class Tasks {
+public:
+    Tasks() = default;
+
+    Tasks(Tasks&& other) noexcept
+        : under_way_(std::exchange(other.under_way_, {})),
+          first_error_(std::exchange(other.first_error_, {})) {}
+
+    Tasks& operator=(Tasks&& other) noexcept;
+    Tasks(const Tasks&) = delete;
+    Tasks& operator=(const Tasks&) = delete;
+    ~Tasks() = default;
+
+    void add(Task task) { under_way_.push_back(std::move(task)); }
+
+    /// How many were added and have not been reaped.
+    [[nodiscard]] size_t count() const noexcept { return under_way_.size(); }
+
+    /// Takes out those that have ended, and says how many. The first error is kept for wait().
+    /// Never blocks; moves everything of the client forward.
+    size_t reap();
+    /// Waits until less than `count` are under way, in the order in which they were added: room for
+    /// one more where `count` of them have buffers. Stops at the first error and returns it, again
+    /// and again until wait() has.
+    Status wait_for_room(size_t count);
+    /// Waits for all. The first error of those that were added since the last wait().
+    Status wait();
+
+private:
+    /// Waits for the oldest.
+    void finish_one();
+
+    std::deque<Task> under_way_;
+    Status first_error_;
 };
 
 /// What a table shall be; see TableSchema for the meaning of the fields.

@@ -139,6 +139,7 @@ ClientCore::CallId ClientCore::start(const Transfer& t) {
     if (owner >= 0) {
         add_request(call_id, *call, t, {.shard = static_cast<uint32_t>(owner), .count = count});
     } else {
+        call->starting = true;
         for (Piece& piece : route->pieces()) {
             const uint32_t parts = aggregate ? route->pieces_per_shard()[piece.shard] : 0;
             add_request(call_id, *call, t,
@@ -149,8 +150,9 @@ ClientCore::CallId ClientCore::start(const Transfer& t) {
                 continue;  // it must hear that we have nothing
             add_request(call_id, *call, t, {.shard = shard, .parts = 1});
         }
+        call->starting = false;
     }
-    if (--call->open_requests == 0) call->finished = true;
+    request_ended(call_id);
     send_off(*call, t.options.deadline_ns);
     return call_id;
 }
@@ -160,7 +162,7 @@ void ClientCore::add_request(CallId call_id, Call& call, const Transfer& t, cons
     uint64_t id = 0;
     Request* const request = requests_.acquire(id);
     if (request == nullptr) {
-        return fail_call(call, Error(Errc::kBusy, kTooManyRequests));
+        return note_error(call, Error(Errc::kBusy, kTooManyRequests));
     }
     ++call.open_requests;
     ++counters_.requests;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include <fmt/core.h>
 
@@ -199,9 +200,9 @@ void ClientCore::closed(ConnectionId connection, Errc why, bool memory_in_doubt)
                 if (at_barrier && call != nullptr) fail_call(*call, lost);
                 return;
             }
-            if (Call* const call = calls_.find(request.call)) fail_call(*call, lost);
+            if (Call* const call = calls_.find(request.call)) note_error(*call, lost);
             if (memory_in_doubt) {
-                ++requests_in_doubt_;
+                abandon_request(request);
             } else {
                 end_request(id, request);
             }
@@ -289,19 +290,49 @@ ClientCore::CallId ClientCore::failed_call(Status status) {
     return id;
 }
 
+void ClientCore::note_error(Call& call, Status status) {
+    if (!call.finished && call.status) call.status = std::move(status);
+}
+
 void ClientCore::fail_call(Call& call, Status status) {
-    if (call.finished) return;
-    call.status = std::move(status);
+    note_error(call, std::move(status));
     call.finished = true;
 }
 
+/// The caller's memory is read or written for this request, or may have to be: it is not sent yet,
+/// its values or keys were sent as a place in that memory, or its keys as a hash that the shard may
+/// have forgotten.
+bool ClientCore::needs_caller(const Request& request) noexcept {
+    const uint8_t flags = request.header.flags;
+    return !request.sent || (flags & wire::kKeysKnown) != 0 ||
+           ((flags & wire::kKeysRemote) != 0 && !request.staged_keys) ||
+           ((flags & wire::kValuesRemote) != 0 && !request.staged_values);
+}
+
 void ClientCore::end_request(uint64_t id, Request& request) {
-    const CallId call_id = request.call;
+    const CallId call = request.call;
     requests_.release(id);
-    Call* const call = calls_.find(call_id);
+    request_ended(call);
+}
+
+/// Its call goes on without it. The request itself stays, and with it what it refers to.
+void ClientCore::abandon_request(Request& request) {
+    ++requests_in_doubt_;
+    request_ended(std::exchange(request.call, 0));
+}
+
+void ClientCore::request_ended(CallId id) {
+    Call* const call = calls_.find(id);
     if (call == nullptr) return;
-    if (--call->open_requests == 0) call->finished = true;
-    release_if_over(call_id, *call);
+    bool over = --call->open_requests == 0;
+    if (!over && !call->status && !call->starting) {
+        over = true;
+        requests_.for_each([&](uint64_t, const Request& other) {
+            if (other.call == id && needs_caller(other)) over = false;
+        });
+    }
+    if (over) call->finished = true;
+    release_if_over(id, *call);
 }
 
 void ClientCore::release_if_over(CallId id, Call& call) {
@@ -325,7 +356,7 @@ Status ClientCore::take(CallId id) {
     return status;
 }
 
-bool ClientCore::names(std::span<const std::byte> memory) noexcept {
+bool ClientCore::is_referenced(std::span<const std::byte> memory) noexcept {
     const auto meets = [&](std::span<const std::byte> other) {
         return other.data() != nullptr &&  // a pull that has no buffer of its own yet
                other.data() < memory.data() + memory.size() &&
@@ -400,6 +431,10 @@ ClientCore::CallId ClientCore::barrier(uint64_t deadline_ns) {
 
 ClientCore::CallId ClientCore::leave(const Status& outcome, uint64_t deadline_ns) {
     gave_up_ = !outcome.has_value();
+    // Shards answer what waits for other workers, so that our calls end and nobody waits for us.
+    for (uint32_t i = 0; gave_up_ && phase_ == Phase::kReady && i < manager(); ++i) {
+        if (peers_[i].state == Peer::State::kOpen) drop(control(i, Kind::kLeave, {}, deadline_ns));
+    }
     const LeaveMessage message{outcome.code(), outcome ? std::string() : outcome.error().message()};
     return control(manager(), Kind::kLeave, message.encode(), deadline_ns);
 }
@@ -415,7 +450,7 @@ void ClientCore::close() {
     });
 }
 
-/// Where the end of our connection is the sign that no part of an iteration comes any more.
+/// Once nothing is under way any more: a worker that gave up is gone from the job.
 void ClientCore::leave_shards() {
     gave_up_ = false;
     for (Peer& peer : std::span(peers_).first(manager())) {

@@ -67,7 +67,9 @@ struct ClientCounters {
     uint64_t bytes_copied = 0;  ///< values and keys that went through a buffer of ours
 };
 
-/// Thread: one. Buffers given to push and pull belong to the call until it is finished.
+/// A call ends when all its requests have ended, with the first error; at its deadline whatever is
+/// still open. One that has an error already ends as soon as no open request needs the caller's
+/// memory. Thread: one. Buffers given to push and pull belong to the call until it has ended.
 class ClientCore final : public StateMachine {
 public:
     using CallId = uint64_t;
@@ -138,7 +140,7 @@ public:
     }
 
     /// A request that has not ended yet reads from, or writes to, a part of this memory.
-    [[nodiscard]] bool names(std::span<const std::byte> memory) noexcept;
+    [[nodiscard]] bool is_referenced(std::span<const std::byte> memory) noexcept;
 
     /// Registered memory; remembered routes make room in it.
     [[nodiscard]] Memory& memory() noexcept { return memory_; }
@@ -174,11 +176,12 @@ private:
 
     struct Call {
         uint32_t open_requests = 0;
+        bool starting = false;  ///< its requests are being made
         bool finished = false;
         bool dropped = false;
         uint64_t deadline_ns = ~uint64_t{0};  ///< on the clock; set when it is sent off
-        Status status;
-        std::vector<std::byte> body;  ///< of the manager's or a shard's reply
+        Status status;                        ///< the first error of its requests
+        std::vector<std::byte> body;          ///< of the manager's or a shard's reply
     };
 
     struct Request {
@@ -240,7 +243,13 @@ private:
     void send_off(Call& call, uint64_t deadline_ns);
     CallId failed_call(Status status);
     void end_request(uint64_t id, Request& request);
-    void fail_call(Call& call, Status status);
+    void abandon_request(Request& request);
+    void request_ended(CallId id);
+    /// The call will end with this error, unless it has another one already.
+    static void note_error(Call& call, Status status);
+    /// Ends the call, whatever of it is still open.
+    static void fail_call(Call& call, Status status);
+    [[nodiscard]] static bool needs_caller(const Request& request) noexcept;
     void release_if_over(CallId id, Call& call);
     CallId control(uint32_t peer, wire::Kind kind, std::vector<std::byte> body,
                    uint64_t deadline_ns = 0, uint64_t first = 0);

@@ -82,12 +82,12 @@ std::byte* ClientCore::stage(const Request& request, Block& block, size_t bytes)
     if (!block) block = Block(memory_, bytes);
     if (!block) {
         if (Call* const call = calls_.find(request.call)) {
-            fail_call(*call,
-                      Error(Errc::kNoMemory,
-                            fmt::format("no {} bytes of registered memory for a request; use "
-                                        "weir::Buffer for what is pushed and pulled, or raise "
-                                        "WEIR_POOL_MIB",
-                                        bytes)));
+            note_error(*call,
+                       Error(Errc::kNoMemory,
+                             fmt::format("no {} bytes of registered memory for a request; use "
+                                         "weir::Buffer for what is pushed and pulled, or raise "
+                                         "WEIR_POOL_MIB",
+                                         bytes)));
         }
     }
     return block.data();
@@ -198,8 +198,8 @@ bool ClientCore::place_values(Request& request, std::span<const std::byte>& inli
 }
 
 ClientCore::Outcome ClientCore::post(uint64_t id, Request& request) {
-    // Of a call that has ended (its deadline, another shard's death) nothing more is sent: the
-    // caller has its memory back, and other things may stand there by now.
+    // Of a call that has ended (its deadline was over, say) nothing more is sent: the caller has its
+    // memory back, and other things may stand there by now.
     if (const Call* const call = calls_.find(request.call); call == nullptr || call->finished) {
         return Outcome::kFailed;
     }
@@ -223,7 +223,7 @@ ClientCore::Outcome ClientCore::post(uint64_t id, Request& request) {
         if (peer.state != Peer::State::kOpen || !place_keys(request, inline_keys, keys_at, room) ||
             !place_values(request, inline_values, values_at, room)) {
             if (Call* const call = calls_.find(request.call)) {
-                fail_call(*call, Error(Errc::kPeerLost, fmt::format("{} is gone", peer.name)));
+                note_error(*call, Error(Errc::kPeerLost, fmt::format("{} is gone", peer.name)));
             }
             return Outcome::kFailed;
         }
@@ -248,7 +248,7 @@ ClientCore::Outcome ClientCore::post(uint64_t id, Request& request) {
         case Post::kClosed:
         case Post::kInvalid:
             if (Call* const call = calls_.find(request.call)) {
-                fail_call(*call, Error(Errc::kPeerLost, fmt::format("{} is gone", peer.name)));
+                note_error(*call, Error(Errc::kPeerLost, fmt::format("{} is gone", peer.name)));
             }
             return Outcome::kFailed;
     }

@@ -67,20 +67,21 @@ void ClientCore::answered(uint64_t id, Request& request, const wire::Frame& fram
     const Kind kind = request.header.kind;
     if (status == Errc::kUnknownList && request.piece != nullptr) {
         request.piece->was_unknown();
+        request.sent = false;
         return submit(id, request);
     }
     Call* const call = calls_.find(request.call);
     if (status != Errc::kOk) {
-        if (call != nullptr) fail_call(*call, error_of(request, frame));
+        if (call != nullptr) note_error(*call, error_of(request, frame));
     } else if (kind == Kind::kPull) {
         if ((request.header.flags & wire::kValuesInline) == 0) return pulled(id, request);
         if (frame.values.size() == request.into.size()) {
             deliver(request, frame.values);
         } else if (call != nullptr) {
-            fail_call(*call, Error(Errc::kProtocol,
-                                   fmt::format("{} sent {} bytes of values, not {}",
-                                               peers_[request.peer].name, frame.values.size(),
-                                               request.into.size())));
+            note_error(*call, Error(Errc::kProtocol,
+                                    fmt::format("{} sent {} bytes of values, not {}",
+                                                peers_[request.peer].name, frame.values.size(),
+                                                request.into.size())));
         }
     } else if (kind != Kind::kPush && call != nullptr) {
         call->body.assign(frame.values.begin(), frame.values.end());
@@ -88,7 +89,8 @@ void ClientCore::answered(uint64_t id, Request& request, const wire::Frame& fram
     if (status == Errc::kOk && request.piece != nullptr) {
         request.piece->succeeded((request.header.flags & wire::kKeysKnown) != 0);
     }
-    if (status == Errc::kOk && kind == Kind::kLeave && phase_ == Phase::kReady) {
+    const bool left = kind == Kind::kLeave && request.peer == manager();
+    if (status == Errc::kOk && left && phase_ == Phase::kReady) {
         phase_ = Phase::kLeft;
         failure_ = Error(Errc::kUnavailable, "this client has left its job");
     }
@@ -141,6 +143,11 @@ Status ClientCore::error_of(const Request& request, const wire::Frame& frame) co
         case Errc::kPeerLost:
             if (request.peer == manager()) {
                 return Error(Errc::kPeerLost, "a server of the job has died, and tables need all");
+            }
+            if (gave_up_ && header.first == options_.worker) {
+                return Error(Errc::kUnavailable,
+                             fmt::format("this worker gave up before iteration {} was complete",
+                                         request.header.iteration));
             }
             return Error(
                 Errc::kPeerLost,

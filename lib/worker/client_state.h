@@ -49,7 +49,8 @@ public:
         const uint64_t end_ns = clock.now_ns() + kCloseNsMax;
         wait_until([&] { return core_->open_requests() == 0 || clock.now_ns() > end_ns; });
         for (const std::span<std::byte> kept : kept_) {
-            if (!core_->names(kept)) pool_->deallocate(kept.data(), kept.size(), Block::kAlignment);
+            if (!core_->is_referenced(kept))
+                pool_->deallocate(kept.data(), kept.size(), Block::kAlignment);
         }
     }
 
@@ -66,7 +67,7 @@ public:
     void give_back(std::span<std::byte> memory) {
         kept_.push_back(memory);
         std::erase_if(kept_, [this](std::span<std::byte> kept) {
-            if (core_->names(kept)) return false;
+            if (core_->is_referenced(kept)) return false;
             pool_->deallocate(kept.data(), kept.size(), Block::kAlignment);
             return true;
         });

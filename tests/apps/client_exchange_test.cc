@@ -4,6 +4,12 @@
 
 #include "lib/apps/client_exchange.h"
 
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <numeric>
+#include <thread>
+
 #include <doctest/doctest.h>
 
 #include "lib/linalg/prox.h"
@@ -76,6 +82,46 @@ TEST_SUITE("client exchange") {
         for (const Status& outcome : outcomes)
             CHECK_MESSAGE(outcome, (outcome ? "" : outcome.error().message()));
         CHECK(job->serve().has_value());
+    }
+
+    TEST_CASE("wait() at an error returns when nothing of the exchange's is under way any more") {
+        constexpr size_t kKeys = 4096;
+        const auto job = start(2);
+        std::vector<double> weights(kKeys);
+        std::vector<Status> outcomes(2);
+        const auto before = std::chrono::steady_clock::now();
+        job->run_workers([&](uint32_t i) {
+            auto client = std::move(job->make_client(i)).value();
+            auto exchange = std::move(ClientExchange::make(client, "t", 0.5)).value();
+            std::vector<uint64_t> keys(kKeys);
+            std::iota(keys.begin(), keys.end(), 1);
+            const std::vector<double> pairs(2 * kKeys, 1.0);
+            if (i == 1) {
+                std::this_thread::sleep_for(std::chrono::milliseconds(200));
+                std::vector<double> own(kKeys);
+                CHECK(exchange->push(1, keys, pairs).has_value());
+                CHECK(exchange->pull(1, keys, own).has_value());
+                outcomes[i] = exchange->wait(1);
+                CHECK(exchange->push(2, keys, pairs).has_value());
+                CHECK(exchange->wait(2).code() == Errc::kPeerLost);
+            } else {
+                // The first push is refused before it is sent. The pull waits for worker 1.
+                const std::vector<double> wrong(2 * kKeys, std::nan(""));
+                CHECK(exchange->push(1, keys, wrong).has_value());
+                CHECK(exchange->push(1, keys, pairs).has_value());
+                CHECK(exchange->pull(1, keys, weights).has_value());
+                outcomes[i] = exchange->wait(1);
+                std::fill(weights.begin(), weights.end(), -7.0);
+                for (int poll = 0; poll < 100; ++poll) {
+                    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+                    (void)client.stats();
+                }
+            }
+        });
+        CHECK(outcomes[0].code() == Errc::kNotFinite);
+        CHECK(outcomes[1].has_value());
+        CHECK(std::count(weights.begin(), weights.end(), -7.0) == kKeys);
+        CHECK(std::chrono::steady_clock::now() - before < std::chrono::seconds(10));
     }
 }
 

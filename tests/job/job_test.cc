@@ -348,6 +348,108 @@ TEST_SUITE("job") {
         REQUIRE(client.leave().has_value());
     }
 
+    TEST_CASE("who returns at the first error has its memory back: nothing comes late") {
+        constexpr size_t kKeys = 65536;
+        const auto job = start(1, 2, 2);
+        std::vector<double> memory(kKeys);
+        std::vector<Status> outcomes(2);
+        job->run_workers([&](uint32_t i) {
+            auto client = std::move(job->make_client(i)).value();
+            auto table = std::move(client.create_table<double>("t", dense(kKeys))).value();
+            const KeyRange all{0, kKeys};
+            const std::vector<double> ones(kKeys, 1.0);
+            if (i == 1) {
+                std::this_thread::sleep_for(std::chrono::milliseconds(200));
+                outcomes[i] = table.push(all, ones, {.iteration = 1}).wait();
+            } else {
+                const Task part = table.push(all, ones, {.iteration = 1});
+                const auto first_error = [&](std::span<double> out) -> Status {
+                    Task pull = table.pull(all, out, {.iteration = 1});
+                    const std::vector<double> wrong(kKeys, std::nan(""));
+                    WEIR_TRY(table.push(all, wrong).wait());
+                    return pull.wait();
+                };
+                outcomes[i] = first_error(memory);
+                std::fill(memory.begin(), memory.end(), -7.0);  // it is for something else now
+                CHECK(client.barrier().has_value());
+                for (int poll = 0; poll < 1000; ++poll)
+                    (void)table.pull(KeyRange{0, 1}, std::span(memory).first(1)).wait();
+                memory[0] = -7;
+            }
+            if (i == 1) CHECK(client.barrier().has_value());
+            CHECK(client.leave().has_value());
+        });
+        CHECK(outcomes[0].code() == Errc::kNotFinite);
+        CHECK(outcomes[1].has_value());
+        CHECK(std::count(memory.begin(), memory.end(), -7.0) == kKeys);
+        CHECK(job->serve().has_value());
+    }
+
+    TEST_CASE("a task that is replaced or goes has ended before that") {
+        const auto job = start(1, 1, 1);
+        auto client = std::move(job->make_client(0)).value();
+        auto table = std::move(client.create_table<double>("t", dense(kMiB))).value();
+        auto out = std::move(client.make_buffer<double>(kMiB)).value();
+        const KeyRange all{0, kMiB};
+        const std::vector<double> ones(kMiB, 1.0);
+        { const Task dropped = table.push(all, ones); }
+        { const Task dropped = table.pull(all, out); }
+        CHECK(std::count(out.begin(), out.end(), 1.0) == kMiB);
+        Task task = table.push(all, ones);
+        task = table.pull(all, out);
+        task = {};
+        CHECK(std::count(out.begin(), out.end(), 2.0) == kMiB);
+        REQUIRE(client.leave().has_value());
+    }
+
+    TEST_CASE("tasks: a group waits for all, says the first error, and can be used again") {
+        const auto job = start(1, 2, 1);
+        auto client = std::move(job->make_client(0)).value();
+        auto table = std::move(client.create_table<double>("t", dense(kMiB))).value();
+        const std::vector<double> ones(kMiB, 1.0);
+        std::vector<double> out(kMiB);
+        const KeyRange all{0, kMiB};
+        {
+            Tasks tasks;
+            CHECK(tasks.count() == 0);
+            CHECK(tasks.wait().has_value());
+            for (int i = 0; i < 3; ++i)
+                tasks.add(table.push(all, ones));
+            tasks.add(table.push(KeyRange{0, kMiB + 1}, ones));  // too few values
+            tasks.add(table.push(KeyRange{1, 0}, {}));           // no range at all
+            tasks.add(table.pull(all, out));
+            CHECK(tasks.count() == 6);
+            const Status first = tasks.wait();
+            CHECK(first.code() == Errc::kInvalidArgument);
+            CHECK(tasks.count() == 0);
+            CHECK(std::count(out.begin(), out.end(), 3.0) == kMiB);
+            CHECK(tasks.wait().has_value());  // the error has been told
+        }
+        {
+            Tasks tasks;
+            tasks.add(table.push(KeyRange{0, kMiB + 1}, ones));
+            while (tasks.count() > 0)
+                (void)tasks.reap();
+            tasks.add(table.push(all, ones));
+            CHECK(tasks.wait_for_room(1).code() == Errc::kInvalidArgument);  // kept by reap()
+            CHECK(tasks.wait().code() == Errc::kInvalidArgument);
+            CHECK(tasks.wait().has_value());
+        }
+        {
+            Tasks tasks;
+            for (int i = 0; i < 10; ++i) {
+                REQUIRE(tasks.wait_for_room(3).has_value());
+                CHECK(tasks.count() < 3);
+                tasks.add(table.push(all, ones));
+            }
+            Tasks moved = std::move(tasks);
+            CHECK(tasks.count() == 0);
+            moved.add(table.pull(all, out));
+        }  // drained here
+        CHECK(std::count(out.begin(), out.end(), 14.0) == kMiB);
+        REQUIRE(client.leave().has_value());
+    }
+
     TEST_CASE("a job of many shards starts, also where messages are short") {
         JobOptions options;
         options.shards_per_server = 100;

@@ -88,7 +88,8 @@ TEST_SUITE("client core") {
         CHECK(pulled == std::vector<double>{0, 0});
     }
 
-    TEST_CASE("memory is named by a request until that has ended, also after its call's deadline") {
+    TEST_CASE(
+        "memory is referenced by a request until that has ended, also after its call's deadline") {
         SimCluster cluster(1, one_shard(), {});
         REQUIRE(cluster.start());
         const TableInfo table = *cluster.make_table(0, sparse(1024));
@@ -101,14 +102,14 @@ TEST_SUITE("client core") {
             (void)client.poll();
         }
         CHECK(client.take(push).code() == Errc::kDeadline);
-        CHECK(client.names({memory + 8191, 1}));
-        CHECK_FALSE(client.names({memory + 8192, 1}));
-        (void)cluster.run_until([&] { return !client.names({memory, 8192}); });
-        CHECK_FALSE(client.names({memory, 8192}));
+        CHECK(client.is_referenced({memory + 8191, 1}));
+        CHECK_FALSE(client.is_referenced({memory + 8192, 1}));
+        (void)cluster.run_until([&] { return !client.is_referenced({memory, 8192}); });
+        CHECK_FALSE(client.is_referenced({memory, 8192}));
         cluster.memory_of(0).deallocate(memory, 8192, 64);
     }
 
-    TEST_CASE("the caller's memory is named by a pull that comes to it through a copy") {
+    TEST_CASE("the caller's memory is referenced by a pull that comes to it through a copy") {
         SimShape shape = one_shard();
         shape.shards = 4;
         SimCluster cluster(1, shape, {});
@@ -120,10 +121,10 @@ TEST_SUITE("client core") {
         std::vector<double> out(keys.size());
         const std::span<std::byte> memory = std::as_writable_bytes(std::span(out));
         const auto pull = client.pull(table, keys, memory, {});
-        CHECK(client.names(memory.first(1)));
-        CHECK(client.names(memory.last(1)));
+        CHECK(client.is_referenced(memory.first(1)));
+        CHECK(client.is_referenced(memory.last(1)));
         CHECK(cluster.finish(0, pull).has_value());
-        CHECK_FALSE(client.names(memory));
+        CHECK_FALSE(client.is_referenced(memory));
     }
 
     TEST_CASE("who polls seldom sees a deadline at the first poll after it") {
@@ -145,7 +146,7 @@ TEST_SUITE("client core") {
         }
     }
 
-    TEST_CASE("memory that is given back is the pool's again when no request names it") {
+    TEST_CASE("memory that is given back is the pool's again when no request refers to it") {
         SimCluster cluster(1, one_shard(), {});
         REQUIRE(cluster.start());
         const TableInfo table = *cluster.make_table(0, sparse(1024));
@@ -164,7 +165,7 @@ TEST_SUITE("client core") {
         CHECK(pool->given_back == 0);
         REQUIRE(cluster.run_until([&] {
             (void)state.core().poll();
-            return !state.core().names({memory, 8192});
+            return !state.core().is_referenced({memory, 8192});
         }));
         state.give_back({other, 64});
         CHECK(pool->given_back == 2);
@@ -222,6 +223,106 @@ TEST_SUITE("client core") {
             REQUIRE(cluster.finish(0, pull).has_value());
             CHECK(pulled == values);
         }
+    }
+
+    TEST_CASE("a call ends when its last piece has ended, with the first error") {
+        SimShape shape;
+        shape.shards = 1;
+        shape.workers = 1;
+        SimCluster cluster(6, shape, {});
+        REQUIRE(cluster.start());
+        constexpr size_t kKeys = 4096;
+        TableSchema schema = sparse();
+        schema.layout = Layout::kDense;
+        schema.key_count = kKeys;
+        const TableInfo table = *cluster.make_table(0, schema);
+        ClientCore& client = *cluster.workers[0];
+        std::byte* const memory = cluster.memory_of(0).allocate(kKeys * sizeof(double), 64);
+        const auto pull = client.pull(table, KeyRange{0, kKeys}, {memory, kKeys * 8}, {});
+        cluster.network.kill(1);
+        // Server 0 lives, but is slow: it has not answered yet when server 1 is known to be dead.
+        for (int i = 0; i < 10'000; ++i) {
+            if (!cluster.network.step()) cluster.clock.advance(kMillisecond / 10);
+            (void)client.poll();
+        }
+        CHECK_FALSE(client.done(pull));
+        CHECK(client.is_referenced({memory, kKeys * 8}));
+        const Status ended = cluster.finish(0, pull);
+        CHECK(ended.code() == Errc::kPeerLost);
+        CHECK(ended.error().message().find("server 1") != std::string::npos);
+        CHECK_FALSE(client.is_referenced({memory, kKeys * 8}));
+        cluster.memory_of(0).deallocate(memory, kKeys * 8, 64);
+    }
+
+    TEST_CASE("a call that has failed does not wait for pieces that need nothing of the caller") {
+        SimShape shape;
+        shape.shards = 1;
+        shape.workers = 2;
+        SimCluster cluster(7, shape, {});
+        REQUIRE(cluster.start());
+        TableSchema schema = sparse();
+        schema.layout = Layout::kDense;
+        schema.key_count = 8;
+        const TableInfo table = *cluster.make_table(0, schema);
+        ClientCore& client = *cluster.workers[0];
+        const std::vector<double> values(8, 1);  // few: they travel in the messages
+        const auto push = client.push(table, KeyRange{0, 8}, bytes_of(values), {1, 0});
+        (void)cluster.run_until([] { return false; }, 3);
+        cluster.network.kill(1);
+        const uint64_t before_ns = cluster.clock.now_ns();
+        CHECK(cluster.finish(0, push).code() == Errc::kPeerLost);  // worker 1 never comes
+        CHECK(cluster.clock.now_ns() - before_ns < kSecond);
+    }
+
+    TEST_CASE("of a push, live shards get their pieces though another one is dead") {
+        SimShape shape;
+        shape.shards = 1;
+        shape.workers = 2;
+        SimCluster cluster(8, shape, {});
+        REQUIRE(cluster.start());
+        constexpr size_t kKeys = 4096;
+        TableSchema schema = sparse();
+        schema.layout = Layout::kDense;
+        schema.key_count = kKeys;
+        const TableInfo table = *cluster.make_table(0, schema);
+        std::byte* memory[2];
+        ClientCore::CallId parts[2];
+        const auto push = [&](uint32_t worker) {
+            memory[worker] = cluster.memory_of(worker).allocate(kKeys * 8, 64);
+            const std::span<const std::byte> values{memory[worker], kKeys * 8};
+            parts[worker] =
+                cluster.workers[worker]->push(table, KeyRange{0, kKeys}, values, {1, 0});
+        };
+        push(0);
+        cluster.network.kill(1);
+        (void)cluster.run_until([] { return false; }, 300);  // both have seen it die
+        const uint64_t before_ns = cluster.clock.now_ns();
+        push(1);  // else the first one's piece at server 0 would wait until its deadline
+        CHECK(cluster.finish(0, parts[0]).code() == Errc::kPeerLost);
+        CHECK(cluster.finish(1, parts[1]).code() == Errc::kPeerLost);
+        CHECK(cluster.clock.now_ns() - before_ns < kSecond);
+        for (const uint32_t worker : {0U, 1U})
+            cluster.memory_of(worker).deallocate(memory[worker], kKeys * 8, 64);
+    }
+
+    TEST_CASE("a worker that gives up does not wait for iterations that it has open") {
+        SimShape shape = one_shard();
+        shape.workers = 2;
+        SimCluster cluster(9, shape, {});
+        REQUIRE(cluster.start());
+        const TableInfo table = *cluster.make_table(0, sparse(1024));
+        std::byte* const memory = cluster.memory_of(0).allocate(8192, 64);
+        ClientCore& client = *cluster.workers[0];
+        const std::vector<uint64_t> keys{5};
+        const auto pull = client.pull(table, keys, {memory, 8192}, {1, 0});
+        (void)cluster.run_until([] { return false; }, 3);
+        const uint64_t before_ns = cluster.clock.now_ns();
+        CHECK(cluster.finish(0, client.leave(Error(Errc::kIo, "disk full"), 0)).has_value());
+        CHECK(cluster.finish(0, pull).code() == Errc::kUnavailable);
+        const auto other = cluster.workers[1]->push(table, keys, {memory, 8192}, {1, 0});
+        CHECK(cluster.finish(1, other).code() == Errc::kPeerLost);
+        CHECK(cluster.clock.now_ns() - before_ns < kSecond);
+        cluster.memory_of(0).deallocate(memory, 8192, 64);
     }
 
     TEST_CASE("a list that the shard cannot remember is soon sent in full at once") {
