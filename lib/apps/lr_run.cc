@@ -2,10 +2,12 @@
 #include "lib/apps/lr_run.h"
 
 #include <array>
+#include <functional>
 
 #include <fmt/core.h>
 
 #include "lib/apps/agree_on_error.h"
+#include "lib/apps/allgather.h"
 #include "lib/apps/client_exchange.h"
 #include "lib/apps/lr_solver.h"
 #include "lib/data/examples.h"
@@ -14,19 +16,26 @@
 namespace weir::apps {
 namespace {
 
+/// A number that texts which differ hardly have in common, and that a double holds exactly.
+double fingerprint(std::string_view text) {
+    return static_cast<double>(std::hash<std::string_view>()(text) >> 11);
+}
+
 /// Workers that do not agree on these would wait for each other in vain.
 Status check_same(BlockExchange& exchange, const LrRunOptions& options) {
     struct Flag {
         const char* name;
         double value;
+        bool is_number = true;
     };
 
-    const std::array<Flag, 5> flags{{
+    const std::array<Flag, 6> flags{{
         {"--passes", static_cast<double>(options.solver.pass_count_max)},
         {"--tolerance", options.solver.tolerance},
         {"--blocks", static_cast<double>(options.solver.block_count)},
         {"--seed", static_cast<double>(options.solver.seed)},
         {"--test, number of files", static_cast<double>(options.test.size())},
+        {"--labels", fingerprint(options.labels.text()), false},
     }};
     std::array<double, 2 * flags.size()> greatest;  // and the least, negative
     for (size_t i = 0; i < flags.size(); ++i) {
@@ -36,44 +45,75 @@ Status check_same(BlockExchange& exchange, const LrRunOptions& options) {
     WEIR_TRY(exchange.max(greatest));
     for (size_t i = 0; i < flags.size(); ++i) {
         if (greatest[2 * i] == -greatest[2 * i + 1]) continue;
+        const std::string range =
+            flags[i].is_number
+                ? fmt::format(": from {} to {}", -greatest[2 * i + 1], greatest[2 * i])
+                : "";
         return Error(Errc::kInvalidArgument,
-                     fmt::format("the ranks have different flags ({}: from {} to {}); start all "
-                                 "with the same",
-                                 flags[i].name, -greatest[2 * i + 1], greatest[2 * i]));
+                     fmt::format("the ranks have different flags ({}{}); start all with the same",
+                                 flags[i].name, range));
     }
     return {};
 }
 
-/// What all workers left out.
-Status sum_bad_lines(ClientExchange& exchange, const data::ReadReport& mine, BadLines& all) {
-    std::array<double, 1> count{static_cast<double>(mine.bad_line_count)};
-    WEIR_TRY(exchange.sum(count));
-    if (count[0] == 0) return {};
-    all.count = static_cast<uint64_t>(count[0]);
+/// What is said of one set of files, training or test: `report` becomes that of all workers, as far
+/// as labels, examples and bad lines go.
+/// Errors: the exchange's. `labels_good`: what check_labels() says
+Status sum_reports(ClientExchange& exchange, const LrRunOptions& options,
+                   std::span<const std::string> paths, data::ReadReport& report,
+                   Status& labels_good) {
+    WEIR_ASSIGN(const std::vector<uint64_t> words, allgather(exchange, report.labels.encode()));
+    report.labels = {};
+    report.labels.add_encoded(words);
+    labels_good = data::check_labels(report.labels, options.labels, data::files_text(paths));
+    std::array<double, 2> counts{static_cast<double>(report.example_count),
+                                 static_cast<double>(report.bad_line_count)};
+    WEIR_TRY(exchange.sum(counts));
+    report.example_count = static_cast<uint64_t>(counts[0]);
+    report.bad_line_count = static_cast<uint64_t>(counts[1]);
+    if (report.bad_line_count == 0) return {};
     Status first;
-    if (!mine.first_bad_line.empty()) first = Error(Errc::kInvalidArgument, mine.first_bad_line);
+    if (!report.first_bad_line.empty())
+        first = Error(Errc::kInvalidArgument, report.first_bad_line);
     WEIR_TRY(agree_on_error(exchange, first));
-    if (!first) all.first = first.error().text();
+    if (!first) report.first_bad_line = first.error().text();
     return {};
+}
+
+/// What a person should know of one set of files. `report`: of all workers
+void add_warnings(const data::ReadReport& report, const LrRunOptions& options,
+                  std::span<const std::string> paths, std::vector<std::string>& warnings) {
+    const std::string where = data::files_text(paths);
+    if (std::string odd = data::label_warning(report.labels, options.labels, where); !odd.empty())
+        warnings.push_back(std::move(odd));
+    if (report.bad_line_count > report.example_count) {
+        warnings.push_back(
+            fmt::format("{}: more than half of the lines were left out, {} of {}; the first: {}",
+                        where, report.bad_line_count, report.bad_line_count + report.example_count,
+                        report.first_bad_line));
+    }
+}
+
+Result<Evaluation> evaluate_part(const Model& model, const LrRunOptions& options, data::Part part) {
+    const data::StreamOptions stream{part, options.skip_bad, {options.labels, false}};
+    return data::or_shortage([&] { return evaluate(model, options.test, stream); });
 }
 
 /// What the workers' parts of the test files come to together. What is wrong with the files goes to
 /// run.tested, everywhere; the model is none the worse for it.
-Status test(Client& client, ClientExchange& exchange, const LrRunOptions& options, LrRun& run) {
-    const data::Part part{exchange.worker_index(), exchange.worker_count()};
-    Evaluation mine;
-    run.tested = data::or_shortage([&]() -> Status {
-        WEIR_ASSIGN(mine, evaluate(run.model, options.test, part, options.skip_bad));
-        return {};
-    });
+Status test(Client& client, ClientExchange& exchange, const LrRunOptions& options,
+            std::span<const uint64_t> train_keys, LrRun& run) {
+    Result<Evaluation> mine =
+        evaluate_part(run.model, options, {exchange.worker_index(), exchange.worker_count()});
+    if (!mine) run.tested = mine.error();
     WEIR_TRY(client.barrier(std::chrono::hours(24)));  // as long as the longest part takes to read
     WEIR_TRY(agree_on_error(exchange, run.tested));
     if (!run.tested) return {};
-    WEIR_TRY(sum_bad_lines(exchange, mine.read, run.bad_test_lines));
-    std::array<double, 2> counts{static_cast<double>(mine.read.example_count),
-                                 static_cast<double>(mine.correct_count)};
-    WEIR_TRY(exchange.sum(counts));
-    if (counts[0] == 0) {
+    data::ReadReport all = mine->read;
+    WEIR_TRY(sum_reports(exchange, options, options.test, all, run.tested));
+    run.bad_test_lines = {all.bad_line_count, all.first_bad_line};
+    if (!run.tested) return {};
+    if (all.example_count == 0) {
         std::string text = "the test files have no examples: " + options.test[0];
         if (const BadLines& bad = run.bad_test_lines; bad.count > 0)
             text +=
@@ -81,8 +121,16 @@ Status test(Client& client, ClientExchange& exchange, const LrRunOptions& option
         run.tested = Error(Errc::kInvalidArgument, std::move(text));
         return {};
     }
-    run.test_example_count = static_cast<uint64_t>(counts[0]);
-    run.test_accuracy = counts[1] / counts[0];
+    add_warnings(all, options, options.test, run.warnings);
+    WEIR_ASSIGN(run.test, measure(exchange, mine->scores));
+    WEIR_ASSIGN(run.unseen, count_unseen(exchange, train_keys, mine->keys));
+    if (const auto& [feature_count, unseen_count] = run.unseen; unseen_count > 0) {
+        const double share =
+            100 * static_cast<double>(unseen_count) / static_cast<double>(feature_count);
+        run.warnings.push_back(fmt::format(
+            "{}: {} of {} features ({:.2g} %) are in no training line, and count for nothing",
+            data::files_text(options.test), unseen_count, feature_count, share));
+    }
     return {};
 }
 
@@ -107,18 +155,33 @@ Result<LrRun> run_lr(Client& client, const LrRunOptions& options) {
     read.part = {client.worker(), client.worker_count()};
     read.thread_count = options.threads;
     read.skip_bad = options.skip_bad;
+    read.format.labels = options.labels;
     WEIR_ASSIGN(data::Examples examples, data::read_libsvm(options.train, read));
     run.read = examples.report;
     // Reading takes as long as it takes, and longer here than there: only then do deadlines make
     // sense.
     WEIR_TRY(client.barrier(std::chrono::hours(24)));
     WEIR_TRY(check_same(*exchange, options));
+    data::ReadReport all = run.read;
+    Status labels_good;
+    WEIR_TRY(sum_reports(*exchange, options, options.train, all, labels_good));
+    WEIR_TRY(labels_good);
+    run.bad_lines = {all.bad_line_count, all.first_bad_line};
+    add_warnings(all, options, options.train, run.warnings);
     WEIR_ASSIGN(LrSolver solver, LrSolver::create(*exchange, std::move(examples), options.solver));
     run.data_bytes = solver.data_bytes();
     WEIR_ASSIGN(run.result, solver.solve());
     WEIR_ASSIGN(run.model, solver.model());
-    WEIR_TRY(sum_bad_lines(*exchange, run.read, run.bad_lines));
-    if (!options.test.empty()) WEIR_TRY(test(client, *exchange, options, run));
+    Scores scores;
+    scores.add(solver.labels(), solver.margins());
+    WEIR_ASSIGN(run.train, measure(*exchange, scores));
+    if (run.result.nonzero_count == 0) {
+        run.warnings.push_back(
+            fmt::format("the model has no weights: at --l1 {} none is worth its price; a smaller "
+                        "--l1 gives some",
+                        options.solver.l1));
+    }
+    if (!options.test.empty()) WEIR_TRY(test(client, *exchange, options, solver.keys(), run));
     WEIR_TRY(count(client, *exchange, run));
     WEIR_TRY(client.barrier(std::chrono::hours(24)));
     return run;

@@ -3,11 +3,14 @@
 /// \file
 /// One worker's whole part in training sparse logistic regression: read, train, test, count.
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "lib/apps/lr_types.h"
+#include "lib/apps/metrics.h"
 #include "lib/apps/model.h"
+#include "lib/apps/unseen_features.h"
 #include "lib/data/libsvm_stream.h"
 #include "lib/weir.h"
 
@@ -18,7 +21,8 @@ struct LrRunOptions {
     std::vector<std::string> test;  ///< none: no test
     LrOptions solver;
     uint64_t skip_bad = 0;  ///< bad lines to leave out, per worker
-    uint32_t threads = 1;   ///< that read, per worker
+    data::LabelMap labels;
+    uint32_t threads = 1;  ///< that read, per worker
 };
 
 /// Lines that were left out of a set of files, by all workers.
@@ -35,12 +39,14 @@ struct LrRun {
     uint64_t data_bytes = 0;  ///< this worker's: matrix, keys and labels
     BadLines bad_lines;       ///< of the training files
     BadLines bad_test_lines;
-    Status tested;  ///< what kept the test files from being read; the same for all
-    uint64_t test_example_count = 0;  ///< 0: not tested
-    double test_accuracy = 0;
-    uint64_t bytes_sent = 0;        ///< between workers and servers, both ways
-    uint64_t bytes_copied = 0;      ///< by all workers and servers
-    uint64_t registered_bytes = 0;  ///< for all workers and servers
+    Metrics train;
+    std::optional<Metrics> test;  ///< none: not tested
+    UnseenFeatures unseen;        ///< of the test files
+    Status tested;                ///< what kept the test files from being read; the same for all
+    std::vector<std::string> warnings;  ///< what a person should know of the data, a sentence each
+    uint64_t bytes_sent = 0;            ///< between workers and servers, both ways
+    uint64_t bytes_copied = 0;          ///< by all workers and servers
+    uint64_t registered_bytes = 0;      ///< for all workers and servers
 };
 
 /// Every worker of the job calls it with the same options, then leaves the job.

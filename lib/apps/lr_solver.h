@@ -46,6 +46,13 @@ public:
     /// The weights that are not 0, of all workers' features.
     [[nodiscard]] Result<Model> model();
 
+    /// This worker's features, and the labels and margins (w.x) of its examples after solve().
+    [[nodiscard]] std::span<const uint64_t> keys() const noexcept { return matrix_.keys; }
+
+    [[nodiscard]] std::span<const int8_t> labels() const noexcept { return matrix_.labels; }
+
+    [[nodiscard]] std::span<const double> margins() const noexcept { return margins_; }
+
     /// Bytes of this worker's matrix, keys and labels.
     [[nodiscard]] uint64_t data_bytes() const noexcept { return matrix_.data_bytes(); }
 

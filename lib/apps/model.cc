@@ -13,9 +13,7 @@
 
 #include <fmt/format.h>
 
-#include "lib/data/feature_dictionary.h"
 #include "lib/data/output_file.h"
-#include "lib/linalg/logistic.h"
 
 namespace weir::apps {
 
@@ -118,27 +116,45 @@ Result<Model> read_model(const std::string& path) {
     return model;
 }
 
-Result<Evaluation> evaluate(const Model& model, std::span<const std::string> paths, data::Part part,
-                            uint64_t skip_bad) {
-    data::FeatureDictionary dictionary;
+Result<Scorer> Scorer::make(const Model& model) {
+    Scorer scorer(model);
     std::vector<uint32_t> indices(model.keys.size());
-    WEIR_TRY(dictionary.insert(model.keys, indices));
-    Evaluation evaluation;
-    const auto apply = [&](const data::ParsedLines& lines) -> Status {
-        uint64_t i = 0;
-        for (uint64_t row = 0; row < lines.labels.size(); ++row) {
-            double margin = 0;
-            for (const uint64_t end = i + lines.lengths[row]; i < end; ++i) {
-                const uint32_t index = dictionary.find(lines.keys[i]);
-                if (index == data::FeatureDictionary::kNotFound) continue;
-                margin += model.weights[index] * static_cast<double>(lines.values[i]);
-            }
-            evaluation.correct_count += (margin > 0) == (lines.labels[row] > 0) ? 1 : 0;
-            evaluation.loss_sum += linalg::logistic_loss(lines.labels[row] * margin);
+    WEIR_TRY(scorer.dictionary_.insert(model.keys, indices));
+    return scorer;
+}
+
+uint64_t Scorer::score(const data::ParsedLines& lines, std::vector<double>& scores) const {
+    scores.clear();
+    uint64_t met_count = 0;
+    uint64_t i = 0;
+    for (const uint32_t length : lines.lengths) {
+        double score = 0;
+        for (const uint64_t end = i + length; i < end; ++i) {
+            const uint32_t index = dictionary_.find(lines.keys[i]);
+            if (index == data::FeatureDictionary::kNotFound) continue;
+            score += model_->weights[index] * static_cast<double>(lines.values[i]);
+            ++met_count;
         }
-        return {};
+        scores.push_back(score);
+    }
+    return met_count;
+}
+
+Result<Evaluation> evaluate(const Model& model, std::span<const std::string> paths,
+                            const data::StreamOptions& options) {
+    WEIR_ASSIGN(const Scorer scorer, Scorer::make(model));
+    Evaluation evaluation;
+    data::FeatureDictionary features;
+    std::vector<uint32_t> indices;
+    std::vector<double> scores;
+    const auto apply = [&](const data::ParsedLines& lines) -> Status {
+        (void)scorer.score(lines, scores);
+        evaluation.scores.add(lines.labels, scores);
+        indices.resize(lines.keys.size());
+        return features.insert(lines.keys, indices);
     };
-    WEIR_ASSIGN(evaluation.read, data::stream_libsvm(paths, part, skip_bad, apply));
+    WEIR_ASSIGN(evaluation.read, data::stream_libsvm(paths, options, apply));
+    evaluation.keys = features.take_keys();
     return evaluation;
 }
 

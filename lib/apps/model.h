@@ -9,7 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "lib/apps/metrics.h"
 #include "lib/base/result.h"
+#include "lib/data/feature_dictionary.h"
 #include "lib/data/libsvm_stream.h"
 
 namespace weir::apps {
@@ -29,16 +31,34 @@ struct Model {
 /// Errors: kNotFound, kIo; kParse with file, line and what is wrong there
 [[nodiscard]] Result<Model> read_model(const std::string& path);
 
+/// What a model says of examples: w.x of each, in their order. Thread: any number at a time.
+class Scorer {
+public:
+    /// Errors: kOutOfRange for a model of more than 2^32 - 66 weights
+    [[nodiscard]] static Result<Scorer> make(const Model& model);
+
+    /// scores[i] becomes that of the i-th example; their number. Returns how many of the examples'
+    /// values met a weight.
+    uint64_t score(const data::ParsedLines& lines, std::vector<double>& scores) const;
+
+private:
+    explicit Scorer(const Model& model) : model_(&model) {}
+
+    const Model* model_;
+    data::FeatureDictionary dictionary_;
+};
+
 /// How a model does on examples.
 struct Evaluation {
     data::ReadReport read;
-    uint64_t correct_count = 0;
-    double loss_sum = 0;
+    Scores scores;
+    std::vector<uint64_t> keys;  ///< the different features, in order of appearance
 };
 
-/// Applies the model to this part of LIBSVM files, streaming. The parts' counts may be summed.
-/// Errors: of data::stream_libsvm()
+/// Applies the model to this part of LIBSVM files, streaming; a score per example and the features
+/// stay in memory.
+/// Errors: of data::stream_libsvm(); kOutOfRange for too many different features
 [[nodiscard]] Result<Evaluation> evaluate(const Model& model, std::span<const std::string> paths,
-                                          data::Part part = {}, uint64_t skip_bad = 0);
+                                          const data::StreamOptions& options = {});
 
 }  // namespace weir::apps

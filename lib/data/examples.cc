@@ -31,10 +31,9 @@ struct ThreadShare {
         return {};
     }
 
-    Status read(std::span<const std::string> paths, Part part, uint64_t skip_bad) {
-        WEIR_ASSIGN(report, stream_libsvm(paths, part, skip_bad, [this](const ParsedLines& lines) {
-                        return take(lines);
-                    }));
+    Status read(std::span<const std::string> paths, const StreamOptions& options) {
+        const auto consume = [this](const ParsedLines& lines) { return take(lines); };
+        WEIR_ASSIGN(report, stream_libsvm(paths, options, consume));
         return {};
     }
 };
@@ -58,8 +57,8 @@ Status read_shares(std::span<const std::string> paths, const ReadOptions& option
     const auto read_share = [&](uint32_t thread) {
         const Part part{options.part.index * thread_count + thread,
                         options.part.count * thread_count};
-        shares[thread].status =
-            or_shortage([&] { return shares[thread].read(paths, part, options.skip_bad); });
+        const StreamOptions stream{part, options.skip_bad, options.format};
+        shares[thread].status = or_shortage([&] { return shares[thread].read(paths, stream); });
         if (!shares[thread].status) shares[thread].chunks = {};  // room for those who go on
     };
     {
@@ -87,6 +86,7 @@ Result<Examples> read_and_join(std::span<const std::string> paths, const ReadOpt
         share.chunks = {};
     }
     if (examples.report.bad_line_count > options.skip_bad) {
+        WEIR_TRY(check_labels(examples.report.labels, options.format.labels, files_text(paths)));
         return Error(Errc::kParse, fmt::format("{}; there are {} bad lines, and {} may be skipped",
                                                examples.report.first_bad_line,
                                                examples.report.bad_line_count, options.skip_bad));

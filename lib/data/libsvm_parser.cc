@@ -15,6 +15,7 @@ namespace weir::data {
 namespace {
 
 constexpr std::string_view kWantLabel = "a label: -1, 0 or +1";
+constexpr std::string_view kWantMappedLabel = "a label that --labels names";
 constexpr std::string_view kWantSpace = "a space before the next feature";
 constexpr std::string_view kWantFeature = "a feature number from 0 to 2^64 - 1";
 constexpr std::string_view kWantColon = "a ':' after the feature number";
@@ -187,15 +188,27 @@ bool parse_key(Cursor& cursor, uint64_t& key) noexcept {
     return true;
 }
 
-bool parse_label(Cursor& cursor, int8_t& label) noexcept {
+/// The label of one line.
+struct Label {
+    float value = 0;
+    int8_t which = 0;   ///< -1 or +1; 0: none
+    bool there = true;  ///< the line does not begin with a feature at once
+};
+
+/// Fails with label.there for a number that stands for no class, and without for what is no number.
+bool parse_label(Cursor& cursor, const LibsvmFormat& format, Label& label) noexcept {
     const char* begin = cursor.at;
-    float number = 0;
-    if (!parse_value(cursor, number) || !(number == 1 || number == 0 || number == -1)) {
-        return cursor.fail(begin, kWantLabel);
+    const std::string_view wanted = format.labels.is_default() ? kWantLabel : kWantMappedLabel;
+    label.there = false;
+    if (!parse_value(cursor, label.value)) return cursor.fail(begin, wanted);
+    if (!cursor.done() && *cursor.at == ':' && format.label_optional) {
+        cursor.at = begin;
+        return true;
     }
-    if (!cursor.done() && !is_blank(*cursor.at)) return cursor.fail(begin, kWantLabel);
-    label = number > 0 ? 1 : -1;
-    return true;
+    if (!cursor.done() && !is_blank(*cursor.at)) return cursor.fail(begin, wanted);
+    label.there = true;
+    label.which = format.labels.class_of(label.value);
+    return label.which != 0 || cursor.fail(begin, wanted);
 }
 
 /// The place of the second mention of some feature, after which the line is known to be bad.
@@ -219,8 +232,9 @@ bool has_repeat(const uint64_t* begin, const uint64_t* end) {
     return std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end();
 }
 
-/// The features of a line; appends to lines.keys and lines.values.
-bool parse_features(Cursor& cursor, ParsedLines& lines) {
+/// The features of a line; appends to lines.keys and lines.values. `spaced`: something stands
+/// before them, so that a blank must be in between.
+bool parse_features(Cursor& cursor, ParsedLines& lines, bool spaced) {
     const char* begin = cursor.at;
     const uint64_t first = lines.keys.size();
     uint64_t last_key = 0;
@@ -231,7 +245,8 @@ bool parse_features(Cursor& cursor, ParsedLines& lines) {
         const char* before = cursor.at;
         cursor.skip_blanks();
         if (cursor.done()) break;
-        if (before == cursor.at) return cursor.fail(cursor.at, kWantSpace);
+        if (before == cursor.at && spaced) return cursor.fail(cursor.at, kWantSpace);
+        spaced = true;
         uint64_t key = 0;
         float value = 0;
         if (!parse_key(cursor, key) || !parse_value(cursor, value)) return false;
@@ -289,9 +304,11 @@ void ParsedLines::clear() {
     values.clear();
     all_ones = true;
     line_count = 0;
+    label_census = {};
 }
 
-std::optional<BadLine> parse_libsvm(std::string_view text, ParsedLines& lines) {
+std::optional<BadLine> parse_libsvm(std::string_view text, ParsedLines& lines,
+                                    const LibsvmFormat& format) {
     const char* at = text.data();
     const char* const text_end = at + text.size();
     for (uint64_t line_index = 0; at != text_end; ++line_index) {
@@ -310,16 +327,23 @@ std::optional<BadLine> parse_libsvm(std::string_view text, ParsedLines& lines) {
         if (cursor.done()) continue;
         const uint64_t first = lines.keys.size();
         const bool all_ones = lines.all_ones;
-        int8_t label = 0;
-        if (!parse_label(cursor, label) || !parse_features(cursor, lines)) {
+        Label label;
+        const bool labelled = parse_label(cursor, format, label);
+        if (!labelled || !parse_features(cursor, lines, label.there)) {
+            const bool unknown_label = !labelled && label.there;
+            if (unknown_label) lines.label_census.add(label.value);
             lines.keys.resize(first);
             lines.values.resize(first);
             lines.all_ones = all_ones;
-            return BadLine{line_index, static_cast<uint64_t>(at - text.data()),
-                           static_cast<uint64_t>(cursor.at - begin) + 1, cursor.expected,
-                           shown(cursor.at, end)};
+            return BadLine{line_index,
+                           static_cast<uint64_t>(at - text.data()),
+                           static_cast<uint64_t>(cursor.at - begin) + 1,
+                           cursor.expected,
+                           shown(cursor.at, end),
+                           unknown_label};
         }
-        lines.labels.push_back(label);
+        if (label.there) lines.label_census.add(label.value);
+        lines.labels.push_back(label.which);
         lines.lengths.push_back(static_cast<uint32_t>(lines.keys.size() - first));
     }
     return std::nullopt;

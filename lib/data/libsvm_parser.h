@@ -9,18 +9,27 @@
 #include <string_view>
 #include <vector>
 
+#include "lib/data/labels.h"
+
 namespace weir::data {
 
 /// Parsed examples, one after the other; reused from piece to piece.
 struct ParsedLines {
-    std::vector<int8_t> labels;     ///< -1 or +1, per example
+    std::vector<int8_t> labels;     ///< -1 or +1, per example; 0 where a line has none
     std::vector<uint32_t> lengths;  ///< non-zeros per example
     std::vector<uint64_t> keys;     ///< feature numbers, as they stand in the line
     std::vector<float> values;  ///< beside keys; finite, never 0 (zeros in the text are left out)
     bool all_ones = true;       ///< every value is 1
     uint64_t line_count = 0;    ///< lines seen: examples, empty ones, comments and bad ones
+    LabelCensus label_census;   ///< of the examples, and of lines whose label is not understood
 
     void clear();
+};
+
+/// What lines may look like.
+struct LibsvmFormat {
+    LabelMap labels;
+    bool label_optional = false;  ///< a line may begin with its first feature
 };
 
 /// Where and why a line is not in the format.
@@ -30,13 +39,15 @@ struct BadLine {
     uint64_t column = 0;             ///< in bytes, from 1
     std::string_view expected = {};  ///< static text, "a feature number" for example
     std::string found = {};          ///< what stands there instead, shortened and made printable
+    bool unknown_label = false;      ///< the label is a number that stands for no class
 };
 
 /// Parses lines from the start of `text` and appends them to `lines` until the end or a bad line,
 /// of which nothing is appended. To go on after a bad line, call again with the rest of the text.
 ///
-/// Labels: -1, 0 (both mean -1), +1, 1. Features: 0 to 2^64 - 1, in any order, none twice in a
+/// Labels: those of format.labels. Features: 0 to 2^64 - 1, in any order, none twice in a
 /// line. Values: decimal numbers within float32; no NaN, no infinity. Line ends: LF or CR LF.
-[[nodiscard]] std::optional<BadLine> parse_libsvm(std::string_view text, ParsedLines& lines);
+[[nodiscard]] std::optional<BadLine> parse_libsvm(std::string_view text, ParsedLines& lines,
+                                                  const LibsvmFormat& format = {});
 
 }  // namespace weir::data

@@ -19,11 +19,62 @@ Result<std::string> describe(const LineStream& stream, uint64_t line_offset, con
                        bad.expected, bad.found);
 }
 
+/// What of a file is looked at to learn its labels.
+constexpr uint64_t kSampleCount = 8;
+constexpr uint64_t kSampleBytes = uint64_t{64} << 10;
+constexpr uint64_t kUnpackedSampleBytes = uint64_t{8} << 20;  // gzip cannot be entered further on
+constexpr size_t kSampledFileCount = 64;
+
+/// Adds the labels of one share; lines that are bad otherwise are left out.
+Status add_labels(FileShare share, uint64_t bytes_max, const LibsvmFormat& format,
+                  LabelCensus& census) {
+    WEIR_ASSIGN(LineStream stream, LineStream::open(std::move(share)));
+    ParsedLines lines;
+    while (stream.text_bytes() < bytes_max) {
+        WEIR_ASSIGN(std::string_view piece, stream.next());
+        if (piece.empty()) break;
+        lines.clear();
+        while (const auto bad = parse_libsvm(piece, lines, format))
+            piece.remove_prefix(bad->next_offset);
+        census.add(lines.label_census);
+    }
+    return {};
+}
+
+/// The labels of all files, from samples: the same whatever part asks. A part may have lines of one
+/// class only, where the files are sorted.
+LabelCensus sample_labels(std::span<const std::string> paths, const LibsvmFormat& format) {
+    LabelCensus census;
+    const size_t file_count = std::min(paths.size(), kSampledFileCount);
+    const Result<std::vector<FileShare>> files = share_files(paths.first(file_count), {});
+    if (!files) return census;
+    for (const FileShare& file : *files) {
+        if (file.gzip) {
+            (void)add_labels(file, kUnpackedSampleBytes, format, census);
+            continue;
+        }
+        const uint64_t step = std::max(kSampleBytes, file.end / kSampleCount);
+        for (uint64_t begin = 0; begin < file.end; begin += step) {
+            FileShare sample = file;
+            sample.begin = begin;
+            sample.end = std::min(file.end, begin + kSampleBytes);
+            (void)add_labels(std::move(sample), kSampleBytes, format, census);
+        }
+        if (file.end <= kSampleCount * kSampleBytes) continue;  // that was all of it
+        FileShare last = file;
+        last.begin = file.end - kSampleBytes;
+        (void)add_labels(std::move(last), kSampleBytes, format, census);
+    }
+    return census;
+}
+
 /// The whole of one piece: the bad lines are counted or end it.
-Status parse_piece(const LineStream& stream, std::string_view piece, uint64_t skip_bad,
+Status parse_piece(const LineStream& stream, std::string_view piece,
+                   std::span<const std::string> paths, const StreamOptions& options,
                    ParsedLines& lines, ReadReport& report) {
+    const uint64_t skip_bad = options.skip_bad;
     uint64_t offset = 0;
-    while (auto bad = parse_libsvm(piece.substr(offset), lines)) {
+    while (auto bad = parse_libsvm(piece.substr(offset), lines, options.format)) {
         // A bad line is named by its start: the last newline before its end.
         const uint64_t next = offset + bad->next_offset;
         const size_t newline =
@@ -33,6 +84,11 @@ Status parse_piece(const LineStream& stream, std::string_view piece, uint64_t sk
         if (report.bad_line_count > skip_bad || report.first_bad_line.empty()) {
             WEIR_ASSIGN(std::string text, describe(stream, start, *bad));
             if (report.bad_line_count > skip_bad) {
+                if (bad->unknown_label) {
+                    LabelCensus census = sample_labels(paths, options.format);
+                    census.add(lines.label_census);
+                    WEIR_TRY(check_labels(census, options.format.labels, files_text(paths)));
+                }
                 return Error(
                     Errc::kParse,
                     skip_bad == 0
@@ -55,14 +111,15 @@ void ReadReport::add(const ReadReport& other) {
     example_count += other.example_count;
     nonzero_count += other.nonzero_count;
     bad_line_count += other.bad_line_count;
+    labels.add(other.labels);
     if (first_bad_line.empty()) first_bad_line = other.first_bad_line;
     seconds = std::max(seconds, other.seconds);
 }
 
-Result<ReadReport> stream_libsvm(std::span<const std::string> paths, Part part, uint64_t skip_bad,
+Result<ReadReport> stream_libsvm(std::span<const std::string> paths, const StreamOptions& options,
                                  const LinesConsumer& consume) {
     const auto start = std::chrono::steady_clock::now();
-    WEIR_ASSIGN(std::vector<FileShare> shares, share_files(paths, part));
+    WEIR_ASSIGN(std::vector<FileShare> shares, share_files(paths, options.part));
     ReadReport report;
     ParsedLines lines;
     for (FileShare& share : shares) {
@@ -71,9 +128,10 @@ Result<ReadReport> stream_libsvm(std::span<const std::string> paths, Part part, 
             WEIR_ASSIGN(const std::string_view piece, stream.next());
             if (piece.empty()) break;
             lines.clear();
-            WEIR_TRY(parse_piece(stream, piece, skip_bad, lines, report));
+            WEIR_TRY(parse_piece(stream, piece, paths, options, lines, report));
             report.example_count += lines.labels.size();
             report.nonzero_count += lines.keys.size();
+            report.labels.add(lines.label_census);
             WEIR_TRY(consume(lines));
         }
         report.text_bytes += stream.text_bytes();

@@ -22,6 +22,7 @@ struct ReadReport {
     uint64_t nonzero_count = 0;
     uint64_t bad_line_count = 0;
     std::string first_bad_line;  ///< the message for it; empty if there was none
+    LabelCensus labels;          ///< of the examples, and of lines whose label is not understood
     double seconds = 0;
 
     void add(const ReadReport& other);
@@ -30,12 +31,19 @@ struct ReadReport {
 /// Takes the examples of one piece; an error ends the reading.
 using LinesConsumer = std::function<Status(const ParsedLines&)>;
 
+struct StreamOptions {
+    Part part;
+    uint64_t skip_bad = 0;  ///< so many bad lines are left out and counted; the next is an error
+    LibsvmFormat format = {};
+};
+
 /// Reads this part's share of the files.
 ///
-/// skip_bad:  so many bad lines are left out and counted; the next one is an error
-/// Errors:    of share_files() and LineStream; Errc::kParse for a line; the consumer's
+/// Errors:    of share_files() and LineStream; Errc::kParse for a line, and for labels that mean
+///            something else than format.labels says (see check_labels()); the consumer's
 /// Thread:    any; one call per part
-[[nodiscard]] Result<ReadReport> stream_libsvm(std::span<const std::string> paths, Part part,
-                                               uint64_t skip_bad, const LinesConsumer& consume);
+[[nodiscard]] Result<ReadReport> stream_libsvm(std::span<const std::string> paths,
+                                               const StreamOptions& options,
+                                               const LinesConsumer& consume);
 
 }  // namespace weir::data

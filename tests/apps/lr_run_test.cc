@@ -61,16 +61,21 @@ TEST_SUITE("lr run") {
         std::vector<Result<LrRun>> alone = train(1, options);
         REQUIRE(alone[0].has_value());
         CHECK(alone[0]->result.example_count == 120);
-        CHECK(alone[0]->test_example_count == 40);
-        CHECK(alone[0]->test_accuracy == 1);
+        REQUIRE(alone[0]->test.has_value());
+        CHECK(alone[0]->test->example_count == 40);
+        CHECK(alone[0]->test->accuracy == 1);
+        CHECK(alone[0]->test->auc == 1);
         CHECK(alone[0]->bytes_sent > 0);
         for (const Result<LrRun>& run : train(3, options)) {
             REQUIRE(run.has_value());
             CHECK(run->result.objective ==
                   doctest::Approx(alone[0]->result.objective).epsilon(1e-4));
             CHECK(run->result.example_count == 120);
-            CHECK(run->test_example_count == 40);
-            CHECK(run->test_accuracy == 1);
+            REQUIRE(run->test.has_value());
+            CHECK(run->test->example_count == 40);
+            CHECK(run->test->accuracy == 1);
+            CHECK(run->test->log_loss == doctest::Approx(alone[0]->test->log_loss).epsilon(1e-3));
+            CHECK(run->train.auc == doctest::Approx(*alone[0]->train.auc));
         }
     }
 
@@ -122,7 +127,7 @@ TEST_SUITE("lr run") {
                 REQUIRE(run.has_value());
                 CHECK(run->model.keys.size() > 0);
                 CHECK(run->bytes_sent > 0);
-                CHECK(run->test_example_count == 0);
+                CHECK_FALSE(run->test.has_value());
                 REQUIRE_FALSE(run->tested);
                 CHECK(run->tested.error().message().find("/u:1:4") != std::string::npos);
             }

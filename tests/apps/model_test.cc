@@ -68,14 +68,19 @@ TEST_SUITE("model") {
         const auto whole = evaluate(model, paths);
         REQUIRE(whole);
         CHECK(whole->read.example_count == 900);
-        CHECK(whole->correct_count == 600);
+        Scores all = whole->scores;
+        const Metrics metrics = measure(all);
+        CHECK(metrics.accuracy == doctest::Approx(2.0 / 3));
+        CHECK(whole->keys == std::vector<uint64_t>{2, 9, 5, 77});
         const double loss =
             300 * (std::log1p(std::exp(-3)) + std::log1p(std::exp(-2)) + std::log1p(std::exp(1)));
-        CHECK(whole->loss_sum == doctest::Approx(loss));
-        uint64_t correct = 0;
+        CHECK(metrics.log_loss == doctest::Approx(loss / 900));
+        uint64_t count = 0;
         for (uint32_t part = 0; part < 4; ++part) {
-            correct += evaluate(model, paths, {part, 4})->correct_count;
+            const auto some = evaluate(model, paths, {{part, 4}, 0, {}});
+            REQUIRE(some);
+            count += some->scores.positive.size() + some->scores.negative.size();
         }
-        CHECK(correct == 600);
+        CHECK(count == 900);
     }
 }

@@ -19,6 +19,14 @@ namespace {
 
 constexpr uint64_t kPartCountMax = 4096;  ///< of servers and so on, as Job::start() has it
 
+using data::LabelMap;
+
+/// For CLI11: what is wrong with --labels, or nothing.
+std::string labels(const std::string& text) {
+    const Result<LabelMap> map = LabelMap::parse(text);
+    return map ? "" : map.error().text();
+}
+
 /// What a job looks like: the same for every command that runs one.
 void add_job(CLI::App& command, JobFlags& job) {
     command.add_option("--servers", job.options.servers, "server processes (the first ranks)")
@@ -67,6 +75,11 @@ void add_lr(CLI::App& app, Command& chosen) {
     command->add_option("--skip-bad", run.skip_bad, "bad lines to leave out, per worker; see below")
         ->check(count(0, kLongCountMax))
         ->capture_default_str();
+    command
+        ->add_option_function<std::string>(
+            "--labels", [&run](const std::string& text) { run.labels = *LabelMap::parse(text); },
+            "what other labels than -1, 0 and +1 stand for: 1:-1,2:+1")
+        ->check(labels);
     command->add_option("--model", flags->model, "file for the model: feature and value a line");
     command->add_option("--json", flags->json, "file for the result as JSON");
     command->add_option("--plot", flags->plot, "file for objective against time as SVG");
@@ -76,10 +89,15 @@ void add_lr(CLI::App& app, Command& chosen) {
         "as much again while reading.\nPrecision: values are stored as float32, whatever the "
         "files say; weights are computed as float64.\n--skip-bad N: every worker leaves out up to "
         "N bad lines of its share of the --train files, however many\nthreads read it, and again "
-        "up to N of its share of the --test files. One more, at any worker, ends the job.\n--test: "
+        "up to N of its share of the --test files. One more, at any worker, ends the job.\n"
+        "--labels: every other label then is a bad line. Several values may stand for one class. "
+        "Labels "
+        "that form\nclasses of their own, like 1 and 2, are an error without it, whatever "
+        "--skip-bad "
+        "says.\n--test: "
         "the files are read after the training. What is wrong with them is an error, but model, "
         "plot "
-        "and JSON\n(with test_accuracy null) are written all the same.");
+        "and JSON\n(with test_* null) are written all the same.");
     add_job(*command, flags->job);
     command->callback([flags, &chosen] {
         chosen.run = [flags](Config& config) { return run_lr(*flags, config); };

@@ -19,6 +19,7 @@
 
 #include "lib/apps/client_exchange.h"
 #include "lib/apps/plot_svg.h"
+#include "lib/base/log.h"
 #include "lib/data/output_file.h"
 #include "lib/data/shortage.h"
 #include "tools/weir/command.h"
@@ -66,8 +67,14 @@ nlohmann::json to_json(const apps::LrRun& run, const JobShape& shape) {
     const apps::LrResult& r = run.result;
     nlohmann::json json{{"objective", r.objective},
                         {"nonzeros", r.nonzero_count},
-                        {"train_accuracy", r.train_accuracy},
+                        {"train_accuracy", run.train.accuracy},
+                        {"train_auc", nullptr},
+                        {"train_log_loss", run.train.log_loss},
                         {"test_accuracy", nullptr},
+                        {"test_auc", nullptr},
+                        {"test_log_loss", nullptr},
+                        {"test_features", nullptr},
+                        {"test_features_unseen", nullptr},
                         {"passes", r.pass_count},
                         {"seconds", r.seconds},
                         {"bytes_sent", run.bytes_sent},
@@ -90,7 +97,15 @@ nlohmann::json to_json(const apps::LrRun& run, const JobShape& shape) {
                         {"launcher", shape.launcher},
                         {"transports", shape.transports}};
     if (std::isfinite(r.gap)) json["gap"] = r.gap;
-    if (run.test_example_count > 0) json["test_accuracy"] = run.test_accuracy;
+    if (run.train.auc) json["train_auc"] = *run.train.auc;
+    if (run.test) {
+        json["test_accuracy"] = run.test->accuracy;
+        json["test_log_loss"] = run.test->log_loss;
+        if (run.test->auc) json["test_auc"] = *run.test->auc;
+        json["test_features"] = run.unseen.feature_count;
+        json["test_features_unseen"] = run.unseen.unseen_count;
+    }
+    json["warnings"] = run.warnings;
     nlohmann::json history = nlohmann::json::array();
     for (const apps::LrProgress& p : r.history) {
         history.push_back({{"pass", p.pass},
@@ -102,15 +117,18 @@ nlohmann::json to_json(const apps::LrRun& run, const JobShape& shape) {
     return json;
 }
 
+/// Accuracy, AUC and log loss on one line.
+void print_metrics(const char* name, const apps::Metrics& m) {
+    fmt::print("{:14}  accuracy {:.4f}  AUC {}  log loss {:.4f}  ({} examples)\n", name, m.accuracy,
+               m.auc ? fmt::format("{:.4f}", *m.auc) : "-", m.log_loss, m.example_count);
+}
+
 void print_summary(const apps::LrRun& run) {
     const apps::LrResult& r = run.result;
     fmt::print("objective       {:.6g}{}\n", r.objective, proof(r));
     fmt::print("non-zeros       {} of {} features\n", r.nonzero_count, r.feature_count);
-    fmt::print("train accuracy  {:.4f}  ({} examples)\n", r.train_accuracy, r.example_count);
-    if (run.test_example_count > 0) {
-        fmt::print("test accuracy   {:.4f}  ({} examples)\n", run.test_accuracy,
-                   run.test_example_count);
-    }
+    print_metrics("train", run.train);
+    if (run.test) print_metrics("test", *run.test);
     fmt::print("passes          {} in {:.3g} s: {}\n", r.pass_count, r.seconds, to_text(r.end));
     fmt::print("moved           {:.4g} MB sent, {:.4g} MB copied\n",
                static_cast<double>(run.bytes_sent) / 1e6,
@@ -136,6 +154,8 @@ Status write_outputs(const LrFlags& flags, const apps::LrRun& run, const JobShap
 
 /// What came out, for people and into the files.
 Status report(const LrFlags& flags, const apps::LrRun& run, const JobShape& shape) {
+    for (const std::string& warning : run.warnings)
+        log(LogLevel::kWarning, "{}", warning);
     print_summary(run);
     WEIR_TRY(write_outputs(flags, run, shape));
     for (const std::string& path : {flags.model, flags.json, flags.plot}) {

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/apps/metrics.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "lib/linalg/logistic.h"
+
+namespace weir::apps {
+namespace {
+
+/// Sorts; what is beyond any number counts as the largest one.
+void arrange(std::vector<double>& scores) {
+    constexpr double kMost = std::numeric_limits<double>::max();
+    for (double& score : scores)
+        score = std::isnan(score) ? 0 : std::clamp(score, -kMost, kMost);
+    std::sort(scores.begin(), scores.end());
+}
+
+/// Over all pairs of one of `some` and one of `others`, both rising: those with the lower one in
+/// `others`, and half of those that are equal.
+double count_below(std::span<const double> some, std::span<const double> others) {
+    double count = 0;
+    auto from = others.begin();  // everything before it is below
+    for (const double score : some) {
+        // A few steps first, then by halves: quick where the lists are alike long, and where not.
+        for (int i = 0; i < 8 && from != others.end() && *from < score; ++i)
+            ++from;
+        if (from != others.end() && *from < score)
+            from = std::lower_bound(from, others.end(), score);
+        count += static_cast<double>(from - others.begin());
+        if (from != others.end() && *from == score) {
+            const auto equal_end = std::upper_bound(from, others.end(), score);
+            count += 0.5 * static_cast<double>(equal_end - from);
+        }
+    }
+    return count;
+}
+
+/// What of a worker's examples can be added up.
+std::array<double, 4> totals_of(const Scores& scores) {
+    const auto loss = [](std::span<const double> margins, double label) {
+        double sum = 0;
+        for (const double margin : margins)
+            sum += linalg::logistic_loss(label * margin);
+        return sum;
+    };
+    const auto right = [](double score) { return score > 0; };
+    const auto wrong_count = std::count_if(scores.negative.begin(), scores.negative.end(), right);
+    const auto right_count = std::count_if(scores.positive.begin(), scores.positive.end(), right);
+    return {static_cast<double>(scores.positive.size()),
+            static_cast<double>(scores.negative.size()),
+            static_cast<double>(right_count) + static_cast<double>(scores.negative.size()) -
+                static_cast<double>(wrong_count),
+            loss(scores.positive, 1) + loss(scores.negative, -1)};
+}
+
+/// Pairs with the positive example above, of `positive * negative`: all numbers in the same order.
+Metrics metrics_of(const std::array<double, 4>& totals, double above) {
+    const double count = totals[0] + totals[1];
+    Metrics metrics;
+    metrics.example_count = static_cast<uint64_t>(count);
+    metrics.positive_count = static_cast<uint64_t>(totals[0]);
+    if (count > 0) {
+        metrics.accuracy = totals[2] / count;
+        metrics.log_loss = totals[3] / count;
+    }
+    if (totals[0] > 0 && totals[1] > 0) metrics.auc = above / (totals[0] * totals[1]);
+    return metrics;
+}
+
+/// Over all pairs of one of anybody's `rare` and one of this worker's `own`: those with the lower
+/// one in `own`, and half of those that are equal.
+Result<double> count_below_all(BlockExchange& exchange, std::span<const double> rare,
+                               std::span<const double> own) {
+    std::vector<double> counts(exchange.worker_count(), 0);
+    counts[exchange.worker_index()] = static_cast<double>(rare.size());
+    WEIR_TRY(exchange.sum(counts));
+    const auto mine = counts.begin() + exchange.worker_index();
+    const auto my_begin = static_cast<uint64_t>(std::accumulate(counts.begin(), mine, 0.0));
+    const auto total = static_cast<uint64_t>(std::accumulate(counts.begin(), counts.end(), 0.0));
+    double below = 0;
+    std::vector<double> window;
+    for (uint64_t begin = 0; begin < total; begin += kReduceValueCountMax) {
+        const uint64_t end = std::min(total, begin + kReduceValueCountMax);
+        window.assign(end - begin, 0);
+        const uint64_t first = std::max(begin, my_begin);
+        const uint64_t last = std::min(end, my_begin + rare.size());
+        for (uint64_t i = first; i < last; ++i)
+            window[i - begin] = rare[i - my_begin];
+        WEIR_TRY(exchange.sum(window));
+        std::sort(window.begin(), window.end());
+        below += count_below(window, own);
+    }
+    return below;
+}
+
+}  // namespace
+
+void Scores::add(std::span<const int8_t> labels, std::span<const double> scores) {
+    for (size_t i = 0; i < labels.size(); ++i) {
+        if (labels[i] == 0) continue;
+        (labels[i] > 0 ? positive : negative).push_back(scores[i]);
+    }
+}
+
+Metrics measure(Scores& scores) {
+    arrange(scores.positive);
+    arrange(scores.negative);
+    return metrics_of(totals_of(scores), count_below(scores.positive, scores.negative));
+}
+
+Result<Metrics> measure(BlockExchange& exchange, Scores& scores) {
+    if (exchange.worker_count() == 1) return measure(scores);
+    arrange(scores.positive);
+    arrange(scores.negative);
+    std::array<double, 4> totals = totals_of(scores);
+    WEIR_TRY(exchange.sum(totals));
+    const bool few_positive = totals[0] <= totals[1];
+    WEIR_ASSIGN(double below,
+                count_below_all(exchange, few_positive ? scores.positive : scores.negative,
+                                few_positive ? scores.negative : scores.positive));
+    WEIR_TRY(exchange.sum({&below, 1}));
+    return metrics_of(totals, few_positive ? below : totals[0] * totals[1] - below);
+}
+
+}  // namespace weir::apps

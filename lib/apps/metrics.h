@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// Metrics: how well scores tell the classes apart. Accuracy, log loss and AUC, over all workers.
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "lib/apps/block_exchange.h"
+
+namespace weir::apps {
+
+/// The scores (w.x) of examples, by their class.
+struct Scores {
+    std::vector<double> positive;
+    std::vector<double> negative;
+
+    /// labels[i]: -1, +1, or 0 for an example that has none, which is left out.
+    void add(std::span<const int8_t> labels, std::span<const double> scores);
+};
+
+struct Metrics {
+    uint64_t example_count = 0;
+    uint64_t positive_count = 0;
+    double accuracy = 0;  ///< the share of examples on the right side; a score of 0 says -1
+    double log_loss = 0;  ///< the mean of log(1 + exp(-y w.x))
+    /// The share of pairs of a positive and a negative example in which the positive one has the
+    /// higher score; equal scores count half. None if there is no such pair.
+    std::optional<double> auc;
+};
+
+/// Of all workers' examples together. A collective; sorts `scores`. AUC is exact, ties included: the
+/// scores of the rarer class go round, a window at a time, and every worker counts what of its own
+/// of the other class lies below. That sends 8 bytes per worker and example of the rarer class.
+/// Errors: the exchange's
+[[nodiscard]] Result<Metrics> measure(BlockExchange& exchange, Scores& scores);
+
+/// The same for one process's examples alone.
+[[nodiscard]] Metrics measure(Scores& scores);
+
+}  // namespace weir::apps
