@@ -206,6 +206,9 @@ public:
 
     /// "shm", "verbs" or "sim".
     [[nodiscard]] virtual std::string_view name() const noexcept = 0;
+    /// Whether registering memory locks all of its pages, so that it must be there as a whole.
+    /// Otherwise only the part that is used needs memory behind it.
+    [[nodiscard]] virtual bool pins_memory() const noexcept = 0;
     /// Registers memory for all endpoints of this device; it must stay mapped until deregistered.
     /// Errors: kNoMemory (locked-memory limit; the text has the ulimit to set)
     [[nodiscard]] virtual Result<RegionId> register_memory(const MemoryBlock& block,

@@ -96,8 +96,8 @@ inline constexpr auto kConfigVariables = std::to_array<ConfigVariable>({
      .kind = VariableKind::kChoice,
      .default_value = "no",
      .choices = "no|yes",
-     .meaning = "touch every page of a pool when it is made: tables grow faster, jobs start later; "
-                "where a device registers the pool, that does it anyway"},
+     .meaning = "take all memory of a pool and touch every page when it is made: tables grow "
+                "faster, jobs start later; where a device locks the pool, that does it anyway"},
     {.name = "WEIR_HUGE_PAGES",
      .kind = VariableKind::kChoice,
      .default_value = "auto",

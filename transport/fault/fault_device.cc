@@ -16,6 +16,8 @@ public:
 
     [[nodiscard]] std::string_view name() const noexcept override { return inner_->name(); }
 
+    [[nodiscard]] bool pins_memory() const noexcept override { return inner_->pins_memory(); }
+
     [[nodiscard]] Result<RegionId> register_memory(const MemoryBlock& block,
                                                    Access access) override {
         return inner_->register_memory(block, access);

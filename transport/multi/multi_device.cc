@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/multi/multi_device.h"
 
+#include <algorithm>
+
 #include "transport/multi/multi_endpoint.h"
 
 namespace weir::transport {
@@ -16,6 +18,10 @@ Result<std::unique_ptr<Device>> combine(std::vector<std::unique_ptr<Device>> chi
     }
     if (children.size() == 1) return std::move(children.front());
     return std::unique_ptr<Device>(std::make_unique<MultiDevice>(std::move(children)));
+}
+
+bool MultiDevice::pins_memory() const noexcept {
+    return std::ranges::any_of(children_, [](const auto& child) { return child->pins_memory(); });
 }
 
 Result<RegionId> MultiDevice::register_memory(const MemoryBlock& block, Access access) {

@@ -19,6 +19,9 @@ public:
 
     [[nodiscard]] std::string_view name() const noexcept override { return "multi"; }
 
+    /// If any of them does.
+    [[nodiscard]] bool pins_memory() const noexcept override;
+
     /// All children or none.
     [[nodiscard]] Result<RegionId> register_memory(const MemoryBlock& block,
                                                    Access access) override;

@@ -26,6 +26,19 @@ void FirstFit::add(std::span<std::byte> stretch) {
     free_bytes_ += stretch.size();
 }
 
+void FirstFit::extend(std::span<std::byte> more) {
+    WEIR_CHECK(!more.empty() && more.size() % kUnitBytes == 0);
+    WEIR_CHECK(!stretches_.contains(more.data()));
+    deallocate(more.data(), more.size());  // a piece that was used until now
+}
+
+std::byte* FirstFit::free_before(std::byte* end) const {
+    const auto after = free_.lower_bound(end);
+    if (after == free_.begin()) return end;
+    const auto& [start, size_bytes] = *std::prev(after);
+    return start + size_bytes == end ? start : end;
+}
+
 bool FirstFit::remove(std::span<std::byte> stretch) {
     const auto found = free_.find(stretch.data());
     if (found == free_.end() || found->second != stretch.size()) return false;

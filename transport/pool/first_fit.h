@@ -19,6 +19,11 @@ public:
     /// From now on pieces of `stretch`, which is all zeros, are handed out too. Its start and size
     /// are multiples of kUnitBytes.
     void add(std::span<std::byte> stretch);
+    /// The same for `more`, all zeros, which lies behind a stretch and belongs to it from now on.
+    /// Its size is a multiple of kUnitBytes.
+    void extend(std::span<std::byte> more);
+    /// Where the free piece starts that ends at `end`; `end` itself if what lies there is used.
+    [[nodiscard]] std::byte* free_before(std::byte* end) const;
     /// Takes back a stretch that is wholly free; false, and nothing happens, if it is not.
     [[nodiscard]] bool remove(std::span<std::byte> stretch);
 

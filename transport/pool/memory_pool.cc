@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <utility>
 
 #include <fmt/core.h>
 
@@ -18,6 +19,7 @@ namespace {
 // jemalloc rounds large sizes up by as much as a quarter: too much for what is a table
 constexpr size_t kLargeBytes = size_t{1} << 20;
 constexpr uint64_t kPageBytes = 4096;
+constexpr uint64_t kSizeMax = uint64_t{1} << 46;  // no machine has more
 constexpr size_t kNotesMax = 16;
 
 }  // namespace
@@ -73,6 +75,7 @@ MemoryPool::MemoryPool(const PoolOptions& options, std::span<Device* const> devi
     if (numa_node_count() == 1 && options_.numa_node == current_numa_node()) {
         options_.numa_node = kAnyNode;
     }
+    grows_ = !options_.prefault && std::ranges::none_of(devices, &Device::pins_memory);
 }
 
 MemoryPool::~MemoryPool() {
@@ -84,7 +87,7 @@ MemoryPool::~MemoryPool() {
 Status MemoryPool::add_slab(uint64_t bytes, uint64_t bytes_min) {
     Status refused;  // the whole: what that says to do about it helps most
     for (uint64_t now = bytes;; now = std::max(bytes_min, now / 2)) {
-        Status added = try_slab(now);
+        Status added = try_slab(now, grows_ ? std::min(bytes_min, now) : now);
         if (added) {
             if (!refused) {
                 note(fmt::format("{}; going on with {} instead", refused.error().message(),
@@ -101,16 +104,17 @@ Status MemoryPool::add_slab(uint64_t bytes, uint64_t bytes_min) {
     }
 }
 
-Status MemoryPool::try_slab(uint64_t bytes) {
+Status MemoryPool::try_slab(uint64_t bytes, uint64_t backed_bytes) {
     WEIR_ASSIGN(Slab slab, Slab::make({.name = options_.name,
                                        .size_bytes = bytes,
                                        .numa_node = options_.numa_node,
                                        .huge_pages = options_.huge_pages,
-                                       .prefault = options_.prefault}));
+                                       .prefault = options_.prefault,
+                                       .backed_bytes = backed_bytes}));
     WEIR_ASSIGN(std::vector<RegionId> regions, register_slab(slab));
     if (!slab.note().empty()) note(fmt::format("pool '{}': {}", options_.name, slab.note()));
     const std::span<std::byte> memory = slab.memory();
-    pieces_.add(memory);
+    pieces_.add(slab.backed());
     reserved_bytes_ += memory.size();
     slabs_.emplace(memory.data(), Registered{std::move(slab), std::move(regions)});
     return {};
@@ -151,13 +155,16 @@ Result<std::byte*> MemoryPool::allocate(const PoolRequest& request) {
     wanted.alignment = std::max(request.alignment, FirstFit::kUnitBytes);
     std::byte* memory = take(wanted);
     if (memory == nullptr) {
-        WEIR_TRY(grow_for(wanted));
+        WEIR_ASSIGN(const bool extended, extend_for(wanted));
+        if (extended) memory = take(wanted);
+    }
+    if (memory == nullptr) {
+        WEIR_TRY(add_slab_for(wanted));
         memory = take(wanted);
-        if (memory == nullptr) {
-            return Error(
-                Errc::kNoMemory,
-                fmt::format("pool '{}': no memory for jemalloc's own books", options_.name));
-        }
+    }
+    if (memory == nullptr) {
+        return Error(Errc::kNoMemory,
+                     fmt::format("pool '{}': no memory for jemalloc's own books", options_.name));
     }
     allocated_bytes_max_ = std::max(allocated_bytes_max_, allocated_bytes_);
     return memory;
@@ -192,15 +199,55 @@ std::byte* MemoryPool::take(const PoolRequest& request) {
     return piece.start;
 }
 
-Status MemoryPool::grow_for(const PoolRequest& request) {
-    // a fresh slab starts at a multiple of kAlignmentMax; jemalloc wants a few pages more
-    if (request.size_bytes > (uint64_t{1} << 46)) {
+/// The least size of a free piece from which the request can be served.
+uint64_t MemoryPool::piece_bytes(const PoolRequest& request) {
+    // jemalloc takes extents for many pieces, and a few pages more
+    if (request.size_bytes < kLargeBytes) return 4 * kMiB + request.alignment;
+    return round_up(request.size_bytes, kPageBytes);
+}
+
+Result<bool> MemoryPool::extend_for(const PoolRequest& request) {
+    if (request.size_bytes > kSizeMax) return false;
+    const uint64_t least_bytes = piece_bytes(request);
+    const bool small = request.size_bytes < kLargeBytes;
+    for (auto& [start, registered] : slabs_) {
+        Slab& slab = registered.slab;
+        const uint64_t left_bytes = slab.memory().size() - slab.backed().size();
+        if (left_bytes == 0) continue;
+        // The piece may begin in what is free at the end of the backed part. Slabs start at a
+        // multiple of every alignment.
+        const auto free =
+            static_cast<uint64_t>(pieces_.free_before(slab.backed().data() + slab.backed().size()) -
+                                  slab.backed().data());
+        const uint64_t end =
+            round_up(free, std::max<uint64_t>(request.alignment, kPageBytes)) + least_bytes;
+        if (end > slab.memory().size() && !small) continue;
+        // A small request may be served from less than what jemalloc likes to have.
+        const uint64_t missing_bytes = end - std::min<uint64_t>(end, slab.backed().size());
+        WEIR_TRY(extend(slab, std::min(missing_bytes, left_bytes)));
+        return true;
+    }
+    return false;
+}
+
+/// Makes the backed part of the slab longer, by `least_bytes` or a step.
+Status MemoryPool::extend(Slab& slab, uint64_t least_bytes) {
+    const uint64_t before = slab.backed().size();
+    const uint64_t step = std::clamp(before, kStepBytesMin, kStepBytesMax);
+    Status extended = slab.extend(round_up(std::max(step, least_bytes), kAlignmentMax));
+    if (extended.code() == Errc::kNoMemory)
+        extended = slab.extend(std::max(least_bytes, kPageBytes));
+    WEIR_TRY(std::move(extended));
+    pieces_.extend(slab.backed().subspan(before));
+    return {};
+}
+
+Status MemoryPool::add_slab_for(const PoolRequest& request) {
+    if (request.size_bytes > kSizeMax) {
         return Error(Errc::kNoMemory, fmt::format("pool '{}': {} wanted: no machine has that",
                                                   options_.name, bytes_text(request.size_bytes)));
     }
-    const bool small = request.size_bytes < kLargeBytes;
-    const uint64_t least =
-        small ? 4 * kMiB + request.alignment : round_up(request.size_bytes, kPageBytes);
+    const uint64_t least = piece_bytes(request);  // a slab starts at a multiple of kAlignmentMax
     const uint64_t room = options_.limit_bytes - std::min(options_.limit_bytes, reserved_bytes_);
     if (least > room) {
         return Error(Errc::kNoMemory,
@@ -238,7 +285,7 @@ MemoryPool::Slabs::node_type MemoryPool::take_empty_slab(const std::byte* memory
     const std::span<std::byte> slab = registered->slab.memory();
     // ordinary slabs are kept: registering is slow, and what was needed once is needed again
     if (slab.data() == first_slab_ || slab.size() <= options_.slab_bytes) return {};
-    if (!pieces_.remove(slab)) return {};
+    if (!pieces_.remove(registered->slab.backed())) return {};
     reserved_bytes_ -= slab.size();
     return slabs_.extract(slab.data());
 }
@@ -265,8 +312,9 @@ bool MemoryPool::contains(std::span<const std::byte> memory) const {
     const std::lock_guard lock(mutex_);
     const Registered* const registered = slab_of(memory.data());
     if (registered == nullptr) return false;
-    const std::span<std::byte> slab = registered->slab.memory();
-    return memory.size() <= static_cast<size_t>(slab.data() + slab.size() - memory.data());
+    const std::span<std::byte> backed = registered->slab.backed();
+    const auto offset = static_cast<size_t>(memory.data() - backed.data());
+    return offset < backed.size() && memory.size() <= backed.size() - offset;
 }
 
 bool MemoryPool::contains(const void* address) const {
@@ -278,6 +326,8 @@ PoolStatistics MemoryPool::statistics() const {
     PoolStatistics result;
     result.name = options_.name;
     result.reserved_bytes = reserved_bytes_;
+    for (const auto& [start, registered] : slabs_)
+        result.backed_bytes += registered.slab.backed().size();
     result.allocated_bytes = allocated_bytes_;
     result.allocated_bytes_max = allocated_bytes_max_;
     for (const Device* const device : devices_)

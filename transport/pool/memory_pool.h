@@ -3,7 +3,8 @@
 /// \file
 /// MemoryPool: memory that is registered from birth. Slabs of shared memory on one NUMA node, each
 /// registered once with every device; inside, jemalloc keeps the books of small pieces, and large
-/// ones are cut first fit.
+/// ones are cut first fit. Where no device pins it, a slab takes memory from the system in steps,
+/// as it is used.
 
 #include <cstddef>
 #include <cstdint>
@@ -35,7 +36,7 @@ struct PoolOptions {
     int numa_node = kCurrentNode;       ///< or kAnyNode
     Access access = Access::kRemote;    ///< kLocal for parameters: no peer ever sees them
     HugePagePolicy huge_pages = HugePagePolicy::kAuto;
-    bool prefault = false;     ///< touch every page when a slab is made
+    bool prefault = false;     ///< take all memory of a slab and touch every page when it is made
     bool use_jemalloc = true;  ///< if it is there; first fit for everything else
 
     /// By WEIR_POOL_MIB, WEIR_HUGE_PAGES and WEIR_PREFAULT. Errors: kInvalidArgument naming those
@@ -56,7 +57,8 @@ struct PoolStatistics {
     };
 
     std::string name;
-    uint64_t reserved_bytes = 0;         ///< of all slabs
+    uint64_t reserved_bytes = 0;         ///< of all slabs: what is registered
+    uint64_t backed_bytes = 0;           ///< of that, what has been taken from the system so far
     uint64_t allocated_bytes = 0;        ///< in pieces that are handed out
     uint64_t allocated_bytes_max = 0;    ///< the most there ever were
     std::vector<Registered> registered;  ///< by every device, in the order in which they were given
@@ -67,11 +69,16 @@ struct PoolStatistics {
     std::vector<std::string> notes;  ///< what is not as it was wanted, for people
 };
 
-/// Thread: any. Adding a slab makes the others wait; a service adds what it needs at its start.
+/// Thread: any. Taking more memory from the system, up to kStepBytesMax or what one piece needs,
+/// makes the others wait; a service takes what it needs at its start.
 /// Outlives what it handed out: pieces that were not given back go with it.
 class MemoryPool {
 public:
     static constexpr size_t kAlignmentMax = size_t{2} << 20;
+    /// A slab that grows takes as much again as it has, within these limits. The least is a whole
+    /// number of huge pages; a step of the most takes some 20 ms where memory was never used.
+    static constexpr uint64_t kStepBytesMin = uint64_t{4} << 20;
+    static constexpr uint64_t kStepBytesMax = uint64_t{32} << 20;
 
     /// The devices outlive the pool.
     /// Errors:  kNoMemory if not even slab_bytes_min can be had or registered, with what to do;
@@ -83,7 +90,8 @@ public:
     MemoryPool(const MemoryPool&) = delete;
     MemoryPool& operator=(const MemoryPool&) = delete;
 
-    /// Memory of at least size_bytes (0 counts as 1). A full pool gets another slab first.
+    /// Memory of at least size_bytes (0 counts as 1). A pool that is full so far takes more from
+    /// the system, or another slab, first.
     /// Errors: kNoMemory: the limit of the pool, of memory or of locked memory, with what to do
     [[nodiscard]] Result<std::byte*> allocate(const PoolRequest& request);
     /// The same in short: nullptr if there is none.
@@ -91,7 +99,8 @@ public:
     /// Gives back what allocate() gave; nullptr is allowed.
     void deallocate(std::byte* memory);
 
-    /// Whether the whole of `memory` lies in one slab and so is registered with every device.
+    /// Whether the whole of `memory` lies in one slab, has memory behind it and so may be used with
+    /// every device.
     [[nodiscard]] bool contains(std::span<const std::byte> memory) const;
     [[nodiscard]] bool contains(const void* address) const;
 
@@ -112,11 +121,16 @@ private:
 
     MemoryPool(const PoolOptions& options, std::span<Device* const> devices);
 
-    /// Adds a slab of `bytes`, or smaller down to `bytes_min`.
+    /// Adds a slab of `bytes`, or smaller down to `bytes_min`, of which that much is backed.
     [[nodiscard]] Status add_slab(uint64_t bytes, uint64_t bytes_min);
-    [[nodiscard]] Status try_slab(uint64_t bytes);
+    [[nodiscard]] Status try_slab(uint64_t bytes, uint64_t backed_bytes);
+    /// Takes more memory for a slab that has room for the request behind its backed part; false:
+    /// there is no such slab.
+    [[nodiscard]] Result<bool> extend_for(const PoolRequest& request);
+    [[nodiscard]] Status extend(Slab& slab, uint64_t least_bytes);
     [[nodiscard]] Result<std::vector<RegionId>> register_slab(const Slab& slab);
-    [[nodiscard]] Status grow_for(const PoolRequest& request);
+    [[nodiscard]] Status add_slab_for(const PoolRequest& request);
+    [[nodiscard]] static uint64_t piece_bytes(const PoolRequest& request);
     [[nodiscard]] std::byte* take(const PoolRequest& request);
     [[nodiscard]] Slabs::node_type take_empty_slab(const std::byte* memory);
     void deregister(const Registered& registered);
@@ -125,6 +139,7 @@ private:
 
     PoolOptions options_;
     std::vector<Device*> devices_;
+    bool grows_ = false;        // slabs take memory as it is used
     mutable std::mutex mutex_;  // guards everything below
     Slabs slabs_;
     FirstFit pieces_;

@@ -33,29 +33,37 @@ bool fits_pages(uint64_t size_bytes, uint64_t page_bytes) {
     return round_up(size_bytes, page_bytes) - size_bytes <= size_bytes / 8;
 }
 
-Error shortage(const SlabOptions& options, std::string_view what, int os_error = 0) {
-    return {
-        Errc::kNoMemory,
-        fmt::format("pool '{}': {} wanted: {}", options.name, bytes_text(options.size_bytes), what),
-        os_error};
+/// What a message about missing memory names.
+struct Wanted {
+    std::string_view name;  ///< of the pool
+    uint64_t bytes = 0;
+};
+
+Error shortage(const Wanted& wanted, std::string_view what, int os_error = 0) {
+    return {Errc::kNoMemory,
+            fmt::format("pool '{}': {} wanted: {}", wanted.name, bytes_text(wanted.bytes), what),
+            os_error};
 }
 
-/// The system kills (out of memory, file size) instead of refusing; so it is asked first.
-Status check_room(const SlabOptions& options, uint64_t size_bytes, bool huge) {
+/// Where memory is short the system kills instead of refusing; so it is asked first.
+Status check_memory(const Wanted& wanted, uint64_t bytes) {
+    const uint64_t available_bytes = available_memory_bytes();
+    if (bytes <= available_bytes) return {};
+    return shortage(
+        wanted,
+        fmt::format("only {} of memory is left on this machine or in this control "
+                    "group; set WEIR_POOL_MIB below {} or stop other programs",
+                    bytes_text(available_bytes), std::max<uint64_t>(available_bytes / kMiB, 1)));
+}
+
+/// The same for a file that is too large.
+Status check_file_size(const Wanted& wanted, uint64_t size_bytes) {
     rlimit file_size{};
     if (getrlimit(RLIMIT_FSIZE, &file_size) == 0 && size_bytes > file_size.rlim_cur) {
-        return shortage(options, fmt::format("shared memory may not be larger than the file size "
-                                             "limit, {}; run `ulimit -f {}` before the program",
-                                             bytes_text(file_size.rlim_cur),
-                                             round_up(size_bytes, 1024) / 1024));
-    }
-    const uint64_t available_bytes = available_memory_bytes();
-    if (!huge && size_bytes > available_bytes) {
-        return shortage(options, fmt::format("only {} of memory is left on this machine or in this "
-                                             "control group; set WEIR_POOL_MIB below {} or stop "
-                                             "other programs",
-                                             bytes_text(available_bytes),
-                                             std::max<uint64_t>(available_bytes / kMiB, 1)));
+        return shortage(
+            wanted, fmt::format("shared memory may not be larger than the file size "
+                                "limit, {}; run `ulimit -f {}` before the program",
+                                bytes_text(file_size.rlim_cur), round_up(size_bytes, 1024) / 1024));
     }
     return {};
 }
@@ -67,7 +75,7 @@ Status check_huge_pages(const SlabOptions& options, uint64_t page_bytes) {
     const uint64_t free = read_sys_number(folder + "/free_hugepages").value_or(0);
     if (free >= needed) return {};
     return shortage(
-        options,
+        {options.name, options.size_bytes},
         fmt::format("{} of {} free huge pages of {} are there; set them aside "
                     "with `echo {} > {}/nr_hugepages` or do without "
                     "(WEIR_HUGE_PAGES=auto)",
@@ -105,14 +113,20 @@ Result<Slab> Slab::make(const SlabOptions& options) {
 
 Result<Slab> Slab::make_with_pages(const SlabOptions& options, uint64_t page_bytes) {
     Slab slab;
+    slab.name_ = options.name;
     slab.page_bytes_ = page_bytes;
     const bool huge = page_bytes != normal_page_bytes();
     const uint64_t size_bytes = round_up(options.size_bytes, page_bytes);
-    WEIR_TRY(check_room(options, size_bytes, huge));
+    const Wanted wanted{options.name, options.size_bytes};
+    WEIR_TRY(check_file_size(wanted, size_bytes));
+    // the whole, even if most of it is taken later: a pool that cannot fit is told now
+    if (!huge) WEIR_TRY(check_memory(wanted, size_bytes));
     WEIR_TRY(slab.open(options, size_bytes));
     slab.memory_ = {static_cast<std::byte*>(nullptr), size_bytes};
     WEIR_TRY(slab.map(options));
-    WEIR_TRY(slab.commit(options));
+    const uint64_t backed_bytes = std::min(options.backed_bytes, size_bytes);
+    WEIR_TRY(slab.back(huge || options.prefault ? size_bytes : round_up(backed_bytes, page_bytes)));
+    if (options.prefault) slab.touch();
     return slab;
 }
 
@@ -123,9 +137,12 @@ Status Slab::open(const SlabOptions& options, uint64_t size_bytes) {
         flags |= static_cast<unsigned>(std::countr_zero(page_bytes_)) << MFD_HUGE_SHIFT;
     }
     fd_ = memfd_create(fmt::format("weir-{}", options.name).substr(0, 200).c_str(), flags);
-    if (fd_ < 0) return shortage(options, "the system gave no shared memory", errno);
+    if (fd_ < 0)
+        return shortage({options.name, options.size_bytes}, "the system gave no shared memory",
+                        errno);
     if (ftruncate(fd_, static_cast<off_t>(size_bytes)) != 0) {
-        return shortage(options, "shared memory of this size is refused", errno);
+        return shortage({options.name, options.size_bytes}, "shared memory of this size is refused",
+                        errno);
     }
     // nobody who maps it, we included, can make it shorter under the others' feet
     if (fcntl(fd_, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
@@ -143,7 +160,8 @@ Status Slab::map(const SlabOptions& options) {
     void* const space = mmap(nullptr, size_bytes + alignment, PROT_NONE,
                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (space == MAP_FAILED) {
-        return shortage(options, "no address space is left (`ulimit -v unlimited`)", errno);
+        return shortage({options.name, options.size_bytes},
+                        "no address space is left (`ulimit -v unlimited`)", errno);
     }
     auto* const start = static_cast<std::byte*>(space);
     const uint64_t before = round_up(reinterpret_cast<uintptr_t>(space), alignment) -
@@ -153,7 +171,7 @@ Status Slab::map(const SlabOptions& options) {
     if (memory == MAP_FAILED) {
         const int error = errno;
         munmap(space, size_bytes + alignment);
-        return shortage(options, "the memory cannot be mapped", error);
+        return shortage({options.name, options.size_bytes}, "the memory cannot be mapped", error);
     }
     if (before > 0) munmap(start, before);
     if (before < alignment) munmap(start + before + size_bytes, alignment - before);
@@ -169,37 +187,57 @@ Status Slab::map(const SlabOptions& options) {
     return {};
 }
 
-Status Slab::commit(const SlabOptions& options) {
+Status Slab::extend(uint64_t bytes) {
+    const uint64_t before = backed_bytes_;
+    bytes = std::min(round_up(bytes, page_bytes_), memory_.size() - before);
+    WEIR_TRY(check_memory({name_, bytes}, bytes));
+    const Status extended = back(bytes);
+    // What came before the failure stays in the file, where the next attempt finds it.
+    if (!extended) backed_bytes_ = before;
+    return extended;
+}
+
+/// Takes memory from the system for the next `bytes`, at most up to the end.
+Status Slab::back(uint64_t bytes) {
+    const uint64_t end = backed_bytes_ + std::min(bytes, memory_.size() - backed_bytes_);
+    const Wanted wanted{name_, end - backed_bytes_};
     // in steps: a signal makes the kernel undo and repeat the step that it interrupts
-    for (uint64_t done = 0; done < memory_.size();) {
-        const uint64_t step = std::min(kGiB, memory_.size() - done);
-        if (fallocate(fd_, 0, static_cast<off_t>(done), static_cast<off_t>(step)) == 0) {
-            done += step;
+    while (backed_bytes_ < end) {
+        const uint64_t step = std::min(kGiB, end - backed_bytes_);
+        if (fallocate(fd_, 0, static_cast<off_t>(backed_bytes_), static_cast<off_t>(step)) == 0) {
+            backed_bytes_ += step;
         } else if (errno != EINTR) {
-            return shortage(options,
+            return shortage(wanted,
                             fmt::format("no shared memory is left after {}; stop other programs "
                                         "or set a smaller WEIR_POOL_MIB",
-                                        bytes_text(done)),
+                                        bytes_text(backed_bytes_)),
                             errno);
         }
     }
-    if (!options.prefault) return {};
-    if (madvise(memory_.data(), memory_.size(), MADV_POPULATE_WRITE) == 0) return {};
-    volatile std::byte* const bytes = memory_.data();  // a kernel before 5.14
-    for (uint64_t at = 0; at < memory_.size(); at += page_bytes_)
-        bytes[at] = std::byte{0};
     return {};
 }
 
+/// Touches every page.
+void Slab::touch() const {
+    if (madvise(memory_.data(), memory_.size(), MADV_POPULATE_WRITE) == 0) return;
+    volatile std::byte* const bytes = memory_.data();  // a kernel before 5.14
+    for (uint64_t at = 0; at < memory_.size(); at += page_bytes_)
+        bytes[at] = std::byte{0};
+}
+
 Slab::Slab(Slab&& other) noexcept
-    : memory_(std::exchange(other.memory_, {})),
+    : name_(std::move(other.name_)),
+      memory_(std::exchange(other.memory_, {})),
+      backed_bytes_(std::exchange(other.backed_bytes_, 0)),
       fd_(std::exchange(other.fd_, -1)),
       page_bytes_(other.page_bytes_),
       note_(std::move(other.note_)) {}
 
 Slab& Slab::operator=(Slab&& other) noexcept {
     Slab taken(std::move(other));
+    std::swap(name_, taken.name_);
     std::swap(memory_, taken.memory_);
+    std::swap(backed_bytes_, taken.backed_bytes_);
     std::swap(fd_, taken.fd_);
     std::swap(page_bytes_, taken.page_bytes_);
     std::swap(note_, taken.note_);

@@ -2,7 +2,10 @@
 #pragma once
 /// \file
 /// Slab: one stretch of anonymous shared memory (a memfd that can no longer change its size), from
-/// the largest pages that there are, on one NUMA node, wholly there before anybody uses it.
+/// the largest pages that there are, on one NUMA node. All of it has an address from the start, so
+/// that devices and peers need to hear of it only once. Memory is behind the front part of it,
+/// backed(), which extend() makes longer. Lack of memory is thus an error here, and not a SIGBUS
+/// for whoever touches a page later.
 
 #include <cstddef>
 #include <cstdint>
@@ -27,6 +30,9 @@ struct SlabOptions {
     int numa_node = kAnyNode;
     HugePagePolicy huge_pages = HugePagePolicy::kAuto;
     bool prefault = false;  ///< fill in the page table too, so that the first touch costs nothing
+    /// How much of it is backed at once; the rest is left to extend(). Huge pages that were set
+    /// aside, and what is to be touched at once, is backed as a whole.
+    uint64_t backed_bytes = ~uint64_t{0};
 };
 
 /// Move-only. Thread: any, one at a time.
@@ -42,7 +48,16 @@ public:
     Slab& operator=(const Slab&) = delete;
     ~Slab();
 
+    /// Takes memory for the next `bytes` (as far as the slab goes, in whole pages).
+    /// Errors: kNoMemory, as make(); nothing has changed
+    [[nodiscard]] Status extend(uint64_t bytes);
+
     [[nodiscard]] std::span<std::byte> memory() const noexcept { return memory_; }
+
+    /// The front part of memory() that may be used.
+    [[nodiscard]] std::span<std::byte> backed() const noexcept {
+        return memory_.first(backed_bytes_);
+    }
 
     [[nodiscard]] int fd() const noexcept { return fd_; }
 
@@ -57,9 +72,12 @@ private:
                                                       uint64_t page_bytes);
     [[nodiscard]] Status open(const SlabOptions& options, uint64_t size_bytes);
     [[nodiscard]] Status map(const SlabOptions& options);
-    [[nodiscard]] Status commit(const SlabOptions& options);
+    [[nodiscard]] Status back(uint64_t bytes);
+    void touch() const;
 
+    std::string name_;
     std::span<std::byte> memory_;
+    uint64_t backed_bytes_ = 0;
     int fd_ = -1;
     uint64_t page_bytes_ = 0;
     std::string note_;

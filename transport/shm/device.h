@@ -21,6 +21,8 @@ public:
 
     [[nodiscard]] std::string_view name() const noexcept override { return "shm"; }
 
+    [[nodiscard]] bool pins_memory() const noexcept override { return false; }
+
     [[nodiscard]] Result<RegionId> register_memory(const MemoryBlock& block,
                                                    Access access) override;
     void deregister_memory(RegionId region) override;

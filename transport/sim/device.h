@@ -29,6 +29,8 @@ public:
 
     [[nodiscard]] std::string_view name() const noexcept override { return core_.options().name; }
 
+    [[nodiscard]] bool pins_memory() const noexcept override { return false; }
+
     [[nodiscard]] Result<RegionId> register_memory(const MemoryBlock& block,
                                                    Access access) override;
     void deregister_memory(RegionId region) override;

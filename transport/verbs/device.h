@@ -66,6 +66,8 @@ public:
 
     [[nodiscard]] std::string_view name() const noexcept override { return "verbs"; }
 
+    [[nodiscard]] bool pins_memory() const noexcept override { return true; }
+
     [[nodiscard]] Result<RegionId> register_memory(const MemoryBlock& block,
                                                    Access access) override;
     void deregister_memory(RegionId region) override;

@@ -222,6 +222,8 @@ public:
 
     std::string_view name() const noexcept override { return name_; }
 
+    bool pins_memory() const noexcept override { return true; }  // the safe answer
+
     Result<RegionId> register_memory(const MemoryBlock& block, Access access) override {
         Values values = call(Call::kRegister);
         put_memory(values, block.bytes);

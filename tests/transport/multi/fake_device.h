@@ -103,9 +103,12 @@ public:
 
     std::set<RegionId> registered;
     bool out_of_memory = false;
+    bool pins = false;
     FakeEndpoint* endpoint = nullptr;  ///< the last one made
 
     std::string_view name() const noexcept override { return name_; }
+
+    bool pins_memory() const noexcept override { return pins; }
 
     Result<RegionId> register_memory(const MemoryBlock& /*block*/, Access /*access*/) override {
         if (out_of_memory) return Error(Errc::kNoMemory, name_ + " is full");

@@ -44,6 +44,13 @@ TEST_SUITE("multi") {
         CHECK(combine(std::move(many)).code() == Errc::kInvalidArgument);
     }
 
+    TEST_CASE("memory is pinned if any child pins it") {
+        Combined both({"a", "b"});
+        CHECK_FALSE(both.device->pins_memory());
+        both.fakes[1]->pins = true;
+        CHECK(both.device->pins_memory());
+    }
+
     TEST_CASE("connect takes the first child that can") {
         Combined both({"a", "b"});
         CHECK(both.endpoint->address() == "a:here;b:here");

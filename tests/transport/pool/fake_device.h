@@ -26,6 +26,10 @@ public:
 
     [[nodiscard]] std::string_view name() const noexcept override { return "fake"; }
 
+    [[nodiscard]] bool pins_memory() const noexcept override { return pins; }
+
+    bool pins = true;  ///< as an RDMA device does
+
     [[nodiscard]] Result<RegionId> register_memory(const MemoryBlock& block,
                                                    Access access) override {
         const std::lock_guard lock(mutex_);

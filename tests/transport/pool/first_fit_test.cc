@@ -66,6 +66,26 @@ TEST_SUITE("first_fit") {
         CHECK(pieces.free_bytes() == 4096);
     }
 
+    TEST_CASE("a stretch that is made longer is one, and its free end can be found") {
+        Memory memory;
+        FirstFit pieces;
+        pieces.add(memory.part(0, 4096));
+        pieces.add(memory.part(16384, 4096));
+        CHECK(pieces.free_before(memory.bytes + 4096) == memory.bytes);
+        std::byte* const a = pieces.allocate(1024, 64).start;
+        CHECK(pieces.free_before(memory.bytes + 4096) == memory.bytes + 1024);
+        pieces.extend(memory.part(4096, 12288));  // up to where the other begins
+        const FirstFit::Piece all = pieces.allocate(15 * 1024, 64);
+        CHECK(all.start == memory.bytes + 1024);
+        CHECK(all.fresh_bytes == 15 * 1024);
+        CHECK(pieces.free_before(memory.bytes + 16384) == memory.bytes + 16384);
+        CHECK(pieces.free_bytes() == 4096);
+        pieces.deallocate(all.start, 15 * 1024);
+        pieces.deallocate(a, 1024);
+        CHECK(pieces.allocate(16384 + 64, 64).start == nullptr);  // two stretches are not one
+        CHECK(pieces.remove(memory.part(0, 16384)));
+    }
+
     TEST_CASE("fresh bytes are those at the end that nobody had before") {
         Memory memory;
         FirstFit pieces;

@@ -14,6 +14,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/random.h"
 #include "tests/transport/shm/helpers.h"
+#include "transport/pool/memory_pool.h"
 
 namespace weir::transport::shm {
 
@@ -43,6 +44,10 @@ int echo(Forked& self) {
     }
     return actor.closed(id) == Errc::kOk ? 0 : 2;
 }
+
+constexpr uint64_t kGrowingBytes = uint64_t{128} << 20;
+constexpr size_t kGrowingPieces[] = {1000, size_t{3} << 20, size_t{20} << 20, size_t{9} << 20,
+                                     500'000};
 
 /// A child that exposes memory, with a memfd or without, and does as it is told.
 int owner(Forked& self, bool with_memfd) {
@@ -90,9 +95,75 @@ bool nobody_came(const Actor& actor) {
                         [](const testing::Happened& one) { return one.event == Event::kAccepted; });
 }
 
+/// A child that exposes pieces of a pool that grows, small and large, and says what they hold.
+int pool_owner(Forked& self) {
+    const auto device = test_device();
+    Device* const devices[] = {device.get()};
+    const auto pool = MemoryPool::make({.name = "growing", .slab_bytes = kGrowingBytes}, devices);
+    if (!pool) return 1;
+    Actor actor(*device);
+    self.tell(actor.endpoint().address());
+    const ConnectionId id = actor.accept();
+    for (size_t i = 0; i < std::size(kGrowingPieces); ++i) {
+        std::byte* const piece = (*pool)->allocate(kGrowingPieces[i]);
+        if (piece == nullptr) return 2;
+        const std::span<std::byte> bytes(piece, kGrowingPieces[i]);
+        std::memset(bytes.data(), static_cast<int>(i + 1), bytes.size());
+        const auto span = actor.endpoint().expose(id, bytes);
+        if (!span) return 3;
+        std::string text(sizeof(RemoteSpan), '\0');
+        std::memcpy(text.data(), &*span, sizeof(RemoteSpan));
+        if (actor.send(id, text) != Post::kPosted) return 4;
+        if (actor.receive(id) != "written") return 5;
+        if (bytes.front() != std::byte{0x77} || bytes.back() != std::byte{0x77}) return 6;
+    }
+    if ((*pool)->statistics().backed_bytes >= kGrowingBytes) return 7;
+    return actor.until([&] { return actor.closed(id).has_value(); }) ? 0 : 8;
+}
+
 }  // namespace
 
 TEST_SUITE("processes") {
+    TEST_CASE("a peer reads and writes memory of a pool that grew after it was mapped") {
+        Forked child(pool_owner);
+        const auto device = test_device();
+        const SharedBlock memory = testing::sealed_memory(kGrowingPieces[2]);
+        const auto region =
+            device->register_memory({memory.mapping.bytes(), memory.fd.get(), 0}, Access::kLocal);
+        REQUIRE(region.has_value());
+        Actor actor(*device);
+        const ConnectionId id = actor.connect(child.hear());
+        REQUIRE(id != 0);
+        uint64_t key = 0;
+        for (size_t i = 0; i < std::size(kGrowingPieces); ++i) {
+            CAPTURE(i);
+            const auto text = actor.receive(id);
+            REQUIRE(text.has_value());
+            REQUIRE(text->size() == sizeof(RemoteSpan));
+            RemoteSpan span;
+            std::memcpy(&span, text->data(), sizeof(span));
+            REQUIRE(span.length_bytes == kGrowingPieces[i]);
+            if (i > 0) CHECK(span.key == key);  // one region, told once
+            key = span.key;
+            std::byte* const mapped = actor.endpoint().map(id, span, Access::kRemote);
+            REQUIRE(mapped != nullptr);
+            CHECK(mapped[0] == static_cast<std::byte>(i + 1));
+            CHECK(std::memcmp(mapped, mapped + 1, span.length_bytes - 1) == 0);
+            const std::span<std::byte> copy = memory.mapping.bytes().first(span.length_bytes);
+            REQUIRE(actor.endpoint().read(id, copy, span, 1) == Post::kPosted);
+            CHECK(last_status(actor, Event::kRead) == Errc::kOk);
+            CHECK(std::memcmp(copy.data(), mapped, copy.size()) == 0);
+            std::memset(copy.data(), 0x77, copy.size());
+            REQUIRE(actor.endpoint().write(id, copy, span, 2) == Post::kPosted);
+            CHECK(last_status(actor, Event::kWritten) == Errc::kOk);
+            REQUIRE(actor.send(id, "written") == Post::kPosted);
+        }
+        actor.endpoint().close(id);
+        actor.poll();
+        CHECK(child.join() == 0);
+        device->deregister_memory(*region);
+    }
+
     TEST_CASE("messages of all lengths go to another process and back") {
         Random random(testing::seed_for("processes echo"));
         Forked child(echo);
