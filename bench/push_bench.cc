@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the software of a small push costs, both sides and both rings, on one core: no transfer from
-// core to core, no waiting. Limit: the same two records through two bare rings.
-// Usage: push_bench [--brief]
-#include <algorithm>
+// core to core, no waiting. The limit is the same two records through two bare rings.
 #include <cstring>
-#include <string>
+#include <memory>
 #include <vector>
 
-#include <fmt/core.h>
-
+#include "bench/beside.h"
 #include "lib/base/check.h"
 #include "lib/base/clock.h"
 #include "lib/node/manager.h"
@@ -19,11 +16,6 @@
 
 namespace weir::bench {
 namespace {
-
-double median(std::vector<double> numbers) {
-    std::ranges::sort(numbers);
-    return numbers[numbers.size() / 2];
-}
 
 /// Manager, a shard and a worker, polled in turn.
 class Cluster {
@@ -112,63 +104,56 @@ private:
     std::vector<std::byte> message_ = std::vector<std::byte>(8192);
 };
 
-template <class Work>
-double nanoseconds(uint64_t count, Work&& work) {
-    const SteadyClock clock;
-    const uint64_t begin_ns = clock.now_ns();
-    for (uint64_t i = 0; i < count; ++i)
-        work(i);
-    return static_cast<double>(clock.now_ns() - begin_ns) / static_cast<double>(count);
-}
+constexpr uint64_t kKeys = 1024;
+constexpr uint64_t kPushes = 1000;  ///< of one iteration
+
+struct Tables {
+    Cluster cluster;
+    TableInfo dense = cluster.make_table({.name = "dense", .key_count = kKeys});
+    TableInfo sparse = cluster.make_table({.name = "sparse", .layout = Layout::kSparse});
+    std::vector<float> values = std::vector<float>(16, 0.5F);
+    BareRings bare;
+};
 
 /// `body_bytes`: of the push's message, behind its header.
 template <class Work>
-void report(const char* name, uint64_t count, int rounds, uint32_t body_bytes, Work&& work) {
+void pushes(benchmark::State& state, uint64_t body_bytes, Work&& work) {
+    auto& bare = prepared<Tables>().bare;
     const auto push_bytes =
         static_cast<uint32_t>(offsetof(wire::FrameHeader, iteration) + body_bytes);
-    BareRings bare;
-    std::vector<double> ours;
-    std::vector<double> limits;
-    for (int round = 0; round < rounds; ++round) {
-        ours.push_back(nanoseconds(count, work));
-        limits.push_back(
-            nanoseconds(count, [&](uint64_t) { bare.pass(push_bytes, wire::kHeaderBytesMin); }));
-    }
-    fmt::print("{:<38} {:>10.0f} {:>10.0f} ns {:>6.1f} x\n", name, median(ours), median(limits),
-               median(ours) / median(limits));
+    run_beside(
+        state, static_cast<double>(kPushes),
+        [&] {
+            for (uint64_t i = 0; i < kPushes; ++i)
+                work(i);
+        },
+        [&] {
+            for (uint64_t i = 0; i < kPushes; ++i)
+                bare.pass(push_bytes, wire::kHeaderBytesMin);
+        });
 }
 
-void run(bool brief) {
-    constexpr uint64_t kKeys = 1024;
-    const uint64_t count = brief ? 1000 : 200'000;
-    const int rounds = brief ? 1 : 9;
-    Cluster cluster;
-    const TableInfo dense = cluster.make_table({.name = "dense", .key_count = kKeys});
-    const TableInfo sparse = cluster.make_table({.name = "sparse", .layout = Layout::kSparse});
-    const std::vector<float> values(16, 0.5F);
-    const auto bytes = [&](size_t number) {
-        return std::as_bytes(std::span(values).first(number));
-    };
-    fmt::print("{:<38} {:>10} {:>10}\n", "work, both sides on one core", "push", "bare rings");
-    report("1 key of a dense table", count, rounds, 4, [&](uint64_t i) {
-        const uint64_t key = i % kKeys;
-        cluster.push(dense, KeyRange{key, key + 1}, bytes(1));
-    });
-    report("16 keys of a dense table", count, rounds, 64, [&](uint64_t i) {
-        const uint64_t key = i % (kKeys - 16);
-        cluster.push(dense, KeyRange{key, key + 16}, bytes(16));
-    });
-    report("1 key of a sparse table", count, rounds, 12, [&](uint64_t i) {
-        const uint64_t key = i % kKeys;
-        cluster.push(sparse, std::span(&key, 1), bytes(1));
+void push_dense(benchmark::State& state) {
+    auto& tables = prepared<Tables>();
+    const auto count = static_cast<uint64_t>(state.range(0));
+    const auto values = std::as_bytes(std::span(tables.values).first(count));
+    pushes(state, values.size(), [&](uint64_t i) {
+        const uint64_t key = i % (kKeys - count);
+        tables.cluster.push(tables.dense, KeyRange{key, key + count}, values);
     });
 }
+
+void push_sparse(benchmark::State& state) {
+    auto& tables = prepared<Tables>();
+    const auto value = std::as_bytes(std::span(tables.values).first(1));
+    pushes(state, sizeof(uint64_t) + value.size(), [&](uint64_t i) {
+        const uint64_t key = i % kKeys;
+        tables.cluster.push(tables.sparse, std::span(&key, 1), value);
+    });
+}
+
+BENCHMARK(push_dense)->ArgName("keys")->Arg(1)->Arg(16)->UseManualTime();
+BENCHMARK(push_sparse)->ArgName("keys")->Arg(1)->UseManualTime();
 
 }  // namespace
 }  // namespace weir::bench
-
-int main(int argc, char** argv) {
-    const bool brief = argc > 1 && std::strcmp(argv[1], "--brief") == 0;
-    weir::bench::run(brief);
-    return 0;
-}

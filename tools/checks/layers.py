@@ -36,7 +36,7 @@ LAYERS = {
 MADE = ("weir_features.h",)  # by the build, for everybody
 # Headers that begin so may be included only by files whose paths begin like one of these.
 VERBS = ("transport/verbs/", "tests/transport/verbs/")
-OUTSIDE = {"infiniband/": VERBS, "rdma/": VERBS, "pmix": ("lib/bootstrap/pmix.cc",)}
+OUTSIDE = {"infiniband/": VERBS, "rdma/": VERBS, "pmix": ("lib/bootstrap/pmix.cc",), "benchmark/": ("bench/",)}
 FOREIGN = re.compile(r'^\s*#\s*include\s+[<"]((?:' + "|".join(OUTSIDE) + r')[^>"]*)[>"]', re.M)
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// What the micro-benchmarks have in common: each one does our work and the limit's by turns, and
+/// reports both rates and the share of the limit that ours reaches.
+
+#include <ctime>
+#include <memory>
+#include <tuple>
+
+#include <benchmark/benchmark.h>
+
+namespace weir::bench {
+
+/// Seconds for which this thread had a core: what other programs do counts as little as it can.
+template <class Work>
+double cpu_seconds(Work&& work) {
+    const auto now_s = [] {
+        timespec now{};
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+        return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+    };
+    const double begin_s = now_s();
+    work();
+    return now_s() - begin_s;
+}
+
+namespace detail {
+
+inline std::shared_ptr<void>& last_subject() {
+    static std::shared_ptr<void> last;
+    return last;
+}
+
+}  // namespace detail
+
+/// Runs `ours` and `limit` by turns, `units` of work each; the time of an iteration is that of
+/// ours. Counters: units per second of both, and the share of the limit that ours reaches (1 is the
+/// best). The benchmark is registered with UseManualTime().
+template <class Ours, class Limit>
+void run_beside(benchmark::State& state, double units, Ours&& ours, Limit&& limit) {
+    double ours_s = 0;
+    double limit_s = 0;
+    for ([[maybe_unused]] auto _ : state) {
+        const double now_s = cpu_seconds(ours);
+        state.SetIterationTime(now_s);
+        ours_s += now_s;
+        limit_s += cpu_seconds(limit);
+    }
+    const double all = units * static_cast<double>(state.iterations());
+    state.counters["ours_per_s"] = all / ours_s;
+    state.counters["limit_per_s"] = all / limit_s;
+    state.counters["share"] = limit_s / ours_s;
+}
+
+/// What a benchmark works on, kept for its repetitions: made anew where what was asked for last was
+/// of another type or made from other arguments, and after that is gone.
+template <class Subject, class... Arguments>
+Subject& prepared(Arguments... arguments) {
+    static std::weak_ptr<Subject> made;
+    static std::tuple<Arguments...> made_from;
+    if (made.expired() || made_from != std::tuple(arguments...)) {
+        detail::last_subject().reset();
+        const auto subject = std::make_shared<Subject>(arguments...);
+        detail::last_subject() = subject;
+        made = subject;
+        made_from = std::tuple(arguments...);
+    }
+    return *made.lock();
+}
+
+}  // namespace weir::bench

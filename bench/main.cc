@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// The start of every micro-benchmark: medians of nine repetitions, unless its user wants other ones.
+#include <vector>
+
+#include <benchmark/benchmark.h>
+
+int main(int argc, char** argv) {
+    char repetitions[] = "--benchmark_repetitions=9";
+    char aggregates[] = "--benchmark_report_aggregates_only=true";
+    char least_time[] = "--benchmark_min_time=0.1";
+    char tabular[] = "--benchmark_counters_tabular=true";
+    std::vector<char*> arguments{argv[0], repetitions, aggregates, least_time, tabular};
+    arguments.insert(arguments.end(), argv + 1, argv + argc);  // the last word counts
+    auto count = static_cast<int>(arguments.size());
+    arguments.push_back(nullptr);
+    benchmark::Initialize(&count, arguments.data());
+    if (benchmark::ReportUnrecognizedArguments(count, arguments.data())) return 1;
+    benchmark::RunSpecifiedBenchmarks();
+    return 0;
+}
