@@ -1,94 +1,135 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lib/store/key_index.h"
 
-#include <algorithm>
 #include <bit>
-
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
+#include <cstring>
+#include <utility>
 
 #include <fmt/core.h>
+#include <sys/random.h>
+
+#include "lib/base/random.h"
 
 namespace weir {
 namespace {
 
-/// Lines of this many keys are under way at a time; a power of two.
+/// Buckets of so many keys are under way at a time, to the L2 cache: a power of two.
 constexpr size_t kAhead = 32;
 
-/// Every bit of the key reaches the leading bits. Not the mixing of ring positions: a shard owns
-/// slices of those, and would use only part of the buckets.
-inline uint64_t hash(uint64_t key) noexcept {
-    key *= 0x9e3779b97f4a7c15ULL;
-    key ^= key >> 32;
-    return key * 0xd6e8feb86659fd93ULL;
-}
-
 /// At three quarters full, one key in eight has overflowed.
-constexpr size_t max_keys(size_t bucket_count) noexcept {
-    return bucket_count * KeyIndex::kKeysPerBucket / 4 * 3;
+constexpr size_t keys_in(size_t bucket_count) noexcept {
+    return bucket_count * KeyBucket::kKeys / 4 * 3;
 }
 
-/// A bit per place of `keys` that holds `key`.
-struct MatchAnywhere {
-    uint32_t operator()(const uint64_t* keys, uint64_t key) const noexcept {
-        uint32_t match = 0;  // without branches, which would be guessed wrong
-        for (size_t slot = 0; slot < KeyIndex::kKeysPerBucket; ++slot)
-            match |= static_cast<uint32_t>(keys[slot] == key) << slot;
-        return match;
-    }
-};
-
-#if defined(__x86_64__)
-/// The same in one comparison of the whole line.
-struct MatchAvx512 {
-    __attribute__((target("avx512f"))) uint32_t operator()(const uint64_t* keys,
-                                                           uint64_t key) const noexcept {
-        const __m512i line = _mm512_load_si512(keys);
-        const __m512i wanted = _mm512_set1_epi64(static_cast<int64_t>(key));
-        return _mm512_cmpeq_epi64_mask(line, wanted) & ((1U << KeyIndex::kKeysPerBucket) - 1);
-    }
-};
-#endif
+uint64_t secret_seed() {
+    uint64_t seed = 0;
+    WEIR_CHECK(getrandom(&seed, sizeof(seed), 0) == static_cast<ssize_t>(sizeof(seed)));
+    return seed;
+}
 
 }  // namespace
 
-template <class Match>
-inline __attribute__((always_inline)) size_t KeyIndex::find_with(
+KeyIndex::KeyIndex(Memory& memory, const KeyIndexOptions& options)
+    : memory_(memory), options_(options) {
+    options_.expected_keys = std::min<size_t>(options_.expected_keys, kRowCountMax);
+    Random random(options_.seed ? *options_.seed : secret_seed());
+    key_mask_ = random();
+    multiplier_ = random() | 1;
+}
+
+/// Every bit of the key reaches the leading bits. Up to the last step different keys stay
+/// different; the leading bits of a product with an odd random number are then the same for two of
+/// them with at most twice the chance of a fair draw.
+/// Source: Dietzfelbinger, Hagerup, Katajainen, Penttonen, J. Algorithms 25, 1997
+inline uint64_t KeyIndex::hash(uint64_t key) const noexcept {
+    key = (key ^ key_mask_) * 0x9e3779b97f4a7c15ULL;
+    key ^= key >> 32;
+    return key * multiplier_;
+}
+
+inline void KeyIndex::put_into(KeyBucket& bucket, uint64_t key, uint32_t row_plus_one) noexcept {
+    bucket.keys[bucket.used] = key;
+    bucket.rows_plus_one[bucket.used] = row_plus_one;
+    ++bucket.used;
+}
+
+/// The key's own bucket is full.
+void KeyIndex::put_behind(uint64_t key, uint32_t row_plus_one) const noexcept {
+    const uint64_t h = hash(key);
+    const Segment& segment = directory_[h >> (63 - depth_)];
+    put(segment.buckets, bucket_count_ - 1, h >> segment.shift, key, row_plus_one);
+}
+
+// Finding.
+
+/// One look at each key. A key that is not there gets the next row if `kInsert`, else kNoRow.
+/// Returns the number of these.
+template <bool kInsert, class Match>
+inline __attribute__((always_inline)) size_t KeyIndex::pass_with(
     Match match, std::span<const uint64_t> keys, std::span<uint32_t> rows) const noexcept {
     const size_t count = keys.size();
-    const auto* buckets = buckets_.as<const Bucket>();
-    const uint32_t shift = shift_;
-    uint32_t home[kAhead];
+    const Segment* const directory = directory_.data();
+    const uint32_t directory_shift = 63 - depth_;
+    const size_t mask = bucket_count_ - 1;
+    KeyBucket* home[kAhead];
     const auto ask = [&](size_t i) __attribute__((always_inline)) {
-        home[i % kAhead] = static_cast<uint32_t>(hash(keys[i]) >> shift);
-        __builtin_prefetch(&buckets[home[i % kAhead]]);
+        const uint64_t h = hash(keys[i]);
+        const Segment& segment = directory[h >> directory_shift];
+        KeyBucket* const bucket = segment.buckets + ((h >> segment.shift) & mask);
+        home[i % kAhead] = bucket;
+        __builtin_prefetch(bucket, 0, 2);
     };
-    size_t missing = 0;
+    uint32_t missing = 0;
     for (size_t i = 0; i < std::min(kAhead, count); ++i)
         ask(i);
     for (size_t i = 0; i < count; ++i) {
         const uint64_t key = keys[i];
-        const uint32_t at = home[i % kAhead];
+        KeyBucket& bucket = *home[i % kAhead];
         if (i + kAhead < count) ask(i + kAhead);
-        const Bucket& bucket = buckets[at];
-        const uint32_t places = match(bucket.keys, key);
+        const uint32_t places = match(bucket, key);
         // A free place looks like key 0, but key 0 itself comes before it.
         uint32_t found = places == 0 ? 0 : bucket.rows_plus_one[std::countr_zero(places)];
         if (found == 0 && bucket.overflowed != 0) [[unlikely]]
-            found = find_behind(key, at);
-        missing += found == 0 ? 1 : 0;
+            found = find_behind(key);
+        if constexpr (kInsert) {
+            if (found == 0) {
+                found = static_cast<uint32_t>(size_) + ++missing;
+                if (bucket.used < KeyBucket::kKeys) {
+                    put_into(bucket, key, found);
+                } else {
+                    put_behind(key, found);
+                }
+            }
+        } else {
+            missing += found == 0 ? 1 : 0;
+        }
         rows[i] = found - 1;  // 0 becomes kNoRow
     }
     return missing;
 }
 
 #if defined(__x86_64__)
-__attribute__((target("avx512f"))) size_t KeyIndex::find_avx512(
+template <bool kInsert>
+__attribute__((target("avx2"))) size_t KeyIndex::pass_avx2(
     std::span<const uint64_t> keys, std::span<uint32_t> rows) const noexcept {
-    return find_with(MatchAvx512(), keys, rows);
+    return pass_with<kInsert>(MatchAvx2(), keys, rows);
+}
+
+template <bool kInsert>
+__attribute__((target("avx512f"))) size_t KeyIndex::pass_avx512(
+    std::span<const uint64_t> keys, std::span<uint32_t> rows) const noexcept {
+    return pass_with<kInsert>(MatchAvx512(), keys, rows);
 }
 #endif
+
+template <bool kInsert>
+size_t KeyIndex::pass(std::span<const uint64_t> keys, std::span<uint32_t> rows) const noexcept {
+#if defined(__x86_64__)
+    if (options_.compare == KeyCompare::kAvx512) return pass_avx512<kInsert>(keys, rows);
+    if (options_.compare == KeyCompare::kAvx2) return pass_avx2<kInsert>(keys, rows);
+#endif
+    return pass_with<kInsert>(MatchPortable(), keys, rows);
+}
 
 size_t KeyIndex::find(std::span<const uint64_t> keys, std::span<uint32_t> rows) const noexcept {
     WEIR_CHECK(rows.size() == keys.size());
@@ -96,93 +137,244 @@ size_t KeyIndex::find(std::span<const uint64_t> keys, std::span<uint32_t> rows) 
         std::ranges::fill(rows, kNoRow);
         return keys.size();
     }
-#if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx512f")) return find_avx512(keys, rows);
-#endif
-    return find_with(MatchAnywhere(), keys, rows);
+    return pass<false>(keys, rows);
 }
 
-uint32_t KeyIndex::find_behind(uint64_t key, size_t bucket) const noexcept {
-    const auto* buckets = buckets_.as<const Bucket>();
+void KeyIndex::upsert(std::span<const uint64_t> keys, std::span<uint32_t> rows) noexcept {
+    WEIR_CHECK(rows.size() == keys.size() && has_room_for(keys.size()));
+    if (keys.empty()) return;
+    size_ += pass<true>(keys, rows);
+}
+
+/// The key is not in its own bucket, which has overflowed.
+uint32_t KeyIndex::find_behind(uint64_t key) const noexcept {
+    const uint64_t h = hash(key);
+    const Segment& segment = directory_[h >> (63 - depth_)];
     const size_t mask = bucket_count_ - 1;
-    while (buckets[bucket].overflowed != 0) {
-        bucket = (bucket + 1) & mask;
-        for (size_t slot = 0; slot < buckets[bucket].used; ++slot) {
-            if (buckets[bucket].keys[slot] == key) return buckets[bucket].rows_plus_one[slot];
+    size_t at = (h >> segment.shift) & mask;
+    while (segment.buckets[at].overflowed != 0) {
+        at = (at + 1) & mask;
+        const KeyBucket& bucket = segment.buckets[at];
+        for (size_t place = 0; place < bucket.used; ++place) {
+            if (bucket.keys[place] == key) return bucket.rows_plus_one[place];
         }
     }
     return 0;
 }
 
+size_t KeyIndex::longest_walk() const noexcept {
+    size_t longest = size_ == 0 ? 0 : 1;
+    for (const Segment& segment : directory_) {
+        size_t walk = 1;
+        for (size_t at = 0; at < 2 * bucket_count_; ++at) {  // a run may go round the end
+            walk = segment.buckets[at & (bucket_count_ - 1)].overflowed != 0 ? walk + 1 : 1;
+            longest = std::max(longest, std::min(walk, bucket_count_));
+        }
+    }
+    return longest;
+}
+
+// Inserting.
+
 Status KeyIndex::insert_missing(std::span<const uint64_t> keys, std::span<uint32_t> rows,
                                 size_t missing_count) {
     if (missing_count == 0) return {};
     WEIR_TRY(reserve(size_ + missing_count));
-    auto* buckets = buckets_.as<Bucket>();
+    auto next = static_cast<uint32_t>(size_);
     for (size_t i = 0; i < keys.size(); ++i) {
         if (rows[i] != kNoRow) continue;
-        place(buckets, bucket_count_ - 1, hash(keys[i]) >> shift_, keys[i],
-              static_cast<uint32_t>(size_ + 1));
-        rows[i] = static_cast<uint32_t>(size_++);
+        put_behind(keys[i], next + 1);
+        rows[i] = next++;
     }
+    size_ = next;
     return {};
 }
 
-void KeyIndex::place(Bucket* buckets, size_t mask, size_t home, uint64_t key,
-                     uint32_t row_plus_one) noexcept {
-    size_t at = home;
-    while (buckets[at].used == kKeysPerBucket)
+/// Into the first bucket with room, from its own on.
+inline void KeyIndex::put(KeyBucket* buckets, size_t mask, size_t at, uint64_t key,
+                          uint32_t row_plus_one) noexcept {
+    KeyBucket* bucket = &buckets[at & mask];
+    while (bucket->used == KeyBucket::kKeys)
         [[unlikely]] {
-            buckets[at].overflowed = 1;
-            at = (at + 1) & mask;
+            bucket->overflowed = 1;
+            bucket = &buckets[++at & mask];
         }
-    Bucket& bucket = buckets[at];
-    bucket.keys[bucket.used] = key;
-    bucket.rows_plus_one[bucket.used] = row_plus_one;
-    ++bucket.used;
+    put_into(*bucket, key, row_plus_one);
+}
+
+/// put(hash, key, row + 1) for every key of these buckets.
+template <class Put>
+void KeyIndex::move_keys(const KeyBucket* from, size_t bucket_count, Put put) const noexcept {
+    // Packed first, because a loop over the keys of one bucket ends where no processor expects it.
+    constexpr size_t kSome = 64;
+    uint64_t keys[(kSome + 1) * KeyBucket::kKeys];
+    uint32_t rows_plus_one[(kSome + 1) * KeyBucket::kKeys];
+    for (size_t begin = 0; begin < bucket_count; begin += kSome) {
+        const size_t end = std::min(bucket_count, begin + kSome);
+        size_t count = 0;
+        for (size_t at = begin; at < end; ++at) {
+            std::memcpy(keys + count, from[at].keys, sizeof(KeyBucket::keys));
+            std::memcpy(rows_plus_one + count, from[at].rows_plus_one,
+                        sizeof(KeyBucket::rows_plus_one));
+            count += from[at].used;
+        }
+        for (size_t i = 0; i < count; ++i)
+            put(hash(keys[i]), keys[i], rows_plus_one[i]);
+    }
+}
+
+// Growing.
+
+/// Splitting begins when segments that are not split are 0.55 full, and all are split when those
+/// are 0.75 full: nobody pays for a whole doubling at once.
+size_t KeyIndex::comfortable_keys() const noexcept {
+    if (bucket_count_ < kSegmentBuckets) return keys_in(bucket_count_);
+    constexpr size_t kPlaces = kSegmentBuckets * KeyBucket::kKeys;
+    return kPlaces * (11 * (size_t{1} << depth_) + 4 * split_count_) / 20;
+}
+
+/// With so many it still works well.
+size_t KeyIndex::keys_max() const noexcept {
+    return keys_in(bucket_count_) << depth_;
 }
 
 Status KeyIndex::reserve(size_t key_count) {
-    if (key_count <= max_keys(bucket_count_)) return {};
+    if (key_count <= comfortable_keys()) return {};
     if (key_count > kRowCountMax) {
         return Error(Errc::kNoMemory,
                      fmt::format("sparse table: more than {} keys in one shard; use more shards",
                                  kRowCountMax));
     }
-    const auto buckets_for = [this](size_t keys) {
-        size_t count = std::max<size_t>(8, bucket_count_);
-        while (max_keys(count) < keys)
-            count *= 2;
-        return count;
-    };
-    size_t wanted = buckets_for(std::max(key_count, expected_keys_));
-    Block fresh = Block::spare(memory_, wanted * sizeof(Bucket));
-    if (!fresh) {  // then without foresight
-        wanted = buckets_for(key_count);
-        fresh = Block(memory_, wanted * sizeof(Bucket));
+    if (bucket_count_ == 0) {
+        const bool built =
+            options_.expected_keys > key_count && build(options_.expected_keys, false);
+        if (built || build(key_count, true)) return {};
+    } else {
+        bool grown = grow_first(key_count);
+        while (grown && comfortable_keys() < key_count)
+            grown = split_next();
+        if (grown || key_count <= keys_max()) return {};
     }
-    if (!fresh) {
-        return Error(Errc::kNoMemory,
-                     fmt::format("sparse table: no memory to index {} keys ({} MiB) beside the {} "
-                                 "there are; give the server a larger pool",
-                                 key_count, (wanted * sizeof(Bucket)) >> 20, size_));
-    }
-    const auto shift = static_cast<uint32_t>(64 - std::countr_zero(wanted));
-    rehash(fresh.as<Bucket>(), wanted - 1, shift);
-    buckets_ = std::move(fresh);
-    bucket_count_ = wanted;
-    shift_ = shift;
-    return {};
+    return Error(Errc::kNoMemory,
+                 fmt::format("sparse table: no memory to index {} keys beside the {} there are; "
+                             "give the server a larger pool",
+                             key_count, size_));
 }
 
-void KeyIndex::rehash(Bucket* to, size_t to_mask, uint32_t to_shift) const noexcept {
-    const auto* from = buckets_.as<const Bucket>();
-    for (size_t at = 0; at < bucket_count_; ++at) {
-        for (size_t slot = 0; slot < from[at].used; ++slot) {
-            const uint64_t key = from[at].keys[slot];
-            place(to, to_mask, hash(key) >> to_shift, key, from[at].rows_plus_one[slot]);
+/// The memory comes back with the index. nullptr: there is none.
+KeyBucket* KeyIndex::take_memory(size_t bucket_count, bool is_needed) {
+    const size_t bytes = bucket_count * sizeof(KeyBucket);
+    Block block = is_needed ? Block(memory_, bytes) : Block::spare(memory_, bytes);
+    if (!block) return nullptr;
+    bytes_ += bytes;
+    blocks_.push_back(std::move(block));
+    return blocks_.back().as<KeyBucket>();
+}
+
+/// The first buckets, for so many keys at least: side by side, so that too many fail at once.
+bool KeyIndex::build(size_t key_count, bool is_needed) {
+    size_t bucket_count = 8;
+    while (bucket_count < kSegmentBuckets && keys_in(bucket_count) < key_count)
+        bucket_count *= 2;
+    uint32_t depth = 0;
+    size_t split_count = 0;
+    if (bucket_count == kSegmentBuckets) {
+        constexpr size_t kPlaces = kSegmentBuckets * KeyBucket::kKeys;
+        while (keys_in(kSegmentBuckets) << depth < key_count)
+            ++depth;
+        // As many splits as comfortable_keys() wants.
+        const size_t whole = size_t{1} << depth;
+        const size_t parts = (key_count * 20 + kPlaces - 1) / kPlaces;
+        split_count = parts <= 11 * whole ? 0 : std::min(whole, (parts - 11 * whole + 3) / 4);
+        if (split_count == whole) {
+            ++depth;
+            split_count = 0;
         }
     }
+    KeyBucket* const buckets =
+        take_memory(bucket_count * ((size_t{1} << depth) + split_count), is_needed);
+    if (buckets == nullptr) return false;
+    set_shape(bucket_count, depth, split_count, buckets);
+    return true;
+}
+
+/// Fills the directory with segments that lie side by side.
+void KeyIndex::set_shape(size_t bucket_count, uint32_t depth, size_t split_count,
+                         KeyBucket* buckets) {
+    bucket_count_ = bucket_count;
+    depth_ = depth;
+    split_count_ = split_count;
+    directory_.resize(size_t{2} << depth);
+    const auto shift =
+        static_cast<uint32_t>(64 - depth) - static_cast<uint32_t>(std::countr_zero(bucket_count));
+    for (size_t value = 0; value < size_t{1} << depth; ++value) {
+        const bool is_split = value < split_count;
+        for (const size_t half : {0, 1}) {
+            directory_[2 * value + half] = {buckets, is_split ? shift - 1 : shift};
+            if (is_split || half == 1) buckets += bucket_count;
+        }
+    }
+}
+
+/// A first segment that is still small becomes as large as is needed, or a whole one.
+bool KeyIndex::grow_first(size_t key_count) {
+    size_t bucket_count = bucket_count_;
+    while (bucket_count < kSegmentBuckets && keys_in(bucket_count) < key_count)
+        bucket_count *= 2;
+    if (bucket_count == bucket_count_) return true;
+    KeyBucket* const to = take_memory(bucket_count, true);
+    if (to == nullptr) return false;
+    const auto shift = static_cast<uint32_t>(64 - std::countr_zero(bucket_count));
+    move_keys(directory_[0].buckets, bucket_count_,
+              [&](uint64_t h, uint64_t key, uint32_t row_plus_one) {
+                  put(to, bucket_count - 1, h >> shift, key, row_plus_one);
+              });
+    bytes_ -= bucket_count_ * sizeof(KeyBucket);
+    blocks_.erase(blocks_.begin());
+    set_shape(bucket_count, 0, 0, to);
+    return true;
+}
+
+/// nullptr if there is no memory.
+KeyBucket* KeyIndex::take_segment() {
+    if (spare_segments_.empty()) {
+        // Two at a time: a huge page.
+        KeyBucket* const two = take_memory(2 * kSegmentBuckets, false);
+        if (two == nullptr) return take_memory(kSegmentBuckets, true);
+        spare_segments_ = {two + kSegmentBuckets, two};
+    }
+    KeyBucket* const segment = spare_segments_.back();
+    spare_segments_.pop_back();
+    return segment;
+}
+
+/// The keys of the next segment move to two zeroed ones; it then waits to be one of the next two.
+bool KeyIndex::split_next() {
+    constexpr size_t kMask = kSegmentBuckets - 1;
+    if (next_low_ == nullptr) next_low_ = take_segment();
+    if (next_low_ == nullptr) return false;
+    KeyBucket* const high = take_segment();
+    if (high == nullptr) return false;
+    Segment* const entries = &directory_[2 * split_count_];
+    KeyBucket* const whole = entries[0].buckets;
+    KeyBucket* const low = std::exchange(next_low_, whole);
+    const uint32_t shift = entries[0].shift - 1;
+    move_keys(whole, kSegmentBuckets, [&](uint64_t h, uint64_t key, uint32_t row_plus_one) {
+        const uint64_t at = h >> shift;
+        put((at & kSegmentBuckets) != 0 ? high : low, kMask, at, key, row_plus_one);
+    });
+    std::memset(static_cast<void*>(whole), 0, kSegmentBuckets * sizeof(KeyBucket));
+    entries[0] = {low, shift};
+    entries[1] = {high, shift};
+    if (++split_count_ < size_t{1} << depth_) return true;
+    // All are split: each half gets two entries.
+    ++depth_;
+    split_count_ = 0;
+    std::vector<Segment> doubled(directory_.size() * 2);
+    for (size_t i = 0; i < doubled.size(); ++i)
+        doubled[i] = directory_[i / 2];
+    directory_ = std::move(doubled);
+    return true;
 }
 
 }  // namespace weir

@@ -6,71 +6,126 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <vector>
 
 #include "lib/base/result.h"
+#include "lib/store/key_bucket.h"
 #include "lib/store/memory.h"
 #include "lib/store/row_store.h"
 
 namespace weir {
 
-/// Open addressing over cache lines. A bucket is one line of five keys with their rows; a full
-/// bucket overflows into the next one. Keys come in lists: the
-/// lines of the next 32 are on their way while one is compared. Bucket numbers are the leading bits
-/// of a hash, so doubling the table reads and writes both tables from front to back. Any uint64 may
-/// be a key; keys are never removed.
+struct KeyIndexOptions {
+    /// So many keys fit before the index first grows, if there is memory for so many.
+    size_t expected_keys = 0;
+    /// Decides which keys share a bucket. None: drawn at random, so that nobody can know it.
+    std::optional<uint64_t> seed{};
+    KeyCompare compare = best_key_compare();
+};
+
+/// Open addressing over buckets of one cache line. Keys come in lists: the buckets of the next ones
+/// are on their way while one is compared. Any uint64 may be a key; keys are never removed.
+///
+/// Buckets are numbered by the leading bits of a hash. They lie in segments of 1 MiB, found through
+/// a directory. When the index fills, one segment after another is split in two, in the order of
+/// their hashes: growing costs a push at most a few splits, which happen inside of the L2 cache,
+/// and memory in small steps. The order of hashes never changes, so what goes through an index in
+/// this order can stop and go on while keys are added.
+///
+/// The hash depends on a secret seed. Without it, keys that share a bucket cannot be made up: the
+/// mixing of ring positions is public and can be inverted, so it must not be used here.
 ///
 /// Thread: owning shard.
 class KeyIndex {
 public:
-    static constexpr size_t kKeysPerBucket = 5;
     static constexpr uint32_t kRowCountMax = kNoRow - 1;
+    static constexpr size_t kSegmentBuckets = size_t{1} << 14;
 
-    /// `expected_keys` fit before the table first grows, if there is memory for so many.
-    explicit KeyIndex(Memory& memory, size_t expected_keys = 0)
-        : memory_(memory), expected_keys_(std::min<size_t>(expected_keys, kRowCountMax)) {}
+    explicit KeyIndex(Memory& memory, const KeyIndexOptions& options = {});
 
     /// The row of each key, kNoRow for those that are not there; returns the number of these.
     /// Shape:   rows.size() == keys.size()
     size_t find(std::span<const uint64_t> keys, std::span<uint32_t> rows) const noexcept;
 
+    /// Whether upsert() may add so many keys.
+    [[nodiscard]] bool has_room_for(size_t key_count) const noexcept {
+        return size_ + key_count <= comfortable_keys();
+    }
+
+    /// The row of each key. Keys that are not there get the next row numbers, in order. There must
+    /// be room for as many keys as are passed.
+    void upsert(std::span<const uint64_t> keys, std::span<uint32_t> rows) noexcept;
+
     /// Gives the keys whose row is kNoRow the next row numbers, in order, and writes them to
     /// `rows`. `rows` and `missing_count` are what find() said about `keys`, which must be
-    /// distinct. Errors:  Errc::kNoMemory; the index is unchanged
+    /// distinct.
+    /// Errors:  Errc::kNoMemory; the keys and rows of the index are unchanged
     [[nodiscard]] Status insert_missing(std::span<const uint64_t> keys, std::span<uint32_t> rows,
                                         size_t missing_count);
 
     /// The number of keys, and so of rows: 0..size()-1.
     [[nodiscard]] size_t size() const noexcept { return size_; }
 
-    [[nodiscard]] size_t bytes() const noexcept { return buckets_.bytes(); }
+    [[nodiscard]] size_t bytes() const noexcept { return bytes_; }
+
+    /// The longest run of buckets that a look-up may have to read. Reads the whole index.
+    [[nodiscard]] size_t longest_walk() const noexcept;
 
 private:
-    struct alignas(64) Bucket {
-        uint64_t keys[kKeysPerBucket];
-        uint32_t rows_plus_one[kKeysPerBucket];  // 0: free; filled from the front
-        uint16_t used;                           // places that are not free
-        uint16_t overflowed;                     // 1 if keys of this bucket stand in the next
+    /// Where the keys are whose hashes have the same leading bits.
+    struct Segment {
+        KeyBucket* buckets = nullptr;
+        uint32_t shift = 0;  ///< hash >> shift: the bucket, after cutting off the leading bits
     };
 
-    static_assert(sizeof(Bucket) == 64);
-
-    template <class Match>
-    size_t find_with(Match match, std::span<const uint64_t> keys,
+    [[nodiscard]] uint64_t hash(uint64_t key) const noexcept;
+    template <bool kInsert, class Match>
+    size_t pass_with(Match match, std::span<const uint64_t> keys,
                      std::span<uint32_t> rows) const noexcept;
-    size_t find_avx512(std::span<const uint64_t> keys, std::span<uint32_t> rows) const noexcept;
+    template <bool kInsert>
+    size_t pass_avx2(std::span<const uint64_t> keys, std::span<uint32_t> rows) const noexcept;
+    template <bool kInsert>
+    size_t pass_avx512(std::span<const uint64_t> keys, std::span<uint32_t> rows) const noexcept;
+    template <bool kInsert>
+    size_t pass(std::span<const uint64_t> keys, std::span<uint32_t> rows) const noexcept;
+    [[nodiscard]] uint32_t find_behind(uint64_t key) const noexcept;
+
+    static void put_into(KeyBucket& bucket, uint64_t key, uint32_t row_plus_one) noexcept;
+    void put_behind(uint64_t key, uint32_t row_plus_one) const noexcept;
+    static void put(KeyBucket* buckets, size_t mask, size_t at, uint64_t key,
+                    uint32_t row_plus_one) noexcept;
+    template <class Put>
+    void move_keys(const KeyBucket* from, size_t bucket_count, Put put) const noexcept;
+
     [[nodiscard]] Status reserve(size_t key_count);
-    [[nodiscard]] uint32_t find_behind(uint64_t key, size_t bucket) const noexcept;
-    static void place(Bucket* buckets, size_t mask, size_t home, uint64_t key,
-                      uint32_t row_plus_one) noexcept;
-    void rehash(Bucket* to, size_t to_mask, uint32_t to_shift) const noexcept;
+    [[nodiscard]] size_t comfortable_keys() const noexcept;
+    [[nodiscard]] size_t keys_max() const noexcept;
+    [[nodiscard]] bool build(size_t key_count, bool is_needed);
+    [[nodiscard]] bool grow_first(size_t key_count);
+    [[nodiscard]] bool split_next();
+    [[nodiscard]] KeyBucket* take_segment();
+    [[nodiscard]] KeyBucket* take_memory(size_t bucket_count, bool is_needed);
+    void set_shape(size_t bucket_count, uint32_t depth, size_t split_count, KeyBucket* buckets);
 
     Memory& memory_;
-    Block buckets_;
-    size_t expected_keys_;
-    size_t bucket_count_ = 0;  // a power of two, or 0 before the first key
-    uint32_t shift_ = 63;      // hash >> shift_ is the bucket
+    KeyIndexOptions options_;
+    uint64_t key_mask_;    // of the hash, from the seed
+    uint64_t multiplier_;  // of the hash, from the seed; odd
     size_t size_ = 0;
+
+    // Two entries for each value of the `depth_` leading bits of a hash: the same segment twice, or
+    // the two that it was split into. The first split_count_ values are split.
+    std::vector<Segment> directory_;
+    uint32_t depth_ = 0;
+    size_t split_count_ = 0;
+    size_t bucket_count_ = 0;  // of a segment; a power of two; below kSegmentBuckets of the first
+
+    std::vector<Block> blocks_;
+    std::vector<KeyBucket*> spare_segments_;  // zeroed
+    KeyBucket* next_low_ = nullptr;           // a zeroed segment for the next split
+    size_t bytes_ = 0;
 };
 
 }  // namespace weir

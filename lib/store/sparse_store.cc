@@ -15,6 +15,10 @@ Status SparseStore::find_or_insert_rows(std::span<const uint64_t> keys, std::spa
         const size_t count = std::min(kChunk, keys.size() - begin);
         const auto some_keys = keys.subspan(begin, count);
         const auto some_rows = rows.subspan(begin, count);
+        if (index_.has_room_for(count) && rows_.capacity() >= index_.size() + count) {
+            index_.upsert(some_keys, some_rows);
+            continue;
+        }
         const size_t missing = index_.find(some_keys, some_rows);
         if (missing == 0) continue;
         WEIR_TRY(reserve_rows(index_.size() + missing));

@@ -24,7 +24,7 @@ public:
                 size_t expected_keys)
         : values_bytes_(values_bytes),
           expected_keys_(expected_keys),
-          index_(memory, expected_keys),
+          index_(memory, {.expected_keys = expected_keys}),
           rows_(memory, initial_row) {}
 
     /// The row of each key, kNoRow where there is none; returns the number of these.

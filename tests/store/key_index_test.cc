@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lib/store/key_index.h"
 
+#include <algorithm>
 #include <set>
 #include <unordered_map>
 #include <vector>
@@ -67,6 +68,114 @@ TEST_SUITE("key_index") {
         }
     }
 
+    /// Every way to compare keys that this processor has.
+    static std::vector<KeyCompare> compares() {
+        std::vector<KeyCompare> all{KeyCompare::kPortable};
+        if (best_key_compare() != KeyCompare::kPortable) all.push_back(KeyCompare::kAvx2);
+        if (best_key_compare() == KeyCompare::kAvx512) all.push_back(KeyCompare::kAvx512);
+        return all;
+    }
+
+    TEST_CASE("histories of finds and inserts are those of a map, whatever compares the keys") {
+        WEIR_TEST_SEED(seed, 42);
+        for (const KeyCompare compare : compares()) {
+            CAPTURE(static_cast<int>(compare));
+            Random random(seed);
+            HeapMemory memory;
+            KeyIndex index(memory, {.expected_keys = random.below(2) * random.below(300'000),
+                                    .compare = compare});
+            std::unordered_map<uint64_t, uint32_t> model;
+            bool right = true;
+            // Far enough for segments that are split, and split again.
+            const uint64_t span = 400'000;
+            while (model.size() < 250'000) {
+                std::set<uint64_t> chosen;
+                const uint64_t wanted = 1 + random.below(5000);
+                for (uint64_t i = 0; i < wanted; ++i)
+                    chosen.insert(mix64(random.below(span)));  // 0 is one of them
+                const std::vector<uint64_t> keys(chosen.begin(), chosen.end());
+                std::vector<uint32_t> rows(keys.size());
+                const size_t missing = index.find(keys, rows);
+                size_t model_missing = 0;
+                for (size_t i = 0; i < keys.size(); ++i) {
+                    const auto at = model.find(keys[i]);
+                    right &= rows[i] == (at == model.end() ? kNoRow : at->second);
+                    model_missing += at == model.end() ? 1 : 0;
+                }
+                right &= missing == model_missing;
+                if (random.below(4) == 0) continue;
+                if (index.has_room_for(keys.size())) {
+                    std::ranges::fill(rows, 0U);
+                    index.upsert(keys, rows);
+                } else {
+                    REQUIRE(index.insert_missing(keys, rows, missing));
+                }
+                for (size_t i = 0; i < keys.size(); ++i) {
+                    const auto next = static_cast<uint32_t>(model.size());
+                    right &= rows[i] == model.try_emplace(keys[i], next).first->second;
+                }
+                right &= index.size() == model.size();
+            }
+            CHECK(right);
+        }
+    }
+
+    TEST_CASE("an index grows in small steps of memory, without a second one beside it") {
+        HeapMemory memory;
+        KeyIndex index(memory);
+        std::vector<uint64_t> keys(100);
+        std::vector<uint32_t> rows(keys.size());
+        constexpr size_t kSegmentBytes = KeyIndex::kSegmentBuckets * sizeof(KeyBucket);
+        size_t before = 0;
+        size_t largest_step = 0;
+        for (uint64_t next = 0; next < 1'000'000; next += keys.size()) {
+            for (size_t i = 0; i < keys.size(); ++i)
+                keys[i] = mix64(next + i);
+            REQUIRE(upsert(index, keys, rows));
+            const size_t now = memory.bytes_in_use();
+            CHECK(now >= before);
+            largest_step = std::max(largest_step, now - before);
+            before = now;
+        }
+        CHECK(largest_step <= 3 * kSegmentBytes);  // the first split
+        CHECK(index.bytes() == memory.bytes_in_use());
+        CHECK(index.bytes() < size_t{40} * 1'000'000);
+    }
+
+    /// The key that has this hash under this seed.
+    static uint64_t key_of_hash(uint64_t hash, uint64_t seed) {
+        const auto inverse = [](uint64_t odd) {
+            uint64_t x = odd;  // right in the last 3 bits, and in twice as many after each step
+            for (int i = 0; i < 5; ++i)
+                x *= 2 - odd * x;
+            return x;
+        };
+        Random random(seed);
+        const uint64_t mask = random();
+        uint64_t key = hash * inverse(random() | 1);
+        key ^= key >> 32;
+        return (key * inverse(0x9e3779b97f4a7c15ULL)) ^ mask;
+    }
+
+    TEST_CASE("keys made up to share one bucket do so only for who knows the seed") {
+        constexpr uint64_t kSeed = 7;
+        constexpr uint64_t kKeys = 3000;
+        std::vector<uint64_t> keys(kKeys);
+        for (uint64_t i = 0; i < kKeys; ++i)
+            keys[i] = key_of_hash((uint64_t{5} << 48) + i * 977, kSeed);
+        std::vector<uint32_t> rows(kKeys);
+        HeapMemory memory;
+        KeyIndex known(memory, {.seed = kSeed});
+        REQUIRE(upsert(known, keys, rows));
+        CHECK(known.longest_walk() == kKeys / KeyBucket::kKeys);  // so bad can it get
+        CHECK(known.find(keys, rows) == 0);                       // slow, and right
+        for (int i = 0; i < 20; ++i) {
+            KeyIndex index(memory);
+            REQUIRE(upsert(index, keys, rows));
+            REQUIRE(index.longest_walk() < 20);
+        }
+    }
+
     TEST_CASE("0 and 2^64 - 1 are keys like others, there only once they were inserted") {
         HeapMemory memory;
         KeyIndex index(memory);
@@ -108,7 +217,7 @@ TEST_SUITE("key_index") {
 
     TEST_CASE("an expectation beyond all memory does no harm") {
         HeapMemory memory(1 << 20);
-        KeyIndex index(memory, ~size_t{0});
+        KeyIndex index(memory, {.expected_keys = ~size_t{0}});
         const uint64_t keys[] = {1, 2, 3};
         uint32_t rows[3];
         REQUIRE(upsert(index, keys, rows));
@@ -123,7 +232,7 @@ TEST_SUITE("key_index") {
 
     TEST_CASE("what was expected fits without growing") {
         HeapMemory memory;
-        KeyIndex index(memory, 10'000);
+        KeyIndex index(memory, {.expected_keys = 10'000});
         std::vector<uint64_t> keys(1);
         std::vector<uint32_t> rows(1);
         REQUIRE(upsert(index, keys, rows));

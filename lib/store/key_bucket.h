@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// KeyBucket: one cache line of a KeyIndex, and the ways to find a key in it.
+
+#include <cstddef>
+#include <cstdint>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace weir {
+
+/// Five keys with their rows. A full bucket overflows into the next one.
+struct alignas(64) KeyBucket {
+    static constexpr size_t kKeys = 5;
+
+    uint64_t keys[kKeys];
+    uint32_t rows_plus_one[kKeys];  ///< 0: free; filled from the front
+    uint16_t used;                  ///< places that are not free
+    uint16_t overflowed;            ///< 1 if keys of this bucket stand in the next
+};
+
+static_assert(sizeof(KeyBucket) == 64);
+
+/// How the keys of a bucket are compared with one that is looked for.
+enum class KeyCompare : uint8_t { kPortable, kAvx2, kAvx512 };
+
+/// The best one that this processor has.
+[[nodiscard]] inline KeyCompare best_key_compare() noexcept {
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx512f")) return KeyCompare::kAvx512;
+    if (__builtin_cpu_supports("avx2")) return KeyCompare::kAvx2;
+#endif
+    return KeyCompare::kPortable;
+}
+
+// Each gives a bit per place of a bucket that holds `key`. A free place looks like key 0.
+
+struct MatchPortable {
+    uint32_t operator()(const KeyBucket& bucket, uint64_t key) const noexcept {
+        uint32_t match = 0;  // without branches, which would be guessed wrong
+        for (uint32_t place = 0; place < KeyBucket::kKeys; ++place)
+            match |= static_cast<uint32_t>(bucket.keys[place] == key) << place;
+        return match;
+    }
+};
+
+#if defined(__x86_64__)
+struct MatchAvx2 {
+    __attribute__((target("avx2"))) uint32_t operator()(const KeyBucket& bucket,
+                                                        uint64_t key) const noexcept {
+        const auto* const four = reinterpret_cast<const __m256i*>(bucket.keys);
+        const __m256i wanted = _mm256_set1_epi64x(static_cast<int64_t>(key));
+        const __m256i equal = _mm256_cmpeq_epi64(_mm256_load_si256(four), wanted);
+        return static_cast<uint32_t>(_mm256_movemask_pd(_mm256_castsi256_pd(equal))) |
+               static_cast<uint32_t>(bucket.keys[4] == key) << 4;
+    }
+};
+
+/// One comparison of the whole line, of which the last 24 bytes are no keys.
+struct MatchAvx512 {
+    __attribute__((target("avx512f"))) uint32_t operator()(const KeyBucket& bucket,
+                                                           uint64_t key) const noexcept {
+        const __m512i line = _mm512_load_si512(&bucket);
+        const __m512i wanted = _mm512_set1_epi64(static_cast<int64_t>(key));
+        return _mm512_cmpeq_epi64_mask(line, wanted) & ((1U << KeyBucket::kKeys) - 1);
+    }
+};
+#endif
+
+}  // namespace weir
