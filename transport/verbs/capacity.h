@@ -13,7 +13,7 @@
 namespace weir::transport::verbs {
 
 /// What one connection holds.
-struct Share {
+struct Grant {
     uint32_t window = 0;      ///< receive requests: messages that the peer may send
     uint32_t send_depth = 0;  ///< send requests in flight
 };
@@ -30,19 +30,19 @@ public:
     /// for receives.
     Capacity(uint32_t receives, uint32_t sends) noexcept : receives_(receives), sends_(sends) {}
 
-    [[nodiscard]] std::optional<Share> admit(const Share& wanted) noexcept {
-        const Share share{
+    [[nodiscard]] std::optional<Grant> admit(const Grant& wanted) noexcept {
+        const Grant grant{
             std::min(wanted.window, std::max(receives_ / kPartOfRest, Credits::kWindowMin)),
             std::min(wanted.send_depth, std::max(sends_ / kPartOfRest, kSendDepthMin))};
-        if (share.window > receives_ || share.send_depth > sends_) return std::nullopt;
-        receives_ -= share.window;
-        sends_ -= share.send_depth;
-        return share;
+        if (grant.window > receives_ || grant.send_depth > sends_) return std::nullopt;
+        receives_ -= grant.window;
+        sends_ -= grant.send_depth;
+        return grant;
     }
 
-    void release(const Share& share) noexcept {
-        receives_ += share.window;
-        sends_ += share.send_depth;
+    void release(const Grant& grant) noexcept {
+        receives_ += grant.window;
+        sends_ += grant.send_depth;
     }
 
     [[nodiscard]] uint32_t receives_free() const noexcept { return receives_; }

@@ -55,15 +55,15 @@ AsyncNote note_of(const ibv_async_event& event, const void*& owner) noexcept {
     return note;
 }
 
-Mailbox::Mailbox() : fd_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {}
+DeviceNotes::DeviceNotes() : fd_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {}
 
-void Mailbox::wake() const noexcept {
+void DeviceNotes::wake() const noexcept {
     const uint64_t one = 1;
     // It can only fail because it is readable already.
     [[maybe_unused]] const ssize_t written = ::write(fd_.get(), &one, sizeof(one));
 }
 
-void Mailbox::put(const AsyncNote& note) {
+void DeviceNotes::put(const AsyncNote& note) {
     {
         const std::lock_guard lock(mutex_);
         notes_.push_back(note);
@@ -71,14 +71,14 @@ void Mailbox::put(const AsyncNote& note) {
     wake();
 }
 
-std::vector<AsyncNote> Mailbox::take() {
+std::vector<AsyncNote> DeviceNotes::take() {
     uint64_t count = 0;
     [[maybe_unused]] const ssize_t got = ::read(fd_.get(), &count, sizeof(count));
     const std::lock_guard lock(mutex_);
     return std::exchange(notes_, {});
 }
 
-void Mailbox::forget(uint32_t queue_pair) {
+void DeviceNotes::forget(uint32_t queue_pair) {
     const std::lock_guard lock(mutex_);
     std::erase_if(notes_, [&](const AsyncNote& note) {
         return note.about != AsyncNote::About::kEverything && note.queue_pair == queue_pair;
@@ -94,7 +94,7 @@ VerbsDevice::VerbsDevice(Hardware hardware, DeviceOptions options)
 }
 
 VerbsDevice::~VerbsDevice() {
-    WEIR_CHECK(mailboxes_.empty());
+    WEIR_CHECK(subscribers_.empty());
 }  // endpoints go first
 
 Result<RegionId> VerbsDevice::register_memory(const MemoryBlock& block, Access access) {
@@ -142,14 +142,14 @@ Result<std::unique_ptr<Endpoint>> VerbsDevice::make_endpoint(const EndpointOptio
     return std::unique_ptr<Endpoint>(std::move(made));
 }
 
-void VerbsDevice::add_mailbox(const void* owner, Mailbox* mailbox) {
+void VerbsDevice::subscribe(const void* owner, DeviceNotes* notes) {
     const std::lock_guard lock(mutex_);
-    mailboxes_[owner] = mailbox;
+    subscribers_[owner] = notes;
 }
 
-void VerbsDevice::remove_mailbox(const void* owner) {
+void VerbsDevice::unsubscribe(const void* owner) {
     const std::lock_guard lock(mutex_);
-    mailboxes_.erase(owner);
+    subscribers_.erase(owner);
 }
 
 void VerbsDevice::deliver_async_events() {
@@ -158,12 +158,15 @@ void VerbsDevice::deliver_async_events() {
     while (ibv_get_async_event(hardware_.context.get(), &event) == 0) {
         const void* owner = nullptr;
         const AsyncNote note = note_of(event, owner);
+        if (note.about == AsyncNote::About::kLastReceive) {
+            tells_last_receives_.store(true, std::memory_order_relaxed);
+        }
         const bool told_to_endpoints = note.about >= AsyncNote::About::kLastReceive;
         if (note.about > AsyncNote::About::kLastReceive || note.about == AsyncNote::About::kLink) {
             log(LogLevel::kWarning, "verbs: {} says: {}", hardware_.name, note.text);
         }
-        for (const auto& [to, mailbox] : mailboxes_) {
-            if (told_to_endpoints && (owner == nullptr || owner == to)) mailbox->put(note);
+        for (const auto& [to, notes] : subscribers_) {
+            if (told_to_endpoints && (owner == nullptr || owner == to)) notes->put(note);
         }
         // Only now: ibv_destroy_* waits for this, so that whoever has destroyed an object has all
         // notes about it.

@@ -34,7 +34,7 @@ struct AsyncNote {
 [[nodiscard]] AsyncNote note_of(const ibv_async_event& event, const void*& owner) noexcept;
 
 /// Where an endpoint gets its notes.
-class Mailbox {
+class DeviceNotes {
 public:
     /// Thread: any. Wakes the endpoint.
     void put(const AsyncNote& note);
@@ -48,7 +48,7 @@ public:
     [[nodiscard]] int fd() const noexcept { return fd_.get(); }
 
     void wake() const noexcept;
-    Mailbox();
+    DeviceNotes();
 
 private:
     Descriptor fd_;
@@ -82,14 +82,20 @@ public:
 
     [[nodiscard]] const RegionTable& regions() const noexcept { return regions_; }
 
-    /// Notes for queue pairs whose context is `owner` go to `mailbox`.
-    void add_mailbox(const void* owner, Mailbox* mailbox);
-    void remove_mailbox(const void* owner);
+    /// Notes for queue pairs whose context is `owner` go to `notes`.
+    void subscribe(const void* owner, DeviceNotes* notes);
+    void unsubscribe(const void* owner);
+
+    /// Whether the device has ever said that a queue pair takes no more receives: then it says so
+    /// of every one, and waiting for it is no guess.
+    [[nodiscard]] bool tells_last_receives() const noexcept {
+        return tells_last_receives_.load(std::memory_order_relaxed);  // a fact about the device
+    }
 
     /// Readable when the device has something to say: then deliver_async_events().
     [[nodiscard]] int async_fd() const noexcept { return hardware_.context->async_fd; }
 
-    /// Takes what the device said and puts it into the mailboxes of whom it concerns.
+    /// Takes what the device said and puts it before the endpoints that it concerns.
     void deliver_async_events();
 
 private:
@@ -99,11 +105,12 @@ private:
     const Clock* clock_;
     RegionTable regions_;
     std::atomic<uint32_t> endpoints_made_{0};
+    std::atomic<bool> tells_last_receives_{false};
 
     std::mutex mutex_;  ///< of all below
     RegionId last_region_ = 0;
     std::unordered_map<RegionId, MrPtr> registrations_;
-    std::unordered_map<const void*, Mailbox*> mailboxes_;
+    std::unordered_map<const void*, DeviceNotes*> subscribers_;
 };
 
 }  // namespace weir::transport::verbs

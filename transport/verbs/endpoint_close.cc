@@ -3,12 +3,10 @@
 /// VerbsEndpoint: how connections end. In order: everything posted completes (a fence says so),
 /// each side tells the other how many messages it has sent, and once those are here the queue pair
 /// goes. Otherwise at once. Either way the queue pair is taken to ERR and drained first: one with
-/// work in flight is never destroyed.
+/// work in flight is never destroyed, nor one that may hold a buffer of the receive queue.
 
 #include <algorithm>
 #include <array>
-
-#include <sys/epoll.h>
 
 #include "lib/base/log.h"
 #include "transport/verbs/endpoint.h"
@@ -17,196 +15,174 @@
 
 namespace weir::transport::verbs {
 
-namespace {
-
-using State = Connection::State;
-
-}  // namespace
+void VerbsEndpoint::enter(Connection& c, State state) {
+    const bool was_half_open = c.is_coming() && c.side == Side::kAccepting;
+    c.state = state;
+    if (was_half_open && !c.is_coming()) {
+        --half_open_;
+        listener_->go_on();
+    }
+    uint64_t limit_ms = 0;  // none
+    switch (state) {
+        case State::kJoining:
+        case State::kParting: return;  // they go on with the time of the state before
+        case State::kMeeting: limit_ms = device_.options().handshake_ms_max; break;
+        case State::kOpen: break;
+        case State::kFinishing: limit_ms = kCloseMs; break;
+        case State::kDraining: limit_ms = kDrainMs; break;
+        case State::kGivingBack: limit_ms = kLastReceiveMs; break;
+        case State::kDrained: drained_.push_back(c.id); break;
+    }
+    connections_.set_deadline(
+        c, limit_ms == 0 ? 0 : device_.clock().now_ns() + limit_ms * kMillisecond);
+    if (limit_ms != 0) polls_until_watch_ = std::min(polls_until_watch_, kChangingPollsPerWatch);
+}
 
 void VerbsEndpoint::close(ConnectionId connection) {
-    Connection* const c = find(connection);
+    Connection* const c = connections_.find(connection);
     if (c == nullptr) return;
-    if (c->state == State::kHandshake) {
+    if (c->is_coming()) {
         drain(*c, Errc::kOk);
     } else if (c->state == State::kOpen) {
-        c->state = State::kClosing;
-        set_deadline(*c, kCloseMs);
+        enter(*c, State::kFinishing);
         advance_close(*c);
     }
 }
 
 void VerbsEndpoint::advance_close(Connection& c) {
-    if (c.state != State::kClosing) return;
-    if (!c.fence_posted && !c.remainder && c.sends->has_reserve(1)) {
-        c.fence = c.sends->add_fence();
-        c.fence_posted = true;
-        mark_dirty(c);
+    if (c.state == State::kFinishing) {
+        if (!c.fence && !c.remainder && c.sends->has_reserve(1)) {
+            c.fence = c.sends->add_fence();
+            flush_later(c);
+        }
+        if (!c.fence || c.sends->is_open(*c.fence)) return;
+        enter(c, State::kParting);  // everything that we posted has arrived
+        c.side_channel.handshake().bye(c.messages_out);
+        say(c);
     }
-    if (c.fence_posted && !c.sends->is_open(c.fence)) c.fence_done = true;
-    if (!c.fence_done) return;
-    if (!c.bye_sent) {
-        c.handshake.bye(c.messages_out);
-        c.bye_sent = true;
-        send_output(c);
+    if (c.state == State::kParting && (c.has_all_of_peer() || hurry_)) drain(c, Errc::kOk);
+}
+
+void VerbsEndpoint::cut_short(Connection& c, std::string_view why) {
+    if (c.state == State::kParting || c.peer_goodbye) {
+        drain(c, Errc::kOk);  // it has all of ours, or wanted to go itself; that must do
+    } else {
+        fail(c, Errc::kPeerLost, why);
     }
-    const bool peer_is_done = c.bye_received && c.messages_in >= c.handshake.peer_messages();
-    if (peer_is_done || hurry_) drain(c, Errc::kOk);
 }
 
 void VerbsEndpoint::fail(Connection& c, Errc reason, std::string_view why) {
-    if (c.state == State::kDraining) return;
+    if (c.is_ending()) return;
     log(LogLevel::kWarning, "verbs: connection with {} ends: {}", c.peer_name, why);
     // Who has said goodbye may be gone before our last operations are through.
-    drain(c, c.bye_received ? Errc::kOk : reason);
+    drain(c, c.peer_goodbye ? Errc::kOk : reason);
 }
 
 void VerbsEndpoint::drain(Connection& c, Errc reason) {
-    if (c.state == State::kDraining) return;
-    if (c.state == State::kHandshake && c.side == Side::kAccepting) {
-        --half_open_;
-        listen_again();
-    }
-    c.state = State::kDraining;
+    if (c.is_ending()) return;
     c.reason = reason;
-    if (c.socket.fd() >= 0) {
-        static_cast<void>(c.socket.send(c.handshake.output()));  // a refusal, as far as it goes
-        ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, c.socket.fd(), nullptr);
-        c.socket.close();
-    }
-    clear_deadline(c);
-    // Who got all that its peer says it had sent has nothing half filled.
-    const bool all_here = c.bye_received && c.messages_in >= c.handshake.peer_messages();
-    if (all_here || hurry_) c.receives_over = true;
-    if (c.qp_up) {
+    c.side_channel.close();  // with a refusal, as far as it goes
+    enter(c, State::kDraining);
+    if (c.queue_pair >= QueuePairState::kUp) {
         break_off(c.qp.get());
-        c.beacon = c.sends->add_fence();
-        if (c.sends->flush()) {
-            set_deadline(c, kDrainMs);
-            return;
+        // Where the device does not say when a queue pair takes no more, the peer's word has to
+        // do: who got all that it says it had sent has nothing half filled.
+        const bool empty = c.has_all_of_peer() && !device_.tells_last_receives();
+        if (c.queue_pair == QueuePairState::kUp) {
+            c.queue_pair = empty || hurry_ ? QueuePairState::kSpent : QueuePairState::kEnded;
         }
+        c.beacon = c.sends->add_fence();
+        if (c.sends->flush()) return;
     }
-    note_drained(c);
+    enter(c, State::kDrained);
 }
 
-/// A queue pair in ERR may go once everything that was posted to it is flushed, and once it has
-/// given back the receive buffer that a message was coming into, if there was one.
 void VerbsEndpoint::advance_drain(Connection& c) {
-    if (c.state != State::kDraining || c.drained || c.sends->is_open(c.beacon)) return;
-    if (c.receives_over) {
-        note_drained(c);
-    } else {
-        set_deadline(c, kLastReceiveMs);
+    if (c.state == State::kDraining && !c.sends->is_open(c.beacon)) enter(c, State::kGivingBack);
+    if (c.state == State::kGivingBack && c.queue_pair == QueuePairState::kSpent) {
+        enter(c, State::kDrained);
     }
 }
 
-/// Puts it up for release. Here alone, and once: the deadline of the drain ends with it.
-void VerbsEndpoint::note_drained(Connection& c) {
-    if (c.drained) return;
-    c.drained = true;
-    clear_deadline(c);
-    draining_.push_back(c.id);
+/// The device has not said in time that the queue pair is empty.
+void VerbsEndpoint::give_up_drain(Connection& c) {
+    if (c.state == State::kDraining) {
+        log(LogLevel::kWarning, "verbs: the device does not flush the queue pair of {}",
+            c.peer_name);
+    }
+    if (c.queue_pair != QueuePairState::kSpent) supplies_->receives().replace_one();
+    enter(c, State::kDrained);
 }
 
-void VerbsEndpoint::release(ConnectionId id) {
-    Connection& c = *find(id);
+void VerbsEndpoint::release(Connection& c) {
     const auto end = [&](const Operation& operation) {
         end_operation(c, operation, c.reason == Errc::kOk ? Errc::kCancelled : Errc::kPeerLost);
     };
-    if (c.qp != nullptr) queue_pairs_.erase(c.qp->qp_num);
-    if (last_found_ == &c) last_found_ = nullptr;
-    if (cm_ != nullptr) cm_->forget(id);
+    cm_->forget(c);
     if (c.qp != nullptr) {
         const uint32_t number = c.qp->qp_num;
         c.qp.reset();  // before the memory that it could still read
-        mailbox_.forget(number);
+        notes_.forget(number);
     }
     if (c.sends) {
         c.sends->end_all(end);
         counters_.doorbells += c.sends->take_doorbells();
-        if (spare_rings_.size() < kSpareRingsMost) spare_rings_.push_back(c.sends->take_ring());
     }
     if (c.remainder) end(c.remainder->operation);
     if (c.announced) {
         Completion completion;
         completion.event = Event::kClosed;
         completion.status = c.reason;
-        completion.connection = id;
-        emit(completion);
+        completion.connection = c.id;
+        delivery_.add(completion);
     }
-    if (c.dirty) std::erase(dirty_, &c);
-    clear_deadline(c);
-    capacity_->release(c.share);
-    granted_ -= c.share.window;
-    --connection_count_;
-    const auto slot = static_cast<uint16_t>(slot_of(c));
-    slots_[slot].reset();
-    free_slots_.push_back(slot);
-    listen_again();
-}
-
-void VerbsEndpoint::set_deadline(Connection& c, uint64_t after_ms) {
-    if (c.deadline_ns == 0) ++deadlines_;
-    c.deadline_ns = device_.clock().now_ns() + after_ms * kMillisecond;
-    polls_until_watch_ = std::min(polls_until_watch_, kChangingPollsPerWatch);
-}
-
-void VerbsEndpoint::clear_deadline(Connection& c) {
-    if (c.deadline_ns != 0) --deadlines_;
-    c.deadline_ns = 0;
+    if (c.is_in_flush_list) std::erase(flush_list_, &c);
+    supplies_->take_back(c);
+    connections_.remove(c);
+    listener_->go_on();
 }
 
 void VerbsEndpoint::check_deadlines() {
-    if (deadlines_ == 0) return;
+    const uint64_t rest_ends_ns = listener_->rest_ends_ns();
+    if (!connections_.has_deadlines() && rest_ends_ns == Listener::kUntilToldNs) return;
     const uint64_t now_ns = device_.clock().now_ns();
-    if (accept_again_ns_ != 0 && accept_again_ns_ <= now_ns) listen_again();
-    for (const auto& slot : slots_) {
-        if (slot == nullptr || slot->deadline_ns == 0 || slot->deadline_ns > now_ns) continue;
-        Connection& c = *slot;
+    if (rest_ends_ns <= now_ns) listener_->go_on();
+    connections_.for_each([&](Connection& c) {
+        if (c.deadline_ns == 0 || c.deadline_ns > now_ns) return;
         switch (c.state) {
-            case State::kHandshake:
+            case State::kMeeting:
+            case State::kJoining:
                 if (c.side == Side::kAccepting) ++counters_.refused;
                 fail(c, Errc::kDeadline, "the handshake takes too long");
                 break;
-            case State::kClosing:
-                if (c.fence_done || c.bye_received) {
-                    drain(c, Errc::kOk);  // it has all of ours; that must do
-                } else {
-                    fail(c, Errc::kPeerLost, "it does not take what we sent");
-                }
-                break;
+            case State::kFinishing:
+            case State::kParting: cut_short(c, "it does not take what we sent"); break;
             case State::kDraining:
-                if (c.sends->is_open(c.beacon)) {
-                    log(LogLevel::kWarning, "verbs: the device does not flush the queue pair of {}",
-                        c.peer_name);
-                }
-                receives_->replace_one();
-                note_drained(c);
-                break;
-            case State::kOpen: break;
+            case State::kGivingBack: give_up_drain(c); break;
+            case State::kOpen:
+            case State::kDrained: break;  // they have none
         }
-    }
+    });
 }
 
 /// What was posted still arrives, and every peer hears a goodbye, if that takes no longer than
 /// kHurryMs in all.
 void VerbsEndpoint::close_everything() noexcept {
     hurry_ = true;
-    for (const auto& slot : slots_) {
-        if (slot == nullptr) continue;
-        close(slot->id);
-        advance_close(*slot);
-    }
+    connections_.for_each([&](Connection& c) {
+        close(c.id);
+        advance_close(c);
+    });
     const SteadyClock clock;
     const uint64_t end_ns = clock.now_ns() + kHurryMs * kMillisecond;
     std::array<Completion, 64> ignored;
-    while (connection_count_ > 0 && clock.now_ns() < end_ns)
+    while (connections_.count() > 0 && clock.now_ns() < end_ns)
         static_cast<void>(poll(ignored));
-    for (const auto& slot : slots_) {
-        if (slot == nullptr || slot->qp == nullptr) continue;
-        break_off(slot->qp.get());
-        slot->qp.reset();
-    }
-    slots_.clear();
+    connections_.for_each([&](Connection& c) {
+        if (c.qp != nullptr) break_off(c.qp.get());
+        c.qp.reset();
+    });
+    connections_.clear();
 }
 
 }  // namespace weir::transport::verbs

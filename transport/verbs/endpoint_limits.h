@@ -46,12 +46,12 @@ inline constexpr uint32_t kIdlePollsPerWatch = 64;
 inline constexpr uint32_t kBusyPollsPerWatch = 4 * kIdlePollsPerWatch;
 inline constexpr uint32_t kChangingPollsPerWatch = 4;
 
-/// What epoll says of descriptors that are no connection's.
+/// What the watcher calls descriptors that are no connection's.
 inline constexpr uint64_t kWatchListener = 1;
 inline constexpr uint64_t kWatchCompletions = 2;
 inline constexpr uint64_t kWatchDevice = 3;
-inline constexpr uint64_t kWatchMailbox = 4;
-inline constexpr uint64_t kWatchTimer = 5;
+inline constexpr uint64_t kWatchNotes = 4;
+inline constexpr uint64_t kWatchAlarm = 5;
 inline constexpr uint64_t kWatchCm = 6;
 
 /// Work requests of a connection: its messages, its operations and our own.

@@ -6,9 +6,6 @@
 #include <array>
 #include <limits>
 
-#include <sys/epoll.h>
-#include <sys/timerfd.h>
-
 #include "transport/verbs/endpoint.h"
 #include "transport/verbs/endpoint_limits.h"
 
@@ -17,78 +14,64 @@ namespace weir::transport::verbs {
 namespace {
 
 constexpr size_t kCompletionsAtOnce = 16;
+constexpr size_t kReadyAtOnce = 32;
 
 }  // namespace
 
-void VerbsEndpoint::emit(const Completion& completion, const Buffer& buffer) {
-    if (out_count_ == out_.size() || !waiting_.empty()) {
-        waiting_.push_back({completion, buffer});
-        return;
-    }
-    out_[out_count_++] = completion;
-    if (buffer.connection != 0) lent_.push_back(buffer);
-}
-
 size_t VerbsEndpoint::poll(std::span<Completion> completions) {
-    out_ = completions;
-    out_count_ = 0;
-    returning_.insert(returning_.end(), lent_.begin(), lent_.end());
-    lent_.clear();
-    give_back_buffers();
-    while (!waiting_.empty() && out_count_ < out_.size()) {
-        const Waiting& next = waiting_.front();
-        out_[out_count_++] = next.completion;
-        if (next.buffer.connection != 0) lent_.push_back(next.buffer);
-        waiting_.pop_front();
-    }
-    if (!dirty_.empty()) flush();
+    delivery_.begin(completions);
+    post_returned_buffers();
+    if (!flush_list_.empty()) flush();
 
     // Who was drained before this and left nothing in the queue is gone for good afterwards.
-    const size_t drained = draining_.size();
-    if (out_count_ < out_.size() && poll_queue(out_.size() - out_count_) && drained > 0) {
-        for (size_t i = 0; i < drained; ++i)
-            release(draining_[i]);
-        draining_.erase(draining_.begin(), draining_.begin() + static_cast<ptrdiff_t>(drained));
+    const size_t drained = drained_.size();
+    if (delivery_.has_room() && poll_queue(delivery_.room()) && drained > 0) {
+        release_drained(drained);
     }
-
-    const uint32_t cost = out_count_ == 0 ? kBusyPollsPerWatch / kIdlePollsPerWatch : 1;
+    const uint32_t cost = delivery_.count() == 0 ? kBusyPollsPerWatch / kIdlePollsPerWatch : 1;
     if (polls_until_watch_ <= cost) {
         watch();
     } else {
         polls_until_watch_ -= cost;
     }
-    if (!dirty_.empty()) flush();
-    out_ = {};
-    return std::exchange(out_count_, 0);
+    if (!flush_list_.empty()) flush();
+    return delivery_.end();
 }
 
+/// Takes completions, `most` at most; true if there was no more.
 bool VerbsEndpoint::poll_queue(size_t most) {
     std::array<ibv_wc, kCompletionsAtOnce> taken;
     while (most > 0) {
         const auto asked = static_cast<int>(std::min(most, taken.size()));
-        const int count = ibv_poll_cq(cq_.get(), asked, taken.data());
+        const int count = ibv_poll_cq(supplies_->completions(), asked, taken.data());
         if (count < 0) {
-            for (const auto& slot : slots_) {
-                if (slot != nullptr) fail(*slot, Errc::kPeerLost, "the completion queue is broken");
-            }
+            connections_.for_each(
+                [&](Connection& c) { fail(c, Errc::kPeerLost, "the completion queue is broken"); });
             return true;
         }
-        for (int i = 0; i < count; ++i)
-            take_completion(taken[static_cast<size_t>(i)]);
+        for (int i = 0; i < count; ++i) {
+            const ibv_wc& wc = taken[static_cast<size_t>(i)];
+            if ((wc.wr_id & ReceiveQueue::kIdBit) != 0) {
+                take_received(wc);
+            } else {
+                take_sent(wc);
+            }
+        }
         if (count < asked) return true;
         most -= static_cast<size_t>(count);
     }
     return false;
 }
 
-void VerbsEndpoint::give_back_buffers() {
-    if (returning_.empty()) return;
-    to_post_.clear();
-    for (const Buffer& buffer : returning_)
-        to_post_.push_back(buffer.number);
-    const bool posted = receives_->post(to_post_);
-    for (const Buffer& buffer : returning_) {
-        Connection* const c = find(buffer.connection);
+void VerbsEndpoint::post_returned_buffers() {
+    std::vector<ReceivedBuffer>& returned = delivery_.returned();
+    if (returned.empty()) return;
+    buffers_to_post_.clear();
+    for (const ReceivedBuffer& buffer : returned)
+        buffers_to_post_.push_back(buffer.number);
+    const bool posted = supplies_->receives().post(buffers_to_post_);
+    for (const ReceivedBuffer& buffer : returned) {
+        Connection* const c = connections_.find(buffer.connection);
         if (c == nullptr) continue;
         if (!posted) {
             fail(*c, Errc::kPeerLost, "the device does not take receive buffers");
@@ -97,88 +80,78 @@ void VerbsEndpoint::give_back_buffers() {
         c->credits.free_one();
         update_credits(*c);
     }
-    returning_.clear();
+    returned.clear();
 }
 
+void VerbsEndpoint::release_drained(size_t count) {
+    for (size_t i = 0; i < count; ++i) {
+        Connection* const c = connections_.find(drained_[i]);
+        WEIR_CHECK(c != nullptr);  // enter() puts it up once
+        release(*c);
+    }
+    drained_.erase(drained_.begin(), drained_.begin() + static_cast<ptrdiff_t>(count));
+}
+
+/// Looks at sockets, the device's events and the clock.
 void VerbsEndpoint::watch() {
-    polls_until_watch_ = deadlines_ > 0 ? kChangingPollsPerWatch : kBusyPollsPerWatch;
-    std::array<epoll_event, 32> events;
-    const int count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
-    for (int i = 0; i < count; ++i) {
-        const uint64_t what = events[static_cast<size_t>(i)].data.u64;
-        switch (what) {
+    polls_until_watch_ = connections_.has_deadlines() ? kChangingPollsPerWatch : kBusyPollsPerWatch;
+    std::array<uint64_t, kReadyAtOnce> ready;
+    const size_t count = watcher_->ready(ready);
+    for (size_t i = 0; i < count; ++i) {
+        switch (ready[i]) {
             case kWatchListener: accept_all(); break;
             case kWatchCompletions: {
                 ibv_cq* cq = nullptr;
                 void* context = nullptr;
-                if (ibv_get_cq_event(channel_.get(), &cq, &context) == 0) {
+                if (ibv_get_cq_event(supplies_->channel(), &cq, &context) == 0) {
                     ibv_ack_cq_events(cq, 1);
                 }
                 break;
             }
             case kWatchDevice: device_.deliver_async_events(); break;
-            case kWatchMailbox: take_notes(); break;
+            case kWatchNotes: take_notes(); break;
             case kWatchCm: take_cm_events(); break;
-            case kWatchTimer: {
-                uint64_t expirations = 0;
-                [[maybe_unused]] const ssize_t got =
-                    ::read(timer_.get(), &expirations, sizeof(expirations));
-                break;
-            }
+            case kWatchAlarm: break;
             default:
-                if (Connection* const c = find(what)) serve_socket(*c);
+                if (Connection* const c = connections_.find(ready[i])) serve_side_channel(*c);
         }
     }
     check_deadlines();
 }
 
 void VerbsEndpoint::take_notes() {
-    for (const AsyncNote& note : mailbox_.take()) {
-        if (note.about != AsyncNote::About::kEverything) {
-            Connection* const c = find_queue_pair(note.queue_pair);
-            if (c == nullptr) continue;
-            if (note.about == AsyncNote::About::kLastReceive) {
-                c->receives_over = true;
-                advance_drain(*c);
-            } else {
-                fail(*c, Errc::kPeerLost, note.text);
-            }
+    for (const AsyncNote& note : notes_.take()) {
+        if (note.about == AsyncNote::About::kEverything) {
+            connections_.for_each([&](Connection& c) { fail(c, Errc::kPeerLost, note.text); });
             continue;
         }
-        for (const auto& slot : slots_) {
-            if (slot != nullptr) fail(*slot, Errc::kPeerLost, note.text);
+        Connection* const c = connections_.find_queue_pair(note.queue_pair);
+        if (c == nullptr) continue;
+        if (note.about == AsyncNote::About::kLastReceive) {
+            c->queue_pair = QueuePairState::kSpent;
+            advance_drain(*c);
+        } else {
+            fail(*c, Errc::kPeerLost, note.text);
         }
     }
 }
 
 int VerbsEndpoint::arm() {
-    give_back_buffers();
+    post_returned_buffers();
     flush();
     polls_until_watch_ = 0;  // the next poll takes the event that wakes the sleeper
-    static_cast<void>(ibv_req_notify_cq(cq_.get(), 0));
+    static_cast<void>(ibv_req_notify_cq(supplies_->completions(), 0));
     // What came before the request makes no event: look once more. It waits for the next poll.
     static_cast<void>(poll_queue(std::numeric_limits<int>::max()));
-    give_back_buffers();
+    post_returned_buffers();
     flush();
-    if (!waiting_.empty() || !lent_.empty() || !draining_.empty()) mailbox_.wake();
-    if (deadlines_ > 0) set_timer();
-    return epoll_.get();
-}
-
-void VerbsEndpoint::set_timer() {
-    uint64_t nearest_ns =
-        accept_again_ns_ != 0 ? accept_again_ns_ : std::numeric_limits<uint64_t>::max();
-    for (const auto& slot : slots_) {
-        if (slot != nullptr && slot->deadline_ns != 0) {
-            nearest_ns = std::min(nearest_ns, slot->deadline_ns);
-        }
+    if (delivery_.is_waiting() || !drained_.empty()) notes_.wake();
+    const uint64_t wanted_ns = std::min(connections_.next_deadline_ns(), listener_->rest_ends_ns());
+    if (wanted_ns != std::numeric_limits<uint64_t>::max()) {
+        const uint64_t now_ns = device_.clock().now_ns();
+        watcher_->set_alarm(wanted_ns > now_ns ? wanted_ns - now_ns : 0);
     }
-    const uint64_t now_ns = device_.clock().now_ns();
-    const uint64_t wait_ns = nearest_ns > now_ns ? nearest_ns - now_ns : 1;
-    itimerspec when{};
-    when.it_value.tv_sec = static_cast<time_t>(wait_ns / kSecond);
-    when.it_value.tv_nsec = static_cast<long>(wait_ns % kSecond);
-    ::timerfd_settime(timer_.get(), 0, &when, nullptr);
+    return watcher_->fd();
 }
 
 }  // namespace weir::transport::verbs

@@ -84,7 +84,7 @@ void SendQueue::add_empty(uint32_t immediate) {
     add_send(0, immediate, {});
 }
 
-void SendQueue::add_send(uint32_t length_bytes, uint32_t immediate, const ByteRing::Piece& piece) {
+void SendQueue::add_send(uint32_t length_bytes, uint32_t immediate, const RingSpace::Piece& piece) {
     ibv_send_wr& request = next_request(IBV_WR_SEND_WITH_IMM, {{}, piece.taken_bytes, false});
     request.imm_data = htonl(immediate);
     attach(request, reinterpret_cast<uint64_t>(ring_bytes_ + piece.offset), length_bytes,

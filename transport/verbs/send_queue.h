@@ -13,8 +13,8 @@
 #include <infiniband/verbs.h>
 
 #include "transport/transport.h"
-#include "transport/verbs/byte_ring.h"
 #include "transport/verbs/handles.h"
+#include "transport/verbs/ring_space.h"
 
 namespace weir::transport::verbs {
 
@@ -122,14 +122,14 @@ private:
     ibv_send_wr& next_request(ibv_wr_opcode opcode, const Record& record);
     void attach(ibv_send_wr& request, uint64_t local, uint32_t bytes, uint32_t lkey);
     void signal(ibv_send_wr& request) noexcept;
-    void add_send(uint32_t length_bytes, uint32_t immediate, const ByteRing::Piece& piece);
+    void add_send(uint32_t length_bytes, uint32_t immediate, const RingSpace::Piece& piece);
 
     ibv_qp* qp_;
     RegisteredPages ring_;
     uint32_t ring_lkey_;
     std::byte* ring_bytes_;
-    ByteRing ring_positions_;
-    ByteRing::Piece reserved_;
+    RingSpace ring_positions_;
+    RingSpace::Piece reserved_;
     uint32_t depth_;
     uint32_t inline_bytes_max_;
     uint64_t tag_;

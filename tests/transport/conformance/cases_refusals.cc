@@ -47,10 +47,16 @@ struct Scene {
     }
 
     RemoteSpan exposed() {
-        mend_link();
-        const auto span = b.endpoint().expose(link.far, far.bytes());
-        REQUIRE(span.has_value());
-        return *span;
+        RemoteSpan exposed;
+        // Until both have heard of the end of a broken link, it is only of no use any more.
+        REQUIRE(stage.until([&] {
+            mend_link();
+            const auto span = b.endpoint().expose(link.far, far.bytes());
+            if (span) exposed = *span;
+            REQUIRE((span || span.code() == Errc::kPeerLost));
+            return span.has_value();
+        }));
+        return exposed;
     }
 
     Post post(Operation operation, std::span<std::byte> local, const RemoteSpan& remote) {

@@ -9,11 +9,11 @@
 
 #include "lib/base/random.h"
 #include "tests/seed.h"
-#include "transport/verbs/byte_ring.h"
 #include "transport/verbs/capacity.h"
 #include "transport/verbs/device.h"
 #include "transport/verbs/receive_queue.h"
 #include "transport/verbs/regions.h"
+#include "transport/verbs/ring_space.h"
 #include "transport/verbs/verbs.h"
 
 namespace {
@@ -29,10 +29,10 @@ TEST_SUITE("verbs parts") {
         WEIR_TEST_SEED(seed, 4711);
         Random random(seed);
         constexpr uint32_t kSize = 64 * 40;
-        ByteRing ring(kSize);
+        RingSpace ring(kSize);
 
         struct Out {
-            ByteRing::Piece piece;
+            RingSpace::Piece piece;
             uint32_t length;
         };
 
@@ -41,7 +41,7 @@ TEST_SUITE("verbs parts") {
         uint64_t refused = 0;
         for (int i = 0; i < 20'000; ++i) {
             const auto length = static_cast<uint32_t>(random.below(kSize / 4));
-            const ByteRing::Piece piece = ring.take(length);
+            const RingSpace::Piece piece = ring.take(length);
             if (piece.fits) {
                 REQUIRE(piece.offset + length <= kSize);
                 for (uint32_t at = piece.offset; at < piece.offset + length; ++at) {
@@ -74,19 +74,19 @@ TEST_SUITE("verbs parts") {
         constexpr uint32_t kReceives = 4096;
         constexpr uint32_t kSends = 9000;
         Capacity capacity(kReceives, kSends);
-        const Share wanted{128, 196};
-        std::vector<Share> given;
+        const Grant wanted{128, 196};
+        std::vector<Grant> given;
         uint32_t windows = 0;
         uint32_t sends = 0;
         size_t refusals = 0;
         size_t most = 0;
         for (int i = 0; i < 5000; ++i) {
-            if (const auto share = capacity.admit(wanted)) {
-                CHECK(share->window >= Credits::kWindowMin);
-                CHECK(share->send_depth >= Capacity::kSendDepthMin);
-                windows += share->window;
-                sends += share->send_depth;
-                given.push_back(*share);
+            if (const auto grant = capacity.admit(wanted)) {
+                CHECK(grant->window >= Credits::kWindowMin);
+                CHECK(grant->send_depth >= Capacity::kSendDepthMin);
+                windows += grant->window;
+                sends += grant->send_depth;
+                given.push_back(*grant);
             } else {
                 ++refusals;
             }
@@ -103,8 +103,8 @@ TEST_SUITE("verbs parts") {
         }
         CHECK(refusals > 0);
         CHECK(most > kReceives / 128);  // late ones got less so that more fit
-        for (const Share& share : given)
-            capacity.release(share);
+        for (const Grant& grant : given)
+            capacity.release(grant);
         CHECK(capacity.receives_free() == kReceives);
         CHECK(capacity.admit(wanted)->window == 128);
     }
@@ -187,16 +187,16 @@ TEST_SUITE("verbs parts") {
     }
 
     TEST_CASE("notes about a queue pair that is gone are dropped") {
-        Mailbox mailbox;
-        mailbox.put({AsyncNote::About::kLastReceive, 7, ""});
-        mailbox.put({AsyncNote::About::kQueuePair, 8, ""});
-        mailbox.put({AsyncNote::About::kEverything, 0, ""});
-        mailbox.forget(7);
-        const auto notes = mailbox.take();
+        DeviceNotes box;
+        box.put({AsyncNote::About::kLastReceive, 7, ""});
+        box.put({AsyncNote::About::kQueuePair, 8, ""});
+        box.put({AsyncNote::About::kEverything, 0, ""});
+        box.forget(7);
+        const auto notes = box.take();
         REQUIRE(notes.size() == 2);
         CHECK(notes[0].queue_pair == 8);
         CHECK(notes[1].about == AsyncNote::About::kEverything);
-        CHECK(mailbox.take().empty());
+        CHECK(box.take().empty());
     }
 
     TEST_CASE("a device that is not there is an error that says so") {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// ByteRing: where messages wait until the device has sent them; given out and given back in order.
+/// RingSpace: where messages wait until the device has sent them; given out and given back in order.
 
 #include <cstddef>
 #include <cstdint>
@@ -11,12 +11,12 @@
 namespace weir::transport::verbs {
 
 /// Only the positions; the bytes are somebody else's.
-class ByteRing {
+class RingSpace {
 public:
     static constexpr uint32_t kLineBytes = 64;
 
     /// `size_bytes` is a multiple of kLineBytes.
-    explicit ByteRing(uint32_t size_bytes) noexcept : size_bytes_(size_bytes) {
+    explicit RingSpace(uint32_t size_bytes) noexcept : size_bytes_(size_bytes) {
         WEIR_CHECK(size_bytes % kLineBytes == 0);
     }
 

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/verbs/side_channel.h"
+
+#include <array>
+#include <functional>
+#include <limits>
+
+#include <doctest/doctest.h>
+#include <poll.h>
+
+#include "lib/base/clock.h"
+#include "transport/verbs/listener.h"
+
+namespace {
+
+using namespace weir;
+using namespace weir::transport;
+using namespace weir::transport::verbs;
+
+constexpr uint64_t kAlarm = 1;
+constexpr uint64_t kListener = 2;
+constexpr uint64_t kChannel = 77;
+constexpr uint32_t kSilenceMs = 4000;
+
+/// Waits until the watcher says that something called `name` is ready.
+bool wait_for(const Watcher& watcher, uint64_t name) {
+    const SteadyClock clock;
+    const uint64_t end_ns = clock.now_ns() + 10 * kSecond;
+    while (clock.now_ns() < end_ns) {
+        pollfd one{watcher.fd(), POLLIN, 0};
+        static_cast<void>(::poll(&one, 1, 100));
+        std::array<uint64_t, 4> names;
+        const size_t count = watcher.ready(names);
+        if (std::find(names.begin(), names.begin() + count, name) != names.begin() + count) {
+            return true;
+        }
+    }
+    return false;
+}
+
+struct Stage {
+    Watcher watcher = std::move(Watcher::make(kAlarm)).value();
+    Watcher other = std::move(Watcher::make(kAlarm)).value();
+    Listener listener =
+        std::move(Listener::make(*SocketAddress::parse_host("127.0.0.1", 0), watcher, kListener))
+            .value();
+};
+
+}  // namespace
+
+TEST_SUITE("verbs side channel") {
+    TEST_CASE("an alarm makes the watcher ready once") {
+        const auto watcher = Watcher::make(kAlarm);
+        REQUIRE(watcher.has_value());
+        std::array<uint64_t, 4> names;
+        CHECK(watcher->ready(names) == 0);
+        watcher->set_alarm(0);
+        CHECK(wait_for(*watcher, kAlarm));
+        CHECK(watcher->ready(names) == 0);
+    }
+
+    TEST_CASE("who rests accepts nobody, and does so later") {
+        Stage stage;
+        stage.listener.rest(5000);
+        CHECK(stage.listener.rest_ends_ns() == 5000);
+        SideChannel near(Side::kConnecting, {}, random_bytes());
+        REQUIRE(near.dial(stage.listener.address(), kSilenceMs, stage.other, kChannel));
+        REQUIRE(wait_for(stage.other, kChannel));
+        std::array<uint64_t, 4> names;
+        CHECK(stage.watcher.ready(names) == 0);
+        stage.listener.go_on();
+        CHECK(stage.listener.rest_ends_ns() == Listener::kUntilToldNs);
+        CHECK(wait_for(stage.watcher, kListener));
+        CHECK(stage.listener.accept());
+        CHECK_FALSE(stage.listener.accept());
+    }
+
+    TEST_CASE("two ends say hello, and each hears when the other goes") {
+        Stage stage;
+        SideChannel near(Side::kConnecting, {}, random_bytes());
+        CHECK(near.receive() == SideChannel::Got::kNothing);
+        REQUIRE(near.dial(stage.listener.address(), kSilenceMs, stage.other, kChannel));
+        CHECK(near.state() == SideChannel::State::kDialling);
+        REQUIRE(near.send());  // nothing is lost before it is up
+        REQUIRE(wait_for(stage.other, kChannel));
+        REQUIRE(near.look());
+        CHECK(near.state() == SideChannel::State::kUp);
+
+        REQUIRE(wait_for(stage.watcher, kListener));
+        SideChannel far(Side::kAccepting, {}, random_bytes());
+        REQUIRE(far.adopt(stage.listener.accept(), kSilenceMs, stage.watcher, kChannel));
+        REQUIRE(near.send());
+        REQUIRE(wait_for(stage.watcher, kChannel));
+        CHECK(far.receive() == SideChannel::Got::kSome);
+        REQUIRE(far.handshake().next().has_value());  // it answers now
+        REQUIRE(far.send());
+        REQUIRE(wait_for(stage.other, kChannel));
+        CHECK(near.receive() == SideChannel::Got::kSome);
+        const auto step = near.handshake().next();
+        REQUIRE(step.has_value());
+        CHECK(*step == Handshake::Step::kMakeClaim);
+
+        near.close();
+        CHECK(near.state() == SideChannel::State::kClosed);
+        auto got = SideChannel::Got::kSome;
+        while (got == SideChannel::Got::kSome) {
+            REQUIRE(wait_for(stage.watcher, kChannel));
+            got = far.receive();
+        }
+        CHECK(got == SideChannel::Got::kEnd);
+        near.begin_anew({}, random_bytes());  // and again
+        REQUIRE(near.dial(stage.listener.address(), kSilenceMs, stage.other, kChannel));
+        CHECK(near.state() == SideChannel::State::kDialling);
+    }
+
+    TEST_CASE("dialling where nobody listens fails with what the kernel says") {
+        Stage stage;
+        const SocketAddress nobody = stage.listener.address();
+        { const Listener gone = std::move(stage.listener); }
+        SideChannel near(Side::kConnecting, {}, random_bytes());
+        REQUIRE(near.dial(nobody, kSilenceMs, stage.other, kChannel));
+        REQUIRE(wait_for(stage.other, kChannel));
+        CHECK(near.look().code() == Errc::kPeerLost);
+    }
+}

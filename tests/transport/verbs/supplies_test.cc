@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+/// \file
+/// What connections get of an endpoint's queues. Needs a device; without one it says so.
+
+#include "transport/verbs/supplies.h"
+
+#include <deque>
+
+#include <doctest/doctest.h>
+
+#include "tests/transport/verbs/parties.h"
+
+namespace {
+
+using namespace weir;
+using namespace weir::transport;
+using namespace weir::transport::verbs;
+using namespace weir::transport::verbs::testing;
+
+}  // namespace
+
+TEST_SUITE("verbs supplies") {
+    TEST_CASE("what is taken back serves the next, and who comes too late is told what to do") {
+        if (device_or_skip({}) == nullptr) return;
+        const auto hardware = open_hardware({});
+        REQUIRE(hardware.has_value());
+        EndpointOptions options;
+        options.message_bytes_max = 256;
+        options.messages_in_flight = 8;
+        options.connections_max = 4;
+        auto supplies = Supplies::make(*hardware, nullptr, options);
+        REQUIRE_MESSAGE(supplies.has_value(), supplies.error().message());
+        const auto add = [&](std::deque<Connection>& to) {
+            Connection& c = to.emplace_back(to.size(), Side::kConnecting, Secret{}, Nonce{});
+            return supplies->equip(c, 0);
+        };
+        std::deque<Connection> connections;
+        Status last;
+        while (last)
+            last = add(connections);
+        CHECK(last.code() == Errc::kBusy);
+        CHECK(last.error().text().find("fewer messages in flight") != std::string::npos);
+        CHECK(connections.size() > 4);
+        const uint32_t window = connections[0].own.window;
+        CHECK(window >= Credits::kWindowMin);
+        CHECK(connections[0].queue_pair == QueuePairState::kMade);
+        // The sum of windows, and the spare ones.
+        CHECK(supplies->receives().buffer_count() >= 32 + ReceiveQueue::kSpares);
+        const uint32_t before = supplies->receives().buffer_count();
+        supplies->receives().replace_one();
+        CHECK(supplies->receives().buffer_count() >= before);
+        for (Connection& c : connections)
+            supplies->take_back(c);
+        CHECK(connections[0].qp == nullptr);
+        std::deque<Connection> others;
+        CHECK(add(others));
+        CHECK(others[0].own.window == window);
+        supplies->take_back(others[0]);
+    }
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/verbs/cm_way.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "transport/verbs/queue_pair.h"
+
+namespace weir::transport::verbs {
+
+namespace {
+
+constexpr CmToken kNoToken{};
+
+CmToken make_token() {
+    const auto bytes = random_bytes();
+    CmToken token;
+    std::copy_n(bytes.begin(), token.size(), token.begin());
+    return token;
+}
+
+/// Where the peer's device is reached by IP: its GID if that is an IPv4 address, else where its
+/// side channel is.
+Result<SocketAddress> address_of(const Connection& c) {
+    SocketAddress to = c.side_channel.peer();
+    ibv_gid gid{};
+    std::memcpy(gid.raw, c.peer.gid.data(), c.peer.gid.size());
+    if (is_ipv4(gid)) {
+        const std::string text = text_of(gid);
+        WEIR_ASSIGN(to, SocketAddress::parse_host(text.substr(text.rfind(':') + 1), 0));
+    }
+    to.set_port(c.peer.cm_port);
+    return to;
+}
+
+}  // namespace
+
+Status CmWay::need_agent() {
+    if (agent_ != nullptr) return {};
+    WEIR_ASSIGN(std::unique_ptr<CmAgent> agent, CmAgent::make(device_.hardware().context->device));
+    WEIR_TRY(watcher_.watch(agent->fd(), name_, Watcher::For::kInput));
+    agent_ = std::move(agent);
+    return {};
+}
+
+Status CmWay::prepare(Connection& c) {
+    WEIR_TRY(need_agent());
+    c.own.cm_token = make_token();
+    return {};
+}
+
+Status CmWay::offer(Connection& c) {
+    WEIR_TRY(need_agent());
+    WEIR_ASSIGN(c.own.cm_port, agent_->listen());
+    return {};
+}
+
+Status CmWay::begin(const Connection& c) {
+    if (c.peer.cm_port == 0) {
+        return Error(Errc::kUnavailable, "the peer has no rdma_cm: connect by TCP");
+    }
+    WEIR_ASSIGN(const SocketAddress to, address_of(c));
+    return agent_->connect(c.id, to, c.own.cm_token, ends_of(c));
+}
+
+Status CmWay::accept(const CmEvent& request, const Connection& c) {
+    return agent_->accept(request.request, c.id, ends_of(c));
+}
+
+bool CmWay::is_meant(const Connection& c, const CmEvent& request) noexcept {
+    return c.state == Connection::State::kJoining && c.side == Side::kAccepting &&
+           c.queue_pair == QueuePairState::kMade && c.peer.cm_token != kNoToken &&
+           c.peer.cm_token == request.token && c.peer.queue_pair == request.queue_pair;
+}
+
+CmEnds CmWay::ends_of(const Connection& c) const {
+    CmEnds ends;
+    ends.qp = c.qp.get();
+    ends.read_depth = static_cast<uint8_t>(c.own.read_depth);
+    ends.initiator_depth = initiator_depth(device_.hardware(), c.peer);
+    ends.retry_count = device_.options().retry_count;
+    ends.retry_timeout = device_.options().retry_timeout;
+    ends.service_level = device_.hardware().service_level;
+    ends.traffic_class = device_.hardware().traffic_class;
+    ends.resolve_ms_max = device_.options().handshake_ms_max;
+    return ends;
+}
+
+}  // namespace weir::transport::verbs

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// CmWay: how an endpoint's connections use librdmacm. Whoever connects shows a token there that it
+/// made for this; it travelled in its claim.
+
+#include <memory>
+#include <vector>
+
+#include "transport/verbs/cm.h"
+#include "transport/verbs/connection.h"
+#include "transport/verbs/device.h"
+#include "transport/verbs/watcher.h"
+
+namespace weir::transport::verbs {
+
+/// Thread: the endpoint's.
+class CmWay {
+public:
+    /// `name` is what `watcher` calls its events. Both outlive it.
+    CmWay(const VerbsDevice& device, Watcher& watcher, uint64_t name) noexcept
+        : device_(device), watcher_(watcher), name_(name) {}
+
+    /// Connecting: makes the token that the peer is to expect. Errors: kUnavailable
+    [[nodiscard]] Status prepare(Connection& c);
+    /// Accepting: says in the claim where the peer may come. Errors: kUnavailable, kIo
+    [[nodiscard]] Status offer(Connection& c);
+    /// Connecting: begins; ends with kAnswered or kFailed. Errors: kUnavailable, kIo
+    [[nodiscard]] Status begin(const Connection& c);
+
+    /// Connecting, after kAnswered: the queue pair is up then. Errors: kIo
+    [[nodiscard]] Status finish(const Connection& c) { return agent_->finish(c.id); }
+
+    /// Accepting: the queue pair is up then. Errors: kIo
+    [[nodiscard]] Status accept(const CmEvent& request, const Connection& c);
+
+    void reject(const CmEvent& request) { agent_->reject(request.request); }
+
+    void forget(const Connection& c) {
+        if (agent_ != nullptr) agent_->forget(c.id);
+    }
+
+    [[nodiscard]] std::vector<CmEvent> poll() { return agent_->poll(); }
+
+    /// Whether that connection waits for this request.
+    [[nodiscard]] static bool is_meant(const Connection& c, const CmEvent& request) noexcept;
+
+private:
+    Status need_agent();
+    [[nodiscard]] CmEnds ends_of(const Connection& c) const;
+
+    const VerbsDevice& device_;
+    Watcher& watcher_;
+    uint64_t name_;
+    std::unique_ptr<CmAgent> agent_;  ///< from the first connection on that wants it
+};
+
+}  // namespace weir::transport::verbs

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// ConnectionTable: an endpoint's connections by name, by slot and by queue pair, and when the
+/// first of their deadlines is.
+
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "transport/verbs/connection.h"
+
+namespace weir::transport::verbs {
+
+/// Thread: the endpoint's.
+class ConnectionTable {
+public:
+    /// A connection's id is its slot in the lower 16 bits and a serial number above.
+    static constexpr uint32_t kMost = 0xffff;
+
+    [[nodiscard]] static uint32_t slot_of(ConnectionId id) noexcept {
+        return static_cast<uint32_t>(id & 0xffff);
+    }
+
+    [[nodiscard]] bool is_full() const noexcept { return count() >= kMost; }
+
+    [[nodiscard]] uint32_t count() const noexcept {
+        return static_cast<uint32_t>(slots_.size() - free_slots_.size());
+    }
+
+    /// A new connection under a name that was never used. Not to be called when it is full.
+    Connection& add(Side side, const Secret& secret, const Nonce& nonce);
+    void remove(Connection& c);
+    void clear();
+
+    [[nodiscard]] Connection* find(ConnectionId id) const noexcept {
+        Connection* const c = at_slot(slot_of(id));
+        return c != nullptr && c->id == id ? c : nullptr;
+    }
+
+    [[nodiscard]] Connection* at_slot(size_t slot) const noexcept {
+        return slot < slots_.size() ? slots_[slot].get() : nullptr;
+    }
+
+    /// From now on find_queue_pair() finds it by the number in its claim, until it is removed.
+    void add_queue_pair(Connection& c);
+    [[nodiscard]] Connection* find_queue_pair(uint32_t number) const noexcept;
+
+    /// `at_ns` 0: none.
+    void set_deadline(Connection& c, uint64_t at_ns) noexcept;
+
+    [[nodiscard]] bool has_deadlines() const noexcept { return deadlines_ > 0; }
+
+    /// The first deadline of all; the greatest number if there is none.
+    [[nodiscard]] uint64_t next_deadline_ns() const noexcept;
+
+    /// Calls fn(Connection&) for each. Nothing may be added or removed meanwhile.
+    template <class Fn>
+    void for_each(Fn&& fn) const {
+        for (const auto& slot : slots_) {
+            if (slot != nullptr) fn(*slot);
+        }
+    }
+
+private:
+    std::vector<std::unique_ptr<Connection>> slots_;
+    std::vector<uint16_t> free_slots_;
+    std::unordered_map<uint32_t, Connection*> queue_pairs_;
+    uint64_t last_serial_ = 0;
+    uint32_t deadlines_ = 0;  ///< connections that have one
+    mutable uint32_t last_number_ = 0;
+    mutable Connection* last_found_ = nullptr;  ///< the queue pair that was looked for last
+};
+
+}  // namespace weir::transport::verbs

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/verbs/listener.h"
+
+#include <sys/socket.h>
+
+namespace weir::transport::verbs {
+
+Result<Listener> Listener::make(const SocketAddress& address, Watcher& watcher, uint64_t name) {
+    Listener listener;
+    WEIR_ASSIGN(listener.socket_, listen_on(address));
+    listener.watcher_ = &watcher;
+    listener.name_ = name;
+    WEIR_TRY(watcher.watch(listener.socket_.get(), name, Watcher::For::kInput));
+    return listener;
+}
+
+void Listener::rest(uint64_t until_ns) {
+    // What is watched already can always be watched for less or more.
+    static_cast<void>(watcher_->watch(socket_.get(), name_, Watcher::For::kNothing));
+    rests_ = true;
+    rest_ends_ns_ = until_ns;
+}
+
+void Listener::go_on() {
+    if (!rests_) return;
+    static_cast<void>(watcher_->watch(socket_.get(), name_, Watcher::For::kInput));
+    rests_ = false;
+    rest_ends_ns_ = kUntilToldNs;
+}
+
+Descriptor Listener::accept() const {
+    return Descriptor(::accept4(socket_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+}
+
+}  // namespace weir::transport::verbs
