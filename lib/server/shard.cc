@@ -213,7 +213,11 @@ Status Shard::create_table(std::span<const std::byte> body) {
         return Error(Errc::kProtocol, "a second table of the same number");
     }
     if (tables_.size() <= message->table) tables_.resize(message->table + 1);
-    tables_[message->table] = std::make_unique<TableState>(std::move(*table), worker_count_);
+    auto state = std::make_unique<TableState>(std::move(*table), worker_count_);
+    for (uint32_t worker = 0; worker < worker_count_; ++worker) {
+        if (lost_workers_[worker]) state->iterations.lose(worker);
+    }
+    tables_[message->table] = std::move(state);
     return {};
 }
 
@@ -234,10 +238,9 @@ void Shard::worker_gone(uint64_t worker) {
 void Shard::worker_lost(uint32_t worker) {
     lost_workers_[worker] = true;
     for (const auto& state : tables_) {
-        if (state == nullptr || state->iterations.complete(worker)) continue;
-        for (const Acknowledgement& waiting : std::exchange(state->to_acknowledge, {})) {
-            reply(waiting.connection, waiting.request, Errc::kPeerLost, worker);
-        }
+        if (state == nullptr) continue;
+        state->iterations.lose(worker);
+        answer_failed(*state);
     }
     retry_ = true;
 }
@@ -252,12 +255,24 @@ void Shard::worker_gave_up(const Session& session, uint64_t request) {
             if (state == nullptr) continue;
             std::erase_if(state->to_acknowledge, [&](const Acknowledgement& waiting) {
                 if (waiting.connection != session.connection) return false;
-                reply(waiting.connection, waiting.request, Errc::kPeerLost, session.worker);
+                reply_failed(waiting.connection, waiting.request,
+                             {Errc::kPeerLost, session.worker});
                 return true;
             });
         }
     }
     reply(session.connection, request, Errc::kOk);
+}
+
+/// To a part of an iteration that has failed here, or a pull that names one.
+void Shard::reply_failed(ConnectionId connection, uint64_t request,
+                         const Iterations::Failure& failure) {
+    wire::FrameHeader header = header_of(Kind::kReply);
+    header.flags = wire::kIteration;
+    header.request = request;
+    header.status = failure.status;
+    header.first = failure.worker;
+    outbox_.send(connection, header);
 }
 
 void Shard::reply(ConnectionId connection, uint64_t request, Errc status, uint64_t detail,

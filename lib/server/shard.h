@@ -4,8 +4,8 @@
 /// Shard: one thread's share of the parameters. It alone reads and writes its keys.
 ///
 /// The way of a push: receive() -> admit() (shard_requests.cc: is it for us, is it its turn) ->
-/// fetch (its keys and values: in the message, mapped, or read by the Fetcher) -> push()
-/// (shard_push.cc: the table) -> acknowledge().
+/// start() (its keys and values: in the message, mapped, or read by the Fetcher) -> push()
+/// (shard_push.cc: the table) -> reply().
 
 #include <array>
 #include <deque>
@@ -125,15 +125,16 @@ private:
 
     struct TableState {
         TableState(std::unique_ptr<TableShard> t, uint32_t workers)
-            : table(std::move(t)), iterations(workers) {}
+            : table(std::move(t)), iterations(workers), alone(workers == 1) {}
 
         std::unique_ptr<TableShard> table;
         Iterations iterations;
-        std::vector<Acknowledgement> to_acknowledge;  ///< pushes of this iteration
+        std::vector<Acknowledgement> to_acknowledge;  ///< parts of the open iteration
         std::deque<Deferred> deferred;                ///< until another iteration
         std::deque<Deferred> behind_pins;             ///< pushes
         std::deque<Held> held;                        ///< pushes behind pins too
         std::vector<Pin> pins;
+        bool alone = false;          ///< there is one worker
         bool aggregated = false;     ///< something of this iteration waits for the rule
         bool apply_waiting = false;  ///< the iteration is complete, but rows are pinned
     };
@@ -170,10 +171,9 @@ private:
     // shard_requests.cc: is it for us, is it its turn, and where are its bytes
     void admit(Session& session, const wire::Frame& frame);
     [[nodiscard]] Errc check(const TableState& state, const wire::Frame& frame) const;
-    [[nodiscard]] uint32_t lost_before(const TableState& state, const Session& asker,
-                                       uint64_t iteration) const;
+    void admit_part(Session& session, TableState& state, const wire::Frame& frame, Errc status);
     void defer(Session& session, std::deque<Deferred>& queue, const wire::Frame& frame);
-    void gather(Session& session, const wire::Frame& frame);
+    void start(Session& session, const wire::Frame& frame);
     void count_mapped(const wire::Frame& frame);
     [[nodiscard]] bool find_bytes(const wire::Frame& frame, Request& request);
     [[nodiscard]] std::byte* map(ConnectionId connection, const wire::MemoryHandle& at,
@@ -188,8 +188,12 @@ private:
     void apply(const Request& request);
     void push(TableState& state, const Request& request);
     [[nodiscard]] Errc change(TableState& state, const Request& request, bool aggregate);
-    void aggregate_part(TableState& state, const Request& request, Errc status);
+    void push_part(TableState& state, const Request& request);
+    void end_part(TableState& state, const Session& session, uint64_t request, Errc status);
+    void answer_failed(TableState& state);
     void finish_iteration(TableState& state);
+    void reply_failed(ConnectionId connection, uint64_t request,
+                      const Iterations::Failure& failure);
     [[nodiscard]] static bool pinned(const TableState& state, const wire::FrameHeader& header);
     [[nodiscard]] static bool waits_for_pins(const TableState& state);
     [[nodiscard]] Result<RowList> rows_of(TableState& state, const Request& request);

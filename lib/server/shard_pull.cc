@@ -62,7 +62,7 @@ void Shard::pull_by_write(TableState& state, const Request& request, size_t byte
         if (!values) return reply(request.connection, h.request, values.code());
         if (!add_waiting(*session, 0)) return reply(request.connection, h.request, Errc::kBusy);
     } else {
-        WEIR_CHECK(request.room.size() == bytes);  // gather() has asked for it
+        WEIR_CHECK(request.room.size() == bytes);  // start() has asked for it
         const Errc status = read_rows(state, request, request.room);
         if (status != Errc::kOk) return reply(request.connection, h.request, status);
         counters_.bytes_copied += bytes;

@@ -22,13 +22,7 @@ void Shard::apply(const Request& request) {
 
 void Shard::push(TableState& state, const Request& request) {
     const wire::FrameHeader& h = request.header;
-    if ((h.flags & wire::kAggregate) != 0) {
-        // One worker's pushes need not wait for anybody's: the rule runs on them as they come.
-        const bool aggregate = worker_count_ > 1 || !state.pins.empty();
-        const Errc status = h.count == 0 ? Errc::kOk : change(state, request, aggregate);
-        state.aggregated |= aggregate && h.count > 0;
-        return aggregate_part(state, request, status);
-    }
+    if ((h.flags & wire::kAggregate) != 0) return push_part(state, request);
     if (!state.pins.empty() && pinned(state, h)) {  // since it was fetched
         Session* const session = session_of(request.connection);
         if (session == nullptr) return;
@@ -66,32 +60,57 @@ Errc Shard::change(TableState& state, const Request& request, bool aggregate) {
         .code();
 }
 
-void Shard::aggregate_part(TableState& state, const Request& request, Errc status) {
+void Shard::push_part(TableState& state, const Request& request) {
     const Session* const session = session_of(request.connection);
     if (session == nullptr) return;
-    if (status == Errc::kUnknownList) {  // it comes again, with its keys
-        state.iterations.withdraw(session->worker);
-        return reply(request.connection, request.header.request, status);
+    const wire::FrameHeader& h = request.header;
+    Errc status = Errc::kOk;
+    if (h.count > 0 && !state.iterations.failure_of(state.iterations.open())) {
+        // A part that is the whole iteration needs no sum. One of several does even if there is
+        // one worker: the others may fail, and then nothing of the iteration is applied.
+        const bool whole = state.alone && h.parts == 1 && state.pins.empty();
+        status = change(state, request, !whole);
+        state.aggregated |= !whole;
     }
-    const uint32_t lost = lost_before(state, *session, request.header.iteration);
-    if (status != Errc::kOk) {
-        reply(request.connection, request.header.request, status);
-    } else if (lost < worker_count_) {  // while this part was fetched
-        reply(request.connection, request.header.request, Errc::kPeerLost, lost);
+    end_part(state, *session, h.request, status);
+}
+
+/// An admitted part of the open iteration has had its effect, or has failed. A list that is not
+/// known does not count: the part comes again with its keys.
+void Shard::end_part(TableState& state, const Session& session, uint64_t request, Errc status) {
+    Iterations& iterations = state.iterations;
+    if (status == Errc::kUnknownList) {
+        iterations.withdraw(session.worker);
+        return reply(session.connection, request, status);
+    }
+    if (status != Errc::kOk) iterations.fail({status, session.worker});
+    if (const auto failure = iterations.failure_for(iterations.open(), session.worker)) {
+        reply_failed(session.connection, request, *failure);
     } else {
-        state.to_acknowledge.push_back({request.connection, request.header.request});
+        state.to_acknowledge.push_back({session.connection, request});
     }
-    if (state.iterations.arrived(session->worker)) finish_iteration(state);
+    answer_failed(state);
+    if (iterations.arrived(session.worker)) finish_iteration(state);
+}
+
+/// Drops the sum of the open iteration if that has failed, and tells all who wait for it.
+void Shard::answer_failed(TableState& state) {
+    const auto failure = state.iterations.failure_of(state.iterations.open());
+    if (!failure) return;
+    if (std::exchange(state.aggregated, false)) state.table->drop_aggregate();
+    for (const Acknowledgement& waiting : std::exchange(state.to_acknowledge, {}))
+        reply_failed(waiting.connection, waiting.request, *failure);
+    retry_ |= !state.deferred.empty();
 }
 
 void Shard::finish_iteration(TableState& state) {
-    state.apply_waiting = !state.pins.empty();
+    const bool failed = state.iterations.failure_of(state.iterations.open()).has_value();
+    state.apply_waiting = !failed && !state.pins.empty();
     if (state.apply_waiting) return;
     if (std::exchange(state.aggregated, false)) state.table->apply_aggregate();
-    state.iterations.applied();
-    for (const Acknowledgement& done : state.to_acknowledge) {
+    state.iterations.close();
+    for (const Acknowledgement& done : state.to_acknowledge)
         reply(done.connection, done.request, Errc::kOk);
-    }
     state.to_acknowledge.clear();
     retry_ |= !state.deferred.empty();
 }

@@ -26,45 +26,57 @@ void Shard::admit(Session& session, const wire::Frame& frame) {
         return reply(session.connection, h.request, Errc::kNotFound);
     }
     TableState& state = *tables_[h.table];
-    if (const Errc wrong = check(state, frame); wrong != Errc::kOk) {
-        if (wrong == Errc::kProtocol) return refuse(session.connection, "sizes that do not add up");
+    const Errc wrong = check(state, frame);
+    if (wrong == Errc::kProtocol) return refuse(session.connection, "sizes that do not add up");
+    if (wrong == Errc::kStaleEpoch) {
         return reply(session.connection, h.request, wrong, assignment_->epoch());
     }
-    const bool aggregate = (h.flags & wire::kAggregate) != 0;
-    if (h.iteration > state.iterations.last_applied() && (aggregate || h.kind == Kind::kPull)) {
-        const uint32_t lost = lost_before(state, session, h.iteration);
-        if (lost < worker_count_) {
-            return reply(session.connection, h.request, Errc::kPeerLost, lost);
+    if ((h.flags & wire::kAggregate) != 0) return admit_part(session, state, frame, wrong);
+    if (wrong != Errc::kOk) return reply(session.connection, h.request, wrong);
+    if (h.kind == Kind::kPush) {
+        if (pinned(state, h)) return defer(session, state.behind_pins, frame);
+    } else if (h.iteration > 0) {
+        if (const auto failure = state.iterations.failure_for(h.iteration, session.worker)) {
+            return reply_failed(session.connection, h.request, *failure);
         }
-        if (h.kind == Kind::kPull) return defer(session, state.deferred, frame);
-    }
-    if (aggregate) {
-        switch (state.iterations.judge(h.iteration, session.worker, h.parts)) {
-            case Iterations::Verdict::kLater: return defer(session, state.deferred, frame);
-            case Iterations::Verdict::kRefuse:
-                return reply(session.connection, h.request, Errc::kInvalidArgument);
-            case Iterations::Verdict::kNow: break;
+        const uint64_t sent = state.iterations.last_seen(session.worker);
+        if (h.iteration > sent) {  // it would wait for its own worker
+            return reply(session.connection, h.request, Errc::kInvalidArgument, sent);
         }
-        state.iterations.admit(session.worker, h.parts);
-    } else if (h.kind == Kind::kPush && pinned(state, h)) {
-        return defer(session, state.behind_pins, frame);
+        if (h.iteration > state.iterations.last_closed()) {
+            return defer(session, state.deferred, frame);
+        }
     }
-    gather(session, frame);
+    start(session, frame);
 }
 
-/// A worker that was lost before all its parts of an iteration that is not over were in: the
-/// iteration will never be complete. Or the one that asks, if it gave up. worker_count_ if there is
-/// none.
-uint32_t Shard::lost_before(const TableState& state, const Session& asker,
-                            uint64_t iteration) const {
-    if (lost_workers_[asker.worker]) return asker.worker;
-    const bool gathered_now = iteration == state.iterations.last_applied() + 1;
-    uint32_t worker = 0;
-    while (worker < worker_count_ &&
-           (!lost_workers_[worker] || (gathered_now && state.iterations.complete(worker)))) {
-        ++worker;
+/// `status`: what is wrong with the part itself. Its worker may also say that it cannot send the
+/// part, and why. Either way the part counts, and fails its iteration.
+void Shard::admit_part(Session& session, TableState& state, const wire::Frame& frame, Errc status) {
+    const wire::FrameHeader& h = frame.header;
+    Iterations& iterations = state.iterations;
+    switch (iterations.judge(h.iteration, session.worker, h.parts)) {
+        case Iterations::Verdict::kLater:
+            if (const auto failure = iterations.failure_for(h.iteration, session.worker)) {
+                return reply_failed(session.connection, h.request, *failure);
+            }
+            return defer(session, state.deferred, frame);
+        case Iterations::Verdict::kPast:
+            if (const auto failure = iterations.failure_of(h.iteration)) {
+                return reply_failed(session.connection, h.request, *failure);
+            }
+            [[fallthrough]];
+        case Iterations::Verdict::kSkips:
+        case Iterations::Verdict::kRefuse:
+            return reply(session.connection, h.request, Errc::kInvalidArgument,
+                         iterations.last_seen(session.worker));
+        case Iterations::Verdict::kNow: break;
     }
-    return worker;
+    iterations.admit(session.worker, h.parts);
+    if (h.status != Errc::kOk) status = Errc::kCancelled;
+    const bool failed = iterations.failure_of(h.iteration).has_value();
+    if (failed || status != Errc::kOk) return end_part(state, session, h.request, status);
+    start(session, frame);
 }
 
 Errc Shard::check(const TableState& state, const wire::Frame& frame) const {
@@ -172,7 +184,7 @@ void Shard::count_mapped(const wire::Frame& frame) {
         frame.values_at.length_bytes;
 }
 
-void Shard::gather(Session& session, const wire::Frame& frame) {
+void Shard::start(Session& session, const wire::Frame& frame) {
     Request request{session.connection, frame.header, frame.keys, frame.values,
                     frame.values_at,    frame.ends,   nullptr,    {}};
     if (find_bytes(frame, request)) {
@@ -207,7 +219,8 @@ void Shard::fetched(const Fetched& fetched) {
                           fetched.values_at,  fetched.ends,   nullptr,      fetched.room};
     if (fetched.status == Errc::kOk) return apply(request);
     if ((fetched.header.flags & wire::kAggregate) != 0) {
-        return aggregate_part(*tables_[fetched.header.table], request, fetched.status);
+        return end_part(*tables_[fetched.header.table], *session, fetched.header.request,
+                        fetched.status);
     }
     reply(fetched.connection, fetched.header.request, fetched.status);
 }

@@ -41,7 +41,7 @@ void Aggregate::apply(const RowTarget& target, const RuleRunner& rule) {
         rule.run(target, row, end - row, accumulators.at(row));
         row = next_row(end, true);
     }
-    std::ranges::fill(touched_, 0);
+    clear();
 }
 
 uint32_t Aggregate::next_row(uint32_t from, bool touched) const noexcept {

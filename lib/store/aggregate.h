@@ -36,6 +36,9 @@ public:
     /// Runs the rule once on every touched row of `target`, then forgets all.
     void apply(const RowTarget& target, const RuleRunner& rule);
 
+    /// Forgets all that was added; no rule runs.
+    void clear() noexcept { std::ranges::fill(touched_, 0); }
+
     [[nodiscard]] size_t touched_count() const noexcept;
 
     [[nodiscard]] size_t bytes() const noexcept {

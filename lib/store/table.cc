@@ -280,6 +280,10 @@ Status TableShard::push_aggregate(const RowList& list, std::span<const std::byte
     return aggregate().add_rows(list.rows, pushed.data());
 }
 
+void TableShard::drop_aggregate() noexcept {
+    if (aggregate_) aggregate_->clear();
+}
+
 void TableShard::apply_aggregate() {
     if (aggregate_) aggregate_->apply(target(), rule_);
 }

@@ -92,6 +92,8 @@ public:
     [[nodiscard]] Status push_aggregate(const RowList& list, std::span<const std::byte> pushed);
     /// Runs the rule once on what was aggregated.
     void apply_aggregate();
+    /// Forgets what was aggregated: the iteration has failed.
+    void drop_aggregate() noexcept;
 
 private:
     /// Keys are read in blocks that stay near. Lists that fit into one are read once, longer ones

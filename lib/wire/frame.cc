@@ -31,6 +31,7 @@ bool request_makes_sense(const FrameHeader& h) noexcept {
     const uint64_t keys_max = kRequestKeysMax * ((h.flags & kKeysRange) != 0 ? 16 : 1);
     return is_single(h.flags & kKeyForms) && is_single(h.flags & kValueForms) && h.width > 0 &&
            h.count <= keys_max && in_iteration == (h.iteration > 0) && h.reserved3 == 0 &&
+           (h.status == Errc::kOk || (aggregate && h.count == 0)) &&
            (!aggregate || (h.kind == Kind::kPush && in_iteration && h.parts > 0));
 }
 

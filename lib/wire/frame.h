@@ -48,7 +48,8 @@ enum Flags : uint8_t {
     kValuesInline = 16,  ///< push: values in the body; pull: to be sent in the reply's body
     kValuesRemote = 32,  ///< push: values lie in the sender's memory; pull: write them there
     kAggregate = 64,     ///< push: part of an iteration in which every worker pushes
-    kIteration = 128,    ///< the header goes on with `iteration` and `parts`
+    kIteration = 128,    ///< the header goes on with `iteration` and `parts`; of a reply: the
+                         ///< iteration has failed, `first` is the worker whose part did
 };
 
 inline constexpr uint8_t kKeyForms = kKeysRange | kKeysInline | kKeysRemote | kKeysKnown;
@@ -65,8 +66,10 @@ struct FrameHeader {
     uint64_t request = 0;    ///< the sender's number for this request, echoed in the reply
     uint64_t first = 0;  ///< kKeysRange: first key; other forms: hash of the list; kReply: detail
     uint32_t body_bytes = 0;  ///< length of what follows the header
-    Errc status = Errc::kOk;  ///< kReply: how the request ended
-    uint16_t reserved2 = 0;   ///< zero
+    /// kReply: how the request ended. kPush with kAggregate: not kOk if the worker cannot send this
+    /// part, which then has no keys.
+    Errc status = Errc::kOk;
+    uint16_t reserved2 = 0;  ///< zero
     // of a push or pull, too
     uint32_t epoch = 0;  ///< the sender's assignment of ranges
     uint32_t table = 0;  ///< the table's number

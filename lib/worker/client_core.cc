@@ -85,7 +85,8 @@ size_t ClientCore::poll() {
     const size_t count = endpoint_->poll(completions_);
     for (const Completion& completion : std::span(completions_).first(count))
         handle(completion);
-    const size_t sent = waiting_count_ == 0 ? 0 : send_waiting();
+    size_t sent = waiting_count_ == 0 ? 0 : send_waiting();
+    if (!busy_.empty()) sent += send_busy_again();
     if (count + sent > 0) endpoint_->flush();
     if (++polls_ % kPollsPerClock == 0) expire(clock_.now_ns());
     if (gave_up_ && phase_ == Phase::kLeft && open_requests() == 0) leave_shards();
@@ -103,7 +104,7 @@ size_t ClientCore::poll_seldom() {
 
 int ClientCore::arm() {
     polls_ = kPollsPerClock - 1;  // after a sleep, look at the deadlines
-    return waiting_count_ == 0 ? endpoint_->arm() : -1;
+    return waiting_count_ == 0 && busy_.empty() ? endpoint_->arm() : -1;
 }
 
 void ClientCore::handle(const Completion& completion) {

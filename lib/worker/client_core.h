@@ -275,7 +275,9 @@ private:
     [[nodiscard]] bool expose(const Request& request, std::span<const std::byte> memory,
                               wire::MemoryHandle& handle);
     [[nodiscard]] std::byte* stage(const Request& request, Block& block, size_t bytes);
+    void send_as_failed(Request& request, Errc why);
     size_t send_waiting();
+    size_t send_busy_again();
 
     // client_replies.cc: from a reply to the end of a request
     void receive(transport::ConnectionId connection, std::span<const std::byte> message);
@@ -285,6 +287,7 @@ private:
     void pulled(uint64_t id, Request& request);
     void deliver(Request& request, std::span<const std::byte> values);
     [[nodiscard]] Status error_of(const Request& request, const wire::Frame& frame) const;
+    [[nodiscard]] Error failed_iteration(const Request& request, const wire::Frame& frame) const;
 
     ClientCoreOptions options_;
     std::unique_ptr<transport::Endpoint> endpoint_;
@@ -303,7 +306,9 @@ private:
     uint32_t message_bytes_max_;
     uint32_t worker_count_ = 0;
     size_t requests_in_doubt_ = 0;
-    size_t waiting_count_ = 0;  ///< requests that found no room, over all peers
+    size_t waiting_count_ = 0;    ///< requests that found no room, over all peers
+    std::vector<uint64_t> busy_;  ///< parts of iterations for which a shard had no room
+    uint64_t busy_since_ns_ = 0;  ///< when they were answered, or sent last
     AssignmentParts assignment_parts_;
     std::unique_ptr<Assignment> assignment_;
     std::vector<Peer> peers_;

@@ -25,9 +25,11 @@ constexpr size_t kInlineBytes = 256;
 /// Shorter lists are not worth remembering at a shard.
 constexpr uint64_t kRememberedKeysMin = 16;
 
+constexpr uint64_t kBusyNs = kMillisecond;  // a shard that is busy is given so long
+
 /// Copies rows of `row_bytes` from `from` to `to`, to[i] = from[order[i]].
-void gather(std::span<const uint32_t> order, const std::byte* from, std::byte* to,
-            size_t row_bytes) {
+void copy_in_order(std::span<const uint32_t> order, const std::byte* from, std::byte* to,
+                   size_t row_bytes) {
     if (row_bytes == sizeof(uint32_t)) {
         for (const uint32_t i : order) {
             std::memcpy(to, from + size_t{i} * sizeof(uint32_t), sizeof(uint32_t));
@@ -76,6 +78,30 @@ size_t ClientCore::send_waiting() {
         }
     }
     return sent;
+}
+
+/// Parts of iterations that a shard had no room for: in the order in which they were refused.
+size_t ClientCore::send_busy_again() {
+    if (clock_.now_ns() - busy_since_ns_ < kBusyNs) return 0;
+    busy_since_ns_ = clock_.now_ns();
+    const std::vector<uint64_t> busy = std::exchange(busy_, {});
+    for (const uint64_t id : busy) {
+        if (Request* const request = requests_.find(id)) submit(id, *request);
+    }
+    return busy.size();
+}
+
+/// The call has ended before this part of an iteration could go out. The shard must hear of that,
+/// or everybody would wait for the part until their deadlines.
+void ClientCore::send_as_failed(Request& request, Errc why) {
+    wire::FrameHeader& header = request.header;
+    header.flags = wire::kAggregate | wire::kIteration | wire::kKeysRange | wire::kValuesInline;
+    header.count = 0;
+    header.status = why == Errc::kOk ? Errc::kCancelled : why;  // kOk: the caller took the error
+    request.keys = {};
+    request.from = {};
+    request.order = {};
+    request.piece = nullptr;
 }
 
 std::byte* ClientCore::stage(const Request& request, Block& block, size_t bytes) {
@@ -155,7 +181,7 @@ bool ClientCore::stage_values(Request& request, bool& in_message) {
     if (request.order.empty()) {
         std::memcpy(buffer, request.from.data(), bytes);
     } else {
-        gather(request.order, request.from.data(), buffer, request.row_bytes);
+        copy_in_order(request.order, request.from.data(), buffer, request.row_bytes);
         request.order = {};  // what is sent again is taken from the buffer
     }
     counters_.bytes_copied += bytes;
@@ -198,11 +224,12 @@ bool ClientCore::place_values(Request& request, std::span<const std::byte>& inli
 }
 
 ClientCore::Outcome ClientCore::post(uint64_t id, Request& request) {
-    // Of a call that has ended (its deadline was over, say) nothing more is sent: the caller has its
-    // memory back, and other things may stand there by now.
-    if (const Call* const call = calls_.find(request.call); call == nullptr || call->finished) {
-        return Outcome::kFailed;
-    }
+    // Of a call that has ended (its deadline, another shard's death) nothing more is sent: the
+    // caller has its memory back, and other things may stand there by now.
+    Call* const call = calls_.find(request.call);
+    const bool is_part = (request.header.flags & wire::kAggregate) != 0;
+    if (call == nullptr || (call->finished && !is_part)) return Outcome::kFailed;
+    if (call->finished) send_as_failed(request, call->status.code());
     Peer& peer = peers_[request.peer];
     wire::FrameHeader& header = request.header;
     header.request = id;
@@ -220,12 +247,16 @@ ClientCore::Outcome ClientCore::post(uint64_t id, Request& request) {
         size_t room =
             message_bytes_max_ - sizeof header - 2 * sizeof(MemoryHandle) - sizeof(wire::ListEnds);
         std::span<const std::byte> inline_keys;
-        if (peer.state != Peer::State::kOpen || !place_keys(request, inline_keys, keys_at, room) ||
-            !place_values(request, inline_values, values_at, room)) {
-            if (Call* const call = calls_.find(request.call)) {
-                note_error(*call, Error(Errc::kPeerLost, fmt::format("{} is gone", peer.name)));
+        const bool placed = peer.state == Peer::State::kOpen &&
+                            place_keys(request, inline_keys, keys_at, room) &&
+                            place_values(request, inline_values, values_at, room);
+        if (!placed) {
+            note_error(*call, Error(Errc::kPeerLost, fmt::format("{} is gone", peer.name)));
+            if (!is_part || peer.state != Peer::State::kOpen || header.count == 0) {
+                return Outcome::kFailed;
             }
-            return Outcome::kFailed;
+            send_as_failed(request, call->status.code());  // no memory for a copy
+            return post(id, request);
         }
         if ((header.flags & wire::kKeysRemote) != 0)
             parts[count++] = std::as_bytes(std::span(&keys_at, 1));
@@ -247,9 +278,7 @@ ClientCore::Outcome ClientCore::post(uint64_t id, Request& request) {
         case Post::kNotNow: return Outcome::kWait;
         case Post::kClosed:
         case Post::kInvalid:
-            if (Call* const call = calls_.find(request.call)) {
-                note_error(*call, Error(Errc::kPeerLost, fmt::format("{} is gone", peer.name)));
-            }
+            note_error(*call, Error(Errc::kPeerLost, fmt::format("{} is gone", peer.name)));
             return Outcome::kFailed;
     }
     request.sent = true;

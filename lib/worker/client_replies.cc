@@ -70,6 +70,13 @@ void ClientCore::answered(uint64_t id, Request& request, const wire::Frame& fram
         request.sent = false;
         return submit(id, request);
     }
+    if (status == Errc::kBusy && (request.header.flags & wire::kAggregate) != 0) {
+        // Nobody else can send this part, and everybody waits for it.
+        if (busy_.empty()) busy_since_ns_ = clock_.now_ns();
+        busy_.push_back(id);
+        request.sent = false;
+        return;
+    }
     Call* const call = calls_.find(request.call);
     if (status != Errc::kOk) {
         if (call != nullptr) note_error(*call, error_of(request, frame));
@@ -123,6 +130,40 @@ void ClientCore::deliver(Request& request, std::span<const std::byte> values) {
     }
 }
 
+/// An iteration that failed at a shard fails for everybody: this is what each worker reads.
+Error ClientCore::failed_iteration(const Request& request, const wire::Frame& frame) const {
+    const wire::FrameHeader& header = frame.header;
+    const std::string& shard = peers_[request.peer].name;
+    const uint64_t iteration = request.header.iteration;
+    const std::string worker = fmt::format("worker {}{}", header.first,
+                                           header.first == options_.worker ? ", this one" : "");
+    switch (header.status) {
+        case Errc::kPeerLost:
+            if (gave_up_ && header.first == options_.worker) {
+                return {
+                    Errc::kUnavailable,
+                    fmt::format("this worker gave up before iteration {} was complete", iteration)};
+            }
+            return {header.status,
+                    fmt::format("worker {} died or gave up before its part of iteration {} was in "
+                                "(says {})",
+                                header.first, iteration, shard)};
+        case Errc::kNoMemory:
+            return {header.status,
+                    fmt::format("iteration {} failed at {}: it has no memory left for the part of "
+                                "{}; use more servers, or raise WEIR_POOL_MIB there",
+                                iteration, shard, worker)};
+        case Errc::kCancelled:
+            return {
+                header.status,
+                fmt::format("iteration {} failed at {}: its part of {} was withdrawn, see there",
+                            iteration, shard, worker)};
+        default:
+            return {header.status, fmt::format("iteration {} failed at {}: the part of {}: {}",
+                                               iteration, shard, worker, to_string(header.status))};
+    }
+}
+
 Status ClientCore::error_of(const Request& request, const wire::Frame& frame) const {
     const wire::FrameHeader& header = frame.header;
     const std::string& who = peers_[request.peer].name;
@@ -136,6 +177,7 @@ Status ClientCore::error_of(const Request& request, const wire::Frame& frame) co
                      fmt::format("the barrier cannot be reached: {}",
                                  why.empty() ? std::string(to_string(header.status)) : why));
     }
+    if ((header.flags & wire::kIteration) != 0) return failed_iteration(request, frame);
     switch (header.status) {
         case Errc::kStaleEpoch:
             return Error(Errc::kStaleEpoch, fmt::format("{} is at epoch {}, this client at {}", who,
@@ -144,17 +186,7 @@ Status ClientCore::error_of(const Request& request, const wire::Frame& frame) co
             if (request.peer == manager()) {
                 return Error(Errc::kPeerLost, "a server of the job has died, and tables need all");
             }
-            if (gave_up_ && header.first == options_.worker) {
-                return Error(Errc::kUnavailable,
-                             fmt::format("this worker gave up before iteration {} was complete",
-                                         request.header.iteration));
-            }
-            return Error(
-                Errc::kPeerLost,
-                fmt::format(
-                    "worker {} died or gave up before its part of iteration {} was in (says "
-                    "{})",
-                    header.first, request.header.iteration, who));
+            break;
         case Errc::kNotFound:
             return Error(Errc::kNotFound, fmt::format("there is no such table (says {})", who));
         case Errc::kNoMemory:
@@ -170,10 +202,16 @@ Status ClientCore::error_of(const Request& request, const wire::Frame& frame) co
                                      "Client::make_buffer for what "
                                      "is pushed and pulled",
                                      who));
-        default:
+        case Errc::kInvalidArgument:
+            if (request.header.iteration == 0) break;
             return Error(header.status,
-                         fmt::format("{} refused the request: {}", who, to_string(header.status)));
+                         fmt::format("{} refused iteration {}: the last one that it has seen of "
+                                     "this worker is {}",
+                                     who, request.header.iteration, header.first));
+        default: break;
     }
+    return Error(header.status,
+                 fmt::format("{} refused the request: {}", who, to_string(header.status)));
 }
 
 }  // namespace weir

@@ -126,7 +126,7 @@ TEST_SUITE("changing_message") {
         };
         ManagerOptions manager_options;
         manager_options.shape = {1, 1, 4, 1};
-        manager_options.worker_count = 1;
+        manager_options.worker_count = 2;
         Manager manager(manager_options, endpoint(*server), clock);
         ShardOptions shard_options;
         shard_options.manager_address = manager.address();
@@ -137,14 +137,16 @@ TEST_SUITE("changing_message") {
         ClientCoreOptions client_options;
         client_options.manager_address = manager.address();
         ClientCore client(client_options, endpoint(*host), clock, worker_memory, rules);
+        client_options.worker = 1;
+        ClientCore other(client_options, endpoint(*host), clock, worker_memory, rules);
         const auto run_until = [&](const auto& over) {
             for (int i = 0; i < 5000 && !over(); ++i) {
-                const size_t done = manager.poll() + shard.poll() + client.poll();
+                const size_t done = manager.poll() + shard.poll() + client.poll() + other.poll();
                 if (done == 0 && !network.step()) clock.advance(kMillisecond);
             }
             return over();
         };
-        REQUIRE(run_until([&] { return client.ready(); }));
+        REQUIRE(run_until([&] { return client.ready() && other.ready(); }));
         TableSchema schema;
         schema.name = "sums";
         schema.layout = Layout::kDense;
@@ -154,21 +156,24 @@ TEST_SUITE("changing_message") {
         const auto table = client.take_table(made);
         REQUIRE(table.has_value());
 
-        *is_changing = true;
-        std::vector<float> out(4);
+        const std::vector<float> ones(16, 1);
         CallOptions first;
         first.iteration = 1;
+        const auto own =
+            client.push(*table, KeyRange{0, 16}, std::as_bytes(std::span(ones)), first);
+        REQUIRE_FALSE(run_until([&] { return client.done(own); }));
+        *is_changing = true;
+        std::vector<float> out(4);
         const auto pull =
             client.pull(*table, KeyRange{0, 4}, std::as_writable_bytes(std::span(out)), first);
         REQUIRE_FALSE(run_until([&] { return client.done(pull); }));
         *is_changing = false;
-        const std::vector<float> ones(16, 1);
         const auto push =
-            client.push(*table, KeyRange{0, 16}, std::as_bytes(std::span(ones)), first);
-        REQUIRE(run_until([&] { return client.done(push) && client.done(pull); }));
-        CHECK(client.take(push).has_value());
+            other.push(*table, KeyRange{0, 16}, std::as_bytes(std::span(ones)), first);
+        REQUIRE(run_until([&] { return other.done(push) && client.done(pull); }));
+        CHECK(client.take(own).has_value());
         CHECK(client.take(pull).has_value());
-        CHECK(out == std::vector<float>(4, 1));
+        CHECK(out == std::vector<float>(4, 2));
     }
 }
 

@@ -3,6 +3,7 @@
 /// Iterations over a simulated network: the rule runs once, on what all workers pushed.
 
 #include <algorithm>
+#include <optional>
 #include <string>
 
 #include <doctest/doctest.h>
@@ -15,11 +16,15 @@ namespace weir::test {
 namespace {
 
 constexpr uint64_t kSummedKeys = 40;
+constexpr uint64_t kIterations = 10;
+constexpr uint32_t kWorkersMax = 3;
 
-/// What `worker` pushes for `key` in `iteration`; 0: it does not have the key then.
+/// What `worker` pushes for `key` in `iteration`; 0: it does not have the key then. Each part is a
+/// bit of its own, so that a sum tells which parts are in it.
 double part(uint32_t worker, uint64_t iteration, uint64_t key) {
     const uint64_t mixed = mix64(uint64_t{worker} * 1000003 + uint64_t{iteration} * 7919 + key + 1);
-    return static_cast<double>(mixed % 5);
+    if (mixed % 5 == 0) return 0;
+    return static_cast<double>(uint64_t{1} << ((iteration - 1) * kWorkersMax + worker));
 }
 
 struct Worker {
@@ -66,13 +71,42 @@ void begin_iteration(SimCluster& cluster, uint32_t number, Worker& w, const Tabl
                                            std::as_writable_bytes(std::span(w.pulled)), options);
 }
 
-void run_history(uint64_t seed) {
+/// What was pushed in a history, and how it ended.
+struct History {
+    std::vector<std::vector<double>> pushed = std::vector<std::vector<double>>(
+        kIterations + 1, std::vector<double>(kSummedKeys, 0));  ///< by iteration and key
+    std::vector<std::optional<Errc>> ended =
+        std::vector<std::optional<Errc>>(kIterations + 1);  ///< how its first push ended
+    uint64_t failed = 0;                                    ///< iterations
+};
+
+/// A pull after iteration `last`: of each iteration it has all parts of a key, or none if the
+/// iteration has failed; nobody has pushed a later one.
+void check_sums(const History& history, uint64_t last, std::span<const double> pulled) {
+    for (uint64_t key = 0; key < kSummedKeys; ++key) {
+        const auto bits = static_cast<uint64_t>(pulled[key]);
+        uint64_t expected = 0;
+        for (uint64_t t = 1; t <= last; ++t) {
+            const auto parts = static_cast<uint64_t>(history.pushed[t][key]);
+            const uint64_t mask = ((uint64_t{1} << kWorkersMax) - 1) << ((t - 1) * kWorkersMax);
+            INFO("key " << key << ", iteration " << t);
+            REQUIRE(((bits & mask) == parts || (bits & mask) == 0));
+            if (history.ended[t] == Errc::kOk) REQUIRE((bits & mask) == parts);
+            expected |= bits & mask;
+        }
+        REQUIRE(bits == expected);
+    }
+}
+
+/// With `short_memory`, servers have no memory for new keys, sums and what they fetch at some
+/// times: iterations fail then, for everybody. Returns how many did.
+uint64_t run_history(uint64_t seed, bool short_memory) {
     Random random(seed);
     SimShape shape;
     shape.message_bytes_max = random.below(2) == 0 ? 8192 : 1024;
     shape.fetch_bytes_max = 512;
     shape.eager_bytes = random.below(2) == 0 ? 64 : 4096;
-    shape.workers = static_cast<uint32_t>(1 + random.below(3));
+    shape.workers = static_cast<uint32_t>(1 + random.below(kWorkersMax));
     transport::sim::Options options;
     options.maps_memory = random.below(2) == 0;
     options.delay_ns_max = kMicrosecond * (2 + random.below(100));
@@ -87,40 +121,51 @@ void run_history(uint64_t seed) {
         tables.push_back(*table);
     }
     std::vector<Worker> workers(shape.workers);
-    std::vector<std::vector<double>> pushed(12,
-                                            std::vector<double>(kSummedKeys, 0));  // by iteration
+    History history;
     uint32_t finished = 0;
+    const auto end_iteration = [&](ClientCore& client, Worker& w) {
+        const Status push = client.take(w.push);
+        const Status pull = client.take(w.pull);
+        if (!short_memory) REQUIRE((push.has_value() && pull.has_value()));
+        std::optional<Errc>& ended = history.ended[w.iteration];
+        if (!ended) {
+            ended = push.code();
+            if (!push) ++history.failed;
+        }
+        REQUIRE(push.code() == *ended);  // everybody hears the same
+        if (!push) {
+            INFO(push.error().message());
+            REQUIRE(push.code() == Errc::kNoMemory);
+            REQUIRE(push.error().message().find("failed at shard ") != std::string::npos);
+            REQUIRE_FALSE(pull.has_value());
+        }
+        if (pull) return check_sums(history, w.iteration, w.pulled);
+        REQUIRE(pull.code() == Errc::kNoMemory);
+    };
     const bool over = cluster.run_until([&] {
+        for (uint32_t server = 0; short_memory && server < shape.servers; ++server) {
+            if (random.below(40) == 0) cluster.memory_of_server(server).set_limit(0);
+            if (random.below(20) == 0) cluster.memory_of_server(server).set_limit(~size_t{0});
+        }
         for (uint32_t i = 0; i < shape.workers; ++i) {
             Worker& w = workers[i];
             ClientCore& client = *cluster.workers[i];
-            if (w.iteration > 10) continue;
-            if (w.iteration == 0 || (client.done(w.push) && client.done(w.pull))) {
-                if (w.iteration > 0) {
-                    REQUIRE(client.take(w.push).has_value());
-                    REQUIRE(client.take(w.pull).has_value());
-                    // Nobody can be further than this iteration: we have not pushed the next one.
-                    for (uint64_t key = 0; key < kSummedKeys; ++key) {
-                        double expected = 0;
-                        for (uint64_t t = 1; t <= w.iteration; ++t)
-                            expected += pushed[t][key];
-                        REQUIRE(w.pulled[key] == expected);
-                    }
-                }
-                if (w.iteration == 10) {
-                    ++w.iteration;
-                    ++finished;
-                    continue;
-                }
-                begin_iteration(cluster, i, w, tables[i], random);
-                for (size_t k = 0; k < w.keys.size(); ++k) {
-                    pushed[w.iteration][w.keys[k]] += w.values[k];
-                }
+            if (w.iteration > kIterations) continue;
+            if (w.iteration > 0 && (!client.done(w.push) || !client.done(w.pull))) continue;
+            if (w.iteration > 0) end_iteration(client, w);
+            if (w.iteration == kIterations) {
+                ++w.iteration;
+                ++finished;
+                continue;
             }
+            begin_iteration(cluster, i, w, tables[i], random);
+            for (size_t k = 0; k < w.keys.size(); ++k)
+                history.pushed[w.iteration][w.keys[k]] += w.values[k];
         }
         return finished == shape.workers;
     });
     REQUIRE(over);
+    return history.failed;
 }
 
 }  // namespace
@@ -131,8 +176,20 @@ TEST_SUITE("iteration_history") {
         const uint64_t count = std::min<uint64_t>(300, testing::histories_or(300));
         for (uint64_t seed = first; seed < first + count; ++seed) {
             INFO("WEIR_SEED=" << seed);
-            run_history(seed);
+            CHECK(run_history(seed, false) == 0);
         }
+    }
+
+    TEST_CASE("an iteration that fails at a shard fails for everybody, in hundreds of histories") {
+        const uint64_t first = testing::seed_or(1);
+        const uint64_t count = std::min<uint64_t>(300, testing::histories_or(300));
+        uint64_t failed = 0;
+        for (uint64_t seed = first; seed < first + count; ++seed) {
+            INFO("WEIR_SEED=" << seed);
+            failed += run_history(seed, true);
+        }
+        MESSAGE("failed iterations: " << failed);
+        if (count == 300) CHECK(failed > 100);
     }
 
     TEST_CASE("a worker that dies ends the others' iteration with an error that names it") {

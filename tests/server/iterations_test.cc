@@ -3,42 +3,113 @@
 
 #include <doctest/doctest.h>
 
-TEST_SUITE("iterations") {
-    using weir::Iterations;
-    using Verdict = Iterations::Verdict;
+namespace weir {
+namespace {
 
+using Verdict = Iterations::Verdict;
+
+/// One part, from its arrival to its effect; true if it was the last one.
+bool take_part(Iterations& iterations, uint64_t iteration, uint32_t worker) {
+    REQUIRE(iterations.judge(iteration, worker, 1) == Verdict::kNow);
+    iterations.admit(worker, 1);
+    return iterations.arrived(worker);
+}
+
+}  // namespace
+
+TEST_SUITE("iterations") {
     TEST_CASE("an iteration is complete when all parts of all workers have arrived") {
         Iterations iterations(2);
+        REQUIRE(iterations.judge(1, 0, 2) == Verdict::kNow);
         iterations.admit(0, 2);
         CHECK_FALSE(iterations.arrived(0));
-        iterations.admit(1, 1);
-        CHECK_FALSE(iterations.arrived(1));
+        CHECK_FALSE(take_part(iterations, 1, 1));
+        REQUIRE(iterations.judge(1, 0, 2) == Verdict::kNow);
         iterations.admit(0, 2);
         CHECK(iterations.arrived(0));
-        iterations.applied();
-        CHECK(iterations.last_applied() == 1);
+        iterations.close();
+        CHECK(iterations.last_closed() == 1);
+        CHECK(iterations.open() == 2);
         CHECK(iterations.judge(2, 0, 1) == Verdict::kNow);
     }
 
     TEST_CASE("what comes too early waits, what comes too late or too often is refused") {
         Iterations iterations(2);
-        CHECK(iterations.judge(2, 0, 1) == Verdict::kLater);
         CHECK(iterations.judge(1, 2, 1) == Verdict::kRefuse);
         CHECK(iterations.judge(1, 0, 0) == Verdict::kRefuse);
+        REQUIRE(iterations.judge(1, 0, 1) == Verdict::kNow);
         iterations.admit(0, 1);
         CHECK(iterations.judge(1, 0, 1) == Verdict::kRefuse);
+        CHECK(iterations.judge(2, 0, 1) == Verdict::kLater);
+        CHECK(iterations.judge(3, 0, 1) == Verdict::kLater);
         CHECK(iterations.judge(1, 1, 2) == Verdict::kNow);
         iterations.admit(1, 2);
         CHECK(iterations.judge(1, 1, 3) == Verdict::kRefuse);
-        CHECK(iterations.judge(0, 1, 1) == Verdict::kRefuse);
+        CHECK(iterations.judge(0, 1, 1) == Verdict::kPast);
+    }
+
+    TEST_CASE("a worker that skips an iteration is refused, whatever the others do") {
+        Iterations iterations(2);
+        CHECK(iterations.judge(2, 0, 1) == Verdict::kSkips);
+        CHECK(iterations.judge(1, 0, 1) == Verdict::kNow);
+        CHECK(iterations.judge(3, 0, 1) == Verdict::kSkips);
+        CHECK(iterations.judge(2, 0, 1) == Verdict::kLater);
+        CHECK(iterations.judge(2, 1, 1) == Verdict::kSkips);
+        CHECK(iterations.judge(~uint64_t{0}, 1, 1) == Verdict::kSkips);
+        CHECK(iterations.last_seen(0) == 2);
+        CHECK(iterations.last_seen(1) == 0);
     }
 
     TEST_CASE("a part that is withdrawn may come again") {
         Iterations iterations(1);
+        REQUIRE(iterations.judge(1, 0, 1) == Verdict::kNow);
         iterations.admit(0, 1);
         iterations.withdraw(0);
-        CHECK(iterations.judge(1, 0, 1) == Verdict::kNow);
-        iterations.admit(0, 1);
-        CHECK(iterations.arrived(0));
+        CHECK(take_part(iterations, 1, 0));
+    }
+
+    TEST_CASE("a part that fails fails its iteration, the first reason stays, the next is open") {
+        Iterations iterations(2);
+        CHECK_FALSE(take_part(iterations, 1, 0));
+        CHECK_FALSE(iterations.failure_of(1).has_value());
+        iterations.fail({Errc::kNoMemory, 1});
+        iterations.fail({Errc::kOutOfRange, 0});
+        REQUIRE(iterations.failure_of(1).has_value());
+        CHECK(iterations.failure_of(1)->status == Errc::kNoMemory);
+        CHECK(iterations.failure_of(1)->worker == 1);
+        CHECK_FALSE(iterations.failure_of(2).has_value());
+        CHECK(take_part(iterations, 1, 1));
+        iterations.close();
+        CHECK(iterations.failure_of(1)->status == Errc::kNoMemory);
+        CHECK_FALSE(iterations.failure_of(2).has_value());
+        CHECK_FALSE(take_part(iterations, 2, 0));
+        CHECK(take_part(iterations, 2, 1));
+    }
+
+    TEST_CASE("so many failed iterations are remembered, and no more") {
+        Iterations iterations(1);
+        constexpr uint64_t kCount = Iterations::kFailuresMax + 10;
+        for (uint64_t i = 1; i <= kCount; ++i) {
+            CHECK(take_part(iterations, i, 0));
+            iterations.fail({Errc::kNoMemory, 0});
+            iterations.close();
+        }
+        CHECK_FALSE(iterations.failure_of(kCount - Iterations::kFailuresMax).has_value());
+        CHECK(iterations.failure_of(kCount - Iterations::kFailuresMax + 1).has_value());
+        CHECK(iterations.failure_of(kCount).has_value());
+    }
+
+    TEST_CASE("what a lost worker has not pushed fails, what it has pushed counts") {
+        Iterations iterations(3);
+        CHECK_FALSE(take_part(iterations, 1, 2));
+        iterations.lose(2);
+        CHECK_FALSE(iterations.failure_of(1).has_value());
+        REQUIRE(iterations.failure_of(2).has_value());
+        CHECK(iterations.failure_of(2)->status == Errc::kPeerLost);
+        CHECK(iterations.failure_of(2)->worker == 2);
+        iterations.lose(1);
+        CHECK(iterations.failure_of(1)->worker == 1);
     }
 }
+
+}  // namespace weir

@@ -252,15 +252,17 @@ TEST_SUITE("shard") {
         const auto shard = with.raw.hello(*with.cluster.shards[0], 1);
         const std::vector<double> ones(kKeys, 1);
         constexpr uint64_t kPushes = 100;
-        for (uint64_t i = 1; i <= kPushes; ++i) {  // the second of two iterations, in many parts
-            wire::FrameHeader header = request(wire::Kind::kPush, i, kKeys);
-            header.flags |= wire::kAggregate;
-            header.iteration = 2;
-            header.flags |= wire::kIteration;
-            header.parts = kPushes;
+        const auto push_part = [&](uint64_t number, uint64_t iteration, uint64_t parts) {
+            wire::FrameHeader header = request(wire::Kind::kPush, number, kKeys);
+            header.flags |= wire::kAggregate | wire::kIteration;
+            header.iteration = iteration;
+            header.parts = static_cast<uint32_t>(parts);
             with.raw.send(shard, header, std::as_bytes(std::span(ones)));
             with.raw.run();
-        }
+        };
+        push_part(1000, 1, 1);
+        for (uint64_t i = 1; i <= kPushes; ++i)
+            push_part(i, 2, kPushes);
         uint64_t busy = 0;
         for (uint64_t i = 1; i <= kPushes; ++i) {
             if (with.raw.answer(i) == nullptr) continue;
@@ -270,29 +272,98 @@ TEST_SUITE("shard") {
         CHECK(busy > 60);
         CHECK(busy < 80);
         // What waits is not lost, what need not wait is served, what has waited no longer counts.
-        wire::FrameHeader header = request(wire::Kind::kPush, 1000, kKeys);
-        header.flags |= wire::kAggregate;
-        header.iteration = 1;
-        header.flags |= wire::kIteration;
-        header.parts = 1;
-        with.raw.send(shard, header, std::as_bytes(std::span(ones)));
         REQUIRE(with.cluster.finish(0, push_all(with.cluster, 0, table, ones, iteration(1))));
-        header.iteration = 2;
-        header.flags |= wire::kIteration;
-        header.parts = kPushes;
-        for (uint64_t i = 0; i < busy; ++i) {
-            ++header.request;
-            with.raw.send(shard, header, std::as_bytes(std::span(ones)));
-            with.raw.run();
-        }
+        for (uint64_t i = 0; i < busy; ++i)
+            push_part(2000 + i, 2, kPushes);
         REQUIRE(with.cluster.finish(0, push_all(with.cluster, 0, table, ones, iteration(2))));
         CHECK(pull_all(with.cluster, table) == std::vector<double>(kKeys, 3 + kPushes));
-        header.iteration = 4;
-        header.flags |= wire::kIteration;
-        header.request = 5000;
-        with.raw.send(shard, header, std::as_bytes(std::span(ones)));
-        with.raw.run();
-        CHECK(with.raw.answer(5000) == nullptr);  // it waits
+        push_part(5000, 3, 1);
+        push_part(5001, 4, 1);
+        CHECK(with.raw.answer(5001) == nullptr);  // it waits
+        push_part(5002, 6, 1);
+        REQUIRE(with.raw.answer(5002) != nullptr);  // it can never come
+        CHECK(with.raw.answer(5002)->header.status == Errc::kInvalidArgument);
+        CHECK(with.raw.answer(5002)->header.first == 4);
+    }
+
+    TEST_CASE("parts of iterations that a busy shard refuses are sent again until it takes them") {
+        SimShape shape = one_shard(2);
+        shape.waiting_bytes_max = 4'000;
+        SimCluster cluster(3, shape, {});
+        REQUIRE(cluster.start());
+        const auto table = cluster.make_table(0, schema());
+        REQUIRE(table.has_value());
+        const std::vector<double> ones(kKeys, 1);
+        constexpr uint64_t kIterations = 30;
+        std::vector<ClientCore::CallId> ahead;
+        for (uint64_t i = 1; i <= kIterations; ++i)
+            ahead.push_back(push_all(cluster, 0, *table, ones, iteration(i)));
+        (void)cluster.run_until([] { return false; }, 20);
+        for (uint64_t i = 1; i <= kIterations; ++i)
+            CHECK(cluster.finish(1, push_all(cluster, 1, *table, ones, iteration(i))).has_value());
+        for (const auto call : ahead)
+            CHECK(cluster.finish(0, call).has_value());
+        CHECK(pull_all(cluster, *table) == std::vector<double>(kKeys, 2 * kIterations));
+    }
+
+    TEST_CASE("a part that its worker cannot send fails its iteration for everybody at once") {
+        SimShape shape = one_shard(2);
+        shape.worker_memory_bytes = 0;  // a part of many keys in memory that nobody registered
+        shape.message_bytes_max = 1024;
+        SimCluster cluster(4, shape, {});
+        REQUIRE(cluster.start());
+        const auto table = cluster.make_table(0, schema(kKeys * 1000));
+        REQUIRE(table.has_value());
+        const std::vector<double> few(kKeys, 1);
+        const std::vector<double> many(kKeys * 1000, 1);
+        const uint64_t before_ns = cluster.clock.now_ns();
+        const auto waiting = push_all(cluster, 1, *table, few, iteration(1));
+        const Status own = cluster.finish(0, push_all(cluster, 0, *table, many, iteration(1)));
+        CHECK(own.code() == Errc::kNoMemory);
+        const Status others = cluster.finish(1, waiting);
+        REQUIRE_FALSE(others.has_value());
+        INFO(others.error().message());
+        CHECK(others.code() == Errc::kCancelled);
+        CHECK(others.error().message().find("iteration 1 failed at shard 0 of server 0") == 0);
+        CHECK(others.error().message().find("worker 0") != std::string::npos);
+        CHECK(cluster.clock.now_ns() - before_ns < kSecond);
+        const auto next = push_all(cluster, 1, *table, few, iteration(2));
+        CHECK(cluster.finish(0, push_all(cluster, 0, *table, few, iteration(2))).has_value());
+        CHECK(cluster.finish(1, next).has_value());
+    }
+
+    TEST_CASE("a part of another type fails its iteration, one with a bad key too") {
+        for (const bool bad_key : {true, false}) {
+            WithRawWorker with;
+            TableSchema sparse = schema();
+            sparse.layout = Layout::kSparse;
+            sparse.key_count = 0;
+            const auto table = with.cluster.make_table(0, sparse);
+            REQUIRE(table.has_value());
+            const auto shard = with.raw.hello(*with.cluster.shards[0], 1);
+            const std::vector<uint64_t> keys{3, 2};
+            const std::vector<double> ones(2, 1);
+            const auto own = with.cluster.workers[0]->push(*table, std::vector<uint64_t>{5},
+                                                           std::as_bytes(std::span(ones).first(1)),
+                                                           iteration(1));
+            wire::FrameHeader header = request(wire::Kind::kPush, 7, 2);
+            header.flags =
+                wire::kKeysInline | wire::kValuesInline | wire::kAggregate | wire::kIteration;
+            header.iteration = 1;
+            header.parts = 1;
+            if (!bad_key) header.value_type = static_cast<uint8_t>(ValueType::kInt64);
+            std::vector<std::byte> body(32);
+            std::memcpy(body.data(), keys.data(), 16);
+            std::memcpy(body.data() + 16, ones.data(), 16);
+            with.raw.send(shard, header, body);
+            const Status ended = with.cluster.finish(0, own);
+            REQUIRE_FALSE(ended.has_value());
+            INFO(ended.error().message());
+            CHECK(ended.error().message().find("iteration 1 failed at shard 0") == 0);
+            CHECK(ended.code() == (bad_key ? Errc::kInvalidArgument : Errc::kTypeMismatch));
+            REQUIRE(with.raw.run_until([&] { return with.raw.answer(7) != nullptr; }));
+            CHECK(with.raw.answer(7)->header.status == ended.code());
+        }
     }
 
     TEST_CASE("requests that had to wait for the network count no longer than they do") {

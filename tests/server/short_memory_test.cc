@@ -119,6 +119,89 @@ TEST_SUITE("short_memory") {
         schema.key_count = 200'000;  // 400 KB at each shard
         CHECK(cluster.make_table(0, schema).has_value());
     }
+
+    TEST_CASE(
+        "an iteration for whose keys a shard has no memory fails for everybody, the next not") {
+        SimShape shape = two_shards();
+        shape.workers = 2;
+        shape.server_memory_bytes = 3'000'000;
+        SimCluster cluster(kSeed, shape, {});
+        REQUIRE(cluster.start());
+        TableSchema schema;
+        schema.name = "model";
+        schema.layout = Layout::kSparse;
+        schema.value_type = ValueType::kInt64;
+        const TableInfo table = *cluster.make_table(0, schema);
+        const std::vector<uint64_t> few{1, 2, 3, 4, 5, 6, 7, 8};
+        std::vector<uint64_t> many(300'000);
+        for (size_t i = 0; i < many.size(); ++i)
+            many[i] = i + 1;
+        const std::vector<int64_t> ones(many.size(), 1);
+        const auto push = [&](uint32_t worker, std::span<const uint64_t> keys, uint64_t iteration) {
+            CallOptions options;
+            options.iteration = iteration;
+            const auto values = std::as_bytes(std::span(ones).first(keys.size()));
+            return cluster.workers[worker]->push(table, keys, values, options);
+        };
+        const auto check_failed = [&](uint32_t worker, ClientCore::CallId call, const char* part) {
+            const Status ended = cluster.finish(worker, call);
+            REQUIRE_FALSE(ended.has_value());
+            const std::string text = ended.error().message();
+            INFO(text);
+            CHECK(ended.code() == Errc::kNoMemory);
+            CHECK(text.find("iteration 1 failed at shard 0 of server ") == 0);
+            CHECK(text.find(part) != std::string::npos);
+            CHECK(text.find("WEIR_POOL_MIB") != std::string::npos);
+        };
+        std::vector<int64_t> out(few.size(), -1);
+        const auto pull = [&](uint32_t worker, uint64_t iteration) {
+            CallOptions options;
+            options.iteration = iteration;
+            const auto into = std::as_writable_bytes(std::span(out));
+            return cluster.finish(worker, cluster.workers[worker]->pull(table, few, into, options));
+        };
+        const auto waiting = push(0, few, 1);
+        (void)cluster.run_until([] { return false; }, 3);
+        const auto too_many = push(1, many, 1);
+        check_failed(1, too_many, "worker 1, this one");
+        check_failed(0, waiting, "worker 1");
+        CHECK(pull(0, 1).code() == Errc::kNoMemory);
+        const auto next = push(0, few, 2);
+        CHECK(cluster.finish(1, push(1, few, 2)).has_value());
+        CHECK(cluster.finish(0, next).has_value());
+        REQUIRE(pull(1, 2).has_value());
+        CHECK(out == std::vector<int64_t>(few.size(), 2));  // nothing of the first one
+        CHECK(pull(0, 1).code() == Errc::kNoMemory);        // it is still known to have failed
+    }
+
+    TEST_CASE("an iteration of one worker in many parts of which one fails changes nothing") {
+        SimShape shape = two_shards();
+        shape.servers = 1;
+        shape.workers = 1;
+        shape.server_memory_bytes = 24'000'000;  // enough for the first of its three parts
+        SimCluster cluster(kSeed, shape, {});
+        REQUIRE(cluster.start());
+        TableSchema schema;
+        schema.name = "model";
+        schema.layout = Layout::kSparse;
+        schema.value_type = ValueType::kInt64;
+        const TableInfo table = *cluster.make_table(0, schema);
+        std::vector<uint64_t> many(600'000);
+        for (size_t i = 0; i < many.size(); ++i)
+            many[i] = i + 1;
+        const std::vector<int64_t> ones(many.size(), 1);
+        CallOptions options;
+        options.iteration = 1;
+        const Status ended = cluster.finish(
+            0, cluster.workers[0]->push(table, many, std::as_bytes(std::span(ones)), options));
+        CHECK(ended.code() == Errc::kNoMemory);
+        std::vector<int64_t> out(8, -1);
+        REQUIRE(cluster
+                    .finish(0, cluster.workers[0]->pull(table, std::span(many).first(8),
+                                                        std::as_writable_bytes(std::span(out)), {}))
+                    .has_value());
+        CHECK(out == std::vector<int64_t>(8, 0));
+    }
 }
 
 }  // namespace weir::test

@@ -32,7 +32,7 @@ public:
     RegisteredMemory& operator=(const RegisteredMemory&) = delete;
 
     [[nodiscard]] std::byte* allocate(size_t bytes, size_t alignment) noexcept override {
-        if (bytes > limit_bytes_ - bytes_in_use_) return nullptr;
+        if (bytes > limit_bytes_ || bytes_in_use_ > limit_bytes_ - bytes) return nullptr;
         bytes_in_use_ += bytes;
         const size_t size = (bytes + alignment - 1) / alignment * alignment;
         auto* const memory = static_cast<std::byte*>(std::aligned_alloc(alignment, size));
@@ -48,6 +48,11 @@ public:
         regions_.erase(memory);
         std::free(memory);
     }
+
+    /// From now on; what is in use stays.
+    void set_limit(size_t limit_bytes) noexcept { limit_bytes_ = limit_bytes; }
+
+    [[nodiscard]] size_t bytes_in_use() const noexcept { return bytes_in_use_; }
 
 private:
     transport::Device& device_;
@@ -148,6 +153,9 @@ public:
 
     /// Registered memory of a worker.
     [[nodiscard]] Memory& memory_of(uint32_t worker) { return *worker_memories_[worker]; }
+
+    /// Of all shards of a server.
+    [[nodiscard]] RegisteredMemory& memory_of_server(uint32_t server) { return *memories_[server]; }
 
     ManualClock clock;
     transport::sim::Network network;
