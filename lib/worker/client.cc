@@ -9,7 +9,7 @@ namespace weir {
 
 namespace {
 
-CallOptions options_of(uint64_t iteration, std::chrono::nanoseconds deadline) {
+CallOptions options_of(std::optional<uint64_t> iteration, std::chrono::nanoseconds deadline) {
     if (deadline.count() < 0) return {iteration, 1};  // over already
     return {iteration, static_cast<uint64_t>(deadline.count())};
 }
@@ -187,22 +187,22 @@ Result<ClientStats> Client::stats() {
 namespace access {
 
 uint64_t push(ClientState& state, const TableInfo& table, std::span<const uint64_t> keys,
-              std::span<const std::byte> values, uint64_t iteration, Nanoseconds deadline) {
+              std::span<const std::byte> values, Iteration iteration, Nanoseconds deadline) {
     return state.core().push(table, keys, values, options_of(iteration, deadline));
 }
 
 uint64_t push(ClientState& state, const TableInfo& table, KeyRange keys,
-              std::span<const std::byte> values, uint64_t iteration, Nanoseconds deadline) {
+              std::span<const std::byte> values, Iteration iteration, Nanoseconds deadline) {
     return state.core().push(table, keys, values, options_of(iteration, deadline));
 }
 
 uint64_t pull(ClientState& state, const TableInfo& table, std::span<const uint64_t> keys,
-              std::span<std::byte> out, uint64_t iteration, Nanoseconds deadline) {
+              std::span<std::byte> out, Iteration iteration, Nanoseconds deadline) {
     return state.core().pull(table, keys, out, options_of(iteration, deadline));
 }
 
 uint64_t pull(ClientState& state, const TableInfo& table, KeyRange keys, std::span<std::byte> out,
-              uint64_t iteration, Nanoseconds deadline) {
+              Iteration iteration, Nanoseconds deadline) {
     return state.core().pull(table, keys, out, options_of(iteration, deadline));
 }
 

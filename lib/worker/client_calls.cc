@@ -84,6 +84,29 @@ Status ClientCore::check(const Transfer& t) const {
     return {};
 }
 
+/// Iterations come one after the other. What is not the next one would wait for a part that this
+/// worker itself has not sent, until its deadline.
+Status ClientCore::check_iteration(const Transfer& t) const {
+    if (!t.options.iteration) return {};
+    const uint64_t asked = *t.options.iteration;
+    const uint32_t table = t.table->schema.id;
+    const uint64_t last = table < pushed_iterations_.size() ? pushed_iterations_[table] : 0;
+    const std::string& name = t.table->schema.name;
+    if (t.kind == Kind::kPull) {
+        if (asked <= last) return {};
+        return Error(Errc::kInvalidArgument,
+                     fmt::format("table '{}': a pull of iteration {} would wait for this worker's "
+                                 "own push; it has pushed up to iteration {} (they count from 1)",
+                                 name, asked, last));
+    }
+    if (asked == last + 1) return {};
+    return Error(Errc::kInvalidArgument,
+                 fmt::format("table '{}': a push of iteration {} cannot be next: this worker has "
+                             "pushed up to iteration {}, so that the next one is {} (they count "
+                             "from 1)",
+                             name, asked, last, last + 1));
+}
+
 int ClientCore::single_owner(const Transfer& t) const noexcept {
     const PositionMap& positions = t.table->positions;
     const PieceLimits limits = limits_for(t.by_range, t.row_bytes);
@@ -119,7 +142,8 @@ Result<std::shared_ptr<Route>> ClientCore::route_of(const Transfer& t) {
 
 ClientCore::CallId ClientCore::start(const Transfer& t) {
     if (Status status = check(t); !status) return failed_call(std::move(status));
-    const bool aggregate = t.kind == Kind::kPush && t.options.iteration != 0;
+    if (Status status = check_iteration(t); !status) return failed_call(std::move(status));
+    const bool aggregate = t.kind == Kind::kPush && t.options.iteration.has_value();
     const uint64_t count = t.by_range ? t.range.key_count() : t.keys.size();
     const int owner = aggregate ? -1 : single_owner(t);
     std::shared_ptr<Route> route;
@@ -131,9 +155,18 @@ ClientCore::CallId ClientCore::start(const Transfer& t) {
         if (Status status = check_sorted_unique(t.keys); !status)
             return failed_call(std::move(status));
     }
+    // An iteration is begun with all of its parts, or not at all.
+    if (aggregate && !requests_.has_room(route->pieces().size() + shard_count())) {
+        return failed_call(Error(Errc::kBusy, kTooManyRequests));
+    }
     CallId call_id = 0;
     Call* const call = calls_.acquire(call_id);
     if (call == nullptr) return 0;
+    if (aggregate) {
+        const uint32_t table = t.table->schema.id;
+        if (table >= pushed_iterations_.size()) pushed_iterations_.resize(table + 1);
+        pushed_iterations_[table] = *t.options.iteration;
+    }
     // One more than there are, so that the call cannot finish while its requests are being made.
     call->open_requests = 1;
     if (owner >= 0) {
@@ -180,8 +213,8 @@ void ClientCore::add_request(CallId call_id, Call& call, const Transfer& t, cons
     header.width = t.table->schema.width;
     header.parts = parts;
     header.flags = parts != 0 ? uint8_t{wire::kAggregate} : uint8_t{0};
-    if (t.options.iteration != 0) header.flags |= wire::kIteration;
-    header.iteration = t.options.iteration;
+    header.iteration = t.options.iteration.value_or(0);
+    if (header.iteration != 0) header.flags |= wire::kIteration;
     header.count = static_cast<uint32_t>(count);  // bounded by PieceLimits
     if (t.by_range || count == 0) {
         header.flags |= wire::kKeysRange;

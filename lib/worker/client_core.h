@@ -11,6 +11,7 @@
 #include <array>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -54,8 +55,8 @@ struct TableInfo {
 [[nodiscard]] Result<TableInfo> make_table_info(TableSchema schema, const RuleRegistry& rules);
 
 struct CallOptions {
-    uint64_t iteration =
-        0;  ///< push: aggregate over all workers; pull: not before this was applied
+    /// Push: aggregate over all workers; pull: not before this was applied.
+    std::optional<uint64_t> iteration = std::nullopt;
     uint64_t deadline_ns = 0;  ///< from when it is sent off; 0: the client's default
 };
 
@@ -258,6 +259,7 @@ private:
     // client_calls.cc: what a call consists of
     CallId start(const Transfer& transfer);
     [[nodiscard]] Status check(const Transfer& transfer) const;
+    [[nodiscard]] Status check_iteration(const Transfer& transfer) const;
     [[nodiscard]] Result<std::shared_ptr<Route>> route_of(const Transfer& transfer);
     [[nodiscard]] int single_owner(const Transfer& transfer) const noexcept;
     void add_request(CallId call_id, Call& call, const Transfer& transfer, const Slice& slice);
@@ -314,6 +316,7 @@ private:
     std::vector<Peer> peers_;
     Slots<Call> calls_;
     Slots<Request> requests_;
+    std::vector<uint64_t> pushed_iterations_;  ///< by table: the last one; 0: none
     RouteCache routes_;
     ClientCounters counters_;
 };

@@ -72,6 +72,11 @@ public:
 
     [[nodiscard]] size_t in_use() const noexcept { return in_use_; }
 
+    /// So many more can be acquired.
+    [[nodiscard]] bool has_room(size_t count) const noexcept {
+        return count <= kCountMax - in_use_;
+    }
+
     /// Calls function(id, value) for every slot in use; it may release that one.
     template <class Function>
     void for_each(Function&& function) {

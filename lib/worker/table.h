@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -71,17 +72,19 @@ private:
 
 /// For one push or pull.
 struct PushOptions {
-    /// Not 0: add up all workers' pushes of this iteration, then run the table's rule once; the
-    /// push is finished when that has happened. Iterations count from 1, one after another; every
-    /// worker pushes exactly once in each (an empty list is fine).
-    uint64_t iteration = 0;
+    /// If set, the servers add up all workers' pushes of this iteration and then run the table's
+    /// rule once; the push is finished when that has happened. Iterations of a table count from 1:
+    /// every worker pushes exactly once in each, one after the other (an empty list is fine). Any
+    /// other number than the next one is refused at once.
+    std::optional<uint64_t> iteration = std::nullopt;
     /// From now; 0: the client's (WEIR_DEADLINE_MS); less: it is over.
     std::chrono::nanoseconds deadline{0};
 };
 
 struct PullOptions {
-    /// Not 0: the values after this iteration's rule has run.
-    uint64_t iteration = 0;
+    /// If set, the values after this iteration's rule has run, or later ones; 0: before the first.
+    /// An iteration that this worker has not pushed yet is refused at once.
+    std::optional<uint64_t> iteration = std::nullopt;
     std::chrono::nanoseconds deadline{0};
 };
 

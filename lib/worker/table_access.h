@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -24,15 +25,16 @@ struct TableOptions;
 namespace access {
 
 using Nanoseconds = std::chrono::nanoseconds;
+using Iteration = std::optional<uint64_t>;
 
 uint64_t push(ClientState& state, const TableInfo& table, std::span<const uint64_t> keys,
-              std::span<const std::byte> values, uint64_t iteration, Nanoseconds deadline);
+              std::span<const std::byte> values, Iteration iteration, Nanoseconds deadline);
 uint64_t push(ClientState& state, const TableInfo& table, KeyRange keys,
-              std::span<const std::byte> values, uint64_t iteration, Nanoseconds deadline);
+              std::span<const std::byte> values, Iteration iteration, Nanoseconds deadline);
 uint64_t pull(ClientState& state, const TableInfo& table, std::span<const uint64_t> keys,
-              std::span<std::byte> out, uint64_t iteration, Nanoseconds deadline);
+              std::span<std::byte> out, Iteration iteration, Nanoseconds deadline);
 uint64_t pull(ClientState& state, const TableInfo& table, KeyRange keys, std::span<std::byte> out,
-              uint64_t iteration, Nanoseconds deadline);
+              Iteration iteration, Nanoseconds deadline);
 
 [[nodiscard]] const TableSchema& schema(const TableInfo& table) noexcept;
 [[nodiscard]] size_t pushed_row_bytes(const TableInfo& table) noexcept;

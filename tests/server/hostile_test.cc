@@ -116,7 +116,7 @@ TableSchema babbled_schema() {
 }
 
 ClientCore::CallId push(SimCluster& cluster, uint32_t worker, const TableInfo& table,
-                        uint64_t value, uint64_t iteration = 0) {
+                        uint64_t value, std::optional<uint64_t> iteration = std::nullopt) {
     const std::vector<uint64_t> values(64, value);
     CallOptions options;
     options.iteration = iteration;

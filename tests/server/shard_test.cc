@@ -192,7 +192,8 @@ TEST_SUITE("shard") {
             SteadyReader reader(cluster, *table);
             const std::vector<double> ones(kManyKeys, 1);
             for (uint64_t round = 1; round <= 5; ++round) {
-                CallOptions options = iteration(aggregate ? round : 0);
+                CallOptions options;
+                if (aggregate) options.iteration = round;
                 options.deadline_ns = kSecond;
                 const auto push = push_all(cluster, 1, *table, ones, options);
                 if (aggregate) (void)push_all(cluster, 0, *table, {}, options);

@@ -71,7 +71,7 @@ TEST_SUITE("client core") {
             before.push_back(client.push(table, other, bytes_of(zero), {}));
         std::vector<uint64_t> key{8};
         std::vector<double> value{1};
-        const auto late = client.push(table, key, bytes_of(value), {0, kMillisecond});
+        const auto late = client.push(table, key, bytes_of(value), {.deadline_ns = kMillisecond});
         while (!client.done(late)) {
             cluster.clock.advance(kMillisecond / 10);
             (void)client.poll();
@@ -96,7 +96,7 @@ TEST_SUITE("client core") {
         ClientCore& client = *cluster.workers[0];
         std::byte* const memory = cluster.memory_of(0).allocate(8192, 64);
         const std::vector<uint64_t> keys{5};
-        const auto push = client.push(table, keys, {memory, 8192}, {0, kMillisecond});
+        const auto push = client.push(table, keys, {memory, 8192}, {.deadline_ns = kMillisecond});
         while (!client.done(push)) {
             cluster.clock.advance(kMillisecond / 10);
             (void)client.poll();
@@ -135,7 +135,7 @@ TEST_SUITE("client core") {
         const std::vector<uint64_t> keys{5};
         const std::vector<double> values{1};
         for (int i = 0; i < 3; ++i) {
-            const auto push = client.push(table, keys, bytes_of(values), {0, kSecond});
+            const auto push = client.push(table, keys, bytes_of(values), {.deadline_ns = kSecond});
             cluster.clock.advance(kSecond / 2);
             (void)client.poll_seldom();
             CHECK_FALSE(client.done(push));
@@ -155,7 +155,8 @@ TEST_SUITE("client core") {
         std::byte* const other = pool->allocate(64, 64);
         ClientState state(std::move(cluster.workers[0]), pool, nullptr, IdleOptions{});
         const std::vector<uint64_t> keys{5};
-        const auto push = state.core().push(table, keys, {memory, 8192}, {0, kMillisecond});
+        const auto push =
+            state.core().push(table, keys, {memory, 8192}, {.deadline_ns = kMillisecond});
         while (!state.core().done(push)) {  // nobody polls the shard
             cluster.clock.advance(kMillisecond / 10);
             (void)state.core().poll();

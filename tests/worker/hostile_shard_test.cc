@@ -50,7 +50,7 @@ public:
         for (uint64_t key = 0; key + out.size() <= kTableKeys; key += out.size()) {
             const KeyRange keys{key, key + out.size()};
             asked.reset();
-            const auto probe = client().pull(table, keys, bytes, {0, kMillisecond});
+            const auto probe = client().pull(table, keys, bytes, {.deadline_ns = kMillisecond});
             REQUIRE(run_until([&] { return client().done(probe); }));
             const bool is_rogues = asked.has_value();
             if (client().take(probe).has_value() == of_rogue) continue;
@@ -58,7 +58,7 @@ public:
             out[0] = -1;
             asked.reset();
             cluster.network.set_slowness(0, 1000);  // the other shard's answer takes a while
-            return client().pull(table, keys, bytes, {0, deadline_ns});
+            return client().pull(table, keys, bytes, {.deadline_ns = deadline_ns});
         }
         FAIL("no such keys");
         return 0;

@@ -4,6 +4,7 @@
 /// ends the program with 1 if that is not so. Two jobs live in this process at once, to show that
 /// they share nothing.
 
+#include <array>
 #include <chrono>
 #include <cstdio>
 #include <memory>
@@ -47,8 +48,8 @@ struct HalfWay {
     }
 };
 
-std::unique_ptr<weir::Job> start() {
-    weir::JobOptions options{.servers = 1, .shards_per_server = 2, .workers = 1};
+std::unique_ptr<weir::Job> start(uint32_t workers) {
+    weir::JobOptions options{.servers = 1, .shards_per_server = 2, .workers = workers};
     options.add_rules = [](weir::RuleRegistry& rules) {
         expect(rules.register_rule<HalfWay>("half_way"), "a rule of the trainer's own");
     };
@@ -121,29 +122,52 @@ bool errors(weir::Client& client) {
     const std::vector<uint64_t> unsorted = {2, 1};
     const std::vector<uint64_t> sorted = {1, 2};
     std::vector<double> values = {1, 2};
-    weir::PullOptions never;
-    never.iteration = 1;  // nobody pushes it
-    never.deadline = 500ms;
-    weir::Task pull = table->pull(sorted, values, never);
-    const bool early = pull.wait_for(1ms).code() == weir::Errc::kDeadline && !pull.test();
-    const auto begin = std::chrono::steady_clock::now();
-    const weir::Status late = pull.wait();
+    const weir::Status skips = table->push(sorted, values, {.iteration = 2}).wait();
+    const weir::Status none = table->push(sorted, values, {.iteration = 0}).wait();
+    const weir::Status own = table->pull(sorted, values, {.iteration = 1}).wait();
     return expect(table->push(unsorted, values).wait().code() == weir::Errc::kInvalidArgument,
                   "unsorted keys are refused") &&
            expect(client.open_table<float>("errors").code() == weir::Errc::kTypeMismatch,
                   "so is another value type") &&
            expect(client.open_table<float>("none").code() == weir::Errc::kNotFound,
                   "and a table that nobody made") &&
-           expect(early, "a task that takes longer than wait_for() goes on") &&
-           expect(late.code() == weir::Errc::kDeadline, "what misses its deadline says so") &&
-           expect(std::chrono::steady_clock::now() - begin < 5s, "in time");
+           expect(skips.code() == weir::Errc::kInvalidArgument, "an iteration that is not next") &&
+           expect(none.code() == weir::Errc::kInvalidArgument, "iterations count from 1") &&
+           expect(own.code() == weir::Errc::kInvalidArgument, "one that waits for our own push") &&
+           expect(table->push(sorted, values, {.iteration = 1}).wait(), "the first iteration") &&
+           expect(table->pull(sorted, values, {.iteration = 1}).wait(), "is there") &&
+           expect(values[1] == 2, "with what was pushed");
+}
+
+/// Two workers, of which the second does not push: what waits for it ends at its deadline.
+bool deadlines(weir::Job& job) {
+    std::array<bool, 2> fine{true, true};  // each written by its own worker
+    job.run_workers([&](uint32_t worker) {
+        auto client = job.make_client(worker);
+        auto table = client->create_table<double>("deadlines", {});
+        if (worker == 0) {
+            const std::vector<uint64_t> keys = {1};
+            const std::vector<double> values = {1};
+            weir::Task push = table->push(keys, values, {.iteration = 1, .deadline = 500ms});
+            const bool early = push.wait_for(1ms).code() == weir::Errc::kDeadline && !push.test();
+            const auto begin = std::chrono::steady_clock::now();
+            const weir::Status late = push.wait();
+            fine[0] =
+                expect(early, "a task that takes longer than wait_for() goes on") &&
+                expect(late.code() == weir::Errc::kDeadline, "what misses its deadline says so") &&
+                expect(std::chrono::steady_clock::now() - begin < 5s, "in time");
+        }
+        fine[worker] &= expect(client->barrier(), "both are done");
+        fine[worker] &= expect(client->leave(), "and leave");
+    });
+    return fine[0] && fine[1] && expect(job.serve(), "the third job has ended well");
 }
 
 }  // namespace
 
 int main() {
-    const auto one = start();
-    const auto two = start();
+    const auto one = start(1);
+    const auto two = start(1);
     if (!expect(one && two, "two jobs in one process")) return 1;
     {
         auto first = one->make_client(0);
@@ -155,8 +179,10 @@ int main() {
                           expect(second->leave(), "the second leaves");
         if (!fine) return 1;
     }
-    return expect(one->serve(), "the first job has ended well") &&
-                   expect(two->serve(), "the second job has ended well")
-               ? 0
-               : 1;
+    if (!expect(one->serve(), "the first job has ended well") ||
+        !expect(two->serve(), "the second job has ended well")) {
+        return 1;
+    }
+    const auto three = start(2);
+    return expect(three != nullptr, "a job of two workers") && deadlines(*three) ? 0 : 1;
 }
