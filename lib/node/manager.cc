@@ -49,6 +49,7 @@ size_t Manager::poll() {
         phase_ = Phase::kOver;
     }
     const size_t sent = outbox_.flush();
+    if (refusals_.pending()) refusals_.look();
     endpoint_->flush();
     return count + sent;
 }
@@ -379,8 +380,11 @@ void Manager::reply(const Asker& to, Errc status, std::span<const std::byte> bod
 }
 
 void Manager::refuse(ConnectionId connection, std::string_view why) {
-    log(LogLevel::kWarning, "manager: closing the connection to {}: it sent {}",
-        endpoint_->peer_name(connection), why);
+    const auto peer = peers_.find(connection);
+    const bool joined = peer != peers_.end() && peer->second.joined;
+    refusals_.log(LogLevel::kWarning, fmt::format("{}: {}", joined ? "member" : "stranger", why),
+                  fmt::format("manager: closing the connection to {}: it sent {}",
+                              endpoint_->peer_name(connection), why));
     wire::FrameHeader header = header_of(Kind::kShutdown);
     header.status = Errc::kRefused;
     outbox_.send(connection, header, encode_text(why));

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "lib/base/clock.h"
+#include "lib/base/repeated_log.h"
 #include "lib/node/messages.h"
 #include "lib/node/outbox.h"
 #include "lib/node/state_machine.h"
@@ -105,6 +106,7 @@ private:
     std::unique_ptr<transport::Endpoint> endpoint_;
     const Clock& clock_;
     Outbox outbox_;
+    RepeatedLog refusals_{clock_};
     std::array<transport::Completion, 32> completions_;  ///< of one poll
     Phase phase_ = Phase::kGathering;
     uint64_t started_ns_;

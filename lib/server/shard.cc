@@ -67,6 +67,7 @@ size_t Shard::poll() {
     if (!writes_waiting_.empty()) done += post_writes();
     if (retry_) done += retry_deferred();
     if (!outbox_.empty()) done += outbox_.flush();
+    if (refusals_.pending()) refusals_.look();
     if (done > 0) endpoint_->flush();
     return done;
 }
@@ -339,8 +340,11 @@ void Shard::closed(ConnectionId connection) {
 }
 
 void Shard::refuse(ConnectionId connection, std::string_view why) {
-    log(LogLevel::kWarning, "{}: closing the connection to {}: it sent {}", name(),
-        endpoint_->peer_name(connection), why);
+    const Session* const session = session_of(connection);
+    const bool is_worker = session != nullptr && session->known;
+    refusals_.log(LogLevel::kWarning, fmt::format("{}: {}", is_worker ? "worker" : "stranger", why),
+                  fmt::format("{}: closing the connection to {}: it sent {}", name(),
+                              endpoint_->peer_name(connection), why));
     endpoint_->close(connection);
     closed(connection);
 }

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "lib/base/clock.h"
+#include "lib/base/repeated_log.h"
 #include "lib/node/assignment_parts.h"
 #include "lib/node/messages.h"
 #include "lib/node/outbox.h"
@@ -211,10 +212,11 @@ private:
 
     ShardOptions options_;
     std::unique_ptr<transport::Endpoint> endpoint_;
-    [[maybe_unused]] const Clock& clock_;
+    const Clock& clock_;
     MemoryWithCaches memory_;
     const RuleRegistry& rules_;
     Outbox outbox_;
+    RepeatedLog refusals_{clock_};
     /// Of one poll; cleared once, not each time.
     std::array<transport::Completion, 64> completions_;
     Fetcher fetcher_;

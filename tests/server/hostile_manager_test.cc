@@ -157,14 +157,16 @@ std::vector<BadFrame> bad_requests() {
 }
 
 /// Sends it and waits for the end of its connection, and for the reason in the log.
-void check_manager_closes(RawWorker& raw, ConnectionId connection, const BadFrame& frame) {
+void check_manager_closes(SimCluster& cluster, RawWorker& raw, ConnectionId connection,
+                          const BadFrame& frame) {
     REQUIRE(connection != 0);
+    cluster.clock.advance(RepeatedLog::kIntervalNs);  // it is the first of its kind for long
     const LogLines log;
     raw.send_bytes(connection, frame.bytes);
     const bool closed = raw.run_until([&] { return raw.is_closed(connection); }, 50);
     INFO(frame.what << ", logged: " << log.text());
     REQUIRE(closed);
-    REQUIRE(log.closings("manager", frame.why) == 1);
+    REQUIRE(closings(log, "manager", frame.why) == 1);
 }
 
 TableSchema eight_numbers() {
@@ -193,7 +195,7 @@ TEST_SUITE("hostile manager") {
         REQUIRE(table.has_value());
         for (const auto& frames : {malformed_frames(), bad_joins()}) {
             for (const BadFrame& frame : frames) {
-                check_manager_closes(raw, raw.connect(cluster.manager->address()), frame);
+                check_manager_closes(cluster, raw, raw.connect(cluster.manager->address()), frame);
                 check_push(cluster, 0, *table);
             }
         }
@@ -215,11 +217,36 @@ TEST_SUITE("hostile manager") {
             const ConnectionId connection = raw.join(2);
             REQUIRE(cluster.run_until(
                 [&] { return cluster.workers[0]->ready() && cluster.workers[1]->ready(); }));
-            check_manager_closes(raw, connection, frame);
+            check_manager_closes(cluster, raw, connection, frame);
             const auto table = cluster.make_table(1, eight_numbers());
             REQUIRE(table.has_value());
             check_push(cluster, 1, *table);
         }
+    }
+
+    TEST_CASE("strangers that send garbage all day take a line, and one more every minute") {
+        SimCluster cluster(1, {}, {});
+        REQUIRE(cluster.start());
+        RawWorker raw(cluster, 99);
+        const LogLines log;
+        const std::vector<std::byte> garbage(100, std::byte{7});
+        constexpr uint64_t kStrangers = 50;
+        for (const std::string& address :
+             {cluster.manager->address(), cluster.shards[1]->address()}) {
+            for (uint64_t i = 0; i < kStrangers; ++i) {
+                const auto connection = raw.connect(address);
+                raw.send_bytes(connection, garbage);
+                REQUIRE(raw.run_until([&] { return raw.is_closed(connection); }));
+            }
+        }
+        INFO(log.text());
+        CHECK(closings(log, "manager", "a malformed frame") == 1);
+        CHECK(closings(log, "shard 1", "a malformed frame") == 1);
+        CHECK(log.lines().size() == 2);
+        cluster.clock.advance(RepeatedLog::kIntervalNs);
+        (void)cluster.run_until([] { return false; }, 5);
+        CHECK(log.count("49 more like this in the last 6") == 2);
+        CHECK(log.lines().size() == 4);
     }
 
     TEST_CASE("strangers at the manager are turned away, and the workers' job goes on") {

@@ -4,50 +4,30 @@
 /// Frames that no shard and no manager can make sense of, each wrong in one way; and the log, which
 /// has to say why a connection was closed.
 
+#include <algorithm>
 #include <cstring>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "lib/base/log.h"
+#include "lib/base/repeated_log.h"
 #include "lib/key/value_type.h"
 #include "lib/wire/frame.h"
+#include "tests/log_lines.h"
 
 namespace weir::test {
 
-/// The lines that are logged while it lives. The cluster is in this thread: nothing is locked.
-class LogLines {
-public:
-    LogLines() {
-        set_log_sink([this](LogLevel, std::string_view line) { lines_.emplace_back(line); });
-    }
+using testing::LogLines;
 
-    LogLines(const LogLines&) = delete;
-    LogLines& operator=(const LogLines&) = delete;
-
-    ~LogLines() { set_log_sink({}); }
-
-    /// Lines of `who` that say that it closed a connection because of `why`.
-    [[nodiscard]] size_t closings(const std::string& who, const std::string& why) const {
-        size_t count = 0;
-        for (const std::string& line : lines_) {
-            count += static_cast<size_t>(line.starts_with(who + ": closing the connection to ") &&
-                                         line.ends_with(": it sent " + why));
-        }
-        return count;
-    }
-
-    [[nodiscard]] std::string text() const {
-        std::string text;
-        for (const std::string& line : lines_)
-            text += line + "\n";
-        return text;
-    }
-
-private:
-    std::vector<std::string> lines_;
-};
+/// Lines of `who` that say that it closed a connection because of `why`.
+inline size_t closings(const LogLines& log, const std::string& who, const std::string& why) {
+    const std::vector<std::string> lines = log.lines();
+    return static_cast<size_t>(std::count_if(lines.begin(), lines.end(), [&](const auto& line) {
+        return line.starts_with(who + ": closing the connection to ") &&
+               line.ends_with(": it sent " + why);
+    }));
+}
 
 /// Bytes to be sent as one message, and what is said of them.
 struct BadFrame {

@@ -7,7 +7,7 @@
 
 #include <doctest/doctest.h>
 
-#include "lib/base/log.h"
+#include "tests/log_lines.h"
 #include "transport/sim/network.h"
 
 namespace weir::test {
@@ -83,20 +83,6 @@ wire::FrameHeader reply(uint64_t request) {
     return header;
 }
 
-/// The lines that are logged while it lives.
-struct Logged {
-    Logged() {
-        set_log_sink([this](LogLevel, std::string_view line) { text.append(line).append("\n"); });
-    }
-
-    ~Logged() { set_log_sink({}); }
-
-    Logged(const Logged&) = delete;
-    Logged& operator=(const Logged&) = delete;
-
-    std::string text;
-};
-
 }  // namespace
 
 TEST_SUITE("outbox") {
@@ -126,12 +112,12 @@ TEST_SUITE("outbox") {
         OutboxWorld world;
         constexpr size_t kMax = 65'536;
         Outbox outbox(*world.endpoint, kMax);
-        Logged logged;
+        const testing::LogLines log;
         const std::vector<std::byte> body(500);
         for (uint64_t i = 0; i < 1000; ++i)
             outbox.send(world.connections[0], reply(i), body);
         CHECK(outbox.empty());
-        CHECK(logged.text.find("closing the connection") != std::string::npos);
+        CHECK(log.has("closing the connection"));
         outbox.send(world.connections[1], reply(7), body);
         CHECK(world.take(1, &outbox) == std::vector<uint64_t>{7});
         // Up to then it may be slow.
@@ -165,9 +151,9 @@ TEST_SUITE("outbox") {
     TEST_CASE("a frame that is too long is said to be, and others go on") {
         OutboxWorld world;
         Outbox outbox(*world.endpoint);
-        Logged logged;
+        const testing::LogLines log;
         outbox.send(world.connections[0], reply(1), std::vector<std::byte>(2000));
-        CHECK(logged.text.find("2032 bytes") != std::string::npos);
+        CHECK(log.has("2032 bytes"));
         outbox.send(world.connections[0], reply(2));
         CHECK(world.take(0, &outbox) == std::vector<uint64_t>{2});
         CHECK(world.closed.empty());
