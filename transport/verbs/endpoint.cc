@@ -28,29 +28,12 @@ Status VerbsEndpoint::set_up(const EndpointOptions& options, const SocketAddress
     device_.subscribe(this, &notes_);
     WEIR_ASSIGN(supplies_, Supplies::make(device_.hardware(), this, options_));
     WEIR_ASSIGN(watcher_, Watcher::make(kWatchAlarm));
-    cm_.emplace(device_, *watcher_, kWatchCm);
-    WEIR_ASSIGN(listener_, Listener::make(address, *watcher_, kWatchListener));
-
-    SocketAddress reachable = listener_->address();
-    if (reachable.is_any()) {
-        SocketAddress host = device_.hardware().local;
-        if (host.family() == 0) {
-            return Error(Errc::kInvalidArgument,
-                         fmt::format("cannot tell which address of this host others reach: bind to "
-                                     "one instead of {}",
-                                     address.host()));
-        }
-        host.set_port(reachable.port());
-        reachable = host;
-    }
-    address_ = std::string(kScheme) + reachable.text();
-    return watch_everything();
-}
-
-Status VerbsEndpoint::watch_everything() {
     WEIR_TRY(watcher_->watch(supplies_->channel()->fd, kWatchCompletions, Watcher::For::kInput));
     WEIR_TRY(watcher_->watch(device_.async_fd(), kWatchDevice, Watcher::For::kInput));
-    return watcher_->watch(notes_.fd(), kWatchNotes, Watcher::For::kInput);
+    WEIR_TRY(watcher_->watch(notes_.fd(), kWatchNotes, Watcher::For::kInput));
+    MeetingHost& host = *this;
+    meeting_.emplace(device_, options_, *watcher_, *supplies_, connections_, counters_, host);
+    return meeting_->listen(address);
 }
 
 VerbsEndpoint::~VerbsEndpoint() {
@@ -65,6 +48,28 @@ Capabilities VerbsEndpoint::capabilities() const {
     can.message_bytes_max = options_.message_bytes_max;
     can.operations_max = kOperationsMost;
     return can;
+}
+
+Result<ConnectionId> VerbsEndpoint::connect(std::string_view address) {
+    if (!address.starts_with(kScheme)) {
+        return Error(Errc::kUnavailable,
+                     fmt::format("'{}' is no verbs address", address.substr(0, 80)));
+    }
+    WEIR_ASSIGN(const SocketAddress to, SocketAddress::parse(address.substr(kScheme.size())));
+    if (connections_.count() >= options_.connections_max) {
+        return Error(Errc::kBusy, fmt::format("this endpoint has {} connections, its limit",
+                                              connections_.count()));
+    }
+    return meeting_->begin(to).id;
+}
+
+void VerbsEndpoint::open(Connection& c) {
+    enter(c, State::kOpen);
+    c.announced = true;
+    Completion completion;
+    completion.event = c.side == Side::kConnecting ? Event::kConnected : Event::kAccepted;
+    completion.connection = c.id;
+    delivery_.add(completion);
 }
 
 std::string VerbsEndpoint::peer_name(ConnectionId connection) const {

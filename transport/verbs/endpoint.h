@@ -2,24 +2,21 @@
 #pragma once
 /// \file
 /// VerbsEndpoint: the way of a message. Its parts have files of their own: ConnectionTable (who),
-/// Listener and SideChannel (how they meet), Supplies (what each connection gets), SendQueue and
+/// Meeting with Listener and SideChannel (how they come together), Supplies (what each connection gets), SendQueue and
 /// ReceiveQueue (what is under way), Delivery (what the caller gets), Watcher (what wakes it).
 
 #include <optional>
 #include <vector>
 
-#include "transport/verbs/cm_way.h"
 #include "transport/verbs/connection_table.h"
 #include "transport/verbs/delivery.h"
 #include "transport/verbs/device.h"
-#include "transport/verbs/listener.h"
-#include "transport/verbs/supplies.h"
-#include "transport/verbs/watcher.h"
+#include "transport/verbs/meeting.h"
 
 namespace weir::transport::verbs {
 
 /// Thread: the one that polls it.
-class VerbsEndpoint final : public Endpoint {
+class VerbsEndpoint final : public Endpoint, private MeetingHost {
 public:
     /// Errors: kAlreadyExists (port in use), kInvalidArgument, kNoMemory, kIo
     [[nodiscard]] static Result<std::unique_ptr<VerbsEndpoint>> make(VerbsDevice& device,
@@ -30,7 +27,7 @@ public:
     VerbsEndpoint& operator=(const VerbsEndpoint&) = delete;
     ~VerbsEndpoint() override;
 
-    [[nodiscard]] std::string address() const override { return address_; }
+    [[nodiscard]] std::string address() const override { return meeting_->address(); }
 
     [[nodiscard]] Capabilities capabilities() const override;
     [[nodiscard]] Result<ConnectionId> connect(std::string_view address) override;
@@ -62,26 +59,15 @@ private:
     explicit VerbsEndpoint(VerbsDevice& device) : device_(device), regions_(device.regions()) {}
 
     Status set_up(const EndpointOptions& options, const SocketAddress& address);
-    Status watch_everything();
 
-    // Two endpoints meet: endpoint_accept.cc, endpoint_connect.cc.
-    void accept_all();
-    [[nodiscard]] Connection* oldest_stranger() const noexcept;
-    [[nodiscard]] uint64_t next_place_ns() const noexcept;
-    void show_out_oldest();
-    void dial(Connection& c);
-    void serve_side_channel(Connection& c);
-    void say(Connection& c);
-    void advance_handshake(Connection& c);
-    Status take_step(Connection& c, Handshake::Step step);
-    Status equip(Connection& c);
-    Status check_peer(const Connection& c) const;
-    Status take_proof(Connection& c);
-    void take_cm_events();
-    void take_cm_request(const CmEvent& request);
-    void note_up(Connection& c);
-    void become_open(Connection& c);
-    void refuse(Connection& c, const Error& error);
+    // Two endpoints meet: what Meeting says.
+    /// The only way into a state. Sets its deadline, and what depends on the state alone.
+    void enter(Connection& c, State state) override;
+    /// Ends a connection that broke, or was broken by its peer.
+    void fail(Connection& c, Errc reason, std::string_view why) override;
+    void open(Connection& c) override;
+    void take_goodbye(Connection& c, uint64_t messages) override;
+    void take_hang_up(Connection& c) override;
 
     // A message goes out and comes in: endpoint_send.cc, endpoint_receive.cc.
     [[nodiscard]] Connection* find_open(ConnectionId id) const noexcept;
@@ -104,15 +90,11 @@ private:
     void take_notes();
 
     // A connection ends: endpoint_close.cc.
-    /// The only way into a state. Sets its deadline, and what depends on the state alone.
-    void enter(Connection& c, State state);
     void advance_close(Connection& c);
     /// The orderly end is not going to be complete.
     void cut_short(Connection& c, std::string_view why);
-    /// Ends a connection that broke, or was broken by its peer. As drain(), it frees nothing yet:
-    /// that is release()'s, at the end of a poll.
-    void fail(Connection& c, Errc reason, std::string_view why);
-    /// Takes the queue pair down; kClosed comes when it has given everything back.
+    /// Takes the queue pair down; kClosed comes when it has given everything back. As fail(), it
+    /// frees nothing yet: that is release()'s, at the end of a poll.
     void drain(Connection& c, Errc reason);
     void advance_drain(Connection& c);
     void give_up_drain(Connection& c);
@@ -124,21 +106,18 @@ private:
     RegionView regions_;
     EndpointCounters counters_;
     EndpointOptions options_;
-    std::string address_;
 
     // Declared in the order in which they may go, last first.
     DeviceNotes notes_;
     std::optional<Watcher> watcher_;
-    std::optional<Listener> listener_;
     std::optional<Supplies> supplies_;
-    std::optional<CmWay> cm_;
+    std::optional<Meeting> meeting_;
     ConnectionTable connections_;
     Delivery delivery_;
 
     std::vector<Connection*> flush_list_;    ///< with requests that the device has not got yet
     std::vector<ConnectionId> drained_;      ///< to be released once all is polled
     std::vector<uint32_t> buffers_to_post_;  ///< only in post_returned_buffers()
-    uint32_t half_open_ = 0;                 ///< accepted, but not proven and open yet
     uint32_t polls_until_watch_ = 0;
     bool hurry_ = false;  ///< the endpoint goes: no waiting for peers
 };

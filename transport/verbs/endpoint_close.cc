@@ -19,8 +19,7 @@ void VerbsEndpoint::enter(Connection& c, State state) {
     const bool was_half_open = c.is_coming() && c.side == Side::kAccepting;
     c.state = state;
     if (was_half_open && !c.is_coming()) {
-        --half_open_;
-        listener_->go_on();
+        meeting_->give_up_place();
     }
     uint64_t limit_ms = 0;  // none
     switch (state) {
@@ -58,9 +57,23 @@ void VerbsEndpoint::advance_close(Connection& c) {
         if (!c.fence || c.sends->is_open(*c.fence)) return;
         enter(c, State::kParting);  // everything that we posted has arrived
         c.side_channel.handshake().bye(c.messages_out);
-        say(c);
+        meeting_->say(c);
     }
     if (c.state == State::kParting && (c.has_all_of_peer() || hurry_)) drain(c, Errc::kOk);
+}
+
+void VerbsEndpoint::take_goodbye(Connection& c, uint64_t messages) {
+    c.peer_goodbye = messages;
+    if (c.state == State::kOpen) enter(c, State::kFinishing);
+    advance_close(c);
+}
+
+void VerbsEndpoint::take_hang_up(Connection& c) {
+    if (c.state == State::kOpen) {
+        fail(c, Errc::kPeerLost, "it is gone without a goodbye");
+    } else {
+        cut_short(c, "it went before it had everything that we sent");
+    }
 }
 
 void VerbsEndpoint::cut_short(Connection& c, std::string_view why) {
@@ -118,7 +131,7 @@ void VerbsEndpoint::release(Connection& c) {
     const auto end = [&](const Operation& operation) {
         end_operation(c, operation, c.reason == Errc::kOk ? Errc::kCancelled : Errc::kPeerLost);
     };
-    cm_->forget(c);
+    meeting_->forget(c);
     if (c.qp != nullptr) {
         const uint32_t number = c.qp->qp_num;
         c.qp.reset();  // before the memory that it could still read
@@ -139,14 +152,14 @@ void VerbsEndpoint::release(Connection& c) {
     if (c.is_in_flush_list) std::erase(flush_list_, &c);
     supplies_->take_back(c);
     connections_.remove(c);
-    listener_->go_on();
+    meeting_->note_room();
 }
 
 void VerbsEndpoint::check_deadlines() {
-    const uint64_t rest_ends_ns = listener_->rest_ends_ns();
-    if (!connections_.has_deadlines() && rest_ends_ns == Listener::kUntilToldNs) return;
+    const bool rests = meeting_->rest_ends_ns() != Listener::kUntilToldNs;
+    if (!connections_.has_deadlines() && !rests) return;
     const uint64_t now_ns = device_.clock().now_ns();
-    if (rest_ends_ns <= now_ns) listener_->go_on();
+    if (rests) meeting_->check_rest(now_ns);
     connections_.for_each([&](Connection& c) {
         if (c.deadline_ns == 0 || c.deadline_ns > now_ns) return;
         switch (c.state) {

@@ -99,7 +99,7 @@ void VerbsEndpoint::watch() {
     const size_t count = watcher_->ready(ready);
     for (size_t i = 0; i < count; ++i) {
         switch (ready[i]) {
-            case kWatchListener: accept_all(); break;
+            case kWatchListener: meeting_->accept_all(); break;
             case kWatchCompletions: {
                 ibv_cq* cq = nullptr;
                 void* context = nullptr;
@@ -110,10 +110,10 @@ void VerbsEndpoint::watch() {
             }
             case kWatchDevice: device_.deliver_async_events(); break;
             case kWatchNotes: take_notes(); break;
-            case kWatchCm: take_cm_events(); break;
+            case kWatchCm: meeting_->take_cm_events(); break;
             case kWatchAlarm: break;
             default:
-                if (Connection* const c = connections_.find(ready[i])) serve_side_channel(*c);
+                if (Connection* const c = connections_.find(ready[i])) meeting_->serve(*c);
         }
     }
     check_deadlines();
@@ -146,7 +146,7 @@ int VerbsEndpoint::arm() {
     post_returned_buffers();
     flush();
     if (delivery_.is_waiting() || !drained_.empty()) notes_.wake();
-    const uint64_t wanted_ns = std::min(connections_.next_deadline_ns(), listener_->rest_ends_ns());
+    const uint64_t wanted_ns = std::min(connections_.next_deadline_ns(), meeting_->rest_ends_ns());
     if (wanted_ns != std::numeric_limits<uint64_t>::max()) {
         const uint64_t now_ns = device_.clock().now_ns();
         watcher_->set_alarm(wanted_ns > now_ns ? wanted_ns - now_ns : 0);

@@ -59,7 +59,7 @@ void VerbsEndpoint::take_failed(Connection& c, const ibv_wc& wc) {
     c.sends->end_through(sequence, [&](const Operation& lost) {
         end_operation(c, lost, code == Errc::kPeerLost ? others : code);
     });
-    serve_side_channel(c);  // perhaps it has said goodbye
+    meeting_->serve(c);  // perhaps it has said goodbye
     fail(c, code, ibv_wc_status_str(wc.status));
 }
 
@@ -70,12 +70,12 @@ void VerbsEndpoint::take_received(const ibv_wc& wc) {
         delivery_.give_back({buffer, 0});
         if (c == nullptr) return;
         c->queue_pair = QueuePairState::kSpent;  // a receive fails on a queue pair in ERR only
-        serve_side_channel(*c);
+        meeting_->serve(*c);
         fail(*c, code_of(wc.status), ibv_wc_status_str(wc.status));
         advance_drain(*c);
         return;
     }
-    if (c->is_coming()) become_open(*c);  // faster than its "ready"
+    if (c->is_coming()) open(*c);  // faster than its "ready"
     ++c->messages_in;
     if (!c->announced || c->reason == Errc::kProtocol || !c->credits.receive()) {
         delivery_.give_back({buffer, 0});

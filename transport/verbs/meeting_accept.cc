@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// VerbsEndpoint: takes the connections that others begin. Who has proved nothing yet has one of a
+/// Meeting: takes the connections that others begin. Who has proved nothing yet has one of a
 /// few places, and loses it to the next only when it has had its time.
 
 #include <cerrno>
 
 #include "lib/base/log.h"
 #include "transport/net/half_open.h"
-#include "transport/verbs/endpoint.h"
 #include "transport/verbs/endpoint_limits.h"
+#include "transport/verbs/meeting.h"
 
 namespace weir::transport::verbs {
 
-void VerbsEndpoint::accept_all() {
+void Meeting::accept_all() {
     while (!connections_.is_full()) {
         if (const uint64_t place_ns = next_place_ns(); device_.clock().now_ns() < place_ns) {
             listener_->rest(place_ns);
@@ -23,7 +23,7 @@ void VerbsEndpoint::accept_all() {
             if (errno == EINTR || errno == ECONNABORTED) continue;
             if (errno == EAGAIN || errno == EWOULDBLOCK) return;
             const Error error(Errc::kIo, "cannot accept connections now", errno);
-            log(LogLevel::kWarning, "verbs: {} {}", address_, error.message());
+            log(LogLevel::kWarning, "verbs: {} {}", address(), error.message());
             listener_->rest(device_.clock().now_ns() + kAcceptAgainMs * kMillisecond);
             return;
         }
@@ -32,17 +32,17 @@ void VerbsEndpoint::accept_all() {
             connections_.add(Side::kAccepting, device_.options().secret, random_bytes());
         ++half_open_;
         c.peer_name = SocketAddress::peer(fd.get()).text();
-        enter(c, State::kMeeting);
+        host_.enter(c, State::kMeeting);
         if (const Status taken = c.side_channel.adopt(
-                std::move(fd), device_.options().silence_ms_max, *watcher_, c.id);
+                std::move(fd), device_.options().silence_ms_max, watcher_, c.id);
             !taken) {
-            fail(c, taken.code(), taken.error().message());
+            host_.fail(c, taken.code(), taken.error().message());
         }
     }
     listener_->rest(Listener::kUntilToldNs);
 }
 
-Connection* VerbsEndpoint::oldest_stranger() const noexcept {
+Connection* Meeting::oldest_stranger() const noexcept {
     Connection* oldest = nullptr;
     connections_.for_each([&](Connection& c) {
         if (!c.is_stranger()) return;
@@ -52,7 +52,7 @@ Connection* VerbsEndpoint::oldest_stranger() const noexcept {
 }
 
 /// When somebody who waits may come in; 0: there is a place.
-uint64_t VerbsEndpoint::next_place_ns() const noexcept {
+uint64_t Meeting::next_place_ns() const noexcept {
     if (half_open_ < kHalfOpenMost) return 0;
     const Connection* const oldest = oldest_stranger();
     if (oldest == nullptr) return Listener::kUntilToldNs;  // all are friends about to be open
@@ -60,14 +60,14 @@ uint64_t VerbsEndpoint::next_place_ns() const noexcept {
     return oldest->deadline_ns - patience_ns + wanted_place_ns(patience_ns);
 }
 
-void VerbsEndpoint::show_out_oldest() {
+void Meeting::show_out_oldest() {
     Connection* const oldest = oldest_stranger();
     if (oldest == nullptr) return;
-    serve_side_channel(*oldest);  // if we were late, its proof may be here
+    serve(*oldest);  // if we were late, its proof may be here
     if (!oldest->is_stranger()) return;
     ++counters_.refused;
     oldest->side_channel.handshake().refuse(Errc::kDeadline, "others want the place; come again");
-    fail(*oldest, Errc::kDeadline, "it has proved nothing, and others want its place");
+    host_.fail(*oldest, Errc::kDeadline, "it has proved nothing, and others want its place");
 }
 
 }  // namespace weir::transport::verbs

@@ -1,47 +1,66 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// VerbsEndpoint: how connections come to be. What others begin is taken in endpoint_accept.cc.
+/// Meeting: how connections come to be. What others begin is taken in meeting_accept.cc.
+
+#include "transport/verbs/meeting.h"
 
 #include <fmt/core.h>
 
 #include "lib/base/log.h"
-#include "transport/verbs/endpoint.h"
 #include "transport/verbs/endpoint_limits.h"
 #include "transport/verbs/queue_pair.h"
 
 namespace weir::transport::verbs {
 
-Result<ConnectionId> VerbsEndpoint::connect(std::string_view address) {
-    if (!address.starts_with(kScheme)) {
-        return Error(Errc::kUnavailable,
-                     fmt::format("'{}' is no verbs address", address.substr(0, 80)));
+Status Meeting::listen(const SocketAddress& address) {
+    WEIR_ASSIGN(listener_, Listener::make(address, watcher_, kWatchListener));
+    SocketAddress reachable = listener_->address();
+    if (reachable.is_any()) {
+        SocketAddress host = device_.hardware().local;
+        if (host.family() == 0) {
+            return Error(Errc::kInvalidArgument,
+                         fmt::format("cannot tell which address of this host others reach: bind to "
+                                     "one instead of {}",
+                                     address.host()));
+        }
+        host.set_port(reachable.port());
+        reachable = host;
     }
-    WEIR_ASSIGN(const SocketAddress to, SocketAddress::parse(address.substr(kScheme.size())));
-    if (connections_.count() >= options_.connections_max) {
-        return Error(Errc::kBusy, fmt::format("this endpoint has {} connections, its limit",
-                                              connections_.count()));
-    }
+    address_ = std::string(kScheme) + reachable.text();
+    return {};
+}
+
+Connection& Meeting::begin(const SocketAddress& to) {
     Connection& c = connections_.add(Side::kConnecting, device_.options().secret, random_bytes());
     c.announced = true;
     c.target = to;
     c.peer_name = to.text();
-    enter(c, State::kMeeting);
+    host_.enter(c, State::kMeeting);
     dial(c);
-    return c.id;
+    return c;
 }
 
-void VerbsEndpoint::dial(Connection& c) {
+void Meeting::give_up_place() {
+    --half_open_;
+    listener_->go_on();
+}
+
+void Meeting::check_rest(uint64_t now_ns) {
+    if (listener_->rest_ends_ns() <= now_ns) listener_->go_on();
+}
+
+void Meeting::dial(Connection& c) {
     if (const Status dialled =
-            c.side_channel.dial(c.target, device_.options().silence_ms_max, *watcher_, c.id);
+            c.side_channel.dial(c.target, device_.options().silence_ms_max, watcher_, c.id);
         !dialled) {
-        fail(c, Errc::kPeerLost, dialled.error().message());
+        host_.fail(c, Errc::kPeerLost, dialled.error().message());
     }
 }
 
-void VerbsEndpoint::serve_side_channel(Connection& c) {
+void Meeting::serve(Connection& c) {
     if (c.is_ending()) return;  // since the watcher spoke of it
     if (const Status connected = c.side_channel.look(); !connected) {
-        fail(c, Errc::kPeerLost, connected.error().message());
+        host_.fail(c, Errc::kPeerLost, connected.error().message());
         return;
     }
     say(c);
@@ -52,23 +71,22 @@ void VerbsEndpoint::serve_side_channel(Connection& c) {
             advance_handshake(c);
         } else if (c.is_coming()) {
             if (c.side == Side::kAccepting) ++counters_.refused;
-            fail(c, Errc::kPeerLost, "it closed the connection in the middle of the handshake");
-        } else if (c.state == State::kOpen) {
-            fail(c, Errc::kPeerLost, "it is gone without a goodbye");
+            host_.fail(c, Errc::kPeerLost,
+                       "it closed the connection in the middle of the handshake");
         } else {
-            cut_short(c, "it went before it had everything that we sent");
+            host_.take_hang_up(c);
         }
     }
 }
 
 /// Sends what the handshake has to say.
-void VerbsEndpoint::say(Connection& c) {
+void Meeting::say(Connection& c) {
     if (const Status said = c.side_channel.send(); !said) {
-        fail(c, said.code(), said.error().message());
+        host_.fail(c, said.code(), said.error().message());
     }
 }
 
-void VerbsEndpoint::advance_handshake(Connection& c) {
+void Meeting::advance_handshake(Connection& c) {
     while (!c.is_ending()) {
         const Result<Handshake::Step> step = c.side_channel.handshake().next();
         if (!step && c.side == Side::kConnecting && step.code() == Errc::kDeadline) {
@@ -85,7 +103,7 @@ void VerbsEndpoint::advance_handshake(Connection& c) {
             if (c.side == Side::kAccepting && step.code() == Errc::kRefused) {
                 c.side_channel.handshake().refuse(Errc::kRefused, "wrong secret");
             }
-            fail(c, step.code(), step.error().text());
+            host_.fail(c, step.code(), step.error().text());
             return;
         }
         if (*step == Handshake::Step::kWait) break;
@@ -97,13 +115,13 @@ void VerbsEndpoint::advance_handshake(Connection& c) {
     if (!c.is_ending()) say(c);
 }
 
-Status VerbsEndpoint::take_step(Connection& c, Handshake::Step step) {
+Status Meeting::take_step(Connection& c, Handshake::Step step) {
     switch (step) {
         case Handshake::Step::kWait: return {};
         case Handshake::Step::kMakeClaim:
             if (c.queue_pair == QueuePairState::kNone) {  // dialled again, it has one
                 WEIR_TRY(equip(c));
-                if (device_.options().connect_by == ConnectBy::kRdmaCm) WEIR_TRY(cm_->prepare(c));
+                if (device_.options().connect_by == ConnectBy::kRdmaCm) WEIR_TRY(cm_.prepare(c));
             }
             c.side_channel.handshake().claim(c.own);
             return {};
@@ -113,30 +131,28 @@ Status VerbsEndpoint::take_step(Connection& c, Handshake::Step step) {
                 return Error(Errc::kProtocol, "it is ready though no queue pair is up");
             }
             // Its first message may have been faster than its "ready".
-            if (c.is_coming()) become_open(c);
+            if (c.is_coming()) host_.open(c);
             return {};
         case Handshake::Step::kBye:
-            c.peer_goodbye = c.side_channel.handshake().peer_messages();
-            if (c.is_coming()) become_open(c);
-            if (c.state == State::kOpen) enter(c, State::kFinishing);
-            advance_close(c);
+            if (c.is_coming()) host_.open(c);
+            host_.take_goodbye(c, c.side_channel.handshake().peer_messages());
             return {};
     }
     return {};
 }
 
-Status VerbsEndpoint::equip(Connection& c) {
+Status Meeting::equip(Connection& c) {
     const uint32_t others = connections_.count() - half_open_;
     if (others >= options_.connections_max) {
         return Error(Errc::kBusy,
                      fmt::format("{} has {} connections, its limit", address_, others));
     }
-    WEIR_TRY(supplies_->equip(c, ConnectionTable::slot_of(c.id)));
+    WEIR_TRY(supplies_.equip(c, ConnectionTable::slot_of(c.id)));
     connections_.add_queue_pair(c);
     return {};
 }
 
-Status VerbsEndpoint::check_peer(const Connection& c) const {
+Status Meeting::check_peer(const Connection& c) const {
     const bool ethernet = device_.hardware().is_ethernet();
     if (c.peer.link_layer != (ethernet ? IBV_LINK_LAYER_ETHERNET : IBV_LINK_LAYER_INFINIBAND)) {
         return Error(Errc::kInvalidArgument,
@@ -150,16 +166,16 @@ Status VerbsEndpoint::check_peer(const Connection& c) const {
     return {};
 }
 
-Status VerbsEndpoint::take_proof(Connection& c) {
+Status Meeting::take_proof(Connection& c) {
     c.peer = c.side_channel.handshake().peer();
-    enter(c, State::kJoining);
+    host_.enter(c, State::kJoining);
     WEIR_TRY(check_peer(c));
     const bool accepts = c.side == Side::kAccepting;
     if (accepts) WEIR_TRY(equip(c));
     const bool by_cm =
         accepts ? c.peer.cm_token != CmToken{} : device_.options().connect_by == ConnectBy::kRdmaCm;
     if (by_cm) {
-        WEIR_TRY(accepts ? cm_->offer(c) : cm_->begin(c));
+        WEIR_TRY(accepts ? cm_.offer(c) : cm_.begin(c));
     } else {
         WEIR_TRY(bring_up(device_.hardware(), c.qp.get(), c.own, c.peer,
                           {device_.options().retry_timeout, device_.options().retry_count}));
@@ -169,13 +185,13 @@ Status VerbsEndpoint::take_proof(Connection& c) {
         c.side_channel.handshake().claim(c.own);
     } else if (!by_cm) {
         c.side_channel.handshake().ready();
-        become_open(c);
+        host_.open(c);
     }
     return {};
 }
 
-void VerbsEndpoint::take_cm_events() {
-    for (const CmEvent& event : cm_->poll()) {
+void Meeting::take_cm_events() {
+    for (const CmEvent& event : cm_.poll()) {
         if (event.what == CmEvent::What::kRequest) {
             take_cm_request(event);
             continue;
@@ -184,50 +200,41 @@ void VerbsEndpoint::take_cm_events() {
         if (c == nullptr || c->state != State::kJoining) continue;
         if (event.what == CmEvent::What::kFailed) {
             refuse(*c, {Errc::kPeerLost, event.text});
-        } else if (const Status up = cm_->finish(*c); !up) {
+        } else if (const Status up = cm_.finish(*c); !up) {
             refuse(*c, up.error());
         } else {
             note_up(*c);
             c->side_channel.handshake().ready();
-            become_open(*c);
+            host_.open(*c);
             say(*c);
         }
     }
 }
 
-void VerbsEndpoint::take_cm_request(const CmEvent& request) {
+void Meeting::take_cm_request(const CmEvent& request) {
     Connection* meant = nullptr;
     connections_.for_each([&](Connection& c) {
         if (CmWay::is_meant(c, request)) meant = &c;
     });
     if (meant == nullptr) {
         ++counters_.refused;
-        cm_->reject(request);
-    } else if (const Status up = cm_->accept(request, *meant); !up) {
+        cm_.reject(request);
+    } else if (const Status up = cm_.accept(request, *meant); !up) {
         refuse(*meant, up.error());
     } else {
         note_up(*meant);
     }
 }
 
-void VerbsEndpoint::note_up(Connection& c) {
+void Meeting::note_up(Connection& c) {
     c.queue_pair = QueuePairState::kUp;
     c.credits = Credits(c.peer.window, c.grant.window);
 }
 
-void VerbsEndpoint::become_open(Connection& c) {
-    enter(c, State::kOpen);
-    c.announced = true;
-    Completion completion;
-    completion.event = c.side == Side::kConnecting ? Event::kConnected : Event::kAccepted;
-    completion.connection = c.id;
-    delivery_.add(completion);
-}
-
 /// The peer is one of us, but cannot be served.
-void VerbsEndpoint::refuse(Connection& c, const Error& error) {
+void Meeting::refuse(Connection& c, const Error& error) {
     c.side_channel.handshake().refuse(error.code(), error.message());
-    fail(c, error.code(), error.message());
+    host_.fail(c, error.code(), error.message());
 }
 
 }  // namespace weir::transport::verbs
