@@ -21,6 +21,20 @@ double fingerprint(std::string_view text) {
     return static_cast<double>(std::hash<std::string_view>()(text) >> 11);
 }
 
+double fingerprint(const Model& model) {
+    const auto text_of = [](const auto& values) {
+        return std::string_view(reinterpret_cast<const char*>(values.data()),
+                                values.size() * sizeof values[0]);
+    };
+    return fingerprint(text_of(model.keys)) + fingerprint(text_of(model.weights));
+}
+
+/// Whether a signal, or whoever else, wants this worker to end soon; may be empty.
+std::function<bool()> stop_of(const LrRunOptions& options) {
+    if (!options.solver.stop) return {};
+    return [stop = options.solver.stop] { return stop() != 0; };
+}
+
 /// Workers that do not agree on these would wait for each other in vain.
 Status check_same(BlockExchange& exchange, const LrRunOptions& options) {
     struct Flag {
@@ -29,13 +43,14 @@ Status check_same(BlockExchange& exchange, const LrRunOptions& options) {
         bool is_number = true;
     };
 
-    const std::array<Flag, 6> flags{{
+    const std::array<Flag, 7> flags{{
         {"--passes", static_cast<double>(options.solver.pass_count_max)},
         {"--tolerance", options.solver.tolerance},
         {"--blocks", static_cast<double>(options.solver.block_count)},
         {"--seed", static_cast<double>(options.solver.seed)},
         {"--test, number of files", static_cast<double>(options.test.size())},
         {"--labels", fingerprint(options.labels.text()), false},
+        {"--init", fingerprint(options.solver.init), false},
     }};
     std::array<double, 2 * flags.size()> greatest;  // and the least, negative
     for (size_t i = 0; i < flags.size(); ++i) {
@@ -95,7 +110,11 @@ void add_warnings(const data::ReadReport& report, const LrRunOptions& options,
 }
 
 Result<Evaluation> evaluate_part(const Model& model, const LrRunOptions& options, data::Part part) {
-    const data::StreamOptions stream{part, options.skip_bad, {options.labels, false}};
+    data::StreamOptions stream;
+    stream.part = part;
+    stream.skip_bad = options.skip_bad;
+    stream.format.labels = options.labels;
+    stream.stop = stop_of(options);
     return data::or_shortage([&] { return evaluate(model, options.test, stream); });
 }
 
@@ -108,6 +127,11 @@ Status test(Client& client, ClientExchange& exchange, const LrRunOptions& option
     if (!mine) run.tested = mine.error();
     WEIR_TRY(client.barrier(std::chrono::hours(24)));  // as long as the longest part takes to read
     WEIR_TRY(agree_on_error(exchange, run.tested));
+    if (run.tested.code() == Errc::kCancelled) {
+        double reason = options.solver.stop ? options.solver.stop() : 0;
+        WEIR_TRY(exchange.max({&reason, 1}));
+        run.result.stop_reason = static_cast<int>(reason);
+    }
     if (!run.tested) return {};
     data::ReadReport all = mine->read;
     WEIR_TRY(sum_reports(exchange, options, options.test, all, run.tested));
@@ -156,6 +180,7 @@ Result<LrRun> run_lr(Client& client, const LrRunOptions& options) {
     read.thread_count = options.threads;
     read.skip_bad = options.skip_bad;
     read.format.labels = options.labels;
+    read.stop = stop_of(options);
     WEIR_ASSIGN(data::Examples examples, data::read_libsvm(options.train, read));
     run.read = examples.report;
     // Reading takes as long as it takes, and longer here than there: only then do deadlines make
@@ -175,13 +200,21 @@ Result<LrRun> run_lr(Client& client, const LrRunOptions& options) {
     Scores scores;
     scores.add(solver.labels(), solver.margins());
     WEIR_ASSIGN(run.train, measure(*exchange, scores));
+    if (const uint64_t left_out = options.solver.init.keys.size() - run.result.init_feature_count;
+        left_out > 0) {
+        run.warnings.push_back(
+            fmt::format("--init: {} of {} features are in no training line, and were left out",
+                        left_out, options.solver.init.keys.size()));
+    }
     if (run.result.nonzero_count == 0) {
         run.warnings.push_back(
             fmt::format("the model has no weights: at --l1 {} none is worth its price; a smaller "
                         "--l1 gives some",
                         options.solver.l1));
     }
-    if (!options.test.empty()) WEIR_TRY(test(client, *exchange, options, solver.keys(), run));
+    const bool stopped = run.result.end == LrEnd::kStopped;
+    if (!options.test.empty() && !stopped)
+        WEIR_TRY(test(client, *exchange, options, solver.keys(), run));
     WEIR_TRY(count(client, *exchange, run));
     WEIR_TRY(client.barrier(std::chrono::hours(24)));
     return run;

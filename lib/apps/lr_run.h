@@ -52,7 +52,8 @@ struct LrRun {
 /// Every worker of the job calls it with the same options, then leaves the job.
 /// Errors: kInvalidArgument: the workers' options differ, and in what; what the training files, the
 ///     solver and the cluster say. An error of the test files does
-///     not undo the training: it is in LrRun::tested
+///     not undo the training: it is in LrRun::tested. kCancelled: LrOptions::stop wanted an end
+///     while training files were read; while test files were, that is in LrRun::tested
 [[nodiscard]] Result<LrRun> run_lr(Client& client, const LrRunOptions& options);
 
 }  // namespace weir::apps

@@ -150,6 +150,7 @@ Result<LrResult> LrSolver::solve() {
 Result<LrEnd> LrSolver::run() {
     next_gap_pass_ = 5;
     best_objective_ = std::log(2.0) * static_cast<double>(plan_.example_count);
+    if (!options_.init.keys.empty()) WEIR_TRY(take_init());
     while (true) {
         WEIR_TRY(run_pass());
         Totals totals;
@@ -159,24 +160,58 @@ Result<LrEnd> LrSolver::run() {
         result_.objective = totals.objective;
         const bool last = result_.pass_count == options_.pass_count_max;
         const bool stuck = progress_has_ended();
-        if (last || stuck || gap_is_due()) WEIR_TRY(measure_gap(totals.objective));
-        result_.gap = dual_ > 0 ? std::max(0.0, totals.objective - dual_) / totals.objective
-                                : std::numeric_limits<double>::infinity();
+        const bool measured = last || stuck || gap_is_due();
+        if (measured) WEIR_TRY(measure_gap(totals.objective));
+        update_gap();
         result_.history.push_back({result_.pass_count, seconds_since(start_ns_), totals.objective,
                                    result_.nonzero_count, result_.gap});
         if (options_.progress) options_.progress(result_.history.back());
-        double done = result_.gap <= options_.tolerance ? 3 : stuck ? 2 : last ? 1 : 0;
+        const double done = result_.gap <= options_.tolerance ? 3 : stuck ? 2 : last ? 1 : 0;
         // All compute the same, but machines may differ in the last bit: the decision is one.
-        WEIR_TRY(exchange_->max({&done, 1}));
-        if (done == 3) return LrEnd::kGap;
-        if (done == 2) return LrEnd::kNoProgress;
-        if (done == 1) return LrEnd::kPassCount;
+        std::array<double, 2> decision = {done, options_.stop ? options_.stop() : 0.0};
+        WEIR_TRY(exchange_->max(decision));
+        if (decision[0] == 3) return LrEnd::kGap;
+        if (decision[0] == 2) return LrEnd::kNoProgress;
+        if (decision[0] == 1) return LrEnd::kPassCount;
+        if (decision[1] != 0) {
+            result_.stop_reason = static_cast<int>(decision[1]);
+            if (!measured) WEIR_TRY(measure_gap(totals.objective));
+            update_gap();
+            result_.history.back().gap = result_.gap;
+            return LrEnd::kStopped;
+        }
         if (const std::optional<double> fraction = joint_fraction(totals)) {
             WEIR_TRY(step_jointly(*fraction, totals.objective));
         } else {
             WEIR_TRY(step_along_history(totals));
         }
     }
+}
+
+/// The weights to start from, as one move. That they are worse than none shows after the first pass,
+/// which keep_best() then takes back to 0.
+Status LrSolver::take_init() {
+    const Model& init = options_.init;
+    SparseWeights start;
+    double known = 0;
+    for (uint64_t column = 0; column < matrix_.column_count(); ++column) {
+        const auto found =
+            std::lower_bound(init.keys.begin(), init.keys.end(), matrix_.keys[column]);
+        if (found == init.keys.end() || *found != matrix_.keys[column]) continue;
+        known += counted_part(column);
+        start.columns.push_back(static_cast<uint32_t>(column));
+        start.values.push_back(init.weights[static_cast<size_t>(found - init.keys.begin())]);
+    }
+    WEIR_TRY(exchange_->sum({&known, 1}));
+    result_.init_feature_count = static_cast<uint64_t>(std::llround(known));
+    next_gap_pass_ = 2;  // it may be near the optimum
+    return move(start, 1);
+}
+
+/// From the best lower bound so far.
+void LrSolver::update_gap() {
+    result_.gap = dual_ > 0 ? std::max(0.0, result_.objective - dual_) / result_.objective
+                            : std::numeric_limits<double>::infinity();
 }
 
 bool LrSolver::gap_is_due() const {

@@ -40,7 +40,7 @@ public:
     [[nodiscard]] static Result<LrSolver> create(BlockExchange& exchange, data::Examples&& examples,
                                                  LrOptions options);
 
-    /// Trains from weights of 0. Once.
+    /// Trains from the weights of LrOptions::init, or from 0 where it has none. Once.
     [[nodiscard]] Result<LrResult> solve();
 
     /// The weights that are not 0, of all workers' features.
@@ -78,6 +78,8 @@ private:
     [[nodiscard]] Status measure(Totals& totals);
     [[nodiscard]] Status measure_gap(double objective);
     [[nodiscard]] Result<LrEnd> run();
+    [[nodiscard]] Status take_init();
+    void update_gap();
     [[nodiscard]] bool gap_is_due() const;
     [[nodiscard]] bool progress_has_ended() const;
     [[nodiscard]] Status keep_best(Totals& totals);

@@ -8,6 +8,8 @@
 #include <limits>
 #include <vector>
 
+#include "lib/apps/model.h"
+
 namespace weir::apps {
 
 /// The state after one pass over all features. The same for all workers.
@@ -27,7 +29,11 @@ struct LrOptions {
     double tolerance = 5e-4;   ///< the relative gap to end at
     uint32_t block_count = 0;  ///< 0: chosen from the data
     uint64_t seed = 1;         ///< of the blocks and their order; the same for all workers
+    Model init;  ///< the weights to start from; features that no example has are left out
     std::function<void(const LrProgress&)> progress;  ///< after every pass; may be empty
+    /// Asked after every pass, may be empty: not 0 ends the training for all workers. They need not
+    /// give the same.
+    std::function<int()> stop;
 };
 
 enum class LrEnd : uint8_t {
@@ -35,11 +41,14 @@ enum class LrEnd : uint8_t {
     kNoProgress,  ///< the later half of all passes gained less than a fifth of the tolerance, and
                   ///< less and less; see LrSolver::progress_has_ended()
     kPassCount,   ///< pass_count_max passes are done
+    kStopped,     ///< a worker's LrOptions::stop wanted it
 };
 
 /// Counts and sums are over all workers; the same for each of them, but for what is marked.
 struct LrResult {
     LrEnd end = LrEnd::kPassCount;
+    int stop_reason = 0;              ///< the greatest that a worker's LrOptions::stop gave
+    uint64_t init_feature_count = 0;  ///< of LrOptions::init: those that an example has
     double objective = 0;
     double gap = std::numeric_limits<double>::infinity();
     uint64_t nonzero_count = 0;

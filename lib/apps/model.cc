@@ -13,6 +13,7 @@
 
 #include <fmt/format.h>
 
+#include "lib/data/input_file.h"
 #include "lib/data/output_file.h"
 
 namespace weir::apps {
@@ -72,11 +73,13 @@ Status write_model(const std::string& path, const Model& model) {
 }
 
 Result<Model> read_model(const std::string& path) {
-    const File file(std::fopen(path.c_str(), "re"), &std::fclose);
+    const bool standard_input = path == data::kStandardInput;
+    const std::string name = data::input_name(path);
+    const File file(std::fopen(standard_input ? "/dev/stdin" : path.c_str(), "re"), &std::fclose);
     if (file == nullptr) {
         const int reason = errno;
         return Error(reason == ENOENT ? Errc::kNotFound : Errc::kIo,
-                     fmt::format("model {}: cannot be opened", path), reason);
+                     fmt::format("model {}: cannot be opened", name), reason);
     }
     std::vector<std::pair<uint64_t, double>> entries;
     char* text = nullptr;
@@ -93,13 +96,13 @@ Result<Model> read_model(const std::string& path) {
         const ModelLine parsed = parse_line(line);
         if (!parsed.wrong.empty()) {
             status = Error(Errc::kParse,
-                           fmt::format("model {}:{}: {}", path, line_number, parsed.wrong));
+                           fmt::format("model {}:{}: {}", name, line_number, parsed.wrong));
         } else if (parsed.any) {
             entries.emplace_back(parsed.key, parsed.weight);
         }
     }
     if (status && std::ferror(file.get()) != 0) {
-        status = Error(Errc::kIo, fmt::format("model {}: cannot be read", path), errno);
+        status = Error(Errc::kIo, fmt::format("model {}: cannot be read", name), errno);
     }
     std::free(text);  // NOLINT: getline's
     WEIR_TRY(status);
@@ -108,7 +111,7 @@ Result<Model> read_model(const std::string& path) {
     for (const auto& [key, weight] : entries) {
         if (!model.keys.empty() && model.keys.back() == key) {
             return Error(Errc::kParse,
-                         fmt::format("model {}: feature {} is there twice", path, key));
+                         fmt::format("model {}: feature {} is there twice", name, key));
         }
         model.keys.push_back(key);
         model.weights.push_back(weight);

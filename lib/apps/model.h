@@ -27,7 +27,7 @@ struct Model {
 /// Errors: kIo
 [[nodiscard]] Status write_model(const std::string& path, const Model& model);
 
-/// Reads what write_model() wrote, or a person: features in any order, '#' begins a comment.
+/// Reads what write_model() wrote, or a person; from standard input for `-`: features in any order, '#' begins a comment.
 /// Errors: kNotFound, kIo; kParse with file, line and what is wrong there
 [[nodiscard]] Result<Model> read_model(const std::string& path);
 

@@ -7,19 +7,23 @@
 
 #include <fmt/core.h>
 
-#include "lib/data/output_file.h"
-
 namespace weir::apps {
 
 namespace {
 
 constexpr double kWidth = 760;
-constexpr double kHeight = 440;
-constexpr double kLeft = 92;
-constexpr double kRight = 730;
-constexpr double kTop = 56;
-constexpr double kBottom = 380;
+constexpr double kHeight = 460;
+constexpr double kLeft = 84;
+constexpr double kRight = 736;
+constexpr double kTop = 76;
+constexpr double kBottom = 400;
 constexpr double kTickCount = 6;
+constexpr int kDecadeLabelCountMax = 8;
+constexpr size_t kDotCountMax = 80;  ///< with more passes the line alone is clearer
+constexpr size_t kTitleLengthMax = 84;
+constexpr const char* kInk = "#1667c0";
+/// Differences below this part of the objective are rounding.
+constexpr double kRounding = 1e-14;
 
 /// The smallest of 1, 2, 5 times a power of ten that cuts `span` into at most kTickCount parts.
 double tick_step(double span) {
@@ -31,41 +35,51 @@ double tick_step(double span) {
     return power * 10;
 }
 
-/// One axis: the numbers it shows and where they go on the page.
-struct Axis {
-    double low;
+/// Time, from 0 to a round number above the last value.
+struct TimeAxis {
     double high;
     double step;
-    double page_low;
-    double page_high;
 
-    /// From a round number below the values to one above.
-    static Axis over(double low, double high, double page_low, double page_high) {
-        if (!(high > low)) {
-            const double room = std::max(std::abs(low) * 0.05, 1e-6);
-            low -= room;
-            high += room;
-        }
-        const double step = tick_step(high - low);
-        return {std::floor(low / step + 1e-9) * step, std::ceil(high / step - 1e-9) * step, step,
-                page_low, page_high};
+    static TimeAxis up_to(double last) {
+        const double high = last > 0 ? last : 1;
+        const double step = tick_step(high);
+        return {std::max(high, std::ceil(high / step - 0.25) * step), step};
     }
 
     [[nodiscard]] double page(double value) const {
-        return page_low + (value - low) / (high - low) * (page_high - page_low);
+        return kLeft + value / high * (kRight - kLeft);
     }
 
     [[nodiscard]] int tick_count() const {
-        return static_cast<int>(std::lround((high - low) / step)) + 1;
+        return static_cast<int>(std::floor(high / step + 1e-9)) + 1;
     }
 
-    [[nodiscard]] double tick(int index) const { return low + step * index; }
-
-    [[nodiscard]] std::string text(double value) const {
-        const double biggest = std::max(std::abs(low), std::abs(high));
-        if (biggest >= 1e7 || step < 1e-4) return fmt::format("{:.3g}", value);
+    [[nodiscard]] std::string text(int tick) const {
+        const double value = step * tick;
+        if (high >= 1e7 || step < 1e-6) return fmt::format("{:.3g}", value);
         const int digits = std::max(0, static_cast<int>(std::ceil(-std::log10(step) - 1e-9)));
-        return fmt::format("{:.{}f}", std::abs(value) < step * 1e-6 ? 0.0 : value, digits);
+        return fmt::format("{:.{}f}", value, digits);
+    }
+};
+
+/// Differences, by powers of ten.
+struct LogAxis {
+    int low;  ///< exponents
+    int high;
+
+    static LogAxis over(double least, double most) {
+        const int low = static_cast<int>(std::floor(std::log10(least) + 1e-9));
+        const int high = static_cast<int>(std::ceil(std::log10(most) - 1e-9));
+        return {low, std::max(high, low + 1)};
+    }
+
+    [[nodiscard]] double page(double value) const {
+        return kBottom - (std::log10(value) - low) / (high - low) * (kBottom - kTop);
+    }
+
+    /// Every decade has a line; so many of them have one number.
+    [[nodiscard]] int label_step() const {
+        return (high - low + kDecadeLabelCountMax - 1) / kDecadeLabelCountMax;
     }
 };
 
@@ -83,86 +97,130 @@ std::string escaped(const std::string& text) {
     return out;
 }
 
-std::string frame(const PlotText& text) {
+std::string shortened(const std::string& text, size_t length_max) {
+    if (text.size() <= length_max) return text;
+    size_t end = length_max - 3;
+    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80)
+        --end;  // no half of a UTF-8 letter
+    return text.substr(0, end) + "...";
+}
+
+std::string frame(const PlotText& text, const std::string& y_label) {
     std::string svg = fmt::format(
-        R"(<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {} {}" width="{}" height="{}" )"
-        R"(font-family="system-ui, sans-serif" font-size="13" fill="#444">)"
+        R"(<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {0} {1}" width="{0}" height="{1}" )"
+        R"(font-family="system-ui, 'DejaVu Sans', sans-serif" font-size="13" fill="#444">)"
         "\n<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n",
-        kWidth, kHeight, kWidth, kHeight);
+        kWidth, kHeight);
     svg += fmt::format(
-        "<text x=\"{}\" y=\"30\" font-size=\"17\" font-weight=\"600\" fill=\"#222\">{}</text>\n",
-        kLeft, escaped(text.title));
-    svg += fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n",
-                       (kLeft + kRight) / 2, kHeight - 14, escaped(text.x_label));
+        "<text x=\"{}\" y=\"30\" font-size=\"16\" font-weight=\"600\" fill=\"#222\">{}</text>\n"
+        "<text x=\"{}\" y=\"52\">{}</text>\n",
+        24, escaped(shortened(text.title, kTitleLengthMax)), 24,
+        escaped(shortened(text.note, kTitleLengthMax + 24)));
+    svg += fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">seconds</text>\n",
+                       (kLeft + kRight) / 2, kHeight - 16);
     svg += fmt::format(
-        "<text transform=\"translate(20 {}) rotate(-90)\" text-anchor=\"middle\">{}</text>\n",
-        (kTop + kBottom) / 2, escaped(text.y_label));
+        "<text transform=\"translate(22 {}) rotate(-90)\" text-anchor=\"middle\">{}</text>\n",
+        (kTop + kBottom) / 2, escaped(y_label));
     return svg;
 }
 
-std::string grid(const Axis& x, const Axis& y) {
+std::string grid(const TimeAxis& x, const LogAxis& y) {
     std::string svg;
-    for (int i = 0; i < y.tick_count(); ++i) {
-        const double at = y.page(y.tick(i));
-        svg += fmt::format(
-            "<line x1=\"{}\" x2=\"{}\" y1=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"#e4e4e4\"/>\n"
-            "<text x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>\n",
-            kLeft, kRight, at, at, kLeft - 8, at + 4.5, y.text(y.tick(i)));
+    for (int exponent = y.low; exponent <= y.high; ++exponent) {
+        const double at = y.page(std::pow(10.0, exponent));
+        svg +=
+            fmt::format("<line x1=\"{}\" x2=\"{}\" y1=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"#ddd\"/>\n",
+                        kLeft, kRight, at, at);
+        const bool labelled = (exponent - y.low) % y.label_step() == 0;
+        if (labelled)
+            svg += fmt::format(
+                "<text x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\">10<tspan dy=\"-6\" "
+                "font-size=\"10\">{}{}</tspan></text>\n",
+                kLeft - 8, at + 5, exponent < 0 ? "\u2212" : "", std::abs(exponent));
+        for (int digit = 2; digit < 10 && exponent < y.high && y.high - y.low <= 4; ++digit) {
+            const double minor = y.page(digit * std::pow(10.0, exponent));
+            svg += fmt::format(
+                "<line x1=\"{}\" x2=\"{}\" y1=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"#f2f2f2\"/>\n",
+                kLeft, kRight, minor, minor);
+        }
     }
     for (int i = 0; i < x.tick_count(); ++i) {
-        const double at = x.page(x.tick(i));
+        const double at = x.page(x.step * i);
         svg += fmt::format(
             "<line x1=\"{:.1f}\" x2=\"{:.1f}\" y1=\"{}\" y2=\"{}\" stroke=\"#888\"/>\n"
             "<text x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n",
-            at, at, kBottom, kBottom + 5, at, kBottom + 21, x.text(x.tick(i)));
+            at, at, kBottom, kBottom + 5, at, kBottom + 21, x.text(i));
     }
     svg += fmt::format("<path d=\"M{} {}V{}H{}\" fill=\"none\" stroke=\"#888\"/>\n", kLeft, kTop,
                        kBottom, kRight);
     return svg;
 }
 
-std::string line(std::span<const PlotPoint> points, const Axis& x, const Axis& y) {
+/// The passes above the best, joined, and the line where the best is reached.
+std::string descent(std::span<const PlotPoint> points, const PlotPoint& best, double floor,
+                    const TimeAxis& x, const LogAxis& y) {
     std::string path;
+    std::string dots;
     for (const PlotPoint& point : points) {
-        path += fmt::format("{}{:.2f} {:.2f}", path.empty() ? "M" : "L", x.page(point.x),
-                            y.page(point.y));
+        const double above = point.objective - best.objective;
+        if (!(above > floor)) continue;
+        const double at_x = x.page(point.seconds);
+        const double at_y = y.page(above);
+        path += fmt::format("{}{:.2f} {:.2f}", path.empty() ? "M" : "L", at_x, at_y);
+        dots += fmt::format("<circle cx=\"{:.2f}\" cy=\"{:.2f}\" r=\"3\"/>\n", at_x, at_y);
     }
-    const PlotPoint& last = points.back();
-    const bool right = x.page(last.x) > (kLeft + kRight) / 2;
-    const bool low = y.page(last.y) > (kTop + kBottom) / 2;
-    return fmt::format(
-        "<path d=\"{}\" fill=\"none\" stroke=\"#1667c0\" stroke-width=\"2\" "
-        "stroke-linejoin=\"round\"/>\n"
-        "<circle cx=\"{:.2f}\" cy=\"{:.2f}\" r=\"3.5\" fill=\"#1667c0\"/>\n"
-        "<text x=\"{:.2f}\" y=\"{:.2f}\" text-anchor=\"{}\" fill=\"#1667c0\">{:.7g}</text>\n",
-        path, x.page(last.x), y.page(last.y), x.page(last.x) + (right ? 0 : 8),
-        y.page(last.y) + (low ? -10 : 20), right ? "end" : "start", last.y);
+    std::string svg = fmt::format(
+        "<path d=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"2\" "
+        "stroke-linejoin=\"round\"/>\n",
+        path, kInk);
+    if (points.size() <= kDotCountMax) svg += fmt::format("<g fill=\"{}\">\n{}</g>\n", kInk, dots);
+    const double end = x.page(best.seconds);
+    const bool right = end > (kLeft + kRight) / 2;
+    svg += fmt::format(
+        "<line x1=\"{0:.2f}\" x2=\"{0:.2f}\" y1=\"{1}\" y2=\"{2}\" stroke=\"{3}\" "
+        "stroke-dasharray=\"4 4\"/>\n"
+        "<text x=\"{4:.2f}\" y=\"{5}\" text-anchor=\"{6}\" fill=\"{3}\">best: {7:.7g} after "
+        "{8:.3g} s</text>\n",
+        end, kTop, kBottom, kInk, end + (right ? -8 : 8), kTop + 14, right ? "end" : "start",
+        best.objective, best.seconds);
+    return svg;
 }
 
 }  // namespace
 
-std::string plot_svg(std::span<const PlotPoint> points, const PlotText& text) {
+std::string plot_descent(std::span<const PlotPoint> points, const PlotText& text) {
     std::vector<PlotPoint> finite;
     for (const PlotPoint& point : points) {
-        if (std::isfinite(point.x) && std::isfinite(point.y)) finite.push_back(point);
+        if (std::isfinite(point.seconds) && std::isfinite(point.objective)) finite.push_back(point);
     }
-    std::string svg = frame(text);
-    if (finite.empty()) {
-        return svg + fmt::format(
-                         "<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">no data</text>\n</svg>\n",
-                         (kLeft + kRight) / 2, (kTop + kBottom) / 2);
+    const auto by_objective = [](const PlotPoint& a, const PlotPoint& b) {
+        return a.objective < b.objective;
+    };
+    const auto best = std::min_element(finite.begin(), finite.end(), by_objective);
+    const auto worst = std::max_element(finite.begin(), finite.end(), by_objective);
+    // What is nearer to the best than this is it, as far as anybody can tell.
+    const double floor = finite.empty() ? 0 : std::abs(best->objective) * kRounding;
+    const double most = finite.empty() ? 0 : worst->objective - best->objective;
+    if (!(most > floor) || !std::isfinite(most)) {
+        const std::string said =
+            finite.empty()
+                ? "no pass was made"
+                : fmt::format("the objective is {:.7g} from the first pass on", best->objective);
+        return frame(text, "") +
+               fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n</svg>\n",
+                           (kLeft + kRight) / 2, (kTop + kBottom) / 2, said);
     }
-    const auto [x_low, x_high] = std::minmax_element(
-        finite.begin(), finite.end(), [](PlotPoint a, PlotPoint b) { return a.x < b.x; });
-    const auto [y_low, y_high] = std::minmax_element(
-        finite.begin(), finite.end(), [](PlotPoint a, PlotPoint b) { return a.y < b.y; });
-    const Axis x = Axis::over(std::min(0.0, x_low->x), x_high->x, kLeft, kRight);
-    const Axis y = Axis::over(y_low->y, y_high->y, kBottom, kTop);
-    return svg + grid(x, y) + line(finite, x, y) + "</svg>\n";
-}
-
-Status write_text_file(const std::string& path, const std::string& content) {
-    return data::write_whole_file(path, content);
+    double least = most;
+    double last = 0;
+    for (const PlotPoint& point : finite) {
+        const double above = point.objective - best->objective;
+        if (above > floor) least = std::min(least, above);
+        last = std::max(last, point.seconds);
+    }
+    const TimeAxis x = TimeAxis::up_to(last);
+    const LogAxis y = LogAxis::over(least, most);
+    return frame(text, "objective \u2212 best") + grid(x, y) + descent(finite, *best, floor, x, y) +
+           "</svg>\n";
 }
 
 }  // namespace weir::apps

@@ -1,31 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// A line plot as SVG text, to look at in any browser.
+/// How an objective fell, as SVG text, to look at in any browser.
 
 #include <span>
 #include <string>
 
-#include "lib/base/result.h"
-
 namespace weir::apps {
 
+/// The objective after a pass.
 struct PlotPoint {
-    double x = 0;
-    double y = 0;
+    double seconds = 0;
+    double objective = 0;
 };
 
 struct PlotText {
     std::string title;
-    std::string x_label;
-    std::string y_label;
+    std::string note;  ///< a smaller line below
 };
 
-/// The points as a line, with axes, ticks at round numbers, and the last value written beside it.
-/// Points that are not finite are left out. Without any point: axes and "no data".
-[[nodiscard]] std::string plot_svg(std::span<const PlotPoint> points, const PlotText& text);
-
-/// Writes `content` to a file, whole or not at all. Errors: kIo
-[[nodiscard]] Status write_text_file(const std::string& path, const std::string& content);
+/// The objective minus the best of its values, on a logarithmic axis, against time: each pass is a
+/// dot, and where the best is reached stands a line with its value. Points that are not finite are
+/// left out. Where there are not two different values, that is said instead.
+[[nodiscard]] std::string plot_descent(std::span<const PlotPoint> points, const PlotText& text);
 
 }  // namespace weir::apps

@@ -57,7 +57,7 @@ Status read_shares(std::span<const std::string> paths, const ReadOptions& option
     const auto read_share = [&](uint32_t thread) {
         const Part part{options.part.index * thread_count + thread,
                         options.part.count * thread_count};
-        const StreamOptions stream{part, options.skip_bad, options.format};
+        const StreamOptions stream{part, options.skip_bad, options.format, options.stop};
         shares[thread].status = or_shortage([&] { return shares[thread].read(paths, stream); });
         if (!shares[thread].status) shares[thread].chunks = {};  // room for those who go on
     };

@@ -32,6 +32,7 @@ struct ReadOptions {
     uint32_t thread_count = 1;  ///< threads of this worker; each is a part of its own
     uint64_t skip_bad = 0;      ///< bad lines to leave out, for all threads together
     LibsvmFormat format = {};
+    std::function<bool()> stop = {};  ///< true: reading ends with kCancelled soon; thread: any
 };
 
 /// Reads this worker's share of LIBSVM files. No examples at all is no error here: a share may be

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "lib/base/random.h"
+#include "lib/data/input_file.h"
 
 namespace weir::data {
 
@@ -20,61 +21,45 @@ namespace {
 struct FileFacts {
     uint64_t size_bytes = 0;
     bool gzip = false;
+    bool stream = false;
 };
-
-struct Packer {
-    std::string_view magic;
-    std::string_view name;
-    std::string_view unpack;
-};
-
-constexpr std::array<Packer, 4> kOtherPackers = {{
-    {{"\xfd"
-      "7zXZ",
-      5},
-     "xz",
-     "xz -dk"},
-    {"\x28\xb5\x2f\xfd", "zstd", "zstd -dk"},
-    {"BZh", "bzip2", "bzip2 -dk"},
-    {"PK\x03\x04", "zip", "unzip"},
-}};
 
 Result<FileFacts> inspect(const std::string& path) {
+    const std::string name = input_name(path);
+    const bool standard_input = path == kStandardInput;
     struct stat facts = {};
-    if (::stat(path.c_str(), &facts) != 0) {
+    if ((standard_input ? ::fstat(STDIN_FILENO, &facts) : ::stat(path.c_str(), &facts)) != 0) {
         const int reason = errno;
         if (reason == ENOENT) {
-            return Error(Errc::kNotFound, fmt::format("{}: no such file; check the path", path));
+            return Error(Errc::kNotFound, fmt::format("{}: no such file; check the path", name));
         }
-        return Error(Errc::kIo, fmt::format("{}: cannot be looked at", path), reason);
+        return Error(Errc::kIo, fmt::format("{}: cannot be looked at", name), reason);
     }
     if (S_ISDIR(facts.st_mode)) {
         return Error(Errc::kInvalidArgument,
-                     fmt::format("{} is a directory; name the files in it ({}/*)", path, path));
+                     fmt::format("{} is a directory; name the files in it ({}/*)", name, name));
     }
+    if (standard_input && !standard_input_is_a_file()) return FileFacts{0, false, true};
     if (!S_ISREG(facts.st_mode)) {
         return Error(Errc::kInvalidArgument,
-                     fmt::format("{} is not a regular file; write the data to one first", path));
+                     fmt::format("{} is not a regular file; write the data to one first, or pipe "
+                                 "it into -",
+                                 name));
     }
-    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return Error(Errc::kIo, fmt::format("{}: cannot be opened", path), errno);
-    std::array<char, 6> start = {};
+    const int fd = open_input(path);
+    if (fd < 0) return Error(Errc::kIo, fmt::format("{}: cannot be opened", name), errno);
+    std::array<char, kMagicBytes> start = {};
     const ssize_t got = ::read(fd, start.data(), start.size());
     const int reason = errno;
     ::close(fd);
-    if (got < 0) return Error(Errc::kIo, fmt::format("{}: cannot be read", path), reason);
+    if (got < 0) return Error(Errc::kIo, fmt::format("{}: cannot be read", name), reason);
     if (got == 0) {
         return Error(Errc::kInvalidArgument,
-                     fmt::format("{} is empty; it should hold LIBSVM lines", path));
+                     fmt::format("{} is empty; it should hold LIBSVM lines", name));
     }
     const std::string_view magic(start.data(), static_cast<size_t>(got));
-    for (const Packer& packer : kOtherPackers) {
-        if (!magic.starts_with(packer.magic)) continue;
-        return Error(Errc::kInvalidArgument,
-                     fmt::format("{} is {}-compressed; unpack it with {} {}", path, packer.name,
-                                 packer.unpack, path));
-    }
-    return FileFacts{static_cast<uint64_t>(facts.st_size), magic.starts_with("\x1f\x8b")};
+    WEIR_TRY(check_unpacked(magic, path));
+    return FileFacts{static_cast<uint64_t>(facts.st_size), is_gzip(magic)};
 }
 
 /// Whole gzip files, the biggest first, each to whoever has least so far.
@@ -106,6 +91,11 @@ Result<std::vector<FileShare>> share_files(std::span<const std::string> paths, P
     for (const std::string& path : paths) {
         WEIR_ASSIGN(const FileFacts fact, inspect(path));
         facts.push_back(fact);
+        if (fact.stream && part.count > 1) {
+            return Error(Errc::kInvalidArgument,
+                         fmt::format("{} can have one reader only; write it to a file first",
+                                     input_name(path)));
+        }
         if (!fact.gzip) plain_bytes += fact.size_bytes;
         if (fact.gzip) ++gzip_count;
     }
@@ -117,6 +107,10 @@ Result<std::vector<FileShare>> share_files(std::span<const std::string> paths, P
     std::vector<FileShare> shares;
     uint64_t start = 0;  // of this file in all plain bytes, end to end
     for (size_t i = 0; i < paths.size(); ++i) {
+        if (facts[i].stream) {
+            shares.push_back({.path = paths[i], .stream = true, .pieces = {}});
+            continue;
+        }
         if (facts[i].gzip) {
             if (gzip_count < part.count) {
                 shares.push_back({.path = paths[i], .gzip = true, .pieces = part});

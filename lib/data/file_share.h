@@ -23,6 +23,7 @@ struct Part {
 struct FileShare {
     std::string path;
     bool gzip = false;
+    bool stream = false;  ///< standard input that is no file: read once, from where it stands
     /// Lines that start in [begin, end) of the file; everything for gzip.
     uint64_t begin = 0;
     uint64_t end = std::numeric_limits<uint64_t>::max();
@@ -33,6 +34,8 @@ struct FileShare {
 /// The share of `part`. Plain files are cut by bytes: all of them, end to end, into part.count
 /// equal stretches. Of gzip files, which cannot be entered in the middle, everybody gets whole ones
 /// if there are enough; else everybody unpacks all of them and parses every part.count-th piece.
+///
+/// A path `-` is standard input.
 ///
 /// Errors: a path that is missing, a directory, not a regular file, empty, unreadable or packed by
 ///     something other than gzip

@@ -17,12 +17,17 @@ constexpr unsigned char kMagic[] = {0x1f, 0x8b};
 
 }  // namespace
 
-Result<std::unique_ptr<GzipBytes>> GzipBytes::open(int fd, std::string path) {
+Result<std::unique_ptr<GzipBytes>> GzipBytes::open(int fd, std::string path,
+                                                   std::string_view first_bytes) {
     std::unique_ptr<GzipBytes> bytes(new GzipBytes(fd, std::move(path)));
     if (inflateInit2(&bytes->stream_, kGzipOnly) != Z_OK) {
         return Error(Errc::kNoMemory, fmt::format("{}: no memory to unpack it", bytes->path_));
     }
     bytes->packed_.resize(kPackedBytes);
+    std::copy(first_bytes.begin(), first_bytes.end(), bytes->packed_.begin());
+    bytes->stream_.next_in = bytes->packed_.data();
+    bytes->stream_.avail_in = static_cast<unsigned>(first_bytes.size());
+    bytes->read_bytes_ = first_bytes.size();
     return bytes;
 }
 

@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <zlib.h>
@@ -18,9 +19,11 @@ namespace weir::data {
 /// Thread: one.
 class GzipBytes final : public ByteSource {
 public:
-    /// Takes `fd`, at the start of the file, also if it fails. `path`: for messages.
+    /// Takes `fd`, also if it fails; at the start of the file, or behind its first bytes, which are
+    /// handed in then. `path`: for messages.
     /// Errors: kNoMemory
-    [[nodiscard]] static Result<std::unique_ptr<GzipBytes>> open(int fd, std::string path);
+    [[nodiscard]] static Result<std::unique_ptr<GzipBytes>> open(int fd, std::string path,
+                                                                 std::string_view first_bytes = {});
     ~GzipBytes() override;
     GzipBytes(const GzipBytes&) = delete;
     GzipBytes& operator=(const GzipBytes&) = delete;

@@ -10,6 +10,8 @@
 
 #include <fmt/core.h>
 
+#include "lib/data/input_file.h"
+
 namespace weir::data {
 namespace {
 
@@ -205,8 +207,9 @@ Status check_labels(const LabelCensus& census, const LabelMap& labels, const std
 
 std::string files_text(std::span<const std::string> paths) {
     if (paths.empty()) return "no files";
-    if (paths.size() == 1) return paths[0];
-    return fmt::format("{} and {} more file{}", paths[0], paths.size() - 1,
+    const std::string first = input_name(paths[0]);
+    if (paths.size() == 1) return first;
+    return fmt::format("{} and {} more file{}", first, paths.size() - 1,
                        paths.size() == 2 ? "" : "s");
 }
 

@@ -7,6 +7,7 @@
 
 #include <fmt/core.h>
 
+#include "lib/data/input_file.h"
 #include "lib/data/line_stream.h"
 
 namespace weir::data {
@@ -15,8 +16,8 @@ namespace {
 
 Result<std::string> describe(const LineStream& stream, uint64_t line_offset, const BadLine& bad) {
     WEIR_ASSIGN(const uint64_t line, stream.line_number(line_offset));
-    return fmt::format("{}:{}:{}: expected {}, found {}", stream.share().path, line, bad.column,
-                       bad.expected, bad.found);
+    return fmt::format("{}:{}:{}: expected {}, found {}", input_name(stream.share().path), line,
+                       bad.column, bad.expected, bad.found);
 }
 
 /// What of a file is looked at to learn its labels.
@@ -49,6 +50,7 @@ LabelCensus sample_labels(std::span<const std::string> paths, const LibsvmFormat
     const Result<std::vector<FileShare>> files = share_files(paths.first(file_count), {});
     if (!files) return census;
     for (const FileShare& file : *files) {
+        if (file.stream) continue;  // what is read of it is gone
         if (file.gzip) {
             (void)add_labels(file, kUnpackedSampleBytes, format, census);
             continue;
@@ -87,6 +89,7 @@ Status parse_piece(const LineStream& stream, std::string_view piece,
                 if (bad->unknown_label) {
                     LabelCensus census = sample_labels(paths, options.format);
                     census.add(lines.label_census);
+                    if (stream.share().stream) census.add(report.labels);
                     WEIR_TRY(check_labels(census, options.format.labels, files_text(paths)));
                 }
                 return Error(
@@ -125,6 +128,8 @@ Result<ReadReport> stream_libsvm(std::span<const std::string> paths, const Strea
     for (FileShare& share : shares) {
         WEIR_ASSIGN(LineStream stream, LineStream::open(std::move(share)));
         while (true) {
+            if (options.stop && options.stop())
+                return Error(Errc::kCancelled, "stopped while files were read");
             WEIR_ASSIGN(const std::string_view piece, stream.next());
             if (piece.empty()) break;
             lines.clear();

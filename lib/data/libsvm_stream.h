@@ -35,6 +35,7 @@ struct StreamOptions {
     Part part;
     uint64_t skip_bad = 0;  ///< so many bad lines are left out and counted; the next is an error
     LibsvmFormat format = {};
+    std::function<bool()> stop = {};  ///< true: reading ends with kCancelled soon; may be empty
 };
 
 /// Reads this part's share of the files.

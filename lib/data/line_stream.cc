@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "lib/data/gzip_bytes.h"
+#include "lib/data/input_file.h"
 
 namespace weir::data {
 
@@ -45,6 +46,64 @@ private:
     uint64_t offset_;
 };
 
+/// What can be read only once, after its first bytes.
+class StreamBytes final : public ByteSource {
+public:
+    StreamBytes(int fd, std::string path, std::string first_bytes)
+        : fd_(fd), path_(std::move(path)), first_bytes_(std::move(first_bytes)) {}
+
+    ~StreamBytes() override { ::close(fd_); }
+
+    StreamBytes(const StreamBytes&) = delete;
+    StreamBytes& operator=(const StreamBytes&) = delete;
+
+    Result<uint64_t> read(std::span<char> into) override {
+        uint64_t done = first_bytes_.copy(into.data(), into.size());
+        first_bytes_.erase(0, done);
+        WEIR_ASSIGN(const uint64_t more, read_all(fd_, path_, into.subspan(done)));
+        return done + more;
+    }
+
+    /// Fills `into` unless the end comes first.
+    static Result<uint64_t> read_all(int fd, const std::string& path, std::span<char> into) {
+        uint64_t done = 0;
+        while (done < into.size()) {
+            const ssize_t got = ::read(fd, into.data() + done, into.size() - done);
+            if (got < 0 && errno == EINTR) continue;
+            if (got < 0) return Error(Errc::kIo, fmt::format("{}: cannot be read", path), errno);
+            if (got == 0) break;
+            done += static_cast<uint64_t>(got);
+        }
+        return done;
+    }
+
+private:
+    int fd_;
+    std::string path_;
+    std::string first_bytes_;
+};
+
+/// Looks at the first bytes of a stream, then reads it as what it is.
+Result<std::unique_ptr<ByteSource>> open_stream(int fd, const std::string& path) {
+    const std::string name = input_name(path);
+    std::string first_bytes(kMagicBytes, '\0');
+    const Result<uint64_t> got = StreamBytes::read_all(fd, name, first_bytes);
+    first_bytes.resize(got ? *got : 0);
+    Status fits = got ? check_unpacked(first_bytes, path) : Status(got.error());
+    if (fits && first_bytes.empty())
+        fits = Error(Errc::kInvalidArgument,
+                     fmt::format("{} is empty; it should hold LIBSVM lines", name));
+    if (!fits) {
+        ::close(fd);
+        return std::move(fits).error();
+    }
+    if (!is_gzip(first_bytes))
+        return std::unique_ptr<ByteSource>(
+            std::make_unique<StreamBytes>(fd, name, std::move(first_bytes)));
+    WEIR_ASSIGN(std::unique_ptr<GzipBytes> unpacked, GzipBytes::open(fd, name, first_bytes));
+    return std::unique_ptr<ByteSource>(std::move(unpacked));
+}
+
 uint64_t count_newlines(std::string_view text) {
     return static_cast<uint64_t>(std::count(text.begin(), text.end(), '\n'));
 }
@@ -52,16 +111,19 @@ uint64_t count_newlines(std::string_view text) {
 }  // namespace
 
 Result<LineStream> LineStream::open(FileShare share) {
-    const int fd = ::open(share.path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return Error(Errc::kIo, fmt::format("{}: cannot be opened", share.path), errno);
+    const std::string name = input_name(share.path);
+    const int fd = open_input(share.path);
+    if (fd < 0) return Error(Errc::kIo, fmt::format("{}: cannot be opened", name), errno);
     LineStream stream;
     // One byte earlier: a line that starts exactly at `begin` has its predecessor's newline there.
     stream.position_ = share.begin == 0 ? 0 : share.begin - 1;
-    if (share.gzip) {
-        WEIR_ASSIGN(stream.source_, GzipBytes::open(fd, share.path));
+    if (share.stream) {
+        WEIR_ASSIGN(stream.source_, open_stream(fd, share.path));
+    } else if (share.gzip) {
+        WEIR_ASSIGN(stream.source_, GzipBytes::open(fd, name));
     } else {
         ::posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
-        stream.source_ = std::make_unique<PlainBytes>(fd, share.path, stream.position_);
+        stream.source_ = std::make_unique<PlainBytes>(fd, name, stream.position_);
     }
     stream.buffer_.resize(kPieceBytes);
     stream.share_ = std::move(share);
@@ -116,7 +178,7 @@ Result<std::string_view> LineStream::next_piece() {
         if (buffer_.size() >= kLineBytesMax) {
             return Error(Errc::kParse,
                          fmt::format("{}: no line end within {} MiB; is this a LIBSVM text file?",
-                                     share_.path, kLineBytesMax >> 20));
+                                     input_name(share_.path), kLineBytesMax >> 20));
         }
         buffer_.resize(buffer_.size() * 2);
         WEIR_TRY(fill());
@@ -138,7 +200,7 @@ Result<std::string_view> LineStream::next() {
         lines_before_ += last_newline_count_;
         last_newline_count_ = 0;
         WEIR_ASSIGN(const std::string_view piece, next_piece());
-        if (share_.gzip) last_newline_count_ = count_newlines(piece);
+        if (counts_lines()) last_newline_count_ = count_newlines(piece);
         const bool mine = piece_index_++ % share_.pieces.count == share_.pieces.index;
         if (piece.empty() || !mine) continue;
         text_bytes_ += piece.size();
@@ -150,10 +212,11 @@ Result<std::string_view> LineStream::next() {
 Result<uint64_t> LineStream::line_number(uint64_t offset_bytes) const {
     WEIR_CHECK(offset_bytes <= used_bytes_);
     uint64_t count = count_newlines({buffer_.data(), offset_bytes});
-    if (share_.gzip) return lines_before_ + count + 1;
-    const int fd = ::open(share_.path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return Error(Errc::kIo, fmt::format("{}: cannot be opened", share_.path), errno);
-    PlainBytes start(fd, share_.path, 0);
+    if (counts_lines()) return lines_before_ + count + 1;
+    const std::string name = input_name(share_.path);
+    const int fd = open_input(share_.path);
+    if (fd < 0) return Error(Errc::kIo, fmt::format("{}: cannot be opened", name), errno);
+    PlainBytes start(fd, name, 0);
     std::vector<char> bytes(kPieceBytes);
     for (uint64_t done = 0; done < position_;) {
         const uint64_t wanted = std::min<uint64_t>(bytes.size(), position_ - done);

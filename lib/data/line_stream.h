@@ -40,6 +40,10 @@ public:
 
 private:
     LineStream() = default;
+
+    /// What cannot be read again to count its lines.
+    [[nodiscard]] bool counts_lines() const noexcept { return share_.gzip || share_.stream; }
+
     [[nodiscard]] Result<std::string_view> next_piece();
     [[nodiscard]] Status fill();
     [[nodiscard]] Status skip_cut_line();
@@ -53,7 +57,7 @@ private:
     bool at_end_ = false;        // of the source
     bool finished_ = false;
     uint64_t piece_index_ = 0;
-    uint64_t lines_before_ = 0;  // gzip: newlines before the last piece
+    uint64_t lines_before_ = 0;  // if counts_lines(): newlines before the last piece
     uint64_t last_newline_count_ = 0;
     uint64_t text_bytes_ = 0;
 };

@@ -37,6 +37,12 @@ int create_beside(const std::filesystem::path& target, std::string& part) {
 }  // namespace
 
 Result<OutputFile> OutputFile::create(const std::string& path) {
+    if (path == kStandardOutput) {
+        const int fd = ::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0);
+        const std::string name = "standard output";
+        if (fd < 0) return Error(Errc::kIo, name + ": cannot be written", errno);
+        return OutputFile(fd, name, name, "");
+    }
     const auto refused = [&](int reason) {
         return Error(Errc::kIo, fmt::format("{}: cannot be written", path), reason);
     };
@@ -100,6 +106,7 @@ Status OutputFile::finish() {
 
 Status check_output(const std::string& path) {
     namespace fs = std::filesystem;
+    if (path == kStandardOutput) return {};
     const fs::path folder = fs::absolute(path).parent_path();
     std::error_code error;
     if (fs::is_directory(path, error) || !fs::is_directory(folder, error)) {

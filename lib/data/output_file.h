@@ -11,8 +11,11 @@
 
 namespace weir::data {
 
+/// A file of this name is meant by "./-".
+inline constexpr std::string_view kStandardOutput = "-";
+
 /// Writes to a new file beside `path` and puts it in that place at the end. What is no regular file
-/// (a device, a pipe, /dev/stdout) is written as it stands, and never removed. Thread: one.
+/// (a device, a pipe, /dev/stdout, `-`) is written as it stands, and never removed. Thread: one.
 class OutputFile {
 public:
     /// Errors: kIo: the path or its folder cannot be written

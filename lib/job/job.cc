@@ -45,6 +45,23 @@ Status check_points(const Config& config, const RingShape& ring) {
 
 constexpr std::string_view kThreadsKey = "weir-threads";
 constexpr size_t kShardsPerCpu = 16;  // beyond this a person is told
+/// Beyond this a job does not start: each thread polls, and passes take minutes where they took
+/// milliseconds.
+constexpr size_t kThreadsPerCpuMax = 100;
+
+/// Whether this process's CPUs will ever get round to all its threads.
+Status check_thread_count(const JobOptions& options, const Roles& roles) {
+    const size_t shards = size_t{roles.local_servers} * options.shards_per_server;
+    const size_t workers = roles.shape.local_workers;
+    const size_t cpus = allowed_cpus().size();
+    if (shards + workers <= kThreadsPerCpuMax * cpus) return {};
+    return Error(
+        Errc::kInvalidArgument,
+        fmt::format("{} shards and {} workers in one process, each a thread, are more than "
+                    "{} for each of its {} CPUs; use fewer --shards, --servers or "
+                    "--workers, or more processes",
+                    shards, workers, kThreadsPerCpuMax, cpus));
+}
 
 Result<IdleOptions> idle_options(const Config& config, size_t threads_here) {
     IdleOptions idle;
@@ -104,6 +121,10 @@ Status Job::Part::start() {
         return std::move(roles).error();
     }
     if (Status fits = check_points(config_, roles->ring); !fits) {
+        (void)bootstrap->finish();
+        return fits;
+    }
+    if (Status fits = check_thread_count(options_, *roles); !fits) {
         (void)bootstrap->finish();
         return fits;
     }

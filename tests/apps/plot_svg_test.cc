@@ -17,33 +17,58 @@ bool has(const std::string& svg, const std::string& text) {
 }  // namespace
 
 TEST_SUITE("plot_svg") {
-    TEST_CASE("a plot has its texts escaped, round ticks and the last value") {
-        const std::vector<PlotPoint> points = {{0.1, 22000}, {0.5, 12000}, {2.9, 10558.7}};
-        const std::string svg = plot_svg(points, {"a < b & c", "seconds", "objective"});
+    TEST_CASE("a plot has its texts escaped, round ticks, decades, and where the best is reached") {
+        const std::vector<PlotPoint> points = {
+            {0.1, 22000}, {0.5, 10600}, {1.2, 10559}, {2.9, 10558.7}};
+        const std::string svg = plot_descent(points, {"a < b & c", "4 passes"});
         CHECK(has(svg, "a &lt; b &amp; c"));
+        CHECK(has(svg, ">4 passes<"));
         CHECK(has(svg, ">seconds<"));
+        CHECK(has(svg, "objective \u2212 best"));
         CHECK(has(svg, ">0.5<"));
-        CHECK(has(svg, ">12000<"));
-        CHECK(has(svg, ">10558.7<"));
+        CHECK(has(svg, "10<tspan dy=\"-6\" font-size=\"10\">5</tspan>"));
+        CHECK(has(svg, "10<tspan dy=\"-6\" font-size=\"10\">\u22121</tspan>"));
+        CHECK(has(svg, "best: 10558.7 after 2.9 s"));
         CHECK(svg.starts_with("<svg "));
         CHECK(svg.ends_with("</svg>\n"));
         CHECK_FALSE(has(svg, "nan"));
     }
 
+    TEST_CASE("a tenth of the distance is a decade on the page") {
+        const std::vector<PlotPoint> points = {{1, 1100}, {2, 1010}, {3, 1001}, {4, 1000}};
+        const std::string svg = plot_descent(points, {"t", "n"});
+        // 100, 10 and 1 above the best: two decades over the whole height, from 76 to 400.
+        CHECK(has(svg, "cy=\"76.00\""));
+        CHECK(has(svg, "cy=\"238.00\""));
+        CHECK(has(svg, "cy=\"400.00\""));
+    }
+
     TEST_CASE("one point, equal points, no points and infinite ones give a plot too") {
         const double inf = INFINITY;
-        const std::vector<std::vector<PlotPoint>> lists = {
-            {{1, 5}}, {{1, 0}, {2, 0}}, {}, {{1, inf}, {inf, 2}}, {{0, 1e-12}, {1e9, -3e300}}};
+        const std::vector<std::vector<PlotPoint>> lists = {{{1, 5}},
+                                                           {{1, 0}, {2, 0}},
+                                                           {},
+                                                           {{1, inf}, {inf, 2}},
+                                                           {{0, 1e-12}, {1e9, -3e300}},
+                                                           {{0, 1e308}, {1, -1e308}},
+                                                           {{0, 7}, {1e-9, 7 - 1e-15}},
+                                                           {{0, 1}, {0, 1e-300}, {0, 0}}};
         for (const auto& points : lists) {
-            const std::string svg = plot_svg(points, {"t", "x", "y"});
+            const std::string svg = plot_descent(points, {"t", "n"});
             CHECK(svg.ends_with("</svg>\n"));
             CHECK_FALSE(has(svg, "nan"));
             CHECK_FALSE(has(svg, "inf"));
         }
-        CHECK(has(plot_svg({}, {"t", "x", "y"}), "no data"));
+        CHECK(has(plot_descent({}, {"t", "n"}), "no pass was made"));
+        CHECK(has(plot_descent(lists[0], {"t", "n"}), "the objective is 5 from the first pass on"));
     }
 
-    TEST_CASE("a file that cannot be written is an error") {
-        CHECK_FALSE(write_text_file("/nowhere/plot.svg", "x"));
+    TEST_CASE("a long title is shortened between letters") {
+        std::string title;
+        for (int i = 0; i < 100; ++i)
+            title += "\u00e9";
+        const std::string svg = plot_descent({}, {title, ""});
+        CHECK(has(svg, "\u00e9...<"));
+        CHECK_FALSE(has(svg, title));
     }
 }

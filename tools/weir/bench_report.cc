@@ -9,9 +9,9 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
-#include "lib/apps/plot_svg.h"
 #include "lib/base/os_limits.h"
 #include "lib/base/topology.h"
+#include "lib/data/output_file.h"
 
 namespace weir::tools {
 namespace {
@@ -106,7 +106,7 @@ Status BenchReport::write_json(const std::string& path) const {
                               {"machine", machine()},
                               {"registered_bytes", registered_bytes_},
                               {"rows", std::move(rows)}};
-    return apps::write_text_file(path, json.dump(2) + "\n");
+    return data::write_whole_file(path, json.dump(2) + "\n");
 }
 
 double median(std::vector<double> numbers) {

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/weir/command_line.h"
 
+#include <algorithm>
+#include <map>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 #include <fmt/core.h>
@@ -11,6 +15,7 @@
 #include "tools/weir/info.h"
 #include "tools/weir/lr.h"
 #include "tools/weir/numbers.h"
+#include "tools/weir/predict.h"
 #include "tools/weir/synth.h"
 #include "weir_features.h"
 
@@ -25,6 +30,14 @@ using data::LabelMap;
 std::string labels(const std::string& text) {
     const Result<LabelMap> map = LabelMap::parse(text);
     return map ? "" : map.error().text();
+}
+
+void add_labels(CLI::App& command, LabelMap& map) {
+    command
+        .add_option_function<std::string>(
+            "--labels", [&map](const std::string& text) { map = *LabelMap::parse(text); },
+            "what other labels than -1, 0 and +1 stand for: 1:-1,2:+1")
+        ->check(labels);
 }
 
 /// What a job looks like: the same for every command that runs one.
@@ -45,13 +58,85 @@ void add_job(CLI::App& command, JobFlags& job) {
     command.add_option("--size", job.size, "number of processes");
 }
 
+constexpr const char* kLrFooter =
+    "Memory: the files are shared out among the workers, and all examples must fit into the "
+    "workers' "
+    "memory:\n4 bytes per non-zero value where all values are 1, else 8, and about as much again "
+    "while "
+    "reading.\n"
+    "Precision: values are stored as float32, whatever the files say; weights are computed as "
+    "float64.\n"
+    "--labels: every other label then is a bad line. Several values may stand for one class. "
+    "Labels "
+    "that form\nclasses of their own, like 1 and 2, are an error without it, whatever --skip-bad "
+    "says.\n"
+    "--skip-bad N: every worker leaves out up to N bad lines of its share of the --train files, "
+    "however many\nthreads read it, and again up to N of its share of the --test files. One more, "
+    "at "
+    "any worker, ends the job.\n"
+    "--test: the files are read after the training. What is wrong with them is an error, but "
+    "model, "
+    "plot and JSON\n(with test_* null) are written all the same.\n"
+    "--init: the optimum is the same, and so is the proof; a model near it saves passes. Features "
+    "that "
+    "no\ntraining line has are left out.\n"
+    "-: standard input (in a job of one process) and standard output; one thing each. What a "
+    "person "
+    "reads goes\nto standard error then.\n"
+    "SIGINT, SIGTERM: the training ends after this pass on all ranks, what there is is written, "
+    "and the "
+    "exit\ncode is 130 or 143. A second signal ends the process at once. It is the workers that "
+    "decide: a "
+    "rank that only\nserves goes on until they have ended. (mpirun kills its ranks one second "
+    "after it was "
+    "interrupted itself.)";
+
+constexpr const char* kPredictFooter =
+    "One line for each example, in the order of the files: 1 / (1 + exp(-w.x)). Lines may have a "
+    "label "
+    "or begin with\ntheir first feature; where there are labels, accuracy, AUC and log loss are "
+    "told. "
+    "Empty lines, comments and\nbad lines that were left out get no line.";
+
+void add_predict(CLI::App& app, Command& chosen) {
+    const auto flags = std::make_shared<PredictFlags>();
+    CLI::App* const command =
+        app.add_subcommand("predict", "apply a model of `weir lr` to LIBSVM files");
+    command->add_option("--model,-m", flags->model, "model, as `weir lr --model` writes it")
+        ->required();
+    command->add_option("FILE", flags->files, "LIBSVM files (plain or gzip), or -")->required();
+    command->add_option("--out,-o", flags->out, "file for the predictions, or -")
+        ->capture_default_str();
+    static const std::map<std::string, PredictAs> kAs{{"probability", PredictAs::kProbability},
+                                                      {"label", PredictAs::kLabel},
+                                                      {"score", PredictAs::kScore}};
+    command
+        ->add_option("--as", flags->as,
+                     "what a line says: probability of the class +1, label, or score (w.x); "
+                     "default: probability")
+        ->option_text("WORD")
+        ->transform(CLI::Transformer(kAs))
+        ->check([](const std::string& text) {
+            return text.size() == 1 ? "" : text + " is none of probability, label, score";
+        });
+    add_labels(*command, flags->labels);
+    command->add_option("--skip-bad", flags->skip_bad, "bad lines to leave out")
+        ->check(count(0, kLongCountMax))
+        ->capture_default_str();
+    command->add_option("--json", flags->json, "file for a summary as JSON, or -");
+    command->footer(kPredictFooter);
+    command->callback(
+        [flags, &chosen] { chosen.run = [flags](Config&) { return run_predict(*flags); }; });
+}
+
 void add_lr(CLI::App& app, Command& chosen) {
     const auto flags = std::make_shared<LrFlags>();
     CLI::App* const command =
         app.add_subcommand("lr", "train sparse logistic regression on LIBSVM files");
     apps::LrRunOptions& run = flags->run;
-    command->add_option("--train", run.train, "LIBSVM files (plain or gzip)")->required();
+    command->add_option("--train", run.train, "LIBSVM files (plain or gzip), or -")->required();
     command->add_option("--test", run.test, "files to test the model on");
+    command->add_option("--init", flags->init, "model to start from, as --model writes it");
     command->add_option("--l1", run.solver.l1, "weight of |w|_1 in the objective")
         ->check(number(0, true))
         ->capture_default_str();
@@ -75,29 +160,12 @@ void add_lr(CLI::App& app, Command& chosen) {
     command->add_option("--skip-bad", run.skip_bad, "bad lines to leave out, per worker; see below")
         ->check(count(0, kLongCountMax))
         ->capture_default_str();
-    command
-        ->add_option_function<std::string>(
-            "--labels", [&run](const std::string& text) { run.labels = *LabelMap::parse(text); },
-            "what other labels than -1, 0 and +1 stand for: 1:-1,2:+1")
-        ->check(labels);
-    command->add_option("--model", flags->model, "file for the model: feature and value a line");
-    command->add_option("--json", flags->json, "file for the result as JSON");
-    command->add_option("--plot", flags->plot, "file for objective against time as SVG");
-    command->footer(
-        "Memory: the files are shared out among the workers, and all examples must fit into the "
-        "workers' memory:\n4 bytes per non-zero value where all values are 1, else 8, and about "
-        "as much again while reading.\nPrecision: values are stored as float32, whatever the "
-        "files say; weights are computed as float64.\n--skip-bad N: every worker leaves out up to "
-        "N bad lines of its share of the --train files, however many\nthreads read it, and again "
-        "up to N of its share of the --test files. One more, at any worker, ends the job.\n"
-        "--labels: every other label then is a bad line. Several values may stand for one class. "
-        "Labels "
-        "that form\nclasses of their own, like 1 and 2, are an error without it, whatever "
-        "--skip-bad "
-        "says.\n--test: "
-        "the files are read after the training. What is wrong with them is an error, but model, "
-        "plot "
-        "and JSON\n(with test_* null) are written all the same.");
+    add_labels(*command, run.labels);
+    command->add_option("--model", flags->model,
+                        "file for the model: feature and value a line; or -");
+    command->add_option("--json", flags->json, "file for the result as JSON; or -");
+    command->add_option("--plot", flags->plot, "FILE.svg for objective against time; or -");
+    command->footer(kLrFooter);
     add_job(*command, flags->job);
     command->callback([flags, &chosen] {
         chosen.run = [flags](Config& config) { return run_lr(*flags, config); };
@@ -235,6 +303,15 @@ std::string unknown_command(const CLI::App& app, int argc, char** argv, std::str
     return "";
 }
 
+/// What of the words nobody takes: a flag that there is not, or else a word; empty: none.
+std::string unknown_argument(const CLI::App& app) {
+    const std::vector<std::string> words = app.remaining(true);
+    const auto flag = std::find_if(words.begin(), words.end(),
+                                   [](const std::string& word) { return word.starts_with('-'); });
+    if (flag != words.end()) return fmt::format("there is no flag {} here", *flag);
+    return words.empty() ? "" : fmt::format("nothing here takes '{}'", words.front());
+}
+
 /// "bench push", as far as it was chosen.
 std::string chosen_command(const CLI::App& app) {
     std::string words;
@@ -264,6 +341,7 @@ Command parse_command_line(int argc, char** argv) {
     app.set_version_flag("--version", "weir " WEIR_VERSION, "print the version and exit");
     app.require_subcommand(0, 1);  // that there is one is checked below, after its flags
     add_lr(app, chosen);
+    add_predict(app, chosen);
     add_bench(app, chosen);
     add_synth(app, chosen);
     add_info(app, chosen);
@@ -279,7 +357,9 @@ Command parse_command_line(int argc, char** argv) {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
         if (error.get_exit_code() == 0) return no_run(app.exit(error));  // --help, --version
-        return no_run(usage_error(error.what(), chosen_command(app)));
+        // What is not known is complained about before what is missing or wrong: it may be why.
+        const std::string unknown = unknown_argument(app);
+        return no_run(usage_error(unknown.empty() ? error.what() : unknown, chosen_command(app)));
     }
     if (!chosen.run) return no_run(usage_error("a command is missing", ""));
     chosen.name = chosen_command(app);

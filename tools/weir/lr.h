@@ -14,6 +14,7 @@ namespace weir::tools {
 struct LrFlags {
     JobFlags job;
     apps::LrRunOptions run;
+    std::string init;  ///< a model file
     std::string model;
     std::string json;
     std::string plot;

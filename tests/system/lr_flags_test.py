@@ -1,0 +1,309 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What the flags of `weir lr` and `weir predict` promise, and signals. Usage: lr_flags_test.py PATH-OF-WEIR"""
+
+import gzip
+import json
+import math
+import os
+import re
+import signal
+import subprocess
+import time
+import unittest
+import xml.etree.ElementTree as xml
+from pathlib import Path
+
+import lr_testing as testing
+
+SHAPES = ((), ("--workers", 3, "--servers", 2))
+
+
+class Flags(testing.Folder, unittest.TestCase):
+    def weir(self, *arguments, stdin=None, **variables):
+        done = subprocess.run([self.WEIR, *map(str, arguments)], input=stdin, capture_output=True, timeout=testing.LIMIT_S, check=False,
+                              env=testing.clean_environment({**testing.POOL, **variables}))
+        return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+    def good(self, *arguments, **more):
+        code, out, err = self.weir(*arguments, **more)
+        self.assertEqual(code, 0, err)
+        return out, err
+
+    def refused(self, words, *arguments, **more):
+        code, _, err = self.weir(*arguments, **more)
+        self.assertEqual(code, 2, err)
+        self.assertIn(words, err.splitlines()[0])
+
+    def data(self, name="train.svm", rows=None):
+        return testing.write(self.path(name), rows or testing.dense())
+
+
+class Init(Flags):
+    def test_a_model_to_start_from_saves_passes_and_the_optimum_and_its_proof_stay(self):
+        rows, model, out = testing.text_like(), self.path("model"), self.path("out.json")
+        train, tight = self.data(rows=rows), ("--l1", 0.3, "--tolerance", 1e-5)
+        self.good("lr", "--train", train, *tight, "--model", model, "--json", out)
+        first, weights = testing.read_json(out), testing.read_model(model)
+        for shape in SHAPES:
+            again = self.path("again.json")
+            self.good("lr", "--train", train, *tight, "--init", model, "--json", again, *shape)
+            result = testing.read_json(again)
+            self.assertLess(result["passes"], first["passes"])
+            self.assertLessEqual(result["history"][0]["objective"], first["objective"] * (1 + 1e-9))
+            self.near(result["objective"], first["objective"])
+            # The proof holds against a bound computed elsewhere.
+            self.assertGreaterEqual(result["objective"] * (1 + 1e-12), testing.bound(rows, weights, 0.3))
+            self.assertLessEqual(result["gap"], 1e-5)
+            self.good("lr", "--train", train, "--l1", 0.6, "--init", model, "--json", again, *shape)
+            self.near(testing.read_json(again)["objective"], testing.solve(rows, 0.6))
+
+    def test_a_model_that_is_worse_than_none_does_no_harm(self):
+        rows, model, out = testing.dense(), self.path("model"), self.path("out.json")
+        Path(model).write_text("".join(f"{f} {(-1) ** f * 1e6}\n" for f in range(1, 9)), encoding="ascii")
+        for shape in SHAPES:
+            self.good("lr", "--train", self.data(rows=rows), "--init", model, "--json", out, *shape)
+            self.near(testing.read_json(out)["objective"], testing.solve(rows, 1))
+
+    def test_features_that_no_line_has_are_left_out_with_a_word_and_bad_models_are_named(self):
+        model, out = self.path("model"), self.path("out.json")
+        Path(model).write_text("1 0.5\n77 3\n78 4\n", encoding="ascii")
+        for shape in SHAPES:
+            _, err = self.good("lr", "--train", self.data(), "--init", model, "--model", self.path("next"), "--json", out, *shape)
+            self.assertIn("warning: --init: 2 of 3 features are in no training line, and were left out", err)
+            self.assertNotIn(77, testing.read_model(self.path("next")))
+        Path(model).write_text("1 x\n", encoding="ascii")
+        for path, words in ((model, ":1: expected a finite number as weight"), (self.path("none"), "cannot be opened")):
+            code, _, err = self.weir("lr", "--train", self.data(), "--init", path, "--workers", 2)
+            self.assertEqual(code, 1)
+            self.assertIn(f"model {path}{words if words[0] == ':' else ': ' + words}", err)
+
+    def test_ranks_with_different_models_are_told(self):
+        for name, weight in (("a", 1), ("b", 2)):
+            Path(self.path(name)).write_text(f"1 {weight}\n", encoding="ascii")
+        with testing.Ranks(self.folder, [self.WEIR, "lr", "--train", self.data()], 3) as job:
+            for rank in range(3):
+                job.start(rank, flags=("--init", self.path("ab"[rank == 2])))
+            self.assertEqual([job.wait(rank) for rank in (1, 2)], [2, 2], job.everything())
+            self.assertIn("different flags (--init)", job.err(1))
+
+
+class Streams(Flags):
+    def test_training_data_come_from_standard_input_piped_packed_or_as_a_file(self):
+        rows = testing.dense()
+        text = Path(self.data(rows=rows)).read_bytes()
+        wanted = testing.solve(rows, 1)
+        for shape in (*SHAPES, ("--threads", 3)):
+            for stdin in (text, gzip.compress(text)):
+                out, err = self.good("lr", "--train", "-", "--json", "-", *shape, stdin=stdin)
+                self.near(json.loads(out)["objective"], wanted)
+                self.assertIn("objective", err)
+        with open(self.path("train.svm"), "rb") as file:
+            done = subprocess.run([self.WEIR, "lr", "--train", "-", "--json", "-"], stdin=file, capture_output=True, check=True, timeout=60,
+                                  env=testing.clean_environment(testing.POOL))
+        self.assertEqual(json.loads(done.stdout)["examples"], len(rows))
+
+    def test_what_is_wrong_with_standard_input_names_it(self):
+        for stdin, words in ((b"+1 1:1\n+1 1:x\n", "standard input:2:6: expected a finite decimal number"), (b"", "standard input is empty"),
+                             (b"\xfd7zXZ\x00" + bytes(60), "standard input is xz-compressed; pipe it through xz -dc"),
+                             (b"1 1:1\n2 2:1\n" * 20, "standard input: the labels are 1 and 2")):
+            for command in (("lr", "--train", "-"), ("predict", "-", "--model", self.model())):
+                code, _, err = self.weir(*command, stdin=stdin)
+                self.assertNotEqual(code, 0)
+                self.assertIn(words, err)
+
+    def model(self):
+        Path(self.path("m")).write_text("1 0.5\n3 -2\n", encoding="ascii")
+        return self.path("m")
+
+    def test_outputs_go_to_standard_output_one_of_them_and_words_elsewhere(self):
+        train = self.data()
+        out, err = self.good("lr", "--train", train, "--model", "-")
+        self.assertTrue(all(re.fullmatch(r"\d+ -?\d\S*", line) for line in out.splitlines()), out)
+        self.assertIn("train           accuracy", err)
+        out, _ = self.good("lr", "--train", train, "--plot", "-")
+        self.assertTrue(xml.fromstring(out).tag.endswith("svg"))
+        for flags in (("--model", "-", "--json", "-"), ("--plot", "-", "--json", "/dev/stdout")):
+            self.refused("would both go to standard output", "lr", "--train", train, *flags)
+        self.refused("standard input can be read only once", "lr", "--train", "-", "--test", "-")
+        self.refused("standard input can be read only once", "predict", "--model", "-", "-")
+        self.refused("would both go to standard output", "predict", "--model", self.model(), train, "--json", "-")
+
+    def test_ranks_have_no_standard_input(self):
+        with testing.Ranks(self.folder, [self.WEIR, "lr", "--train", "-"], 3) as job:
+            job.start_all()
+            self.assertEqual([job.wait(rank) for rank in (1, 2)], [2, 2], job.everything())
+            self.assertIn("a job of 3 ranks has no standard input that all could read", job.err(1))
+
+
+class Predict(Flags):
+    def test_a_line_for_each_example_as_the_model_says(self):
+        rows, model = testing.text_like(), self.path("model")
+        train = self.data(rows=rows)
+        self.good("lr", "--train", train, "--l1", 0.3, "--model", model, "--json", self.path("lr.json"))
+        weights = testing.read_model(model)
+        scores = [sum(weights.get(f, 0) * v for f, v in row.items()) for _, row in rows]
+        for form, wanted in (("score", scores), ("probability", [1 / (1 + math.exp(-s)) for s in scores])):
+            out, _ = self.good("predict", "--model", model, train, "--as", form)
+            found = [float(line) for line in out.splitlines()]
+            self.assertEqual(len(found), len(rows))
+            for a, b in zip(found, wanted):
+                self.assertAlmostEqual(a, b, delta=1e-4)
+        out, _ = self.good("predict", "--model", model, "--as", "label", "-", stdin=gzip.compress(Path(train).read_bytes()))
+        self.assertEqual(out.split(), ["+1" if score > 0 else "-1" for score in scores])
+        self.good("predict", "--model", model, train, train, "--out", self.path("out"), "--json", self.path("p.json"))
+        self.assertEqual(len(Path(self.path("out")).read_text(encoding="ascii").splitlines()), 2 * len(rows))
+        result, trained = testing.read_json(self.path("p.json")), testing.read_json(self.path("lr.json"))
+        self.assertEqual((result["examples"], result["labelled_examples"]), (2 * len(rows), 2 * len(rows)))
+        for name in ("accuracy", "auc", "log_loss"):
+            self.assertAlmostEqual(result[name], trained[f"train_{name}"], delta=1e-4)
+
+    def test_lines_without_labels_have_predictions_and_no_metrics(self):
+        Path(self.path("m")).write_text("1 0.5\n3 -2\n", encoding="ascii")
+        out, _ = self.good("predict", "--model", self.path("m"), "-", "--as", "score", "--json", self.path("j"), stdin=b"1:2 3:1\n  3:2\n\n# no\n9:1\n")
+        self.assertEqual([float(line) for line in out.split()], [-1, -4, 0])
+        result = testing.read_json(self.path("j"))
+        self.assertEqual((result["examples"], result["labelled_examples"], result["accuracy"], result["auc"]), (3, 0, None, None))
+        out, err = self.good("predict", "--model", self.path("m"), "-", stdin=b"+1 1:2\n3:1\n-1 3:1\n")
+        self.assertIn("with labels     accuracy 1.0000  AUC 1.0000", err)
+        self.assertIn("(2 examples)", err)
+
+    def test_labels_bad_lines_and_warnings_are_as_in_training(self):
+        model = self.path("m")
+        Path(model).write_text("1 0.5\n3 -2\n", encoding="ascii")
+        out, _ = self.good("predict", "--model", model, "-", "--as", "label", "--labels", "1:-1,2:+1", stdin=b"2 1:2\n1 3:1\n")
+        self.assertEqual(out.split(), ["2", "1"])
+        bad = b"+1 1:1\n+1 1:x\n+1 3:1\n"
+        code, _, err = self.weir("predict", "--model", model, "-", stdin=bad)
+        self.assertEqual(code, 1)
+        self.assertIn("standard input:2:6: expected a finite decimal number", err)
+        out, err = self.good("predict", "--model", model, "-", "--skip-bad", 1, stdin=bad)
+        self.assertEqual(len(out.split()), 2)
+        self.assertRegex(err, "left out +1 bad lines; the first: standard input:2:6")
+        kept = Path(self.path("kept"))
+        kept.write_text("before", encoding="ascii")
+        self.weir("predict", "--model", model, "-", "--out", kept, stdin=bad)
+        self.assertEqual(kept.read_text(encoding="ascii"), "before")
+        _, err = self.good("predict", "--model", model, "-", stdin=b"+1 7:1\n-1 8:1\n")
+        self.assertIn("none of the features has a weight", err)
+        Path(model).write_text("# nothing\n", encoding="ascii")
+        self.assertIn("has no weights", self.good("predict", "--model", model, "-", stdin=b"+1 7:1\n")[1])
+        self.refused("nope is none of probability, label, score", "predict", "--model", model, "x", "--as", "nope")
+        code, _, err = self.weir("predict", "--model", self.path("none"), "-", stdin=bad)
+        self.assertEqual((code, "cannot be opened" in err), (1, True))
+
+
+class Words(Flags):
+    def test_json_has_the_version_the_parameters_and_the_files(self):
+        train, out = self.data(), self.path("out.json")
+        self.good("lr", "--train", train, "--test", train, "--l1", 0.25, "--passes", 9, "--json", out, "--labels", "-1:-1,1:1")
+        result = testing.read_json(out)
+        version = self.good("--version")[0].split()[1]
+        self.assertEqual((result["version"], result["files"]["train"], result["files"]["test"]), (version, [train], [train]))
+        self.assertEqual((result["files"]["json"], result["files"]["model"]), (out, None))
+        found = result["parameters"]
+        self.assertEqual((found["l1"], found["passes"], found["seed"], found["workers"], found["labels"]), (0.25, 9, 1, 1, "-1:-1,1:+1"))
+
+    def test_an_unknown_argument_is_complained_about_first(self):
+        for arguments in (("lr", "--frob", 1), ("lr", "--frob", "--l1", "x"), ("lr", "--l1", "x", "--train", "t", "--frob"), ("synth", "--frob"),
+                          ("predict", "--frob"), ("bench", "--frob"), ("bench", "push", "--frob", "--seconds", 0)):
+            with self.subTest(arguments):
+                self.refused("there is no flag --frob here", *arguments)
+        self.refused("--train is required", "lr")
+        self.refused("--model is required", "predict")
+
+    def test_flags_without_an_effect_are_named(self):
+        train = self.data()
+        self.assertIn("warning: --colocate has no effect", self.good("lr", "--train", train, "--colocate", "--workers", 2)[1])
+        self.assertIn("warning: --rank, --size and --rendezvous have no effect", self.good("lr", "--train", train, "--rank", 0, "--size", 1)[1])
+        self.assertNotIn("effect", self.good("lr", "--train", train, "--workers", 2, "--shards", 2, "--servers", 2)[1])
+
+    def test_a_plot_is_an_svg_with_a_name_of_one_and_says_what_it_shows(self):
+        train = self.data("mine & yours.svm")
+        for name in ("plot.png", "plot.pdf", "plot.svg.gz"):
+            self.refused("a plot is written as SVG only; let the name end in .svg", "lr", "--train", train, "--plot", self.path(name))
+        for name in ("plot.svg", "plot.SVG", "plot"):
+            self.good("lr", "--train", train, "--l1", 0.5, "--plot", self.path(name), "--workers", 2)
+            words = [element.text for element in xml.parse(self.path(name)).getroot().iter() if element.tag.endswith("text")]
+            self.assertIn("mine & yours.svm, l1 = 0.5, 1 rank: 1 server, 2 workers", words)
+            self.assertIn("objective \u2212 best", words)
+
+    def test_more_threads_than_the_processors_get_round_to_are_refused_at_once(self):
+        cpus = len(os.sched_getaffinity(0))
+        for flags in (("--shards", 1000), ("--workers", 1000), ("--servers", 50 * cpus, "--shards", 2)):
+            if 100 * cpus > 1000:
+                self.skipTest("so many processors do get round to 1,000 threads")
+            start = time.monotonic()
+            self.refused(f"are more than 100 for each of its {cpus} CPUs", "lr", "--train", self.data(), *flags)
+            self.assertLess(time.monotonic() - start, 5)
+
+
+class Signals(Flags):
+    """SIGINT and SIGTERM end the training after a pass, on all ranks."""
+
+    def started(self, *flags):
+        train = self.data(rows=testing.endless())
+        process = subprocess.Popen([self.WEIR, "lr", "--train", train, *testing.ENDLESS, *map(str, flags)], stderr=subprocess.PIPE,
+                                   stdout=subprocess.PIPE, env=testing.clean_environment(testing.POOL))
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        self.assertIn(b"pass ", process.stderr.readline())
+        return process
+
+    def test_what_there_is_is_written_and_the_exit_code_says_why(self):
+        for name, code in (("SIGINT", 130), ("SIGTERM", 143)):
+            for shape in SHAPES:
+                with self.subTest(name=name, shape=shape):
+                    model, out, plot = (self.path(word) for word in ("model", "out.json", "plot.svg"))
+                    process = self.started("--model", model, "--json", out, "--plot", plot, *shape)
+                    process.send_signal(getattr(signal, name))
+                    words, err = process.communicate(timeout=testing.LIMIT_S)
+                    self.assertEqual(process.returncode, code, err)
+                    result = testing.read_json(out)
+                    self.assertRegex(err.decode(), f"weir: {name}: the training ends after this pass, and writes what there is; a second signal ends")
+                    self.assertIn(f"weir: error: {name}: the training ended after pass {result['passes']}, before its time", err.decode())
+                    self.assertEqual(result["ended_because"], f"{name} came")
+                    self.assertIn(f"{name} came", words.decode())
+                    self.assertGreater(len(testing.read_model(model)), 0)
+                    for path in (model, out, plot):
+                        os.unlink(path)
+
+    def test_a_second_signal_ends_it_at_once(self):
+        process = self.started()
+        os.kill(process.pid, signal.SIGSTOP)  # both are there before it looks
+        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGTERM)
+        os.kill(process.pid, signal.SIGCONT)
+        process.communicate(timeout=testing.LIMIT_S)
+        self.assertIn(process.returncode, (-signal.SIGINT, -signal.SIGTERM))
+
+    def test_a_signal_to_one_rank_ends_all_of_them_together_and_everyone_says_so(self):
+        out, train = self.path("out.json"), self.data(rows=testing.endless())
+        for victims in ((2,), (0, 1, 2, 3)):  # one worker; everybody, as a launcher does
+            command = [self.WEIR, "lr", "--servers", "2", "--train", train, "--json", out, *testing.ENDLESS]
+            with testing.Ranks(self.folder, command, 4) as job:
+                job.start_all()
+                self.assertTrue(job.until_training(), job.everything())
+                for rank in victims:
+                    os.kill(job.pid(rank), signal.SIGTERM)
+                self.assertEqual([job.wait(rank) for rank in range(4)], [143] * 4, job.everything())
+                for rank in range(4):
+                    self.assertRegex(job.err(rank), "error: .*SIGTERM: the training ended after pass", job.everything())
+            self.assertEqual(testing.read_json(out)["ended_because"], "SIGTERM came")
+            os.unlink(out)
+
+    def test_an_ignored_signal_stays_ignored(self):
+        command = ["sh", "-c", 'trap "" INT; exec "$0" "$@"', self.WEIR, "lr", "--train", self.data(rows=testing.endless()), *testing.ENDLESS]
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, env=testing.clean_environment(testing.POOL))
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        self.assertIn(b"pass ", process.stderr.readline())
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.5)
+        self.assertIsNone(process.poll())
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual((process.communicate(timeout=testing.LIMIT_S), process.returncode)[1], 143)
+
+
+if __name__ == "__main__":
+    testing.main(testing.Folder, "__main__")

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// `weir predict`: what a model says of LIBSVM lines, one line each.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lib/data/labels.h"
+
+namespace weir::tools {
+
+/// What is said of an example.
+enum class PredictAs : uint8_t { kProbability, kLabel, kScore };
+
+struct PredictFlags {
+    std::string model;
+    std::vector<std::string> files;
+    std::string out = "-";
+    std::string json;
+    PredictAs as = PredictAs::kProbability;
+    data::LabelMap labels;
+    uint64_t skip_bad = 0;
+};
+
+/// The whole command; gives the exit code.
+int run_predict(const PredictFlags& flags);
+
+}  // namespace weir::tools

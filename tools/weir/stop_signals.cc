@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/weir/stop_signals.h"
+
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <mutex>
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+namespace weir::tools {
+namespace {
+
+// A signal handler knows nothing but what is global. All are lock-free, and set before the handler.
+std::atomic<int> g_signal = 0;
+std::atomic<const char*> g_says = nullptr;
+std::atomic<size_t> g_says_bytes = 0;
+static_assert(std::atomic<int>::is_always_lock_free);
+static_assert(std::atomic<const char*>::is_always_lock_free);
+
+constexpr std::string_view kInterrupt = "SIGINT";
+constexpr std::string_view kTerminate = "SIGTERM";
+
+void tell(std::string_view text) {
+    (void)!::write(STDERR_FILENO, text.data(), text.size());
+}
+
+void take(int signal) {
+    const int saved_errno = errno;
+    int none = 0;
+    if (g_signal.compare_exchange_strong(none, signal)) {
+        tell("\nweir: ");
+        tell(signal_name(signal));
+        tell(": ");
+        tell({g_says.load(), g_says_bytes.load()});
+        tell("; a second signal ends it at once\n");
+    } else {
+        (void)std::signal(signal, SIG_DFL);
+        (void)::raise(signal);  // comes when this handler has returned
+    }
+    errno = saved_errno;
+}
+
+}  // namespace
+
+void remember_stop_signals(std::string_view says) {
+    static std::once_flag once;
+    std::call_once(once, [says] {
+        g_says = says.data();
+        g_says_bytes = says.size();
+        for (const int signal : {SIGINT, SIGTERM}) {
+            struct sigaction before = {};
+            if (::sigaction(signal, nullptr, &before) != 0 || before.sa_handler == SIG_IGN)
+                continue;
+            struct sigaction action = {};
+            action.sa_handler = take;
+            action.sa_flags = SA_RESTART;
+            (void)::sigemptyset(&action.sa_mask);
+            (void)::sigaction(signal, &action, nullptr);
+        }
+    });
+}
+
+int stop_signal() noexcept {
+    return g_signal.load(std::memory_order_relaxed);  // nothing else is read on its account
+}
+
+std::string_view signal_name(int signal) noexcept {
+    return signal == SIGINT ? kInterrupt : signal == SIGTERM ? kTerminate : "a signal";
+}
+
+int stop_exit_code(int signal) noexcept {
+    return 128 + signal;
+}
+
+Error stopped_by(int signal, std::string_view what_ended) {
+    return {Errc::kCancelled, fmt::format("{}: {}", signal_name(signal), what_ended)};
+}
+
+int signal_of(const Error& error) noexcept {
+    for (const auto& [name, signal] : {std::pair(kInterrupt, SIGINT), {kTerminate, SIGTERM}}) {
+        const size_t at = error.text().find(name);
+        if (at != std::string::npos && error.text().substr(at + name.size()).starts_with(": the "))
+            return signal;
+    }
+    return 0;
+}
+
+}  // namespace weir::tools
