@@ -212,4 +212,4 @@ class Bench(unittest.TestCase):
 
 if __name__ == "__main__":
     WEIR = os.path.abspath(sys.argv.pop(1))
-    unittest.main()
+    unittest.main(verbosity=2)  # names every case, and why one is skipped

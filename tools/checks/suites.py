@@ -12,6 +12,9 @@ CASES = re.compile(r"\[doctest\] test cases:\s*(\d+)\s*\|\s*(\d+) passed\s*\|\s*
 LINES = re.compile(r"^(ok|not ok) \S", re.M)
 # What a program says of a case that this machine cannot run, up to the advice.
 NOT_RUN = re.compile(r"SKIPPED: ([^(;\n]+)")
+# Python's unittest, which says it all on stderr: cases, how they ended, and (where it names every case) why one was skipped.
+UNITTEST = re.compile(r"^Ran (\d+) tests? in [^\n]*\n\s*^(?:OK|FAILED|NO TESTS RAN)(?: \(([^)\n]*)\))?$", re.M)
+UNITTEST_SKIPPED = re.compile(r"\.\.\. skipped (['\"])(.*)\1$", re.M)
 
 
 def count(program):
@@ -20,12 +23,23 @@ def count(program):
     text = program.get("stdout") or ""
     for _, good, bad in CASES.findall(text):
         passed, failed = passed + int(good), failed + int(bad)
+    for ran, ends in UNITTEST.findall(program.get("stderr") or ""):
+        counts = {name: int(number) for name, number in re.findall(r"([a-z][a-z ]*)=(\d+)", ends)}
+        # Parts of a case (subTest) may fail each by itself.
+        bad = min(int(ran), counts.get("failures", 0) + counts.get("errors", 0))
+        passed, failed = passed + max(0, int(ran) - bad - counts.get("skipped", 0)), failed + bad
     if not passed + failed:
         words = LINES.findall(text)
         passed, failed = words.count("ok"), words.count("not ok")
     if program["result"] in ("OK", "EXPECTEDFAIL"):
         return max(passed, 1), failed
     return passed, max(failed, 1)
+
+
+def not_run_in(program):
+    """Why cases of a program were not run, once for each."""
+    reasons = [reason.strip() for reason in NOT_RUN.findall(program.get("stdout") or "")]
+    return reasons + [reason for _, reason in UNITTEST_SKIPPED.findall(program.get("stderr") or "")]
 
 
 def run_suite(shop, build, suites, processes, multiplier=1, seconds=900, env=None, names=()):
@@ -47,7 +61,7 @@ def run_suite(shop, build, suites, processes, multiplier=1, seconds=900, env=Non
         if program["result"] == "SKIP":
             skipped.append(program["name"])
             continue
-        not_run.update(reason.strip() for reason in NOT_RUN.findall(program.get("stdout") or ""))
+        not_run.update(not_run_in(program))
         passed, failed = count(program)
         outcome.passed += passed
         outcome.failed += failed
