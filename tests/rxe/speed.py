@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Weir over verbs beside perftest in the same guest. Usage: speed.py FOLDER JSON; FOLDER holds what pieces/perf wrote.
 
-The absolute numbers are an emulated machine's; only the ratios mean something, and none of them passes or fails. What must hold is
-that no byte of bulk was copied: a line `ok ...` or `not ok ...` says so, and it returns 1 if not.
+The absolute numbers are an emulated machine's; only the ratios mean something (the share of the limit that is reached, 1 is the
+best), and none of them passes or fails. What must hold is that no byte of bulk was copied: a line `ok ...` or `not ok ...` says so,
+and it returns 1 if not.
 """
 
 import json
@@ -44,7 +45,7 @@ def table(folder):
             rows.append({"what": name, "unit": "MB/s", "weir": row["bytes_per_s"] / 1e6, "limit": limit / 1e6, "limit_is": "ib_read_bw", "ratio": row["bytes_per_s"] / limit})
     if send and latency:
         limit = 2 * send[4]  # t_typical, both ways
-        rows.append({"what": "small push round trip, median", "unit": "us", "weir": latency["p50_us"], "limit": limit, "limit_is": "2 x ib_send_lat", "ratio": latency["p50_us"] / limit})
+        rows.append({"what": "small push round trip, median", "unit": "us", "weir": latency["p50_us"], "limit": limit, "limit_is": "2 x ib_send_lat", "ratio": limit / latency["p50_us"]})
     return rows
 
 

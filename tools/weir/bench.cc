@@ -103,27 +103,28 @@ int run_local(const BenchFlags& flags) {
 
 std::string what(const BenchFlags& flags) {
     if (flags.bench == "latency")
-        return "round trip of a small push, one at a time; limit: two bare rings";
+        return "round trip of a small push, one at a time; limit: a flag passed from core to core "
+               "and back";
     if (flags.bench == "insert") return "sparse float32 add; limit: one core without messages";
     return fmt::format("dense float32 {}, table of {} MiB; limit: one core {} the same",
                        flags.bench == "push" ? "add" : "pull", flags.table_mib,
                        flags.bench == "push" ? "adding" : "copying");
 }
 
-Status measure(Client& client, const BenchFlags& flags, const RingTimes& rings,
-               const JobShape& shape) {
+Status measure(Client& client, const BenchFlags& flags, const JobShape& shape) {
     if (!flags.json.empty()) WEIR_TRY(data::check_output(flags.json));
     BenchUnit unit = BenchUnit::kBytesPerSecond;
     if (flags.bench == "latency") unit = BenchUnit::kMicroseconds;
     if (flags.bench == "insert") unit = BenchUnit::kKeysPerSecond;
     BenchReport report(flags.bench, unit, what(flags), shape);
     if (flags.bench == "latency") {
-        WEIR_TRY(bench_latency(client, flags, rings, report));
+        WEIR_TRY(bench_latency(client, flags, report));
     } else if (flags.bench == "insert") {
         WEIR_TRY(bench_insert(client, flags, report));
     } else {
         WEIR_TRY(bench_dense(client, flags, report));
     }
+    report.print_legend();
     if (flags.json.empty()) return {};
     WEIR_ASSIGN(const ClientStats stats, client.stats());
     report.set_registered_bytes(stats.registered_bytes + stats.servers_registered_bytes);
@@ -131,28 +132,20 @@ Status measure(Client& client, const BenchFlags& flags, const RingTimes& rings,
 }
 
 /// The first worker measures, the others keep still until it has.
-Status work(Job& job, uint32_t i, const BenchFlags& flags, const RingTimes& rings) {
+Status work(Job& job, uint32_t i, const BenchFlags& flags) {
     WEIR_ASSIGN(Client client, job.make_client(i));
     Status outcome;
-    if (client.worker() == 0) outcome = measure(client, flags, rings, job.shape());
+    if (client.worker() == 0) outcome = measure(client, flags, job.shape());
     constexpr std::chrono::hours kLongest(24 * 7);  // more than all rows of --seconds 3600
     if (outcome && client.worker_count() > 1) outcome = client.barrier(kLongest);
     const Status left = client.leave(outcome);
     return outcome ? left : outcome;
 }
 
-/// What this rank does before its job starts, as long as there are no threads: takes its core, and
-/// the one that will measure times the limit of round trips, while the others wait for it.
-Status take_place(const BenchFlags& flags, std::optional<uint32_t> rank, RingTimes& rings) {
-    if (!rank) return {};
-    const JobOptions& job = flags.job.options;
-    const bool measures = *rank == (job.colocate ? 0 : job.servers);
-    if (flags.bench == "latency" && measures) {
-        log(LogLevel::kDebug, "rank {} measures the limit of round trips", *rank);
-        WEIR_ASSIGN(rings, ring_times(flags));
-    }
-    if (flags.cpus.empty()) return {};
-    return pin_this_thread(flags.limit_cpus[*rank < job.servers ? 0 : 1]);
+/// Takes this rank's core, before its job starts threads.
+Status take_place(const BenchFlags& flags, std::optional<uint32_t> rank) {
+    if (!rank || flags.cpus.empty()) return {};
+    return pin_this_thread(flags.limit_cpus[*rank < flags.job.options.servers ? 0 : 1]);
 }
 
 /// What only the job itself knows for sure.
@@ -162,7 +155,7 @@ Status check_shape(const BenchFlags& flags, std::optional<uint32_t> rank, const 
                      "a bench measures between processes: give --local, or start it under mpirun "
                      "or srun with 2 ranks or more");
     }
-    if (rank == shape.rank || (flags.cpus.empty() && flags.bench != "latency")) return {};
+    if (rank == shape.rank || flags.cpus.empty()) return {};
     return Error(Errc::kUnavailable,
                  fmt::format("this is rank {} of {}, but the launcher's variables did not say so "
                              "before: start it with --rendezvous HOST:PORT --rank R --size N",
@@ -176,9 +169,7 @@ int run_rank(BenchFlags& flags, Config& config) {
     config.set_flag("WEIR_PREFAULT", "weir bench", "yes");
     const Result<std::optional<uint32_t>> rank = foreseen_rank(config);
     if (!rank) return failure(rank.error());
-    RingTimes rings;
-    if (const Status placed = take_place(flags, *rank, rings); !placed)
-        return failure(placed.error());
+    if (const Status placed = take_place(flags, *rank); !placed) return failure(placed.error());
     Result<std::unique_ptr<Job>> started = Job::start(flags.job.options, config);
     if (!started) return failure(started.error());
     Job& job = **started;
@@ -186,7 +177,7 @@ int run_rank(BenchFlags& flags, Config& config) {
     if (const Status good = check_shape(flags, *rank, shape); !good) return failure(good.error());
     std::vector<Status> outcomes(shape.local_workers);
     if (shape.local_workers > 0)
-        job.run_workers([&](uint32_t i) { outcomes[i] = work(job, i, flags, rings); });
+        job.run_workers([&](uint32_t i) { outcomes[i] = work(job, i, flags); });
     for (const Status& outcome : outcomes) {
         if (!outcome) return failure(outcome.error());
     }

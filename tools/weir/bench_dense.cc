@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // weir bench push and pull: dense tables, registered buffers, one size after the other.
 #include <algorithm>
+#include <atomic>
+#include <thread>
 
 #include <fmt/core.h>
 
@@ -11,11 +13,19 @@
 namespace weir::tools {
 namespace {
 
-constexpr uint64_t kBufferBytesMin = 1 << 20;
+/// The payloads of one round; more if those in flight are more.
+constexpr uint64_t kRoundBytesMin = 1 << 20;
 
 uint32_t in_flight(const BenchFlags& flags, uint64_t bytes) {
     if (flags.in_flight != 0) return flags.in_flight;
     return bytes <= 64 << 10 ? 16 : 4;
+}
+
+/// Of the pull that wakes the server: so many that they are not copied on the way.
+constexpr uint64_t kWakingValues = 1 << 14;
+
+uint64_t round_count(uint64_t bytes, uint32_t in_flight) {
+    return std::max<uint64_t>(in_flight, kRoundBytesMin / bytes);
 }
 
 /// Places of one size all over the table, in an order that no prefetcher foresees.
@@ -37,14 +47,39 @@ private:
     uint64_t at_ = 0;
 };
 
+/// Whose turn it is: the one who writes payloads and the one who uses them work by turns.
+class Turn {
+public:
+    enum Who : uint8_t { kWriter, kUser, kNobody };
+
+    void give_to(Who who) noexcept { turn_.store(who, std::memory_order_release); }
+
+    /// Waits until it is the turn of `who`; false: of nobody any more.
+    [[nodiscard]] bool wait_for(Who who) const noexcept {
+        Who now = kNobody;
+        do {
+            now = turn_.load(std::memory_order_acquire);  // sees all that the other one did
+        } while (now != who && now != kNobody);
+        return now == who;
+    }
+
+private:
+    std::atomic<Who> turn_ = kWriter;
+};
+
+/// Pushes and pulls go in rounds. Before each round of pushes the worker's core writes new values
+/// into all payloads, as a trainer would, so that the server's core never has them in its cache.
+/// That is outside of the measured time, for us and for the limit.
 class DenseBench {
 public:
-    DenseBench(Client& client, const BenchFlags& flags, Table<float> table, Buffer<float> buffer)
+    DenseBench(Client& client, const BenchFlags& flags, Table<float> table, Buffer<float> buffer,
+               Buffer<float> waking)
         : client_(client),
           flags_(flags),
           pull_(flags.bench == "pull"),
           table_(table),
           buffer_(std::move(buffer)),
+          waking_(std::move(waking)),
           limit_memory_(flags.table_mib << 20),
           limit_table_(limit_memory_.array<float>(flags.table_mib << 18)) {}
 
@@ -52,14 +87,17 @@ public:
     Status touch();
 
 private:
+    void write_payloads(uint64_t values, uint64_t count);
     Result<double> ours(uint64_t values, Flight& flight, uint32_t in_flight);
     double limit(uint64_t values, uint32_t in_flight);
+    void use_payload(float* payload, float* place, uint64_t values) const;
 
     Client& client_;
     const BenchFlags& flags_;
     bool pull_;
     Table<float> table_;
-    Buffer<float> buffer_;
+    Buffer<float> buffer_;  ///< the payloads of a round, one after another
+    Buffer<float> waking_;  ///< what wakes the server
     SteadyClock clock_;
     bench::Arena limit_memory_;
     float* limit_table_;
@@ -76,47 +114,76 @@ Status DenseBench::touch() {
     return {};
 }
 
+void DenseBench::write_payloads(uint64_t values, uint64_t count) {
+    if (pull_) return;
+    for (float& value : buffer_.span().first(values * count))
+        value = -value;
+}
+
 /// Operations per second.
 Result<double> DenseBench::ours(uint64_t values, Flight& flight, uint32_t in_flight) {
     Places places(flags_.table_mib << 18, values);
-    const uint64_t begin_ns = clock_.now_ns();
-    uint64_t count = 0;
-    uint64_t now_ns = begin_ns;
-    while (now_ns - begin_ns < flags_.part_ns() || count < in_flight) {
-        WEIR_TRY(flight.room());
-        const std::span<float> buffer =
-            buffer_.span().subspan(count++ % in_flight * values, values);
-        const uint64_t at = places.next();
-        now_ns = clock_.now_ns();
-        const KeyRange keys{at, at + values};
-        flight.add(pull_ ? table_.pull(keys, buffer) : table_.push(keys, buffer), now_ns);
+    const uint64_t count = round_count(values * sizeof(float), in_flight);
+    uint64_t all = 0;
+    uint64_t all_ns = 0;
+    while (all_ns < flags_.part_ns()) {
+        write_payloads(values, count);
+        // The server may have gone to sleep meanwhile.
+        WEIR_TRY(table_.pull(KeyRange{0, kWakingValues}, waking_.span()).wait());
+        const uint64_t begin_ns = clock_.now_ns();
+        for (uint64_t i = 0; i < count; ++i) {
+            WEIR_TRY(flight.room());
+            const std::span<float> payload = buffer_.span().subspan(i * values, values);
+            const uint64_t at = places.next();
+            const KeyRange keys{at, at + values};
+            const uint64_t now_ns = clock_.now_ns();
+            flight.add(pull_ ? table_.pull(keys, payload) : table_.push(keys, payload), now_ns);
+        }
+        WEIR_TRY(flight.finish());
+        all_ns += clock_.now_ns() - begin_ns;
+        all += count;
     }
-    WEIR_TRY(flight.finish());
-    return static_cast<double>(count) * 1e9 / static_cast<double>(clock_.now_ns() - begin_ns);
+    return static_cast<double>(all) * 1e9 / static_cast<double>(all_ns);
 }
 
-/// One core alone does the same with the same buffers, which the worker's core has written.
+/// The server's core alone does the same with the same payloads, which the worker's core writes.
 double DenseBench::limit(uint64_t values, uint32_t in_flight) {
-    return on_core(flags_.limit_cpus[0], [&] {
-        Places places(flags_.table_mib << 18, values);
-        const uint64_t begin_ns = clock_.now_ns();
-        uint64_t count = 0;
-        const uint64_t batch = std::max<uint64_t>(1, (1 << 18) / values);
-        do {
-            for (uint64_t i = 0; i < batch; ++i) {
-                float* const buffer = &buffer_[count++ % in_flight * values];
-                float* const place = limit_table_ + places.next();
-                if (pull_) {
-                    limits::copy_buffer(reinterpret_cast<std::byte*>(buffer),
-                                        reinterpret_cast<const std::byte*>(place),
-                                        values * sizeof(float));
-                } else {
-                    limits::add_buffer(place, buffer, values);
-                }
-            }
-        } while (clock_.now_ns() - begin_ns < flags_.part_ns());
-        return static_cast<double>(count) * 1e9 / static_cast<double>(clock_.now_ns() - begin_ns);
+    const uint64_t count = round_count(values * sizeof(float), in_flight);
+    Turn turn;
+    std::thread writer([&] {
+        pin_or_warn(flags_.limit_cpus[1]);
+        while (turn.wait_for(Turn::kWriter)) {
+            write_payloads(values, count);
+            turn.give_to(Turn::kUser);
+        }
     });
+    const double per_s = on_core(flags_.limit_cpus[0], [&] {
+        Places places(flags_.table_mib << 18, values);
+        uint64_t all = 0;
+        uint64_t all_ns = 0;
+        while (turn.wait_for(Turn::kUser)) {
+            const uint64_t begin_ns = clock_.now_ns();
+            for (uint64_t i = 0; i < count; ++i)
+                use_payload(&buffer_[i * values], limit_table_ + places.next(), values);
+            all_ns += clock_.now_ns() - begin_ns;
+            all += count;
+            if (all_ns >= flags_.part_ns()) break;  // the writer waits until nobody has the turn
+            turn.give_to(Turn::kWriter);
+        }
+        return static_cast<double>(all) * 1e9 / static_cast<double>(all_ns);
+    });
+    turn.give_to(Turn::kNobody);
+    writer.join();
+    return per_s;
+}
+
+void DenseBench::use_payload(float* payload, float* place, uint64_t values) const {
+    if (pull_) {
+        limits::copy_buffer(reinterpret_cast<std::byte*>(payload),
+                            reinterpret_cast<const std::byte*>(place), values * sizeof(float));
+    } else {
+        limits::add_buffer(place, payload, values);
+    }
 }
 
 Result<BenchRow> DenseBench::row(uint64_t bytes, uint32_t in_flight) {
@@ -126,6 +193,7 @@ Result<BenchRow> DenseBench::row(uint64_t bytes, uint32_t in_flight) {
     row.key_count = values;
     row.size_bytes = bytes;
     row.in_flight = in_flight;
+    if (!pull_) row.payload_in = cache_that_holds(round_count(bytes, in_flight) * bytes);
     WEIR_ASSIGN(const uint64_t copied_before, copied_bytes(client_));
     Flight flight(in_flight);
     std::vector<double> rates;
@@ -154,9 +222,9 @@ Result<BenchRow> DenseBench::row(uint64_t bytes, uint32_t in_flight) {
 }  // namespace
 
 uint64_t dense_buffer_bytes(const BenchFlags& flags) {
-    uint64_t most = kBufferBytesMin;
+    uint64_t most = kRoundBytesMin;
     for (uint64_t bytes = flags.min_bytes; bytes <= flags.max_bytes; bytes *= 2)
-        most = std::max(most, bytes * in_flight(flags, bytes));
+        most = std::max(most, bytes * round_count(bytes, in_flight(flags, bytes)));
     return most;
 }
 
@@ -166,7 +234,8 @@ Status bench_dense(Client& client, const BenchFlags& flags, BenchReport& report)
                     "bench", {.layout = Layout::kDense, .key_count = flags.table_mib << 18}));
     WEIR_ASSIGN(Buffer<float> buffer,
                 client.make_buffer<float>(dense_buffer_bytes(flags) / sizeof(float)));
-    DenseBench bench(client, flags, table, std::move(buffer));
+    WEIR_ASSIGN(Buffer<float> waking, client.make_buffer<float>(kWakingValues));
+    DenseBench bench(client, flags, table, std::move(buffer), std::move(waking));
     WEIR_TRY(bench.touch());
     for (uint64_t bytes = flags.min_bytes; bytes <= flags.max_bytes; bytes *= 2) {
         WEIR_ASSIGN(BenchRow row, bench.row(bytes, in_flight(flags, bytes)));

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// weir bench latency: small pushes, one at a time, against two bare rings.
+// weir bench latency: small pushes, one at a time, against a flag that is passed to and fro.
 #include <algorithm>
+#include <array>
+#include <chrono>
+#include <thread>
 
-#include "bench/limits/ring_pingpong.h"
+#include "bench/limits/pingpong.h"
 #include "tools/weir/bench_work.h"
 
 namespace weir::tools {
@@ -10,65 +13,107 @@ namespace {
 
 constexpr uint32_t kBytesMax = 4096;
 
-Result<BenchRow> latency_row(Client& client, Table<float>& table, Buffer<float>& buffer,
-                             uint32_t bytes, uint64_t duration_ns) {
-    const uint64_t values = bytes / sizeof(float);
-    const SteadyClock clock;
-    WEIR_ASSIGN(const uint64_t copied_before, copied_bytes(client));
+double median_of(std::vector<uint32_t>& times_ns) {
+    const auto middle = times_ns.begin() + static_cast<ptrdiff_t>(times_ns.size() / 2);
+    std::nth_element(times_ns.begin(), middle, times_ns.end());
+    return *middle * 1e-3;
+}
+
+/// Ours, the flag and the bare ring by turns.
+class LatencyBench {
+public:
+    LatencyBench(const BenchFlags& flags, Table<float> table, Buffer<float> buffer)
+        : flags_(flags), table_(table), buffer_(std::move(buffer)) {}
+
+    Result<BenchRow> row(uint32_t bytes);
+
+private:
+    /// The times of a part of the round trips.
+    Result<std::vector<uint32_t>> ours(uint64_t values);
+
+    /// The median of a limit's round trips, in us.
+    template <class Pingpong>
+    Result<double> limit(uint32_t bytes, Pingpong&& pingpong) const;
+
+    const BenchFlags& flags_;
+    Table<float> table_;
+    Buffer<float> buffer_;
+    SteadyClock clock_;
+};
+
+Result<std::vector<uint32_t>> LatencyBench::ours(uint64_t values) {
+    constexpr uint64_t kWarmUp = 50;
     std::vector<uint32_t> times_ns;
-    uint64_t count = 0;
-    const uint64_t begin_ns = clock.now_ns();
-    uint64_t before_ns = begin_ns;
-    while (count < 100 || before_ns - begin_ns < duration_ns) {
-        const uint64_t at = count++ % 64 * values;
-        WEIR_TRY(table.push(KeyRange{at, at + values}, buffer.span().first(values)).wait());
-        const uint64_t now_ns = clock.now_ns();
-        if (now_ns - begin_ns > duration_ns / 10 || count > 50)  // warm by then
-            times_ns.push_back(static_cast<uint32_t>(now_ns - before_ns));
+    const uint64_t end_ns = clock_.now_ns() + flags_.part_ns();
+    uint64_t before_ns = clock_.now_ns();
+    for (uint64_t count = 0; count < 2 * kWarmUp || before_ns < end_ns; ++count) {
+        const uint64_t at = count % 64 * values;
+        WEIR_TRY(table_.push(KeyRange{at, at + values}, buffer_.span().first(values)).wait());
+        const uint64_t now_ns = clock_.now_ns();
+        if (count >= kWarmUp) times_ns.push_back(static_cast<uint32_t>(now_ns - before_ns));
         before_ns = now_ns;
     }
+    return times_ns;
+}
+
+template <class Pingpong>
+Result<double> LatencyBench::limit(uint32_t bytes, Pingpong&& pingpong) const {
+    bench::PingpongOptions options;
+    options.message_bytes = bytes;
+    options.duration_max_ns = flags_.part_ns() / 2;
+    options.cpus = {flags_.limit_cpus[1], flags_.limit_cpus[0]};
+    WEIR_ASSIGN(const bench::PingpongResult result, pingpong(options));
+    return std::max(static_cast<double>(result.p50_ns), 1.0) * 1e-3;
+}
+
+Result<BenchRow> LatencyBench::row(uint32_t bytes) {
     BenchRow row;
-    row.key_count = values;
+    row.key_count = bytes / sizeof(float);
     row.size_bytes = bytes;
-    row.operations_per_s =
-        static_cast<double>(count) * 1e9 / static_cast<double>(before_ns - begin_ns);
-    set_percentiles(row, times_ns);
-    WEIR_ASSIGN(const uint64_t copied_after, copied_bytes(client));
-    row.bytes_copied = copied_after - copied_before;
+    std::vector<uint32_t> all_ns;
+    std::vector<double> flags_us;
+    std::vector<double> rings_us;
+    std::vector<double> ratios;
+    std::vector<double> ring_ratios;
+    for (int i = 0; i < flags_.repetitions(); ++i) {
+        WEIR_ASSIGN(std::vector<uint32_t> times_ns, ours(row.key_count));
+        all_ns.insert(all_ns.end(), times_ns.begin(), times_ns.end());
+        const double ours_us = median_of(times_ns);
+        // The other side of the limits needs the server's core, which that leaves before long.
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        WEIR_ASSIGN(const double flag_us, limit(bytes, bench::flag_pingpong));
+        WEIR_ASSIGN(const double ring_us, limit(bytes, bench::ring_pingpong));
+        flags_us.push_back(flag_us);
+        rings_us.push_back(ring_us);
+        ratios.push_back(flag_us / ours_us);
+        ring_ratios.push_back(ring_us / ours_us);
+    }
+    double sum_ns = 0;
+    for (const uint32_t time_ns : all_ns)
+        sum_ns += time_ns;
+    row.operations_per_s = static_cast<double>(all_ns.size()) * 1e9 / sum_ns;
+    row.limit = median(flags_us);
+    row.ring_us = median(rings_us);
+    row.ratio = median(ratios);
+    row.ring_ratio = median(ring_ratios);
+    set_percentiles(row, all_ns);
     return row;
 }
 
 }  // namespace
 
-Result<RingTimes> ring_times(const BenchFlags& flags) {
-    RingTimes times;
-    for (uint32_t bytes = 4; bytes <= kBytesMax; bytes *= 2) {
-        bench::RingPingpongOptions options;
-        options.message_bytes = bytes;
-        options.rounds = flags.brief ? 1000 : 50'000;
-        options.cpus = flags.limit_cpus;
-        std::vector<double> medians;
-        for (int i = 0; i < (flags.brief ? 1 : 5); ++i) {
-            WEIR_ASSIGN(const bench::RingPingpongResult result, bench::ring_pingpong(options));
-            medians.push_back(static_cast<double>(result.p50_ns) * 1e-3);
-        }
-        times.emplace_back(bytes, median(medians));
-    }
-    return times;
-}
-
-Status bench_latency(Client& client, const BenchFlags& flags, const RingTimes& limits,
-                     BenchReport& report) {
+Status bench_latency(Client& client, const BenchFlags& flags, BenchReport& report) {
     constexpr uint64_t kValues = 64 * kBytesMax / sizeof(float);
     WEIR_ASSIGN(Table<float> table, client.create_table<float>(
                                         "bench", {.layout = Layout::kDense, .key_count = kValues}));
     WEIR_ASSIGN(Buffer<float> buffer, client.make_buffer<float>(kBytesMax / sizeof(float)));
     fill_with_updates(buffer.span());
-    const auto duration_ns = static_cast<uint64_t>(flags.seconds * 1e9);
-    for (const auto& [bytes, limit_us] : limits) {
-        WEIR_ASSIGN(BenchRow row, latency_row(client, table, buffer, bytes, duration_ns));
-        row.limit = limit_us;
-        row.ratio = row.p50_us / std::max(limit_us, 1e-3);
+    LatencyBench bench(flags, table, std::move(buffer));
+    for (uint32_t bytes = 4; bytes <= kBytesMax; bytes *= 2) {
+        WEIR_ASSIGN(const uint64_t copied_before, copied_bytes(client));
+        WEIR_ASSIGN(BenchRow row, bench.row(bytes));
+        WEIR_ASSIGN(const uint64_t copied_after, copied_bytes(client));
+        row.bytes_copied = copied_after - copied_before;
         report.add(std::move(row));
     }
     return {};

@@ -12,7 +12,7 @@
 
 namespace weir::tools {
 
-/// The number that a bench is about, and that its limit is given in.
+/// The number that a bench is about, in which its limit is given.
 enum class BenchUnit : uint8_t { kBytesPerSecond, kKeysPerSecond, kMicroseconds };
 
 struct BenchRow {
@@ -24,8 +24,11 @@ struct BenchRow {
     double p50_us = 0;
     double p90_us = 0;
     double p99_us = 0;
-    double limit = 0;  ///< in the bench's unit
-    double ratio = 0;  ///< ours / limit
+    double limit = 0;    ///< in the bench's unit
+    double ratio = 0;    ///< the share of the limit that is reached: 1 is the best, less is worse
+    double ring_us = 0;  ///< latency: what a bare ring takes
+    double ring_ratio = 0;   ///< latency: the share of the ring's speed that is reached
+    std::string payload_in;  ///< push: the smallest cache that holds what is written and pushed
     uint64_t bytes_copied = 0;
 
     [[nodiscard]] double bytes_per_s() const {
@@ -37,12 +40,15 @@ struct BenchRow {
     }
 };
 
-/// Prints the header at once and rows as they come. Thread: one.
+/// Prints the header at once, rows as they come, and below them what the columns mean. Thread: one.
 class BenchReport {
 public:
     BenchReport(std::string bench, BenchUnit unit, const std::string& what, const JobShape& shape);
 
     void add(BenchRow row);
+
+    /// After the last row.
+    void print_legend() const;
 
     /// For all servers and the measuring worker's process.
     void set_registered_bytes(uint64_t bytes) { registered_bytes_ = bytes; }
@@ -53,12 +59,17 @@ public:
 private:
     void print(const BenchRow& row) const;
 
+    [[nodiscard]] bool is_push() const { return bench_ == "push"; }
+
     std::string bench_;
     BenchUnit unit_;
     JobShape shape_;
     std::vector<BenchRow> rows_;
     uint64_t registered_bytes_ = 0;
 };
+
+/// "L2": the smallest cache for data that holds so many bytes, or "memory".
+[[nodiscard]] std::string cache_that_holds(uint64_t bytes);
 
 [[nodiscard]] double median(std::vector<double> numbers);
 

@@ -47,16 +47,11 @@ struct BenchFlags {
     }
 };
 
-/// The round trip of two bare rings, in us, by message size; measured before there are threads.
-using RingTimes = std::vector<std::pair<uint32_t, double>>;
-
 /// The worker's buffer for all sizes of bench_dense().
 uint64_t dense_buffer_bytes(const BenchFlags& flags);
 
-Result<RingTimes> ring_times(const BenchFlags& flags);
 Status bench_dense(Client& client, const BenchFlags& flags, BenchReport& report);
-Status bench_latency(Client& client, const BenchFlags& flags, const RingTimes& limits,
-                     BenchReport& report);
+Status bench_latency(Client& client, const BenchFlags& flags, BenchReport& report);
 Status bench_insert(Client& client, const BenchFlags& flags, BenchReport& report);
 
 /// Operations started one after another, at most `in_flight` at a time, each timed.
@@ -109,13 +104,17 @@ inline Result<uint64_t> copied_bytes(Client& client) {
     return stats.bytes_copied + stats.servers_bytes_copied;
 }
 
+inline void pin_or_warn(int cpu) {
+    if (const Status pinned = pin_this_thread(cpu); !pinned)
+        log(LogLevel::kWarning, "{}", pinned.error().message());
+}
+
 /// Runs a limit where the server runs otherwise, after that has gone to sleep.
 template <class Work>
 double on_core(int cpu, Work&& work) {
     double result = 0;
     std::thread thread([&] {
-        if (const Status pinned = pin_this_thread(cpu); !pinned)
-            log(LogLevel::kWarning, "{}", pinned.error().message());
+        pin_or_warn(cpu);
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
         result = work();
     });
