@@ -76,6 +76,16 @@ def benches(shop):
     return run_suite(shop, "release", ["bench"], 1)
 
 
+def speed(shop):
+    """Never fails for a slow hour; what it found is a note."""
+    folder = shop.build("release")
+    code = shop.run([shop.root / "tools/checks/speed", "--weir", folder / "tools/weir"], seconds=1500, check=False)
+    lines = shop.log_file().read_text(errors="replace").splitlines()
+    found = [" ".join(line.split()) for line in lines if line.startswith(("worse ", "new ", "note:"))]
+    last = lines[-1] if code == 0 else f"information only, nothing was compared: {lines[-1]}"
+    return Outcome(passed=1, note="; ".join([last, *found]))
+
+
 def installed(shop):
     folder = shop.build("release")
     shop.run(["meson", "install", "-C", folder, "--no-rebuild", "--quiet"])
@@ -114,6 +124,7 @@ PHASES = {
         Phase("fuzz", "30 s of each fuzz target", fuzz.fuzz, TESTED, build="asan"),
         Phase("tsan", "clang with TSan: build, unit tests, conformance", tsan, TESTED, build="tsan"),
         Phase("bench", "every benchmark briefly", benches, TESTED, build="release"),
+        Phase("speed", "ratios to the limits beside recorded ones (information)", speed, TESTED, build="release"),
         Phase("rxe", "real verbs on soft-RoCE in guests", rxe, TESTED, build="release"),
     )
 }

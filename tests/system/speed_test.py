@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""tools/checks/speed, beside a program that only writes what a test gives it. Usage: speed_test.py"""
+
+import json
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+SPEED = Path(__file__).resolve().parents[2] / "tools/checks/speed"
+# Writes the next of the results that lie beside it, and the last one again and again.
+FAKE = """#!/usr/bin/env python3
+import sys
+from pathlib import Path
+here = Path(__file__).parent
+count = here / "count"
+number = int(count.read_text()) if count.exists() else 0
+count.write_text(str(number + 1))
+results = sorted(here.glob("result-*.json"))
+Path(sys.argv[sys.argv.index("--json") + 1]).write_text(results[min(number, len(results) - 1)].read_text())
+"""
+
+
+class Speed(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        self.weir = self.folder / "weir"
+        self.weir.write_text(FAKE)
+        self.weir.chmod(0o755)
+
+    def measured(self, *runs):
+        """Each run: the ratios of the rows of 4 and of 8 bytes."""
+        (self.folder / "count").unlink(missing_ok=True)
+        for old in self.folder.glob("result-*.json"):
+            old.unlink()
+        for number, run in enumerate(runs):
+            rows = [{"size_bytes": size, "ratio": ratio} for size, ratio in zip((4, 8), run)]
+            result = {"bench": "latency", "machine": {"processor": "P"}, "rows": rows}
+            (self.folder / f"result-{number}.json").write_text(json.dumps(result))
+
+    def speed(self, *flags):
+        return subprocess.run([SPEED, "latency", "--weir", self.weir, "--file", self.folder / "recorded.json", *flags],
+                              capture_output=True, text=True, timeout=60, check=False)
+
+    def recorded(self):
+        self.measured((0.50, 0.8), (0.40, 0.8), (0.45, 0.8))
+        done = self.speed("--record", "--runs", "3")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads((self.folder / "recorded.json").read_text())
+
+    def test_a_record_has_the_median_and_the_range_of_every_row(self):
+        record = self.recorded()
+        self.assertEqual(record["runs"], 3)
+        self.assertEqual(record["rows"], {"latency: 4 bytes": {"median": 0.45, "least": 0.4, "most": 0.5},
+                                          "latency: 8 bytes": {"median": 0.8, "least": 0.8, "most": 0.8}})
+
+    def test_what_is_within_the_noise_is_not_worse(self):
+        self.recorded()
+        self.measured((0.36, 0.77))
+        done = self.speed()
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stdout, "0 of 2 rows got worse by more than their noise\n")
+
+    def test_what_is_worse_in_most_runs_is_named_and_no_error(self):
+        self.recorded()
+        self.measured((0.2, 0.6), (0.2, 0.8), (0.2, 0.8))
+        done = self.speed()
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("worse    latency: 4 bytes: 0.20 of the limit, recorded 0.45 (0.40 to 0.50): 56 % less", done.stdout)
+        self.assertNotIn("8 bytes", done.stdout)  # a slow moment
+        self.assertIn("1 of 2 rows", done.stdout)
+
+    def test_a_row_that_is_not_recorded_is_named(self):
+        self.recorded()
+        record = json.loads((self.folder / "recorded.json").read_text())
+        del record["rows"]["latency: 8 bytes"]
+        (self.folder / "recorded.json").write_text(json.dumps(record))
+        self.measured((0.45, 0.8))
+        self.assertIn("new      latency: 8 bytes: 0.80 of the limit", self.speed().stdout)
+
+    def test_what_cannot_be_compared_says_why(self):
+        done = self.speed()
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("--record", done.stderr)
+        done = self.speed("--weir", "/nowhere/weir")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("/nowhere/weir is not there", done.stderr)
+        self.weir.write_text("#!/bin/sh\necho no memory >&2\nexit 1\n")
+        done = self.speed("--record")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("no memory", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
