@@ -3,7 +3,7 @@
 
 #include <array>
 
-#include "lib/wire/codec.h"
+#include "lib/base/byte_codec.h"
 
 namespace weir {
 namespace {
@@ -12,7 +12,7 @@ constexpr size_t kAddressBytesMax = 512;
 
 /// `message` if `reader` found all of it and nothing more.
 template <class Message>
-std::optional<Message> whole(const wire::Reader& reader, Message message) {
+std::optional<Message> whole(const ByteReader& reader, Message message) {
     if (!reader.done()) return std::nullopt;
     return message;
 }
@@ -27,13 +27,13 @@ std::array<uint64_t*, 10> fields(StatsMessage& m) {
 }  // namespace
 
 std::vector<std::byte> JoinMessage::encode() const {
-    wire::Writer writer;
+    ByteWriter writer;
     writer.number(role).number(rank).number(number).text(address);
     return std::move(writer).take();
 }
 
 std::optional<JoinMessage> JoinMessage::decode(std::span<const std::byte> body) {
-    wire::Reader reader(body);
+    ByteReader reader(body);
     JoinMessage message;
     message.role = reader.number<Role>();
     message.rank = reader.number<uint32_t>();
@@ -44,7 +44,7 @@ std::optional<JoinMessage> JoinMessage::decode(std::span<const std::byte> body) 
 }
 
 std::vector<std::byte> AssignmentMessage::encode() const {
-    wire::Writer writer;
+    ByteWriter writer;
     writer.number(epoch).number(shape.server_count).number(shape.shards_per_server);
     writer.number(shape.points_per_shard).number(shape.seed).number(worker_count);
     writer.number(first);
@@ -54,7 +54,7 @@ std::vector<std::byte> AssignmentMessage::encode() const {
 }
 
 std::optional<AssignmentMessage> AssignmentMessage::decode(std::span<const std::byte> body) {
-    wire::Reader reader(body);
+    ByteReader reader(body);
     AssignmentMessage message;
     message.epoch = reader.number<uint32_t>();
     message.shape.server_count = reader.number<uint32_t>();
@@ -76,13 +76,13 @@ std::optional<AssignmentMessage> AssignmentMessage::decode(std::span<const std::
 }
 
 std::vector<std::byte> TableMessage::encode() const {
-    wire::Writer writer;
+    ByteWriter writer;
     writer.number(table).text(name).text(schema);
     return std::move(writer).take();
 }
 
 std::optional<TableMessage> TableMessage::decode(std::span<const std::byte> body) {
-    wire::Reader reader(body);
+    ByteReader reader(body);
     TableMessage message;
     message.table = reader.number<uint32_t>();
     message.name = reader.text(kNameBytesMax);
@@ -92,7 +92,7 @@ std::optional<TableMessage> TableMessage::decode(std::span<const std::byte> body
 
 std::vector<std::byte> LeaveMessage::encode() const {
     if (status == Errc::kOk) return {};
-    wire::Writer writer;
+    ByteWriter writer;
     writer.number(status).text(std::string_view(why).substr(0, kWhyBytesMax));
     return std::move(writer).take();
 }
@@ -100,7 +100,7 @@ std::vector<std::byte> LeaveMessage::encode() const {
 std::optional<LeaveMessage> LeaveMessage::decode(std::span<const std::byte> body) {
     LeaveMessage message;
     if (body.empty()) return message;
-    wire::Reader reader(body);
+    ByteReader reader(body);
     message.status = reader.number<Errc>();
     message.why = reader.text(kWhyBytesMax);
     if (message.status == Errc::kOk) return std::nullopt;
@@ -109,14 +109,14 @@ std::optional<LeaveMessage> LeaveMessage::decode(std::span<const std::byte> body
 
 std::vector<std::byte> StatsMessage::encode() const {
     StatsMessage copy = *this;
-    wire::Writer writer;
+    ByteWriter writer;
     for (const uint64_t* const field : fields(copy))
         writer.number(*field);
     return std::move(writer).take();
 }
 
 std::optional<StatsMessage> StatsMessage::decode(std::span<const std::byte> body) {
-    wire::Reader reader(body);
+    ByteReader reader(body);
     StatsMessage message;
     for (uint64_t* const field : fields(message))
         *field = reader.number<uint64_t>();
@@ -124,13 +124,13 @@ std::optional<StatsMessage> StatsMessage::decode(std::span<const std::byte> body
 }
 
 std::vector<std::byte> encode_text(std::string_view text) {
-    wire::Writer writer;
+    ByteWriter writer;
     writer.text(text);
     return std::move(writer).take();
 }
 
 std::optional<std::string> decode_text(std::span<const std::byte> body) {
-    wire::Reader reader(body);
+    ByteReader reader(body);
     std::string text = reader.text();
     return whole(reader, std::move(text));
 }

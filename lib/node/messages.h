@@ -2,7 +2,7 @@
 #pragma once
 /// \file
 /// The bodies of control frames: who joins, who serves what, which tables there are. Encoded field
-/// by field in the order in which they stand here (lib/wire/codec.h).
+/// by field in the order in which they stand here (lib/base/byte_codec.h).
 
 #include <cstdint>
 #include <optional>

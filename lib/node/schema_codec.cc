@@ -3,7 +3,7 @@
 
 #include <span>
 
-#include "lib/wire/codec.h"
+#include "lib/base/byte_codec.h"
 
 namespace weir {
 namespace {
@@ -13,7 +13,7 @@ constexpr size_t kTextBytesMax = 256;
 }  // namespace
 
 std::string encode_schema(const TableSchema& schema) {
-    wire::Writer writer;
+    ByteWriter writer;
     writer.text(schema.name).number(schema.layout).number(schema.value_type).number(schema.width);
     writer.number(schema.key_count).text(schema.rule).number(schema.initial_value);
     for (const double parameter : schema.parameters.value)
@@ -24,7 +24,7 @@ std::string encode_schema(const TableSchema& schema) {
 }
 
 std::optional<TableSchema> decode_schema(std::string_view bytes) {
-    wire::Reader reader(std::as_bytes(std::span(bytes)));
+    ByteReader reader(std::as_bytes(std::span(bytes)));
     TableSchema schema;
     schema.name = reader.text(kTextBytesMax);
     schema.layout = reader.number<Layout>();

@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/net/socket_address.h"
 
-#include <charconv>
 #include <cstring>
 
 #include <arpa/inet.h>
 #include <fmt/core.h>
+
+#include "lib/base/host_port.h"
 
 namespace weir::transport {
 
 namespace {
 
 Error not_an_address(std::string_view text) {
-    return {Errc::kInvalidArgument,
-            fmt::format("'{}' is not an address of the form IP:PORT or [IPv6]:PORT",
-                        text.substr(0, 80))};
+    return {Errc::kInvalidArgument, fmt::format("'{}' is not an IP address", text.substr(0, 80))};
 }
 
 const sockaddr_in& as_v4(const sockaddr_storage& storage) {
@@ -51,20 +50,8 @@ Result<SocketAddress> SocketAddress::parse_host(std::string_view text, uint16_t 
 }
 
 Result<SocketAddress> SocketAddress::parse(std::string_view text) {
-    const size_t colon = text.rfind(':');
-    if (colon == std::string_view::npos) return not_an_address(text);
-    const std::string_view digits = text.substr(colon + 1);
-    uint16_t port = 0;
-    const auto [end, code] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
-    if (code != std::errc() || end != digits.data() + digits.size() || port == 0) {
-        return not_an_address(text);
-    }
-    std::string_view host = text.substr(0, colon);
-    const bool brackets = host.size() >= 2 && host.front() == '[' && host.back() == ']';
-    if (brackets) host = host.substr(1, host.size() - 2);
-    WEIR_ASSIGN(const SocketAddress address, parse_host(host, port));
-    if (brackets != (address.family() == AF_INET6)) return not_an_address(text);
-    return address;
+    WEIR_ASSIGN(const HostPort parts, HostPort::parse(text));
+    return parse_host(parts.host, parts.port);
 }
 
 SocketAddress SocketAddress::from(const sockaddr* address) {
@@ -103,6 +90,11 @@ void SocketAddress::set_port(uint16_t port) noexcept {
 bool SocketAddress::is_any() const noexcept {
     if (family() != AF_INET6) return as_v4(storage_).sin_addr.s_addr == INADDR_ANY;
     return IN6_IS_ADDR_UNSPECIFIED(&as_v6(storage_).sin6_addr);
+}
+
+bool SocketAddress::is_loopback() const noexcept {
+    if (family() != AF_INET6) return ntohl(as_v4(storage_).sin_addr.s_addr) >> 24 == 127;
+    return IN6_IS_ADDR_LOOPBACK(&as_v6(storage_).sin6_addr);
 }
 
 std::string SocketAddress::host() const {

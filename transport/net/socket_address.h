@@ -20,7 +20,7 @@ public:
     /// An IP address without a port: "10.0.0.1", "::1".
     /// Errors: kInvalidArgument
     [[nodiscard]] static Result<SocketAddress> parse_host(std::string_view text, uint16_t port);
-    /// Errors: kInvalidArgument
+    /// An address and its port, no name. Errors: kInvalidArgument
     [[nodiscard]] static Result<SocketAddress> parse(std::string_view text);
     /// `address` as the kernel gave it, of either family.
     [[nodiscard]] static SocketAddress from(const sockaddr* address);
@@ -42,6 +42,8 @@ public:
     void set_port(uint16_t port) noexcept;
     /// 0.0.0.0 or ::, where one can listen but not connect to.
     [[nodiscard]] bool is_any() const noexcept;
+    /// Of this machine only: 127.0.0.0/8 or ::1.
+    [[nodiscard]] bool is_loopback() const noexcept;
     [[nodiscard]] std::string host() const;
     [[nodiscard]] std::string text() const;
 

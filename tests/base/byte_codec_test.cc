@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lib/wire/codec.h"
+#include "lib/base/byte_codec.h"
 
 #include <doctest/doctest.h>
 
-TEST_SUITE("codec") {
-    using namespace weir::wire;
+TEST_SUITE("byte codec") {
+    using weir::ByteReader;
+    using weir::ByteWriter;
 
     TEST_CASE("what was written is read back, and nothing is left") {
-        Writer writer;
+        ByteWriter writer;
         writer.number(uint16_t{7}).text("shm:a b").number(1.5);
-        Reader reader(writer.bytes());
+        ByteReader reader(writer.bytes());
         CHECK(reader.number<uint16_t>() == 7);
         CHECK(reader.text() == "shm:a b");
         CHECK_FALSE(reader.done());
@@ -18,11 +19,11 @@ TEST_SUITE("codec") {
     }
 
     TEST_CASE("every truncation of a message is noticed and read within its bytes") {
-        Writer writer;
+        ByteWriter writer;
         writer.number(uint32_t{7}).text("twelve bytes").number(uint64_t{9});
         for (size_t size = 0; size < writer.bytes().size(); ++size) {
             const std::vector<std::byte> cut(writer.bytes().begin(), writer.bytes().begin() + size);
-            Reader reader(cut);
+            ByteReader reader(cut);
             (void)reader.number<uint32_t>();
             (void)reader.text();
             (void)reader.number<uint64_t>();
@@ -31,15 +32,29 @@ TEST_SUITE("codec") {
     }
 
     TEST_CASE("a text longer than allowed, or than what is there, is refused") {
-        Writer writer;
+        ByteWriter writer;
         writer.number(uint32_t{0xffffffff}).text("abc");
-        Reader lying(writer.bytes());
+        ByteReader lying(writer.bytes());
         CHECK(lying.text().empty());
         CHECK_FALSE(lying.ok());
-        Writer longer;
+        ByteWriter longer;
         longer.text("abcdef");
-        Reader bounded(longer.bytes());
+        ByteReader bounded(longer.bytes());
         CHECK(bounded.text(5).empty());
         CHECK_FALSE(bounded.ok());
+    }
+
+    TEST_CASE("bytes are read back as they are, and zeros where there are too few") {
+        const std::array<std::byte, 3> three{std::byte{1}, std::byte{2}, std::byte{3}};
+        ByteWriter writer;
+        writer.raw(three).number(uint8_t{9});
+        ByteReader reader(writer.bytes());
+        CHECK(reader.array<3>() == three);
+        CHECK(reader.rest().size() == 1);
+        CHECK(reader.done());
+        ByteReader brief(writer.bytes());
+        CHECK(brief.array<5>() == std::array<std::byte, 5>{});
+        CHECK_FALSE(brief.ok());
+        CHECK(brief.number<uint8_t>() == 0);  // nothing more is read after that
     }
 }

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// ByteWriter and ByteReader: what travels in the bodies of messages, field by field. Numbers are
+/// little-endian; a text is its length (4 bytes) and its bytes; an array is its bytes. A ByteReader
+/// never reads outside of its bytes; it remembers that something was missing, and `done()` says
+/// whether all was there and nothing was left over.
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace weir {
+
+static_assert(std::endian::native == std::endian::little);
+
+class ByteWriter {
+public:
+    template <class T>
+    ByteWriter& number(T value) {
+        static_assert(std::is_arithmetic_v<T> || std::is_enum_v<T>);
+        return append(&value, sizeof(T));
+    }
+
+    ByteWriter& text(std::string_view value) {
+        number(static_cast<uint32_t>(value.size()));
+        return append(value.data(), value.size());
+    }
+
+    /// The bytes themselves; whoever reads them must know how many there are.
+    ByteWriter& raw(std::span<const std::byte> value) { return append(value.data(), value.size()); }
+
+    [[nodiscard]] std::span<const std::byte> bytes() const noexcept { return bytes_; }
+
+    [[nodiscard]] std::vector<std::byte> take() && noexcept { return std::move(bytes_); }
+
+private:
+    ByteWriter& append(const void* from, size_t size);
+
+    std::vector<std::byte> bytes_;
+};
+
+class ByteReader {
+public:
+    explicit ByteReader(std::span<const std::byte> bytes) noexcept : rest_(bytes) {}
+
+    /// The next number, or zero if there is none.
+    template <class T>
+    T number() noexcept {
+        static_assert(std::is_arithmetic_v<T> || std::is_enum_v<T>);
+        T value{};
+        take(&value, sizeof(T));
+        return value;
+    }
+
+    /// The next text of at most `bytes_max` bytes, or an empty one.
+    std::string text(size_t bytes_max = 4096) {
+        const auto size = number<uint32_t>();
+        if (missing_ || size > bytes_max || size > rest_.size()) {
+            missing_ = true;
+            return {};
+        }
+        std::string value(reinterpret_cast<const char*>(rest_.data()), size);
+        rest_ = rest_.subspan(size);
+        return value;
+    }
+
+    /// The next N bytes, or zeros.
+    template <size_t N>
+    std::array<std::byte, N> array() noexcept {
+        std::array<std::byte, N> value{};
+        take(value.data(), N);
+        return value;
+    }
+
+    /// All that is left.
+    std::span<const std::byte> rest() noexcept { return std::exchange(rest_, {}); }
+
+    [[nodiscard]] bool ok() const noexcept { return !missing_; }
+
+    /// Everything that was asked for was there, and nothing is left.
+    [[nodiscard]] bool done() const noexcept { return !missing_ && rest_.empty(); }
+
+private:
+    void take(void* to, size_t size) noexcept {
+        if (missing_ || rest_.size() < size) {
+            missing_ = true;
+            return;
+        }
+        std::memcpy(to, rest_.data(), size);
+        rest_ = rest_.subspan(size);
+    }
+
+    std::span<const std::byte> rest_;
+    bool missing_ = false;
+};
+
+}  // namespace weir

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/base/host_port.h"
+
+#include <charconv>
+
+#include <fmt/core.h>
+
+namespace weir {
+
+Result<HostPort> HostPort::parse(std::string_view text) {
+    const Error bad(Errc::kInvalidArgument,
+                    fmt::format("'{}' is not HOST:PORT: a name or an address, and a port from 1 to "
+                                "65535, such as node7:4000, 10.0.0.7:4000 or [fe80::1]:4000",
+                                text.substr(0, 80)));
+    const size_t colon = text.rfind(':');
+    if (colon == std::string_view::npos) return bad;
+    std::string_view host = text.substr(0, colon);
+    const std::string_view digits = text.substr(colon + 1);
+    const bool brackets = host.size() >= 2 && host.front() == '[' && host.back() == ']';
+    if (brackets) host = host.substr(1, host.size() - 2);
+    if (host.empty() || host.size() > kHostBytesMax ||
+        host.find_first_of(std::string_view("[] \t\n\0", 6)) != std::string_view::npos ||
+        brackets != (host.find(':') != std::string_view::npos)) {
+        return bad;
+    }
+    uint16_t port = 0;
+    const auto [end, code] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
+    if (code != std::errc{} || end != digits.data() + digits.size() || port == 0) return bad;
+    return HostPort{std::string(host), port};
+}
+
+std::string HostPort::text() const {
+    return host.find(':') == std::string::npos ? fmt::format("{}:{}", host, port)
+                                               : fmt::format("[{}]:{}", host, port);
+}
+
+}  // namespace weir
