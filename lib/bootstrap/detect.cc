@@ -85,7 +85,12 @@ Result<std::unique_ptr<Bootstrap>> open_rendezvous(const Config& config, const P
                         config.place("WEIR_RENDEZVOUS")));
     }
     boot::RendezvousOptions options{.rank = *place.rank, .size = *place.size};
-    WEIR_ASSIGN(options.at, boot::HostPort::parse(config.text("WEIR_RENDEZVOUS")));
+    Result<HostPort> at = HostPort::parse(config.text("WEIR_RENDEZVOUS"));
+    if (!at) {
+        return Error(Errc::kInvalidArgument,
+                     fmt::format("{}: {}", config.place("WEIR_RENDEZVOUS"), at.error().text()));
+    }
+    options.at = *std::move(at);
     if (const std::string path(config.text("WEIR_SECRET_FILE")); !path.empty()) {
         WEIR_ASSIGN(options.secret, read_secret_file(path));
     }

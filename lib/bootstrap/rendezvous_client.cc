@@ -8,6 +8,9 @@
 #include <poll.h>
 
 namespace weir::boot {
+
+using transport::Handshake;
+
 namespace {
 
 constexpr uint64_t kRetryEvery = 50 * kMillisecond;
@@ -65,43 +68,38 @@ Status RendezvousClient::join(uint64_t deadline_ns) {
 }
 
 Status RendezvousClient::try_join(uint64_t deadline_ns) {
-    WEIR_ASSIGN(Descriptor fd, tcp_connect(options_.at, clock_, deadline_ns));
-    link_.emplace(std::move(fd));
-    link_->set_body_bytes_max(kRendezvousBodyBytesMax);
-    const bool secured = options_.secret.has_value();
-    RendezvousMessage hello{.kind = RendezvousKind::kHello,
-                            .rank = options_.rank,
-                            .size = options_.size,
-                            .secured = secured,
-                            .text = options_.host_id};
-    hello.nonce = transport::random_bytes();
-    link_->queue(hello);
-
-    WEIR_ASSIGN(const RendezvousMessage challenge, receive(deadline_ns));
-    if (challenge.kind != RendezvousKind::kChallenge) {
-        return Error(Errc::kProtocol, "rendezvous: rank 0 answered out of turn");
+    WEIR_ASSIGN(transport::Socket socket, tcp_connect(options_.at, clock_, deadline_ns));
+    link_.emplace(std::move(socket), transport::Side::kConnecting, options_.secret);
+    Handshake& handshake = link_->handshake();
+    const RendezvousHello hello{.rank = options_.rank,
+                                .size = options_.size,
+                                .secured = options_.secret.has_value(),
+                                .host = options_.host_id};
+    while (!handshake.is_open()) {
+        WEIR_ASSIGN(const transport::RecordView record, receive(deadline_ns));
+        const Result<Handshake::Step> step = handshake.take(record);
+        if (!step) return not_let_in(step.error());
+        if (*step == Handshake::Step::kSay) handshake.say(hello.encode());
+        if (*step == Handshake::Step::kProven) handshake.ready();
     }
-    if (secured && (!challenge.secured ||
-                    !transport::equal(challenge.proof, rendezvous_proof(*options_.secret,
-                                                                        transport::Side::kAccepting,
-                                                                        hello, challenge.nonce)))) {
-        return Error(
-            Errc::kRefused,
-            fmt::format("rendezvous: who listens on {} does not know this rank's secret: give "
-                        "the same WEIR_SECRET_FILE to all ranks",
-                        options_.at.text()));
-    }
-    RendezvousMessage proof{.kind = RendezvousKind::kProof};
-    if (secured)
-        proof.proof = rendezvous_proof(*options_.secret, transport::Side::kConnecting, hello,
-                                       challenge.nonce);
-    link_->queue(proof);
-
-    WEIR_ASSIGN(const RendezvousMessage welcome, receive(deadline_ns));
-    if (welcome.kind != RendezvousKind::kWelcome) {
-        return Error(Errc::kProtocol, "rendezvous: rank 0 answered out of turn");
-    }
+    link_->trust();
     return {};
+}
+
+Error RendezvousClient::not_let_in(const Error& error) {
+    if (link_->handshake().was_refused()) {
+        return {error.code(),
+                fmt::format("rendezvous: rank 0 at {} says: {}", options_.at.text(), error.text())};
+    }
+    if (error.code() == Errc::kRefused) {
+        return {
+            Errc::kRefused,
+            fmt::format("rendezvous: who listens on {} does not know this rank's secret: give the "
+                        "same WEIR_SECRET_FILE to all ranks",
+                        options_.at.text())};
+    }
+    return {error.code(), fmt::format("rendezvous: rank 0 at {} answered out of turn: {}",
+                                      options_.at.text(), error.text())};
 }
 
 Status RendezvousClient::commit_and_wait(uint64_t deadline_ns) {
@@ -116,13 +114,18 @@ Status RendezvousClient::commit_and_wait(uint64_t deadline_ns) {
     std::string waiting = fmt::format("rank 0 at {} sent nothing", options_.at.text());
     const uint64_t verdict_ns = deadline_ns + std::min(kVerdictGrace, ~uint64_t{0} - deadline_ns);
     for (;;) {
-        auto message = receive(verdict_ns);
-        if (!message && message.code() == Errc::kDeadline) return too_late(waiting);
+        const auto record = receive(verdict_ns);
+        if (!record && record.code() == Errc::kDeadline) return too_late(waiting);
+        WEIR_TRY(record);
+        auto message = decode_message(*record);
         WEIR_TRY(message);
         if (message->kind == RendezvousKind::kEntry && message->rank < options_.size) {
             values_[{message->rank, std::move(message->key)}] = std::move(message->text);
         } else if (message->kind == RendezvousKind::kWaiting) {
             waiting = std::move(message->text);
+        } else if (message->kind == RendezvousKind::kFailed) {
+            return Error(Errc::kCancelled, fmt::format("rendezvous: rank 0 at {} said: {}",
+                                                       options_.at.text(), message->text));
         } else if (message->kind == RendezvousKind::kRelease && message->round == round_) {
             local_rank_ = message->local_rank;
             ++round_;
@@ -133,7 +136,7 @@ Status RendezvousClient::commit_and_wait(uint64_t deadline_ns) {
     }
 }
 
-Result<RendezvousMessage> RendezvousClient::receive(uint64_t deadline_ns) {
+Result<transport::RecordView> RendezvousClient::receive(uint64_t deadline_ns) {
     for (;;) {
         auto next = link_->next();
         if (!next) {
@@ -143,14 +146,7 @@ Result<RendezvousMessage> RendezvousClient::receive(uint64_t deadline_ns) {
                             "choose another port for --rendezvous",
                             options_.at.text(), next.error().text()));
         }
-        if (next->has_value()) {
-            RendezvousMessage message = **std::move(next);
-            const bool refused = message.kind == RendezvousKind::kRefused;
-            if (!refused && message.kind != RendezvousKind::kFailed) return message;
-            return Error(
-                refused ? Errc::kRefused : Errc::kCancelled,
-                fmt::format("rendezvous: rank 0 at {} said: {}", options_.at.text(), message.text));
-        }
+        if (next->has_value()) return **next;
         const int slice_ms = poll_slice_ms(clock_, deadline_ns);
         if (slice_ms == 0) return Error(Errc::kDeadline, "no answer in time");
         pollfd entry{link_->fd(), static_cast<short>(POLLIN | (link_->has_output() ? POLLOUT : 0)),

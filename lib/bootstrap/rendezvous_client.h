@@ -38,8 +38,9 @@ private:
     [[nodiscard]] Status join(uint64_t deadline_ns);
     [[nodiscard]] Status try_join(uint64_t deadline_ns);
     [[nodiscard]] Status commit_and_wait(uint64_t deadline_ns);
-    /// The next message; sends what is queued meanwhile.
-    [[nodiscard]] Result<RendezvousMessage> receive(uint64_t deadline_ns);
+    /// The next record; sends what is queued meanwhile.
+    [[nodiscard]] Result<transport::RecordView> receive(uint64_t deadline_ns);
+    [[nodiscard]] Error not_let_in(const Error& error);
     [[nodiscard]] Error too_late(const std::string& why) const;
 
     const Clock& clock_;

@@ -1,36 +1,57 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lib/bootstrap/rendezvous_link.h"
 
-#include <cerrno>
-
-#include <sys/socket.h>
+#include <array>
+#include <utility>
 
 namespace weir::boot {
 
+using transport::Handshake;
+using transport::Socket;
+using transport::SocketAddress;
+
+RendezvousLink::RendezvousLink(Socket socket, transport::Side side,
+                               const std::optional<transport::Secret>& secret)
+    : socket_(std::move(socket)),
+      peer_(SocketAddress::peer(socket_.fd()).text()),
+      reader_(kRendezvousProtocol, Handshake::kBodyBytesMax),
+      handshake_(kRendezvousProtocol, side, secret.value_or(transport::Secret{}),
+                 transport::random_bytes()) {}
+
+/// What the handshake has said goes before all that is queued after it.
+void RendezvousLink::queue_handshake() {
+    if (handshake_.output().empty()) return;
+    out_.push_back(
+        std::make_shared<const std::vector<std::byte>>(std::exchange(handshake_.output(), {})));
+}
+
+void RendezvousLink::queue(SharedBytes bytes) {
+    queue_handshake();
+    out_.push_back(std::move(bytes));
+}
+
 Status RendezvousLink::flush() {
+    queue_handshake();
     while (!out_.empty()) {
-        const std::string& bytes = *out_.front();
-        const ssize_t sent =
-            ::send(fd_.get(), bytes.data() + out_sent_, bytes.size() - out_sent_, MSG_NOSIGNAL);
-        if (sent < 0 && errno == EINTR) continue;
-        if (sent < 0 && errno == EAGAIN) return {};
-        if (sent < 0) return Error(Errc::kPeerLost, "the connection broke", errno);
-        out_sent_ += static_cast<size_t>(sent);
-        if (out_sent_ == bytes.size()) {
-            out_.pop_front();
-            out_sent_ = 0;
-        }
+        const std::span<const std::byte> rest = std::span(*out_.front()).subspan(out_sent_);
+        const std::optional<size_t> sent = socket_.send_some(rest);
+        if (!sent) return Error(Errc::kPeerLost, "the connection broke");
+        out_sent_ += *sent;
+        if (*sent < rest.size()) return {};
+        out_.pop_front();
+        out_sent_ = 0;
     }
     return {};
 }
 
 Status RendezvousLink::fill() {
-    char buffer[8192];
-    const ssize_t got = ::recv(fd_.get(), buffer, sizeof(buffer), 0);
-    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return {};
-    if (got < 0) return Error(Errc::kPeerLost, "the connection broke", errno);
-    if (got == 0) return Error(Errc::kPeerLost, "the connection was closed");
-    reader_.feed(std::string_view(buffer, static_cast<size_t>(got)));
+    std::array<std::byte, 8192> buffer;
+    size_t count = 0;
+    switch (socket_.receive(buffer, count)) {
+        case Socket::Got::kSome: reader_.append(std::span(buffer).first(count)); break;
+        case Socket::Got::kNothing: break;
+        case Socket::Got::kEnd: return Error(Errc::kPeerLost, "the connection was closed");
+    }
     return {};
 }
 

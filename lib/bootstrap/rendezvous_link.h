@@ -1,36 +1,50 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// One connection of the rendezvous: non-blocking, whole messages in, queued bytes out.
+/// One connection of the rendezvous: non-blocking, whole records in, queued bytes out.
 
 #include <deque>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "lib/bootstrap/rendezvous_message.h"
-#include "lib/bootstrap/socket.h"
+#include "transport/net/handshake.h"
+#include "transport/net/socket.h"
 
 namespace weir::boot {
+
+/// Bytes that many links can queue.
+using SharedBytes = std::shared_ptr<const std::vector<std::byte>>;
 
 /// Thread: one. Nothing here blocks.
 class RendezvousLink {
 public:
-    explicit RendezvousLink(Descriptor fd) : fd_(std::move(fd)), peer_(tcp_peer_name(fd_.get())) {}
+    /// Without a secret: one of zeros.
+    RendezvousLink(transport::Socket socket, transport::Side side,
+                   const std::optional<transport::Secret>& secret);
 
-    [[nodiscard]] int fd() const noexcept { return fd_.get(); }
+    [[nodiscard]] int fd() const noexcept { return socket_.fd(); }
 
     /// The other side's address, for messages.
     [[nodiscard]] const std::string& peer() const noexcept { return peer_; }
 
+    /// What it has to say is sent with the next flush().
+    [[nodiscard]] transport::Handshake& handshake() noexcept { return handshake_; }
+
+    /// Longer records, too, from now on: the peer has proved that it belongs here.
+    void trust() noexcept { reader_.set_body_bytes_max(kRendezvousBodyBytesMax); }
+
     void queue(const RendezvousMessage& message) {
-        queue(std::make_shared<const std::string>(encode(message)));
+        queue(std::make_shared<const std::vector<std::byte>>(encode(message)));
     }
 
-    /// Many links can queue the same bytes.
-    void queue(std::shared_ptr<const std::string> bytes) { out_.push_back(std::move(bytes)); }
+    void queue(SharedBytes bytes);
 
-    [[nodiscard]] bool has_output() const noexcept { return !out_.empty(); }
+    [[nodiscard]] bool has_output() noexcept {
+        return !out_.empty() || !handshake_.output().empty();
+    }
 
     /// Sends what the socket takes. Errors: kPeerLost
     [[nodiscard]] Status flush();
@@ -38,19 +52,19 @@ public:
     /// Reads once what has arrived. Errors: kPeerLost, also at the end of the stream
     [[nodiscard]] Status fill();
 
-    /// The next whole message, or nothing; call until nothing before the next fill().
+    /// The next whole record, or nothing; call until nothing before the next fill().
     /// Errors:  kProtocol
-    [[nodiscard]] Result<std::optional<RendezvousMessage>> next() { return reader_.next(); }
-
-    /// See RendezvousReader.
-    void set_body_bytes_max(size_t bytes) noexcept { reader_.set_body_bytes_max(bytes); }
+    [[nodiscard]] Result<std::optional<transport::RecordView>> next() { return reader_.next(); }
 
 private:
-    Descriptor fd_;
+    void queue_handshake();
+
+    transport::Socket socket_;
     std::string peer_;
-    RendezvousReader reader_;
-    std::deque<std::shared_ptr<const std::string>> out_;
-    size_t out_sent_ = 0;  // of the first of out_
+    transport::RecordReader reader_;
+    transport::Handshake handshake_;
+    std::deque<SharedBytes> out_;
+    size_t out_sent_ = 0;  ///< of the first of out_
 };
 
 }  // namespace weir::boot

@@ -4,82 +4,68 @@
 /// The messages of the rendezvous, between rank 0 (which listens) and every other rank.
 ///
 ///   rank r                              rank 0
-///     kHello rank size nonce   ------>            the first 4 bytes tell strangers apart
-///                              <------  kChallenge nonce, proof that it knows the secret
-///     kProof                   ------>
-///                              <------  kWelcome, or kRefused with the reason
+///     the handshake of transport/net, in which rank r says a RendezvousHello and rank 0 nothing;
+///     or a refusal with the reason
 ///     kEntry*, kCommit         ------>            once per round
 ///                              <------  kWaiting  now and then, naming who is missing
 ///                              <------  kEntry*, kRelease; or kFailed with the reason
 ///
-/// A header of 12 bytes (magic "WRDV", version, kind, two zero bytes, length of the body), then the
-/// body; numbers little-endian, texts with their length in front.
+/// Each is a record (transport/net/record.h). Without a secret the handshake runs with a secret of
+/// zeros: it tells strangers apart, and proves nothing.
 
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "lib/base/result.h"
-#include "transport/net/secret.h"
+#include "transport/net/handshake.h"
 
 namespace weir::boot {
 
+inline constexpr transport::Protocol kRendezvousProtocol{"the rendezvous of a Weir job",
+                                                         0x5644'5257, 2};  // "WRDV"
+
+/// What a rank says of itself, under its proof.
+struct RendezvousHello {
+    uint32_t rank = 0;
+    uint32_t size = 0;
+    bool secured = false;  ///< it has a secret
+    std::string host = {};
+
+    [[nodiscard]] std::vector<std::byte> encode() const;
+    [[nodiscard]] static std::optional<RendezvousHello> decode(std::span<const std::byte> bytes);
+
+    friend bool operator==(const RendezvousHello&, const RendezvousHello&) = default;
+};
+
 enum class RendezvousKind : uint8_t {
-    kHello = 1,
-    kChallenge = 2,
-    kProof = 3,
-    kWelcome = 4,
-    kRefused = 5,
-    kEntry = 6,
-    kCommit = 7,
-    kWaiting = 8,
-    kRelease = 9,
-    kFailed = 10,
+    kEntry = transport::Handshake::kFirstOwnType,
+    kCommit,
+    kWaiting,
+    kRelease,
+    kFailed,
 };
 
 /// One message; each kind uses the fields that it names.
 struct RendezvousMessage {
-    RendezvousKind kind = RendezvousKind::kHello;
-    uint32_t rank = 0;         ///< kHello, kEntry
-    uint32_t size = 0;         ///< kHello
-    uint32_t round = 0;        ///< kCommit, kRelease
-    uint32_t local_rank = 0;   ///< kRelease
-    bool secured = false;      ///< kHello, kChallenge: the sender has a secret
-    transport::Nonce nonce{};  ///< kHello, kChallenge
-    transport::Proof proof{};  ///< kChallenge, kProof
-    std::string key = {};      ///< kEntry
-    std::string text = {};     ///< kHello: host; kEntry: value; the other kinds: for people
+    RendezvousKind kind = RendezvousKind::kCommit;
+    uint32_t rank = 0;        ///< kEntry
+    uint32_t round = 0;       ///< kCommit, kRelease
+    uint32_t local_rank = 0;  ///< kRelease
+    std::string key = {};     ///< kEntry
+    std::string text = {};    ///< kEntry: value; kWaiting, kFailed: for people
+
+    friend bool operator==(const RendezvousMessage&, const RendezvousMessage&) = default;
 };
 
-inline constexpr size_t kRendezvousHeaderBytes = 12;
 inline constexpr size_t kRendezvousTextBytesMax = 4096;
 inline constexpr size_t kRendezvousBodyBytesMax = 4096 + 256;
-/// What a stranger may send before it has proved that it belongs to the job.
-inline constexpr size_t kRendezvousGreetingBytesMax = 512;
 
-[[nodiscard]] std::string encode(const RendezvousMessage& message);
+/// A whole record.
+[[nodiscard]] std::vector<std::byte> encode(const RendezvousMessage& message);
 
-/// Cuts a stream of bytes into messages; never holds more than one read and one message.
-class RendezvousReader {
-public:
-    /// Bodies longer than this are refused from now on.
-    void set_body_bytes_max(size_t bytes) noexcept { body_bytes_max_ = bytes; }
-
-    void feed(std::string_view bytes);
-    /// The next whole message, or nothing yet.
-    /// Errors:  kProtocol: not a message of ours, too long, or with a wrong body
-    [[nodiscard]] Result<std::optional<RendezvousMessage>> next();
-
-private:
-    std::string buffer_;
-    size_t begin_ = 0;
-    size_t body_bytes_max_ = kRendezvousGreetingBytesMax;
-};
-
-/// How a side proves that it knows the secret: over both nonces and who asks for which seat.
-[[nodiscard]] transport::Proof rendezvous_proof(const transport::Secret& secret,
-                                                transport::Side prover,
-                                                const RendezvousMessage& hello,
-                                                const transport::Nonce& rank_0_nonce);
+/// Errors:  kProtocol: no such kind, or a wrong body
+[[nodiscard]] Result<RendezvousMessage> decode_message(const transport::RecordView& record);
 
 }  // namespace weir::boot

@@ -11,6 +11,9 @@
 #include "lib/base/log.h"
 
 namespace weir::boot {
+
+using transport::Handshake;
+
 namespace {
 
 constexpr uint64_t kTellEvery = 500 * kMillisecond;
@@ -81,7 +84,7 @@ Status RendezvousServer::exchange(uint64_t deadline_ns) {
 void RendezvousServer::poll_once(uint64_t deadline_ns) {
     std::vector<pollfd> entries;
     entries.push_back({listener_.get(), POLLIN, 0});
-    for (const Guest& guest : guests_) {
+    for (Guest& guest : guests_) {
         const short events = guest.stage == Stage::kLeaving ? 0 : POLLIN;
         entries.push_back({guest.link.fd(),
                            static_cast<short>(events | (guest.link.has_output() ? POLLOUT : 0)),
@@ -111,7 +114,8 @@ void RendezvousServer::accept_guests() {
             }
             return;
         }
-        Guest& guest = guests_.emplace_back(std::move(fd));
+        Guest& guest =
+            guests_.emplace_back(transport::Socket(std::move(fd), kSilenceMsMax), options_.secret);
         guest.greet_by_ns = clock_.now_ns() + kGreetingTimeout;
     }
 }
@@ -140,26 +144,18 @@ bool RendezvousServer::serve(Guest& guest, short events) {
     if ((events & ~POLLOUT) != 0 && guest.stage != Stage::kLeaving) {
         status = guest.link.fill();
         while (status && guest.stage != Stage::kLeaving) {
-            auto message = guest.link.next();
-            if (!message) {
-                status = std::move(message).error();
-            } else if (!message->has_value()) {
+            auto record = guest.link.next();
+            if (!record) {
+                status = std::move(record).error();
+            } else if (!record->has_value()) {
                 break;
             } else {
-                status = handle(guest, **message);
+                status = handle(guest, **record);
             }
         }
     }
     if (status) status = guest.link.flush();
     if (status) return guest.stage != Stage::kLeaving || guest.link.has_output();
-    if (status.code() == Errc::kPeerLost && guest.stage == Stage::kProof && options_.secret) {
-        // It has seen our proof, and left without giving its own.
-        note_refusal(guest, fmt::format("rank {} left when it saw rank 0's proof: it may have "
-                                        "another secret; give the same WEIR_SECRET_FILE to all "
-                                        "ranks",
-                                        guest.hello.rank));
-        return false;
-    }
     const bool expected = guest.stage != Stage::kJoined || round_ > 1;
     if (status.code() == Errc::kPeerLost && expected) {
         log(LogLevel::kDebug, "rendezvous: {} left", guest.link.peer());
@@ -170,56 +166,49 @@ bool RendezvousServer::serve(Guest& guest, short events) {
     return false;
 }
 
-Status RendezvousServer::handle(Guest& guest, const RendezvousMessage& message) {
-    const bool joined = guest.stage == Stage::kJoined;
-    if (message.kind == RendezvousKind::kHello && guest.stage == Stage::kHello) {
-        return greet(guest, message);
-    }
-    if (message.kind == RendezvousKind::kProof && guest.stage == Stage::kProof) {
-        return admit(guest, message);
-    }
-    if (message.kind == RendezvousKind::kEntry && joined) return take_entry(guest, message);
-    Seat& seat = seats_[joined ? guest.hello.rank : 0];
-    if (message.kind == RendezvousKind::kCommit && joined && message.round == round_ &&
-        !seat.committed) {
+Status RendezvousServer::handle(Guest& guest, const transport::RecordView& record) {
+    if (!guest.link.handshake().is_open()) return shake(guest, record);
+    WEIR_ASSIGN(const RendezvousMessage message, decode_message(record));
+    if (message.kind == RendezvousKind::kEntry) return take_entry(guest, message);
+    Seat& seat = seats_[guest.hello.rank];
+    if (message.kind == RendezvousKind::kCommit && message.round == round_ && !seat.committed) {
         seat.committed = true;
         return {};
     }
     return Error(Errc::kProtocol, "a rendezvous message out of turn");
 }
 
-Status RendezvousServer::greet(Guest& guest, const RendezvousMessage& hello) {
-    const bool secured = options_.secret.has_value();
-    if (hello.secured != secured) {
-        refuse(guest, secured ? fmt::format("rank {} has no secret, rank 0 has: give the same "
-                                            "WEIR_SECRET_FILE to all ranks",
-                                            hello.rank)
-                              : fmt::format("rank {} has a secret, rank 0 has none: give the same "
-                                            "WEIR_SECRET_FILE to all ranks",
-                                            hello.rank));
+Status RendezvousServer::shake(Guest& guest, const transport::RecordView& record) {
+    Handshake& handshake = guest.link.handshake();
+    const Result<Handshake::Step> step = handshake.take(record);
+    const auto hello = RendezvousHello::decode(handshake.peer_said());
+    if (hello) guest.hello = *hello;
+    if (step.code() == Errc::kRefused && !handshake.was_refused() && hello) {
+        refuse_unproven(guest);
         return {};
     }
-    guest.hello = hello;
-    guest.nonce = transport::random_bytes();
-    RendezvousMessage challenge{.kind = RendezvousKind::kChallenge, .secured = secured};
-    challenge.nonce = guest.nonce;
-    if (secured)
-        challenge.proof =
-            rendezvous_proof(*options_.secret, transport::Side::kAccepting, hello, guest.nonce);
-    guest.link.queue(challenge);
-    guest.stage = Stage::kProof;
-    return {};
+    WEIR_TRY(step);
+    if (*step != Handshake::Step::kProven) return {};
+    if (!hello) return Error(Errc::kProtocol, "a rank that does not say who it is");
+    return admit(guest);
 }
 
-Status RendezvousServer::admit(Guest& guest, const RendezvousMessage& proof) {
-    const RendezvousMessage& hello = guest.hello;
-    if (options_.secret &&
-        !transport::equal(
-            proof.proof,
-            rendezvous_proof(*options_.secret, transport::Side::kConnecting, hello, guest.nonce))) {
-        refuse(guest, fmt::format("rank {} has another secret than rank 0: give the same "
-                                  "WEIR_SECRET_FILE to all ranks",
-                                  hello.rank));
+void RendezvousServer::refuse_unproven(Guest& guest) {
+    constexpr const char* kAdvice = "give the same WEIR_SECRET_FILE to all ranks";
+    const uint32_t rank = guest.hello.rank;
+    if (guest.hello.secured == options_.secret.has_value()) {
+        refuse(guest, fmt::format("rank {} has another secret than rank 0: {}", rank, kAdvice));
+    } else if (options_.secret) {
+        refuse(guest, fmt::format("rank {} has no secret, rank 0 has: {}", rank, kAdvice));
+    } else {
+        refuse(guest, fmt::format("rank {} has a secret, rank 0 has none: {}", rank, kAdvice));
+    }
+}
+
+Status RendezvousServer::admit(Guest& guest) {
+    const RendezvousHello& hello = guest.hello;
+    if (hello.secured != options_.secret.has_value()) {
+        refuse_unproven(guest);
     } else if (hello.size != options_.size) {
         refuse(guest, fmt::format("rank {} was started with size {}, rank 0 with size {}: give the "
                                   "same --size to all ranks",
@@ -237,10 +226,10 @@ Status RendezvousServer::admit(Guest& guest, const RendezvousMessage& proof) {
                fmt::format("rank {} comes too late: it left after the first exchange", hello.rank));
     } else {
         guest.stage = Stage::kJoined;
-        guest.link.set_body_bytes_max(kRendezvousBodyBytesMax);
+        guest.link.trust();
         seats_[hello.rank].guest = &guest;
-        seats_[hello.rank].host = hello.text;
-        guest.link.queue({.kind = RendezvousKind::kWelcome});
+        seats_[hello.rank].host = hello.host;
+        guest.link.handshake().say({});
     }
     return {};
 }
@@ -260,14 +249,10 @@ Status RendezvousServer::take_entry(Guest& guest, const RendezvousMessage& entry
     return {};
 }
 
-void RendezvousServer::note_refusal(const Guest& guest, const std::string& reason) {
+void RendezvousServer::refuse(Guest& guest, const std::string& reason) {
     complain(fmt::format("rendezvous: refused {}: {}", guest.link.peer(), reason));
     if (refusals_.size() < kRefusalsMax) refusals_.push_back(reason);
-}
-
-void RendezvousServer::refuse(Guest& guest, std::string reason) {
-    note_refusal(guest, reason);
-    guest.link.queue({.kind = RendezvousKind::kRefused, .text = std::move(reason)});
+    guest.link.handshake().refuse(Errc::kRefused, reason);
     guest.stage = Stage::kLeaving;
 }
 
@@ -311,7 +296,7 @@ void RendezvousServer::tell_waiting() {
     const uint64_t now_ns = clock_.now_ns();
     if (now_ns < tell_at_ns_) return;
     tell_at_ns_ = now_ns + kTellEvery;
-    const auto bytes = std::make_shared<const std::string>(
+    const auto bytes = std::make_shared<const std::vector<std::byte>>(
         encode({.kind = RendezvousKind::kWaiting, .text = missing_text()}));
     for (const Seat& seat : seats_) {
         if (seat.committed && seat.guest != nullptr && !seat.guest->link.has_output()) {
@@ -321,15 +306,16 @@ void RendezvousServer::tell_waiting() {
 }
 
 void RendezvousServer::release() {
-    std::string all;
+    std::vector<std::byte> all;
     for (uint32_t rank = 0; rank < seats_.size(); ++rank) {
         for (auto& [key, value] : seats_[rank].entries) {
-            all +=
+            const std::vector<std::byte> entry =
                 encode({.kind = RendezvousKind::kEntry, .rank = rank, .key = key, .text = value});
+            all.insert(all.end(), entry.begin(), entry.end());
             values_[{rank, std::move(key)}] = std::move(value);
         }
     }
-    const auto bytes = std::make_shared<const std::string>(std::move(all));
+    const auto bytes = std::make_shared<const std::vector<std::byte>>(std::move(all));
     std::map<std::string, uint32_t> ranks_on_host;
     for (Seat& seat : seats_) {
         const uint32_t local_rank = ranks_on_host[seat.host]++;
@@ -346,7 +332,7 @@ void RendezvousServer::release() {
 }
 
 void RendezvousServer::flush_all(uint64_t deadline_ns) {
-    const auto busy = [](const Guest& guest) { return guest.link.has_output(); };
+    const auto busy = [](Guest& guest) { return guest.link.has_output(); };
     while (std::any_of(guests_.begin(), guests_.end(), busy) && clock_.now_ns() < deadline_ns) {
         poll_once(deadline_ns);
     }

@@ -44,17 +44,21 @@ public:
     Status finish() override;
 
 private:
-    enum class Stage : uint8_t { kHello, kProof, kJoined, kLeaving };
+    enum class Stage : uint8_t {
+        kStranger,  ///< in the handshake
+        kJoined,    ///< has a seat
+        kLeaving,   ///< refused; it goes when it has been told why
+    };
 
     /// A connection: a stranger first, then a rank.
     struct Guest {
-        explicit Guest(Descriptor fd) : link(std::move(fd)) {}
+        Guest(transport::Socket socket, const std::optional<transport::Secret>& secret)
+            : link(std::move(socket), transport::Side::kAccepting, secret) {}
 
         RendezvousLink link;
-        Stage stage = Stage::kHello;
+        Stage stage = Stage::kStranger;
         uint64_t greet_by_ns = 0;
-        RendezvousMessage hello;
-        transport::Nonce nonce{};
+        RendezvousHello hello;
     };
 
     using Entries = std::vector<std::pair<std::string, std::string>>;
@@ -76,12 +80,12 @@ private:
     void drop_late_strangers();
     /// Reads and writes; false when the guest is to be closed.
     bool serve(Guest& guest, short events);
-    [[nodiscard]] Status handle(Guest& guest, const RendezvousMessage& message);
-    [[nodiscard]] Status greet(Guest& guest, const RendezvousMessage& hello);
-    [[nodiscard]] Status admit(Guest& guest, const RendezvousMessage& proof);
+    [[nodiscard]] Status handle(Guest& guest, const transport::RecordView& record);
+    [[nodiscard]] Status shake(Guest& guest, const transport::RecordView& record);
+    void refuse_unproven(Guest& guest);
+    [[nodiscard]] Status admit(Guest& guest);
     [[nodiscard]] Status take_entry(Guest& guest, const RendezvousMessage& entry);
-    void note_refusal(const Guest& guest, const std::string& reason);
-    void refuse(Guest& guest, std::string reason);
+    void refuse(Guest& guest, const std::string& reason);
     void close(Guest& guest);
     void complain(const std::string& line);
 

@@ -1,27 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// The few TCP calls that the rendezvous needs, non-blocking, with errors for people.
+/// How the ranks of a rendezvous reach each other: by the name of rank 0's host, with errors that
+/// say what to do about it.
 
-#include <cstdint>
 #include <string>
-#include <string_view>
 
 #include "lib/base/clock.h"
 #include "lib/base/descriptor.h"
+#include "lib/base/host_port.h"
 #include "lib/base/result.h"
+#include "transport/net/socket.h"
 
 namespace weir::boot {
 
-/// Where rank 0 waits: "node7:4000", "10.0.0.1:4000", "[::1]:4000".
-struct HostPort {
-    std::string host;
-    uint16_t port = 0;
-
-    /// Errors:  kInvalidArgument naming the text and what it must look like
-    [[nodiscard]] static Result<HostPort> parse(std::string_view text);
-    [[nodiscard]] std::string text() const;
-};
+/// After so long a host that says nothing at all is taken for gone.
+inline constexpr uint32_t kSilenceMsMax = 60'000;
 
 /// Listens on the address that the host's name stands for, not on all addresses.
 /// Errors:  kAlreadyExists if the port is in use; kNotFound if the host is not this machine or
@@ -32,11 +26,8 @@ struct HostPort {
 [[nodiscard]] uint16_t tcp_port(const Descriptor& listener) noexcept;
 
 /// One attempt to connect, ended by the deadline.
-[[nodiscard]] Result<Descriptor> tcp_connect(const HostPort& to, const Clock& clock,
-                                             uint64_t deadline_ns);
-
-/// "10.0.0.7:4711", for messages.
-[[nodiscard]] std::string tcp_peer_name(int fd);
+[[nodiscard]] Result<transport::Socket> tcp_connect(const HostPort& to, const Clock& clock,
+                                                    uint64_t deadline_ns);
 
 /// Whether the host's name stands for this machine's loopback interface only.
 [[nodiscard]] bool is_loopback(const std::string& host);

@@ -96,27 +96,10 @@ TEST_SUITE("bootstrap secret") {
 }
 
 TEST_SUITE("bootstrap socket") {
-    TEST_CASE("HOST:PORT is read with names, addresses and brackets") {
-        CHECK(boot::HostPort::parse("node7:4000").value().host == "node7");
-        CHECK(boot::HostPort::parse("10.0.0.1:1").value().port == 1);
-        CHECK(boot::HostPort::parse("[fe80::1]:65535").value().host == "fe80::1");
-        CHECK(boot::HostPort::parse("[fe80::1]:65535").value().text() == "[fe80::1]:65535");
-    }
-
-    TEST_CASE("what is not HOST:PORT is refused with an example") {
-        for (const char* bad : {"", ":", "node7", "node7:", ":4000", "node7:0", "node7:65536",
-                                "node7:4k", "fe80::1:4000", "[]:4000", "node7:-1"}) {
-            CAPTURE(bad);
-            const auto parsed = boot::HostPort::parse(bad);
-            REQUIRE(parsed.code() == Errc::kInvalidArgument);
-            CHECK(mentions(parsed.error().text(), "node7:4000"));
-        }
-    }
-
     TEST_CASE("a port in use and a host that is elsewhere are told apart") {
         const auto first = boot::tcp_listen({"127.0.0.1", 0});
         REQUIRE(first);
-        const boot::HostPort taken{"127.0.0.1", boot::tcp_port(*first)};
+        const HostPort taken{"127.0.0.1", boot::tcp_port(*first)};
         const auto second = boot::tcp_listen(taken);
         REQUIRE(second.code() == Errc::kAlreadyExists);
         CHECK(mentions(second.error().text(), taken.text()));

@@ -59,7 +59,7 @@ TEST_SUITE("bootstrap rendezvous refusal") {
         CHECK(mentions(text_of(wrong), "WEIR_SECRET_FILE"));
         CHECK(none.code() == Errc::kRefused);
         CHECK(mentions(text_of(none), "rank 1 has no secret"));
-        CHECK(mentions(captured.text(), "rank 1 left when it saw rank 0's proof"));
+        CHECK(mentions(captured.text(), "rank 1 has another secret than rank 0"));
     }
 
     TEST_CASE("who did not come because of another secret is named with that reason") {
@@ -86,19 +86,36 @@ TEST_SUITE("bootstrap rendezvous refusal") {
         const auto server = open_server(2, secret);
         Status ours;
         std::thread rank_0([&] { ours = run_server(*server, 20); });
-        RendezvousMessage hello{
-            .kind = RendezvousKind::kHello, .rank = 1, .size = 2, .secured = true};
-        const transport::Nonce old_nonce =
-            transport::random_bytes();  // of the overheard connection
-        RendezvousMessage proof{.kind = RendezvousKind::kProof};
-        proof.proof = rendezvous_proof(secret, transport::Side::kConnecting, hello, old_nonce);
-        const Descriptor replay = connect_raw(server->port());
-        send_raw(replay, encode(hello) + encode(proof));
+        // What a rank says in a handshake with another rank 0 that knows the same secret.
+        const RendezvousHello hello{.rank = 1, .size = 2, .secured = true};
+        const auto side = [&](transport::Side which) {
+            return transport::Handshake(kRendezvousProtocol, which, secret,
+                                        transport::random_bytes());
+        };
+        transport::Handshake rank_1 = side(transport::Side::kConnecting);
+        transport::Handshake elsewhere = side(transport::Side::kAccepting);
+        const auto deliver = [](transport::Handshake& from, transport::Handshake& to) {
+            transport::RecordReader reader(kRendezvousProtocol, 1000);
+            reader.append(from.output());
+            const auto record = reader.next();
+            REQUIRE(record);
+            REQUIRE(to.take(**record));
+        };
+        const std::vector<std::byte> first = rank_1.output();
+        deliver(rank_1, elsewhere);
+        rank_1.output().clear();
+        deliver(elsewhere, rank_1);
+        rank_1.say(hello.encode());
+        const auto as_text = [](const std::vector<std::byte>& bytes) {
+            return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+        };
+        const transport::Socket replay = connect_raw(server->port());
+        send_raw(replay.fd(), as_text(first) + as_text(rank_1.output()));
         std::string answer(4096, '\0');
         size_t length = 0;
         for (;;) {
             const ssize_t got =
-                ::recv(replay.get(), answer.data() + length, answer.size() - length, 0);
+                ::recv(replay.fd(), answer.data() + length, answer.size() - length, 0);
             if (got == 0) break;
             if (got > 0) length += static_cast<size_t>(got);
         }
@@ -114,42 +131,63 @@ TEST_SUITE("bootstrap rendezvous refusal") {
         Status ours;
         std::thread rank_0([&] { ours = run_server(*server, 20); });
         Random random(7);
-        std::vector<Descriptor> open;
+        std::vector<transport::Socket> open;
         for (int i = 0; i < 8; ++i) {  // and hang up, or stay
-            Descriptor fd = connect_raw(server->port());
+            transport::Socket socket = connect_raw(server->port());
             std::string bytes(random.below(300), '\0');
             for (char& c : bytes)
                 c = static_cast<char>(random());
-            send_raw(fd, bytes);
-            if (i % 2 == 0) open.push_back(std::move(fd));
+            send_raw(socket.fd(), bytes);
+            if (i % 2 == 0) open.push_back(std::move(socket));
         }
-        const std::string hello = encode({.kind = RendezvousKind::kHello, .rank = 1, .size = 2});
-        const std::string proof = encode({.kind = RendezvousKind::kProof});
+        const auto pause = [] { std::this_thread::sleep_for(std::chrono::milliseconds(20)); };
+        const std::string hello = record_of(kHelloType, sizeof(transport::Nonce));
+        const uint8_t commit = static_cast<uint8_t>(RendezvousKind::kCommit);
         const std::vector<std::string> hostile = {
             "GET / HTTP/1.1\r\n\r\n",
             hello.substr(0, 20),
             hello,
             hello + hello,
-            proof,
-            encode({.kind = RendezvousKind::kCommit, .round = 1}),
-            encode({.kind = RendezvousKind::kHello, .rank = ~0U, .size = ~0U}) + proof,
-            // joins as rank 1, then misbehaves: its seat must become free again
-            hello + proof + encode({.kind = RendezvousKind::kEntry, .rank = 0, .key = "name"}),
-            hello + proof + encode({.kind = RendezvousKind::kEntry, .rank = 1, .key = "a b"}),
-            hello + proof + encode({.kind = RendezvousKind::kCommit, .round = 2}),
-            hello + proof + encode({.kind = RendezvousKind::kRelease, .round = 1}),
-            hello + proof + std::string("WRDV\x01\x06\x00\x00\xff\xff\xff\xff", 12),
+            record_of(kSaidType, 100),
+            record_of(commit, 4),
+            hello + record_of(commit, 4),
+            hello + record_of(kSaidType, 0),
+            hello + record_of(kSaidType, sizeof(transport::Proof)),
+            hello + record_of(kSaidType, 60),
+            hello + record_of(kSaidType, 500),
+            hello + record_of(kSaidType, 5000),
+            hello + record_of(255, 0),
         };
         for (const std::string& bytes : hostile) {
             open.push_back(connect_raw(server->port()));
-            send_raw(open.back(), bytes);
-            std::this_thread::sleep_for(std::chrono::milliseconds(20));
+            send_raw(open.back().fd(), bytes);
+            pause();
+        }
+        // Joins as rank 1, then misbehaves: its seat must become free again.
+        const std::vector<RendezvousMessage> bad = {
+            {.kind = RendezvousKind::kEntry, .rank = 0, .key = "name"},
+            {.kind = RendezvousKind::kEntry, .rank = 1, .key = "a b"},
+            {.kind = RendezvousKind::kCommit, .round = 2},
+            {.kind = RendezvousKind::kRelease, .round = 1},
+        };
+        std::vector<RendezvousLink> seats;
+        for (const RendezvousMessage& message : bad) {
+            seats.push_back(sit_raw(server->port(), 1, 2));
+            seats.back().queue(message);
+            REQUIRE(seats.back().flush());
+            pause();
+        }
+        for (const std::string& bytes :
+             {hello, record_of(commit, 5), record_of(commit, 0xffff), record_of(0, 0)}) {
+            seats.push_back(sit_raw(server->port(), 1, 2));
+            send_raw(seats.back().fd(), bytes);
+            pause();
         }
         CHECK(text_of(run_other(server->port(), {})) == "ok");
         rank_0.join();
         CHECK(text_of(ours) == "ok");
         CHECK(mentions(captured.text(), "closed the connection from 127.0.0.1:"));
-        CHECK(mentions(captured.text(), "not a Weir rendezvous message"));
+        CHECK(mentions(captured.text(), "not the rendezvous of a Weir job"));
         CHECK(mentions(captured.text(), "out of turn"));
     }
 
@@ -158,7 +196,7 @@ TEST_SUITE("bootstrap rendezvous refusal") {
         const auto server = open_server(2);
         Status ours;
         std::thread rank_0([&] { ours = run_server(*server, 20); });
-        std::vector<Descriptor> crowd;
+        std::vector<transport::Socket> crowd;
         for (size_t i = 0; i < 3 * RendezvousServer::kStrangersMax; ++i) {
             crowd.push_back(connect_raw(server->port()));
         }
@@ -176,7 +214,7 @@ TEST_SUITE("bootstrap rendezvous refusal") {
             Descriptor fd;
             while (!fd)
                 fd = Descriptor(::accept(listener->get(), nullptr, nullptr));
-            send_raw(fd, "SSH-2.0-OpenSSH_9.2\r\n");
+            send_raw(fd.get(), "SSH-2.0-OpenSSH_9.2\r\n");
             std::this_thread::sleep_for(std::chrono::milliseconds(200));
         });
         const Status status = run_other(tcp_port(*listener), {});

@@ -121,10 +121,9 @@ TEST_SUITE("bootstrap rendezvous") {
     TEST_CASE("a rank that dies after it came is missed by name") {
         const auto server = open_server(2);
         std::thread other([&] {
-            const Descriptor fd = connect_raw(server->port());
-            send_raw(fd, encode({.kind = RendezvousKind::kHello, .rank = 1, .size = 2}) +
-                             encode({.kind = RendezvousKind::kProof}) +
-                             encode({.kind = RendezvousKind::kEntry, .rank = 1, .key = "k"}));
+            RendezvousLink link = sit_raw(server->port(), 1, 2);
+            link.queue({.kind = RendezvousKind::kEntry, .rank = 1, .key = "k"});
+            REQUIRE(link.flush());
             std::this_thread::sleep_for(std::chrono::milliseconds(200));
         });
         const Status status = run_server(*server, 1);

@@ -66,31 +66,46 @@ inline Status run_server(RendezvousServer& server, uint64_t wait_s) {
     return server.exchange(in_s(wait_s));
 }
 
-inline Descriptor connect_raw(uint16_t port) {
-    auto fd = tcp_connect({"127.0.0.1", port}, kClock, in_s(5));
-    REQUIRE(fd);
-    return std::move(fd).value();
+inline transport::Socket connect_raw(uint16_t port) {
+    auto socket = tcp_connect({"127.0.0.1", port}, kClock, in_s(5));
+    REQUIRE(socket);
+    return std::move(socket).value();
 }
 
-inline void send_raw(const Descriptor& fd, std::string_view bytes) {
-    (void)::send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+inline void send_raw(int fd, std::string_view bytes) {
+    (void)::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
 }
+
+/// A record, as text.
+inline std::string record_of(uint8_t type, size_t body_bytes) {
+    std::vector<std::byte> bytes;
+    transport::append_record(bytes, kRendezvousProtocol, type, std::vector<std::byte>(body_bytes));
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+inline constexpr uint8_t kHelloType = 1;  // of transport::Handshake
+inline constexpr uint8_t kSaidType = 2;
 
 /// Takes a rank's seat and does nothing with it.
 inline RendezvousLink sit_raw(uint16_t port, uint32_t rank, uint32_t size) {
-    RendezvousLink link(connect_raw(port));
-    link.queue({.kind = RendezvousKind::kHello, .rank = rank, .size = size});
-    link.queue({.kind = RendezvousKind::kProof});
-    REQUIRE(link.flush());
-    for (;;) {
-        const auto message = link.next();
-        REQUIRE(message);
-        if (!message->has_value()) {
+    RendezvousLink link(connect_raw(port), transport::Side::kConnecting, {});
+    transport::Handshake& handshake = link.handshake();
+    while (!handshake.is_open()) {
+        REQUIRE(link.flush());
+        const auto record = link.next();
+        REQUIRE(record);
+        if (!record->has_value()) {
             REQUIRE(link.fill());
-        } else if ((**message).kind == RendezvousKind::kWelcome) {
-            return link;
+            continue;
         }
+        const auto step = handshake.take(**record);
+        REQUIRE(step);
+        const RendezvousHello hello{.rank = rank, .size = size};
+        if (*step == transport::Handshake::Step::kSay) handshake.say(hello.encode());
+        if (*step == transport::Handshake::Step::kProven) handshake.ready();
     }
+    REQUIRE(link.flush());
+    return link;
 }
 
 inline std::string text_of(const Status& status) {

@@ -49,19 +49,22 @@ void fuzz_rendezvous(std::string_view bytes) {
     if (bytes.empty()) return;
     const size_t piece = 1 + static_cast<uint8_t>(bytes[0]);
     bytes.remove_prefix(1);
-    RendezvousReader reader;
-    reader.set_body_bytes_max(kRendezvousBodyBytesMax);
+    transport::RecordReader reader(kRendezvousProtocol, kRendezvousBodyBytesMax);
     std::string_view sent_again = bytes;
     while (!bytes.empty()) {
-        reader.feed(bytes.substr(0, piece));
+        reader.append(std::as_bytes(std::span(bytes.substr(0, piece))));
         bytes.remove_prefix(std::min(piece, bytes.size()));
         for (;;) {
             const auto next = reader.next();
             if (!next) return;
             if (!next->has_value()) break;
-            const std::string encoded = encode(**next);
-            WEIR_CHECK(sent_again.starts_with(encoded));
-            sent_again.remove_prefix(encoded.size());
+            const auto message = decode_message(**next);
+            if (!message) return;
+            const std::vector<std::byte> encoded = encode(*message);
+            const std::string_view text(reinterpret_cast<const char*>(encoded.data()),
+                                        encoded.size());
+            WEIR_CHECK(sent_again.starts_with(text));
+            sent_again.remove_prefix(text.size());
         }
     }
 }

@@ -22,11 +22,11 @@ namespace {
 using namespace weir;
 using namespace weir::transport;
 using namespace weir::transport::verbs;
-using Step = Handshake::Step;
+using Step = ClaimHandshake::Step;
 
 constexpr Secret kSecret{std::byte{1}};
 
-void deliver(Handshake& from, Handshake& to, Step expected) {
+void deliver(ClaimHandshake& from, ClaimHandshake& to, Step expected) {
     to.append(from.output());
     from.output().clear();
     const auto step = to.next();
@@ -35,7 +35,7 @@ void deliver(Handshake& from, Handshake& to, Step expected) {
 
 /// Feeds the stranger's bytes; `honest`: the peer was proven before, so that records of an open
 /// connection are legal.
-void feed(Handshake& side, std::span<const std::byte> bytes, bool honest) {
+void feed(ClaimHandshake& side, std::span<const std::byte> bytes, bool honest) {
     while (!bytes.empty()) {
         const size_t wanted = std::to_integer<size_t>(bytes[0]) + 1;
         bytes = bytes.subspan(1);
@@ -69,8 +69,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
             WEIR_CHECK(std::equal(again.begin(), again.end(), bytes.begin()));
         }
     }
-    Handshake near(Side::kConnecting, kSecret, {std::byte{2}});
-    Handshake far(Side::kAccepting, kSecret, {std::byte{3}});
+    ClaimHandshake near(Side::kConnecting, kSecret, {std::byte{2}});
+    ClaimHandshake far(Side::kAccepting, kSecret, {std::byte{3}});
     if (data[0] % 3 == 0) {
         feed(far, bytes, false);
         return 0;

@@ -76,16 +76,25 @@ int Socket::failure() const noexcept {
     return code;
 }
 
-bool Socket::send(std::vector<std::byte>& bytes) {
-    while (!bytes.empty()) {
-        const ssize_t sent = ::send(fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-        if (sent < 0) {
-            if (errno == EINTR) continue;
-            return errno == EAGAIN || errno == EWOULDBLOCK;
+std::optional<size_t> Socket::send_some(std::span<const std::byte> bytes) const {
+    size_t done = 0;
+    while (done < bytes.size()) {
+        const ssize_t sent = ::send(fd(), bytes.data() + done, bytes.size() - done, MSG_NOSIGNAL);
+        if (sent >= 0) {
+            done += static_cast<size_t>(sent);
+        } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+            break;
+        } else if (errno != EINTR) {
+            return std::nullopt;
         }
-        bytes.erase(bytes.begin(), bytes.begin() + sent);
     }
-    return true;
+    return done;
+}
+
+bool Socket::send(std::vector<std::byte>& bytes) {
+    const std::optional<size_t> sent = send_some(bytes);
+    if (sent) bytes.erase(bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(*sent));
+    return sent.has_value();
 }
 
 Socket::Got Socket::receive(std::span<std::byte> into, size_t& count) {

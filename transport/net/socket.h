@@ -4,6 +4,8 @@
 /// Socket: a non-blocking TCP stream, set so that a silent peer is noticed; and how to listen.
 
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -33,6 +35,8 @@ public:
 
     /// The errno that ended it, or 0.
     [[nodiscard]] int failure() const noexcept;
+    /// Sends what goes; returns how much, or nothing if the connection is gone.
+    [[nodiscard]] std::optional<size_t> send_some(std::span<const std::byte> bytes) const;
     /// Sends what goes and takes it off the front. False: the connection is gone.
     [[nodiscard]] bool send(std::vector<std::byte>& bytes);
     /// Reads into the front of `into` and says how much in `count`.

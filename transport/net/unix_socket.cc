@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transport/shm/unix_socket.h"
+#include "transport/net/unix_socket.h"
 
 #include <cerrno>
 #include <cstring>
@@ -10,7 +10,7 @@
 
 #include "lib/base/check.h"
 
-namespace weir::transport::shm {
+namespace weir::transport {
 
 namespace {
 
@@ -37,23 +37,22 @@ struct AbstractAddress {
 
 Result<Descriptor> listen_abstract(const std::string& name) {
     Descriptor socket_fd(socket(AF_UNIX, kSocketType, 0));
-    if (!socket_fd) return Error(Errc::kIo, "shm: cannot make a Unix socket", errno);
+    if (!socket_fd) return Error(Errc::kIo, "cannot make a Unix socket", errno);
     const AbstractAddress address(name);
     if (bind(socket_fd.get(), address.get(), address.length_bytes) != 0 ||
         listen(socket_fd.get(), kBacklog) != 0) {
-        return Error(Errc::kIo, fmt::format("shm: cannot listen on the Unix socket @{}", name),
-                     errno);
+        return Error(Errc::kIo, fmt::format("cannot listen on the Unix socket @{}", name), errno);
     }
     return socket_fd;
 }
 
 Result<Descriptor> dial_abstract(const std::string& name) {
     Descriptor socket_fd(socket(AF_UNIX, kSocketType, 0));
-    if (!socket_fd) return Error(Errc::kIo, "shm: cannot make a Unix socket", errno);
+    if (!socket_fd) return Error(Errc::kIo, "cannot make a Unix socket", errno);
     const AbstractAddress address(name);
     if (connect(socket_fd.get(), address.get(), address.length_bytes) == 0) return socket_fd;
     if (errno == EAGAIN) return Descriptor();
-    return Error(Errc::kPeerLost, fmt::format("shm: nobody listens on the Unix socket @{}", name),
+    return Error(Errc::kPeerLost, fmt::format("nobody listens on the Unix socket @{}", name),
                  errno);
 }
 
@@ -61,7 +60,7 @@ Result<PeerIdentity> peer_identity(int socket) {
     ucred credentials = {};
     socklen_t length = sizeof(credentials);
     if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &length) != 0) {
-        return Error(Errc::kIo, "shm: SO_PEERCRED", errno);
+        return Error(Errc::kIo, "SO_PEERCRED", errno);
     }
     return PeerIdentity{credentials.pid, credentials.uid};
 }
@@ -85,9 +84,9 @@ Status send_packet(int socket, std::span<const std::byte> bytes, std::span<const
     const ssize_t sent = sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent == static_cast<ssize_t>(bytes.size())) return {};
     if (sent < 0 && (errno == EAGAIN || errno == ENOBUFS || errno == ETOOMANYREFS)) {
-        return Error(Errc::kBusy, "shm: the peer has not taken what was sent before", errno);
+        return Error(Errc::kBusy, "the peer has not taken what was sent before", errno);
     }
-    return Error(Errc::kPeerLost, "shm: the peer's socket is gone", errno);
+    return Error(Errc::kPeerLost, "the peer's socket is gone", errno);
 }
 
 Receive receive_packet(int socket, Packet& packet) {
@@ -122,4 +121,4 @@ Receive receive_packet(int socket, Packet& packet) {
     return received == 0 ? Receive::kEnd : Receive::kPacket;
 }
 
-}  // namespace weir::transport::shm
+}  // namespace weir::transport

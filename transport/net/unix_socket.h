@@ -16,7 +16,7 @@
 #include "lib/base/descriptor.h"
 #include "lib/base/result.h"
 
-namespace weir::transport::shm {
+namespace weir::transport {
 
 /// Errors: kIo
 [[nodiscard]] Result<Descriptor> listen_abstract(const std::string& name);
@@ -50,4 +50,4 @@ enum class Receive : uint8_t { kPacket, kNothing, kEnd };
 
 [[nodiscard]] Receive receive_packet(int socket, Packet& packet);
 
-}  // namespace weir::transport::shm
+}  // namespace weir::transport

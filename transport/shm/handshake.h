@@ -20,9 +20,9 @@
 
 #include "lib/base/result.h"
 #include "transport/net/secret.h"
+#include "transport/net/unix_socket.h"
 #include "transport/shm/channel.h"
 #include "transport/shm/shared_memory.h"
-#include "transport/shm/unix_socket.h"
 
 namespace weir::transport::shm {
 

@@ -1,22 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// What two endpoints say to each other over the TCP side channel, as a state machine that knows
-/// no sockets:
+/// What two endpoints say to each other over the TCP side channel, as a state machine that knows no
+/// sockets. What is said under proof (transport/net/handshake.h) is a Claim:
 ///
-///     connecting -> Hello{nonce}         accepting -> Hello{nonce}
-///     connecting -> Claim{queue pair, proof}
-///     accepting  -> Claim{queue pair, proof}      (its queue pair is up)
+///     connecting -> Hello            accepting -> Hello
+///     connecting -> Claim
+///     accepting  -> Claim                         (its queue pair is up)
 ///     connecting -> Ready                         (its queue pair is up too)
 ///     either     -> Bye{messages sent}            (in an orderly end), or the end of file
 ///
-/// or Refuse{code, text} instead of an answer; with the code kDeadline it says that somebody else
-/// got the place, and the connecting side may begin again. A proof is an HMAC with the job's secret
-/// over both nonces and the claim, so no queue pair moves for somebody who does not know the
-/// secret.
-///
-/// A record is a header {magic u32, version u8, type u8, body bytes u16} and its body, little
-/// endian.
+/// or a refusal instead of an answer. No queue pair moves for somebody who does not know the secret.
 
 #include <array>
 #include <cstddef>
@@ -26,7 +20,7 @@
 #include <vector>
 
 #include "lib/base/result.h"
-#include "transport/net/secret.h"
+#include "transport/net/handshake.h"
 
 namespace weir::transport::verbs {
 
@@ -55,7 +49,7 @@ using ClaimBytes = std::array<std::byte, kClaimBytes>;
 [[nodiscard]] Result<Claim> decode_claim(std::span<const std::byte, kClaimBytes> bytes);
 
 /// Thread: one.
-class Handshake {
+class ClaimHandshake {
 public:
     /// What is to be done now.
     enum class Step : uint8_t {
@@ -67,12 +61,12 @@ public:
         kBye,        ///< the peer ends the connection; peer_messages() is what it had sent
     };
 
-    Handshake(Side side, const Secret& secret, const Nonce& nonce);
+    ClaimHandshake(Side side, const Secret& secret, const Nonce& nonce);
 
     /// Takes what came in; at most room() bytes.
     void append(std::span<const std::byte> bytes);
 
-    [[nodiscard]] size_t room() const noexcept { return kInputBytesMax - input_.size(); }
+    [[nodiscard]] size_t room() const noexcept { return kInputBytesMax - records_.bytes_left(); }
 
     /// Goes on as far as it can. kOpen and kBye are said once.
     /// Errors: kProtocol (not our protocol), kRefused (the peer does not know the secret, or said
@@ -81,12 +75,14 @@ public:
 
     void claim(const Claim& own);
     void ready();
+
     /// Tells the peer why not. What is said to somebody unproven should say nothing of us.
-    void refuse(Errc code, std::string_view text);
+    void refuse(Errc code, std::string_view text) { handshake_.refuse(code, text); }
+
     void bye(uint64_t messages_sent);
 
     /// Bytes for the wire; what was sent is to be taken off.
-    [[nodiscard]] std::vector<std::byte>& output() noexcept { return output_; }
+    [[nodiscard]] std::vector<std::byte>& output() noexcept { return handshake_.output(); }
 
     [[nodiscard]] const Claim& peer() const noexcept { return peer_; }
 
@@ -94,32 +90,17 @@ public:
 
 private:
     static constexpr size_t kInputBytesMax = 1024;
+    static_assert(kRecordHeaderBytes + Handshake::kBodyBytesMax <= kInputBytesMax);
+    static constexpr uint8_t kBye = Handshake::kFirstOwnType;
 
-    enum class State : uint8_t {
-        kHello,      ///< waiting for the peer's hello
-        kOweClaim,   ///< connecting: ours to claim
-        kClaim,      ///< waiting for the peer's claim
-        kOweAnswer,  ///< proven: ours to answer
-        kReady,      ///< accepting: waiting for ready
-        kOpen,
-        kGone,  ///< after bye
-    };
+    [[nodiscard]] Result<Step> take(const RecordView& record);
 
-    enum class Type : uint8_t { kHello = 1, kClaim = 2, kReady = 3, kRefuse = 4, kBye = 5 };
-
-    void put(Type type, std::span<const std::byte> body);
-    Result<Step> take(Type type, std::span<const std::byte> body);
-    Result<Step> take_claim(std::span<const std::byte> body);
-
-    Side side_;
-    State state_ = State::kHello;
-    Secret secret_;
-    Nonce own_nonce_;
-    Nonce peer_nonce_{};
+    RecordReader records_;
+    Handshake handshake_;
+    bool owes_ = false;  ///< the next step is ours
+    bool gone_ = false;  ///< after the peer's bye
     Claim peer_;
     uint64_t peer_messages_ = 0;
-    std::vector<std::byte> input_;
-    std::vector<std::byte> output_;
 };
 
 }  // namespace weir::transport::verbs

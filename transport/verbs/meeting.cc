@@ -88,7 +88,7 @@ void Meeting::say(Connection& c) {
 
 void Meeting::advance_handshake(Connection& c) {
     while (!c.is_ending()) {
-        const Result<Handshake::Step> step = c.side_channel.handshake().next();
+        const Result<ClaimHandshake::Step> step = c.side_channel.handshake().next();
         if (!step && c.side == Side::kConnecting && step.code() == Errc::kDeadline) {
             // The other side has no place for us now. If it is gone, the kernel says so this time.
             log(LogLevel::kDebug, "verbs: {} has no place for a connection now; it is tried again",
@@ -106,7 +106,7 @@ void Meeting::advance_handshake(Connection& c) {
             host_.fail(c, step.code(), step.error().text());
             return;
         }
-        if (*step == Handshake::Step::kWait) break;
+        if (*step == ClaimHandshake::Step::kWait) break;
         if (const Status taken = take_step(c, *step); !taken) {
             refuse(c, taken.error());
             return;
@@ -115,25 +115,25 @@ void Meeting::advance_handshake(Connection& c) {
     if (!c.is_ending()) say(c);
 }
 
-Status Meeting::take_step(Connection& c, Handshake::Step step) {
+Status Meeting::take_step(Connection& c, ClaimHandshake::Step step) {
     switch (step) {
-        case Handshake::Step::kWait: return {};
-        case Handshake::Step::kMakeClaim:
+        case ClaimHandshake::Step::kWait: return {};
+        case ClaimHandshake::Step::kMakeClaim:
             if (c.queue_pair == QueuePairState::kNone) {  // dialled again, it has one
                 WEIR_TRY(equip(c));
                 if (device_.options().connect_by == ConnectBy::kRdmaCm) WEIR_TRY(cm_.prepare(c));
             }
             c.side_channel.handshake().claim(c.own);
             return {};
-        case Handshake::Step::kProven: return take_proof(c);
-        case Handshake::Step::kOpen:
+        case ClaimHandshake::Step::kProven: return take_proof(c);
+        case ClaimHandshake::Step::kOpen:
             if (c.queue_pair < QueuePairState::kUp) {
                 return Error(Errc::kProtocol, "it is ready though no queue pair is up");
             }
             // Its first message may have been faster than its "ready".
             if (c.is_coming()) host_.open(c);
             return {};
-        case Handshake::Step::kBye:
+        case ClaimHandshake::Step::kBye:
             if (c.is_coming()) host_.open(c);
             host_.take_goodbye(c, c.side_channel.handshake().peer_messages());
             return {};

@@ -86,7 +86,7 @@ private:
     void show_out_oldest();
     void dial(Connection& c);
     void advance_handshake(Connection& c);
-    Status take_step(Connection& c, Handshake::Step step);
+    Status take_step(Connection& c, ClaimHandshake::Step step);
     Status equip(Connection& c);
     [[nodiscard]] Status check_peer(const Connection& c) const;
     Status take_proof(Connection& c);

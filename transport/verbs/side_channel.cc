@@ -35,7 +35,7 @@ Status SideChannel::take(Socket socket, State state, Watcher& watcher, uint64_t 
 
 void SideChannel::begin_anew(const Secret& secret, const Nonce& nonce) {
     close();
-    handshake_ = Handshake(side_, secret, nonce);
+    handshake_ = ClaimHandshake(side_, secret, nonce);
 }
 
 Status SideChannel::look() {

@@ -54,9 +54,9 @@ public:
     /// Sends what goes at once and closes it.
     void close();
 
-    [[nodiscard]] Handshake& handshake() noexcept { return handshake_; }
+    [[nodiscard]] ClaimHandshake& handshake() noexcept { return handshake_; }
 
-    [[nodiscard]] const Handshake& handshake() const noexcept { return handshake_; }
+    [[nodiscard]] const ClaimHandshake& handshake() const noexcept { return handshake_; }
 
     [[nodiscard]] State state() const noexcept { return state_; }
 
@@ -72,7 +72,7 @@ private:
     uint64_t name_ = 0;
     Watcher* watcher_ = nullptr;
     Socket socket_;
-    Handshake handshake_;
+    ClaimHandshake handshake_;
 };
 
 }  // namespace weir::transport::verbs

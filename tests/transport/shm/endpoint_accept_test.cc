@@ -9,7 +9,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "tests/transport/shm/helpers.h"
-#include "transport/shm/unix_socket.h"
+#include "transport/net/unix_socket.h"
 
 namespace weir::transport::shm {
 

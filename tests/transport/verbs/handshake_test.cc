@@ -12,7 +12,7 @@ namespace {
 using namespace weir;
 using namespace weir::transport;
 using namespace weir::transport::verbs;
-using Step = Handshake::Step;
+using Step = ClaimHandshake::Step;
 using Bytes = std::vector<std::byte>;
 
 Claim some_claim(uint32_t number) {
@@ -30,7 +30,7 @@ Claim some_claim(uint32_t number) {
 }
 
 /// Takes what a side has to say.
-Bytes spoken(Handshake& side) {
+Bytes spoken(ClaimHandshake& side) {
     return std::exchange(side.output(), {});
 }
 
@@ -42,10 +42,10 @@ struct Pair {
         : near(Side::kConnecting, near_secret, random_bytes()),
           far(Side::kAccepting, far_secret, random_bytes()) {}
 
-    Handshake near;
-    Handshake far;
+    ClaimHandshake near;
+    ClaimHandshake far;
 
-    static Step give(Handshake& to, const Bytes& bytes) {
+    static Step give(ClaimHandshake& to, const Bytes& bytes) {
         to.append(bytes);
         const auto step = to.next();
         REQUIRE_MESSAGE(step.has_value(), step.error().message());
@@ -69,7 +69,7 @@ struct Pair {
     }
 };
 
-Errc code_of(Handshake& side, const Bytes& bytes) {
+Errc code_of(ClaimHandshake& side, const Bytes& bytes) {
     side.append(std::span(bytes).first(std::min(bytes.size(), side.room())));
     return side.next().code();
 }
@@ -81,7 +81,7 @@ void put(Bytes& record, size_t at, uint64_t value, size_t bytes) {
 
 }  // namespace
 
-TEST_SUITE("handshake") {
+TEST_SUITE("verbs handshake") {
     TEST_CASE("two sides that know the secret learn what the other claims") {
         Pair pair;
         pair.finish();
@@ -91,7 +91,7 @@ TEST_SUITE("handshake") {
 
     TEST_CASE("bytes may come one at a time") {
         Pair pair;
-        const auto trickle = [](Handshake& to, const Bytes& bytes) {
+        const auto trickle = [](ClaimHandshake& to, const Bytes& bytes) {
             Step last = Step::kWait;
             for (size_t i = 0; i < bytes.size(); ++i) {
                 CHECK(last == Step::kWait);
@@ -158,7 +158,7 @@ TEST_SUITE("handshake") {
     }
 
     TEST_CASE("a side's own words sent back to it are refused") {
-        Handshake near(Side::kConnecting, random_bytes(), random_bytes());
+        ClaimHandshake near(Side::kConnecting, random_bytes(), random_bytes());
         CHECK(Pair::give(near, spoken(near)) == Step::kMakeClaim);
         near.claim(some_claim(1));
         CHECK(code_of(near, spoken(near)) == Errc::kRefused);
@@ -167,7 +167,7 @@ TEST_SUITE("handshake") {
     TEST_CASE("garbage is recognised by its first bytes") {
         for (const char* const text :
              {"GET / HTTP/1.1\r\n\r\n", "\x16\x03\x01\x02\x01 not a record", "SSH-2.0-OpenSSH_9"}) {
-            Handshake far(Side::kAccepting, random_bytes(), random_bytes());
+            ClaimHandshake far(Side::kAccepting, random_bytes(), random_bytes());
             const auto bytes = std::as_bytes(std::span(text, std::strlen(text)));
             CHECK(code_of(far, {bytes.begin(), bytes.end()}) == Errc::kProtocol);
         }
@@ -184,17 +184,17 @@ TEST_SUITE("handshake") {
         };
 
         for (const Wrong wrong :
-             {Wrong{0, 4, 0}, Wrong{0, 4, ~0U}, Wrong{4, 1, 0}, Wrong{4, 1, 2}, Wrong{4, 1, 255},
-              Wrong{5, 1, 0}, Wrong{5, 1, 2}, Wrong{5, 1, 3}, Wrong{5, 1, 5}, Wrong{5, 1, 255},
-              Wrong{6, 2, 0}, Wrong{6, 2, 31}, Wrong{6, 2, 0xffff}}) {
-            Handshake far(Side::kAccepting, random_bytes(), random_bytes());
+             {Wrong{0, 4, 0}, Wrong{0, 4, ~0U}, Wrong{4, 1, 0}, Wrong{4, 1, 1}, Wrong{4, 1, 3},
+              Wrong{4, 1, 255}, Wrong{5, 1, 0}, Wrong{5, 1, 2}, Wrong{5, 1, 3}, Wrong{5, 1, 5},
+              Wrong{5, 1, 255}, Wrong{6, 2, 0}, Wrong{6, 2, 31}, Wrong{6, 2, 0xffff}}) {
+            ClaimHandshake far(Side::kAccepting, random_bytes(), random_bytes());
             Bytes record = hello;
             put(record, wrong.at, wrong.value, wrong.bytes);
             CAPTURE(wrong.at);
             CAPTURE(wrong.value);
             CHECK(code_of(far, record) == Errc::kProtocol);
         }
-        Handshake far(Side::kAccepting, random_bytes(), random_bytes());
+        ClaimHandshake far(Side::kAccepting, random_bytes(), random_bytes());
         Bytes record = hello;
         put(record, 6, 33, 2);
         CHECK(code_of(far, record) == Errc::kOk);  // one byte is missing

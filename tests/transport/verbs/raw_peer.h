@@ -55,7 +55,7 @@ public:
         Claim own = describe(hardware_, *qp_, 4711);
         own.window = 64;
         own.message_bytes_max = message_bytes_max;
-        Handshake handshake(Side::kConnecting, {}, random_bytes());
+        ClaimHandshake handshake(Side::kConnecting, {}, random_bytes());
         const SteadyClock clock;
         const uint64_t end_ns = clock.now_ns() + 20 * kSecond;
         for (bool ready = false; !ready || !handshake.output().empty();) {
@@ -69,8 +69,8 @@ public:
             }
             const auto step = handshake.next();
             REQUIRE_MESSAGE(step.has_value(), step.error().message());
-            if (*step == Handshake::Step::kMakeClaim) handshake.claim(own);
-            if (*step != Handshake::Step::kProven) continue;
+            if (*step == ClaimHandshake::Step::kMakeClaim) handshake.claim(own);
+            if (*step != ClaimHandshake::Step::kProven) continue;
             REQUIRE(bring_up(hardware_, qp_.get(), own, handshake.peer(), {}));
             handshake.ready();
             ready = true;

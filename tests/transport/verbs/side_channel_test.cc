@@ -98,7 +98,7 @@ TEST_SUITE("verbs side channel") {
         CHECK(near.receive() == SideChannel::Got::kSome);
         const auto step = near.handshake().next();
         REQUIRE(step.has_value());
-        CHECK(*step == Handshake::Step::kMakeClaim);
+        CHECK(*step == ClaimHandshake::Step::kMakeClaim);
 
         near.close();
         CHECK(near.state() == SideChannel::State::kClosed);

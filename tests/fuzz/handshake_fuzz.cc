@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+/// \file
+/// Whatever a stranger sends into a handshake is refused or waited for: no crash, no read outside,
+/// and no proof without the secret. The bytes are also what a rank says of itself, and fields for
+/// the reader of message bodies. Layout of an input: a byte that chooses the side, then the
+/// stranger's bytes, in pieces of a length that the byte before each gives.
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "lib/base/byte_codec.h"
+#include "lib/base/check.h"
+#include "lib/base/host_port.h"
+#include "lib/bootstrap/rendezvous_message.h"
+#include "transport/net/handshake.h"
+
+namespace {
+
+using namespace weir;
+using namespace weir::transport;
+using Step = Handshake::Step;
+
+constexpr Secret kSecret{std::byte{1}};
+constexpr Protocol kProtocol{"a test", 0x44434241, 1};
+
+void feed(Handshake& side, std::span<const std::byte> bytes) {
+    RecordReader records(kProtocol, Handshake::kBodyBytesMax);
+    while (!bytes.empty()) {
+        const size_t wanted = std::to_integer<size_t>(bytes[0]) + 1;
+        bytes = bytes.subspan(1);
+        const size_t count = std::min(wanted, bytes.size());
+        records.append(bytes.first(count));
+        bytes = bytes.subspan(count);
+        for (;;) {
+            const auto record = records.next();
+            if (!record) return;
+            if (!record->has_value()) break;
+            const auto step = side.take(**record);
+            if (!step) {
+                side.refuse(step.code(), step.error().text());
+                return;
+            }
+            WEIR_CHECK(*step == Step::kWait || *step == Step::kSay);
+            if (*step == Step::kSay) side.say({});
+        }
+        WEIR_CHECK(records.bytes_left() <= kRecordHeaderBytes + Handshake::kBodyBytesMax);
+    }
+}
+
+/// Reads fields of the kinds that the bytes themselves name; what was read is written again.
+void read_fields(std::span<const std::byte> bytes) {
+    ByteReader reader(bytes);
+    ByteWriter again;
+    while (reader.ok() && !reader.done()) {
+        const auto kind = reader.number<uint8_t>();
+        ByteWriter field;
+        field.number(kind);
+        switch (kind % 4) {
+            case 0: field.number(reader.number<uint64_t>()); break;
+            case 1: field.number(reader.number<uint16_t>()); break;
+            case 2: field.text(reader.text(100)); break;
+            default: field.raw(reader.array<5>()); break;
+        }
+        if (reader.ok()) again.raw(field.bytes());
+    }
+    WEIR_CHECK(again.bytes().size() <= bytes.size());
+    WEIR_CHECK(std::equal(again.bytes().begin(), again.bytes().end(), bytes.begin()));
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+    if (size == 0) return 0;
+    const auto bytes = std::as_bytes(std::span(data + 1, size - 1));
+    switch (data[0] % 5) {
+        case 0: {
+            Handshake side(kProtocol, Side::kAccepting, kSecret, {std::byte{3}});
+            feed(side, bytes);
+            break;
+        }
+        case 1: {
+            Handshake side(kProtocol, Side::kConnecting, kSecret, {std::byte{2}});
+            feed(side, bytes);
+            break;
+        }
+        case 2: read_fields(bytes); break;
+        case 3: {
+            const std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+            const auto parsed = HostPort::parse(text);
+            if (!parsed) break;
+            const auto again = HostPort::parse(parsed->text());
+            WEIR_CHECK(again && again->host == parsed->host && again->port == parsed->port);
+            break;
+        }
+        default: {
+            const auto hello = boot::RendezvousHello::decode(bytes);
+            if (!hello) break;
+            const auto again = hello->encode();
+            WEIR_CHECK(std::equal(again.begin(), again.end(), bytes.begin(), bytes.end()));
+        }
+    }
+    return 0;
+}

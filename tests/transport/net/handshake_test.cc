@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/net/handshake.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include <doctest/doctest.h>
+
+namespace weir::transport {
+namespace {
+
+using Step = Handshake::Step;
+using Bytes = std::vector<std::byte>;
+
+constexpr Protocol kProtocol{"a test", 0x44434241, 1};
+constexpr Protocol kNext{"a test", 0x44434241, 2};
+constexpr Protocol kOther{"another test", 0x44434241, 1};
+
+Bytes bytes_of(std::string_view text) {
+    const auto bytes = std::as_bytes(std::span(text));
+    return {bytes.begin(), bytes.end()};
+}
+
+std::string text_of(std::span<const std::byte> bytes) {
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+Bytes spoken(Handshake& side) {
+    return std::exchange(side.output(), {});
+}
+
+/// Delivers records; the last step, or the first error.
+Result<Step> give(Handshake& to, const Bytes& bytes, const Protocol& protocol = kProtocol) {
+    RecordReader reader(protocol, Handshake::kBodyBytesMax);
+    reader.append(bytes);
+    Step last = Step::kWait;
+    for (;;) {
+        WEIR_ASSIGN(const auto record, reader.next());
+        if (!record) return last;
+        WEIR_ASSIGN(last, to.take(*record));
+    }
+}
+
+Step good(Handshake& to, const Bytes& bytes) {
+    const auto step = give(to, bytes);
+    REQUIRE_MESSAGE(step.has_value(), step.error().message());
+    return *step;
+}
+
+struct Pair {
+    explicit Pair(const Secret& secret = random_bytes()) : Pair(secret, secret) {}
+
+    Pair(const Secret& near_secret, const Secret& far_secret,
+         const Protocol& far_protocol = kProtocol)
+        : near(kProtocol, Side::kConnecting, near_secret, random_bytes()),
+          far(far_protocol, Side::kAccepting, far_secret, random_bytes()) {}
+
+    /// Up to the connecting side's words, which are returned, not delivered.
+    Bytes until_said(std::string_view words = "near") {
+        CHECK(good(far, spoken(near)) == Step::kWait);
+        CHECK(good(near, spoken(far)) == Step::kSay);
+        near.say(bytes_of(words));
+        return spoken(near);
+    }
+
+    Handshake near;
+    Handshake far;
+};
+
+}  // namespace
+
+TEST_SUITE("net handshake") {
+    TEST_CASE("two sides that know the secret hear each other's words") {
+        Pair pair;
+        CHECK(good(pair.far, pair.until_said("I am near")) == Step::kProven);
+        CHECK(text_of(pair.far.peer_said()) == "I am near");
+        pair.far.say(bytes_of(""));
+        CHECK(good(pair.near, spoken(pair.far)) == Step::kProven);
+        CHECK(pair.near.peer_said().empty());
+        CHECK_FALSE(pair.near.is_open());
+        pair.near.ready();
+        CHECK(pair.near.is_open());
+        CHECK(good(pair.far, spoken(pair.near)) == Step::kOpen);
+        CHECK(pair.far.is_open());
+    }
+
+    TEST_CASE("who does not know the secret is refused on either side") {
+        Pair pair(random_bytes(), random_bytes());
+        CHECK(give(pair.far, pair.until_said()).code() == Errc::kRefused);
+        CHECK_FALSE(pair.far.was_refused());
+        CHECK(text_of(pair.far.peer_said()) == "near");  // for the message only
+        pair.far.refuse(Errc::kRefused, "wrong secret");
+        const auto step = give(pair.near, spoken(pair.far));
+        CHECK(step.code() == Errc::kRefused);
+        CHECK(pair.near.was_refused());
+        CHECK(step.error().text().find("wrong secret") != std::string::npos);
+    }
+
+    TEST_CASE("words and proofs changed in any bit are refused, of both sides") {
+        for (size_t i = 0; i < 8 * (4 + sizeof(Proof)); ++i) {
+            Pair pair;
+            const std::byte bit{static_cast<uint8_t>(1U << (i % 8))};
+            Bytes near = pair.until_said();
+            Bytes changed = near;
+            changed[kRecordHeaderBytes + i / 8] ^= bit;
+            Pair other;
+            CHECK(give(pair.far, changed).code() == Errc::kRefused);
+            CHECK(good(other.far, other.until_said()) == Step::kProven);
+            other.far.say(bytes_of("far!"));
+            Bytes far = spoken(other.far);
+            far[kRecordHeaderBytes + i / 8] ^= bit;
+            CHECK(give(other.near, far).code() == Errc::kRefused);
+        }
+    }
+
+    TEST_CASE("words of another handshake with the same secret are refused") {
+        const Secret secret = random_bytes();
+        Pair first(secret);
+        const Bytes recorded = first.until_said();
+        Pair second(secret);
+        static_cast<void>(second.until_said());
+        CHECK(give(second.far, recorded).code() == Errc::kRefused);
+    }
+
+    TEST_CASE("an answer is worth nothing to somebody who said something else") {
+        // Both nonces are the same: only the words differ.
+        const Secret secret = random_bytes();
+        const Nonce near_nonce = random_bytes();
+        const Nonce far_nonce = random_bytes();
+        const auto answer_to = [&](std::string_view words, Handshake& near) {
+            Handshake far(kProtocol, Side::kAccepting, secret, far_nonce);
+            CHECK(good(far, spoken(near)) == Step::kWait);
+            CHECK(good(near, spoken(far)) == Step::kSay);
+            near.say(bytes_of(words));
+            CHECK(good(far, spoken(near)) == Step::kProven);
+            far.say(bytes_of("welcome"));
+            return spoken(far);
+        };
+        Handshake one(kProtocol, Side::kConnecting, secret, near_nonce);
+        Handshake other(kProtocol, Side::kConnecting, secret, near_nonce);
+        const Bytes to_one = answer_to("rank 1", one);
+        static_cast<void>(answer_to("rank 2", other));
+        CHECK(give(other, to_one).code() == Errc::kRefused);
+        CHECK(good(one, to_one) == Step::kProven);
+    }
+
+    TEST_CASE("a proof made for another protocol, or another version of this, is refused") {
+        for (const Protocol& theirs : {kOther, kNext}) {
+            const Secret secret = random_bytes();
+            Pair pair(secret, secret, theirs);
+            // The headers are put right: what is left is what the proof is over.
+            const auto as = [](Bytes bytes, uint8_t version) {
+                bytes[4] = std::byte{version};
+                return bytes;
+            };
+            CHECK(give(pair.far, as(spoken(pair.near), theirs.version), theirs).has_value());
+            CHECK(good(pair.near, as(spoken(pair.far), kProtocol.version)) == Step::kSay);
+            pair.near.say({});
+            CHECK(give(pair.far, as(spoken(pair.near), theirs.version), theirs).code() ==
+                  Errc::kRefused);
+        }
+    }
+
+    TEST_CASE("a side's own words sent back to it are refused") {
+        Handshake near(kProtocol, Side::kConnecting, random_bytes(), random_bytes());
+        CHECK(good(near, spoken(near)) == Step::kSay);
+        near.say(bytes_of("mirror"));
+        CHECK(give(near, spoken(near)).code() == Errc::kRefused);
+    }
+
+    TEST_CASE("records out of turn and unknown ones are refused in every state") {
+        const auto record = [](uint8_t type, size_t body_bytes) {
+            Bytes bytes;
+            append_record(bytes, kProtocol, type, Bytes(body_bytes));
+            return bytes;
+        };
+        for (const uint8_t type : std::initializer_list<uint8_t>{0, 2, 3, 5, 15, 16, 255}) {
+            for (const size_t body_bytes : {0U, 1U, 31U, 32U, 33U}) {
+                CAPTURE(static_cast<int>(type));
+                CAPTURE(body_bytes);
+                Pair fresh;
+                CHECK(give(fresh.far, record(type, body_bytes)).code() == Errc::kProtocol);
+            }
+        }
+        for (const size_t body_bytes : {0U, 31U, 33U}) {
+            Pair fresh;
+            CHECK(give(fresh.far, record(1, body_bytes)).code() == Errc::kProtocol);
+        }
+        Pair twice;
+        const Bytes hello = spoken(twice.near);
+        CHECK(good(twice.far, hello) == Step::kWait);
+        CHECK(give(twice.far, hello).code() == Errc::kProtocol);
+        Pair early;
+        CHECK(good(early.far, early.until_said()) == Step::kProven);
+        CHECK(give(early.far, record(3, 0)).code() == Errc::kProtocol);  // before our answer
+        Pair open;
+        CHECK(good(open.far, open.until_said()) == Step::kProven);
+        open.far.say({});
+        CHECK(give(open.far, record(3, 1)).code() == Errc::kProtocol);
+        CHECK(good(open.far, record(3, 0)) == Step::kOpen);
+        for (const uint8_t type : std::initializer_list<uint8_t>{1, 2, 3, 4})
+            CHECK(give(open.far, record(type, 2)).code() == Errc::kProtocol);
+    }
+
+    TEST_CASE("what a peer says is made printable and kept short before it gets into a log") {
+        Pair pair;
+        static_cast<void>(spoken(pair.near));
+        pair.far.refuse(Errc::kBusy, "full\x1b[31m\n" + std::string(100'000, 'x'));
+        const auto step = give(pair.near, spoken(pair.far));
+        REQUIRE(step.code() == Errc::kBusy);
+        CHECK(step.error().text().find("full?[31m?") != std::string::npos);
+        CHECK(step.error().text().size() < 600);
+    }
+
+    TEST_CASE("a code that no peer gives becomes a refusal") {
+        Pair pair;
+        static_cast<void>(spoken(pair.near));
+        pair.far.refuse(Errc::kOk, "");
+        CHECK(give(pair.near, spoken(pair.far)).code() == Errc::kRefused);
+    }
+}
+
+}  // namespace weir::transport

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/net/handshake.h"
+
+#include <algorithm>
+#include <string>
+
+#include <fmt/core.h>
+
+#include "lib/base/byte_codec.h"
+#include "lib/base/check.h"
+
+namespace weir::transport {
+
+namespace {
+
+/// What a peer says goes into our log: printable characters only.
+std::string printable(std::span<const std::byte> bytes) {
+    std::string text;
+    for (const std::byte byte : bytes) {
+        const char c = static_cast<char>(byte);
+        text.push_back(c >= ' ' && c <= '~' ? c : '?');
+    }
+    return text;
+}
+
+Errc refusal_code(uint16_t number) {
+    switch (static_cast<Errc>(number)) {
+        case Errc::kBusy: return Errc::kBusy;
+        case Errc::kDeadline: return Errc::kDeadline;
+        case Errc::kNoMemory: return Errc::kNoMemory;
+        case Errc::kInvalidArgument: return Errc::kInvalidArgument;
+        case Errc::kUnavailable: return Errc::kUnavailable;
+        default: return Errc::kRefused;
+    }
+}
+
+}  // namespace
+
+Handshake::Handshake(const Protocol& protocol, Side side, const Secret& secret, const Nonce& nonce)
+    : protocol_(protocol), side_(side), secret_(secret), own_nonce_(nonce) {
+    if (side == Side::kConnecting) put(Type::kHello, own_nonce_);
+}
+
+Result<Handshake::Step> Handshake::take(const RecordView& record) {
+    const auto type = static_cast<Type>(record.type);
+    const std::span<const std::byte> body = record.body;
+    if (type == Type::kRefuse && body.size() >= sizeof(uint16_t) &&
+        body.size() <= sizeof(uint16_t) + kTextBytesMax && state_ != State::kOpen) {
+        ByteReader reader(body);
+        const auto code = reader.number<uint16_t>();
+        refused_ = true;
+        return Error(refusal_code(code), "it refuses: " + printable(reader.rest()));
+    }
+    if (type == Type::kHello && state_ == State::kHello && body.size() == sizeof(Nonce)) {
+        peer_nonce_ = ByteReader(body).array<sizeof(Nonce)>();
+        if (side_ == Side::kConnecting) {
+            state_ = State::kOweWords;
+            return Step::kSay;
+        }
+        put(Type::kHello, own_nonce_);
+        state_ = State::kSaid;
+        return Step::kWait;
+    }
+    if (type == Type::kSaid && state_ == State::kSaid && body.size() >= sizeof(Proof)) {
+        return take_said(body);
+    }
+    if (type == Type::kReady && state_ == State::kReady && body.empty()) {
+        state_ = State::kOpen;
+        return Step::kOpen;
+    }
+    return Error(Errc::kProtocol,
+                 fmt::format("a record of type {} with {} bytes where none such belongs",
+                             record.type, body.size()));
+}
+
+Result<Handshake::Step> Handshake::take_said(std::span<const std::byte> body) {
+    const std::span<const std::byte> words = body.first(body.size() - sizeof(Proof));
+    peer_said_.assign(words.begin(), words.end());
+    const Proof proof = ByteReader(body.last(sizeof(Proof))).array<sizeof(Proof)>();
+    const bool we_connect = side_ == Side::kConnecting;
+    if (!equal(proof, proof_of(we_connect ? Side::kAccepting : Side::kConnecting))) {
+        return Error(Errc::kRefused, "it does not know the secret of this job");
+    }
+    state_ = State::kOweAnswer;
+    return Step::kProven;
+}
+
+void Handshake::say(std::span<const std::byte> words) {
+    const bool we_connect = side_ == Side::kConnecting;
+    WEIR_CHECK(state_ == (we_connect ? State::kOweWords : State::kOweAnswer));
+    WEIR_CHECK(words.size() <= kSaidBytesMax);
+    own_said_.assign(words.begin(), words.end());
+    ByteWriter body;
+    body.raw(words).raw(proof_of(side_));
+    put(Type::kSaid, body.bytes());
+    state_ = we_connect ? State::kSaid : State::kReady;
+}
+
+/// The accepting side has heard the connecting one before it proves anything: its proof is over
+/// both sides' words.
+Proof Handshake::proof_of(Side prover) const {
+    const bool we_connect = side_ == Side::kConnecting;
+    const auto text = [](const std::vector<std::byte>& words) {
+        return std::string_view(reinterpret_cast<const char*>(words.data()), words.size());
+    };
+    ByteWriter all;
+    all.text(protocol_.name).number(protocol_.version);
+    all.text(text(we_connect ? own_said_ : peer_said_));
+    if (prover == Side::kAccepting) all.text(text(we_connect ? peer_said_ : own_said_));
+    return make_proof(secret_, prover, we_connect ? own_nonce_ : peer_nonce_,
+                      we_connect ? peer_nonce_ : own_nonce_, all.bytes());
+}
+
+void Handshake::ready() {
+    WEIR_CHECK(side_ == Side::kConnecting && state_ == State::kOweAnswer);
+    put(Type::kReady, {});
+    state_ = State::kOpen;
+}
+
+void Handshake::refuse(Errc code, std::string_view text) {
+    ByteWriter body;
+    body.number(static_cast<uint16_t>(code));
+    body.raw(std::as_bytes(std::span(text.substr(0, kTextBytesMax))));
+    put(Type::kRefuse, body.bytes());
+}
+
+void Handshake::put(uint8_t type, std::span<const std::byte> body) {
+    append_record(output_, protocol_, type, body);
+}
+
+}  // namespace weir::transport

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// Records: how a stream (or packets) of bytes is cut into messages. A record is a header {magic
+/// u32, version u8, type u8, body bytes u16} and its body, little-endian.
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "lib/base/result.h"
+
+namespace weir::transport {
+
+/// What is spoken over a connection. It is part of every record's header and of every proof.
+struct Protocol {
+    std::string_view name;  ///< for people: "the verbs side channel"
+    uint32_t magic = 0;
+    uint8_t version = 0;
+};
+
+struct RecordView {
+    uint8_t type = 0;
+    std::span<const std::byte> body;  ///< until the reader's next call
+};
+
+inline constexpr size_t kRecordHeaderBytes = 8;
+inline constexpr size_t kRecordBodyBytesMax = 0xffff;
+
+void append_record(std::vector<std::byte>& to, const Protocol& protocol, uint8_t type,
+                   std::span<const std::byte> body);
+
+/// Cuts what comes in into records. Thread: one.
+class RecordReader {
+public:
+    /// Records with longer bodies are refused.
+    RecordReader(const Protocol& protocol, size_t body_bytes_max)
+        : protocol_(protocol), body_bytes_max_(body_bytes_max) {}
+
+    /// From now on longer, or only shorter, bodies are taken.
+    void set_body_bytes_max(size_t bytes) noexcept { body_bytes_max_ = bytes; }
+
+    void append(std::span<const std::byte> bytes);
+
+    /// The next whole record, or nothing yet. What is wrong at the beginning is said at once.
+    /// Errors: kProtocol: garbage, another version, too long; then nothing more is to be taken
+    [[nodiscard]] Result<std::optional<RecordView>> next();
+
+    /// Bytes that came in and belong to no record that was taken.
+    [[nodiscard]] size_t bytes_left() const noexcept { return bytes_.size() - begin_; }
+
+private:
+    Protocol protocol_;
+    size_t body_bytes_max_;
+    std::vector<std::byte> bytes_;
+    size_t begin_ = 0;
+};
+
+}  // namespace weir::transport
