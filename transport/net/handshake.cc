@@ -41,15 +41,20 @@ Handshake::Handshake(const Protocol& protocol, Side side, const Secret& secret, 
     if (side == Side::kConnecting) put(Type::kHello, own_nonce_);
 }
 
+std::optional<Errc> Handshake::refusal_of(const RecordView& record) {
+    if (static_cast<Type>(record.type) != Type::kRefuse || record.body.size() < sizeof(uint16_t) ||
+        record.body.size() > sizeof(uint16_t) + kTextBytesMax) {
+        return std::nullopt;
+    }
+    return refusal_code(ByteReader(record.body).number<uint16_t>());
+}
+
 Result<Handshake::Step> Handshake::take(const RecordView& record) {
     const auto type = static_cast<Type>(record.type);
     const std::span<const std::byte> body = record.body;
-    if (type == Type::kRefuse && body.size() >= sizeof(uint16_t) &&
-        body.size() <= sizeof(uint16_t) + kTextBytesMax && state_ != State::kOpen) {
-        ByteReader reader(body);
-        const auto code = reader.number<uint16_t>();
+    if (const auto refusal = refusal_of(record); refusal && state_ != State::kOpen) {
         refused_ = true;
-        return Error(refusal_code(code), "it refuses: " + printable(reader.rest()));
+        return Error(*refusal, "it refuses: " + printable(body.subspan(sizeof(uint16_t))));
     }
     if (type == Type::kHello && state_ == State::kHello && body.size() == sizeof(Nonce)) {
         peer_nonce_ = ByteReader(body).array<sizeof(Nonce)>();

@@ -18,6 +18,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -72,6 +73,12 @@ public:
 
     /// Nobody waits for anything any more.
     [[nodiscard]] bool is_open() const noexcept { return state_ == State::kOpen; }
+
+    /// The code of a refusal; nothing if the record is none.
+    [[nodiscard]] static std::optional<Errc> refusal_of(const RecordView& record);
+
+    /// Accepting: the next record says that the peer is ready.
+    [[nodiscard]] bool waits_for_ready() const noexcept { return state_ == State::kReady; }
 
     /// The peer has said no; the error that take() returned has its words.
     [[nodiscard]] bool was_refused() const noexcept { return refused_; }

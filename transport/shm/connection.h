@@ -42,7 +42,7 @@ struct Connection {
     // While it comes into being.
     std::string target;
     uint64_t deadline_ns = 0;  ///< of this and of kClosing
-    std::unique_ptr<Handshake> handshake;
+    std::unique_ptr<ChannelHandshake> handshake;
 
     // The peer: a socket to another process, or a link to an endpoint of this device.
     Descriptor socket;

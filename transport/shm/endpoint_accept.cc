@@ -65,7 +65,7 @@ void ShmEndpoint::accept_sockets() {
         }
         Connection& connection = add_connection(Side::kAccepting, Phase::kShaking);
         connection.socket = std::move(socket);
-        connection.handshake = std::make_unique<Handshake>(self_, Side::kAccepting);
+        connection.handshake = std::make_unique<ChannelHandshake>(self_, Side::kAccepting);
         auto peer = peer_identity(connection.socket.get());
         if (peer) connection.peer = *peer;
         if (!peer || peer->uid != geteuid()) {
@@ -103,7 +103,7 @@ void ShmEndpoint::show_out_oldest() {
     shake(*oldest);  // if we were late, its proof may be here
     Connection* const still = find(id);
     if (still == nullptr || still->reported()) return;
-    Handshake::send_away(still->socket.get());
+    still->handshake->send_away(still->socket.get());
     refuse(*still, Error(Errc::kDeadline, "it has proved nothing, and others want its place"));
 }
 

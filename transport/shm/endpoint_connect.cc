@@ -25,7 +25,7 @@ constexpr int kEventsPerLook = 64;
 constexpr uint64_t kLooksPerSweep = 64;
 
 Terms terms_of(const EndpointOptions& options, bool membarrier) {
-    return {options.message_bytes_max, options.messages_in_flight, membarrier ? 1U : 0U, 0};
+    return {options.message_bytes_max, options.messages_in_flight, membarrier ? 1U : 0U};
 }
 
 }  // namespace
@@ -156,7 +156,7 @@ void ShmEndpoint::dial(Connection& connection) {
     if (!*socket) return;  // again at the next look
     connection.socket = std::move(socket).value();
     connection.phase = Phase::kShaking;
-    connection.handshake = std::make_unique<Handshake>(self_, Side::kConnecting);
+    connection.handshake = std::make_unique<ChannelHandshake>(self_, Side::kConnecting);
     auto peer = peer_identity(connection.socket.get());
     if (!peer || peer->uid != geteuid()) {
         refuse(connection, Error(Errc::kRefused, "it belongs to another user"));

@@ -1,25 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Handshake: how two processes that share the job's secret agree on a channel.
+/// ChannelHandshake: how two processes that share the job's secret agree on a channel. What they say
+/// under proof (transport/net/handshake.h) are their Terms; memory goes with what follows. Every
+/// record is a packet of its own:
 ///
 ///     connecting                                   accepting
-///     Hello {nonce}                          ->
-///                                            <-    Challenge {nonce, terms, proof}
-///     Join {terms, shape, proof} + memfds    ->    maps the channel and the live page
+///     Hello                                  ->
+///                                            <-    Hello
+///     Terms, proof                           ->
+///                                            <-    Terms, proof
+///     Ready + memfds (rings, live page)      ->    maps them
 ///                                            <-    Welcome + memfd of its live page
 ///
-/// Or Later instead of an answer, where somebody else gets the place: the connecting side may come
-/// again. What each begins with ends in a digit: the version of these words and of the rings. The
-/// memory is made by the connecting side, and only after the other has proved to know
-/// the secret; the accepting side maps it only after the like. Whatever is not as above ends the
-/// handshake with an error that says what came.
+/// Or a refusal instead of an answer; the connecting side may come again where it says that somebody
+/// else got the place. The memory is made by the connecting side, and only after the other has
+/// proved to know the secret; the accepting side maps it only after the like. Whatever is not as
+/// above ends the handshake with an error that says what came.
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 
 #include "lib/base/result.h"
-#include "transport/net/secret.h"
+#include "transport/net/handshake.h"
 #include "transport/net/unix_socket.h"
 #include "transport/shm/channel.h"
 #include "transport/shm/shared_memory.h"
@@ -31,7 +35,6 @@ struct Terms {
     uint32_t message_bytes_max = 0;
     uint32_t messages_in_flight = 0;
     uint32_t membarrier = 0;  ///< 1: registered for it, see doorbell.h
-    uint32_t zero = 0;
 };
 
 /// What both sides have in the end.
@@ -58,9 +61,10 @@ enum class Progress : uint8_t {
 };
 
 /// Thread: the endpoint's. Never blocks.
-class Handshake {
+class ChannelHandshake {
 public:
-    Handshake(const Self& self, Side side);
+    /// `self` outlives it.
+    ChannelHandshake(const Self& self, Side side);
 
     /// The connecting side's first message. Errors: kBusy
     [[nodiscard]] Status begin(int socket);
@@ -71,25 +75,26 @@ public:
     [[nodiscard]] Result<Progress> advance(int socket);
 
     /// The accepting side's last message to one who has to go. It may be lost.
-    static void send_away(int socket);
+    void send_away(int socket);
 
     [[nodiscard]] Agreement take_agreement() { return std::move(agreement_); }
 
 private:
-    enum class Waiting : uint8_t { kForHello, kForChallenge, kForJoin, kForWelcome, kForNothing };
-
-    [[nodiscard]] Status take(int socket, Packet& packet);
-    [[nodiscard]] Status take_hello(int socket, const Packet& packet);
-    [[nodiscard]] Status take_challenge(int socket, const Packet& packet);
-    [[nodiscard]] Status take_join(int socket, const Packet& packet);
+    [[nodiscard]] Result<Progress> take(int socket, const Packet& packet);
+    [[nodiscard]] Status take_step(int socket, Handshake::Step step, const Packet& packet);
+    [[nodiscard]] Status make_rings(int socket);
+    [[nodiscard]] Status map_rings(int socket, const Packet& packet);
     [[nodiscard]] Status take_welcome(const Packet& packet);
-    [[nodiscard]] Status agree_on(const Terms& theirs);
+    [[nodiscard]] Status agree_on(std::span<const std::byte> theirs);
+    [[nodiscard]] size_t fds_expected() const noexcept;
+    [[nodiscard]] Status send_output(int socket, std::span<const int> fds = {});
+    void refuse(int socket, Errc code, std::string_view text);
 
     const Self& self_;
     Side side_;
-    Waiting waiting_;
-    Nonce connecting_nonce_{};
-    Nonce accepting_nonce_{};
+    Handshake handshake_;
+    bool said_ = false;  ///< the peer has what it needs to know whether we know the secret
+    bool done_ = false;
     Agreement agreement_;
 };
 

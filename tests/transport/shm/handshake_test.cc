@@ -20,8 +20,8 @@ namespace {
 /// Two sides on one socket pair.
 struct Table {
     SharedBlock live_page = testing::sealed_memory(kLivePageBytes);
-    Self near{testing::test_secret(), {1000, 10, 1, 0}, live_page.fd.get()};
-    Self far{testing::test_secret(), {8192, 4, 1, 0}, live_page.fd.get()};
+    Self near{testing::test_secret(), {1000, 10, 1}, live_page.fd.get()};
+    Self far{testing::test_secret(), {8192, 4, 1}, live_page.fd.get()};
     Descriptor near_socket;
     Descriptor far_socket;
 
@@ -53,10 +53,10 @@ void pass_on(int socket, const Packet& packet, size_t length_bytes,
 std::pair<Errc, Errc> run_changed(int number, const std::function<void(Packet&)>& change) {
     Table a;  // connecting side <-> eavesdropper
     Table b;  // eavesdropper <-> accepting side
-    Handshake connecting(a.near, Side::kConnecting);
-    Handshake accepting(b.far, Side::kAccepting);
+    ChannelHandshake connecting(a.near, Side::kConnecting);
+    ChannelHandshake accepting(b.far, Side::kAccepting);
     REQUIRE(connecting.begin(a.near_socket.get()).has_value());
-    for (int packet_number = 0; packet_number < 4; ++packet_number) {
+    for (int packet_number = 0; packet_number < 6; ++packet_number) {
         const bool to_acceptor = packet_number % 2 == 0;
         Packet packet = catch_packet((to_acceptor ? a.far_socket : b.near_socket).get());
         if (packet_number == number) change(packet);
@@ -71,11 +71,11 @@ std::pair<Errc, Errc> run_changed(int number, const std::function<void(Packet&)>
 
 }  // namespace
 
-TEST_SUITE("handshake") {
+TEST_SUITE("shm handshake") {
     TEST_CASE("two sides with one secret agree, and their rings are connected") {
         Table table;
-        Handshake connecting(table.near, Side::kConnecting);
-        Handshake accepting(table.far, Side::kAccepting);
+        ChannelHandshake connecting(table.near, Side::kConnecting);
+        ChannelHandshake accepting(table.far, Side::kAccepting);
         REQUIRE(connecting.begin(table.near_socket.get()).has_value());
         Progress near_done = Progress::kWaiting;
         Progress far_done = Progress::kWaiting;
@@ -107,16 +107,20 @@ TEST_SUITE("handshake") {
         CHECK(record.value == 4);
     }
 
-    TEST_CASE("another secret is found out by the connecting side, before it makes memory") {
+    TEST_CASE("another secret is found out before anybody makes or maps memory") {
         Table table;
         table.far.secret = random_bytes();
-        Handshake connecting(table.near, Side::kConnecting);
-        Handshake accepting(table.far, Side::kAccepting);
+        ChannelHandshake connecting(table.near, Side::kConnecting);
+        ChannelHandshake accepting(table.far, Side::kAccepting);
         REQUIRE(connecting.begin(table.near_socket.get()).has_value());
         REQUIRE(accepting.advance(table.far_socket.get()).has_value());
+        REQUIRE(connecting.advance(table.near_socket.get()).has_value());
+        const size_t before = testing::open_files();
+        CHECK(accepting.advance(table.far_socket.get()).code() == Errc::kRefused);
         const auto done = connecting.advance(table.near_socket.get());
         CHECK(done.code() == Errc::kRefused);
-        CHECK(accepting.advance(table.far_socket.get()).has_value());  // nothing more came
+        CHECK(done.error().text().find("wrong secret") != std::string::npos);
+        CHECK(testing::open_files() == before);
     }
 
     TEST_CASE("an unchanged handshake passes through the eavesdropper") {
@@ -124,8 +128,8 @@ TEST_SUITE("handshake") {
     }
 
     TEST_CASE("every changed byte of every packet is refused") {
-        const std::array<size_t, 4> lengths = {40, 88, 64, 8};
-        for (int number = 0; number < 4; ++number) {
+        const std::array<size_t, 6> lengths = {40, 40, 52, 52, 8, 8};
+        for (int number = 0; number < 6; ++number) {
             for (size_t at = 0; at < lengths[static_cast<size_t>(number)]; ++at) {
                 const auto [near, far] = run_changed(number, [&](Packet& packet) {
                     REQUIRE(packet.length_bytes == lengths[static_cast<size_t>(number)]);
@@ -139,7 +143,7 @@ TEST_SUITE("handshake") {
     }
 
     TEST_CASE("packets of a wrong length or with wrong descriptors are refused") {
-        for (int number = 0; number < 4; ++number) {
+        for (int number = 0; number < 6; ++number) {
             CAPTURE(number);
             for (const int by : {-1, 1, 100}) {
                 const auto [near, far] = run_changed(number, [&](Packet& packet) {
@@ -152,7 +156,7 @@ TEST_SUITE("handshake") {
                 number, [&](Packet& packet) { packet.fds.emplace_back(dup(STDERR_FILENO)); });
             CHECK((near == Errc::kProtocol || far == Errc::kProtocol));
         }
-        for (const int number : {2, 3}) {
+        for (const int number : {4, 5}) {
             const auto [near, far] =
                 run_changed(number, [&](Packet& packet) { packet.fds.pop_back(); });
             CHECK((near == Errc::kProtocol || far == Errc::kProtocol));
@@ -168,23 +172,30 @@ TEST_SUITE("handshake") {
         REQUIRE(ftruncate(loose.get(), 1 << 20) == 0);
         const SharedBlock brief = testing::sealed_memory(4096);
         for (const int fd : {loose.get(), brief.fd.get(), STDERR_FILENO}) {
-            CHECK(with_fd(2, 0, fd).second == Errc::kProtocol);
-            CHECK(with_fd(2, 1, fd).second == Errc::kProtocol);
-            CHECK(with_fd(3, 0, fd).first == Errc::kProtocol);
+            CHECK(with_fd(4, 0, fd).second == Errc::kProtocol);
+            CHECK(with_fd(4, 1, fd).second == Errc::kProtocol);
+            CHECK(with_fd(5, 0, fd).first == Errc::kProtocol);
         }
     }
 
     TEST_CASE("terms out of bounds are refused even under a good proof") {
-        for (const Terms& terms : {Terms{0, 10, 1, 0}, Terms{~0U, 10, 1, 0}, Terms{1000, 0, 1, 0},
-                                   Terms{1000, ~0U, 1, 0}, Terms{1000, 10, 2, 0},
-                                   Terms{1000, 10, 1, 1}, Terms{kMessageBytesCap, 1000, 1, 0}}) {
-            Table table;
-            table.far.terms = terms;
-            Handshake connecting(table.near, Side::kConnecting);
-            Handshake accepting(table.far, Side::kAccepting);
-            REQUIRE(connecting.begin(table.near_socket.get()).has_value());
-            REQUIRE(accepting.advance(table.far_socket.get()).has_value());
-            CHECK(connecting.advance(table.near_socket.get()).code() == Errc::kProtocol);
+        for (const Terms& terms :
+             {Terms{0, 10, 1}, Terms{~0U, 10, 1}, Terms{1000, 0, 1}, Terms{1000, ~0U, 1},
+              Terms{1000, 10, 2}, Terms{kMessageBytesCap, 1000, 1}}) {
+            for (const bool connects : {true, false}) {
+                Table table;
+                (connects ? table.near : table.far).terms = terms;
+                ChannelHandshake connecting(table.near, Side::kConnecting);
+                ChannelHandshake accepting(table.far, Side::kAccepting);
+                REQUIRE(connecting.begin(table.near_socket.get()).has_value());
+                REQUIRE(accepting.advance(table.far_socket.get()).has_value());
+                REQUIRE(connecting.advance(table.near_socket.get()).has_value());
+                const auto heard = accepting.advance(table.far_socket.get());
+                CHECK(heard.has_value() != connects);
+                if (connects) CHECK(heard.code() == Errc::kProtocol);
+                if (connects) continue;
+                CHECK(connecting.advance(table.near_socket.get()).code() == Errc::kProtocol);
+            }
         }
     }
 
@@ -193,7 +204,7 @@ TEST_SUITE("handshake") {
         for (int round = 0; round < 2000; ++round) {
             Table table;
             const bool connects = random.below(2) == 0;
-            Handshake one(table.near, connects ? Side::kConnecting : Side::kAccepting);
+            ChannelHandshake one(table.near, connects ? Side::kConnecting : Side::kAccepting);
             std::array<std::byte, kPacketBytesMax> garbage;
             for (std::byte& byte : garbage)
                 byte = static_cast<std::byte>(random());
@@ -205,20 +216,25 @@ TEST_SUITE("handshake") {
     }
 
     TEST_CASE("who is sent away is told so, however far it is") {
-        enum class Stage { kBeforeHello, kHelloUnread, kChallengeUnread };
-        for (const Stage stage :
-             {Stage::kBeforeHello, Stage::kHelloUnread, Stage::kChallengeUnread}) {
+        enum class Stage { kBeforeHello, kHelloUnread, kAnswerUnread, kReadyUnread };
+        for (const Stage stage : {Stage::kBeforeHello, Stage::kHelloUnread, Stage::kAnswerUnread,
+                                  Stage::kReadyUnread}) {
             CAPTURE(static_cast<int>(stage));
             Table table;
-            Handshake connecting(table.near, Side::kConnecting);
-            Handshake accepting(table.far, Side::kAccepting);
+            ChannelHandshake connecting(table.near, Side::kConnecting);
+            ChannelHandshake accepting(table.far, Side::kAccepting);
             if (stage != Stage::kBeforeHello) {
                 REQUIRE(connecting.begin(table.near_socket.get()).has_value());
             }
-            if (stage == Stage::kChallengeUnread) {
+            const int turns = stage == Stage::kAnswerUnread  ? 1
+                              : stage == Stage::kReadyUnread ? 2
+                                                             : 0;
+            for (int i = 0; i < turns; ++i) {
                 REQUIRE(accepting.advance(table.far_socket.get()).has_value());
+                if (stage != Stage::kReadyUnread) continue;
+                REQUIRE(connecting.advance(table.near_socket.get()).has_value());
             }
-            Handshake::send_away(table.far_socket.get());
+            accepting.send_away(table.far_socket.get());
             table.far_socket.reset();
             if (stage == Stage::kBeforeHello) {
                 REQUIRE(connecting.begin(table.near_socket.get()).has_value());
@@ -231,14 +247,15 @@ TEST_SUITE("handshake") {
 
     TEST_CASE("nobody sends the accepting side away") {
         Table table;
-        Handshake accepting(table.far, Side::kAccepting);
-        Handshake::send_away(table.near_socket.get());
-        CHECK(accepting.advance(table.far_socket.get()).code() == Errc::kProtocol);
+        ChannelHandshake accepting(table.far, Side::kAccepting);
+        ChannelHandshake other(table.near, Side::kAccepting);
+        other.send_away(table.near_socket.get());
+        CHECK_FALSE(accepting.advance(table.far_socket.get()).has_value());
     }
 
     TEST_CASE("a side that leaves ends the handshake") {
         Table table;
-        Handshake accepting(table.far, Side::kAccepting);
+        ChannelHandshake accepting(table.far, Side::kAccepting);
         auto waiting = accepting.advance(table.far_socket.get());
         REQUIRE(waiting.has_value());
         CHECK(*waiting == Progress::kWaiting);

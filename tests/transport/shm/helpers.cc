@@ -122,14 +122,14 @@ RawPeer::RawPeer() {
     auto page = make_shared(kLivePageBytes, Peers::kMayOnlyRead, "a test");
     WEIR_CHECK(page.has_value());
     live_page_ = std::move(page).value();
-    self_ = {test_secret(), {8192, 128, 0, 0}, live_page_.fd.get()};
+    self_ = {test_secret(), {8192, 128, 0}, live_page_.fd.get()};
 }
 
 bool RawPeer::connect(const std::string& address, const std::function<void()>& meanwhile) {
     auto dialled = dial_abstract(socket_name_of(address));
     if (!dialled || !*dialled) return false;
     socket_ = std::move(dialled).value();
-    Handshake handshake(self_, Side::kConnecting);
+    ChannelHandshake handshake(self_, Side::kConnecting);
     if (!handshake.begin(socket_.get())) return false;
     for (int turn = 0; turn < 100'000; ++turn) {
         auto done = handshake.advance(socket_.get());
