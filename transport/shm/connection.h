@@ -24,24 +24,27 @@ inline constexpr uint32_t kSlotBits = 20;
     return static_cast<uint32_t>(id & ((1U << kSlotBits) - 1));
 }
 
-enum class Phase : uint8_t {
+/// Entered through ShmEndpoint::enter() only, which sets the deadline that belongs to it.
+enum class State : uint8_t {
+    kNew,      ///< not counted anywhere yet
     kDialing,  ///< the listener's queue was full
     kShaking,  ///< handshake over the socket
     kOffered,  ///< left in the mailbox of an endpoint of this device
     kOpen,
     kDraining,  ///< the peer is gone; what it had sent is still delivered
     kClosing,   ///< we have said goodbye; the peer may still be copying from or to our memory
+    kGone,      ///< about to be forgotten
 };
 
 /// Thread: the endpoint's.
 struct Connection {
     ConnectionId id = 0;
-    Phase phase = Phase::kDialing;
+    State state = State::kNew;
     Side side = Side::kConnecting;
 
     // While it comes into being.
     std::string target;
-    uint64_t deadline_ns = 0;  ///< of this and of kClosing
+    uint64_t deadline_ns = 0;  ///< of its state; 0: none
     std::unique_ptr<ChannelHandshake> handshake;
 
     // The peer: a socket to another process, or a link to an endpoint of this device.
@@ -68,21 +71,22 @@ struct Connection {
     bool lent = false;      ///< lent messages since the last poll
 
     [[nodiscard]] bool has_channel() const noexcept {
-        return phase == Phase::kOffered || phase == Phase::kOpen || phase == Phase::kDraining;
+        return state == State::kOffered || state == State::kOpen || state == State::kDraining;
     }
 
     [[nodiscard]] bool comes_into_being() const noexcept {
-        return phase == Phase::kDialing || phase == Phase::kShaking || phase == Phase::kOffered;
+        return state == State::kDialing || state == State::kShaking || state == State::kOffered;
     }
 
     /// Whether nothing more can be sent.
     [[nodiscard]] bool is_over() const noexcept {
-        return phase == Phase::kDraining || phase == Phase::kClosing;
+        return state == State::kDraining || state == State::kClosing;
     }
 
-    /// Whether the endpoint's owner knows of it.
-    [[nodiscard]] bool reported() const noexcept {
-        return side == Side::kConnecting || !comes_into_being();
+    /// Made by somebody who has not proved to know the secret; the endpoint's owner does not know
+    /// of it.
+    [[nodiscard]] bool is_stranger() const noexcept {
+        return side == Side::kAccepting && comes_into_being();
     }
 };
 

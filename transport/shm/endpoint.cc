@@ -32,7 +32,7 @@ Connection* ShmEndpoint::find(ConnectionId id) const noexcept {
 
 Connection* ShmEndpoint::find_open(ConnectionId id) const noexcept {
     Connection* const connection = find(id);
-    return connection != nullptr && connection->phase == Phase::kOpen ? connection : nullptr;
+    return connection != nullptr && connection->state == State::kOpen ? connection : nullptr;
 }
 
 Capabilities ShmEndpoint::capabilities() const {
@@ -53,7 +53,7 @@ Post ShmEndpoint::send(ConnectionId id, std::span<const std::span<const std::byt
         length_bytes += part.size();
     }
     if (length_bytes > options_.message_bytes_max) return Post::kInvalid;
-    if (connection->phase != Phase::kOpen) return Post::kNotNow;
+    if (connection->state != State::kOpen) return Post::kNotNow;
     RingWriter& out = connection->channel.out;
     std::byte* room = out.begin(static_cast<uint32_t>(length_bytes));
     if (room == nullptr) return no_room(*connection);
@@ -73,7 +73,7 @@ Post ShmEndpoint::send(ConnectionId id, std::span<const std::span<const std::byt
 Post ShmEndpoint::signal(ConnectionId id, uint32_t immediate) {
     Connection* const connection = find(id);
     if (connection == nullptr || connection->is_over()) return Post::kClosed;
-    if (connection->phase != Phase::kOpen) return Post::kNotNow;
+    if (connection->state != State::kOpen) return Post::kNotNow;
     return post_immediate(*connection, immediate);
 }
 
@@ -182,7 +182,7 @@ size_t ShmEndpoint::take_remote(std::span<Completion> completions) {
         if (next_watch_ >= watched_.size()) next_watch_ = 0;
         const Watch one = watched_[next_watch_];
         if (!RingReader::ready(one.word) &&
-            (draining_ == 0 || one.connection->phase != Phase::kDraining)) {
+            (draining_ == 0 || one.connection->state != State::kDraining)) {
             ++next_watch_;
             continue;
         }
@@ -211,7 +211,7 @@ size_t ShmEndpoint::take_from(Connection& connection, std::span<Completion> comp
             return count;
         }
         if (take == Take::kNothing) {
-            if (connection.phase == Phase::kDraining) {
+            if (connection.state == State::kDraining) {
                 finish(connection, Errc::kPeerLost);
                 return count;
             }
@@ -234,7 +234,7 @@ bool ShmEndpoint::take_record(Connection& connection, const Record& record,
                               Completion& completion) {
     completion = {};
     completion.connection = connection.id;
-    const bool offered = connection.phase == Phase::kOffered;
+    const bool offered = connection.state == State::kOffered;
     if (record.kind == RecordKind::kClose) {
         finish(connection, offered ? Errc::kRefused : Errc::kOk);
         return false;
@@ -245,8 +245,7 @@ bool ShmEndpoint::take_record(Connection& connection, const Record& record,
     }
     switch (record.kind) {
         case RecordKind::kAccept:
-            connection.phase = Phase::kOpen;
-            --coming_;
+            enter(connection, State::kOpen);
             completion.event = Event::kConnected;
             break;
         case RecordKind::kImmediate:
@@ -286,8 +285,8 @@ void ShmEndpoint::set_timer() {
     const uint64_t now_ns = clock_.now_ns();
     for (const auto& slot : slots_) {
         if (slot == nullptr) continue;
-        if (!slot->comes_into_being() && slot->phase != Phase::kClosing) continue;
-        wake_ns = std::min(wake_ns, slot->phase == Phase::kDialing
+        if (!slot->comes_into_being() && slot->state != State::kClosing) continue;
+        wake_ns = std::min(wake_ns, slot->state == State::kDialing
                                         ? std::min(slot->deadline_ns, now_ns + kRetryNs)
                                         : slot->deadline_ns);
     }

@@ -136,7 +136,7 @@ private:
     void offer(Connection& connection, Mailbox& mailbox);
     void shake(Connection& connection);
     void opened(Connection& connection);
-    [[nodiscard]] Connection& add_connection(Side side, Phase phase);
+    [[nodiscard]] Connection& add_connection(Side side, State state);
     void watch(Connection& connection);
 
     // endpoint_accept.cc
@@ -148,6 +148,10 @@ private:
     void leave_place();
     void stop_listening(uint64_t until_ns);
     void listen_again();
+
+    // endpoint_state.cc
+    void enter(Connection& connection, State state);
+    void leave(const Connection& connection);
 
     // endpoint_close.cc
     void end(Connection& connection, Errc status);

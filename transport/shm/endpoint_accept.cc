@@ -34,7 +34,7 @@ void ShmEndpoint::accept_links() {
         channel.out.publish();
         link->connecting_bell->ring();
         if (full) continue;
-        Connection& connection = add_connection(Side::kAccepting, Phase::kOpen);
+        Connection& connection = add_connection(Side::kAccepting, State::kOpen);
         connection.link = std::move(link);
         connection.channel = channel;
         connection.asymmetric = device_.has_membarrier();
@@ -63,7 +63,7 @@ void ShmEndpoint::accept_sockets() {
                 connections_);
             continue;
         }
-        Connection& connection = add_connection(Side::kAccepting, Phase::kShaking);
+        Connection& connection = add_connection(Side::kAccepting, State::kShaking);
         connection.socket = std::move(socket);
         connection.handshake = std::make_unique<ChannelHandshake>(self_, Side::kAccepting);
         auto peer = peer_identity(connection.socket.get());
@@ -81,7 +81,7 @@ void ShmEndpoint::accept_sockets() {
 Connection* ShmEndpoint::oldest_stranger() const noexcept {
     Connection* oldest = nullptr;
     for (const auto& slot : slots_) {
-        if (slot == nullptr || slot->reported()) continue;
+        if (slot == nullptr || !slot->is_stranger()) continue;
         if (oldest == nullptr || slot->deadline_ns < oldest->deadline_ns) oldest = slot.get();
     }
     return oldest;
@@ -102,7 +102,7 @@ void ShmEndpoint::show_out_oldest() {
     const ConnectionId id = oldest->id;
     shake(*oldest);  // if we were late, its proof may be here
     Connection* const still = find(id);
-    if (still == nullptr || still->reported()) return;
+    if (still == nullptr || !still->is_stranger()) return;
     still->handshake->send_away(still->socket.get());
     refuse(*still, Error(Errc::kDeadline, "it has proved nothing, and others want its place"));
 }

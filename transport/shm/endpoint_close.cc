@@ -19,7 +19,7 @@ constexpr int kPacketsPerLook = 64;
 
 void ShmEndpoint::close(ConnectionId id) {
     Connection* const connection = find(id);
-    if (connection == nullptr || connection->phase == Phase::kClosing) return;
+    if (connection == nullptr || connection->state == State::kClosing) return;
     if (connection->has_channel()) say_goodbye(*connection);
     end(*connection, Errc::kOk);
 }
@@ -36,7 +36,7 @@ void ShmEndpoint::refuse(Connection& connection, const Error& error) {
     const Errc code = error.code();
     const bool peers_fault = code != Errc::kPeerLost && code != Errc::kNoMemory;
     if (peers_fault) ++counters_.refused;
-    log(peers_fault || connection.reported() ? LogLevel::kWarning : LogLevel::kInfo,
+    log(peers_fault || !connection.is_stranger() ? LogLevel::kWarning : LogLevel::kInfo,
         "shm: connection {} {} is closed: {}", connection.side == Side::kConnecting ? "to" : "from",
         peer_name(connection.id), error.message());
     if (connection.link != nullptr && connection.has_channel()) say_goodbye(connection);
@@ -46,16 +46,14 @@ void ShmEndpoint::refuse(Connection& connection, const Error& error) {
 /// The end by our own will. A peer that knows memory of ours may be copying from it or to it until
 /// it has taken our goodbye and let go, or is dead: the connection stays that long.
 void ShmEndpoint::end(Connection& connection, Errc status) {
-    if (connection.phase != Phase::kOpen || !connection.exposed) {
+    if (connection.state != State::kOpen || !connection.exposed) {
         finish(connection, status);
         return;
     }
-    connection.phase = Phase::kClosing;
+    enter(connection, State::kClosing);
     connection.end_status = status;
-    connection.deadline_ns = clock_.now_ns() + device_.options().close_timeout_ns;
     unwatch(connection);
     connection.peer_regions.surrender(graveyard_);
-    closing_.push_back(&connection);
     look_in_ = std::min(look_in_, 1U);
     let_go(connection);
 }
@@ -124,8 +122,7 @@ void ShmEndpoint::unwatch(Connection& connection) {
 /// The peer has ended: what it had sent before is still delivered.
 void ShmEndpoint::begin_draining(Connection& connection) {
     unwatch_peer(connection);
-    connection.phase = Phase::kDraining;
-    ++draining_;
+    enter(connection, State::kDraining);
 }
 
 void ShmEndpoint::unwatch_peer(const Connection& connection) const {
@@ -138,19 +135,14 @@ void ShmEndpoint::unwatch_peer(const Connection& connection) const {
 
 /// The end of a connection. What its completions point into stays until the next poll().
 void ShmEndpoint::finish(Connection& connection, Errc status) {
-    if (connection.reported()) {
+    if (!connection.is_stranger()) {
         Completion completion;
         completion.event = Event::kClosed;
         completion.status = status;
         completion.connection = connection.id;
         completion.memory_in_doubt = connection.memory_in_doubt;
         local_.push(completion);
-    } else {
-        leave_place();
     }
-    if (connection.comes_into_being()) --coming_;
-    if (connection.phase == Phase::kDraining) --draining_;
-    if (connection.phase == Phase::kClosing) std::erase(closing_, &connection);
     if (connection.has_channel()) {
         let_go(connection);
         unwatch(connection);
@@ -162,6 +154,7 @@ void ShmEndpoint::finish(Connection& connection, Errc status) {
     if (connection.memory) graveyard_.push_back(std::move(connection.memory));
     if (connection.link != nullptr) link_graveyard_.push_back(std::move(connection.link));
     connection.peer_regions.surrender(graveyard_);
+    enter(connection, State::kGone);
     --connections_;
     const uint32_t slot = slot_index(connection.id);
     slots_[slot].reset();

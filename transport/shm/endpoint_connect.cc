@@ -95,7 +95,7 @@ Result<ConnectionId> ShmEndpoint::connect(std::string_view address) {
         return Error(Errc::kBusy,
                      fmt::format("shm: this endpoint has {} connections, its limit", connections_));
     }
-    Connection& connection = add_connection(Side::kConnecting, Phase::kDialing);
+    Connection& connection = add_connection(Side::kConnecting, State::kDialing);
     const ConnectionId id = connection.id;
     connection.target = std::move(target);
     const auto mailbox = device_.hub().find(connection.target);
@@ -107,7 +107,7 @@ Result<ConnectionId> ShmEndpoint::connect(std::string_view address) {
     return id;
 }
 
-Connection& ShmEndpoint::add_connection(Side side, Phase phase) {
+Connection& ShmEndpoint::add_connection(Side side, State state) {
     if (free_slots_.empty()) {
         free_slots_.push_back(static_cast<uint32_t>(slots_.size()));
         slots_.emplace_back();
@@ -118,11 +118,8 @@ Connection& ShmEndpoint::add_connection(Side side, Phase phase) {
     Connection& connection = *slots_[slot];
     connection.id = ++serial_ << kSlotBits | slot;
     connection.side = side;
-    connection.phase = phase;
-    connection.deadline_ns = clock_.now_ns() + device_.options().handshake_timeout_ns;
     ++connections_;
-    if (connection.comes_into_being()) ++coming_;
-    if (!connection.reported()) ++half_open_;
+    enter(connection, state);
     look_in_ = std::min(look_in_, 1U);
     return connection;
 }
@@ -142,7 +139,7 @@ void ShmEndpoint::offer(Connection& connection, Mailbox& mailbox) {
     connection.link = link;
     connection.channel = Channel(link->memory.bytes(), link->shape, Side::kConnecting);
     connection.asymmetric = device_.has_membarrier();
-    connection.phase = Phase::kOffered;
+    enter(connection, State::kOffered);
     watch(connection);
     if (!mailbox.offer(std::move(link))) finish(connection, Errc::kPeerLost);
 }
@@ -155,7 +152,7 @@ void ShmEndpoint::dial(Connection& connection) {
     }
     if (!*socket) return;  // again at the next look
     connection.socket = std::move(socket).value();
-    connection.phase = Phase::kShaking;
+    enter(connection, State::kShaking);
     connection.handshake = std::make_unique<ChannelHandshake>(self_, Side::kConnecting);
     auto peer = peer_identity(connection.socket.get());
     if (!peer || peer->uid != geteuid()) {
@@ -179,7 +176,7 @@ void ShmEndpoint::dial_again(Connection& connection) {
     epoll_ctl(descriptors_.epoll.get(), EPOLL_CTL_DEL, connection.socket.get(), nullptr);
     connection.socket.reset();
     connection.handshake.reset();
-    connection.phase = Phase::kDialing;
+    enter(connection, State::kDialing);
 }
 
 void ShmEndpoint::look() {
@@ -213,19 +210,19 @@ void ShmEndpoint::look_at(uint64_t tag) {
     const ConnectionId id = tag & ~kProcessTag;
     Connection* connection = find(id);
     if (connection == nullptr) return;
-    if (connection->phase == Phase::kClosing) {
+    if (connection->state == State::kClosing) {
         if (id != tag) return finish(*connection, connection->end_status);
         return discard_packets(*connection);
     }
     if (id != tag) {
-        if (connection->phase == Phase::kOpen) drain_socket(*connection);
+        if (connection->state == State::kOpen) drain_socket(*connection);
         connection = find_open(id);
         if (connection != nullptr) begin_draining(*connection);
         return;
     }
-    if (connection->phase == Phase::kShaking) {
+    if (connection->state == State::kShaking) {
         shake(*connection);
-    } else if (connection->phase == Phase::kOpen) {
+    } else if (connection->state == State::kOpen) {
         drain_socket(*connection);
     }
 }
@@ -236,9 +233,9 @@ void ShmEndpoint::check_deadlines() {
         Connection* const connection = slots_[slot].get();
         if (connection == nullptr || !connection->comes_into_being()) continue;
         if (now_ns > connection->deadline_ns) {
-            if (connection->phase == Phase::kOffered) say_goodbye(*connection);
+            if (connection->state == State::kOffered) say_goodbye(*connection);
             refuse(*connection, Error(Errc::kDeadline, "the handshake took too long"));
-        } else if (connection->phase == Phase::kDialing) {
+        } else if (connection->state == State::kDialing) {
             dial(*connection);
         }
     }
@@ -264,9 +261,7 @@ void ShmEndpoint::shake(Connection& connection) {
     connection.peer_regions =
         PeerRegions(std::move(agreement.live_page),
                     {device_.options().peer_regions_max, device_.options().peer_mapped_bytes_max});
-    if (!connection.reported()) leave_place();
-    --coming_;
-    connection.phase = Phase::kOpen;
+    enter(connection, State::kOpen);
     // Its socket does not tell of its end while a child that it has forked holds a copy.
     connection.far_process = FarProcess(connection.peer.pid, connection.socket.get());
     if (connection.far_process.opened()) {

@@ -178,7 +178,7 @@ Post ShmEndpoint::may_post(const Connection* connection, std::span<const std::by
                            const RemoteSpan& span) {
     if (connection == nullptr || connection->is_over()) return Post::kClosed;
     if (memory.size() != span.length_bytes || !is_registered(memory)) return Post::kInvalid;
-    if (connection->phase != Phase::kOpen) return Post::kNotNow;
+    if (connection->state != State::kOpen) return Post::kNotNow;
     if (connection->operations_open >= capabilities().operations_max) return Post::kNotNow;
     return Post::kPosted;
 }
