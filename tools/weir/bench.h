@@ -9,8 +9,8 @@
 
 namespace weir::tools {
 
-/// The whole command, in the process that --local starts it from and in its children; gives the
-/// exit code.
+/// The whole command; returns the exit code. With --local it also runs in the children that it
+/// starts.
 int run_bench(BenchFlags& flags, Config& config);
 
 }  // namespace weir::tools

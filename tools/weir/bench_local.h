@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// The processes of a bench on one host, started by itself.
+/// Starts the processes of a bench on this host.
 
 #include <string>
 #include <vector>

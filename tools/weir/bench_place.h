@@ -13,7 +13,7 @@ namespace weir::tools {
 
 /// The rank that this process will have in its job, by flags or by what its launcher has put into
 /// the environment (PMIX_RANK, PMI_RANK, SLURM_PROCID, OMPI_COMM_WORLD_RANK); nothing if none says.
-/// Job::start() asks the launcher itself, and has the last word.
+/// Job::start() asks the launcher itself; what it hears is what counts.
 /// Errors: as Config::number(); kInvalidArgument for a launcher's variable that is no number
 [[nodiscard]] Result<std::optional<uint32_t>> foreseen_rank(const Config& config);
 

@@ -59,7 +59,7 @@ class Flight {
 public:
     explicit Flight(uint32_t in_flight) : in_flight_(in_flight) {}
 
-    /// Room for one more: waits for the oldest. Before anything that it still reads is changed.
+    /// Makes room for one more by waiting for the oldest. Call it before you change what that reads.
     Status room() { return pending_.size() < in_flight_ ? Status{} : finish_one(); }
 
     void add(Task task, uint64_t started_ns) { pending_.push_back({std::move(task), started_ns}); }
@@ -109,7 +109,7 @@ inline void pin_or_warn(int cpu) {
         log(LogLevel::kWarning, "{}", pinned.error().message());
 }
 
-/// Runs a limit where the server runs otherwise, after that has gone to sleep.
+/// Runs a limit on the server's core, after the server has gone to sleep.
 template <class Work>
 double on_core(int cpu, Work&& work) {
     double result = 0;

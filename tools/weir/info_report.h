@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// InfoReport: everything that `weir info` tells, found out once, told as text or as JSON.
+/// InfoReport: everything that `weir info` tells. It is collected once and printed as text or JSON.
 
 #include <string>
 #include <string_view>
@@ -35,11 +35,11 @@ struct PoolFit {
     uint64_t lists_bytes_max = 0;  ///< of it, for remembered key lists
     bool fits_memory = false;
     bool fits_locked_memory = false;
-    std::string pages;   ///< from which pages it would be
+    std::string pages;   ///< the kind of pages it would have
     std::string advice;  ///< what to do if it does not fit
 };
 
-/// Memory that a job would register with its devices, by verbs locked.
+/// Memory that a job would register with its devices. Verbs locks it.
 struct RegisteredInfo {
     std::string_view what;  ///< "store pool"
     std::string_view by;    ///< "a server process, on every NUMA node that it pins shards to"

@@ -165,8 +165,8 @@ void add_limits(Sections& out, const InfoReport& report) {
                           pool.advice);
     } else if (!pool.fits_locked_memory) {
         fit = fmt::format(
-            "{}: fits for shm; for verbs it would be smaller, for the limit of "
-            "locked memory: {}",
+            "{}: fits for shm; over verbs the pool would be smaller because of the "
+            "limit of locked memory: {}",
             bytes_text(pool.size_bytes), pool.advice);
     } else {
         fit = fmt::format("{} of {}: fits", bytes_text(pool.size_bytes), pool.pages);

@@ -63,7 +63,8 @@ public:
     }
 
     Status create() {
-        ArenaConfig config{&hooks_.table, false};  // peers may write here: no metadata, please
+        ArenaConfig config{&hooks_.table,
+                           false};  // peers may write here, so metadata stay elsewhere
         size_t index_bytes = sizeof(index_);
         int error = weir_jemalloc_mallctl("experimental.arenas_create_ext", &index_, &index_bytes,
                                           &config, sizeof(config));

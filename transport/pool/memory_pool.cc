@@ -56,7 +56,7 @@ Result<std::unique_ptr<MemoryPool>> MemoryPool::make(const PoolOptions& options,
     pool->first_slab_ = pool->slabs_.begin()->first;
     const Slab& first = pool->slabs_.begin()->second.slab;
     pool->first_page_bytes_ = first.page_bytes();
-    // what could not be had now will not be had later either
+    // What could not be had now cannot be had later either.
     pool->options_.slab_bytes = std::min<uint64_t>(options.slab_bytes, first.memory().size());
     pool->bookkeeping_ = "first fit (asked for)";
     if (options.use_jemalloc) {
@@ -85,7 +85,7 @@ MemoryPool::~MemoryPool() {
 }
 
 Status MemoryPool::add_slab(uint64_t bytes, uint64_t bytes_min) {
-    Status refused;  // the whole: what that says to do about it helps most
+    Status refused;  // of the whole: its advice helps most
     for (uint64_t now = bytes;; now = std::max(bytes_min, now / 2)) {
         Status added = try_slab(now, grows_ ? std::min(bytes_min, now) : now);
         if (added) {
@@ -137,7 +137,7 @@ Result<std::vector<RegionId>> MemoryPool::register_slab(const Slab& slab) {
         std::string text =
             fmt::format("pool '{}': {} cannot be registered with {}: {}", options_.name,
                         bytes_text(slab.memory().size()), device->name(), error.message());
-        // the device tells the ulimit; that does not help against the hard limit
+        // The device's text names the ulimit to set, which does not help against the hard limit.
         const uint64_t needed_bytes = limit.pinned_bytes + slab.memory().size();
         if (!limit.may_lock_all && needed_bytes > limit.hard_bytes) {
             text += "; " + locked_memory_advice(limit, slab.memory().size());

@@ -45,7 +45,8 @@ Error shortage(const Wanted& wanted, std::string_view what, int os_error = 0) {
             os_error};
 }
 
-/// Where memory is short the system kills instead of refusing; so it is asked first.
+/// Where memory is short, the system may kill this process instead of refusing a request. So we
+/// look first.
 Status check_memory(const Wanted& wanted, uint64_t bytes) {
     const uint64_t available_bytes = available_memory_bytes();
     if (bytes <= available_bytes) return {};
@@ -144,7 +145,7 @@ Status Slab::open(const SlabOptions& options, uint64_t size_bytes) {
         return shortage({options.name, options.size_bytes}, "shared memory of this size is refused",
                         errno);
     }
-    // nobody who maps it, we included, can make it shorter under the others' feet
+    // Nobody who maps it can make it shorter while others use it.
     if (fcntl(fd_, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
         return Error(Errc::kIo, fmt::format("pool '{}': cannot seal its memory", options.name),
                      errno);
@@ -156,7 +157,7 @@ Status Slab::map(const SlabOptions& options) {
     const uint64_t size_bytes = memory_.size();
     memory_ = {};
     const uint64_t alignment = std::max(page_bytes_, kAlignmentMin);
-    // reserve more than needed, put the file at the first aligned address, give back both ends
+    // Reserve more than needed, map the file at the first aligned address, give back both ends.
     void* const space = mmap(nullptr, size_bytes + alignment, PROT_NONE,
                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (space == MAP_FAILED) {
@@ -177,7 +178,7 @@ Status Slab::map(const SlabOptions& options) {
     if (before < alignment) munmap(start + before + size_bytes, alignment - before);
     memory_ = {static_cast<std::byte*>(memory), size_bytes};
     if (page_bytes_ == normal_page_bytes() && options.huge_pages != HugePagePolicy::kNever) {
-        // only a wish: where the kernel does not do it for shared memory, nothing is lost
+        // A hint: where the kernel ignores it for shared memory, nothing is lost.
         static_cast<void>(madvise(memory, size_bytes, MADV_HUGEPAGE));
     }
     if (options.numa_node != kAnyNode) {
@@ -201,7 +202,7 @@ Status Slab::extend(uint64_t bytes) {
 Status Slab::back(uint64_t bytes) {
     const uint64_t end = backed_bytes_ + std::min(bytes, memory_.size() - backed_bytes_);
     const Wanted wanted{name_, end - backed_bytes_};
-    // in steps: a signal makes the kernel undo and repeat the step that it interrupts
+    // In steps, because a signal makes the kernel undo the step that it interrupts.
     while (backed_bytes_ < end) {
         const uint64_t step = std::min(kGiB, end - backed_bytes_);
         if (fallocate(fd_, 0, static_cast<off_t>(backed_bytes_), static_cast<off_t>(step)) == 0) {
