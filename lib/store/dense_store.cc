@@ -5,7 +5,7 @@
 
 #include <fmt/core.h>
 
-#include "lib/store/gather.h"
+#include "lib/store/row_copy.h"
 
 namespace weir {
 
@@ -72,7 +72,7 @@ Status DenseStore::find_rows(std::span<const uint64_t> keys, std::span<uint32_t>
 }
 
 void DenseStore::pull(std::span<const uint32_t> rows, std::byte* out) const noexcept {
-    gather_rows(values_.view(), rows, values_.initial().size(), values_.initial().data(), out);
+    copy_rows(values_.view(), rows, values_.initial().size(), values_.initial().data(), out);
 }
 
 }  // namespace weir

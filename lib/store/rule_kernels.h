@@ -18,11 +18,22 @@ namespace weir::kernels {
 /// busy.
 inline constexpr size_t kRowsAhead = 32;
 
+inline constexpr size_t kLineBytes = 64;
+
+/// Asks for all lines of a row, up to 1 KiB: the processor's own prefetcher goes on behind those,
+/// but it is too late for rows of a few lines.
 inline void prefetch_row(const std::byte* row, size_t bytes) noexcept {
-    // The first lines; the processor's own prefetcher goes on from there.
-    __builtin_prefetch(row, 1);
-    if (bytes > 64) __builtin_prefetch(row + 64, 1);
-    if (bytes > 128) __builtin_prefetch(row + 128, 1);
+    constexpr size_t kBytesMax = 1024;
+    const std::byte* const end = row + std::min(bytes, kBytesMax);
+    for (; row < end; row += kLineBytes)
+        __builtin_prefetch(row, 1);
+    __builtin_prefetch(end - 1, 1);  // a row need not begin with a line
+}
+
+/// How many wide rows ahead to ask for: as many lines as for narrow ones, or a little more.
+constexpr size_t wide_rows_ahead(size_t row_bytes) noexcept {
+    constexpr size_t kLinesAhead = 64;
+    return std::clamp<size_t>(kLinesAhead / (row_bytes / kLineBytes + 1), 4, kRowsAhead);
 }
 
 template <UpdateRule R, class T>
@@ -122,19 +133,24 @@ WEIR_KERNEL void update_wide_rows(const RowTarget& target, std::span<const uint3
     const RowView values = target.values;
     const RowView state = target.state;
     const size_t width = target.width;
-    const T* p = reinterpret_cast<const T*>(pushed);
-    constexpr size_t kAhead = 8;
+    const T* __restrict p = reinterpret_cast<const T*>(pushed);
+    const auto ask = [&](size_t r) {
+        prefetch_row(values.at(rows[r]), width * sizeof(T));
+        if constexpr (R::kStateValues > 0)
+            prefetch_row(state.at(rows[r]), width * sizeof(T) * R::kStateValues);
+    };
+    const size_t ahead =
+        std::min(rows.size(), wide_rows_ahead(width * sizeof(T) * (1 + R::kStateValues)));
+    for (size_t r = 0; r < ahead; ++r)
+        ask(r);
     for (size_t r = 0; r < rows.size(); ++r) {
-        if (r + kAhead < rows.size()) {
-            prefetch_row(values.at(rows[r + kAhead]), width * sizeof(T));
-            if constexpr (R::kStateValues > 0)
-                prefetch_row(state.at(rows[r + kAhead]), width * sizeof(T) * R::kStateValues);
-        }
+        if (r + ahead < rows.size()) ask(r + ahead);
         T* __restrict v = reinterpret_cast<T*>(values.at(rows[r]));
         T* __restrict s = nullptr;
         if constexpr (R::kStateValues > 0) s = reinterpret_cast<T*>(state.at(rows[r]));
-        for (size_t i = 0; i < width; ++i, p += R::kPushedValues)
-            R::update(v[i], s + i * R::kStateValues, p, local);
+        for (size_t i = 0; i < width; ++i)
+            R::update(v[i], s + i * R::kStateValues, p + i * R::kPushedValues, local);
+        p += width * R::kPushedValues;
     }
 }
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "lib/store/gather.h"
+#include "lib/store/row_copy.h"
 
 namespace weir {
 

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "lib/store/gather.h"
+#include "lib/store/row_copy.h"
 
 namespace weir {
 
@@ -37,7 +37,7 @@ Status SparseStore::reserve_rows(size_t row_count) {
 }
 
 void SparseStore::pull(std::span<const uint32_t> rows, std::byte* out) const noexcept {
-    gather_rows(rows_.view(), rows, values_bytes_, rows_.initial().data(), out);
+    copy_rows(rows_.view(), rows, values_bytes_, rows_.initial().data(), out);
 }
 
 }  // namespace weir

@@ -9,7 +9,7 @@
 #include <doctest/doctest.h>
 
 #include "lib/base/random.h"
-#include "lib/store/gather.h"
+#include "lib/store/row_copy.h"
 #include "lib/store/rule_runner.h"
 #include "tests/seed.h"
 
@@ -79,9 +79,9 @@ TEST_SUITE("row_store") {
             }
             std::vector<int32_t> out(rows);
             const int32_t missing = -1;
-            gather_rows(store.view(), all, sizeof(int32_t),
-                        reinterpret_cast<const std::byte*>(&missing),
-                        reinterpret_cast<std::byte*>(out.data()));
+            copy_rows(store.view(), all, sizeof(int32_t),
+                      reinterpret_cast<const std::byte*>(&missing),
+                      reinterpret_cast<std::byte*>(out.data()));
             bool right = true;
             for (size_t i = 0; i < rows; ++i)
                 right &= out[i] == model[all[i]];

@@ -117,6 +117,14 @@ class Bench(unittest.TestCase):
             self.assertAlmostEqual(row["keys_per_s"], row["operations_per_s"] * row["keys"],
                                    delta=1e-6 * row["keys_per_s"])
 
+    def test_lookup_pulls_and_pushes_rows_of_three_widths(self):
+        rows = self.bench("lookup")
+        self.assertEqual([row["work"] for row in rows],
+                         [f"{work}, width {width}" for width in (16, 64, 128) for work in ("pull", "adagrad push")])
+        for row in rows:
+            self.assertEqual(row["keys"], 8192)
+            self.assertEqual(row["size_bytes"], 8192 * 4 * int(row["work"].split()[-1]))
+
     def test_a_rank_that_dies_ends_it_and_nothing_is_left(self):
         with subprocess.Popen([WEIR, "bench", "push", "--local", "--table-mib", "8", "--max-bytes", "4096",
                                "--seconds", "60"], env=environment(), stdout=subprocess.DEVNULL,
@@ -171,7 +179,8 @@ class Bench(unittest.TestCase):
 
     def test_flags_that_would_mean_nothing_are_refused(self):
         for name, flags in (("latency", ("--min-bytes", "--max-bytes", "--table-mib", "--in-flight")),
-                            ("insert", ("--min-bytes", "--max-bytes", "--table-mib", "--seconds"))):
+                            ("insert", ("--min-bytes", "--max-bytes", "--table-mib", "--seconds")),
+                            ("lookup", ("--min-bytes", "--max-bytes", "--table-mib", "--seconds"))):
             for flag in flags:
                 self.refused(f"not expected: .*{flag}", name, "--local", flag, "4096")
         for flag in ("--rank", "--size", "--rendezvous"):

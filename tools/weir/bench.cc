@@ -86,7 +86,7 @@ int run_local(const BenchFlags& flags) {
         add("--max-bytes", flags.max_bytes);
     }
     if (flags.bench != "latency") add("--in-flight", flags.in_flight);
-    if (flags.bench != "insert") add("--seconds", flags.seconds);
+    if (!flags.is_sparse()) add("--seconds", flags.seconds);
     add("--servers", job.servers);
     add("--shards", job.shards_per_server);
     add("--workers", job.workers);
@@ -106,6 +106,11 @@ std::string what(const BenchFlags& flags) {
         return "round trip of a small push, one at a time; limit: a flag passed from core to core "
                "and back";
     if (flags.bench == "insert") return "sparse float32 add; limit: one core without messages";
+    if (flags.bench == "lookup") {
+        return "8192 keys of 1e6 in a list not seen before, rows of float32; limit: one core "
+               "without "
+               "messages";
+    }
     return fmt::format("dense float32 {}, table of {} MiB; limit: one core {} the same",
                        flags.bench == "push" ? "add" : "pull", flags.table_mib,
                        flags.bench == "push" ? "adding" : "copying");
@@ -115,12 +120,14 @@ Status measure(Client& client, const BenchFlags& flags, const JobShape& shape) {
     if (!flags.json.empty()) WEIR_TRY(data::check_output(flags.json));
     BenchUnit unit = BenchUnit::kBytesPerSecond;
     if (flags.bench == "latency") unit = BenchUnit::kMicroseconds;
-    if (flags.bench == "insert") unit = BenchUnit::kKeysPerSecond;
+    if (flags.is_sparse()) unit = BenchUnit::kKeysPerSecond;
     BenchReport report(flags.bench, unit, what(flags), shape);
     if (flags.bench == "latency") {
         WEIR_TRY(bench_latency(client, flags, report));
     } else if (flags.bench == "insert") {
         WEIR_TRY(bench_insert(client, flags, report));
+    } else if (flags.bench == "lookup") {
+        WEIR_TRY(bench_lookup(client, flags, report));
     } else {
         WEIR_TRY(bench_dense(client, flags, report));
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// `weir bench push|pull|latency|insert`: speed between real processes, against what this machine
+/// `weir bench push|pull|latency|insert|lookup`: speed between real processes, against what this machine
 /// can do at best, measured in the same run.
 
 #include "lib/base/config.h"

@@ -8,7 +8,7 @@
 #include "bench/limits/line_table.h"
 #include "bench/limits/memory_work.h"
 #include "lib/base/random.h"
-#include "tools/weir/bench_work.h"
+#include "tools/weir/bench_keys.h"
 
 namespace weir::tools {
 namespace {
@@ -51,14 +51,6 @@ Result<Lists> make_lists(Client& client, size_t key_count, size_t list_keys, uin
     return lists;
 }
 
-/// 5e6 instead of 5000000.
-std::string short_number(size_t number) {
-    size_t zeros = 0;
-    for (; number % 10 == 0; number /= 10)
-        ++zeros;
-    return fmt::format("{}e{}", number, zeros);
-}
-
 /// Pushes all lists and gives the keys per second.
 Result<double> push_lists(Table<float>& table, const Lists& lists, size_t times, Flight& flight) {
     const SteadyClock clock;
@@ -72,50 +64,6 @@ Result<double> push_lists(Table<float>& table, const Lists& lists, size_t times,
     return static_cast<double>(lists.keys.size() * times) * 1e9 /
            static_cast<double>(clock.now_ns() - begin_ns);
 }
-
-template <class Work>
-double keys_per_s(const BenchFlags& flags, size_t keys, Work&& work) {
-    return on_core(flags.limit_cpus[0], [&] {
-        const SteadyClock clock;
-        const uint64_t begin_ns = clock.now_ns();
-        work();
-        return static_cast<double>(keys) * 1e9 / static_cast<double>(clock.now_ns() - begin_ns);
-    });
-}
-
-/// Ours and the limit by turns.
-class Turns {
-public:
-    Turns(std::string work, size_t list_keys, uint32_t in_flight) : flight(in_flight) {
-        row_.work = std::move(work);
-        row_.key_count = list_keys;
-        row_.size_bytes = list_keys * sizeof(float);
-        row_.in_flight = in_flight;
-    }
-
-    void add(double ours, double limit) {
-        ours_.push_back(ours / static_cast<double>(row_.key_count));
-        limits_.push_back(limit);
-        ratios_.push_back(ours / limit);
-    }
-
-    BenchRow row(uint64_t bytes_copied) {
-        set_percentiles(row_, flight.times_ns());
-        row_.operations_per_s = median(ours_);
-        row_.limit = median(limits_);
-        row_.ratio = median(ratios_);
-        row_.bytes_copied = bytes_copied;
-        return row_;
-    }
-
-    Flight flight;
-
-private:
-    BenchRow row_;
-    std::vector<double> ours_;
-    std::vector<double> limits_;
-    std::vector<double> ratios_;
-};
 
 class InsertBench {
 public:
@@ -156,7 +104,7 @@ Status InsertBench::new_keys(size_t key_count, size_t list_keys, bool told) {
     WEIR_ASSIGN(const uint64_t copied_before, copied_bytes(client_));
     const std::string work =
         fmt::format("new keys, {}{}", short_number(key_count), told ? ", foretold" : "");
-    Turns turns(work, list_keys, in_flight_);
+    Turns turns(work, list_keys, sizeof(float), in_flight_);
     for (int i = 0; i < (flags_.brief ? 1 : 3); ++i) {
         WEIR_ASSIGN(Table<float> fresh, table(fmt::format("{} {}", work, i), told ? key_count : 0));
         WEIR_ASSIGN(const double ours, push_lists(fresh, lists, 1, turns.flight));
@@ -194,7 +142,7 @@ Status InsertBench::known_list(size_t key_count) {
         std::max<size_t>(2 * in_flight_, (flags_.brief ? 400'000 : 10'000'000) / key_count);
     WEIR_TRY(push_lists(table, all, 2, loading));  // from now on the server knows it
     WEIR_ASSIGN(const uint64_t copied_before, copied_bytes(client_));
-    Turns turns(fmt::format("known list"), key_count, in_flight_);
+    Turns turns("known list", key_count, sizeof(float), in_flight_);
     for (int i = 0; i < flags_.repetitions(); ++i) {
         WEIR_ASSIGN(const double ours, push_lists(table, all, times, turns.flight));
         const double limit = keys_per_s(flags_, key_count * times, [&] {
@@ -222,7 +170,7 @@ Status InsertBench::unseen_lists(size_t key_count, size_t list_keys) {
     };
     add_all();
     WEIR_ASSIGN(const uint64_t copied_before, copied_bytes(client_));
-    Turns turns(work, list_keys, in_flight_);
+    Turns turns(work, list_keys, sizeof(float), in_flight_);
     for (int i = 0; i < flags_.repetitions(); ++i) {
         lists.shuffle(random_);
         WEIR_ASSIGN(const double ours, push_lists(table, lists, 1, turns.flight));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// What the four benches have in common: their flags, and running pushes and pulls in flight.
+/// What the benches have in common: their flags, and running pushes and pulls in flight.
 
 #include <array>
 #include <chrono>
@@ -39,6 +39,8 @@ struct BenchFlags {
 
     [[nodiscard]] bool is_dense() const { return bench == "push" || bench == "pull"; }
 
+    [[nodiscard]] bool is_sparse() const { return bench == "insert" || bench == "lookup"; }
+
     [[nodiscard]] int repetitions() const { return brief ? 2 : 7; }
 
     /// For one repetition of a row, ours or the limit's.
@@ -53,6 +55,7 @@ uint64_t dense_buffer_bytes(const BenchFlags& flags);
 Status bench_dense(Client& client, const BenchFlags& flags, BenchReport& report);
 Status bench_latency(Client& client, const BenchFlags& flags, BenchReport& report);
 Status bench_insert(Client& client, const BenchFlags& flags, BenchReport& report);
+Status bench_lookup(Client& client, const BenchFlags& flags, BenchReport& report);
 
 /// Operations started one after another, at most `in_flight` at a time, each timed.
 class Flight {

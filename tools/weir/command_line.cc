@@ -206,7 +206,7 @@ void add_one(CLI::App& bench, const std::string& name, const std::string& meanin
         command->add_flag("--local", flags->local, "start server and worker here, a core each");
     command->add_flag("--brief", flags->brief, "small and short, to see that it works");
     command->add_option("--json", flags->json, "file for the result as JSON");
-    if (name != "insert") {
+    if (!flags->is_sparse()) {
         command->add_option("--seconds", flags->seconds, "time per row, about, from 0.001 to 3600")
             ->check(number_within(0.001, 3600))
             ->capture_default_str();
@@ -243,6 +243,7 @@ void add_bench(CLI::App& app, Command& chosen) {
     add_one(*bench, "pull", "dense pulls, by size", chosen);
     add_one(*bench, "latency", "round trips of small pushes", chosen);
     add_one(*bench, "insert", "sparse pushes: new keys, known and unseen lists", chosen);
+    add_one(*bench, "lookup", "sparse pulls and adagrad pushes of wide rows", chosen);
 }
 
 void add_synth(CLI::App& app, Command& chosen) {

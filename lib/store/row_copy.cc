@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lib/store/gather.h"
+#include "lib/store/row_copy.h"
 
 #include <algorithm>
 #include <cstring>
@@ -12,7 +12,8 @@ namespace {
 
 /// `kRemember`: a place is kept from when it is asked for, because working it out takes longer.
 template <class Word, bool kRemember, class Places>
-inline void gather_places(Places place, std::span<const uint32_t> rows, std::byte* out) noexcept {
+inline void copy_from_places(Places place, std::span<const uint32_t> rows,
+                             std::byte* out) noexcept {
     constexpr size_t kAhead = kernels::kRowsAhead;
     const size_t count = rows.size();
     const std::byte* at[kAhead];
@@ -43,29 +44,33 @@ inline void gather_places(Places place, std::span<const uint32_t> rows, std::byt
 
 /// Rows that begin with one value of 4 or 8 bytes.
 template <class Word>
-WEIR_KERNEL void gather_words(const RowView& view, std::span<const uint32_t> rows,
-                              const std::byte* missing, std::byte* out) noexcept {
+WEIR_KERNEL void copy_words(const RowView& view, std::span<const uint32_t> rows,
+                            const std::byte* missing, std::byte* out) noexcept {
     const RowView local = view;
     uint32_t any_missing = 0;
     for (const uint32_t row : rows)
         any_missing |= static_cast<uint32_t>(row == kNoRow);
     if (any_missing != 0) {
-        gather_places<Word, true>(
+        copy_from_places<Word, true>(
             [&](uint32_t row) { return row == kNoRow ? missing : local.at(row); }, rows, out);
     } else if (local.flat != nullptr && local.stride_bytes == sizeof(Word)) {
-        gather_places<Word, false>([&](uint32_t row) { return local.flat + row * sizeof(Word); },
-                                   rows, out);
+        copy_from_places<Word, false>([&](uint32_t row) { return local.flat + row * sizeof(Word); },
+                                      rows, out);
     } else {
-        gather_places<Word, true>([&](uint32_t row) { return local.at(row); }, rows, out);
+        copy_from_places<Word, true>([&](uint32_t row) { return local.at(row); }, rows, out);
     }
 }
 
-void gather_wide(const RowView& view, std::span<const uint32_t> rows, size_t bytes,
-                 const std::byte* missing, std::byte* out) noexcept {
-    constexpr size_t kAhead = 8;
+void copy_wide(const RowView& view, std::span<const uint32_t> rows, size_t bytes,
+               const std::byte* missing, std::byte* out) noexcept {
+    const auto ask = [&](size_t i) {
+        if (rows[i] != kNoRow) kernels::prefetch_row(view.at(rows[i]), bytes);
+    };
+    const size_t ahead = std::min(rows.size(), kernels::wide_rows_ahead(bytes));
+    for (size_t i = 0; i < ahead; ++i)
+        ask(i);
     for (size_t i = 0; i < rows.size(); ++i) {
-        if (i + kAhead < rows.size() && rows[i + kAhead] != kNoRow)
-            kernels::prefetch_row(view.at(rows[i + kAhead]), bytes);
+        if (i + ahead < rows.size()) ask(i + ahead);
         const std::byte* row = rows[i] == kNoRow ? missing : view.at(rows[i]);
         std::memcpy(out + i * bytes, row, bytes);
     }
@@ -81,17 +86,17 @@ WEIR_KERNEL uint32_t differs(const uint32_t* rows, size_t count, uint32_t first)
 
 }  // namespace
 
-void gather_rows(const RowView& view, std::span<const uint32_t> rows, size_t bytes,
-                 const std::byte* missing, std::byte* out) noexcept {
+void copy_rows(const RowView& view, std::span<const uint32_t> rows, size_t bytes,
+               const std::byte* missing, std::byte* out) noexcept {
     constexpr size_t kChunk = 4096;  // whose rows are still near after a look for kNoRow
     for (size_t begin = 0; begin < rows.size(); begin += kChunk) {
         const auto some = rows.subspan(begin, std::min(kChunk, rows.size() - begin));
         if (bytes == sizeof(uint32_t)) {
-            gather_words<uint32_t>(view, some, missing, out);
+            copy_words<uint32_t>(view, some, missing, out);
         } else if (bytes == sizeof(uint64_t)) {
-            gather_words<uint64_t>(view, some, missing, out);
+            copy_words<uint64_t>(view, some, missing, out);
         } else {
-            gather_wide(view, some, bytes, missing, out);
+            copy_wide(view, some, bytes, missing, out);
         }
         out += some.size() * bytes;
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Row numbers to bytes: gathering scattered rows, and finding runs among them.
+/// copy_rows: the values of scattered rows, side by side; and runs among row numbers.
 
 #include <cstddef>
 #include <cstdint>
@@ -13,11 +13,11 @@ namespace weir {
 
 /// Copies the first `bytes` of each row of `view` to `out`, one after the other; kNoRow copies
 /// `missing`. `bytes` is a multiple of 4. `view` must have a row if one of `rows` is not kNoRow.
-void gather_rows(const RowView& view, std::span<const uint32_t> rows, size_t bytes,
-                 const std::byte* missing, std::byte* out) noexcept;
+void copy_rows(const RowView& view, std::span<const uint32_t> rows, size_t bytes,
+               const std::byte* missing, std::byte* out) noexcept;
 
-/// How many of `rows`, from the first on, are r, r+1, r+2 ... (1 or more; 0 of none; kNoRow ends
-/// it).
+/// How many of `rows`, from the first on, are r, r+1, r+2 ... At least 1, but 0 of no rows; kNoRow
+/// ends the run.
 [[nodiscard]] size_t consecutive_rows(std::span<const uint32_t> rows) noexcept;
 
 }  // namespace weir
