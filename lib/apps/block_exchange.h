@@ -19,7 +19,7 @@ inline constexpr uint64_t kReduceValueCountMax = 65536;
 ///
 /// Iterations: numbered from 1 without gaps; every worker pushes every number exactly once (with an
 ///     empty list where it has nothing) in rising order. The server sums what the workers pushed
-///     for a number, then applies linalg::prox_l1_step() once to every key touched in it.
+///     for a number, then applies prox_l1_step() once to every key touched in it.
 /// Collectives: sum(), max(), barrier() and sum_by_key() are called by all workers in the same
 /// order,
 ///     and never while an iteration is outstanding.

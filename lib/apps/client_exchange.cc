@@ -3,7 +3,7 @@
 
 #include <fmt/core.h>
 
-#include "lib/linalg/prox.h"
+#include "lib/base/prox.h"
 #include "lib/store/builtin_rules.h"
 
 namespace weir::apps {
@@ -37,7 +37,7 @@ Result<std::unique_ptr<ClientExchange>> ClientExchange::make(Client& client, std
     TableOptions weights;
     weights.layout = Layout::kSparse;
     weights.rule = "prox_l1";
-    weights.parameters.value = {l1, linalg::kFirstTrust, 0, 0};
+    weights.parameters.value = {l1, kFirstTrust, 0, 0};
     TableOptions reduced;
     reduced.layout = Layout::kDense;
     reduced.key_count = kReduceValueCountMax;

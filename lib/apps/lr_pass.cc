@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "lib/apps/lr_solver.h"
+#include "lib/base/prox.h"
 #include "lib/linalg/logistic.h"
-#include "lib/linalg/prox.h"
 
 namespace weir::apps {
 
@@ -18,8 +18,7 @@ namespace {
 /// The trust after a step, as the servers have it, in float32 and rounded up: the bound on the
 /// curvature is then valid for what the servers may do.
 float next_trust(float trust, double step) {
-    const double next =
-        std::max({4 * std::abs(step), static_cast<double>(trust) / 2, linalg::kLeastTrust});
+    const double next = trust_after<double>(trust, step);
     const auto rounded = static_cast<float>(next);
     return static_cast<double>(rounded) < next
                ? std::nextafter(rounded, std::numeric_limits<float>::infinity())

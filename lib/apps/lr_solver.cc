@@ -13,8 +13,8 @@
 #include "lib/apps/allgather.h"
 #include "lib/apps/lr_totals.h"
 #include "lib/base/clock.h"
+#include "lib/base/prox.h"
 #include "lib/linalg/logistic.h"
-#include "lib/linalg/prox.h"
 
 namespace weir::apps {
 
@@ -87,7 +87,7 @@ double LrSolver::counted_part(uint64_t column) const noexcept {
 
 Status LrSolver::prepare() {
     weights_.assign(matrix_.column_count(), 0);
-    trust_.assign(matrix_.column_count(), static_cast<float>(linalg::kFirstTrust));
+    trust_.assign(matrix_.column_count(), static_cast<float>(kFirstTrust));
     margins_.assign(matrix_.row_count(), 0);
     terms_.assign(matrix_.row_count(), {});
     scratch_.assign(matrix_.row_count(), 0);

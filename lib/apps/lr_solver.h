@@ -6,7 +6,7 @@
 /// A pass: the blocks in random order. A block: this worker's gradient and curvature of its
 /// features go to the servers piece by piece, and the new weights come back while later pieces are
 /// on their way; then the margins of this worker's examples follow the weights. See
-/// linalg::prox_l1_step() for the servers' part, linalg::gradient_and_curvature() for why the
+/// prox_l1_step() for the servers' part, linalg::gradient_and_curvature() for why the
 /// objective never rises. After a pass: a step over many features at once, and now and then a
 /// duality gap. The step is a joint Newton step over the features whose weights are not 0, if they
 /// are few enough for it to cost no more than the passes; else one in the space of the last passes

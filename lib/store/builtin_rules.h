@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <limits>
 #include <type_traits>
 
+#include "lib/base/prox.h"
 #include "lib/store/rule.h"
 
 namespace weir::rules {
@@ -114,12 +114,7 @@ struct Adagrad : Plain {
 };
 
 /// One step of proximal Newton per value, inside a trust region that is the rule's state:
-/// d = argmin g d + u/2 d^2 + lambda |w + d|, cut to [-trust, trust]; w += d, and with the step
-/// that w really took, trust = max(4 |d|, trust / 2, 1e-9). u = 0 goes as far as the region allows.
-/// u < 0 is a move: w -= g / u, without threshold or cut, and trust stays.
-/// Pushed per value: gradient g, curvature u. Parameters: lambda, initial trust.
-/// The arithmetic is that of lib/linalg/prox.h, so that a worker can follow what the server does.
-/// Source: Li et al., OSDI 2014, algorithm 3; Genkin, Lewis, Madigan, 2007
+/// prox_l1_step(). Pushed per value: gradient, curvature. Parameters: lambda, initial trust.
 struct ProxL1 : Plain {
     static constexpr uint32_t kStateValues = 1;
     static constexpr uint32_t kPushedValues = 2;
@@ -138,30 +133,10 @@ struct ProxL1 : Plain {
 
     template <class T>
     static void update(T& value, T* state, const T* pushed, const RuleParameters& p) {
-        // What counts as flat: 1e-200, or the smallest normal number where that is larger.
-        constexpr T kFlat = static_cast<T>(
-            std::max<double>(1e-200, static_cast<double>(std::numeric_limits<T>::min())));
         const T lambda = static_cast<T>(p.value[0]);
-        const T w = value;
-        const T g = pushed[0];
-        const T curvature = pushed[1];
-        const T trust = *state;
-        const bool move = curvature < 0;
-        const T u = curvature > kFlat ? curvature : kFlat;
-        const T right = g + lambda;  // the slope at w where w + d > 0
-        const T left = g - lambda;   // the slope at w where w + d < 0
-        const T at_zero = u * w;
-        const T slope = right <= at_zero ? right : left;
-        const T newton = -slope / u;
-        T step = right <= at_zero || left >= at_zero ? newton : -w;
-        step = step < -trust ? -trust : step;
-        step = step > trust ? trust : step;
-        const T next = w + step;
-        const T taken = std::abs(next - w);
-        T grown = trust / 2 > static_cast<T>(1e-9) ? trust / 2 : static_cast<T>(1e-9);
-        grown = 4 * taken > grown ? 4 * taken : grown;
-        value = move ? w - g / curvature : next;
-        *state = move ? trust : grown;
+        const ProxState<T> next = prox_l1_step<T>({value, *state}, pushed[0], pushed[1], lambda);
+        value = next.weight;
+        *state = next.trust;
     }
 };
 

@@ -12,7 +12,7 @@
 
 #include <doctest/doctest.h>
 
-#include "lib/linalg/prox.h"
+#include "lib/base/prox.h"
 
 namespace weir::apps {
 namespace {
@@ -51,14 +51,14 @@ Status exchange_of(Client& client) {
     WEIR_TRY(exchange->sum_by_key(keys, by_key));
     if (by_key[0] != 6 || by_key[1] != me) return wrong("sum_by_key");
 
-    linalg::ProxState expected;
+    ProxState<double> expected;
     for (uint64_t iteration = 1; iteration <= 4; ++iteration) {
         const std::vector<double> pairs{1 + me, 2, 0, 1};
         std::vector<double> weights(2, 99);
         WEIR_TRY(exchange->push(iteration, keys, pairs));
         WEIR_TRY(exchange->pull(iteration, keys, weights));
         WEIR_TRY(exchange->wait(iteration));
-        expected = linalg::prox_l1_step(expected, 6, 6, kL1);
+        expected = prox_l1_step<double>(expected, 6, 6, kL1);
         if (weights != std::vector<double>{expected.weight, 0}) return wrong("prox");
     }
     return exchange->barrier();

@@ -19,7 +19,7 @@
 
 #include "lib/apps/block_exchange.h"
 #include "lib/base/clock.h"
-#include "lib/linalg/prox.h"
+#include "lib/base/prox.h"
 
 namespace weir::test {
 
@@ -48,8 +48,8 @@ public:
         if (++pending.push_count == worker_count_) {
             WEIR_CHECK(iteration == applied_ + 1);
             for (const auto& [key, pair] : pending.sums) {
-                linalg::ProxState& state = table_[key];
-                state = linalg::prox_l1_step(state, pair.first, pair.second, l1_);
+                ProxState<double>& state = table_[key];
+                state = prox_l1_step(state, pair.first, pair.second, l1_);
             }
             pending_.erase(iteration);
             applied_ = iteration;
@@ -95,7 +95,7 @@ private:
     std::condition_variable changed_;
     std::map<uint64_t, Pending> pending_;
     uint64_t applied_ = 0;
-    std::unordered_map<uint64_t, linalg::ProxState> table_;
+    std::unordered_map<uint64_t, ProxState<double>> table_;
     std::map<uint64_t, double> collected_;
     std::map<uint64_t, double> finished_;
     uint64_t round_ = 0;

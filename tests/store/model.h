@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "lib/linalg/prox.h"
+#include "lib/base/prox.h"
 #include "lib/store/table.h"
 
 namespace weir::testing {
@@ -37,8 +37,8 @@ T model_rule(const std::string& rule, ModelValue<T>& at, const T* pushed, const 
         at.value -= p.value[0] * in / (std::sqrt(at.state) + p.value[1]);
     }
     if (rule == "prox_l1") {
-        const auto next = linalg::prox_l1_step({at.value, at.state}, in,
-                                               static_cast<double>(pushed[1]), p.value[0]);
+        const auto next =
+            prox_l1_step({at.value, at.state}, in, static_cast<double>(pushed[1]), p.value[0]);
         at.value = next.weight;
         at.state = next.trust;
     }

@@ -7,8 +7,8 @@
 
 #include <doctest/doctest.h>
 
+#include "lib/base/prox.h"
 #include "lib/base/random.h"
-#include "lib/linalg/prox.h"
 #include "lib/store/builtin_rules.h"
 #include "lib/store/table.h"
 #include "tests/seed.h"
@@ -40,7 +40,7 @@ struct MeanOfProducts {
 TEST_SUITE("rule") {
     using namespace weir;
 
-    TEST_CASE("prox_l1 takes exactly the steps of the linear algebra") {
+    TEST_CASE("prox_l1 keeps its trust beside the value and takes the step of prox_l1_step") {
         WEIR_TEST_SEED(seed, 51);
         Random random(seed);
         const auto pick = [&] {
@@ -53,7 +53,7 @@ TEST_SUITE("rule") {
             const double pushed[2] = {pick(), pick()};
             const RuleParameters parameters{{std::abs(pick()), 1}};
             const auto expected =
-                linalg::prox_l1_step({value, trust}, pushed[0], pushed[1], parameters.value[0]);
+                prox_l1_step({value, trust}, pushed[0], pushed[1], parameters.value[0]);
             rules::ProxL1::update(value, &trust, pushed, parameters);
             REQUIRE(value == expected.weight);
             REQUIRE(trust == expected.trust);

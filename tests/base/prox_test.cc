@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lib/linalg/prox.h"
+#include "lib/base/prox.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include <doctest/doctest.h>
@@ -8,8 +9,44 @@
 #include "lib/base/random.h"
 
 TEST_SUITE("prox") {
-    using weir::linalg::prox_l1_step;
-    using weir::linalg::ProxState;
+    using ProxState = weir::ProxState<double>;
+
+    ProxState prox_l1_step(ProxState old, double gradient, double curvature, double l1) {
+        return weir::prox_l1_step(old, gradient, curvature, l1);
+    }
+
+    /// The same arithmetic as a person would write it, with branches.
+    ProxState plain_step(ProxState old, double gradient, double curvature, double l1) {
+        if (curvature < 0) return {old.weight - gradient / curvature, old.trust};
+        const double u = std::max(curvature, 1e-200);
+        double step = -old.weight;
+        if (gradient + l1 <= u * old.weight) {
+            step = -(gradient + l1) / u;
+        } else if (gradient - l1 >= u * old.weight) {
+            step = -(gradient - l1) / u;
+        }
+        step = std::clamp(step, -old.trust, old.trust);
+        const double weight = old.weight + step;
+        return {weight, std::max({4 * std::abs(weight - old.weight), old.trust / 2, 1e-9})};
+    }
+
+    TEST_CASE("without branches it is bit for bit what it is with them") {
+        weir::Random random(52);
+        const auto pick = [&] {
+            const double some[] = {0, -0.0, 1e-300, -1e-300, 0.25, -0.25, 1, -1, 1e6, -1e6};
+            return random.below(2) == 0 ? some[random.below(10)] : random.uniform() * 4 - 2;
+        };
+        for (int i = 0; i < 200'000; ++i) {
+            const ProxState old{pick(), std::abs(pick()) + 1e-9};
+            const double gradient = pick();
+            const double curvature = pick();
+            const double l1 = std::abs(pick());
+            const ProxState next = prox_l1_step(old, gradient, curvature, l1);
+            const ProxState wanted = plain_step(old, gradient, curvature, l1);
+            REQUIRE(next.weight == wanted.weight);
+            REQUIRE(next.trust == wanted.trust);
+        }
+    }
 
     TEST_CASE("within its trust a step reaches the minimum of the model, found by trying") {
         weir::Random random(11);
@@ -43,7 +80,7 @@ TEST_SUITE("prox") {
         ProxState state;
         for (int i = 0; i < 5000; ++i)
             state = prox_l1_step(state, 0, 1, 1);
-        CHECK(state.trust == weir::linalg::kLeastTrust);
+        CHECK(state.trust == weir::kLeastTrust);
     }
 
     TEST_CASE("a flat direction is walked as far as trust allows, and not at all at its minimum") {
