@@ -53,7 +53,7 @@ struct LrSolver::JointSet {
 
 /// The part of the features that a joint step should take now; none if it would cost too much.
 std::optional<double> LrSolver::joint_fraction(const Totals& totals) {
-    joint_spent_ns_ -= pass_cost_ns_;
+    joint_spent_ns_ -= plan_.pass_cost_ns;
     const uint64_t count = result_.nonzero_count;
     if (count == 0 || count > kCandidateCountMax) return std::nullopt;
     const double part =

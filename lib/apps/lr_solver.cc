@@ -123,11 +123,8 @@ Status LrSolver::count_owners() {
         plan_.feature_count = static_cast<uint64_t>(std::llround(mine));
     }
     const double worker_count = exchange_->worker_count();
-    pass_cost_ns_ = 6.0 * static_cast<double>(plan_.example_count) * plan_.block_count +
-                    4.0 * static_cast<double>(plan_.nonzero_count) +
-                    3e4 * worker_count * plan_.block_count * plan_.pieces_per_block;
-    pass_count_min_ =
-        std::clamp(kPatienceNs * worker_count / pass_cost_ns_, kPassCountMin, kCheapPassCountMin);
+    pass_count_min_ = std::clamp(kPatienceNs * worker_count / plan_.pass_cost_ns, kPassCountMin,
+                                 kCheapPassCountMin);
     result_.example_count = plan_.example_count;
     result_.feature_count = plan_.feature_count;
     result_.block_count = plan_.block_count;

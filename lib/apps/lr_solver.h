@@ -114,7 +114,6 @@ private:
     SparseWeights best_;                  // the weights of best_objective_
     double best_objective_ = 0;           // the least that was measured
     PassHistory history_;
-    double pass_cost_ns_ = 0;    // of all workers together, roughly
     double pass_count_min_ = 0;  // before "no progress" ends the training
     double joint_spent_ns_ = 0;  // what joint steps have cost, less what passes have
     uint64_t joint_count_ = 0;   // joint steps taken

@@ -74,6 +74,28 @@ TEST_SUITE("feature_plan") {
         });
     }
 
+    TEST_CASE("wide dense data get no more blocks than their round trips are worth") {
+        uint32_t fewest = ~0U;
+        for (const uint32_t workers : {1U, 2U, 4U}) {
+            uint32_t block_count = 0;
+            test::run_workers(workers, 1, [&](BlockExchange& exchange) {
+                data::Examples examples;
+                for (uint64_t i = 0; i < 300'000; ++i)
+                    examples.keys.push_back(i);
+                examples.report.example_count = 4 / workers;
+                examples.report.nonzero_count = 4 / workers * examples.keys.size();
+                const auto plan = plan_features(exchange, examples, 0, 1);
+                REQUIRE(plan);
+                if (exchange.worker_index() == 0) block_count = plan->block_count;
+            });
+            CAPTURE(workers);
+            CHECK(block_count > 100);  // one block converges in the most passes
+            CHECK(block_count < 3000);
+            CHECK(block_count < fewest);  // the more workers, the longer a round trip
+            fewest = block_count;
+        }
+    }
+
     TEST_CASE("without examples the bad lines of all workers are told, or that there are none") {
         test::run_workers(2, 1, [](BlockExchange& exchange) {
             data::Examples none;
