@@ -243,6 +243,7 @@ void ClientCore::expire(uint64_t now_ns) {
         Call* const call = calls_.find(request.call);
         if (call == nullptr || call->finished) return;
         if (now_ns < call->deadline_ns) {
+            if (now_ns >= call->next_sign_ns) peers_[request.peer].asks_for_sign = true;
             next_deadline_ns_ = std::min(next_deadline_ns_, call->deadline_ns);
             return;
         }
@@ -256,7 +257,42 @@ void ClientCore::expire(uint64_t now_ns) {
         }
         fail_call(*call, Error(Errc::kDeadline, std::move(text)));
     });
+    take_signs_of_life();
+    ask_for_signs_of_life(now_ns);
     withdraw_barriers();
+}
+
+/// A server that has not even given a sign of life will not do anything else either.
+void ClientCore::take_signs_of_life() {
+    for (uint32_t i = 0; i < peers_.size(); ++i) {
+        Peer& peer = peers_[i];
+        if (peer.sign == 0 || !done(peer.sign)) continue;
+        if (take(std::exchange(peer.sign, 0)).code() != Errc::kDeadline) continue;
+        requests_.for_each([&](uint64_t, Request& request) {
+            Call* const call = request.peer == i ? calls_.find(request.call) : nullptr;
+            if (call == nullptr || call->finished) return;
+            fail_call(*call, Error(Errc::kDeadline,
+                                   fmt::format("{} gave no sign of life for {} ms", peer.name,
+                                               sign_period_ns() / kMillisecond)));
+        });
+    }
+}
+
+/// A call whose deadline is longer than usual waits for other workers. That must not hide that a
+/// server has stopped: each server that such a call waits for must answer, twice in the usual
+/// deadline, a request that waits for nobody.
+void ClientCore::ask_for_signs_of_life(uint64_t now_ns) {
+    calls_.for_each([&](CallId, Call& call) {
+        if (call.finished || call.deadline_ns <= now_ns) return;
+        if (call.next_sign_ns <= now_ns) call.next_sign_ns = now_ns + sign_period_ns();
+        next_deadline_ns_ = std::min(next_deadline_ns_, call.next_sign_ns);
+    });
+    for (uint32_t i = 0; i < peers_.size(); ++i) {
+        Peer& peer = peers_[i];
+        if (!std::exchange(peer.asks_for_sign, false)) continue;
+        if (peer.sign != 0 || i == manager() || peer.state != Peer::State::kOpen) continue;
+        peer.sign = control(i, Kind::kStats, {}, sign_period_ns());
+    }
 }
 
 /// Tells the manager of barriers that have ended here and are still open there: this worker must
@@ -278,8 +314,10 @@ void ClientCore::withdraw_barriers() {
 /// message to write, and by then nobody waits for it.
 void ClientCore::send_off(Call& call, uint64_t deadline_ns) {
     endpoint_->flush();
-    call.deadline_ns = clock_.now_ns() + (deadline_ns != 0 ? deadline_ns : options_.deadline_ns);
-    next_deadline_ns_ = std::min(next_deadline_ns_, call.deadline_ns);
+    const uint64_t now_ns = clock_.now_ns();
+    call.deadline_ns = now_ns + (deadline_ns != 0 ? deadline_ns : options_.deadline_ns);
+    call.next_sign_ns = now_ns + sign_period_ns();
+    next_deadline_ns_ = std::min({next_deadline_ns_, call.deadline_ns, call.next_sign_ns});
 }
 
 ClientCore::CallId ClientCore::failed_call(Status status) {

@@ -173,6 +173,8 @@ private:
         bool maps_memory = false;      ///< it addresses our registered memory by itself
         std::string name;              ///< "shard 0 of server 1 (rank 1)"
         std::deque<uint64_t> waiting;  ///< requests that found no room
+        bool asks_for_sign = false;    ///< a call waits for it longer than requests usually take
+        CallId sign = 0;               ///< the sign of life that it was asked for; 0: none
     };
 
     struct Call {
@@ -180,9 +182,10 @@ private:
         bool starting = false;  ///< its requests are being made
         bool finished = false;
         bool dropped = false;
-        uint64_t deadline_ns = ~uint64_t{0};  ///< on the clock; set when it is sent off
-        Status status;                        ///< the first error of its requests
-        std::vector<std::byte> body;          ///< of the manager's or a shard's reply
+        uint64_t deadline_ns = ~uint64_t{0};   ///< on the clock; set when it is sent off
+        uint64_t next_sign_ns = ~uint64_t{0};  ///< when its servers are asked for a sign of life
+        Status status;                         ///< the first error of its requests
+        std::vector<std::byte> body;           ///< of the manager's or a shard's reply
     };
 
     struct Request {
@@ -242,6 +245,12 @@ private:
     }
 
     void send_off(Call& call, uint64_t deadline_ns);
+
+    /// So that a server that stops is noticed within the usual deadline.
+    [[nodiscard]] uint64_t sign_period_ns() const noexcept { return options_.deadline_ns / 2 + 1; }
+
+    void take_signs_of_life();
+    void ask_for_signs_of_life(uint64_t now_ns);
     CallId failed_call(Status status);
     void end_request(uint64_t id, Request& request);
     void abandon_request(Request& request);

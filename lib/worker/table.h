@@ -77,7 +77,10 @@ struct PushOptions {
     /// every worker pushes exactly once in each, one after the other (an empty list is fine). Any
     /// other number than the next one is refused at once.
     std::optional<uint64_t> iteration = std::nullopt;
-    /// From now; 0: the client's (WEIR_DEADLINE_MS); less: it is over.
+    /// From now; 0: the client's (WEIR_DEADLINE_MS); less: it is over. A longer one than the
+    /// client's is for what waits for other workers' computing; a worker that dies ends the
+    /// waiting at once, and so does, with kDeadline, a server that gives no sign of life for the
+    /// client's deadline.
     std::chrono::nanoseconds deadline{0};
 };
 
