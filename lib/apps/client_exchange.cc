@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lib/apps/client_exchange.h"
 
+#include <chrono>
+
 #include <fmt/core.h>
 
 #include "lib/base/prox.h"
@@ -11,6 +13,10 @@ namespace {
 
 constexpr std::string_view kSumRule = "lr_sum";
 constexpr std::string_view kMaxRule = "lr_max";
+
+/// The deadline of what waits for other workers: they compute for as long as their data take. A
+/// worker that dies, and a server that dies or answers no more, end the waiting long before.
+constexpr std::chrono::hours kPatience{24 * 365};
 
 /// The value becomes the sum of all workers' pushes.
 struct SumOfIteration : rules::Plain {
@@ -47,6 +53,10 @@ Result<std::unique_ptr<ClientExchange>> ClientExchange::make(Client& client, std
     TableOptions by_key;
     by_key.layout = Layout::kSparse;
     by_key.rule = kSumRule;
+    TableOptions greatest_by_key = by_key;
+    greatest_by_key.rule = kMaxRule;
+    TableOptions lists = reduced;
+    lists.rule = "assign";
     WEIR_ASSIGN(Table<double> a,
                 client.create_table<double>(fmt::format("{}.weights", name), weights));
     WEIR_ASSIGN(Table<double> b,
@@ -55,8 +65,13 @@ Result<std::unique_ptr<ClientExchange>> ClientExchange::make(Client& client, std
                 client.create_table<double>(fmt::format("{}.maxima", name), greatest));
     WEIR_ASSIGN(Table<double> d,
                 client.create_table<double>(fmt::format("{}.by-key", name), by_key));
-    return std::unique_ptr<ClientExchange>(
-        new ClientExchange(client, {std::move(a), std::move(b), std::move(c), std::move(d)}));
+    WEIR_ASSIGN(Table<double> e,
+                client.create_table<double>(fmt::format("{}.max-by-key", name), greatest_by_key));
+    WEIR_ASSIGN(Table<uint64_t> f,
+                client.create_table<uint64_t>(fmt::format("{}.lists", name), lists));
+    return std::unique_ptr<ClientExchange>(new ClientExchange(
+        client,
+        {std::move(a), std::move(b), std::move(c), std::move(d), std::move(e), std::move(f)}));
 }
 
 Result<std::span<double>> ClientExchange::make_buffer(uint64_t count) {
@@ -65,20 +80,14 @@ Result<std::span<double>> ClientExchange::make_buffer(uint64_t count) {
     return buffers_.back().span();
 }
 
-Status ClientExchange::push(uint64_t iteration, std::span<const uint64_t> keys,
-                            std::span<const double> pairs) {
-    PushOptions options;
-    options.iteration = iteration;
-    outstanding_.push_back({iteration, tables_.weights.push(keys, pairs, options)});
-    return {};
+void ClientExchange::push(uint64_t iteration, std::span<const uint64_t> keys,
+                          std::span<const double> pairs) {
+    outstanding_.push_back({iteration, tables_.weights.push(keys, pairs, {iteration, kPatience})});
 }
 
-Status ClientExchange::pull(uint64_t iteration, std::span<const uint64_t> keys,
-                            std::span<double> out) {
-    PullOptions options;
-    options.iteration = iteration;
-    outstanding_.push_back({iteration, tables_.weights.pull(keys, out, options)});
-    return {};
+void ClientExchange::pull(uint64_t iteration, std::span<const uint64_t> keys,
+                          std::span<double> out) {
+    outstanding_.push_back({iteration, tables_.weights.pull(keys, out, {iteration, kPatience})});
 }
 
 Status ClientExchange::finish(Task task) {
@@ -103,35 +112,53 @@ Status ClientExchange::wait(uint64_t iteration) {
     return first;
 }
 
-Status ClientExchange::reduce(Table<double>& table, uint64_t& iteration, std::span<double> values) {
-    ++iteration;
-    const KeyRange keys{0, values.size()};
-    Task pushed = table.push(keys, std::span<const double>(values), {iteration, {}});
-    WEIR_TRY(finish(std::move(pushed)));
-    return finish(table.pull(keys, values, {iteration, {}}));
+template <class T, class Keys>
+Status ClientExchange::push_part(Table<T>& table, uint64_t iteration, Keys keys,
+                                 std::span<const T> values) {
+    return finish(table.push(keys, values, {iteration, kPatience}));
+}
+
+template <class T, class Keys>
+Status ClientExchange::pull_whole(Table<T>& table, uint64_t iteration, Keys keys,
+                                  std::span<T> out) {
+    return finish(table.pull(keys, out, {iteration, kPatience}));
 }
 
 Status ClientExchange::sum(std::span<double> values) {
-    return reduce(tables_.sums, sum_iteration_, values);
+    const KeyRange keys{0, values.size()};
+    WEIR_TRY(push_part<double>(tables_.sums, ++sum_iteration_, keys, values));
+    return pull_whole(tables_.sums, sum_iteration_, keys, values);
 }
 
 Status ClientExchange::max(std::span<double> values) {
-    return reduce(tables_.maxima, max_iteration_, values);
+    const KeyRange keys{0, values.size()};
+    WEIR_TRY(push_part<double>(tables_.maxima, ++max_iteration_, keys, values));
+    return pull_whole(tables_.maxima, max_iteration_, keys, values);
 }
 
 Status ClientExchange::barrier() {
     const uint64_t before_ns = clock_.now_ns();
-    Status status = client_.barrier();
+    Status status = client_.barrier(kPatience);
     waited_ns_ += clock_.now_ns() - before_ns;
     return status;
 }
 
 Status ClientExchange::sum_by_key(std::span<const uint64_t> keys, std::span<double> values) {
-    ++by_key_iteration_;
-    const PushOptions options{by_key_iteration_, {}};
-    Task pushed = tables_.sums_by_key.push(keys, std::span<const double>(values), options);
-    WEIR_TRY(finish(std::move(pushed)));
-    return finish(tables_.sums_by_key.pull(keys, values, {by_key_iteration_, {}}));
+    WEIR_TRY(push_part<double>(tables_.sums_by_key, ++sum_by_key_iteration_, keys, values));
+    return pull_whole(tables_.sums_by_key, sum_by_key_iteration_, keys, values);
+}
+
+Status ClientExchange::max_by_key(std::span<const uint64_t> keys, std::span<double> values) {
+    WEIR_TRY(push_part<double>(tables_.maxima_by_key, ++max_by_key_iteration_, keys, values));
+    return pull_whole(tables_.maxima_by_key, max_by_key_iteration_, keys, values);
+}
+
+Status ClientExchange::concatenate(uint64_t begin, std::span<const uint64_t> mine,
+                                   std::span<uint64_t> all) {
+    const KeyRange place{begin, begin + mine.size()};
+    WEIR_TRY(push_part<uint64_t>(tables_.lists, ++list_iteration_, place, mine));
+    if (all.empty()) return {};
+    return pull_whole(tables_.lists, list_iteration_, KeyRange{0, all.size()}, all);
 }
 
 }  // namespace weir::apps

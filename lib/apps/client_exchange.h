@@ -18,7 +18,7 @@ namespace weir::apps {
 /// iteration pushed, added up (or the greatest of it). For JobOptions::add_rules.
 void add_exchange_rules(RuleRegistry& rules);
 
-/// Tables: weights (prox_l1), and three that carry sums. Thread: the worker's.
+/// Tables: weights (prox_l1), and some that carry sums, maxima and lists. Thread: the worker's.
 class ClientExchange final : public BlockExchange {
 public:
     /// Makes or finds the tables, whose names begin with `name`. All workers call it.
@@ -32,16 +32,20 @@ public:
     [[nodiscard]] uint32_t worker_count() const noexcept override { return client_.worker_count(); }
 
     [[nodiscard]] Result<std::span<double>> make_buffer(uint64_t count) override;
-    [[nodiscard]] Status push(uint64_t iteration, std::span<const uint64_t> keys,
-                              std::span<const double> pairs) override;
-    [[nodiscard]] Status pull(uint64_t iteration, std::span<const uint64_t> keys,
-                              std::span<double> out) override;
+    void push(uint64_t iteration, std::span<const uint64_t> keys,
+              std::span<const double> pairs) override;
+    void pull(uint64_t iteration, std::span<const uint64_t> keys, std::span<double> out) override;
     [[nodiscard]] Status wait(uint64_t iteration) override;
     [[nodiscard]] Status sum(std::span<double> values) override;
     [[nodiscard]] Status max(std::span<double> values) override;
     [[nodiscard]] Status barrier() override;
     [[nodiscard]] Status sum_by_key(std::span<const uint64_t> keys,
                                     std::span<double> values) override;
+
+    [[nodiscard]] Status max_by_key(std::span<const uint64_t> keys,
+                                    std::span<double> values) override;
+    [[nodiscard]] Status concatenate(uint64_t begin, std::span<const uint64_t> mine,
+                                     std::span<uint64_t> all) override;
 
     [[nodiscard]] uint64_t waited_ns() const noexcept override { return waited_ns_; }
 
@@ -56,12 +60,19 @@ private:
         Table<double> sums;
         Table<double> maxima;
         Table<double> sums_by_key;
+        Table<double> maxima_by_key;
+        Table<uint64_t> lists;
     };
 
     ClientExchange(Client& client, Tables tables) : client_(client), tables_(std::move(tables)) {}
 
-    [[nodiscard]] Status reduce(Table<double>& table, uint64_t& iteration,
-                                std::span<double> values);
+    // A collective is one iteration of a table of its own: these two, one after the other.
+    template <class T, class Keys>
+    [[nodiscard]] Status push_part(Table<T>& table, uint64_t iteration, Keys keys,
+                                   std::span<const T> values);
+    template <class T, class Keys>
+    [[nodiscard]] Status pull_whole(Table<T>& table, uint64_t iteration, Keys keys,
+                                    std::span<T> out);
     [[nodiscard]] Status finish(Task task);
 
     Client& client_;
@@ -71,7 +82,9 @@ private:
     std::deque<Outstanding> outstanding_;  ///< in rising order of iterations
     uint64_t sum_iteration_ = 0;
     uint64_t max_iteration_ = 0;
-    uint64_t by_key_iteration_ = 0;
+    uint64_t sum_by_key_iteration_ = 0;
+    uint64_t max_by_key_iteration_ = 0;
+    uint64_t list_iteration_ = 0;
     uint64_t waited_ns_ = 0;
 };
 

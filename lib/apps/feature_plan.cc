@@ -19,21 +19,21 @@ namespace weir::apps {
 
 namespace {
 
-/// Up to so many features (each worker's counted), everybody learns all of them and blocks are
-/// exact: of equal size, down to one feature each. Beyond, hashing is as good.
+/// Up to so many features (added up over workers) every worker learns all of them, and blocks are
+/// of equal size, down to one feature each. With more features, hashing makes blocks about equal.
 constexpr double kListedFeatureCountMax = 32768;
-/// A piece below this costs more in messages than overlapping gains.
+/// A smaller piece costs more in messages than overlapping them with computing gains.
 constexpr uint64_t kPieceFeatureCountMin = 4096;
 constexpr uint64_t kPieceCountMax = 8;
 
-/// What a pass costs, roughly, measured on one core. Wrong by a factor of four, the choice of blocks
-/// makes a training no more than a quarter slower than the best one.
+/// What a pass costs, roughly, measured on one core. Wrong by a factor of four, the choice of
+/// blocks makes a training no more than a quarter slower than the best one.
 constexpr double kRowNs = 6;       ///< per example and block: slope and bend of the loss
 constexpr double kEntryNs = 4;     ///< per non-zero
 constexpr double kFeatureNs = 30;  ///< per feature: to the server, its step there, and back
 /// Of one worker. All workers wait for the slowest, and there may be more of them than cores.
 constexpr double kRoundTripNs = 7e3;
-/// Per pass, beside the blocks: the joint step, or sums for the objective and a step along history.
+/// Per pass, beside the blocks: sums for the objective and the step after it.
 constexpr double kBetweenPassesNs = 2e6;
 
 double round_trip_ns(uint32_t worker_count) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// FeaturePlan: how the features are cut into blocks, and blocks into pieces, the same for all
-/// workers.
+/// FeaturePlan: how the features are divided into blocks, and blocks into pieces. It is the same
+/// for all workers.
 
 #include <cstdint>
 
@@ -25,14 +25,15 @@ struct FeaturePlan {
 
 /// Agrees on a plan. A collective.
 ///
-/// block_count: 0 chooses by two rules. An example should meet a block about once: then the features
-///     of a block hardly hinder each other. That takes as many blocks as an example has non-zeros on
-///     average. But every block is a round trip to the servers, for which all workers wait; in a
-///     pass they should take no more time than a worker's own work does. Where wide dense data would
-///     get a block per feature, this leaves fewer, larger blocks: a pass gains a little less (the
-///     number of passes falls like the square root of the number of blocks) and costs far less.
-///     Never more blocks than features. The choice depends on the data and the number of workers
-///     alone, never on the clock, so that the same job takes the same steps again.
+/// block_count: 0 chooses by two rules. An example should meet a block about once: then the
+///     features of a block hardly hinder each other. That takes as many blocks as an example has
+///     non-zeros on average. But every block is a round trip to the servers, for which all
+///     workers wait; in a pass they should take no more time than a worker's own work does. Where
+///     wide dense data would get a block per feature, this leaves fewer, larger blocks: a pass
+///     gains a little less (the number of passes falls like the square root of the number of
+///     blocks) and costs far less. Never more blocks than features. The choice depends on the
+///     data and the number of workers alone, never on the clock, so that the same job takes the
+///     same steps again.
 /// Errors: kInvalidArgument if all workers together have no example; those of the exchange
 [[nodiscard]] Result<FeaturePlan> plan_features(BlockExchange& exchange,
                                                 const data::Examples& examples,

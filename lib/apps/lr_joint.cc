@@ -2,11 +2,14 @@
 /// \file
 /// LrSolver: the joint Newton step over the features whose weights are not 0.
 ///
-/// Passes need many steps where a change of one weight calls for changes of all others: columns
-/// with a large constant in common (years, times, temperatures in kelvin), polynomials, sums of
-/// columns. Here every worker adds its part of gradient and curvature between all these features,
-/// and the model that they make is minimised as a whole. Which features are 0 is left to the
-/// passes.
+/// Passes change one weight at a time. They converge slowly where columns are strongly
+/// correlated: columns with a large constant in common (years, temperatures in kelvin),
+/// polynomials, sums of other columns. Here the workers sum up the gradient and the whole Hessian
+/// of the loss over the features in use. Worker 0 minimises this quadratic model plus the l1
+/// penalty by an interior point method (linalg::minimise()) and tells the others the result,
+/// which is the direction of a line search. It solves alone because the system is small (at most
+/// 1024 features) and its rounding must be the same for all. The step may set weights to 0, but
+/// only passes make others than 0.
 
 #include <algorithm>
 #include <cmath>
@@ -24,17 +27,17 @@ namespace weir::apps {
 
 namespace {
 
-/// The curvature between so many features still is summed in a few messages and factored in tenths
-/// of a second.
+/// The Hessian of so many features is still summed in a few messages and factored in tenths of a
+/// second.
 constexpr uint64_t kFeatureCountMax = 1024;
-/// If there are more, but not more than that, random kPartFeatureCount of them make a step.
+/// If there are more, up to this number, a random kPartFeatureCount of them take a step.
 constexpr uint64_t kCandidateCountMax = 8192;
 constexpr double kPartFeatureCount = 512;
-/// What joint steps may cost beyond what passes have: who knows that they are needed before.
+/// Joint steps may cost as much as the passes so far, plus this much at the start.
 constexpr double kCreditNs = 5e8;
-/// The loss's second derivative counts as no less: where it vanishes the model knows no bounds.
+/// The loss's second derivative counts as no less: where it vanishes the model has no minimum.
 constexpr double kBendMin = 1e-12;
-/// To what part of the objective the model is minimised.
+/// The model is minimised up to this part of the objective.
 constexpr double kPrecision = 1e-8;
 
 /// A number from 0 to 1 that looks random, but is the same for all workers: it depends on the key
@@ -51,7 +54,8 @@ struct LrSolver::JointSet {
     std::vector<uint32_t> columns;  ///< linalg::kNoColumn where no example here has it
 };
 
-/// The part of the features that a joint step should take now; none if it would cost too much.
+/// The fraction of the features in use that a joint step should take now; none if it would cost
+/// too much.
 std::optional<double> LrSolver::joint_fraction(const Totals& totals) {
     joint_spent_ns_ -= plan_.pass_cost_ns;
     const uint64_t count = result_.nonzero_count;

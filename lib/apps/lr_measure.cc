@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// LrSolver: what is done between two passes. The objective, the duality gap, and the step along
-/// the history of passes.
+/// LrSolver: what happens between two passes. The objective, the duality gap, and the step in the
+/// space of the last passes.
 
 #include <algorithm>
 #include <array>
@@ -16,10 +16,10 @@ namespace weir::apps {
 
 namespace {
 
-/// Steps that are tried along a direction; the Newton step itself is 1.
+/// Lengths that the line search tries; the Newton step itself is 1.
 constexpr std::array<double, 8> kSteps = {0.001, 0.02, 0.125, 0.25, 0.5, 1, 2, 4};
 
-/// The relative change of an objective that means nothing.
+/// A relative change of the objective up to this is rounding.
 constexpr double kRounding = 1e-12;
 
 }  // namespace
@@ -51,9 +51,9 @@ Status LrSolver::measure(Totals& totals) {
     return {};
 }
 
-/// No pass raises the objective but for rounding; that can be much where margins are small
-/// differences of large numbers. Then the margins are made anew, and if that was not it, the best
-/// weights are taken again.
+/// A pass raises the objective by rounding only. That can be much where margins are small
+/// differences of large numbers. If the objective rose, the margins are computed anew from the
+/// weights; if it is still higher then, the weights return to the best ones so far.
 Status LrSolver::keep_best(Totals& totals) {
     const auto risen = [&] { return !(totals.objective <= best_objective_ * (1 + kRounding)); };
     if (risen()) {
@@ -78,13 +78,14 @@ Status LrSolver::return_to_best() {
     return {};
 }
 
-/// The margins of the weights, without the rounding of all the changes so far.
+/// Computes the margins from the weights, without the rounding of all changes so far.
 void LrSolver::refresh_margins() {
     std::fill(margins_.begin(), margins_.end(), 0.0);
     linalg::add_to_margins(columns(), {0, matrix_.column_count()}, weights_, margins_);
 }
 
-/// A lower bound of the optimum, from the margins scaled into the feasible set of the dual problem.
+/// A lower bound of the optimum: the dual objective at the margins' dual point, which is scaled
+/// into the feasible set.
 Status LrSolver::measure_gap(double objective) {
     next_gap_pass_ = result_.pass_count + std::max(5U, result_.pass_count / 10);
     if (options_.l1 == 0) return {};  // then only alpha = 0 is feasible
@@ -118,8 +119,9 @@ Status LrSolver::step_along_history(const Totals& totals) {
     return step(direction, totals.objective);
 }
 
-/// Goes along a direction, of which scratch_ has the margins, as far as it is good for. How good it
-/// is, is measured before and after: the two differ where the direction was mostly rounding.
+/// Moves along a direction, whose margins are in scratch_, by the length that the line search
+/// found. Then measures the objective again: where the direction was mostly rounding it may have
+/// risen, and the move is taken back.
 Status LrSolver::step(const SparseWeights& direction, double objective) {
     WEIR_ASSIGN(const double length, search_line(direction, objective));
     if (length == 0) return {};
@@ -153,8 +155,8 @@ Result<double> LrSolver::search_line(const SparseWeights& direction, double obje
     return sums[best] < objective * (1 - kRounding) ? kSteps[best] : 0.0;
 }
 
-/// Moves all weights along the direction, on the servers, in one iteration: everybody who has a
-/// feature pushes his share of its move.
+/// Moves all weights along the direction, on the servers, in one iteration: every worker that has
+/// a feature pushes its part of the feature's move.
 Status LrSolver::move(const SparseWeights& direction, double step) {
     std::vector<uint64_t> order(direction.size());
     std::iota(order.begin(), order.end(), uint64_t{0});
@@ -170,9 +172,10 @@ Status LrSolver::move(const SparseWeights& direction, double step) {
         pairs.push_back(-part);
     }
     std::vector<double> pulled(keys.size());
+    const WaitAtExit wait_at_exit(*exchange_);
     ++iteration_;
-    WEIR_TRY(exchange_->push(iteration_, keys, pairs));
-    WEIR_TRY(exchange_->pull(iteration_, keys, pulled));
+    exchange_->push(iteration_, keys, pairs);
+    exchange_->pull(iteration_, keys, pulled);
     WEIR_TRY(exchange_->wait(iteration_));
     for (uint64_t k = 0; k < order.size(); ++k) {
         const uint64_t column = direction.columns[order[k]];

@@ -15,8 +15,8 @@ namespace weir::apps {
 
 namespace {
 
-/// The trust after a step, as the servers have it, in float32 and rounded up: the bound on the
-/// curvature is then valid for what the servers may do.
+/// The trust after a step, as the servers have it, but in float32 and rounded up. The bound on
+/// the curvature then holds for every step that the servers may take.
 float next_trust(float trust, double step) {
     const double next = trust_after<double>(trust, step);
     const auto rounded = static_cast<float>(next);
@@ -46,6 +46,7 @@ Status LrSolver::run_block(uint32_t block) {
     linalg::add_reach(columns(), range, trust.subspan(range.begin, range.size()), terms_);
     linalg::logistic_terms(matrix_.labels, margins_, terms_);
     const uint64_t iteration = iteration_;
+    const WaitAtExit wait_at_exit(*exchange_);
     for (uint32_t group = first; group < last; ++group) {
         const linalg::ColumnRange piece = group_range(group);
         const uint64_t at = piece.begin - range.begin;
@@ -53,8 +54,8 @@ Status LrSolver::run_block(uint32_t block) {
         linalg::gradient_and_curvature(columns(), piece, trust.subspan(piece.begin, piece.size()),
                                        terms_, pairs);
         ++iteration_;
-        WEIR_TRY(exchange_->push(iteration_, group_keys(group), pairs));
-        WEIR_TRY(exchange_->pull(iteration_, group_keys(group), pulled_.subspan(at, piece.size())));
+        exchange_->push(iteration_, group_keys(group), pairs);
+        exchange_->pull(iteration_, group_keys(group), pulled_.subspan(at, piece.size()));
     }
     for (uint32_t group = first; group < last; ++group) {
         const linalg::ColumnRange piece = group_range(group);
@@ -64,8 +65,8 @@ Status LrSolver::run_block(uint32_t block) {
     return {};
 }
 
-/// Weights that came back: the margins follow them, and so does trust if this was a step (and no
-/// move).
+/// Takes over weights that came back, and changes the margins with them. After a step (not after
+/// a move) trust changes too.
 void LrSolver::take_weights(linalg::ColumnRange range, std::span<const double> pulled, bool step) {
     for (uint64_t k = 0; k < range.size(); ++k) {
         const uint64_t column = range.begin + k;

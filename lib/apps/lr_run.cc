@@ -118,8 +118,8 @@ Result<Evaluation> evaluate_part(const Model& model, const LrRunOptions& options
     return data::or_shortage([&] { return evaluate(model, options.test, stream); });
 }
 
-/// What the workers' parts of the test files come to together. What is wrong with the files goes to
-/// run.tested, everywhere; the model is none the worse for it.
+/// Evaluates the model on the test files, each worker on its part, and sums up. An error of the
+/// files goes to run.tested of all workers; the model stays.
 Status test(Client& client, ClientExchange& exchange, const LrRunOptions& options,
             std::span<const uint64_t> train_keys, LrRun& run) {
     Result<Evaluation> mine =
@@ -183,8 +183,7 @@ Result<LrRun> run_lr(Client& client, const LrRunOptions& options) {
     read.stop = stop_of(options);
     WEIR_ASSIGN(data::Examples examples, data::read_libsvm(options.train, read));
     run.read = examples.report;
-    // Reading takes as long as it takes, and longer here than there: only then do deadlines make
-    // sense.
+    // Workers read for as long as their parts of the files take, some longer than others.
     WEIR_TRY(client.barrier(std::chrono::hours(24)));
     WEIR_TRY(check_same(*exchange, options));
     data::ReadReport all = run.read;
@@ -196,7 +195,9 @@ Result<LrRun> run_lr(Client& client, const LrRunOptions& options) {
     WEIR_ASSIGN(LrSolver solver, LrSolver::create(*exchange, std::move(examples), options.solver));
     run.data_bytes = solver.data_bytes();
     WEIR_ASSIGN(run.result, solver.solve());
-    WEIR_ASSIGN(run.model, solver.model());
+    // The first worker writes it; the others need it for the test files only.
+    const bool wanted = client.worker() == 0 || !options.test.empty();
+    WEIR_ASSIGN(run.model, solver.model(wanted));
     Scores scores;
     scores.add(solver.labels(), solver.margins());
     WEIR_ASSIGN(run.train, measure(*exchange, scores));

@@ -34,7 +34,7 @@ struct BadLines {
 /// The same for all workers, but for what is marked.
 struct LrRun {
     LrResult result;
-    Model model;
+    Model model;              ///< without test files: of the first worker only
     data::ReadReport read;    ///< this worker's
     uint64_t data_bytes = 0;  ///< this worker's: matrix, keys and labels
     BadLines bad_lines;       ///< of the training files
@@ -50,10 +50,10 @@ struct LrRun {
 };
 
 /// Every worker of the job calls it with the same options, then leaves the job.
-/// Errors: kInvalidArgument: the workers' options differ, and in what; what the training files, the
-///     solver and the cluster say. An error of the test files does
-///     not undo the training: it is in LrRun::tested. kCancelled: LrOptions::stop wanted an end
-///     while training files were read; while test files were, that is in LrRun::tested
+/// Errors: kInvalidArgument if the workers' options differ; those of the training files, the
+///     solver and the cluster. kCancelled if LrOptions::stop wanted an end while training files
+///     were read. An error of the test files, or a wanted end while they were read, does not undo
+///     the training: it is in LrRun::tested
 [[nodiscard]] Result<LrRun> run_lr(Client& client, const LrRunOptions& options);
 
 }  // namespace weir::apps

@@ -20,9 +20,9 @@ namespace weir::apps {
 
 namespace {
 
-/// Passes before the rule for "no progress" may end the training: trust may still be growing
-/// before. Where passes are cheap, it is as many as take about kPatienceNs, up to the second
-/// number.
+/// The rule for "no progress" ends no training before so many passes, because trust may still be
+/// growing. Where passes are cheap it waits for as many as take about kPatienceNs, at most the
+/// second number.
 constexpr double kPassCountMin = 20;
 constexpr double kCheapPassCountMin = 400;
 constexpr double kPatienceNs = 1e9;
@@ -104,7 +104,7 @@ Status LrSolver::prepare() {
     return count_owners();
 }
 
-/// How many workers have each feature; and with that, how many features there are.
+/// Finds out how many workers have each feature, and from that how many features there are.
 Status LrSolver::count_owners() {
     if (exchange_->worker_count() > 1) {
         owner_count_.resize(matrix_.column_count());
@@ -164,7 +164,7 @@ Result<LrEnd> LrSolver::run() {
                                    result_.nonzero_count, result_.gap});
         if (options_.progress) options_.progress(result_.history.back());
         const double done = result_.gap <= options_.tolerance ? 3 : stuck ? 2 : last ? 1 : 0;
-        // All compute the same, but machines may differ in the last bit: the decision is one.
+        // All workers compute the same, but machines may differ in the last bit. They must agree.
         std::array<double, 2> decision = {done, options_.stop ? options_.stop() : 0.0};
         WEIR_TRY(exchange_->max(decision));
         if (decision[0] == 3) return LrEnd::kGap;
@@ -213,14 +213,14 @@ void LrSolver::update_gap() {
 
 bool LrSolver::gap_is_due() const {
     if (result_.pass_count < next_gap_pass_) return false;
-    // The gap is no less than what one more pass gains; not worth a look while that is much.
+    // The gap is at least what one more pass gains. While that is much, it proves little.
     const double before = result_.history.back().objective;
     return before - result_.objective <= options_.tolerance * result_.objective;
 }
 
-/// Where convergence is slow like 1 / passes, what is left to gain is about what the later half of
-/// the passes gained; where it is faster, much less. Where it is slower than that, gains do not
-/// fall from quarter to quarter, and nobody knows.
+/// If the objective converges like 1 / passes, about as much is left to gain as the later half of
+/// the passes gained; if it converges faster, much less. If it converges more slowly, the gains
+/// do not fall from quarter to quarter, and what is left cannot be told: training goes on.
 bool LrSolver::progress_has_ended() const {
     const uint32_t passes = result_.pass_count;
     if (passes < pass_count_min_) return false;
@@ -248,18 +248,25 @@ Status LrSolver::finish() {
     return {};
 }
 
-Result<Model> LrSolver::model() {
-    std::vector<uint64_t> mine;
+Result<Model> LrSolver::model(bool wanted) {
+    std::vector<uint64_t> columns;  // whose weights are not 0, by key
     for (uint64_t column = 0; column < weights_.size(); ++column) {
-        if (weights_[column] == 0) continue;
+        if (weights_[column] != 0) columns.push_back(column);
+    }
+    std::sort(columns.begin(), columns.end(),
+              [&](uint64_t a, uint64_t b) { return matrix_.keys[a] < matrix_.keys[b]; });
+    WEIR_TRY(keep_own_part(columns));
+    std::vector<uint64_t> mine;
+    for (const uint64_t column : columns) {
         mine.push_back(matrix_.keys[column]);
         mine.push_back(std::bit_cast<uint64_t>(weights_[column]));
     }
-    WEIR_ASSIGN(const std::vector<uint64_t> all, allgather(*exchange_, mine));
+    WEIR_ASSIGN(const std::vector<uint64_t> all, allgather(*exchange_, mine, wanted));
     std::vector<std::pair<uint64_t, uint64_t>> entries;
     for (uint64_t i = 0; i < all.size(); i += 2)
         entries.emplace_back(all[i], all[i + 1]);
     std::sort(entries.begin(), entries.end());
+    // Two workers may have drawn the same number for a key.
     entries.erase(std::unique(entries.begin(), entries.end()), entries.end());
     Model model;
     for (const auto& [key, weight] : entries) {
@@ -267,6 +274,28 @@ Result<Model> LrSolver::model() {
         model.weights.push_back(std::bit_cast<double>(weight));
     }
     return model;
+}
+
+/// Of the columns, sorted by key, leaves those that this worker reports: of the workers that have
+/// a feature the one with the greatest number, which is random but for key and worker. So the
+/// workers report about as many each, and every feature is reported once.
+Status LrSolver::keep_own_part(std::vector<uint64_t>& columns) {
+    if (exchange_->worker_count() == 1) return {};
+    std::vector<uint64_t> keys;
+    std::vector<double> drawn;
+    for (const uint64_t column : columns) {
+        keys.push_back(matrix_.keys[column]);
+        const uint64_t worker = mix64(exchange_->worker_index() + uint64_t{1});
+        drawn.push_back(static_cast<double>(mix64(keys.back() ^ worker) >> 11));
+    }
+    std::vector<double> greatest = drawn;
+    WEIR_TRY(exchange_->max_by_key(keys, greatest));
+    uint64_t kept = 0;
+    for (uint64_t i = 0; i < columns.size(); ++i) {
+        if (greatest[i] == drawn[i]) columns[kept++] = columns[i];
+    }
+    columns.resize(kept);
+    return {};
 }
 
 }  // namespace weir::apps

@@ -1,17 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// LrSolver: one worker of sparse logistic regression by block proximal gradient.
+/// LrSolver: one worker of sparse logistic regression. It minimises
+/// sum_i log(1 + exp(-y_i w.x_i)) + l1 |w|_1 by block proximal gradient and two steps beside it.
 ///
-/// A pass: the blocks in random order. A block: this worker's gradient and curvature of its
-/// features go to the servers piece by piece, and the new weights come back while later pieces are
-/// on their way; then the margins of this worker's examples follow the weights. See
-/// prox_l1_step() for the servers' part, linalg::gradient_and_curvature() for why the
-/// objective never rises. After a pass: a step over many features at once, and now and then a
-/// duality gap. The step is a joint Newton step over the features whose weights are not 0, if they
-/// are few enough for it to cost no more than the passes; else one in the space of the last passes
-/// (PassHistory). Both reach the servers as moves, and are taken back if the objective rose. So it
-/// falls from pass to pass, but for the rounding of margins.
+/// A pass goes over the blocks of features in random order. For a block the worker computes
+/// gradient and curvature of its examples' loss by each feature, and pushes them piece by piece.
+/// The servers add up all workers' parts and take a proximal step per feature (prox_l1_step()).
+/// The worker pulls the new weights, while later pieces are still on their way, and changes the
+/// margins of its examples accordingly. The curvature is an upper bound within the trust region
+/// of the step, so no pass raises the objective but for the rounding of margins; see
+/// linalg::gradient_and_curvature().
+///
+/// After a pass the workers sum up the objective and take one of two steps over many features:
+/// - If the joint step costs no more than the passes so far: a joint Newton step over the
+///   features whose weights are not 0, or a random part of them (lr_joint.cc). Worker 0 alone
+///   solves it.
+/// - Else: a Newton step in the space that the ends of the last passes span (PassHistory). Every
+///   worker solves this system of at most three unknowns by itself.
+/// Both are line searches along a direction. They reach the servers as moves, and are taken back
+/// if they raised the objective. Now and then the workers also compute a duality gap, which
+/// proves how near the optimum is.
 
 #include <cstdint>
 #include <optional>
@@ -34,17 +43,19 @@ class LrSolver {
 public:
     /// Agrees with the other workers on the blocks and lays this worker's examples out by them.
     ///
-    /// Errors: kInvalidArgument for options that make no sense and if nobody has an example; those
-    /// of
-    ///     the exchange, in all functions
+    /// Errors: kInvalidArgument for options that make no sense, and if nobody has an example. In
+    ///     all functions: those of the exchange
     [[nodiscard]] static Result<LrSolver> create(BlockExchange& exchange, data::Examples&& examples,
                                                  LrOptions options);
 
     /// Trains from the weights of LrOptions::init, or from 0 where it has none. Once.
     [[nodiscard]] Result<LrResult> solve();
 
-    /// The weights that are not 0, of all workers' features.
-    [[nodiscard]] Result<Model> model();
+    /// The weights that are not 0, of all workers' features. Every worker sends each of its
+    /// non-zeros to the servers at most once, and who wants the model receives it once.
+    ///
+    /// wanted: false gives an empty model, for a worker that has no use for it
+    [[nodiscard]] Result<Model> model(bool wanted = true);
 
     /// This worker's features, and the labels and margins (w.x) of its examples after solve().
     [[nodiscard]] std::span<const uint64_t> keys() const noexcept { return matrix_.keys; }
@@ -95,6 +106,7 @@ private:
     [[nodiscard]] Result<JointSet> choose_jointly(double fraction);
     [[nodiscard]] Result<std::vector<double>> newton_step(const JointSet& set, double objective);
     [[nodiscard]] Status finish();
+    [[nodiscard]] Status keep_own_part(std::vector<uint64_t>& columns);
 
     BlockExchange* exchange_;
     LrOptions options_;
@@ -103,11 +115,10 @@ private:
     Random random_;
     std::vector<uint32_t> block_order_;
 
-    std::vector<double> weights_;  // per column, as the servers have them
-    std::vector<float> trust_;     // per column, never below the servers'
-    std::vector<uint32_t>
-        owner_count_;              // per column: workers that have the feature; empty if alone
-    std::vector<double> margins_;  // per row
+    std::vector<double> weights_;         // per column, as the servers have them
+    std::vector<float> trust_;            // per column, never below the servers'
+    std::vector<uint32_t> owner_count_;   // per column: workers that have it; empty if alone
+    std::vector<double> margins_;         // per row
     std::vector<linalg::RowTerm> terms_;  // per row
     std::vector<double> scratch_;         // per row
     SparseWeights nonzeros_;              // of weights_, at the end of the last pass

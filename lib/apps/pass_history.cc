@@ -14,8 +14,7 @@ constexpr uint64_t kDepth = PassHistory::kDepth;
 using Matrix = std::array<std::array<double, kDepth>, kDepth>;
 using Vector = std::array<double, kDepth>;
 
-/// Solves for the step along each direction; directions that say nothing new get next to none of
-/// it.
+/// The step along each direction. A direction that depends on the others gets almost none of it.
 Vector solve(const PassHistory::System& system, uint64_t depth) {
     Matrix h = {};
     Vector scale = {};

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// PassHistory: where the last passes ended, and the best step in the few directions between them.
+/// PassHistory: the ends of the last passes, and a Newton step in the space of their differences.
 ///
-/// Passes over blocks converge slowly along directions that many features share (one-hot groups,
-/// correlated columns). Such a direction shows as the difference between two passes; a Newton step
-/// in the space of the last three differences goes far along it for the price of a few sums over
-/// rows.
+/// Passes over blocks converge slowly along directions in which many weights change together
+/// (one-hot groups, correlated columns). The difference between the ends of two passes points
+/// along such a direction. This class keeps the last three differences d_a, of weights and of
+/// margins, and models the objective at w + sum_a t_a d_a as a quadratic function of t: a system
+/// of three unknowns, which costs a few sums over the rows. The workers sum up their parts of it
+/// and each solves the sum. It is a subspace Newton step, close in effect to Anderson
+/// acceleration and to the nonlinear conjugate gradient method.
 
 #include <array>
 #include <cstdint>
@@ -21,12 +24,11 @@ namespace weir::apps {
 class PassHistory {
 public:
     static constexpr uint64_t kDepth = 3;
-    /// The upper triangle of the curvature between directions, row by row, then the descent along
-    /// each.
+    /// The upper triangle of the Hessian in t, row by row, then minus the gradient.
     static constexpr uint64_t kSystemSize = kDepth * (kDepth + 1) / 2 + kDepth;
     using System = std::array<double, kSystemSize>;
 
-    /// The weights of one worker and what one weight counts for where several workers have it.
+    /// The weights of one worker's columns and the margins of its examples.
     struct Point {
         const SparseWeights& weights;
         std::span<const double> margins;
@@ -42,12 +44,13 @@ public:
 
     /// This worker's part of the Newton system at `now` (to be summed over workers).
     ///
-    /// counted_part(column): the part of a weight's penalty that this worker accounts for
+    /// counted_part(column): the part of a weight's penalty that this worker counts; the workers
+    ///     that have the feature count 1 together
     template <class CountedPart>
     [[nodiscard]] System system(std::span<const int8_t> labels, Point now, double l1,
                                 CountedPart counted_part) const {
         System system = loss_part(labels, now.margins);
-        // Derivative of l1 |w| along w_s - w_(s + 1), from its value along each w_s.
+        // The derivative of l1 |w| along w_s - w_(s + 1): the difference of those along each w_s.
         double newer = penalty_slope(now.weights, now.weights, counted_part);
         for (uint64_t a = 0; a < depth(); ++a) {
             const double older = penalty_slope(now.weights, snapshots_[a].weights, counted_part);

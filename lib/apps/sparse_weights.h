@@ -18,8 +18,8 @@ struct SparseWeights {
     [[nodiscard]] static SparseWeights of(std::span<const double> weights);
 };
 
-/// Calls visit(column, a's value, b's value) for every column of either, rising; 0 where there is
-/// none.
+/// Calls visit(column, a's value, b's value) for every column that a or b has, rising. The value
+/// of one that does not have it is 0.
 template <class Visit>
 void for_each_column(const SparseWeights& a, const SparseWeights& b, Visit visit) {
     uint64_t i = 0;

@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <functional>
 #include <numeric>
+#include <string>
 #include <thread>
 
 #include <doctest/doctest.h>
@@ -17,13 +19,15 @@
 namespace weir::apps {
 namespace {
 
-std::unique_ptr<Job> start(uint32_t workers) {
+std::unique_ptr<Job> start(uint32_t workers, const std::string& deadline_ms = "30000") {
     JobOptions options;
     options.servers = 2;
     options.shards_per_server = 2;
     options.workers = workers;
     options.add_rules = add_exchange_rules;
-    auto job = Job::start(options, Config(Environment(Environment::Map{{"WEIR_POOL_MIB", "16"}})));
+    auto job =
+        Job::start(options, Config(Environment(Environment::Map{
+                                {"WEIR_POOL_MIB", "16"}, {"WEIR_DEADLINE_MS", deadline_ms}})));
     REQUIRE(job.has_value());
     return std::move(*job);
 }
@@ -51,17 +55,79 @@ Status exchange_of(Client& client) {
     WEIR_TRY(exchange->sum_by_key(keys, by_key));
     if (by_key[0] != 6 || by_key[1] != me) return wrong("sum_by_key");
 
+    by_key[0] = me + 1;
+    by_key[1] = -me;
+    WEIR_TRY(exchange->max_by_key(keys, by_key));
+    if (by_key[0] != 3 || by_key[1] != -me) return wrong("max_by_key");
+
+    // Worker 1 gives nothing, worker 2 does not want the result.
+    const std::vector<uint64_t> parts[] = {{1, ~uint64_t{0}}, {}, {(uint64_t{1} << 53) + 1}};
+    const std::vector<uint64_t> whole{1, ~uint64_t{0}, (uint64_t{1} << 53) + 1};
+    for (int round = 1; round <= 2; ++round) {
+        std::vector<uint64_t> all(me == 2 ? 0 : 3);
+        WEIR_TRY(exchange->concatenate(me == 0 ? 0 : 2, parts[exchange->worker_index()], all));
+        if (me != 2 && all != whole) return wrong("concatenate");
+    }
+
     ProxState<double> expected;
     for (uint64_t iteration = 1; iteration <= 4; ++iteration) {
         const std::vector<double> pairs{1 + me, 2, 0, 1};
         std::vector<double> weights(2, 99);
-        WEIR_TRY(exchange->push(iteration, keys, pairs));
-        WEIR_TRY(exchange->pull(iteration, keys, weights));
+        exchange->push(iteration, keys, pairs);
+        exchange->pull(iteration, keys, weights);
         WEIR_TRY(exchange->wait(iteration));
         expected = prox_l1_step<double>(expected, 6, 6, kL1);
         if (weights != std::vector<double>{expected.weight, 0}) return wrong("prox");
     }
     return exchange->barrier();
+}
+
+/// Everything in which a worker waits for the others.
+struct Wait {
+    const char* name;
+    std::function<Status(ClientExchange&, uint64_t iteration)> run;
+};
+
+std::vector<Wait> all_waits() {
+    static const std::vector<uint64_t> keys{3, 5};
+    return {
+        {"sum",
+         [](ClientExchange& exchange, uint64_t) {
+             std::vector<double> values(2);
+             return exchange.sum(values);
+         }},
+        {"max",
+         [](ClientExchange& exchange, uint64_t) {
+             std::vector<double> values(2);
+             return exchange.max(values);
+         }},
+        {"sum_by_key",
+         [](ClientExchange& exchange, uint64_t) {
+             std::vector<double> values(2);
+             return exchange.sum_by_key(keys, values);
+         }},
+        {"max_by_key",
+         [](ClientExchange& exchange, uint64_t) {
+             std::vector<double> values(2);
+             return exchange.max_by_key(keys, values);
+         }},
+        {"concatenate",
+         [](ClientExchange& exchange, uint64_t) {
+             std::vector<uint64_t> all(exchange.worker_count());
+             const std::vector<uint64_t> mine(1);
+             return exchange.concatenate(exchange.worker_index(), mine, all);
+         }},
+        {"an iteration",
+         [](ClientExchange& exchange, uint64_t iteration) {
+             const std::vector<double> pairs(4, 1.0);
+             std::vector<double> weights(2);
+             const WaitAtExit wait_at_exit(exchange);
+             exchange.push(iteration, keys, pairs);
+             exchange.pull(iteration, keys, weights);
+             return exchange.wait(iteration);
+         }},
+        {"barrier", [](ClientExchange& exchange, uint64_t) { return exchange.barrier(); }},
+    };
 }
 
 }  // namespace
@@ -84,6 +150,51 @@ TEST_SUITE("client exchange") {
         CHECK(job->serve().has_value());
     }
 
+    TEST_CASE("a worker that computes for longer than the deadline is waited for") {
+        constexpr std::chrono::milliseconds kDeadline{300};
+        const auto job = start(2, std::to_string(kDeadline.count()));
+        std::vector<std::string> failed(2);
+        job->run_workers([&](uint32_t i) {
+            auto client = std::move(job->make_client(i)).value();
+            auto exchange = std::move(ClientExchange::make(client, "t", 0.5)).value();
+            uint64_t iteration = 0;
+            for (const Wait& wait : all_waits()) {
+                if (iteration++ % 2 == i) std::this_thread::sleep_for(kDeadline * 5 / 2);
+                const Status status = wait.run(*exchange, iteration == 6 ? 1 : 0);
+                if (status) continue;
+                failed[i] = std::string(wait.name) + ": " + status.error().message();
+                break;
+            }
+            (void)client.leave();
+        });
+        CHECK(failed[0] == "");
+        CHECK(failed[1] == "");
+        CHECK(job->serve().has_value());
+    }
+
+    TEST_CASE("a worker that dies ends the waiting of the others at once") {
+        for (const Wait& wait : all_waits()) {
+            CAPTURE(wait.name);
+            const auto job = start(3);
+            std::vector<Status> outcomes(3);
+            const auto before = std::chrono::steady_clock::now();
+            job->run_workers([&](uint32_t i) {
+                auto client = std::move(job->make_client(i)).value();
+                auto exchange = std::move(ClientExchange::make(client, "t", 0.5)).value();
+                if (!exchange->barrier() || i == 2) {
+                    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+                    return;  // without a word
+                }
+                outcomes[i] = wait.run(*exchange, 1);
+                (void)client.leave(outcomes[i]);
+            });
+            CHECK(outcomes[0].code() == Errc::kPeerLost);
+            CHECK(outcomes[1].code() == Errc::kPeerLost);
+            CHECK(std::chrono::steady_clock::now() - before < std::chrono::seconds(5));
+            CHECK_FALSE(job->serve().has_value());
+        }
+    }
+
     TEST_CASE("wait() at an error returns when nothing of the exchange's is under way any more") {
         constexpr size_t kKeys = 4096;
         const auto job = start(2);
@@ -99,17 +210,17 @@ TEST_SUITE("client exchange") {
             if (i == 1) {
                 std::this_thread::sleep_for(std::chrono::milliseconds(200));
                 std::vector<double> own(kKeys);
-                CHECK(exchange->push(1, keys, pairs).has_value());
-                CHECK(exchange->pull(1, keys, own).has_value());
+                exchange->push(1, keys, pairs);
+                exchange->pull(1, keys, own);
                 outcomes[i] = exchange->wait(1);
-                CHECK(exchange->push(2, keys, pairs).has_value());
+                exchange->push(2, keys, pairs);
                 CHECK(exchange->wait(2).code() == Errc::kPeerLost);
             } else {
                 // The first push is refused before it is sent. The pull waits for worker 1.
                 const std::vector<double> wrong(2 * kKeys, std::nan(""));
-                CHECK(exchange->push(1, keys, wrong).has_value());
-                CHECK(exchange->push(1, keys, pairs).has_value());
-                CHECK(exchange->pull(1, keys, weights).has_value());
+                exchange->push(1, keys, wrong);
+                exchange->push(1, keys, pairs);
+                exchange->pull(1, keys, weights);
                 outcomes[i] = exchange->wait(1);
                 std::fill(weights.begin(), weights.end(), -7.0);
                 for (int poll = 0; poll < 100; ++poll) {

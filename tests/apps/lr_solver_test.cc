@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lib/apps/lr_solver.h"
 
+#include <new>
 #include <string>
 
 #include <doctest/doctest.h>
@@ -83,6 +84,58 @@ void check_never_rises(const Trained& trained) {
     for (size_t p = 1; p < history.size(); ++p)
         CHECK(history[p].objective <= history[p - 1].objective * (1 + 1e-9));
 }
+
+/// Has no memory left for the n-th pull, whose push is under way by then. One worker; nothing is
+/// computed.
+class OutOfMemoryExchange final : public BlockExchange {
+public:
+    explicit OutOfMemoryExchange(uint64_t pulls_left) : pulls_left_(pulls_left) {}
+
+    [[nodiscard]] uint32_t worker_index() const noexcept override { return 0; }
+
+    [[nodiscard]] uint32_t worker_count() const noexcept override { return 1; }
+
+    Result<std::span<double>> make_buffer(uint64_t count) override {
+        return std::span<double>(buffers_.emplace_back(count, 0.0));
+    }
+
+    void push(uint64_t, std::span<const uint64_t>, std::span<const double>) override {
+        ++under_way_;
+    }
+
+    void pull(uint64_t, std::span<const uint64_t>, std::span<double>) override {
+        if (--pulls_left_ == 0) throw std::bad_alloc();
+        ++under_way_;
+    }
+
+    Status wait(uint64_t) override {
+        under_way_ = 0;
+        return {};
+    }
+
+    Status sum(std::span<double>) override { return {}; }
+
+    Status max(std::span<double>) override { return {}; }
+
+    Status barrier() override { return {}; }
+
+    Status sum_by_key(std::span<const uint64_t>, std::span<double>) override { return {}; }
+
+    Status max_by_key(std::span<const uint64_t>, std::span<double>) override { return {}; }
+
+    Status concatenate(uint64_t, std::span<const uint64_t>, std::span<uint64_t>) override {
+        return {};
+    }
+
+    [[nodiscard]] uint64_t waited_ns() const noexcept override { return 0; }
+
+    [[nodiscard]] uint64_t under_way() const noexcept { return under_way_; }
+
+private:
+    std::deque<std::vector<double>> buffers_;
+    uint64_t pulls_left_;
+    uint64_t under_way_ = 0;
+};
 
 Random seeded(uint64_t offset) {
     const uint64_t seed = weir::testing::seed_or(1);
@@ -278,6 +331,44 @@ TEST_SUITE("lr_solver") {
                       Errc::kInvalidArgument);
             }
         });
+    }
+
+    TEST_CASE("every weight of the model is sent by one worker, and only to who wants the model") {
+        Random random = seeded(18);
+        const Sample sample = dense_sample(random, {.rows = 200, .columns = 60});
+        std::vector<uint64_t> sent(4);
+        std::vector<Model> models(4);
+        test::run_workers(4, 1, [&](test::MemoryExchange& exchange) {
+            const uint32_t index = exchange.worker_index();
+            auto solver = LrSolver::create(exchange, sample.part(index, 4), {});
+            REQUIRE(solver);
+            REQUIRE(solver->solve());
+            const uint64_t before = exchange.concatenated();
+            auto model = solver->model(index == 0);
+            REQUIRE(model);
+            models[index] = *model;
+            sent[index] = exchange.concatenated() - before;
+        });
+        const uint64_t weight_count = models[0].keys.size();
+        CHECK(weight_count > 20);
+        CHECK(sent[0] + sent[1] + sent[2] + sent[3] == 2 * weight_count);
+        for (int i = 0; i < 4; ++i)
+            CHECK(sent[i] < 2 * weight_count);
+        for (int i = 1; i < 4; ++i)
+            CHECK(models[i].keys.empty());
+    }
+
+    TEST_CASE("where memory runs out, nothing is under way any more when the buffers go") {
+        Random random = seeded(19);
+        const Sample sample = text_sample(random, 100, 300, false);
+        for (const uint64_t at : {uint64_t{1}, uint64_t{70}}) {
+            OutOfMemoryExchange exchange(at);
+            auto solver = LrSolver::create(exchange, sample.part(0, 1), {});
+            REQUIRE(solver);
+            CHECK_THROWS_AS((void)solver->solve(), std::bad_alloc);
+            CAPTURE(at);
+            CHECK(exchange.under_way() == 0);
+        }
     }
 
     TEST_CASE("progress is reported after every pass, and accuracy is that of the final weights") {

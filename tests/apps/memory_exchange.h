@@ -4,6 +4,7 @@
 /// MemoryExchange: the parameter server of the solver's tests, in one process. It keeps to the
 /// contract of BlockExchange and to nothing more: what is pulled appears in wait(), not before.
 
+#include <bit>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -114,18 +115,15 @@ public:
         return std::span<double>(buffers_.emplace_back(count, 0.0));
     }
 
-    Status push(uint64_t iteration, std::span<const uint64_t> keys,
-                std::span<const double> pairs) override {
+    void push(uint64_t iteration, std::span<const uint64_t> keys,
+              std::span<const double> pairs) override {
         WEIR_CHECK(iteration == ++pushed_ && pairs.size() == 2 * keys.size());
         server_.push(iteration, keys, pairs);
-        return {};
     }
 
-    Status pull(uint64_t iteration, std::span<const uint64_t> keys,
-                std::span<double> out) override {
+    void pull(uint64_t iteration, std::span<const uint64_t> keys, std::span<double> out) override {
         WEIR_CHECK(iteration <= pushed_ && out.size() == keys.size());
         pulls_.push_back({iteration, keys, out});
-        return {};
     }
 
     Status wait(uint64_t iteration) override {
@@ -152,18 +150,32 @@ public:
     Status barrier() override { return sum({}); }
 
     Status sum_by_key(std::span<const uint64_t> keys, std::span<double> values) override {
-        WEIR_CHECK(pulls_.empty());
+        return by_key(keys, values, [](double& into, double value) { into += value; });
+    }
+
+    Status max_by_key(std::span<const uint64_t> keys, std::span<double> values) override {
+        return by_key(keys, values,
+                      [](double& into, double value) { into = std::max(into, value); });
+    }
+
+    Status concatenate(uint64_t begin, std::span<const uint64_t> mine,
+                       std::span<uint64_t> all) override {
+        WEIR_CHECK(pulls_.empty() && all.size() <= apps::kReduceValueCountMax);
+        concatenated_ += mine.size();
         server_.collect(
-            [&](std::map<uint64_t, double>& all) {
-                for (size_t i = 0; i < keys.size(); ++i)
-                    all[keys[i]] += values[i];
+            [&](std::map<uint64_t, double>& places) {
+                for (size_t i = 0; i < mine.size(); ++i)
+                    places[begin + i] = std::bit_cast<double>(mine[i]);
             },
-            [&](const std::map<uint64_t, double>& all) {
-                for (size_t i = 0; i < keys.size(); ++i)
-                    values[i] = all.at(keys[i]);
+            [&](const std::map<uint64_t, double>& places) {
+                for (size_t i = 0; i < all.size(); ++i)
+                    all[i] = std::bit_cast<uint64_t>(places.at(i));
             });
         return {};
     }
+
+    /// Numbers that this worker gave to concatenate().
+    [[nodiscard]] uint64_t concatenated() const noexcept { return concatenated_; }
 
     [[nodiscard]] uint64_t waited_ns() const noexcept override { return waited_ns_; }
 
@@ -173,6 +185,23 @@ private:
         std::span<const uint64_t> keys;
         std::span<double> out;
     };
+
+    Status by_key(std::span<const uint64_t> keys, std::span<double> values,
+                  const std::function<void(double& into, double value)>& combine) {
+        WEIR_CHECK(pulls_.empty());
+        server_.collect(
+            [&](std::map<uint64_t, double>& all) {
+                for (size_t i = 0; i < keys.size(); ++i) {
+                    const auto [at, fresh] = all.try_emplace(keys[i], values[i]);
+                    if (!fresh) combine(at->second, values[i]);
+                }
+            },
+            [&](const std::map<uint64_t, double>& all) {
+                for (size_t i = 0; i < keys.size(); ++i)
+                    values[i] = all.at(keys[i]);
+            });
+        return {};
+    }
 
     Status by_position(std::span<double> values,
                        const std::function<void(double& into, double value)>& combine) {
@@ -198,6 +227,7 @@ private:
     std::deque<Pull> pulls_;
     uint64_t pushed_ = 0;
     uint64_t waited_ns_ = 0;
+    uint64_t concatenated_ = 0;
 };
 
 /// Runs `work(exchange)` for every worker, each on a thread of its own.
