@@ -16,8 +16,7 @@ public:
     virtual ~ByteSource() = default;
     ByteSource(const ByteSource&) = delete;
     ByteSource& operator=(const ByteSource&) = delete;
-    /// Fills `into` unless the end comes first; the count of bytes, less than asked for only at the
-    /// end.
+    /// Fills `into` and returns the count of bytes, which is less than asked for only at the end.
     [[nodiscard]] virtual Result<uint64_t> read(std::span<char> into) = 0;
 
 protected:

@@ -12,7 +12,7 @@ namespace weir::data {
 
 namespace {
 
-/// The indices of `keys`, sorted by key: a radix sort that leaves out bytes in which all keys
+/// The indices of `keys`, sorted by key: a radix sort that leaves out digits in which all keys
 /// agree.
 std::vector<uint32_t> sorted_order(const std::vector<uint64_t>& keys) {
     constexpr uint32_t kDigitBits = 11;
@@ -59,9 +59,9 @@ std::vector<uint32_t> place_columns(std::vector<uint64_t>&& keys, const FeatureG
     return column_of;
 }
 
-/// Counts the non-zeros of every feature and lays the columns out; returns where the first non-zero
-/// of each feature goes. By feature, not by column: features that came early are the common ones,
-/// so that most look-ups hit the cache.
+/// Counts the non-zeros of every feature and lays the columns out; returns where the first
+/// non-zero of each feature goes. By feature, not by column: features that came early are the
+/// common ones, so that most look-ups hit the cache.
 std::vector<uint64_t> lay_out(const Examples& examples, const std::vector<uint32_t>& column_of,
                               FeatureMatrix& matrix) {
     std::vector<uint64_t> fill(column_of.size(), 0);
@@ -78,8 +78,7 @@ std::vector<uint64_t> lay_out(const Examples& examples, const std::vector<uint32
     return fill;
 }
 
-/// Moves the non-zeros of one chunk to their columns; `fill` is the next free place of each
-/// feature.
+/// Moves the non-zeros of one chunk to their columns. `fill` has the next free place per feature.
 void scatter(const RowChunk& chunk, uint32_t first_row, std::vector<uint64_t>& fill,
              FeatureMatrix& matrix) {
     constexpr uint64_t kAhead = 16;  // stores under way

@@ -38,8 +38,8 @@ struct FeatureGroups {
     std::function<uint32_t(uint64_t key)> of = [](uint64_t) { return 0U; };  ///< below count
 };
 
-/// Turns rows into columns; takes the examples apart on the way, so that the peak stays below two
-/// copies of the non-zeros.
+/// Turns rows into columns. It frees the examples chunk by chunk on the way, so that the peak
+/// stays below two copies of the non-zeros.
 [[nodiscard]] FeatureMatrix make_feature_matrix(Examples&& examples,
                                                 const FeatureGroups& groups = {});
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Who reads what: training files shared out among workers without a word between them.
+/// Who reads what: the files are divided among workers by rules that need no messages.
 
 #include <cstdint>
 #include <limits>
@@ -31,9 +31,9 @@ struct FileShare {
     Part pieces;
 };
 
-/// The share of `part`. Plain files are cut by bytes: all of them, end to end, into part.count
-/// equal stretches. Of gzip files, which cannot be entered in the middle, everybody gets whole ones
-/// if there are enough; else everybody unpacks all of them and parses every part.count-th piece.
+/// The share of `part`. Plain files, laid end to end, are cut into part.count stretches of equal
+/// bytes. A gzip file cannot be entered in the middle: if there are enough of them every reader
+/// gets whole ones, else every reader unpacks all of them and parses every part.count-th piece.
 ///
 /// A path `-` is standard input.
 ///

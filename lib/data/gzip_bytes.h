@@ -2,8 +2,8 @@
 #pragma once
 /// \file
 /// GzipBytes: an unpacked gzip file. It may have several members, as `cat a.gz b.gz` makes, and
-/// zeros after them, as tapes do; anything else there is an error, while zlib's gzread() would end
-/// in silence.
+/// zeros after them, as tapes do. Anything else there is an error; zlib's gzread() would take it
+/// for the end.
 
 #include <memory>
 #include <string>

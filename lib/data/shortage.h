@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Where data do not fit into memory, that is an Error and not the end of the process.
+/// or_shortage: data that do not fit into memory are an Error and not the end of the process.
 
 #include <new>
 #include <stdexcept>
@@ -13,19 +13,20 @@
 
 namespace weir::data {
 
-/// What the exceptions of the standard library come to, for people.
+/// The exceptions of the standard library as Errors for people.
 [[nodiscard]] Error memory_shortage();
 [[nodiscard]] Error system_failure(const std::system_error& error);
 
-/// Calls function(), which returns a Status or a Result; where memory or threads run out in it,
-/// the Error that says so and what to do; where the system fails otherwise, the one that says how.
+/// Calls function(), which returns a Status or a Result, and returns the same. Where memory or
+/// threads run out in it, returns an Error that says so and what to do; where the system fails
+/// otherwise, one that says how.
 template <class Function>
 [[nodiscard]] std::invoke_result_t<Function> or_shortage(Function&& function) {
     try {
         return std::forward<Function>(function)();
     } catch (const std::bad_alloc&) {
         return memory_shortage();
-    } catch (const std::length_error&) {  // a list of more than there are addresses
+    } catch (const std::length_error&) {  // a list longer than the address space
         return memory_shortage();
     } catch (const std::system_error& error) {
         return system_failure(error);

@@ -9,8 +9,8 @@ namespace {
 
 constexpr uint64_t kAhead = 24;  // rows whose cache misses overlap
 
-/// Calls visit(column, row, value) for every non-zero of the range, and prefetches `rows_data`
-/// ahead.
+/// Calls visit(column, row, value) for every non-zero of the range and done(column) after each
+/// column. Prefetches `rows_data` of the rows that come next.
 template <class Row, class Visit, class Done>
 void for_each(const Columns& matrix, ColumnRange range, Row* rows_data, Visit visit, Done done) {
     const uint64_t last = matrix.offsets[range.end];

@@ -25,11 +25,12 @@ struct ColumnRange {
     [[nodiscard]] uint64_t size() const noexcept { return end - begin; }
 };
 
-/// What a row contributes to every column that it has a non-zero in.
+/// What a row contributes to the gradient and curvature of every column in which it has a
+/// non-zero.
 struct RowTerm {
     double slope = 0;  ///< d loss / d margin
-    /// First the reach, how far the margin may move: sum of |x| times trust, over a block. Then the
-    /// bend: at most the loss's second derivative within reach, times reach.
+    /// First the reach: how far the margin may move in a step of the block, sum |x| * trust.
+    /// Later the bend: reach times an upper bound of the loss's second derivative within reach.
     double reach_or_bend = 0;
 };
 
@@ -37,13 +38,14 @@ struct RowTerm {
 void add_reach(const Columns& matrix, ColumnRange range, std::span<const float> trust,
                std::span<RowTerm> terms);
 
-/// Per column of the range: pairs[2 k] = sum of slope * x, pairs[2 k + 1] = a curvature u_j such
-/// that loss(w + d) <= loss(w) + g.d + sum u_j d_j^2 / 2 whenever |d_j| <= trust_j in the whole
-/// block.
+/// Per column of the range: pairs[2 k] = g_j, the gradient, and pairs[2 k + 1] = u_j, a
+/// curvature, such that loss(w + d) <= loss(w) + g.d + sum_j u_j d_j^2 / 2 for every step d of
+/// the block with |d_j| <= trust_j.
 ///
-/// The bound: (sum_k x_ik d_k)^2 <= (sum_k |x_ik| trust_k)(sum_k |x_ik| d_k^2 / trust_k), by Cauchy
-/// and Schwarz. It does not depend on the scale of the columns, and features at rest (small trust)
-/// do not slow the others down.
+/// The bound follows from Cauchy and Schwarz:
+///     (sum_k x_ik d_k)^2 <= (sum_k |x_ik| trust_k) (sum_k |x_ik| d_k^2 / trust_k)
+/// It does not depend on the scale of the columns. Features at rest have a small trust and hardly
+/// make the steps of the others shorter.
 void gradient_and_curvature(const Columns& matrix, ColumnRange range, std::span<const float> trust,
                             std::span<const RowTerm> terms, std::span<double> pairs);
 

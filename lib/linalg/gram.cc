@@ -10,7 +10,7 @@ namespace weir::linalg {
 
 namespace {
 
-/// Rows that are turned from columns into rows in one go; what that takes stays in the caches.
+/// Rows that are transposed at a time: few enough for the caches.
 constexpr uint64_t kTurnedRows = 1024;
 
 WEIR_KERNEL void add_scaled(double factor, const double* from, uint64_t count, double* to) {

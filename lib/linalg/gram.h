@@ -14,17 +14,19 @@ namespace weir::linalg {
 /// Stands for a column that this matrix does not have: all zeros.
 inline constexpr uint32_t kNoColumn = std::numeric_limits<uint32_t>::max();
 
-/// How long the upper triangle of a symmetric matrix is, row by row.
+/// The number of entries in the upper triangle of a symmetric matrix.
 [[nodiscard]] constexpr uint64_t triangle_size(uint64_t count) noexcept {
     return count * (count + 1) / 2;
 }
 
-/// Where entry (a, a) is in it; (a, b) for b > a is b - a further.
+/// The index of entry (a, a) in the triangle, which is stored row by row. Entry (a, b) with b > a
+/// is b - a places further.
 [[nodiscard]] constexpr uint64_t triangle_row(uint64_t a, uint64_t count) noexcept {
     return a * count - a * (a - 1) / 2;
 }
 
-/// triangle(a, b) += sum over rows of row_weights[i] * x_ia * x_ib, where a and b number `columns`.
+/// triangle(a, b) += sum over rows of row_weights[i] * x_ia * x_ib, where a and b are
+/// indices into `columns`.
 ///
 /// Shape: row_weights is as long as the matrix has rows, triangle triangle_size(columns.size())
 void add_weighted_gram(const Columns& matrix, std::span<const uint32_t> columns,

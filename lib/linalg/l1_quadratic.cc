@@ -18,7 +18,7 @@ using Vector = std::vector<double>;
 constexpr int kIterationCountMax = 80;
 constexpr double kRidge = 1e-14;  // beside a diagonal of 1: for columns that come twice
 
-/// Rows of a matrix that are worked on in one go, while the others pass by.
+/// Rows that are subtracted from each other row in one go.
 constexpr uint64_t kPanel = 8;
 
 /// row -= the sum of factors[p] * (the p-th row of the panel)
@@ -87,8 +87,8 @@ private:
 };
 
 /// The problem in variables scaled so that H has a diagonal of 1:
-/// minimise gradient.d + d'Hd / 2 + sum penalty_j (p_j + q_j) with p - q = weights + d, p, q >= 0;
-/// s and t are the multipliers of p >= 0 and q >= 0.
+/// minimise gradient.d + d'Hd / 2 + sum penalty_j (p_j + q_j) with p - q = weights + d and
+/// p, q >= 0; s and t are the multipliers of p >= 0 and q >= 0.
 class InteriorPoint {
 public:
     explicit InteriorPoint(const L1Quadratic& model)
@@ -97,7 +97,7 @@ public:
             v->assign(count_, 0);
         for (uint64_t j = 0; j < count_; ++j) {
             const double bend = model.curvature[triangle_row(j, count_)];
-            if (!(bend > 0)) continue;  // nothing is known about it: it stays
+            if (!(bend > 0)) continue;  // no example has it: its weight stays
             scale_[j] = 1 / std::sqrt(bend);
             g_[j] = model.gradient[j] * scale_[j];
             w_[j] = model.weights[j] / scale_[j];
@@ -113,7 +113,7 @@ public:
         for (const double g : g_)
             steepest = std::max(steepest, std::abs(g));
         for (uint64_t j = 0; j < count_; ++j) {
-            // Without any penalty p and q could both grow for ever.
+            // Without any penalty p and q could both grow without end.
             penalty_[j] = std::max(model.l1 * scale_[j], 1e-10 * steepest);
             p_[j] = std::max(w_[j], 0.0) + steepest;
             q_[j] = std::max(-w_[j], 0.0) + steepest;
@@ -187,7 +187,8 @@ private:
 
     [[nodiscard]] double spread(uint64_t j) const { return p_[j] / s_[j] + q_[j] / t_[j]; }
 
-    /// The step that makes every p s and q t equal to `centre`, less what `bent` says of them.
+    /// The step that makes every p s and q t equal to `centre`, less the second-order
+    /// terms `bent`.
     [[nodiscard]] Step newton(double centre, const Vector& bent_s, const Vector& bent_t) {
         Step step{Vector(count_), Vector(count_), Vector(count_),
                   Vector(count_), Vector(count_), Vector(count_)};
@@ -202,8 +203,8 @@ private:
         for (uint64_t j = 0; j < count_; ++j) {
             step.s[j] = step.hd[j] + residual_s(j);
             step.t[j] = -step.hd[j] + residual_t(j);
-            // One of them from its own equation, and the other so that p - q stays weights + d: the
-            // equation of a large one is mostly rounding.
+            // One of them from its own equation, and the other so that p - q stays weights + d:
+            // the equation of a large one is mostly rounding.
             if (p_[j] / s_[j] < q_[j] / t_[j]) {
                 step.p[j] -= p_[j] / s_[j] * step.hd[j];
                 step.q[j] = step.p[j] - step.d[j];
@@ -215,7 +216,7 @@ private:
         return step;
     }
 
-    /// How far the step may be gone before something becomes negative.
+    /// The longest part of the step after which nothing is negative.
     [[nodiscard]] double longest(const Step& step) const {
         double length = 1 / 0.995;
         const auto cut = [&](const Vector& now, const Vector& change) {

@@ -16,11 +16,12 @@ struct L1Quadratic {
     double l1 = 0;
 };
 
-/// The d that minimises it, up to `tolerance` in value; where weight + d is 0, exactly -weight. Of
-/// some hundred variables at most: it costs some tens of Cholesky factorizations.
+/// The d that minimises it, up to `tolerance` in value. Where weight + d is 0, d is exactly
+/// -weight. It costs some tens of Cholesky factorizations, so it is meant for up to some hundred
+/// variables.
 ///
-/// An interior point does not mind what stops steps in single variables: columns that are nearly
-/// the same, as those are that all have one large constant in common.
+/// An interior point method, because it converges as fast for columns that are nearly the same
+/// (those that have one large constant in common, say), where coordinate descent hardly moves.
 /// Source: Mehrotra, On the implementation of a primal-dual interior point method, 1992, for
 ///     w = p - q with p, q >= 0.
 [[nodiscard]] std::vector<double> minimise(const L1Quadratic& model, double tolerance);

@@ -12,7 +12,7 @@ namespace weir::linalg {
 
 namespace {
 
-/// Rows that are worked on in one go: loops over them are simple enough to become vector code.
+/// Rows that are worked on at a time, by loops that are simple enough to become vector code.
 constexpr uint64_t kBatchRows = 512;
 using Batch = std::array<double, kBatchRows>;
 
@@ -31,7 +31,7 @@ using Batch = std::array<double, kBatchRows>;
     return e / ((1 + e) * (1 + e));
 }
 
-/// Four sums side by side: an addition need not wait for the one before.
+/// Adds up four sums side by side, so that an addition need not wait for the one before.
 double sum_of(const double* values, uint64_t count) noexcept {
     std::array<double, 4> sums = {};
     uint64_t i = 0;

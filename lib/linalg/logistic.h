@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// The logistic loss log(1 + exp(-y m)) of a margin m and a label y of -1 or +1: sums, slopes,
-/// bounds.
+/// The logistic loss log(1 + exp(-y m)) of a margin m and a label y of -1 or +1: its sums, slopes
+/// and bounds.
 
 #include <cstdint>
 #include <span>
