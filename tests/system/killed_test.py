@@ -6,6 +6,7 @@ import contextlib
 import os
 import random
 import re
+import signal
 import socket
 import struct
 import time
@@ -55,6 +56,19 @@ def listening(pids):
                 if words[9] in inodes and words[3] == "0A":
                     ports.add(int(words[1].rsplit(":", 1)[1], 16))
     return names, ports
+
+
+def stop(pid):
+    """Stops a process, and waits until all its threads stand still: until then they may still send something."""
+    os.kill(pid, signal.SIGSTOP)
+    while True:
+        states = []
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{task}/stat", encoding="utf-8") as file:
+                states.append(file.read().rsplit(")", 1)[1].split()[0])
+        if set(states) == {"T"}:
+            return
+        time.sleep(0.001)
 
 
 class Hostile:
@@ -135,7 +149,7 @@ class Killed(testing.Folder, unittest.TestCase):
         with self.job(*testing.ENDLESS, WEIR_DEADLINE_MS="2000") as job:
             job.start_all()
             self.assertTrue(job.until_training(), job.everything())
-            os.kill(job.pid(1), 19)  # SIGSTOP
+            stop(job.pid(1))
             for rank in WORKERS:
                 self.assertEqual(job.wait(rank, 2 + 4), 1, job.everything())
                 self.assertRegex(job.err(rank), r"error: .*(server 1|rank 1|shard)", job.everything())
@@ -155,7 +169,7 @@ class Killed(testing.Folder, unittest.TestCase):
         with self.job(*testing.ENDLESS) as job:
             job.start_all()
             self.assertTrue(job.until_training(), job.everything())
-            os.kill(job.pid(2), 19)  # SIGSTOP: it is neither dead nor does it say a word
+            stop(job.pid(2))  # it is neither dead nor does it say a word
             held = [holdings(job.pid(rank)) for rank in SERVERS]
             job.kill(3)
             self.assertTrue(job.until(lambda: "worker 1 of rank 3 is lost" in job.err(0), DEADLINE_S), job.everything())
@@ -165,7 +179,7 @@ class Killed(testing.Folder, unittest.TestCase):
                 now = holdings(job.pid(rank))
                 self.assertLess(now[0], descriptors, job.everything())
                 self.assertLess(now[1], shared, job.everything())
-            os.kill(job.pid(2), 18)  # SIGCONT
+            os.kill(job.pid(2), signal.SIGCONT)
             self.assertEqual(self.ends(job, (0, 1, 2))[2], 1)
 
     def test_strangers_on_every_socket_do_not_disturb_the_job(self):
