@@ -4,12 +4,28 @@
 /// Weir, a parameter server for RDMA clusters: everything that a trainer needs.
 ///
 /// ```cpp
-/// auto job = weir::Job::start({.servers = 1, .shards_per_server = 2, .workers = 1}).value();
-/// auto client = job->make_client(0).value();
-/// auto table = client.create_table<float>("weights", {.width = 1}).value();
-/// auto values = client.make_buffer<float>(keys.size()).value();
-/// table.push(keys, values).wait();
-/// table.pull(keys, values).wait();
+/// #include <cstdio>
+/// #include <vector>
+/// #include <weir/weir.h>
+///
+/// weir::Status train(weir::Job& job) {
+///     WEIR_ASSIGN(weir::Client client, job.make_client(0));
+///     WEIR_ASSIGN(weir::Table<float> table,
+///                 client.create_table<float>("weights", {.width = 1, .rule = weir::sgd(0.1)}));
+///     const std::vector<uint64_t> keys = {7, 42, 1'000'000'007};  // sorted and unique
+///     WEIR_ASSIGN(weir::Buffer<float> values, client.make_buffer<float>(keys.size()));
+///     WEIR_TRY(table.pull(keys, values).wait());
+///     for (float& value : values) value -= 1;  // the gradient of (w - 1)^2 / 2
+///     WEIR_TRY(table.push(keys, values).wait());
+///     return client.leave();
+/// }
+///
+/// int main() {
+///     auto job = weir::Job::start({.servers = 1, .shards_per_server = 2, .workers = 1});
+///     const weir::Status done = job ? train(**job) : weir::Status(job.error());
+///     if (!done) std::fprintf(stderr, "trainer: %s\n", done.error().message().c_str());
+///     return done ? 0 : 1;
+/// }
 /// ```
 /// Errors are values (lib/base/result.h); nothing is thrown but std::bad_alloc, where the process
 /// has no memory left.

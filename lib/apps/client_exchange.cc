@@ -42,8 +42,7 @@ Result<std::unique_ptr<ClientExchange>> ClientExchange::make(Client& client, std
                                                              double l1) {
     TableOptions weights;
     weights.layout = Layout::kSparse;
-    weights.rule = "prox_l1";
-    weights.parameters.value = {l1, kFirstTrust, 0, 0};
+    weights.rule = prox_l1(l1, kFirstTrust);
     TableOptions reduced;
     reduced.layout = Layout::kDense;
     reduced.key_count = kReduceValueCountMax;

@@ -110,13 +110,16 @@ public:
 
     [[nodiscard]] Errc code() const noexcept { return has_value() ? Errc::kOk : error_.code(); }
 
-    [[nodiscard]] const Error& error() const& {
-        WEIR_CHECK(!has_value());
+    /// Aborts if there is none.
+    [[nodiscard]] const Error& error(const char* file = __builtin_FILE(),
+                                     int line = __builtin_LINE()) const& {
+        if (has_value()) error_of_value(file, line);
         return error_;
     }
 
-    [[nodiscard]] Error&& error() && {
-        WEIR_CHECK(!has_value());
+    [[nodiscard]] Error&& error(const char* file = __builtin_FILE(),
+                                int line = __builtin_LINE()) && {
+        if (has_value()) error_of_value(file, line);
         return std::move(error_);
     }
 
@@ -138,38 +141,51 @@ public:
 
     [[nodiscard]] explicit operator bool() const noexcept { return has_value(); }
 
-    [[nodiscard]] T& value() & {
-        WEIR_CHECK(has_value());
+    /// The value. Of an error: prints that, and where the program did not check it, and aborts.
+    [[nodiscard]] T& value(const char* file = __builtin_FILE(), int line = __builtin_LINE()) & {
+        if (!has_value()) no_value(file, line);
         return *value_;
     }
 
-    [[nodiscard]] const T& value() const& {
-        WEIR_CHECK(has_value());
+    [[nodiscard]] const T& value(const char* file = __builtin_FILE(),
+                                 int line = __builtin_LINE()) const& {
+        if (!has_value()) no_value(file, line);
         return *value_;
     }
 
-    [[nodiscard]] T&& value() && {
-        WEIR_CHECK(has_value());
+    [[nodiscard]] T&& value(const char* file = __builtin_FILE(), int line = __builtin_LINE()) && {
+        if (!has_value()) no_value(file, line);
         return *std::move(value_);
     }
 
-    [[nodiscard]] T& operator*() & { return value(); }
+    [[nodiscard]] T& operator*() & { return value(nullptr, 0); }
 
-    [[nodiscard]] const T& operator*() const& { return value(); }
+    [[nodiscard]] const T& operator*() const& { return value(nullptr, 0); }
 
-    [[nodiscard]] T&& operator*() && { return std::move(*this).value(); }
+    [[nodiscard]] T&& operator*() && { return std::move(*this).value(nullptr, 0); }
 
-    [[nodiscard]] T* operator->() { return &value(); }
+    [[nodiscard]] T* operator->() { return &value(nullptr, 0); }
 
-    [[nodiscard]] const T* operator->() const { return &value(); }
+    [[nodiscard]] const T* operator->() const { return &value(nullptr, 0); }
 
     [[nodiscard]] Errc code() const noexcept { return status_.code(); }
 
-    [[nodiscard]] const Error& error() const& { return status_.error(); }
+    /// Aborts if there is none.
+    [[nodiscard]] const Error& error(const char* file = __builtin_FILE(),
+                                     int line = __builtin_LINE()) const& {
+        return status_.error(file, line);
+    }
 
-    [[nodiscard]] Error&& error() && { return std::move(status_).error(); }
+    [[nodiscard]] Error&& error(const char* file = __builtin_FILE(),
+                                int line = __builtin_LINE()) && {
+        return std::move(status_).error(file, line);
+    }
 
 private:
+    [[noreturn]] void no_value(const char* file, int line) const noexcept {
+        value_of_error(status_.error().message().c_str(), file, line);
+    }
+
     std::optional<T> value_;
     Status status_;
 };

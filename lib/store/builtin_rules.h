@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// The rules that Weir brings: assign, add, max, min, sgd, adagrad, prox_l1.
+/// The rules that Weir brings. What they do and mean is said in lib/store/rules.h.
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <type_traits>
@@ -20,6 +21,8 @@ struct Plain {
     static constexpr Combine kCombine = Combine::kSum;
     template <class T>
     static constexpr bool kSupports = true;
+
+    static constexpr std::array<RuleParameter, 0> kParameters = {};
 
     static const char* check(const RuleParameters&) { return nullptr; }
 
@@ -79,9 +82,7 @@ struct Sgd : Plain {
     template <class T>
     static constexpr bool kSupports = std::is_floating_point_v<T>;
 
-    static const char* check(const RuleParameters& p) {
-        return std::isfinite(p.value[0]) ? nullptr : "parameter 0 (rate) must be finite";
-    }
+    static constexpr std::array kParameters = {RuleParameter{.name = "rate"}};
 
     template <class T>
     static void update(T& value, T*, const T* pushed, const RuleParameters& p) {
@@ -96,12 +97,8 @@ struct Adagrad : Plain {
     template <class T>
     static constexpr bool kSupports = std::is_floating_point_v<T>;
 
-    static const char* check(const RuleParameters& p) {
-        if (!std::isfinite(p.value[0])) return "parameter 0 (rate) must be finite";
-        if (!std::isfinite(p.value[1]) || p.value[1] <= 0)
-            return "parameter 1 (epsilon) must be finite and above 0";
-        return nullptr;
-    }
+    static constexpr std::array kParameters = {RuleParameter{.name = "rate"},
+                                               RuleParameter{.name = "epsilon"}};
 
     template <class T>
     static void update(T& value, T* state, const T* pushed, const RuleParameters& p) {
@@ -121,13 +118,8 @@ struct ProxL1 : Plain {
     template <class T>
     static constexpr bool kSupports = std::is_floating_point_v<T>;
 
-    static const char* check(const RuleParameters& p) {
-        if (!std::isfinite(p.value[0]) || p.value[0] < 0)
-            return "parameter 0 (lambda) must be finite and not negative";
-        if (!std::isfinite(p.value[1]) || p.value[1] <= 0)
-            return "parameter 1 (initial trust) must be finite and above 0";
-        return nullptr;
-    }
+    static constexpr std::array kParameters = {RuleParameter{.name = "lambda", .may_be_zero = true},
+                                               RuleParameter{.name = "first trust"}};
 
     static double initial_state(const RuleParameters& p) { return p.value[1]; }
 

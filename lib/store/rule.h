@@ -17,7 +17,11 @@
 ///     static void update(T& value, T* state, const T* pushed, const RuleParameters& p);
 /// };
 /// ```
-/// and `registry.register_rule<Momentum>("momentum")` makes its kernels for every type it supports.
+/// A rule may also name its parameters, which are then checked before check() sees them:
+/// ```cpp
+///     static constexpr std::array kParameters = {RuleParameter{.name = "rate"}};
+/// ```
+/// `registry.register_rule<Momentum>("momentum")` makes its kernels for every type it supports.
 /// update() must touch nothing but its arguments, and is best kept inline and free of branches:
 /// then the compiler vectorises it.
 
@@ -37,6 +41,12 @@ struct RuleParameters {
     friend bool operator==(const RuleParameters&, const RuleParameters&) = default;
 };
 
+/// What a rule may say of one of its parameters: finite, and greater than 0 or not below it.
+struct RuleParameter {
+    const char* name = "";
+    bool may_be_zero = false;
+};
+
 /// How the pushes of several workers become one before the rule sees them.
 enum class Combine : uint8_t { kSum, kMax, kMin, kLast };
 
@@ -50,6 +60,12 @@ concept UpdateRule = requires(const RuleParameters& p) {
 }
 
 &&(R::kPushedValues > 0);
+
+/// A rule that names its parameters.
+template <class R>
+concept NamesParameters = requires {
+    std::span<const RuleParameter>(R::kParameters);
+};
 
 /// Where the values and the state of a table's rows lie.
 struct RowTarget {

@@ -6,6 +6,7 @@
 #include <array>
 #include <functional>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -22,9 +23,14 @@ struct RuleEntry {
     uint32_t state_values = 0;
     uint32_t pushed_values = 1;
     Combine combine = Combine::kSum;
+    std::span<const RuleParameter> parameters{};
+    bool names_parameters = false;
     const char* (*check)(const RuleParameters&) = nullptr;
     double (*initial_state)(const RuleParameters&) = nullptr;
     std::array<RuleKernels, kValueTypeCount> kernels{};
+
+    /// Errors: Errc::kInvalidArgument, naming rule, parameter and value
+    [[nodiscard]] Status check_parameters(const RuleParameters& given) const;
 
     [[nodiscard]] bool supports(ValueType type) const noexcept {
         return is_valid(type) && kernels[static_cast<size_t>(type)].run != nullptr;
@@ -50,6 +56,10 @@ public:
                         .combine = R::kCombine,
                         .check = &R::check,
                         .initial_state = &R::initial_state};
+        if constexpr (NamesParameters<R>) {
+            entry.parameters = R::kParameters;
+            entry.names_parameters = true;
+        }
         for (size_t i = 0; i < kValueTypeCount; ++i) {
             entry.kernels[i] = with_value_type(static_cast<ValueType>(i),
                                                []<class T>() { return kernels::make<R, T>(); });

@@ -48,8 +48,8 @@ Result<const RuleEntry*> check_schema(const TableSchema& schema, const RuleRegis
                      fmt::format("table '{}': rule {} does not work on {}; use a floating type",
                                  schema.name, schema.rule, to_string(schema.value_type)));
     }
-    if (const char* why = rule->check(schema.parameters); why != nullptr)
-        return refused(schema, fmt::format("rule {}: {}", schema.rule, why));
+    if (const Status sound = rule->check_parameters(schema.parameters); !sound)
+        return refused(schema, sound.error().text());
     return rule;
 }
 

@@ -222,8 +222,8 @@ Result<std::shared_ptr<const TableInfo>> create_table(ClientState& state, std::s
     wanted.layout = options.layout;
     wanted.key_count = options.key_count;
     wanted.width = options.width;
-    wanted.rule = options.rule;
-    wanted.parameters = options.parameters;
+    wanted.rule = options.rule.name;
+    wanted.parameters = options.rule.parameters;
     wanted.initial_value = options.initial_value;
     wanted.allow_not_finite = options.allow_not_finite;
     const ClientCore::CallId call = state.core().create_table(wanted);

@@ -15,6 +15,7 @@
 
 #include "lib/base/result.h"
 #include "lib/key/value_type.h"
+#include "lib/store/rules.h"
 #include "lib/store/table_schema.h"
 
 namespace weir {
@@ -116,11 +117,10 @@ private:
 /// What a table shall be; see TableSchema for the meaning of the fields.
 struct TableOptions {
     Layout layout = Layout::kSparse;
-    uint64_t key_count = 0;  ///< dense: keys 0 .. key_count - 1
-    uint32_t width = 1;      ///< values per key
-    std::string rule = "add";
-    RuleParameters parameters{};
-    double initial_value = 0;
+    uint64_t key_count = 0;    ///< dense: keys 0 .. key_count - 1
+    uint32_t width = 1;        ///< values per key
+    Rule rule = add();         ///< `"add"`, `weir::sgd(0.1)`, ...; see lib/store/rules.h
+    double initial_value = 0;  ///< of a key that was never pushed
     bool allow_not_finite = false;
 };
 

@@ -2,8 +2,12 @@
 #include "lib/base/result.h"
 
 #include <cerrno>
+#include <csignal>
+#include <string>
 
 #include <doctest/doctest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 TEST_SUITE("result") {
     using namespace weir;
@@ -32,6 +36,45 @@ TEST_SUITE("result") {
     TEST_CASE("a message carries what the operating system said") {
         CHECK(Error(Errc::kIo, "open /nowhere", ENOENT).message() ==
               "open /nowhere: No such file or directory");
+    }
+
+    /// What a child that runs `work` says on stderr before it aborts.
+    template <class Work>
+    static std::string last_words(Work && work) {
+        int ends[2];
+        REQUIRE(pipe(ends) == 0);
+        const pid_t child = fork();
+        if (child == 0) {
+            (void)std::signal(SIGABRT, SIG_DFL);
+            (void)dup2(ends[1], STDERR_FILENO);
+            work();
+            _exit(0);
+        }
+        (void)close(ends[1]);
+        std::string said;
+        char part[256];
+        for (ssize_t n = 0; (n = read(ends[0], part, sizeof part)) > 0;)
+            said.append(part, static_cast<size_t>(n));
+        (void)close(ends[0]);
+        int status = 0;
+        REQUIRE(waitpid(child, &status, 0) == child);
+        CHECK(WIFSIGNALED(status));
+        CHECK(WTERMSIG(status) == SIGABRT);
+        return said;
+    }
+
+    TEST_CASE("the value of an error prints the error, and where it was not checked") {
+        const Result<int> wrong(Error(Errc::kIo, "open /nowhere", ENOENT));
+        const int line = __LINE__ + 1;
+        const std::string said = last_words([&] { (void)wrong.value(); });
+        CHECK(said.find("weir: open /nowhere: No such file or directory\n") == 0);
+        CHECK(said.find("did not check") != std::string::npos);
+        CHECK(said.find("result_test.cc:" + std::to_string(line)) != std::string::npos);
+        CHECK(said.find("report this") == std::string::npos);
+        CHECK(last_words([&] { (void)*wrong; }).find("weir: open /nowhere") == 0);
+        const std::string none = last_words([] { (void)Status().error(); });
+        CHECK(none.find("result_test.cc") != std::string::npos);
+        CHECK(none.find("report this") == std::string::npos);
     }
 
     TEST_CASE("a copied status holds an error of its own") {

@@ -129,6 +129,38 @@ TEST_SUITE("job") {
         CHECK((*job)->serve().has_value());
     }
 
+    TEST_CASE("the built-in rules do what their table says") {
+        const auto job = start(1, 1, 1);
+        auto client = std::move(job->make_client(0)).value();
+        const std::vector<uint64_t> key = {3};
+        int number = 0;
+        /// The value after pushes to an initial value of 1.
+        const auto after = [&](const Rule& rule, const std::vector<std::vector<double>>& pushes) {
+            const std::string name = "t" + std::to_string(++number);
+            auto table = client.create_table<double>(name, {.rule = rule, .initial_value = 1});
+            REQUIRE_MESSAGE(table.has_value(), (table ? "" : table.error().message()));
+            for (const auto& pushed : pushes)
+                REQUIRE(table->push(key, pushed).wait().has_value());
+            std::vector<double> out(1);
+            REQUIRE(table->pull(key, out).wait().has_value());
+            return out[0];
+        };
+        CHECK(after(assign(), {{5}, {-2}}) == -2);
+        CHECK(after(add(), {{5}, {-2}}) == 4);
+        CHECK(after("add", {{5}, {-2}}) == 4);
+        CHECK(after(max(), {{5}, {-2}}) == 5);
+        CHECK(after(min(), {{5}, {-2}}) == -2);
+        CHECK(after(sgd(0.1), {{2}, {-3}}) == 1 - 0.1 * 2 + 0.1 * 3);
+        CHECK(after(adagrad(0.1, 1e-8), {{3}, {4}}) ==
+              doctest::Approx(1 - 0.1 * 3 / 3 - 0.1 * 4 / 5));
+        CHECK(after(prox_l1(0.25), {{2, 4}}) == 1 - 2.25 / 4);  // towards 0 by more than g / u
+        CHECK(after(prox_l1(0, 0.125), {{2, 4}}) == 1 - 0.125);
+        CHECK(after(prox_l1(5), {{2, -4}}) == 1 + 2.0 / 4);
+        CHECK(client.create_table<float>("none", {.rule = "sgd"}).error().text() ==
+              "table 'none': rule 'sgd': rate must be greater than 0, is 0");
+        REQUIRE(client.leave().has_value());
+    }
+
     TEST_CASE("a shard that ends for want of memory is an error of serve() and of who waits") {
         JobOptions options;
         options.add_rules = [](RuleRegistry& rules) {

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "lib/base/random.h"
+#include "lib/store/rules.h"
 #include "lib/store/table.h"
 
 TEST_SUITE("table_errors") {
@@ -70,6 +71,33 @@ TEST_SUITE("table_errors") {
                   Errc::kInvalidArgument);
         }
         CHECK(refusal({.rule = "prox_l1", .parameters = {{1, 0}}}) == Errc::kInvalidArgument);
+    }
+
+    TEST_CASE(
+        "a rule without its parameters is refused, with the name and value of what is wrong") {
+        const RuleRegistry rules = RuleRegistry::with_builtin_rules();
+        const auto why = [&](const Rule& rule) {
+            const auto found = check_schema(
+                {.name = "t", .key_count = 1, .rule = rule.name, .parameters = rule.parameters},
+                rules);
+            return found ? std::string() : found.error().text();
+        };
+        const double infinity = std::numeric_limits<double>::infinity();
+        CHECK(why("sgd") == "table 't': rule 'sgd': rate must be greater than 0, is 0");
+        CHECK(why(sgd(-0.5)) == "table 't': rule 'sgd': rate must be greater than 0, is -0.5");
+        CHECK(why(sgd(infinity)) == "table 't': rule 'sgd': rate must be finite, is inf");
+        CHECK(why(adagrad(0)) == "table 't': rule 'adagrad': rate must be greater than 0, is 0");
+        CHECK(why(adagrad(1, 0)) ==
+              "table 't': rule 'adagrad': epsilon must be greater than 0, is 0");
+        CHECK(why(prox_l1(-1)) == "table 't': rule 'prox_l1': lambda must be 0 or greater, is -1");
+        CHECK(why(prox_l1(0, 0)) ==
+              "table 't': rule 'prox_l1': first trust must be greater than 0, is 0");
+        CHECK(why({"add", {{0.1}}}) ==
+              "table 't': rule 'add': it has 0 parameters, but parameter 1 is 0.1");
+        for (const Rule& rule : {Rule(), assign(), add(), max(), min(), sgd(0.1),
+                                 adagrad(0.1, 1e-8), prox_l1(1), prox_l1(0, 0.5)}) {
+            CHECK_MESSAGE(why(rule).empty(), rule.name);
+        }
     }
 
     TEST_CASE("ranges outside of the table, empty, reversed or of the wrong size change nothing") {

@@ -2,14 +2,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """The public headers: lib/weir.h, lib/weir_c.h, and all that they include.
 
-Usage: public_headers.py ROOT                   checks them and prints their paths
-       public_headers.py ROOT --install FOLDER  copies them too, below the prefix (meson runs this)
+Installed, lib/weir.h is <weir/weir.h> and lib/base/log.h <weir/base/log.h>, and they include each other so:
+a user's own lib/base/log.h does not get in between.
+
+Usage: public_headers.py ROOT                     checks them and prints their paths
+       public_headers.py ROOT --install FOLDER    writes them into FOLDER, below the prefix (meson runs this)
+       public_headers.py ROOT --compile INCLUDE   compiles each of them alone, as installed below INCLUDE (with $CXX, or g++)
 """
 
 import os
 import re
-import shutil
+import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ENTRIES = ("lib/weir.h", "lib/weir_c.h")
@@ -40,17 +45,55 @@ def public_headers(root):
     return sorted(found), problems
 
 
+def installed_path(path):
+    """lib/base/log.h -> weir/base/log.h, transport/x.h -> weir/transport/x.h"""
+    return "weir/" + path.removeprefix("lib/")
+
+
+def installed_texts(root, found):
+    """(path below the include folder -> text, what is wrong): every path of a header in them is the installed one."""
+    texts, problems = {}, []
+    paths = re.compile(r"(?<![\w/])(" + "|".join(map(re.escape, sorted(found, key=len, reverse=True))) + r")(?!\w)")
+    for path in found:
+        text = paths.sub(lambda match: installed_path(match[1]), (root / path).read_text())
+        for line in text.splitlines():
+            if re.search(r"(?<![\w/])(lib|transport)/", line):
+                problems.append(f"{path}: what is installed cannot refer to the tree: {line.strip()}")
+        if installed_path(path) in texts:
+            problems.append(f"{path}: two headers would be installed as {installed_path(path)}")
+        texts[installed_path(path)] = text
+    return texts, problems
+
+
+def compile_alone(include, found):
+    """What the compiler says of each installed header by itself, with nothing of ours on its path but `include`."""
+    compiler = os.environ.get("CXX", "g++").split()
+    flags = ["-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-I", include, "-x", "c++", "-"]
+
+    def compile_one(path):
+        source = f'#include "{path}"\n#include "{path}"\n'
+        done = subprocess.run(compiler + flags, input=source, text=True, capture_output=True, cwd="/", check=False)
+        return f"{path} does not compile alone:\n{done.stderr}" if done.returncode else None
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return [problem for problem in pool.map(compile_one, map(installed_path, found)) if problem]
+
+
 def main():
     root = Path(sys.argv[1])
     found, problems = public_headers(root)
+    texts, more = installed_texts(root, found)
+    problems += more
+    if "--compile" in sys.argv and not problems:
+        problems = compile_alone(os.path.abspath(sys.argv[sys.argv.index("--compile") + 1]), found)
     print("\n".join(problems or found))
     if problems:
         return 1
     if "--install" in sys.argv:
         target = Path(os.environ["MESON_INSTALL_DESTDIR_PREFIX"]) / sys.argv[sys.argv.index("--install") + 1]
-        for path in found:
+        for path, text in texts.items():
             (target / path).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(root / path, target / path)
+            (target / path).write_text(text)
     return 0
 
 

@@ -95,8 +95,7 @@ Status LookupBench::run(uint32_t width) {
             keys_[i] = mix64(i + 1);
     }
     TableOptions options{.layout = Layout::kSparse, .key_count = key_count, .width = width};
-    options.rule = "adagrad";
-    options.parameters.value = {kRate, kEpsilon};
+    options.rule = adagrad(kRate, kEpsilon);
     WEIR_ASSIGN(Table<float> table,
                 client_.create_table<float>(fmt::format("lookup {}", width), options));
     const size_t list_values = kListKeys * width;

@@ -12,7 +12,7 @@
 #include <type_traits>
 #include <vector>
 
-#include <weir.h>
+#include <weir/weir.h>
 
 namespace {
 

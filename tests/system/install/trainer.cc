@@ -9,7 +9,7 @@
 #include <cstdio>
 #include <vector>
 
-#include <weir.h>
+#include <weir/weir.h>
 
 namespace {
 
