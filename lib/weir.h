@@ -34,5 +34,6 @@
 #include "lib/base/log.h"       // IWYU pragma: export
 #include "lib/base/result.h"    // IWYU pragma: export
 #include "lib/job/job.h"        // IWYU pragma: export
+#include "lib/key/key_batch.h"  // IWYU pragma: export
 #include "lib/worker/client.h"  // IWYU pragma: export
 #include "lib/worker/table.h"   // IWYU pragma: export

@@ -11,6 +11,7 @@
 
 #include "lib/base/result.h"
 #include "lib/key/key_range.h"
+#include "lib/key/key_span.h"
 #include "lib/key/value_type.h"
 #include "lib/store/table_schema.h"
 #include "lib/worker/client.h"
@@ -91,16 +92,17 @@ struct PullOptions {
     std::chrono::nanoseconds deadline{0};
 };
 
-/// A handle; cheap to copy. Keys are sorted and unique. Thread: the client's.
+/// A handle; cheap to copy. Keys are sorted and unique, in any contiguous range of 64-bit integers;
+/// KeyBatch makes such keys of others. Keys and values, and what a pull fills, must live and stay as
+/// they are until the task has ended. Thread: the client's.
 template <Value T>
 class Table {
 public:
     /// Shape:   values.size() == keys.size() * pushed_width(), row per key
     /// Errors:  through the task, see Task::wait
-    Task push(std::span<const uint64_t> keys, std::span<const T> values,
-              const PushOptions& options = {}) {
-        return task(access::push(*state_, *info_, keys, std::as_bytes(values), options.iteration,
-                                 options.deadline));
+    Task push(KeySpan keys, std::span<const T> values, const PushOptions& options = {}) {
+        return task(access::push(*state_, *info_, keys.span(), std::as_bytes(values),
+                                 options.iteration, options.deadline));
     }
 
     /// All keys of a range of a dense table.
@@ -111,8 +113,8 @@ public:
 
     /// Shape:   out.size() == keys.size() * width(), row per key; a key never pushed reads as the
     ///          table's initial value
-    Task pull(std::span<const uint64_t> keys, std::span<T> out, const PullOptions& options = {}) {
-        return task(access::pull(*state_, *info_, keys, std::as_writable_bytes(out),
+    Task pull(KeySpan keys, std::span<T> out, const PullOptions& options = {}) {
+        return task(access::pull(*state_, *info_, keys.span(), std::as_writable_bytes(out),
                                  options.iteration, options.deadline));
     }
 

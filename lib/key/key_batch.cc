@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/key/key_batch.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <utility>
+
+namespace weir {
+namespace {
+
+constexpr size_t kDigits = sizeof(uint64_t);
+constexpr size_t kRadix = 256;
+/// Below, counting digits costs more than comparing keys.
+constexpr size_t kCountedMin = 512;
+
+constexpr size_t digit(uint64_t key, size_t i) {
+    return (key >> (8 * i)) & (kRadix - 1);
+}
+
+}  // namespace
+
+void KeyBatch::assign(KeySpan callers_keys) {
+    const std::span<const uint64_t> callers = callers_keys.span();
+    WEIR_CHECK(callers.size() < std::numeric_limits<uint32_t>::max());
+    items_.resize(callers.size());
+    for (size_t i = 0; i < callers.size(); ++i)
+        items_[i] = {callers[i], static_cast<uint32_t>(i)};
+    sort();
+    keys_.clear();
+    counts_.clear();
+    places_.resize(callers.size());
+    for (const Item& item : items_) {
+        if (keys_.empty() || keys_.back() != item.key) {
+            keys_.push_back(item.key);
+            counts_.push_back(0);
+        }
+        ++counts_.back();
+        places_[item.place] = static_cast<uint32_t>(keys_.size() - 1);
+    }
+}
+
+/// Digit by digit from the lowest, which keeps the order of equal ones. A digit that all keys share
+/// is left out.
+void KeyBatch::sort() {
+    const auto less = [](const Item& a, const Item& b) { return a.key < b.key; };
+    if (std::is_sorted(items_.begin(), items_.end(), less)) return;
+    if (items_.size() < kCountedMin) return std::sort(items_.begin(), items_.end(), less);
+    std::array<std::array<uint32_t, kRadix>, kDigits> counts{};
+    for (const Item& item : items_) {
+        for (size_t i = 0; i < kDigits; ++i)
+            ++counts[i][digit(item.key, i)];
+    }
+    other_.resize(items_.size());
+    for (size_t i = 0; i < kDigits; ++i) {
+        std::array<uint32_t, kRadix>& ends = counts[i];
+        if (ends[digit(items_[0].key, i)] == items_.size()) continue;
+        uint32_t begin = 0;
+        for (uint32_t& end : ends)
+            begin += std::exchange(end, begin);
+        for (const Item& item : items_)
+            other_[ends[digit(item.key, i)]++] = item;
+        items_.swap(other_);
+    }
+}
+
+}  // namespace weir
