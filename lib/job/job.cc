@@ -315,6 +315,31 @@ void Job::run_workers(const std::function<void(uint32_t)>& work) {
     part_->run_workers(work);
 }
 
+Status Job::run_workers(const std::function<Status(Client&)>& work) {
+    std::vector<Status> outcomes(shape().local_workers);
+    run_workers([&](uint32_t i) {
+        Result<Client> client = make_client(i);
+        if (!client) {
+            outcomes[i] = std::move(client).error();
+            return;
+        }
+        outcomes[i] = work(*client);
+        Status left = client->leave(outcomes[i]);
+        if (outcomes[i]) outcomes[i] = std::move(left);
+    });
+    Status first;
+    for (uint32_t i = 0; i < outcomes.size(); ++i) {
+        const Status& outcome = outcomes[i];
+        if (outcome || !(first || first.code() == Errc::kPeerLost)) continue;
+        if (!first && outcome.code() == Errc::kPeerLost) continue;
+        first =
+            Error(outcome.code(),
+                  fmt::format("worker {}: {}", shape().first_worker + i, outcome.error().text()),
+                  outcome.error().os_error());
+    }
+    return first;
+}
+
 Status Job::serve() {
     return part_->serve();
 }

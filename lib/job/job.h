@@ -63,6 +63,10 @@ public:
     [[nodiscard]] Result<Client> make_client(uint32_t i);
     /// Runs `work(i)` for every worker of this process, each in a thread of its own, and waits.
     void run_workers(const std::function<void(uint32_t i)>& work);
+    /// The same with each worker's client, made here. It leaves for the worker, with what `work`
+    /// returned: so the other workers hear why one of them gave up.
+    /// Errors: of the workers of this process; of several, one that is not a lost peer if there is
+    [[nodiscard]] Status run_workers(const std::function<Status(Client& client)>& work);
     /// A server process: waits until the job is over.
     /// Errors: what ended the job before its time
     [[nodiscard]] Status serve();

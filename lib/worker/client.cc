@@ -3,6 +3,7 @@
 
 #include <fmt/core.h>
 
+#include "lib/base/log.h"
 #include "lib/worker/client_state.h"
 
 namespace weir {
@@ -150,6 +151,26 @@ Result<Registration> Client::register_memory(std::span<std::byte> memory) {
 Status Client::barrier(std::chrono::nanoseconds at_most) {
     const CallOptions options = options_of(0, at_most);
     return state_->finish(state_->core().barrier(options.deadline_ns));
+}
+
+Client& Client::operator=(Client&& other) noexcept {
+    if (this != &other) {
+        give_up();
+        state_ = std::move(other.state_);
+    }
+    return *this;
+}
+
+/// One that has left, or never came in, is not ready.
+void Client::give_up() noexcept {
+    if (state_ == nullptr || !state_->core().ready()) return;
+    Error why(Errc::kCancelled, fmt::format("worker {}'s client was destroyed without leave()",
+                                            state_->core().worker()));
+    log(LogLevel::kWarning,
+        "{}; say client.leave() at the end, or leave(status) before an early "
+        "return",
+        why.text());
+    (void)leave(why);
 }
 
 Status Client::leave(const Status& outcome) {

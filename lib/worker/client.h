@@ -171,10 +171,13 @@ public:
     explicit Client(std::shared_ptr<ClientState> state) noexcept : state_(std::move(state)) {}
 
     Client(Client&&) noexcept = default;
-    Client& operator=(Client&&) noexcept = default;
+    Client& operator=(Client&& other) noexcept;
     Client(const Client&) = delete;
     Client& operator=(const Client&) = delete;
-    ~Client() = default;
+
+    /// Without a leave() before, the worker gives up: the others hear that its client was destroyed
+    /// without leave(), as after an early return.
+    ~Client() { give_up(); }
 
     /// Number of this worker, 0 .. worker_count() - 1.
     [[nodiscard]] uint32_t worker() const noexcept;
@@ -209,6 +212,8 @@ public:
     [[nodiscard]] Status leave(const Status& outcome = {});
 
 private:
+    void give_up() noexcept;
+
     std::shared_ptr<ClientState> state_;
 };
 

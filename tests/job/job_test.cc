@@ -482,6 +482,35 @@ TEST_SUITE("job") {
         REQUIRE(client.leave().has_value());
     }
 
+    TEST_CASE("a client that is destroyed without leave() is named as that") {
+        const auto job = start(1, 1, 2);
+        Status barrier;
+        job->run_workers([&](uint32_t i) {
+            auto client = std::move(job->make_client(i)).value();
+            if (i == 1) return;  // an early return
+            barrier = client.barrier();
+            CHECK(client.leave(barrier).has_value());
+        });
+        CHECK(barrier.code() == Errc::kPeerLost);
+        CHECK(barrier.error().text().find("worker 1's client was destroyed without leave()") !=
+              std::string::npos);
+        CHECK_FALSE(job->serve().has_value());
+    }
+
+    TEST_CASE("run_workers makes clients, leaves for the workers, and tells the cause") {
+        const auto job = start(1, 1, 3);
+        const Status done = job->run_workers([&](Client& client) -> Status {
+            if (client.worker() == 1) return Error(Errc::kIo, "disk full");
+            return client.barrier();
+        });
+        CHECK(done.code() == Errc::kIo);
+        CHECK(done.error().text() == "worker 1: disk full");
+        CHECK_FALSE(job->serve().has_value());
+        const auto other = start(1, 1, 2);
+        CHECK(other->run_workers([](Client& client) { return client.barrier(); }).has_value());
+        CHECK(other->serve().has_value());
+    }
+
     TEST_CASE("a job of many shards starts, also where messages are short") {
         JobOptions options;
         options.shards_per_server = 100;
