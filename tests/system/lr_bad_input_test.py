@@ -28,6 +28,7 @@ BAD_LINES = {
 }
 FEW_PASSES = ("--passes", "3")
 ONE_ARENA = {"MALLOC_ARENA_MAX": "1"}
+NO_LIMIT = "a program with ASan takes terabytes of addresses, so that no limit on them can be set"
 
 
 class BadInput(testing.Folder, unittest.TestCase):
@@ -106,6 +107,7 @@ class BadInput(testing.Folder, unittest.TestCase):
         words = ["sh", "-c", f'ulimit -v {kib} && exec "$0" "$@"', self.WEIR, "lr", *arguments]
         return testing.run(words, testing.clean_environment({**testing.POOL, **ONE_ARENA, "WEIR_JOIN_TIMEOUT_S": "3"}), testing.LIMIT_S)
 
+    @unittest.skipIf(testing.sanitized(), NO_LIMIT)
     def test_data_that_do_not_fit_into_memory_end_it_with_advice(self):
         train = self.many_examples()
         for shape in (("--threads", "1"), ("--threads", "3"), ("--workers", "2")):
@@ -114,6 +116,7 @@ class BadInput(testing.Folder, unittest.TestCase):
                 self.assertEqual(done.code, 1, done.err)
                 self.assertRegex(done.err, "weir: error: not enough memory: .*more workers")
 
+    @unittest.skipIf(testing.sanitized(), NO_LIMIT)
     def test_threads_that_cannot_start_end_it_with_advice(self):
         train = self.file("ok.svm")
         self.assertEqual(self.limited(1_000_000, "--train", train, "--threads", "2").code, 0)
@@ -124,6 +127,7 @@ class BadInput(testing.Folder, unittest.TestCase):
                 self.assertEqual(done.code, 1, done.err)
                 self.assertRegex(done.err, "weir: error: no more threads can be started: .*--threads")
 
+    @unittest.skipIf(testing.sanitized(), NO_LIMIT)
     def test_a_worker_without_memory_ends_the_job_for_all_of_them_with_the_reason(self):
         command = ["sh", "-c", 'ulimit -v ${LIMIT_KIB:-unlimited} && exec "$0" "$@"', self.WEIR, "lr", "--train", self.many_examples(), "--passes", "2"]
         with testing.Ranks(self.folder, command, 3, ONE_ARENA) as job:

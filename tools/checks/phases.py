@@ -62,6 +62,11 @@ def asan(shop):
     return run_suite(shop, "asan", ["unit", "conformance"], 2, multiplier=6, seconds=1200, env=SLOW)
 
 
+def asan_system(shop):
+    # Forked processes and killed ranks leave nothing to look for leaks in; each program by itself is looked at.
+    return run_suite(shop, "asan", ["system"], 2, multiplier=5, seconds=900, env={"WEIR_TEST_SANITIZED": "1"})
+
+
 def tsan(shop):
     # The histories run in one thread, and take a while here.
     env = {**SLOW, "WEIR_HISTORIES": "10"}
@@ -121,6 +126,7 @@ PHASES = {
         Phase("analyze", "clang's static analyzer on the library (only when named)", per_file.analyze, build="release", by_default=False),
         Phase("plain", "without any optional part: build, unit tests of what is done in another way then", plain, TESTED, build="plain"),
         Phase("asan", "clang with ASan and UBSan: build, unit tests, conformance", asan, TESTED, build="asan"),
+        Phase("asan-system", "whole programs, built with ASan and UBSan", asan_system, TESTED, build="asan"),
         Phase("fuzz", "30 s of each fuzz target", fuzz.fuzz, TESTED, build="asan"),
         Phase("tsan", "clang with TSan: build, unit tests, conformance", tsan, TESTED, build="tsan"),
         Phase("bench", "every benchmark briefly", benches, TESTED, build="release"),

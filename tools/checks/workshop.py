@@ -26,7 +26,7 @@ LINES = "-gline-tables-only"
 # Tests and sanitized code are compiled many files at a time: most of what a compiler sees of a file are headers.
 TOGETHER = "-Dunity_size=24"
 SANITIZED = [
-    "-Dbuildtype=debugoptimized", "-Doptimization=1", "-Ddebug=false", "-Db_lundef=false", "-Dbenchmarks=disabled", "-Dprogram=false",
+    "-Dbuildtype=debugoptimized", "-Doptimization=1", "-Ddebug=false", "-Db_lundef=false", "-Dbenchmarks=disabled",
     "-Dunity=on", TOGETHER,
 ]
 
@@ -54,7 +54,7 @@ BUILDS = {
         [*SANITIZED, "-Db_sanitize=address,undefined", "-Dfuzz=true", f"-Dcpp_args={LINES} -fsanitize=fuzzer-no-link {UNDEFINED}"],
         [],
     ),
-    "tsan": (CLANG, [*SANITIZED, "-Db_sanitize=thread", f"-Dcpp_args={LINES}"], []),
+    "tsan": (CLANG, [*SANITIZED, "-Dprogram=false", "-Db_sanitize=thread", f"-Dcpp_args={LINES}"], []),
     "plain": (
         {"CXX": "g++"},
         ["-Dbuildtype=release", "-Dtest_unity=true", TOGETHER, "-Dbenchmarks=disabled", *NO_OPTIONAL_PARTS],

@@ -17,6 +17,9 @@
 
 namespace weir::transport::shm {
 
+/// Packets of one peer's socket that are taken at a time: others have their turn.
+inline constexpr int kPacketsPerLook = 64;
+
 /// A ConnectionId is a serial number and the place in the endpoint's table.
 inline constexpr uint32_t kSlotBits = 20;
 

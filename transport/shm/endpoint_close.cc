@@ -11,12 +11,6 @@
 
 namespace weir::transport::shm {
 
-namespace {
-
-constexpr int kPacketsPerLook = 64;
-
-}  // namespace
-
 void ShmEndpoint::close(ConnectionId id) {
     Connection* const connection = find(id);
     if (connection == nullptr || connection->state == State::kClosing) return;

@@ -13,8 +13,6 @@ namespace weir::transport::shm {
 
 namespace {
 
-constexpr int kPacketsPerLook = 64;
-
 bool inside(uint64_t offset, uint64_t length, uint64_t region_bytes) noexcept {
     return offset <= region_bytes && length <= region_bytes - offset;
 }
