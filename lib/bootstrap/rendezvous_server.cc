@@ -17,7 +17,6 @@ using transport::Handshake;
 namespace {
 
 constexpr uint64_t kTellEvery = 500 * kMillisecond;
-constexpr size_t kComplaintsMax = 20;
 constexpr size_t kRefusalsMax = 4;
 
 }  // namespace
@@ -102,6 +101,7 @@ void RendezvousServer::poll_once(uint64_t deadline_ns) {
         if (entries[0].revents != 0) accept_guests();
     }
     drop_late_strangers();
+    complaints_.look();
 }
 
 void RendezvousServer::accept_guests() {
@@ -109,7 +109,8 @@ void RendezvousServer::accept_guests() {
         Descriptor fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
         if (!fd) {
             if (errno == EMFILE || errno == ENFILE) {
-                complain("rendezvous: out of file descriptors; raise the limit with ulimit -n");
+                complain("descriptors",
+                         "rendezvous: out of file descriptors; raise the limit with ulimit -n");
                 (void)::poll(nullptr, 0, 10);  // the connection stays: do not spin on it
             }
             return;
@@ -132,8 +133,9 @@ void RendezvousServer::drop_late_strangers() {
             ++it;
             continue;
         }
-        complain(fmt::format("rendezvous: closed the connection from {}: {}", it->link.peer(),
-                             crowded ? "too many strangers" : "no greeting in time"));
+        const std::string_view why = crowded ? "too many strangers" : "no greeting in time";
+        complain(why, fmt::format("rendezvous: closed the connection from {}: {}", it->link.peer(),
+                                  why));
         --strangers;
         it = guests_.erase(it);
     }
@@ -160,8 +162,9 @@ bool RendezvousServer::serve(Guest& guest, short events) {
     if (status.code() == Errc::kPeerLost && expected) {
         log(LogLevel::kDebug, "rendezvous: {} left", guest.link.peer());
     } else {
-        complain(fmt::format("rendezvous: closed the connection from {}: {}", guest.link.peer(),
-                             status.error().message()));
+        const std::string why = status.error().message();
+        complain(why, fmt::format("rendezvous: closed the connection from {}: {}",
+                                  guest.link.peer(), why));
     }
     return false;
 }
@@ -250,7 +253,7 @@ Status RendezvousServer::take_entry(Guest& guest, const RendezvousMessage& entry
 }
 
 void RendezvousServer::refuse(Guest& guest, const std::string& reason) {
-    complain(fmt::format("rendezvous: refused {}: {}", guest.link.peer(), reason));
+    complain(reason, fmt::format("rendezvous: refused {}: {}", guest.link.peer(), reason));
     if (refusals_.size() < kRefusalsMax) refusals_.push_back(reason);
     guest.link.handshake().refuse(Errc::kRefused, reason);
     guest.stage = Stage::kLeaving;
@@ -266,12 +269,8 @@ void RendezvousServer::close(Guest& guest) {
     }
 }
 
-void RendezvousServer::complain(const std::string& line) {
-    ++complaints_;
-    if (complaints_ <= kComplaintsMax) log_line(LogLevel::kWarning, line);
-    if (complaints_ == kComplaintsMax) {
-        log(LogLevel::kWarning, "rendezvous: further such connections are not logged");
-    }
+void RendezvousServer::complain(std::string_view reason, std::string_view line) {
+    complaints_.log(LogLevel::kWarning, reason, line);
 }
 
 std::vector<uint32_t> RendezvousServer::missing() const {

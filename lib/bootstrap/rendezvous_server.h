@@ -7,9 +7,11 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "lib/base/repeated_log.h"
 #include "lib/bootstrap/rendezvous.h"
 #include "lib/bootstrap/rendezvous_link.h"
 
@@ -87,7 +89,7 @@ private:
     [[nodiscard]] Status take_entry(Guest& guest, const RendezvousMessage& entry);
     void refuse(Guest& guest, const std::string& reason);
     void close(Guest& guest);
-    void complain(const std::string& line);
+    void complain(std::string_view reason, std::string_view line);
 
     [[nodiscard]] std::vector<uint32_t> missing() const;
     [[nodiscard]] std::string missing_text() const;
@@ -103,7 +105,7 @@ private:
     std::vector<Seat> seats_;
     std::map<std::pair<uint32_t, std::string>, std::string> values_;
     std::vector<std::string> refusals_;  // the first few, for the error at the end
-    size_t complaints_ = 0;
+    RepeatedLog complaints_{clock_};
     uint32_t round_ = 1;  // the one that is being collected
     uint64_t tell_at_ns_ = 0;
     std::string lost_;   // which rank left between two rounds, if one did

@@ -42,7 +42,7 @@ size_t Manager::poll() {
     for (const Completion& completion : std::span(completions_).first(count))
         handle(completion);
     const uint64_t now_ns = clock_.now_ns();
-    if (phase_ == Phase::kGathering && now_ns - started_ns_ > options_.join_timeout_ns) {
+    if (phase_ == Phase::kJoining && now_ns - started_ns_ > options_.join_timeout_ns) {
         end(Errc::kDeadline, missing());
     }
     if (phase_ == Phase::kEnding && (shards_are_gone() || now_ns - ending_since_ns_ > kGoodbyeNs)) {
@@ -103,7 +103,7 @@ void Manager::join(ConnectionId connection, Peer& peer, const wire::Frame& frame
     const bool is_shard = message->role == JoinMessage::Role::kShard;
     std::vector<Member>& members = is_shard ? shards_ : workers_;
     const char* const what = is_shard ? "shard" : "worker";
-    if (phase_ != Phase::kGathering || message->number >= members.size()) {
+    if (phase_ != Phase::kJoining || message->number >= members.size()) {
         return refuse(connection,
                       fmt::format("{} {} of rank {} does not belong to this job of {} {}s", what,
                                   message->number, message->rank, members.size(), what));
@@ -290,7 +290,7 @@ void Manager::lost(ConnectionId connection) {
     if (!peer.joined || phase_ == Phase::kEnding) return;
     const bool is_shard = peer.is.role == JoinMessage::Role::kShard;
     Member& member = (is_shard ? shards_ : workers_)[peer.is.number];
-    if (phase_ == Phase::kGathering) {  // it may come again
+    if (phase_ == Phase::kJoining) {  // it may come again
         member.state = Member::State::kMissing;
         return;
     }

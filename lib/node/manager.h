@@ -47,7 +47,7 @@ public:
     [[nodiscard]] std::string address() const { return endpoint_->address(); }
 
 private:
-    enum class Phase { kGathering, kRunning, kEnding, kOver };
+    enum class Phase { kJoining, kRunning, kEnding, kOver };
 
     struct Peer {
         bool joined = false;
@@ -108,7 +108,7 @@ private:
     Outbox outbox_;
     RepeatedLog refusals_{clock_};
     std::array<transport::Completion, 32> completions_;  ///< of one poll
-    Phase phase_ = Phase::kGathering;
+    Phase phase_ = Phase::kJoining;
     uint64_t started_ns_;
     uint64_t ending_since_ns_ = 0;
     std::unordered_map<transport::ConnectionId, Peer> peers_;

@@ -12,18 +12,18 @@ void Outbox::send(transport::ConnectionId connection, wire::FrameHeader header,
     header.body_bytes = static_cast<uint32_t>(body.size());
     const std::span<const std::byte> head = wire::bytes_of(header);
     const std::array parts{head, body};
-    const bool first = waiting_.empty() || !waiting_.contains(connection);
+    const bool first = queues_.empty() || !queues_.contains(connection);
     if (first && post(connection, parts)) return;
     Message message(head.begin(), head.end());
     message.insert(message.end(), body.begin(), body.end());
-    Waiting& waiting = waiting_[connection];
-    waiting.bytes += sizeof(Message) + message.size();
-    waiting.messages.push_back(std::move(message));
-    if (waiting.bytes <= waiting_bytes_max_) return;
+    Queue& queue = queues_[connection];
+    queue.bytes += sizeof(Message) + message.size();
+    queue.messages.push_back(std::move(message));
+    if (queue.bytes <= waiting_bytes_max_) return;
     log(LogLevel::kWarning,
         "closing the connection to {}: it asks, but {} frames ({} bytes) wait for it to take them",
-        endpoint_.peer_name(connection), waiting.messages.size(), waiting.bytes);
-    waiting_.erase(connection);
+        endpoint_.peer_name(connection), queue.messages.size(), queue.bytes);
+    queues_.erase(connection);
     endpoint_.close(connection);
 }
 
@@ -46,7 +46,7 @@ bool Outbox::post(transport::ConnectionId connection,
 
 size_t Outbox::flush() {
     size_t sent = 0;
-    for (auto at = waiting_.begin(); at != waiting_.end();) {
+    for (auto at = queues_.begin(); at != queues_.end();) {
         auto& [messages, bytes] = at->second;
         while (!messages.empty()) {
             const std::span<const std::byte> part = messages.front();
@@ -55,13 +55,13 @@ size_t Outbox::flush() {
             messages.pop_front();
             ++sent;
         }
-        at = messages.empty() ? waiting_.erase(at) : std::next(at);
+        at = messages.empty() ? queues_.erase(at) : std::next(at);
     }
     return sent;
 }
 
 void Outbox::forget(transport::ConnectionId connection) {
-    waiting_.erase(connection);
+    queues_.erase(connection);
 }
 
 }  // namespace weir

@@ -35,12 +35,12 @@ public:
     /// Forgets what waits for a connection that is gone.
     void forget(transport::ConnectionId connection);
 
-    [[nodiscard]] bool empty() const noexcept { return waiting_.empty(); }
+    [[nodiscard]] bool empty() const noexcept { return queues_.empty(); }
 
 private:
     using Message = std::vector<std::byte>;
 
-    struct Waiting {
+    struct Queue {
         std::deque<Message> messages;
         size_t bytes = 0;
     };
@@ -51,7 +51,7 @@ private:
 
     transport::Endpoint& endpoint_;
     size_t waiting_bytes_max_;
-    std::unordered_map<transport::ConnectionId, Waiting> waiting_;
+    std::unordered_map<transport::ConnectionId, Queue> queues_;
 };
 
 }  // namespace weir

@@ -59,7 +59,7 @@ std::string Shard::name() const {
 size_t Shard::poll() {
     const size_t count = endpoint_->poll(completions_);
     for (size_t i = 0; i < count; ++i) {
-        if (i + 1 < count) expect(completions_[i + 1]);
+        if (i + 1 < count) prefetch_rows(completions_[i + 1]);
         handle(completions_[i]);
     }
     size_t done = count;
@@ -72,8 +72,8 @@ size_t Shard::poll() {
     return done;
 }
 
-/// Has the rows that the next message names brought near while the one before it is carried out.
-void Shard::expect(const Completion& next) const {
+/// Prefetches the rows that the next message names while the one before it is carried out.
+void Shard::prefetch_rows(const Completion& next) const {
     wire::FrameHeader h;
     if (next.event != Event::kReceived || !wire::glance(next.message, h)) return;
     if ((h.flags & wire::kKeysRange) == 0 || h.table >= tables_.size()) return;

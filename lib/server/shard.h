@@ -153,7 +153,7 @@ private:
     };
 
     // shard.cc: connections and control
-    void expect(const transport::Completion& next) const;
+    void prefetch_rows(const transport::Completion& next) const;
     void handle(const transport::Completion& completion);
     void receive(ConnectionId connection, std::span<const std::byte> message);
     void control(ConnectionId connection, const wire::Frame& frame);

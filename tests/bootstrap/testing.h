@@ -36,34 +36,6 @@ private:
     return text.find(word) != std::string_view::npos;
 }
 
-/// Keeps the log's lines while it lives.
-class CapturedLog {
-public:
-    CapturedLog() {
-        set_log_sink(
-            [this](LogLevel, std::string_view line) {
-                const std::lock_guard lock(mutex_);
-                text_ += line;
-                text_ += '\n';
-            },
-            LogLevel::kWarning);
-    }
-
-    CapturedLog(const CapturedLog&) = delete;
-    CapturedLog& operator=(const CapturedLog&) = delete;
-
-    ~CapturedLog() { set_log_sink({}); }
-
-    [[nodiscard]] std::string text() const {
-        const std::lock_guard lock(mutex_);
-        return text_;
-    }
-
-private:
-    mutable std::mutex mutex_;
-    std::string text_;
-};
-
 /// A file with some content and mode, gone at the end.
 class TemporaryFile {
 public:

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "lib/base/clock.h"
+#include "lib/base/repeated_log.h"
 #include "transport/shm/connection.h"
 #include "transport/shm/device.h"
 
@@ -191,6 +192,7 @@ private:
     const std::shared_ptr<Quiescence::Reader> reader_;
     const Self self_;
     SteadyClock clock_;
+    RepeatedLog strangers_log_{clock_};
     EndpointCounters counters_;
 
     std::vector<std::unique_ptr<Connection>> slots_;

@@ -59,8 +59,10 @@ void ShmEndpoint::accept_sockets() {
         }
         if (half_open_ >= device_.options().handshakes_max) show_out_oldest();
         if (connections_ >= options_.connections_max) {
-            log(LogLevel::kWarning, "shm: a connection is refused: {} is this endpoint's limit",
-                connections_);
+            strangers_log_.log(
+                LogLevel::kWarning, "limit",
+                fmt::format("shm: a connection is refused: {} is this endpoint's limit",
+                            connections_));
             continue;
         }
         Connection& connection = add_connection(Side::kAccepting, State::kShaking);

@@ -30,9 +30,16 @@ void ShmEndpoint::refuse(Connection& connection, const Error& error) {
     const Errc code = error.code();
     const bool peers_fault = code != Errc::kPeerLost && code != Errc::kNoMemory;
     if (peers_fault) ++counters_.refused;
-    log(peers_fault || !connection.is_stranger() ? LogLevel::kWarning : LogLevel::kInfo,
-        "shm: connection {} {} is closed: {}", connection.side == Side::kConnecting ? "to" : "from",
-        peer_name(connection.id), error.message());
+    const LogLevel level =
+        peers_fault || !connection.is_stranger() ? LogLevel::kWarning : LogLevel::kInfo;
+    const std::string line = fmt::format("shm: connection {} {} is closed: {}",
+                                         connection.side == Side::kConnecting ? "to" : "from",
+                                         peer_name(connection.id), error.message());
+    if (connection.is_stranger()) {
+        strangers_log_.log(level, error.message(), line);
+    } else {
+        log(level, "{}", line);
+    }
     if (connection.link != nullptr && connection.has_channel()) say_goodbye(connection);
     end(connection, code);
 }

@@ -185,6 +185,7 @@ void ShmEndpoint::look() {
     for (int i = 0; i < count; ++i)
         look_at(events[static_cast<size_t>(i)].data.u64);
     if (coming_ > 0 || listen_again_ns_ != 0) check_deadlines();
+    strangers_log_.look();
     if (!closing_.empty()) check_closing();
     if (++looks_ % kLooksPerSweep != 0) return;
     for (const Watch& one : watched_) {

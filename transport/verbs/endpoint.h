@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "lib/base/repeated_log.h"
 #include "transport/verbs/connection_table.h"
 #include "transport/verbs/delivery.h"
 #include "transport/verbs/device.h"
@@ -103,6 +104,7 @@ private:
     void close_everything() noexcept;
 
     VerbsDevice& device_;
+    RepeatedLog strangers_log_{device_.clock()};
     RegionView regions_;
     EndpointCounters counters_;
     EndpointOptions options_;

@@ -86,7 +86,12 @@ void VerbsEndpoint::cut_short(Connection& c, std::string_view why) {
 
 void VerbsEndpoint::fail(Connection& c, Errc reason, std::string_view why) {
     if (c.is_ending()) return;
-    log(LogLevel::kWarning, "verbs: connection with {} ends: {}", c.peer_name, why);
+    const std::string line = fmt::format("verbs: connection with {} ends: {}", c.peer_name, why);
+    if (c.is_stranger()) {
+        strangers_log_.log(LogLevel::kWarning, why, line);
+    } else {
+        log_line(LogLevel::kWarning, line);
+    }
     // Who has said goodbye may be gone before our last operations are through.
     drain(c, c.peer_goodbye ? Errc::kOk : reason);
 }

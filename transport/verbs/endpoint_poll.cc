@@ -117,6 +117,7 @@ void VerbsEndpoint::watch() {
         }
     }
     check_deadlines();
+    strangers_log_.look();
 }
 
 void VerbsEndpoint::take_notes() {

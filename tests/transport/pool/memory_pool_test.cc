@@ -15,8 +15,8 @@
 #include <unistd.h>
 
 #include "lib/base/bytes.h"
-#include "lib/base/log.h"
 #include "lib/base/random.h"
+#include "tests/log_lines.h"
 #include "tests/seed.h"
 #include "tests/transport/pool/fake_device.h"
 #include "transport/pool/pool_buffer.h"
@@ -232,11 +232,9 @@ TEST_SUITE("memory_pool") {
     }
 
     TEST_CASE("where little memory may be locked the pool is smaller, and warns") {
-        std::vector<std::string> lines;
-        set_log_sink([&](LogLevel, std::string_view line) { lines.emplace_back(line); });
+        const ::weir::testing::LogLines log;
         FakeDevice device(3 * kMiB);
         const auto pool = make_pool(small_options(), device);
-        set_log_sink({});
         CHECK(device.registered_bytes() == 2 * kMiB);
         const PoolStatistics statistics = pool->statistics();
         CHECK(statistics.reserved_bytes == 2 * kMiB);
@@ -246,7 +244,7 @@ TEST_SUITE("memory_pool") {
         CHECK_MESSAGE(note.find("8 MiB cannot be registered with fake") != std::string::npos, note);
         CHECK_MESSAGE(note.find("going on with 2 MiB instead") != std::string::npos, note);
         CHECK_MESSAGE(note.find(fmt::format("ulimit -l {}", kib)) != std::string::npos, note);
-        CHECK(lines == statistics.notes);
+        CHECK(log.lines() == statistics.notes);
         CHECK(pool->allocate(kMiB) != nullptr);
         CHECK(pool->allocate(4 * kMiB) == nullptr);
     }

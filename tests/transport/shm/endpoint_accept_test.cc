@@ -8,6 +8,7 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
+#include "tests/log_lines.h"
 #include "tests/transport/shm/helpers.h"
 #include "transport/net/unix_socket.h"
 
@@ -147,8 +148,7 @@ TEST_SUITE("endpoint accept") {
     }
 
     TEST_CASE("garbage on the listening socket is refused and logged") {
-        std::vector<std::string> lines;
-        set_log_sink([&](LogLevel, std::string_view line) { lines.emplace_back(line); });
+        const ::weir::testing::LogLines log;
         const auto device = test_device();
         Actor a(*device);
         auto stranger = dial_abstract(testing::socket_name_of(a.endpoint().address()));
@@ -156,12 +156,19 @@ TEST_SUITE("endpoint accept") {
         const std::string text = "GET / HTTP/1.1";
         REQUIRE(send_packet(stranger->get(), std::as_bytes(std::span(text)), {}).has_value());
         REQUIRE(a.until([&] { return a.endpoint().counters().refused == 1; }));
-        set_log_sink({});
+        const std::vector<std::string> lines = log.lines();
         REQUIRE(lines.size() == 1);
         CHECK(lines[0].find("garbage, not the handshake of shm") != std::string::npos);
         CHECK(a.happened.empty());
         Packet packet;
         CHECK(receive_packet(stranger->get(), packet) == Receive::kEnd);
+        for (uint64_t i = 2; i <= 20; ++i) {  // more of the same are counted, not logged
+            auto more = dial_abstract(testing::socket_name_of(a.endpoint().address()));
+            REQUIRE(more.has_value());
+            REQUIRE(send_packet(more->get(), std::as_bytes(std::span(text)), {}).has_value());
+            REQUIRE(a.until([&] { return a.endpoint().counters().refused == i; }));
+        }
+        CHECK(log.lines().size() == 1);
     }
 }
 

@@ -12,7 +12,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "lib/base/log.h"
+#include "tests/log_lines.h"
 #include "tests/transport/shm/helpers.h"
 
 namespace weir::transport::shm {
@@ -262,14 +262,13 @@ TEST_SUITE("endpoint") {
             const auto second = test_device();
             Actor a(*first);
             Actor b(*second);
-            std::string text;
-            set_log_sink([&](LogLevel, std::string_view line) { text += line; });
+            const ::weir::testing::LogLines log;
             const rlimit limit = {100'000, 100'000};  // holds for memfds too
             if (setrlimit(RLIMIT_FSIZE, &limit) != 0) return 2;
             const auto id = a.endpoint().connect(b.endpoint().address());
             if (!id || !a.until([&] { return a.closed(*id).has_value(); }, &b)) return 3;
             if (a.closed(*id) != Errc::kNoMemory) return 4;
-            if (text.find("memory.max") == std::string::npos) return 5;
+            if (!log.has("memory.max")) return 5;
             return b.happened.empty() ? 0 : 6;
         });
         CHECK(child.join() == 0);
