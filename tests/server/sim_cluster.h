@@ -12,6 +12,7 @@
 #include "lib/node/manager.h"
 #include "lib/server/shard.h"
 #include "lib/worker/client_core.h"
+#include "transport/fault/fault.h"
 #include "transport/sim/network.h"
 
 namespace weir::test {
@@ -72,19 +73,21 @@ struct SimShape {
     size_t eager_bytes = 4096;
     size_t server_memory_bytes = ~size_t{0};
     size_t worker_memory_bytes = ~size_t{0};
+    std::shared_ptr<transport::Faults> faults = nullptr;  ///< of the first worker's network
+    bool faults_of_all = false;                           ///< of everybody's
 };
 
 class SimCluster {
 public:
     SimCluster(uint64_t seed, const SimShape& shape, const transport::sim::Options& options)
         : network(seed, clock, options), shape_(shape) {
-        transport::Device& first = add_host();
+        transport::Device& first = add_host(shape.faults_of_all);
         ManagerOptions manager_options;
         manager_options.shape = {shape.servers, shape.shards, 4, seed};
         manager_options.worker_count = shape.workers;
         manager = std::make_unique<Manager>(manager_options, endpoint(first), clock);
         for (uint32_t server = 0; server < shape.servers; ++server) {
-            transport::Device& device = server == 0 ? first : add_host();
+            transport::Device& device = server == 0 ? first : add_host(shape.faults_of_all);
             Memory& memory =
                 add_memory(device, transport::Access::kLocal, shape.server_memory_bytes);
             for (uint32_t shard = 0; shard < shape.shards; ++shard) {
@@ -162,8 +165,12 @@ public:
     RuleRegistry rules = RuleRegistry::with_builtin_rules();
 
 private:
-    transport::Device& add_host() {
-        devices_.push_back(network.make_device(static_cast<uint32_t>(devices_.size())));
+    transport::Device& add_host(bool has_faults) {
+        auto device = network.make_device(static_cast<uint32_t>(devices_.size()));
+        if (has_faults && shape_.faults != nullptr) {
+            device = transport::inject_faults(std::move(device), shape_.faults);
+        }
+        devices_.push_back(std::move(device));
         return *devices_.back();
     }
 
@@ -179,7 +186,7 @@ private:
     }
 
     void add_worker(uint32_t number) {
-        transport::Device& device = add_host();
+        transport::Device& device = add_host(shape_.faults_of_all || number == 0);
         worker_memories_.push_back(
             &add_memory(device, transport::Access::kRemote, shape_.worker_memory_bytes));
         ClientCoreOptions options;
