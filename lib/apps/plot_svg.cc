@@ -23,7 +23,7 @@ constexpr size_t kDotCountMax = 80;  ///< with more passes the line alone is cle
 constexpr size_t kTitleLengthMax = 84;
 constexpr const char* kInk = "#1667c0";
 /// Differences below this part of the objective are rounding.
-constexpr double kRounding = 1e-14;
+constexpr double kDrawnRounding = 1e-14;
 
 /// The smallest of 1, 2, 5 times a power of ten that cuts `span` into at most kTickCount parts.
 double tick_step(double span) {
@@ -199,7 +199,7 @@ std::string plot_descent(std::span<const PlotPoint> points, const PlotText& text
     const auto best = std::min_element(finite.begin(), finite.end(), by_objective);
     const auto worst = std::max_element(finite.begin(), finite.end(), by_objective);
     // What is nearer to the best than this is it, as far as anybody can tell.
-    const double floor = finite.empty() ? 0 : std::abs(best->objective) * kRounding;
+    const double floor = finite.empty() ? 0 : std::abs(best->objective) * kDrawnRounding;
     const double most = finite.empty() ? 0 : worst->objective - best->objective;
     if (!(most > floor) || !std::isfinite(most)) {
         const std::string said =

@@ -14,7 +14,7 @@ namespace weir {
 namespace {
 
 /// Buckets of so many keys are under way at a time, to the L2 cache: a power of two.
-constexpr size_t kAhead = 32;
+constexpr size_t kLinesAhead = 32;
 
 /// At three quarters full, one key in eight has overflowed.
 constexpr size_t keys_in(size_t bucket_count) noexcept {
@@ -71,21 +71,21 @@ inline __attribute__((always_inline)) size_t KeyIndex::pass_with(
     const Segment* const directory = directory_.data();
     const uint32_t directory_shift = 63 - depth_;
     const size_t mask = bucket_count_ - 1;
-    KeyBucket* home[kAhead];
+    KeyBucket* home[kLinesAhead];
     const auto ask = [&](size_t i) __attribute__((always_inline)) {
         const uint64_t h = hash(keys[i]);
         const Segment& segment = directory[h >> directory_shift];
         KeyBucket* const bucket = segment.buckets + ((h >> segment.shift) & mask);
-        home[i % kAhead] = bucket;
+        home[i % kLinesAhead] = bucket;
         __builtin_prefetch(bucket, 0, 2);
     };
     uint32_t missing = 0;
-    for (size_t i = 0; i < std::min(kAhead, count); ++i)
+    for (size_t i = 0; i < std::min(kLinesAhead, count); ++i)
         ask(i);
     for (size_t i = 0; i < count; ++i) {
         const uint64_t key = keys[i];
-        KeyBucket& bucket = *home[i % kAhead];
-        if (i + kAhead < count) ask(i + kAhead);
+        KeyBucket& bucket = *home[i % kLinesAhead];
+        if (i + kLinesAhead < count) ask(i + kLinesAhead);
         const uint32_t places = match(bucket, key);
         // A free place looks like key 0, but key 0 itself comes before it.
         uint32_t found = places == 0 ? 0 : bucket.rows_plus_one[std::countr_zero(places)];

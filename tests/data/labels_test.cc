@@ -25,7 +25,7 @@ std::string verdict(const LabelCensus& all, const LabelMap& labels = {}) {
     return status ? "" : status.error().message();
 }
 
-std::string refusal(const std::string& text) {
+std::string labels_refusal(const std::string& text) {
     const auto map = LabelMap::parse(text);
     REQUIRE_FALSE(map);
     return map.error().message();
@@ -64,14 +64,14 @@ TEST_SUITE("labels") {
     }
 
     TEST_CASE("a map that makes no sense is refused with the reason") {
-        CHECK(has(refusal(""), "does not begin with a label"));
-        CHECK(has(refusal("a:1"), "'a:1' does not begin with a label"));
-        CHECK(has(refusal("1:-1,2"), "'2' does not end with :-1 or :+1"));
-        CHECK(has(refusal("1:-1,2:3"), "'2:3' does not end with :-1 or :+1"));
-        CHECK(has(refusal("1:-1,1:+1"), "the label 1 is there twice"));
-        CHECK(has(refusal("1:-1"), "no label stands for +1"));
-        CHECK(has(refusal("1:+1,2:1"), "no label stands for -1"));
-        CHECK(has(refusal("1:-1,nan:1"), "'nan:1' does not begin with a label"));
+        CHECK(has(labels_refusal(""), "does not begin with a label"));
+        CHECK(has(labels_refusal("a:1"), "'a:1' does not begin with a label"));
+        CHECK(has(labels_refusal("1:-1,2"), "'2' does not end with :-1 or :+1"));
+        CHECK(has(labels_refusal("1:-1,2:3"), "'2:3' does not end with :-1 or :+1"));
+        CHECK(has(labels_refusal("1:-1,1:+1"), "the label 1 is there twice"));
+        CHECK(has(labels_refusal("1:-1"), "no label stands for +1"));
+        CHECK(has(labels_refusal("1:+1,2:1"), "no label stands for -1"));
+        CHECK(has(labels_refusal("1:-1,nan:1"), "'nan:1' does not begin with a label"));
     }
 
     TEST_CASE("two values of which one stands for no class are an error with the cure") {

@@ -16,7 +16,7 @@
 namespace weir::test {
 namespace {
 
-constexpr uint64_t kKeys = 64;  ///< of each worker
+constexpr uint64_t kKeysOfWorker = 64;  ///< of each worker
 constexpr uint32_t kWorkers = 2;
 
 /// Two workers that push to keys of their own; the network of the first, or of all, has faults.
@@ -36,7 +36,7 @@ struct FaultyCluster {
         TableSchema schema;
         schema.name = "counts";
         schema.layout = random.below(2) == 0 ? Layout::kDense : Layout::kSparse;
-        schema.key_count = schema.layout == Layout::kDense ? kWorkers * kKeys : 0;
+        schema.key_count = schema.layout == Layout::kDense ? kWorkers * kKeysOfWorker : 0;
         schema.value_type = ValueType::kUInt64;
         for (uint32_t worker = 0; worker < kWorkers; ++worker) {
             auto made = cluster->make_table(worker, schema);
@@ -53,8 +53,8 @@ struct FaultyCluster {
 
     void begin(uint32_t worker, Push& push) {
         std::set<uint64_t> chosen;
-        while (chosen.size() < 1 + random.below(kKeys / 2))
-            chosen.insert(worker * kKeys + random.below(kKeys));
+        while (chosen.size() < 1 + random.below(kKeysOfWorker / 2))
+            chosen.insert(worker * kKeysOfWorker + random.below(kKeysOfWorker));
         push.keys.assign(chosen.begin(), chosen.end());
         push.ones.assign(push.keys.size(), 1);
         for (const uint64_t key : push.keys)
@@ -81,7 +81,7 @@ struct FaultyCluster {
 
     /// All values, as the second worker sees them.
     [[nodiscard]] std::vector<uint64_t> values() {
-        std::vector<uint64_t> keys(kWorkers * kKeys);
+        std::vector<uint64_t> keys(kWorkers * kKeysOfWorker);
         for (uint64_t key = 0; key < keys.size(); ++key)
             keys[key] = key;
         std::vector<uint64_t> out(keys.size());
@@ -94,7 +94,7 @@ struct FaultyCluster {
     /// Those of the second worker, whose network is good.
     void check_second_worker(const std::vector<uint64_t>& now) {
         CHECK(failed[1] == 0);
-        for (uint64_t key = kKeys; key < 2 * kKeys; ++key)
+        for (uint64_t key = kKeysOfWorker; key < 2 * kKeysOfWorker; ++key)
             REQUIRE(now[key] == issued[key]);
     }
 
@@ -102,8 +102,8 @@ struct FaultyCluster {
     std::shared_ptr<transport::Faults> faults = std::make_shared<transport::Faults>(random());
     std::unique_ptr<SimCluster> cluster;
     std::vector<TableInfo> tables;
-    std::vector<uint64_t> issued = std::vector<uint64_t>(kWorkers * kKeys);
-    std::vector<uint64_t> acknowledged = std::vector<uint64_t>(kWorkers * kKeys);
+    std::vector<uint64_t> issued = std::vector<uint64_t>(kWorkers * kKeysOfWorker);
+    std::vector<uint64_t> acknowledged = std::vector<uint64_t>(kWorkers * kKeysOfWorker);
     std::array<uint64_t, kWorkers> failed{};
 };
 
@@ -143,7 +143,7 @@ TEST_SUITE("fault_history") {
             faulty.run(20);
             const std::vector<uint64_t> now = faulty.values();
             faulty.check_second_worker(now);
-            for (uint64_t key = 0; key < kKeys; ++key) {
+            for (uint64_t key = 0; key < kKeysOfWorker; ++key) {
                 REQUIRE(now[key] >= faulty.acknowledged[key]);
                 REQUIRE(now[key] <= faulty.issued[key]);
             }
@@ -162,7 +162,7 @@ TEST_SUITE("fault_history") {
             faulty.run(20);
             const std::vector<uint64_t> now = faulty.values();
             faulty.check_second_worker(now);
-            for (uint64_t key = 0; key < kKeys; ++key)
+            for (uint64_t key = 0; key < kKeysOfWorker; ++key)
                 REQUIRE(now[key] <= faulty.issued[key]);
             corrupted += faulty.faults->corrupted_count;
         });

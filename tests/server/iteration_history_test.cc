@@ -72,7 +72,7 @@ void begin_iteration(SimCluster& cluster, uint32_t number, Worker& w, const Tabl
 }
 
 /// What was pushed in a history, and how it ended.
-struct History {
+struct IterationHistory {
     std::vector<std::vector<double>> pushed = std::vector<std::vector<double>>(
         kIterations + 1, std::vector<double>(kSummedKeys, 0));  ///< by iteration and key
     std::vector<std::optional<Errc>> ended =
@@ -82,7 +82,7 @@ struct History {
 
 /// A pull after iteration `last`: of each iteration it has all parts of a key, or none if the
 /// iteration has failed; nobody has pushed a later one.
-void check_sums(const History& history, uint64_t last, std::span<const double> pulled) {
+void check_sums(const IterationHistory& history, uint64_t last, std::span<const double> pulled) {
     for (uint64_t key = 0; key < kSummedKeys; ++key) {
         const auto bits = static_cast<uint64_t>(pulled[key]);
         uint64_t expected = 0;
@@ -121,7 +121,7 @@ uint64_t run_history(uint64_t seed, bool short_memory) {
         tables.push_back(*table);
     }
     std::vector<Worker> workers(shape.workers);
-    History history;
+    IterationHistory history;
     uint32_t finished = 0;
     const auto end_iteration = [&](ClientCore& client, Worker& w) {
         const Status push = client.take(w.push);

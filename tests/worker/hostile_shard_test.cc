@@ -18,7 +18,7 @@ namespace {
 using transport::ConnectionId;
 using transport::Event;
 
-constexpr uint64_t kTableKeys = 1 << 16;
+constexpr uint64_t kHostileTableKeys = 1 << 16;
 constexpr double kInitial = 7;
 
 /// A cluster of one worker and two shards, the second of which is in the hands of the test. It
@@ -34,7 +34,7 @@ public:
         TableSchema schema;
         schema.name = "numbers";
         schema.layout = Layout::kDense;
-        schema.key_count = kTableKeys;
+        schema.key_count = kHostileTableKeys;
         schema.value_type = ValueType::kFloat64;
         schema.initial_value = kInitial;
         const auto made = client().create_table(schema);
@@ -47,7 +47,7 @@ public:
     /// Starts to pull as many keys as fit into `out`, all of the rogue's, or of the other shard's.
     ClientCore::CallId pull(bool of_rogue, std::span<double> out, uint64_t deadline_ns = 0) {
         const auto bytes = std::as_writable_bytes(out);
-        for (uint64_t key = 0; key + out.size() <= kTableKeys; key += out.size()) {
+        for (uint64_t key = 0; key + out.size() <= kHostileTableKeys; key += out.size()) {
             const KeyRange keys{key, key + out.size()};
             asked.reset();
             const auto probe = client().pull(table, keys, bytes, {.deadline_ns = kMillisecond});

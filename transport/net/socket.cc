@@ -12,8 +12,6 @@ namespace weir::transport {
 
 namespace {
 
-constexpr int kBacklog = 1024;
-
 void set(int fd, int level, int option, int value) {
     // Every one of these makes things better, none is needed: no error worth stopping for.
     static_cast<void>(::setsockopt(fd, level, option, &value, sizeof(value)));

@@ -15,6 +15,9 @@
 
 namespace weir::transport {
 
+/// Connections that wait in the kernel until the listener polls.
+inline constexpr int kBacklog = 1024;
+
 /// Errors: kAlreadyExists (port in use), kInvalidArgument (not an address of this machine), kIo
 [[nodiscard]] Result<Descriptor> listen_on(const SocketAddress& address);
 

@@ -9,13 +9,13 @@
 #include <sys/un.h>
 
 #include "lib/base/check.h"
+#include "transport/net/socket.h"
 
 namespace weir::transport {
 
 namespace {
 
 constexpr int kSocketType = SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC;
-constexpr int kBacklog = 1024;  // connections that wait until the listener polls
 
 struct AbstractAddress {
     sockaddr_un address = {};

@@ -12,12 +12,12 @@
 namespace weir::transport {
 namespace {
 
-constexpr Protocol kProtocol{"a test", 0x44434241, 7};  // "ABCD"
+constexpr Protocol kRecordProtocol{"a test", 0x44434241, 7};  // "ABCD"
 using Bytes = std::vector<std::byte>;
 
 Bytes record_of(uint8_t type, size_t body_bytes) {
     Bytes bytes;
-    append_record(bytes, kProtocol, type, Bytes(body_bytes, static_cast<std::byte>(type)));
+    append_record(bytes, kRecordProtocol, type, Bytes(body_bytes, static_cast<std::byte>(type)));
     return bytes;
 }
 
@@ -28,8 +28,8 @@ Bytes as_bytes(std::string_view text) {
 
 /// What the first look at these bytes says.
 Result<std::optional<RecordView>> first_of(const Bytes& bytes) {
-    static RecordReader reader(kProtocol, 100);
-    reader = RecordReader(kProtocol, 100);
+    static RecordReader reader(kRecordProtocol, 100);
+    reader = RecordReader(kRecordProtocol, 100);
     reader.append(bytes);
     return reader.next();
 }
@@ -45,7 +45,7 @@ TEST_SUITE("record") {
             stream.insert(stream.end(), one.begin(), one.end());
         }
         for (const size_t piece : {size_t{1}, size_t{7}, stream.size()}) {
-            RecordReader reader(kProtocol, 100);
+            RecordReader reader(kRecordProtocol, 100);
             size_t seen = 0;
             for (size_t at = 0; at < stream.size(); at += piece) {
                 reader.append(std::span(stream).subspan(at, std::min(piece, stream.size() - at)));
@@ -84,7 +84,7 @@ TEST_SUITE("record") {
     }
 
     TEST_CASE("longer records are taken once that is allowed") {
-        RecordReader reader(kProtocol, 100);
+        RecordReader reader(kRecordProtocol, 100);
         reader.append(record_of(1, 1000));
         reader.set_body_bytes_max(1000);
         const auto record = reader.next();
@@ -100,7 +100,7 @@ TEST_SUITE("record") {
             for (uint64_t hits = random.below(3); hits > 0; --hits)
                 bytes[random.below(bytes.size())] = static_cast<std::byte>(random());
             bytes.resize(random.below(bytes.size() + 1));
-            RecordReader reader(kProtocol, 100);
+            RecordReader reader(kRecordProtocol, 100);
             reader.append(bytes);
             size_t taken = 0;
             for (auto next = reader.next(); next && next->has_value(); next = reader.next())
