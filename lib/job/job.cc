@@ -90,6 +90,7 @@ public:
 private:
     [[nodiscard]] size_t local_shard_count() const;
     Status tell_threads(Bootstrap& bootstrap);
+    Status find_server_cpus(Bootstrap& bootstrap);
     Status choose_cpus_of_shards(Bootstrap& bootstrap);
     Status start_manager(std::string& address);
     Status start_shards();
@@ -145,6 +146,7 @@ Status Job::Part::start() {
     WEIR_TRY(tell_threads(*bootstrap));
     WEIR_TRY(bootstrap->exchange(deadline_ns));
     WEIR_ASSIGN(manager_address_, bootstrap->get(0, "weir-manager"));
+    WEIR_TRY(find_server_cpus(*bootstrap));
     WEIR_TRY(choose_cpus_of_shards(*bootstrap));
     WEIR_TRY(bootstrap->finish());
     return start_shards();
@@ -168,6 +170,15 @@ Status Job::Part::tell_threads(Bootstrap& bootstrap) {
         nodes_ = std::move(topology.nodes);
     }
     return bootstrap.put(kThreadsKey, threads_.encode());
+}
+
+Status Job::Part::find_server_cpus(Bootstrap& bootstrap) {
+    WEIR_ASSIGN(const std::string text, bootstrap.get(0, kThreadsKey));
+    std::optional<RankThreads> threads = RankThreads::decode(text);
+    if (threads && threads->host == threads_.host) {
+        roles_.shape.server_cpus = std::move(threads->cpus);
+    }
+    return {};
 }
 
 Status Job::Part::choose_cpus_of_shards(Bootstrap& bootstrap) {

@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "lib/base/result.h"
 #include "lib/worker/client.h"
@@ -38,6 +39,8 @@ struct JobShape {
     bool is_server = true;
     std::string launcher;    ///< "PMIx", "PMI-1", "rendezvous", "in-process"
     std::string transports;  ///< "shm", "shm, verbs"
+    /// CPUs that rank 0, the first server, may use; none if it runs on another host.
+    std::vector<int> server_cpus;
 };
 
 /// Thread: its creator's. Destroying it ends this process's part; clients, and what came from them

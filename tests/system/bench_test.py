@@ -233,6 +233,28 @@ class Bench(unittest.TestCase):
             self.skipTest(str(missing))
         self.launched([path, "--oversubscribe", "--bind-to", "core"], "PMIX_RANK=")
 
+    def test_ranks_that_open_mpi_has_bound_to_a_core_each_measure_there(self):
+        try:
+            path = launch.find_openmpi()
+        except launch.Missing as missing:
+            self.skipTest(str(missing))
+        for name in ("latency", "push"):
+            command = [path, "--oversubscribe", "--bind-to", "core", "-n", "2", WEIR, "bench", name, "--brief", "--seconds", "0.1"]
+            done = subprocess.run(command, env=launch.clean_environment({}), capture_output=True, text=True, timeout=100, check=False)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn(f"# Weir {name}", done.stdout)
+
+    def test_ranks_that_share_one_core_are_refused(self):
+        try:
+            path = launch.find_openmpi()
+        except launch.Missing as missing:
+            self.skipTest(str(missing))
+        first = str(min(os.sched_getaffinity(0)))
+        command = [path, "--oversubscribe", "--bind-to", "none", "-n", "2", "taskset", "-c", first, WEIR, "bench", "latency", "--brief"]
+        done = subprocess.run(command, env=launch.clean_environment({}), capture_output=True, text=True, timeout=100, check=False)
+        self.assertNotEqual(done.returncode, 0, done.stdout)
+        self.assertIn("needs two cores", done.stderr)
+
     def test_ranks_of_pmi_1_are_pinned_as_asked(self):
         try:
             path = launch.find("mpich", "mpiexec.hydra")

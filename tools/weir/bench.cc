@@ -45,6 +45,16 @@ Status check_sizes(const BenchFlags& flags) {
                              bytes_text(needed), bytes_text(available)));
 }
 
+/// A launcher has bound this rank to one core. Which one the server has is known once the job runs.
+constexpr int kServersCore = -1;
+
+Error needs_two_cores() {
+    return {Errc::kInvalidArgument,
+            "a bench needs two cores, one for the server and one for the worker: let the launcher "
+            "bind each rank to a core of its own (mpirun --bind-to core) or to none, or give "
+            "--cpus A,B"};
+}
+
 /// Which cores. Those of --cpus are made this process's own, whatever a launcher has bound it to.
 Status choose_cpus(BenchFlags& flags) {
     if (!flags.cpus.empty()) {
@@ -56,12 +66,13 @@ Status choose_cpus(BenchFlags& flags) {
         WEIR_TRY(bind_this_thread(flags.cpus));
     }
     const std::vector<int> cpus = flags.cpus.empty() ? allowed_cpus() : flags.cpus;
-    if (cpus.size() < 2 || cpus[0] == cpus[1]) {
-        return Error(Errc::kInvalidArgument,
-                     "a bench needs two cores, one for the server and one for the worker: let the "
-                     "launcher bind to none (mpirun --bind-to none) or give --cpus A,B");
+    if (cpus.size() >= 2 && cpus[0] != cpus[1]) {
+        flags.limit_cpus = {cpus[0], cpus[1]};
+        return {};
     }
-    flags.limit_cpus = {cpus[0], cpus[1]};
+    const bool bound_by_launcher = flags.cpus.empty() && !flags.local;
+    if (!bound_by_launcher || flags.job.options.colocate) return needs_two_cores();
+    flags.limit_cpus = {kServersCore, cpus[0]};
     return {};
 }
 
@@ -169,6 +180,17 @@ Status check_shape(const BenchFlags& flags, std::optional<uint32_t> rank, const 
                              shape.rank, shape.size));
 }
 
+/// Where a launcher has bound each rank to one core, the limits need the server's, too.
+Status find_servers_core(BenchFlags& flags, const JobShape& shape) {
+    if (flags.limit_cpus[0] != kServersCore || shape.is_server) return {};
+    for (const int cpu : shape.server_cpus) {
+        if (cpu == flags.limit_cpus[1]) continue;
+        flags.limit_cpus[0] = cpu;
+        return {};
+    }
+    return needs_two_cores();
+}
+
 int run_rank(BenchFlags& flags, Config& config) {
     if (flags.child) prctl(PR_SET_PDEATHSIG, SIGKILL);
     flags.job.apply_to(config);
@@ -182,6 +204,7 @@ int run_rank(BenchFlags& flags, Config& config) {
     Job& job = **started;
     const JobShape& shape = job.shape();
     if (const Status good = check_shape(flags, *rank, shape); !good) return failure(good.error());
+    if (const Status found = find_servers_core(flags, shape); !found) return failure(found.error());
     std::vector<Status> outcomes(shape.local_workers);
     if (shape.local_workers > 0)
         job.run_workers([&](uint32_t i) { outcomes[i] = work(job, i, flags); });

@@ -35,6 +35,7 @@ struct BenchFlags {
     uint64_t max_bytes = 4 << 20;
     uint32_t in_flight = 0;  ///< 0: by the size
     double seconds = 1;      ///< per row, about
+    /// The cores of the limits: the server's and the worker's.
     std::array<int, 2> limit_cpus = {0, 1};
 
     [[nodiscard]] bool is_dense() const { return bench == "push" || bench == "pull"; }
