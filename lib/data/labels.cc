@@ -207,7 +207,7 @@ Status check_labels(const LabelCensus& census, const LabelMap& labels, const std
 
 std::string files_text(std::span<const std::string> paths) {
     if (paths.empty()) return "no files";
-    const std::string first = input_name(paths[0]);
+    std::string first = input_name(paths[0]);
     if (paths.size() == 1) return first;
     return fmt::format("{} and {} more file{}", first, paths.size() - 1,
                        paths.size() == 2 ? "" : "s");

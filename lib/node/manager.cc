@@ -16,14 +16,7 @@ using transport::ConnectionId;
 using transport::Event;
 using wire::Kind;
 
-constexpr size_t kTablesMax = 65536;
 constexpr uint64_t kGoodbyeNs = 2 * kSecond;  // for shards to hear that the job is over
-
-wire::FrameHeader header_of(Kind kind) {
-    wire::FrameHeader header;
-    header.kind = kind;
-    return header;
-}
 
 }  // namespace
 
@@ -133,7 +126,7 @@ void Manager::begin_if_complete() {
     for (const auto& [connection, peer] : peers_) {
         if (!peer.joined) continue;
         for (const std::vector<std::byte>& body : bodies)
-            outbox_.send(connection, header_of(Kind::kAssignment), body);
+            outbox_.send(connection, wire::header_of(Kind::kAssignment), body);
     }
 }
 
@@ -171,12 +164,12 @@ void Manager::create_table(const Asker& asker, const wire::Frame& frame) {
         at->askers.push_back(asker);
         return answer_table(*at);  // whoever asked compares the schemas
     }
-    if (tables_.size() == kTablesMax) return reply(asker, Errc::kBusy);
+    if (tables_.size() == TableMessage::kTablesMax) return reply(asker, Errc::kBusy);
     message->table = static_cast<uint32_t>(tables_.size());
     TableEntry& entry = tables_.emplace_back();
     entry.message = std::move(*message);
     entry.askers.push_back(asker);
-    wire::FrameHeader header = header_of(Kind::kCreateTable);
+    wire::FrameHeader header = wire::header_of(Kind::kCreateTable);
     header.request = entry.message.table;
     const std::vector<std::byte> body = entry.message.encode();
     for (const Member& shard : shards_) {
@@ -313,7 +306,7 @@ void Manager::lost(ConnectionId connection) {
 
 /// Shards hear of it too: of one that dies before it has come to them nothing else would tell.
 void Manager::lose_worker(uint32_t worker) {
-    wire::FrameHeader header = header_of(Kind::kLeave);
+    wire::FrameHeader header = wire::header_of(Kind::kLeave);
     header.first = worker;
     for (const Member& shard : shards_) {
         if (shard.state == Member::State::kHere) outbox_.send(shard.connection, header);
@@ -359,7 +352,7 @@ std::string Manager::lost_workers() const {
 void Manager::end(Errc status, const std::string& why) {
     phase_ = Phase::kEnding;
     ending_since_ns_ = clock_.now_ns();
-    wire::FrameHeader header = header_of(Kind::kShutdown);
+    wire::FrameHeader header = wire::header_of(Kind::kShutdown);
     header.status = status;
     const std::vector<std::byte> body = encode_text(why);
     bool told = false;
@@ -373,7 +366,7 @@ void Manager::end(Errc status, const std::string& why) {
 }
 
 void Manager::reply(const Asker& to, Errc status, std::span<const std::byte> body) {
-    wire::FrameHeader header = header_of(Kind::kReply);
+    wire::FrameHeader header = wire::header_of(Kind::kReply);
     header.request = to.request;
     header.status = status;
     outbox_.send(to.connection, header, body);
@@ -385,7 +378,7 @@ void Manager::refuse(ConnectionId connection, std::string_view why) {
     refusals_.log(LogLevel::kWarning, fmt::format("{}: {}", joined ? "member" : "stranger", why),
                   fmt::format("manager: closing the connection to {}: it sent {}",
                               endpoint_->peer_name(connection), why));
-    wire::FrameHeader header = header_of(Kind::kShutdown);
+    wire::FrameHeader header = wire::header_of(Kind::kShutdown);
     header.status = Errc::kRefused;
     outbox_.send(connection, header, encode_text(why));
     lost(connection);

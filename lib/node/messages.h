@@ -53,6 +53,7 @@ struct AssignmentMessage {
 /// Kind::kCreateTable and kOpenTable, and the replies to them. The manager compares schemas as
 /// bytes and understands none of them: shards and workers do.
 struct TableMessage {
+    static constexpr uint32_t kTablesMax = 65536;  ///< of a job
     static constexpr size_t kNameBytesMax = 256;
     static constexpr size_t kSchemaBytesMax = 2048;
     uint32_t table = 0;  ///< its number, given by the manager

@@ -16,18 +16,6 @@ using transport::Completion;
 using transport::Event;
 using wire::Kind;
 
-namespace {
-
-wire::FrameHeader header_of(Kind kind) {
-    wire::FrameHeader header;
-    header.kind = kind;
-    return header;
-}
-
-constexpr uint32_t kTablesMax = 65536;
-
-}  // namespace
-
 Shard::Shard(ShardOptions options, std::unique_ptr<transport::Endpoint> endpoint,
              const Clock& clock, Memory& memory, const RuleRegistry& rules)
     : options_(std::move(options)),
@@ -97,7 +85,7 @@ void Shard::handle(const Completion& completion) {
         case Event::kConnected: {
             const JoinMessage join{JoinMessage::Role::kShard, options_.rank, options_.number,
                                    endpoint_->address()};
-            return outbox_.send(completion.connection, header_of(Kind::kJoin), join.encode());
+            return outbox_.send(completion.connection, wire::header_of(Kind::kJoin), join.encode());
         }
         case Event::kClosed: return closed(completion.connection);
         case Event::kImmediate: return refuse(completion.connection, "an immediate");
@@ -155,7 +143,7 @@ void Shard::control(ConnectionId connection, const wire::Frame& frame) {
     switch (frame.header.kind) {
         case Kind::kAssignment: return assigned(frame.values);
         case Kind::kCreateTable: {
-            wire::FrameHeader header = header_of(Kind::kReply);
+            wire::FrameHeader header = wire::header_of(Kind::kReply);
             header.request = frame.header.request;
             const Status made = create_table(frame.values);
             header.status = made.code();
@@ -199,7 +187,7 @@ void Shard::assigned(std::span<const std::byte> body) {
 Status Shard::create_table(std::span<const std::byte> body) {
     const auto message = TableMessage::decode(body);
     auto schema = message ? decode_schema(message->schema) : std::nullopt;
-    if (!schema || message->table >= kTablesMax || phase_ != Phase::kServing) {
+    if (!schema || message->table >= TableMessage::kTablesMax || phase_ != Phase::kServing) {
         return Error(Errc::kProtocol, "a malformed table schema");
     }
     schema->id = message->table;
@@ -268,7 +256,7 @@ void Shard::worker_gave_up(const Session& session, uint64_t request) {
 /// To a part of an iteration that has failed here, or a pull that names one.
 void Shard::reply_failed(ConnectionId connection, uint64_t request,
                          const Iterations::Failure& failure) {
-    wire::FrameHeader header = header_of(Kind::kReply);
+    wire::FrameHeader header = wire::header_of(Kind::kReply);
     header.flags = wire::kIteration;
     header.request = request;
     header.status = failure.status;
@@ -278,7 +266,7 @@ void Shard::reply_failed(ConnectionId connection, uint64_t request,
 
 void Shard::reply(ConnectionId connection, uint64_t request, Errc status, uint64_t detail,
                   std::span<const std::byte> body) {
-    wire::FrameHeader header = header_of(Kind::kReply);
+    wire::FrameHeader header = wire::header_of(Kind::kReply);
     header.request = request;
     header.status = status;
     header.first = detail;

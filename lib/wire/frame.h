@@ -86,6 +86,12 @@ static_assert(offsetof(FrameHeader, request) == 8 && offsetof(FrameHeader, first
               offsetof(FrameHeader, body_bytes) == 24 && offsetof(FrameHeader, epoch) == 32 &&
               offsetof(FrameHeader, count) == 44 && offsetof(FrameHeader, iteration) == 48);
 
+[[nodiscard]] inline FrameHeader header_of(Kind kind) noexcept {
+    FrameHeader header;
+    header.kind = kind;
+    return header;
+}
+
 inline constexpr size_t kHeaderBytesMin = offsetof(FrameHeader, epoch);
 
 /// How much of a header travels.

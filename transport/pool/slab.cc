@@ -192,7 +192,7 @@ Status Slab::extend(uint64_t bytes) {
     const uint64_t before = backed_bytes_;
     bytes = std::min(round_up(bytes, page_bytes_), memory_.size() - before);
     WEIR_TRY(check_memory({name_, bytes}, bytes));
-    const Status extended = back(bytes);
+    Status extended = back(bytes);
     // What came before the failure stays in the file, where the next attempt finds it.
     if (!extended) backed_bytes_ = before;
     return extended;
