@@ -268,6 +268,14 @@ class Signals(Flags):
                     for path in (model, out, plot):
                         os.unlink(path)
 
+    def test_a_file_that_cannot_be_written_after_a_signal_is_an_error_of_its_own(self):
+        process = self.started("--model", "/dev/full")
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=testing.LIMIT_S)
+        self.assertEqual(process.returncode, 1, err)
+        self.assertIn("/dev/full", err.decode())
+        self.assertNotIn("is written", err.decode().replace("writes what there is", ""))
+
     def test_a_second_signal_ends_it_at_once(self):
         process = self.started()
         os.kill(process.pid, signal.SIGSTOP)  # both are there before it looks

@@ -133,6 +133,16 @@ Status outcome_of(const apps::LrRun& run) {
                                           run.result.pass_count));
 }
 
+/// The end of a worker that had to write the results: a file that could not be written comes first,
+/// because what ended the training promises that it was.
+Status with_written(const apps::LrRun& run, Status outcome, Status written) {
+    if (written) return outcome;
+    if (run.tested) return written;
+    const Error& error = written.error();
+    return Error(error.code(), fmt::format("{}; and {}", run.tested.error().text(), error.text()),
+                 error.os_error());
+}
+
 /// Everything of one worker. The first one writes what came out before it leaves, and nobody leaves
 /// with an error before that: a launcher may end all ranks once one has failed.
 Status work(Job& job, uint32_t i, const LrFlags& flags) {
@@ -151,11 +161,12 @@ Status work(Job& job, uint32_t i, const LrFlags& flags) {
     }
     Status written;
     if (speaks) written = data::or_shortage([&] { return report(flags, *run, job.shape()); });
-    const Status outcome = outcome_of(*run);
-    if (!outcome) (void)client.barrier(std::chrono::hours(24));  // a large model takes a while
-    const Status left = client.leave(outcome);
-    if (!outcome) return outcome;
-    return written ? left : written;
+    const bool all_is_well = outcome_of(*run).has_value();
+    const Status outcome = with_written(*run, outcome_of(*run), std::move(written));
+    if (!all_is_well) (void)client.barrier(std::chrono::hours(24));  // a large model takes a while
+    // A file that cannot be written is this rank's own affair: the others end as the training did.
+    const Status left = client.leave(outcome_of(*run));
+    return outcome ? left : outcome;
 }
 
 /// Tells of the error that ends the job; a signal has an exit code of its own, on all ranks.
