@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// ByteWriter and ByteReader: what travels in the bodies of messages, field by field. Numbers are
-/// little-endian; a text is its length (4 bytes) and its bytes; an array is its bytes. A ByteReader
-/// never reads outside of its bytes; it remembers that something was missing, and `done()` says
-/// whether all was there and nothing was left over.
+/// ByteWriter and ByteReader: encode and decode the bodies of messages, field by field. Numbers
+/// are little-endian; a text is its length (4 bytes) and its bytes; an array is its bytes. A
+/// ByteReader never reads outside of its bytes: a field that is missing reads as zero, and done()
+/// tells whether every field was there and no byte was left over.
 
 #include <array>
 #include <bit>
@@ -35,7 +35,7 @@ public:
         return append(value.data(), value.size());
     }
 
-    /// The bytes themselves; whoever reads them must know how many there are.
+    /// The bytes without their number: the reader must know it.
     ByteWriter& raw(std::span<const std::byte> value) { return append(value.data(), value.size()); }
 
     [[nodiscard]] std::span<const std::byte> bytes() const noexcept { return bytes_; }
@@ -61,7 +61,7 @@ public:
         return value;
     }
 
-    /// The next text of at most `bytes_max` bytes, or an empty one.
+    /// The next text; empty, and missing, if it is longer than `bytes_max`.
     std::string text(size_t bytes_max = 4096) {
         const auto size = number<uint32_t>();
         if (missing_ || size > bytes_max || size > rest_.size()) {
@@ -81,12 +81,12 @@ public:
         return value;
     }
 
-    /// All that is left.
+    /// All bytes that are left.
     std::span<const std::byte> rest() noexcept { return std::exchange(rest_, {}); }
 
     [[nodiscard]] bool ok() const noexcept { return !missing_; }
 
-    /// Everything that was asked for was there, and nothing is left.
+    /// Every field that was read was there, and no byte is left.
     [[nodiscard]] bool done() const noexcept { return !missing_ && rest_.empty(); }
 
 private:

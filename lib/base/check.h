@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// WEIR_CHECK: for what only a bug of ours can cause. On in release builds too.
+/// WEIR_CHECK: tests what only a bug in Weir can make false. On in release builds too.
 
 #include <cstdint>
 
@@ -10,11 +10,12 @@ namespace weir {
 /// Prints the failed condition and its place to stderr, then aborts.
 [[noreturn]] void check_failed(const char* condition, const char* file, int line) noexcept;
 
-/// Says on stderr that a program used the value of a Result that has an error, with that error and,
-/// if it is known (`file` is not null), where; then aborts.
+/// Prints to stderr that a program used the value of a Result that holds an error: the error
+/// (`message`) and, unless `file` is null, the place of the use. Then aborts.
 [[noreturn]] void value_of_error(const char* message, const char* file, int line) noexcept;
 
-/// The same of a program that asked for the error where there is none.
+/// Prints to stderr that a program asked for the error of a Result or Status that has none, and
+/// the place. Then aborts.
 [[noreturn]] void error_of_value(const char* file, int line) noexcept;
 
 }  // namespace weir

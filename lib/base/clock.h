@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Clock: where every state machine gets its time from; real in a process, simulated in a test.
+/// Clock: the source of time of every state machine: the machine's clock in a process, a
+/// simulated one in a test.
 
 #include <chrono>
 #include <cstdint>

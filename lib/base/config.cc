@@ -30,7 +30,7 @@ std::optional<uint64_t> parse_number(const ConfigVariable& variable, std::string
     return number;
 }
 
-/// How many characters must be changed, put in or left out to make one word of the other.
+/// How many characters must be changed, inserted or removed to turn `a` into `b`.
 size_t edit_distance(std::string_view a, std::string_view b) {
     std::vector<size_t> row(b.size() + 1);
     std::iota(row.begin(), row.end(), size_t{0});
@@ -48,7 +48,7 @@ size_t edit_distance(std::string_view a, std::string_view b) {
 
 std::string_view nearest_name(std::string_view name) {
     std::string_view nearest;
-    size_t distance = 4;  // further away it is no slip of the fingers
+    size_t distance = 4;  // a name with 4 or more changes is hardly a misspelling
     for (const ConfigVariable& variable : kConfigVariables) {
         const size_t d = edit_distance(name, variable.name);
         if (d < distance) {

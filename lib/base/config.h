@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Config: every WEIR_* variable, its default and its meaning; flag beats variable beats default.
+/// Config: every WEIR_* variable, its default and its meaning. A flag overrides the variable, the
+/// variable overrides the default.
 
 #include <array>
 #include <cstdint>
@@ -16,7 +17,7 @@
 
 namespace weir {
 
-/// A copy of a process's environment, taken once; everything below main reads this, not getenv.
+/// A copy of a process's environment, taken once. Weir reads this copy and never calls getenv().
 class Environment {
 public:
     using Map = std::map<std::string, std::string, std::less<>>;
@@ -28,7 +29,7 @@ public:
     /// Copies a null-terminated array of NAME=VALUE, such as `environ`.
     [[nodiscard]] static Environment snapshot(const char* const* variables);
 
-    /// The value, or "" if the variable is unset or empty: the two mean the same to us.
+    /// The value, or "" if the variable is unset. An empty variable counts as unset.
     [[nodiscard]] std::string_view get(std::string_view name) const noexcept;
 
     [[nodiscard]] const Map& values() const noexcept { return values_; }
@@ -42,7 +43,7 @@ enum class VariableKind : uint8_t { kText, kNumber, kChoice };
 struct ConfigVariable {
     std::string_view name;
     VariableKind kind = VariableKind::kText;
-    std::string_view default_value = {};  ///< empty: unset
+    std::string_view default_value = {};  ///< empty: no default
     std::string_view unit = {};           ///< empty: a count or a text
     std::string_view choices = {};        ///< kChoice: the allowed words, "a|b|c"
     uint64_t least = 0;                   ///< kNumber
@@ -181,7 +182,7 @@ inline constexpr auto kConfigVariables = std::to_array<ConfigVariable>({
 /// What a variable accepts, for people: "one of auto, never", "a whole number from 0 to 65535".
 [[nodiscard]] std::string allowed_values(const ConfigVariable& variable);
 
-/// Names an entry of kConfigVariables; a name that is not there does not compile.
+/// Refers to an entry of kConfigVariables; a name that is not there does not compile.
 class VariableRef {
 public:
     consteval VariableRef(std::string_view name) : variable_(find(name)) {}  // NOLINT: implicit
@@ -212,41 +213,45 @@ private:
 
 enum class ConfigSource : uint8_t { kDefault, kVariable, kFlag };
 
-/// A WEIR_* variable of the environment that means nothing to us.
+/// A WEIR_* variable of the environment that Weir does not know.
 struct UnknownVariable {
     std::string name;
-    std::string_view nearest;  ///< a known name that is a slip or two away; empty if none is
+    std::string_view nearest;  ///< the most similar known name; empty if none is similar
     /// One line for a person.
     [[nodiscard]] std::string message() const;
 };
 
-/// The settings of one program or one client. Thread: any number of readers.
+/// The settings of one program or one client. Thread: any number may read; none while set_flag()
+/// runs.
 class Config {
 public:
     Config() = default;
 
     explicit Config(Environment environment) : environment_(std::move(environment)) {}
 
-    /// The command line's word: `flag` ("--rank") was given with `value`, and beats the variable.
+    /// Records that the command line gave `value` by `flag` ("--rank"). It overrides the
+    /// variable.
     void set_flag(VariableRef variable, std::string_view flag, std::string_view value);
 
-    /// The value in force, unchecked; "" if there is none.
+    /// The value in force: of the flag, else of the variable, else the default; not checked. ""
+    /// if there is none.
     [[nodiscard]] std::string_view text(VariableRef variable) const noexcept;
     [[nodiscard]] ConfigSource source(VariableRef variable) const noexcept;
     /// Where the value was given, for messages: "--rank" or "WEIR_RANK".
     [[nodiscard]] std::string_view place(VariableRef variable) const noexcept;
 
-    /// One of the variable's choices.
-    /// Errors:  kInvalidArgument naming variable or flag, its value and what is allowed
+    /// The value of a kChoice variable.
+    /// Errors:  kInvalidArgument naming the variable or flag, its value and the allowed values
     [[nodiscard]] Result<std::string> choice(VariableRef variable) const;
-    /// The number of a variable that has a default. Errors: as above.
+    /// The value of a kNumber variable that has a default. Errors: as choice().
     [[nodiscard]] Result<uint64_t> number(VariableRef variable) const;
-    /// The number, if there is one. Errors: as above.
+    /// The value of a kNumber variable; nullopt if it is unset and has no default. Errors: as
+    /// choice().
     [[nodiscard]] Result<std::optional<uint64_t>> optional_number(VariableRef variable) const;
 
-    /// Looks at every value that is set; the first bad one is the error.
+    /// Checks the value of every variable; returns the first error.
     [[nodiscard]] Status check() const;
-    /// The WEIR_* variables of the environment that are in no table, for a warning.
+    /// The WEIR_* variables of the environment that are not in kConfigVariables, to warn about.
     [[nodiscard]] std::vector<UnknownVariable> unknown() const;
 
     [[nodiscard]] const Environment& environment() const noexcept { return environment_; }

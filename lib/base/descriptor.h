@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Descriptor: a file descriptor with one owner, closed at the end.
+/// Descriptor: owns a file descriptor and closes it when it is destroyed.
 
 #include <utility>
 
@@ -17,7 +17,7 @@ public:
 
     Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
 
-    /// Closes at once what it held.
+    /// Closes the descriptor that it held.
     Descriptor& operator=(Descriptor&& other) noexcept {
         if (this != &other) {
             reset();

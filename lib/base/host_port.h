@@ -12,12 +12,13 @@
 namespace weir {
 
 struct HostPort {
-    static constexpr size_t kHostBytesMax = 255;  ///< no name of a host is longer
+    static constexpr size_t kHostBytesMax = 255;  ///< the longest host name that DNS allows
 
     std::string host;  ///< a name or an address, without brackets
     uint16_t port = 0;
 
-    /// An address with colons needs brackets, nothing else may have them.
+    /// Parses HOST:PORT; the port is 1 to 65535. An address with colons must be in brackets,
+    /// nothing else may be.
     /// Errors:  kInvalidArgument naming the text and what it must look like
     [[nodiscard]] static Result<HostPort> parse(std::string_view text);
     [[nodiscard]] std::string text() const;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Log: one line of text per event, to whatever sink the program installed (stderr in `weir`,
-/// nothing in a library user's process until it asks). Never called on the warm data path.
+/// Log: one line of text per event, given to the sink that the program installed. The `weir`
+/// program installs stderr_log_sink(); in other programs nothing is logged until they install a
+/// sink. Never called on the warm data path.
 
 #include <functional>
 #include <string_view>
@@ -13,18 +14,21 @@ namespace weir {
 
 enum class LogLevel : uint8_t { kDebug, kInfo, kWarning, kError };
 
-/// Receives finished lines without a newline. Thread: any, one call at a time.
+/// Receives one finished line without its newline. Thread: any, one call at a time.
 using LogSink = std::function<void(LogLevel, std::string_view line)>;
 
-/// The process's sink: the one thing that is not per client, as stderr is not. Thread: any.
+/// Installs the sink for lines of level `at_least` and above; an empty one ends logging. The sink
+/// belongs to the process, not to a client. Thread: any.
 void set_log_sink(LogSink sink, LogLevel at_least = LogLevel::kInfo);
 
 /// A sink that writes "weir: warning: ..." lines to stderr.
 [[nodiscard]] LogSink stderr_log_sink();
 
 [[nodiscard]] bool log_enabled(LogLevel level) noexcept;
+/// Gives `line` to the sink, whatever its level. Thread: any.
 void log_line(LogLevel level, std::string_view line);
 
+/// Formats a line and gives it to the sink, if the sink takes this level. Thread: any.
 template <class... Args>
 void log(LogLevel level, fmt::format_string<Args...> format, Args&&... args) {
     if (log_enabled(level)) log_line(level, fmt::format(format, std::forward<Args>(args)...));

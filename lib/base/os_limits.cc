@@ -30,7 +30,8 @@ bool has_ipc_lock() noexcept {
     return (data[CAP_TO_INDEX(CAP_IPC_LOCK)].effective & CAP_TO_MASK(CAP_IPC_LOCK)) != 0;
 }
 
-/// The control group's folder of this process: the path after the `marker` of /proc/self/cgroup.
+/// The path of this process's control group: the text after `marker` in /proc/self/cgroup, or
+/// "/".
 std::string cgroup_path(std::string_view root, std::string_view marker) {
     const std::string text = read_sys_text(fmt::format("{}/proc/self/cgroup", root)).value_or("");
     std::string_view rest = text;
@@ -44,14 +45,15 @@ std::string cgroup_path(std::string_view root, std::string_view marker) {
     return "/";
 }
 
-/// The names by which one version of control groups tells about memory.
+/// The names of the memory files in one version of control groups.
 struct CgroupFiles {
     std::string_view limit;
     std::string_view usage;
     std::string_view reclaimable;  ///< in memory.stat: file pages that count as used
 };
 
-/// What the groups from `folder` up to `top` leave: the least of limit minus use.
+/// The least of limit minus use over the groups from `folder` up to `top`; kUnlimited if none has
+/// a limit.
 uint64_t cgroup_room(const std::string& top, std::string folder, const CgroupFiles& files) {
     uint64_t room = kUnlimited;
     for (;;) {

@@ -3,7 +3,7 @@
 /// \file
 /// The proximal step of sparse logistic regression for one weight. The servers' update rule
 /// `prox_l1` takes it for every key once all workers' pushes of an iteration are summed; workers
-/// use the same function to follow what the servers do.
+/// call the same function to compute the weights that the servers will have.
 
 #include <algorithm>
 #include <cmath>
@@ -37,8 +37,8 @@ template <class T>
 ///
 /// curvature >= 0: the soft threshold gives the step, which is then cut to +-trust. Trust becomes
 ///     max(4 * |step|, trust / 2, 1e-9). The step is the difference of the *stored* weights, so
-///     that a worker that sees both weights computes the same trust as the server. A curvature of 0
-///     goes as far as trust allows.
+///     that a worker that sees both weights computes the same trust as the server. A curvature
+///     of 0 goes as far as trust allows.
 /// curvature < 0: a move. The weight changes by -gradient / curvature, without threshold or cut,
 ///     and trust stays. (Workers move along a line over all weights at once with it.)
 ///

@@ -11,7 +11,7 @@ bool is_digit(char c) noexcept {
     return c >= '0' && c <= '9';
 }
 
-/// Each number of it is one '#'.
+/// `text` with '#' for each number.
 std::string without_numbers(std::string_view text) {
     std::string folded;
     for (const char c : text.substr(0, RepeatedLog::kReasonBytesMax)) {
@@ -21,7 +21,7 @@ std::string without_numbers(std::string_view text) {
             folded += '#';
         }
     }
-    return folded.empty() ? "?" : folded;  // an empty one is a free place
+    return folded.empty() ? "?" : folded;  // an empty reason would mean a free entry
 }
 
 /// 1234567 as "1,234,567".
@@ -74,7 +74,7 @@ void RepeatedLog::forget_quiet(uint64_t now_ns) {
         if (entry.count > 0) {
             sum_up(entry, now_ns);
         } else {
-            entry.reason.clear();  // the next such line is a first one again
+            entry.reason.clear();  // the next line of this reason is logged at once
         }
     }
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// RepeatedLog: lines that anybody can cause as often as he likes. The first line of a reason is
-/// logged at once; those that follow soon are counted, and a line from time to time says how many.
+/// RepeatedLog: limits log lines that peers can cause any number of times. The first line of a
+/// reason is logged at once. Later ones are counted, and once per interval a summary gives their
+/// number and the last of them.
 
 #include <array>
 #include <cstddef>
@@ -15,42 +16,42 @@
 
 namespace weir {
 
-/// Memory is bounded: reasons beyond the first few are counted together. Thread: one.
+/// Its memory is bounded: reasons beyond the first kReasonsMax are counted together. Thread: one.
 class RepeatedLog {
 public:
     static constexpr uint64_t kIntervalNs = 60 * kSecond;
-    static constexpr size_t kReasonsMax = 32;       ///< one more stands for all others
-    static constexpr size_t kReasonBytesMax = 160;  ///< what two longer ones have in common is one
-    static constexpr size_t kLineBytesMax = 600;    ///< of the last line, which a sum repeats
+    static constexpr size_t kReasonsMax = 32;       ///< one more entry counts all others
+    static constexpr size_t kReasonBytesMax = 160;  ///< only these are compared
+    static constexpr size_t kLineBytesMax = 600;    ///< of the last line, which a summary repeats
 
     /// `clock` must outlive it.
     explicit RepeatedLog(const Clock& clock) noexcept : clock_(clock) {}
 
-    /// Logs what is still counted.
+    /// Logs the summaries of all counted lines.
     ~RepeatedLog() { finish(); }
 
     RepeatedLog(const RepeatedLog&) = delete;
     RepeatedLog& operator=(const RepeatedLog&) = delete;
 
-    /// Logs or counts `line`. Lines are of one reason if `reason` is the same but for numbers:
-    /// addresses and sizes do not make it another one.
+    /// Logs or counts `line`. Two reasons are the same if they differ only in numbers, such as
+    /// addresses and sizes.
     void log(LogLevel level, std::string_view reason, std::string_view line);
 
-    /// Something is counted that was not logged: call look() from time to time.
+    /// True while a counted line is in no summary yet: call look() from time to time.
     [[nodiscard]] bool pending() const noexcept { return pending_ > 0; }
 
-    /// Logs the sums of which an interval is over.
+    /// Logs the summary of each reason whose interval has passed.
     void look();
 
-    /// Logs all sums, now.
+    /// Logs all summaries now.
     void finish();
 
 private:
     struct Entry {
-        std::string reason;  ///< numbers replaced; empty: a free place
+        std::string reason;  ///< numbers replaced; empty: a free entry
         std::string last_line;
         LogLevel level = LogLevel::kWarning;
-        uint64_t count = 0;  ///< since its last line
+        uint64_t count = 0;  ///< lines since the last one that was logged
         uint64_t since_ns = 0;
     };
 
@@ -59,8 +60,8 @@ private:
     void forget_quiet(uint64_t now_ns);
 
     const Clock& clock_;
-    std::array<Entry, kReasonsMax + 1> entries_;  ///< the last one: all others
-    size_t pending_ = 0;                          ///< entries with a count
+    std::array<Entry, kReasonsMax + 1> entries_;  ///< the last one is for all other reasons
+    size_t pending_ = 0;                          ///< entries whose count is not 0
 };
 
 }  // namespace weir

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Result<T> and Status: how everything that a peer, a file or a user can cause is reported.
+/// Result<T> and Status: report what a peer, a file or a user can cause.
 /// The member names are those of std::expected, so that the switch to it is a search and replace.
 
 #include <memory>
@@ -28,21 +28,22 @@ enum class Errc : uint16_t {
     kUnknownList = 7,      ///< the key list with this hash is not (or no longer) remembered
     kDeadline = 8,         ///< not finished in time
     kPeerLost = 9,         ///< the connection to a peer broke, or the peer died
-    kRefused = 10,         ///< a peer said no (wrong secret, wrong role)
+    kRefused = 10,         ///< a peer refused (wrong secret, wrong role)
     kNoMemory = 11,        ///< out of memory, shared memory or locked memory
     kUnavailable = 12,     ///< this machine or build cannot do that
     kProtocol = 13,        ///< a peer sent something malformed
     kNotFinite = 14,       ///< NaN or infinity where the table does not allow it
     kIo = 15,              ///< the operating system refused a read, write or other call
     kParse = 16,           ///< text that is not what it should be
-    kCancelled = 17,       ///< the owner went away before the end
+    kCancelled = 17,       ///< ended by its owner before it was complete
     kBusy = 18,            ///< a limit of simultaneous use is reached
 };
 
 /// The name of a code as programs and logs show it ("peer lost").
 [[nodiscard]] std::string_view to_string(Errc code) noexcept;
 
-/// An error on its way to a person: code, text that names the thing and what to do, errno.
+/// An error: a code for the program, a text for people that names the thing and what to do, and
+/// errno (0 if there is none).
 class Error {
 public:
     Error(Errc code, std::string text, int os_error = 0)
@@ -67,7 +68,8 @@ public:
 
     [[nodiscard]] const std::string& text() const noexcept { return state_->text; }
 
-    /// One line for a person: text, and the operating system's words if it said anything.
+    /// One line for a person: the text and, if there is an errno, the operating system's text for
+    /// it.
     [[nodiscard]] std::string message() const;
 
 private:
@@ -141,7 +143,7 @@ public:
 
     [[nodiscard]] explicit operator bool() const noexcept { return has_value(); }
 
-    /// The value. Of an error: prints that, and where the program did not check it, and aborts.
+    /// The value. If there is an error instead: prints it and the place of this call, and aborts.
     [[nodiscard]] T& value(const char* file = __builtin_FILE(), int line = __builtin_LINE()) & {
         if (!has_value()) no_value(file, line);
         return *value_;
@@ -158,6 +160,7 @@ public:
         return *std::move(value_);
     }
 
+    /// As value(), but the message has no place.
     [[nodiscard]] T& operator*() & { return value(nullptr, 0); }
 
     [[nodiscard]] const T& operator*() const& { return value(nullptr, 0); }
@@ -192,8 +195,7 @@ private:
 
 }  // namespace weir
 
-/// Returns the error of `expression` (a Status or Result) from the enclosing function, if it is
-/// one.
+/// If `expression` (a Status or Result) has an error: returns that from the enclosing function.
 #define WEIR_TRY(expression)                             \
     do {                                                 \
         if (auto weir_try_ = (expression); !weir_try_) { \

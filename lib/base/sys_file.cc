@@ -10,9 +10,9 @@
 namespace weir {
 namespace {
 
-constexpr int kCpusMax = 1 << 16;  // a list that names more is damaged
+constexpr int kCpusMax = 1 << 16;  // a list with a number above it is damaged
 
-/// Takes a number off the front of `text`.
+/// Removes the number at the front of `text` and returns it.
 std::optional<uint64_t> take_number(std::string_view& text) {
     uint64_t number = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);

@@ -15,7 +15,7 @@
 namespace weir {
 namespace {
 
-/// A set of CPUs of any number, as the system calls want it.
+/// A set of CPU numbers below kCpusMax, as the system calls take it.
 class CpuSet {
 public:
     CpuSet() : set_(CPU_ALLOC(kCpusMax)) { CPU_ZERO_S(size_bytes(), set_); }
@@ -69,7 +69,8 @@ Status bind_this_thread(std::span<const int> cpus) {
     for (const int cpu : cpus) {
         if (cpu >= 0 && cpu < CpuSet::kCpusMax) CPU_SET_S(cpu, CpuSet::size_bytes(), set.get());
     }
-    // The kernel leaves out, without a word, what may not be used.
+    // The kernel silently leaves out CPUs that may not be used, so compare what it made of the
+    // set.
     const bool bound = sched_setaffinity(0, CpuSet::size_bytes(), set.get()) == 0;
     const std::vector<int> got = bound ? allowed_cpus() : std::vector<int>();
     for (const int cpu : cpus) {
@@ -110,7 +111,7 @@ int current_numa_node() noexcept {
 }
 
 std::optional<int> numa_node_of(const void* address) noexcept {
-    // move_pages() with no targets only asks; unlike get_mempolicy() it never touches the page
+    // move_pages() without targets only asks; unlike get_mempolicy() it never touches the page.
     void* page = const_cast<void*>(address);
     int node = -1;
     if (syscall(SYS_move_pages, 0, 1UL, &page, nullptr, &node, 0) != 0) return std::nullopt;

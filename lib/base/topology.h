@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Topology: sockets, cores, caches, NUMA nodes and huge pages of this machine, by hwloc or, in a
-/// build without it, by /sys; and placing threads and memory on them.
+/// Topology: the sockets, cores, caches, NUMA nodes and huge pages of this machine, read by hwloc
+/// or, in a build without it, from /sys. Binds threads and memory to them, too.
 
 #include <cstddef>
 #include <cstdint>
@@ -55,25 +55,28 @@ struct Topology {
     std::string transparent_huge_pages_shared;  ///< the same for shared memory
 };
 
-/// Reads it all; takes milliseconds. What cannot be found out stays empty or 0.
+/// Reads the whole topology, which takes milliseconds. What is unknown stays empty or 0.
 [[nodiscard]] Topology read_topology();
 
-/// As read_topology(), never by hwloc. `root` is "" or the folder that stands for / in a test.
+/// As read_topology(), but always from /sys. `root` is "" or, in a test, the folder that stands
+/// for /.
 [[nodiscard]] Topology read_topology_from_sys(std::string_view root);
 
-/// The CPUs for `count` pinned threads: a core each as long as there are cores, then the cores'
-/// other hardware threads; empty if there are not enough allowed CPUs.
+/// The CPUs for `count` pinned threads: one of each core first, then the cores' other hardware
+/// threads. Empty if fewer than `count` CPUs are allowed.
 [[nodiscard]] std::vector<int> cpus_for_threads(const Topology& topology, size_t count);
 
 /// CPUs that the affinity of the calling thread allows.
 [[nodiscard]] std::vector<int> allowed_cpus();
 
-/// Binds the calling thread to a CPU. Errors: kInvalidArgument if this process may not use it
+/// Binds the calling thread to a CPU.
+/// Errors:  kInvalidArgument if this process may not use it
 [[nodiscard]] Status pin_this_thread(int cpu);
 
-/// Lets the calling thread run on these CPUs and no others, whatever it was bound to before: a
-/// launcher's binding may be undone, a control group's may not.
-/// Errors: kInvalidArgument if this process may not use them all; the binding is as it was
+/// Lets the calling thread run on these CPUs and no others. This can undo a launcher's binding,
+/// but not a control group's.
+/// Errors:  kInvalidArgument if this process may not use all of them; the binding is then
+///          unchanged
 [[nodiscard]] Status bind_this_thread(std::span<const int> cpus);
 
 /// How many NUMA nodes have memory; at least 1.
@@ -82,11 +85,11 @@ struct Topology {
 /// The node that the calling thread runs on now; 0 where the kernel does not know nodes.
 [[nodiscard]] int current_numa_node() noexcept;
 
-/// The node that holds the page of `address`, which must have been touched.
+/// The node that holds the page of `address`; nullopt if the page was never touched.
 [[nodiscard]] std::optional<int> numa_node_of(const void* address) noexcept;
 
 /// Makes pages of `memory` come from `node` when they are first touched.
-/// Errors: kUnavailable: no such node, or the system refuses
+/// Errors:  kUnavailable if there is no such node or the system refuses; kNoMemory
 [[nodiscard]] Status bind_memory(std::span<std::byte> memory, int node);
 
 }  // namespace weir

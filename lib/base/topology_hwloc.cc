@@ -111,7 +111,7 @@ Topology read_topology() {
     std::vector<NumaNode> nodes = nodes_of(topology.get());
     std::vector<Core> cores = cores_of(topology.get(), result.allowed_cpus);
     std::vector<Cache> caches = caches_of(topology.get());
-    // a machine that tells hwloc less than /sys (some containers, some virtual machines)
+    // In some containers and virtual machines hwloc sees less than /sys: keep what /sys has then.
     if (!nodes.empty()) result.nodes = std::move(nodes);
     if (!cores.empty()) result.allowed_cores = std::move(cores);
     if (!caches.empty()) result.caches = std::move(caches);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// What topology_hwloc.cc does, in a build without hwloc.
+/// The functions of topology_hwloc.cc for a build without hwloc.
 #include <cerrno>
 
 #include <fmt/core.h>

@@ -64,7 +64,8 @@ uint64_t cache_size_bytes(const std::string& path) {
 }
 
 std::vector<Cache> read_caches(const std::string& system, const std::vector<int>& cpus) {
-    // a cache is named by what it is and by the CPUs that share it
+    // Caches have no numbers: one is identified by its level, kind, size and the CPUs that share
+    // it.
     std::map<std::tuple<int, char, uint64_t>, std::set<std::string>> found;
     for (const int cpu : cpus) {
         const std::string folder = fmt::format("{}/cpu/cpu{}/cache", system, cpu);
