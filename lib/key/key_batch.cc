@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kDigits = sizeof(uint64_t);
 constexpr size_t kRadix = 256;
-/// Below, counting digits costs more than comparing keys.
+/// With fewer keys, comparing them is faster than counting digits.
 constexpr size_t kCountedMin = 512;
 
 constexpr size_t digit(uint64_t key, size_t i) {
@@ -40,8 +40,8 @@ void KeyBatch::assign(KeySpan callers_keys) {
     }
 }
 
-/// Digit by digit from the lowest, which keeps the order of equal ones. A digit that all keys share
-/// is left out.
+/// Radix sort from the lowest digit on; each pass keeps the order of equal digits. A digit that
+/// all keys share is skipped.
 void KeyBatch::sort() {
     const auto less = [](const Item& a, const Item& b) { return a.key < b.key; };
     if (std::is_sorted(items_.begin(), items_.end(), less)) return;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// KeyBatch: from the keys of a mini-batch, in any order and with duplicates, to the sorted unique
-/// keys that tables take, and back.
+/// KeyBatch: turns the keys of a mini-batch, in any order and with duplicates, into the sorted
+/// unique keys that tables take, and moves rows of values between the two.
 
 #include <cstddef>
 #include <cstdint>
@@ -15,24 +15,25 @@
 
 namespace weir {
 
-/// Rows are `width` values side by side. Each operation takes the rows of one side, in its order,
-/// and makes those of the other.
+/// A row is `width` values side by side. spread() makes the rows of the caller's keys from those
+/// of keys(); sum() does the reverse.
 ///
-/// Reuse one object for batch after batch: once it is large enough, nothing is allocated.
-/// Borrow: what keys(), places() and counts() return is valid until the next assign(), and must
-///         stay so until pushes and pulls of it have ended. The caller's own keys are not needed
-///         after assign().
+/// Reuse one object for all batches: once it is large enough, it allocates nothing.
+/// Borrow: the results of keys(), places() and counts() are valid until the next assign(). Do not
+///         call assign() before the pushes and pulls that use them have ended. The caller's own
+///         keys are not needed after assign().
 /// Thread: one.
 class KeyBatch {
 public:
     KeyBatch() = default;
 
-    /// Less than 2^32 keys.
+    /// As assign().
     explicit KeyBatch(KeySpan callers_keys) { assign(callers_keys); }
 
+    /// Takes the keys of a new batch; aborts if there are 2^32 - 1 or more.
     void assign(KeySpan callers_keys);
 
-    /// Sorted and unique: for Table::pull() and push().
+    /// The keys of the batch, sorted and unique: for Table::pull() and push().
     [[nodiscard]] std::span<const uint64_t> keys() const noexcept { return keys_; }
 
     /// keys()[places()[i]] is the caller's i-th key.
@@ -41,10 +42,11 @@ public:
     /// counts()[u]: how often the caller has keys()[u].
     [[nodiscard]] std::span<const uint32_t> counts() const noexcept { return counts_; }
 
-    /// What was pulled for keys(), a row for each of the caller's keys: out row i is a copy of row
-    /// places()[i].
+    /// Copies what was pulled for keys() to a row for each of the caller's keys: row i of `out`
+    /// is row places()[i] of `rows`.
     ///
-    /// Shape:  rows.size() == keys().size() * width; out.size() == places().size() * width
+    /// Shape:  rows.size() == keys().size() * width; out.size() == places().size() * width; else
+    ///         aborts
     template <Value T>
     void spread(std::span<const T> rows, std::span<T> out, size_t width = 1) const {
         WEIR_CHECK(rows.size() == keys_.size() * width && out.size() == places_.size() * width);
@@ -57,9 +59,11 @@ public:
         }
     }
 
-    /// The other way, for gradients: row u becomes the sum of the caller's rows of keys()[u].
+    /// The reverse, for gradients: row u of `rows` becomes the sum of the caller's rows of
+    /// keys()[u].
     ///
-    /// Shape:  callers.size() == places().size() * width; rows.size() == keys().size() * width
+    /// Shape:  callers.size() == places().size() * width; rows.size() == keys().size() * width;
+    ///         else aborts
     template <Value T>
     void sum(std::span<const T> callers, std::span<T> rows, size_t width = 1) const {
         WEIR_CHECK(rows.size() == keys_.size() * width && callers.size() == places_.size() * width);
@@ -83,7 +87,7 @@ private:
     void sort();
 
     std::vector<Item> items_;
-    std::vector<Item> other_;  ///< room to sort in
+    std::vector<Item> other_;  ///< scratch memory of sort()
     std::vector<uint64_t> keys_;
     std::vector<uint32_t> places_;
     std::vector<uint32_t> counts_;

@@ -11,7 +11,8 @@
 namespace weir {
 namespace {
 
-/// Without an early exit, so that it vectorises; 1 if some key is not above its predecessor.
+/// 1 if some key is not greater than the one before it. No early exit, so that the loop
+/// vectorises.
 WEIR_KERNEL uint64_t any_disorder(const uint64_t* keys, size_t count) noexcept {
     uint64_t bad = 0;
     for (size_t i = 1; i < count; ++i)
@@ -31,7 +32,7 @@ ListId list_id(std::span<const uint64_t> keys) noexcept {
 }
 
 bool is_sorted_unique(std::span<const uint64_t> keys) noexcept {
-    constexpr size_t kBlock = 4096;  // bounds the work behind the first disorder
+    constexpr size_t kBlock = 4096;  // bounds what is read after the first disorder
     for (size_t begin = 0; begin + 1 < keys.size(); begin += kBlock) {
         const size_t count = std::min(kBlock + 1, keys.size() - begin);
         if (any_disorder(keys.data() + begin, count) != 0) return false;

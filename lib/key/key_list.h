@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Key lists: strictly ascending uint64 keys, known to both ends by a hash of the whole list.
+/// Key lists: strictly ascending uint64 keys. Both ends of a connection know a list by its
+/// ListId.
 
 #include <cstddef>
 #include <cstdint>
@@ -12,8 +13,8 @@
 
 namespace weir {
 
-/// What names a key list without its keys. Two lists with equal hashes but different ends or counts
-/// are told apart; the hash itself is 64 bits of XXH3.
+/// Identifies a key list without its keys. Two lists with equal hashes but different ends or
+/// counts have different ids; the hash itself is 64 bits of XXH3.
 struct ListId {
     uint64_t hash = 0;
     uint64_t count = 0;
@@ -31,10 +32,10 @@ struct ListId {
 /// True if every key is greater than the one before it.
 [[nodiscard]] bool is_sorted_unique(std::span<const uint64_t> keys) noexcept;
 
-/// Errors: Errc::kInvalidArgument naming the first key that is not greater than the one before it.
+/// Errors:  kInvalidArgument naming the first key that is not greater than the one before it
 [[nodiscard]] Status check_sorted_unique(std::span<const uint64_t> keys);
 
-/// The same hash, over a list that arrives in pieces. Thread: one.
+/// Computes hash_key_list() of a list that arrives in pieces. Thread: one.
 class ListHasher {
 public:
     ListHasher();

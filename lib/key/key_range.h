@@ -12,7 +12,7 @@ struct KeyRange {
     uint64_t begin = 0;
     uint64_t end = 0;
 
-    /// True of a range that can hold anything at all; what a peer sends need not be.
+    /// False if the range ends before it begins, as one that a peer sent may.
     [[nodiscard]] constexpr bool well_formed() const noexcept { return begin <= end; }
 
     [[nodiscard]] constexpr bool empty() const noexcept { return begin >= end; }
@@ -32,7 +32,7 @@ struct KeyRange {
     friend constexpr bool operator==(KeyRange, KeyRange) noexcept = default;
 };
 
-/// What lies in both; empty (and at the place where the later one begins) if nothing does.
+/// The keys in both ranges. If there are none: an empty range at the larger `begin`.
 [[nodiscard]] constexpr KeyRange intersect(KeyRange a, KeyRange b) noexcept {
     const uint64_t begin = std::max(a.begin, b.begin);
     return {begin, std::max(begin, std::min(a.end, b.end))};

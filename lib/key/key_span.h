@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// KeySpan: keys that the caller has, in whatever contiguous range of 64-bit integers.
+/// KeySpan: a view of keys in any contiguous container of 64-bit integers.
 
 #include <concepts>
 #include <cstddef>
@@ -18,8 +18,8 @@ concept KeyContainer = std::ranges::contiguous_range<const R> &&
                        std::integral<std::ranges::range_value_t<const R>> &&
                        sizeof(std::ranges::range_value_t<const R>) == sizeof(uint64_t);
 
-/// Borrows keys; a negative key is the unsigned one with the same bits. Sorted means by the
-/// unsigned value.
+/// Borrows keys. A negative key stands for the unsigned key with the same bits; "sorted" means
+/// sorted by the unsigned value.
 class KeySpan {
 public:
     template <KeyContainer R>

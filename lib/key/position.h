@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// PositionMap: where a key stands on the ring of 2^64 positions.
+/// PositionMap: maps keys to positions on the ring of 2^64 positions.
 
 #include <cstdint>
 
@@ -10,7 +10,7 @@
 
 namespace weir {
 
-/// The key that mix64() sends to `position`.
+/// The inverse of mix64(): the key that mix64() maps to `position`.
 [[nodiscard]] constexpr uint64_t unmix64(uint64_t position) noexcept {
     uint64_t x = position;
     x ^= (x >> 31) ^ (x >> 62);
@@ -37,8 +37,9 @@ struct PositionRange {
 
 /// A bijection between the keys of a table and (some of) the ring's positions.
 ///
-/// Dense tables stretch 0..n-1 over the ring, key k at floor(k 2^64 / n): order is kept, so a slice
-/// of the ring is a slice of the keys. Sparse tables mix, so that any key set spreads evenly.
+/// Dense tables spread the keys 0..n-1 evenly over the ring, key k at floor(k 2^64 / n). The
+/// order is kept, so a slice of the ring is a range of keys. Sparse tables use mix64(), which
+/// spreads any set of keys evenly.
 class PositionMap {
 public:
     [[nodiscard]] static constexpr PositionMap sparse() noexcept { return PositionMap(0); }

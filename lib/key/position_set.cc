@@ -20,7 +20,8 @@ PositionSet::PositionSet(std::span<const PositionRange> ranges) {
             ranges_.push_back(range);
         }
     }
-    // Four slices per range: most slices then meet one range, and the scan in contains() is short.
+    // Four slices per range: most slices then overlap at most one range, and the scan in
+    // contains() is short.
     const auto bits = static_cast<uint32_t>(std::bit_width(ranges_.size()) + 2);
     shift_ = 64 - bits;
     slice_.resize(size_t{1} << bits);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// PositionSet: the parts of the ring that one shard owns, with a fast "is it mine".
+/// PositionSet: the parts of the ring that one shard owns, with a fast contains().
 
 #include <cstdint>
 #include <span>
@@ -29,15 +29,15 @@ public:
     }
 
     [[nodiscard]] bool contains(uint64_t position) const noexcept {
-        // The table knows the first range that ends in or after the position's slice of the ring.
+        // slice_ holds, for each slice of the ring, the first range that ends in or after it.
         size_t i = slice_[position >> shift_];
         while (i < ranges_.size() && ranges_[i].last < position)
             ++i;
         return i < ranges_.size() && ranges_[i].first <= position;
     }
 
-    /// The keys of a dense table that stand in the set, ascending; empty pieces are left out and
-    /// pieces that touch are merged.
+    /// The keys of a dense table whose positions are in the set, ascending. Empty ranges are left
+    /// out; adjacent ones are merged.
     [[nodiscard]] std::vector<KeyRange> dense_keys(uint64_t key_count) const;
 
 private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// ValueType: what one value of a table is. The numbers travel on the wire.
+/// ValueType: the type of one value of a table. The numbers travel on the wire.
 
 #include <concepts>
 #include <cstddef>
@@ -39,7 +39,7 @@ template <Value T>
     return static_cast<size_t>(type) < kValueTypeCount;
 }
 
-/// Bytes of one value; 0 for a number that names no type.
+/// Bytes of one value; 0 for a number that is no type.
 [[nodiscard]] constexpr size_t size_of(ValueType type) noexcept {
     constexpr size_t kSizes[kValueTypeCount] = {4, 8, 4, 8, 4, 8};
     return is_valid(type) ? kSizes[static_cast<size_t>(type)] : 0;
