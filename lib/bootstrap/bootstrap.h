@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Bootstrap: how the ranks of a job find each other at the start, whatever launched them.
+/// Bootstrap: lets the ranks of a job find each other at the start, whichever launcher started
+/// them.
 
 #include <cstdint>
 #include <memory>
@@ -14,10 +15,10 @@
 
 namespace weir {
 
-/// A small key-value exchange among the ranks of a job: everybody puts, everybody exchanges,
-/// everybody gets. Several rounds are fine; a key is put once.
+/// A small key-value exchange among the ranks of a job. Each rank puts values, calls exchange(),
+/// and gets the values of the other ranks. This may be repeated; a rank puts each key once.
 ///
-/// Thread:  one; exchange() and finish() block, up to their time limits and never for ever
+/// Thread:  one; exchange() and finish() block, but never longer than their time limits
 class Bootstrap {
 public:
     static constexpr size_t kKeyBytesMax = 40;  ///< letters, digits, '-', '_' and '.'
@@ -39,47 +40,49 @@ public:
     virtual Status put(std::string_view key, std::string_view value) = 0;
 
     /// Waits until every rank has come to the same exchange and all values are visible.
-    /// Errors:  kDeadline, naming the missing ranks where the launcher tells; kPeerLost
+    /// Errors:  kDeadline, naming the missing ranks if the launcher reports them; kPeerLost
     virtual Status exchange(uint64_t deadline_ns) = 0;
 
-    /// What `rank` put before the last exchange().
+    /// The value that `rank` put under `key` before the last exchange().
     /// Errors:  kNotFound if it put no such key
     virtual Result<std::string> get(uint32_t rank, std::string_view key) = 0;
 
-    /// Says goodbye to the launcher, so that a rank which dies later does not end the job.
-    /// Nothing else may be called afterwards.
+    /// Tells the launcher that this rank is finished, so that its later death does not end the
+    /// job. Call nothing else afterwards.
     virtual Status finish() = 0;
 
 protected:
     Bootstrap() = default;
 };
 
-/// Chooses by what the environment and the flags say, first match first: rendezvous flags; PMIx;
-/// PMI_FD; WEIR_RENDEZVOUS with rank variables (ours, Slurm's, Open MPI's); else a job of this
-/// process alone.
+/// Chooses by the environment and the flags. The first of these that applies: rendezvous flags;
+/// PMIx; PMI_FD; WEIR_RENDEZVOUS with rank variables (Weir's, Slurm's, Open MPI's); else a job of
+/// this process alone.
 ///
-/// Source:  WEIR_RENDEZVOUS, WEIR_RANK, WEIR_SIZE, WEIR_SECRET_FILE, WEIR_JOIN_TIMEOUT_S of
-/// `config` Errors:  a setting that makes no sense, a port in use, a launcher that cannot be used
-/// and what to do
+/// Source:  WEIR_RENDEZVOUS, WEIR_RANK, WEIR_SIZE, WEIR_SECRET_FILE and WEIR_JOIN_TIMEOUT_S of
+///          `config`
+/// Errors:  a setting that makes no sense, a port in use, a launcher that cannot be used; the
+///          text says what to do
 [[nodiscard]] Result<std::unique_ptr<Bootstrap>> detect_bootstrap(const Config& config,
                                                                   const Clock& clock);
 
-/// A job of one rank: what is put can be got.
+/// A job of one rank: get() returns what it put.
 [[nodiscard]] std::unique_ptr<Bootstrap> make_bootstrap_alone();
 
-/// Now plus WEIR_JOIN_TIMEOUT_S.
+/// The current time plus WEIR_JOIN_TIMEOUT_S. Errors: kInvalidArgument if that is not a number in
+/// range.
 [[nodiscard]] Result<uint64_t> join_deadline_ns(const Config& config, const Clock& clock);
 
 namespace boot {
 
-/// The limits of Bootstrap::put, checked alike by every implementation.
+/// Checks the limits of Bootstrap::put(), for every implementation.
 [[nodiscard]] Status check_entry(std::string_view key, std::string_view value);
 
 /// "rank 3", "ranks 1, 3 and 7", "ranks 1, 2, 3, 4, 5, 6, 7, 8 and 90 more".
 [[nodiscard]] std::string rank_list(const std::vector<uint32_t>& ranks);
 
-/// Milliseconds to give to poll(): until the deadline, but at most a tenth of a second, so that
-/// a clock which is not the machine's is looked at again. 0 when the deadline has passed.
+/// The timeout for poll(): the time until the deadline, at most 100 ms, so that the caller looks
+/// often at a clock that does not run with the machine's. 0 when the deadline has passed.
 [[nodiscard]] int poll_slice_ms(const Clock& clock, uint64_t deadline_ns) noexcept;
 
 }  // namespace boot

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// Which bootstrap: what the flags and the environment say about who launched us.
+/// Chooses the bootstrap by the flags and the environment that the launcher left.
 
 #include <algorithm>
 #include <charconv>
@@ -18,15 +18,15 @@
 namespace weir {
 namespace {
 
-/// Variables by which a launcher tells a process who it is.
+/// Variables by which a launcher tells a process its rank and the number of ranks.
 struct RankVariables {
     std::string_view launcher;
     std::string_view rank;
     std::string_view size;
 };
 
-// Slurm's size of the step, not of the job: a batch script has SLURM_PROCID=0 and SLURM_NTASKS too,
-// but is no rank of anything.
+// Slurm's size of the step, not of the job: a batch script has SLURM_PROCID=0 and SLURM_NTASKS
+// too, but is not a rank.
 constexpr RankVariables kRankVariables[] = {
     {"Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"},
     {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
@@ -50,7 +50,7 @@ Result<std::optional<uint32_t>> launcher_number(const Environment& environment,
     return std::optional<uint32_t>(number);
 }
 
-/// Who we are, as far as it is known.
+/// This process's rank and size, as far as they are known.
 struct Place {
     std::optional<uint32_t> rank;
     std::optional<uint32_t> size;
@@ -121,7 +121,7 @@ Result<std::unique_ptr<Bootstrap>> open_pmi1(const Config& config, const Clock& 
     return boot::Pmi1Bootstrap::open(options, clock, deadline_ns);
 }
 
-/// Several ranks, but no way to find each other.
+/// The error for several ranks without a way to find each other.
 Error no_way(const Config& config, const Place& place) {
     if (place.launcher.empty()) {
         return {Errc::kInvalidArgument,

@@ -20,7 +20,7 @@ std::string as_text(const std::array<std::byte, 32>& bytes) {
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-/// Tells whether two ranks have the same secret, and nothing else about it.
+/// Equal on two ranks if their secrets are equal; reveals nothing else about the secret.
 std::string fingerprint(const transport::Secret& secret) {
     constexpr std::string_view kText = "weir fingerprint of the job's secret";
     return as_text(transport::make_proof(secret, transport::Side::kConnecting, {}, {},

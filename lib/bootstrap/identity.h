@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// JobIdentity: what every rank knows after the bootstrap: its number, the secret, where the
-/// manager is.
+/// JobIdentity: what every rank knows after the bootstrap: its number, the job's secret and the
+/// manager's address.
 
 #include <cstdint>
 #include <string>
@@ -17,18 +17,18 @@ struct JobIdentity {
     uint32_t size = 1;
     uint32_t local_rank = 0;
     transport::Secret secret{};
-    std::string manager_address = {};  ///< as rank 0 gave it
+    std::string manager_address = {};  ///< as rank 0 passed it to exchange_identity()
 };
 
-/// Hands rank 0's address and the job's secret to everybody, in one exchange; then the bootstrap
-/// has done its work: finish() it.
+/// Gives rank 0's `manager_address` and the job's secret to every rank, in one exchange. The
+/// bootstrap is not needed afterwards: finish() it. The other ranks' `manager_address` is
+/// ignored.
 ///
-/// `manager_address` counts on rank 0 only. With `secret_file` (WEIR_SECRET_FILE) every rank reads
-/// the secret from its own copy and nothing secret travels; without, rank 0 makes one and hands it
-/// out.
+/// With `secret_file` (WEIR_SECRET_FILE) every rank reads the secret from its own copy of the
+/// file, and the secret is not sent. Without it, rank 0 makes one and sends it to the others.
 ///
-/// Errors:  those of exchange() and read_secret_file(); kRefused if this rank's secret is not rank
-/// 0's
+/// Errors:  those of exchange() and read_secret_file(); kRefused if this rank's secret is not
+///          rank 0's
 [[nodiscard]] Result<JobIdentity> exchange_identity(Bootstrap& bootstrap,
                                                     std::string manager_address,
                                                     uint64_t deadline_ns,

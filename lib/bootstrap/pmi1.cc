@@ -14,7 +14,7 @@
 namespace weir::boot {
 namespace {
 
-constexpr uint64_t kReplyTimeout = 10 * kSecond;  // to what the launcher's agent answers by itself
+constexpr uint64_t kReplyTimeout = 10 * kSecond;  // to requests that need no other rank
 
 Error launcher_gone(int os_error = 0) {
     return {Errc::kPeerLost, "PMI-1: the launcher closed its connection (PMI_FD)", os_error};
@@ -27,7 +27,8 @@ Pmi1Bootstrap::Pmi1Bootstrap(const Pmi1Options& options, const Clock& clock)
 
 Result<std::unique_ptr<Bootstrap>> Pmi1Bootstrap::open(const Pmi1Options& options,
                                                        const Clock& clock, uint64_t deadline_ns) {
-    // a stale number may by now stand for any file: never write to what is no socket
+    // a stale number may be that of any other file by now: never write to it unless it is a
+    // socket
     struct stat info {};
 
     if (::fstat(options.fd, &info) != 0 || !S_ISSOCK(info.st_mode) ||
@@ -52,7 +53,7 @@ Status Pmi1Bootstrap::greet(uint64_t deadline_ns) {
     WEIR_ASSIGN(const Pmi1Line maxes, call("cmd=get_maxes", "maxes", deadline_ns));
     WEIR_ASSIGN(const uint64_t key_bytes_max, maxes.number("keylen_max", 1 << 20));
     WEIR_ASSIGN(value_bytes_max_, maxes.number("vallen_max", 1 << 20));
-    // "weir-", rank, '-', key, '-', chunk: 64 is what every launcher has
+    // "weir-", rank, '-', key, '-', chunk: every launcher allows at least 64 bytes
     if (key_bytes_max < 64 || value_bytes_max_ < 64) {
         return Error(
             Errc::kProtocol,
@@ -138,7 +139,7 @@ Result<Pmi1Line> Pmi1Bootstrap::call(const std::string& request, std::string_vie
                                                     "expected",
                                                     answer->command, expected));
     }
-    // after half a conversation the next answer would be the one to another question
+    // after a failed call the next line could be the answer to this request
     if (!answer) usable_ = false;
     return answer;
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// The bootstrap over PMI-1: text lines on the descriptor that hydra and srun --mpi=pmi2 leave us.
+/// The bootstrap over PMI-1: text lines on the descriptor that hydra and srun --mpi=pmi2 pass to
+/// each rank.
 
 #include <memory>
 
@@ -12,7 +13,7 @@
 
 namespace weir::boot {
 
-/// What PMI_FD, PMI_RANK, PMI_SIZE and the launcher's variable for the local rank say.
+/// The values of PMI_FD, PMI_RANK, PMI_SIZE and the launcher's variable for the local rank.
 struct Pmi1Options {
     int fd = -1;
     uint32_t rank = 0;
@@ -20,14 +21,15 @@ struct Pmi1Options {
     uint32_t local_rank = 0;
 };
 
-/// One request at a time, each with its answer. A launcher takes the end of its socket for the
-/// death of the rank, unless the rank has said "finalize", and kills the whole job: so only
-/// finish() closes it, and after a failure the end of the process does, when it has told a person
-/// what is wrong.
+/// Sends one request at a time and waits for its answer. If the socket closes before the rank has
+/// sent "finalize", the launcher takes the rank for dead and kills the whole job. So only
+/// finish() closes the socket. After a failure it stays open until the process ends, so that the
+/// process can report the error first.
 class Pmi1Bootstrap final : public Bootstrap {
 public:
-    /// Greets the launcher on the descriptor, which must be nobody else's.
-    /// Errors:  kProtocol, kDeadline, kPeerLost: what the launcher did wrong
+    /// Greets the launcher on the descriptor, which nothing else may use.
+    /// Errors:  kInvalidArgument if it is no socket; kProtocol, kDeadline, kPeerLost: what the
+    ///          launcher did wrong
     [[nodiscard]] static Result<std::unique_ptr<Bootstrap>> open(const Pmi1Options& options,
                                                                  const Clock& clock,
                                                                  uint64_t deadline_ns);
@@ -55,16 +57,16 @@ private:
     Result<std::string> receive_line(uint64_t deadline_ns);
     /// Waits for POLLIN or POLLOUT. Errors: kDeadline
     Status wait_for(short events, uint64_t deadline_ns);
-    /// "cmd=put kvsname=K key=weir-3-name-0 value=", with the command's name and the chunk's
-    /// number.
+    /// "cmd=put kvsname=K key=weir-3-name-0" for a command, a rank, a key and the number of a
+    /// chunk.
     [[nodiscard]] std::string request(std::string_view command, uint32_t rank, std::string_view key,
                                       size_t chunk) const;
     [[nodiscard]] uint64_t reply_deadline_ns() const;
 
     const Clock& clock_;
     Pmi1Options options_;
-    bool usable_ = true;    // false after finish(), or once an answer failed to come
-    std::string received_;  // beyond the last line
+    bool usable_ = true;    // false after finish() or a failed call
+    std::string received_;  // bytes after the last whole line
     std::string space_;     // the launcher's name for our key-value space
     size_t value_bytes_max_ = 0;
 };

@@ -27,10 +27,10 @@ bool have_pmix() noexcept {
 
 namespace {
 
-constexpr uint64_t kCallTimeout =
-    10 * kSecond;  // to what the server on this host answers by itself
+constexpr uint64_t kCallTimeout = 10 * kSecond;  // to requests that need no other host
 
-/// What a call left behind, shared with a thread or callback that may outlive our patience.
+/// The result of a call, shared with a thread or callback that may end after the caller's
+/// deadline.
 struct Outcome {
     std::mutex mutex;
     std::condition_variable changed;
@@ -45,7 +45,7 @@ void finish_outcome(Outcome& outcome, pmix_status_t status) {
     outcome.changed.notify_all();
 }
 
-/// The status once it is there, or nothing at the deadline.
+/// Waits for the status; nullopt at the deadline.
 std::optional<pmix_status_t> wait_outcome(Outcome& outcome, const Clock& clock,
                                           uint64_t deadline_ns) {
     std::unique_lock lock(outcome.mutex);
@@ -57,8 +57,8 @@ std::optional<pmix_status_t> wait_outcome(Outcome& outcome, const Clock& clock,
     return outcome.status;
 }
 
-/// Runs a call that PMIx offers in a blocking form only. A thread that is stuck in it is left
-/// alone: it holds nothing of ours but the outcome.
+/// Runs a call that PMIx offers in a blocking form only, in a thread of its own. If the call does
+/// not end, the thread stays: it uses nothing of ours but the outcome.
 std::optional<pmix_status_t> run_with_deadline(std::function<pmix_status_t(Outcome&)> call,
                                                const std::shared_ptr<Outcome>& outcome,
                                                const Clock& clock, uint64_t deadline_ns) {
@@ -81,7 +81,7 @@ pmix_proc_t process(const pmix_proc_t& self, pmix_rank_t rank) {
     return name;
 }
 
-/// A number about the job or about us that the server told at PMIx_Init.
+/// A number about the job or this process that the server gave at PMIx_Init.
 Result<uint32_t> job_number(const pmix_proc_t& of, const char* key) {
     pmix_value_t* value = nullptr;
     const pmix_status_t status = PMIx_Get(&of, key, nullptr, 0, &value);
@@ -97,7 +97,7 @@ Result<uint32_t> job_number(const pmix_proc_t& of, const char* key) {
 
 constexpr std::string_view kHereKey = "here";
 
-/// Who has said "here", as far as answers have come.
+/// The ranks whose key "here" has been found so far.
 struct RollCall {
     std::mutex mutex;
     std::vector<bool> here;
@@ -114,8 +114,8 @@ void take_answer(pmix_status_t status, pmix_value_t* /*value*/, void* argument) 
     if (status == PMIX_SUCCESS) question->call->here[question->rank] = true;
 }
 
-/// Ranks whose mark the servers do not get at within a second, for the message of a fence that did
-/// not end. Nothing if there are none or too many to ask.
+/// The ranks whose key "here" the servers do not find within a second: for the error of a fence
+/// that did not end. Empty if there are none, or too many to ask.
 std::vector<uint32_t> silent_ranks(const pmix_proc_t& self, uint32_t size) {
     constexpr uint32_t kAskedMax = 1024;
     if (size > kAskedMax) return {};
@@ -168,7 +168,7 @@ public:
     Status finish() override;
 
 private:
-    /// Error of an exchange that did not end, with the missing ranks if they can be told.
+    /// The error of an exchange that did not end; names the missing ranks if they are known.
     [[nodiscard]] Error too_late();
 
     [[nodiscard]] Status check_usable() const {
@@ -205,7 +205,8 @@ Status PmixBootstrap::exchange(uint64_t deadline_ns) {
     const pmix_status_t committed = PMIx_Commit();
     if (committed != PMIX_SUCCESS) return pmix_error("cannot commit", committed);
 
-    // The callback's argument keeps its own share of the outcome: a fence may end after we gave up.
+    // The callback's argument keeps its own share of the outcome: the fence may end after our
+    // deadline.
     const auto outcome = std::make_shared<Outcome>();
     auto* const share = new std::shared_ptr<Outcome>(outcome);
     const pmix_proc_t everybody = process(self_, PMIX_RANK_WILDCARD);
@@ -257,7 +258,7 @@ Result<std::string> PmixBootstrap::get(uint32_t rank, std::string_view key) {
     const auto outcome = std::make_shared<Outcome>();
     const auto status = run_with_deadline(
         [of = process(self_, rank), name = fmt::format("weir.{}", key)](Outcome& result) {
-            // what was fenced is on this host: do not wait for somebody to put it later
+            // what was fenced is on this host: do not wait for a rank to put it later
             pmix_info_t at_once{};
             bool yes = true;
             PMIX_INFO_LOAD(&at_once, PMIX_IMMEDIATE, &yes, PMIX_BOOL);

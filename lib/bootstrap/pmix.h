@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// The bootstrap over PMIx (mpirun, srun --mpi=pmix), where the library was there at build time.
+/// The bootstrap over PMIx (mpirun, srun --mpi=pmix), in builds that found the library.
 
 #include <memory>
 
@@ -10,12 +10,12 @@
 
 namespace weir::boot {
 
-/// Whether this build can do it.
+/// Whether this build has PMIx.
 [[nodiscard]] bool have_pmix() noexcept;
 
-/// Greets the PMIx server that the environment names. One per process: PMIx is a process-wide
-/// thing. Errors:  kUnavailable without PMIx in this build; kDeadline; kPeerLost with what PMIx
-/// says
+/// Connects to the PMIx server that the environment names. Once per process, as PMIx has one
+/// state per process.
+/// Errors:  kUnavailable without PMIx in this build; kDeadline; kPeerLost with what PMIx says
 [[nodiscard]] Result<std::unique_ptr<Bootstrap>> open_pmix(const Clock& clock,
                                                            uint64_t deadline_ns);
 

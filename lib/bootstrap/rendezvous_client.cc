@@ -14,7 +14,8 @@ using transport::Handshake;
 namespace {
 
 constexpr uint64_t kRetryEvery = 50 * kMillisecond;
-/// Rank 0's time is up about when ours is; its verdict is better than our guess.
+/// How long to wait for rank 0's message after our deadline. Its deadline passes at about the
+/// same time, and its error names the missing ranks.
 constexpr uint64_t kVerdictGrace = kSecond;
 
 }  // namespace
@@ -52,7 +53,7 @@ Status RendezvousClient::join(uint64_t deadline_ns) {
         Status status = try_join(deadline_ns);
         if (status) return {};
         link_.reset();
-        // nobody there yet, or gone again: rank 0 may still be starting
+        // rank 0 does not listen yet or closed the connection: it may still be starting
         if (status.code() != Errc::kPeerLost && status.code() != Errc::kNotFound &&
             status.code() != Errc::kDeadline) {
             return status;

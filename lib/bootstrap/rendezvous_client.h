@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// The side of the rendezvous of every rank but 0: comes, proves, puts, waits for the rest.
+/// The side of the rendezvous of every rank but 0: connects, proves that it knows the secret,
+/// puts its entries, and waits for those of the other ranks.
 
 #include <map>
 #include <optional>
@@ -34,11 +35,11 @@ public:
     Status finish() override;
 
 private:
-    /// Connects and greets until rank 0 lets us in, says no, or time is up.
+    /// Connects and greets until rank 0 admits or refuses this rank, or the deadline has passed.
     [[nodiscard]] Status join(uint64_t deadline_ns);
     [[nodiscard]] Status try_join(uint64_t deadline_ns);
     [[nodiscard]] Status commit_and_wait(uint64_t deadline_ns);
-    /// The next record; sends what is queued meanwhile.
+    /// Waits for the next record; meanwhile sends what is queued.
     [[nodiscard]] Result<transport::RecordView> receive(uint64_t deadline_ns);
     [[nodiscard]] Error not_let_in(const Error& error);
     [[nodiscard]] Error too_late(const std::string& why) const;

@@ -18,7 +18,7 @@ RendezvousLink::RendezvousLink(Socket socket, transport::Side side,
       handshake_(kRendezvousProtocol, side, secret.value_or(transport::Secret{}),
                  transport::random_bytes()) {}
 
-/// What the handshake has said goes before all that is queued after it.
+/// Handshake output goes before everything that is queued later.
 void RendezvousLink::queue_handshake() {
     if (handshake_.output().empty()) return;
     out_.push_back(

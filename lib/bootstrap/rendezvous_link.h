@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// One connection of the rendezvous: non-blocking, whole records in, queued bytes out.
+/// One connection of the rendezvous: non-blocking; it reads whole records and sends queued bytes.
 
 #include <deque>
 #include <memory>
@@ -21,7 +21,7 @@ using SharedBytes = std::shared_ptr<const std::vector<std::byte>>;
 /// Thread: one. Nothing here blocks.
 class RendezvousLink {
 public:
-    /// Without a secret: one of zeros.
+    /// Without a secret, uses one of zeros.
     RendezvousLink(transport::Socket socket, transport::Side side,
                    const std::optional<transport::Secret>& secret);
 
@@ -30,10 +30,10 @@ public:
     /// The other side's address, for messages.
     [[nodiscard]] const std::string& peer() const noexcept { return peer_; }
 
-    /// What it has to say is sent with the next flush().
+    /// Its output is sent with the next flush().
     [[nodiscard]] transport::Handshake& handshake() noexcept { return handshake_; }
 
-    /// Longer records, too, from now on: the peer has proved that it belongs here.
+    /// Allows longer records from now on: the peer has passed the handshake.
     void trust() noexcept { reader_.set_body_bytes_max(kRendezvousBodyBytesMax); }
 
     void queue(const RendezvousMessage& message) {
@@ -49,10 +49,11 @@ public:
     /// Sends what the socket takes. Errors: kPeerLost
     [[nodiscard]] Status flush();
 
-    /// Reads once what has arrived. Errors: kPeerLost, also at the end of the stream
+    /// Reads once from the socket, without waiting. Errors: kPeerLost, also at the end of the
+    /// stream
     [[nodiscard]] Status fill();
 
-    /// The next whole record, or nothing; call until nothing before the next fill().
+    /// The next whole record, or nullopt. After each fill(), call it until it returns nullopt.
     /// Errors:  kProtocol
     [[nodiscard]] Result<std::optional<transport::RecordView>> next() { return reader_.next(); }
 
@@ -64,7 +65,7 @@ private:
     transport::RecordReader reader_;
     transport::Handshake handshake_;
     std::deque<SharedBytes> out_;
-    size_t out_sent_ = 0;  ///< of the first of out_
+    size_t out_sent_ = 0;  ///< bytes of out_.front() already sent
 };
 
 }  // namespace weir::boot

@@ -28,7 +28,7 @@ std::vector<std::byte> encode_body(const RendezvousMessage& m) {
     return std::move(body).take();
 }
 
-/// Whether the body is exactly what the kind asks for.
+/// Decodes the body of `m.kind`; false if fields are missing or bytes are left over.
 bool decode_body(std::span<const std::byte> body, RendezvousMessage& m) {
     ByteReader reader(body);
     switch (m.kind) {

@@ -7,11 +7,11 @@
 ///     the handshake of transport/net, in which rank r says a RendezvousHello and rank 0 nothing;
 ///     or a refusal with the reason
 ///     kEntry*, kCommit         ------>            once per round
-///                              <------  kWaiting  now and then, naming who is missing
+///                              <------  kWaiting  now and then, naming the missing ranks
 ///                              <------  kEntry*, kRelease; or kFailed with the reason
 ///
-/// Each is a record (transport/net/record.h). Without a secret the handshake runs with a secret of
-/// zeros: it tells strangers apart, and proves nothing.
+/// Each is a record (transport/net/record.h). Without a secret the handshake uses a secret of
+/// zeros: it rejects programs that are not Weir, but proves nothing.
 
 #include <optional>
 #include <string>
@@ -26,7 +26,7 @@ namespace weir::boot {
 inline constexpr transport::Protocol kRendezvousProtocol{"the rendezvous of a Weir job",
                                                          0x5644'5257, 2};  // "WRDV"
 
-/// What a rank says of itself, under its proof.
+/// What a rank says about itself in the handshake, covered by its proof.
 struct RendezvousHello {
     uint32_t rank = 0;
     uint32_t size = 0;
@@ -47,7 +47,7 @@ enum class RendezvousKind : uint8_t {
     kFailed,
 };
 
-/// One message; each kind uses the fields that it names.
+/// One message. The comment of a field names the kinds that use it.
 struct RendezvousMessage {
     RendezvousKind kind = RendezvousKind::kCommit;
     uint32_t rank = 0;        ///< kEntry

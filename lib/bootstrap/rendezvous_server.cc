@@ -33,7 +33,7 @@ RendezvousServer::RendezvousServer(RendezvousOptions options, const Clock& clock
 Result<std::unique_ptr<RendezvousServer>> RendezvousServer::open(RendezvousOptions options,
                                                                  const Clock& clock) {
     WEIR_ASSIGN(Descriptor listener, tcp_listen(options.at));
-    options.at.port = tcp_port(listener);  // which it got, if any would do
+    options.at.port = tcp_port(listener);  // the one that the kernel chose, if 0 was asked for
     if (!options.secret && !is_loopback(options.at.host)) {
         log(LogLevel::kWarning,
             "rendezvous on {} without WEIR_SECRET_FILE: whoever can connect may join, and the "
@@ -111,7 +111,7 @@ void RendezvousServer::accept_guests() {
             if (errno == EMFILE || errno == ENFILE) {
                 complain("descriptors",
                          "rendezvous: out of file descriptors; raise the limit with ulimit -n");
-                (void)::poll(nullptr, 0, 10);  // the connection stays: do not spin on it
+                (void)::poll(nullptr, 0, 10);  // the connection stays in the queue: do not spin
             }
             return;
         }

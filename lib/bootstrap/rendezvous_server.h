@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Rank 0's side of the rendezvous: lets the other ranks in, collects what they put, hands it out.
+/// Rank 0's side of the rendezvous: admits the other ranks, collects their entries, and sends all
+/// entries to all ranks.
 
 #include <list>
 #include <map>
@@ -20,7 +21,7 @@ namespace weir::boot {
 /// Thread: one. Works only inside exchange(); between exchanges connections wait in the kernel.
 class RendezvousServer final : public Bootstrap {
 public:
-    static constexpr size_t kStrangersMax = 64;  ///< at a time; the oldest is dropped
+    static constexpr size_t kStrangersMax = 64;  ///< not admitted; if more, close the oldest
     static constexpr uint64_t kGreetingTimeout = 5 * kSecond;
     static constexpr size_t kSeatBytesMax =
         size_t{256} * 1024;  ///< what a rank may put in one round
@@ -37,7 +38,7 @@ public:
 
     [[nodiscard]] std::string_view name() const noexcept override { return "rendezvous"; }
 
-    /// Where it listens: the port asked for, or the one it got for 0.
+    /// The port it listens on: the port asked for, or the one that the kernel chose for 0.
     [[nodiscard]] uint16_t port() const noexcept { return options_.at.port; }
 
     Status put(std::string_view key, std::string_view value) override;
@@ -48,11 +49,11 @@ public:
 private:
     enum class Stage : uint8_t {
         kStranger,  ///< in the handshake
-        kJoined,    ///< has a seat
-        kLeaving,   ///< refused; it goes when it has been told why
+        kJoined,    ///< admitted as a rank
+        kLeaving,   ///< refused; closed once the reason is sent
     };
 
-    /// A connection: a stranger first, then a rank.
+    /// A connection: not yet admitted at first, then that of a rank.
     struct Guest {
         Guest(transport::Socket socket, const std::optional<transport::Secret>& secret)
             : link(std::move(socket), transport::Side::kAccepting, secret) {}
@@ -65,7 +66,7 @@ private:
 
     using Entries = std::vector<std::pair<std::string, std::string>>;
 
-    /// A rank of the job, there or not.
+    /// A rank of the job, whether connected or not.
     struct Seat {
         Guest* guest = nullptr;
         std::string host = {};
@@ -76,11 +77,11 @@ private:
 
     RendezvousServer(RendezvousOptions options, const Clock& clock, Descriptor listener);
 
-    /// Waits a little for events and does what they ask for.
+    /// Waits for events for a short time and handles them.
     void poll_once(uint64_t deadline_ns);
     void accept_guests();
     void drop_late_strangers();
-    /// Reads and writes; false when the guest is to be closed.
+    /// Reads and writes; false if the connection is to be closed.
     bool serve(Guest& guest, short events);
     [[nodiscard]] Status handle(Guest& guest, const transport::RecordView& record);
     [[nodiscard]] Status shake(Guest& guest, const transport::RecordView& record);
@@ -106,7 +107,7 @@ private:
     std::map<std::pair<uint32_t, std::string>, std::string> values_;
     std::vector<std::string> refusals_;  // the first few, for the error at the end
     RepeatedLog complaints_{clock_};
-    uint32_t round_ = 1;  // the one that is being collected
+    uint32_t round_ = 1;  // of the exchange that is being collected
     uint64_t tell_at_ns_ = 0;
     std::string lost_;   // which rank left between two rounds, if one did
     bool over_ = false;  // failed or finished
