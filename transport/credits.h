@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Credits: the flow control of one connection, the same for every backend that has to post room
-/// for messages before they come.
+/// Credits: the flow control of one connection, for every backend that must post receive buffers
+/// before messages arrive.
 ///
-/// Each side grants the other a window: how many messages it has room for. A sender spends a
-/// credit per message; the receiver owes it back once the room is free again, and pays on its next
-/// message or, if there is none and half of the window is owed, by a credit update of its own. An
-/// update is a message too and costs a credit, so the last credit is kept for it: two sides that
-/// both have sent all they may can still tell each other that there is room again.
+/// Each side grants the other a window: the number of messages it has room for. A sender spends a
+/// credit per message. The receiver owes the credit once the room is free again, and returns it
+/// with its next message. If it has no message to send and owes half of the window, it sends a
+/// credit update. An update is a message too and costs a credit, so the last credit is kept for
+/// it: two sides that have both sent all they may can still return credits to each other.
 
 #include <algorithm>
 #include <cstdint>
@@ -43,7 +43,8 @@ public:
         --available_;
     }
 
-    /// The peer has room again for `count` more. False: that is more than we ever used, a lie.
+    /// The peer returned `count` credits. False if that is more than we have spent: a protocol
+    /// error.
     [[nodiscard]] bool take_back(uint32_t count) noexcept {
         if (count > window_out_ - available_) return false;
         available_ += count;
@@ -65,8 +66,8 @@ public:
         ++owed_;
     }
 
-    /// How many credits the message that is being made takes back to the peer, `most` at most. They
-    /// count as paid.
+    /// Takes owed credits, `most` at most, to be returned with the message that is being made.
+    /// Returns their number.
     [[nodiscard]] uint32_t pay(uint32_t most) noexcept {
         const uint32_t paid = std::min(owed_, most);
         owed_ -= paid;
@@ -74,7 +75,8 @@ public:
         return paid;
     }
 
-    /// Whether a credit update should go out now: much is owed, and it can be paid for.
+    /// Whether a credit update should go out now: half of the window is owed, and a credit is
+    /// left.
     [[nodiscard]] bool update_due() const noexcept {
         return owed_ >= window_in_ / 2 && available_ > 0;
     }
@@ -91,7 +93,7 @@ private:
     uint32_t window_out_ = 0;
     uint32_t window_in_ = 0;
     uint32_t available_ = 0;  ///< messages that we may send
-    uint32_t unpaid_ = 0;     ///< received messages that the peer has no credit back for
+    uint32_t unpaid_ = 0;     ///< received messages whose credit was not returned
     uint32_t owed_ = 0;       ///< those of them whose room is free
 };
 

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// The interface of every transport: a Device registers memory and makes Endpoints; an Endpoint
+/// The interface of every transport. A Device registers memory and makes Endpoints. An Endpoint
 /// belongs to one thread, has Connections to other endpoints, and moves messages and memory over
 /// them.
 ///
-/// The contract, which tests/transport/conformance holds every backend to:
-///  - Messages of one connection arrive complete, once and in the order in which they were sent, or
-///  the
-///    connection is closed. Nothing is promised between connections.
-///  - Everything that was posted (read, write) ends with exactly one completion. When a connection
-///    breaks, those that are still open end with an error, and then kClosed comes, last and once.
-///  - Nothing blocks. What cannot be taken now answers kNotNow and may be tried again after poll().
-///  - What a peer does (garbage, lies about lengths, death) closes its connection and harms nothing
-///  else.
+/// The contract, which tests/transport/conformance checks for every backend:
+///  - Messages of one connection arrive complete, once and in the order in which they were sent,
+///    or the connection is closed. There is no order between connections.
+///  - Each read and write that was posted ends with exactly one completion. When a connection
+///    breaks, those that are still open end with an error; then kClosed comes, last and once.
+///  - Nothing blocks. An operation that cannot be taken now returns kNotNow and may be tried
+///    again after poll().
+///  - What a peer does wrong (malformed messages, false lengths, death) closes its connection and
+///    affects nothing else.
 
 #include <cstddef>
 #include <cstdint>
@@ -26,10 +26,10 @@
 
 namespace weir::transport {
 
-/// Names a connection of one endpoint; never reused while the endpoint lives.
+/// Identifies a connection of one endpoint; never reused while the endpoint lives.
 using ConnectionId = uint64_t;
 
-/// What peers may do with registered memory, apart from what the owner itself may do.
+/// What peers may do with registered memory. The owner may use it in any case.
 enum class Access : uint8_t {
     kLocal = 0,        ///< nothing: only source or target of the owner's own operations
     kRemoteRead = 1,   ///< peers may read
@@ -42,19 +42,19 @@ enum class Access : uint8_t {
            static_cast<uint8_t>(wanted);
 }
 
-/// Memory to be registered. `fd` is the memfd that backs it, so that shm can map it into a peer, or
-/// -1.
+/// Memory to be registered. `fd` is the memfd behind it, which shm maps into a peer, or -1.
 struct MemoryBlock {
     std::span<std::byte> bytes;
     int fd = -1;
     uint64_t fd_offset = 0;
 };
 
-/// Names a registration of one device.
+/// Identifies a registration of one device.
 using RegionId = uint64_t;
 
-/// What a peer has to know to reach a piece of registered memory; travels in messages as it is.
-/// Only meaningful on the connection for which Endpoint::expose made it. Never to be trusted.
+/// What a peer needs to reach a piece of registered memory; travels in messages as it is. Valid
+/// only on the connection for which Endpoint::expose() made it. Do not trust one that a peer
+/// sent.
 struct RemoteSpan {
     uint64_t address = 0;
     uint64_t length_bytes = 0;
@@ -63,9 +63,9 @@ struct RemoteSpan {
 
 static_assert(sizeof(RemoteSpan) == 24);
 
-/// What a backend can do by itself; nobody pretends.
+/// What a backend can do by itself, without emulation.
 struct Capabilities {
-    bool maps_memory = false;  ///< Endpoint::map works: peers' pools can be addressed directly
+    bool maps_memory = false;  ///< Endpoint::map() works: peers' memory has addresses here
     bool reaches_other_hosts = false;
     uint32_t message_bytes_max = 0;  ///< longest message that send() takes
     uint32_t operations_max = 0;     ///< reads and writes in flight per connection
@@ -73,19 +73,19 @@ struct Capabilities {
 
 enum class Event : uint8_t {
     kConnected,  ///< a connect() of ours has succeeded
-    kAccepted,   ///< somebody connected to us, and knows the job secret
-    kReceived,   ///< a message: `message`
-    kImmediate,  ///< a peer's write_immediate is wholly here: `immediate`
+    kAccepted,   ///< a peer that knows the job secret has connected to us
+    kReceived,   ///< a message has arrived: `message`
+    kImmediate,  ///< a peer's write_immediate() has arrived whole, or its signal(): `immediate`
     kRead,       ///< our read ended: `context`, `status`
     kWritten,    ///< our write or write_immediate ended locally: its source may be reused
-    kClosed,  ///< the connection is gone, `status` says why (kOk: either side closed it in order)
+    kClosed,     ///< the connection has ended; `status` says why (kOk: closed in order)
 };
 
 struct Completion {
     Event event = Event::kClosed;
     Errc status = Errc::kOk;
-    /// kClosed: the peer had not let go of our memory in time. What was exposed on this connection
-    /// may still be read or written: it is nobody else's from now on.
+    /// kClosed: the peer did not give up our memory in time. It may still read or write what was
+    /// exposed on this connection, so do not use that memory for anything else.
     bool memory_in_doubt = false;
     uint32_t immediate = 0;
     ConnectionId connection = 0;
@@ -97,13 +97,13 @@ struct Completion {
 
 /// The answer to posting something.
 enum class Post : uint8_t {
-    kPosted,   ///< taken; it will end
-    kNotNow,   ///< no room; nothing happened; poll() and try again
-    kClosed,   ///< no such connection (any more); nothing happened
-    kInvalid,  ///< local memory not registered, message too long: a mistake of the caller
+    kPosted,   ///< taken; a read or write ends with a completion
+    kNotNow,   ///< no room; nothing was posted; poll() and try again
+    kClosed,   ///< no such connection (any more); nothing was posted
+    kInvalid,  ///< local memory not registered, message too long: an error of the caller
 };
 
-/// Counts since the endpoint was made. Thread: written by the endpoint's own.
+/// Counts since the endpoint was made. Thread: the endpoint's own writes them.
 struct EndpointCounters {
     uint64_t messages_sent = 0;
     uint64_t messages_received = 0;
@@ -111,8 +111,8 @@ struct EndpointCounters {
     uint64_t bytes_received = 0;
     uint64_t reads = 0;
     uint64_t writes = 0;
-    uint64_t bytes_staged = 0;  ///< bulk bytes that went through a buffer of ours on the way
-    uint64_t doorbells = 0;     ///< times that hardware or a sleeping peer was told
+    uint64_t bytes_staged = 0;  ///< bulk bytes that were copied through a buffer on the way
+    uint64_t doorbells = 0;     ///< times that hardware or a sleeping peer was notified
     uint64_t refused = 0;       ///< connections closed because of what the peer sent
 };
 
@@ -123,63 +123,68 @@ public:
     Endpoint(const Endpoint&) = delete;
     Endpoint& operator=(const Endpoint&) = delete;
 
-    /// Where others connect to, as text without spaces: "shm:...", "verbs:10.0.0.1:4711", "sim:3".
+    /// The address that peers connect to, as text without spaces: "shm:...",
+    /// "verbs:10.0.0.1:4711", "sim:3".
     [[nodiscard]] virtual std::string address() const = 0;
-    /// What holds on every connection of this endpoint.
+    /// What every connection of this endpoint can do.
     [[nodiscard]] virtual Capabilities capabilities() const = 0;
 
-    /// What holds on this connection; more, where an endpoint combines several ways.
+    /// What this connection can do; more than capabilities() where an endpoint combines backends.
     [[nodiscard]] virtual Capabilities capabilities_of(ConnectionId /*connection*/) const {
         return capabilities();
     }
 
     /// Starts to connect; ends with kConnected, or with kClosed and a reason.
-    /// Errors: kUnavailable if this backend can never reach such an address; kInvalidArgument
+    /// Errors:  kUnavailable if this backend can never reach such an address; kInvalidArgument
     [[nodiscard]] virtual Result<ConnectionId> connect(std::string_view address) = 0;
-    /// Ends a connection: what is posted ends first (with kCancelled if need be), then comes
-    /// kClosed; messages sent before still arrive. kClosed comes once the peer can no longer reach
-    /// memory that was exposed on the connection, or after a bounded time: see
-    /// Completion::memory_in_doubt. Whoever destroys the endpoint before has no such promise.
+    /// Ends a connection. Posted operations end first (with kCancelled if need be), then comes
+    /// kClosed; messages sent before still arrive. kClosed comes once the peer can no longer
+    /// reach the memory that was exposed on the connection, or after a bounded time: see
+    /// Completion::memory_in_doubt. If the endpoint is destroyed before kClosed, the peer may
+    /// still reach that memory.
     virtual void close(ConnectionId connection) = 0;
 
     /// Sends one message made of the parts in order; the parts may be reused at once. The message
-    /// may stay here until flush() or poll().
+    /// may wait here until flush() or poll().
     [[nodiscard]] virtual Post send(ConnectionId connection,
                                     std::span<const std::span<const std::byte>> parts) = 0;
 
-    /// Describes registered memory for the peer of this connection, which gets what it needs to use
-    /// it. Errors: kInvalidArgument if not registered, kRefused if registered as kLocal, kPeerLost
+    /// Describes registered memory for the peer of this connection; send it the result.
+    /// Errors:  kInvalidArgument if not registered, kRefused if registered as kLocal, kPeerLost
     [[nodiscard]] virtual Result<RemoteSpan> expose(ConnectionId connection,
                                                     std::span<const std::byte> memory) = 0;
     /// Reads the peer's memory into registered memory of ours; from.length_bytes == into.size().
+    /// Ends with kRead.
     [[nodiscard]] virtual Post read(ConnectionId connection, std::span<std::byte> into,
                                     const RemoteSpan& from, uint64_t context) = 0;
     /// Writes registered memory of ours into the peer's. Ends with kWritten.
     [[nodiscard]] virtual Post write(ConnectionId connection, std::span<const std::byte> from,
                                      const RemoteSpan& to, uint64_t context) = 0;
-    /// As write(); the peer gets kImmediate once all of it is there, in order with our messages.
+    /// As write(); the peer gets kImmediate once all of the data is there, in order with our
+    /// messages.
     [[nodiscard]] virtual Post write_immediate(ConnectionId connection,
                                                std::span<const std::byte> from,
                                                const RemoteSpan& to, uint32_t immediate,
                                                uint64_t context) = 0;
-    /// The peer's memory as an address in this process, or nullptr where that cannot be (see
-    /// Capabilities::maps_memory) or `span` is not wholly inside of a region that allows `wanted`.
-    /// Valid until the next poll() or close(). The peer can change it at any time: read every byte
-    /// once.
+    /// The peer's memory as an address in this process. nullptr if the backend cannot map (see
+    /// Capabilities::maps_memory) or `span` is not wholly inside of a region that allows
+    /// `wanted`. Valid until the next poll() or close(). The peer can change the memory at any
+    /// time: read every byte once.
     [[nodiscard]] virtual std::byte* map(ConnectionId connection, const RemoteSpan& span,
                                          Access wanted) = 0;
-    /// Gives the peer kImmediate in order with our messages, after writing through map() (a
-    /// release).
+    /// Gives the peer kImmediate, in order with our messages, after writes through map(): they
+    /// are visible to the peer then (a release).
     [[nodiscard]] virtual Post signal(ConnectionId connection, uint32_t immediate) = 0;
 
-    /// Makes everything posted so far visible and rings the doorbells. poll() does it too.
+    /// Makes everything posted so far visible to peers and rings the doorbells. poll() does it
+    /// too.
     virtual void flush() = 0;
-    /// Takes what has happened, at most completions.size(); never blocks. Gives back the memory of
-    /// all messages that the last poll() delivered.
+    /// Stores at most completions.size() completions and returns their number; never blocks.
+    /// Frees the memory of all messages that the last poll() delivered.
     [[nodiscard]] virtual size_t poll(std::span<Completion> completions) = 0;
 
-    /// What to sleep on: a descriptor that becomes readable when poll() has something to do, or -1:
-    /// do not sleep, poll again. One arm() serves one sleep. The descriptor stays the same.
+    /// A descriptor to sleep on, which becomes readable when poll() has something to do. -1: do
+    /// not sleep, poll again. One arm() serves one sleep. The descriptor stays the same.
     [[nodiscard]] virtual int arm() = 0;
 
     /// The peer's name for people ("pid 4711 on this host", "10.0.0.1:4711").
@@ -191,13 +196,12 @@ protected:
 };
 
 struct EndpointOptions {
-    uint32_t message_bytes_max =
-        8192;  ///< longest message wanted; capabilities() say what came of it
-    uint32_t messages_in_flight = 128;  ///< messages under way per connection and direction
+    uint32_t message_bytes_max = 8192;  ///< wanted; capabilities() has what was granted
+    uint32_t messages_in_flight = 128;  ///< per connection and direction
     uint32_t connections_max = 4096;
 };
 
-/// One way to move bytes. Thread: any. Outlives its endpoints and registrations.
+/// One way to move bytes. Thread: any. Must outlive its endpoints and registrations.
 class Device {
 public:
     virtual ~Device() = default;
@@ -206,14 +210,14 @@ public:
 
     /// "shm", "verbs" or "sim".
     [[nodiscard]] virtual std::string_view name() const noexcept = 0;
-    /// Whether registering memory locks all of its pages, so that it must be there as a whole.
-    /// Otherwise only the part that is used needs memory behind it.
+    /// Whether registering memory locks all of its pages, so that the machine must have all of
+    /// that memory. If not, only the pages in use take memory.
     [[nodiscard]] virtual bool pins_memory() const noexcept = 0;
     /// Registers memory for all endpoints of this device; it must stay mapped until deregistered.
-    /// Errors: kNoMemory (locked-memory limit; the text has the ulimit to set)
+    /// Errors:  kNoMemory (locked-memory limit; the text has the ulimit to set)
     [[nodiscard]] virtual Result<RegionId> register_memory(const MemoryBlock& block,
                                                            Access access) = 0;
-    /// From then on peers can no longer reach it: their operations fail.
+    /// Ends a registration. Peers can no longer reach the memory: their operations fail.
     virtual void deregister_memory(RegionId region) = 0;
     [[nodiscard]] virtual Result<std::unique_ptr<Endpoint>> make_endpoint(
         const EndpointOptions& options) = 0;
