@@ -13,7 +13,7 @@ namespace weir::transport {
 
 namespace {
 
-/// What a peer says goes into our log: printable characters only.
+/// Words of a peer go into our log, so only printable characters are kept.
 std::string printable(std::span<const std::byte> bytes) {
     std::string text;
     for (const std::byte byte : bytes) {
@@ -101,8 +101,8 @@ void Handshake::say(std::span<const std::byte> words) {
     state_ = we_connect ? State::kSaid : State::kReady;
 }
 
-/// The accepting side has heard the connecting one before it proves anything: its proof is over
-/// both sides' words.
+/// The accepting side has the words of both sides when it makes its proof, so its proof covers
+/// both.
 Proof Handshake::proof_of(Side prover) const {
     const bool we_connect = side_ == Side::kConnecting;
     const auto text = [](const std::vector<std::byte>& words) {

@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Handshake: how two processes prove to each other that they know the job's secret, and say what
-/// they have to say under that proof. A state machine that knows no sockets; what is said is the
-/// caller's:
+/// Handshake: two processes prove to each other that they know the job's secret, and exchange
+/// data under that proof. The class is a state machine without sockets. What the data ("words")
+/// mean is up to the caller:
 ///
 ///     connecting -> Hello{nonce}         accepting -> Hello{nonce}
 ///     connecting -> Said{its words, proof}
 ///     accepting  -> Said{its words, proof}
 ///     connecting -> Ready
 ///
-/// or Refuse{code, text} instead of an answer; with the code kDeadline it says that somebody else
-/// got the place, and the connecting side may begin again. A proof is an HMAC with the secret over
-/// who proves, the protocol and its version, both nonces, and all that was said so far. So nobody
-/// who does not know the secret makes the accepting side do more than that, no words can be changed
-/// on the way, and no proof is worth anything on another connection or in another protocol.
+/// Instead of its next record a side may send Refuse{code, text}. The code kDeadline means that
+/// another connection got the place; the connecting side may try again.
+///
+/// A proof is an HMAC with the secret over the side that proves, the protocol and its version,
+/// both nonces, and all words so far. So a peer without the secret gets no words from the
+/// accepting side, words cannot be changed on the way, and a proof is worthless on another
+/// connection or in another protocol.
 
 #include <cstddef>
 #include <cstdint>
@@ -32,63 +34,64 @@ namespace weir::transport {
 /// Thread: one.
 class Handshake {
 public:
-    /// What is to be done now.
+    /// What the caller must do next.
     enum class Step : uint8_t {
-        kWait,    ///< for more from the peer
-        kSay,     ///< connecting: call say()
+        kWait,    ///< wait for the next record of the peer
+        kSay,     ///< connecting: call say() with the own words
         kProven,  ///< the peer knows the secret, and peer_said() is what it said. Connecting: check
                   ///< it and call ready(). Accepting: check it and call say().
-        kOpen,    ///< accepting: the peer is ready, too. Of records that follow, none are ours.
+        kOpen,    ///< accepting: the peer is ready, too. No record of a handshake follows.
     };
 
-    /// Types of records from here on are the caller's own.
+    /// Record types from here on belong to the caller.
     static constexpr uint8_t kFirstOwnType = 16;
     static constexpr size_t kTextBytesMax = 512;
     static constexpr size_t kSaidBytesMax = 512;
     /// No record of a handshake has a longer body.
     static constexpr size_t kBodyBytesMax = kSaidBytesMax + sizeof(Proof);
 
-    /// A connecting side's hello is in the output at once.
+    /// On the connecting side, output() has the hello at once.
     Handshake(const Protocol& protocol, Side side, const Secret& secret, const Nonce& nonce);
 
     /// Takes the peer's next record.
-    /// Errors: kProtocol (not what belongs here), kRefused (the peer does not know the secret, or
-    /// said no), or another code that the peer gave; then nothing more is to be taken
+    /// Errors:  kProtocol (a record that is wrong here), kRefused (the peer does not know the
+    ///          secret, or refused), or another code of the peer's refusal; take no more records
+    ///          then
     [[nodiscard]] Result<Step> take(const RecordView& record);
 
-    /// At most kSaidBytesMax bytes.
+    /// Sends the own words, at most kSaidBytesMax bytes.
     void say(std::span<const std::byte> words);
     void ready();
-    /// Tells the peer why not; longer texts are cut off. What is said to somebody unproven should
-    /// say nothing of us.
+    /// Refuses the peer with a reason; longer texts are cut off. A text for an unproven peer must
+    /// not reveal anything about this process.
     void refuse(Errc code, std::string_view text);
-    /// A record of the caller's own.
+    /// Appends a record of the caller to the output.
     void put(uint8_t type, std::span<const std::byte> body);
 
-    /// Bytes for the wire; what was sent is to be taken off.
+    /// Bytes to send; the caller removes those that it has sent.
     [[nodiscard]] std::vector<std::byte>& output() noexcept { return output_; }
 
-    /// What the peer said. Before kProven, or after kRefused, anybody may have said it.
+    /// The peer's words. Before kProven, and after kRefused, they may come from any program.
     [[nodiscard]] std::span<const std::byte> peer_said() const noexcept { return peer_said_; }
 
-    /// Nobody waits for anything any more.
+    /// True once the handshake is complete on this side.
     [[nodiscard]] bool is_open() const noexcept { return state_ == State::kOpen; }
 
-    /// The code of a refusal; nothing if the record is none.
+    /// The code of a refusal; nullopt if the record is not one.
     [[nodiscard]] static std::optional<Errc> refusal_of(const RecordView& record);
 
-    /// Accepting: the next record says that the peer is ready.
+    /// On the accepting side: true while only the peer's Ready is missing.
     [[nodiscard]] bool waits_for_ready() const noexcept { return state_ == State::kReady; }
 
-    /// The peer has said no; the error that take() returned has its words.
+    /// The peer has refused; the error that take() returned has its text.
     [[nodiscard]] bool was_refused() const noexcept { return refused_; }
 
 private:
     enum class State : uint8_t {
         kHello,      ///< waiting for the peer's hello
-        kOweWords,   ///< connecting: ours to say()
-        kSaid,       ///< waiting for what the peer says
-        kOweAnswer,  ///< the peer is proven: ours to say() or to be ready()
+        kOweWords,   ///< connecting: the caller must say()
+        kSaid,       ///< waiting for the words and proof of the peer
+        kOweAnswer,  ///< the peer is proven: the caller must say() or ready()
         kReady,      ///< accepting: waiting for the peer to be ready
         kOpen,
     };

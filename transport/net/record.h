@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Records: how a stream (or packets) of bytes is cut into messages. A record is a header {magic
-/// u32, version u8, type u8, body bytes u16} and its body, little-endian.
+/// Records: the messages that a stream (or packets) of bytes consists of. A record is a header
+/// {magic u32, version u8, type u8, body bytes u16} and its body, little-endian.
 
 #include <cstddef>
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace weir::transport {
 
-/// What is spoken over a connection. It is part of every record's header and of every proof.
+/// The protocol of a connection. It is part of every record's header and of every proof.
 struct Protocol {
     std::string_view name;  ///< for people: "the verbs side channel"
     uint32_t magic = 0;
@@ -24,7 +24,7 @@ struct Protocol {
 
 struct RecordView {
     uint8_t type = 0;
-    std::span<const std::byte> body;  ///< until the reader's next call
+    std::span<const std::byte> body;  ///< valid until the reader's next call
 };
 
 inline constexpr size_t kRecordHeaderBytes = 8;
@@ -33,23 +33,23 @@ inline constexpr size_t kRecordBodyBytesMax = 0xffff;
 void append_record(std::vector<std::byte>& to, const Protocol& protocol, uint8_t type,
                    std::span<const std::byte> body);
 
-/// Cuts what comes in into records. Thread: one.
+/// Cuts received bytes into records. Thread: one.
 class RecordReader {
 public:
     /// Records with longer bodies are refused.
     RecordReader(const Protocol& protocol, size_t body_bytes_max)
         : protocol_(protocol), body_bytes_max_(body_bytes_max) {}
 
-    /// From now on longer, or only shorter, bodies are taken.
+    /// Sets a new limit for the bodies of the records that follow.
     void set_body_bytes_max(size_t bytes) noexcept { body_bytes_max_ = bytes; }
 
     void append(std::span<const std::byte> bytes);
 
-    /// The next whole record, or nothing yet. What is wrong at the beginning is said at once.
-    /// Errors: kProtocol: garbage, another version, too long; then nothing more is to be taken
+    /// The next whole record, or nullopt. A wrong beginning of a record is an error at once.
+    /// Errors:  kProtocol (not a record, another version, too long); take no more records then
     [[nodiscard]] Result<std::optional<RecordView>> next();
 
-    /// Bytes that came in and belong to no record that was taken.
+    /// Received bytes that belong to no record returned so far.
     [[nodiscard]] size_t bytes_left() const noexcept { return bytes_.size() - begin_; }
 
 private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Names of hosts.
+/// Resolves host names.
 
 #include <vector>
 
@@ -11,9 +11,9 @@
 
 namespace weir::transport {
 
-/// The addresses that a host's name stands for, with its port; at least one. Blocks while the
-/// system looks it up.
-/// Errors: kNotFound
+/// The addresses of a host, with the port of `name`; at least one. Blocks while the system looks
+/// the host up.
+/// Errors:  kNotFound
 [[nodiscard]] Result<std::vector<SocketAddress>> resolve(const HostPort& name);
 
 }  // namespace weir::transport

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// The job secret and the proof of knowing it: HMAC-SHA256 (libcrypto's) over both sides' nonces
-/// and over what each side says of itself, so that no connection of another job or of a stranger
-/// gets in.
+/// The job's secret and the proof of knowing it: an HMAC-SHA256 (by libcrypto) over both sides'
+/// nonces and words. It keeps out connections of other jobs and other programs.
 
 #include <array>
 #include <cstddef>
@@ -12,7 +11,7 @@
 
 namespace weir::transport {
 
-/// Shared by all processes of one job; made by rank 0, handed out by the launcher.
+/// Shared by all processes of one job; rank 0 makes it, or every rank reads it from a file.
 using Secret = std::array<std::byte, 32>;
 using Nonce = std::array<std::byte, 32>;
 using Proof = std::array<std::byte, 32>;

@@ -13,7 +13,7 @@ namespace weir::transport {
 namespace {
 
 void set(int fd, int level, int option, int value) {
-    // Every one of these makes things better, none is needed: no error worth stopping for.
+    // Each of these options improves something, but none is needed, so errors are ignored.
     static_cast<void>(::setsockopt(fd, level, option, &value, sizeof(value)));
 }
 
@@ -56,8 +56,8 @@ Result<Socket> Socket::connect(const SocketAddress& to, uint32_t silence_ms_max)
     return socket;
 }
 
-/// A host that is gone says nothing. After a second without traffic the kernel asks it once a
-/// second, and ends the connection when nothing came back for `silence_ms_max`.
+/// Makes the kernel notice a dead host: after a second without traffic it probes once a second,
+/// and ends the connection if nothing has come back for `silence_ms_max`.
 void Socket::tune(uint32_t silence_ms_max) const {
     set(fd(), IPPROTO_TCP, TCP_NODELAY, 1);
     set(fd(), SOL_SOCKET, SO_KEEPALIVE, 1);

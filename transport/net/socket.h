@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Socket: a non-blocking TCP stream, set so that a silent peer is noticed; and how to listen.
+/// Socket: a non-blocking TCP stream that notices when its peer goes silent; and listening.
 
 #include <cstddef>
 #include <cstdint>
@@ -15,10 +15,11 @@
 
 namespace weir::transport {
 
-/// Connections that wait in the kernel until the listener polls.
+/// Most connections that wait in the kernel until the listener polls.
 inline constexpr int kBacklog = 1024;
 
-/// Errors: kAlreadyExists (port in use), kInvalidArgument (not an address of this machine), kIo
+/// Listens on `address`.
+/// Errors:  kAlreadyExists (port in use), kInvalidArgument (not an address of this machine), kIo
 [[nodiscard]] Result<Descriptor> listen_on(const SocketAddress& address);
 
 /// A stream to a peer. Thread: one.
@@ -28,7 +29,8 @@ public:
 
     Socket() = default;
 
-    /// Takes an accepted socket.
+    /// Takes over an accepted socket. The connection ends if the peer's host answers nothing for
+    /// `silence_ms_max`.
     Socket(Descriptor fd, uint32_t silence_ms_max);
     /// Begins to connect; it is connected once it is writable and failure() is 0.
     /// Errors: kIo
@@ -36,13 +38,15 @@ public:
 
     [[nodiscard]] int fd() const noexcept { return fd_.get(); }
 
-    /// The errno that ended it, or 0.
+    /// The errno that ended the connection, or 0.
     [[nodiscard]] int failure() const noexcept;
-    /// Sends what goes; returns how much, or nothing if the connection is gone.
+    /// Sends what the kernel takes at once and returns the number of bytes; nullopt if the
+    /// connection has ended.
     [[nodiscard]] std::optional<size_t> send_some(std::span<const std::byte> bytes) const;
-    /// Sends what goes and takes it off the front. False: the connection is gone.
+    /// Sends what the kernel takes at once and removes it from the front. False if the connection
+    /// has ended.
     [[nodiscard]] bool send(std::vector<std::byte>& bytes);
-    /// Reads into the front of `into` and says how much in `count`.
+    /// Reads into the front of `into` and stores the number of bytes in `count`.
     [[nodiscard]] Got receive(std::span<std::byte> into, size_t& count);
 
     void close() noexcept { fd_.reset(); }

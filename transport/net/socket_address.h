@@ -20,11 +20,11 @@ public:
     /// An IP address without a port: "10.0.0.1", "::1".
     /// Errors: kInvalidArgument
     [[nodiscard]] static Result<SocketAddress> parse_host(std::string_view text, uint16_t port);
-    /// An address and its port, no name. Errors: kInvalidArgument
+    /// An IP address and its port, not a name. Errors: kInvalidArgument
     [[nodiscard]] static Result<SocketAddress> parse(std::string_view text);
     /// `address` as the kernel gave it, of either family.
     [[nodiscard]] static SocketAddress from(const sockaddr* address);
-    /// Of an open socket; the unset address if it has none.
+    /// The address of an open socket or of its peer; the unset address if there is none.
     [[nodiscard]] static SocketAddress own(int fd);
     [[nodiscard]] static SocketAddress peer(int fd);
 
@@ -40,9 +40,9 @@ public:
 
     [[nodiscard]] uint16_t port() const noexcept;
     void set_port(uint16_t port) noexcept;
-    /// 0.0.0.0 or ::, where one can listen but not connect to.
+    /// True for 0.0.0.0 and ::, on which a socket can listen but to which it cannot connect.
     [[nodiscard]] bool is_any() const noexcept;
-    /// Of this machine only: 127.0.0.0/8 or ::1.
+    /// True for 127.0.0.0/8 and ::1, which only this machine reaches.
     [[nodiscard]] bool is_loopback() const noexcept;
     [[nodiscard]] std::string host() const;
     [[nodiscard]] std::string text() const;

@@ -100,7 +100,8 @@ Receive receive_packet(int socket, Packet& packet) {
     packet.fds.clear();
     constexpr int kFlags = MSG_DONTWAIT | MSG_CMSG_CLOEXEC;
     ssize_t received = recvmsg(socket, &message, kFlags);
-    // Said once, of a peer that left without having read all of ours; what it sent is still here.
+    // The kernel reports this once, for a peer that closed before it read all of our packets.
+    // What it sent can still be read.
     if (received < 0 && errno == ECONNRESET) received = recvmsg(socket, &message, kFlags);
     if (received < 0) {
         return errno == EAGAIN || errno == EINTR ? Receive::kNothing : Receive::kEnd;
@@ -117,7 +118,7 @@ Receive receive_packet(int socket, Packet& packet) {
     }
     packet.length_bytes = static_cast<size_t>(received);
     packet.truncated = (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0;
-    // No packet of ours is empty: 0 is the end of the stream.
+    // Weir sends no empty packets, so 0 is the end of the stream.
     return received == 0 ? Receive::kEnd : Receive::kPacket;
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// The few calls on Unix sockets that the handshake needs: abstract names (nothing stale in a file
-/// system), packets with descriptors, and who is at the other end. Nothing here blocks.
+/// Unix sockets for the handshake of shm: abstract names (which leave no files behind), packets
+/// that carry descriptors, and the identity of the peer. Nothing here blocks.
 
 #include <array>
 #include <cstddef>
@@ -21,8 +21,8 @@ namespace weir::transport {
 /// Errors: kIo
 [[nodiscard]] Result<Descriptor> listen_abstract(const std::string& name);
 
-/// Connects. An fd of -1: the listener's queue is full, try again.
-/// Errors: kPeerLost (nobody listens there), kIo
+/// Connects. A descriptor of -1: the listener's queue is full, try again.
+/// Errors:  kPeerLost (no process listens there), kIo
 [[nodiscard]] Result<Descriptor> dial_abstract(const std::string& name);
 
 struct PeerIdentity {
@@ -43,7 +43,7 @@ struct Packet {
     std::array<std::byte, kPacketBytesMax> buffer;
     size_t length_bytes = 0;
     std::vector<Descriptor> fds;
-    bool truncated = false;  ///< longer, or with more descriptors, than anything we send
+    bool truncated = false;  ///< had more bytes or descriptors than Weir ever sends
 };
 
 enum class Receive : uint8_t { kPacket, kNothing, kEnd };
