@@ -29,7 +29,7 @@ void FirstFit::add(std::span<std::byte> stretch) {
 void FirstFit::extend(std::span<std::byte> more) {
     WEIR_CHECK(!more.empty() && more.size() % kUnitBytes == 0);
     WEIR_CHECK(!stretches_.contains(more.data()));
-    deallocate(more.data(), more.size());  // a piece that was used until now
+    deallocate(more.data(), more.size());  // it counts as used until now
 }
 
 std::byte* FirstFit::free_before(std::byte* end) const {
@@ -83,7 +83,7 @@ void FirstFit::deallocate(std::byte* piece, size_t size_bytes) {
     free_bytes_ += size_bytes;
     auto next = free_.lower_bound(piece);
     WEIR_CHECK(next == free_.end() || piece + size_bytes <= next->first);
-    // stretches may lie side by side, but belong to different files: pieces never span two
+    // stretches may lie side by side but belong to different files, so a piece never spans two
     std::byte* const end = piece + size_bytes;
     if (next != free_.end() && next->first == end && !stretches_.contains(end)) {
         size_bytes += next->second;

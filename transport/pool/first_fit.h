@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// FirstFit: cuts stretches of memory into pieces, first fit by address. Its books are kept
-/// outside, so that a peer who writes where it should not cannot damage them.
+/// FirstFit: cuts stretches of memory into pieces, first fit by address. Its bookkeeping lies
+/// outside of that memory, so that peers that write there cannot damage it.
 
 #include <cstddef>
 #include <cstdint>
@@ -16,20 +16,21 @@ class FirstFit {
 public:
     static constexpr size_t kUnitBytes = 64;  ///< pieces start and end on multiples of this
 
-    /// From now on pieces of `stretch`, which is all zeros, are handed out too. Its start and size
-    /// are multiples of kUnitBytes.
+    /// Adds `stretch`, which is all zeros, to the memory that pieces are cut from. Its start and
+    /// size are multiples of kUnitBytes.
     void add(std::span<std::byte> stretch);
-    /// The same for `more`, all zeros, which lies behind a stretch and belongs to it from now on.
-    /// Its size is a multiple of kUnitBytes.
+    /// Adds `more`, which is all zeros, to the stretch that ends where it starts. Its size is a
+    /// multiple of kUnitBytes.
     void extend(std::span<std::byte> more);
-    /// Where the free piece starts that ends at `end`; `end` itself if what lies there is used.
+    /// The start of the free piece that ends at `end`; `end` itself if the memory before it is
+    /// used.
     [[nodiscard]] std::byte* free_before(std::byte* end) const;
-    /// Takes back a stretch that is wholly free; false, and nothing happens, if it is not.
+    /// Removes a stretch that is wholly free. Otherwise returns false and changes nothing.
     [[nodiscard]] bool remove(std::span<std::byte> stretch);
 
     struct Piece {
-        std::byte* start = nullptr;  ///< nullptr: there is no such piece
-        /// How many bytes at its end were never handed out before, so that they are still zero.
+        std::byte* start = nullptr;  ///< nullptr: no free piece is large enough
+        /// Bytes at its end that were never handed out before and so are still zero.
         size_t fresh_bytes = 0;
     };
 
@@ -38,7 +39,7 @@ public:
     /// Gives back a piece, or a part of it that starts and ends on multiples of kUnitBytes.
     void deallocate(std::byte* piece, size_t size_bytes);
 
-    /// Whether both lie in one stretch, so that pieces there may be seen as one.
+    /// Whether both addresses lie in one stretch, so that neighbouring pieces may be merged.
     [[nodiscard]] bool same_stretch(const std::byte* a, const std::byte* b) const;
 
     [[nodiscard]] size_t free_bytes() const noexcept { return free_bytes_; }
@@ -51,8 +52,8 @@ private:
     [[nodiscard]] size_t mark_used(const std::byte* piece, size_t size_bytes);
     [[nodiscard]] Stretches::const_iterator stretch_of(const std::byte* address) const;
 
-    Stretches stretches_;  // by start; where the part begins that was never handed out
-    Pieces free_;          // by start; neighbours are merged
+    Stretches stretches_;  // start -> first byte that was never handed out
+    Pieces free_;          // start -> size; neighbours are merged
     size_t free_bytes_ = 0;
 };
 

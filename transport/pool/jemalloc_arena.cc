@@ -8,7 +8,7 @@
 
 #include "lib/base/check.h"
 
-// The private copy's functions, renamed when it was made; everything else of it is local.
+// The functions of the private copy, renamed when it was made; its other symbols are local.
 extern "C" {
 void* weir_jemalloc_mallocx(size_t size, int flags) noexcept;
 void weir_jemalloc_dallocx(void* memory, int flags) noexcept;
@@ -16,13 +16,13 @@ size_t weir_jemalloc_sallocx(const void* memory, int flags) noexcept;
 int weir_jemalloc_mallctl(const char* name, void* old_value, size_t* old_bytes, void* new_value,
                           size_t new_bytes) noexcept;
 
-/// What it calls instead of secure_getenv: its settings are ours alone.
+/// The private copy calls this instead of secure_getenv(), so MALLOC_CONF does not change it.
 char* weir_jemalloc_getenv(const char* /*name*/) {
     return nullptr;
 }
 
-/// Its settings, read last. retain: what it no longer uses goes back to the FirstFit, where it can
-/// serve pieces of any size. tcache: nobody uses caches per thread.
+/// Settings of the private copy, which it reads last. retain: unused extents go back to the
+/// FirstFit, where they can serve pieces of any size. tcache: no thread uses a cache.
 [[gnu::visibility("hidden")]] const char* weir_jemalloc_malloc_conf_2_conf_harder =
     "retain:false,tcache:false";
 }
@@ -43,7 +43,7 @@ Error refusal(std::string_view what, int error) {
 class Arena final : public JemallocArena {
 public:
     explicit Arena(FirstFit& pieces) : pieces_(&pieces) {
-        hooks_.table = {};  // what is left out (purging, decommitting) is answered with "no"
+        hooks_.table = {};  // hooks that are left out (purge, decommit) count as refused
         hooks_.table.alloc = &allocate_extent;
         hooks_.table.dalloc = &deallocate_extent;
         hooks_.table.split = [](extent_hooks_t*, void*, size_t, size_t, size_t, bool, unsigned) {
@@ -98,7 +98,7 @@ private:
         Arena* arena;
     };
 
-    /// No thread's cache keeps pieces back, so that destroying the arena gets them all.
+    /// Without thread caches, so that destroying the arena frees all pieces.
     int flags() const noexcept {
         return MALLOCX_ARENA(static_cast<int>(index_)) | MALLOCX_TCACHE_NONE;
     }
@@ -110,8 +110,8 @@ private:
     // The names and argument lists are jemalloc's. NOLINTBEGIN(readability-function-size)
     static void* allocate_extent(extent_hooks_t* hooks, void* new_address, size_t size_bytes,
                                  size_t alignment, bool* zero, bool* commit, unsigned /*arena*/) {
-        if (new_address != nullptr) return nullptr;  // extending in place is left to merging
-        WEIR_CHECK(!*zero);                          // asked for nowhere; see allocate()
+        if (new_address != nullptr) return nullptr;  // growing in place is done by merging
+        WEIR_CHECK(!*zero);  // no caller asks for zeroed memory; see allocate()
         const FirstFit::Piece piece = pieces_of(hooks).allocate(size_bytes, alignment);
         *commit = true;
         return piece.start;

@@ -16,7 +16,7 @@
 namespace weir::transport {
 namespace {
 
-// jemalloc rounds large sizes up by as much as a quarter: too much for what is a table
+// jemalloc rounds large sizes up by as much as a quarter, too much for tables
 constexpr size_t kLargeBytes = size_t{1} << 20;
 constexpr uint64_t kPageBytes = 4096;
 constexpr uint64_t kSizeMax = uint64_t{1} << 46;  // no machine has more
@@ -56,7 +56,7 @@ Result<std::unique_ptr<MemoryPool>> MemoryPool::make(const PoolOptions& options,
     pool->first_slab_ = pool->slabs_.begin()->first;
     const Slab& first = pool->slabs_.begin()->second.slab;
     pool->first_page_bytes_ = first.page_bytes();
-    // What could not be had now cannot be had later either.
+    // A size that failed now would fail later, too.
     pool->options_.slab_bytes = std::min<uint64_t>(options.slab_bytes, first.memory().size());
     pool->bookkeeping_ = "first fit (asked for)";
     if (options.use_jemalloc) {
@@ -70,7 +70,7 @@ Result<std::unique_ptr<MemoryPool>> MemoryPool::make(const PoolOptions& options,
 
 MemoryPool::MemoryPool(const PoolOptions& options, std::span<Device* const> devices)
     : options_(options), devices_(devices.begin(), devices.end()) {
-    // with a single node there is nothing to choose, and some kernels refuse to be asked
+    // with a single node there is nothing to bind, and some kernels refuse to
     if (options_.numa_node == kCurrentNode) options_.numa_node = current_numa_node();
     if (numa_node_count() == 1 && options_.numa_node == current_numa_node()) {
         options_.numa_node = kAnyNode;
@@ -85,7 +85,7 @@ MemoryPool::~MemoryPool() {
 }
 
 Status MemoryPool::add_slab(uint64_t bytes, uint64_t bytes_min) {
-    Status refused;  // of the whole: its advice helps most
+    Status refused;  // the error for the full size, whose advice helps most
     for (uint64_t now = bytes;; now = std::max(bytes_min, now / 2)) {
         Status added = try_slab(now, grows_ ? std::min(bytes_min, now) : now);
         if (added) {
@@ -192,7 +192,7 @@ std::byte* MemoryPool::take(const PoolRequest& request) {
     large_.emplace(piece.start, size_bytes);
     allocated_bytes_ += size_bytes;
     if (request.zeroed) {
-        // a peer may have written into what nobody was given yet
+        // peers that may write can have written into memory that was never handed out
         const bool trusted = !allows(options_.access, Access::kRemoteWrite);
         std::memset(piece.start, 0, size_bytes - (trusted ? piece.fresh_bytes : 0));
     }
@@ -201,7 +201,7 @@ std::byte* MemoryPool::take(const PoolRequest& request) {
 
 /// The least size of a free piece from which the request can be served.
 uint64_t MemoryPool::piece_bytes(const PoolRequest& request) {
-    // jemalloc takes extents for many pieces, and a few pages more
+    // jemalloc takes extents for many pieces at once, and a few pages more
     if (request.size_bytes < kLargeBytes) return 4 * kMiB + request.alignment;
     return round_up(request.size_bytes, kPageBytes);
 }
@@ -214,7 +214,7 @@ Result<bool> MemoryPool::extend_for(const PoolRequest& request) {
         Slab& slab = registered.slab;
         const uint64_t left_bytes = slab.memory().size() - slab.backed().size();
         if (left_bytes == 0) continue;
-        // The piece may begin in what is free at the end of the backed part. Slabs start at a
+        // The piece may begin in the free memory at the end of the backed part. Slabs start at a
         // multiple of every alignment.
         const auto free =
             static_cast<uint64_t>(pieces_.free_before(slab.backed().data() + slab.backed().size()) -
@@ -222,7 +222,7 @@ Result<bool> MemoryPool::extend_for(const PoolRequest& request) {
         const uint64_t end =
             round_up(free, std::max<uint64_t>(request.alignment, kPageBytes)) + least_bytes;
         if (end > slab.memory().size() && !small) continue;
-        // A small request may be served from less than what jemalloc likes to have.
+        // A small request may be served from a smaller extent than jemalloc usually takes.
         const uint64_t missing_bytes = end - std::min<uint64_t>(end, slab.backed().size());
         WEIR_TRY(extend(slab, std::min(missing_bytes, left_bytes)));
         return true;
@@ -279,11 +279,12 @@ void MemoryPool::deallocate(std::byte* memory) {
     if (!released.empty()) deregister(released.mapped());
 }
 
-/// The slab that `memory` was in, if it need not be kept.
+/// Removes and returns the slab of `memory` if it need not be kept.
 MemoryPool::Slabs::node_type MemoryPool::take_empty_slab(const std::byte* memory) {
     const Registered* const registered = slab_of(memory);
     const std::span<std::byte> slab = registered->slab.memory();
-    // ordinary slabs are kept: registering is slow, and what was needed once is needed again
+    // ordinary slabs are kept: registering is slow, and memory that was needed once is often
+    // needed again
     if (slab.data() == first_slab_ || slab.size() <= options_.slab_bytes) return {};
     if (!pieces_.remove(registered->slab.backed())) return {};
     reserved_bytes_ -= slab.size();

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// MemoryPool: memory that is registered from birth. Slabs of shared memory on one NUMA node, each
-/// registered once with every device; inside, jemalloc keeps the books of small pieces, and large
-/// ones are cut first fit. Where no device pins it, a slab takes memory from the system in steps,
-/// as it is used.
+/// MemoryPool: memory that is registered before it is handed out. It consists of slabs of shared
+/// memory on one NUMA node, each registered once with every device. Inside the slabs jemalloc
+/// manages small pieces, and large ones are cut first fit. A slab that no device pins takes
+/// memory from the system in steps, as it is used.
 
 #include <cstddef>
 #include <cstdint>
@@ -30,16 +30,18 @@ inline constexpr int kCurrentNode = -2;  ///< the node of the thread that makes 
 struct PoolOptions {
     std::string name = "pool";
     uint64_t slab_bytes = uint64_t{1} << 30;  ///< of the first slab, and of those that are added
-    /// If so much cannot be had or locked, half of it is tried, and so on down to this.
+    /// If memory of that size cannot be allocated or locked, halves of it are tried, down to
+    /// this.
     uint64_t slab_bytes_min = uint64_t{4} << 20;
     uint64_t limit_bytes = kUnlimited;  ///< of all slabs together
     int numa_node = kCurrentNode;       ///< or kAnyNode
-    Access access = Access::kRemote;    ///< kLocal for parameters: no peer ever sees them
+    Access access = Access::kRemote;    ///< kLocal for parameters: no peer reaches them
     HugePagePolicy huge_pages = HugePagePolicy::kAuto;
     bool prefault = false;     ///< take all memory of a slab and touch every page when it is made
-    bool use_jemalloc = true;  ///< if it is there; first fit for everything else
+    bool use_jemalloc = true;  ///< if the build has it; first fit for large pieces
 
-    /// By WEIR_POOL_MIB, WEIR_HUGE_PAGES and WEIR_PREFAULT. Errors: kInvalidArgument naming those
+    /// The options that WEIR_POOL_MIB, WEIR_HUGE_PAGES and WEIR_PREFAULT give.
+    /// Errors:  kInvalidArgument naming the variable
     [[nodiscard]] static Result<PoolOptions> from_config(const Config& config, std::string name,
                                                          Access access);
 };
@@ -58,31 +60,32 @@ struct PoolStatistics {
 
     std::string name;
     uint64_t reserved_bytes = 0;         ///< of all slabs: what is registered
-    uint64_t backed_bytes = 0;           ///< of that, what has been taken from the system so far
+    uint64_t backed_bytes = 0;           ///< of that, taken from the system so far
     uint64_t allocated_bytes = 0;        ///< in pieces that are handed out
-    uint64_t allocated_bytes_max = 0;    ///< the most there ever were
-    std::vector<Registered> registered;  ///< by every device, in the order in which they were given
+    uint64_t allocated_bytes_max = 0;    ///< the maximum so far
+    std::vector<Registered> registered;  ///< per device, in the order given
     size_t slab_count = 0;
     uint64_t page_bytes = 0;  ///< of the first slab
     int numa_node = kAnyNode;
     std::string bookkeeping;         ///< "jemalloc" or "first fit", and why
-    std::vector<std::string> notes;  ///< what is not as it was wanted, for people
+    std::vector<std::string> notes;  ///< what differs from the options, for people
 };
 
-/// Thread: any. Taking more memory from the system, up to kStepBytesMax or what one piece needs,
-/// makes the others wait; a service takes what it needs at its start.
-/// Outlives what it handed out: pieces that were not given back go with it.
+/// Thread: any. While one thread takes more memory from the system (up to kStepBytesMax, or what
+///         one piece needs), the other threads wait. A service should take what it needs at its
+///         start.
+/// It must outlive the use of its pieces: those that were not given back are unmapped with it.
 class MemoryPool {
 public:
     static constexpr size_t kAlignmentMax = size_t{2} << 20;
-    /// A slab that grows takes as much again as it has, within these limits. The least is a whole
-    /// number of huge pages; a step of the most takes some 20 ms where memory was never used.
+    /// A slab that grows doubles what it has, in steps within these limits. The smallest step is
+    /// a whole number of huge pages; the largest takes some 20 ms where memory was never used.
     static constexpr uint64_t kStepBytesMin = uint64_t{4} << 20;
     static constexpr uint64_t kStepBytesMax = uint64_t{32} << 20;
 
-    /// The devices outlive the pool.
-    /// Errors:  kNoMemory if not even slab_bytes_min can be had or registered, with what to do;
-    ///          kInvalidArgument for options that make no sense; what devices answer
+    /// The devices must outlive the pool.
+    /// Errors:  kNoMemory if not even slab_bytes_min can be allocated or registered, with what to
+    ///          do; kInvalidArgument for options that make no sense; errors of the devices
     [[nodiscard]] static Result<std::unique_ptr<MemoryPool>> make(const PoolOptions& options,
                                                                   std::span<Device* const> devices);
 
@@ -90,16 +93,16 @@ public:
     MemoryPool(const MemoryPool&) = delete;
     MemoryPool& operator=(const MemoryPool&) = delete;
 
-    /// Memory of at least size_bytes (0 counts as 1). A pool that is full so far takes more from
-    /// the system, or another slab, first.
-    /// Errors: kNoMemory: the limit of the pool, of memory or of locked memory, with what to do
+    /// Memory of at least size_bytes (0 counts as 1). If no free piece is large enough, the pool
+    /// first takes more memory from the system, or adds a slab.
+    /// Errors:  kNoMemory: the limit of the pool, of memory or of locked memory, with what to do
     [[nodiscard]] Result<std::byte*> allocate(const PoolRequest& request);
-    /// The same in short: nullptr if there is none.
+    /// As above; nullptr on any error.
     [[nodiscard]] std::byte* allocate(size_t size_bytes, size_t alignment = 64);
-    /// Gives back what allocate() gave; nullptr is allowed.
+    /// Gives back a piece of allocate(); nullptr is allowed.
     void deallocate(std::byte* memory);
 
-    /// Whether the whole of `memory` lies in one slab, has memory behind it and so may be used with
+    /// Whether the whole of `memory` lies in the backed part of one slab, and so may be used with
     /// every device.
     [[nodiscard]] bool contains(std::span<const std::byte> memory) const;
     [[nodiscard]] bool contains(const void* address) const;
@@ -108,7 +111,7 @@ public:
 
     [[nodiscard]] const std::string& name() const noexcept { return options_.name; }
 
-    /// Size when it was made: what was asked for, or what could be had.
+    /// The size of the first slab: what was asked for, or less if that could not be allocated.
     [[nodiscard]] uint64_t first_slab_bytes() const noexcept { return options_.slab_bytes; }
 
 private:
@@ -121,11 +124,12 @@ private:
 
     MemoryPool(const PoolOptions& options, std::span<Device* const> devices);
 
-    /// Adds a slab of `bytes`, or smaller down to `bytes_min`, of which that much is backed.
+    /// Adds a slab of `bytes`, or a smaller one, down to `bytes_min`, of which that much is
+    /// backed.
     [[nodiscard]] Status add_slab(uint64_t bytes, uint64_t bytes_min);
     [[nodiscard]] Status try_slab(uint64_t bytes, uint64_t backed_bytes);
-    /// Takes more memory for a slab that has room for the request behind its backed part; false:
-    /// there is no such slab.
+    /// Extends a slab whose unbacked part has room for the request. False if there is no such
+    /// slab.
     [[nodiscard]] Result<bool> extend_for(const PoolRequest& request);
     [[nodiscard]] Status extend(Slab& slab, uint64_t least_bytes);
     [[nodiscard]] Result<std::vector<RegionId>> register_slab(const Slab& slab);
@@ -139,12 +143,12 @@ private:
 
     PoolOptions options_;
     std::vector<Device*> devices_;
-    bool grows_ = false;        // slabs take memory as it is used
+    bool grows_ = false;        // slabs take memory in steps, as it is used
     mutable std::mutex mutex_;  // guards everything below
     Slabs slabs_;
     FirstFit pieces_;
-    std::unique_ptr<JemallocArena> arena_;      // nullptr: first fit for all
-    std::map<const std::byte*, size_t> large_;  // pieces straight from pieces_, with their sizes
+    std::unique_ptr<JemallocArena> arena_;      // nullptr: first fit for all pieces
+    std::map<const std::byte*, size_t> large_;  // cut from pieces_ directly; start -> size
     uint64_t reserved_bytes_ = 0;
     uint64_t allocated_bytes_ = 0;
     uint64_t allocated_bytes_max_ = 0;

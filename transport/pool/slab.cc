@@ -33,7 +33,7 @@ bool fits_pages(uint64_t size_bytes, uint64_t page_bytes) {
     return round_up(size_bytes, page_bytes) - size_bytes <= size_bytes / 8;
 }
 
-/// What a message about missing memory names.
+/// What an error about missing memory names.
 struct Wanted {
     std::string_view name;  ///< of the pool
     uint64_t bytes = 0;
@@ -45,8 +45,8 @@ Error shortage(const Wanted& wanted, std::string_view what, int os_error = 0) {
             os_error};
 }
 
-/// Where memory is short, the system may kill this process instead of refusing a request. So we
-/// look first.
+/// Checks before memory is taken: if memory is short, the system may kill this process instead of
+/// refusing a request.
 Status check_memory(const Wanted& wanted, uint64_t bytes) {
     const uint64_t available_bytes = available_memory_bytes();
     if (bytes <= available_bytes) return {};
@@ -57,7 +57,7 @@ Status check_memory(const Wanted& wanted, uint64_t bytes) {
                     bytes_text(available_bytes), std::max<uint64_t>(available_bytes / kMiB, 1)));
 }
 
-/// The same for a file that is too large.
+/// Checks the limit of file sizes (RLIMIT_FSIZE).
 Status check_file_size(const Wanted& wanted, uint64_t size_bytes) {
     rlimit file_size{};
     if (getrlimit(RLIMIT_FSIZE, &file_size) == 0 && size_bytes > file_size.rlim_cur) {
@@ -120,7 +120,7 @@ Result<Slab> Slab::make_with_pages(const SlabOptions& options, uint64_t page_byt
     const uint64_t size_bytes = round_up(options.size_bytes, page_bytes);
     const Wanted wanted{options.name, options.size_bytes};
     WEIR_TRY(check_file_size(wanted, size_bytes));
-    // the whole, even if most of it is taken later: a pool that cannot fit is told now
+    // check the whole size, even if most of it is taken later: a pool that cannot fit fails now
     if (!huge) WEIR_TRY(check_memory(wanted, size_bytes));
     WEIR_TRY(slab.open(options, size_bytes));
     slab.memory_ = {static_cast<std::byte*>(nullptr), size_bytes};
@@ -145,7 +145,7 @@ Status Slab::open(const SlabOptions& options, uint64_t size_bytes) {
         return shortage({options.name, options.size_bytes}, "shared memory of this size is refused",
                         errno);
     }
-    // Nobody who maps it can make it shorter while others use it.
+    // No process that maps it can shrink it while others use it.
     if (fcntl(fd_, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
         return Error(Errc::kIo, fmt::format("pool '{}': cannot seal its memory", options.name),
                      errno);
@@ -193,12 +193,12 @@ Status Slab::extend(uint64_t bytes) {
     bytes = std::min(round_up(bytes, page_bytes_), memory_.size() - before);
     WEIR_TRY(check_memory({name_, bytes}, bytes));
     Status extended = back(bytes);
-    // What came before the failure stays in the file, where the next attempt finds it.
+    // What was allocated before the failure stays in the file, and the next attempt finds it.
     if (!extended) backed_bytes_ = before;
     return extended;
 }
 
-/// Takes memory from the system for the next `bytes`, at most up to the end.
+/// Takes memory from the system for the next `bytes`, at most up to the end of the slab.
 Status Slab::back(uint64_t bytes) {
     const uint64_t end = backed_bytes_ + std::min(bytes, memory_.size() - backed_bytes_);
     const Wanted wanted{name_, end - backed_bytes_};

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Slab: one stretch of anonymous shared memory (a memfd that can no longer change its size), from
-/// the largest pages that there are, on one NUMA node. All of it has an address from the start, so
-/// that devices and peers need to hear of it only once. Memory is behind the front part of it,
-/// backed(), which extend() makes longer. Lack of memory is thus an error here, and not a SIGBUS
-/// for whoever touches a page later.
+/// Slab: one stretch of anonymous shared memory (a memfd of fixed size), of the largest pages
+/// available, on one NUMA node. All of it is mapped from the start, so that devices and peers
+/// learn its address only once. Only the front part, backed(), has memory; extend() makes it
+/// longer. So lack of memory is an error here, and not a SIGBUS when a page is first touched.
 
 #include <cstddef>
 #include <cstdint>
@@ -17,7 +16,7 @@
 namespace weir::transport {
 
 enum class HugePagePolicy : uint8_t {
-    kAuto,    ///< 1 GiB pages, else 2 MiB, else the normal ones, transparently huge if allowed
+    kAuto,    ///< 1 GiB pages, else 2 MiB, else normal, transparently huge if allowed
     kNever,   ///< normal pages, not even transparently huge
     kAlways,  ///< huge pages that were set aside, or an error
 };
@@ -30,16 +29,16 @@ struct SlabOptions {
     int numa_node = kAnyNode;
     HugePagePolicy huge_pages = HugePagePolicy::kAuto;
     bool prefault = false;  ///< fill in the page table too, so that the first touch costs nothing
-    /// How much of it is backed at once; the rest is left to extend(). Huge pages that were set
-    /// aside, and what is to be touched at once, is backed as a whole.
+    /// How much of it is backed at once; extend() does the rest. With reserved huge pages or
+    /// prefault all of it is backed at once.
     uint64_t backed_bytes = ~uint64_t{0};
 };
 
 /// Move-only. Thread: any, one at a time.
 class Slab {
 public:
-    /// Errors: kNoMemory (memory, shared memory, address space or huge pages: the text has what to
-    /// do)
+    /// Errors:  kNoMemory (memory, shared memory, address space or huge pages: the text has what
+    ///          to do)
     [[nodiscard]] static Result<Slab> make(const SlabOptions& options);
 
     Slab(Slab&& other) noexcept;
@@ -48,8 +47,8 @@ public:
     Slab& operator=(const Slab&) = delete;
     ~Slab();
 
-    /// Takes memory for the next `bytes` (as far as the slab goes, in whole pages).
-    /// Errors: kNoMemory, as make(); nothing has changed
+    /// Backs the next `bytes`, in whole pages, at most up to the end of the slab.
+    /// Errors:  kNoMemory, as make(); nothing has changed then
     [[nodiscard]] Status extend(uint64_t bytes);
 
     [[nodiscard]] std::span<std::byte> memory() const noexcept { return memory_; }
@@ -63,7 +62,7 @@ public:
 
     [[nodiscard]] uint64_t page_bytes() const noexcept { return page_bytes_; }
 
-    /// What is not as it was wanted ("NUMA node 1: ..."), for people; mostly empty.
+    /// What differs from the options ("NUMA node 1: ..."), for people; usually empty.
     [[nodiscard]] const std::string& note() const noexcept { return note_; }
 
 private:
