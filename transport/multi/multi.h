@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Several devices as one: a process that talks over shared memory to its neighbours and over verbs
-/// to everybody else has one endpoint per thread all the same.
+/// Combines several devices into one: a process that reaches its neighbours over shared memory
+/// and other hosts over verbs still has one endpoint per thread.
 
 #include <memory>
 #include <vector>
@@ -11,13 +11,14 @@
 
 namespace weir::transport {
 
-/// At most so many devices can be combined.
+/// The most devices that can be combined.
 inline constexpr size_t kMultiChildrenMax = 8;
 
 /// Combines devices, the preferred ones first. An endpoint's address is its children's, joined by
-/// ';'; connect() takes the first child that can reach the part which begins with its name.
+/// ';'. connect() takes the first child that can reach the part that begins with its name.
 /// capabilities() is what all children can do, capabilities_of() what the connection's child can.
-/// One device is returned as it is. Errors: kInvalidArgument if there are none or too many
+/// A single device is returned as it is.
+/// Errors:  kInvalidArgument if there are none or too many
 [[nodiscard]] Result<std::unique_ptr<Device>> combine(
     std::vector<std::unique_ptr<Device>> children);
 

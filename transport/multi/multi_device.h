@@ -19,10 +19,10 @@ public:
 
     [[nodiscard]] std::string_view name() const noexcept override { return "multi"; }
 
-    /// If any of them does.
+    /// True if any child pins memory.
     [[nodiscard]] bool pins_memory() const noexcept override;
 
-    /// All children or none.
+    /// Registers with all children or, on an error, with none.
     [[nodiscard]] Result<RegionId> register_memory(const MemoryBlock& block,
                                                    Access access) override;
     void deregister_memory(RegionId region) override;

@@ -29,7 +29,7 @@ size_t index_of(ConnectionId connection) {
     return connection & (kMultiChildrenMax - 1);
 }
 
-/// Cuts the part before the next ';' off the front.
+/// Removes the part before the next ';' from the front of `text` and returns it.
 std::string_view take_part(std::string_view& text) {
     const size_t end = std::min(text.find(';'), text.size());
     const std::string_view part = text.substr(0, end);
@@ -94,7 +94,7 @@ Result<ConnectionId> MultiEndpoint::connect(std::string_view address) {
             if (!part.starts_with(name) || !part.substr(name.size()).starts_with(':')) continue;
             const auto begun = children_[i].endpoint->connect(part);
             if (begun) return joined(*begun, i);
-            // Another reason than "not mine" says more about what is wrong.
+            // An error other than kUnavailable ("not my address") tells more.
             if (code == Errc::kUnavailable) code = begun.code();
             reason = begun.error().message();
         }
@@ -158,8 +158,9 @@ void MultiEndpoint::flush() {
 }
 
 size_t MultiEndpoint::poll(std::span<Completion> completions) {
-    // Each poll begins with another child, so that one that always fills the span starves none.
-    // All are polled, be it for nothing: that flushes, and gives lent messages back.
+    // Each poll begins with another child, so that one child that always fills the span cannot
+    // starve the others. Every child is polled, even with an empty span: that flushes, and frees
+    // delivered messages.
     size_t count = 0;
     size_t index = first_;
     for (size_t turn = 0; turn < children_.size(); ++turn) {

@@ -2,7 +2,7 @@
 #pragma once
 /// \file
 /// MultiEndpoint: one child endpoint per device. A connection's id is the child's id with the
-/// child's index in the lowest bits, so that every call finds its child by itself.
+/// child's index in the lowest bits, so that every call finds its child without a table.
 
 #include <string_view>
 #include <vector>
@@ -18,7 +18,7 @@ public:
         std::string_view name;
     };
 
-    /// Errors: kIo if the system has no descriptor left to sleep on
+    /// Errors: kIo if the epoll descriptor cannot be made
     [[nodiscard]] static Result<std::unique_ptr<MultiEndpoint>> make(std::vector<Child> children);
     MultiEndpoint(const MultiEndpoint&) = delete;
     MultiEndpoint& operator=(const MultiEndpoint&) = delete;
