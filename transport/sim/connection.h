@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// What a simulated connection consists of: two ends, and two lanes of packets per direction, one
-/// for what is posted and one for the answers. Each lane keeps its order; the two do not wait for
-/// each other, as acknowledgements of a real network card do not wait for the peer's messages.
+/// A simulated connection: two ends and, per direction, two lanes of packets, one for posted
+/// packets and one for answers. Each lane keeps its order. The two lanes do not wait for each
+/// other, as acknowledgements of a real network card do not wait for messages.
 
 #include <cstdint>
 #include <deque>
@@ -21,20 +21,20 @@ using Buffer = std::vector<std::byte>;
 
 enum class PacketKind : uint8_t {
     // Posted lane.
-    kHello,           ///< the first packet of the connecting side
-    kWelcome,         ///< the answer to kHello, before anything else of the accepting side
-    kRefusal,         ///< the other answer
-    kMessage,         ///<
-    kSignal,          ///< an immediate without data
-    kWrite,           ///<
-    kWriteImmediate,  ///<
-    kRead,            ///< asks for bytes
-    kGoodbye,         ///< after everything else
-    kGoodbyeToo,      ///< the answer to kGoodbye
+    kHello,    ///< the first packet of the connecting side
+    kWelcome,  ///< the answer to kHello, before anything else of the accepting side
+    kRefusal,  ///< the other answer to kHello
+    kMessage,
+    kSignal,  ///< an immediate without data
+    kWrite,
+    kWriteImmediate,
+    kRead,        ///< a request for bytes
+    kGoodbye,     ///< an orderly close; after all other posted packets
+    kGoodbyeToo,  ///< the answer to kGoodbye
     // Answer lane.
     kDone,    ///< a write was carried out, or an operation was refused
-    kBytes,   ///< what a read has asked for
-    kCredit,  ///< so many messages were polled
+    kBytes,   ///< the data of a kRead
+    kCredit,  ///< the receiver has polled `immediate` messages
 };
 
 struct Packet {
@@ -42,18 +42,18 @@ struct Packet {
     Errc status = Errc::kOk;
     uint32_t immediate = 0;  ///< kCredit, kHello and kWelcome: messages that may be sent
     uint32_t tries_lost = 0;
-    uint64_t ready_ns = 0;       ///< when its current try arrives
+    uint64_t ready_ns = 0;       ///< when the current try arrives
     std::span<std::byte> local;  ///< the poster's memory: read by writes as they are carried out
     RemoteSpan remote;
-    size_t moved_bytes = 0;  ///< how far a bulk operation has come
+    size_t moved_bytes = 0;  ///< of a bulk operation, so far
     Buffer bytes;            ///< kMessage, kRead and kBytes
 };
 
 struct Lane {
     std::deque<Packet> packets;
-    size_t held = 0;         ///< the last so many are not flushed yet
+    size_t held = 0;         ///< packets at the end that are not flushed yet
     bool scheduled = false;  ///< an event for the first packet is pending
-    bool cut = false;        ///< nothing comes through any more
+    bool cut = false;        ///< no more packets are delivered
 };
 
 /// A read or write that has not ended.
@@ -73,14 +73,14 @@ struct End {
     bool has_held = false;             ///< is on its endpoint's list of ends to flush
     uint32_t message_bytes_max = 0;    ///< the shorter of both sides'
     uint32_t room = 0;                 ///< messages that may still be sent
-    uint32_t polled = 0;               ///< messages polled and not given back yet
-    std::deque<Operation> operations;  ///< in the order in which they were posted, and end
+    uint32_t polled = 0;               ///< messages polled whose credit is not returned yet
+    std::deque<Operation> operations;  ///< in the order in which they were posted and will end
 };
 
 struct Connection {
     uint64_t serial = 0;  ///< unique in the network, never 0
     uint32_t slot = 0;
-    uint64_t target = 0;  ///< number of the endpoint that is connected to
+    uint64_t target = 0;  ///< number of the accepting endpoint
     End ends[2];          ///< 0 is the connecting one
     Lane lanes[4];        ///< indexed by posted_lane() and answer_lane()
 };

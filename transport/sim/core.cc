@@ -150,7 +150,7 @@ void Core::say_goodbye(Connection& connection, uint32_t side, Errc status) {
 
 void Core::give_back(Connection& connection, uint32_t side) {
     End& end = connection.ends[side];
-    // In quarters of the window: the sender never runs dry while all was polled.
+    // A quarter of the window at a time: if all messages are polled, the sender does not run out.
     if (++end.polled < std::max(end.owner->options().messages_in_flight / 4, 1U)) return;
     Packet credit;
     credit.kind = PacketKind::kCredit;

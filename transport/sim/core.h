@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Core: the inside of a Network: the queue of events, the connections, and what happens when a
-/// packet arrives (delivery.cc).
+/// Core: the implementation of Network: the queue of events, the connections, and the effects of
+/// packets (delivery.cc).
 
 #include <map>
 #include <queue>
@@ -48,7 +48,7 @@ public:
 
     void remove(SimDevice& device) { devices_.erase(&device); }
 
-    /// Gives the endpoint its number.
+    /// Adds the endpoint and returns its number.
     uint64_t add(SimEndpoint& endpoint);
     void remove(SimEndpoint& endpoint);
 
@@ -58,13 +58,13 @@ public:
     [[nodiscard]] uint64_t make_address(size_t length_bytes);
     [[nodiscard]] Connection* find(ConnectionId id, const SimEndpoint& owner);
     [[nodiscard]] Result<ConnectionId> connect(SimEndpoint& from, uint64_t target);
-    /// Puts a packet on a lane; `held`: until release().
+    /// Puts a packet on a lane; if `held`, it stays there until release().
     void put(Connection& connection, uint32_t lane, Packet packet, bool held);
     void release(Connection& connection, uint32_t lane);
     void say_goodbye(Connection& connection, uint32_t side, Errc status);
-    /// Gives back what was polled, in portions.
+    /// Returns the credits of polled messages to the sender, several at a time.
     void give_back(Connection& connection, uint32_t side);
-    /// Forgets the connection if both ends have ended.
+    /// Removes the connection if both ends have ended.
     void retire(Connection& connection);
 
     [[nodiscard]] Buffer take_buffer();
@@ -80,7 +80,7 @@ private:
 
     struct Pending {
         uint64_t at_ns;
-        uint64_t order;   ///< among those of the same time
+        uint64_t order;   ///< among events of the same time
         uint64_t serial;  ///< of the connection
         uint32_t slot;
         Happening what;
@@ -92,7 +92,7 @@ private:
         }
     };
 
-    /// Whether a packet is delivered wholly, or has to come again for its next part.
+    /// Whether a packet is wholly delivered or must be scheduled again for its next part.
     enum class Progress : uint8_t { kDelivered, kMore };
 
     void schedule(uint64_t at_ns, const Connection& connection, Happening what, uint32_t index,
@@ -104,7 +104,7 @@ private:
     void break_end(Connection& connection, uint32_t side, Errc status);
     void end(Connection& connection, uint32_t side, Errc status);
     void cut(Connection& connection, uint32_t lane);
-    /// Drops the first packet that refers to the sender's memory and all behind it.
+    /// Drops the first packet that refers to the sender's memory, and all packets after it.
     void cut_from_first_write(Lane& lane);
     [[nodiscard]] bool cut_off(const Connection& connection) const;
     [[nodiscard]] uint64_t draw_delay_ns(const Connection& connection);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// Core: what an arriving packet does.
+/// Core: handles arriving packets.
 
 #include <algorithm>
 #include <cstring>
@@ -17,7 +17,7 @@ Core::Progress Core::deliver(Connection& connection, uint32_t to, Packet& packet
         return Progress::kDelivered;
     }
     End& end = connection.ends[to];
-    if (end.owner == nullptr) return Progress::kDelivered;  // too late
+    if (end.owner == nullptr) return Progress::kDelivered;  // the endpoint is gone
     switch (packet.kind) {
         case PacketKind::kWelcome: deliver_welcome(connection, packet); break;
         case PacketKind::kRefusal: break_end(connection, to, packet.status); break;
@@ -73,7 +73,7 @@ void Core::deliver_hello(Connection& connection, const Packet& packet) {
 
 void Core::deliver_welcome(Connection& connection, const Packet& packet) {
     End& end = connection.ends[0];
-    if (end.state != EndState::kConnecting) return;  // given up already
+    if (end.state != EndState::kConnecting) return;  // closed meanwhile
     end.state = EndState::kOpen;
     end.room = packet.immediate;
     end.message_bytes_max = static_cast<uint32_t>(packet.remote.length_bytes);
@@ -135,8 +135,8 @@ Core::Progress Core::deliver_read(Connection& connection, uint32_t to, Packet& p
     return Progress::kDelivered;
 }
 
-/// The peer wanted what it may not have: its operation ends with an error, and the connection with
-/// it, here a little later than there.
+/// The peer asked for memory that it may not reach. Its operation ends with an error, and then
+/// the connection: at the peer first, at this side a little later.
 void Core::refuse(Connection& connection, uint32_t to) {
     ++connection.ends[to].owner->count().refused;
     ++counters_.connections_broken;
@@ -151,7 +151,8 @@ void Core::refuse(Connection& connection, uint32_t to) {
 
 void Core::deliver_goodbye(Connection& connection, uint32_t to, const Packet& packet) {
     if (packet.status != Errc::kOk) return break_end(connection, to, packet.status);
-    // What we have sent still goes, up to what needs memory that is no longer ours to read.
+    // What this side has sent still goes out, up to the first packet that needs memory the owner
+    // may reuse now.
     release(connection, posted_lane(to));
     cut_from_first_write(connection.lanes[posted_lane(to)]);
     Packet answer;

@@ -14,7 +14,7 @@ struct Region {
     RegionId id = 0;
     std::span<std::byte> bytes;
     Access access = Access::kLocal;
-    uint64_t address = 0;  ///< simulated, so that histories do not depend on where memory lies
+    uint64_t address = 0;  ///< simulated, so that histories do not depend on real addresses
     uint64_t key = 0;
 };
 
@@ -45,7 +45,7 @@ public:
 
     [[nodiscard]] bool registered(std::span<const std::byte> memory) const;
     [[nodiscard]] Result<RemoteSpan> expose(std::span<const std::byte> memory) const;
-    /// Where the span lies, or nullptr if it is not wholly in a region with that access.
+    /// The memory of the span; nullptr if it is not wholly in a region that allows `wanted`.
     [[nodiscard]] std::byte* resolve(const RemoteSpan& span, Access wanted) const;
 
 private:

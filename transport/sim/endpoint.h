@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// SimEndpoint: posts packets into the Core and hands out what the Core lets arrive.
+/// SimEndpoint: posts packets to the Core and returns from poll() what the Core delivers.
 
 #include <deque>
 #include <vector>
@@ -64,9 +64,9 @@ public:
 
     void ended() { --connections_; }
 
-    /// Something for poll() to hand out.
+    /// Adds a completion for poll() to return.
     void arrive(const Completion& completion, Buffer message = {});
-    /// From now on this endpoint says and hears nothing.
+    /// From now on this endpoint sends and reports nothing.
     void kill();
 
 private:
@@ -86,7 +86,7 @@ private:
     EndpointCounters counters_;
     std::deque<Arrived> arrived_;
     std::vector<Buffer> lent_;
-    std::vector<ConnectionId> held_;  ///< have packets that wait for flush()
+    std::vector<ConnectionId> held_;  ///< connections with packets that wait for flush()
 };
 
 }  // namespace weir::transport::sim

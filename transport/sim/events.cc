@@ -126,7 +126,7 @@ void Core::break_both(Connection& connection, uint32_t first, Errc status) {
 void Core::break_end(Connection& connection, uint32_t side, Errc status) {
     trace(now_ns() ^ connection.serial);
     end(connection, side, status);
-    cut(connection, posted_lane(side));  // answers hold no memory of anybody, and may still arrive
+    cut(connection, posted_lane(side));  // answers refer to no memory, and may still arrive
 }
 
 void Core::end(Connection& connection, uint32_t side, Errc status) {
@@ -181,7 +181,7 @@ void Core::kill(HostId host) {
     }
 }
 
-/// The end dies. Some of what it has sent is on the wire and still arrives.
+/// Kills one end. Some of the packets that it has sent are on the wire and still arrive.
 void Core::bury(Connection& connection, uint32_t side) {
     End& dead = connection.ends[side];
     dead.owner = nullptr;
@@ -196,7 +196,7 @@ void Core::bury(Connection& connection, uint32_t side) {
         lane.held = 0;
     }
     End& peer = connection.ends[1 - side];
-    if (peer.state == EndState::kAbsent) {  // nobody has heard of it yet, and nobody will
+    if (peer.state == EndState::kAbsent) {  // the peer never learns of the connection
         cut(connection, posted_lane(side));
         peer.state = EndState::kEnded;
     }
