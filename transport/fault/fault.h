@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Fault injection: a device around another one that makes things go wrong by seed, for tests of
-/// everything above the transport. What it does stays within the contract, but for corruption.
+/// Fault injection: a device around another one that injects faults by seed, for tests of
+/// everything above the transport. Except for corruption, the faults stay within the contract of
+/// transport.h.
 
 #include <memory>
 
@@ -11,7 +12,7 @@
 
 namespace weir::transport {
 
-/// What goes wrong, and how often. May be changed at any time; of one thread.
+/// The faults and their rates. They may be changed at any time. Thread: one.
 struct Faults {
     explicit Faults(uint64_t seed) : random(seed) {}
 
@@ -20,14 +21,14 @@ struct Faults {
     uint32_t delay_polls_max = 0;  ///< completions are held back for up to so many polls
     double broken = 0;             ///< share of posts at which the connection breaks
     double corrupted = 0;          ///< share of messages that arrive with one bit flipped
-    uint64_t not_now_count = 0;    ///< how often each has happened
+    uint64_t not_now_count = 0;    ///< how often each fault was injected
     uint64_t broken_count = 0;
     uint64_t corrupted_count = 0;
 };
 
-/// Takes over `inner`. A connection that breaks does so here: what was posted and the connection
-/// end with kPeerLost, and nothing more arrives; the peer, unless it injects faults too, sees an
-/// orderly close.
+/// Wraps `inner`. A connection that this device breaks is broken on this side only: posted
+/// operations and the connection end with kPeerLost, and nothing more arrives. The peer, unless
+/// it injects faults too, sees an orderly close.
 [[nodiscard]] std::unique_ptr<Device> inject_faults(std::unique_ptr<Device> inner,
                                                     std::shared_ptr<Faults> faults);
 

@@ -12,7 +12,7 @@ bool FaultEndpoint::is_broken(ConnectionId connection) const {
 
 Post FaultEndpoint::interfere(ConnectionId connection) {
     const auto found = connections_.find(connection);
-    if (found == connections_.end()) return Post::kPosted;  // the inner one knows what to say
+    if (found == connections_.end()) return Post::kPosted;  // the inner endpoint answers
     if (found->second == Health::kBroken) return Post::kClosed;
     Faults& faults = *faults_;
     if (faults.broken > 0 && faults.random.uniform() < faults.broken) {
@@ -118,7 +118,7 @@ void FaultEndpoint::take_in(const Completion& completion) {
         const uint64_t bit = faults.random.below(held.message.size() * 8);
         held.message[bit / 8] ^= static_cast<std::byte>(1U << (bit % 8));
     }
-    // Nothing overtakes: each is held at least as long as the one before.
+    // Completions keep their order: each is held at least as long as the one before.
     const uint64_t delay = faults.random.below(uint64_t{faults.delay_polls_max} + 1);
     held.at_poll = std::max(polls_ + delay, held_.empty() ? 0 : held_.back().at_poll);
     held_.push_back(std::move(held));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// FaultEndpoint: an endpoint around another one; see fault.h.
+/// FaultEndpoint: an endpoint that injects faults into another one; see fault.h.
 
 #include <deque>
 #include <unordered_map>
@@ -67,17 +67,17 @@ private:
         uint64_t at_poll = 0;
     };
 
-    /// What happens to a post instead of reaching the inner endpoint, if anything: kNotNow or
-    /// kClosed; kPosted means go on.
+    /// Decides whether a post fails instead of reaching the inner endpoint: kNotNow or kClosed if
+    /// it fails, kPosted if it goes on.
     [[nodiscard]] Post interfere(ConnectionId connection);
     [[nodiscard]] bool is_broken(ConnectionId connection) const;
-    /// Takes what the inner endpoint has, with a copy of every message.
+    /// Takes the completions of the inner endpoint, with a copy of every message.
     void take_in();
     void take_in(const Completion& completion);
 
     std::unique_ptr<Endpoint> inner_;
     std::shared_ptr<Faults> faults_;
-    std::unordered_map<ConnectionId, Health> connections_;  ///< begun and not closed yet
+    std::unordered_map<ConnectionId, Health> connections_;  ///< opened and not closed yet
     std::vector<Completion> fresh_;
     std::deque<Held> held_;
     std::deque<Held> lent_;
