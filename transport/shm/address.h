@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Addresses of shm endpoints: "shm:HOST/NAME". HOST stands for this boot of this machine and this
-/// network namespace, in which NAME is an abstract Unix socket; so an address of another host is
-/// recognised without trying.
+/// Addresses of shm endpoints: "shm:HOST/NAME". HOST identifies this boot of this machine and
+/// this network namespace; NAME is an abstract Unix socket in that namespace. An address of
+/// another host is therefore recognised without trying to connect.
 
 #include <string>
 #include <string_view>
@@ -12,16 +12,16 @@
 
 namespace weir::transport::shm {
 
-/// 16 hexadecimal digits. Errors: kUnavailable (no /proc)
+/// The HOST of this process: 16 hexadecimal digits. Errors: kUnavailable (no /proc)
 [[nodiscard]] Result<std::string> host_id();
 
-/// A name that nobody else has: 32 random hexadecimal digits.
+/// A NAME that no other endpoint has: 32 random hexadecimal digits.
 [[nodiscard]] std::string random_name();
 
 [[nodiscard]] std::string make_address(std::string_view host, std::string_view name);
 
-/// The name in `address`.
-/// Errors: kUnavailable (another transport's or another host's); kInvalidArgument
+/// The NAME in `address`.
+/// Errors: kUnavailable (an address of another transport or host); kInvalidArgument
 [[nodiscard]] Result<std::string> parse_address(std::string_view address, std::string_view host);
 
 }  // namespace weir::transport::shm

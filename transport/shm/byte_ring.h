@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// ByteRing: one producer and one consumer pass records through memory that both can write.
+/// ByteRing: one producer passes records to one consumer through memory that both can write.
 ///
-/// A record is an 8-byte header {value u32, kind u8, batch u24} and its payload, in whole cache
-/// lines and never split: what does not fit before the end is preceded by a kWrap record. There is
-/// no shared tail. A header of 0 means "nothing yet", and the writer clears the place of the next
-/// header before it shows the one before it, so that a reader waits on the very cache line that
-/// brings the message: one transfer instead of two, and none else for a message of up to 56 bytes.
-/// A batch is shown by storing its first header last; that one says how many records come with it,
-/// so that the reader need not look behind them, at a line that the writer has just cleared. Room
-/// is counted by `consumed_bytes`, which the reader publishes once per poll.
+/// A record is an 8-byte header {value u32, kind u8, batch u24} and its payload. It takes whole
+/// cache lines and is never split: if it does not fit before the end of the ring, a kWrap record
+/// fills the gap. There is no shared tail. A header of 0 means that there is no record yet.
+/// Before the writer stores a header, it clears the place of the next one. The reader therefore
+/// waits on the very cache line that brings the message: one transfer instead of two, and no
+/// further one for a message of up to 56 bytes.
 ///
-/// The other side is never believed: every shared word is read once into a local and checked, and
-/// each side's own positions are kept in its private memory.
+/// The writer shows a batch of records by storing the header of its first record last. That
+/// header says how many records the batch has, so that the reader need not look behind the batch,
+/// at a line that the writer has just cleared. The reader publishes `consumed_bytes` once per
+/// poll; from it the writer knows how much room there is.
+///
+/// Neither side trusts the other: it reads every shared word once into a local variable and
+/// checks it, and keeps its own positions in private memory.
 
 #include <atomic>
 #include <cstddef>
@@ -26,7 +29,7 @@ enum class RecordKind : uint8_t {
     kNone = 0,
     kMessage = 1,    ///< value: length in bytes of the payload
     kImmediate = 2,  ///< value: the immediate
-    kAccept = 3,     ///< first record of an accepted connection inside of one process
+    kAccept = 3,     ///< first record of an accepted connection within one process
     kClose = 4,      ///< last record; value: an Errc
     kWrap = 5,       ///< go on at offset 0
 };
@@ -42,16 +45,16 @@ static_assert(sizeof(RingControl) == 256);
 inline constexpr uint64_t kHeaderBytes = 8;
 inline constexpr uint64_t kLineBytes = 64;  ///< records begin at multiples of it
 
-/// Bytes that a record with such a payload takes.
+/// Bytes of the ring that a record with such a payload takes.
 [[nodiscard]] constexpr uint64_t record_bytes(uint64_t payload_bytes) noexcept {
     return (kHeaderBytes + payload_bytes + kLineBytes - 1) & ~(kLineBytes - 1);
 }
 
-inline constexpr uint32_t kBatchBit = 40;  ///< where a header says how long its batch is
+inline constexpr uint32_t kBatchBit = 40;  ///< where a header has the size of its batch
 inline constexpr uint32_t kBatchMax = (1U << 24) - 1;
 
-/// `batch`: of the first record of a batch, how many records it has (kWrap does not count); 0 of
-/// the others.
+/// `batch`: in the first record of a batch, how many records the batch has (kWrap does not
+/// count); 0 in the other records.
 [[nodiscard]] constexpr uint64_t encode_header(RecordKind kind, uint32_t value,
                                                uint32_t batch = 0) noexcept {
     return uint64_t{batch} << kBatchBit | uint64_t{static_cast<uint8_t>(kind)} << 32 | value;
@@ -62,23 +65,25 @@ class RingWriter {
 public:
     RingWriter() = default;
 
-    /// `data` is zeroed, aligned to 8 (better: to a line), and longer than two of the longest
-    /// records and two lines; of kBatchMax lines at most.
+    /// `data` is zeroed, aligned to 8 bytes (better: to a cache line), longer than two of the
+    /// longest records plus two lines, and at most kBatchMax lines long.
     RingWriter(RingControl* control, std::span<std::byte> data, uint32_t payload_bytes_max) noexcept
         : control_(control),
           data_(data.data()),
           capacity_bytes_(data.size() / kLineBytes * kLineBytes),
           record_bytes_max_(record_bytes(payload_bytes_max)) {}
 
-    /// Whether there is room for a record of any length: a short one never gets past a long one
-    /// that was turned away. False may also mean broken().
+    /// Whether there is room for a record of any length. A short record needs as much free room
+    /// as a long one, so that it never overtakes a long one that found none. False may also mean
+    /// broken().
     [[nodiscard]] bool has_room() noexcept {
         const uint64_t left = capacity_bytes_ - offset_;
         const uint64_t skipped = record_bytes_max_ <= left ? 0 : left;
         return has_room(skipped + record_bytes_max_ + kReserveBytes);
     }
 
-    /// Where the payload of the next record goes, or nullptr: no room now (or broken()).
+    /// Where the payload of the next record goes; nullptr if there is no room now, or if
+    /// broken().
     [[nodiscard]] std::byte* begin(uint32_t payload_bytes) noexcept {
         if (!has_room()) return nullptr;
         const uint64_t bytes = record_bytes(payload_bytes);
@@ -92,7 +97,7 @@ public:
         return data_ + offset_ + kHeaderBytes;
     }
 
-    /// Completes the record that begin() began; readers see it after publish().
+    /// Completes the record that begin() began. The reader sees it after publish().
     void end(RecordKind kind, uint32_t value) noexcept {
         const uint64_t at = offset_;
         offset_ += begun_bytes_;
@@ -104,23 +109,23 @@ public:
         ++withheld_records_;
     }
 
-    /// A record without payload; false: no room now.
+    /// Adds a record without payload. False: there is no room now.
     [[nodiscard]] bool put(RecordKind kind, uint32_t value) noexcept {
         if (begin(0) == nullptr) return false;
         end(kind, value);
         return true;
     }
 
-    /// The last record. There is always room for it.
+    /// Adds the last record. There is always room for it.
     void put_close(uint32_t value) noexcept {
         begun_bytes_ = record_bytes(0);
         end(RecordKind::kClose, value);
     }
 
-    /// Shows everything written so far. False: there was nothing to show.
+    /// Shows the reader all records written so far. False: there was nothing to show.
     bool publish() noexcept {
         if (withheld_header_ == 0) return false;
-        // release: payloads, later headers and the cleared header behind them come before this one
+        // release: payloads, later headers and the cleared header behind them come before it
         word(withheld_at_)
             .store(withheld_header_ | uint64_t{withheld_records_} << kBatchBit,
                    std::memory_order_release);
@@ -132,13 +137,15 @@ public:
 
     [[nodiscard]] uint64_t withheld_bytes() const noexcept { return written_bytes_ - shown_bytes_; }
 
-    /// The reader claimed to have consumed what was never written, or went backwards.
+    /// Whether the reader claims to have consumed bytes that were never written, or has gone
+    /// backwards.
     [[nodiscard]] bool broken() const noexcept { return broken_; }
 
     [[nodiscard]] RingControl* control() const noexcept { return control_; }
 
 private:
-    /// Behind every record: the cleared next header, and a kClose that must always fit.
+    /// Kept free behind every record: for the cleared next header, and for a kClose, which must
+    /// always fit.
     static constexpr uint64_t kReserveBytes = 2 * record_bytes(0);
 
     [[nodiscard]] std::atomic_ref<uint64_t> word(uint64_t at) const noexcept {
@@ -157,7 +164,7 @@ private:
 
     [[nodiscard]] bool has_room(uint64_t bytes) noexcept {
         if (bytes <= capacity_bytes_ - (written_bytes_ - consumed_bytes_)) return true;
-        // acquire: the reader is done with the bytes before we write over them
+        // acquire: the reader is done with these bytes before the writer overwrites them
         const uint64_t consumed =
             std::atomic_ref<uint64_t>(control_->consumed_bytes).load(std::memory_order_acquire);
         if (consumed - consumed_bytes_ > written_bytes_ - consumed_bytes_) {
@@ -174,16 +181,16 @@ private:
     uint64_t record_bytes_max_ = 0;
     uint64_t offset_ = 0;          ///< of the next record; < capacity_bytes_
     uint64_t begun_bytes_ = 0;     ///< of the record between begin() and end()
-    uint64_t written_bytes_ = 0;   ///< since the beginning, with what was skipped
-    uint64_t shown_bytes_ = 0;     ///< of these, published
-    uint64_t consumed_bytes_ = 0;  ///< the reader's, as last seen
+    uint64_t written_bytes_ = 0;   ///< in all, with the gaps that were skipped
+    uint64_t shown_bytes_ = 0;     ///< how many of written_bytes_ are published
+    uint64_t consumed_bytes_ = 0;  ///< what the reader has consumed, as last seen
     uint64_t withheld_at_ = 0;
     uint64_t withheld_header_ = 0;   ///< 0: nothing is withheld
     uint32_t withheld_records_ = 0;  ///< kWrap does not count
     bool broken_ = false;
 };
 
-/// A record as the reader sees it; the payload still lies in the ring.
+/// A record as the reader sees it. The payload is still in the ring.
 struct Record {
     RecordKind kind = RecordKind::kNone;
     uint32_t value = 0;
@@ -193,7 +200,7 @@ struct Record {
 enum class Take : uint8_t {
     kNothing,  ///< no record yet
     kRecord,
-    kBroken,  ///< what lies in the ring was not written by a RingWriter
+    kBroken,  ///< the ring holds something that no RingWriter writes
 };
 
 /// The consumer's end. Thread: one.
@@ -207,7 +214,8 @@ public:
           capacity_bytes_(data.size() / kLineBytes * kLineBytes),
           payload_bytes_max_(payload_bytes_max) {}
 
-    /// The word that stops being 0 when the next record is there; moves with every record taken.
+    /// The word that stops being 0 when the next record is there. It moves with every record
+    /// taken.
     [[nodiscard]] uint64_t* watched() const noexcept {
         return reinterpret_cast<uint64_t*>(data_ + offset_);
     }
@@ -217,7 +225,7 @@ public:
         return std::atomic_ref<uint64_t>(*watched).load(std::memory_order_relaxed) != 0;
     }
 
-    /// Takes one record; its payload stays valid until give_back().
+    /// Takes one record. Its payload stays valid until give_back().
     [[nodiscard]] Take take(Record& record) noexcept {
         uint64_t header = load_header();
         if (header == 0) return Take::kNothing;
@@ -256,13 +264,13 @@ public:
         return Take::kRecord;
     }
 
-    /// Whether the batch of the last record taken has another one. If not, a look costs the
-    /// transfer of a cache line, and often finds nothing.
+    /// Whether the batch of the last record taken has another record. If not, looking for one
+    /// costs the transfer of a cache line, and often finds nothing.
     [[nodiscard]] bool has_more() const noexcept { return batch_left_ > 0; }
 
     /// Gives the room of all records taken so far back to the writer.
     void give_back() noexcept {
-        // release: our reads of the payloads come before the writer sees the room
+        // release: the reader's loads of the payloads come before the writer sees the room
         std::atomic_ref<uint64_t>(control_->consumed_bytes)
             .store(taken_bytes_, std::memory_order_release);
     }
@@ -280,7 +288,7 @@ private:
     uint64_t capacity_bytes_ = 0;
     uint64_t offset_ = 0;  ///< of the next record; < capacity_bytes_
     uint64_t taken_bytes_ = 0;
-    uint32_t batch_left_ = 0;  ///< records of a batch that was seen, not taken yet
+    uint32_t batch_left_ = 0;  ///< of the batch being read, records not taken yet
     uint32_t payload_bytes_max_ = 0;
 };
 

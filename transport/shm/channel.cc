@@ -9,8 +9,9 @@ namespace weir::transport::shm {
 
 namespace {
 
-/// Room for that many of the biggest messages, for the gap before the end that one of them may not
-/// fit into, and for the writer's reserve. At least two of them in any case.
+/// Room for that many of the longest messages, for the gap before the end of the ring that one of
+/// them may leave, and for the writer's reserve; at least two of the longest messages in any
+/// case.
 uint64_t ring_bytes_for(uint64_t message_bytes_max, uint64_t messages_in_flight) noexcept {
     const uint64_t bytes =
         (messages_in_flight + 2) * record_bytes(message_bytes_max) + 2 * kLineBytes;

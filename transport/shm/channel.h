@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Channel: the two rings of one connection in one piece of memory, as each side sees them.
+/// Channel: the two rings of one connection, in one block of memory, as one side sees them.
 ///
 ///     0      RingControl of the direction from the connecting to the accepting side
 ///     256    RingControl of the other direction
@@ -17,12 +17,12 @@
 namespace weir::transport::shm {
 
 inline constexpr uint64_t kRingsAt = 4096;
-/// Limits that hold whatever an endpoint or its peer asks for.
+/// Limits that apply whatever an endpoint or its peer asks for.
 inline constexpr uint32_t kMessageBytesCap = 1 << 20;
 inline constexpr uint64_t kRingBytesCap = 64 << 20;
 static_assert(kRingBytesCap / kLineBytes <= kBatchMax, "no batch has more records than that");
 
-/// How big the rings of a connection are.
+/// The size of a connection's rings.
 struct ChannelShape {
     uint32_t message_bytes_max = 0;
     uint64_t ring_bytes = 0;
@@ -30,10 +30,10 @@ struct ChannelShape {
     [[nodiscard]] uint64_t total_bytes() const noexcept { return kRingsAt + 2 * ring_bytes; }
 };
 
-/// What fits between our limits.
+/// `wanted`, brought within the limits of this backend.
 [[nodiscard]] EndpointOptions clamp(EndpointOptions wanted) noexcept;
 
-/// The shape that serves both sides' (clamped) wishes.
+/// The shape that is large enough for both sides' options, which are clamped already.
 [[nodiscard]] ChannelShape shape_for(const EndpointOptions& a, const EndpointOptions& b) noexcept;
 
 struct Channel {

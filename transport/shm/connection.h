@@ -17,26 +17,26 @@
 
 namespace weir::transport::shm {
 
-/// Packets of one peer's socket that are taken at a time: others have their turn.
+/// How many packets of one peer's socket are taken in a row, so that other peers have their turn.
 inline constexpr int kPacketsPerLook = 64;
 
-/// A ConnectionId is a serial number and the place in the endpoint's table.
+/// A ConnectionId is a serial number followed by the connection's slot in the endpoint's table.
 inline constexpr uint32_t kSlotBits = 20;
 
 [[nodiscard]] constexpr uint32_t slot_index(ConnectionId id) noexcept {
     return static_cast<uint32_t>(id & ((1U << kSlotBits) - 1));
 }
 
-/// Entered through ShmEndpoint::enter() only, which sets the deadline that belongs to it.
+/// Only ShmEndpoint::enter() changes the state; it sets the deadline of the new state.
 enum class State : uint8_t {
     kNew,      ///< not counted anywhere yet
-    kDialing,  ///< the listener's queue was full
+    kDialing,  ///< to be dialled, at first or again: the listener had no room
     kShaking,  ///< handshake over the socket
-    kOffered,  ///< left in the mailbox of an endpoint of this device
+    kOffered,  ///< left in the mailbox of another endpoint of this device
     kOpen,
-    kDraining,  ///< the peer is gone; what it had sent is still delivered
-    kClosing,   ///< we have said goodbye; the peer may still be copying from or to our memory
-    kGone,      ///< about to be forgotten
+    kDraining,  ///< the peer has ended; what it sent before is still delivered
+    kClosing,   ///< we sent kClose; the peer may still copy from or to our memory
+    kGone,      ///< about to be deleted
 };
 
 /// Thread: the endpoint's.
@@ -45,9 +45,9 @@ struct Connection {
     State state = State::kNew;
     Side side = Side::kConnecting;
 
-    // While it comes into being.
+    // While it is being set up.
     std::string target;
-    uint64_t deadline_ns = 0;  ///< of its state; 0: none
+    uint64_t deadline_ns = 0;  ///< of the state; 0: none
     std::unique_ptr<ChannelHandshake> handshake;
 
     // The peer: a socket to another process, or a link to an endpoint of this device.
@@ -61,17 +61,17 @@ struct Connection {
     bool asymmetric = false;
     PeerRegions peer_regions;
     FarProcess far_process;
-    std::unordered_set<uint64_t> announced;  ///< keys of our regions that the peer was told of
+    std::unordered_set<uint64_t> announced;  ///< keys of our regions that the peer knows
     uint32_t operations_open = 0;
-    bool exposed = false;          ///< the peer was told of memory of ours
-    bool memory_in_doubt = false;  ///< the peer has not let go of it in time
+    bool exposed = false;          ///< the peer knows memory of ours
+    bool memory_in_doubt = false;  ///< the peer has not let go of that memory in time
     Errc end_status = Errc::kOk;   ///< kClosing: how it ended
 
     // Its places in the endpoint's lists.
     size_t watch_index = 0;
-    uint64_t taken_at = 0;  ///< the last poll, by its number, that its ring brought something to
-    bool dirty = false;     ///< sent since the last flush
-    bool lent = false;      ///< lent messages since the last poll
+    uint64_t taken_at = 0;  ///< the number of the last poll that took a record from its ring
+    bool dirty = false;     ///< records written since the last flush
+    bool lent = false;      ///< its payloads are lent to the caller until the next poll
 
     [[nodiscard]] bool has_channel() const noexcept {
         return state == State::kOffered || state == State::kOpen || state == State::kDraining;
@@ -86,8 +86,8 @@ struct Connection {
         return state == State::kDraining || state == State::kClosing;
     }
 
-    /// Made by somebody who has not proved to know the secret; the endpoint's owner does not know
-    /// of it.
+    /// Whether the peer began this connection and the handshake is not complete. The endpoint's
+    /// caller does not know of such a connection.
     [[nodiscard]] bool is_stranger() const noexcept {
         return side == Side::kAccepting && comes_into_being();
     }

@@ -9,7 +9,7 @@ namespace weir::transport::shm {
 
 namespace {
 
-/// How long deregister_memory waits for other threads; a copy takes far less.
+/// How long deregister_memory() waits for other threads. A copy takes far less.
 constexpr uint64_t kDeregisterTimeoutNs = 200 * kMillisecond;
 
 }  // namespace

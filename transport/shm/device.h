@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// ShmDevice: what the endpoints of one job share in one process.
+/// ShmDevice: what the endpoints of one device share: registered regions, the hub, quiescence.
 
 #include <memory>
 #include <string>

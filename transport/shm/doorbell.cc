@@ -16,9 +16,9 @@ bool register_for_membarrier() noexcept {
 }
 
 void heavy_fence(bool have_membarrier) noexcept {
-    // `armed` is stored before anything below is loaded, for us...
+    // on this core, `armed` is stored before any later load...
     std::atomic_thread_fence(std::memory_order_seq_cst);
-    // ...and every sender that runs now has either seen it or finished its stores
+    // ...and every running sender has either seen it or finished its earlier stores
     if (have_membarrier) {
         static_cast<void>(syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0));
     }
@@ -32,7 +32,7 @@ Result<Doorbell> Doorbell::make() {
 
 void Doorbell::ring() const noexcept {
     const uint64_t one = 1;
-    static_cast<void>(!write(fd_.get(), &one, sizeof(one)));  // full: it rings already
+    static_cast<void>(!write(fd_.get(), &one, sizeof(one)));  // it fails only if it rings already
 }
 
 void Doorbell::drain() const noexcept {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Waking a sleeping peer without a lost wake-up and, mostly, without a fence.
+/// Wakes a sleeping peer without lost wake-ups and, in most cases, without a fence.
 ///
 /// The sleeper:  armed = 1;     heavy fence;  look into the rings once more;  sleep
-/// The sender:   show records;  light fence;  armed? then armed = 0 and ring
+/// The sender:   show records;  light fence;  if armed: armed = 0 and ring the bell
 ///
-/// One of the two must see the other's store. Two full fences would do, but the sender's would wait
-/// for its store buffer on every flush, a cache miss each time. So the sleeper, who is about to
-/// spend microseconds anyway, makes every core that runs one of us execute a barrier (membarrier),
-/// and the sender needs none. Where the kernel has no membarrier, both sides use full fences; the
-/// handshake says which.
+/// At least one of the two must see the other's store. Two full fences would ensure that, but the
+/// sender would then wait for its store buffer on every flush, a cache miss each time. The
+/// sleeper is about to spend microseconds anyway. So the sleeper makes every core that runs a
+/// registered process execute a barrier (membarrier), and the sender needs none. Where the kernel
+/// has no membarrier, both sides use full fences; the handshake decides which.
 
 #include <atomic>
 #include <cstdint>
@@ -21,19 +21,20 @@
 
 namespace weir::transport::shm {
 
-/// Registers this process for membarrier; false where there is none. May be called often.
+/// Registers this process for membarrier. False: the kernel has none. May be called repeatedly.
 [[nodiscard]] bool register_for_membarrier() noexcept;
 
 /// The sleeper's fence.
 void heavy_fence(bool have_membarrier) noexcept;
 
-/// The sender's fence; `asymmetric` if both processes are registered.
+/// The sender's fence. `asymmetric`: both processes are registered for membarrier.
 inline void light_fence(bool asymmetric) noexcept {
     if (asymmetric) {
-        // only the compiler must keep the order; the sleeper's membarrier does the rest
+        // only the compiler must keep the order; the sleeper's membarrier orders the CPU's
+        // accesses
         std::atomic_signal_fence(std::memory_order_seq_cst);
     } else {
-        // store of the header before load of `armed`: the one order that x86 does not keep
+        // a full fence: even x86 may move the load of `armed` before the store of the header
         std::atomic_thread_fence(std::memory_order_seq_cst);
     }
 }
@@ -43,16 +44,16 @@ inline void set_armed(RingControl* control, bool armed) noexcept {
     std::atomic_ref<uint32_t>(control->armed).store(armed ? 1 : 0, std::memory_order_relaxed);
 }
 
-/// Whether the reader sleeps; if so, it is ours to ring, once.
+/// Whether the reader sleeps. If so, clears the mark: the caller must ring, once.
 [[nodiscard]] inline bool take_armed(RingControl* control) noexcept {
-    // relaxed: ordered by light_fence(); the bell's system call orders the rest
+    // relaxed: ordered by light_fence(); the system call that rings orders the clearing store
     std::atomic_ref<uint32_t> armed(control->armed);
     if (armed.load(std::memory_order_relaxed) == 0) return false;
     armed.store(0, std::memory_order_relaxed);
     return true;
 }
 
-/// What an endpoint sleeps on for peers in its own process. Ringing is allowed from any thread.
+/// What an endpoint sleeps on for peers in its own process. Any thread may ring it.
 class Doorbell {
 public:
     /// Errors: kIo

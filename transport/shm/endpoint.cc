@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// ShmEndpoint, the data path: messages in and out, waking and sleeping.
+/// ShmEndpoint, the data path: sending and receiving, sleeping and waking.
 #include "transport/shm/endpoint.h"
 
 #include <algorithm>
@@ -14,10 +14,11 @@ namespace weir::transport::shm {
 namespace {
 
 constexpr uint32_t kOperationsMax = 1024;
-/// Sent bytes, in whole lines, after which the peer may see them without waiting for flush():
-/// enough to share the cost, few enough that it starts early.
+/// Written bytes, in whole lines, after which the records are shown without waiting for flush():
+/// enough to share the cost of showing, few enough that the peer starts early.
 constexpr uint64_t kShowBytes = 2048;
-/// Polls (and completions) between looks at the sockets. A look costs as much as some ten polls.
+/// Polls plus completions between two looks at the sockets. A look costs as much as about ten
+/// polls.
 constexpr uint32_t kPollsPerLook = 1024;
 constexpr uint32_t kPollsPerLookComing = 8;
 constexpr uint64_t kRetryNs = kMillisecond;
@@ -103,7 +104,7 @@ void ShmEndpoint::flush() {
         connection->channel.out.publish();
         asymmetric = asymmetric && connection->asymmetric;
     }
-    light_fence(asymmetric);  // one for all
+    light_fence(asymmetric);  // one for all connections
     for (Connection* const connection : dirty_) {
         connection->dirty = false;
         if (take_armed(connection->channel.out.control())) wake(*connection);
@@ -118,8 +119,8 @@ void ShmEndpoint::wake(const Connection& connection) {
         (connection.side == Side::kConnecting ? link.accepting_bell : link.connecting_bell)->ring();
         return;
     }
-    // A packet on our own socket and no eventfd of the peer's: it could make that one block us.
-    // If the socket is full or gone, the peer is awake or dead.
+    // A packet on our own socket, not a write to an eventfd of the peer: the peer could make such
+    // a descriptor block us. If the socket is full or closed, the peer is awake or dead.
     const uint64_t magic = kWakeMagic;
     static_cast<void>(
         send_packet(connection.socket.get(), std::as_bytes(std::span(&magic, 1)), {}));
@@ -187,7 +188,7 @@ size_t ShmEndpoint::take_remote(std::span<Completion> completions) {
             continue;
         }
         count += take_from(*one.connection, completions.subspan(count));
-        // If it is gone now, another one has taken its place in the list.
+        // If the connection was removed, the last one in the list has taken its place.
         if (next_watch_ < watched_.size() && watched_[next_watch_].connection == one.connection) {
             ++next_watch_;
         }
@@ -198,8 +199,9 @@ size_t ShmEndpoint::take_remote(std::span<Completion> completions) {
 
 size_t ShmEndpoint::take_from(Connection& connection, std::span<Completion> completions) {
     RingReader& in = connection.channel.in;
-    // Who brought something to two polls in a row has probably more; behind the batch of anybody
-    // else there is nothing yet, and the look would hold up what has come.
+    // A connection that brought records to two polls in a row probably has more behind its batch.
+    // For any other connection, nothing is likely to be there yet, and looking would delay the
+    // records that were taken.
     const bool streams = connection.taken_at + 1 == polls_;
     connection.taken_at = polls_;
     size_t count = 0;
@@ -229,7 +231,7 @@ size_t ShmEndpoint::take_from(Connection& connection, std::span<Completion> comp
     return count;
 }
 
-/// False: the connection is gone.
+/// False: the connection has ended.
 bool ShmEndpoint::take_record(Connection& connection, const Record& record,
                               Completion& completion) {
     completion = {};
@@ -268,18 +270,20 @@ int ShmEndpoint::arm() {
         set_armed(one.connection->channel.in.control(), true);
     armed_ = true;
     heavy_fence(device_.has_membarrier());
-    // Whoever was turned away may find room by now, and nobody would tell: no sleep this time.
+    // A sender that was answered kNotNow may have room by now, and no event would say so: do not
+    // sleep this time.
     bool something = !local_.empty() || draining_ > 0 || turned_away_;
     turned_away_ = false;
     for (const Watch& one : watched_)
         something = something || RingReader::ready(one.word);
-    // The descriptor must be readable then; ours to ring as anybody's.
+    // The returned descriptor must be readable then. Our own bell makes it so.
     if (something) descriptors_.bell->ring();
     if (coming_ > 0 || !closing_.empty() || listen_again_ns_ != 0) set_timer();
     return descriptors_.epoll.get();
 }
 
-/// Wakes us for what no peer will: a handshake or an end that takes too long, another try to dial.
+/// Wakes the endpoint for what no peer announces: a deadline of a handshake or of a close, or the
+/// next attempt to dial.
 void ShmEndpoint::set_timer() {
     uint64_t wake_ns = listen_again_ns_ == 0 ? ~uint64_t{0} : listen_again_ns_;
     const uint64_t now_ns = clock_.now_ns();

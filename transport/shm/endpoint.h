@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// ShmEndpoint. Its functions live in five files: endpoint.cc (the data path: send, flush, poll,
-/// arm), endpoint_connect.cc, endpoint_accept.cc and endpoint_close.cc (connections come and go)
-/// and endpoint_memory.cc (expose, read, write, map).
+/// ShmEndpoint. Its functions are in six files: endpoint.cc (the data path: send, flush, poll,
+/// arm), endpoint_connect.cc, endpoint_accept.cc and endpoint_close.cc (connections begin and
+/// end), endpoint_state.cc (their states) and endpoint_memory.cc (expose, read, write, map).
 
 #include <memory>
 #include <string>
@@ -16,12 +16,13 @@
 
 namespace weir::transport::shm {
 
-/// Completions made on this side, in order. Allocates only while it grows.
+/// Completions of the endpoint's own operations and connections, in order. Allocates only when it
+/// grows.
 class CompletionQueue {
 public:
     [[nodiscard]] bool empty() const noexcept { return next_ == waiting_.size(); }
 
-    /// Returns its place, for at(), until the next pop().
+    /// Returns the completion's place, for at(), which is valid until the next pop().
     size_t push(const Completion& completion) {
         waiting_.push_back(completion);
         return waiting_.size() - 1;
@@ -43,6 +44,7 @@ private:
     size_t next_ = 0;
 };
 
+/// Thread: the one that polls it.
 class ShmEndpoint final : public Endpoint {
 public:
     /// Errors: kIo, kNoMemory
@@ -79,15 +81,15 @@ public:
     [[nodiscard]] const EndpointCounters& counters() const noexcept override { return counters_; }
 
 private:
-    // What epoll says is ready; a ConnectionId is never that small.
+    // Tags of epoll events that are not a connection's; a ConnectionId is never that small.
     static constexpr uint64_t kListenerTag = 0;
     static constexpr uint64_t kBellTag = 1;
     static constexpr uint64_t kTimerTag = 2;
-    static constexpr uint64_t kProcessTag = uint64_t{1} << 63;  ///< with a ConnectionId: the peer
+    static constexpr uint64_t kProcessTag = uint64_t{1} << 63;  ///< with an id: its peer ended
 
-    /// The descriptors that an endpoint always has.
+    /// The descriptors that every endpoint has.
     struct Descriptors {
-        /// Has epoll tell when `fd` is readable. False: it cannot, see errno.
+        /// Makes epoll report when `fd` is readable. False: it failed; see errno.
         [[nodiscard]] bool watch(int fd, uint64_t tag) const;
 
         Descriptor epoll;
@@ -96,16 +98,16 @@ private:
         std::shared_ptr<const Doorbell> bell;
     };
 
-    /// A ring to look into at every poll; apart from Connection, so that the scan stays compact.
+    /// A ring that every poll looks into. Apart from Connection, so that the scan stays compact.
     struct Watch {
         uint64_t* word = nullptr;
         Connection* connection = nullptr;
     };
 
-    /// Where a RemoteSpan leads.
+    /// What a RemoteSpan stands for.
     struct Reach {
         Errc status = Errc::kOk;
-        std::byte* mapped = nullptr;  ///< nullptr: through the kernel
+        std::byte* mapped = nullptr;  ///< nullptr: only the kernel can copy it
         uint64_t far_address = 0;
     };
 
@@ -206,23 +208,23 @@ private:
     CompletionQueue local_;
 
     size_t connections_ = 0;  ///< in slots_
-    size_t coming_ = 0;       ///< of these, not open yet
-    size_t half_open_ = 0;    ///< of these, made by strangers
-    size_t draining_ = 0;     ///< whose peers are gone
+    size_t coming_ = 0;       ///< of connections_, those that are not open yet
+    size_t half_open_ = 0;    ///< of coming_, those that the peer began
+    size_t draining_ = 0;     ///< connections in State::kDraining
     std::vector<Connection*> closing_;
-    uint64_t listen_again_ns_ = 0;  ///< when the listener is looked at again; 0: it is
-    uint32_t look_in_ = 0;          ///< polls until the sockets are looked at
+    uint64_t listen_again_ns_ = 0;  ///< when the listener is watched again; 0: it is watched now
+    uint32_t look_in_ = 0;          ///< polls until the next look at the sockets
     uint64_t looks_ = 0;
     bool armed_ = false;
-    bool turned_away_ = false;  ///< somebody was answered kNotNow since the last arm()
+    bool turned_away_ = false;  ///< no room for a post (kNotNow) since the last arm()
 
     std::shared_ptr<const RegionSnapshot> regions_;
     uint64_t regions_generation_ = 0;
     const Region* last_region_ = nullptr;  ///< in regions_
-    bool mapped_ = false;                  ///< addresses of regions_ were given out since poll()
-    bool retired_ = false;                 ///< some peer_regions have mappings to drop
+    bool mapped_ = false;                  ///< map() gave out addresses since the last poll()
+    bool retired_ = false;                 ///< a connection's peer_regions has mappings to drop
 
-    /// Memory of connections that are gone, which completions or map() may still point into.
+    /// Memory of connections that are gone, to which completions or map() may still point.
     std::vector<Mapping> graveyard_;
     std::vector<std::shared_ptr<DirectLink>> link_graveyard_;
 };

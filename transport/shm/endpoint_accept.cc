@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// ShmEndpoint: takes the connections that others begin. Who came through the socket and has proved
-/// nothing yet has one of a few places, and loses it to the next only when it has had its time.
+/// ShmEndpoint: takes the connections that peers begin. Peers that connect through the socket and
+/// have proved nothing yet share a few places. When all are taken, the oldest such peer loses its
+/// place to the next one, but not before it has had its time (wanted_place_ns()).
 #include <algorithm>
 #include <cerrno>
 
@@ -17,7 +18,7 @@ namespace weir::transport::shm {
 namespace {
 
 constexpr int kAcceptsPerLook = 16;
-/// After the system ran out of descriptors.
+/// How long the listener rests after the process ran out of descriptors.
 constexpr uint64_t kListenAgainNs = 50 * kMillisecond;
 
 }  // namespace
@@ -89,7 +90,7 @@ Connection* ShmEndpoint::oldest_stranger() const noexcept {
     return oldest;
 }
 
-/// When somebody who waits may come in; 0: there is a place.
+/// When the next waiting peer may be accepted; 0: now.
 uint64_t ShmEndpoint::next_place_ns() const noexcept {
     if (half_open_ < device_.options().handshakes_max) return 0;
     const Connection* const oldest = oldest_stranger();
@@ -109,13 +110,14 @@ void ShmEndpoint::show_out_oldest() {
     refuse(*still, Error(Errc::kDeadline, "it has proved nothing, and others want its place"));
 }
 
-/// A stranger is none any more.
+/// A connection that a peer began is open now, or has ended: its place is free.
 void ShmEndpoint::leave_place() {
     --half_open_;
     listen_again();
 }
 
-/// A listener that is not looked at must not keep us from sleeping.
+/// Stops watching the listener until that time. If it were watched but not served, it would keep
+/// the endpoint from sleeping.
 void ShmEndpoint::stop_listening(uint64_t until_ns) {
     if (listen_again_ns_ == 0) {
         epoll_ctl(descriptors_.epoll.get(), EPOLL_CTL_DEL, descriptors_.listener.get(), nullptr);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// ShmEndpoint: connections end, in order or because somebody did what he should not.
+/// ShmEndpoint: connections end, in order, or because the peer broke the rules, or because it is
+/// lost.
 #include <algorithm>
 
 #include <sys/epoll.h>
@@ -18,14 +19,15 @@ void ShmEndpoint::close(ConnectionId id) {
     end(*connection, Errc::kOk);
 }
 
-/// The last record; it comes after everything sent before. The peer's socket wakes it.
+/// Writes kClose, the last record, behind everything sent before. A peer in another process is
+/// woken by its socket (see let_go()).
 void ShmEndpoint::say_goodbye(Connection& connection) {
     connection.channel.out.put_close(0);
     connection.channel.out.publish();
     if (connection.link != nullptr) wake(connection);
 }
 
-/// Closes a connection because of what the peer did, or what we could not do for it.
+/// Closes a connection because of what the peer did, or of what we could not do for it.
 void ShmEndpoint::refuse(Connection& connection, const Error& error) {
     const Errc code = error.code();
     const bool peers_fault = code != Errc::kPeerLost && code != Errc::kNoMemory;
@@ -44,8 +46,8 @@ void ShmEndpoint::refuse(Connection& connection, const Error& error) {
     end(connection, code);
 }
 
-/// The end by our own will. A peer that knows memory of ours may be copying from it or to it until
-/// it has taken our goodbye and let go, or is dead: the connection stays that long.
+/// Ends a connection from our side. A peer that knows memory of ours may copy from or to it until
+/// it has read our kClose and let go, or is dead; the connection is kept that long.
 void ShmEndpoint::end(Connection& connection, Errc status) {
     if (connection.state != State::kOpen || !connection.exposed) {
         finish(connection, status);
@@ -59,8 +61,8 @@ void ShmEndpoint::end(Connection& connection, Errc status) {
     let_go(connection);
 }
 
-/// Tells the peer that we shall not reach its memory any more. It comes after our goodbye, so a
-/// peer that takes that one first need not wait for this.
+/// Tells the peer that we shall not access its memory any more. kClose is written before this, so
+/// that a peer which takes kClose first need not wait for the rest.
 void ShmEndpoint::let_go(const Connection& connection) const {
     if (connection.link == nullptr) {
         shutdown(connection.socket.get(), SHUT_WR);
@@ -68,21 +70,21 @@ void ShmEndpoint::let_go(const Connection& connection) const {
     }
     DirectLink& link = *connection.link;
     const bool connects = connection.side == Side::kConnecting;
-    // release: our uses of the peer's memory come before whoever sees this gives it away
+    // release: our accesses to the peer's memory come before the peer that sees this reuses it
     (connects ? link.connecting_let_go : link.accepting_let_go)
         .store(true, std::memory_order_release);
     (connects ? link.accepting_bell : link.connecting_bell)->ring();
 }
 
-/// Those whose peers are in this process say so in the link; those in other processes have their
-/// sockets.
+/// Ends the closing connections whose peers have let go, or whose time is over. A peer in this
+/// process lets go through the link; the end of a peer in another process is seen on its socket.
 void ShmEndpoint::check_closing() {
     const uint64_t now_ns = clock_.now_ns();
     for (size_t i = closing_.size(); i-- > 0;) {
         Connection& connection = *closing_[i];
         if (const DirectLink* const link = connection.link.get(); link != nullptr) {
             const bool connects = connection.side == Side::kConnecting;
-            // acquire: pairs with let_go(); the peer's uses of our memory are over
+            // acquire: pairs with let_go(); the peer's accesses to our memory are over
             if ((connects ? link->accepting_let_go : link->connecting_let_go)
                     .load(std::memory_order_acquire)) {
                 finish(connection, connection.end_status);
@@ -99,8 +101,8 @@ void ShmEndpoint::check_closing() {
     }
 }
 
-/// What a peer still says to a connection that is over for us; its end of file says that it has let
-/// go.
+/// Drops the packets that still come for a connection that is closing. The end of the stream
+/// means that the peer has let go.
 void ShmEndpoint::discard_packets(Connection& connection) {
     Packet packet;
     for (int i = 0; i < kPacketsPerLook; ++i) {
@@ -120,7 +122,7 @@ void ShmEndpoint::unwatch(Connection& connection) {
     connection.lent = false;
 }
 
-/// The peer has ended: what it had sent before is still delivered.
+/// The peer has ended. What it sent before is still delivered.
 void ShmEndpoint::begin_draining(Connection& connection) {
     unwatch_peer(connection);
     enter(connection, State::kDraining);
@@ -134,7 +136,7 @@ void ShmEndpoint::unwatch_peer(const Connection& connection) const {
     }
 }
 
-/// The end of a connection. What its completions point into stays until the next poll().
+/// Removes a connection. What its completions point to stays until the next poll().
 void ShmEndpoint::finish(Connection& connection, Errc status) {
     if (!connection.is_stranger()) {
         Completion completion;
@@ -150,7 +152,8 @@ void ShmEndpoint::finish(Connection& connection, Errc status) {
     }
     if (connection.socket) {
         unwatch_peer(connection);
-        shutdown(connection.socket.get(), SHUT_RDWR);  // even if a forked child holds a copy
+        // Not only close(): the peer must see the end even if a forked child holds a copy.
+        shutdown(connection.socket.get(), SHUT_RDWR);
     }
     if (connection.memory) graveyard_.push_back(std::move(connection.memory));
     if (connection.link != nullptr) link_graveyard_.push_back(std::move(connection.link));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// ShmEndpoint: connections come into being, away from the data path, when poll() looks at the
-/// sockets. What others begin is taken in endpoint_accept.cc.
+/// ShmEndpoint: sets connections up. This happens when poll() looks at the sockets, not on the
+/// data path. endpoint_accept.cc takes the connections that peers begin.
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -21,7 +21,7 @@ namespace weir::transport::shm {
 namespace {
 
 constexpr int kEventsPerLook = 64;
-/// Looks between searches for mapped memory that its owner has deregistered.
+/// How many looks pass between two searches for mapped memory that its owner has deregistered.
 constexpr uint64_t kLooksPerSweep = 64;
 
 Terms terms_of(const EndpointOptions& options, bool membarrier) {
@@ -150,7 +150,7 @@ void ShmEndpoint::dial(Connection& connection) {
         finish(connection, socket.code());
         return;
     }
-    if (!*socket) return;  // again at the next look
+    if (!*socket) return;  // the listener's queue is full: try again at the next look
     connection.socket = std::move(socket).value();
     enter(connection, State::kShaking);
     connection.handshake = std::make_unique<ChannelHandshake>(self_, Side::kConnecting);
@@ -169,7 +169,7 @@ void ShmEndpoint::dial(Connection& connection) {
     }
 }
 
-/// The other side has no place for us now. If it is gone the next dial() says so.
+/// The peer's endpoint has no place for us now. If it is gone, the next dial() reports that.
 void ShmEndpoint::dial_again(Connection& connection) {
     log(LogLevel::kDebug, "shm: {} has no place for a connection now; it is tried again",
         peer_name(connection.id));
@@ -263,7 +263,8 @@ void ShmEndpoint::shake(Connection& connection) {
         PeerRegions(std::move(agreement.live_page),
                     {device_.options().peer_regions_max, device_.options().peer_mapped_bytes_max});
     enter(connection, State::kOpen);
-    // Its socket does not tell of its end while a child that it has forked holds a copy.
+    // A peer that has ended is not seen on its socket while a child that it forked holds a copy:
+    // watch the process itself, too.
     connection.far_process = FarProcess(connection.peer.pid, connection.socket.get());
     if (connection.far_process.opened()) {
         static_cast<void>(

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// ShmEndpoint: registered memory, ours and the peers', and the notes about it that come over the
-/// socket. Every operation ends at once, in a copy.
+/// ShmEndpoint: registered memory, ours and the peers', and the notes about it on the socket.
+/// Every read or write is a copy that is complete when the call returns.
 #include <cstring>
 
 #include <fmt/core.h>
@@ -72,8 +72,8 @@ Result<RemoteSpan> ShmEndpoint::expose(ConnectionId id, std::span<const std::byt
     return RemoteSpan{offset, memory.size(), region->key};
 }
 
-/// Tells the peer of the region. The note is in the peer's socket before this returns, so before
-/// the key can come in any message.
+/// Tells the peer of the region. The note is in the peer's socket before this returns, and so
+/// before any message can carry the key.
 Status ShmEndpoint::announce(Connection& connection, const Region& region) {
     if (connection.announced.size() >= 2 * regions().regions().size() + 64) {
         std::erase_if(connection.announced,
@@ -93,13 +93,14 @@ Status ShmEndpoint::announce(Connection& connection, const Region& region) {
     return {};
 }
 
-/// Finds what `span` means on this connection. `connection` is nullptr afterwards if it broke.
+/// Finds the memory that `span` stands for on this connection. Sets `connection` to nullptr if
+/// the connection ended over it.
 ShmEndpoint::Reach ShmEndpoint::reach(Connection*& connection, const RemoteSpan& span,
                                       Access wanted) {
     if (connection->link != nullptr) return reach_direct(span, wanted);
     const PeerRegion* region = connection->peer_regions.find(span.key);
     if (region == nullptr) {
-        // Its note may still be in the socket.
+        // The note about this region may still be in the socket.
         const ConnectionId id = connection->id;
         drain_socket(*connection);
         connection = find_open(id);
@@ -115,7 +116,7 @@ ShmEndpoint::Reach ShmEndpoint::reach(Connection*& connection, const RemoteSpan&
     return {Errc::kOk, mapped, region->base_address + span.address};
 }
 
-/// Within this process an address is an address. The caller holds the regions.
+/// Within one process, addresses can be used as they are. The caller has called hold_regions().
 ShmEndpoint::Reach ShmEndpoint::reach_direct(const RemoteSpan& span, Access wanted) {
     const Region* const region = regions().find_key(span.key);
     if (region == nullptr || !allows(region->access, wanted) ||
@@ -181,8 +182,8 @@ Post ShmEndpoint::may_post(const Connection* connection, std::span<const std::by
     return Post::kPosted;
 }
 
-/// The completion takes its place now: if the connection breaks over the operation, kClosed must
-/// come after it.
+/// Queues the completion now, before the copy: if the connection breaks during the operation,
+/// kClosed must come after it.
 size_t ShmEndpoint::begin_operation(Connection& connection, Event event, uint64_t context) {
     Completion completion;
     completion.event = event;
@@ -255,7 +256,8 @@ Post ShmEndpoint::write_immediate(ConnectionId id, std::span<const std::byte> fr
     const size_t place = begin_operation(*connection, Event::kWritten, context);
     const Errc status = copy_out(connection, from, to);
     local_.at(place).status = status;
-    // What was copied is shown with the record; there was room for it.
+    // The record shows the peer that the data is there. There is room for it: it was checked
+    // above.
     if (status == Errc::kOk) static_cast<void>(post_immediate(*connection, immediate));
     return Post::kPosted;
 }

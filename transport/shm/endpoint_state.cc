@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// ShmEndpoint: the states of a connection. Whatever a state means for the endpoint as a whole (how
-/// often it looks, when it wakes up, who has a place) is counted here and nowhere else.
+/// ShmEndpoint: the states of a connection. Only these functions count what the states mean for
+/// the endpoint as a whole: how often it looks at the sockets, when it wakes up, which places are
+/// taken.
 #include <algorithm>
 
 #include "transport/shm/endpoint.h"
@@ -18,7 +19,7 @@ void ShmEndpoint::enter(Connection& connection, State state) {
         case State::kShaking:
         case State::kOffered:
             ++coming_;
-            // One deadline for all that it takes to come into being.
+            // One deadline for the whole set-up, across its states.
             if (!began) {
                 connection.deadline_ns = clock_.now_ns() + device_.options().handshake_timeout_ns;
             }
@@ -29,7 +30,7 @@ void ShmEndpoint::enter(Connection& connection, State state) {
             break;
         case State::kDraining:
             ++draining_;
-            connection.deadline_ns = 0;  // its end is in the ring already
+            connection.deadline_ns = 0;  // the records to deliver are in the ring already
             break;
         case State::kNew:
         case State::kOpen:

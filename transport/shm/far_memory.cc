@@ -30,7 +30,7 @@ Errc code_of(int os_error) noexcept {
 FarProcess::FarProcess(pid_t pid, int socket) noexcept : pid_(pid) {
     if (pid <= 0) return;
     pidfd_ = Descriptor(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
-    // Connected after the pidfd was made: so the process had not ended when it was made.
+    // The socket is still connected after the pidfd was made, so the process had not ended then.
     if (!still_connected(socket)) pidfd_.reset();
 }
 

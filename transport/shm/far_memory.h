@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Copies between this process and another one of the same user through the kernel, for memory that
-/// is in no memfd (process_vm_readv).
+/// Copies memory between this process and another one of the same user through the kernel
+/// (process_vm_readv), for memory that is not in a memfd.
 
 #include <cstddef>
 #include <cstdint>
@@ -15,22 +15,23 @@
 
 namespace weir::transport::shm {
 
-/// A process at the other end of a socket, which stays the same one even if its number is reused.
+/// The process at the other end of a socket. It is not confused with a later process that gets
+/// the same pid.
 class FarProcess {
 public:
     FarProcess() = default;
 
-    /// `socket` is connected to the process `pid` names.
+    /// `socket` is connected to the process `pid`.
     FarProcess(pid_t pid, int socket) noexcept;
 
-    /// kOk; kUnavailable (not permitted, or another PID namespace); kOutOfRange (nothing is mapped
-    /// there); kPeerLost
+    /// Returns: kOk; kUnavailable (not permitted, or another PID namespace); kOutOfRange (nothing
+    ///         is mapped there); kPeerLost
     [[nodiscard]] Errc read(std::span<std::byte> into, uint64_t from_address) const noexcept;
     [[nodiscard]] Errc write(std::span<const std::byte> from, uint64_t to_address) const noexcept;
 
     [[nodiscard]] bool opened() const noexcept { return static_cast<bool>(pidfd_); }
 
-    /// Readable once the process has ended; -1 if it is not opened().
+    /// Readable once the process has ended; -1 if not opened().
     [[nodiscard]] int descriptor() const noexcept { return pidfd_.get(); }
 
 private:

@@ -44,7 +44,8 @@ void ChannelHandshake::refuse(int socket, Errc code, std::string_view text) {
     static_cast<void>(send_output(socket));
 }
 
-/// What is to be said is one record. If the other side has hung up, advance() reads why.
+/// Sends the output, which is one record. If the peer has hung up, this is no error: advance()
+/// reads why.
 Status ChannelHandshake::send_output(int socket, std::span<const int> fds) {
     const std::vector<std::byte> record = std::exchange(handshake_.output(), {});
     if (record.empty()) return {};

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// ChannelHandshake: how two processes that share the job's secret agree on a channel. What they say
-/// under proof (transport/net/handshake.h) are their Terms; memory goes with what follows. Every
-/// record is a packet of its own:
+/// ChannelHandshake: how two processes that share the job's secret agree on a channel. The data
+/// that each side proves (transport/net/handshake.h) are its Terms; the memory follows. Every
+/// record is one packet:
 ///
 ///     connecting                                   accepting
 ///     Hello                                  ->
@@ -13,10 +13,10 @@
 ///     Ready + memfds (rings, live page)      ->    maps them
 ///                                            <-    Welcome + memfd of its live page
 ///
-/// Or a refusal instead of an answer; the connecting side may come again where it says that somebody
-/// else got the place. The memory is made by the connecting side, and only after the other has
-/// proved to know the secret; the accepting side maps it only after the like. Whatever is not as
-/// above ends the handshake with an error that says what came.
+/// Either side may send a refusal instead of an answer. The connecting side tries again if the
+/// refusal says that its place was given away. The connecting side makes the memory only after
+/// the peer has proved to know the secret; the accepting side maps it only after the same proof.
+/// Anything else ends the handshake with an error that says what came.
 
 #include <cstdint>
 #include <memory>
@@ -30,14 +30,14 @@
 
 namespace weir::transport::shm {
 
-/// What one side says of itself.
+/// What one side says about itself.
 struct Terms {
     uint32_t message_bytes_max = 0;
     uint32_t messages_in_flight = 0;
     uint32_t membarrier = 0;  ///< 1: registered for it, see doorbell.h
 };
 
-/// What both sides have in the end.
+/// What both sides hold at the end.
 struct Agreement {
     Mapping memory;
     Mapping live_page;  ///< the peer's
@@ -46,7 +46,7 @@ struct Agreement {
     bool asymmetric = false;  ///< for light_fence()
 };
 
-/// Our part in every handshake of an endpoint.
+/// Our side of every handshake of an endpoint.
 struct Self {
     Secret secret;
     Terms terms;
@@ -55,9 +55,9 @@ struct Self {
 
 /// How far a handshake has come.
 enum class Progress : uint8_t {
-    kWaiting,  ///< for more from the other side
-    kDone,     ///< take_agreement() has it
-    kLater,    ///< the other side has no place: to be begun again, with another socket
+    kWaiting,  ///< for the peer
+    kDone,     ///< take_agreement() returns the result
+    kLater,    ///< the peer has no place: begin again, with another socket
 };
 
 /// Thread: the endpoint's. Never blocks.
@@ -66,15 +66,14 @@ public:
     /// `self` outlives it.
     ChannelHandshake(const Self& self, Side side);
 
-    /// The connecting side's first message. Errors: kBusy
+    /// Sends the connecting side's first message. Errors: kBusy
     [[nodiscard]] Status begin(int socket);
 
-    /// Takes what has come.
-    /// Errors: kRefused (wrong secret), kProtocol, kPeerLost (the other side went), kNoMemory,
-    /// kBusy
+    /// Takes the packets that have arrived, and answers them.
+    /// Errors: kRefused (wrong secret), kProtocol, kPeerLost (the peer left), kNoMemory, kBusy
     [[nodiscard]] Result<Progress> advance(int socket);
 
-    /// The accepting side's last message to one who has to go. It may be lost.
+    /// Sends the accepting side's last message to a peer that loses its place. It may be lost.
     void send_away(int socket);
 
     [[nodiscard]] Agreement take_agreement() { return std::move(agreement_); }
@@ -93,7 +92,7 @@ private:
     const Self& self_;
     Side side_;
     Handshake handshake_;
-    bool said_ = false;  ///< the peer has what it needs to know whether we know the secret
+    bool said_ = false;  ///< our proof is sent: a peer that ends now has refused us
     bool done_ = false;
     Agreement agreement_;
 };

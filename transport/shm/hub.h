@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Hub: how two endpoints of one device, usually in two threads, connect without a socket: the
-/// connecting one leaves a DirectLink in the other's Mailbox and rings its bell.
+/// Hub: connects two endpoints of one device, usually in two threads, without a socket. The
+/// connecting endpoint leaves a DirectLink in the mailbox of the other and rings its bell.
 
 #include <atomic>
 #include <memory>
@@ -17,9 +17,9 @@
 
 namespace weir::transport::shm {
 
-/// A connection inside of one process: the same rings, in ordinary memory.
+/// A connection within one process: the same rings, in ordinary memory.
 struct DirectLink {
-    /// Set by a side that will not reach the other's memory any more.
+    /// Set by the side that will not access the other side's memory any more.
     std::atomic<bool> connecting_let_go{false};
     std::atomic<bool> accepting_let_go{false};
     Mapping memory;
@@ -28,7 +28,7 @@ struct DirectLink {
     std::shared_ptr<const Doorbell> accepting_bell;
 };
 
-/// What one endpoint is offered. Thread: any.
+/// The links that one endpoint is offered. Thread: any.
 class Mailbox {
 public:
     Mailbox(const EndpointOptions& options, std::shared_ptr<const Doorbell> bell)
@@ -40,9 +40,9 @@ public:
 
     /// False: the endpoint is gone.
     [[nodiscard]] bool offer(std::shared_ptr<DirectLink> link);
-    /// The owner takes what was offered.
+    /// Returns the links that were offered; for the mailbox's owner.
     [[nodiscard]] std::vector<std::shared_ptr<DirectLink>> take();
-    /// From now on nothing is taken; returns what nobody took.
+    /// Refuses all later offers. Returns the links that the owner has not taken.
     [[nodiscard]] std::vector<std::shared_ptr<DirectLink>> close();
 
 private:
@@ -58,7 +58,7 @@ class Hub {
 public:
     void add(const std::string& name, std::shared_ptr<Mailbox> mailbox);
     void remove(const std::string& name);
-    /// nullptr: no endpoint of this device.
+    /// nullptr: this device has no such endpoint.
     [[nodiscard]] std::shared_ptr<Mailbox> find(const std::string& name) const;
 
 private:

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// PeerRegions: the memory that the peer of one connection has exposed to us, mapped where it came
-/// with a descriptor. Notes about it travel over the connection's socket; see RegionNote.
+/// PeerRegions: the memory that the peer of one connection has exposed to us. It is mapped if its
+/// descriptor came with it. Notes about it come over the connection's socket; see RegionNote.
 
 #include <cstdint>
 #include <unordered_map>
@@ -19,8 +19,9 @@ namespace weir::transport::shm {
 inline constexpr uint64_t kWakeMagic = 0x656b'6177'6d68'7377ULL;    // "wshmwake"
 inline constexpr uint64_t kRegionMagic = 0x6e6f'6967'6572'7377ULL;  // "wsregion"
 
-/// Tells a peer of a region, once, before its key can come in a message. With one descriptor if it
-/// can be mapped. Addresses of exposed memory are counted from the start of its region.
+/// Tells a peer of a region once, before any message can carry its key. A descriptor comes with
+/// it if the peer may map the region. Addresses in a RemoteSpan count from the start of its
+/// region.
 struct RegionNote {
     uint64_t magic = kRegionMagic;
     uint64_t key = 0;
@@ -33,7 +34,7 @@ struct RegionNote {
 
 static_assert(sizeof(RegionNote) == 48);
 
-/// What one peer may make us map.
+/// Limits on what one peer may make us map.
 struct PeerLimits {
     uint32_t regions_max = 4096;
     uint64_t mapped_bytes_max = uint64_t{1} << 42;
@@ -43,7 +44,7 @@ struct PeerRegion {
     uint64_t base_address = 0;
     uint64_t length_bytes = 0;
     Access access = Access::kLocal;
-    Mapping mapping;  ///< empty: only reachable through the kernel
+    Mapping mapping;  ///< empty: only the kernel can copy it
 };
 
 /// Thread: the endpoint's.
@@ -54,21 +55,23 @@ public:
     PeerRegions(Mapping live_page, const PeerLimits& limits)
         : live_page_(std::move(live_page)), limits_(limits) {}
 
-    /// Takes a note. `fd` is -1 if none came. Errors: kProtocol and others: the peer misbehaves
+    /// Takes a note. `fd` is -1 if no descriptor came with it.
+    /// Errors: kProtocol, kBusy (over a limit), or those of map_received()
     [[nodiscard]] Status add(const RegionNote& note, int fd);
 
-    /// The region, if it is known and still registered there.
+    /// The region; nullptr if it is unknown, or if the peer has deregistered it.
     [[nodiscard]] const PeerRegion* find(uint64_t key) noexcept;
 
-    /// Lets go of all regions that the peer has deregistered.
+    /// Drops all regions that the peer has deregistered. Their mappings stay until
+    /// unmap_retired().
     void sweep();
 
-    /// Unmaps what was let go of since the last call; until then addresses stay valid.
+    /// Unmaps the regions that were dropped; until then their addresses stay valid.
     void unmap_retired() noexcept { retired_.clear(); }
 
     [[nodiscard]] bool has_retired() const noexcept { return !retired_.empty(); }
 
-    /// Hands over everything that is mapped, to be unmapped later.
+    /// Moves all mappings into `to`, to be unmapped later.
     void surrender(std::vector<Mapping>& to);
 
 private:
@@ -80,7 +83,7 @@ private:
     PeerLimits limits_;
     Regions regions_;
     uint64_t mapped_bytes_ = 0;
-    uint64_t last_key_ = 0;  ///< of the region found last, which is the likely next one
+    uint64_t last_key_ = 0;  ///< of the region found last, probably the next one
     const PeerRegion* last_ = nullptr;
     std::vector<Mapping> retired_;
 };

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Quiescence: lets deregister_memory wait until no other thread of this process is still copying
-/// from or to the memory, which its owner may free right after.
+/// Quiescence: lets deregister_memory() wait until no other thread of this process copies from or
+/// to the memory, because its owner may free it right afterwards.
 ///
-/// A user of memory:   turn becomes odd;  looks whether the region is registered;  uses it;  turn
-/// becomes even.   The deregistering:  region is gone;  waits while an odd turn stays the same
+///     reader:      turn becomes odd;       checks that the region is registered;  uses it;
+///                  turn becomes even
+///     deregister:  the region is removed;  waits while a turn that is odd stays the same
 ///
-/// Both first steps and both looks are seq_cst, so one of the two sees the other.
+/// Both first steps and both loads after them are seq_cst, so that at least one side sees the
+/// other.
 
 #include <atomic>
 #include <cstdint>
@@ -25,25 +27,28 @@ public:
         void enter() noexcept;
 
         void leave() noexcept {
-            // release: our uses of the memory come before whoever sees us gone frees it
+            // release: our accesses to the memory come before the waiting thread sees this and
+            // frees it
             turn_.store(turn_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
         }
 
         [[nodiscard]] bool entered() const noexcept {
-            return turn_.load(std::memory_order_relaxed) % 2 != 0;  // our own
+            return turn_.load(std::memory_order_relaxed) % 2 != 0;  // the owner's own store
         }
 
     private:
         friend class Quiescence;
-        std::atomic<uint64_t> turn_{0};             ///< odd: uses memory
-        std::atomic<const void*> thread_{nullptr};  ///< who entered; it must not wait for itself
+        std::atomic<uint64_t> turn_{0};             ///< odd: its owner uses memory
+        std::atomic<const void*> thread_{nullptr};  ///< the one inside; it must not wait for itself
     };
 
+    /// Adds the mark of one endpoint. Thread: any.
     [[nodiscard]] std::shared_ptr<Reader> join();
+    /// Removes it; its endpoint uses no memory any more. Thread: the endpoint's.
     void part(const std::shared_ptr<Reader>& reader);
 
-    /// Waits until every reader of another thread has left since this call began. False: one did
-    /// not within the time; its thread may have stopped polling with memory mapped.
+    /// Waits until every reader of another thread that uses memory now has left. False: one did
+    /// not leave within the time; its thread may have stopped polling while memory is mapped.
     [[nodiscard]] bool wait(uint64_t timeout_ns);
 
 private:

@@ -32,7 +32,7 @@ uint32_t random_tag() {
     return tag;
 }
 
-/// A copy of the block's descriptor, if peers may be given it.
+/// A copy of the block's descriptor if peers may map the block, else nullptr.
 Result<std::shared_ptr<const Descriptor>> copy_of_fd(const MemoryBlock& block, Access access) {
     if (block.fd < 0 || access == Access::kLocal) return std::shared_ptr<const Descriptor>();
     if (!sealed_against_shrinking(block.fd)) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// RegionTable: the memory that one device has registered. Endpoints work on snapshots of it, so
-/// that no lock is taken on the data path; other processes see in the table's "live page", which
-/// they map, whether a region that they know is still registered.
+/// RegionTable: the memory that one device has registered. Endpoints use snapshots of it, so that
+/// the data path takes no lock. Other processes map the table's "live page", which shows whether
+/// a region that they know is still registered.
 
 #include <atomic>
 #include <cstdint>
@@ -20,12 +20,12 @@
 
 namespace weir::transport::shm {
 
-/// A device's registrations at once; also the words of its live page.
+/// The most regions that a device can have registered at a time; also the words of its live page.
 inline constexpr uint32_t kRegionsMax = 16384;
 inline constexpr uint64_t kLivePageBytes = uint64_t{kRegionsMax} * sizeof(uint32_t);
 
-/// A region's key is its slot and a random tag, which nobody can guess from another key; the live
-/// page holds the tag of the region that lives in a slot now, or 0. A RegionId is such a key.
+/// A region's key is its slot and a random tag, so that no key can be guessed from another. The
+/// live page holds, for each slot, the tag of the region in it, or 0. A RegionId is such a key.
 [[nodiscard]] constexpr uint64_t make_key(uint32_t slot, uint32_t tag) noexcept {
     return uint64_t{tag} << 32 | slot;
 }
@@ -38,11 +38,11 @@ inline constexpr uint64_t kLivePageBytes = uint64_t{kRegionsMax} * sizeof(uint32
     return static_cast<uint32_t>(key >> 32);
 }
 
-/// Whether the owner of this live page still has the region. The page may be a peer's.
+/// Whether the owner of this live page still has the region registered. The page may be a peer's.
 [[nodiscard]] inline bool is_live(std::span<std::byte> live_page, uint64_t key) noexcept {
     if (slot_of(key) >= kRegionsMax || tag_of(key) == 0) return false;
     auto* const words = reinterpret_cast<uint32_t*>(live_page.data());
-    // acquire: who sees a region gone sees all that its owner did before
+    // acquire: a reader that sees a region gone also sees all that its owner did before
     return std::atomic_ref<uint32_t>(words[slot_of(key)]).load(std::memory_order_acquire) ==
            tag_of(key);
 }
@@ -51,26 +51,26 @@ struct Region {
     std::span<std::byte> bytes;
     Access access = Access::kLocal;
     uint64_t key = 0;
-    std::shared_ptr<const Descriptor> fd;  ///< a copy of ours, only if peers may map it
+    std::shared_ptr<const Descriptor> fd;  ///< a copy of the caller's, only if peers may map it
     uint64_t fd_offset = 0;
 };
 
-/// All regions at one moment, by address.
+/// All regions at one moment, sorted by address.
 class RegionSnapshot {
 public:
     explicit RegionSnapshot(std::vector<Region> regions);
 
-    /// The region that wholly contains `memory`, one that peers may reach if there is a choice;
-    /// nullptr if there is none.
+    /// A region that wholly contains `memory`, preferably one that peers may access; nullptr if
+    /// there is none.
     [[nodiscard]] const Region* find(std::span<const std::byte> memory) const noexcept;
     [[nodiscard]] const Region* find_key(uint64_t key) const noexcept;
 
     [[nodiscard]] const std::vector<Region>& regions() const noexcept { return regions_; }
 
 private:
-    std::vector<Region> regions_;                        // by address
-    std::vector<uintptr_t> ends_max_;                    // of the regions up to here
-    std::vector<std::pair<uint64_t, uint32_t>> by_key_;  // key, index; by key
+    std::vector<Region> regions_;                        // sorted by address
+    std::vector<uintptr_t> ends_max_;                    // the greatest end of regions 0..i
+    std::vector<std::pair<uint64_t, uint32_t>> by_key_;  // {key, index}, sorted by key
 };
 
 /// Thread: any.
@@ -79,9 +79,9 @@ public:
     /// Errors: kNoMemory
     [[nodiscard]] static Result<std::unique_ptr<RegionTable>> make();
 
-    /// Errors: kInvalidArgument (no memory named), kNoMemory (too many regions or descriptors)
+    /// Errors: kInvalidArgument (empty memory), kNoMemory (too many regions or descriptors)
     [[nodiscard]] Result<RegionId> add(const MemoryBlock& block, Access access);
-    /// How it could be reached; nothing: there is no such region (any more).
+    /// Returns the access that the region allowed; nullopt if it is not registered.
     std::optional<Access> remove(RegionId region);
 
     [[nodiscard]] std::shared_ptr<const RegionSnapshot> snapshot() const;

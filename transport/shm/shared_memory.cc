@@ -51,7 +51,7 @@ Result<SharedBlock> make_shared(uint64_t length_bytes, Peers peers, std::string_
     SharedBlock block;
     block.fd = Descriptor(memfd_create("weir", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     if (!block.fd) return no_memory(length_bytes, what_for, errno);
-    // fallocate and not ftruncate: a page that cannot be had is an error now
+    // fallocate, not ftruncate: a page that cannot be allocated is an error now
     if (fallocate(block.fd.get(), 0, 0, static_cast<off_t>(length_bytes)) != 0) {
         return no_memory(length_bytes, what_for, errno);
     }
@@ -61,8 +61,8 @@ Result<SharedBlock> make_shared(uint64_t length_bytes, Peers peers, std::string_
     block.mapping = Mapping(base, length_bytes,
                             {static_cast<std::byte*>(base), static_cast<size_t>(length_bytes)});
     if (peers == Peers::kMayOnlyRead) {
-        // Older kernels do not know it. Nothing of ours depends on it: what peers read there they
-        // can only use to fool each other about regions that are gone.
+        // Older kernels lack this seal. This process never reads the memory back, so a peer that
+        // writes to it can only mislead other peers about which regions are still registered.
         static_cast<void>(fcntl(block.fd.get(), F_ADD_SEALS, F_SEAL_FUTURE_WRITE));
     }
     if (fcntl(block.fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
@@ -102,7 +102,7 @@ Result<Mapping> map_received(const ReceivedBlock& block) {
                   static_cast<off_t>(block.length_bytes)) != 0) {
         return no_memory(block.length_bytes, "a connection that a peer made", errno);
     }
-    // mmap wants offsets in whole pages, which are huge ones in hugetlb memory.
+    // The offset for mmap must be a multiple of the page size, which is larger in hugetlb memory.
     const uint64_t page_bytes =
         state.st_blksize > 4096 ? static_cast<uint64_t>(state.st_blksize) : uint64_t{4096};
     const uint64_t before = block.offset_bytes % page_bytes;

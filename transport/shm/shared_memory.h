@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Mapping, and the memfds that processes pass to each other: sealed so that nobody can shrink
-/// them under our feet, and wholly allocated so that lack of memory is an error here and not a
-/// SIGBUS later.
+/// Mapping, and the memfds that processes pass to each other. They are sealed, so that no process
+/// can shrink them while another one uses them, and wholly allocated, so that lack of memory is
+/// an error here and not a SIGBUS later.
 
 #include <cstddef>
 #include <cstdint>
@@ -19,7 +19,7 @@ namespace weir::transport::shm {
 class Mapping {
 public:
     Mapping() = default;
-    /// `bytes` lies in [base, base + base_bytes), which is unmapped at the end.
+    /// `bytes` lies in [base, base + base_bytes), which the destructor unmaps.
     Mapping(void* base, size_t base_bytes, std::span<std::byte> bytes) noexcept;
     Mapping(Mapping&& other) noexcept;
     Mapping& operator=(Mapping&& other) noexcept;
@@ -37,7 +37,7 @@ private:
     std::span<std::byte> bytes_;
 };
 
-/// A memfd of ours with its mapping.
+/// A memfd that this process made, with its mapping.
 struct SharedBlock {
     Descriptor fd;
     Mapping mapping;
@@ -45,15 +45,15 @@ struct SharedBlock {
 
 enum class Peers : uint8_t {
     kMayWrite,
-    kMayOnlyRead,  ///< where the kernel can (5.1), later mappings cannot be made writable
+    kMayOnlyRead,  ///< from Linux 5.1 on: later mappings cannot be writable
 };
 
 /// Makes zeroed shared memory. `what_for` goes into the error.
-/// Errors: kNoMemory, with what to do
+/// Errors: kNoMemory (the text says what to do), kUnavailable (the kernel cannot seal memory)
 [[nodiscard]] Result<SharedBlock> make_shared(uint64_t length_bytes, Peers peers,
                                               std::string_view what_for);
 
-/// Zeroed memory of this process only, touched when it is used. Errors: kNoMemory
+/// Makes zeroed memory for this process only; pages are allocated on first use. Errors: kNoMemory
 [[nodiscard]] Result<Mapping> make_private(uint64_t length_bytes, std::string_view what_for);
 
 [[nodiscard]] bool sealed_against_shrinking(int fd) noexcept;
@@ -63,11 +63,11 @@ struct ReceivedBlock {
     uint64_t offset_bytes = 0;
     uint64_t length_bytes = 0;
     bool writable = false;
-    bool populate = false;  ///< allocate and map all of it now
+    bool populate = false;  ///< allocate and map all pages now
 };
 
-/// Maps what a peer passed to us, if it is what it should be.
-/// Errors: kProtocol (not sealed against shrinking, too short); kNoMemory
+/// Maps memory that a peer passed to us, after checking it.
+/// Errors: kProtocol (not sealed against shrinking, too short); kNoMemory; kIo
 [[nodiscard]] Result<Mapping> map_received(const ReceivedBlock& block);
 
 }  // namespace weir::transport::shm

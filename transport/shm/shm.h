@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// The shm backend: between processes of one host over rings in shared memory, agreed on over a
-/// Unix socket; between endpoints of one device over the same rings without the socket. Memory
-/// registered with a sealed memfd is mapped by peers; other memory is copied by the kernel.
+/// The shm backend. Processes of one host exchange messages over rings in shared memory, which
+/// they agree on over a Unix socket. Endpoints of one device use the same rings without the
+/// socket. Peers map memory that was registered with a sealed memfd; the kernel copies all other
+/// memory.
 
 #include <memory>
 
@@ -15,20 +16,23 @@ namespace weir::transport::shm {
 
 struct DeviceOptions {
     Secret secret{};
-    /// Then a connection attempt ends, on both sides. Where all places of `handshakes_max` are
-    /// taken and somebody waits, see wanted_place_ns().
+    /// A connection attempt fails after this time, on both sides. When all `handshakes_max`
+    /// places are taken, a peer that has proved nothing may lose its place sooner: see
+    /// wanted_place_ns().
     uint64_t handshake_timeout_ns = kHandshakeTimeoutNs;
-    /// Connections that came to one endpoint and have not proved anything yet; more wait.
+    /// How many peers may be connected to one endpoint without having proved yet that they know
+    /// the secret. Further ones wait in the listener's queue.
     uint32_t handshakes_max = 64;
-    /// How long a peer to which memory was exposed has to take the end of its connection.
+    /// How long a closed connection waits for a peer that knows exposed memory to let go of it.
     uint64_t close_timeout_ns = 2 * kSecond;
-    /// What one peer may make this process map.
+    /// Limits on the memory that one peer may expose to this process.
     uint32_t peer_regions_max = 4096;
     uint64_t peer_mapped_bytes_max = uint64_t{1} << 42;
 };
 
-/// Addresses are "shm:HOST/NAME". deregister_memory() waits until no other thread of this process
-/// still copies from or to the memory; another process may be in the middle of a copy.
+/// Makes a device whose addresses are "shm:HOST/NAME". Its deregister_memory() waits, for a short
+/// time at most, until no other thread of this process copies from or to the memory. It does not
+/// wait for other processes, which may be in the middle of a copy.
 /// Errors: kUnavailable (no /proc, no sealed memfds), kNoMemory
 [[nodiscard]] Result<std::unique_ptr<Device>> make_device(const DeviceOptions& options);
 
