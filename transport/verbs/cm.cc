@@ -34,7 +34,7 @@ Error cannot(const char* step, int code) {
     return {Errc::kIo, fmt::format("rdma_cm cannot {}", step), code};
 }
 
-/// One queue pair on its way.
+/// One queue pair that is being connected.
 struct Path {
     ConnectionId connection = 0;
     IdPtr id;
@@ -42,8 +42,8 @@ struct Path {
     CmEnds ends;
 };
 
-/// rdma_cm opens devices of its own, so it cannot own our queue pair: it tells what belongs into
-/// the attributes, and we set them.
+/// rdma_cm opens devices of its own, so it cannot own our queue pair. It says which attributes to
+/// set, and we set them.
 Status move_to(const Path& path, ibv_qp_state state) {
     ibv_qp_attr attr{};
     attr.qp_state = state;
@@ -124,7 +124,7 @@ Result<uint16_t> CmAgent::listen() {
         }
         IdPtr listener(id);
         WEIR_ASSIGN(SocketAddress any, SocketAddress::parse_host("::", 0));
-        // librdmacm does not change the address, it only forgot to say so.
+        // librdmacm does not change the address; its parameter only lacks the const.
         if (rdma_bind_addr(id, const_cast<sockaddr*>(any.raw())) != 0 ||
             rdma_listen(id, kListenBacklog) != 0) {
             return cannot("listen", errno);
@@ -141,8 +141,8 @@ Status CmAgent::connect(ConnectionId connection, const SocketAddress& to, const 
         return cannot("begin a connection", errno);
     }
     Path& path = state_->paths[connection] = {connection, IdPtr(id), token, ends};
-    id->context = &path;  // where the map keeps it until forget()
-    // The route is chosen by the type of service too, so rdma_cm must know it before.
+    id->context = &path;  // the map keeps it in place until forget()
+    // The route depends on the type of service too, so rdma_cm must know it before it resolves.
     uint8_t service = ends.traffic_class;
     if (service != 0 &&
         rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &service, sizeof(service)) != 0) {
@@ -180,7 +180,7 @@ Status CmAgent::accept(uint64_t request, ConnectionId connection, const CmEnds& 
 void CmAgent::reject(uint64_t request) {
     const auto found = state_->requests.find(request);
     if (found == state_->requests.end()) return;
-    // If that fails, the other side's time limit ends it.
+    // If this fails, the peer's time limit ends its attempt.
     static_cast<void>(rdma_reject(found->second.get(), nullptr, 0));
     state_->requests.erase(found);
 }
@@ -189,7 +189,7 @@ void CmAgent::forget(ConnectionId connection) {
     state_->paths.erase(connection);
 }
 
-/// The steps of a connection that we began.
+/// Goes on with a connection that this side began.
 Status CmAgent::State::go_on(ConnectionId connection, rdma_cm_event_type event) {
     const auto found = paths.find(connection);
     if (found == paths.end()) return {};
@@ -251,7 +251,7 @@ std::vector<CmEvent> CmAgent::poll() {
             case RDMA_CM_EVENT_REJECTED:
                 mine.text = fmt::format("rdma_cm: {}", rdma_event_str(type));
                 break;
-            default: tell = false;  // how a connection goes on is the side channel's to tell
+            default: tell = false;  // what happens later is seen on the side channel
         }
         rdma_ack_cm_event(event);
         if (tell) events.push_back(std::move(mine));

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// CmAgent: the second way to bring queue pairs up, by librdmacm, which resolves routes where a
-/// subnet manager or several networks are in the way. It comes after the side channel: both sides
-/// are proven, and the connecting one shows a token there that only the two of them know.
+/// CmAgent: the second way to connect queue pairs, by librdmacm. It resolves routes where a
+/// subnet manager or several networks are in between. It is used after both sides have proved
+/// themselves on the side channel. The connecting side then shows librdmacm's listener a token
+/// that only the two sides know.
 
 #include <array>
 #include <cstddef>
@@ -22,11 +23,11 @@ namespace weir::transport::verbs {
 
 using CmToken = std::array<std::byte, 16>;
 
-/// What is at both ends of the queue pair that is to be brought up.
+/// One end of the queue pair that is to be connected, and how.
 struct CmEnds {
     ibv_qp* qp = nullptr;
-    uint8_t read_depth = 0;       ///< READs that we serve at once
-    uint8_t initiator_depth = 0;  ///< READs that we have in flight at once
+    uint8_t read_depth = 0;       ///< READs that we serve at a time
+    uint8_t initiator_depth = 0;  ///< READs that we have in flight at a time
     uint8_t retry_count = 7;
     uint8_t retry_timeout = 14;
     uint8_t service_level = 0;       ///< 0: what rdma_cm finds for the route
@@ -36,9 +37,9 @@ struct CmEnds {
 
 struct CmEvent {
     enum class What : uint8_t {
-        kRequest,  ///< somebody shows `token` for its queue pair `queue_pair`: accept() or reject()
+        kRequest,   ///< a peer shows `token` for its `queue_pair`: accept() or reject()
         kAnswered,  ///< `connection` was accepted: finish()
-        kFailed,    ///< `connection` was not, `text` says why
+        kFailed,    ///< `connection` was not accepted; `text` says why
     };
     What what = What::kFailed;
     ConnectionId connection = 0;
@@ -58,20 +59,22 @@ public:
     CmAgent(const CmAgent&) = delete;
     CmAgent& operator=(const CmAgent&) = delete;
 
-    /// Readable when there are events.
+    /// Readable when poll() has events.
     [[nodiscard]] int fd() const noexcept;
-    /// The port where others find us; listens from the first call on.
+    /// Listens from the first call on; returns the port.
     /// Errors: kIo
     [[nodiscard]] Result<uint16_t> listen();
-    /// Resolves address and route, and asks; ends with kAnswered or kFailed.
+    /// Resolves the address and the route, then asks the peer. Ends with kAnswered or kFailed.
     /// Errors: kIo
     [[nodiscard]] Status connect(ConnectionId connection, const SocketAddress& to,
                                  const CmToken& token, const CmEnds& ends);
+    /// Connecting side, after kAnswered: takes the queue pair to RTS and confirms.
     /// Errors: kIo
     [[nodiscard]] Status finish(ConnectionId connection);
+    /// Accepting side: takes the queue pair to RTS and answers the request. Errors: kIo
     [[nodiscard]] Status accept(uint64_t request, ConnectionId connection, const CmEnds& ends);
     void reject(uint64_t request);
-    /// Ends what is there for a connection, if anything.
+    /// Drops what this agent holds for a connection, if anything.
     void forget(ConnectionId connection);
     [[nodiscard]] std::vector<CmEvent> poll();
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// CmAgent in a build without librdmacm: there is none.
+/// CmAgent in a build without librdmacm: every call reports that it is missing.
 
 #include "transport/verbs/cm.h"
 

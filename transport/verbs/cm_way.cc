@@ -20,8 +20,8 @@ CmToken make_token() {
     return token;
 }
 
-/// Where the peer's device is reached by IP: its GID if that is an IPv4 address, else where its
-/// side channel is.
+/// The IP address of the peer's device: its GID if that is an IPv4 address, else the address of
+/// its side channel.
 Result<SocketAddress> address_of(const Connection& c) {
     SocketAddress to = c.side_channel.peer();
     ibv_gid gid{};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// CmWay: how an endpoint's connections use librdmacm. Whoever connects shows a token there that it
-/// made for this; it travelled in its claim.
+/// CmWay: how an endpoint's connections use librdmacm. The connecting side makes a token, sends
+/// it in its claim, and shows it again to the peer's librdmacm.
 
 #include <memory>
 #include <vector>
@@ -17,21 +17,21 @@ namespace weir::transport::verbs {
 /// Thread: the endpoint's.
 class CmWay {
 public:
-    /// `name` is what `watcher` calls its events. Both outlive it.
+    /// `name` is the watcher's name for the agent's events. `device` and `watcher` outlive it.
     CmWay(const VerbsDevice& device, Watcher& watcher, uint64_t name) noexcept
         : device_(device), watcher_(watcher), name_(name) {}
 
-    /// Connecting: makes the token that the peer is to expect. Errors: kUnavailable
+    /// Connecting side: makes the token that the peer is to expect. Errors: kUnavailable, kIo
     [[nodiscard]] Status prepare(Connection& c);
-    /// Accepting: says in the claim where the peer may come. Errors: kUnavailable, kIo
+    /// Accepting side: puts the port of its librdmacm into its claim. Errors: kUnavailable, kIo
     [[nodiscard]] Status offer(Connection& c);
-    /// Connecting: begins; ends with kAnswered or kFailed. Errors: kUnavailable, kIo
+    /// Connecting side: begins; ends with kAnswered or kFailed. Errors: kUnavailable, kIo
     [[nodiscard]] Status begin(const Connection& c);
 
-    /// Connecting, after kAnswered: the queue pair is up then. Errors: kIo
+    /// Connecting side, after kAnswered: brings the queue pair up. Errors: kIo
     [[nodiscard]] Status finish(const Connection& c) { return agent_->finish(c.id); }
 
-    /// Accepting: the queue pair is up then. Errors: kIo
+    /// Accepting side: brings the queue pair up. Errors: kIo
     [[nodiscard]] Status accept(const CmEvent& request, const Connection& c);
 
     void reject(const CmEvent& request) { agent_->reject(request.request); }
@@ -42,7 +42,7 @@ public:
 
     [[nodiscard]] std::vector<CmEvent> poll() { return agent_->poll(); }
 
-    /// Whether that connection waits for this request.
+    /// Whether `c` waits for this request.
     [[nodiscard]] static bool is_meant(const Connection& c, const CmEvent& request) noexcept;
 
 private:
@@ -52,7 +52,7 @@ private:
     const VerbsDevice& device_;
     Watcher& watcher_;
     uint64_t name_;
-    std::unique_ptr<CmAgent> agent_;  ///< from the first connection on that wants it
+    std::unique_ptr<CmAgent> agent_;  ///< made for the first connection that needs it
 };
 
 }  // namespace weir::transport::verbs

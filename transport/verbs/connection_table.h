@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// ConnectionTable: an endpoint's connections by name, by slot and by queue pair, and when the
-/// first of their deadlines is.
+/// ConnectionTable: an endpoint's connections by id, by slot and by queue pair, and the earliest
+/// of their deadlines.
 
 #include <memory>
 #include <unordered_map>
@@ -28,7 +28,7 @@ public:
         return static_cast<uint32_t>(slots_.size() - free_slots_.size());
     }
 
-    /// A new connection under a name that was never used. Not to be called when it is full.
+    /// Adds a connection with an id that was never used. Must not be called when is_full().
     Connection& add(Side side, const Secret& secret, const Nonce& nonce);
     void remove(Connection& c);
     void clear();
@@ -42,7 +42,8 @@ public:
         return slot < slots_.size() ? slots_[slot].get() : nullptr;
     }
 
-    /// From now on find_queue_pair() finds it by the number in its claim, until it is removed.
+    /// From now on find_queue_pair() finds it by the queue pair number in its claim, until it is
+    /// removed.
     void add_queue_pair(Connection& c);
     [[nodiscard]] Connection* find_queue_pair(uint32_t number) const noexcept;
 
@@ -51,10 +52,10 @@ public:
 
     [[nodiscard]] bool has_deadlines() const noexcept { return deadlines_ > 0; }
 
-    /// The first deadline of all; the greatest number if there is none.
+    /// The earliest deadline; the greatest number if there is none.
     [[nodiscard]] uint64_t next_deadline_ns() const noexcept;
 
-    /// Calls fn(Connection&) for each. Nothing may be added or removed meanwhile.
+    /// Calls fn(Connection&) for each connection. fn must not add or remove any.
     template <class Fn>
     void for_each(Fn&& fn) const {
         for (const auto& slot : slots_) {
@@ -69,7 +70,7 @@ private:
     uint64_t last_serial_ = 0;
     uint32_t deadlines_ = 0;  ///< connections that have one
     mutable uint32_t last_number_ = 0;
-    mutable Connection* last_found_ = nullptr;  ///< the queue pair that was looked for last
+    mutable Connection* last_found_ = nullptr;  ///< the result of the last find_queue_pair()
 };
 
 }  // namespace weir::transport::verbs

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Delivery: completions on their way to the caller, and the buffers of received messages on their
-/// way back. What finds no room in the caller's array waits for the next poll, in order.
+/// Delivery: passes completions to the caller, and takes the buffers of received messages back. A
+/// completion that finds no room in the caller's array waits for the next poll, in order.
 
 #include <cstddef>
 #include <cstdint>
@@ -18,13 +18,13 @@ namespace weir::transport::verbs {
 /// A buffer of the receive queue that a message came into.
 struct ReceivedBuffer {
     uint32_t number = 0;
-    ConnectionId connection = 0;  ///< whose window it counts against; 0: nobody's
+    ConnectionId connection = 0;  ///< whose window it counts against; 0: no connection's
 };
 
 /// Thread: the endpoint's.
 class Delivery {
 public:
-    /// A poll begins: what was lent before comes back, and what waits is delivered.
+    /// A poll begins: takes back the buffers lent in the last poll and delivers what waits.
     void begin(std::span<Completion> out) {
         out_ = out;
         count_ = 0;
@@ -36,7 +36,7 @@ public:
         }
     }
 
-    /// The poll ends. Returns how many were delivered.
+    /// The poll ends. Returns how many completions were delivered.
     [[nodiscard]] size_t end() noexcept {
         out_ = {};
         return std::exchange(count_, 0);
@@ -44,7 +44,7 @@ public:
 
     void add(const Completion& completion) { add_lending(completion, {}); }
 
-    /// As add(); the caller may look at `buffer` until the next poll.
+    /// Like add(), but lends `buffer` to the caller until the next poll.
     void add_lending(const Completion& completion, const ReceivedBuffer& buffer) {
         if (has_room() && pending_.empty()) {
             put({completion, buffer});
@@ -53,26 +53,26 @@ public:
         }
     }
 
-    /// A buffer that nobody looks at.
+    /// Takes back a buffer that is not lent.
     void give_back(const ReceivedBuffer& buffer) { returned_.push_back(buffer); }
 
-    /// Buffers that may be posted again; the endpoint empties it.
+    /// Buffers that may be posted again. The endpoint empties it.
     [[nodiscard]] std::vector<ReceivedBuffer>& returned() noexcept { return returned_; }
 
     [[nodiscard]] size_t count() const noexcept { return count_; }
 
-    /// Room in the caller's array.
+    /// How many more completions fit into the caller's array.
     [[nodiscard]] size_t room() const noexcept { return out_.size() - count_; }
 
     [[nodiscard]] bool has_room() const noexcept { return count_ < out_.size(); }
 
-    /// Whether the next poll has something to do, whatever the device says.
+    /// Whether the next poll has something to do even if the device reports nothing.
     [[nodiscard]] bool is_waiting() const noexcept { return !pending_.empty() || !lent_.empty(); }
 
 private:
     struct PendingCompletion {
         Completion completion;
-        ReceivedBuffer buffer;  ///< a message's
+        ReceivedBuffer buffer;  ///< holds the message, if there is one
     };
 
     void put(const PendingCompletion& next) {
@@ -83,7 +83,7 @@ private:
     std::span<Completion> out_;  ///< the caller's array, during a poll
     size_t count_ = 0;
     std::deque<PendingCompletion> pending_;
-    std::vector<ReceivedBuffer> lent_;      ///< the caller looks at them
+    std::vector<ReceivedBuffer> lent_;      ///< lent to the caller
     std::vector<ReceivedBuffer> returned_;  ///< to be posted again
 };
 

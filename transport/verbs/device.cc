@@ -14,8 +14,8 @@ namespace weir::transport::verbs {
 namespace {
 
 int access_flags(Access access) {
-    // Bulk regions may be written out of order by the device: nobody looks at them before a
-    // completion says that they are done.
+    // The device may write the data out of order: no thread reads them before a completion says
+    // that they are all there.
     unsigned flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_RELAXED_ORDERING;
     if (allows(access, Access::kRemoteRead)) flags |= IBV_ACCESS_REMOTE_READ;
     if (allows(access, Access::kRemoteWrite)) flags |= IBV_ACCESS_REMOTE_WRITE;
@@ -59,7 +59,7 @@ DeviceNotes::DeviceNotes() : fd_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {}
 
 void DeviceNotes::wake() const noexcept {
     const uint64_t one = 1;
-    // It can only fail because it is readable already.
+    // It can only fail because the count is at its maximum, and then fd_ is readable already.
     [[maybe_unused]] const ssize_t written = ::write(fd_.get(), &one, sizeof(one));
 }
 
@@ -95,7 +95,7 @@ VerbsDevice::VerbsDevice(Hardware hardware, DeviceOptions options)
 
 VerbsDevice::~VerbsDevice() {
     WEIR_CHECK(subscribers_.empty());
-}  // endpoints go first
+}  // endpoints must be destroyed first
 
 Result<RegionId> VerbsDevice::register_memory(const MemoryBlock& block, Access access) {
     if (block.bytes.empty()) {
@@ -116,7 +116,7 @@ Result<RegionId> VerbsDevice::register_memory(const MemoryBlock& block, Access a
 }
 
 void VerbsDevice::deregister_memory(RegionId region) {
-    MrPtr mr;  // given back outside of the lock: that is a system call
+    MrPtr mr;  // destroyed outside of the lock, since that is a system call
     const std::lock_guard lock(mutex_);
     const auto found = registrations_.find(region);
     if (found == registrations_.end()) return;
@@ -168,8 +168,8 @@ void VerbsDevice::deliver_async_events() {
         for (const auto& [to, notes] : subscribers_) {
             if (told_to_endpoints && (owner == nullptr || owner == to)) notes->put(note);
         }
-        // Only now: ibv_destroy_* waits for this, so that whoever has destroyed an object has all
-        // notes about it.
+        // Only now: ibv_destroy_* waits for this, so that after it no further note about the
+        // object can come.
         ibv_ack_async_event(&event);
     }
 }

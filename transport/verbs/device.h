@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// VerbsDevice: an opened device, its registrations, and the events that concern its endpoints.
+/// VerbsDevice: an opened device, its registered memory, and its asynchronous events.
 
 #include <atomic>
 #include <mutex>
@@ -16,31 +16,33 @@
 
 namespace weir::transport::verbs {
 
-/// Something that the device said outside of any completion.
+/// What one asynchronous event of the device means for endpoints.
 struct AsyncNote {
     enum class About : uint8_t {
         kNothing,
-        kLink,         ///< the port's link went or came: its queue pairs' retries decide
+        kLink,         ///< the port's link went down or up: the queue pairs' retries decide
         kLastReceive,  ///< `queue_pair`, in ERR, takes no more from the shared receive queue
         kQueuePair,    ///< `queue_pair` is broken
-        kEverything,   ///< all queue pairs are
+        kEverything,   ///< all queue pairs are broken
     };
     About about = About::kNothing;
     uint32_t queue_pair = 0;
     const char* text = "";
 };
 
-/// What an event means for connections, and in `owner` whose it is; nullptr: everybody's.
+/// What `event` means for connections. `owner` becomes the endpoint that it concerns; nullptr:
+/// all.
 [[nodiscard]] AsyncNote note_of(const ibv_async_event& event, const void*& owner) noexcept;
 
-/// Where an endpoint gets its notes.
+/// Passes notes from the device to one endpoint.
 class DeviceNotes {
 public:
     /// Thread: any. Wakes the endpoint.
     void put(const AsyncNote& note);
     /// Thread: the endpoint's.
     [[nodiscard]] std::vector<AsyncNote> take();
-    /// Drops what there is about a queue pair that was destroyed: its number may be used again.
+    /// Drops the notes about a queue pair that was destroyed, because its number may be used
+    /// again.
     /// Thread: the endpoint's.
     void forget(uint32_t queue_pair);
 
@@ -86,16 +88,17 @@ public:
     void subscribe(const void* owner, DeviceNotes* notes);
     void unsubscribe(const void* owner);
 
-    /// Whether the device has ever said that a queue pair takes no more receives: then it says so
-    /// of every one, and waiting for it is no guess.
+    /// Whether the device has ever reported that a queue pair takes no more receives. If so, it
+    /// reports that for every queue pair, and waiting for the report is safe.
     [[nodiscard]] bool tells_last_receives() const noexcept {
-        return tells_last_receives_.load(std::memory_order_relaxed);  // a fact about the device
+        // relaxed: a fact about the device, which orders nothing
+        return tells_last_receives_.load(std::memory_order_relaxed);
     }
 
-    /// Readable when the device has something to say: then deliver_async_events().
+    /// Readable when the device has events: then call deliver_async_events().
     [[nodiscard]] int async_fd() const noexcept { return hardware_.context->async_fd; }
 
-    /// Takes what the device said and puts it before the endpoints that it concerns.
+    /// Takes the device's events and passes them to the endpoints that they concern.
     void deliver_async_events();
 
 private:
@@ -107,7 +110,7 @@ private:
     std::atomic<uint32_t> endpoints_made_{0};
     std::atomic<bool> tells_last_receives_{false};
 
-    std::mutex mutex_;  ///< of all below
+    std::mutex mutex_;  ///< guards all members below
     RegionId last_region_ = 0;
     std::unordered_map<RegionId, MrPtr> registrations_;
     std::unordered_map<const void*, DeviceNotes*> subscribers_;

@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// VerbsEndpoint: the way of a message. Its parts have files of their own: ConnectionTable (who),
-/// Meeting with Listener and SideChannel (how they come together), Supplies (what each connection gets), SendQueue and
-/// ReceiveQueue (what is under way), Delivery (what the caller gets), Watcher (what wakes it).
+/// VerbsEndpoint: sends and receives messages. It is made of these parts, each in a file of its
+/// own:
+///
+///     ConnectionTable                 the connections
+///     Meeting, Listener, SideChannel  how connections are set up
+///     Supplies                        what each connection gets of the shared queues
+///     SendQueue, ReceiveQueue         work requests in flight
+///     Delivery                        completions on their way to the caller
+///     Watcher                         what wakes the endpoint
 
 #include <optional>
 #include <vector>
@@ -61,16 +67,17 @@ private:
 
     Status set_up(const EndpointOptions& options, const SocketAddress& address);
 
-    // Two endpoints meet: what Meeting says.
-    /// The only way into a state. Sets its deadline, and what depends on the state alone.
+    // MeetingHost: what Meeting reports about connections.
+    /// The only function that changes a state. Sets its deadline and all that depends on the
+    /// state alone.
     void enter(Connection& c, State state) override;
-    /// Ends a connection that broke, or was broken by its peer.
+    /// Ends a connection that broke, or whose peer broke the rules. Logs `why`.
     void fail(Connection& c, Errc reason, std::string_view why) override;
     void open(Connection& c) override;
     void take_goodbye(Connection& c, uint64_t messages) override;
     void take_hang_up(Connection& c) override;
 
-    // A message goes out and comes in: endpoint_send.cc, endpoint_receive.cc.
+    // Messages and operations: endpoint_send.cc, endpoint_receive.cc.
     [[nodiscard]] Connection* find_open(ConnectionId id) const noexcept;
     Post post_operation(ConnectionId id, std::span<const std::byte> local, const RemoteSpan& remote,
                         Remainder work);
@@ -83,19 +90,19 @@ private:
     void take_message(Connection& c, const ibv_wc& wc, uint32_t buffer);
     void end_operation(Connection& c, const Operation& operation, Errc status);
 
-    // What has happened: endpoint_poll.cc.
+    // Polling and sleeping: endpoint_poll.cc.
     bool poll_queue(size_t most);
     void post_returned_buffers();
     void release_drained(size_t count);
     void watch();
     void take_notes();
 
-    // A connection ends: endpoint_close.cc.
+    // The end of connections: endpoint_close.cc.
     void advance_close(Connection& c);
-    /// The orderly end is not going to be complete.
+    /// Ends an orderly close that cannot be completed any more.
     void cut_short(Connection& c, std::string_view why);
-    /// Takes the queue pair down; kClosed comes when it has given everything back. As fail(), it
-    /// frees nothing yet: that is release()'s, at the end of a poll.
+    /// Takes the queue pair to ERR. kClosed comes when it has given everything back. Like fail(),
+    /// it frees nothing: release() does, at the end of a poll.
     void drain(Connection& c, Errc reason);
     void advance_drain(Connection& c);
     void give_up_drain(Connection& c);
@@ -109,7 +116,7 @@ private:
     EndpointCounters counters_;
     EndpointOptions options_;
 
-    // Declared in the order in which they may go, last first.
+    // Declared so that they are destroyed in the right order, the last one first.
     DeviceNotes notes_;
     std::optional<Watcher> watcher_;
     std::optional<Supplies> supplies_;
@@ -117,11 +124,11 @@ private:
     ConnectionTable connections_;
     Delivery delivery_;
 
-    std::vector<Connection*> flush_list_;    ///< with requests that the device has not got yet
-    std::vector<ConnectionId> drained_;      ///< to be released once all is polled
-    std::vector<uint32_t> buffers_to_post_;  ///< only in post_returned_buffers()
+    std::vector<Connection*> flush_list_;    ///< with requests that were not posted yet
+    std::vector<ConnectionId> drained_;      ///< to be released at the end of a poll
+    std::vector<uint32_t> buffers_to_post_;  ///< used only in post_returned_buffers()
     uint32_t polls_until_watch_ = 0;
-    bool hurry_ = false;  ///< the endpoint goes: no waiting for peers
+    bool hurry_ = false;  ///< the endpoint is being destroyed: do not wait for peers
 };
 
 }  // namespace weir::transport::verbs

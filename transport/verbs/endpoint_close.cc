@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// VerbsEndpoint: how connections end. In order: everything posted completes (a fence says so),
-/// each side tells the other how many messages it has sent, and once those are here the queue pair
-/// goes. Otherwise at once. Either way the queue pair is taken to ERR and drained first: one with
-/// work in flight is never destroyed, nor one that may hold a buffer of the receive queue.
+/// VerbsEndpoint: how connections end. In an orderly end, everything posted completes (a fence
+/// shows when), each side tells the other how many messages it has sent, and the queue pair goes
+/// once these have arrived. In any other case it goes at once. Either way the queue pair is taken
+/// to ERR and drained first. A queue pair is never destroyed while it has work in flight or may
+/// hold a buffer of the receive queue.
 
 #include <algorithm>
 #include <array>
@@ -24,7 +25,7 @@ void VerbsEndpoint::enter(Connection& c, State state) {
     uint64_t limit_ms = 0;  // none
     switch (state) {
         case State::kJoining:
-        case State::kParting: return;  // they go on with the time of the state before
+        case State::kParting: return;  // they keep the deadline of the state before
         case State::kMeeting: limit_ms = device_.options().handshake_ms_max; break;
         case State::kOpen: break;
         case State::kFinishing: limit_ms = kCloseMs; break;
@@ -78,7 +79,7 @@ void VerbsEndpoint::take_hang_up(Connection& c) {
 
 void VerbsEndpoint::cut_short(Connection& c, std::string_view why) {
     if (c.state == State::kParting || c.peer_goodbye) {
-        drain(c, Errc::kOk);  // it has all of ours, or wanted to go itself; that must do
+        drain(c, Errc::kOk);  // the peer has all of our messages, or ended the connection itself
     } else {
         fail(c, Errc::kPeerLost, why);
     }
@@ -92,19 +93,19 @@ void VerbsEndpoint::fail(Connection& c, Errc reason, std::string_view why) {
     } else {
         log_line(LogLevel::kWarning, line);
     }
-    // Who has said goodbye may be gone before our last operations are through.
+    // A peer that has said goodbye may be gone before our last operations complete.
     drain(c, c.peer_goodbye ? Errc::kOk : reason);
 }
 
 void VerbsEndpoint::drain(Connection& c, Errc reason) {
     if (c.is_ending()) return;
     c.reason = reason;
-    c.side_channel.close();  // with a refusal, as far as it goes
+    c.side_channel.close();  // sends a pending refusal first, as far as possible
     enter(c, State::kDraining);
     if (c.queue_pair >= QueuePairState::kUp) {
         break_off(c.qp.get());
-        // Where the device does not say when a queue pair takes no more, the peer's word has to
-        // do: who got all that it says it had sent has nothing half filled.
+        // Where the device does not report when a queue pair takes no more, we go by the peer's
+        // count: if all the messages that it says it sent have arrived, no buffer is half filled.
         const bool empty = c.has_all_of_peer() && !device_.tells_last_receives();
         if (c.queue_pair == QueuePairState::kUp) {
             c.queue_pair = empty || hurry_ ? QueuePairState::kSpent : QueuePairState::kEnded;
@@ -122,7 +123,7 @@ void VerbsEndpoint::advance_drain(Connection& c) {
     }
 }
 
-/// The device has not said in time that the queue pair is empty.
+/// The device has not reported in time that the queue pair is empty.
 void VerbsEndpoint::give_up_drain(Connection& c) {
     if (c.state == State::kDraining) {
         log(LogLevel::kWarning, "verbs: the device does not flush the queue pair of {}",
@@ -183,8 +184,8 @@ void VerbsEndpoint::check_deadlines() {
     });
 }
 
-/// What was posted still arrives, and every peer hears a goodbye, if that takes no longer than
-/// kHurryMs in all.
+/// What was posted still arrives, and every peer gets a goodbye, if all of that takes no longer
+/// than kHurryMs.
 void VerbsEndpoint::close_everything() noexcept {
     hurry_ = true;
     connections_.for_each([&](Connection& c) {

@@ -23,7 +23,8 @@ size_t VerbsEndpoint::poll(std::span<Completion> completions) {
     post_returned_buffers();
     if (!flush_list_.empty()) flush();
 
-    // Who was drained before this and left nothing in the queue is gone for good afterwards.
+    // A connection drained before this poll, which has nothing left in the queue, can be
+    // released.
     const size_t drained = drained_.size();
     if (delivery_.has_room() && poll_queue(delivery_.room()) && drained > 0) {
         release_drained(drained);
@@ -38,7 +39,7 @@ size_t VerbsEndpoint::poll(std::span<Completion> completions) {
     return delivery_.end();
 }
 
-/// Takes completions, `most` at most; true if there was no more.
+/// Takes at most `most` completions. True: the queue is empty.
 bool VerbsEndpoint::poll_queue(size_t most) {
     std::array<ibv_wc, kCompletionsAtOnce> taken;
     while (most > 0) {
@@ -86,7 +87,7 @@ void VerbsEndpoint::post_returned_buffers() {
 void VerbsEndpoint::release_drained(size_t count) {
     for (size_t i = 0; i < count; ++i) {
         Connection* const c = connections_.find(drained_[i]);
-        WEIR_CHECK(c != nullptr);  // enter() puts it up once
+        WEIR_CHECK(c != nullptr);  // enter() puts it into the list once
         release(*c);
     }
     drained_.erase(drained_.begin(), drained_.begin() + static_cast<ptrdiff_t>(count));
@@ -142,7 +143,8 @@ int VerbsEndpoint::arm() {
     flush();
     polls_until_watch_ = 0;  // the next poll takes the event that wakes the sleeper
     static_cast<void>(ibv_req_notify_cq(supplies_->completions(), 0));
-    // What came before the request makes no event: look once more. It waits for the next poll.
+    // A completion that came before the request makes no event: poll once more. What it finds
+    // waits for the next poll().
     static_cast<void>(poll_queue(std::numeric_limits<int>::max()));
     post_returned_buffers();
     flush();

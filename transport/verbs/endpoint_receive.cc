@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// VerbsEndpoint: what completions mean: messages that came in, and sends and operations that have
-/// ended. Nothing here locks, allocates or calls the system as long as nothing fails.
+/// VerbsEndpoint: what completions mean: messages that arrived, and sends and operations that
+/// ended. As long as nothing fails, this takes no lock, allocates nothing and makes no system
+/// call.
 
 #include <arpa/inet.h>
 #include <fmt/core.h>
@@ -13,8 +14,8 @@ namespace weir::transport::verbs {
 
 namespace {
 
-/// What a failed work request tells its caller. That the peer's memory does not allow it is a
-/// matter of the address; all else means that the peer cannot be reached any more.
+/// The status of an operation whose work request failed. If memory does not allow the access, the
+/// address was wrong; any other failure means that the peer is lost.
 Errc code_of(ibv_wc_status status) noexcept {
     switch (status) {
         case IBV_WC_REM_ACCESS_ERR:
@@ -33,7 +34,7 @@ void VerbsEndpoint::take_sent(const ibv_wc& wc) {
     Connection* const c = connections_.at_slot(static_cast<size_t>(wc.wr_id >> 32));
     if (c == nullptr || c->queue_pair < QueuePairState::kUp || c->qp->qp_num != wc.qp_num ||
         !c->sends->is_open(sequence)) {
-        return;  // of a queue pair that was given up
+        return;  // of a queue pair that was given up before it was drained
     }
     if (wc.status == IBV_WC_SUCCESS) {
         c->sends->end_through(sequence,
@@ -51,7 +52,7 @@ void VerbsEndpoint::take_failed(Connection& c, const ibv_wc& wc) {
     const auto sequence = static_cast<uint32_t>(wc.wr_id);
     const Errc code = code_of(wc.status);
     const Errc others = c.is_ending() && c.reason == Errc::kOk ? Errc::kCancelled : Errc::kPeerLost;
-    // Nobody knows how those before it ended that were to complete quietly.
+    // The requests before it have no completion of their own, so it is unknown how they ended.
     if (sequence != c.sends->oldest()) {
         c.sends->end_through(sequence - 1,
                              [&](const Operation& lost) { end_operation(c, lost, others); });
@@ -59,7 +60,7 @@ void VerbsEndpoint::take_failed(Connection& c, const ibv_wc& wc) {
     c.sends->end_through(sequence, [&](const Operation& lost) {
         end_operation(c, lost, code == Errc::kPeerLost ? others : code);
     });
-    meeting_->serve(c);  // perhaps it has said goodbye
+    meeting_->serve(c);  // the peer may have said goodbye
     fail(c, code, ibv_wc_status_str(wc.status));
 }
 
@@ -75,7 +76,7 @@ void VerbsEndpoint::take_received(const ibv_wc& wc) {
         advance_drain(*c);
         return;
     }
-    if (c->is_coming()) open(*c);  // faster than its "ready"
+    if (c->is_coming()) open(*c);  // its first message came before its Ready
     ++c->messages_in;
     if (!c->announced || c->reason == Errc::kProtocol || !c->credits.receive()) {
         delivery_.give_back({buffer, 0});

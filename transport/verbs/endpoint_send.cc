@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// VerbsEndpoint: the way out of a message or an operation. Nothing here locks, allocates or calls
-/// the system, but for what ibv_post_send does itself.
+/// VerbsEndpoint: sends messages and begins operations. This takes no lock, allocates nothing and
+/// makes no system call, except those of ibv_post_send.
 
 #include <algorithm>
 #include <cstring>
@@ -135,7 +135,8 @@ Post VerbsEndpoint::post_operation(ConnectionId id, std::span<const std::byte> l
     }
     ++c->operations_open;
     if (remote.key > std::numeric_limits<uint32_t>::max()) {
-        // No such key exists. The device would say so and break the connection; we do the same.
+        // No such key exists. The device would report that and break the connection; we do the
+        // same.
         end_operation(*c, work.operation, Errc::kOutOfRange);
         fail(*c, Errc::kOutOfRange, "an operation named a key that cannot be");
         return Post::kPosted;
@@ -153,7 +154,7 @@ Post VerbsEndpoint::post_operation(ConnectionId id, std::span<const std::byte> l
     return Post::kPosted;
 }
 
-/// Posts as many parts as there is room for. What one work request can carry is the port's limit.
+/// Posts as many parts as there is room for. The port limits the bytes of one work request.
 void VerbsEndpoint::continue_remainder(Connection& c) {
     Remainder& work = *c.remainder;
     const uint32_t part_bytes_max = device_.hardware().port_attr.max_msg_sz;
@@ -189,7 +190,7 @@ void VerbsEndpoint::flush_later(Connection& c) {
 }
 
 void VerbsEndpoint::flush() {
-    // By index: a connection that fails here may put itself or others into the list.
+    // By index: a connection that fails here may add itself or others to the list.
     for (size_t i = 0; i < flush_list_.size(); ++i) {
         Connection& c = *flush_list_[i];
         c.is_in_flush_list = false;

@@ -16,8 +16,8 @@ namespace {
 
 constexpr uint64_t kPageBytes = 4096;
 
-/// What this process has pinned for devices so far (VmPin of /proc/self/status), in bytes. That,
-/// and not VmLck, is what the kernel holds against the limit for registered memory.
+/// The bytes that this process has pinned for devices (VmPin of /proc/self/status). The kernel
+/// counts these, not VmLck, against the limit for registered memory.
 uint64_t pinned_bytes() {
     std::ifstream status("/proc/self/status");
     for (std::string word; status >> word;) {

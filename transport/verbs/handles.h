@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Owners of what libibverbs hands out.
+/// Owners of the objects that libibverbs returns.
 
 #include <cstddef>
 #include <memory>
@@ -14,7 +14,7 @@
 
 namespace weir::transport::verbs {
 
-/// Says so in the log if an object could not be given back; a bug of ours or a dying device.
+/// Logs that an object could not be released: a bug of ours, or a failing device.
 void log_failed_release(const char* what, int code) noexcept;
 
 template <auto kRelease>
@@ -33,10 +33,10 @@ using ChannelPtr = std::unique_ptr<ibv_comp_channel, Release<ibv_destroy_comp_ch
 using SrqPtr = std::unique_ptr<ibv_srq, Release<ibv_destroy_srq>>;
 using QpPtr = std::unique_ptr<ibv_qp, Release<ibv_destroy_qp>>;
 
-/// Pages of our own (message buffers), registered for local use from birth.
+/// Pages of this process for message buffers, registered for local use.
 class RegisteredPages {
 public:
-    /// `pd`: nullptr for a queue without a device, which no hardware reads. Errors: kNoMemory
+    /// `pd`: nullptr for pages that no device uses (in tests). Errors: kNoMemory
     [[nodiscard]] static Result<RegisteredPages> make(ibv_pd* pd, size_t length_bytes);
 
     RegisteredPages() = default;
@@ -56,7 +56,7 @@ public:
 
     [[nodiscard]] std::span<std::byte> bytes() const noexcept { return bytes_; }
 
-    /// 0 without a device.
+    /// 0 if `pd` was nullptr.
     [[nodiscard]] uint32_t lkey() const noexcept { return mr_ == nullptr ? 0 : mr_->lkey; }
 
 private:
@@ -64,7 +64,7 @@ private:
     MrPtr mr_;
 };
 
-/// ibv_reg_mr with an error for people: which limit was in the way, and what to set it to.
+/// Calls ibv_reg_mr. The error says which limit was reached, and what to set it to.
 /// Errors: kNoMemory, kInvalidArgument
 [[nodiscard]] Result<MrPtr> register_pages(ibv_pd* pd, std::span<std::byte> bytes, int access);
 

@@ -19,8 +19,8 @@ namespace {
 
 constexpr int kGidTries = 10;
 constexpr std::chrono::milliseconds kGidPause{100};
-/// An inlined message is copied by the CPU, and every entry of the send queue gets that much
-/// longer: not worth it for more than about two cache lines.
+/// The CPU copies inlined messages, and every entry of the send queue gets that much longer. More
+/// than about two cache lines are not worth it.
 constexpr uint32_t kInlineBytesMax = 128;
 
 constexpr int kServiceLevelMost = 15;
@@ -30,7 +30,7 @@ bool is_link_local(const ibv_gid& gid) noexcept {
     return gid.raw[0] == 0xfe && gid.raw[1] == 0x80;
 }
 
-/// The better, the higher; 0: not to be chosen by itself.
+/// Higher is better; 0: not to be chosen automatically.
 int rank_of(const ibv_gid_entry& entry, bool ethernet) noexcept {
     if (!ethernet) return entry.gid_type == IBV_GID_TYPE_IB ? 1 : 0;
     if (entry.gid_type != IBV_GID_TYPE_ROCE_V2) return 0;
@@ -87,8 +87,8 @@ Result<SocketAddress> address_of(const std::string& interface) {
                  fmt::format("network interface {} has no IP address", interface));
 }
 
-/// Where other hosts reach this device's host: the address that is the GID, or that of the
-/// interface it belongs to.
+/// The address at which other hosts reach this device: the GID itself, or an address of its
+/// network interface.
 Result<SocketAddress> local_address(const Hardware& hardware) {
     if (is_ipv4(hardware.gid.gid)) {
         const uint8_t* const raw = hardware.gid.gid.raw;
@@ -100,7 +100,7 @@ Result<SocketAddress> local_address(const Hardware& hardware) {
         ::if_indextoname(hardware.gid.ndev_ifindex, name) != nullptr) {
         return address_of(name);
     }
-    // InfiniBand: the IP-over-InfiniBand interfaces of the same adapter.
+    // InfiniBand: take an address of the adapter's IP-over-InfiniBand interfaces.
     std::error_code none;
     const std::filesystem::path folder =
         std::filesystem::path(hardware.context->device->ibdev_path) / "device/net";
@@ -129,7 +129,7 @@ Status choose_port(Hardware& hardware, uint8_t wanted) {
                     hardware.name, hardware.port, ibv_port_state_str(hardware.port_attr.state)));
 }
 
-/// Asks for inline data until the device agrees.
+/// The bytes of inline data that the device accepts: asks for less until it agrees.
 uint32_t probe_inline(const Hardware& hardware) {
     const CqPtr cq(ibv_create_cq(hardware.context.get(), 1, nullptr, nullptr, 0));
     if (cq == nullptr) return 0;

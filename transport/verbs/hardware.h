@@ -15,7 +15,7 @@
 
 namespace weir::transport::verbs {
 
-/// The devices that libibverbs lists, for as long as this lives.
+/// The devices that libibverbs lists, valid as long as this object lives.
 class DeviceList {
 public:
     /// Errors: kUnavailable if there are none
@@ -46,7 +46,7 @@ struct Hardware {
     uint8_t service_level = 0;
     uint8_t traffic_class = 0;
     uint16_t pkey_index = 0;
-    SocketAddress local;  ///< of the interface behind the GID; port 0
+    SocketAddress local;  ///< IP address of the interface behind the GID; port 0
 
     [[nodiscard]] bool is_ethernet() const noexcept {
         return port_attr.link_layer == IBV_LINK_LAYER_ETHERNET;
@@ -59,11 +59,11 @@ struct Hardware {
 /// Errors: kUnavailable
 [[nodiscard]] Result<ContextPtr> open_context(ibv_device* device);
 [[nodiscard]] std::vector<ibv_gid_entry> gids_of(ibv_context* context, uint8_t port);
-/// A GID as an IPv6 address.
+/// A GID written as an IPv6 address.
 [[nodiscard]] std::string text_of(const ibv_gid& gid);
-/// Whether it is ::ffff:a.b.c.d
+/// Whether the GID is ::ffff:a.b.c.d, an IPv4 address.
 [[nodiscard]] bool is_ipv4(const ibv_gid& gid) noexcept;
-/// Whether that port can do what is wanted of the fabric; `place` names it in the error.
+/// Whether the port has what `options` ask of the fabric. `place` names the port in the error.
 /// Errors: kInvalidArgument
 [[nodiscard]] Status check_fabric(const ibv_port_attr& port, std::string_view place,
                                   const DeviceOptions& options);

@@ -15,7 +15,7 @@ Result<Listener> Listener::make(const SocketAddress& address, Watcher& watcher, 
 }
 
 void Listener::rest(uint64_t until_ns) {
-    // What is watched already can always be watched for less or more.
+    // This cannot fail: the descriptor is watched already, and only its events change.
     static_cast<void>(watcher_->watch(socket_.get(), name_, Watcher::For::kNothing));
     rests_ = true;
     rest_ends_ns_ = until_ns;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Listener: the socket where others connect. While it rests, they wait in the kernel's backlog.
+/// Listener: the socket that peers connect to. While it rests, they wait in the kernel's backlog.
 
 #include <cstdint>
 #include <limits>
@@ -16,19 +16,19 @@ class Listener {
 public:
     static constexpr uint64_t kUntilToldNs = std::numeric_limits<uint64_t>::max();
 
-    /// `name` is what `watcher`, which outlives it, calls it.
+    /// `name` is the watcher's name for the socket. `watcher` outlives it.
     /// Errors: kAlreadyExists (port in use), kInvalidArgument, kIo
     [[nodiscard]] static Result<Listener> make(const SocketAddress& address, Watcher& watcher,
                                                uint64_t name);
 
-    /// Accepts nobody until that time, or until go_on().
+    /// Accepts no connection until that time, or until go_on().
     void rest(uint64_t until_ns);
     void go_on();
 
-    /// When the rest ends; kUntilToldNs: not by itself, or there is none.
+    /// When the rest ends; kUntilToldNs: only by go_on(), or it does not rest.
     [[nodiscard]] uint64_t rest_ends_ns() const noexcept { return rest_ends_ns_; }
 
-    /// The next one who waits, or nobody: errno says why.
+    /// The next waiting connection. If there is none, an empty descriptor; errno says why.
     [[nodiscard]] Descriptor accept() const;
 
     [[nodiscard]] SocketAddress address() const { return SocketAddress::own(socket_.get()); }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// Meeting: how connections come to be. What others begin is taken in meeting_accept.cc.
+/// Meeting: how connections are set up. meeting_accept.cc takes those that peers begin.
 
 #include "transport/verbs/meeting.h"
 
@@ -58,7 +58,7 @@ void Meeting::dial(Connection& c) {
 }
 
 void Meeting::serve(Connection& c) {
-    if (c.is_ending()) return;  // since the watcher spoke of it
+    if (c.is_ending()) return;  // it failed after the watcher reported it
     if (const Status connected = c.side_channel.look(); !connected) {
         host_.fail(c, Errc::kPeerLost, connected.error().message());
         return;
@@ -79,7 +79,6 @@ void Meeting::serve(Connection& c) {
     }
 }
 
-/// Sends what the handshake has to say.
 void Meeting::say(Connection& c) {
     if (const Status said = c.side_channel.send(); !said) {
         host_.fail(c, said.code(), said.error().message());
@@ -90,7 +89,8 @@ void Meeting::advance_handshake(Connection& c) {
     while (!c.is_ending()) {
         const Result<ClaimHandshake::Step> step = c.side_channel.handshake().next();
         if (!step && c.side == Side::kConnecting && step.code() == Errc::kDeadline) {
-            // The other side has no place for us now. If it is gone, the kernel says so this time.
+            // The peer has no place for us now. If it is gone, the kernel reports that at the
+            // next attempt.
             log(LogLevel::kDebug, "verbs: {} has no place for a connection now; it is tried again",
                 c.peer_name);
             c.side_channel.begin_anew(device_.options().secret, random_bytes());
@@ -99,7 +99,7 @@ void Meeting::advance_handshake(Connection& c) {
         }
         if (!step) {
             ++counters_.refused;
-            // A stranger learns no more than that. An error from its side needs no answer.
+            // A stranger learns no more than that. An error that the peer sent needs no answer.
             if (c.side == Side::kAccepting && step.code() == Errc::kRefused) {
                 c.side_channel.handshake().refuse(Errc::kRefused, "wrong secret");
             }
@@ -119,7 +119,7 @@ Status Meeting::take_step(Connection& c, ClaimHandshake::Step step) {
     switch (step) {
         case ClaimHandshake::Step::kWait: return {};
         case ClaimHandshake::Step::kMakeClaim:
-            if (c.queue_pair == QueuePairState::kNone) {  // dialled again, it has one
+            if (c.queue_pair == QueuePairState::kNone) {  // a second attempt has one
                 WEIR_TRY(equip(c));
                 if (device_.options().connect_by == ConnectBy::kRdmaCm) WEIR_TRY(cm_.prepare(c));
             }
@@ -130,7 +130,7 @@ Status Meeting::take_step(Connection& c, ClaimHandshake::Step step) {
             if (c.queue_pair < QueuePairState::kUp) {
                 return Error(Errc::kProtocol, "it is ready though no queue pair is up");
             }
-            // Its first message may have been faster than its "ready".
+            // Its first message may have come before its Ready.
             if (c.is_coming()) host_.open(c);
             return {};
         case ClaimHandshake::Step::kBye:
@@ -231,7 +231,7 @@ void Meeting::note_up(Connection& c) {
     c.credits = Credits(c.peer.window, c.grant.window);
 }
 
-/// The peer is one of us, but cannot be served.
+/// Ends a connection with a peer that knows the secret but cannot be served, and tells it why.
 void Meeting::refuse(Connection& c, const Error& error) {
     c.side_channel.handshake().refuse(error.code(), error.message());
     host_.fail(c, error.code(), error.message());

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Meeting: how two endpoints meet, from the first packet on the side channel until the queue pairs
-/// are up; and what the peer says there afterwards.
+/// Meeting: sets connections up, from the first packet on the side channel until the queue pairs
+/// are up. Afterwards it takes what the peer sends on the side channel.
 
 #include <optional>
 #include <string>
@@ -17,23 +17,23 @@
 
 namespace weir::transport::verbs {
 
-/// What a Meeting tells the endpoint that it works for. None of it frees a connection.
+/// What a Meeting reports to its endpoint. None of these functions frees a connection.
 class MeetingHost {
 public:
     virtual void enter(Connection& c, Connection::State state) = 0;
     virtual void fail(Connection& c, Errc reason, std::string_view why) = 0;
     /// Both queue pairs are up.
     virtual void open(Connection& c) = 0;
-    /// The peer ends an open connection, on which it has sent so many messages.
+    /// The peer ends the connection, on which it has sent so many messages.
     virtual void take_goodbye(Connection& c, uint64_t messages) = 0;
-    /// The peer has closed the side channel of what was open.
+    /// The peer has closed the side channel of a connection that was open.
     virtual void take_hang_up(Connection& c) = 0;
 
 protected:
     ~MeetingHost() = default;
 };
 
-/// Thread: the endpoint's. What it works with outlives it.
+/// Thread: the endpoint's. All that the constructor takes outlives it.
 class Meeting {
 public:
     Meeting(const VerbsDevice& device, const EndpointOptions& options, Watcher& watcher,
@@ -51,31 +51,32 @@ public:
     /// Errors: kAlreadyExists (port in use), kInvalidArgument, kIo
     [[nodiscard]] Status listen(const SocketAddress& address);
 
-    /// Where others find us.
+    /// The address at which peers reach this endpoint.
     [[nodiscard]] const std::string& address() const noexcept { return address_; }
 
-    /// Begins a connection; it is open or fails later, or fails at once.
+    /// Begins a connection. It opens or fails later, or fails at once.
     Connection& begin(const SocketAddress& to);
-    /// Takes those who wait, as far as there are places.
+    /// Accepts the waiting connections, as long as there are places.
     void accept_all();
-    /// Does what is said on a side channel that is ready.
+    /// Handles what has happened on the side channel of a connection.
     void serve(Connection& c);
-    /// Sends what the handshake has to say.
+    /// Sends the handshake's output.
     void say(Connection& c);
     void take_cm_events();
 
-    /// A connection that others began is open now, or ends: its place is free.
+    /// A connection that a peer began is open now, or ends: its place is free.
     void give_up_place();
 
     /// A connection is gone: there may be room for another.
     void note_room() { listener_->go_on(); }
 
-    /// When it accepts again of itself, after a rest; the greatest number: it does not rest.
+    /// When the listener accepts again after a rest; the greatest number: it does not rest, or
+    /// rests until a place is free.
     [[nodiscard]] uint64_t rest_ends_ns() const noexcept { return listener_->rest_ends_ns(); }
 
     void check_rest(uint64_t now_ns);
 
-    /// Frees what librdmacm has for a connection; its queue pair is still there.
+    /// Frees what librdmacm holds for a connection, whose queue pair must still exist.
     void forget(const Connection& c) { cm_.forget(c); }
 
 private:
@@ -104,7 +105,7 @@ private:
     CmWay cm_;
     std::optional<Listener> listener_;
     std::string address_;
-    uint32_t half_open_ = 0;  ///< accepted, but not proven and open yet
+    uint32_t half_open_ = 0;  ///< accepted and not open yet
 };
 
 }  // namespace weir::transport::verbs

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// Meeting: takes the connections that others begin. Who has proved nothing yet has one of a
-/// few places, and loses it to the next only when it has had its time.
+/// Meeting: takes the connections that peers begin. Peers that have proved nothing yet share a
+/// few places. When all are taken, the oldest such peer loses its place to the next one, but not
+/// before it has had its time (wanted_place_ns()).
 
 #include <cerrno>
 
@@ -51,11 +52,11 @@ Connection* Meeting::oldest_stranger() const noexcept {
     return oldest;
 }
 
-/// When somebody who waits may come in; 0: there is a place.
+/// When the next waiting peer may be accepted; 0: now; kUntilToldNs: when a place becomes free.
 uint64_t Meeting::next_place_ns() const noexcept {
     if (half_open_ < kHalfOpenMost) return 0;
     const Connection* const oldest = oldest_stranger();
-    if (oldest == nullptr) return Listener::kUntilToldNs;  // all are friends about to be open
+    if (oldest == nullptr) return Listener::kUntilToldNs;  // all have proved themselves
     const uint64_t patience_ns = device_.options().handshake_ms_max * kMillisecond;
     return oldest->deadline_ns - patience_ns + wanted_place_ns(patience_ns);
 }

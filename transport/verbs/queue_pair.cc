@@ -120,7 +120,7 @@ Status bring_up(const Hardware& hardware, ibv_qp* qp, const Claim& own, const Cl
 void break_off(ibv_qp* qp) noexcept {
     ibv_qp_attr attr{};
     attr.qp_state = IBV_QPS_ERR;
-    // Where it fails, the queue pair is in ERR already, or the device is gone; the wait for the
+    // If this fails, the queue pair is in ERR already, or the device is gone. The wait for the
     // flushed completions has a time limit.
     static_cast<void>(ibv_modify_qp(qp, &attr, IBV_QP_STATE));
 }

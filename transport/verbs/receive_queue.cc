@@ -28,7 +28,7 @@ Result<ReceiveQueue> ReceiveQueue::make(ibv_pd* pd, void* owner, uint32_t depth,
     queue.depth_ = depth;
     queue.buffer_bytes_ = buffer_bytes;
     queue.stride_bytes_ = stride_bytes(buffer_bytes);
-    // All there will ever be, so that chained requests stay where they are.
+    // Room for all that there will ever be, so that the linked requests never move.
     queue.requests_.reserve(depth);
     queue.pieces_.reserve(depth);
     return queue;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// What is registered with a device: one table behind a lock, and a copy per endpoint that is
-/// refreshed only when the table has changed, so that no lock is on the data path.
+/// The memory that is registered with a device: a table behind a lock, and a copy per endpoint.
+/// The copy is refreshed only when the table has changed, so that the data path takes no lock.
 
 #include <algorithm>
 #include <atomic>
@@ -42,11 +42,11 @@ public:
     }
 
     [[nodiscard]] uint64_t version() const noexcept {
-        // Acquire: who sees the version may then lock and copy what made it.
+        // acquire: pairs with changed(); the caller then copies the table under the lock
         return version_.load(std::memory_order_acquire);
     }
 
-    /// Copies everything, in order of `begin`; returns the copy's version.
+    /// Copies all regions, sorted by `begin`. Returns the copy's version.
     uint64_t copy(std::vector<Region>& into) const {
         const std::lock_guard lock(mutex_);
         into = regions_;
@@ -78,7 +78,7 @@ public:
         const auto behind =
             std::upper_bound(regions_.begin(), regions_.end(), begin,
                              [](uint64_t at, const Region& region) { return at < region.begin; });
-        // Regions may overlap: go back as long as one of those before may still reach here.
+        // Regions may overlap: go back as long as an earlier one may reach this address.
         for (auto i = static_cast<size_t>(behind - regions_.begin()); i > 0; --i) {
             if (reach_[i - 1] < begin) break;
             if (holds(regions_[i - 1])) {
@@ -105,7 +105,7 @@ private:
     uint64_t version_ = 0;
     size_t last_ = 0;
     std::vector<Region> regions_;
-    std::vector<uint64_t> reach_;  ///< the furthest end of regions 0..i
+    std::vector<uint64_t> reach_;  ///< the greatest end of regions 0..i
 };
 
 }  // namespace weir::transport::verbs

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// RingSpace: where messages wait until the device has sent them; given out and given back in order.
+/// RingSpace: the free and used space of a ring in which messages wait until the device has sent
+/// them. Space is taken and given back in the same order.
 
 #include <cstddef>
 #include <cstdint>
@@ -10,7 +11,7 @@
 
 namespace weir::transport::verbs {
 
-/// Only the positions; the bytes are somebody else's.
+/// It has only positions; the owner of the ring has the bytes.
 class RingSpace {
 public:
     static constexpr uint32_t kLineBytes = 64;
@@ -23,7 +24,7 @@ public:
     /// A contiguous piece of the ring.
     struct Piece {
         uint32_t offset = 0;
-        uint32_t taken_bytes = 0;  ///< to be given back: rounding and what was skipped included
+        uint32_t taken_bytes = 0;  ///< to be given back: includes rounding and skipped bytes
         bool fits = false;
     };
 

@@ -10,11 +10,10 @@ namespace weir::transport::verbs {
 
 namespace {
 
-/// At least every so many requests one completes visibly, so that their records and ring bytes
-/// come back.
+/// At least one in so many requests gets a completion, so that records and ring bytes come back.
 constexpr uint32_t kSignalEvery = 32;
-/// From this size on, an operation gets a completion of its own: who waits for 16 bulk reads wants
-/// to go on with the first while the others are under way.
+/// From this size on, an operation gets a completion of its own. A caller that waits for 16 bulk
+/// reads wants to use the first while the others are in flight.
 constexpr uint32_t kBulkBytes = 2048;
 
 }  // namespace
@@ -39,7 +38,7 @@ SendQueue::SendQueue(ibv_qp* qp, RegisteredPages ring, uint32_t depth, uint32_t 
 }
 
 ibv_send_wr& SendQueue::next_request(ibv_wr_opcode opcode, const Record& record) {
-    if (batch_count_ == kBatchMax) static_cast<void>(flush());  // remembered in failed_
+    if (batch_count_ == kBatchMax) static_cast<void>(flush());  // failed_ keeps the result
     WEIR_CHECK(in_flight() < depth_);
     records_[added_ & mask_] = record;
     ibv_send_wr& request = batch_[batch_count_++];
@@ -49,7 +48,8 @@ ibv_send_wr& SendQueue::next_request(ibv_wr_opcode opcode, const Record& record)
     request.num_sge = 0;
     ++added_;
     quiet_ring_bytes_ += record.ring_bytes;
-    // A quarter of the ring at most is held by quiet requests: the rest is free, or will be.
+    // Requests without a completion hold at most about a quarter of the ring. The rest is free,
+    // or will be once a requested completion comes.
     if (++quiet_count_ >= signal_every_ || quiet_ring_bytes_ >= ring_positions_.size_bytes() / 4) {
         signal(request);
     }
@@ -127,7 +127,7 @@ uint32_t SendQueue::add_fence() {
 
 bool SendQueue::flush() {
     if (batch_count_ == 0) return !failed_;
-    // The last operation of a batch completes visibly, and with it those before.
+    // The last operation of a batch gets a completion, which also ends those before it.
     if (quiet_operation_ >= 0) signal(batch_[static_cast<size_t>(quiet_operation_)]);
     ibv_send_wr& last = batch_[batch_count_ - 1];
     ibv_send_wr* const after = last.next;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// SendQueue: the send side of one queue pair. Gathers work requests and posts them in batches,
-/// asks for as few completions as it can, and knows what every completion stands for.
+/// SendQueue: the send side of one queue pair. It collects work requests and posts them in
+/// batches, requests as few completions as it can, and knows what each completion stands for.
 
 #include <array>
 #include <cstddef>
@@ -18,7 +18,7 @@
 
 namespace weir::transport::verbs {
 
-/// An operation of the caller, for its completion.
+/// What the completion of a caller's operation needs.
 struct Operation {
     Event event = Event::kRead;
     uint64_t context = 0;
@@ -39,8 +39,8 @@ struct Transfer {
 /// Thread: the endpoint's.
 class SendQueue {
 public:
-    /// Kept free for what keeps a connection alive or ends it: a credit update, the fence of an
-    /// orderly end, and the beacon of any end.
+    /// Requests kept free for what keeps a connection alive or ends it: a credit update, the
+    /// fence of an orderly end, and the beacon of any end.
     static constexpr uint32_t kReserved = 4;
     static constexpr uint32_t kBatchMax = 16;
 
@@ -48,46 +48,47 @@ public:
     SendQueue(ibv_qp* qp, RegisteredPages ring, uint32_t depth, uint32_t inline_bytes_max,
               uint32_t tag);
 
-    /// Whether the caller's work finds room.
+    /// Whether there is room for a request of the caller.
     [[nodiscard]] bool has_room() const noexcept { return in_flight() + kReserved < depth_; }
 
-    /// Whether one of our own requests does, with `spare` more to come.
+    /// Whether there is room for one of our own requests, and for `spare` more after it.
     [[nodiscard]] bool has_reserve(uint32_t spare) const noexcept {
         return in_flight() + spare < depth_;
     }
 
-    /// Room for a message of that length, to be filled and then sent by add_message(). nullptr:
-    /// not now.
+    /// Room for a message of that length. The caller fills it and calls add_message(). nullptr:
+    /// no room now.
     [[nodiscard]] std::byte* reserve(uint32_t length_bytes) noexcept;
-    /// Sends what reserve() gave last.
+    /// Adds the message that reserve() made room for last.
     void add_message(uint32_t length_bytes, uint32_t immediate);
-    /// A message without content.
+    /// Adds a message without content.
     void add_empty(uint32_t immediate);
-    /// A part of an operation that goes on.
+    /// Adds a part of an operation that has more parts.
     void add_part(const Transfer& transfer);
-    /// The last or only part.
+    /// Adds the last or only part of an operation.
     void add_last(const Transfer& transfer, const Operation& operation);
-    /// WRITE_WITH_IMM of nothing.
+    /// Adds a WRITE with immediate of no bytes.
     void add_signal(uint32_t immediate);
-    /// A request that does nothing but complete: after it, all before are done. Returns its
-    /// sequence number.
+    /// Adds a request that only completes. When it has completed, so have all before it. Returns
+    /// its sequence number.
     uint32_t add_fence();
 
-    /// Posts what was gathered. False: the device does not take it; the queue pair is lost.
+    /// Posts the collected requests. False: the device does not take them, and the queue pair is
+    /// lost.
     [[nodiscard]] bool flush();
 
     [[nodiscard]] bool failed() const noexcept { return failed_; }
 
-    /// How often the device was told since the last time that this was asked.
+    /// How many batches were posted since the last call.
     [[nodiscard]] uint64_t take_doorbells() noexcept { return std::exchange(doorbells_, 0); }
 
-    /// Whether `sequence` (the lower half of a completed request's id) is in flight.
+    /// Whether `sequence` (the lower half of a request's id) is in flight.
     [[nodiscard]] bool is_open(uint32_t sequence) const noexcept {
         return sequence - done_ < added_ - done_;
     }
 
-    /// Ends all requests up to and including `sequence`; calls on_end(operation) for those that
-    /// were the caller's.
+    /// Ends all requests up to and including `sequence`. Calls on_end(operation) for those that
+    /// complete an operation of the caller.
     template <class OnEnd>
     void end_through(uint32_t sequence, OnEnd&& on_end) {
         while (done_ != sequence + 1) {
@@ -98,7 +99,7 @@ public:
         }
     }
 
-    /// Ends everything.
+    /// Ends all requests.
     template <class OnEnd>
     void end_all(OnEnd&& on_end) {
         if (done_ != added_) end_through(added_ - 1, on_end);
@@ -109,7 +110,7 @@ public:
     /// The sequence number of the oldest request in flight.
     [[nodiscard]] uint32_t oldest() const noexcept { return done_; }
 
-    /// The ring, to be used by another queue pair.
+    /// Gives the ring away, for another queue pair to use.
     [[nodiscard]] RegisteredPages take_ring() noexcept { return std::move(ring_); }
 
 private:
@@ -135,7 +136,7 @@ private:
     uint64_t tag_;
     uint32_t signal_every_;
 
-    std::vector<Record> records_;  ///< of requests done_ .. added_, by sequence & mask_
+    std::vector<Record> records_;  ///< of requests [done_, added_), at sequence & mask_
     uint32_t mask_;
     uint32_t added_ = 0;
     uint32_t done_ = 0;
@@ -145,7 +146,7 @@ private:
     uint32_t batch_count_ = 0;
     int quiet_operation_ = -1;       ///< in the batch: the last operation without a completion
     uint32_t quiet_count_ = 0;       ///< requests since the last one with a completion
-    uint32_t quiet_ring_bytes_ = 0;  ///< ring bytes that those hold
+    uint32_t quiet_ring_bytes_ = 0;  ///< ring bytes that these requests hold
     bool failed_ = false;
     uint64_t doorbells_ = 0;
 };

@@ -29,7 +29,7 @@ Status SideChannel::take(Socket socket, State state, Watcher& watcher, uint64_t 
     state_ = state;
     watcher_ = &watcher;
     name_ = name;
-    wants_output_ = state == State::kDialling;  // it is connected once it is writable
+    wants_output_ = state == State::kDialling;  // it becomes writable once it is connected
     return watcher.watch(socket_.fd(), name, interest(wants_output_));
 }
 

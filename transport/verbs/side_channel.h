@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// SideChannel: the TCP connection beside a queue pair. The two ends prove themselves on it and say
-/// goodbye on it; in between it is a sign of life.
+/// SideChannel: the TCP connection beside a queue pair. On it, the two sides prove that they know
+/// the secret, and say goodbye. In between it is a sign of life.
 
 #include <cstdint>
 
@@ -18,40 +18,40 @@ class SideChannel {
 public:
     enum class State : uint8_t {
         kClosed,
-        kDialling,  ///< the kernel connects
+        kDialling,  ///< connect() is under way
         kUp,
     };
 
     enum class Got : uint8_t {
-        kSome,     ///< look at handshake()
-        kNothing,  ///< more will come
+        kSome,     ///< handshake() has new bytes
+        kNothing,  ///< no bytes now, more may come
         kEnd,      ///< the peer has closed it
     };
 
     SideChannel(Side side, const Secret& secret, const Nonce& nonce)
         : side_(side), handshake_(side, secret, nonce) {}
 
-    /// Begins to connect; `name` is what `watcher` calls it.
+    /// Begins to connect. `name` is the watcher's name for the socket.
     /// Errors: kIo
     [[nodiscard]] Status dial(const SocketAddress& to, uint32_t silence_ms_max, Watcher& watcher,
                               uint64_t name);
-    /// Takes a connection that somebody else began.
+    /// Takes a connection that a peer began.
     /// Errors: kIo
     [[nodiscard]] Status adopt(Descriptor fd, uint32_t silence_ms_max, Watcher& watcher,
                                uint64_t name);
-    /// Closes it and forgets what was said, to dial again.
+    /// Closes the connection and forgets the handshake, so that dial() can begin again.
     void begin_anew(const Secret& secret, const Nonce& nonce);
 
-    /// To be called first when it is ready: finds out whether dialling has succeeded.
+    /// Call it first when the socket is ready: it finds out whether connecting has succeeded.
     /// Errors: kPeerLost
     [[nodiscard]] Status look();
-    /// Hands what came in to the handshake, a piece at a time.
+    /// Passes bytes that came in to the handshake, a piece at a time.
     [[nodiscard]] Got receive();
-    /// Sends what the handshake has to say, and is watched for output as long as some is left.
-    /// What the peer no longer takes is no error: receive() will say the same.
+    /// Sends the handshake's output. The socket is watched for output as long as some is left. It
+    /// is no error if the peer takes no more: receive() will report that.
     /// Errors: kIo
     [[nodiscard]] Status send();
-    /// Sends what goes at once and closes it.
+    /// Sends what can be sent at once, and closes the connection.
     void close();
 
     [[nodiscard]] ClaimHandshake& handshake() noexcept { return handshake_; }
@@ -60,7 +60,7 @@ public:
 
     [[nodiscard]] State state() const noexcept { return state_; }
 
-    /// Where the other end is.
+    /// The address of the peer's end.
     [[nodiscard]] SocketAddress peer() const { return SocketAddress::peer(socket_.fd()); }
 
 private:
@@ -68,7 +68,7 @@ private:
 
     Side side_;
     State state_ = State::kClosed;
-    bool wants_output_ = false;  ///< what the watcher watches it for
+    bool wants_output_ = false;  ///< whether the watcher watches it for output
     uint64_t name_ = 0;
     Watcher* watcher_ = nullptr;
     Socket socket_;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Supplies: an endpoint's queues, and what each connection gets of them: a place in the receive
-/// and the completion queue, a queue pair, and a ring for what it sends.
+/// Supplies: an endpoint's queues, and each connection's part of them: entries of the receive
+/// queue and of the completion queue, a queue pair, and a ring for messages to send.
 
 #include <optional>
 #include <vector>
@@ -17,17 +17,17 @@ namespace weir::transport::verbs {
 /// Thread: the endpoint's.
 class Supplies {
 public:
-    /// `hardware` outlives it; `owner` is the queues' context in device events. `options` are within
-    /// the limits already.
+    /// `hardware` outlives it. `owner` is the queues' context in asynchronous events. `options`
+    /// are clamped already.
     /// Errors: kNoMemory, kIo
     [[nodiscard]] static Result<Supplies> make(const Hardware& hardware, void* owner,
                                                const EndpointOptions& options);
 
-    /// Gives a connection all that it needs but a peer, and says in its claim what it got.
+    /// Gives a connection everything that it needs on this side, and describes it in its claim.
     /// Errors: kBusy (nothing is left; the text says what to do), kNoMemory, kIo
     [[nodiscard]] Status equip(Connection& c, uint32_t slot);
-    /// Takes it back. Nothing is in flight any more. The queue pair goes first, since it could
-    /// still read the other things.
+    /// Takes it back. Nothing may be in flight any more. The queue pair is destroyed first, since
+    /// it could still read the send ring.
     void take_back(Connection& c);
 
     [[nodiscard]] ibv_cq* completions() const noexcept { return completions_.get(); }
@@ -44,14 +44,14 @@ private:
     void* owner_;
     EndpointOptions options_;
 
-    // Declared in the order in which they may go, last first.
+    // Declared so that they are destroyed in the right order, the last one first.
     ChannelPtr channel_;
     CqPtr completions_;
     std::optional<ReceiveQueue> receives_;
-    std::vector<RegisteredPages> spare_rings_;  ///< of connections that are gone
+    std::vector<RegisteredPages> spare_rings_;  ///< of connections that have ended
     Capacity capacity_{0, 0};
-    uint32_t granted_ = 0;      ///< sum of the windows of all connections
-    uint32_t connections_ = 0;  ///< that have some of it
+    uint32_t granted_ = 0;      ///< sum of all connections' windows
+    uint32_t connections_ = 0;  ///< that hold a grant
 };
 
 }  // namespace weir::transport::verbs

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// The verbs backend: InfiniBand, RoCE and soft-RoCE through libibverbs. Built only where
-/// WEIR_HAVE_VERBS is 1; what it needs of <infiniband/...> stays in this folder.
+/// The verbs backend: InfiniBand, RoCE and soft-RoCE through libibverbs. It is built only where
+/// WEIR_HAVE_VERBS is 1. Only this folder includes <infiniband/...>.
 ///
-/// Reliable connected queue pairs; one shared receive queue and one completion queue per endpoint;
-/// SEND for messages, READ, WRITE and WRITE with immediate for memory. Two endpoints find each
-/// other over TCP (see handshake.h); that TCP connection stays open as a sign of life.
+/// It uses reliable connected queue pairs, with one shared receive queue and one completion queue
+/// per endpoint; SEND for messages; READ, WRITE and WRITE with immediate for memory. Two
+/// endpoints set a connection up over TCP (see handshake.h). That TCP connection stays open as a
+/// sign of life.
 
 #include <cstdint>
 #include <memory>
@@ -21,40 +22,42 @@
 
 namespace weir::transport::verbs {
 
-/// Who brings the queue pairs up once the side channel has proved both sides.
+/// How the queue pairs are connected once both sides have proved on the TCP side channel that
+/// they know the secret.
 enum class ConnectBy : uint8_t {
-    kTcp,     ///< we do, with the addresses that were exchanged there
-    kRdmaCm,  ///< librdmacm does: for networks whose routes only it can resolve
+    kTcp,     ///< by the addresses that were exchanged over the side channel
+    kRdmaCm,  ///< by librdmacm: for networks whose routes only it can resolve
 };
 
 struct DeviceOptions {
-    std::string device;         ///< "mlx5_0"; empty: the first that can be used
+    std::string device;         ///< "mlx5_0"; empty: the first usable one
     uint8_t device_port = 0;    ///< 0: the first active port
     int gid_index = -1;         ///< -1: RoCE v2 with an IPv4 address if there is one
     uint8_t service_level = 0;  ///< 0..15; on Ethernet the priority, 0..7
     uint8_t traffic_class = 0;  ///< of the global route header; with RoCE v2 the IP header's TOS
     uint16_t pkey_index = 0;    ///< entry of the port's partition keys; 0 with ConnectBy::kRdmaCm
-    Secret secret{};            ///< of the job; both sides must have the same
-    std::string bind_address;   ///< of the TCP side channel; empty: that of the RDMA device
-    uint16_t port = 0;          ///< of the first endpoint, port + n of the n-th; 0: any
-    ConnectBy connect_by = ConnectBy::kTcp;  ///< of connections that we begin
+    Secret secret{};            ///< of the job; the same on both sides
+    std::string bind_address;   ///< of the TCP side channel; empty: the RDMA device's address
+    uint16_t port = 0;          ///< TCP: the first endpoint's, +1 for each later one; 0: any
+    ConnectBy connect_by = ConnectBy::kTcp;  ///< for connections that this side begins
     const Clock* clock = nullptr;            ///< nullptr: the machine's; outlives the device
 
-    /// Then a connection attempt ends, on both sides. Where all places for strangers are taken and
-    /// somebody waits, see wanted_place_ns().
+    /// A connection attempt fails after this time, on both sides. When all places for peers that
+    /// have proved nothing are taken, one may lose its place sooner: see wanted_place_ns().
     uint32_t handshake_ms_max = kHandshakeTimeoutNs / kMillisecond;
-    uint32_t silence_ms_max = 4000;  ///< a peer whose host does not answer for so long is lost
+    uint32_t silence_ms_max = 4000;  ///< a peer whose host is silent for so long is lost
     uint8_t retry_timeout = 14;      ///< a packet is sent again after 4.096 us * 2^this
-    uint8_t retry_count = 7;         ///< and so often before the peer is lost
+    uint8_t retry_count = 7;         ///< and so often, before the peer is lost
 };
 
-/// Opens a device. Waits up to a second for a freshly added one to get its address.
-/// Errors: kUnavailable (no device that can be used, and why), kNotFound (no such device, port or
-/// GID), kInvalidArgument (bind address; service level or partition key that the port does not have)
+/// Opens a device. Waits up to a second until a device that was just added has its address.
+/// Errors: kUnavailable (no usable device, and why), kNotFound (no such device, port or GID),
+///         kInvalidArgument (bind address; service level or partition key that the port does not
+///         have)
 [[nodiscard]] Result<std::unique_ptr<Device>> make_device(const DeviceOptions& options);
 
-/// Registered memory that each end of a connection takes for messages, as long as an endpoint has
-/// no more than a few hundred.
+/// Bytes of registered memory that each end of a connection takes for message buffers. It takes
+/// less if the endpoint has more than a few hundred connections.
 [[nodiscard]] uint64_t message_buffer_bytes(const EndpointOptions& options) noexcept;
 
 struct GidInfo {
@@ -77,7 +80,7 @@ struct PortInfo {
 
 struct DeviceInfo {
     std::string name;
-    std::string why_not;  ///< empty if it can be used; else why it cannot, and what to do
+    std::string why_not;  ///< empty if usable; else why it is not, and what to do
     std::vector<PortInfo> ports;
     uint64_t queue_pairs_max = 0;
     uint64_t queue_pair_requests_max = 0;
@@ -89,7 +92,7 @@ struct DeviceInfo {
     uint64_t reads_in_flight_max = 0;  ///< per queue pair
 };
 
-/// All RDMA devices of this machine, for people to look at.
+/// All RDMA devices of this machine, for people to read.
 /// Errors: kUnavailable if there are none; the text says why and what to do
 [[nodiscard]] Result<std::vector<DeviceInfo>> list_devices();
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Watcher: the descriptors that an endpoint watches and sleeps on, and its alarm.
+/// Watcher: the descriptors that an endpoint watches and sleeps on, and a timer.
 
 #include <cstddef>
 #include <cstdint>
@@ -17,22 +17,22 @@ class Watcher {
 public:
     enum class For : uint8_t { kNothing, kInput, kInputAndOutput };
 
-    /// `alarm_name` is what ready() calls the alarm; nobody else has that name.
+    /// ready() reports the timer as `alarm_name`; no descriptor may have that name.
     /// Errors: kIo
     [[nodiscard]] static Result<Watcher> make(uint64_t alarm_name);
 
-    /// Watches a descriptor, or does so for something else from now on.
+    /// Watches a descriptor, or changes what a watched one is watched for.
     /// Errors: kIo
     [[nodiscard]] Status watch(int fd, uint64_t name, For what);
     void forget(int fd) noexcept;
 
-    /// Puts the names of what is ready into `names` and says how many. Does not wait.
+    /// Puts the names of ready descriptors into `names` and returns how many. Does not block.
     [[nodiscard]] size_t ready(std::span<uint64_t> names) const noexcept;
 
-    /// Makes fd() readable in so many nanoseconds.
+    /// Makes fd() readable after so many nanoseconds.
     void set_alarm(uint64_t in_ns) const noexcept;
 
-    /// Readable when something is ready.
+    /// Readable when a watched descriptor is ready.
     [[nodiscard]] int fd() const noexcept { return epoll_.get(); }
 
 private:
