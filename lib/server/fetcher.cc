@@ -10,7 +10,7 @@ namespace weir {
 namespace {
 
 constexpr size_t kAlign = 64;
-constexpr size_t kShares = 4;  ///< one connection has no more than one of so many
+constexpr size_t kShares = 4;  ///< a connection gets at most 1 / kShares of the memory
 
 size_t aligned(size_t bytes) noexcept {
     return (bytes + kAlign - 1) / kAlign * kAlign;
@@ -61,7 +61,7 @@ size_t Fetcher::start() {
         Line& line = lines_.at(connection);
         const size_t slot = line.waiting.front();
         const Outcome outcome = start(slot, line);
-        if (outcome == Outcome::kNoMemory) break;  // it keeps its turn
+        if (outcome == Outcome::kNoMemory) break;  // the connection keeps its turn
         turns_.pop_front();
         ++idle;
         if (outcome == Outcome::kDone) {
@@ -78,7 +78,7 @@ size_t Fetcher::start() {
 
 Fetcher::Outcome Fetcher::start(size_t slot, Line& line) {
     Fetch& fetch = slots_[slot];
-    if (fetch.status != Errc::kOk) return Outcome::kDone;  // its first read
+    if (fetch.status != Errc::kOk) return Outcome::kDone;  // an earlier read failed
     if (!fetch.memory && fetch.memory_bytes > 0) {
         const Outcome outcome = get_memory(fetch, line);
         if (outcome != Outcome::kDone || !fetch.memory) return outcome;
@@ -88,7 +88,7 @@ Fetcher::Outcome Fetcher::start(size_t slot, Line& line) {
 
 Fetcher::Outcome Fetcher::get_memory(Fetch& fetch, Line& line) {
     const size_t bytes = fetch.memory_bytes;
-    // One request always fits, however large it is: the wire format limits it.
+    // A connection's only request is served however large it is: the wire format limits it.
     if (line.used_bytes > 0 && line.used_bytes + bytes > limit_bytes_ / kShares) {
         return Outcome::kNotNow;
     }
@@ -96,7 +96,7 @@ Fetcher::Outcome Fetcher::get_memory(Fetch& fetch, Line& line) {
     fetch.memory = spares_.take(bytes, limit_bytes_ - std::min(limit_bytes_, used_bytes_ + bytes));
     if (!fetch.memory) {
         if (used_bytes_ > 0) return Outcome::kNoMemory;
-        fetch.status = Errc::kNoMemory;  // there is nothing of ours to wait for
+        fetch.status = Errc::kNoMemory;  // no other request will give memory back
         return Outcome::kDone;
     }
     used_bytes_ += fetch.memory.bytes();
@@ -135,7 +135,7 @@ void Fetcher::ended(uint64_t context, Errc status) {
     Fetch& fetch = slots_[context];
     --fetch.reads_open;
     if (status != Errc::kOk) fetch.status = status;
-    // Where not all is posted yet, start() finds out that one of the reads has failed.
+    // If not all reads are posted yet, start() sees that one of them has failed.
     if (fetch.reads_open == 0 && fetch.posted) ready_.push_back(context);
 }
 

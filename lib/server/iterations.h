@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Iterations: which iteration of a table is open, whose parts of it are in, and which iterations
-/// have failed. The rule runs once all parts are in; it does not run if one of them failed.
+/// Iterations: which iteration of a table is open, which workers' parts of it have arrived, and
+/// which iterations have failed. The update rule runs once all parts have arrived; it does not
+/// run if a part failed.
 
 #include <cstdint>
 #include <deque>
@@ -13,56 +14,61 @@
 
 namespace weir {
 
-/// Iterations count from 1, one after another; every worker takes part in each, in as many parts as
-/// it says. Thread: the shard's.
+/// Iterations count from 1 and are open one after another. Every worker pushes one or more parts
+/// of each, and each part says how many there are.
+///
+/// Thread: the shard's
 class Iterations {
 public:
     explicit Iterations(uint32_t worker_count) : workers_(worker_count) {}
 
-    /// Why an iteration ends without its rule, and through whom.
+    /// Why an iteration ends without running its rule, and through which worker.
     struct Failure {
         Errc status = Errc::kOk;
-        uint32_t worker = 0;  ///< whose part failed, or who was lost before its part was in
+        uint32_t worker = 0;  ///< its part failed, or it was lost before its parts arrived
     };
 
     enum class Verdict {
-        kNow,     ///< belongs to the open iteration
-        kLater,   ///< belongs to one after it: keep it until then
-        kPast,    ///< belongs to one that is closed
-        kSkips,   ///< this worker has sent no part yet of an iteration before it
-        kRefuse,  ///< more parts than announced, or other announcements: a mistake of the worker
+        kNow,     ///< a part of the open iteration
+        kLater,   ///< a part of a later iteration: keep it until that is open
+        kPast,    ///< a part of a closed iteration
+        kSkips,   ///< this worker has not yet sent a part of the iteration before it
+        kRefuse,  ///< more parts than announced, or their number changed: a mistake of the worker
     };
-    /// Remembers that this worker has come to `iteration`, unless the part is refused.
+    /// What to do with a part of `iteration`, of which `worker` announces `parts`. With kNow and
+    /// kLater, `iteration` now counts as seen (see last_seen()).
     [[nodiscard]] Verdict judge(uint64_t iteration, uint32_t worker, uint32_t parts) noexcept;
 
-    /// Counts a part in; its effect may still be on its way. Only after kNow.
+    /// Counts a part as admitted; arrived() follows once it has had its effect. Only after kNow.
     void admit(uint32_t worker, uint32_t parts) noexcept;
 
-    /// An admitted part comes again later: it does not count yet.
+    /// Uncounts an admitted part, which the worker will send again.
     void withdraw(uint32_t worker) noexcept { --workers_[worker].admitted; }
 
-    /// A part of the open iteration failed: its rule will not run. The first failure stays.
+    /// A part of the open iteration failed: the rule will not run. The first failure is kept.
     void fail(Failure failure) noexcept;
 
-    /// The worker sends nothing more: iterations of which a part of it is missing have failed.
+    /// The worker will send nothing more: every iteration that lacks a part of it has failed.
     void lose(uint32_t worker) noexcept;
 
-    /// The part's effect is in the aggregate, or it has failed. True if it was the last one of all:
-    /// run the rule if the iteration has not failed, then close().
+    /// An admitted part has had its effect, or has failed. True if it was the last part of the
+    /// iteration: run the rule unless the iteration has failed, then close().
     [[nodiscard]] bool arrived(uint32_t worker) noexcept;
-    /// The open iteration is over; the next one is open.
+    /// Ends the open iteration and opens the next one.
     void close();
 
-    /// How `iteration` failed; nothing if it has not, or not yet, or too long ago to be known.
+    /// How `iteration` failed, or will because a worker is lost. Nothing if neither is so, or if
+    /// it failed too long ago to be remembered.
     [[nodiscard]] std::optional<Failure> failure_of(uint64_t iteration) const noexcept;
 
-    /// The same for one who waits for it: a worker that is lost itself waits for nobody.
+    /// The same, as an answer to `worker`: if that one itself is lost, every iteration that is
+    /// not closed has failed for it, so that it does not wait.
     [[nodiscard]] std::optional<Failure> failure_for(uint64_t iteration,
                                                      uint32_t worker) const noexcept;
 
     [[nodiscard]] uint64_t open() const noexcept { return last_closed_ + 1; }
 
-    /// The last iteration that is over.
+    /// The last iteration that is closed.
     [[nodiscard]] uint64_t last_closed() const noexcept { return last_closed_; }
 
     /// The last iteration of which this worker has sent a part.
@@ -70,12 +76,12 @@ public:
         return workers_[worker].last_seen;
     }
 
-    /// So many failures of closed iterations are remembered, for pulls that name one of them.
+    /// Failures of closed iterations that are remembered, for parts and pulls that name them.
     static constexpr size_t kFailuresMax = 64;
 
 private:
     struct Worker {
-        uint32_t announced = 0;  ///< parts of the open iteration; 0: none has come yet
+        uint32_t announced = 0;  ///< parts of the open iteration; 0: no part admitted yet
         uint32_t admitted = 0;
         uint32_t arrived = 0;
         bool lost = false;
@@ -93,11 +99,11 @@ private:
     };
 
     std::vector<Worker> workers_;
-    uint32_t complete_ = 0;  ///< workers of which all parts have arrived
+    uint32_t complete_ = 0;  ///< number of workers that are complete()
     uint64_t last_closed_ = 0;
-    uint32_t lost_ = 0;               ///< workers
+    uint32_t lost_ = 0;               ///< number of lost workers
     std::optional<Failure> failure_;  ///< of the open iteration
-    std::deque<Closed> failed_;       ///< the last ones of those that are closed
+    std::deque<Closed> failed_;       ///< closed iterations, at most kFailuresMax
 };
 
 }  // namespace weir

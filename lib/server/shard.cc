@@ -37,7 +37,7 @@ Shard::Shard(ShardOptions options, std::unique_ptr<transport::Endpoint> endpoint
 }
 
 Shard::~Shard() {
-    endpoint_.reset();  // before the memory that it may still be writing to
+    endpoint_.reset();  // first: it may still be reading into or out of the members' memory
 }
 
 std::string Shard::name() const {
@@ -60,7 +60,7 @@ size_t Shard::poll() {
     return done;
 }
 
-/// Prefetches the rows that the next message names while the one before it is carried out.
+/// Prefetches the rows that the next message names, while the message before it is processed.
 void Shard::prefetch_rows(const Completion& next) const {
     wire::FrameHeader h;
     if (next.event != Event::kReceived || !wire::glance(next.message, h)) return;
@@ -109,7 +109,7 @@ void Shard::receive(ConnectionId connection, std::span<const std::byte> message)
     }
     if (connection == manager_) return control(connection, frame);
     Session* const session = session_of(connection);
-    if (session == nullptr) return;  // refused a moment ago
+    if (session == nullptr) return;  // refused earlier in this poll
     const Kind kind = frame.header.kind;
     if (!session->known) {
         if (kind == Kind::kHello) return hello(*session, frame);
@@ -123,7 +123,7 @@ void Shard::receive(ConnectionId connection, std::span<const std::byte> message)
 
 void Shard::hello(Session& session, const wire::Frame& frame) {
     const uint64_t worker = frame.header.first;
-    // A worker may have heard of the job before we do: assigned() looks at it then.
+    // A worker may have the assignment before this shard: assigned() then checks the number.
     const uint64_t limit =
         phase_ == Phase::kServing ? worker_count_ : std::numeric_limits<uint32_t>::max();
     if (worker >= limit) {
@@ -198,7 +198,7 @@ Status Shard::create_table(std::span<const std::byte> body) {
         return std::move(table).error();
     }
     if (message->table < tables_.size() && tables_[message->table] != nullptr) {
-        // its rows may be on their way to a worker
+        // The network may be reading the rows of the first one.
         return Error(Errc::kProtocol, "a second table of the same number");
     }
     if (tables_.size() <= message->table) tables_.resize(message->table + 1);
@@ -210,8 +210,8 @@ Status Shard::create_table(std::span<const std::byte> body) {
     return {};
 }
 
-/// What the manager says of a worker. One that is connected here may still have pushes on their
-/// way: then the end of its connection counts. One that has died before it came here has none.
+/// The manager says that a worker is lost. If the worker is connected here, its pushes may still
+/// arrive, and it counts as lost when its connection closes. If it is not, it counts as lost now.
 void Shard::worker_gone(uint64_t worker) {
     if (worker >= worker_count_) {
         return log(LogLevel::kWarning, "{}: the manager lost a worker that there is not", name());
@@ -223,7 +223,7 @@ void Shard::worker_gone(uint64_t worker) {
     worker_lost(static_cast<uint32_t>(worker));
 }
 
-/// A worker that is gone will never push again: whoever waits for a part of it is told.
+/// A lost worker never pushes again: answers the requests that wait for a part of it.
 void Shard::worker_lost(uint32_t worker) {
     lost_workers_[worker] = true;
     for (const auto& state : tables_) {
@@ -234,9 +234,9 @@ void Shard::worker_lost(uint32_t worker) {
     retry_ = true;
 }
 
-/// A worker says that it pushes no further part of an iteration. Nobody waits for it from now on. It
-/// waits for nobody either: its requests of open iterations are answered, here or when they are
-/// admitted again, so that it has its buffers back.
+/// A worker says that it will push no further part of an iteration: it counts as lost. Its own
+/// requests that wait for an iteration fail, too, here or when they are admitted again, so that
+/// it gets its buffers back.
 void Shard::worker_gave_up(const Session& session, uint64_t request) {
     if (session.worker < lost_workers_.size()) {
         worker_lost(session.worker);
@@ -253,7 +253,7 @@ void Shard::worker_gave_up(const Session& session, uint64_t request) {
     reply(session.connection, request, Errc::kOk);
 }
 
-/// To a part of an iteration that has failed here, or a pull that names one.
+/// Answers a part of, or a pull that names, an iteration that has failed at this shard.
 void Shard::reply_failed(ConnectionId connection, uint64_t request,
                          const Iterations::Failure& failure) {
     wire::FrameHeader header = wire::header_of(Kind::kReply);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Shard: one thread's share of the parameters. It alone reads and writes its keys.
+/// Shard: the part of the parameters that one thread owns; no other thread touches them.
 ///
-/// The way of a push: receive() -> admit() (shard_requests.cc: is it for us, is it its turn) ->
-/// start() (its keys and values: in the message, mapped, or read by the Fetcher) -> push()
-/// (shard_push.cc: the table) -> reply().
+/// The way of a push: receive() -> admit() (shard_requests.cc: is it valid, is it its turn) ->
+/// start() (finds its keys and values: in the message, mapped, or read by the Fetcher) -> apply()
+/// -> push() (shard_push.cc: changes the table) -> reply().
 
 #include <array>
 #include <deque>
@@ -34,22 +34,26 @@
 namespace weir {
 
 struct ShardOptions {
-    uint32_t number = 0;  ///< through all servers of the job
-    uint32_t rank = 0;    ///< of its process, for people
+    uint32_t number = 0;  ///< counted through all servers of the job
+    uint32_t rank = 0;    ///< of its process in the job; for messages to people
     std::string manager_address;
-    size_t fetch_bytes_max = size_t{64} << 20;  ///< on their way from and to workers at one time
-    /// Remembered key lists of all tables together: this shard's part of what they may take of its
-    /// pool.
+    size_t fetch_bytes_max = size_t{64} << 20;  ///< of requests whose bytes are read or written
+    /// Limit of the remembered key lists of all tables together: this shard's part of what its
+    /// pool may spend on such lists.
     size_t list_cache_bytes = size_t{256} << 20;
-    /// Of requests of one worker that wait for something, each a few hundred bytes and what its
-    /// message carried. Beyond this (8,000 full messages) a worker is told that we are busy.
+    /// Limit of one worker's requests that wait: for each, a few hundred bytes and the keys and
+    /// values in its message. Beyond it (8,000 full messages), requests are answered with kBusy.
     size_t waiting_bytes_max = size_t{64} << 20;
 };
 
-/// Thread: one. Ends when the manager says so, or when the manager and all workers are gone.
+/// Serves pushes and pulls until the manager ends the job, or the manager and all workers are
+/// gone. It also ends if it cannot reach the manager, or if the manager breaks the protocol.
+///
+/// Thread: one
 class Shard final : public StateMachine {
 public:
-    /// `memory` (registered, not exposed) holds the tables and what is fetched.
+    /// `memory` holds the tables and the Fetcher's blocks; it is registered, but
+    /// not exposed to peers. `clock`, `memory` and `rules` must outlive the shard.
     Shard(ShardOptions options, std::unique_ptr<transport::Endpoint> endpoint, const Clock& clock,
           Memory& memory, const RuleRegistry& rules);
     ~Shard() override;
@@ -65,26 +69,26 @@ public:
 
     [[nodiscard]] std::string address() const { return endpoint_->address(); }
 
-    /// Ok, or what ended the job before its time.
+    /// Ok, or the error that ended the job early.
     [[nodiscard]] Status outcome() const override { return outcome_; }
 
 private:
     using ConnectionId = transport::ConnectionId;
     enum class Phase { kJoining, kServing, kOver };
-    static constexpr size_t kWaitingBytes = 512;  ///< about what a request takes that waits
+    static constexpr size_t kWaitingBytes = 512;  ///< what a waiting request takes, about
 
     struct Session {
         ConnectionId connection = 0;
-        bool known = false;  ///< has said who it is
+        bool known = false;  ///< its hello has come: `worker` is valid
         uint32_t worker = 0;
-        size_t waiting_bytes = 0;  ///< of its requests that wait for something
+        size_t waiting_bytes = 0;  ///< as ShardOptions::waiting_bytes_max counts them
     };
 
-    /// A request that waits for an iteration, or for a pull to be written: what was taken out of
-    /// its message, and a copy of the rest, which its sender can no longer change.
+    /// A request that waits for an iteration, or until no row is pinned: its decoded header, and
+    /// a copy of the keys and values in its message, which the sender can no longer change.
     struct Deferred {
         Deferred(ConnectionId from, const wire::Frame& received);
-        Deferred(const Deferred&) = delete;  // the spans would be another's
+        Deferred(const Deferred&) = delete;  // the spans would point into the original
         Deferred& operator=(const Deferred&) = delete;
         Deferred(Deferred&&) noexcept = default;
         Deferred& operator=(Deferred&&) noexcept = default;
@@ -92,7 +96,7 @@ private:
 
         ConnectionId connection;
         std::vector<std::byte> body;
-        wire::Frame frame;  ///< with spans of `body`
+        wire::Frame frame;  ///< its spans point into `body`
     };
 
     struct Acknowledgement {
@@ -100,13 +104,13 @@ private:
         uint64_t request = 0;
     };
 
-    /// Rows that the network is reading for a pull: no push may touch them until it is done.
+    /// Rows that the network is reading for a pull: no push may change them until the write ends.
     struct Pin {
-        uint64_t context = 0;
+        uint64_t context = 0;  ///< of the write: its key in writes_
         KeyRange keys;
     };
 
-    /// A request with its keys and values at hand.
+    /// A request whose keys and values are in memory of this process.
     struct Request {
         ConnectionId connection = 0;
         wire::FrameHeader header;
@@ -114,14 +118,14 @@ private:
         std::span<const std::byte> values;
         wire::MemoryHandle values_at;
         wire::ListEnds ends;
-        std::byte* out = nullptr;   ///< pull: the worker's memory, where that can be addressed
-        std::span<std::byte> room;  ///< pull of a list: for its values, before they are written
+        std::byte* out = nullptr;   ///< pull: the worker's memory if it is mapped, or nullptr
+        std::span<std::byte> room;  ///< pull of a list, not mapped: buffer for the values
     };
 
-    /// A push that was fetched while its rows were pinned.
+    /// A push whose rows were pinned while it was fetched.
     struct Held {
         Request request;
-        Fetcher::Ticket ticket = 0;  ///< its keys and values
+        Fetcher::Ticket ticket = 0;  ///< of its keys and values
     };
 
     struct TableState {
@@ -130,18 +134,18 @@ private:
 
         std::unique_ptr<TableShard> table;
         Iterations iterations;
-        std::vector<Acknowledgement> to_acknowledge;  ///< parts of the open iteration
-        std::deque<Deferred> deferred;                ///< until another iteration
-        std::deque<Deferred> behind_pins;             ///< pushes
-        std::deque<Held> held;                        ///< pushes behind pins too
+        std::vector<Acknowledgement> to_acknowledge;  ///< arrived parts of the open iteration
+        std::deque<Deferred> deferred;                ///< wait until an iteration is closed
+        std::deque<Deferred> behind_pins;             ///< pushes that wait until no row is pinned
+        std::deque<Held> held;                        ///< fetched pushes that wait for the same
         std::vector<Pin> pins;
-        bool alone = false;          ///< there is one worker
-        bool aggregated = false;     ///< something of this iteration waits for the rule
-        bool apply_waiting = false;  ///< the iteration is complete, but rows are pinned
+        bool alone = false;          ///< the job has one worker
+        bool aggregated = false;     ///< the table has a sum of the open iteration
+        bool apply_waiting = false;  ///< all parts have arrived, but rows are pinned
     };
 
-    /// A pull that is being written to its worker, from a buffer of ours or, without one, from
-    /// the rows of `keys`, which are pinned once it is posted.
+    /// A pull whose values are written to its worker: from `buffer`, or if that is empty from the
+    /// rows of `keys`, which are pinned from posting to completion.
     struct Write {
         ConnectionId connection = 0;
         uint32_t table = 0;
@@ -169,7 +173,7 @@ private:
     void worker_gave_up(const Session& session, uint64_t request);
     void end(Status outcome);
 
-    // shard_requests.cc: is it for us, is it its turn, and where are its bytes
+    // shard_requests.cc: is a request valid, is it its turn, and where are its keys and values
     void admit(Session& session, const wire::Frame& frame);
     [[nodiscard]] Errc check(const TableState& state, const wire::Frame& frame) const;
     void admit_part(Session& session, TableState& state, const wire::Frame& frame, Errc status);
@@ -185,7 +189,7 @@ private:
     size_t retry_deferred();
     size_t admit_again(std::deque<Deferred>& queue);
 
-    // shard_push.cc: what a push does
+    // shard_push.cc: changes the table
     void apply(const Request& request);
     void push(TableState& state, const Request& request);
     [[nodiscard]] Errc change(TableState& state, const Request& request, bool aggregate);
@@ -199,7 +203,7 @@ private:
     [[nodiscard]] static bool waits_for_pins(const TableState& state);
     [[nodiscard]] Result<RowList> rows_of(TableState& state, const Request& request);
 
-    // shard_pull.cc: what a pull does
+    // shard_pull.cc: sends values
     void pull(TableState& state, const Request& request);
     [[nodiscard]] Errc read_rows(TableState& state, const Request& request,
                                  std::span<std::byte> out);
@@ -217,7 +221,7 @@ private:
     const RuleRegistry& rules_;
     Outbox outbox_;
     RepeatedLog refusals_{clock_};
-    /// Of one poll; cleared once, not each time.
+    /// Of one poll(). A member, so that poll() does not initialise it each time.
     std::array<transport::Completion, 64> completions_;
     Fetcher fetcher_;
     KeyListCache lists_;
@@ -229,13 +233,13 @@ private:
     AssignmentParts assignment_parts_;
     std::unique_ptr<Assignment> assignment_;
     std::unordered_map<ConnectionId, Session> sessions_;
-    Session* last_session_ = nullptr;                  ///< of the message before this one
+    Session* last_session_ = nullptr;                  ///< of the latest message
     std::vector<std::unique_ptr<TableState>> tables_;  ///< by number
     std::vector<bool> lost_workers_;
-    bool retry_ = false;  ///< something that deferred requests wait for has happened
+    bool retry_ = false;  ///< deferred or held requests may now be able to go on
     std::unordered_map<uint64_t, Write> writes_;
     uint64_t next_write_ = 1;
-    std::deque<uint64_t> writes_waiting_;  ///< those that found no room
+    std::deque<uint64_t> writes_waiting_;  ///< keys in writes_ of those not posted yet
     std::vector<std::byte> reply_buffer_;
     StatsMessage counters_;
 };

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// What a pull does: values go into the reply if they are few, straight into the worker's memory
-/// where that can be addressed, and by a write of the network otherwise; from the table itself if
-/// they lie side by side there (the rows are then pinned until the write is over, and new pins
-/// queue behind pushes that wait for this), else from a buffer.
+/// What a pull does. Values go
+///  - into the reply, if the worker asks for that or there are none;
+///  - straight into the worker's memory, where that is mapped;
+///  - to the worker's memory by a network write otherwise: those of a range from the table
+///    itself, those of a list from a buffer.
+/// A write from the table pins its rows until it ends. New pins wait while pushes wait for pins.
 
 #include <cstring>
 
@@ -22,7 +24,7 @@ void Shard::pull(TableState& state, const Request& request) {
         reply_buffer_.resize(bytes);
         const Errc status = read_rows(state, request, reply_buffer_);
         if (status != Errc::kOk) reply_buffer_.clear();
-        counters_.bytes_copied += 2 * reply_buffer_.size();  // and from there into the message
+        counters_.bytes_copied += 2 * reply_buffer_.size();  // into the buffer, then the message
         return reply(request.connection, h.request, status, 0, reply_buffer_);
     }
     if (request.out != nullptr) {
@@ -62,7 +64,7 @@ void Shard::pull_by_write(TableState& state, const Request& request, size_t byte
         if (!values) return reply(request.connection, h.request, values.code());
         if (!add_waiting(*session, 0)) return reply(request.connection, h.request, Errc::kBusy);
     } else {
-        WEIR_CHECK(request.room.size() == bytes);  // start() has asked for it
+        WEIR_CHECK(request.room.size() == bytes);  // start() had the Fetcher reserve it
         const Errc status = read_rows(state, request, request.room);
         if (status != Errc::kOk) return reply(request.connection, h.request, status);
         counters_.bytes_copied += bytes;
@@ -75,7 +77,7 @@ void Shard::pull_by_write(TableState& state, const Request& request, size_t byte
     writes_waiting_.push_back(id);
 }
 
-/// False: it has to wait.
+/// False: the write has to wait.
 bool Shard::post_write(uint64_t id) {
     const Write& write = writes_.at(id);
     TableState& state = *tables_[write.table];
@@ -83,7 +85,7 @@ bool Shard::post_write(uint64_t id) {
     if (from.empty()) {
         if (waits_for_pins(state)) return false;
         const auto values = state.table->values(write.keys);
-        WEIR_CHECK(values.has_value());  // as when it was asked for: a range stays where it is
+        WEIR_CHECK(values.has_value());  // as in pull_by_write(): rows never move
         from = *values;
     }
     switch (endpoint_->write_immediate(write.connection, from, write.to,
@@ -105,7 +107,7 @@ bool Shard::post_write(uint64_t id) {
 
 size_t Shard::post_writes() {
     size_t posted = 0;
-    // One that has to wait must not hold up the others.
+    // A write that has to wait must not hold up the others.
     for (size_t i = writes_waiting_.size(); i > 0; --i) {
         const uint64_t id = writes_waiting_.front();
         writes_waiting_.pop_front();
@@ -118,7 +120,7 @@ size_t Shard::post_writes() {
     return posted;
 }
 
-/// The immediate has told the worker of a write that went well; of another it hears from us.
+/// A write has ended. The worker learns of success by the immediate, of failure by a reply.
 void Shard::written(uint64_t context, Errc status) {
     const auto found = writes_.find(context);
     if (found == writes_.end()) return;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// What a push does: changes the table at once, or becomes part of an iteration whose rule runs
-/// when all workers' parts are in.
+/// What a push does: it changes the table at once, or is part of an iteration, whose rule runs
+/// when the parts of all workers have arrived.
 
 #include "lib/server/shard.h"
 
@@ -23,7 +23,7 @@ void Shard::apply(const Request& request) {
 void Shard::push(TableState& state, const Request& request) {
     const wire::FrameHeader& h = request.header;
     if ((h.flags & wire::kAggregate) != 0) return push_part(state, request);
-    if (!state.pins.empty() && pinned(state, h)) {  // since it was fetched
+    if (!state.pins.empty() && pinned(state, h)) {  // while it was fetched
         Session* const session = session_of(request.connection);
         if (session == nullptr) return;
         session->waiting_bytes += kWaitingBytes;
@@ -66,8 +66,8 @@ void Shard::push_part(TableState& state, const Request& request) {
     const wire::FrameHeader& h = request.header;
     Errc status = Errc::kOk;
     if (h.count > 0 && !state.iterations.failure_of(state.iterations.open())) {
-        // A part that is the whole iteration needs no sum. One of several does even if there is
-        // one worker: the others may fail, and then nothing of the iteration is applied.
+        // A part that is the whole iteration needs no sum. One of several parts does, even of a
+        // single worker: if another part fails, nothing of the iteration may be applied.
         const bool whole = state.alone && h.parts == 1 && state.pins.empty();
         status = change(state, request, !whole);
         state.aggregated |= !whole;
@@ -75,8 +75,8 @@ void Shard::push_part(TableState& state, const Request& request) {
     end_part(state, *session, h.request, status);
 }
 
-/// An admitted part of the open iteration has had its effect, or has failed. A list that is not
-/// known does not count: the part comes again with its keys.
+/// An admitted part of the open iteration has had its effect, or has failed. If its key list is
+/// not known, the part does not count: the worker sends it again with its keys.
 void Shard::end_part(TableState& state, const Session& session, uint64_t request, Errc status) {
     Iterations& iterations = state.iterations;
     if (status == Errc::kUnknownList) {
@@ -93,7 +93,8 @@ void Shard::end_part(TableState& state, const Session& session, uint64_t request
     if (iterations.arrived(session.worker)) finish_iteration(state);
 }
 
-/// Drops the sum of the open iteration if that has failed, and tells all who wait for it.
+/// If the open iteration has failed: drops its sum, answers the parts that have arrived, and has
+/// the deferred requests looked at again.
 void Shard::answer_failed(TableState& state) {
     const auto failure = state.iterations.failure_of(state.iterations.open());
     if (!failure) return;
@@ -115,7 +116,8 @@ void Shard::finish_iteration(TableState& state) {
     retry_ |= !state.deferred.empty();
 }
 
-/// New pins must then wait too, or readers that never pause would keep the rows pinned for ever.
+/// True if pushes or a complete iteration wait until no row is pinned. New pins must then wait,
+/// or pulls that never pause would keep rows pinned for ever.
 bool Shard::waits_for_pins(const TableState& state) {
     return state.apply_waiting || !state.held.empty() || !state.behind_pins.empty();
 }

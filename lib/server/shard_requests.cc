@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// Before a push or pull takes effect: is it for a table of ours and well made, is it its turn, and
+/// Before a push or pull takes effect: is its table known and its size right, is it its turn, and
 /// where are its keys and values.
 
 #include <fmt/core.h>
@@ -40,7 +40,7 @@ void Shard::admit(Session& session, const wire::Frame& frame) {
             return reply_failed(session.connection, h.request, *failure);
         }
         const uint64_t sent = state.iterations.last_seen(session.worker);
-        if (h.iteration > sent) {  // it would wait for its own worker
+        if (h.iteration > sent) {  // no part was sent: it would wait for its own worker
             return reply(session.connection, h.request, Errc::kInvalidArgument, sent);
         }
         if (h.iteration > state.iterations.last_closed()) {
@@ -50,8 +50,8 @@ void Shard::admit(Session& session, const wire::Frame& frame) {
     start(session, frame);
 }
 
-/// `status`: what is wrong with the part itself. Its worker may also say that it cannot send the
-/// part, and why. Either way the part counts, and fails its iteration.
+/// `status`: what check() found wrong with the part. The part may also say (header.status) that
+/// its worker cannot send it. In both cases the part counts, and its iteration fails.
 void Shard::admit_part(Session& session, TableState& state, const wire::Frame& frame, Errc status) {
     const wire::FrameHeader& h = frame.header;
     Iterations& iterations = state.iterations;
@@ -86,7 +86,7 @@ Errc Shard::check(const TableState& state, const wire::Frame& frame) const {
     if (h.value_type != static_cast<uint8_t>(schema.value_type) || h.width != schema.width) {
         return Errc::kTypeMismatch;
     }
-    // decode() has bounded count, and rows are bounded by the schema: nothing here overflows.
+    // decode() bounds the count, and the schema bounds the row size: nothing here overflows.
     const size_t row_bytes =
         h.kind == Kind::kPush ? state.table->pushed_row_bytes() : state.table->pulled_row_bytes();
     const uint64_t bytes = h.count * row_bytes;
@@ -98,8 +98,8 @@ Errc Shard::check(const TableState& state, const wire::Frame& frame) const {
     return bytes <= room ? Errc::kOk : Errc::kProtocol;
 }
 
-/// False if too much of this worker's waits already. (What has waited and has to wait again always
-/// may: it has just been taken from the sum.)
+/// Counts a request that waits. False if too many bytes of this worker wait already. (A request
+/// that has waited and must wait again fits: its bytes have just been subtracted.)
 bool Shard::add_waiting(Session& session, size_t bytes) const {
     if (session.waiting_bytes + kWaitingBytes + bytes > options_.waiting_bytes_max) return false;
     session.waiting_bytes += kWaitingBytes + bytes;
@@ -120,7 +120,7 @@ size_t Shard::retry_deferred() {
     for (const auto& state : tables_) {
         if (state == nullptr) continue;
         if (state->pins.empty() && waits_for_pins(*state)) {
-            // Those that are here first: they have waited before.
+            // Held pushes first: they were admitted before those behind pins were stopped.
             for (const Held& held : std::exchange(state->held, {})) {
                 if (Session* const session = session_of(held.request.connection)) {
                     session->waiting_bytes -= kWaitingBytes;
@@ -155,7 +155,8 @@ std::byte* Shard::map(ConnectionId connection, const wire::MemoryHandle& at, siz
     return reinterpret_cast<uintptr_t>(memory) % alignment == 0 ? memory : nullptr;
 }
 
-/// False: its keys or values have to be fetched, or it needs memory of ours for its values.
+/// Maps the keys and values that lie in the worker's memory. False: they cannot be mapped, so
+/// that the Fetcher must read them, or provide a buffer for the values of a pulled list.
 bool Shard::find_bytes(const wire::Frame& frame, Request& request) {
     const wire::FrameHeader& h = frame.header;
     const size_t value_bytes = size_of(static_cast<ValueType>(h.value_type));
@@ -177,7 +178,7 @@ bool Shard::find_bytes(const wire::Frame& frame, Request& request) {
     return request.out != nullptr || (h.flags & wire::kKeysRange) != 0;
 }
 
-/// As the endpoint does where it has to read and write.
+/// Counts mapped bytes as the endpoint counts bytes that it reads and writes.
 void Shard::count_mapped(const wire::Frame& frame) {
     counters_.bytes_received += frame.keys_at.length_bytes;
     (frame.header.kind == Kind::kPush ? counters_.bytes_received : counters_.bytes_sent) +=

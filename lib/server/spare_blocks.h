@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// SpareBlocks: the last few pieces of memory that were given back. Requests of the same sizes come
-/// again and again, and so need no lock of the pool, no search in it and no zeroing.
+/// SpareBlocks: keeps the last few blocks that were given back. Requests repeat their sizes;
+/// reusing a block saves the pool's lock, a search in the pool, and zeroing.
 
 #include <array>
 #include <utility>
@@ -12,14 +12,16 @@
 
 namespace weir {
 
-/// Thread: one. What is in the blocks is left over from before.
+/// A block that is reused has its old contents.
+///
+/// Thread: one
 class SpareBlocks final : public Reclaimable {
 public:
     explicit SpareBlocks(Memory& memory) noexcept : memory_(memory) {}
 
-    /// At least `bytes`, at most twice as many if it is one of the last few; empty if the memory
-    /// has none left. Before memory is asked for a new one, all are given back if they are more
-    /// than `spare_bytes_max`.
+    /// A block of at least `bytes`: a kept one of at most about twice that size, or else a new
+    /// one. Before it allocates a new one, it gives back all kept blocks if they are more than
+    /// `spare_bytes_max`. Empty if the memory has none left.
     [[nodiscard]] Block take(size_t bytes, size_t spare_bytes_max) noexcept {
         for (Block& spare : spares_) {
             if (!spare || spare.bytes() < bytes || spare.bytes() / 2 > bytes) continue;
@@ -30,7 +32,7 @@ public:
         return {memory_, bytes};
     }
 
-    /// Keeps the block in the place of the one that has been here longest.
+    /// Keeps `block` in the place of the oldest one, which is given back.
     void put(Block block) noexcept {
         Block& place = spares_[next_];
         next_ = (next_ + 1) % spares_.size();
@@ -44,14 +46,14 @@ public:
         bytes_ = 0;
     }
 
-    /// Gives all: they are cheap to lose.
+    /// Gives back all blocks, however few bytes are asked for: they are cheap to lose.
     size_t give_back(size_t) noexcept override {
         const size_t freed = bytes_;
         clear();
         return freed;
     }
 
-    /// Of all blocks that are kept here.
+    /// Size of all blocks that are kept.
     [[nodiscard]] size_t bytes() const noexcept { return bytes_; }
 
 private:
