@@ -13,7 +13,7 @@ namespace {
 
 constexpr uint128 kRing = static_cast<uint128>(1) << 64;
 
-/// Deals out the ring; see Assignment for the idea.
+/// Deals out the ring, as Assignment describes.
 class Dealer {
 public:
     explicit Dealer(const RingShape& shape) : shape_(shape) {
@@ -27,7 +27,7 @@ public:
         owned_.push_back({kRing, std::move(pieces)});
     }
 
-    /// Gives the next shard its points: piece by piece until it has an equal share of the ring.
+    /// Gives the next shard pieces until it has an equal share of the ring.
     void add_shard() {
         const uint128 share = kRing / (owned_.size() + 1);
         Owned fresh{0, {}};
@@ -38,7 +38,7 @@ public:
                 *std::max_element(owned_.begin(), owned_.end(),
                                   [](const Owned& a, const Owned& b) { return a.total < b.total; });
             Piece& piece = largest(rich);
-            // All that the donor has too much, but no slivers: four pieces per point at most.
+            // The donor's surplus, within limits: a shard gets at most four pieces per point.
             const uint128 surplus = std::clamp(rich.total - share, piece_max / 4, piece_max);
             const uint128 taken = std::min({surplus, share - fresh.total, piece.size - 1});
             piece.size -= taken;
@@ -81,7 +81,7 @@ private:
         std::vector<Piece> pieces;
     };
 
-    /// Among equals the seed decides.
+    /// The largest piece; among equals the seed decides.
     Piece& largest(Owned& owned) const {
         return *std::max_element(
             owned.pieces.begin(), owned.pieces.end(), [this](const Piece& a, const Piece& b) {
@@ -143,7 +143,7 @@ std::vector<KeySegment> Assignment::split_dense(KeyRange keys, uint64_t key_coun
     const PositionMap map = PositionMap::dense(key_count);
     for (size_t i = segment_index(map.position(keys.begin)); !keys.empty(); ++i) {
         const KeyRange piece{keys.begin, std::min(keys.end, map.end_key_at(segments_[i].last))};
-        if (piece.empty()) continue;  // no key stands in this segment
+        if (piece.empty()) continue;  // no key lies in this segment
         if (!pieces.empty() && pieces.back().owner == segments_[i].owner) {
             pieces.back().keys.end = piece.end;
         } else {

@@ -18,7 +18,7 @@ namespace weir {
 struct RingShape {
     uint32_t server_count = 1;
     uint32_t shards_per_server = 1;
-    uint32_t points_per_shard = 16;  ///< virtual nodes; a few more where that evens the load
+    uint32_t points_per_shard = 16;  ///< virtual nodes; some shards get a few more
     uint64_t seed = 1;
     friend bool operator==(const RingShape&, const RingShape&) noexcept = default;
 };
@@ -44,28 +44,27 @@ struct KeySegment {
     friend bool operator==(KeySegment, KeySegment) noexcept = default;
 };
 
-/// A hash ring with virtual nodes. A point owns the positions from itself to just before the next
-/// one.
+/// A hash ring with virtual nodes. A point owns the positions from itself up to the next point.
 ///
-/// Shards take their points one after another, each out of the largest piece of the shard that owns
-/// most, and in such amounts that all end up with equal shares. So the load is even with few points
-/// (long slices for dense tables), and a server that joins takes from everybody without moving a
-/// position between two others.
+/// The ring is dealt to one shard after another. A shard takes pieces until its share equals that
+/// of the others; each piece comes out of the largest piece of the shard that owns most. So the
+/// load is even with few points, which gives dense tables long slices. A server that is added
+/// takes positions from all others, and none moves between two others.
 ///
-/// Thread: any number of readers; immutable.
+/// Thread: any number of readers; immutable
 class Assignment {
 public:
     static constexpr uint32_t kPointCountMax = 1U << 16;
 
-    /// Errors: Errc::kInvalidArgument if a count is 0 or there would be more than kPointCountMax
-    /// points.
+    /// Errors: Errc::kInvalidArgument if a count is 0, or if the counts multiply to more than
+    ///         kPointCountMax
     [[nodiscard]] static Result<Assignment> make(uint32_t epoch, const RingShape& shape);
 
     [[nodiscard]] uint32_t epoch() const noexcept { return epoch_; }
 
     [[nodiscard]] const RingShape& shape() const noexcept { return shape_; }
 
-    /// Shards are numbered through all servers: server * shards_per_server + shard.
+    /// Shards of all servers. The number of a shard is server * shards_per_server + shard.
     [[nodiscard]] uint32_t shard_count() const noexcept {
         return shape_.server_count * shape_.shards_per_server;
     }
@@ -79,7 +78,7 @@ public:
         return segments_[segment_index(position)].owner;
     }
 
-    /// All that lies around `position` and has the same owner.
+    /// The longest segment around `position` that has one owner.
     [[nodiscard]] const RingSegment& segment(uint64_t position) const noexcept {
         return segments_[segment_index(position)];
     }
@@ -87,21 +86,21 @@ public:
     /// The whole ring in ascending order; neighbours have different owners.
     [[nodiscard]] std::span<const RingSegment> segments() const noexcept { return segments_; }
 
-    /// `range` cut where the owner changes.
+    /// `range`, cut where the owner changes.
     [[nodiscard]] std::vector<RingSegment> split(PositionRange range) const;
 
     /// `keys` of a dense table of `key_count` keys, cut where the owner changes. Every key is in
     /// exactly one piece; keys beyond the table are left out.
     [[nodiscard]] std::vector<KeySegment> split_dense(KeyRange keys, uint64_t key_count) const;
 
-    /// What one shard owns.
+    /// All positions that one shard owns.
     [[nodiscard]] PositionSet owned(uint32_t owner) const;
 
 private:
     Assignment(uint32_t epoch, const RingShape& shape);
 
     [[nodiscard]] size_t segment_index(uint64_t position) const noexcept {
-        // The table knows the segment at the beginning of the position's slice of the ring.
+        // slice_ has the segment at the beginning of each equal slice of the ring.
         size_t i = slice_[position >> shift_];
         while (segments_[i].last < position)
             ++i;
