@@ -24,7 +24,7 @@ constexpr bool is_single(unsigned bits) noexcept {
     return bits != 0 && (bits & (bits - 1)) == 0;
 }
 
-/// Push and pull: one key form, one value form, sizes within the limits.
+/// Of a push or pull: one key form, one value form, no contradicting flags, count within limits.
 bool request_makes_sense(const FrameHeader& h) noexcept {
     const bool aggregate = (h.flags & kAggregate) != 0;
     const bool in_iteration = (h.flags & kIteration) != 0;
@@ -35,7 +35,7 @@ bool request_makes_sense(const FrameHeader& h) noexcept {
            (!aggregate || (h.kind == Kind::kPush && in_iteration && h.parts > 0));
 }
 
-/// What only some headers have, and 0 for what this one has not.
+/// Reads the part of the header that only pushes and pulls have; sets what is not sent to 0.
 bool take_rest(std::span<const std::byte>& rest, FrameHeader& h) noexcept {
     constexpr size_t kRequestAt = kHeaderBytesMin;
     constexpr size_t kIterationAt = offsetof(FrameHeader, iteration);
