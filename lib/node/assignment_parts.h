@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// The parts of an assignment: one AssignmentMessage has the address of every shard, which is more
-/// than a message of the transport can hold if there are many.
+/// The parts of an assignment: an AssignmentMessage has the address of every shard. If there are
+/// many shards it does not fit into one message of the transport, and is sent in parts.
 
 #include <cstddef>
 #include <optional>
@@ -13,24 +13,24 @@
 
 namespace weir {
 
-/// The bodies of the frames, in the order in which they must be sent. None makes its frame (header
-/// and body) longer than `frame_bytes_max`, but each has a shard at least: 1 KiB is enough for any.
+/// The bodies of the frames, in the order in which they must be sent. No frame (header and body)
+/// is longer than `frame_bytes_max`, if that is 1 KiB or more. Each has at least one shard.
 [[nodiscard]] std::vector<std::vector<std::byte>> encode_parts(const AssignmentMessage& whole,
                                                                size_t frame_bytes_max);
 
-/// Puts together what encode_parts() took apart. Holds no more than Assignment::kPointCountMax
-/// shards, whatever is sent.
+/// Puts the parts that encode_parts() made together again. Holds at most
+/// Assignment::kPointCountMax shards, whatever the peer sends.
 class AssignmentParts {
 public:
-    /// Takes the body of the next frame. False: it is malformed, or no sequel to those before it.
+    /// Takes the body of the next frame. False: it is malformed, or not the next part.
     [[nodiscard]] bool add(std::span<const std::byte> body);
 
-    /// All shards are here.
+    /// True once all shards are here.
     [[nodiscard]] bool complete() const noexcept {
         return whole_ && whole_->shards.size() == whole_->shard_count();
     }
 
-    /// The whole, which must be complete.
+    /// The whole assignment. Only once complete().
     [[nodiscard]] const AssignmentMessage& whole() const noexcept { return *whole_; }
 
 private:

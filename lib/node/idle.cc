@@ -12,7 +12,7 @@
 namespace weir {
 namespace {
 
-constexpr uint64_t kLooksPerClock = 32;  // reading the clock costs as much as a look
+constexpr uint64_t kLooksPerClock = 32;  // reading the clock costs as much as a poll
 
 void relax() noexcept {
 #if defined(__x86_64__)
@@ -52,7 +52,7 @@ void Idle::sleep(int descriptor, uint64_t sleep_ns_max) noexcept {
     const uint64_t sleep_ns = std::min(options_.sleep_ns, sleep_ns_max);
     const timespec at_most{static_cast<time_t>(sleep_ns / kSecond),
                            static_cast<long>(sleep_ns % kSecond)};
-    (void)::ppoll(&wanted, 1, &at_most, nullptr);  // an error is a short sleep
+    (void)::ppoll(&wanted, 1, &at_most, nullptr);  // an error only makes the sleep short
 }
 
 }  // namespace weir

@@ -16,7 +16,7 @@ using transport::ConnectionId;
 using transport::Event;
 using wire::Kind;
 
-constexpr uint64_t kGoodbyeNs = 2 * kSecond;  // for shards to hear that the job is over
+constexpr uint64_t kGoodbyeNs = 2 * kSecond;  // for shards to close their connections at the end
 
 }  // namespace
 
@@ -68,7 +68,7 @@ void Manager::handle(const Completion& completion) {
 
 void Manager::receive(ConnectionId connection, std::span<const std::byte> message) {
     const auto found = peers_.find(connection);
-    if (found == peers_.end()) return;  // refused a moment ago
+    if (found == peers_.end()) return;  // refused earlier in this poll
     wire::Frame frame;
     if (wire::decode(message, frame) != Errc::kOk) return refuse(connection, "a malformed frame");
     const Kind kind = frame.header.kind;
@@ -162,7 +162,7 @@ void Manager::create_table(const Asker& asker, const wire::Frame& frame) {
     const auto same_name = [&](const TableEntry& e) { return e.message.name == message->name; };
     if (auto at = std::find_if(tables_.begin(), tables_.end(), same_name); at != tables_.end()) {
         at->askers.push_back(asker);
-        return answer_table(*at);  // whoever asked compares the schemas
+        return answer_table(*at);  // the worker compares the schemas
     }
     if (tables_.size() == TableMessage::kTablesMax) return reply(asker, Errc::kBusy);
     message->table = static_cast<uint32_t>(tables_.size());
@@ -228,7 +228,8 @@ void Manager::barrier(const Asker& asker) {
     end_barrier_if_complete();
 }
 
-/// A worker waits no longer, because its deadline is over: it does not count until it comes again.
+/// The worker's deadline for the barrier is over. It does not count as waiting until it sends
+/// another kBarrier.
 void Manager::withdraw(const Asker& asker, uint64_t request) {
     Member& worker = workers_[asker.worker];
     if (worker.at_barrier && worker.at_barrier->request == request) leave_barrier(worker);
@@ -241,8 +242,9 @@ void Manager::leave_barrier(Member& worker) {
     reply(asker, Errc::kCancelled, encode_text("this worker waits for it no longer"));
 }
 
-/// Opens the barrier once every worker that is still in the job waits at it, each for itself: a
-/// worker that came and left must not stand in for one that is yet to come.
+/// Opens the barrier once every worker that is still in the job waits at it; fails it if a worker
+/// is lost. It looks at each worker and does not count arrivals: a worker that came to the
+/// barrier and then left the job must not stand in for one that has yet to come.
 void Manager::end_barrier_if_complete() {
     const bool broken = std::any_of(workers_.begin(), workers_.end(), [](const Member& m) {
         return m.state == Member::State::kLost;
@@ -283,11 +285,11 @@ void Manager::lost(ConnectionId connection) {
     if (!peer.joined || phase_ == Phase::kEnding) return;
     const bool is_shard = peer.is.role == JoinMessage::Role::kShard;
     Member& member = (is_shard ? shards_ : workers_)[peer.is.number];
-    if (phase_ == Phase::kJoining) {  // it may come again
+    if (phase_ == Phase::kJoining) {  // it may join again
         member.state = Member::State::kMissing;
         return;
     }
-    if (member.state != Member::State::kHere) return;  // it said goodbye
+    if (member.state != Member::State::kHere) return;  // it has left, or is lost already
     member.state = Member::State::kLost;
     log(LogLevel::kWarning, "{} {} of rank {} is lost", is_shard ? "shard" : "worker",
         peer.is.number, peer.is.rank);
@@ -299,12 +301,13 @@ void Manager::lost(ConnectionId connection) {
             answer_table(entry);
         }
     } else {
-        member.at_barrier.reset();  // nobody is there to read an answer
+        member.at_barrier.reset();  // its connection is closed: no reply
         lose_worker(peer.is.number);
     }
 }
 
-/// Shards hear of it too: of one that dies before it has come to them nothing else would tell.
+/// Tells the shards, too: a shard to which the worker had not yet connected cannot notice the
+/// loss itself.
 void Manager::lose_worker(uint32_t worker) {
     wire::FrameHeader header = wire::header_of(Kind::kLeave);
     header.first = worker;
@@ -326,8 +329,8 @@ void Manager::end_if_deserted() {
     end(Errc::kPeerLost, fmt::format("no worker came to its end: {}", lost_workers()));
 }
 
-/// Workers that gave up only because they lost somebody else come to word where no other has a
-/// reason.
+/// Says which workers are lost and why. A worker that gave up only because it lost another one
+/// (kPeerLost) is named only if no lost worker has another reason.
 std::string Manager::lost_workers() const {
     std::string causes;
     std::string echo;
@@ -362,7 +365,7 @@ void Manager::end(Errc status, const std::string& why) {
         told = true;
     }
     if (status != Errc::kOk && !told) log(LogLevel::kWarning, "the job ends: {}", why);
-    log(LogLevel::kDebug, "job over: {}", why);  // an error is told by whoever hears it
+    log(LogLevel::kDebug, "job over: {}", why);  // workers and shards report an error
 }
 
 void Manager::reply(const Asker& to, Errc status, std::span<const std::byte> body) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Manager: the one authority on who is in the job, which shard owns what, and which tables there
-/// are. It runs beside the first server; everything it knows fits in a few kilobytes.
+/// Manager: decides which shards and workers are in the job, which shard owns which keys, and
+/// which tables there are. It runs in the process of the first server.
 
 #include <array>
 #include <memory>
@@ -23,15 +23,17 @@ namespace weir {
 struct ManagerOptions {
     RingShape shape;
     uint32_t worker_count = 1;
-    /// Ranks of servers (by number) and workers (by number), for messages that name who is missing.
+    /// Ranks of servers and of workers, by number, for messages that name a missing process.
     std::vector<uint32_t> server_ranks;
     std::vector<uint32_t> worker_ranks;
     uint64_t join_timeout_ns = 30 * kSecond;
 };
 
-/// Life: waits for all shards and workers to join (a shard or worker that is not there in time ends
-/// the job with an error that names it); gives everybody epoch 1; then answers workers until all
-/// have left or died; then tells the shards to end.
+/// Life: waits until all shards and workers have joined; if one does not join in time, ends the
+///       job with an error that names it. Then sends all of them the assignment, epoch 1, and
+///       serves workers until all have left or are lost. Then tells the shards to end.
+///
+/// Thread: one
 class Manager final : public StateMachine {
 public:
     Manager(ManagerOptions options, std::unique_ptr<transport::Endpoint> endpoint,
@@ -54,7 +56,7 @@ private:
         JoinMessage is;
     };
 
-    /// A worker's request, and where its reply goes, now or later.
+    /// The worker that sent a request, and what a reply to it needs, now or later.
     struct Asker {
         transport::ConnectionId connection;
         uint64_t request;
@@ -67,16 +69,16 @@ private:
         enum class State { kMissing, kHere, kLeft, kLost } state = State::kMissing;
         std::string address;
         uint32_t rank = 0;
-        LeaveMessage end = {};                 ///< lost: why it gave up; ok if it did not say
-        std::optional<Asker> at_barrier = {};  ///< a worker: the barrier at which it waits
+        LeaveMessage end = {};                 ///< lost worker: why it gave up; kOk: unknown
+        std::optional<Asker> at_barrier = {};  ///< worker: its request while it is at the barrier
     };
 
     struct TableEntry {
         TableMessage message;
-        std::vector<bool> asked;  ///< shards that have not answered yet
-        Errc status = Errc::kOk;  ///< of a shard that could not make it
-        std::string why;          ///< in that shard's words
-        std::vector<Asker> askers;
+        std::vector<bool> asked;    ///< by shard: has not answered yet
+        Errc status = Errc::kOk;    ///< of the last shard that could not make the table
+        std::string why;            ///< that shard's error text
+        std::vector<Asker> askers;  ///< workers that wait for the table
     };
 
     void handle(const transport::Completion& completion);

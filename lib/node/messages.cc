@@ -10,14 +10,14 @@ namespace {
 
 constexpr size_t kAddressBytesMax = 512;
 
-/// `message` if `reader` found all of it and nothing more.
+/// `message` if `reader` has read all of it and no byte is left over.
 template <class Message>
 std::optional<Message> whole(const ByteReader& reader, Message message) {
     if (!reader.done()) return std::nullopt;
     return message;
 }
 
-/// All of a StatsMessage, in the order in which they travel.
+/// All fields of a StatsMessage, in the order in which they are encoded.
 std::array<uint64_t*, 10> fields(StatsMessage& m) {
     return {&m.pushes,           &m.pulls,          &m.keys_pushed, &m.bytes_copied,
             &m.bytes_sent,       &m.bytes_received, &m.keys_held,   &m.lists_remembered,
@@ -65,7 +65,7 @@ std::optional<AssignmentMessage> AssignmentMessage::decode(std::span<const std::
     message.first = reader.number<uint32_t>();
     const uint64_t count = message.shard_count();
     if (count > Assignment::kPointCountMax || message.first >= count) return std::nullopt;
-    do {  // what is left are the shards of this part
+    do {  // the remaining bytes are the shards of this part
         Shard shard;
         shard.rank = reader.number<uint32_t>();
         shard.address = reader.text(kAddressBytesMax);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// The bodies of control frames: who joins, who serves what, which tables there are. Encoded field
-/// by field in the order in which they stand here (lib/base/byte_codec.h).
+/// The bodies of control frames: joins, assignments, tables, leaves and counters. They are
+/// encoded field by field, in the order of declaration (lib/base/byte_codec.h). decode() returns
+/// nothing if the body is malformed, or has bytes left over.
 
 #include <cstdint>
 #include <optional>
@@ -14,20 +15,21 @@
 
 namespace weir {
 
-/// Kind::kJoin: a shard or a worker tells the manager who it is.
+/// Kind::kJoin: a shard or worker joins the job.
 struct JoinMessage {
     enum class Role : uint8_t { kShard = 1, kWorker = 2 };
     Role role = Role::kWorker;
-    uint32_t rank = 0;    ///< of the process in the job, for people
-    uint32_t number = 0;  ///< of the shard through all servers, or of the worker
+    uint32_t rank = 0;    ///< of the process in the job; for messages to people
+    uint32_t number = 0;  ///< of the shard, counted through all servers, or of the worker
     std::string address;  ///< shard: where workers connect to
 
     [[nodiscard]] std::vector<std::byte> encode() const;
     [[nodiscard]] static std::optional<JoinMessage> decode(std::span<const std::byte> body);
 };
 
-/// Kind::kAssignment: the epoch, the ring, and where its shards listen. A job of many shards takes
-/// several of these, in order (lib/node/assignment_parts.h); all but the shards are alike in them.
+/// Kind::kAssignment: the epoch, the ring, and the addresses of its shards. A job of many shards
+/// takes several of these, in order (lib/node/assignment_parts.h), which differ only in `first`
+/// and `shards`.
 struct AssignmentMessage {
     struct Shard {
         uint32_t rank = 0;
@@ -41,7 +43,7 @@ struct AssignmentMessage {
     uint32_t first = 0;         ///< number of shards[0]
     std::vector<Shard> shards;  ///< at least one, and no more than `shape` has from `first` on
 
-    /// Through all servers.
+    /// Shards of all servers.
     [[nodiscard]] uint64_t shard_count() const noexcept {
         return uint64_t{shape.server_count} * shape.shards_per_server;
     }
@@ -50,8 +52,8 @@ struct AssignmentMessage {
     [[nodiscard]] static std::optional<AssignmentMessage> decode(std::span<const std::byte> body);
 };
 
-/// Kind::kCreateTable and kOpenTable, and the replies to them. The manager compares schemas as
-/// bytes and understands none of them: shards and workers do.
+/// Kind::kCreateTable and kOpenTable, and the replies to them. The manager does not decode
+/// schemas; shards and workers do.
 struct TableMessage {
     static constexpr uint32_t kTablesMax = 65536;  ///< of a job
     static constexpr size_t kNameBytesMax = 256;
@@ -64,10 +66,9 @@ struct TableMessage {
     [[nodiscard]] static std::optional<TableMessage> decode(std::span<const std::byte> body);
 };
 
-/// Kind::kLeave: a worker is done, or gives up and says why. An empty body is a worker that is
-/// done.
+/// Kind::kLeave: a worker is done, or gives up and says why. An empty body means that it is done.
 struct LeaveMessage {
-    static constexpr size_t kWhyBytesMax = 600;  ///< longer words are cut off
+    static constexpr size_t kWhyBytesMax = 600;  ///< longer text is cut off
     Errc status = Errc::kOk;
     std::string why;
 
@@ -75,25 +76,26 @@ struct LeaveMessage {
     [[nodiscard]] static std::optional<LeaveMessage> decode(std::span<const std::byte> body);
 };
 
-/// Kind::kStats, the reply: what a shard has counted since its start.
+/// The reply to Kind::kStats: what a shard has counted since its start, and what it holds now.
 struct StatsMessage {
     uint64_t pushes = 0;
     uint64_t pulls = 0;
     uint64_t keys_pushed = 0;
-    uint64_t bytes_copied = 0;    ///< values and keys that went through a buffer of ours
-    uint64_t bytes_sent = 0;      ///< messages, and what it wrote into workers' memory
-    uint64_t bytes_received = 0;  ///< messages, and what it read there
-    uint64_t keys_held = 0;
+    uint64_t bytes_copied = 0;      ///< values and keys copied through a buffer of the shard
+    uint64_t bytes_sent = 0;        ///< in messages, and written into workers' memory
+    uint64_t bytes_received = 0;    ///< in messages, and read from workers' memory
+    uint64_t keys_held = 0;         ///< keys that have a row here
     uint64_t lists_remembered = 0;  ///< key lists that may be pushed and pulled by their hash
-    /// Of the store pool of its process and NUMA node; shards that share one: told by the first.
+    /// Of the shard's store pool, that of its process and NUMA node. Of the shards that share a
+    /// pool only one reports this, so that sums are right; the others report 0.
     uint64_t registered_bytes = 0;
-    uint64_t used_bytes = 0;  ///< of store pools, by this shard: tables, lists, what it fetches
+    uint64_t used_bytes = 0;  ///< of that pool, by this shard: tables, lists, fetched bytes
 
     [[nodiscard]] std::vector<std::byte> encode() const;
     [[nodiscard]] static std::optional<StatsMessage> decode(std::span<const std::byte> body);
 };
 
-/// The text of a kShutdown or of an error's reply.
+/// The text in the body of a kShutdown, or of a reply that reports an error.
 [[nodiscard]] std::vector<std::byte> encode_text(std::string_view text);
 [[nodiscard]] std::optional<std::string> decode_text(std::span<const std::byte> body);
 

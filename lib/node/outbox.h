@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Outbox: frames to connections that may have no room now. What cannot go out is copied and sent
-/// later, in order. A peer that asks and asks and does not take the answers would make it grow
-/// without end: such a connection is closed.
+/// Outbox: sends frames to connections that may have no room now. A frame that cannot be sent is
+/// copied and sent later, in order. A peer that sends requests and does not take the replies
+/// would make it grow without end: its connection is closed.
 
 #include <cstddef>
 #include <deque>
@@ -19,20 +19,20 @@ namespace weir {
 /// Thread: that of the endpoint.
 class Outbox {
 public:
-    /// Of frames that wait for one connection: answers to tens of thousands of requests.
+    /// Limit of the frames that wait for one connection: tens of thousands of replies.
     static constexpr size_t kWaitingBytesMax = size_t{64} << 20;
 
     explicit Outbox(transport::Endpoint& endpoint,
                     size_t waiting_bytes_max = kWaitingBytesMax) noexcept
         : endpoint_(endpoint), waiting_bytes_max_(waiting_bytes_max) {}
 
-    /// Sends header and body, now or later; sets header.body_bytes. To a closed connection:
-    /// nothing. If too much waits for the connection, it is closed; its kClosed follows.
+    /// Sends header and body, now or later; sets header.body_bytes. Does nothing if the
+    /// connection is closed. Closes it if too many bytes wait for it; its kClosed follows.
     void send(transport::ConnectionId connection, wire::FrameHeader header,
               std::span<const std::byte> body = {});
-    /// Tries again what had to wait. Returns how many frames went out.
+    /// Sends waiting frames as far as there is room. Returns the number of frames sent.
     size_t flush();
-    /// Forgets what waits for a connection that is gone.
+    /// Drops the frames that wait for a connection that is closed.
     void forget(transport::ConnectionId connection);
 
     [[nodiscard]] bool empty() const noexcept { return queues_.empty(); }

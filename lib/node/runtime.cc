@@ -14,7 +14,7 @@
 namespace weir {
 namespace {
 
-/// Names the calling thread for people: "shard 3" becomes "weir-shard-3" in top -H.
+/// Names the calling thread: "shard 3" is shown as "weir-shard-3" by top -H.
 void name_this_thread(std::string_view name) {
     constexpr size_t kNameBytesMax = 15;  // the kernel's limit
     std::string text = fmt::format("weir-{}", name).substr(0, kNameBytesMax);
@@ -22,7 +22,7 @@ void name_this_thread(std::string_view name) {
     (void)pthread_setname_np(pthread_self(), text.c_str());
 }
 
-/// Not being allowed to is not worth failing for.
+/// A failure is only logged: an unpinned thread works, too.
 void pin_to(int cpu) {
     if (const Status pinned = pin_this_thread(cpu); !pinned) {
         log(LogLevel::kWarning, "{}; it runs wherever there is room", pinned.error().message());

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Runtime: the one place where a cluster has threads. It runs state machines, one thread each, and
-/// a trainer's worker functions. Threads have names ("weir-shard-0"), and machines are pinned to a
-/// CPU if asked.
+/// Runtime: owns the threads of a cluster. It runs state machines and the worker functions of a
+/// trainer, each in a thread of its own. Threads have names ("weir-shard-0"). The thread of a
+/// machine is pinned to a CPU on request.
 
 #include <exception>
 #include <functional>
@@ -20,7 +20,9 @@
 
 namespace weir {
 
-/// Thread: its creator's. Destroying it stops machines that are not finished and joins all threads.
+/// The destructor stops machines that are not finished, and joins all threads.
+///
+/// Thread: its creator's
 class Runtime {
 public:
     explicit Runtime(const IdleOptions& idle) noexcept : idle_(idle) {}
@@ -29,14 +31,14 @@ public:
     Runtime(const Runtime&) = delete;
     Runtime& operator=(const Runtime&) = delete;
 
-    /// Polls `machine` in a thread of its own until it is finished; destroys it there, then the
-    /// future has its outcome. Where memory runs out in it, that ends it, is logged, and is the
-    /// outcome: kNoMemory.
+    /// Polls `machine` in a thread of its own until it is finished or stopped, and destroys it
+    /// there. The future then has its outcome. If memory runs out (std::bad_alloc), the machine
+    /// ends, the error is logged, and the outcome is kNoMemory.
     std::future<Status> run(std::unique_ptr<StateMachine> machine, std::optional<int> cpu = {});
-    /// Runs `function` in a thread of its own, on whatever CPU there is.
+    /// Runs `function` in a thread of its own, which is not pinned.
     void run(std::function<void()> function, std::string name = "worker");
-    /// Waits until all threads have ended by themselves; throws what the first function threw that
-    /// did (std::bad_alloc, as if it had been called here).
+    /// Waits until all functions have returned; stops machines that are not finished. Then throws
+    /// the first exception that a function threw.
     void join();
 
 private:

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// A table's schema as bytes, for the manager to keep and compare. The table's number is not part
-/// of it.
+/// A table's schema as bytes, for the manager to keep and pass on. They do not contain the
+/// table's number.
 
 #include <optional>
 #include <string>
@@ -13,7 +13,7 @@
 namespace weir {
 
 [[nodiscard]] std::string encode_schema(const TableSchema& schema);
-/// Nothing if the bytes are not a schema's; whether it makes sense is check_schema()'s business.
+/// Nothing if the bytes are malformed. check_schema() then says whether the schema is valid.
 [[nodiscard]] std::optional<TableSchema> decode_schema(std::string_view bytes);
 
 }  // namespace weir

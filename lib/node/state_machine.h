@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// StateMachine: what shards, the manager and clients are. Whoever owns one calls poll(): a thread
-/// of the runtime in a process, a loop over all of them in a simulation.
+/// StateMachine: the interface of shards, manager and clients. The owner of a machine calls
+/// poll(): in a process a thread of the Runtime, in a simulation a loop over all machines.
 
 #include <cstddef>
 #include <string>
@@ -18,18 +18,19 @@ public:
     StateMachine(const StateMachine&) = delete;
     StateMachine& operator=(const StateMachine&) = delete;
 
-    /// Takes what arrived, does a bounded amount of work, posts what is to be sent; never blocks.
-    /// Returns how much there was to do, 0 if nothing.
+    /// Takes what arrived, does a bounded amount of work, and posts what is to be sent; never
+    /// blocks. Returns 0 if there was nothing to do.
     virtual size_t poll() = 0;
-    /// A descriptor to sleep on until poll() has something to do, or -1: poll again.
+    /// A descriptor to sleep on: it becomes readable when poll() has something to do. -1: do not
+    /// sleep, poll again.
     [[nodiscard]] virtual int arm() = 0;
-    /// True once there is nothing left to do for ever.
+    /// True once poll() will never have anything to do again.
     [[nodiscard]] virtual bool finished() const = 0;
 
     /// How it ended, once it has.
     [[nodiscard]] virtual Status outcome() const { return {}; }
 
-    /// For people: "shard 3".
+    /// For messages to people: "shard 3".
     [[nodiscard]] virtual std::string name() const = 0;
 
 protected:
