@@ -27,8 +27,8 @@
 ///     return done ? 0 : 1;
 /// }
 /// ```
-/// Errors are values (lib/base/result.h); nothing is thrown but std::bad_alloc, where the process
-/// has no memory left.
+/// Functions return errors as values (lib/base/result.h). The only exception that they throw is
+/// std::bad_alloc, when the process has no memory left.
 
 #include "lib/base/config.h"    // IWYU pragma: export
 #include "lib/base/log.h"       // IWYU pragma: export

@@ -76,7 +76,7 @@ Status Task::take() {
     return result_;
 }
 
-/// The connection that it travels on is polled here, and with it everything else of the client.
+/// Polls the client until the call has ended; its other calls progress too.
 void Task::finish() noexcept {
     (void)state_->finish(call_);
     state_.reset();
@@ -161,7 +161,7 @@ Client& Client::operator=(Client&& other) noexcept {
     return *this;
 }
 
-/// One that has left, or never came in, is not ready.
+/// A client that has left, or never joined, is not ready() and has nothing to give up.
 void Client::give_up() noexcept {
     if (state_ == nullptr || !state_->core().ready()) return;
     Error why(Errc::kCancelled, fmt::format("worker {}'s client was destroyed without leave()",
@@ -174,7 +174,7 @@ void Client::give_up() noexcept {
 }
 
 Status Client::leave(const Status& outcome) {
-    // Who gives up may do so because the manager is out of reach: no long wait for its answer.
+    // A worker may give up because it cannot reach the manager: do not wait long for the answer.
     const uint64_t deadline_ns = outcome ? 0 : 2 * kSecond;
     return state_->finish(state_->core().leave(outcome, deadline_ns));
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Client: a worker's access to the tables of its job. This is the header that trainers use,
-/// through weir.h.
+/// Client: a worker's access to the tables of its job. Trainers include this header through
+/// weir.h.
 
 #include <chrono>
 #include <cstdint>
@@ -26,15 +26,17 @@ class Table;
 template <Value T>
 class Buffer;
 
-/// A push or pull that has been started. Its keys and values must stay as they are until it has
-/// ended. So a Task that goes (or is assigned to) while it is under way waits for its end first, at
-/// most until its deadline: declare it after what it reads and writes, and that is safe however the
-/// function is left. Tasks is the same for many of them. Thread: the client's.
+/// A push or pull that has been started. Its keys and values must stay valid and unchanged until
+/// it has ended. Therefore the destructor, and an assignment to the Task, first wait until it has
+/// ended, at most until its deadline. Declare a Task after the buffers that it uses: then the
+/// function can be left at any point. Tasks does the same for several of them.
+///
+/// Thread: the client's
 class [[nodiscard]] Task {
 public:
     Task() = default;
 
-    /// What was moved from is as good as new: it has ended, well.
+    /// A moved-from Task counts as ended without an error.
     Task(Task&& other) noexcept { *this = std::move(other); }
 
     Task& operator=(Task&& other) noexcept;
@@ -46,18 +48,27 @@ public:
         if (state_ != nullptr) finish();
     }
 
-    /// True once it has ended, well or not. Never blocks; moves everything of the client forward.
+    /// Whether it has ended, with or without an error. If not, polls the client once, which also
+    /// advances the client's other calls. Does not block.
     [[nodiscard]] bool test();
-    /// Waits until it has ended, at most until its deadline (PushOptions::deadline), and says how it
-    /// ended: with the first error of its parts, when all of them have ended.
+    /// Waits until it has ended, at most until its deadline (PushOptions::deadline). Returns the
+    /// first error of its requests. After an error it may end while some requests are still open,
+    /// but only if none of these needs the caller's memory.
     ///
-    /// Errors: kPeerLost and kDeadline name the server; kStaleEpoch; kNoMemory; kRefused;
-    ///         kInvalidArgument, kOutOfRange, kNotFinite for a mistake of the caller, found before
-    ///         anything was sent. After kDeadline alone, a late server may still carry it out: it
-    ///         may read a push's values as they then are, and write to a pull's memory. A Buffer is
-    ///         kept for that long by itself; other memory must stay as long as the client lives.
+    /// Errors: kPeerLost names the server or worker, kDeadline the server; kStaleEpoch; kNoMemory;
+    ///         kUnavailable after leave(), or if a server may not access the memory; kBusy if too
+    ///         many calls or requests are open; kCancelled if a worker withdrew its part of the
+    ///         iteration; kInvalidArgument, kOutOfRange, kNotFinite for a mistake of the caller,
+    ///         mostly found before anything is sent
+    ///
+    /// After kDeadline, a server may still carry out the request: it then reads the push's values
+    /// as they are at that time, or writes to the pull's memory. The same is true after the job
+    /// has failed, and after kPeerLost if the error text says so. A Buffer is kept alive for
+    /// this; any other memory must stay valid as long as the client lives.
     Status wait();
-    /// Waits at most this long. kDeadline if it has not ended by then; it goes on all the same.
+    /// Waits at most `at_most`.
+    /// Errors: kDeadline if it has not ended by then (it continues, and can be waited for again);
+    ///         else as wait()
     Status wait_for(std::chrono::nanoseconds at_most);
 
 private:
@@ -71,13 +82,15 @@ private:
     void finish() noexcept;
     Status take();
 
-    std::shared_ptr<ClientState> state_;  ///< none: it has ended, and `result_` is how
+    std::shared_ptr<ClientState> state_;  ///< null: it has ended, with `result_`
     uint64_t call_ = 0;
     Status result_;
 };
 
-/// Pushes and pulls that are under way together. Like a Task it waits for the end of all of them
-/// before it goes: declare it after what they read and write. Thread: the client's.
+/// Pushes and pulls that are under way together. As with a Task, the destructor and an assignment
+/// wait until all of them have ended: declare it after the buffers that they use.
+///
+/// Thread: the client's
 class Tasks {
 public:
     Tasks() = default;
@@ -93,38 +106,40 @@ public:
 
     void add(Task task) { under_way_.push_back(std::move(task)); }
 
-    /// How many were added and have not been reaped.
+    /// Tasks that were added and have not been taken out by reap(), wait_for_room() or wait().
     [[nodiscard]] size_t count() const noexcept { return under_way_.size(); }
 
-    /// Takes out those that have ended, and says how many. The first error is kept for wait().
-    /// Never blocks; moves everything of the client forward.
+    /// Removes the tasks that have ended and returns how many these were. Keeps the first error
+    /// for wait(). Does not block; polls the client.
     size_t reap();
-    /// Waits until less than `count` are under way, in the order in which they were added: room for
-    /// one more where `count` of them have buffers. Stops at the first error and returns it, again
-    /// and again until wait() has.
+    /// Waits until fewer than `count` tasks are under way, oldest first: if each of `count` tasks
+    /// has its own buffer, one buffer is then free. Stops at the first error and returns it.
+    /// Later calls return it again, until wait() has returned it.
     Status wait_for_room(size_t count);
-    /// Waits for all. The first error of those that were added since the last wait().
+    /// Waits for all tasks. Returns the first error of the tasks that were added since the last
+    /// wait().
     Status wait();
 
 private:
-    /// Waits for the oldest.
+    /// Waits for the oldest task and removes it.
     void finish_one();
 
     std::deque<Task> under_way_;
     Status first_error_;
 };
 
-/// What a table shall be; see TableSchema for the meaning of the fields.
+/// The properties of a table to create; TableSchema explains the fields.
 struct TableOptions {
     Layout layout = Layout::kSparse;
-    uint64_t key_count = 0;    ///< dense: keys 0 .. key_count - 1
-    uint32_t width = 1;        ///< values per key
-    Rule rule = add();         ///< `"add"`, `weir::sgd(0.1)`, ...; see lib/store/rules.h
-    double initial_value = 0;  ///< of a key that was never pushed
-    bool allow_not_finite = false;
+    uint64_t key_count = 0;         ///< dense: keys 0 .. key_count - 1; sparse: expected, or 0
+    uint32_t width = 1;             ///< values per key
+    Rule rule = add();              ///< `"add"`, `weir::sgd(0.1)`, ...; see lib/store/rules.h
+    double initial_value = 0;       ///< what a key that was never pushed reads as
+    bool allow_not_finite = false;  ///< accept pushes with a NaN or an infinity
 };
 
-/// Memory of the caller's that servers may read and write, until this object goes.
+/// Keeps memory of the caller registered, so that servers may read and write it. The destructor
+/// ends the registration.
 class Registration {
 public:
     Registration() = default;
@@ -140,32 +155,37 @@ private:
     uint64_t id_ = 0;
 };
 
-/// What this client, and all servers of the job together, have counted since they started.
-/// "Copied" is what the library copied of values and keys between user buffer and store: 0 for bulk
-/// pushes from and pulls into registered memory of dense tables; but between processes of one host
-/// a push from memory given to register_memory(), which the server cannot map, is copied once. What
-/// update rules and the search for keys read and write is work, not copying.
+/// What this client has counted since it started, and what all servers of the job together have
+/// counted since they started.
+///
+/// bytes_copied counts the values and keys that the library copied between the user's buffers and
+/// the store. It stays 0 for bulk pushes from, and pulls into, registered memory of dense tables.
+/// Exception: between processes of one host, a push from memory given to register_memory() is
+/// copied once, because the server cannot map that memory. Reads and writes by update rules and
+/// key look-ups do not count as copies.
 struct ClientStats {
-    uint64_t bytes_sent = 0;  ///< messages; what servers read and write by themselves they count
+    uint64_t bytes_sent = 0;  ///< in messages; servers count what they read and write directly
     uint64_t bytes_received = 0;
     uint64_t bytes_copied = 0;
     uint64_t pushes = 0;
     uint64_t pulls = 0;
-    uint64_t servers_bytes_sent = 0;      ///< messages, and values written into workers' memory
-    uint64_t servers_bytes_received = 0;  ///< messages, and keys and values read there
+    uint64_t servers_bytes_sent = 0;      ///< in messages, and values written to workers' memory
+    uint64_t servers_bytes_received = 0;  ///< in messages, and keys and values read from there
     uint64_t servers_bytes_copied = 0;
-    uint64_t servers_keys_held = 0;  ///< in all tables
-    uint64_t servers_lists_remembered = 0;
-    /// Memory registered for this client: the worker pool of its process, which the first client of
-    /// the process tells for all of them, so that sums over workers are right; and what was given
-    /// to register_memory(). Verbs locks it all.
+    uint64_t servers_keys_held = 0;         ///< in all tables
+    uint64_t servers_lists_remembered = 0;  ///< key lists whose rows the servers remember
+    /// Memory registered for this client: what was given to register_memory(), and the worker
+    /// pool of its process. Only the first client of a process counts the pool, so that sums over
+    /// workers are right. Verbs locks all of this memory.
     uint64_t registered_bytes = 0;
-    uint64_t used_bytes = 0;  ///< of the worker pool, by this client: buffers and copies
-    uint64_t servers_registered_bytes = 0;  ///< all store pools
-    uint64_t servers_used_bytes = 0;        ///< of those: tables, key lists, what is being fetched
+    uint64_t used_bytes = 0;  ///< of the worker pool, by this client: buffers, copies, key lists
+    uint64_t servers_registered_bytes = 0;  ///< of all store pools
+    uint64_t servers_used_bytes = 0;        ///< of these: tables, key lists, fetched data
 };
 
-/// Thread: one at a time. Several clients in a process are independent of each other.
+/// A worker's part in its job. Several clients in a process are independent of each other.
+///
+/// Thread: one at a time
 class Client {
 public:
     explicit Client(std::shared_ptr<ClientState> state) noexcept : state_(std::move(state)) {}
@@ -175,40 +195,44 @@ public:
     Client(const Client&) = delete;
     Client& operator=(const Client&) = delete;
 
-    /// Without a leave() before, the worker gives up: the others hear that its client was destroyed
-    /// without leave(), as after an early return.
+    /// If leave() was not called, the worker counts as having given up: the other workers are
+    /// told that its client was destroyed without leave(), as after an early return.
     ~Client() { give_up(); }
 
     /// Number of this worker, 0 .. worker_count() - 1.
     [[nodiscard]] uint32_t worker() const noexcept;
     [[nodiscard]] uint32_t worker_count() const noexcept;
 
-    /// Makes a table, or finds the one that another worker made with the same name and options.
-    /// Errors: kAlreadyExists, kTypeMismatch if it exists with other ones; kInvalidArgument for a
-    /// rule
-    ///         that does not exist or does not fit the type; kPeerLost, kDeadline
+    /// Creates a table, or finds the one that another worker created with the same name and
+    /// options.
+    /// Errors: kTypeMismatch if it exists with another value type or width, or if the rule does
+    ///         not support T; kAlreadyExists if another option differs; kNotFound for an unknown
+    ///         rule; kInvalidArgument for a wrong option or rule parameter; kPeerLost, kDeadline
     template <Value T>
     [[nodiscard]] Result<Table<T>> create_table(std::string_view name, const TableOptions& options);
-    /// Errors: kNotFound; kTypeMismatch if its values are not of type T, or `width` is given and
-    /// differs
+    /// Opens an existing table. `width` 0 accepts any width.
+    /// Errors: kNotFound; kTypeMismatch if its values are not of type T, or if `width` is given
+    ///         and differs; kPeerLost, kDeadline
     template <Value T>
     [[nodiscard]] Result<Table<T>> open_table(std::string_view name, uint32_t width = 0);
 
-    /// `count` zeroed values in registered memory.
+    /// Allocates `count` zeroed values in registered memory.
     /// Errors: kNoMemory
     template <Value T>
     [[nodiscard]] Result<Buffer<T>> make_buffer(size_t count);
-    /// Registers memory that the caller has; it must outlive the Registration.
+    /// Registers memory of the caller, which must outlive the Registration.
     /// Errors: kNoMemory with the ulimit to set
     [[nodiscard]] Result<Registration> register_memory(std::span<std::byte> memory);
 
-    /// Waits until all workers of the job have come here. 0: no longer than any other call.
-    /// Errors: kPeerLost if one of them has died; kDeadline
+    /// Waits until all workers of the job have called barrier(), at most `at_most`. 0: at most
+    /// the client's deadline (WEIR_DEADLINE_MS).
+    /// Errors: kPeerLost if a worker or server has died; kDeadline
     [[nodiscard]] Status barrier(std::chrono::nanoseconds at_most = {});
+    /// Returns the counters of this client, and asks every shard for its own.
     [[nodiscard]] Result<ClientStats> stats();
-    /// Tells the job that this worker is done, or that it gives up and why, which is what others
-    /// that wait for it at a barrier get to read; those that wait for its part of an iteration hear
-    /// that it gave up. The client cannot be used afterwards.
+    /// Tells the job that this worker is done, or, if `outcome` is an error, that it gives up.
+    /// Workers that wait for it at a barrier get the text of that error; workers that wait for
+    /// its part of an iteration are told that it gave up. No call can be started afterwards.
     [[nodiscard]] Status leave(const Status& outcome = {});
 
 private:

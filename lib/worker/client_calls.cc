@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// From a call to its requests: checks what the caller gave, finds the route of its keys, and cuts
-/// the call into one request per piece.
+/// From a call to its requests: checks the arguments, finds the route of the keys, and cuts the
+/// call into one request per piece.
 
 #include <algorithm>
 
@@ -16,7 +16,7 @@ using wire::Kind;
 
 namespace {
 
-/// Lists up to this length are routed each time; longer ones are remembered by their hash.
+/// Routes of lists up to this length are computed each time. Longer lists' routes are remembered.
 constexpr size_t kShortList = 8;
 
 PieceLimits limits_for(bool by_range, size_t row_bytes) {
@@ -84,8 +84,8 @@ Status ClientCore::check(const Transfer& t) const {
     return {};
 }
 
-/// Iterations come one after the other. What is not the next one would wait for a part that this
-/// worker itself has not sent, until its deadline.
+/// Iterations come one after the other. Any other push than the next, or a pull that is ahead of
+/// the pushes, would wait until its deadline for a part that this worker itself has not sent.
 Status ClientCore::check_iteration(const Transfer& t) const {
     if (!t.options.iteration) return {};
     const uint64_t asked = *t.options.iteration;
@@ -129,7 +129,8 @@ Result<std::shared_ptr<Route>> ClientCore::route_of(const Transfer& t) {
     const PieceLimits limits = limits_for(t.by_range, t.row_bytes);
     const PositionMap& positions = t.table->positions;
     if (t.by_range) return Route::make(t.range, *assignment_, positions, limits);
-    // A push may bring more bytes per key than a pull, and is then cut finer: the two do not share.
+    // A push may bring more bytes per key than a pull and is then cut into smaller pieces, so
+    // each has its own route.
     const uint32_t variant = t.table->schema.id * 2 + (t.kind == Kind::kPush ? 1 : 0);
     const ListId id = list_id(t.keys);
     if (std::shared_ptr<Route> known = routes_.find(variant, id)) return known;
@@ -155,7 +156,7 @@ ClientCore::CallId ClientCore::start(const Transfer& t) {
         if (Status status = check_sorted_unique(t.keys); !status)
             return failed_call(std::move(status));
     }
-    // An iteration is begun with all of its parts, or not at all.
+    // Start an iteration only if there is room for all of its parts.
     if (aggregate && !requests_.has_room(route->pieces().size() + shard_count())) {
         return failed_call(Error(Errc::kBusy, kTooManyRequests));
     }
@@ -167,7 +168,7 @@ ClientCore::CallId ClientCore::start(const Transfer& t) {
         if (table >= pushed_iterations_.size()) pushed_iterations_.resize(table + 1);
         pushed_iterations_[table] = *t.options.iteration;
     }
-    // One more than there are, so that the call cannot finish while its requests are being made.
+    // One more than there are, so that the call cannot end while its requests are being made.
     call->open_requests = 1;
     if (owner >= 0) {
         add_request(call_id, *call, t, {.shard = static_cast<uint32_t>(owner), .count = count});
@@ -178,9 +179,9 @@ ClientCore::CallId ClientCore::start(const Transfer& t) {
             add_request(call_id, *call, t,
                         {piece.shard, piece.begin, piece.count, &piece, route, parts});
         }
+        // A shard without any of these keys must be told: it waits for a part of every worker.
         for (uint32_t shard = 0; aggregate && shard < shard_count(); ++shard) {
-            if (route->pieces_per_shard()[shard] != 0)
-                continue;  // it must hear that we have nothing
+            if (route->pieces_per_shard()[shard] != 0) continue;
             add_request(call_id, *call, t, {.shard = shard, .parts = 1});
         }
         call->starting = false;
@@ -203,7 +204,7 @@ void ClientCore::add_request(CallId call_id, Call& call, const Transfer& t, cons
     request->peer = shard;
     if (!t.by_range) {
         request->piece = piece;
-        request->route = route;  // keeps the piece
+        request->route = route;  // keeps the piece alive
     }
     request->row_bytes = static_cast<uint32_t>(t.row_bytes);
     wire::FrameHeader& header = request->header;

@@ -19,8 +19,8 @@ using wire::Kind;
 
 namespace {
 
-constexpr uint32_t kPollsPerClock = 64;     // deadlines are looked at this often at most
-constexpr uint64_t kLookNs = kMillisecond;  // by who polls seldom
+constexpr uint32_t kPollsPerClock = 64;     // poll() checks deadlines once in so many calls
+constexpr uint64_t kLookNs = kMillisecond;  // poll_seldom() checks them at most this often
 
 constexpr const char* kMemoryInDoubt =
     "; it may still read or write what was open there, which is not used again";
@@ -73,7 +73,7 @@ ClientCore::ClientCore(ClientCoreOptions options, std::unique_ptr<transport::End
 }
 
 ClientCore::~ClientCore() {
-    endpoint_.reset();  // before the memory that servers may still write to
+    endpoint_.reset();  // first: servers may write to memory until connections are closed
     if (requests_.in_use() > 0) memory_.stop_giving_back();
 }
 
@@ -97,7 +97,7 @@ size_t ClientCore::poll_seldom() {
     const uint64_t now_ns = clock_.now_ns();
     if (now_ns - last_look_ns_ >= kLookNs) {
         last_look_ns_ = now_ns;
-        (void)arm();  // as after a sleep
+        (void)arm();  // makes poll() check the deadlines
     }
     return poll();
 }
@@ -182,7 +182,7 @@ void ClientCore::closed(ConnectionId connection, Errc why, bool memory_in_doubt)
         Peer& peer = peers_[i];
         if (peer.connection != connection || peer.state == Peer::State::kLost) continue;
         if (peer.fault != Errc::kOk) why = peer.fault;
-        // A device that gave up says no more of it than that.
+        // A device that gives up connecting reports no more than kDeadline.
         const bool never_came = peer.state == Peer::State::kConnecting && why == Errc::kDeadline;
         peer.state = Peer::State::kLost;
         waiting_count_ -= peer.waiting.size();
@@ -195,7 +195,7 @@ void ClientCore::closed(ConnectionId connection, Errc why, bool memory_in_doubt)
                                            memory_in_doubt ? kMemoryInDoubt : ""));
         requests_.for_each([&](uint64_t id, Request& request) {
             if (request.peer != i) {
-                // Without that shard the others will not come to the barrier either.
+                // Without that shard, the other workers will not come to the barrier either.
                 Call* const call = calls_.find(request.call);
                 const bool at_barrier = request.header.kind == Kind::kBarrier;
                 if (at_barrier && call != nullptr) fail_call(*call, lost);
@@ -262,7 +262,7 @@ void ClientCore::expire(uint64_t now_ns) {
     withdraw_barriers();
 }
 
-/// A server that has not even given a sign of life will not do anything else either.
+/// Fails the open calls to a server that did not give a sign of life in time.
 void ClientCore::take_signs_of_life() {
     for (uint32_t i = 0; i < peers_.size(); ++i) {
         Peer& peer = peers_[i];
@@ -278,9 +278,9 @@ void ClientCore::take_signs_of_life() {
     }
 }
 
-/// A call whose deadline is longer than usual waits for other workers. That must not hide that a
-/// server has stopped: each server that such a call waits for must answer, twice in the usual
-/// deadline, a request that waits for nobody.
+/// A call with a longer deadline than usual waits for other workers. This must not hide that a
+/// server has stopped. So each server that such a call waits for must answer a request that waits
+/// for no worker, twice within the usual deadline.
 void ClientCore::ask_for_signs_of_life(uint64_t now_ns) {
     calls_.for_each([&](CallId, Call& call) {
         if (call.finished || call.deadline_ns <= now_ns) return;
@@ -295,8 +295,8 @@ void ClientCore::ask_for_signs_of_life(uint64_t now_ns) {
     }
 }
 
-/// Tells the manager of barriers that have ended here and are still open there: this worker must
-/// not count as one that waits, and their requests must end.
+/// Tells the manager of barriers whose call has ended here and which are still open there: this
+/// worker must not count as waiting, and their requests must end.
 void ClientCore::withdraw_barriers() {
     std::vector<uint64_t> ended;
     requests_.for_each([&](uint64_t id, Request& request) {
@@ -310,8 +310,8 @@ void ClientCore::withdraw_barriers() {
         drop(control(manager(), Kind::kWithdraw, {}, 0, id));
 }
 
-/// Sends what the call has made, then sets its deadline: a clock takes as long to read as a short
-/// message to write, and by then nobody waits for it.
+/// Sends the call's requests, then sets its deadline: reading the clock takes as long as writing
+/// a short message, so it must not delay them.
 void ClientCore::send_off(Call& call, uint64_t deadline_ns) {
     endpoint_->flush();
     const uint64_t now_ns = clock_.now_ns();
@@ -323,7 +323,7 @@ void ClientCore::send_off(Call& call, uint64_t deadline_ns) {
 ClientCore::CallId ClientCore::failed_call(Status status) {
     CallId id = 0;
     Call* const call = calls_.acquire(id);
-    if (call == nullptr) return 0;  // take(0) says that there are too many
+    if (call == nullptr) return 0;  // take(0) returns kBusy
     call->status = std::move(status);
     call->finished = true;
     return id;
@@ -338,9 +338,9 @@ void ClientCore::fail_call(Call& call, Status status) {
     call.finished = true;
 }
 
-/// The caller's memory is read or written for this request, or may have to be: it is not sent yet,
-/// its values or keys were sent as a place in that memory, or its keys as a hash that the shard may
-/// have forgotten.
+/// Whether this request reads or writes the caller's memory, or may have to: it is not sent yet;
+/// its values or keys were sent as an address in that memory; or its keys were sent as a hash,
+/// which the shard may have forgotten.
 bool ClientCore::needs_caller(const Request& request) noexcept {
     const uint8_t flags = request.header.flags;
     return !request.sent || (flags & wire::kKeysKnown) != 0 ||
@@ -354,7 +354,8 @@ void ClientCore::end_request(uint64_t id, Request& request) {
     request_ended(call);
 }
 
-/// Its call goes on without it. The request itself stays, and with it what it refers to.
+/// Lets the call go on without this request. The request stays, with what it refers to, because a
+/// server may still reach that memory.
 void ClientCore::abandon_request(Request& request) {
     ++requests_in_doubt_;
     request_ended(std::exchange(request.call, 0));
@@ -397,7 +398,7 @@ Status ClientCore::take(CallId id) {
 
 bool ClientCore::is_referenced(std::span<const std::byte> memory) noexcept {
     const auto meets = [&](std::span<const std::byte> other) {
-        return other.data() != nullptr &&  // a pull that has no buffer of its own yet
+        return other.data() != nullptr &&  // a pull whose buffer is not allocated yet
                other.data() < memory.data() + memory.size() &&
                memory.data() < other.data() + other.size();
     };
@@ -445,7 +446,7 @@ ClientCore::CallId ClientCore::control(uint32_t peer, Kind kind, std::vector<std
 
 ClientCore::CallId ClientCore::create_table(const TableSchema& schema) {
     if (Status wrong = check_name(schema.name); !wrong) return failed_call(std::move(wrong));
-    // Here a mistake gets a better message than any shard could send.
+    // Checked here too: a shard could not describe the mistake as well.
     if (Result<const RuleEntry*> rule = check_schema(schema, rules_); !rule) {
         return failed_call(std::move(rule).error());
     }
@@ -470,7 +471,8 @@ ClientCore::CallId ClientCore::barrier(uint64_t deadline_ns) {
 
 ClientCore::CallId ClientCore::leave(const Status& outcome, uint64_t deadline_ns) {
     gave_up_ = !outcome.has_value();
-    // Shards answer what waits for other workers, so that our calls end and nobody waits for us.
+    // Shards then answer our requests that wait for other workers, and stop waiting for our
+    // parts.
     for (uint32_t i = 0; gave_up_ && phase_ == Phase::kReady && i < manager(); ++i) {
         if (peers_[i].state == Peer::State::kOpen) drop(control(i, Kind::kLeave, {}, deadline_ns));
     }
@@ -489,7 +491,7 @@ void ClientCore::close() {
     });
 }
 
-/// Once nothing is under way any more: a worker that gave up is gone from the job.
+/// Closes the connections to the shards, once a worker that gave up has no open requests.
 void ClientCore::leave_shards() {
     gave_up_ = false;
     for (Peer& peer : std::span(peers_).first(manager())) {

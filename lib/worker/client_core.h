@@ -4,9 +4,9 @@
 /// ClientCore: a worker's state machine. It joins the job, turns each push and pull into requests
 /// to the shards that own the keys, and ends each call once all its requests have ended.
 ///
-/// The way of a push: push() -> Route (which shard gets what) -> Request -> client_post.cc (the
-/// frame)
-/// -> endpoint ... endpoint -> client_replies.cc -> the call is finished, test() and wait() see it.
+/// The path of a push:
+///   push() -> Route (which shard gets what) -> Request -> client_post.cc (the frame) -> endpoint
+///   endpoint -> client_replies.cc -> the call has ended: test() and wait() see it
 
 #include <array>
 #include <deque>
@@ -32,14 +32,14 @@ namespace weir {
 
 struct ClientCoreOptions {
     uint32_t worker = 0;  ///< number in the job
-    uint32_t rank = 0;    ///< of this process, for people
+    uint32_t rank = 0;    ///< of this process; the manager gets it
     std::string manager_address;
     uint64_t join_timeout_ns = 35 * kSecond;
-    uint64_t deadline_ns = 30 * kSecond;  ///< of a call, from when it is sent off
-    /// Routes of remembered lists: this client's part of what they may take of its pool.
+    uint64_t deadline_ns = 30 * kSecond;  ///< of a call, from when it is sent
+    /// Limit for remembered routes: this client's share of what caches may take of its pool.
     size_t route_cache_bytes = size_t{256} << 20;
-    /// Keys or values up to this many bytes go in the message to a shard that would have to READ
-    /// them: a copy costs less than a round trip of the network.
+    /// Up to this many bytes of keys or values go in the message to a shard that would otherwise
+    /// have to READ them: copying them costs less than a network round trip.
     size_t eager_bytes = 4096;
 };
 
@@ -55,22 +55,24 @@ struct TableInfo {
 [[nodiscard]] Result<TableInfo> make_table_info(TableSchema schema, const RuleRegistry& rules);
 
 struct CallOptions {
-    /// Push: aggregate over all workers; pull: not before this was applied.
+    /// Push: combine over all workers; pull: wait until this iteration is applied.
     std::optional<uint64_t> iteration = std::nullopt;
-    uint64_t deadline_ns = 0;  ///< from when it is sent off; 0: the client's default
+    uint64_t deadline_ns = 0;  ///< from when the call is sent; 0: the client's default
 };
 
-/// What one client has done so far.
 struct ClientCounters {
     uint64_t pushes = 0;
     uint64_t pulls = 0;
     uint64_t requests = 0;
-    uint64_t bytes_copied = 0;  ///< values and keys that went through a buffer of ours
+    uint64_t bytes_copied = 0;  ///< values and keys that were copied into or out of our buffers
 };
 
-/// A call ends when all its requests have ended, with the first error; at its deadline whatever is
-/// still open. One that has an error already ends as soon as no open request needs the caller's
-/// memory. Thread: one. Buffers given to push and pull belong to the call until it has ended.
+/// A call ends when all its requests have ended, with the first error among them. At its deadline
+/// it ends even if requests are still open. A call that has an error ends as soon as no open
+/// request needs the caller's memory. Buffers given to push and pull belong to the call until it
+/// has ended.
+///
+/// Thread: one
 class ClientCore final : public StateMachine {
 public:
     using CallId = uint64_t;
@@ -82,8 +84,8 @@ public:
     ClientCore& operator=(const ClientCore&) = delete;
 
     size_t poll() override;
-    /// poll() for who computes between two of them: sees deadlines and dead peers at once, which
-    /// poll() looks for only every so many times.
+    /// poll() for a caller that computes between polls: checks deadlines and dead peers if it has
+    /// not done so for 1 ms. poll() itself checks them only once in many calls.
     size_t poll_seldom();
     [[nodiscard]] int arm() override;
 
@@ -91,10 +93,10 @@ public:
 
     [[nodiscard]] std::string name() const override;
 
-    /// Joined, and connected to every shard.
+    /// Whether the client has joined the job, is connected to every shard, and has not left.
     [[nodiscard]] bool ready() const noexcept { return phase_ == Phase::kReady; }
 
-    /// Why the client cannot be used (any more), or ok.
+    /// Why the client cannot be used any more, or ok.
     [[nodiscard]] const Status& failure() const noexcept { return failure_; }
 
     [[nodiscard]] uint32_t worker() const noexcept { return options_.worker; }
@@ -108,7 +110,7 @@ public:
     CallId open_table(std::string_view table_name);
     CallId barrier(uint64_t deadline_ns);  ///< from now; 0: the default
     CallId leave(const Status& outcome, uint64_t deadline_ns);
-    /// The table that a finished create or open call found.
+    /// The table that an ended create_table() or open_table() call found.
     [[nodiscard]] Result<TableInfo> take_table(CallId call);
     CallId stats(uint32_t shard);
     [[nodiscard]] Result<StatsMessage> take_stats(CallId call);
@@ -123,27 +125,27 @@ public:
     CallId pull(const TableInfo& table, KeyRange keys, std::span<std::byte> out,
                 const CallOptions& options);
 
-    /// True once the call has ended, well or not (or was taken).
+    /// True once the call has ended, with or without an error, or was taken.
     [[nodiscard]] bool done(CallId call) noexcept;
-    /// How a finished call ended; the call is forgotten.
+    /// The outcome of an ended call, which is then forgotten.
     [[nodiscard]] Status take(CallId call);
-    /// Nobody will ask for this call any more; it goes on.
+    /// Forgets the call once its requests have ended. These continue.
     void drop(CallId call) noexcept;
 
-    /// Ends the connections that have open requests. Their calls fail, and they end once their
-    /// servers can no longer reach the memory that they name; poll() until open_requests() is 0.
+    /// Fails all calls and closes the connections that have open requests. These requests end
+    /// once their servers can no longer reach their memory: poll() until open_requests() is 0.
     void close();
 
-    /// Requests that have not ended, without those that never will: a server that was too late to
-    /// let go of their memory may still reach it.
+    /// Requests that have not ended. Those in doubt do not count, because they never end: their
+    /// server did not release their memory in time, and may still reach it.
     [[nodiscard]] size_t open_requests() const noexcept {
         return requests_.in_use() - requests_in_doubt_;
     }
 
-    /// A request that has not ended yet reads from, or writes to, a part of this memory.
+    /// Whether an open request reads from, or writes to, a part of this memory.
     [[nodiscard]] bool is_referenced(std::span<const std::byte> memory) noexcept;
 
-    /// Registered memory; remembered routes make room in it.
+    /// Registered memory. If it runs short, remembered routes are forgotten.
     [[nodiscard]] Memory& memory() noexcept { return memory_; }
 
     [[nodiscard]] const ClientCounters& counters() const noexcept { return counters_; }
@@ -161,7 +163,7 @@ private:
         kJoining,
         kConnectingToShards,
         kReady,
-        kLeft,  ///< has said goodbye: what is under way goes on, nothing new begins
+        kLeft,  ///< the manager has confirmed leave(): open calls continue, none can be started
         kFailed
     };
 
@@ -169,17 +171,17 @@ private:
     struct Peer {
         transport::ConnectionId connection = 0;
         enum class State { kConnecting, kOpen, kLost } state = State::kConnecting;
-        Errc fault = Errc::kOk;        ///< why we are closing the connection
-        bool maps_memory = false;      ///< it addresses our registered memory by itself
+        Errc fault = Errc::kOk;        ///< why we are closing the connection; kOk: we are not
+        bool maps_memory = false;      ///< it addresses our registered memory directly
         std::string name;              ///< "shard 0 of server 1 (rank 1)"
-        std::deque<uint64_t> waiting;  ///< requests that found no room
-        bool asks_for_sign = false;    ///< a call waits for it longer than requests usually take
-        CallId sign = 0;               ///< the sign of life that it was asked for; 0: none
+        std::deque<uint64_t> waiting;  ///< requests that could not be sent yet
+        bool asks_for_sign = false;    ///< a call waits for it longer than sign_period_ns()
+        CallId sign = 0;               ///< the call that asks it for a sign of life; 0: none
     };
 
     struct Call {
         uint32_t open_requests = 0;
-        bool starting = false;  ///< its requests are being made
+        bool starting = false;  ///< its requests are still being made
         bool finished = false;
         bool dropped = false;
         uint64_t deadline_ns = ~uint64_t{0};   ///< on the clock; set when it is sent off
@@ -192,14 +194,14 @@ private:
         CallId call = 0;
         uint32_t peer = 0;
         bool sent = false;
-        bool withdrawn = false;  ///< a barrier: the manager was told that it is over
+        bool withdrawn = false;  ///< barrier: the manager was told that the call has ended
         wire::FrameHeader header;
         std::shared_ptr<Route> route;  ///< keeps `piece` and regrouped keys; none for small calls
         Piece* piece = nullptr;
         std::span<const uint64_t> keys;    ///< none for ranges
         std::span<const std::byte> from;   ///< push: the values to send; control: the body
         std::span<std::byte> into;         ///< pull: where the values land
-        std::span<std::byte> callers_out;  ///< pull by a copy: where values go in the end
+        std::span<std::byte> callers_out;  ///< pull through a copy: where values go in the end
         std::span<const uint32_t> order;   ///< ... and at which rows
         uint32_t row_bytes = 0;
         Block staged_keys;  ///< registered copies of what the caller did not register
@@ -207,7 +209,7 @@ private:
         std::vector<std::byte> body;  ///< control
     };
 
-    /// What push() and pull() have in common, whatever names the keys.
+    /// The arguments of a push or pull, of a key list or a key range.
     struct Transfer {
         const TableInfo* table = nullptr;
         wire::Kind kind = wire::Kind::kPush;
@@ -225,9 +227,9 @@ private:
         uint32_t shard = 0;
         uint64_t begin = 0;  ///< as in Piece
         uint64_t count = 0;
-        Piece* piece = nullptr;  ///< of the route; none if all keys go to one shard, or no key does
+        Piece* piece = nullptr;  ///< of the route; null if no key or all keys go to one shard
         std::shared_ptr<Route> route = nullptr;
-        uint32_t parts = 0;  ///< requests of this shard's part of an aggregate; 0 if it is none
+        uint32_t parts = 0;  ///< requests that make up this shard's part of an iteration; 0: none
     };
 
     // client_core.cc: joining, connections, calls
@@ -246,7 +248,7 @@ private:
 
     void send_off(Call& call, uint64_t deadline_ns);
 
-    /// So that a server that stops is noticed within the usual deadline.
+    /// Half the usual deadline, so that a stopped server is noticed within that deadline.
     [[nodiscard]] uint64_t sign_period_ns() const noexcept { return options_.deadline_ns / 2 + 1; }
 
     void take_signs_of_life();
@@ -257,7 +259,7 @@ private:
     void request_ended(CallId id);
     /// The call will end with this error, unless it has another one already.
     static void note_error(Call& call, Status status);
-    /// Ends the call, whatever of it is still open.
+    /// Ends the call at once, even if requests are still open.
     static void fail_call(Call& call, Status status);
     [[nodiscard]] static bool needs_caller(const Request& request) noexcept;
     void release_if_over(CallId id, Call& call);
@@ -302,7 +304,7 @@ private:
 
     ClientCoreOptions options_;
     std::unique_ptr<transport::Endpoint> endpoint_;
-    /// Of one poll; cleared once, not each time.
+    /// The completions of one poll; a member so that it is cleared only once.
     std::array<transport::Completion, 32> completions_;
     const Clock& clock_;
     MemoryWithCaches memory_;
@@ -311,21 +313,21 @@ private:
     Status failure_;
     uint64_t started_ns_;
     uint64_t last_look_ns_ = 0;
-    uint64_t next_deadline_ns_ = ~uint64_t{0};  ///< no open call has an earlier one
-    bool gave_up_ = false;                      ///< it leaves, or has left, with an error
+    uint64_t next_deadline_ns_ = ~uint64_t{0};  ///< no deadline or sign is due before
+    bool gave_up_ = false;  ///< leave() was called with an error; shards are still connected
     uint32_t polls_ = 0;
     uint32_t message_bytes_max_;
     uint32_t worker_count_ = 0;
     size_t requests_in_doubt_ = 0;
-    size_t waiting_count_ = 0;    ///< requests that found no room, over all peers
-    std::vector<uint64_t> busy_;  ///< parts of iterations for which a shard had no room
-    uint64_t busy_since_ns_ = 0;  ///< when they were answered, or sent last
+    size_t waiting_count_ = 0;    ///< size of `waiting`, over all peers
+    std::vector<uint64_t> busy_;  ///< parts of iterations to send again: the shard had no room
+    uint64_t busy_since_ns_ = 0;  ///< when the first was refused, or when they were last sent
     AssignmentParts assignment_parts_;
     std::unique_ptr<Assignment> assignment_;
     std::vector<Peer> peers_;
     Slots<Call> calls_;
     Slots<Request> requests_;
-    std::vector<uint64_t> pushed_iterations_;  ///< by table: the last one; 0: none
+    std::vector<uint64_t> pushed_iterations_;  ///< by table: the last one pushed; 0: none
     RouteCache routes_;
     ClientCounters counters_;
 };

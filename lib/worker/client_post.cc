@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// From a request to a frame: decides for keys and values whether they travel in the message, are
-/// fetched from (or written to) the caller's registered memory, or go through a buffer of ours.
+/// From a request to a frame: decides whether keys and values travel in the message, are read
+/// from (or written to) the caller's registered memory, or are copied to registered memory of
+/// ours.
 
 #include <array>
 #include <cstring>
@@ -19,13 +20,14 @@ using wire::MemoryHandle;
 
 namespace {
 
-/// Up to this many bytes a copy into the message is cheaper than telling where they are, even to a
-/// shard that addresses our memory; to one that has to READ them, ClientCoreOptions::eager_bytes.
+/// Up to this many bytes, copying into the message is cheaper than sending an address, even for a
+/// shard that addresses our memory. For a shard that has to READ them, see
+/// ClientCoreOptions::eager_bytes.
 constexpr size_t kInlineBytes = 256;
-/// Shorter lists are not worth remembering at a shard.
+/// Shorter lists are always sent in full (KeyListCache::kKeyCountMin).
 constexpr uint64_t kRememberedKeysMin = 16;
 
-constexpr uint64_t kBusyNs = kMillisecond;  // a shard that is busy is given so long
+constexpr uint64_t kBusyNs = kMillisecond;  // pause before a busy shard gets a part again
 
 /// Copies rows of `row_bytes` from `from` to `to`, to[i] = from[order[i]].
 void copy_in_order(std::span<const uint32_t> order, const std::byte* from, std::byte* to,
@@ -80,7 +82,7 @@ size_t ClientCore::send_waiting() {
     return sent;
 }
 
-/// Parts of iterations that a shard had no room for: in the order in which they were refused.
+/// Sends parts of iterations again that a shard had no room for, in the order of their refusals.
 size_t ClientCore::send_busy_again() {
     if (clock_.now_ns() - busy_since_ns_ < kBusyNs) return 0;
     busy_since_ns_ = clock_.now_ns();
@@ -91,8 +93,9 @@ size_t ClientCore::send_busy_again() {
     return busy.size();
 }
 
-/// The call has ended before this part of an iteration could go out. The shard must hear of that,
-/// or everybody would wait for the part until their deadlines.
+/// Makes the request tell the shard that this part of an iteration has failed. Used if the part
+/// cannot be sent, mostly because its call has ended. Otherwise all workers would wait for the
+/// part until their deadlines.
 void ClientCore::send_as_failed(Request& request, Errc why) {
     wire::FrameHeader& header = request.header;
     header.flags = wire::kAggregate | wire::kIteration | wire::kKeysRange | wire::kValuesInline;
@@ -182,16 +185,17 @@ bool ClientCore::stage_values(Request& request, bool& in_message) {
         std::memcpy(buffer, request.from.data(), bytes);
     } else {
         copy_in_order(request.order, request.from.data(), buffer, request.row_bytes);
-        request.order = {};  // what is sent again is taken from the buffer
+        request.order = {};  // a repeated send uses the buffer as it is
     }
     counters_.bytes_copied += bytes;
     request.from = {buffer, bytes};
     return true;
 }
 
-/// In the message if they are few; where they are if that is registered; else in the message if
-/// they fit; else through a buffer of ours. Values that are spread over the caller's array (because
-/// its list was regrouped by shard) always need a buffer, or a reply to be spread from.
+/// Values go in the message if they are few; by address if their memory is registered; in the
+/// message if they fit; and else through a registered copy. Values that are scattered in the
+/// caller's array (because its list was regrouped by shard) have no single address: a push copies
+/// them, and a pull gets them in the reply or through a copy.
 bool ClientCore::place_values(Request& request, std::span<const std::byte>& inline_values,
                               MemoryHandle& handle, size_t& room) {
     wire::FrameHeader& header = request.header;
@@ -224,8 +228,9 @@ bool ClientCore::place_values(Request& request, std::span<const std::byte>& inli
 }
 
 ClientCore::Outcome ClientCore::post(uint64_t id, Request& request) {
-    // Of a call that has ended (its deadline, another shard's death) nothing more is sent: the
-    // caller has its memory back, and other things may stand there by now.
+    // For a call that has ended (its deadline, another shard's death) nothing more is sent: the
+    // caller may already use its memory for something else. Only a part of an iteration goes out,
+    // as failed.
     Call* const call = calls_.find(request.call);
     const bool is_part = (request.header.flags & wire::kAggregate) != 0;
     if (call == nullptr || (call->finished && !is_part)) return Outcome::kFailed;

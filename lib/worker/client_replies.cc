@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// From a reply to the end of a request: delivers pulled values, sends a list in full that a shard
-/// has forgotten, and turns a shard's refusal into an error that a person can act on.
+/// From a reply to the end of a request: delivers pulled values, sends a list in full if the
+/// shard has forgotten it, and turns a shard's refusal into an error text that says what to do.
 
 #include <cstring>
 
@@ -59,7 +59,7 @@ void ClientCore::refuse(transport::ConnectionId connection, std::string_view why
     for (Peer& peer : peers_) {
         if (peer.connection == connection) peer.fault = Errc::kProtocol;
     }
-    endpoint_->close(connection);  // its requests end with it, not before
+    endpoint_->close(connection);  // its requests end when it is closed
 }
 
 void ClientCore::answered(uint64_t id, Request& request, const wire::Frame& frame) {
@@ -71,7 +71,7 @@ void ClientCore::answered(uint64_t id, Request& request, const wire::Frame& fram
         return submit(id, request);
     }
     if (status == Errc::kBusy && (request.header.flags & wire::kAggregate) != 0) {
-        // Nobody else can send this part, and everybody waits for it.
+        // Only this worker can send this part, and all workers wait for it: send it again later.
         if (busy_.empty()) busy_since_ns_ = clock_.now_ns();
         busy_.push_back(id);
         request.sent = false;
@@ -130,7 +130,7 @@ void ClientCore::deliver(Request& request, std::span<const std::byte> values) {
     }
 }
 
-/// An iteration that failed at a shard fails for everybody: this is what each worker reads.
+/// An iteration that failed at a shard fails for all workers. Each of them gets this error.
 Error ClientCore::failed_iteration(const Request& request, const wire::Frame& frame) const {
     const wire::FrameHeader& header = frame.header;
     const std::string& shard = peers_[request.peer].name;

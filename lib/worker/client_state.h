@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// ClientState: what stands behind a Client: its state machine, the memory it works with, and how
-/// it waits. Made by the process's Job.
+/// ClientState: what a Client owns: its state machine, the memory it works with, and how it
+/// waits. The process's Job makes it.
 
 #include <algorithm>
 #include <memory>
@@ -23,7 +23,7 @@ public:
     MemoryRegistrar& operator=(const MemoryRegistrar&) = delete;
     [[nodiscard]] virtual Result<uint64_t> add(std::span<std::byte> memory) = 0;
     virtual void remove(uint64_t id) = 0;
-    /// Added and not removed.
+    /// Bytes of memory that was added and not removed.
     [[nodiscard]] virtual uint64_t registered_bytes() const noexcept = 0;
 
 protected:
@@ -33,7 +33,7 @@ protected:
 /// Thread: the client's.
 class ClientState {
 public:
-    /// `pool` and `registrar` keep alive what they belong to.
+    /// `pool` and `registrar` must keep alive the devices that they belong to.
     ClientState(std::unique_ptr<ClientCore> core, std::shared_ptr<Memory> pool,
                 std::shared_ptr<MemoryRegistrar> registrar, const IdleOptions& idle)
         : pool_(std::move(pool)),
@@ -41,8 +41,8 @@ public:
           core_(std::move(core)),
           idle_(idle) {}
 
-    /// Waits, for a bounded time, until no server is in the middle of reading or writing memory
-    /// that requests name. Memory of which that is not certain is left in the pool for ever.
+    /// Waits, for a bounded time, until no server can still read or write memory of open
+    /// requests. Memory that a server may still reach is never given back to the pool.
     ~ClientState() {
         core_->close();
         const SteadyClock clock;
@@ -63,7 +63,8 @@ public:
 
     [[nodiscard]] MemoryRegistrar& registrar() noexcept { return *registrar_; }
 
-    /// Gives memory back to the pool; memory that a request still names, once it has ended.
+    /// Gives memory back to the pool. If a request still uses it, this happens in a later call or
+    /// in the destructor.
     void give_back(std::span<std::byte> memory) {
         kept_.push_back(memory);
         std::erase_if(kept_, [this](std::span<std::byte> kept) {
@@ -73,8 +74,8 @@ public:
         });
     }
 
-    /// Polls until `over()` is true; sleeps when there is nothing to do for long, but never longer
-    /// than `sleep_ns_max` without asking `over()`.
+    /// Polls until `over()` is true. Sleeps after a while without progress, but asks `over()` at
+    /// least every `sleep_ns_max`.
     template <class Over>
     void wait_until(Over&& over, uint64_t sleep_ns_max = ~uint64_t{0}) {
         if (over()) return;
@@ -93,14 +94,14 @@ public:
         return core_->failure();
     }
 
-    /// Waits for a call and takes how it ended.
+    /// Waits until a call has ended and returns its outcome.
     [[nodiscard]] Status finish(ClientCore::CallId call) {
         wait_until([&] { return core_->done(call); });
         return core_->take(call);
     }
 
 private:
-    /// More than any transport takes to say of a connection that it is over.
+    /// Longer than any transport takes to report that a connection is closed.
     static constexpr uint64_t kCloseNsMax = 5 * kSecond;
 
     std::shared_ptr<Memory> pool_;

@@ -47,7 +47,7 @@ Result<std::shared_ptr<Route>> Route::make(std::span<const uint64_t> keys,
         route->add_pieces(0, 0, keys.size(), limits);
     } else {
         const std::vector<uint32_t> owners = owners_of(keys, assignment, positions);
-        const size_t few = 4 * shard_count;  // runs of the caller's own list, if they are not many
+        const size_t few = 4 * shard_count;  // up to so many runs, keep the caller's order
         if (keys.size() <= 8 || run_count(owners) <= few) {
             for (size_t begin = 0, end = 0; begin < keys.size(); begin = end) {
                 while (end < keys.size() && owners[end] == owners[begin])
@@ -163,7 +163,7 @@ size_t RouteCache::give_back(size_t bytes) noexcept {
     for (auto entry = by_age_.end(); freed < bytes && entry != by_age_.begin();) {
         --entry;
         const size_t registered_bytes = entry->route->registered_bytes();
-        // A request under way holds its route: forgetting that would free nothing.
+        // An open request holds its route: forgetting that would free nothing.
         if (registered_bytes == 0 || entry->route.use_count() > 1) continue;
         freed += registered_bytes;
         entry = forget(entry);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Route: the way of one key list or key range: which shard gets which part of it, in pieces that
-/// fit a request. Computed once per list and remembered by the list's hash.
+/// Route: splits one key list or key range by shard, into pieces that fit a request. Computed
+/// once per list and remembered by the list's hash.
 
 #include <cstdint>
 #include <list>
@@ -26,19 +26,21 @@ struct Piece {
     uint64_t begin = 0;  ///< index of its first key in the caller's list, or in Route::order()
     uint64_t count = 0;
     uint64_t hash = 0;   ///< of its keys; 0 for ranges
-    bool known = false;  ///< the shard has seen these keys under this hash
-    /// A shard remembers only lists of which it has every key, and not for ever. Each time that one
-    /// turns out to be unknown, it is sent in full twice as often before its hash is tried again.
+    bool known = false;  ///< the shard should remember these keys: send only their hash
+    /// A shard remembers a list only if it has every key of it, and may forget it later. Each
+    /// time the shard does not know the hash, the list is sent in full twice as often before its
+    /// hash is tried again.
     uint32_t times_unknown = 0;
     uint32_t full_sends_left = 0;
 
-    /// A request with these keys went well, sent in full or by their hash.
+    /// Notes that a request with these keys succeeded; `by_hash`: they were not sent in full.
     void succeeded(bool by_hash) noexcept {
         if (by_hash) times_unknown = 0;
         if (full_sends_left > 0) --full_sends_left;
         known = full_sends_left == 0;
     }
 
+    /// Notes that the shard did not know the hash.
     void was_unknown() noexcept {
         known = false;
         if (times_unknown < 10) ++times_unknown;
@@ -46,21 +48,25 @@ struct Piece {
     }
 };
 
-/// How large pieces may be.
 struct PieceLimits {
     uint64_t keys_max = 0;
 };
 
-/// Thread: one. Immutable but for what its pieces know.
+/// Immutable except for the fields of its pieces that say what the shard knows.
+///
+/// Thread: one
 class Route {
 public:
-    /// For a list that is sorted and unique. `memory` (registered) takes the regrouped keys.
-    /// Errors: kNoMemory; kOutOfRange if a dense table's key is beyond its end
+    /// The route of a list that is sorted and unique. `memory` (registered) holds the keys if
+    /// they must be regrouped by shard.
+    /// Errors: kNoMemory; kOutOfRange if a dense table's key is beyond its end; kInvalidArgument
+    ///         if the list is too long
     [[nodiscard]] static Result<std::shared_ptr<Route>> make(std::span<const uint64_t> keys,
                                                              const Assignment& assignment,
                                                              const PositionMap& positions,
                                                              PieceLimits limits, Memory& memory);
-    /// For a range of a dense table.
+    /// The route of a range of a dense table.
+    /// Errors: kOutOfRange
     [[nodiscard]] static Result<std::shared_ptr<Route>> make(KeyRange keys,
                                                              const Assignment& assignment,
                                                              const PositionMap& positions,
@@ -71,10 +77,10 @@ public:
 
     [[nodiscard]] std::span<Piece> pieces() noexcept { return pieces_; }
 
-    /// Pieces are runs of the caller's own list, in its order.
+    /// Whether the pieces are runs of the caller's own list, in its order.
     [[nodiscard]] bool in_caller_order() const noexcept { return order_.empty(); }
 
-    /// The keys of a piece, wherever they lie.
+    /// The keys of a piece: in the caller's list, or regrouped.
     [[nodiscard]] const uint64_t* keys(const Piece& piece, const uint64_t* callers) const noexcept {
         return (in_caller_order() ? callers : grouped_) + piece.begin;
     }
@@ -90,10 +96,10 @@ public:
         return pieces_per_shard_;
     }
 
-    /// With what a cache keeps about it.
+    /// What the route takes, with its entry in a RouteCache.
     [[nodiscard]] size_t size_bytes() const noexcept;
 
-    /// Of these, those in registered memory: its regrouped keys.
+    /// The part of size_bytes() in registered memory: the regrouped keys.
     [[nodiscard]] size_t registered_bytes() const noexcept { return grouped_bytes_; }
 
 private:
@@ -108,7 +114,8 @@ private:
     Memory* memory_;
     std::vector<Piece> pieces_;
     std::vector<uint32_t> order_;
-    /// A cache's entry, its places in two containers, and what allocations cost beside it.
+    /// Rough size of a cache entry: its places in two containers, and the overhead of their
+    /// allocations.
     static constexpr size_t kEntryBytes = 320;
 
     std::vector<uint32_t> pieces_per_shard_;
@@ -116,16 +123,20 @@ private:
     size_t grouped_bytes_ = 0;
 };
 
-/// The routes used last, by table and list. Thread: one.
+/// The routes used most recently, by table and list.
+///
+/// Thread: one
 class RouteCache final : public Reclaimable {
 public:
     explicit RouteCache(size_t limit_bytes) noexcept : limit_bytes_(limit_bytes) {}
 
-    /// nullptr if it is not remembered.
+    /// nullptr if the route is not remembered.
     [[nodiscard]] std::shared_ptr<Route> find(uint32_t table, const ListId& list);
+    /// Forgets the oldest routes if there is no room. A route that is larger than the limit is
+    /// not remembered.
     void remember(uint32_t table, const ListId& list, std::shared_ptr<Route> route);
 
-    /// Of registered memory; routes that have none of it stay.
+    /// Frees registered memory. Routes that have none stay.
     size_t give_back(size_t bytes) noexcept override;
 
     [[nodiscard]] size_t size_bytes() const noexcept { return size_bytes_; }
@@ -149,7 +160,7 @@ private:
 
     using ByAge = std::list<Entry>;
 
-    /// Returns the next older one.
+    /// Returns the next older entry.
     ByAge::iterator forget(ByAge::iterator entry) noexcept;
 
     size_t limit_bytes_;

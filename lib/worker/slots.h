@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Slots: objects named by number and generation, so that a late answer to a finished request, or a
-/// task handle kept too long, finds nothing instead of a stranger. Nothing is allocated once warm.
+/// Slots: objects named by number and generation. The id of a released slot finds nothing: so a
+/// late answer to a finished request, or a task handle kept too long, cannot reach another
+/// object. Nothing is allocated once warm.
 
 #include <array>
 #include <cstddef>
@@ -13,14 +14,16 @@
 
 namespace weir {
 
-/// Thread: one. References stay valid until release().
+/// References stay valid until release().
+///
+/// Thread: one
 template <class T>
 class Slots {
 public:
     static constexpr uint32_t kIndexBits = 20;
     static constexpr uint32_t kCountMax = 1u << kIndexBits;
 
-    /// A free slot made new, or nullptr if kCountMax are in use. `id` is never 0.
+    /// A slot with a fresh value, or nullptr if kCountMax are in use. `id` is never 0.
     T* acquire(uint64_t& id) {
         uint32_t index = 0;
         if (!free_.empty()) {
@@ -39,7 +42,7 @@ public:
         return &slot.value;
     }
 
-    /// The slot with this id, or nullptr if it was released since.
+    /// The slot with this id, or nullptr if it was released.
     [[nodiscard]] T* find(uint64_t id) noexcept {
         const uint64_t index = id & (kCountMax - 1);
         if (index >= begun_) return nullptr;
@@ -66,18 +69,19 @@ public:
         ++slot.generation;
         free_.push_back(index);
         if (--in_use_ > 0) return;
-        begun_ = 0;  // or a burst of long ago would lengthen every walk
+        begun_ = 0;  // otherwise one burst would make for_each() slow for ever
         free_.clear();
     }
 
     [[nodiscard]] size_t in_use() const noexcept { return in_use_; }
 
-    /// So many more can be acquired.
+    /// Whether `count` more slots can be acquired.
     [[nodiscard]] bool has_room(size_t count) const noexcept {
         return count <= kCountMax - in_use_;
     }
 
-    /// Calls function(id, value) for every slot in use; it may release that one.
+    /// Calls function(id, value) for every slot in use. `function` may release the slot it is
+    /// given.
     template <class Function>
     void for_each(Function&& function) {
         for (size_t index = 0; index < begun_; ++index) {
@@ -93,7 +97,7 @@ private:
         bool used = false;
     };
 
-    static constexpr size_t kChunk = 64;  ///< slots stay where they are when more are made
+    static constexpr size_t kChunk = 64;  ///< slots come in chunks, so that they never move
     using Chunk = std::array<Slot, kChunk>;
 
     [[nodiscard]] Slot& at(size_t index) noexcept {
@@ -101,8 +105,8 @@ private:
     }
 
     std::vector<std::unique_ptr<Chunk>> chunks_;
-    uint32_t begun_ = 0;          ///< slots in use are among so many first ones
-    std::vector<uint32_t> free_;  ///< those of them that are not
+    uint32_t begun_ = 0;          ///< all slots in use have an index below this
+    std::vector<uint32_t> free_;  ///< free indices below begun_
     size_t in_use_ = 0;
 };
 

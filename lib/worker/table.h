@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Table<T> and Buffer<T>: typed push and pull, and registered memory for what they move.
+/// Table<T>: typed push and pull. Buffer<T>: registered memory for the values.
 
 #include <cstdint>
 #include <memory>
@@ -19,8 +19,8 @@
 
 namespace weir {
 
-/// `size()` values of registered memory: pushed from and pulled into without a copy. A contiguous
-/// range, so that it goes wherever a std::span is wanted.
+/// `size()` values in registered memory, from which large pushes and into which large pulls need
+/// no copy. It is a contiguous range, so it converts to std::span.
 template <Value T>
 class Buffer {
 public:
@@ -71,33 +71,39 @@ private:
     std::span<T> values_;
 };
 
-/// For one push or pull.
+/// Options of one push.
 struct PushOptions {
-    /// If set, the servers add up all workers' pushes of this iteration and then run the table's
-    /// rule once; the push is finished when that has happened. Iterations of a table count from 1:
-    /// every worker pushes exactly once in each, one after the other (an empty list is fine). Any
-    /// other number than the next one is refused at once.
+    /// If set, the servers combine all workers' pushes of this iteration and then run the table's
+    /// rule once. The push ends when the rule has run. Iterations of a table count from 1. Every
+    /// worker pushes exactly once in each of them, one after the other; it may push an empty
+    /// list. Any number but the next is refused at once.
     std::optional<uint64_t> iteration = std::nullopt;
-    /// From now; 0: the client's (WEIR_DEADLINE_MS); less: it is over. A longer one than the
-    /// client's is for what waits for other workers' computing; a worker that dies ends the
-    /// waiting at once, and so does, with kDeadline, a server that gives no sign of life for the
-    /// client's deadline.
+    /// How long the call may take from now. 0: the client's deadline (WEIR_DEADLINE_MS).
+    /// Negative: it is over already. Choose a longer one than the client's for a call that waits
+    /// for other workers' computation. Such a call still fails at once when a worker dies, and
+    /// with kDeadline when a server gives no sign of life for the client's deadline.
     std::chrono::nanoseconds deadline{0};
 };
 
+/// Options of one pull.
 struct PullOptions {
-    /// If set, the values after this iteration's rule has run, or later ones; 0: before the first.
-    /// An iteration that this worker has not pushed yet is refused at once.
+    /// If set, waits until this iteration's rule has run, and returns the values after it, or
+    /// later ones. 0: does not wait. An iteration that this worker has not pushed yet is refused
+    /// at once.
     std::optional<uint64_t> iteration = std::nullopt;
-    std::chrono::nanoseconds deadline{0};
+    std::chrono::nanoseconds deadline{0};  ///< as PushOptions::deadline
 };
 
-/// A handle; cheap to copy. Keys are sorted and unique, in any contiguous range of 64-bit integers;
-/// KeyBatch makes such keys of others. Keys and values, and what a pull fills, must live and stay as
-/// they are until the task has ended. Thread: the client's.
+/// A handle of a table; cheap to copy. Keys are sorted and unique, in any contiguous range of
+/// 64-bit integers; KeyBatch makes such keys from others. Keys, values, and the memory that a
+/// pull fills must stay valid and unchanged until the task has ended.
+///
+/// Thread: the client's
 template <Value T>
 class Table {
 public:
+    /// Starts a push: the servers run the table's rule with `values` on `keys`.
+    ///
     /// Shape:   values.size() == keys.size() * pushed_width(), row per key
     /// Errors:  through the task, see Task::wait
     Task push(KeySpan keys, std::span<const T> values, const PushOptions& options = {}) {
@@ -105,19 +111,23 @@ public:
                                  options.iteration, options.deadline));
     }
 
-    /// All keys of a range of a dense table.
+    /// The same for all keys of a range of a dense table.
     Task push(KeyRange keys, std::span<const T> values, const PushOptions& options = {}) {
         return task(access::push(*state_, *info_, keys, std::as_bytes(values), options.iteration,
                                  options.deadline));
     }
 
-    /// Shape:   out.size() == keys.size() * width(), row per key; a key never pushed reads as the
-    ///          table's initial value
+    /// Starts a pull: writes the values of `keys` to `out`. A key that was never pushed reads as
+    /// the table's initial value.
+    ///
+    /// Shape:   out.size() == keys.size() * width(), row per key
+    /// Errors:  through the task, see Task::wait
     Task pull(KeySpan keys, std::span<T> out, const PullOptions& options = {}) {
         return task(access::pull(*state_, *info_, keys.span(), std::as_writable_bytes(out),
                                  options.iteration, options.deadline));
     }
 
+    /// The same for all keys of a range of a dense table.
     Task pull(KeyRange keys, std::span<T> out, const PullOptions& options = {}) {
         return task(access::pull(*state_, *info_, keys, std::as_writable_bytes(out),
                                  options.iteration, options.deadline));
@@ -127,7 +137,8 @@ public:
 
     [[nodiscard]] uint32_t width() const noexcept { return schema().width; }
 
-    /// Values that a push brings per key: width() times what the rule wants for each (prox_l1: 2).
+    /// Values per key in a push: width() times the number that the rule needs for each value
+    /// (prox_l1: 2).
     [[nodiscard]] size_t pushed_width() const noexcept {
         return access::pushed_row_bytes(*info_) / sizeof(T);
     }
@@ -138,7 +149,7 @@ private:
     Table(std::shared_ptr<ClientState> state, std::shared_ptr<const TableInfo> info) noexcept
         : state_(std::move(state)), info_(std::move(info)) {}
 
-    /// Counts one more owner of the state when the call is on its way already.
+    /// Takes its reference to the state only now, when the requests are already on their way.
     Task task(uint64_t call) const noexcept { return Task(state_, call); }
 
     std::shared_ptr<ClientState> state_;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// What Table<T> and Buffer<T> need of the client behind them, free of the value type. Not for
-/// users.
+/// What Table<T> and Buffer<T> need of the client, independent of the value type. Not for users.
 
 #include <chrono>
 #include <cstdint>
@@ -27,6 +26,7 @@ namespace access {
 using Nanoseconds = std::chrono::nanoseconds;
 using Iteration = std::optional<uint64_t>;
 
+// These four start a call and return its id, for a Task.
 uint64_t push(ClientState& state, const TableInfo& table, std::span<const uint64_t> keys,
               std::span<const std::byte> values, Iteration iteration, Nanoseconds deadline);
 uint64_t push(ClientState& state, const TableInfo& table, KeyRange keys,
@@ -46,8 +46,9 @@ uint64_t pull(ClientState& state, const TableInfo& table, KeyRange keys, std::sp
 [[nodiscard]] Result<std::shared_ptr<const TableInfo>> open_table(ClientState& state,
                                                                   std::string_view name,
                                                                   ValueType type, uint32_t width);
-/// Zeroed registered memory that keeps the client alive as long as it lives, and goes back to the
-/// pool once no request of the client names it any more.
+/// Zeroed registered memory. It keeps the client alive, and returns to the pool once no request
+/// of the client uses it any more.
+/// Errors: kNoMemory
 [[nodiscard]] Result<std::shared_ptr<std::byte>> allocate(const std::shared_ptr<ClientState>& state,
                                                           size_t count, size_t value_bytes);
 
