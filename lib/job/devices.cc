@@ -26,20 +26,20 @@ using transport::PoolOptions;
 
 namespace {
 
-/// Room in a message beside what WEIR_EAGER_BYTES counts: header, handles, and control messages.
+/// Room in a message beside WEIR_EAGER_BYTES: for the header, handles, and control messages.
 constexpr uint32_t kHeadBytes = 4096;
 
 /// A pool as tables and requests see it.
 class PoolMemory final : public Memory {
 public:
-    /// `tells`: use() has the whole pool's registered bytes.
+    /// `tells`: use() reports the registered bytes of the whole pool.
     PoolMemory(MemoryPool& pool, bool tells, std::shared_ptr<Devices> keep) noexcept
         : pool_(pool), tells_(tells), keep_(std::move(keep)) {}
 
     [[nodiscard]] std::byte* allocate(size_t bytes, size_t alignment) noexcept override {
         const Result<std::byte*> memory = pool_.allocate({bytes, alignment, true});
         if (!memory) {
-            // Once is enough: where caches can make room, the same comes again and again.
+            // Warn once: while caches make room, the same error comes again and again.
             const bool told = told_.exchange(true, std::memory_order_relaxed);
             log(told ? LogLevel::kDebug : LogLevel::kWarning, "{}", memory.error().message());
             return nullptr;
@@ -62,7 +62,7 @@ private:
     MemoryPool& pool_;
     bool tells_;
     std::atomic<uint64_t> used_bytes_ = 0;
-    std::atomic<bool> told_ = false;  ///< that there is none left
+    std::atomic<bool> told_ = false;  ///< a warning that the pool is empty was logged
     std::shared_ptr<Devices> keep_;
 };
 

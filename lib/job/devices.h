@@ -19,15 +19,15 @@
 
 namespace weir {
 
-/// Of every endpoint of a job: messages as long as WEIR_EAGER_BYTES wants them.
-/// Errors: kInvalidArgument naming that
+/// The options of every endpoint of a job: messages have room for WEIR_EAGER_BYTES.
+/// Errors: kInvalidArgument naming WEIR_EAGER_BYTES
 [[nodiscard]] Result<transport::EndpointOptions> endpoint_options(const Config& config);
 
-/// Thread: any.
+/// Thread: any; the store pools only while shards are being made, in one thread
 class Devices {
 public:
-    /// Opens what WEIR_TRANSPORT allows and this machine has. Connecting to a peer may take as
-    /// long as WEIR_JOIN_TIMEOUT_S says.
+    /// Opens the transports that WEIR_TRANSPORT allows and this machine has; verbs by default
+    /// only if there are `other_ranks`. Connecting to a peer may take up to WEIR_JOIN_TIMEOUT_S.
     /// Errors: kUnavailable: a transport that was asked for by name cannot be used, and why
     [[nodiscard]] static Result<std::shared_ptr<Devices>> open(const Config& config,
                                                                const transport::Secret& secret,
@@ -37,24 +37,25 @@ public:
     Devices& operator=(const Devices&) = delete;
 
     [[nodiscard]] Result<std::unique_ptr<transport::Endpoint>> make_endpoint();
-    /// "shm, verbs".
+    /// The names of the open transports, for example "shm, verbs".
     [[nodiscard]] std::string names() const;
 
-    /// Makes the pools for parameters, and for what shards fetch, which no peer ever reaches: one
-    /// on each of `nodes`. Once, before shards are made. Errors: kNoMemory with what to do;
-    /// kInvalidArgument naming WEIR_POOL_MIB or WEIR_HUGE_PAGES
+    /// Makes the shards' pools, one on each NUMA node of `nodes`, for parameters and for what
+    /// shards fetch. No peer reaches them. Call it once, before shards are made.
+    /// Errors: kNoMemory with what to do; kInvalidArgument naming WEIR_POOL_MIB or
+    ///         WEIR_HUGE_PAGES
     [[nodiscard]] Status make_store_pools(const Config& config, std::span<const int> nodes);
 
-    /// A part of the pool of nodes[pool], with counters of its own: one for every shard.
+    /// The pool of nodes[pool] as a new Memory with its own counters: one for every shard.
     [[nodiscard]] Memory& store_memory(size_t pool);
-    /// What caches in the pool of nodes[pool] may take together.
+    /// How many bytes all caches in the pool of nodes[pool] may take together.
     [[nodiscard]] size_t store_cache_bytes(size_t pool) const;
 
-    /// For what workers push from and pull into: servers read and write it. All clients of the
-    /// process share one pool; what is returned has counters of its own.
+    /// The pool for what workers push from and pull into; servers read and write it. All clients
+    /// of the process share it. Each call returns a new Memory with its own counters.
     [[nodiscard]] static Result<std::shared_ptr<Memory>> worker_pool(
         const std::shared_ptr<Devices>& devices);
-    /// What caches in it may take together; once there is a worker_pool().
+    /// How many bytes all caches in the worker pool may take together. Call worker_pool() before.
     [[nodiscard]] size_t worker_cache_bytes() const;
     [[nodiscard]] static std::shared_ptr<MemoryRegistrar> registrar(
         std::shared_ptr<Devices> devices);
@@ -66,10 +67,10 @@ private:
     std::unique_ptr<transport::Device> device_;
     transport::EndpointOptions endpoint_options_;
     transport::PoolOptions worker_pool_options_;
-    mutable std::mutex mutex_;  ///< guards the worker pool's making
+    mutable std::mutex mutex_;  ///< guards worker_pool_ and worker_pool_is_told_
     std::vector<std::unique_ptr<transport::MemoryPool>> store_pools_;
     std::unique_ptr<transport::MemoryPool> worker_pool_;
-    bool worker_pool_is_told_ = false;  ///< somebody's Memory::use() has it
+    bool worker_pool_is_told_ = false;  ///< the use() of some Memory reports the pool's size
     std::vector<std::vector<std::unique_ptr<Memory>>> store_memories_;  ///< of each store pool
 };
 

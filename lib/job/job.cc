@@ -28,7 +28,7 @@ extern char** environ;  // NOLINT: POSIX's
 namespace weir {
 namespace {
 
-/// Whether the ring has room for so many shards.
+/// Whether the ring has room for the points of all shards.
 Status check_points(const Config& config, const RingShape& ring) {
     WEIR_ASSIGN(const uint64_t points, config.number("WEIR_VIRTUAL_NODES"));
     const uint64_t shards = uint64_t{ring.server_count} * ring.shards_per_server;
@@ -44,12 +44,12 @@ Status check_points(const Config& config, const RingShape& ring) {
 }
 
 constexpr std::string_view kThreadsKey = "weir-threads";
-constexpr size_t kShardsPerCpu = 16;  // beyond this a person is told
-/// Beyond this a job does not start: each thread polls, and passes take minutes where they took
+constexpr size_t kShardsPerCpu = 16;  // beyond this, a warning is logged
+/// Beyond this, a job does not start: each thread polls, and passes would take minutes instead of
 /// milliseconds.
 constexpr size_t kThreadsPerCpuMax = 100;
 
-/// Whether this process's CPUs will ever get round to all its threads.
+/// Refuses more threads than this process's CPUs can serve.
 Status check_thread_count(const JobOptions& options, const Roles& roles) {
     const size_t shards = size_t{roles.local_servers} * options.shards_per_server;
     const size_t workers = roles.shape.local_workers;
@@ -67,8 +67,8 @@ Result<IdleOptions> idle_options(const Config& config, size_t threads_here) {
     IdleOptions idle;
     WEIR_ASSIGN(const uint64_t spin_us, config.number("WEIR_SPIN_US"));
     idle.spin_ns = spin_us * kMicrosecond;
-    // Spinning while others wait for the core only makes them later. (Idle finds out by itself
-    // where it is other processes that wait.)
+    // If threads have to share CPUs, a spinning thread only delays the others. (Idle itself finds
+    // out whether other processes wait for the CPU.)
     if (threads_here > allowed_cpus().size()) idle.spin_ns = 0;
     return idle;
 }
@@ -108,7 +108,7 @@ private:
     std::vector<int> shard_cpus_;  ///< of the local shards; none: they are not pinned
     std::vector<std::future<Status>> shards_ended_;
     std::future<Status> manager_ended_;  ///< rank 0's
-    std::unique_ptr<Runtime> runtime_;   // its threads use everything above
+    std::unique_ptr<Runtime> runtime_;   // last, because its threads use everything above
 };
 
 Status Job::Part::start() {
@@ -118,7 +118,7 @@ Status Job::Part::start() {
     WEIR_ASSIGN(const uint64_t deadline_ns, join_deadline_ns(config_, clock_));
     Result<Roles> roles = plan_roles(options_, bootstrap->rank(), bootstrap->size());
     if (!roles) {
-        (void)bootstrap->finish();  // a launcher kills ranks that go without, words and all
+        (void)bootstrap->finish();  // else the launcher ends the job and the error is lost
         return std::move(roles).error();
     }
     if (Status fits = check_points(config_, roles->ring); !fits) {
@@ -132,7 +132,7 @@ Status Job::Part::start() {
     roles_ = std::move(*roles);
     roles_.shape.launcher = bootstrap->name();
     WEIR_ASSIGN(idle_, idle_options(config_, local_shard_count() + roles_.shape.local_workers));
-    // First the secret, since nobody can listen without it; then where the manager listens.
+    // Exchange the secret first, because every endpoint needs it; then the manager's address.
     WEIR_ASSIGN(const JobIdentity identity,
                 exchange_identity(*bootstrap, "", deadline_ns,
                                   std::string(config_.text("WEIR_SECRET_FILE"))));
@@ -264,7 +264,7 @@ Result<Client> Job::Part::make_client(uint32_t i) {
     options.rank = roles_.shape.rank;
     options.manager_address = manager_address_;
     WEIR_ASSIGN(const uint64_t timeout_s, config_.number("WEIR_JOIN_TIMEOUT_S"));
-    options.join_timeout_ns = (timeout_s + 5) * kSecond;  // the manager knows better who is missing
+    options.join_timeout_ns = (timeout_s + 5) * kSecond;  // the manager can name missing ranks
     WEIR_ASSIGN(const uint64_t deadline_ms, config_.number("WEIR_DEADLINE_MS"));
     options.deadline_ns = deadline_ms * kMillisecond;
     WEIR_ASSIGN(options.eager_bytes, config_.number("WEIR_EAGER_BYTES"));
@@ -295,7 +295,7 @@ Status Job::Part::serve() {
     }
     shards_ended_.clear();
     if (!manager_ended_.valid()) return first;
-    // Other servers hear of the end from our manager: it must not go before they have.
+    // Other servers learn from our manager that the job is over: wait until it has told them.
     const Status managed = manager_ended_.get();
     return first ? managed : first;
 }

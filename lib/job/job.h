@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Job: this process's part in a job. It finds the other ranks, takes its roles (servers first,
-/// then workers), runs its shards in threads, and gives each worker its Client.
+/// Job: this process's part in a job. It finds the other ranks, takes its roles (server, worker
+/// or both), runs its shards in threads, and gives each worker its Client.
 
 #include <cstdint>
 #include <functional>
@@ -20,58 +20,64 @@ class Config;
 class RuleRegistry;
 
 struct JobOptions {
-    uint32_t servers = 1;  ///< server processes: the first ranks; all here if there is one rank
+    uint32_t servers = 1;  ///< servers, one on each of the first ranks; a single rank runs all
     uint32_t shards_per_server = 1;  ///< threads per server
     uint32_t workers = 1;            ///< clients per worker process
-    bool colocate = false;  ///< every rank is a worker, the first `servers` are servers too
-    /// Adds update rules of the user's own; the same on every rank.
+    bool colocate = false;  ///< every rank is a worker; the first `servers` are servers too
+    /// Registers the user's own update rules; must do the same on every rank.
     std::function<void(RuleRegistry&)> add_rules{};
 };
 
-/// What the job looks like.
+/// The size of the job, and this process's part of it.
 struct JobShape {
-    uint32_t rank = 0;
-    uint32_t size = 1;
+    uint32_t rank = 0;  ///< of this process
+    uint32_t size = 1;  ///< ranks in the job
     uint32_t server_count = 1;
     uint32_t worker_count = 1;   ///< in the whole job
-    uint32_t first_worker = 0;   ///< of this process
+    uint32_t first_worker = 0;   ///< number of this process's first worker
     uint32_t local_workers = 1;  ///< in this process
     bool is_server = true;
-    std::string launcher;    ///< "PMIx", "PMI-1", "rendezvous", "in-process"
-    std::string transports;  ///< "shm", "shm, verbs"
+    std::string launcher;    ///< "PMIx", "PMI-1", "rendezvous" or "in-process"
+    std::string transports;  ///< for example "shm", or "shm, verbs"
     /// CPUs that rank 0, the first server, may use; none if it runs on another host.
     std::vector<int> server_cpus;
 };
 
-/// Thread: its creator's. Destroying it ends this process's part; clients, and what came from them
-/// (tables, buffers, tasks, registrations), must be gone before.
+/// The destructor ends this process's part. Clients, and what came from them (tables, buffers,
+/// tasks, registrations), must be destroyed before.
+///
+/// Thread: its creator's, except for make_client()
 class Job {
 public:
-    /// Joins. Returns once this process's shards run; the other ranks may still be on their way.
-    /// Errors:  kInvalidArgument (more servers than ranks), kDeadline (a rank did not show up),
-    ///          kUnavailable (no transport reaches the others), kNoMemory
-    /// Source:  launcher variables and WEIR_* of `config`
+    /// Joins the job, as `config` says (the launcher's variables and WEIR_*). Returns once this
+    /// process's shards run; shards of other ranks may still be starting.
+    /// Errors:  kInvalidArgument (more servers than ranks, a wrong option or variable), kDeadline
+    ///          (a rank did not show up), kUnavailable (a transport cannot be used), kNoMemory
     [[nodiscard]] static Result<std::unique_ptr<Job>> start(const JobOptions& options,
                                                             const Config& config);
-    /// The same with the process's environment.
+    /// The same, configured by the environment of the process.
     [[nodiscard]] static Result<std::unique_ptr<Job>> start(const JobOptions& options);
     ~Job();
     Job(const Job&) = delete;
     Job& operator=(const Job&) = delete;
 
     [[nodiscard]] const JobShape& shape() const noexcept;
-    /// The client of this process's i-th worker, 0 <= i < local_workers; once each. Waits until the
-    /// whole job is there. Thread: any; the client then belongs to the caller's.
-    /// Errors: kDeadline naming the rank that is missing, kPeerLost
+    /// Makes the client of this process's i-th worker, 0 <= i < local_workers; call it once for
+    /// each. Waits until the whole job has joined.
+    ///
+    /// Errors: kDeadline naming the rank that is missing, kPeerLost, kInvalidArgument
+    /// Thread: any; the client belongs to the calling thread
     [[nodiscard]] Result<Client> make_client(uint32_t i);
-    /// Runs `work(i)` for every worker of this process, each in a thread of its own, and waits.
+    /// Runs `work(i)` for every worker of this process, each in its own thread, and waits for
+    /// them.
     void run_workers(const std::function<void(uint32_t i)>& work);
-    /// The same with each worker's client, made here. It leaves for the worker, with what `work`
-    /// returned: so the other workers hear why one of them gave up.
-    /// Errors: of the workers of this process; of several, one that is not a lost peer if there is
+    /// The same, with a client that is made here for each worker. Calls leave() with what `work`
+    /// returned, so that the other workers are told why one of them gave up.
+    /// Errors: the first error of this process's workers; kPeerLost only if they have no other
+    ///         error
     [[nodiscard]] Status run_workers(const std::function<Status(Client& client)>& work);
-    /// A server process: waits until the job is over.
-    /// Errors: what ended the job before its time
+    /// Waits until the job is over; for a server process.
+    /// Errors: what ended the job early
     [[nodiscard]] Status serve();
 
 private:

@@ -14,9 +14,9 @@
 namespace weir {
 namespace {
 
-constexpr size_t kPublishedBytesMax = 4000;  // Bootstrap::kValueBytesMax, and a little less
+constexpr size_t kPublishedBytesMax = 4000;  // a little below Bootstrap::kValueBytesMax
 
-/// The number that `text` starts with, and the blank after it, taken away.
+/// Takes a number, and the blank after it, from the start of `text`.
 bool take_number(std::string_view& text, uint32_t& number) {
     const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
     if (error != std::errc{} || stop == text.data() + text.size() || *stop != ' ') return false;

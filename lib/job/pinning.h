@@ -17,9 +17,9 @@
 
 namespace weir {
 
-/// WEIR_PIN.
+/// The values of WEIR_PIN.
 enum class PinPolicy : uint8_t {
-    kAuto,    ///< pin if there is a CPU for every thread of the job on this host
+    kAuto,    ///< pin if this host has a CPU for each of the job's threads on it
     kAlways,  ///< pin; shards share CPUs if there are not enough
     kNever,
 };
@@ -27,34 +27,34 @@ enum class PinPolicy : uint8_t {
 /// Errors: as Config::choice()
 [[nodiscard]] Result<PinPolicy> pin_policy(const Config& config);
 
-/// What a rank tells the others of its host, so that all of them come to the same choice.
+/// What a rank publishes to the ranks of its host, so that all of them make the same choice.
 struct RankThreads {
     std::string host;          ///< equal on ranks of one host
-    uint32_t shard_count = 0;  ///< threads that are pinned
+    uint32_t shard_count = 0;  ///< threads that may be pinned
     uint32_t other_count = 0;  ///< workers, and the manager
-    std::vector<int> cpus;     ///< that the rank may use, best first: a core each, then siblings
+    std::vector<int> cpus;     ///< that the rank may use, best first: one per core, then siblings
 
     [[nodiscard]] std::string encode() const;
-    /// Nothing if it is malformed.
+    /// Nothing if `text` is malformed.
     [[nodiscard]] static std::optional<RankThreads> decode(std::string_view text);
 };
 
-/// The CPUs of the shards of ranks[self], or none if they are not to be pinned. `ranks` are all
-/// ranks of one host in the order of their numbers: a shard takes the first of its rank's CPUs that
-/// no shard before it has, or the one that the fewest have. Under kAuto nobody is pinned if the
-/// job's threads are more than its CPUs here, nor a rank with more threads than CPUs of its own,
-/// nor one that its launcher has bound to a single CPU already.
+/// The CPUs of the shards of ranks[self]; empty if they are not to be pinned. `ranks` are all
+/// ranks of one host in the order of their numbers. A shard takes the CPU of its rank that the
+/// fewest shards before it have; of several such CPUs, the first. Under kAuto, no rank is pinned
+/// if the job has more threads here than CPUs. Nor is a rank that has more threads than CPUs of
+/// its own, or that its launcher has bound to one CPU.
 [[nodiscard]] std::vector<int> choose_cpus(std::span<const RankThreads> ranks, size_t self,
                                            PinPolicy policy);
 
 /// The store pools of a process: one for every NUMA node that its shards run on.
 struct StorePlan {
-    std::vector<int> nodes;             ///< of each pool; kCurrentNode: of the thread that makes it
+    std::vector<int> nodes;  ///< of each pool; kCurrentNode: where the thread runs that makes it
     std::vector<size_t> pool_of_shard;  ///< index into `nodes`
 };
 
-/// `cpus` as from choose_cpus(). A machine of one node, shards that are not pinned, or a CPU of no
-/// known node: one pool where the process runs.
+/// Plans the pools for `cpus`, as from choose_cpus(). There is one pool, where the process runs,
+/// if the machine has one node, if shards are not pinned, or if the node of a CPU is unknown.
 [[nodiscard]] StorePlan plan_store_pools(std::span<const NumaNode> nodes, std::span<const int> cpus,
                                          size_t shard_count);
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Roles: which rank is what. The first `servers` ranks serve, the others work; with colocate every
-/// rank works; a rank alone is everything.
+/// Roles: which ranks are servers and which are workers. The first `servers` ranks are servers,
+/// the others are workers. With `colocate` every rank is a worker. A single rank is both.
 
 #include <cstdint>
 #include <vector>
@@ -17,11 +17,11 @@ struct Roles {
     RingShape ring;
     uint32_t first_server = 0;
     uint32_t local_servers = 1;
-    std::vector<uint32_t> server_ranks;  ///< by server
-    std::vector<uint32_t> worker_ranks;  ///< by worker
+    std::vector<uint32_t> server_ranks;  ///< the rank of each server
+    std::vector<uint32_t> worker_ranks;  ///< the rank of each worker
 };
 
-/// Errors: kInvalidArgument if there are not enough ranks, or a count is zero or absurd
+/// Errors: kInvalidArgument if there are not enough ranks, or a count is 0 or above 4096
 [[nodiscard]] Result<Roles> plan_roles(const JobOptions& options, uint32_t rank, uint32_t size);
 
 }  // namespace weir
