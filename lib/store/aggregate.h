@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Aggregate: several workers' pushes of one iteration become one before the update rule runs.
+/// Aggregate: combines several workers' pushes of one iteration before the update rule runs.
 
 #include <algorithm>
 #include <cstdint>
@@ -17,26 +17,27 @@
 
 namespace weir {
 
-/// One accumulator per row, as wide as what is pushed to it, and a bit that says whether it was
-/// touched. The first push to a row is stored, later ones are combined with it as the rule says.
+/// One accumulator per row, as wide as a push to it, and a bit that says whether the row was
+/// touched. The first push to a row is stored; later ones are combined with it by the rule's
+/// Combine.
 ///
-/// Thread: owning shard.
+/// Thread: owning shard
 class Aggregate {
 public:
     Aggregate(Memory& memory, ValueType type, const RuleEntry& rule, uint32_t width);
 
-    /// Adds rows first_row.. whose pushed values lie side by side.
+    /// Adds to the rows from first_row on; their pushed values lie side by side.
     /// Errors: Errc::kNoMemory; nothing was added
     [[nodiscard]] Status add_run(uint32_t first_row, size_t row_count, const std::byte* pushed);
 
-    /// Adds rows anywhere; `pushed` in the same order.
+    /// Adds to any rows; `pushed` has the same order.
     /// Errors: Errc::kNoMemory; nothing was added
     [[nodiscard]] Status add_rows(std::span<const uint32_t> rows, const std::byte* pushed);
 
-    /// Runs the rule once on every touched row of `target`, then forgets all.
+    /// Runs the rule once on every touched row of `target`, then forgets all that was added.
     void apply(const RowTarget& target, const RuleRunner& rule);
 
-    /// Forgets all that was added; no rule runs.
+    /// Forgets all that was added, without running the rule.
     void clear() noexcept { std::ranges::fill(touched_, 0); }
 
     [[nodiscard]] size_t touched_count() const noexcept;
@@ -57,7 +58,7 @@ private:
     [[nodiscard]] uint32_t next_row(uint32_t from, bool touched) const noexcept;
 
     CombineKernels combine_;
-    uint32_t values_per_row_;  // pushed ones
+    uint32_t values_per_row_;  // in a push
     RowStore accumulators_;
     std::vector<uint64_t> touched_;  // a bit per row
 };

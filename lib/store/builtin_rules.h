@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// The rules that Weir brings. What they do and mean is said in lib/store/rules.h.
+/// The rules that Weir brings. lib/store/rules.h says what they do.
 
 #include <algorithm>
 #include <array>
@@ -29,7 +29,7 @@ struct Plain {
     static double initial_state(const RuleParameters&) { return 0; }
 };
 
-/// The value becomes what was pushed; of several workers the last.
+/// The value becomes what was pushed; of several workers' pushes, the last one.
 struct Assign : Plain {
     static constexpr Combine kCombine = Combine::kLast;
 
@@ -110,8 +110,8 @@ struct Adagrad : Plain {
     }
 };
 
-/// One step of proximal Newton per value, inside a trust region that is the rule's state:
-/// prox_l1_step(). Pushed per value: gradient, curvature. Parameters: lambda, initial trust.
+/// One step of proximal Newton per value, inside a trust region, which is the rule's state: see
+/// prox_l1_step(). Pushed per value: gradient, curvature. Parameters: lambda, first trust.
 struct ProxL1 : Plain {
     static constexpr uint32_t kStateValues = 1;
     static constexpr uint32_t kPushedValues = 2;

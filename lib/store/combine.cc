@@ -19,7 +19,7 @@ inline T combined(T a, T b) {
     return b;
 }
 
-/// What the bits from `bit` on, `count` of them, say.
+/// A mask of `count` bits, from `bit` on.
 inline uint64_t bits_of(uint32_t bit, size_t count) noexcept {
     return (count == 64 ? ~uint64_t{0} : (uint64_t{1} << count) - 1) << bit;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Combining what several workers pushed to the same rows.
+/// Kernels that combine what several workers pushed to the same rows.
 
 #include <cstddef>
 #include <cstdint>
@@ -13,18 +13,19 @@
 
 namespace weir {
 
-/// Accumulators, one row for each of the table's, and a bit per row: touched since they were
-/// applied.
+/// One accumulator row for each row of the table, and a bit per row: set if a push
+/// has touched the row since the rule last ran.
 struct CombineTarget {
     RowView accumulators;
     uint64_t* touched = nullptr;
     uint32_t values_per_row = 1;
 };
 
-/// Stores (if untouched) or combines the rows first_row.., whose pushed values lie side by side.
+/// Combines pushed values with the rows from first_row on, or stores them in rows that are
+/// untouched. The pushed values lie side by side.
 using CombineRun = void (*)(const CombineTarget& target, uint32_t first_row, size_t row_count,
                             const std::byte* pushed);
-/// The same for rows anywhere.
+/// The same for any rows; `pushed` has the same order.
 using CombineRows = void (*)(const CombineTarget& target, std::span<const uint32_t> rows,
                              const std::byte* pushed);
 

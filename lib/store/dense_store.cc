@@ -23,7 +23,7 @@ Result<DenseStore> DenseStore::make(Memory& memory, std::span<const KeyRange> ow
         }
     }
     DenseStore store(memory, owned, initial_values, initial_state);
-    // One reserve() is one allocation: that is what keeps the rows side by side.
+    // One reserve() makes one allocation, so the rows lie side by side.
     WEIR_TRY(store.values_.reserve(store.row_count_));
     if (store.state_) WEIR_TRY(store.state_->reserve(store.row_count_));
     return store;

@@ -15,10 +15,10 @@
 
 namespace weir {
 
-/// All owned values lie in one array, key range after key range; the rule's state in another. A
-/// key's row is its place among the owned keys.
+/// All owned values lie in one array, key range after key range; the rule's state lies in
+/// another. A key's row is its index among the owned keys.
 ///
-/// Thread: owning shard.
+/// Thread: owning shard
 class DenseStore {
 public:
     /// `owned` is ascending and disjoint; `initial_state` is empty for rules without state.
@@ -27,8 +27,8 @@ public:
                                                  std::span<const std::byte> initial_values,
                                                  std::span<const std::byte> initial_state);
 
-    /// The row of the first key of `keys`; the others follow. Nothing if not wholly within one
-    /// owned range.
+    /// The row of the first key of `keys`; the others follow. Nothing if `keys` is empty or not
+    /// wholly within one owned range.
     [[nodiscard]] std::optional<uint32_t> first_row(KeyRange keys) const noexcept;
 
     /// The row of each of the ascending `keys`. Reads each key once.
@@ -38,6 +38,7 @@ public:
     /// The values of the rows from `row` on, side by side up to row_count().
     [[nodiscard]] std::byte* values(uint32_t row) const noexcept { return values_.view().at(row); }
 
+    /// The state of the rows from `row` on; nullptr if the rule has none.
     [[nodiscard]] std::byte* state(uint32_t row) const noexcept {
         return state_ ? state_->view().at(row) : nullptr;
     }

@@ -9,7 +9,7 @@
 namespace weir {
 namespace {
 
-// NaN and infinity are what has all exponent bits set, whatever the sign.
+// A value is NaN or infinite if all its exponent bits are set, whatever the sign.
 
 WEIR_KERNEL bool block_finite(const float* values, size_t count) noexcept {
     uint32_t largest = 0;

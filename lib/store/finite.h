@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// all_finite: whether values hold a NaN or an infinity.
+/// all_finite: whether no value is a NaN or an infinity.
 
 #include <cstddef>
 #include <cstdint>
@@ -14,7 +14,8 @@ namespace weir {
 [[nodiscard]] bool all_finite(std::span<const float> values) noexcept;
 [[nodiscard]] bool all_finite(std::span<const double> values) noexcept;
 
-/// Of `value_count` values of any type, aligned as the type asks; integers are always finite.
+/// The same for `value_count` values of `type`, which are aligned for it. Integers are always
+/// finite.
 [[nodiscard]] bool all_finite(ValueType type, const std::byte* values, size_t value_count) noexcept;
 
 }  // namespace weir

@@ -19,15 +19,15 @@ struct alignas(64) KeyBucket {
     uint64_t keys[kKeys];
     uint32_t rows_plus_one[kKeys];  ///< 0: free; filled from the front
     uint16_t used;                  ///< places that are not free
-    uint16_t overflowed;            ///< 1 if keys of this bucket stand in the next
+    uint16_t overflowed;            ///< 1 if keys of this bucket are in the next one
 };
 
 static_assert(sizeof(KeyBucket) == 64);
 
-/// How the keys of a bucket are compared with one that is looked for.
+/// How the keys of a bucket are compared with the key that is looked up.
 enum class KeyCompare : uint8_t { kPortable, kAvx2, kAvx512 };
 
-/// The best one that this processor has.
+/// The fastest one that this processor supports.
 [[nodiscard]] inline KeyCompare best_key_compare() noexcept {
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("avx512f")) return KeyCompare::kAvx512;
@@ -36,11 +36,12 @@ enum class KeyCompare : uint8_t { kPortable, kAvx2, kAvx512 };
     return KeyCompare::kPortable;
 }
 
-// Each gives a bit per place of a bucket that holds `key`. A free place looks like key 0.
+// Each returns a mask: one bit for each place of the bucket that holds `key`. A free place looks
+// like key 0.
 
 struct MatchPortable {
     uint32_t operator()(const KeyBucket& bucket, uint64_t key) const noexcept {
-        uint32_t match = 0;  // without branches, which would be guessed wrong
+        uint32_t match = 0;  // without branches, which would be mispredicted
         for (uint32_t place = 0; place < KeyBucket::kKeys; ++place)
             match |= static_cast<uint32_t>(bucket.keys[place] == key) << place;
         return match;
@@ -59,7 +60,7 @@ struct MatchAvx2 {
     }
 };
 
-/// One comparison of the whole line, of which the last 24 bytes are no keys.
+/// Compares the whole line at once, and masks out its last 24 bytes, which are no keys.
 struct MatchAvx512 {
     __attribute__((target("avx512f"))) uint32_t operator()(const KeyBucket& bucket,
                                                            uint64_t key) const noexcept {

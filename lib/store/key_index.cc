@@ -13,7 +13,7 @@
 namespace weir {
 namespace {
 
-/// Buckets of so many keys are under way at a time, to the L2 cache: a power of two.
+/// How many keys ahead buckets are prefetched, to the L2 cache; a power of two.
 constexpr size_t kLinesAhead = 32;
 
 /// At three quarters full, one key in eight has overflowed.
@@ -37,9 +37,9 @@ KeyIndex::KeyIndex(Memory& memory, const KeyIndexOptions& options)
     multiplier_ = random() | 1;
 }
 
-/// Every bit of the key reaches the leading bits. Up to the last step different keys stay
-/// different; the leading bits of a product with an odd random number are then the same for two of
-/// them with at most twice the chance of a fair draw.
+/// Every bit of the key affects the leading bits of the hash. Up to the last step, different keys
+/// stay different. Then the product with an odd random number gives two of them the same leading
+/// bits with at most twice the chance of a fair draw.
 /// Source: Dietzfelbinger, Hagerup, Katajainen, Penttonen, J. Algorithms 25, 1997
 inline uint64_t KeyIndex::hash(uint64_t key) const noexcept {
     key = (key ^ key_mask_) * 0x9e3779b97f4a7c15ULL;
@@ -53,7 +53,7 @@ inline void KeyIndex::put_into(KeyBucket& bucket, uint64_t key, uint32_t row_plu
     ++bucket.used;
 }
 
-/// The key's own bucket is full.
+/// Puts the key into the first bucket with room, from its own bucket on.
 void KeyIndex::put_behind(uint64_t key, uint32_t row_plus_one) const noexcept {
     const uint64_t h = hash(key);
     const Segment& segment = directory_[h >> (63 - depth_)];
@@ -62,8 +62,8 @@ void KeyIndex::put_behind(uint64_t key, uint32_t row_plus_one) const noexcept {
 
 // Finding.
 
-/// One look at each key. A key that is not there gets the next row if `kInsert`, else kNoRow.
-/// Returns the number of these.
+/// Looks up each key. A missing key gets the next row if `kInsert`, else kNoRow. Returns the
+/// number of missing keys.
 template <bool kInsert, class Match>
 inline __attribute__((always_inline)) size_t KeyIndex::pass_with(
     Match match, std::span<const uint64_t> keys, std::span<uint32_t> rows) const noexcept {
@@ -146,7 +146,8 @@ void KeyIndex::upsert(std::span<const uint64_t> keys, std::span<uint32_t> rows) 
     size_ += pass<true>(keys, rows);
 }
 
-/// The key is not in its own bucket, which has overflowed.
+/// Looks in the buckets behind the key's own bucket, which has overflowed and does not hold it.
+/// Returns the row + 1, or 0.
 uint32_t KeyIndex::find_behind(uint64_t key) const noexcept {
     const uint64_t h = hash(key);
     const Segment& segment = directory_[h >> (63 - depth_)];
@@ -166,7 +167,7 @@ size_t KeyIndex::longest_walk() const noexcept {
     size_t longest = size_ == 0 ? 0 : 1;
     for (const Segment& segment : directory_) {
         size_t walk = 1;
-        for (size_t at = 0; at < 2 * bucket_count_; ++at) {  // a run may go round the end
+        for (size_t at = 0; at < 2 * bucket_count_; ++at) {  // a run may wrap around the end
             walk = segment.buckets[at & (bucket_count_ - 1)].overflowed != 0 ? walk + 1 : 1;
             longest = std::max(longest, std::min(walk, bucket_count_));
         }
@@ -190,7 +191,7 @@ Status KeyIndex::insert_missing(std::span<const uint64_t> keys, std::span<uint32
     return {};
 }
 
-/// Into the first bucket with room, from its own on.
+/// Puts the key into the first bucket with room, from bucket `at` on.
 inline void KeyIndex::put(KeyBucket* buckets, size_t mask, size_t at, uint64_t key,
                           uint32_t row_plus_one) noexcept {
     KeyBucket* bucket = &buckets[at & mask];
@@ -202,10 +203,11 @@ inline void KeyIndex::put(KeyBucket* buckets, size_t mask, size_t at, uint64_t k
     put_into(*bucket, key, row_plus_one);
 }
 
-/// put(hash, key, row + 1) for every key of these buckets.
+/// Calls put(hash, key, row + 1) for every key of these buckets.
 template <class Put>
 void KeyIndex::move_keys(const KeyBucket* from, size_t bucket_count, Put put) const noexcept {
-    // Packed first, because a loop over the keys of one bucket ends where no processor expects it.
+    // The keys are packed first, because the branch that ends a loop over one bucket's keys would
+    // be mispredicted.
     constexpr size_t kSome = 64;
     uint64_t keys[(kSome + 1) * KeyBucket::kKeys];
     uint32_t rows_plus_one[(kSome + 1) * KeyBucket::kKeys];
@@ -225,15 +227,15 @@ void KeyIndex::move_keys(const KeyBucket* from, size_t bucket_count, Put put) co
 
 // Growing.
 
-/// Splitting begins when segments that are not split are 0.55 full, and all are split when those
-/// are 0.75 full: nobody pays for a whole doubling at once.
+/// Splitting begins when segments that are not split are 0.55 full. All are split when those
+/// would be 0.75 full. So no push pays for a whole doubling at once.
 size_t KeyIndex::comfortable_keys() const noexcept {
     if (bucket_count_ < kSegmentBuckets) return keys_in(bucket_count_);
     constexpr size_t kPlaces = kSegmentBuckets * KeyBucket::kKeys;
     return kPlaces * (11 * (size_t{1} << depth_) + 4 * split_count_) / 20;
 }
 
-/// With so many it still works well.
+/// How many keys the index can have and still be fast.
 size_t KeyIndex::keys_max() const noexcept {
     return keys_in(bucket_count_) << depth_;
 }
@@ -261,7 +263,8 @@ Status KeyIndex::reserve(size_t key_count) {
                              key_count, size_));
 }
 
-/// The memory comes back with the index. nullptr: there is none.
+/// Zeroed buckets, freed with the index; nullptr if there is no memory. Caches make room for it
+/// only if `is_needed`.
 KeyBucket* KeyIndex::take_memory(size_t bucket_count, bool is_needed) {
     const size_t bytes = bucket_count * sizeof(KeyBucket);
     Block block = is_needed ? Block(memory_, bytes) : Block::spare(memory_, bytes);
@@ -271,7 +274,8 @@ KeyBucket* KeyIndex::take_memory(size_t bucket_count, bool is_needed) {
     return blocks_.back().as<KeyBucket>();
 }
 
-/// The first buckets, for so many keys at least: side by side, so that too many fail at once.
+/// Makes the first buckets, for at least `key_count` keys. It is one allocation, so that it fails
+/// at once if there are too many keys.
 bool KeyIndex::build(size_t key_count, bool is_needed) {
     size_t bucket_count = 8;
     while (bucket_count < kSegmentBuckets && keys_in(bucket_count) < key_count)
@@ -282,7 +286,7 @@ bool KeyIndex::build(size_t key_count, bool is_needed) {
         constexpr size_t kPlaces = kSegmentBuckets * KeyBucket::kKeys;
         while (keys_in(kSegmentBuckets) << depth < key_count)
             ++depth;
-        // As many splits as comfortable_keys() wants.
+        // As many splits as comfortable_keys() needs for key_count.
         const size_t whole = size_t{1} << depth;
         const size_t parts = (key_count * 20 + kPlaces - 1) / kPlaces;
         split_count = parts <= 11 * whole ? 0 : std::min(whole, (parts - 11 * whole + 3) / 4);
@@ -316,7 +320,7 @@ void KeyIndex::set_shape(size_t bucket_count, uint32_t depth, size_t split_count
     }
 }
 
-/// A first segment that is still small becomes as large as is needed, or a whole one.
+/// Enlarges a first segment that is not whole yet, to what `key_count` needs.
 bool KeyIndex::grow_first(size_t key_count) {
     size_t bucket_count = bucket_count_;
     while (bucket_count < kSegmentBuckets && keys_in(bucket_count) < key_count)
@@ -335,10 +339,10 @@ bool KeyIndex::grow_first(size_t key_count) {
     return true;
 }
 
-/// nullptr if there is no memory.
+/// A zeroed segment; nullptr if there is no memory.
 KeyBucket* KeyIndex::take_segment() {
     if (spare_segments_.empty()) {
-        // Two at a time: a huge page.
+        // Two at a time fill a huge page.
         KeyBucket* const two = take_memory(2 * kSegmentBuckets, false);
         if (two == nullptr) return take_memory(kSegmentBuckets, true);
         spare_segments_ = {two + kSegmentBuckets, two};
@@ -348,7 +352,8 @@ KeyBucket* KeyIndex::take_segment() {
     return segment;
 }
 
-/// The keys of the next segment move to two zeroed ones; it then waits to be one of the next two.
+/// Moves the keys of the next segment to two zeroed ones. The old segment is zeroed and kept for
+/// the next split.
 bool KeyIndex::split_next() {
     constexpr size_t kMask = kSegmentBuckets - 1;
     if (next_low_ == nullptr) next_low_ = take_segment();
@@ -367,7 +372,7 @@ bool KeyIndex::split_next() {
     entries[0] = {low, shift};
     entries[1] = {high, shift};
     if (++split_count_ < size_t{1} << depth_) return true;
-    // All are split: each half gets two entries.
+    // All are split: each segment gets two entries.
     ++depth_;
     split_count_ = 0;
     std::vector<Segment> doubled(directory_.size() * 2);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// KeyIndex: which row a key of a sparse table has.
+/// KeyIndex: finds the row of each key of a sparse table.
 
 #include <algorithm>
 #include <cstddef>
@@ -18,26 +18,26 @@
 namespace weir {
 
 struct KeyIndexOptions {
-    /// So many keys fit before the index first grows, if there is memory for so many.
+    /// This many keys fit before the index first grows, if there is memory for them.
     size_t expected_keys = 0;
-    /// Decides which keys share a bucket. None: drawn at random, so that nobody can know it.
+    /// Decides which keys share a bucket. None: drawn at random, so that nobody can predict it.
     std::optional<uint64_t> seed{};
     KeyCompare compare = best_key_compare();
 };
 
-/// Open addressing over buckets of one cache line. Keys come in lists: the buckets of the next ones
-/// are on their way while one is compared. Any uint64 may be a key; keys are never removed.
+/// Open addressing over buckets of one cache line. Keys come in lists: while one key is compared,
+/// the buckets of the next ones are prefetched. Any uint64 may be a key; keys are never removed.
 ///
-/// Buckets are numbered by the leading bits of a hash. They lie in segments of 1 MiB, found through
-/// a directory. When the index fills, one segment after another is split in two, in the order of
-/// their hashes: growing costs a push at most a few splits, which happen inside of the L2 cache,
-/// and memory in small steps. The order of hashes never changes, so what goes through an index in
-/// this order can stop and go on while keys are added.
+/// Buckets are numbered by the leading bits of a hash. They lie in segments of 1 MiB, which are
+/// found through a directory. When the index fills, one segment after another is split in two, in
+/// the order of their hashes. So growing costs a push a few splits at most, which happen inside
+/// the L2 cache, and takes memory in small steps. The order of hashes never changes, so a walk
+/// through the index in this order can stop and continue while keys are added.
 ///
-/// The hash depends on a secret seed. Without it, keys that share a bucket cannot be made up: the
-/// mixing of ring positions is public and can be inverted, so it must not be used here.
+/// The hash depends on a secret seed. Without the seed, nobody can make up keys that share a
+/// bucket. The mixing of ring positions must not be used here: it is public and can be inverted.
 ///
-/// Thread: owning shard.
+/// Thread: owning shard
 class KeyIndex {
 public:
     static constexpr uint32_t kRowCountMax = kNoRow - 1;
@@ -45,21 +45,22 @@ public:
 
     explicit KeyIndex(Memory& memory, const KeyIndexOptions& options = {});
 
-    /// The row of each key, kNoRow for those that are not there; returns the number of these.
+    /// Writes the row of each key to `rows`, kNoRow for those that are missing. Returns the
+    /// number of missing keys.
     /// Shape:   rows.size() == keys.size()
     size_t find(std::span<const uint64_t> keys, std::span<uint32_t> rows) const noexcept;
 
-    /// Whether upsert() may add so many keys.
+    /// Whether upsert() may add `key_count` keys.
     [[nodiscard]] bool has_room_for(size_t key_count) const noexcept {
         return size_ + key_count <= comfortable_keys();
     }
 
-    /// The row of each key. Keys that are not there get the next row numbers, in order. There must
-    /// be room for as many keys as are passed.
+    /// Writes the row of each key to `rows`. Missing keys get the next row numbers, in order.
+    /// has_room_for(keys.size()) must be true.
     void upsert(std::span<const uint64_t> keys, std::span<uint32_t> rows) noexcept;
 
-    /// Gives the keys whose row is kNoRow the next row numbers, in order, and writes them to
-    /// `rows`. `rows` and `missing_count` are what find() said about `keys`, which must be
+    /// Gives the keys whose row is kNoRow the next row numbers, in order, and writes these to
+    /// `rows`. `rows` and `missing_count` are what find() returned for `keys`, which must be
     /// distinct.
     /// Errors:  Errc::kNoMemory; the keys and rows of the index are unchanged
     [[nodiscard]] Status insert_missing(std::span<const uint64_t> keys, std::span<uint32_t> rows,
@@ -74,10 +75,10 @@ public:
     [[nodiscard]] size_t longest_walk() const noexcept;
 
 private:
-    /// Where the keys are whose hashes have the same leading bits.
+    /// The buckets of the keys whose hashes have the same leading bits.
     struct Segment {
         KeyBucket* buckets = nullptr;
-        uint32_t shift = 0;  ///< hash >> shift: the bucket, after cutting off the leading bits
+        uint32_t shift = 0;  ///< the last bits of hash >> shift are the bucket's number
     };
 
     [[nodiscard]] uint64_t hash(uint64_t key) const noexcept;
@@ -115,12 +116,12 @@ private:
     uint64_t multiplier_;  // of the hash, from the seed; odd
     size_t size_ = 0;
 
-    // Two entries for each value of the `depth_` leading bits of a hash: the same segment twice, or
-    // the two that it was split into. The first split_count_ values are split.
+    // Two entries for each value of the `depth_` leading bits of a hash: the same segment twice,
+    // or the two segments that it was split into. The first split_count_ values are split.
     std::vector<Segment> directory_;
     uint32_t depth_ = 0;
     size_t split_count_ = 0;
-    size_t bucket_count_ = 0;  // of a segment; a power of two; below kSegmentBuckets of the first
+    size_t bucket_count_ = 0;  // per segment; a power of two; small only while there is one
 
     std::vector<Block> blocks_;
     std::vector<KeyBucket*> spare_segments_;  // zeroed

@@ -3,7 +3,7 @@
 
 namespace weir {
 
-/// Two lists that meet at one place forget each other, no more.
+/// If two lists have the same place, only the later one is remembered.
 uint64_t KeyListCache::place(uint32_t table, const ListId& id) noexcept {
     return id.hash + table * 0x9e3779b97f4a7c15ULL;
 }
@@ -38,7 +38,7 @@ size_t KeyListCache::give_back(size_t bytes) noexcept {
     size_t freed = 0;
     for (auto entry = by_age_.end(); freed < bytes && entry != by_age_.begin();) {
         --entry;
-        if (entry->rows.use_count() > 1) continue;  // a request under way has them
+        if (entry->rows.use_count() > 1) continue;  // an open request uses them
         freed += entry->rows->bytes();
         entry = forget(entry);
     }

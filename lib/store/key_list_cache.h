@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// KeyListCache: where the keys of lists seen before lie, so that a repeated list costs no
-/// look-ups. One for all tables of a shard.
+/// KeyListCache: remembers the rows of key lists, so that a repeated list costs no look-ups.
+/// There is one for all tables of a shard.
 
 #include <cstdint>
 #include <list>
@@ -15,32 +15,33 @@
 
 namespace weir {
 
-/// Rows by table and list, the least recently used forgotten first. Rows never move and keys are
-/// never removed, so an entry stays right for ever; what is not final (a list with keys that have
-/// no row yet) must not be kept. The hash of an entry is the owner's own, of keys it has read,
-/// never a peer's word.
+/// Rows by table and list; the least recently used are forgotten first. Rows never move and keys
+/// are never removed, so an entry stays right for ever. A list with keys that have no row yet is
+/// not final and must not be kept. The shard itself computes the hash of an entry from keys that
+/// it has read; it never relies on a peer's hash.
 ///
-/// Thread: owning shard.
+/// Thread: owning shard
 class KeyListCache final : public Reclaimable {
 public:
-    /// Shorter lists are cheaper to look up than to remember. Senders must know: such a list is
-    /// always sent in full.
+    /// Shorter lists are cheaper to look up than to remember. Clients have the same limit and
+    /// always send such a list in full.
     static constexpr size_t kKeyCountMin = 16;
 
-    /// What a list takes beside its rows: the entry, its place in two containers.
+    /// What an entry takes beside its rows, with its places in two containers.
     static constexpr size_t kEntryBytes = 256;
 
-    /// A list's rows, uint32_t each; they live as long as somebody holds them.
+    /// The rows of a list, uint32_t each. They stay valid while a reference is held.
     using Rows = std::shared_ptr<const Block>;
 
     KeyListCache(Memory& memory, size_t budget_bytes)
         : memory_(memory), budget_bytes_(budget_bytes) {}
 
-    /// The rows of a remembered list; nullptr if it is not.
+    /// The rows of a remembered list; nullptr if it is not remembered.
     [[nodiscard]] Rows find(uint32_t table, const ListId& id);
 
-    /// Room for a list's rows, to be filled and then kept or dropped. Forgets what is beyond the
-    /// budget; empty if the list is short, too large for the budget, or memory is short.
+    /// Room for a list's rows, to be filled and then passed to keep() or dropped. Forgets old
+    /// lists to stay within the budget. Empty if the list is short, too large for the budget, or
+    /// memory is short.
     [[nodiscard]] Block reserve(size_t key_count);
 
     /// Remembers `rows`, a Block from reserve(), as those of `id`.
@@ -50,7 +51,7 @@ public:
 
     [[nodiscard]] size_t list_count() const noexcept { return by_age_.size(); }
 
-    /// Of the rows, and of all that is kept about them.
+    /// What the rows and their entries take.
     [[nodiscard]] size_t bytes() const noexcept { return bytes_; }
 
 private:
@@ -63,7 +64,7 @@ private:
     using ByAge = std::list<Entry>;
 
     [[nodiscard]] static uint64_t place(uint32_t table, const ListId& id) noexcept;
-    /// Returns the next older one.
+    /// Returns the next older entry.
     ByAge::iterator forget(ByAge::iterator entry) noexcept;
 
     Memory& memory_;

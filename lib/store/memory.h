@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Memory: where tables get their bytes from; a registered pool in a server, the heap in a test.
+/// Memory: where tables get their memory from: a registered pool in a server, the heap in a test.
 
 #include <cstddef>
 #include <cstdint>
@@ -11,8 +11,8 @@ namespace weir {
 
 /// Counters for people and for `weir ... --json`.
 struct MemoryUse {
-    uint64_t registered_bytes = 0;  ///< with the network's devices, all of it locked by verbs
-    uint64_t used_bytes = 0;        ///< handed out of it by this Memory
+    uint64_t registered_bytes = 0;  ///< with the network's devices; verbs locks all of it
+    uint64_t used_bytes = 0;        ///< allocated through this Memory
 };
 
 /// Thread: the shard that owns the table; implementations may allow more.
@@ -23,7 +23,7 @@ public:
     /// left.
     [[nodiscard]] virtual std::byte* allocate(size_t bytes, size_t alignment) noexcept = 0;
 
-    /// The same for more than is needed now: nothing that is of use makes room for it.
+    /// The same for memory beyond what is needed now: caches do not make room for it.
     [[nodiscard]] virtual std::byte* allocate_spare(size_t bytes, size_t alignment) noexcept {
         return allocate(bytes, alignment);
     }
@@ -31,8 +31,8 @@ public:
     /// Takes back what allocate() gave for the same `bytes` and `alignment`.
     virtual void deallocate(std::byte* data, size_t bytes, size_t alignment) noexcept = 0;
 
-    /// What is registered for it. A pool that several have a part in is told by one of them only,
-    /// so that sums are right. Zeros where nothing is registered.
+    /// What is registered and used. If several Memory objects share a pool, only one of them
+    /// reports its registered bytes, so that sums are right. Zeros if nothing is registered.
     [[nodiscard]] virtual MemoryUse use() const { return {}; }
 
 protected:
@@ -60,7 +60,7 @@ private:
     size_t bytes_in_use_ = 0;
 };
 
-/// Owner of one allocation; empty if the memory had none left. The Memory must outlive it.
+/// Owns one allocation; empty if there was no memory left. The Memory must outlive it.
 class Block {
 public:
     static constexpr size_t kAlignment = 64;  ///< a cache line
@@ -70,7 +70,7 @@ public:
     Block(Memory& memory, size_t bytes) noexcept
         : Block(memory, bytes, memory.allocate(bytes, kAlignment)) {}
 
-    /// By allocate_spare().
+    /// Allocates by allocate_spare().
     [[nodiscard]] static Block spare(Memory& memory, size_t bytes) noexcept {
         return {memory, bytes, memory.allocate_spare(bytes, kAlignment)};
     }

@@ -7,8 +7,8 @@ namespace weir {
 
 std::byte* MemoryWithCaches::allocate(size_t bytes, size_t alignment) noexcept {
     std::byte* memory = memory_.allocate(bytes, alignment);
-    // What is freed may lie in pieces that are too small: then twice as much, so that the tries, in
-    // which a pool attempts to grow, stay few.
+    // Freed memory may lie in pieces that are too small. Then free twice as much, to need few
+    // tries: in each of them a pool attempts to grow.
     size_t wanted = std::max<size_t>(bytes, 1);
     while (memory == nullptr && give_back(wanted) > 0) {
         memory = memory_.allocate(bytes, alignment);

@@ -10,7 +10,8 @@
 namespace weir {
 namespace {
 
-/// `kRemember`: a place is kept from when it is asked for, because working it out takes longer.
+/// `kRemember`: keeps a row's address from prefetch to copy, because computing it again takes
+/// longer.
 template <class Word, bool kRemember, class Places>
 inline void copy_from_places(Places place, std::span<const uint32_t> rows,
                              std::byte* out) noexcept {
@@ -42,7 +43,7 @@ inline void copy_from_places(Places place, std::span<const uint32_t> rows,
         copy(i);
 }
 
-/// Rows that begin with one value of 4 or 8 bytes.
+/// Copies one value of 4 or 8 bytes per row.
 template <class Word>
 WEIR_KERNEL void copy_words(const RowView& view, std::span<const uint32_t> rows,
                             const std::byte* missing, std::byte* out) noexcept {
@@ -76,7 +77,7 @@ void copy_wide(const RowView& view, std::span<const uint32_t> rows, size_t bytes
     }
 }
 
-/// Bits of difference from first, first + 1, ...; 0 if there is none.
+/// The bits in which `rows` differ from first, first + 1, ...; 0 if there are none.
 WEIR_KERNEL uint32_t differs(const uint32_t* rows, size_t count, uint32_t first) noexcept {
     uint32_t difference = 0;
     for (size_t i = 0; i < count; ++i)
@@ -88,7 +89,7 @@ WEIR_KERNEL uint32_t differs(const uint32_t* rows, size_t count, uint32_t first)
 
 void copy_rows(const RowView& view, std::span<const uint32_t> rows, size_t bytes,
                const std::byte* missing, std::byte* out) noexcept {
-    constexpr size_t kChunk = 4096;  // whose rows are still near after a look for kNoRow
+    constexpr size_t kChunk = 4096;  // row numbers stay in cache after the search for kNoRow
     for (size_t begin = 0; begin < rows.size(); begin += kChunk) {
         const auto some = rows.subspan(begin, std::min(kChunk, rows.size() - begin));
         if (bytes == sizeof(uint32_t)) {

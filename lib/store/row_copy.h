@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// copy_rows: the values of scattered rows, side by side; and runs among row numbers.
+/// copy_rows: copies the values of scattered rows side by side. consecutive_rows: finds runs of
+/// rows.
 
 #include <cstddef>
 #include <cstdint>
@@ -16,8 +17,8 @@ namespace weir {
 void copy_rows(const RowView& view, std::span<const uint32_t> rows, size_t bytes,
                const std::byte* missing, std::byte* out) noexcept;
 
-/// How many of `rows`, from the first on, are r, r+1, r+2 ... At least 1, but 0 of no rows; kNoRow
-/// ends the run.
+/// How many of `rows`, from the first on, are r, r+1, r+2 ... kNoRow ends the run. 0 if there are
+/// no rows, else at least 1.
 [[nodiscard]] size_t consecutive_rows(std::span<const uint32_t> rows) noexcept;
 
 }  // namespace weir

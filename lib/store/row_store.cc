@@ -25,7 +25,7 @@ Status RowStore::reserve(size_t row_count) {
         const size_t doubling =
             std::clamp(capacity() * initial_.size(), kExtentBytesMin, kExtentBytesMax) /
             granule_bytes;
-        // When memory runs short, what is needed now still counts.
+        // If there is no memory to double, try what is needed now.
         if (!(doubling > needed && add_extent(doubling, false)) && !add_extent(needed, true)) {
             return Error(Errc::kNoMemory,
                          fmt::format("table: no memory for {} more rows of {} bytes beside the {} "
@@ -51,7 +51,7 @@ bool RowStore::add_extent(size_t granule_count, bool is_needed) {
 }
 
 void RowStore::fill(std::byte* rows, size_t row_count) const noexcept {
-    // One row by hand, then always as much again as there is.
+    // Copies one row, then doubles the filled part again and again.
     const size_t total = row_count * initial_.size();
     std::memcpy(rows, initial_.data(), initial_.size());
     for (size_t done = initial_.size(); done < total;) {

@@ -14,10 +14,10 @@
 
 namespace weir {
 
-/// "No row": of a key that was never written.
+/// The row of a key that was never written: none.
 inline constexpr uint32_t kNoRow = ~uint32_t{0};
 
-/// Where part of every row lies. Rows of one granule lie side by side.
+/// Where a part of every row lies. The rows of one granule lie side by side.
 struct RowView {
     std::byte* const* granules = nullptr;
     size_t stride_bytes = 0;
@@ -35,12 +35,12 @@ struct RowView {
     [[nodiscard]] uint32_t run(uint32_t row) const noexcept { return mask() + 1 - (row & mask()); }
 };
 
-/// Grows by whole extents, each as large as all before it together, from 2 MiB to 64 MiB at a time
-/// (or what is asked for at once). An extent is one allocation; a table of pointers cuts it into
-/// granules of at most 64 KiB (or one row), so that a row is found in two loads wherever its extent
-/// lies.
+/// Grows by extents, each as large as all before it together, but at least 2 MiB and at most 64
+/// MiB; larger if one reserve() needs more. An extent is one allocation. A table of pointers cuts
+/// it into granules of at most 64 KiB (or one row), so that a row is found with two loads,
+/// wherever its extent lies.
 ///
-/// Thread: owning shard.
+/// Thread: owning shard
 class RowStore {
 public:
     static constexpr size_t kGranuleBytes = size_t{64} << 10;
@@ -50,8 +50,8 @@ public:
     /// `initial` is what a fresh row holds; its size is the row's size.
     RowStore(Memory& memory, std::span<const std::byte> initial);
 
-    /// Makes room for the rows 0..row_count-1. Rows that are there stay where they are.
-    /// Errors: Errc::kNoMemory; the rows that are there are unchanged
+    /// Makes room for the rows 0..row_count-1. Existing rows stay where they are.
+    /// Errors: Errc::kNoMemory; existing rows are unchanged
     [[nodiscard]] Status reserve(size_t row_count);
 
     [[nodiscard]] size_t capacity() const noexcept { return granules_.size() << shift_; }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// What an update rule is: built-in rules and users' rules have the same shape.
+/// What an update rule is. Built-in rules and users' rules have the same form.
 ///
 /// A rule is a struct:
 /// ```cpp
@@ -22,8 +22,8 @@
 ///     static constexpr std::array kParameters = {RuleParameter{.name = "rate"}};
 /// ```
 /// `registry.register_rule<Momentum>("momentum")` makes its kernels for every type it supports.
-/// update() must touch nothing but its arguments, and is best kept inline and free of branches:
-/// then the compiler vectorises it.
+/// update() must touch nothing but its arguments. Keep it inline and free of branches: then the
+/// compiler can vectorise it.
 
 #include <array>
 #include <concepts>
@@ -35,19 +35,20 @@
 
 namespace weir {
 
-/// Numbers that a rule is tuned with; each rule says which is what.
+/// The numeric parameters of a rule. Each rule says which is which.
 struct RuleParameters {
     std::array<double, 4> value{};
     friend bool operator==(const RuleParameters&, const RuleParameters&) = default;
 };
 
-/// What a rule may say of one of its parameters: finite, and greater than 0 or not below it.
+/// What a rule may say of a parameter: it must be finite, and greater than 0 (may_be_zero: at
+/// least 0).
 struct RuleParameter {
     const char* name = "";
     bool may_be_zero = false;
 };
 
-/// How the pushes of several workers become one before the rule sees them.
+/// How the pushes of several workers are combined before the rule sees them.
 enum class Combine : uint8_t { kSum, kMax, kMin, kLast };
 
 template <class R>
@@ -74,16 +75,16 @@ struct RowTarget {
     uint32_t width = 1;
 };
 
-/// `value_count` values side by side, their state (kStateValues per value) and what was pushed to
-/// them (kPushedValues per value).
+/// Updates `value_count` values side by side, with their state (kStateValues per value) and what
+/// was pushed to them (kPushedValues per value).
 using RunKernel = void (*)(std::byte* values, std::byte* state, const std::byte* pushed,
                            size_t value_count, const RuleParameters& parameters);
 
-/// Rows anywhere in `target`; `pushed` has one row of width x kPushedValues for each, in order.
+/// Updates any rows of `target`. `pushed` has width x kPushedValues values for each, in order.
 using RowsKernel = void (*)(const RowTarget& target, std::span<const uint32_t> rows,
                             const std::byte* pushed, const RuleParameters& parameters);
 
-/// A rule for one value type; null if the rule does not support it.
+/// The kernels of a rule for one value type; null if the rule does not support it.
 struct RuleKernels {
     RunKernel run = nullptr;
     RowsKernel rows = nullptr;

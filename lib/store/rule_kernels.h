@@ -14,23 +14,23 @@
 
 namespace weir::kernels {
 
-/// How many rows ahead the scattered kernels ask for: enough to keep a core's line fill buffers
-/// busy.
+/// How many rows ahead the kernels for scattered rows prefetch: enough to keep a core's line fill
+/// buffers busy.
 inline constexpr size_t kRowsAhead = 32;
 
 inline constexpr size_t kLineBytes = 64;
 
-/// Asks for all lines of a row, up to 1 KiB: the processor's own prefetcher goes on behind those,
-/// but it is too late for rows of a few lines.
+/// Prefetches all lines of a row, up to 1 KiB. The processor's own prefetcher continues behind
+/// those, but starts too late for rows of a few lines.
 inline void prefetch_row(const std::byte* row, size_t bytes) noexcept {
     constexpr size_t kBytesMax = 1024;
     const std::byte* const end = row + std::min(bytes, kBytesMax);
     for (; row < end; row += kLineBytes)
         __builtin_prefetch(row, 1);
-    __builtin_prefetch(end - 1, 1);  // a row need not begin with a line
+    __builtin_prefetch(end - 1, 1);  // a row may begin inside a line
 }
 
-/// How many wide rows ahead to ask for: as many lines as for narrow ones, or a little more.
+/// How many wide rows ahead to prefetch: as many lines as for narrow rows, or a few more.
 constexpr size_t wide_rows_ahead(size_t row_bytes) noexcept {
     constexpr size_t kLinesAhead = 64;
     return std::clamp<size_t>(kLinesAhead / (row_bytes / kLineBytes + 1), 4, kRowsAhead);
@@ -47,8 +47,8 @@ WEIR_KERNEL void update_run(std::byte* values, std::byte* state, const std::byte
         R::update(v[i], s + i * R::kStateValues, p + i * R::kPushedValues, local);
 }
 
-/// Where rows of one value are: both ways to find out. The flat one is so quick that a place is
-/// better worked out again than remembered from when it was asked for.
+/// The two ways to find rows of one value. The flat one is so quick that computing an address
+/// again is cheaper than keeping it since its prefetch.
 template <class T>
 struct FlatPlaces {
     static constexpr bool kRemember = false;
@@ -117,7 +117,7 @@ WEIR_KERNEL void update_single_values(const RowTarget& target, std::span<const u
     RowView values = target.values;
     RowView state = target.state;
     if constexpr (R::kStateValues == 0)
-        values.stride_bytes = sizeof(T);  // as the compiler may know
+        values.stride_bytes = sizeof(T);  // now the compiler knows it
     if (values.flat != nullptr && (R::kStateValues == 0 || state.flat != nullptr)) {
         update_places<R, T>(FlatPlaces<T>{values.flat, values.stride_bytes},
                             FlatPlaces<T>{state.flat, state.stride_bytes}, rows, pushed, local);

@@ -17,7 +17,7 @@
 
 namespace weir {
 
-/// A rule as tables use it, whatever struct it came from.
+/// A rule as tables use it, independent of the struct that it was made from.
 struct RuleEntry {
     std::string name;
     uint32_t state_values = 0;
@@ -41,7 +41,9 @@ struct RuleEntry {
     }
 };
 
-/// Thread: one while rules are registered; then any number of readers. Entries never move.
+/// Entries never move.
+///
+/// Thread: one while rules are registered; then any number of readers
 class RuleRegistry {
 public:
     /// A registry with the built-in rules.
@@ -67,7 +69,7 @@ public:
         return add(entry);
     }
 
-    /// Errors: Errc::kNotFound, with the names there are
+    /// Errors: Errc::kNotFound, listing the names that are registered
     [[nodiscard]] Result<const RuleEntry*> find(std::string_view name) const;
 
 private:

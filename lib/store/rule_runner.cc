@@ -34,8 +34,8 @@ void RuleRunner::run(const RowTarget& target, uint32_t first_row, size_t row_cou
 
 void RuleRunner::rows(const RowTarget& target, std::span<const uint32_t> rows,
                       const std::byte* pushed) const {
-    constexpr size_t kChunk = 4096;     // where a run may begin
-    constexpr size_t kRunRowsMin = 32;  // below that, a run is not worth the call
+    constexpr size_t kChunk = 4096;     // rows until the next search for a run
+    constexpr size_t kRunRowsMin = 32;  // a shorter run is not worth the call
     const bool flat = is_flat(target);
     while (!rows.empty()) {
         size_t some = 0;

@@ -22,11 +22,12 @@ public:
           state_values_(rule.state_values),
           pushed_values_(rule.pushed_values) {}
 
-    /// Rows first_row.., whose pushed values lie side by side.
+    /// Updates the rows from first_row on; their pushed values lie side by side.
     void run(const RowTarget& target, uint32_t first_row, size_t row_count,
              const std::byte* pushed) const;
 
-    /// Rows anywhere, `pushed` in the same order. Looks for runs of rows, and takes them at once.
+    /// Updates any rows; `pushed` has the same order. Runs of consecutive rows are updated at
+    /// once.
     void rows(const RowTarget& target, std::span<const uint32_t> rows,
               const std::byte* pushed) const;
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Rule: which update rule a table has, with its parameters, and the rules that Weir brings by name.
+/// Rule: the update rule of a table, with its parameters; and the rules that Weir brings.
 ///
-/// In the formulas w is a value of the table, g what was pushed to it. Where a push names an
-/// iteration, g is what all workers pushed to it in that iteration, put together as it says here.
-/// A key that was never pushed reads as the table's initial value, which is also the first w.
+/// In the formulas, w is a value of the table and g is what was pushed to it. If a push names an
+/// iteration, g combines what all workers pushed in that iteration, as the third column says. A
+/// key that was never pushed reads as the table's initial value, which is also the first w.
 ///
 /// | rule | w becomes | workers of an iteration | value types |
 /// | --- | --- | --- | --- |
@@ -16,7 +16,7 @@
 /// | adagrad(rate, epsilon) | w - rate g / (sqrt(s) + epsilon), where s += g^2 before | sum | same |
 /// | prox_l1(lambda, first_trust) | a step of proximal Newton, see there | sum | same |
 ///
-/// So sgd and adagrad take the gradient itself, and go against it; add takes the change to make.
+/// So a push to sgd or adagrad brings the gradient, and a push to add brings the change.
 
 #include <string>
 #include <string_view>
@@ -26,7 +26,7 @@
 
 namespace weir {
 
-/// A rule by its name, and its parameters. A name alone is a rule without parameters.
+/// A rule's name and its parameters. A name alone is a rule without parameters.
 struct Rule {
     std::string name = "add";
     RuleParameters parameters{};
@@ -66,7 +66,8 @@ struct Rule {
     return {"sgd", {{rate}}};
 }
 
-/// AdaGrad: s += g^2, then w -= rate * g / (sqrt(s) + epsilon); s begins at 0. rate > 0, epsilon > 0.
+/// AdaGrad: s += g^2, then w -= rate * g / (sqrt(s) + epsilon); s begins at 0. rate > 0,
+/// epsilon > 0.
 /// Source: Duchi, Hazan, Singer, JMLR 2011 (diagonal form)
 [[nodiscard]] inline Rule adagrad(double rate, double epsilon = 1e-8) {
     return {"adagrad", {{rate, epsilon}}};
@@ -77,7 +78,8 @@ struct Rule {
 /// gradient g, then the curvature u of the loss at w.
 ///   d = argmin  g d + u/2 d^2 + lambda |w + d|  with |d| <= t;  w += d;
 ///   t = max(4 |d|, t / 2, 1e-9); t begins at first_trust.
-/// u < 0 is a move: w -= g / u, without penalty or bound, and t stays. lambda >= 0, first_trust > 0.
+/// If u < 0, the push is a move: w -= g / u, without penalty or bound, and t stays the same.
+/// lambda >= 0, first_trust > 0.
 /// Source: Li et al., OSDI 2014, algorithm 3; Genkin, Lewis, Madigan, 2007
 [[nodiscard]] inline Rule prox_l1(double lambda, double first_trust = 1) {
     return {"prox_l1", {{lambda, first_trust}}};

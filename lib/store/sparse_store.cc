@@ -9,7 +9,7 @@ namespace weir {
 
 Status SparseStore::find_or_insert_rows(std::span<const uint64_t> keys, std::span<uint32_t> rows) {
     WEIR_CHECK(rows.size() == keys.size());
-    // So few at a time that the buckets that find() brought in are still near for insert_missing().
+    // So few at a time that the buckets that find() read are still in cache for insert_missing().
     constexpr size_t kChunk = 1024;
     for (size_t begin = 0; begin < keys.size(); begin += kChunk) {
         const size_t count = std::min(kChunk, keys.size() - begin);
@@ -28,10 +28,10 @@ Status SparseStore::find_or_insert_rows(std::span<const uint64_t> keys, std::spa
 }
 
 Status SparseStore::reserve_rows(size_t row_count) {
-    // The rows of a table whose size was foretold lie side by side, if memory allows.
+    // If the number of keys is known before, all rows lie side by side, memory permitting.
     if (row_count <= expected_keys_) {
         if (rows_.reserve(expected_keys_)) return {};
-        expected_keys_ = 0;  // it does not: grow as others do
+        expected_keys_ = 0;  // too little memory: grow step by step
     }
     return rows_.reserve(row_count);
 }

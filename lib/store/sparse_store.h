@@ -14,9 +14,9 @@
 namespace weir {
 
 /// A row is `width` values, then their rule state. Rows are numbered in the order in which their
-/// keys came, and stay where they are for ever.
+/// keys came, and never move.
 ///
-/// Thread: owning shard.
+/// Thread: owning shard
 class SparseStore {
 public:
     /// `initial_row` is what a key that was never written reads as: values, then state.
@@ -27,13 +27,14 @@ public:
           index_(memory, {.expected_keys = expected_keys}),
           rows_(memory, initial_row) {}
 
-    /// The row of each key, kNoRow where there is none; returns the number of these.
+    /// Writes the row of each key to `rows`, kNoRow for missing keys. Returns the number of
+    /// missing keys.
     size_t find_rows(std::span<const uint64_t> keys, std::span<uint32_t> rows) const noexcept {
         return index_.find(keys, rows);
     }
 
-    /// The row of each key; makes those that are not there. `keys` must be distinct.
-    /// Errors: Errc::kNoMemory; some of the new keys may then be there, with the initial values
+    /// Writes the row of each key to `rows`, and makes missing rows. `keys` must be distinct.
+    /// Errors: Errc::kNoMemory; some of the new keys may then exist, with the initial values
     [[nodiscard]] Status find_or_insert_rows(std::span<const uint64_t> keys,
                                              std::span<uint32_t> rows);
 

@@ -185,7 +185,7 @@ Result<size_t> TableShard::look_up_block(std::span<const uint64_t> block, bool c
 
 Result<size_t> TableShard::look_up(std::span<const uint64_t> keys, const ListId& id, bool create,
                                    std::span<uint32_t> rows) {
-    if (keys.size() <= kBlockKeys)  // read_list() left them where they are safe
+    if (keys.size() <= kBlockKeys)  // read_list() left a copy in block_
         return look_up_block(std::span(block_).first(keys.size()), create, rows);
     size_t missing = 0;
     hasher_.reset(keys.size());
@@ -212,12 +212,12 @@ Result<RowList> TableShard::rows_of(std::span<const uint64_t> keys, bool create)
         const Result<size_t> missing = look_up(keys, id, create, rows);
         if (missing && *missing == 0)
             return remembered(id, lists_.keep(schema_.id, id, std::move(room)));
-        if (missing) {  // must not be remembered: the missing keys may come
+        if (missing) {  // not remembered: missing keys may come later
             scratch_rows_.assign(rows.begin(), rows.end());
             return RowList{scratch_rows_, id, nullptr};
         }
         if (missing.code() != Errc::kNoMemory) return missing.error();
-        // The keys come before what would remember them: again without that.
+        // No memory is left for new keys: try again, without room for remembering the list.
     }
     if (scratch_rows_.size() < keys.size()) scratch_rows_.resize(keys.size());
     const std::span rows(scratch_rows_.data(), keys.size());

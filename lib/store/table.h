@@ -28,21 +28,22 @@ namespace weir {
 struct RowList {
     std::span<const uint32_t> rows;  ///< kNoRow for a key that was never written (only in pulls)
     ListId id;
-    KeyListCache::Rows remembered;  ///< keeps `rows`; none if known_rows(id) would not find it
+    KeyListCache::Rows remembered;  ///< keeps `rows` alive; none if the list is not remembered
 };
 
-/// Everything that is passed in may come from a peer that lies, and lie in memory that it can
-/// change meanwhile: keys are checked and used from a copy, sizes and alignments are checked, and a
-/// refused call leaves all values as they were. Key lists ascend by key.
+/// Arguments may come from a faulty or hostile peer, and may lie in memory that the peer can
+/// change at any time. Therefore keys are copied before they are checked and used, sizes and
+/// alignments are checked, and a refused call leaves all values as they were. Key lists are
+/// ascending.
 ///
-/// What is pushed for a key is width x pushed_values values; what is pulled, width values.
+/// A push brings width x pushed_values values per key; a pull returns width values per key.
 ///
-/// Thread: owning shard. A RowList that is not remembered is valid until the next call of a *rows*
-/// function.
+/// Thread: owning shard. A RowList that is not remembered is valid until the next rows_for_push()
+///         or rows_for_pull().
 class TableShard {
 public:
     /// `owned` is the shard's part of the ring. `rules`, `memory` and `lists` must outlive the
-    /// table; in `lists`, no other table has the schema's number.
+    /// table. No other table that uses `lists` may have the same id in its schema.
     /// Errors: those of check_schema(); Errc::kNoMemory
     [[nodiscard]] static Result<std::unique_ptr<TableShard>> make(const TableSchema& schema,
                                                                   const PositionSet& owned,
@@ -56,26 +57,26 @@ public:
 
     [[nodiscard]] size_t pushed_row_bytes() const noexcept { return pushed_row_bytes_; }
 
-    /// Keys that have a row here.
+    /// The number of keys that have a row here.
     [[nodiscard]] size_t row_count() const;
 
-    /// What values, state, index and accumulators take.
+    /// What values, state, index and accumulators take together.
     [[nodiscard]] size_t bytes() const;
 
     // Ranges of a dense table, each within one owned range.
     // Errors: Errc::kInvalidArgument (sparse table, wrong size, misaligned), Errc::kOutOfRange
 
     [[nodiscard]] Status push(KeyRange keys, std::span<const std::byte> pushed);
-    /// Has the first of these values, if they are here, brought near. Any range will do.
+    /// Prefetches the first of these values, if this shard has them. Any range is allowed.
     void prefetch(KeyRange keys) const noexcept;
-    /// The values where they lie, to be sent from there; valid until the next change.
+    /// The values in place, to be sent without a copy; valid until the next change.
     [[nodiscard]] Result<std::span<const std::byte>> values(KeyRange keys) const;
 
-    // Key lists: first the rows, then what is to be done with them.
+    // Key lists: first find the rows, then push to or pull from them.
     // Errors: Errc::kInvalidArgument (unsorted, duplicate), Errc::kOutOfRange (not owned)
 
-    /// The rows of `keys`; a sparse table makes those that are not there.
-    /// Errors: Errc::kNoMemory too; some new keys may then exist, with the initial values
+    /// The rows of `keys`; a sparse table makes missing ones.
+    /// Errors: also Errc::kNoMemory; some new keys may then exist, with the initial values
     [[nodiscard]] Result<RowList> rows_for_push(std::span<const uint64_t> keys);
     /// The rows of `keys`; makes none.
     [[nodiscard]] Result<RowList> rows_for_pull(std::span<const uint64_t> keys);
@@ -96,8 +97,8 @@ public:
     void drop_aggregate() noexcept;
 
 private:
-    /// Keys are read in blocks that stay near. Lists that fit into one are read once, longer ones
-    /// twice.
+    /// Keys are read in blocks that stay in cache. A list that fits into one block is read once,
+    /// a longer one twice.
     static constexpr size_t kBlockKeys = 16384;
 
     TableShard(const TableSchema& schema, const PositionSet& owned, const RuleEntry& rule,
@@ -133,7 +134,7 @@ private:
     std::optional<Aggregate> aggregate_;
 
     ListHasher hasher_;
-    std::vector<uint64_t> block_;         // a copy of keys that nobody else can change
+    std::vector<uint64_t> block_;         // a copy of keys, which no peer can change
     std::vector<uint32_t> scratch_rows_;  // of lists that are not remembered
 };
 

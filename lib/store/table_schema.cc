@@ -14,7 +14,7 @@ bool representable(double value, ValueType type) {
     if (is_floating(type)) return std::isfinite(value);
     if (!(value == std::floor(value))) return false;
     return with_value_type(type, [&]<class T>() {
-        // The upper bound as 2 x half, because the largest int64 is no double.
+        // The upper bound is 2 x half, because the largest int64 is not a double.
         constexpr T kHalf = std::numeric_limits<T>::max() / 2 + 1;
         const double end = 2.0 * static_cast<double>(kHalf);
         return value >= static_cast<double>(std::numeric_limits<T>::lowest()) && value < end;

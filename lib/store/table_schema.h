@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// TableSchema: what a table is, as everybody who uses it must know it.
+/// TableSchema: the properties of a table, the same for all clients and servers.
 
 #include <cstdint>
 #include <string>
@@ -26,11 +26,11 @@ struct TableSchema {
     std::string rule = "add";     ///< update rule, by name
     RuleParameters parameters{};  ///< of the rule
     double initial_value = 0;     ///< what a key that was never written reads as
-    bool allow_not_finite = false;  ///< checked by who pushes, before anything is sent
+    bool allow_not_finite = false;  ///< else clients refuse NaN and infinity before sending
     friend bool operator==(const TableSchema&, const TableSchema&) = default;
 };
 
-/// The rule of a sound schema.
+/// Checks a schema and returns its rule.
 /// Errors: Errc::kInvalidArgument naming the field; Errc::kNotFound for the rule;
 ///         Errc::kTypeMismatch if the rule does not work on the value type
 [[nodiscard]] Result<const RuleEntry*> check_schema(const TableSchema& schema,
