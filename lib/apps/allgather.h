@@ -11,11 +11,12 @@
 
 namespace weir::apps {
 
-/// All workers' lists end to end, in the order of the workers. Every worker sends its own list once,
-/// and one that wants the result receives it once. A collective; all lists together fit into the
+/// Returns all workers' lists end to end, in the order of the workers. A collective. Every worker
+/// sends its own list once and receives the result once. All lists together must fit into the
 /// memory of a worker.
 ///
-/// wanted: false gives an empty list, for a worker that only contributes
+/// wanted: false: this worker only contributes; it receives nothing and gets an empty list
+/// Errors: the exchange's
 [[nodiscard]] Result<std::vector<uint64_t>> allgather(BlockExchange& exchange,
                                                       std::span<const uint64_t> mine,
                                                       bool wanted = true);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// BlockExchange: all that the solver of sparse logistic regression needs from a parameter
-/// server. One object per worker; implemented over weir::Client for real and in memory for tests.
+/// BlockExchange: the operations that the solver of sparse logistic regression needs from a
+/// parameter server. One object per worker. ClientExchange implements it over weir::Client; the
+/// tests implement it in memory.
 
 #include <cstdint>
 #include <limits>
@@ -12,21 +13,22 @@
 
 namespace weir::apps {
 
-/// The longest list that BlockExchange::sum() and max() are given.
+/// The most values that one call of BlockExchange::sum(), max() or concatenate() takes.
 inline constexpr uint64_t kReduceValueCountMax = 65536;
 
 /// The connection of one worker to the table of weights (float64, one value per key, rule
 /// `prox_l1`) and to the other workers.
 ///
-/// Iterations: numbered from 1 without gaps; every worker pushes every number exactly once (with
-///     an empty list where it has nothing) in rising order. The server sums what the workers
-///     pushed for a number, then applies prox_l1_step() once to every key touched in it.
+/// Iterations: numbered from 1 without gaps. Every worker pushes each iteration exactly once, in
+///     rising order; a worker that has nothing to push pushes an empty list. The server sums the
+///     workers' pushes of an iteration, then applies prox_l1_step() once to every pushed key.
 /// Collectives: sum(), max(), barrier(), sum_by_key(), max_by_key() and concatenate() are called
 ///     by all workers in the same order, and never while an iteration is outstanding.
-/// Waiting: between two calls a worker computes for as long as its data take, and the others wait
-///     for it without a time limit. That another worker has died or given up ends the waiting at
-///     once, with kPeerLost.
-/// Errors: of the transport (Errc::kPeerLost, kDeadline, ...); the exchange cannot be used then.
+/// Waiting: a worker may compute between two calls for as long as its data need; the other workers
+///     wait for it without a time limit. If another worker dies or gives up, the wait ends at once
+///     with kPeerLost.
+/// Errors: of the transport (Errc::kPeerLost, kDeadline, ...). After an error the exchange cannot
+///     be used any more.
 /// Thread: the worker's own.
 class BlockExchange {
 public:
@@ -39,65 +41,64 @@ public:
     [[nodiscard]] virtual uint32_t worker_index() const noexcept = 0;
     [[nodiscard]] virtual uint32_t worker_count() const noexcept = 0;
 
-    /// Memory for `count` values, zeroed, that lives as long as the exchange. Pushes from it and
-    /// pulls into it need no copy. Other memory may be used too, for short lists.
+    /// Returns zeroed memory for `count` values that lives as long as the exchange. Pushes from it
+    /// and pulls into it need no copy. For short lists the caller may use other memory.
     [[nodiscard]] virtual Result<std::span<double>> make_buffer(uint64_t count) = 0;
 
-    /// Starts to push this worker's part of an iteration: for keys[i] the gradient is
-    /// pairs[2 * i] and the curvature pairs[2 * i + 1].
+    /// Starts to push this worker's part of an iteration. For keys[i], pairs[2 * i] is the gradient
+    /// and pairs[2 * i + 1] the curvature.
     ///
     /// Shape:  keys sorted, unique; pairs.size() == 2 * keys.size()
-    /// Borrow: both spans until wait(iteration) returned; see WaitAtExit
-    /// Errors: told by wait()
+    /// Borrow: both spans until wait(iteration) has returned; see WaitAtExit
+    /// Errors: wait() returns them
     virtual void push(uint64_t iteration, std::span<const uint64_t> keys,
                       std::span<const double> pairs) = 0;
 
-    /// Starts to pull the weights as they are right after `iteration` (which this worker has
-    /// pushed). No later iteration touches these keys before wait(iteration) has returned here.
+    /// Starts to pull the weights as they are right after `iteration`, which this worker has
+    /// pushed. No later iteration may change these keys before wait(iteration) has returned here.
     ///
-    /// Shape:  keys sorted, unique; out.size() == keys.size(). A key never touched reads as 0.
-    /// Borrow: both spans until wait(iteration) returned; see WaitAtExit
-    /// Errors: told by wait()
+    /// Shape:  keys sorted, unique; out.size() == keys.size(). A key never pushed reads as 0.
+    /// Borrow: both spans until wait(iteration) has returned; see WaitAtExit
+    /// Errors: wait() returns them
     virtual void pull(uint64_t iteration, std::span<const uint64_t> keys,
                       std::span<double> out) = 0;
 
-    /// Waits for every push and pull of iterations up to `iteration`; at an error for all that
-    /// are outstanding, so that their buffers are the caller's again either way.
+    /// Waits for every push and pull of iterations up to `iteration`. After an error it waits for
+    /// all outstanding ones. So the caller owns the buffers again, with or without an error.
     [[nodiscard]] virtual Status wait(uint64_t iteration) = 0;
 
-    /// values[i] becomes the sum over all workers of values[i]; every worker gets the same bits.
+    /// Sets values[i] to the sum of all workers' values[i]. Every worker gets the same bits.
     [[nodiscard]] virtual Status sum(std::span<double> values) = 0;
-    /// values[i] becomes the greatest of all workers' values[i].
+    /// Sets values[i] to the greatest of all workers' values[i].
     [[nodiscard]] virtual Status max(std::span<double> values) = 0;
     [[nodiscard]] virtual Status barrier() = 0;
 
-    /// values[i] becomes the sum over the workers that have keys[i] in their list; the same bits
-    /// for each of them. `values` comes from make_buffer(), keys are sorted and unique.
+    /// Sets values[i] to the sum over the workers that have keys[i] in their list. Each of them
+    /// gets the same bits. Keys are sorted and unique; `values` comes from make_buffer().
     [[nodiscard]] virtual Status sum_by_key(std::span<const uint64_t> keys,
                                             std::span<double> values) = 0;
 
-    /// values[i] becomes the greatest value of the workers that have keys[i] in their list.
+    /// Sets values[i] to the greatest value of the workers that have keys[i] in their list.
     [[nodiscard]] virtual Status max_by_key(std::span<const uint64_t> keys,
                                             std::span<double> values) = 0;
 
-    /// Lists of the workers become one list that all of them may read: what this worker gives
-    /// stands from all[begin] on. Every place of the list is given by exactly one worker.
+    /// Joins the workers' lists into one and writes it to `all`. This worker's list `mine` stands
+    /// from all[begin] on. Exactly one worker must supply each element of the whole list.
     ///
     /// Shape:  all.size() is the length of the whole list, at most kReduceValueCountMax; 0 for a
-    ///         worker that does not want it
+    ///         worker that does not want the list
     [[nodiscard]] virtual Status concatenate(uint64_t begin, std::span<const uint64_t> mine,
                                              std::span<uint64_t> all) = 0;
 
-    /// Time that this worker has spent in wait() and in collectives.
+    /// The time that this worker has spent waiting in wait() and in collectives.
     [[nodiscard]] virtual uint64_t waited_ns() const noexcept = 0;
 
 protected:
     BlockExchange() = default;
 };
 
-/// Waits for everything that is outstanding when its scope is left. Whoever pushes and pulls
-/// declares one after the buffers, so that these outlive what works on them, also where an
-/// exception (no memory left) leaves the scope.
+/// Waits for all outstanding pushes and pulls when its scope ends, also if an exception (out of
+/// memory) ends it. Declare one after the buffers of a push or pull, so that they outlive it.
 class WaitAtExit {
 public:
     explicit WaitAtExit(BlockExchange& exchange) : exchange_(exchange) {}

@@ -14,8 +14,8 @@ namespace {
 constexpr std::string_view kSumRule = "lr_sum";
 constexpr std::string_view kMaxRule = "lr_max";
 
-/// The deadline of what waits for other workers: they compute for as long as their data take. A
-/// worker that dies, and a server that dies or answers no more, end the waiting long before.
+/// The deadline of calls that wait for other workers, which compute for as long as their data need.
+/// If a worker or server dies, or a server stops answering, the call ends long before this.
 constexpr std::chrono::hours kPatience{24 * 365};
 
 /// The value becomes the sum of all workers' pushes.
@@ -90,7 +90,7 @@ void ClientExchange::pull(uint64_t iteration, std::span<const uint64_t> keys,
 }
 
 Status ClientExchange::finish(Task task) {
-    if (task.test()) return task.wait();  // asking for the time is not free
+    if (task.test()) return task.wait();  // saves the two clock reads
     const uint64_t before_ns = clock_.now_ns();
     Status status = task.wait();
     waited_ns_ += clock_.now_ns() - before_ns;
@@ -104,8 +104,8 @@ Status ClientExchange::wait(uint64_t iteration) {
         outstanding_.pop_front();
         if (ended || !first) continue;
         first = std::move(ended);
-        // What is still under way may wait for other workers, and they for us. Nobody waits for a
-        // worker that has given up, nor does it: so the rest ends soon, and its buffers are free.
+        // The outstanding tasks may wait for other workers, and other workers for this one. After
+        // leave() neither side waits any more: the tasks end soon and release their buffers.
         (void)client_.leave(first);
     }
     return first;

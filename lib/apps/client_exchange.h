@@ -14,11 +14,12 @@
 
 namespace weir::apps {
 
-/// Adds the two rules of ours that sums and maxima need: the value becomes what all workers of an
-/// iteration pushed, added up (or the greatest of it). For JobOptions::add_rules.
+/// Registers the two update rules that sums and maxima need: they set the value to the sum (or the
+/// greatest) of all workers' pushes of an iteration. Pass it as JobOptions::add_rules.
 void add_exchange_rules(RuleRegistry& rules);
 
-/// Tables: weights (prox_l1), and some that carry sums, maxima and lists. Thread: the worker's.
+/// It uses one table of weights (rule prox_l1) and one table per kind of collective.
+/// Thread: the worker's own.
 class ClientExchange final : public BlockExchange {
 public:
     /// Makes or finds the tables, whose names begin with `name`. All workers call it.
@@ -66,7 +67,7 @@ private:
 
     ClientExchange(Client& client, Tables tables) : client_(client), tables_(std::move(tables)) {}
 
-    // A collective is one iteration of a table of its own: these two, one after the other.
+    // A collective is one iteration of its own table: push_part(), then pull_whole().
     template <class T, class Keys>
     [[nodiscard]] Status push_part(Table<T>& table, uint64_t iteration, Keys keys,
                                    std::span<const T> values);

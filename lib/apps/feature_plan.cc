@@ -19,28 +19,30 @@ namespace weir::apps {
 
 namespace {
 
-/// Up to so many features (added up over workers) every worker learns all of them, and blocks are
-/// of equal size, down to one feature each. With more features, hashing makes blocks about equal.
+/// Up to this many features (added up over the workers) every worker gets the list of all features,
+/// and the blocks have equal sizes, down to one feature each. With more features, a hash of the
+/// feature chooses the block, and the sizes are about equal.
 constexpr double kListedFeatureCountMax = 32768;
-/// A smaller piece costs more in messages than overlapping them with computing gains.
+/// For smaller pieces the messages cost more than the overlap with computing gains.
 constexpr uint64_t kPieceFeatureCountMin = 4096;
 constexpr uint64_t kPieceCountMax = 8;
 
-/// What a pass costs, roughly, measured on one core. Wrong by a factor of four, the choice of
-/// blocks makes a training no more than a quarter slower than the best one.
+/// Rough costs of a pass, measured on one core. If they are wrong by a factor of four, the chosen
+/// block count makes a training at most a quarter slower than the best one.
 constexpr double kRowNs = 6;       ///< per example and block: slope and bend of the loss
 constexpr double kEntryNs = 4;     ///< per non-zero
-constexpr double kFeatureNs = 30;  ///< per feature: to the server, its step there, and back
-/// Of one worker. All workers wait for the slowest, and there may be more of them than cores.
+constexpr double kFeatureNs = 30;  ///< per feature: push, step on the server, pull
+/// Of one worker. With more workers a round trip takes longer, because all wait for the slowest and
+/// there may be more workers than cores.
 constexpr double kRoundTripNs = 7e3;
-/// Per pass, beside the blocks: sums for the objective and the step after it.
+/// Per pass, outside the blocks: sums for the objective and for the step after it.
 constexpr double kBetweenPassesNs = 2e6;
 
 double round_trip_ns(uint32_t worker_count) {
     return kRoundTripNs * (1 + std::log2(static_cast<double>(worker_count)));
 }
 
-/// The most blocks whose round trips take no longer than the rest of a pass does.
+/// The greatest number of blocks whose round trips take no longer than the other work of a pass.
 double affordable_blocks(const FeaturePlan& plan, double features_per_worker,
                          uint32_t worker_count) {
     const double rows_ns = kRowNs * static_cast<double>(plan.example_count) / worker_count;
@@ -51,7 +53,7 @@ double affordable_blocks(const FeaturePlan& plan, double features_per_worker,
     return work_ns / wait_ns;
 }
 
-/// Deals the features out to the groups like shuffled cards.
+/// Assigns the features to the groups at random; group sizes differ by at most one.
 data::FeatureGroups deal(std::vector<uint64_t> keys, uint32_t group_count, uint64_t seed) {
     std::vector<uint32_t> group(keys.size());
     for (uint64_t i = 0; i < group.size(); ++i)
@@ -74,7 +76,7 @@ data::FeatureGroups hash_groups(uint32_t group_count, uint64_t seed) {
             }};
 }
 
-/// `bad_line_count`: of all workers; `mine`: this worker's.
+/// `bad_line_count`: of all workers; `mine`: this worker's report.
 Error no_examples(double bad_line_count, const data::ReadReport& mine) {
     std::string text = "no examples in the training files: nothing but comments and empty lines";
     if (bad_line_count > 0) {

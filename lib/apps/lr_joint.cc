@@ -6,10 +6,10 @@
 /// correlated: columns with a large constant in common (years, temperatures in kelvin),
 /// polynomials, sums of other columns. Here the workers sum up the gradient and the whole Hessian
 /// of the loss over the features in use. Worker 0 minimises this quadratic model plus the l1
-/// penalty by an interior point method (linalg::minimise()) and tells the others the result,
-/// which is the direction of a line search. It solves alone because the system is small (at most
+/// penalty by an interior point method (linalg::minimise()) and sends the result to the others. It
+/// is the direction of a line search. One worker solves alone because the system is small (at most
 /// 1024 features) and its rounding must be the same for all. The step may set weights to 0, but
-/// only passes make others than 0.
+/// only passes change a weight from 0.
 
 #include <algorithm>
 #include <cmath>
@@ -27,35 +27,35 @@ namespace weir::apps {
 
 namespace {
 
-/// The Hessian of so many features is still summed in a few messages and factored in tenths of a
-/// second.
+/// The most features of a joint step. Their Hessian is summed in a few messages and factored in
+/// tenths of a second.
 constexpr uint64_t kFeatureCountMax = 1024;
-/// If there are more, up to this number, a random kPartFeatureCount of them take a step.
+/// With more features in use, up to this number, about kPartFeatureCount random ones take a step.
 constexpr uint64_t kCandidateCountMax = 8192;
 constexpr double kPartFeatureCount = 512;
 /// Joint steps may cost as much as the passes so far, plus this much at the start.
 constexpr double kCreditNs = 5e8;
-/// The loss's second derivative counts as no less: where it vanishes the model has no minimum.
+/// The least value of the loss's second derivative. With 0 the quadratic model has no minimum.
 constexpr double kBendMin = 1e-12;
-/// The model is minimised up to this part of the objective.
+/// The quadratic model is minimised to this precision, relative to the objective.
 constexpr double kPrecision = 1e-8;
 
-/// A number from 0 to 1 that looks random, but is the same for all workers: it depends on the key
-/// and on how many joint steps there were.
+/// A pseudo-random number from 0 to 1 that is the same for all workers: it depends only on the key
+/// and on the number of joint steps so far.
 double random_unit(uint64_t key, uint64_t step_count) {
     return static_cast<double>(mix64(key ^ mix64(step_count + 1)) >> 11) * 0x1p-53;
 }
 
 }  // namespace
 
-/// The features of a step, in the order of their keys, and which columns they are here.
+/// The features of a joint step, in the order of their keys, and this worker's columns of them.
 struct LrSolver::JointSet {
     std::vector<uint64_t> keys;
-    std::vector<uint32_t> columns;  ///< linalg::kNoColumn where no example here has it
+    std::vector<uint32_t> columns;  ///< linalg::kNoColumn if no example of this worker has it
 };
 
-/// The fraction of the features in use that a joint step should take now; none if it would cost
-/// too much.
+/// The fraction of the features in use that a joint step should take now. Empty if the step would
+/// cost too much.
 std::optional<double> LrSolver::joint_fraction(const Totals& totals) {
     joint_spent_ns_ -= plan_.pass_cost_ns;
     const uint64_t count = result_.nonzero_count;
@@ -97,7 +97,8 @@ Result<LrSolver::JointSet> LrSolver::choose_jointly(double fraction) {
     return set;
 }
 
-/// The change of each weight of the set that is best for the model of all workers' loss.
+/// Returns the change of each weight of the set that minimises the quadratic model of all workers'
+/// loss plus the penalty.
 Result<std::vector<double>> LrSolver::newton_step(const JointSet& set, double objective) {
     const uint64_t count = set.keys.size();
     const uint64_t triangle = linalg::triangle_size(count);
@@ -119,7 +120,7 @@ Result<std::vector<double>> LrSolver::newton_step(const JointSet& set, double ob
         const uint64_t size = std::min<uint64_t>(kReduceValueCountMax, sums.size() - at);
         WEIR_TRY(exchange_->sum(std::span(sums).subspan(at, size)));
     }
-    // One worker's answer for all: processors may differ in the last bit.
+    // Worker 0's result for all, because processors may differ in the last bit.
     std::vector<double> change(count, 0);
     if (exchange_->worker_index() == 0) {
         change =

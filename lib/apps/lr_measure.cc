@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// LrSolver: what happens between two passes. The objective, the duality gap, and the step in the
-/// space of the last passes.
+/// LrSolver between two passes: the objective, the duality gap, and the step in the space of the
+/// last passes.
 
 #include <algorithm>
 #include <array>
@@ -16,15 +16,16 @@ namespace weir::apps {
 
 namespace {
 
-/// Lengths that the line search tries; the Newton step itself is 1.
+/// The step lengths that the line search tries; 1 is the Newton step itself.
 constexpr std::array<double, 8> kSteps = {0.001, 0.02, 0.125, 0.25, 0.5, 1, 2, 4};
 
-/// A relative change of the objective up to this is rounding.
+/// A relative change of the objective up to this counts as rounding.
 constexpr double kRounding = 1e-12;
 
 }  // namespace
 
-/// Objective and non-zeros after a pass, and the system for the step along the history.
+/// Computes the objective and the number of non-zeros after a pass, and the system for the step
+/// along the history.
 Status LrSolver::measure(Totals& totals) {
     nonzeros_ = SparseWeights::of(weights_);
     double penalty = 0;
@@ -51,9 +52,9 @@ Status LrSolver::measure(Totals& totals) {
     return {};
 }
 
-/// A pass raises the objective by rounding only. That can be much where margins are small
-/// differences of large numbers. If the objective rose, the margins are computed anew from the
-/// weights; if it is still higher then, the weights return to the best ones so far.
+/// A pass raises the objective only by rounding. The rounding can be large where margins are small
+/// differences of large numbers. If the objective has risen, this computes the margins anew from
+/// the weights. If it is still higher, the weights return to the best ones so far.
 Status LrSolver::keep_best(Totals& totals) {
     const auto risen = [&] { return !(totals.objective <= best_objective_ * (1 + kRounding)); };
     if (risen()) {
@@ -70,7 +71,7 @@ Status LrSolver::keep_best(Totals& totals) {
 }
 
 Status LrSolver::return_to_best() {
-    for (int i = 0; i < 2; ++i) {  // the second time for what the first one rounded off
+    for (int i = 0; i < 2; ++i) {  // the second move corrects the rounding of the first
         WEIR_TRY(move(add_scaled(best_, -1, SparseWeights::of(weights_)), 1));
     }
     refresh_margins();
@@ -78,17 +79,17 @@ Status LrSolver::return_to_best() {
     return {};
 }
 
-/// Computes the margins from the weights, without the rounding of all changes so far.
+/// Computes the margins from the weights, without the rounding of the updates so far.
 void LrSolver::refresh_margins() {
     std::fill(margins_.begin(), margins_.end(), 0.0);
     linalg::add_to_margins(columns(), {0, matrix_.column_count()}, weights_, margins_);
 }
 
-/// A lower bound of the optimum: the dual objective at the margins' dual point, which is scaled
-/// into the feasible set.
+/// Updates dual_, the lower bound of the optimum: it computes the dual objective at the dual point
+/// of the margins, scaled into the feasible set.
 Status LrSolver::measure_gap(double objective) {
     next_gap_pass_ = result_.pass_count + std::max(5U, result_.pass_count / 10);
-    if (options_.l1 == 0) return {};  // then only alpha = 0 is feasible
+    if (options_.l1 == 0) return {};  // without a penalty only alpha = 0 is sure to be feasible
     linalg::logistic_slopes(matrix_.labels, margins_, scratch_);
     double steepest = 0;
     for (uint32_t group = 0; group < matrix_.group_count(); ++group) {
@@ -120,8 +121,8 @@ Status LrSolver::step_along_history(const Totals& totals) {
 }
 
 /// Moves along a direction, whose margins are in scratch_, by the length that the line search
-/// found. Then measures the objective again: where the direction was mostly rounding it may have
-/// risen, and the move is taken back.
+/// finds. Then measures the objective again. If it has risen, because the direction was mostly
+/// rounding, the weights return to the best ones so far.
 Status LrSolver::step(const SparseWeights& direction, double objective) {
     WEIR_ASSIGN(const double length, search_line(direction, objective));
     if (length == 0) return {};
@@ -137,7 +138,7 @@ Status LrSolver::step(const SparseWeights& direction, double objective) {
     return {};
 }
 
-/// The best of kSteps, or 0 if none lowers the objective.
+/// Returns the best of kSteps, or 0 if none lowers the objective.
 Result<double> LrSolver::search_line(const SparseWeights& direction, double objective) {
     std::array<double, kSteps.size()> sums = {};
     for_each_column(nonzeros_, direction, [&](uint32_t column, double weight, double change) {
@@ -155,8 +156,8 @@ Result<double> LrSolver::search_line(const SparseWeights& direction, double obje
     return sums[best] < objective * (1 - kRounding) ? kSteps[best] : 0.0;
 }
 
-/// Moves all weights along the direction, on the servers, in one iteration: every worker that has
-/// a feature pushes its part of the feature's move.
+/// Moves all weights along the direction, on the servers, in one iteration. Every worker that has
+/// a feature pushes its part of the feature's move. A negative curvature marks a push as a move.
 Status LrSolver::move(const SparseWeights& direction, double step) {
     std::vector<uint64_t> order(direction.size());
     std::iota(order.begin(), order.end(), uint64_t{0});

@@ -15,8 +15,8 @@ namespace weir::apps {
 
 namespace {
 
-/// The trust after a step, as the servers have it, but in float32 and rounded up. The bound on
-/// the curvature then holds for every step that the servers may take.
+/// The trust after a step, as the servers compute it, but in float32 and rounded up. So the bound
+/// on the curvature holds for every step that the servers may take.
 float next_trust(float trust, double step) {
     const double next = trust_after<double>(trust, step);
     const auto rounded = static_cast<float>(next);
@@ -65,8 +65,8 @@ Status LrSolver::run_block(uint32_t block) {
     return {};
 }
 
-/// Takes over weights that came back, and changes the margins with them. After a step (not after
-/// a move) trust changes too.
+/// Takes over the pulled weights and updates the margins. After a step (not after a move) it also
+/// updates the trust.
 void LrSolver::take_weights(linalg::ColumnRange range, std::span<const double> pulled, bool step) {
     for (uint64_t k = 0; k < range.size(); ++k) {
         const uint64_t column = range.begin + k;

@@ -16,7 +16,7 @@
 namespace weir::apps {
 namespace {
 
-/// A number that texts which differ hardly have in common, and that a double holds exactly.
+/// A hash of the text that a double holds exactly.
 double fingerprint(std::string_view text) {
     return static_cast<double>(std::hash<std::string_view>()(text) >> 11);
 }
@@ -29,13 +29,14 @@ double fingerprint(const Model& model) {
     return fingerprint(text_of(model.keys)) + fingerprint(text_of(model.weights));
 }
 
-/// Whether a signal, or whoever else, wants this worker to end soon; may be empty.
+/// LrOptions::stop as a function for the readers; empty if the option is.
 std::function<bool()> stop_of(const LrRunOptions& options) {
     if (!options.solver.stop) return {};
     return [stop = options.solver.stop] { return stop() != 0; };
 }
 
-/// Workers that do not agree on these would wait for each other in vain.
+/// Fails if the workers have different options: they would take different steps, and wait for each
+/// other without end.
 Status check_same(BlockExchange& exchange, const LrRunOptions& options) {
     struct Flag {
         const char* name;
@@ -52,7 +53,7 @@ Status check_same(BlockExchange& exchange, const LrRunOptions& options) {
         {"--labels", fingerprint(options.labels.text()), false},
         {"--init", fingerprint(options.solver.init), false},
     }};
-    std::array<double, 2 * flags.size()> greatest;  // and the least, negative
+    std::array<double, 2 * flags.size()> greatest;  // of each value and of its negative
     for (size_t i = 0; i < flags.size(); ++i) {
         greatest[2 * i] = flags[i].value;
         greatest[2 * i + 1] = -flags[i].value;
@@ -71,9 +72,11 @@ Status check_same(BlockExchange& exchange, const LrRunOptions& options) {
     return {};
 }
 
-/// What is said of one set of files, training or test: `report` becomes that of all workers, as far
-/// as labels, examples and bad lines go.
-/// Errors: the exchange's. `labels_good`: what check_labels() says
+/// Sums up the workers' reports on one set of files, training or test: the labels, examples and bad
+/// lines in `report` become those of all workers.
+///
+/// labels_good: set to the result of check_labels()
+/// Errors: the exchange's
 Status sum_reports(ClientExchange& exchange, const LrRunOptions& options,
                    std::span<const std::string> paths, data::ReadReport& report,
                    Status& labels_good) {
@@ -95,7 +98,7 @@ Status sum_reports(ClientExchange& exchange, const LrRunOptions& options,
     return {};
 }
 
-/// What a person should know of one set of files. `report`: of all workers
+/// Adds the warnings about one set of files. `report`: of all workers
 void add_warnings(const data::ReadReport& report, const LrRunOptions& options,
                   std::span<const std::string> paths, std::vector<std::string>& warnings) {
     const std::string where = data::files_text(paths);
@@ -118,14 +121,14 @@ Result<Evaluation> evaluate_part(const Model& model, const LrRunOptions& options
     return data::or_shortage([&] { return evaluate(model, options.test, stream); });
 }
 
-/// Evaluates the model on the test files, each worker on its part, and sums up. An error of the
-/// files goes to run.tested of all workers; the model stays.
+/// Evaluates the model on the test files, each worker on its part, and sums up the results. An
+/// error of the files goes to run.tested of all workers; the model stays valid.
 Status test(Client& client, ClientExchange& exchange, const LrRunOptions& options,
             std::span<const uint64_t> train_keys, LrRun& run) {
     Result<Evaluation> mine =
         evaluate_part(run.model, options, {exchange.worker_index(), exchange.worker_count()});
     if (!mine) run.tested = mine.error();
-    WEIR_TRY(client.barrier(std::chrono::hours(24)));  // as long as the longest part takes to read
+    WEIR_TRY(client.barrier(std::chrono::hours(24)));  // parts take different times to read
     WEIR_TRY(agree_on_error(exchange, run.tested));
     if (run.tested.code() == Errc::kCancelled) {
         double reason = options.solver.stop ? options.solver.stop() : 0;
@@ -183,7 +186,7 @@ Result<LrRun> run_lr(Client& client, const LrRunOptions& options) {
     read.stop = stop_of(options);
     WEIR_ASSIGN(data::Examples examples, data::read_libsvm(options.train, read));
     run.read = examples.report;
-    // Workers read for as long as their parts of the files take, some longer than others.
+    // Some workers read longer than others: the barrier waits for the slowest.
     WEIR_TRY(client.barrier(std::chrono::hours(24)));
     WEIR_TRY(check_same(*exchange, options));
     data::ReadReport all = run.read;
@@ -195,7 +198,7 @@ Result<LrRun> run_lr(Client& client, const LrRunOptions& options) {
     WEIR_ASSIGN(LrSolver solver, LrSolver::create(*exchange, std::move(examples), options.solver));
     run.data_bytes = solver.data_bytes();
     WEIR_ASSIGN(run.result, solver.solve());
-    // The first worker writes it; the others need it for the test files only.
+    // The first worker writes the model; the others need it only for the test files.
     const bool wanted = client.worker() == 0 || !options.test.empty();
     WEIR_ASSIGN(run.model, solver.model(wanted));
     Scores scores;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// One worker's whole part in training sparse logistic regression: read, train, test, count.
+/// run_lr: one worker's whole part in training sparse logistic regression. It reads the files,
+/// trains, tests, and collects the counters.
 
 #include <optional>
 #include <string>
@@ -18,42 +19,42 @@ namespace weir::apps {
 
 struct LrRunOptions {
     std::vector<std::string> train;
-    std::vector<std::string> test;  ///< none: no test
+    std::vector<std::string> test;  ///< empty: no test
     LrOptions solver;
-    uint64_t skip_bad = 0;  ///< bad lines to leave out, per worker
+    uint64_t skip_bad = 0;  ///< how many bad lines each worker may leave out
     data::LabelMap labels;
-    uint32_t threads = 1;  ///< that read, per worker
+    uint32_t threads = 1;  ///< reading threads of each worker
 };
 
-/// Lines that were left out of a set of files, by all workers.
+/// Bad lines of a set of files that all workers together left out.
 struct BadLines {
     uint64_t count = 0;
-    std::string first;  ///< what is wrong with one of them, and where it is
+    std::string first;  ///< the message for one of them, with its place
 };
 
-/// The same for all workers, but for what is marked.
+/// The same for all workers, except the members that are marked as this worker's.
 struct LrRun {
     LrResult result;
-    Model model;              ///< without test files: of the first worker only
+    Model model;              ///< without test files only the first worker has it
     data::ReadReport read;    ///< this worker's
-    uint64_t data_bytes = 0;  ///< this worker's: matrix, keys and labels
+    uint64_t data_bytes = 0;  ///< this worker's matrix, keys and labels
     BadLines bad_lines;       ///< of the training files
     BadLines bad_test_lines;
     Metrics train;
-    std::optional<Metrics> test;  ///< none: not tested
-    UnseenFeatures unseen;        ///< of the test files
-    Status tested;                ///< what kept the test files from being read; the same for all
-    std::vector<std::string> warnings;  ///< what a person should know of the data, a sentence each
+    std::optional<Metrics> test;        ///< empty if there was no test
+    UnseenFeatures unseen;              ///< of the test files
+    Status tested;                      ///< why the test failed; the same for all workers
+    std::vector<std::string> warnings;  ///< about the data, for the user; one sentence each
     uint64_t bytes_sent = 0;            ///< between workers and servers, both ways
     uint64_t bytes_copied = 0;          ///< by all workers and servers
     uint64_t registered_bytes = 0;      ///< for all workers and servers
 };
 
 /// Every worker of the job calls it with the same options, then leaves the job.
-/// Errors: kInvalidArgument if the workers' options differ; those of the training files, the
-///     solver and the cluster. kCancelled if LrOptions::stop wanted an end while training files
-///     were read. An error of the test files, or a wanted end while they were read, does not undo
-///     the training: it is in LrRun::tested
+/// Errors: kInvalidArgument if the workers' options differ; kCancelled if LrOptions::stop returned
+///     non-zero while the training files were read; those of the training files, the solver and
+///     the cluster. An error of the test files, or a stop while they are read, does not undo the
+///     training: it is in LrRun::tested
 [[nodiscard]] Result<LrRun> run_lr(Client& client, const LrRunOptions& options);
 
 }  // namespace weir::apps

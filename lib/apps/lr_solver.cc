@@ -20,9 +20,9 @@ namespace weir::apps {
 
 namespace {
 
-/// The rule for "no progress" ends no training before so many passes, because trust may still be
-/// growing. Where passes are cheap it waits for as many as take about kPatienceNs, at most the
-/// second number.
+/// The rule for "no progress" ends no training before kPassCountMin passes, because trust may still
+/// be growing. If passes are cheap it waits for as many as take about kPatienceNs, but for at most
+/// kCheapPassCountMin.
 constexpr double kPassCountMin = 20;
 constexpr double kCheapPassCountMin = 400;
 constexpr double kPatienceNs = 1e9;
@@ -62,7 +62,7 @@ Result<LrSolver> LrSolver::create(BlockExchange& exchange, data::Examples&& exam
     WEIR_ASSIGN(FeaturePlan plan,
                 plan_features(exchange, examples, options.block_count, options.seed));
     data::FeatureMatrix matrix = data::make_feature_matrix(std::move(examples), plan.groups);
-    plan.groups.of = {};  // what it holds is not needed any more
+    plan.groups.of = {};  // frees the list of features
     LrSolver solver(exchange, std::move(plan), std::move(matrix), std::move(options));
     WEIR_TRY(solver.prepare());
     return solver;
@@ -104,7 +104,7 @@ Status LrSolver::prepare() {
     return count_owners();
 }
 
-/// Finds out how many workers have each feature, and from that how many features there are.
+/// Counts the workers that have each feature, and from that the features of all workers.
 Status LrSolver::count_owners() {
     if (exchange_->worker_count() > 1) {
         owner_count_.resize(matrix_.column_count());
@@ -143,7 +143,7 @@ Result<LrResult> LrSolver::solve() {
     return result_;
 }
 
-/// The passes.
+/// Makes passes until one of the ends in LrEnd is reached.
 Result<LrEnd> LrSolver::run() {
     next_gap_pass_ = 5;
     best_objective_ = std::log(2.0) * static_cast<double>(plan_.example_count);
@@ -164,7 +164,7 @@ Result<LrEnd> LrSolver::run() {
                                    result_.nonzero_count, result_.gap});
         if (options_.progress) options_.progress(result_.history.back());
         const double done = result_.gap <= options_.tolerance ? 3 : stuck ? 2 : last ? 1 : 0;
-        // All workers compute the same, but machines may differ in the last bit. They must agree.
+        // Machines may differ in the last bit of the gap, and all workers must decide the same.
         std::array<double, 2> decision = {done, options_.stop ? options_.stop() : 0.0};
         WEIR_TRY(exchange_->max(decision));
         if (decision[0] == 3) return LrEnd::kGap;
@@ -185,8 +185,8 @@ Result<LrEnd> LrSolver::run() {
     }
 }
 
-/// The weights to start from, as one move. That they are worse than none shows after the first pass,
-/// which keep_best() then takes back to 0.
+/// Moves the weights to LrOptions::init in one move. If they are worse than weights of 0,
+/// keep_best() returns to 0 after the first pass.
 Status LrSolver::take_init() {
     const Model& init = options_.init;
     SparseWeights start;
@@ -201,11 +201,11 @@ Status LrSolver::take_init() {
     }
     WEIR_TRY(exchange_->sum({&known, 1}));
     result_.init_feature_count = static_cast<uint64_t>(std::llround(known));
-    next_gap_pass_ = 2;  // it may be near the optimum
+    next_gap_pass_ = 2;  // the start may be near the optimum
     return move(start, 1);
 }
 
-/// From the best lower bound so far.
+/// Computes the gap from the best lower bound so far.
 void LrSolver::update_gap() {
     result_.gap = dual_ > 0 ? std::max(0.0, result_.objective - dual_) / result_.objective
                             : std::numeric_limits<double>::infinity();
@@ -213,14 +213,15 @@ void LrSolver::update_gap() {
 
 bool LrSolver::gap_is_due() const {
     if (result_.pass_count < next_gap_pass_) return false;
-    // The gap is at least what one more pass gains. While that is much, it proves little.
+    // The gap is at least the gain of the next pass. While passes gain much, it cannot be small.
     const double before = result_.history.back().objective;
     return before - result_.objective <= options_.tolerance * result_.objective;
 }
 
 /// If the objective converges like 1 / passes, about as much is left to gain as the later half of
-/// the passes gained; if it converges faster, much less. If it converges more slowly, the gains
-/// do not fall from quarter to quarter, and what is left cannot be told: training goes on.
+/// the passes gained; if it converges faster, much less is left. If it converges more slowly, the
+/// gains do not fall from the third quarter of the passes to the fourth. Then the remaining gain
+/// is unknown and the training goes on.
 bool LrSolver::progress_has_ended() const {
     const uint32_t passes = result_.pass_count;
     if (passes < pass_count_min_) return false;
@@ -232,7 +233,7 @@ bool LrSolver::progress_has_ended() const {
     return quarter - now <= 0.6 * (half - quarter) || half - now <= enough_gained / 100;
 }
 
-/// The final numbers, from margins without the rounding of all the passes.
+/// Computes the final numbers, from margins without the rounding of the passes.
 Status LrSolver::finish() {
     refresh_margins();
     double penalty = 0;
@@ -249,7 +250,7 @@ Status LrSolver::finish() {
 }
 
 Result<Model> LrSolver::model(bool wanted) {
-    std::vector<uint64_t> columns;  // whose weights are not 0, by key
+    std::vector<uint64_t> columns;  // those with weights that are not 0, sorted by key
     for (uint64_t column = 0; column < weights_.size(); ++column) {
         if (weights_[column] != 0) columns.push_back(column);
     }
@@ -266,7 +267,7 @@ Result<Model> LrSolver::model(bool wanted) {
     for (uint64_t i = 0; i < all.size(); i += 2)
         entries.emplace_back(all[i], all[i + 1]);
     std::sort(entries.begin(), entries.end());
-    // Two workers may have drawn the same number for a key.
+    // Two workers may have drawn the same number for a key, and both have sent it.
     entries.erase(std::unique(entries.begin(), entries.end()), entries.end());
     Model model;
     for (const auto& [key, weight] : entries) {
@@ -276,9 +277,9 @@ Result<Model> LrSolver::model(bool wanted) {
     return model;
 }
 
-/// Of the columns, sorted by key, leaves those that this worker reports: of the workers that have
-/// a feature the one with the greatest number, which is random but for key and worker. So the
-/// workers report about as many each, and every feature is reported once.
+/// Keeps those of the columns, sorted by key, that this worker reports. Each worker draws a
+/// pseudo-random number from the key and its index; of the workers that have a feature, the one
+/// with the greatest number reports it. So the workers report about as many features each.
 Status LrSolver::keep_own_part(std::vector<uint64_t>& columns) {
     if (exchange_->worker_count() == 1) return {};
     std::vector<uint64_t> keys;

@@ -2,25 +2,26 @@
 #pragma once
 /// \file
 /// LrSolver: one worker of sparse logistic regression. It minimises
-/// sum_i log(1 + exp(-y_i w.x_i)) + l1 |w|_1 by block proximal gradient and two steps beside it.
+///     sum_i log(1 + exp(-y_i w.x_i)) + l1 |w|_1
+/// by block proximal gradient, and takes one of two further steps after each pass.
 ///
-/// A pass goes over the blocks of features in random order. For a block the worker computes
+/// A pass goes over the blocks of features in random order. For a block the worker computes the
 /// gradient and curvature of its examples' loss by each feature, and pushes them piece by piece.
 /// The servers add up all workers' parts and take a proximal step per feature (prox_l1_step()).
-/// The worker pulls the new weights, while later pieces are still on their way, and changes the
-/// margins of its examples accordingly. The curvature is an upper bound within the trust region
-/// of the step, so no pass raises the objective but for the rounding of margins; see
+/// The worker pulls the new weights while later pieces are still in transit, and updates the
+/// margins of its examples. The curvature is an upper bound within the trust region of the step,
+/// so a pass can raise the objective only by the rounding of margins; see
 /// linalg::gradient_and_curvature().
 ///
 /// After a pass the workers sum up the objective and take one of two steps over many features:
-/// - If the joint step costs no more than the passes so far: a joint Newton step over the
-///   features whose weights are not 0, or a random part of them (lr_joint.cc). Worker 0 alone
-///   solves it.
-/// - Else: a Newton step in the space that the ends of the last passes span (PassHistory). Every
+/// - a joint Newton step over the features whose weights are not 0, or a random part of them
+///   (lr_joint.cc), if all joint steps together cost no more than the passes so far. Worker 0
+///   alone solves it.
+/// - else a Newton step in the space that the ends of the last passes span (PassHistory). Every
 ///   worker solves this system of at most three unknowns by itself.
-/// Both are line searches along a direction. They reach the servers as moves, and are taken back
-/// if they raised the objective. Now and then the workers also compute a duality gap, which
-/// proves how near the optimum is.
+/// Both end in a line search along a direction. The workers push the step to the servers as a move
+/// of the weights, and undo it if it raised the objective. From time to time the workers also
+/// compute a duality gap, which bounds the distance to the optimum.
 
 #include <cstdint>
 #include <optional>
@@ -38,23 +39,25 @@
 
 namespace weir::apps {
 
-/// All workers make the same calls; each of them is a collective. Thread: the worker's own.
+/// All workers make the same calls of create(), solve() and model() in the same order: each is a
+/// collective. Thread: the worker's own.
 class LrSolver {
 public:
-    /// Agrees with the other workers on the blocks and lays this worker's examples out by them.
+    /// Plans the blocks together with the other workers and lays out this worker's examples by
+    /// block.
     ///
-    /// Errors: kInvalidArgument for options that make no sense, and if nobody has an example. In
-    ///     all functions: those of the exchange
+    /// Errors: kInvalidArgument for invalid options, and if no worker has an example; those of the
+    ///     exchange, as in all functions here
     [[nodiscard]] static Result<LrSolver> create(BlockExchange& exchange, data::Examples&& examples,
                                                  LrOptions options);
 
-    /// Trains from the weights of LrOptions::init, or from 0 where it has none. Once.
+    /// Trains from the weights of LrOptions::init; other weights start at 0. Call it once.
     [[nodiscard]] Result<LrResult> solve();
 
-    /// The weights that are not 0, of all workers' features. Every worker sends each of its
-    /// non-zeros to the servers at most once, and who wants the model receives it once.
+    /// Returns the weights that are not 0, of all workers' features. One worker sends each weight
+    /// to the servers; every worker that wants the model receives it once.
     ///
-    /// wanted: false gives an empty model, for a worker that has no use for it
+    /// wanted: false: this worker only contributes, and gets an empty model
     [[nodiscard]] Result<Model> model(bool wanted = true);
 
     /// This worker's features, and the labels and margins (w.x) of its examples after solve().
@@ -77,8 +80,8 @@ private:
     [[nodiscard]] linalg::Columns columns() const noexcept;
     [[nodiscard]] linalg::ColumnRange group_range(uint32_t group) const noexcept;
     [[nodiscard]] std::span<const uint64_t> group_keys(uint32_t group) const noexcept;
-    /// 1 / (the workers that have the feature): each counts this part of its weight, so that sums
-    /// over workers count every weight once.
+    /// 1 / (number of workers that have the feature). Each of them counts this part of the weight,
+    /// so that sums over workers count every weight once.
     [[nodiscard]] double counted_part(uint64_t column) const noexcept;
 
     [[nodiscard]] Status prepare();
@@ -117,20 +120,20 @@ private:
 
     std::vector<double> weights_;         // per column, as the servers have them
     std::vector<float> trust_;            // per column, never below the servers'
-    std::vector<uint32_t> owner_count_;   // per column: workers that have it; empty if alone
+    std::vector<uint32_t> owner_count_;   // per column: workers that have it; empty: one worker
     std::vector<double> margins_;         // per row
     std::vector<linalg::RowTerm> terms_;  // per row
     std::vector<double> scratch_;         // per row
     SparseWeights nonzeros_;              // of weights_, at the end of the last pass
     SparseWeights best_;                  // the weights of best_objective_
-    double best_objective_ = 0;           // the least that was measured
+    double best_objective_ = 0;           // the least measured so far
     PassHistory history_;
-    double pass_count_min_ = 0;  // before "no progress" ends the training
-    double joint_spent_ns_ = 0;  // what joint steps have cost, less what passes have
+    double pass_count_min_ = 0;  // passes before "no progress" may end the training
+    double joint_spent_ns_ = 0;  // estimated cost of the joint steps minus that of the passes
     uint64_t joint_count_ = 0;   // joint steps taken
 
-    std::span<double> pairs_;   // what a block's pushes send
-    std::span<double> pulled_;  // what its pulls bring
+    std::span<double> pairs_;   // the values that a block pushes
+    std::span<double> pulled_;  // the weights that a block pulls
     uint64_t iteration_ = 0;    // the last one pushed
     double dual_ = 0;           // the best lower bound of the optimum so far
     uint32_t next_gap_pass_ = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// LrSolver::Totals: what is summed over all workers after a pass.
+/// LrSolver::Totals: the sums over all workers after a pass.
 
 #include "lib/apps/lr_solver.h"
 

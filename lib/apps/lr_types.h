@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// What goes into the training of sparse logistic regression, and what comes out.
+/// Options, progress and result of the training of sparse logistic regression.
 
 #include <cstdint>
 #include <functional>
@@ -26,29 +26,29 @@ struct LrProgress {
 struct LrOptions {
     double l1 = 1;
     uint32_t pass_count_max = 2000;
-    double tolerance = 5e-4;   ///< the relative gap to end at
+    double tolerance = 5e-4;   ///< training ends at this relative gap
     uint32_t block_count = 0;  ///< 0: chosen from the data
-    uint64_t seed = 1;         ///< of the blocks and their order; the same for all workers
+    uint64_t seed = 1;         ///< for the blocks and their order; the same for all workers
     Model init;  ///< the weights to start from; features that no example has are left out
-    std::function<void(const LrProgress&)> progress;  ///< after every pass; may be empty
-    /// Asked after every pass, may be empty: not 0 ends the training for all workers. They need not
-    /// give the same.
+    std::function<void(const LrProgress&)> progress;  ///< called after every pass; may be empty
+    /// Called after every pass; may be empty. A non-zero result at any worker ends the training for
+    /// all workers.
     std::function<int()> stop;
 };
 
 enum class LrEnd : uint8_t {
     kGap,         ///< the gap is proven to be within the tolerance
     kNoProgress,  ///< the later half of all passes gained less than a fifth of the tolerance, and
-                  ///< less and less; see LrSolver::progress_has_ended()
+                  ///< the gains are falling; see LrSolver::progress_has_ended()
     kPassCount,   ///< pass_count_max passes are done
-    kStopped,     ///< a worker's LrOptions::stop wanted it
+    kStopped,     ///< a worker's LrOptions::stop returned non-zero
 };
 
-/// Counts and sums are over all workers; the same for each of them, but for what is marked.
+/// Counts and sums are over all workers. All workers have the same result, except waiting_share.
 struct LrResult {
     LrEnd end = LrEnd::kPassCount;
-    int stop_reason = 0;              ///< the greatest that a worker's LrOptions::stop gave
-    uint64_t init_feature_count = 0;  ///< of LrOptions::init: those that an example has
+    int stop_reason = 0;              ///< the greatest result of the workers' LrOptions::stop
+    uint64_t init_feature_count = 0;  ///< features of LrOptions::init that an example has
     double objective = 0;
     double gap = std::numeric_limits<double>::infinity();
     uint64_t nonzero_count = 0;
@@ -58,7 +58,7 @@ struct LrResult {
     uint64_t example_count = 0;
     uint64_t feature_count = 0;
     uint32_t block_count = 0;
-    double waiting_share = 0;  ///< this worker's time spent waiting for others, of `seconds`
+    double waiting_share = 0;  ///< the part of `seconds` that this worker waited for others
     std::vector<LrProgress> history;
 };
 

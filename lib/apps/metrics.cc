@@ -12,7 +12,7 @@
 namespace weir::apps {
 namespace {
 
-/// Sorts; what is beyond any number counts as the largest one.
+/// Sorts the scores. Infinities become the greatest finite numbers, and NaN becomes 0.
 void arrange(std::vector<double>& scores) {
     constexpr double kMost = std::numeric_limits<double>::max();
     for (double& score : scores)
@@ -20,13 +20,13 @@ void arrange(std::vector<double>& scores) {
     std::sort(scores.begin(), scores.end());
 }
 
-/// Over all pairs of one of `some` and one of `others`, both rising: those with the lower one in
-/// `others`, and half of those that are equal.
+/// Counts the pairs of one of `some` and one of `others` in which that of `others` is lower. Equal
+/// pairs count half. Both lists are in rising order.
 double count_below(std::span<const double> some, std::span<const double> others) {
     double count = 0;
-    auto from = others.begin();  // everything before it is below
+    auto from = others.begin();  // all before it are lower
     for (const double score : some) {
-        // A few steps first, then by halves: quick where the lists are alike long, and where not.
+        // A few single steps are fast for lists of similar length, the binary search for others.
         for (int i = 0; i < 8 && from != others.end() && *from < score; ++i)
             ++from;
         if (from != others.end() && *from < score)
@@ -40,7 +40,7 @@ double count_below(std::span<const double> some, std::span<const double> others)
     return count;
 }
 
-/// What of a worker's examples can be added up.
+/// The sums over a worker's examples: positives, negatives, right predictions, loss.
 std::array<double, 4> totals_of(const Scores& scores) {
     const auto loss = [](std::span<const double> margins, double label) {
         double sum = 0;
@@ -58,7 +58,8 @@ std::array<double, 4> totals_of(const Scores& scores) {
             loss(scores.positive, 1) + loss(scores.negative, -1)};
 }
 
-/// Pairs with the positive example above, of `positive * negative`: all numbers in the same order.
+/// `totals`: as totals_of() orders them. `above`: the pairs of a positive and a negative example in
+/// which the positive one has the higher score; equal scores count half.
 Metrics metrics_of(const std::array<double, 4>& totals, double above) {
     const double count = totals[0] + totals[1];
     Metrics metrics;
@@ -72,8 +73,8 @@ Metrics metrics_of(const std::array<double, 4>& totals, double above) {
     return metrics;
 }
 
-/// Over all pairs of one of anybody's `rare` and one of this worker's `own`: those with the lower
-/// one in `own`, and half of those that are equal.
+/// Counts the pairs of one of all workers' `rare` and one of this worker's `own` in which that of
+/// `own` is lower. Equal pairs count half.
 Result<double> count_below_all(BlockExchange& exchange, std::span<const double> rare,
                                std::span<const double> own) {
     std::vector<double> counts(exchange.worker_count(), 0);

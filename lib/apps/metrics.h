@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Metrics: how well scores tell the classes apart. Accuracy, log loss and AUC, over all workers.
+/// Metrics: how well scores separate the classes. Accuracy, log loss and AUC, over all workers.
 
 #include <cstdint>
 #include <optional>
@@ -17,27 +17,28 @@ struct Scores {
     std::vector<double> positive;
     std::vector<double> negative;
 
-    /// labels[i]: -1, +1, or 0 for an example that has none, which is left out.
+    /// labels[i] is -1 or +1; an example with label 0 has no class and is left out.
     void add(std::span<const int8_t> labels, std::span<const double> scores);
 };
 
 struct Metrics {
     uint64_t example_count = 0;
     uint64_t positive_count = 0;
-    double accuracy = 0;  ///< the share of examples on the right side; a score of 0 says -1
+    double accuracy = 0;  ///< the share of right predictions; a score of 0 predicts -1
     double log_loss = 0;  ///< the mean of log(1 + exp(-y w.x))
     /// The share of pairs of a positive and a negative example in which the positive one has the
     /// higher score; equal scores count half. None if there is no such pair.
     std::optional<double> auc;
 };
 
-/// Of all workers' examples together. A collective; sorts `scores`. AUC is exact, ties included: the
-/// scores of the rarer class go round, a window at a time, and every worker counts what of its own
-/// of the other class lies below. That sends 8 bytes per worker and example of the rarer class.
+/// Computes the metrics of all workers' examples together. A collective; sorts `scores`.
+/// AUC is exact, ties included. All workers receive the scores of the rarer class, a window at a
+/// time, and each counts its own scores of the other class below them. That sends 8 bytes per
+/// worker and example of the rarer class.
 /// Errors: the exchange's
 [[nodiscard]] Result<Metrics> measure(BlockExchange& exchange, Scores& scores);
 
-/// The same for one process's examples alone.
+/// The same for the examples of one process.
 [[nodiscard]] Metrics measure(Scores& scores);
 
 }  // namespace weir::apps

@@ -31,12 +31,12 @@ std::string_view next_word(std::string_view& line) {
     return word;
 }
 
-/// One line of a model file: false if it says nothing; what is wrong with it, or an empty text.
+/// One line of a model file.
 struct ModelLine {
-    bool any = false;
+    bool any = false;  ///< false for an empty line or a comment
     uint64_t key = 0;
     double weight = 0;
-    std::string wrong;
+    std::string wrong;  ///< what is wrong with the line; empty if nothing is
 };
 
 ModelLine parse_line(std::string_view line) {
@@ -104,7 +104,7 @@ Result<Model> read_model(const std::string& path) {
     if (status && std::ferror(file.get()) != 0) {
         status = Error(Errc::kIo, fmt::format("model {}: cannot be read", name), errno);
     }
-    std::free(text);  // NOLINT: getline's
+    std::free(text);  // NOLINT: getline() allocated it
     WEIR_TRY(status);
     std::sort(entries.begin(), entries.end());
     Model model;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Model: the weights of a linear classifier, as a text file (`feature value`, one a line), and how
-/// well it does on files it has not seen.
+/// Model: the weights of a linear classifier. Its text file has one `feature weight` per line.
+/// Evaluation applies a model to other files.
 
 #include <cstdint>
 #include <span>
@@ -22,23 +22,23 @@ struct Model {
     std::vector<double> weights;  ///< beside keys
 };
 
-/// Writes the model; every weight with as many digits as bring exactly it back. The
-/// file is there whole or not at all.
+/// Writes the model. Every weight has as many digits as reading it back exactly needs. The file is
+/// written whole or not at all.
 /// Errors: kIo
 [[nodiscard]] Status write_model(const std::string& path, const Model& model);
 
-/// Reads what write_model() wrote, or a person; from standard input for `-`: features in any order, '#' begins a comment.
-/// Errors: kNotFound, kIo; kParse with file, line and what is wrong there
+/// Reads a model file; `-` is standard input. Features may be in any order; '#' begins a comment.
+/// Errors: kNotFound, kIo; kParse with the file, the line and what is wrong there
 [[nodiscard]] Result<Model> read_model(const std::string& path);
 
-/// What a model says of examples: w.x of each, in their order. Thread: any number at a time.
+/// Computes the score w.x of examples. Borrows the model. Thread: any number of threads at a time.
 class Scorer {
 public:
     /// Errors: kOutOfRange for a model of more than 2^32 - 66 weights
     [[nodiscard]] static Result<Scorer> make(const Model& model);
 
-    /// scores[i] becomes that of the i-th example; their number. Returns how many of the examples'
-    /// values met a weight.
+    /// Resizes `scores` to the number of examples and sets scores[i] to the score of the i-th one.
+    /// Returns how many of the examples' non-zeros have a feature of the model.
     uint64_t score(const data::ParsedLines& lines, std::vector<double>& scores) const;
 
 private:
@@ -48,16 +48,16 @@ private:
     data::FeatureDictionary dictionary_;
 };
 
-/// How a model does on examples.
+/// The scores of examples under a model.
 struct Evaluation {
     data::ReadReport read;
     Scores scores;
     std::vector<uint64_t> keys;  ///< the different features, in order of appearance
 };
 
-/// Applies the model to this part of LIBSVM files, streaming; a score per example and the features
-/// stay in memory.
-/// Errors: of data::stream_libsvm(); kOutOfRange for too many different features
+/// Applies the model to one part (options.part) of LIBSVM files. It streams the files: only a score
+/// per example and the different features stay in memory.
+/// Errors: those of data::stream_libsvm(); kOutOfRange for too many different features
 [[nodiscard]] Result<Evaluation> evaluate(const Model& model, std::span<const std::string> paths,
                                           const data::StreamOptions& options = {});
 

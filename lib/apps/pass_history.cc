@@ -14,7 +14,8 @@ constexpr uint64_t kDepth = PassHistory::kDepth;
 using Matrix = std::array<std::array<double, kDepth>, kDepth>;
 using Vector = std::array<double, kDepth>;
 
-/// The step along each direction. A direction that depends on the others gets almost none of it.
+/// Solves the system for the step along each direction. The ridge keeps it solvable if directions
+/// depend on each other.
 Vector solve(const PassHistory::System& system, uint64_t depth) {
     Matrix h = {};
     Vector scale = {};
@@ -35,7 +36,7 @@ Vector solve(const PassHistory::System& system, uint64_t depth) {
     }
     for (uint64_t a = 0; a < depth; ++a)
         h[a][a] = (scale[a] > 0 ? h[a][a] : 1.0) + kRidge;
-    for (uint64_t a = 0; a < depth; ++a) {  // Gauss; positive definite, so without pivots
+    for (uint64_t a = 0; a < depth; ++a) {  // Gauss; positive definite, so no pivoting
         for (uint64_t b = a + 1; b < depth; ++b) {
             const double factor = h[b][a] / h[a][a];
             for (uint64_t c = a; c < depth; ++c)
@@ -57,7 +58,7 @@ Vector solve(const PassHistory::System& system, uint64_t depth) {
 
 void PassHistory::remember(const SparseWeights& weights, std::span<const double> margins) {
     Snapshot snapshot;
-    if (snapshots_.size() == kDepth) {  // its memory again
+    if (snapshots_.size() == kDepth) {  // reuses the memory of the oldest
         snapshot = std::move(snapshots_.back());
         snapshots_.pop_back();
     }
@@ -93,7 +94,7 @@ PassHistory::System PassHistory::loss_part(std::span<const int8_t> labels,
 SparseWeights PassHistory::direction(const System& system, Point now,
                                      std::span<double> margins) const {
     const Vector step = solve(system, depth());
-    // sum_a step_a (w_a - w_(a + 1)), with w_0 = now, collected by w.
+    // sum_a step_a (w_a - w_(a + 1)), with w_0 = now, regrouped by w_a.
     SparseWeights sum = add_scaled({}, step[0], now.weights);
     for (uint64_t i = 0; i < margins.size(); ++i)
         margins[i] = step[0] * now.margins[i];

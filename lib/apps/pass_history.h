@@ -6,10 +6,10 @@
 /// Passes over blocks converge slowly along directions in which many weights change together
 /// (one-hot groups, correlated columns). The difference between the ends of two passes points
 /// along such a direction. This class keeps the last three differences d_a, of weights and of
-/// margins, and models the objective at w + sum_a t_a d_a as a quadratic function of t: a system
-/// of three unknowns, which costs a few sums over the rows. The workers sum up their parts of it
-/// and each solves the sum. It is a subspace Newton step, close in effect to Anderson
-/// acceleration and to the nonlinear conjugate gradient method.
+/// margins, and models the objective at w + sum_a t_a d_a as a quadratic function of t. That is a
+/// system of three unknowns, which takes a few sums over the rows. The workers sum up their parts
+/// of the system, and each solves the sum. It is a subspace Newton step, close in effect to
+/// Anderson acceleration and to the nonlinear conjugate gradient method.
 
 #include <array>
 #include <cstdint>
@@ -34,23 +34,24 @@ public:
         std::span<const double> margins;
     };
 
-    /// Remembers the end of a pass; forgets the oldest one beyond kDepth.
+    /// Keeps the end of a pass. Keeps the latest kDepth ends and drops older ones.
     void remember(const SparseWeights& weights, std::span<const double> margins);
 
-    /// Starts anew.
+    /// Drops all kept ends.
     void forget() noexcept { snapshots_.clear(); }
 
     [[nodiscard]] uint64_t depth() const noexcept { return snapshots_.size(); }
 
-    /// This worker's part of the Newton system at `now` (to be summed over workers).
+    /// This worker's part of the Newton system at `now`, to be summed over the workers.
     ///
-    /// counted_part(column): the part of a weight's penalty that this worker counts; the workers
-    ///     that have the feature count 1 together
+    /// counted_part(column): the part of a weight's penalty that this worker counts; over the
+    ///     workers that have the feature these parts add up to 1
     template <class CountedPart>
     [[nodiscard]] System system(std::span<const int8_t> labels, Point now, double l1,
                                 CountedPart counted_part) const {
         System system = loss_part(labels, now.margins);
-        // The derivative of l1 |w| along w_s - w_(s + 1): the difference of those along each w_s.
+        // The derivative of l1 |w| along w_s - w_(s + 1) is the difference of the derivatives along
+        // w_s and w_(s + 1).
         double newer = penalty_slope(now.weights, now.weights, counted_part);
         for (uint64_t a = 0; a < depth(); ++a) {
             const double older = penalty_slope(now.weights, snapshots_[a].weights, counted_part);
@@ -60,8 +61,8 @@ public:
         return system;
     }
 
-    /// The direction of the Newton step from `now` for the system summed over all workers, in
-    /// weights and in margins.
+    /// The direction of the Newton step from `now`, for the system summed over all workers. Returns
+    /// it in weights and writes it in margins to `margins`.
     [[nodiscard]] SparseWeights direction(const System& system, Point now,
                                           std::span<double> margins) const;
 

@@ -19,7 +19,7 @@ constexpr double kTop = 76;
 constexpr double kBottom = 400;
 constexpr double kTickCount = 6;
 constexpr int kDecadeLabelCountMax = 8;
-constexpr size_t kDotCountMax = 80;  ///< with more passes the line alone is clearer
+constexpr size_t kDotCountMax = 80;  ///< with more passes the curve alone is clearer
 constexpr size_t kTitleLengthMax = 84;
 constexpr const char* kInk = "#1667c0";
 /// Differences below this part of the objective are rounding.
@@ -35,7 +35,7 @@ double tick_step(double span) {
     return power * 10;
 }
 
-/// Time, from 0 to a round number above the last value.
+/// The axis of time, from 0 to a round number near or above the last value.
 struct TimeAxis {
     double high;
     double step;
@@ -62,7 +62,7 @@ struct TimeAxis {
     }
 };
 
-/// Differences, by powers of ten.
+/// The logarithmic axis of differences.
 struct LogAxis {
     int low;  ///< exponents
     int high;
@@ -77,7 +77,7 @@ struct LogAxis {
         return kBottom - (std::log10(value) - low) / (high - low) * (kBottom - kTop);
     }
 
-    /// Every decade has a line; so many of them have one number.
+    /// Every decade has a line; one in this many has a number.
     [[nodiscard]] int label_step() const {
         return (high - low + kDecadeLabelCountMax - 1) / kDecadeLabelCountMax;
     }
@@ -101,7 +101,7 @@ std::string shortened(const std::string& text, size_t length_max) {
     if (text.size() <= length_max) return text;
     size_t end = length_max - 3;
     while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80)
-        --end;  // no half of a UTF-8 letter
+        --end;  // does not cut a UTF-8 character
     return text.substr(0, end) + "...";
 }
 
@@ -156,7 +156,7 @@ std::string grid(const TimeAxis& x, const LogAxis& y) {
     return svg;
 }
 
-/// The passes above the best, joined, and the line where the best is reached.
+/// The curve through the passes above the best, and the vertical line at the best.
 std::string descent(std::span<const PlotPoint> points, const PlotPoint& best, double floor,
                     const TimeAxis& x, const LogAxis& y) {
     std::string path;
@@ -198,7 +198,7 @@ std::string plot_descent(std::span<const PlotPoint> points, const PlotText& text
     };
     const auto best = std::min_element(finite.begin(), finite.end(), by_objective);
     const auto worst = std::max_element(finite.begin(), finite.end(), by_objective);
-    // What is nearer to the best than this is it, as far as anybody can tell.
+    // Values nearer to the best than this differ from it only by rounding.
     const double floor = finite.empty() ? 0 : std::abs(best->objective) * kDrawnRounding;
     const double most = finite.empty() ? 0 : worst->objective - best->objective;
     if (!(most > floor) || !std::isfinite(most)) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// How an objective fell, as SVG text, to look at in any browser.
+/// plot_descent: a plot of the objective over time, as SVG text.
 
 #include <span>
 #include <string>
@@ -19,9 +19,10 @@ struct PlotText {
     std::string note;  ///< a smaller line below
 };
 
-/// The objective minus the best of its values, on a logarithmic axis, against time: each pass is a
-/// dot, and where the best is reached stands a line with its value. Points that are not finite are
-/// left out. Where there are not two different values, that is said instead.
+/// Plots the objective minus its best value, on a logarithmic axis, against time. Each pass is a
+/// dot (with many passes the curve alone), and a vertical line marks the best value. Points that
+/// are not finite are left out. If all values are the same, or there is none, the plot is a text
+/// that says so.
 [[nodiscard]] std::string plot_descent(std::span<const PlotPoint> points, const PlotText& text);
 
 }  // namespace weir::apps

@@ -11,11 +11,11 @@
 namespace weir::apps {
 namespace {
 
-/// What a key's owners push; the sums of both come back in one number.
+/// The values that workers push for a key. Their sum holds both counts of workers.
 constexpr double kInTraining = 1;
 constexpr double kInTest = 0x1p26;  // no job has so many workers
 
-/// About how many keys of a worker are asked for at a time.
+/// About how many keys a worker sums at a time.
 constexpr uint64_t kPartKeyCount = 32768;
 
 struct Feature {
@@ -23,7 +23,8 @@ struct Feature {
     double value = 0;  // kInTraining, kInTest or their sum
 };
 
-/// Features in parts that every worker cuts alike: part i is [begin[i], begin[i + 1]).
+/// Features in parts by a hash of the key, the same parts for every worker. Part i is
+/// [begin[i], begin[i + 1]).
 struct Parts {
     std::vector<Feature> features;
     std::vector<uint64_t> begin;
@@ -48,7 +49,7 @@ Parts cut(std::span<const uint64_t> train_keys, std::span<const uint64_t> test_k
     return parts;
 }
 
-/// Sorted by key, each once.
+/// Sorts the features by key and adds up the values of those with the same key.
 void join_repeats(std::span<const Feature> part, std::vector<Feature>& joined) {
     joined.assign(part.begin(), part.end());
     std::sort(joined.begin(), joined.end(),
