@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// ByteSource: where a LineStream's bytes come from.
+/// ByteSource: the source of a LineStream's bytes.
 
 #include <cstdint>
 #include <span>
@@ -10,13 +10,13 @@
 
 namespace weir::data {
 
-/// A plain file from some offset on, or an unpacked gzip file.
+/// A plain file from some offset on, a stream that can be read only once, or an unpacked gzip file.
 class ByteSource {
 public:
     virtual ~ByteSource() = default;
     ByteSource(const ByteSource&) = delete;
     ByteSource& operator=(const ByteSource&) = delete;
-    /// Fills `into` and returns the count of bytes, which is less than asked for only at the end.
+    /// Fills `into` and returns the number of bytes. It is less than into.size() only at the end.
     [[nodiscard]] virtual Result<uint64_t> read(std::span<char> into) = 0;
 
 protected:

@@ -12,7 +12,7 @@ namespace weir::data {
 
 namespace {
 
-/// What one thread reads.
+/// The examples that one thread reads, with feature indices of its own dictionary.
 struct ThreadShare {
     FeatureDictionary dictionary;
     std::vector<RowChunk> chunks;
@@ -38,7 +38,7 @@ struct ThreadShare {
     }
 };
 
-/// Gives the features of `share` the numbers that they have in `dictionary`.
+/// Changes the feature indices of `share` to those of `dictionary`.
 Status join(FeatureDictionary& dictionary, ThreadShare& share) {
     const std::vector<uint64_t> keys = share.dictionary.take_keys();
     std::vector<uint32_t> index_of(keys.size());
@@ -59,7 +59,7 @@ Status read_shares(std::span<const std::string> paths, const ReadOptions& option
                         options.part.count * thread_count};
         const StreamOptions stream{part, options.skip_bad, options.format, options.stop};
         shares[thread].status = or_shortage([&] { return shares[thread].read(paths, stream); });
-        if (!shares[thread].status) shares[thread].chunks = {};  // room for those who go on
+        if (!shares[thread].status) shares[thread].chunks = {};  // frees memory for other threads
     };
     {
         std::vector<std::jthread> threads;  // joined at the end, also if one does not start

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Examples: what was read, row by row, in pieces that are freed as they move into a FeatureMatrix.
+/// Examples: the examples that a worker read, row by row, in chunks. make_feature_matrix() frees
+/// the chunks one by one as it moves them into a FeatureMatrix.
 
 #include <cstdint>
 #include <span>
@@ -28,17 +29,19 @@ struct Examples {
 };
 
 struct ReadOptions {
-    Part part;                  ///< which worker of how many
-    uint32_t thread_count = 1;  ///< threads of this worker; each is a part of its own
+    Part part;                  ///< this worker's index, and the number of workers
+    uint32_t thread_count = 1;  ///< threads of this worker; each reads a part of its own
     uint64_t skip_bad = 0;      ///< bad lines to leave out, for all threads together
     LibsvmFormat format = {};
-    std::function<bool()> stop = {};  ///< true: reading ends with kCancelled soon; thread: any
+    /// May be empty. If it returns true, reading soon ends with kCancelled. Thread: any.
+    std::function<bool()> stop = {};
 };
 
-/// Reads this worker's share of LIBSVM files. No examples at all is no error here: a share may be
-/// empty where the files are small.
+/// Reads this worker's share of LIBSVM files. It is no error if the share has no examples: it may
+/// be empty if the files are small.
 ///
-/// Errors: of stream_libsvm(); kNoMemory where this share does not fit, or no thread starts
+/// Errors: those of stream_libsvm(); kNoMemory if the share does not fit into memory or a thread
+///     cannot start; kOutOfRange for more than 2^32 - 1 examples
 [[nodiscard]] Result<Examples> read_libsvm(std::span<const std::string> paths,
                                            const ReadOptions& options);
 

@@ -11,7 +11,7 @@ namespace weir::data {
 namespace {
 
 constexpr uint64_t kFirstSlotCount = 1024;
-constexpr uint64_t kBatchCount = 64;  // look-ups whose cache misses overlap
+constexpr uint64_t kBatchCount = 64;  // look-ups with overlapping cache misses
 
 }  // namespace
 
@@ -29,7 +29,7 @@ uint32_t FeatureDictionary::find(uint64_t key) const noexcept {
     }
 }
 
-/// The index of a key that is looked for from `slot` on; a new one if it is not there.
+/// Returns the index of `key`, looking for it from `slot` on. A new key gets the next index.
 uint32_t FeatureDictionary::insert_at(uint64_t slot, uint64_t key) {
     for (;; slot = (slot + 1) & slot_mask_) {
         const uint32_t index = slots_[slot];
@@ -68,7 +68,7 @@ Status FeatureDictionary::insert(std::span<const uint64_t> keys, std::span<uint3
 
 void FeatureDictionary::grow() {
     const uint64_t slot_count = slots_.size() * 2;
-    slots_ = {};  // the keys are enough to fill the new table; never hold both
+    slots_ = {};  // frees the old table first: keys_ is enough to fill the new one
     slots_.resize(slot_count, kNotFound);
     slot_mask_ = slot_count - 1;
     constexpr uint64_t kAhead = 16;

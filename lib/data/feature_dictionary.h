@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// FeatureDictionary: gives every 64-bit feature number that occurs a dense 32-bit index, in order
-/// of first appearance. Compact: 8 bytes per feature, and 4 per slot of the hash table.
+/// FeatureDictionary: maps 64-bit feature numbers to dense 32-bit indices, in order of first
+/// appearance. It takes 8 bytes per feature, and 4 per slot of the hash table.
 
 #include <cstdint>
 #include <span>
@@ -13,17 +13,17 @@
 
 namespace weir::data {
 
-/// Thread: one at a time; find() any number while nobody inserts.
+/// Thread: one at a time; any number of threads may call find() while none inserts.
 class FeatureDictionary {
 public:
     static constexpr uint32_t kNotFound = 0xffffffff;
 
     FeatureDictionary();
 
-    /// out[i] becomes the index of keys[i]; new keys get the next indices.
+    /// Sets out[i] to the index of keys[i]. New keys get the next indices.
     ///
     /// Shape:   out.size() == keys.size()
-    /// Errors:  Errc::kOutOfRange beyond 2^32 - 2 features
+    /// Errors:  Errc::kOutOfRange for more than 2^32 - 66 features
     [[nodiscard]] Status insert(std::span<const uint64_t> keys, std::span<uint32_t> out);
 
     /// The index of `key`, or kNotFound.
@@ -32,7 +32,7 @@ public:
     /// All keys, by index.
     [[nodiscard]] const std::vector<uint64_t>& keys() const noexcept { return keys_; }
 
-    /// Gives the keys away and frees the hash table; the dictionary is empty then.
+    /// Returns the keys, by index, and leaves the dictionary empty.
     [[nodiscard]] std::vector<uint64_t> take_keys();
 
 private:
@@ -41,7 +41,7 @@ private:
     void grow();
 
     std::vector<uint64_t> keys_;
-    std::vector<uint32_t> slots_;  // index into keys_, or kNotFound; a power of two of them
+    std::vector<uint32_t> slots_;  // index into keys_, or kNotFound; the size is a power of two
     uint64_t slot_mask_;
 };
 

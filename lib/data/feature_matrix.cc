@@ -12,7 +12,7 @@ namespace weir::data {
 
 namespace {
 
-/// The indices of `keys`, sorted by key: a radix sort that leaves out digits in which all keys
+/// The indices of `keys`, sorted by key, by a radix sort that skips the digits in which all keys
 /// agree.
 std::vector<uint32_t> sorted_order(const std::vector<uint64_t>& keys) {
     constexpr uint32_t kDigitBits = 11;
@@ -59,9 +59,9 @@ std::vector<uint32_t> place_columns(std::vector<uint64_t>&& keys, const FeatureG
     return column_of;
 }
 
-/// Counts the non-zeros of every feature and lays the columns out; returns where the first
-/// non-zero of each feature goes. By feature, not by column: features that came early are the
-/// common ones, so that most look-ups hit the cache.
+/// Counts the non-zeros of every feature and lays out the columns. Returns the place of the first
+/// non-zero of each feature. It counts by feature, not by column, because features that came early
+/// are the common ones, so that most look-ups hit the cache.
 std::vector<uint64_t> lay_out(const Examples& examples, const std::vector<uint32_t>& column_of,
                               FeatureMatrix& matrix) {
     std::vector<uint64_t> fill(column_of.size(), 0);
@@ -81,7 +81,7 @@ std::vector<uint64_t> lay_out(const Examples& examples, const std::vector<uint32
 /// Moves the non-zeros of one chunk to their columns. `fill` has the next free place per feature.
 void scatter(const RowChunk& chunk, uint32_t first_row, std::vector<uint64_t>& fill,
              FeatureMatrix& matrix) {
-    constexpr uint64_t kAhead = 16;  // stores under way
+    constexpr uint64_t kAhead = 16;  // prefetched stores
     const std::vector<uint32_t>& features = chunk.features;
     const uint64_t count = features.size();
     uint32_t* const rows = matrix.rows.data();
@@ -97,7 +97,7 @@ void scatter(const RowChunk& chunk, uint32_t first_row, std::vector<uint64_t>& f
     }
 }
 
-/// A zeroed list for random access: in huge pages, if the system has any to give.
+/// A zeroed list for random access, in huge pages if the system has some free.
 template <class T>
 std::vector<T> make_large(uint64_t count) {
     constexpr uint64_t kHugePageBytes = uint64_t{2} << 20;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// FeatureMatrix: a worker's training data by feature (compressed columns), laid out so that the
-/// features which are worked on together lie together.
+/// FeatureMatrix: a worker's training data by feature (compressed columns). The features of a group
+/// lie together.
 
 #include <cstdint>
 #include <functional>
@@ -12,15 +12,16 @@
 
 namespace weir::data {
 
-/// Column c holds the non-zeros of feature keys[c]: rows[offsets[c]] to rows[offsets[c + 1]],
-/// rising. 4 bytes per non-zero where all values are 1 (click logs), else 8.
+/// Column c holds the non-zeros of feature keys[c]: their rows, rising, are rows[offsets[c]] up to,
+/// but not including, rows[offsets[c + 1]]. A non-zero takes 4 bytes if all values are 1 (click
+/// logs), else 8.
 struct FeatureMatrix {
     std::vector<uint64_t> keys;     ///< sorted within each group
     std::vector<uint64_t> offsets;  ///< one more than columns
     std::vector<uint32_t> rows;
-    std::vector<float> values;          ///< beside rows; empty: all are 1
+    std::vector<float> values;          ///< parallel to rows; empty: all are 1
     std::vector<int8_t> labels;         ///< -1 or +1, per row
-    std::vector<uint64_t> group_begin;  ///< group g is columns group_begin[g] to group_begin[g + 1]
+    std::vector<uint64_t> group_begin;  ///< group g is columns [group_begin[g], group_begin[g + 1])
 
     [[nodiscard]] uint64_t row_count() const noexcept { return labels.size(); }
 
@@ -28,7 +29,7 @@ struct FeatureMatrix {
 
     [[nodiscard]] uint64_t group_count() const noexcept { return group_begin.size() - 1; }
 
-    /// What all this takes in memory.
+    /// The memory that all members take.
     [[nodiscard]] uint64_t data_bytes() const noexcept;
 };
 
@@ -38,8 +39,8 @@ struct FeatureGroups {
     std::function<uint32_t(uint64_t key)> of = [](uint64_t) { return 0U; };  ///< below count
 };
 
-/// Turns rows into columns. It frees the examples chunk by chunk on the way, so that the peak
-/// stays below two copies of the non-zeros.
+/// Turns rows into columns. It frees the examples chunk by chunk, so that the peak of memory stays
+/// below two copies of the non-zeros.
 [[nodiscard]] FeatureMatrix make_feature_matrix(Examples&& examples,
                                                 const FeatureGroups& groups = {});
 

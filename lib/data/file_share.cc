@@ -62,7 +62,7 @@ Result<FileFacts> inspect(const std::string& path) {
     return FileFacts{static_cast<uint64_t>(facts.st_size), is_gzip(magic)};
 }
 
-/// Whole gzip files, the biggest first, each to whoever has least so far.
+/// Deals out whole gzip files, the largest first, each to the reader with the fewest bytes so far.
 void share_whole(std::span<const std::string> paths, std::span<const FileFacts> facts, Part part,
                  std::vector<FileShare>& shares) {
     std::vector<uint32_t> order;
@@ -105,7 +105,7 @@ Result<std::vector<FileShare>> share_files(std::span<const std::string> paths, P
     const uint64_t mine_begin = cut(part.index);
     const uint64_t mine_end = cut(part.index + 1);
     std::vector<FileShare> shares;
-    uint64_t start = 0;  // of this file in all plain bytes, end to end
+    uint64_t start = 0;  // of this file in the plain files laid end to end
     for (size_t i = 0; i < paths.size(); ++i) {
         if (facts[i].stream) {
             shares.push_back({.path = paths[i], .stream = true, .pieces = {}});

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Who reads what: the files are divided among workers by rules that need no messages.
+/// share_files: divides files among readers by rules that need no messages.
 
 #include <cstdint>
 #include <limits>
@@ -19,26 +19,27 @@ struct Part {
     uint32_t count = 1;
 };
 
-/// What one reader reads of one file.
+/// The part of one file that one reader reads.
 struct FileShare {
     std::string path;
     bool gzip = false;
-    bool stream = false;  ///< standard input that is no file: read once, from where it stands
-    /// Lines that start in [begin, end) of the file; everything for gzip.
+    bool stream = false;  ///< standard input that is not a file: read once, from its position
+    /// Lines that start in [begin, end) of the file; the whole file for gzip.
     uint64_t begin = 0;
     uint64_t end = std::numeric_limits<uint64_t>::max();
-    /// Of the pieces that the stream comes in, those with number % pieces.count == pieces.index.
+    /// Of the pieces of LineStream, those with number % pieces.count == pieces.index.
     Part pieces;
 };
 
-/// The share of `part`. Plain files, laid end to end, are cut into part.count stretches of equal
-/// bytes. A gzip file cannot be entered in the middle: if there are enough of them every reader
-/// gets whole ones, else every reader unpacks all of them and parses every part.count-th piece.
+/// Returns the share of the reader `part`. Plain files, laid end to end, are cut into part.count
+/// stretches of equal bytes. A gzip file cannot be read from the middle. If there are at least
+/// part.count gzip files, each reader gets whole ones; else every reader unpacks all of them and
+/// parses every part.count-th piece.
 ///
 /// A path `-` is standard input.
 ///
 /// Errors: a path that is missing, a directory, not a regular file, empty, unreadable or packed by
-///     something other than gzip
+///     something other than gzip; a stream with more than one reader
 [[nodiscard]] Result<std::vector<FileShare>> share_files(std::span<const std::string> paths,
                                                          Part part);
 

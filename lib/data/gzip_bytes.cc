@@ -41,7 +41,7 @@ Error GzipBytes::wrong(std::string_view what) const {
             fmt::format("{}: {}; fetch the file again (gzip -t tests it)", path_, what)};
 }
 
-/// Reads on behind what is not used yet; at least two bytes more, unless the file ends.
+/// Reads more packed bytes after those not used yet, until there are at least two or the file ends.
 Status GzipBytes::refill() {
     if (stream_.avail_in > 0) std::memmove(packed_.data(), stream_.next_in, stream_.avail_in);
     stream_.next_in = packed_.data();
@@ -57,7 +57,7 @@ Status GzipBytes::refill() {
     return {};
 }
 
-/// After a member there is another one, or the end, or zeros up to it.
+/// Starts the next member. At the end of the file, or at zeros up to it, there is none.
 Status GzipBytes::begin_member() {
     if (stream_.avail_in < sizeof kMagic) WEIR_TRY(refill());
     if (stream_.avail_in == 0) return {};
@@ -98,7 +98,7 @@ Status GzipBytes::unpack() {
     if (code == Z_MEM_ERROR) {
         return Error(Errc::kNoMemory, fmt::format("{}: no memory to unpack it", path_));
     }
-    // Z_BUF_ERROR: nothing could be done without more input, which the next round reads.
+    // Z_BUF_ERROR: inflate() needs more input, which the next call reads.
     if (code != Z_OK && code != Z_STREAM_END && code != Z_BUF_ERROR) {
         return wrong("the gzip stream is corrupt");
     }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// GzipBytes: an unpacked gzip file. It may have several members, as `cat a.gz b.gz` makes, and
-/// zeros after them, as tapes do. Anything else there is an error; zlib's gzread() would take it
-/// for the end.
+/// GzipBytes: a gzip file, unpacked while it is read. It may have several members, as
+/// `cat a.gz b.gz` makes, and zeros after them, as tapes do. Other bytes after a member are an
+/// error; zlib's gzread() would take them for the end.
 
 #include <memory>
 #include <string>
@@ -19,8 +19,10 @@ namespace weir::data {
 /// Thread: one.
 class GzipBytes final : public ByteSource {
 public:
-    /// Takes `fd`, also if it fails; at the start of the file, or behind its first bytes, which are
-    /// handed in then. `path`: for messages.
+    /// Takes over `fd`, and closes it also on an error. `fd` stands at the start of the file, or
+    /// after `first_bytes`, which the caller has read from it.
+    ///
+    /// path:   for messages
     /// Errors: kNoMemory
     [[nodiscard]] static Result<std::unique_ptr<GzipBytes>> open(int fd, std::string path,
                                                                  std::string_view first_bytes = {});
@@ -28,7 +30,7 @@ public:
     GzipBytes(const GzipBytes&) = delete;
     GzipBytes& operator=(const GzipBytes&) = delete;
 
-    /// Errors: kIo; kParse for a file that is cut off, damaged, or gzip only in part
+    /// Errors: kIo; kNoMemory; kParse for a file that is cut off, damaged, or gzip only in part
     [[nodiscard]] Result<uint64_t> read(std::span<char> into) override;
 
 private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Input files by name, of which `-` is standard input.
+/// Opening input files by name; the name `-` is standard input.
 
 #include <string>
 #include <string_view>
@@ -10,24 +10,25 @@
 
 namespace weir::data {
 
-/// A file of this name is meant by "./-".
+/// The path of standard input. A file of this name can be given as "./-".
 inline constexpr std::string_view kStandardInput = "-";
 
 /// For messages: "standard input" for `-`, else the path itself.
 [[nodiscard]] std::string input_name(const std::string& path);
 
-/// Opens it to be read from its start; standard input that is no file from where it stands. The
-/// descriptor, or -1 and errno.
+/// Opens the file to be read from its start; standard input that is not a file is read from its
+/// position. Returns the descriptor, or -1 and sets errno.
 [[nodiscard]] int open_input(const std::string& path);
 
-/// Whether standard input is a file at its start, which may be read more than once.
+/// Whether standard input is a regular file and stands at its start. Such a file may be read more
+/// than once.
 [[nodiscard]] bool standard_input_is_a_file();
 
-/// Errors: kInvalidArgument where the first bytes are those of a packer other than gzip, with how
-///     to unpack it
+/// Fails if the first bytes are those of a packed file, except gzip.
+/// Errors: kInvalidArgument, with how to unpack the file
 [[nodiscard]] Status check_unpacked(std::string_view first_bytes, const std::string& path);
 
-/// So many bytes tell every packer.
+/// This many first bytes are enough to recognize every packer.
 inline constexpr size_t kMagicBytes = 6;
 
 [[nodiscard]] bool is_gzip(std::string_view first_bytes) noexcept;

@@ -15,11 +15,12 @@
 namespace weir::data {
 namespace {
 
-/// A value that this many lines have, and one line in so many, is no slip of the pen.
+/// A value is a class of its own if at least kClassLineCount lines, and at least one line in
+/// kClassLineShare, have it.
 constexpr uint64_t kClassLineCount = 10;
 constexpr uint64_t kClassLineShare = 20;
 
-/// Stands for further values in encode(): no label is NaN.
+/// Marks the count of further values in encode(). It is a NaN, which no label is.
 constexpr uint32_t kOthersBits = 0x7fc00000;
 
 std::optional<float> number(std::string_view text) {
@@ -45,8 +46,8 @@ std::string listed(std::vector<float> values, size_t most) {
     return text;
 }
 
-/// A map that would do for these values: the smallest for -1, the others for +1; with more than
-/// two, the first against all others.
+/// A map for these values, as an example for the user. Of two values the smaller stands for -1 and
+/// the greater for +1; of more than two the smallest stands for +1 and the others for -1.
 std::string proposal(std::vector<float> values) {
     std::sort(values.begin(), values.end());
     constexpr size_t kShown = 4;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Labels: which label values mean which class, and which values a set of files has.
+/// Labels: the classes that label values stand for, and the label values that a set of files has.
 
 #include <array>
 #include <cstdint>
@@ -19,19 +19,20 @@ class LabelMap {
 public:
     LabelMap() = default;
 
-    /// From text like "1:-1,2:+1": each value with its class. Both classes must be there.
+    /// From text like "1:-1,2:+1": each value with its class. Both classes must occur.
     /// Errors: kInvalidArgument
     [[nodiscard]] static Result<LabelMap> parse(std::string_view text);
 
     /// -1 or +1; 0 for a value that stands for neither.
     [[nodiscard]] int8_t class_of(float value) const noexcept;
 
-    /// The first value that stands for the class -1 or +1, as a person would write it.
+    /// The first value that stands for the class `which` (-1 or +1), as label_text() writes it; for
+    /// the default map "-1" or "+1".
     [[nodiscard]] std::string value_of(int8_t which) const;
 
     [[nodiscard]] bool is_default() const noexcept { return entries_.empty(); }
 
-    /// What parse() takes; empty for the default.
+    /// The map as text that parse() takes; empty for the default.
     [[nodiscard]] std::string text() const;
 
 private:
@@ -40,7 +41,7 @@ private:
         int8_t which;
     };
 
-    std::vector<Entry> entries_;  // none: the default
+    std::vector<Entry> entries_;  // empty: the default
 };
 
 /// The different label values of some lines, and how many lines have each.
@@ -51,7 +52,7 @@ public:
         uint64_t line_count = 0;
     };
 
-    /// Different values that are told apart; those that come later are counted together.
+    /// The most values that are counted one by one. Further values are counted together.
     static constexpr uint32_t kValueCountMax = 16;
 
     void add(float value, uint64_t line_count = 1) noexcept;
@@ -65,7 +66,7 @@ public:
 
     /// As numbers that another worker can read back.
     [[nodiscard]] std::vector<uint64_t> encode() const;
-    /// Adds what one or more encode() gave, end to end.
+    /// Adds the results of one or more encode(), laid end to end.
     void add_encoded(std::span<const uint64_t> words) noexcept;
 
 private:
@@ -77,18 +78,22 @@ private:
 /// A label value as a person writes it: "2", "0.5".
 [[nodiscard]] std::string label_text(float value);
 
-/// Whether the labels of these lines can be told apart by `labels`. They cannot where a value that
-/// stands for no class is a class of its own, and not a bad line here and there: where one class or
-/// both are missing beside it, or at least ten lines and one in twenty have it. (A map that was given
-/// may leave out classes: only the first of the two is an error then.)
-/// Errors: kParse, with the values and the flag that says what they mean. `where`: the files
+/// Fails if label values that stand for no class look like a class of their own, and not like a few
+/// bad lines:
+/// - one class or both do not occur beside them, or
+/// - `labels` is the default, and at least ten lines and one line in twenty have such a value. (A
+///   map that the user gave may leave out values.)
+///
+/// where:  the files, for messages
+/// Errors: kParse, with the values and the flag that says what they mean
 [[nodiscard]] Status check_labels(const LabelCensus& census, const LabelMap& labels,
                                   const std::string& where);
 
-/// "a.svm", "a.svm and 3 more files": for messages.
+/// The files for messages: "a.svm", "a.svm and 3 more files".
 [[nodiscard]] std::string files_text(std::span<const std::string> paths);
 
-/// What is odd about labels that check_labels() lets pass, for people; empty: nothing.
+/// A warning for the user about unusual labels that check_labels() accepts: all examples of one
+/// class, or both -1 and 0 with the default map. Empty if there is nothing to warn of.
 [[nodiscard]] std::string label_warning(const LabelCensus& census, const LabelMap& labels,
                                         const std::string& where);
 

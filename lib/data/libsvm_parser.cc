@@ -30,7 +30,7 @@ bool is_blank(char c) noexcept {
     return c == ' ' || c == '\t';
 }
 
-/// A place in one line. At the end of the line `*at` may not be read.
+/// A place in one line. At the end of the line `*at` must not be read.
 struct Cursor {
     const char* at;
     const char* end;
@@ -57,19 +57,19 @@ constexpr std::array<double, 23> kPowersOfTen = {1e0,  1e1,  1e2,  1e3,  1e4,  1
 constexpr std::array<uint64_t, 9> kWholePowersOfTen = {
     1, 10, 100, 1000, 10'000, 100'000, 1'000'000, 10'000'000, 100'000'000};
 
-/// The digits that these 8 bytes begin with: how many they are, and their number. Works on all
-/// bytes at once; the first one in the text is the lowest.
+/// The leading digits of 8 bytes of text: how many there are, and their number.
 struct Digits {
     uint32_t count = 0;
     uint64_t number = 0;
 };
 
+/// Works on all 8 bytes at once. The first byte of the text is the lowest of `text`.
 Digits digits_of(uint64_t text) noexcept {
-    const uint64_t digits = text ^ 0x3030303030303030;  // a digit's byte is 0..9 now
+    const uint64_t digits = text ^ 0x3030303030303030;  // turns '0'..'9' into 0..9
     const uint64_t others = (digits | (digits + 0x7676767676767676)) & 0x8080808080808080;
     const uint32_t count = others == 0 ? 8 : static_cast<uint32_t>(std::countr_zero(others)) / 8;
     if (count == 0) return {};
-    uint64_t sum = digits << (64 - 8 * count);  // what is missing in front counts as 0
+    uint64_t sum = digits << (64 - 8 * count);  // pads with zeros in front
     sum = sum * 10 + (sum >> 8);                // every other byte: two digits
     sum = ((sum & 0x000000ff000000ff) * 0x000f424000000064 +
            (sum >> 16 & 0x000000ff000000ff) * 0x0000271000000001) >>
@@ -77,7 +77,8 @@ Digits digits_of(uint64_t text) noexcept {
     return {count, sum};
 }
 
-/// Up to 19 digits; whatever is longer is left to the slow way.
+/// Reads digits, up to 19 in all with the `digit_count` that came before, and returns their number.
+/// The caller handles further digits.
 uint32_t read_digits(Cursor& cursor, uint64_t& number, uint32_t digit_count) noexcept {
     while (cursor.end - cursor.at >= 8 && digit_count + 8 <= 19) {
         uint64_t text = 0;
@@ -96,8 +97,8 @@ uint32_t read_digits(Cursor& cursor, uint64_t& number, uint32_t digit_count) noe
     return digit_count;
 }
 
-/// Whether a number that is out of a double's range is too small for it, and not too large: by the
-/// decimal place of its first digit that is not 0.
+/// Whether a number outside the range of a double is too small, and not too large. The decimal
+/// place of its first digit that is not 0 decides.
 bool is_too_small(const char* at, const char* end) noexcept {
     int64_t place = 0;
     bool behind_point = false;
@@ -114,7 +115,7 @@ bool is_too_small(const char* at, const char* end) noexcept {
     if (at == end) return place < 0;
     const bool negative = ++at != end && *at == '-';
     int64_t exponent = 0;
-    constexpr int64_t kExponentMax = int64_t{1} << 50;  // no line is as long
+    constexpr int64_t kExponentMax = int64_t{1} << 50;  // no line has so many digits
     for (; at != end && exponent < kExponentMax; ++at) {
         if (is_digit(*at)) exponent = exponent * 10 + (*at - '0');
     }
@@ -131,7 +132,7 @@ bool parse_value_slowly(Cursor& cursor, const char* begin, float& value) noexcep
     const auto [rest, problem] =
         std::from_chars(*begin == '+' ? begin + 1 : begin, cursor.end, number);
     if (problem == std::errc::result_out_of_range && is_too_small(begin, rest)) {
-        number = 0;  // as what is too small for a float32 is
+        number = 0;  // as a number that is too small for float32
     } else if (problem != std::errc{} || std::abs(number) > std::numeric_limits<float>::max()) {
         return cursor.fail(begin, kWantValue);
     }
@@ -140,7 +141,8 @@ bool parse_value_slowly(Cursor& cursor, const char* begin, float& value) noexcep
     return true;
 }
 
-/// A number of at most 19 digits without exponent is done here, exactly as strtod would.
+/// Parses a number of at most 19 digits, up to 2^53 without the point and without exponent, exactly
+/// as strtod() would. Other numbers go to parse_value_slowly().
 bool parse_value(Cursor& cursor, float& value) noexcept {
     const char* begin = cursor.at;
     if (!cursor.done() && is_digit(*begin) && (begin + 1 == cursor.end || is_blank(begin[1]))) {
@@ -191,11 +193,12 @@ bool parse_key(Cursor& cursor, uint64_t& key) noexcept {
 /// The label of one line.
 struct Label {
     float value = 0;
-    int8_t which = 0;   ///< -1 or +1; 0: none
-    bool there = true;  ///< the line does not begin with a feature at once
+    int8_t which = 0;   ///< -1 or +1; 0: no class
+    bool there = true;  ///< false: the line begins with its first feature
 };
 
-/// Fails with label.there for a number that stands for no class, and without for what is no number.
+/// On failure label.there is true for a number that stands for no class, and false for text that
+/// is not a number.
 bool parse_label(Cursor& cursor, const LibsvmFormat& format, Label& label) noexcept {
     const char* begin = cursor.at;
     const std::string_view wanted = format.labels.is_default() ? kWantLabel : kWantMappedLabel;
@@ -211,7 +214,7 @@ bool parse_label(Cursor& cursor, const LibsvmFormat& format, Label& label) noexc
     return label.which != 0 || cursor.fail(begin, wanted);
 }
 
-/// The place of the second mention of some feature, after which the line is known to be bad.
+/// Fails at the first feature that the line has already named. The line is known to have one.
 bool fail_at_repeat(Cursor& cursor, const char* begin) {
     std::unordered_set<uint64_t> seen;
     Cursor again{begin, cursor.end};
@@ -232,8 +235,8 @@ bool has_repeat(const uint64_t* begin, const uint64_t* end) {
     return std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end();
 }
 
-/// The features of a line; appends to lines.keys and lines.values. `spaced`: something stands
-/// before them, so that a blank must be in between.
+/// Parses the features of a line and appends them to lines.keys and lines.values. `spaced`: a label
+/// stands before the first feature, so a blank must separate them.
 bool parse_features(Cursor& cursor, ParsedLines& lines, bool spaced) {
     const char* begin = cursor.at;
     const uint64_t first = lines.keys.size();

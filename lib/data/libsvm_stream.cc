@@ -20,13 +20,13 @@ Result<std::string> describe(const LineStream& stream, uint64_t line_offset, con
                        bad.column, bad.expected, bad.found);
 }
 
-/// What of a file is looked at to learn its labels.
+/// How much of the files sample_labels() reads.
 constexpr uint64_t kSampleCount = 8;
 constexpr uint64_t kSampleBytes = uint64_t{64} << 10;
-constexpr uint64_t kUnpackedSampleBytes = uint64_t{8} << 20;  // gzip cannot be entered further on
+constexpr uint64_t kUnpackedSampleBytes = uint64_t{8} << 20;  // gzip: only from the start
 constexpr size_t kSampledFileCount = 64;
 
-/// Adds the labels of one share; lines that are bad otherwise are left out.
+/// Adds the labels of one share. Lines that are bad for other reasons are left out.
 Status add_labels(FileShare share, uint64_t bytes_max, const LibsvmFormat& format,
                   LabelCensus& census) {
     WEIR_ASSIGN(LineStream stream, LineStream::open(std::move(share)));
@@ -42,15 +42,15 @@ Status add_labels(FileShare share, uint64_t bytes_max, const LibsvmFormat& forma
     return {};
 }
 
-/// The labels of all files, from samples: the same whatever part asks. A part may have lines of one
-/// class only, where the files are sorted.
+/// The labels of all files, from samples that do not depend on the reader's part: if the files are
+/// sorted by class, one part may have lines of one class only.
 LabelCensus sample_labels(std::span<const std::string> paths, const LibsvmFormat& format) {
     LabelCensus census;
     const size_t file_count = std::min(paths.size(), kSampledFileCount);
     const Result<std::vector<FileShare>> files = share_files(paths.first(file_count), {});
     if (!files) return census;
     for (const FileShare& file : *files) {
-        if (file.stream) continue;  // what is read of it is gone
+        if (file.stream) continue;  // a stream cannot be read twice
         if (file.gzip) {
             (void)add_labels(file, kUnpackedSampleBytes, format, census);
             continue;
@@ -62,7 +62,7 @@ LabelCensus sample_labels(std::span<const std::string> paths, const LibsvmFormat
             sample.end = std::min(file.end, begin + kSampleBytes);
             (void)add_labels(std::move(sample), kSampleBytes, format, census);
         }
-        if (file.end <= kSampleCount * kSampleBytes) continue;  // that was all of it
+        if (file.end <= kSampleCount * kSampleBytes) continue;  // the whole file is sampled
         FileShare last = file;
         last.begin = file.end - kSampleBytes;
         (void)add_labels(std::move(last), kSampleBytes, format, census);
@@ -70,14 +70,14 @@ LabelCensus sample_labels(std::span<const std::string> paths, const LibsvmFormat
     return census;
 }
 
-/// The whole of one piece: the bad lines are counted or end it.
+/// Parses one piece. Bad lines are counted; one more than options.skip_bad is an error.
 Status parse_piece(const LineStream& stream, std::string_view piece,
                    std::span<const std::string> paths, const StreamOptions& options,
                    ParsedLines& lines, ReadReport& report) {
     const uint64_t skip_bad = options.skip_bad;
     uint64_t offset = 0;
     while (auto bad = parse_libsvm(piece.substr(offset), lines, options.format)) {
-        // A bad line is named by its start: the last newline before its end.
+        // The bad line starts after the last newline before its own.
         const uint64_t next = offset + bad->next_offset;
         const size_t newline =
             next < 2 ? std::string_view::npos : piece.substr(0, next - 1).rfind('\n');

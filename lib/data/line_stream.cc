@@ -46,7 +46,7 @@ private:
     uint64_t offset_;
 };
 
-/// What can be read only once, after its first bytes.
+/// A stream that can be read only once. `first_bytes`: already read from it.
 class StreamBytes final : public ByteSource {
 public:
     StreamBytes(int fd, std::string path, std::string first_bytes)
@@ -64,7 +64,7 @@ public:
         return done + more;
     }
 
-    /// Fills `into` unless the end comes first.
+    /// Reads until `into` is full or the stream ends.
     static Result<uint64_t> read_all(int fd, const std::string& path, std::span<char> into) {
         uint64_t done = 0;
         while (done < into.size()) {
@@ -83,7 +83,7 @@ private:
     std::string first_bytes_;
 };
 
-/// Looks at the first bytes of a stream, then reads it as what it is.
+/// Opens a stream as plain text or gzip, which its first bytes tell.
 Result<std::unique_ptr<ByteSource>> open_stream(int fd, const std::string& path) {
     const std::string name = input_name(path);
     std::string first_bytes(kMagicBytes, '\0');
@@ -115,7 +115,7 @@ Result<LineStream> LineStream::open(FileShare share) {
     const int fd = open_input(share.path);
     if (fd < 0) return Error(Errc::kIo, fmt::format("{}: cannot be opened", name), errno);
     LineStream stream;
-    // One byte earlier: a line that starts exactly at `begin` has its predecessor's newline there.
+    // One byte earlier, where a line that starts exactly at `begin` has the newline before it.
     stream.position_ = share.begin == 0 ? 0 : share.begin - 1;
     if (share.stream) {
         WEIR_ASSIGN(stream.source_, open_stream(fd, share.path));
@@ -131,7 +131,7 @@ Result<LineStream> LineStream::open(FileShare share) {
     return stream;
 }
 
-/// Drops what was handed out, then reads until the buffer is full or the source ends.
+/// Drops the last piece from the buffer, then reads until the buffer is full or the source ends.
 Status LineStream::fill() {
     std::memmove(buffer_.data(), buffer_.data() + used_bytes_, filled_bytes_ - used_bytes_);
     filled_bytes_ -= used_bytes_;
@@ -145,7 +145,7 @@ Status LineStream::fill() {
     return {};
 }
 
-/// The rest of the line that starts before the share belongs to the reader before us.
+/// Skips the rest of the line that starts before the share: another reader reads that line.
 Status LineStream::skip_cut_line() {
     while (true) {
         WEIR_TRY(fill());
@@ -183,7 +183,7 @@ Result<std::string_view> LineStream::next_piece() {
         buffer_.resize(buffer_.size() * 2);
         WEIR_TRY(fill());
     }
-    if (position_ + used_bytes_ > share_.end) {  // the line over the end is the last of ours
+    if (position_ + used_bytes_ > share_.end) {  // the line that crosses the end is the last one
         const uint64_t from = share_.end - 1 - position_;
         const void* newline = std::memchr(buffer_.data() + from, '\n', used_bytes_ - from);
         if (newline != nullptr) {

@@ -19,18 +19,19 @@ namespace weir::data {
 class LineStream {
 public:
     static constexpr uint64_t kPieceBytes = uint64_t{1} << 20;
-    /// A line longer than this is taken for something that is no text.
+    /// A file with a longer line is taken not to be text.
     static constexpr uint64_t kLineBytesMax = uint64_t{1} << 28;
 
-    /// Errors: Errc::kIo if the file cannot be opened
+    /// Errors: kIo if the file cannot be opened or read; for standard input that is not a file also
+    ///     kInvalidArgument if it is empty or packed by something other than gzip
     [[nodiscard]] static Result<LineStream> open(FileShare share);
 
     /// The next lines, valid until the next call; empty at the end.
-    /// Errors: kIo; kParse for a file that is not gzip from start to end and for an endless line
+    /// Errors: kIo; kParse for a damaged gzip file and for a line longer than kLineBytesMax
     [[nodiscard]] Result<std::string_view> next();
 
-    /// The number of the line that starts at `offset_bytes` of the last piece, from 1, in the whole
-    /// file. Reads the plain file up to that place: for error messages.
+    /// The number, from 1 and in the whole file, of the line that starts at `offset_bytes` of the
+    /// last piece. For error messages only: it reads a plain file from its start to that line.
     [[nodiscard]] Result<uint64_t> line_number(uint64_t offset_bytes) const;
 
     [[nodiscard]] const FileShare& share() const noexcept { return share_; }
@@ -41,7 +42,7 @@ public:
 private:
     LineStream() = default;
 
-    /// What cannot be read again to count its lines.
+    /// Whether newlines are counted while reading, because the file cannot be read again for that.
     [[nodiscard]] bool counts_lines() const noexcept { return share_.gzip || share_.stream; }
 
     [[nodiscard]] Result<std::string_view> next_piece();
@@ -51,9 +52,9 @@ private:
     FileShare share_;
     std::unique_ptr<ByteSource> source_;
     std::vector<char> buffer_;
-    uint64_t used_bytes_ = 0;    // of buffer_, at its start: the piece handed out last
+    uint64_t used_bytes_ = 0;    // the last piece: this many bytes at the start of buffer_
     uint64_t filled_bytes_ = 0;  // of buffer_
-    uint64_t position_ = 0;      // in the text, of the first byte of buffer_
+    uint64_t position_ = 0;      // of the first byte of buffer_ in the text
     bool at_end_ = false;        // of the source
     bool finished_ = false;
     uint64_t piece_index_ = 0;

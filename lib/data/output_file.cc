@@ -14,16 +14,18 @@
 namespace weir::data {
 namespace {
 
-constexpr size_t kNameBytesMax = 200;  // of a file name's 255: the rest is for what we append
+constexpr size_t kNameBytesMax = 200;  // of a file name's 255: leaves room for the suffix
 constexpr int kNameTries = 100;
 
-/// Names by which the system lends a file that somebody else has open: it is theirs to replace.
+/// Whether the path names an open descriptor of a process (/dev/stdout, /proc/...). Such a file is
+/// written in place and not replaced.
 bool is_lent(const std::string& path) {
     return path.starts_with("/dev/std") || path.starts_with("/dev/fd/") ||
            path.starts_with("/proc/");
 }
 
-/// A new file beside `target`: its descriptor, or -1 and errno. `part` becomes its path.
+/// Makes a new file beside `target` and sets `part` to its path. Returns its descriptor, or -1 and
+/// sets errno.
 int create_beside(const std::filesystem::path& target, std::string& part) {
     const std::string name = target.filename().string().substr(0, kNameBytesMax);
     for (int i = 0; i < kNameTries; ++i) {
@@ -64,7 +66,7 @@ Result<OutputFile> OutputFile::create(const std::string& path) {
         if (exists) (void)::fchmod(fd, facts.st_mode & 07777);
         return OutputFile(fd, path, target.string(), part);
     }
-    // A file that may be written in a folder that may not: there is no place beside it.
+    // The folder cannot be written, but the file may be: then write the file itself.
     const int reason = errno;
     if (exists) fd = ::open(path.c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC);
     if (fd < 0) return refused(reason);
@@ -115,7 +117,7 @@ Status check_output(const std::string& path) {
                                  folder.string()));
     }
     if (fs::exists(path, error) && !fs::is_regular_file(path, error)) return {};
-    WEIR_TRY(OutputFile::create(path));  // and gone again
+    WEIR_TRY(OutputFile::create(path));  // its destructor removes the new file
     return {};
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// OutputFile: a file that is there whole or not at all. What was at its path stays until then.
+/// OutputFile: a file that is written whole or not at all. An older file at its path stays until
+/// the new one is complete.
 
 #include <span>
 #include <string>
@@ -11,24 +12,26 @@
 
 namespace weir::data {
 
-/// A file of this name is meant by "./-".
+/// The path of standard output. A file of this name can be given as "./-".
 inline constexpr std::string_view kStandardOutput = "-";
 
-/// Writes to a new file beside `path` and puts it in that place at the end. What is no regular file
-/// (a device, a pipe, /dev/stdout, `-`) is written as it stands, and never removed. Thread: one.
+/// Writes to a new file beside `path` and renames it to `path` at the end. It writes directly, and
+/// never removes, what is not a regular file (a device, a pipe, /dev/stdout, `-`), and an existing
+/// file in a folder where it cannot make a new one.
+/// Thread: one.
 class OutputFile {
 public:
-    /// Errors: kIo: the path or its folder cannot be written
+    /// Errors: kIo if the path or its folder cannot be written
     [[nodiscard]] static Result<OutputFile> create(const std::string& path);
 
     OutputFile(OutputFile&& other) noexcept;
     OutputFile& operator=(OutputFile&&) = delete;
     OutputFile(const OutputFile&) = delete;
     OutputFile& operator=(const OutputFile&) = delete;
-    /// Without finish() before, nothing is left of what was written.
+    /// Without a finish() before, it removes the new file and `path` keeps its old content.
     ~OutputFile();
 
-    /// Errors: kIo with what the system said
+    /// Errors: kIo with the system's error
     [[nodiscard]] Status write(std::span<const char> bytes);
 
     /// The last call: from now on `path` holds what was written. Errors: kIo
@@ -43,10 +46,10 @@ private:
     int fd_;
     std::string path_;    // as given, for messages
     std::string target_;  // path_ without symbolic links
-    std::string part_;    // what is written until finish(); empty: the target itself
+    std::string part_;    // the new file until finish(); empty: the target is written directly
 };
 
-/// Whether a file can be written there; nothing is changed. Errors: kInvalidArgument, kIo
+/// Fails if no file can be written at `path`. It changes nothing. Errors: kInvalidArgument, kIo
 [[nodiscard]] Status check_output(const std::string& path);
 
 /// Writes a whole file at once. Errors: kIo

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// or_shortage: data that do not fit into memory are an Error and not the end of the process.
+/// or_shortage: turns a shortage of memory or threads into an Error, so that it does not end the
+/// process.
 
 #include <new>
 #include <stdexcept>
@@ -13,13 +14,13 @@
 
 namespace weir::data {
 
-/// The exceptions of the standard library as Errors for people.
+/// The exceptions of the standard library as Errors that say what to do.
 [[nodiscard]] Error memory_shortage();
 [[nodiscard]] Error system_failure(const std::system_error& error);
 
-/// Calls function(), which returns a Status or a Result, and returns the same. Where memory or
-/// threads run out in it, returns an Error that says so and what to do; where the system fails
-/// otherwise, one that says how.
+/// Calls function(), which returns a Status or a Result, and returns its result. If memory or
+/// threads run out in the call, it returns an Error that says so and what to do; for another
+/// std::system_error, an Error with its text.
 template <class Function>
 [[nodiscard]] std::invoke_result_t<Function> or_shortage(Function&& function) {
     try {

@@ -21,11 +21,11 @@ namespace weir::data {
 
 namespace {
 
-constexpr uint64_t kBatchExampleCount = 4096;  // made by one thread, from a seed of their own
+constexpr uint64_t kBatchExampleCount = 4096;  // one thread makes a batch, from the batch's seed
 constexpr uint32_t kThreadCountMax = 16;
 constexpr uint64_t kFeatureTextBytesMax = 24;  // " 18446744073709551615:1"
 
-/// Ranks 1 to n with probability proportional to rank^-exponent, exactly, without a table.
+/// Draws ranks 1 to n with probability proportional to rank^-exponent, exactly, without a table.
 /// Source: Hörmann, Derflinger, Rejection-inversion to generate variates from monotone discrete
 ///     distributions, 1996.
 class ZipfRanks {
@@ -53,7 +53,7 @@ private:
         return std::exp(-exponent_ * std::log(x));
     }
 
-    /// The integral of density(), (x^(1 - exponent) - 1) / (1 - exponent), also where that is 0/0.
+    /// The integral of density(), (x^(1 - exponent) - 1) / (1 - exponent); log(x) for exponent 1.
     [[nodiscard]] double integral(double x) const noexcept {
         const double log_x = std::log(x);
         const double t = (1 - exponent_) * log_x;
@@ -73,7 +73,8 @@ private:
     double accept_;
 };
 
-/// What all threads know of the log: which features are common, and which have a weight.
+/// The distribution of the log, shared by all threads: which features are common, and which have a
+/// weight.
 class ClickLog {
 public:
     explicit ClickLog(const SynthOptions& options)
@@ -101,7 +102,7 @@ public:
     }
 
 private:
-    /// The features of the next example, rising; returns its label.
+    /// Draws the features of the next example, rising. Returns whether its label is +1.
     bool next(Random& random, std::vector<uint64_t>& features) const {
         features.clear();
         while (features.size() < options_.per_example) {
@@ -129,7 +130,7 @@ private:
         text += '\n';
     }
 
-    /// A bijection of 1 to n, so that the common features are not the small numbers.
+    /// A bijection of 1 to n, so that the common features do not all have small numbers.
     [[nodiscard]] uint64_t feature_of(uint64_t rank) const noexcept {
         const uint128 product = static_cast<uint128>(rank - 1) * factor_ + shift_;
         if (product >> 64 == 0) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// A synthetic click log: LIBSVM text with as many examples, features and as skewed as wanted.
+/// write_click_log: writes a synthetic click log, LIBSVM text with a chosen number of examples and
+/// features and a chosen skew.
 
 #include <cstdint>
 #include <functional>
@@ -15,7 +16,7 @@ struct SynthOptions {
     uint64_t example_count = 1'000'000;
     uint64_t feature_count = 10'000'000;  ///< numbers 1 to feature_count
     uint32_t per_example = 40;            ///< different features in every example, all with value 1
-    double zipf_exponent = 1.1;           ///< the r-th most common feature occurs like r^-exponent
+    double zipf_exponent = 1.1;  ///< the frequency of the r-th most common is ~ r^-exponent
     uint64_t seed = 1;
 };
 
@@ -28,10 +29,10 @@ struct SynthReport {
 
 /// Writes a click log to `path`. One feature in ten has a hidden weight; a label is +1 with the
 /// logistic probability of the example's sum of weights. The same options give the same bytes, on
-/// any number of cores. The file is there whole or not at all.
+/// any number of cores. The file is written whole or not at all.
 ///
-/// progress: called every few MiB with the examples done; may be empty
-/// Errors:   kInvalidArgument for options that make no sense; kIo with what the system said
+/// progress: called every few MiB with the number of examples done; may be empty
+/// Errors:   kInvalidArgument for invalid options; kIo with the system's error
 [[nodiscard]] Result<SynthReport> write_click_log(
     const std::string& path, const SynthOptions& options,
     const std::function<void(uint64_t examples_done)>& progress = {});
