@@ -8,7 +8,8 @@
 
 namespace weir::linalg {
 
-/// Column c holds rows[offsets[c]] to rows[offsets[c + 1]], rising, and beside them their values.
+/// Column c has its non-zeros in the rows from rows[offsets[c]] up to, but not including,
+/// rows[offsets[c + 1]], rising; `values` is parallel to `rows`.
 struct Columns {
     std::span<const uint64_t> offsets;
     std::span<const uint32_t> rows;
@@ -17,7 +18,7 @@ struct Columns {
     [[nodiscard]] uint64_t count() const noexcept { return offsets.size() - 1; }
 };
 
-/// A run of columns.
+/// The columns from begin up to, but not including, end.
 struct ColumnRange {
     uint64_t begin = 0;
     uint64_t end = 0;
@@ -25,7 +26,7 @@ struct ColumnRange {
     [[nodiscard]] uint64_t size() const noexcept { return end - begin; }
 };
 
-/// What a row contributes to the gradient and curvature of every column in which it has a
+/// The contribution of a row to the gradient and curvature of every column in which it has a
 /// non-zero.
 struct RowTerm {
     double slope = 0;  ///< d loss / d margin
@@ -38,14 +39,14 @@ struct RowTerm {
 void add_reach(const Columns& matrix, ColumnRange range, std::span<const float> trust,
                std::span<RowTerm> terms);
 
-/// Per column of the range: pairs[2 k] = g_j, the gradient, and pairs[2 k + 1] = u_j, a
-/// curvature, such that loss(w + d) <= loss(w) + g.d + sum_j u_j d_j^2 / 2 for every step d of
-/// the block with |d_j| <= trust_j.
+/// Per column of the range: pairs[2 k] = g_j, the gradient, and pairs[2 k + 1] = u_j, a curvature
+/// such that loss(w + d) <= loss(w) + g.d + sum_j u_j d_j^2 / 2 for every step d of the block with
+/// |d_j| <= trust_j. `terms` are those after linalg::logistic_terms().
 ///
 /// The bound follows from Cauchy and Schwarz:
 ///     (sum_k x_ik d_k)^2 <= (sum_k |x_ik| trust_k) (sum_k |x_ik| d_k^2 / trust_k)
-/// It does not depend on the scale of the columns. Features at rest have a small trust and hardly
-/// make the steps of the others shorter.
+/// It does not depend on the scale of the columns. Features whose weights no longer change have a
+/// small trust and hardly shorten the steps of the others.
 void gradient_and_curvature(const Columns& matrix, ColumnRange range, std::span<const float> trust,
                             std::span<const RowTerm> terms, std::span<double> pairs);
 

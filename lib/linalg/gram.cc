@@ -10,7 +10,7 @@ namespace weir::linalg {
 
 namespace {
 
-/// Rows that are transposed at a time: few enough for the caches.
+/// The number of rows that are transposed at a time: few enough for the caches.
 constexpr uint64_t kTurnedRows = 1024;
 
 WEIR_KERNEL void add_scaled(double factor, const double* from, uint64_t count, double* to) {
@@ -18,7 +18,8 @@ WEIR_KERNEL void add_scaled(double factor, const double* from, uint64_t count, d
         to[i] += factor * from[i];
 }
 
-/// A batch of rows with the chosen columns only, by row.
+/// A batch of rows, stored by row, with the chosen columns only. A "place" is an index into the
+/// list of chosen columns.
 class Rows {
 public:
     Rows(const Columns& matrix, std::span<const uint32_t> columns)
@@ -27,7 +28,7 @@ public:
             next_.push_back(column == kNoColumn ? 0 : matrix.offsets[column]);
     }
 
-    /// Takes rows `begin` to `end`, which are the ones after those taken before.
+    /// Takes the rows [begin, end). They must follow those of the call before.
     void take(uint64_t begin, uint64_t end) {
         begin_.assign(end - begin + 1, 0);
         for_each(end,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// The weighted Gram matrix of a few columns: the curvature of the loss between them.
+/// The weighted Gram matrix of a few columns: the Hessian of the loss over them.
 
 #include <cstdint>
 #include <limits>
@@ -11,7 +11,7 @@
 
 namespace weir::linalg {
 
-/// Stands for a column that this matrix does not have: all zeros.
+/// Stands for a column that this matrix does not have; it counts as all zeros.
 inline constexpr uint32_t kNoColumn = std::numeric_limits<uint32_t>::max();
 
 /// The number of entries in the upper triangle of a symmetric matrix.
@@ -25,10 +25,10 @@ inline constexpr uint32_t kNoColumn = std::numeric_limits<uint32_t>::max();
     return a * count - a * (a - 1) / 2;
 }
 
-/// triangle(a, b) += sum over rows of row_weights[i] * x_ia * x_ib, where a and b are
-/// indices into `columns`.
+/// triangle(a, b) += sum over rows i of row_weights[i] * x_ia * x_ib, where a and b are indices
+/// into `columns`.
 ///
-/// Shape: row_weights is as long as the matrix has rows, triangle triangle_size(columns.size())
+/// Shape: row_weights has one value per row; triangle.size() == triangle_size(columns.size())
 void add_weighted_gram(const Columns& matrix, std::span<const uint32_t> columns,
                        std::span<const double> row_weights, std::span<double> triangle);
 

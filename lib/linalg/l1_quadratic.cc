@@ -16,9 +16,9 @@ namespace {
 using Vector = std::vector<double>;
 
 constexpr int kIterationCountMax = 80;
-constexpr double kRidge = 1e-14;  // beside a diagonal of 1: for columns that come twice
+constexpr double kRidge = 1e-14;  // for equal columns; the diagonal of H is 1
 
-/// Rows that are subtracted from each other row in one go.
+/// The number of rows that one pass subtracts from each later row.
 constexpr uint64_t kPanel = 8;
 
 /// row -= the sum of factors[p] * (the p-th row of the panel)
@@ -37,7 +37,7 @@ WEIR_KERNEL void subtract(double u, const double* a, uint64_t count, double* row
         row[i] -= u * a[i];
 }
 
-/// A symmetric matrix of which only the upper triangle is looked at, factored in place as U'U.
+/// A symmetric matrix, given by its upper triangle, and factored in place as U'U.
 class Cholesky {
 public:
     explicit Cholesky(uint64_t count) : count_(count), u_(count * count) {}
@@ -76,7 +76,8 @@ public:
 private:
     void scale(uint64_t k) {
         const double pivot = row(k)[k];
-        const double root = pivot > 1e-300 ? std::sqrt(pivot) : 1e150;  // lost to rounding: stay
+        // A pivot lost to rounding: the huge root keeps this variable where it is.
+        const double root = pivot > 1e-300 ? std::sqrt(pivot) : 1e150;
         row(k)[k] = root;
         for (uint64_t i = k + 1; i < count_; ++i)
             row(k)[i] /= root;
@@ -86,9 +87,9 @@ private:
     Vector u_;
 };
 
-/// The problem in variables scaled so that H has a diagonal of 1:
-/// minimise gradient.d + d'Hd / 2 + sum penalty_j (p_j + q_j) with p - q = weights + d and
-/// p, q >= 0; s and t are the multipliers of p >= 0 and q >= 0.
+/// The problem in variables scaled so that H has a diagonal of 1: minimise
+///     gradient.d + d'Hd / 2 + sum penalty_j (p_j + q_j)  with p - q = weights + d and p, q >= 0.
+/// s and t are the multipliers of p >= 0 and q >= 0.
 class InteriorPoint {
 public:
     explicit InteriorPoint(const L1Quadratic& model)
@@ -97,7 +98,7 @@ public:
             v->assign(count_, 0);
         for (uint64_t j = 0; j < count_; ++j) {
             const double bend = model.curvature[triangle_row(j, count_)];
-            if (!(bend > 0)) continue;  // no example has it: its weight stays
+            if (!(bend > 0)) continue;  // no example has the feature: its weight stays
             scale_[j] = 1 / std::sqrt(bend);
             g_[j] = model.gradient[j] * scale_[j];
             w_[j] = model.weights[j] / scale_[j];
@@ -113,7 +114,7 @@ public:
         for (const double g : g_)
             steepest = std::max(steepest, std::abs(g));
         for (uint64_t j = 0; j < count_; ++j) {
-            // Without any penalty p and q could both grow without end.
+            // Without a penalty p and q could both grow without bound.
             penalty_[j] = std::max(model.l1 * scale_[j], 1e-10 * steepest);
             p_[j] = std::max(w_[j], 0.0) + steepest;
             q_[j] = std::max(-w_[j], 0.0) + steepest;
@@ -122,7 +123,7 @@ public:
         }
     }
 
-    /// Whether value and constraints are within the tolerance.
+    /// Whether the duality gap and the residual of the constraints are within the tolerance.
     [[nodiscard]] bool done(double tolerance) const {
         double gap = 0;
         double residual = 0;
@@ -187,8 +188,8 @@ private:
 
     [[nodiscard]] double spread(uint64_t j) const { return p_[j] / s_[j] + q_[j] / t_[j]; }
 
-    /// The step that makes every p s and q t equal to `centre`, less the second-order
-    /// terms `bent`.
+    /// The Newton step that makes every p s and q t equal to `centre`, less the second-order terms
+    /// `bent`.
     [[nodiscard]] Step newton(double centre, const Vector& bent_s, const Vector& bent_t) {
         Step step{Vector(count_), Vector(count_), Vector(count_),
                   Vector(count_), Vector(count_), Vector(count_)};
@@ -203,8 +204,8 @@ private:
         for (uint64_t j = 0; j < count_; ++j) {
             step.s[j] = step.hd[j] + residual_s(j);
             step.t[j] = -step.hd[j] + residual_t(j);
-            // One of them from its own equation, and the other so that p - q stays weights + d:
-            // the equation of a large one is mostly rounding.
+            // Of p and q, the one with the smaller ratio comes from its own equation; the other
+            // follows from p - q = weights + d, because its own equation is mostly rounding.
             if (p_[j] / s_[j] < q_[j] / t_[j]) {
                 step.p[j] -= p_[j] / s_[j] * step.hd[j];
                 step.q[j] = step.p[j] - step.d[j];
@@ -216,7 +217,7 @@ private:
         return step;
     }
 
-    /// The longest part of the step after which nothing is negative.
+    /// The greatest length of the step after which no variable is negative.
     [[nodiscard]] double longest(const Step& step) const {
         double length = 1 / 0.995;
         const auto cut = [&](const Vector& now, const Vector& change) {

@@ -12,7 +12,7 @@ namespace weir::linalg {
 
 namespace {
 
-/// Rows that are worked on at a time, by loops that are simple enough to become vector code.
+/// The number of rows per batch. The loops over a batch are simple enough to become vector code.
 constexpr uint64_t kBatchRows = 512;
 using Batch = std::array<double, kBatchRows>;
 
@@ -31,7 +31,8 @@ using Batch = std::array<double, kBatchRows>;
     return e / ((1 + e) * (1 + e));
 }
 
-/// Adds up four sums side by side, so that an addition need not wait for the one before.
+/// Adds up the values in four independent sums, so that an addition need not wait for the one
+/// before.
 double sum_of(const double* values, uint64_t count) noexcept {
     std::array<double, 4> sums = {};
     uint64_t i = 0;
@@ -65,7 +66,7 @@ WEIR_KERNEL void slopes_of(const int8_t* labels, const double* margins, uint64_t
 /// In: reaches; out: reaches times the bound on the second derivative.
 WEIR_KERNEL void bends_within(const double* margins, uint64_t count, double* reaches) {
     for (uint64_t i = 0; i < count; ++i) {
-        const double reach = reaches[i] * 1.0001;  // rounded up: sums may fall short of the truth
+        const double reach = reaches[i] * 1.0001;  // covers the rounding of the sum
         reaches[i] = steepest_bend(margins[i], reach) * reach;
     }
 }

@@ -14,7 +14,7 @@ namespace weir::linalg {
 /// log(1 + exp(-signed_margin)), without overflow.
 [[nodiscard]] double logistic_loss(double signed_margin) noexcept;
 
-/// 1 / (1 + exp(signed_margin)), without overflow: minus the loss's derivative.
+/// 1 / (1 + exp(signed_margin)), without overflow: minus the derivative of the loss.
 [[nodiscard]] double logistic_alpha(double signed_margin) noexcept;
 
 /// The loss over all rows.
@@ -30,8 +30,8 @@ namespace weir::linalg {
 void logistic_slopes(std::span<const int8_t> labels, std::span<const double> margins,
                      std::span<double> slopes);
 
-/// From each row's reach: its slope, and its bend = reach times the greatest second derivative of
-/// the loss within +-reach of the margin.
+/// Sets each row's slope, and replaces its reach by its bend: reach times the greatest second
+/// derivative of the loss within +-reach of the margin.
 void logistic_terms(std::span<const int8_t> labels, std::span<const double> margins,
                     std::span<RowTerm> terms);
 

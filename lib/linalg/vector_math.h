@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// exp and log1p on the short ranges that the logistic loss needs, without branches, so that loops
-/// over them use vectors. Relative error below 4e-16 each.
+/// exp and log1p on the ranges that the logistic loss needs, without branches, so that loops over
+/// them become vector code. The relative error of each is below 4e-16.
 
 #include <algorithm>
 #include <bit>
@@ -10,7 +10,7 @@
 
 namespace weir::linalg {
 
-/// exp(x) for x <= 0; below -700 that of -700.
+/// exp(x) for x <= 0; exp(-700) for x below -700.
 [[nodiscard, gnu::always_inline]] inline double exp_negative(double x) noexcept {
     constexpr double kRound = 0x1.8p52;  // adding it rounds to an integer, in the low bits
     constexpr double kLog2High = 0x1.62e42fee00000p-1;
