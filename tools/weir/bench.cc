@@ -20,7 +20,7 @@
 namespace weir::tools {
 namespace {
 
-/// The sizes of push and pull: powers of two, in order, and no more than there is memory for.
+/// Checks the sizes of push and pull: powers of two, in order, and no more than fits into memory.
 Status check_sizes(const BenchFlags& flags) {
     for (const uint64_t bytes : {flags.min_bytes, flags.max_bytes, flags.table_mib}) {
         if (!std::has_single_bit(bytes)) {
@@ -33,8 +33,8 @@ Status check_sizes(const BenchFlags& flags) {
         return Error(Errc::kInvalidArgument,
                      "--min-bytes <= --max-bytes <= size of the table (--table-mib) must hold");
     }
-    if (flags.child) return {};  // its parent has looked
-    // The worker's buffer and the limit's table; here with --local, the servers' table too.
+    if (flags.child) return {};  // the parent has checked the memory
+    // The worker's buffer and the limit's table; with --local also the servers' table.
     const uint64_t needed = dense_buffer_bytes(flags) + (flags.local ? 2 : 1) * table_bytes;
     const uint64_t available = available_memory_bytes();
     if (needed <= available) return {};
@@ -55,7 +55,7 @@ Error needs_two_cores() {
             "--cpus A,B"};
 }
 
-/// Which cores. Those of --cpus are made this process's own, whatever a launcher has bound it to.
+/// Chooses the cores. With --cpus it binds this process to them, whatever the launcher's binding.
 Status choose_cpus(BenchFlags& flags) {
     if (!flags.cpus.empty()) {
         if (flags.job.options.colocate) {
@@ -149,7 +149,7 @@ Status measure(Client& client, const BenchFlags& flags, const JobShape& shape) {
     return report.write_json(flags.json);
 }
 
-/// The first worker measures, the others keep still until it has.
+/// The first worker measures; the others wait until it has finished.
 Status work(Job& job, uint32_t i, const BenchFlags& flags) {
     WEIR_ASSIGN(Client client, job.make_client(i));
     Status outcome;
@@ -160,13 +160,13 @@ Status work(Job& job, uint32_t i, const BenchFlags& flags) {
     return outcome ? left : outcome;
 }
 
-/// Takes this rank's core, before its job starts threads.
+/// Pins this thread to the rank's core, before its job starts threads.
 Status take_place(const BenchFlags& flags, std::optional<uint32_t> rank) {
     if (!rank || flags.cpus.empty()) return {};
     return pin_this_thread(flags.limit_cpus[*rank < flags.job.options.servers ? 0 : 1]);
 }
 
-/// What only the job itself knows for sure.
+/// Checks the number of ranks, and that the job has given this process the foreseen rank.
 Status check_shape(const BenchFlags& flags, std::optional<uint32_t> rank, const JobShape& shape) {
     if (shape.size == 1) {
         return Error(Errc::kInvalidArgument,
@@ -194,7 +194,7 @@ Status find_servers_core(BenchFlags& flags, const JobShape& shape) {
 int run_rank(BenchFlags& flags, Config& config) {
     if (flags.child) prctl(PR_SET_PDEATHSIG, SIGKILL);
     flags.job.apply_to(config);
-    // Ours as the limits: what is measured is the work, not the kernel's first touch of the memory.
+    // As for the limits' memory: the bench does not measure the kernel's first touch of the memory.
     config.set_flag("WEIR_PREFAULT", "weir bench", "yes");
     const Result<std::optional<uint32_t>> rank = foreseen_rank(config);
     if (!rank) return failure(rank.error());

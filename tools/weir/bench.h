@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// `weir bench push|pull|latency|insert|lookup`: speed between real processes, against what this machine
-/// can do at best, measured in the same run.
+/// `weir bench push|pull|latency|insert|lookup`: measures the speed between real processes, and in
+/// the same run the best that this machine can do, the limit.
 
 #include "lib/base/config.h"
 #include "tools/weir/bench_work.h"
 
 namespace weir::tools {
 
-/// The whole command; returns the exit code. With --local it also runs in the children that it
-/// starts.
+/// Runs the command and returns the exit code. With --local it also runs in the child processes
+/// that it starts.
 int run_bench(BenchFlags& flags, Config& config);
 
 }  // namespace weir::tools

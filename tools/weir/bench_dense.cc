@@ -13,7 +13,7 @@
 namespace weir::tools {
 namespace {
 
-/// The payloads of one round; more if those in flight are more.
+/// The least bytes of payloads in one round.
 constexpr uint64_t kRoundBytesMin = 1 << 20;
 
 uint32_t in_flight(const BenchFlags& flags, uint64_t bytes) {
@@ -21,21 +21,21 @@ uint32_t in_flight(const BenchFlags& flags, uint64_t bytes) {
     return bytes <= 64 << 10 ? 16 : 4;
 }
 
-/// Of the pull that wakes the server: so many that they are not copied on the way.
+/// The size of the pull that wakes the server: large enough that its values are not copied.
 constexpr uint64_t kWakingValues = 1 << 14;
 
 uint64_t round_count(uint64_t bytes, uint32_t in_flight) {
     return std::max<uint64_t>(in_flight, kRoundBytesMin / bytes);
 }
 
-/// Places of one size all over the table, in an order that no prefetcher foresees.
+/// Places of one size all over the table, in an order that no prefetcher predicts.
 class Places {
 public:
     Places(uint64_t table_values, uint64_t values)
         : values_(values), count_(std::max<uint64_t>(1, table_values / values)) {}
 
-    /// First value of the next place. The count is a power of two and the step is odd, so that
-    /// every place gets its turn.
+    /// Returns the first value of the next place. The count is a power of two and the step is odd,
+    /// so that every place gets its turn.
     uint64_t next() noexcept {
         at_ = (at_ + 0x9e3779b1) % count_;
         return at_ * values_;
@@ -47,18 +47,18 @@ private:
     uint64_t at_ = 0;
 };
 
-/// Whose turn it is: the one who writes payloads and the one who uses them work by turns.
+/// The turn of two threads that alternate: one writes the payloads, the other uses them.
 class Turn {
 public:
     enum Who : uint8_t { kWriter, kUser, kNobody };
 
     void give_to(Who who) noexcept { turn_.store(who, std::memory_order_release); }
 
-    /// Waits until it is the turn of `who`; false: of nobody any more.
+    /// Waits until it is the turn of `who`. Returns false if the turns have ended (kNobody).
     [[nodiscard]] bool wait_for(Who who) const noexcept {
         Who now = kNobody;
         do {
-            now = turn_.load(std::memory_order_acquire);  // sees all that the other one did
+            now = turn_.load(std::memory_order_acquire);  // sees all that the other thread wrote
         } while (now != who && now != kNobody);
         return now == who;
     }
@@ -68,8 +68,8 @@ private:
 };
 
 /// Pushes and pulls go in rounds. Before each round of pushes the worker's core writes new values
-/// into all payloads, as a trainer would, so that the server's core never has them in its cache.
-/// That is outside of the measured time, for us and for the limit.
+/// into all payloads, as a training would, so that the server's core never has them in its cache.
+/// That is outside the measured time, for Weir and for the limit.
 class DenseBench {
 public:
     DenseBench(Client& client, const BenchFlags& flags, Table<float> table, Buffer<float> buffer,
@@ -97,13 +97,13 @@ private:
     bool pull_;
     Table<float> table_;
     Buffer<float> buffer_;  ///< the payloads of a round, one after another
-    Buffer<float> waking_;  ///< what wakes the server
+    Buffer<float> waking_;  ///< for the pull that wakes the server
     SteadyClock clock_;
     bench::Arena limit_memory_;
     float* limit_table_;
 };
 
-/// Once through the whole table: its first touch is not what is measured.
+/// Touches the whole table once, so that the bench does not measure its first touch.
 Status DenseBench::touch() {
     const uint64_t all = flags_.table_mib << 18;
     const uint64_t values = std::min<uint64_t>(all, buffer_.size());
@@ -120,7 +120,7 @@ void DenseBench::write_payloads(uint64_t values, uint64_t count) {
         value = -value;
 }
 
-/// Operations per second.
+/// Returns Weir's operations per second.
 Result<double> DenseBench::ours(uint64_t values, Flight& flight, uint32_t in_flight) {
     Places places(flags_.table_mib << 18, values);
     const uint64_t count = round_count(values * sizeof(float), in_flight);
@@ -128,7 +128,7 @@ Result<double> DenseBench::ours(uint64_t values, Flight& flight, uint32_t in_fli
     uint64_t all_ns = 0;
     while (all_ns < flags_.part_ns()) {
         write_payloads(values, count);
-        // The server may have gone to sleep meanwhile.
+        // Wakes the server, which may have gone to sleep.
         WEIR_TRY(table_.pull(KeyRange{0, kWakingValues}, waking_.span()).wait());
         const uint64_t begin_ns = clock_.now_ns();
         for (uint64_t i = 0; i < count; ++i) {
@@ -146,7 +146,8 @@ Result<double> DenseBench::ours(uint64_t values, Flight& flight, uint32_t in_fli
     return static_cast<double>(all) * 1e9 / static_cast<double>(all_ns);
 }
 
-/// The server's core alone does the same with the same payloads, which the worker's core writes.
+/// Returns the limit's operations per second: the server's core alone does the same work with the
+/// same payloads, which the worker's core writes.
 double DenseBench::limit(uint64_t values, uint32_t in_flight) {
     const uint64_t count = round_count(values * sizeof(float), in_flight);
     Turn turn;
@@ -167,7 +168,7 @@ double DenseBench::limit(uint64_t values, uint32_t in_flight) {
                 use_payload(&buffer_[i * values], limit_table_ + places.next(), values);
             all_ns += clock_.now_ns() - begin_ns;
             all += count;
-            if (all_ns >= flags_.part_ns()) break;  // the writer waits until nobody has the turn
+            if (all_ns >= flags_.part_ns()) break;  // the writer waits until kNobody has the turn
             turn.give_to(Turn::kWriter);
         }
         return static_cast<double>(all) * 1e9 / static_cast<double>(all_ns);
@@ -199,7 +200,7 @@ Result<BenchRow> DenseBench::row(uint64_t bytes, uint32_t in_flight) {
     std::vector<double> rates;
     std::vector<double> limits;
     std::vector<double> ratios;
-    for (int i = -1; i < flags_.repetitions(); ++i) {  // the first is for warming up
+    for (int i = -1; i < flags_.repetitions(); ++i) {  // the first repetition is a warm-up
         WEIR_ASSIGN(const double rate, ours(values, flight, in_flight));
         const double best = limit(values, in_flight);
         if (i < 0) {

@@ -27,7 +27,7 @@ struct Lists {
         return keys.span().subspan(i * list_keys, list_keys);
     }
 
-    /// The same keys, put into other lists.
+    /// Puts the same keys into other lists.
     void shuffle(Random& random) {
         std::ranges::shuffle(keys.span(), random);
         sort();
@@ -51,7 +51,7 @@ Result<Lists> make_lists(Client& client, size_t key_count, size_t list_keys, uin
     return lists;
 }
 
-/// Pushes all lists and gives the keys per second.
+/// Pushes all lists `times` times and returns the keys per second.
 Result<double> push_lists(Table<float>& table, const Lists& lists, size_t times, Flight& flight) {
     const SteadyClock clock;
     const uint64_t begin_ns = clock.now_ns();
@@ -74,7 +74,7 @@ public:
           arena_(flags.brief ? size_t{64} << 20 : size_t{512} << 20),
           in_flight_(flags.in_flight == 0 ? 4 : flags.in_flight) {}
 
-    /// `told`: the table is told how many keys will come.
+    /// `told`: the table is created with the number of keys that will come.
     Status new_keys(size_t key_count, size_t list_keys, bool told);
     Status known_list(size_t key_count);
     Status unseen_lists(size_t key_count, size_t list_keys);
@@ -85,7 +85,7 @@ private:
                                            {.layout = Layout::kSparse, .key_count = expected_keys});
     }
 
-    /// With room for `key_count` keys, in memory that was touched before.
+    /// A table with room for `key_count` keys, in memory that was touched before.
     LineTable limit_table(size_t key_count) {
         const size_t buckets = LineTable::buckets_for(key_count);
         return LineTable({arena_.array<LineTable::Bucket>(buckets), buckets});
@@ -122,12 +122,13 @@ Status InsertBench::new_keys(size_t key_count, size_t list_keys, bool told) {
 }
 
 Status InsertBench::known_list(size_t key_count) {
-    // In short lists, or the rows of the long one would lie in a few rising runs.
+    // The keys are inserted in short lists. Otherwise the rows of the long list would lie in a few
+    // rising runs.
     WEIR_ASSIGN(Lists lists, make_lists(client_, key_count, 8, 2));
     WEIR_ASSIGN(Table<float> table, this->table(fmt::format("known {}", key_count)));
     Flight loading(in_flight_);
     WEIR_TRY(push_lists(table, lists, 1, loading));
-    // Where a table that appends its rows has put each key.
+    // The row of each key in a table that appends its rows.
     std::vector<std::pair<uint64_t, uint32_t>> places(key_count);
     for (size_t i = 0; i < key_count; ++i)
         places[i] = {lists.keys[i], static_cast<uint32_t>(i)};
@@ -140,7 +141,7 @@ Status InsertBench::known_list(size_t key_count) {
         slots[i] = places[i].second;
     const size_t times =
         std::max<size_t>(2 * in_flight_, (flags_.brief ? 400'000 : 10'000'000) / key_count);
-    WEIR_TRY(push_lists(table, all, 2, loading));  // from now on the server knows it
+    WEIR_TRY(push_lists(table, all, 2, loading));  // from now on the server remembers the list
     WEIR_ASSIGN(const uint64_t copied_before, copied_bytes(client_));
     Turns turns("known list", key_count, sizeof(float), in_flight_);
     for (int i = 0; i < flags_.repetitions(); ++i) {

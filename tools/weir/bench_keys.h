@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// What the benches of sparse tables have in common: rows in keys per second.
+/// Shared by the benches of sparse tables, whose rows are in keys per second.
 
 #include <string>
 #include <vector>
@@ -12,7 +12,7 @@
 
 namespace weir::tools {
 
-/// 5e6 instead of 5000000.
+/// "5e6" for 5000000. `number` must not be 0.
 inline std::string short_number(size_t number) {
     size_t zeros = 0;
     for (; number % 10 == 0; number /= 10)
@@ -20,7 +20,7 @@ inline std::string short_number(size_t number) {
     return fmt::format("{}e{}", number, zeros);
 }
 
-/// Keys per second of `work`, which handles `keys` of them, on the server's core.
+/// Runs `work`, which handles `keys` keys, on the server's core and returns the keys per second.
 template <class Work>
 double keys_per_s(const BenchFlags& flags, size_t keys, Work&& work) {
     return on_core(flags.limit_cpus[0], [&] {
@@ -31,7 +31,7 @@ double keys_per_s(const BenchFlags& flags, size_t keys, Work&& work) {
     });
 }
 
-/// Ours and the limit by turns.
+/// Collects the rates of Weir and of the limit, measured by turns, for one row.
 class Turns {
 public:
     Turns(std::string work, size_t list_keys, size_t row_bytes, uint32_t in_flight)

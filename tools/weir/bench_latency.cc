@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// weir bench latency: small pushes, one at a time, against a flag that is passed to and fro.
+// weir bench latency: small pushes, one at a time, against a flag that two threads pass to and fro.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -19,7 +19,7 @@ double median_of(std::vector<uint32_t>& times_ns) {
     return *middle * 1e-3;
 }
 
-/// Ours, the flag and the bare ring by turns.
+/// Measures Weir, the flag and the bare ring by turns.
 class LatencyBench {
 public:
     LatencyBench(const BenchFlags& flags, Table<float> table, Buffer<float> buffer)
@@ -28,10 +28,10 @@ public:
     Result<BenchRow> row(uint32_t bytes);
 
 private:
-    /// The times of a part of the round trips.
+    /// The times of one repetition's round trips with Weir.
     Result<std::vector<uint32_t>> ours(uint64_t values);
 
-    /// The median of a limit's round trips, in us.
+    /// The median time of a limit's round trips, in us.
     template <class Pingpong>
     Result<double> limit(uint32_t bytes, Pingpong&& pingpong) const;
 
@@ -79,7 +79,7 @@ Result<BenchRow> LatencyBench::row(uint32_t bytes) {
         WEIR_ASSIGN(std::vector<uint32_t> times_ns, ours(row.key_count));
         all_ns.insert(all_ns.end(), times_ns.begin(), times_ns.end());
         const double ours_us = median_of(times_ns);
-        // The other side of the limits needs the server's core, which that leaves before long.
+        // The limits' second thread needs the server's core. The server goes to sleep meanwhile.
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
         WEIR_ASSIGN(const double flag_us, limit(bytes, bench::flag_pingpong));
         WEIR_ASSIGN(const double ring_us, limit(bytes, bench::ring_pingpong));

@@ -15,8 +15,9 @@
 namespace weir::tools {
 namespace {
 
-/// A free port of 127.0.0.1. Bound and not listening, with SO_REUSEADDR: nobody is given it by
-/// chance, and the first rank, which asks for it by number, can listen there.
+/// A free port of 127.0.0.1. The socket is bound with SO_REUSEADDR and does not listen: the kernel
+/// gives the port to no other program that asks for any port, and the first rank, which asks for it
+/// by number, can listen there.
 class HeldPort {
 public:
     HeldPort() = default;
@@ -46,7 +47,7 @@ private:
     int socket_ = -1;
 };
 
-/// The started processes; those that still run are killed at the end.
+/// The started processes. The destructor kills those that still run.
 class Ranks {
 public:
     Ranks() = default;

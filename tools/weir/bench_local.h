@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Starts the processes of a bench on this host.
+/// run_local_ranks: starts the processes of a bench on this host.
 
 #include <string>
 #include <vector>
@@ -10,8 +10,9 @@
 
 namespace weir::tools {
 
-/// Runs this program `count` times with `arguments` and the flags of ranks, and waits for all.
-/// Nothing that it started is left behind. Errors: kIo: a process could not start, failed or died
+/// Runs this program `count` times with `arguments` and the flags of its rank, and waits for all of
+/// these processes. After an error it kills those that still run.
+/// Errors: kIo: a process could not start, failed or died
 [[nodiscard]] Status run_local_ranks(const std::vector<std::string>& arguments, size_t count);
 
 }  // namespace weir::tools

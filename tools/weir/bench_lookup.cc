@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// weir bench lookup: wide rows as embedding tables have them, by lists that the server never saw.
+// weir bench lookup: wide rows, as in embedding tables, by lists that the server has not seen.
 #include <algorithm>
 
 #include <fmt/core.h>
@@ -34,14 +34,14 @@ private:
         return keys_.span().subspan(i * kListKeys, kListKeys);
     }
 
-    /// The same keys in lists that nobody has seen.
+    /// Puts the same keys into lists that the server has not seen.
     void new_lists() {
         std::ranges::shuffle(keys_.span(), random_);
         for (size_t i = 0; i < list_count_; ++i)
             std::ranges::sort(keys_.span().subspan(i * kListKeys, kListKeys));
     }
 
-    /// Starts `operation(i)` for every list i and gives the keys per second.
+    /// Starts `operation(i)` for every list i and returns the keys per second.
     template <class Operation>
     Result<double> time_lists(Flight& flight, Operation&& operation);
     template <class Operation, class Limit>
@@ -107,7 +107,7 @@ Status LookupBench::run(uint32_t width) {
         return table.pull(list(i),
                           pulled.span().subspan(i % in_flight_ * list_values, list_values));
     };
-    // The limit's table has the same keys, and rows in the order in which they came.
+    // The limit's table has the same keys, with rows in the order of their insertion.
     const size_t buckets = limits::line_buckets_for(key_count);
     bench::Arena arena(buckets * sizeof(WideTable::Bucket) + key_count * 2 * width * sizeof(float) +
                        list_values * sizeof(float) + (size_t{8} << 20));

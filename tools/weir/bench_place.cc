@@ -23,7 +23,7 @@ Result<std::optional<uint32_t>> rank_in(const Config& config, std::string_view n
 
 }  // namespace
 
-// In the order in which detect_bootstrap() looks for launchers.
+// Looks at the variables in the order in which detect_bootstrap() looks for launchers.
 Result<std::optional<uint32_t>> foreseen_rank(const Config& config) {
     const auto is_flag = [&](VariableRef name) {
         return config.source(name) == ConfigSource::kFlag;

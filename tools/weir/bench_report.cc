@@ -30,7 +30,7 @@ bool holds_data(const Cache& cache) {
     return cache.kind != 'i';
 }
 
-/// "L1 48 KiB, L2 2 MiB, L3 260 MiB": of each kind one.
+/// "L1 48 KiB, L2 2 MiB, L3 260 MiB": one cache of each kind.
 std::string caches_text() {
     std::string text;
     for (const Cache& cache : read_topology().caches) {

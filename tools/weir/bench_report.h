@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// What a bench measured: rows, as a table on stdout and as JSON.
+/// BenchReport: the results of a bench as rows, in a table on stdout and as JSON.
 
 #include <cstdint>
 #include <string>
@@ -12,11 +12,11 @@
 
 namespace weir::tools {
 
-/// The number that a bench is about, in which its limit is given.
+/// The unit of a bench's main number and of its limit.
 enum class BenchUnit : uint8_t { kBytesPerSecond, kKeysPerSecond, kMicroseconds };
 
 struct BenchRow {
-    std::string work;  ///< "" or what this row does: "known list"
+    std::string work;  ///< what this row does, "known list" for example; may be empty
     uint64_t key_count = 0;
     uint64_t size_bytes = 0;  ///< of the values of one operation
     uint32_t in_flight = 1;
@@ -24,11 +24,11 @@ struct BenchRow {
     double p50_us = 0;
     double p90_us = 0;
     double p99_us = 0;
-    double limit = 0;    ///< in the bench's unit
-    double ratio = 0;    ///< the share of the limit that is reached: 1 is the best, less is worse
-    double ring_us = 0;  ///< latency: what a bare ring takes
-    double ring_ratio = 0;   ///< latency: the share of the ring's speed that is reached
-    std::string payload_in;  ///< push: the smallest cache that holds what is written and pushed
+    double limit = 0;        ///< in the bench's unit
+    double ratio = 0;        ///< Weir's speed as a share of the limit's: 1 is the best
+    double ring_us = 0;      ///< latency: the time of a bare ring
+    double ring_ratio = 0;   ///< latency: Weir's speed as a share of the bare ring's
+    std::string payload_in;  ///< push: the smallest cache that holds the payloads of a round
     uint64_t bytes_copied = 0;
 
     [[nodiscard]] double bytes_per_s() const {
@@ -40,17 +40,18 @@ struct BenchRow {
     }
 };
 
-/// Prints the header at once, rows as they come, and below them what the columns mean. Thread: one.
+/// Prints the header at once, each row in add(), and the meaning of the columns in print_legend().
+/// Thread: one.
 class BenchReport {
 public:
     BenchReport(std::string bench, BenchUnit unit, const std::string& what, const JobShape& shape);
 
     void add(BenchRow row);
 
-    /// After the last row.
+    /// Call it after the last row.
     void print_legend() const;
 
-    /// For all servers and the measuring worker's process.
+    /// The registered memory of all servers and of the measuring worker's process.
     void set_registered_bytes(uint64_t bytes) { registered_bytes_ = bytes; }
 
     /// Errors: kIo
@@ -68,7 +69,7 @@ private:
     uint64_t registered_bytes_ = 0;
 };
 
-/// "L2": the smallest cache for data that holds so many bytes, or "memory".
+/// The name of the smallest data cache that holds this many bytes, "L2" for example, or "memory".
 [[nodiscard]] std::string cache_that_holds(uint64_t bytes);
 
 [[nodiscard]] double median(std::vector<double> numbers);

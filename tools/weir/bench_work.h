@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// What the benches have in common: their flags, and running pushes and pulls in flight.
+/// Shared by all benches: their flags, and a queue of pushes and pulls in flight.
 
 #include <array>
 #include <chrono>
@@ -26,15 +26,15 @@ struct BenchFlags {
     JobFlags job;
     std::string bench;
     std::string json;
-    std::vector<int> cpus;  ///< of the servers and of the worker; empty: not pinned
+    std::vector<int> cpus;  ///< cores of the servers and of the worker; empty: not pinned
     bool local = false;
     bool brief = false;
     bool child = false;  ///< started by --local
     uint64_t table_mib = 512;
     uint64_t min_bytes = 4096;
     uint64_t max_bytes = 4 << 20;
-    uint32_t in_flight = 0;  ///< 0: by the size
-    double seconds = 1;      ///< per row, about
+    uint32_t in_flight = 0;  ///< 0: chosen by the bench
+    double seconds = 1;      ///< roughly, per row
     /// The cores of the limits: the server's and the worker's.
     std::array<int, 2> limit_cpus = {0, 1};
 
@@ -44,13 +44,13 @@ struct BenchFlags {
 
     [[nodiscard]] int repetitions() const { return brief ? 2 : 7; }
 
-    /// For one repetition of a row, ours or the limit's.
+    /// The time of one repetition of a row, for Weir or for the limit.
     [[nodiscard]] uint64_t part_ns() const {
         return static_cast<uint64_t>(seconds * 1e9 / (2 * repetitions()));
     }
 };
 
-/// The worker's buffer for all sizes of bench_dense().
+/// The size of a worker's buffer that is large enough for all sizes of bench_dense().
 uint64_t dense_buffer_bytes(const BenchFlags& flags);
 
 Status bench_dense(Client& client, const BenchFlags& flags, BenchReport& report);
@@ -58,12 +58,13 @@ Status bench_latency(Client& client, const BenchFlags& flags, BenchReport& repor
 Status bench_insert(Client& client, const BenchFlags& flags, BenchReport& report);
 Status bench_lookup(Client& client, const BenchFlags& flags, BenchReport& report);
 
-/// Operations started one after another, at most `in_flight` at a time, each timed.
+/// A queue of operations in flight, at most `in_flight` at a time. It times each of them.
 class Flight {
 public:
     explicit Flight(uint32_t in_flight) : in_flight_(in_flight) {}
 
-    /// Makes room for one more by waiting for the oldest. Call it before you change what that reads.
+    /// If the queue is full, waits for the oldest operation. Call it before you start another one
+    /// or change a buffer that the oldest one reads.
     Status room() { return pending_.size() < in_flight_ ? Status{} : finish_one(); }
 
     void add(Task task, uint64_t started_ns) { pending_.push_back({std::move(task), started_ns}); }
@@ -95,14 +96,14 @@ private:
     std::vector<uint32_t> times_ns_;
 };
 
-/// Values as a trainer's, whose sums are rounded. Sums that are exact cost the same on a processor,
-/// but not on an emulated one.
+/// Fills in values like those of a training, whose sums are rounded. Exact sums take the same time
+/// on a real processor, but not on an emulated one.
 inline void fill_with_updates(std::span<float> values) {
     for (size_t i = 0; i < values.size(); ++i)
         values[i] = 1.0F / static_cast<float>(3 + i % 1021);
 }
 
-/// What the library has copied so far, on both sides.
+/// The bytes that the library has copied so far, in this process and in the servers.
 inline Result<uint64_t> copied_bytes(Client& client) {
     WEIR_ASSIGN(const ClientStats stats, client.stats());
     return stats.bytes_copied + stats.servers_bytes_copied;
@@ -113,7 +114,7 @@ inline void pin_or_warn(int cpu) {
         log(LogLevel::kWarning, "{}", pinned.error().message());
 }
 
-/// Runs a limit on the server's core, after the server has gone to sleep.
+/// Runs a limit's `work` on the core `cpu`, the server's. It waits first until the server sleeps.
 template <class Work>
 double on_core(int cpu, Work&& work) {
     double result = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// What every subcommand of `weir` needs: the meaning of exit codes, and how errors are told.
+/// Shared by all subcommands of `weir`: the exit codes, and the output of errors.
 
 #include <cstdio>
 
@@ -13,11 +13,11 @@ namespace weir::tools {
 
 enum ExitCode : int {
     kExitOk = 0,
-    kExitFailure = 1,  ///< it was tried and did not work
-    kExitUsage = 2,    ///< flags or variables that make no sense
+    kExitFailure = 1,  ///< the command failed
+    kExitUsage = 2,    ///< invalid flags or variables
 };
 
-/// Tells a person of the error that ends the command; gives the exit code.
+/// Prints the error that ends the command to stderr, and returns the exit code.
 inline int failure(const Error& error) {
     fmt::print(stderr, "weir: error: {}\n", error.message());
     return error.code() == Errc::kInvalidArgument ? kExitUsage : kExitFailure;

@@ -22,11 +22,11 @@
 namespace weir::tools {
 namespace {
 
-constexpr uint64_t kPartCountMax = 4096;  ///< of servers and so on, as Job::start() has it
+constexpr uint64_t kPartCountMax = 4096;  ///< of servers, workers and shards, as in Job::start()
 
 using data::LabelMap;
 
-/// For CLI11: what is wrong with --labels, or nothing.
+/// A check for CLI11: returns what is wrong with --labels, or "".
 std::string labels(const std::string& text) {
     const Result<LabelMap> map = LabelMap::parse(text);
     return map ? "" : map.error().text();
@@ -40,7 +40,7 @@ void add_labels(CLI::App& command, LabelMap& map) {
         ->check(labels);
 }
 
-/// What a job looks like: the same for every command that runs one.
+/// The flags that describe a job, the same for every command that runs one.
 void add_job(CLI::App& command, JobFlags& job) {
     command.add_option("--servers", job.options.servers, "server processes (the first ranks)")
         ->check(count(1, kPartCountMax))
@@ -172,7 +172,7 @@ void add_lr(CLI::App& app, Command& chosen) {
     });
 }
 
-/// Small and short, but for what was asked for by its own flag.
+/// Sets small sizes and short times, except for flags that the user gave.
 void make_brief(const CLI::App& command, BenchFlags& flags) {
     const auto set = [&](const char* flag, auto& value, auto brief) {
         const CLI::Option* const option = command.get_option_no_throw(flag);
@@ -184,7 +184,7 @@ void make_brief(const CLI::App& command, BenchFlags& flags) {
     set("--max-bytes", flags.max_bytes, 256 << 10);
 }
 
-/// The flags of one bench: only those that mean something to it.
+/// Adds the flags that this bench uses.
 void add_sizes(CLI::App& command, BenchFlags& flags) {
     command.add_option("--table-mib", flags.table_mib, "size of the dense table")
         ->check(CLI::Range(1, 1 << 20))
@@ -276,13 +276,14 @@ void add_info(CLI::App& app, Command& chosen) {
     command->add_flag("-f,--variables", flags->variables,
                       "only the WEIR_* variables: value, default, meaning");
     command->callback([flags, &chosen] {
-        chosen.wants_good_config = false;  // it is what one asks when something is wrong
+        chosen.wants_good_config = false;  // users run it when something is wrong
         chosen.run = [flags](Config& config) { return run_info(*flags, config); };
     });
 }
 
-/// "weir frobnicate", "weir bench frobnicate": CLI11 only says that a subcommand is missing.
-/// `parent` becomes the command that has no such one.
+/// Returns the message for an unknown subcommand, as in "weir bench frobnicate", or "" if there is
+/// none. CLI11 would only say that a subcommand is missing. Sets `parent` to the command that lacks
+/// it.
 std::string unknown_command(const CLI::App& app, int argc, char** argv, std::string& parent) {
     const CLI::App* at = &app;
     for (int i = 1; i < argc && argv[i][0] != '-'; ++i) {
@@ -304,7 +305,8 @@ std::string unknown_command(const CLI::App& app, int argc, char** argv, std::str
     return "";
 }
 
-/// What of the words nobody takes: a flag that there is not, or else a word; empty: none.
+/// Returns the message for an argument that no option takes, an unknown flag first; "" if there is
+/// none.
 std::string unknown_argument(const CLI::App& app) {
     const std::vector<std::string> words = app.remaining(true);
     const auto flag = std::find_if(words.begin(), words.end(),
@@ -313,7 +315,7 @@ std::string unknown_argument(const CLI::App& app) {
     return words.empty() ? "" : fmt::format("nothing here takes '{}'", words.front());
 }
 
-/// "bench push", as far as it was chosen.
+/// The subcommands that were chosen so far: "bench push".
 std::string chosen_command(const CLI::App& app) {
     std::string words;
     for (auto chosen = app.get_subcommands(); !chosen.empty();
@@ -340,7 +342,7 @@ Command parse_command_line(int argc, char** argv) {
     };
     CLI::App app("A parameter server for RDMA clusters.", "weir");
     app.set_version_flag("--version", "weir " WEIR_VERSION, "print the version and exit");
-    app.require_subcommand(0, 1);  // that there is one is checked below, after its flags
+    app.require_subcommand(0, 1);  // a missing subcommand is an error below, after the flags
     add_lr(app, chosen);
     add_predict(app, chosen);
     add_bench(app, chosen);
@@ -358,7 +360,7 @@ Command parse_command_line(int argc, char** argv) {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
         if (error.get_exit_code() == 0) return no_run(app.exit(error));  // --help, --version
-        // What is not known is complained about before what is missing or wrong: it may be why.
+        // An unknown argument is reported first: it may be the cause of the other error.
         const std::string unknown = unknown_argument(app);
         return no_run(usage_error(unknown.empty() ? error.what() : unknown, chosen_command(app)));
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// The command line of `weir`: every subcommand's flags, declared in one place, so that only
-/// command_line.cc compiles CLI11. A subcommand gets its flags as a struct.
+/// The command line of `weir`. command_line.cc declares the flags of all subcommands, so that no
+/// other file compiles CLI11. A subcommand gets its flags as a struct.
 
 #include <functional>
 #include <string>
@@ -12,18 +12,19 @@
 
 namespace weir::tools {
 
-/// What the words on the command line ask for.
+/// The command that the command line asks for.
 struct Command {
     std::string name;                 ///< "lr", "bench push"
-    std::function<int(Config&)> run;  ///< gives the exit code; none: all has been said already
+    std::function<int(Config&)> run;  ///< returns the exit code; empty: there is nothing to run
     bool wants_good_config = true;    ///< a bad WEIR_* value ends the program before run()
-    int exit_code = 0;                ///< where there is no run
+    int exit_code = 0;                ///< the exit code if `run` is empty
 };
 
-/// Help and errors are printed here.
+/// Parses the command line. For --help, --version and errors it prints the text itself, and the
+/// command has no `run`.
 [[nodiscard]] Command parse_command_line(int argc, char** argv);
 
-/// Tells a person what is wrong, and how to get the help of `command`; gives the exit code.
+/// Prints what is wrong, and how to get the help of `command`, to stderr. Returns the exit code.
 int usage_error(std::string_view what, std::string_view command);
 
 }  // namespace weir::tools

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// `weir info`: what this build, this machine and this environment can do, and what to do about
-/// what they cannot.
+/// `weir info`: prints what this build, machine and environment support, and for what is missing
+/// how to get it.
 
 #include "lib/base/config.h"
 
@@ -13,7 +13,7 @@ struct InfoFlags {
     bool variables = false;  ///< only the WEIR_* variables
 };
 
-/// The whole command; gives the exit code.
+/// Runs the command and returns the exit code.
 int run_info(const InfoFlags& flags, const Config& config);
 
 }  // namespace weir::tools

@@ -170,7 +170,7 @@ std::string info_json(const InfoReport& report, InfoPart part) {
         json["registered"] = registered_json(report);
     }
     add_variables(json, report);
-    // names of devices and values of variables may be anything
+    // Names of devices and values of variables may not be valid UTF-8.
     return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

@@ -42,7 +42,7 @@ TransportInfo shm_transport() {
     return info;
 }
 
-/// verbs, and the RDMA devices it was found out from.
+/// Adds the transport verbs and the RDMA devices of this host.
 void add_verbs(InfoReport& report) {
     TransportInfo info{.name = "verbs", .usable = false, .reason = {}, .use = "any ranks, by RDMA"};
 #if WEIR_HAVE_VERBS
@@ -104,7 +104,7 @@ PoolFit pool_fit(const Config& config, const InfoReport& report) {
 
 std::vector<RegisteredInfo> would_register([[maybe_unused]] const Config& config,
                                            const PoolFit& pool) {
-    if (pool.size_bytes == 0) return {};  // WEIR_POOL_MIB makes no sense
+    if (pool.size_bytes == 0) return {};  // WEIR_POOL_MIB is invalid
     std::vector<RegisteredInfo> list{
         {"store pool", "a server process, on every NUMA node that it pins shards to",
          pool.size_bytes},

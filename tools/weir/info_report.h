@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// InfoReport: everything that `weir info` tells. It is collected once and printed as text or JSON.
+/// InfoReport: everything that `weir info` prints, collected once and printed as text or JSON.
 
 #include <string>
 #include <string_view>
@@ -27,12 +27,12 @@ struct TransportInfo {
     std::string name;
     bool usable = false;
     std::string reason;  ///< why it cannot be used, and what to do
-    std::string use;     ///< what it is for
+    std::string use;     ///< the purpose of the transport
 };
 
 struct PoolFit {
     uint64_t size_bytes = 0;
-    uint64_t lists_bytes_max = 0;  ///< of it, for remembered key lists
+    uint64_t lists_bytes_max = 0;  ///< the part of size_bytes for remembered key lists
     bool fits_memory = false;
     bool fits_locked_memory = false;
     std::string pages;   ///< the kind of pages it would have
@@ -43,14 +43,14 @@ struct PoolFit {
 struct RegisteredInfo {
     std::string_view what;  ///< "store pool"
     std::string_view by;    ///< "a server process, on every NUMA node that it pins shards to"
-    uint64_t bytes = 0;     ///< each
+    uint64_t bytes = 0;     ///< per owner in `by`
 };
 
 struct VariableInfo {
     ConfigVariable variable;
     std::string value;
     bool is_default = true;
-    std::string error;  ///< the value makes no sense: why
+    std::string error;  ///< why the value is invalid; empty if it is valid
 };
 
 struct InfoReport {
@@ -78,9 +78,9 @@ enum class InfoPart : uint8_t { kAll, kVariables };
 [[nodiscard]] InfoReport make_info_report(const Config& config);
 [[nodiscard]] std::vector<VariableInfo> describe_variables(const Config& config);
 
-/// For people: sections of aligned lines.
+/// Text for people, in sections of aligned lines.
 [[nodiscard]] std::string info_text(const InfoReport& report, InfoPart part);
-/// For programs: names that stay; sizes in bytes, null where there is no limit.
+/// JSON for programs: names do not change; sizes are in bytes, and null means no limit.
 [[nodiscard]] std::string info_json(const InfoReport& report, InfoPart part);
 
 }  // namespace weir::tools

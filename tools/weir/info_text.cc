@@ -10,7 +10,7 @@
 namespace weir::tools {
 namespace {
 
-/// Collects sections of lines "  label  value" whose values stand below each other.
+/// Collects sections of lines "  label  value" with aligned values.
 class Sections {
 public:
     void section(std::string_view title) {

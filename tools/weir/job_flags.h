@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// The flags that say what a job looks like, the same for every command that runs one.
+/// JobFlags: the flags that describe a job, the same for every command that runs one.
 
 #include <string>
 

@@ -37,13 +37,13 @@ std::vector<NamedPath> inputs_of(const LrFlags& flags) {
     return inputs;
 }
 
-/// The files that it is told to write. They must be writable: better said before the training.
-/// Only the worker that writes them looks: the others' folders need not be the same.
+/// The output files. Only the worker that writes them checks, before the training, that they can be
+/// written: other workers may have other folders.
 std::vector<NamedPath> outputs_of(const LrFlags& flags) {
     return {{"--model", flags.model}, {"--json", flags.json}, {"--plot", flags.plot}};
 }
 
-/// A plot is an SVG, whatever a name promises.
+/// Refuses a plot name that ends in another format than .svg: a plot is always an SVG.
 Status check_plot_name(const std::string& path) {
     std::string ending = std::filesystem::path(path).extension().string();
     std::transform(ending.begin(), ending.end(), ending.begin(),
@@ -55,7 +55,8 @@ Status check_plot_name(const std::string& path) {
                              path));
 }
 
-/// Standard input is made a file for all workers of this process; other processes have none of it.
+/// Makes standard input a file that all workers of this process can read. Fails if the job has more
+/// processes, because the others cannot read it.
 Status take_standard_input(const LrFlags& flags, const JobShape& shape) {
     for (const NamedPath& input : inputs_of(flags)) {
         if (input.path != data::kStandardInput) continue;
@@ -69,7 +70,7 @@ Status take_standard_input(const LrFlags& flags, const JobShape& shape) {
     return {};
 }
 
-/// Flags that change nothing in this kind of job.
+/// Warns of flags that have no effect in this kind of job.
 void name_idle_flags(const LrFlags& flags, const JobShape& shape) {
     const JobFlags& job = flags.job;
     if (shape.size == 1 && job.options.colocate)
@@ -81,7 +82,8 @@ void name_idle_flags(const LrFlags& flags, const JobShape& shape) {
             "--rank, --size and --rendezvous have no effect: this job has one process");
 }
 
-/// The outcomes of this process's workers; the first real error wins over those that it caused.
+/// The outcomes of this process's workers. It keeps the first error, but prefers other errors to
+/// kPeerLost, which is only a consequence of another worker's error.
 class Outcomes {
 public:
     void add(Status outcome) {
@@ -121,8 +123,8 @@ Result<apps::LrRun> train(Client& client, const LrFlags& flags, bool speaks) {
     return run;
 }
 
-/// What a run that has a result ends with, for all workers alike: files that could not be tested,
-/// or a signal.
+/// The outcome of a run that has a result, the same for all workers: ok, the error of the test
+/// files, or a signal.
 Status outcome_of(const apps::LrRun& run) {
     const int signal = run.result.stop_reason;
     if (signal == 0) return run.tested;
@@ -143,8 +145,8 @@ Status with_written(const apps::LrRun& run, Status outcome, Status written) {
                  error.os_error());
 }
 
-/// Everything of one worker. The first one writes what came out before it leaves, and nobody leaves
-/// with an error before that: a launcher may end all ranks once one has failed.
+/// The whole work of one worker. The first worker writes the results before it leaves. No worker
+/// that has results leaves with an error before that: a launcher may end all ranks once one fails.
 Status work(Job& job, uint32_t i, const LrFlags& flags) {
     WEIR_ASSIGN(Client client, job.make_client(i));
     remember_stop_signals("the training ends after this pass, and writes what there is");
@@ -163,20 +165,22 @@ Status work(Job& job, uint32_t i, const LrFlags& flags) {
     if (speaks) written = data::or_shortage([&] { return report(flags, *run, job.shape()); });
     const bool all_is_well = outcome_of(*run).has_value();
     const Status outcome = with_written(*run, outcome_of(*run), std::move(written));
-    if (!all_is_well) (void)client.barrier(std::chrono::hours(24));  // a large model takes a while
+    if (!all_is_well)
+        (void)client.barrier(std::chrono::hours(24));  // writing a model can take long
     // A file that cannot be written is this rank's own affair: the others end as the training did.
     const Status left = client.leave(outcome_of(*run));
     return outcome ? left : outcome;
 }
 
-/// Tells of the error that ends the job; a signal has an exit code of its own, on all ranks.
+/// Prints the error that ends the job and returns the exit code. If a signal ended the job, all
+/// ranks return the exit code of that signal.
 int ended_by(const Error& error) {
     const int code = failure(error);
     const int signal = signal_of(error);
     return signal == 0 ? code : stop_exit_code(signal);
 }
 
-/// What can be told to be wrong before there is a job.
+/// Checks the flags that can be checked before there is a job.
 Status prepare(LrFlags& flags) {
     WEIR_TRY(check_paths(inputs_of(flags), outputs_of(flags)));
     return check_plot_name(flags.plot);
@@ -208,7 +212,7 @@ int run_lr(LrFlags& flags, Config& config) {
         }
         job.run_workers([&](uint32_t i) {
             if (ready) return outcomes.add(work(job, i, flags));
-            Result<Client> client = job.make_client(i);  // the others must hear of it
+            Result<Client> client = job.make_client(i);  // to tell the other ranks by leave()
             if (client) (void)client->leave(ready);
             outcomes.add(ready);
         });

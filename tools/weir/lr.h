@@ -20,7 +20,7 @@ struct LrFlags {
     std::string plot;
 };
 
-/// The whole command; gives the exit code.
+/// Runs the command and returns the exit code.
 int run_lr(LrFlags& flags, Config& config);
 
 }  // namespace weir::tools

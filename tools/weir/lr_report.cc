@@ -39,8 +39,8 @@ uint64_t peak_bytes() {
     return static_cast<uint64_t>(usage.ru_maxrss) * 1024;
 }
 
-/// What is known of the distance to the optimum. Where very many rare features meet a few in most
-/// examples, the bound stays far off when the objective has long settled.
+/// Text about the proven distance to the optimum. With very many rare features beside a few that
+/// most examples have, the bound stays loose although the objective has long settled.
 std::string proof(const apps::LrResult& r) {
     if (!std::isfinite(r.gap)) return "";
     if (r.gap <= kTellingGap)
@@ -146,7 +146,7 @@ std::string counted(uint64_t count, std::string_view thing) {
     return fmt::format("{} {}{}", count, thing, ending);
 }
 
-/// What was trained, in one line.
+/// The title of the plot: the training, in one line.
 std::string plot_title(const LrFlags& flags, const JobShape& shape) {
     std::vector<std::string> names;
     for (const std::string& path : flags.run.train) {
@@ -197,7 +197,7 @@ Status report(const LrFlags& flags, const apps::LrRun& run, const JobShape& shap
     for (const std::string* const path : outputs) {
         if (!path->empty() && !is_stdout(*path)) fmt::print(to, "written         {}\n", *path);
     }
-    (void)std::fflush(to);  // main looks whether that went well
+    (void)std::fflush(to);  // main() checks the state of stdout
     return {};
 }
 

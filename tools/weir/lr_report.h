@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// What came out of `weir lr`: for people, and into the files that were asked for.
+/// The results of `weir lr`: a summary for people, and the output files.
 
 #include "lib/apps/lr_run.h"
 #include "lib/job/job.h"
@@ -9,13 +9,15 @@
 
 namespace weir::tools {
 
-/// A proof that leaves a tenth of the objective open says nothing to a person.
+/// Greater gaps are not printed: a bound of more than a tenth of the objective tells the user
+/// nothing.
 inline constexpr double kTellingGap = 0.1;
 
-/// A share of the objective, for people: "2.8 %".
+/// A share as text: "2.8 %" for 0.028.
 [[nodiscard]] std::string percent(double share);
 
-/// Prints the summary, on stderr where one of the files is standard output, and writes the files.
+/// Prints the summary and writes the files. The summary goes to stderr if one of the files is
+/// standard output.
 /// Errors: kIo
 [[nodiscard]] Status report(const LrFlags& flags, const apps::LrRun& run, const JobShape& shape);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// The program `weir`: does what every subcommand needs, and runs the one that was asked for.
+/// The program `weir`: does the work that all subcommands share, and runs the chosen one.
 #include <csignal>
 #include <cstdio>
 #include <exception>
@@ -36,7 +36,7 @@ int run(int argc, char** argv) {
     return command.run(config);
 }
 
-/// What was printed must have got somewhere.
+/// Flushes stdout. Returns `code`, or a failure if the output could not be written.
 int close_output(int code) {
     const bool whole = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
     if (whole || code != kExitOk) return code;
@@ -48,13 +48,13 @@ int close_output(int code) {
 }  // namespace weir::tools
 
 int main(int argc, char** argv) {
-    (void)std::signal(SIGXFSZ, SIG_IGN);  // a limit on file sizes is an error to tell, no death
+    (void)std::signal(SIGXFSZ, SIG_IGN);  // so that a limit on file sizes is an error of write()
     try {
         return weir::tools::close_output(weir::tools::run(argc, argv));
     } catch (const std::bad_alloc&) {
         std::fputs("weir: error: not enough memory; allow more, or start more processes\n", stderr);
         return weir::tools::kExitFailure;
-    } catch (const std::exception& error) {  // no more threads, mostly
+    } catch (const std::exception& error) {  // most likely no more threads
         std::fprintf(stderr, "weir: error: %s\n", error.what());
         return weir::tools::kExitFailure;
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Accuracy, AUC and log loss, for people and as JSON: the same for training and prediction.
+/// Accuracy, AUC and log loss as text and as JSON, the same for training and prediction.
 
 #include <optional>
 #include <string>
@@ -19,7 +19,7 @@ namespace weir::tools {
                        m.auc ? fmt::format("{:.4f}", *m.auc) : "-", m.log_loss, m.example_count);
 }
 
-/// Sets PREFIXaccuracy, PREFIXauc and PREFIXlog_loss; null where there is none.
+/// Sets PREFIXaccuracy, PREFIXauc and PREFIXlog_loss; null for a metric that does not exist.
 inline void add_metrics(nlohmann::json& json, const std::string& prefix,
                         const std::optional<apps::Metrics>& m) {
     json[prefix + "accuracy"] = m ? nlohmann::json(m->accuracy) : nlohmann::json();

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// What a flag's number may be. Each gives a function that says what is wrong with a text, or "",
-/// as CLI11's check() takes it; so who includes this need not compile CLI11.
+/// Checks for the numbers in flags. Each function here returns a check: a function that returns
+/// what is wrong with a text, or "" if nothing is. CLI11's check() takes such functions, and files
+/// that include this header need not compile CLI11.
 
 #include <cstdint>
 #include <functional>

@@ -27,7 +27,7 @@ bool is_same_file(const std::string& a, const std::string& b) {
         return fs::is_regular_file(a, error) && fs::equivalent(a, b, error);
     }
     const auto whole = [](const fs::path& path) {
-        std::error_code none;  // without a working directory, a path is all that is known
+        std::error_code none;  // if there is no working directory: keep the path as given
         const fs::path from_root = fs::absolute(path, none);
         const fs::path canonical = none ? path : fs::weakly_canonical(from_root, none);
         return none ? path : canonical;

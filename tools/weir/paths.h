@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// The files on a command line: none is read and written, none written twice, and `-` is standard
-/// input or standard output, once each.
+/// Checks of the files on a command line: no file may be both read and written, or written twice.
+/// `-` is standard input or standard output, and may be given once each.
 
 #include <span>
 #include <string>
@@ -17,19 +17,20 @@ struct NamedPath {
     std::string path;       ///< empty: not given
 };
 
-/// Whether this is standard output, by whatever name.
+/// Whether the path is standard output: `-`, /dev/stdout, /dev/fd/1 or /proc/self/fd/1.
 [[nodiscard]] bool is_stdout(const std::string& path);
 
-/// Errors: kInvalidArgument: an output is an input, two outputs are one file, two things come from
-///     standard input or go to standard output
+/// Errors: kInvalidArgument: an output is an input, two outputs are one file, two inputs are
+///     standard input, or two outputs are standard output
 [[nodiscard]] Status check_paths(std::span<const NamedPath> inputs,
                                  std::span<const NamedPath> outputs);
 
-/// Whether each output that is given can be written. Errors: those of data::check_output()
+/// Fails if one of the outputs that are given cannot be written.
+/// Errors: those of data::check_output()
 [[nodiscard]] Status check_outputs(std::span<const NamedPath> outputs);
 
-/// Makes standard input a file that many may read, each from its start: what is no file already is
-/// copied into one without a name, in $TMPDIR or /tmp. Errors: kIo
+/// Makes standard input a file that several readers may read, each from its start. If it is not
+/// such a file already, this copies it to an unnamed file in $TMPDIR or /tmp. Errors: kIo
 [[nodiscard]] Status spool_standard_input();
 
 }  // namespace weir::tools

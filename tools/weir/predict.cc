@@ -23,13 +23,13 @@
 namespace weir::tools {
 namespace {
 
-/// What all examples come to.
+/// The results over all examples.
 struct Predictions {
     data::ReadReport read;
     apps::Scores scores;             // of the examples that have a label
     uint64_t positive_count = 0;     // predicted
     uint64_t weight_count = 0;       // of the model
-    uint64_t known_value_count = 0;  // values that met a weight
+    uint64_t known_value_count = 0;  // non-zeros whose feature has a weight
     std::optional<apps::Metrics> metrics;
     std::vector<std::string> warnings;
 };
@@ -141,7 +141,7 @@ nlohmann::json to_json(const PredictFlags& flags, const Predictions& all) {
     return json;
 }
 
-/// On stderr where standard output has the predictions or the JSON.
+/// Prints the summary, on stderr if standard output has the predictions or the JSON.
 Status report(const PredictFlags& flags, const Predictions& all) {
     std::FILE* const to = is_stdout(flags.out) || is_stdout(flags.json) ? stderr : stdout;
     for (const std::string& warning : all.warnings)

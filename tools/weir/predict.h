@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// `weir predict`: what a model says of LIBSVM lines, one line each.
+/// `weir predict`: writes the prediction of a model for each LIBSVM line, one per line.
 
 #include <cstdint>
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace weir::tools {
 
-/// What is said of an example.
+/// What `weir predict` writes for an example.
 enum class PredictAs : uint8_t { kProbability, kLabel, kScore };
 
 struct PredictFlags {
@@ -24,7 +24,7 @@ struct PredictFlags {
     uint64_t skip_bad = 0;
 };
 
-/// The whole command; gives the exit code.
+/// Runs the command and returns the exit code.
 int run_predict(const PredictFlags& flags);
 
 }  // namespace weir::tools

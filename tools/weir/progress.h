@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Progress: on a terminal one line that is written over and over, elsewhere a plain line now and
-/// then: often at the start, so that short work shows some, then every few seconds.
+/// Progress: shows the progress of a long command. On a terminal it rewrites one line. Elsewhere it
+/// writes plain lines: often at the start, so that short work shows some, later every 5 seconds.
 
 #include <algorithm>
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace weir::tools {
 
-/// Writes to stderr, so that stdout stays what a program may read. Thread: one.
+/// Writes to stderr, because programs may read stdout. Thread: one.
 class Progress {
 public:
     void show(const std::string& line) {
@@ -29,7 +29,7 @@ public:
         write(now_ns);
     }
 
-    /// Writes what was not written yet, and ends the line.
+    /// Writes the last line if it is not written yet, and ends it.
     void end() {
         if (pending_) write(clock_.now_ns());
         if (terminal_ && shown_ns_ != 0) fmt::print(stderr, "\n");
@@ -38,7 +38,7 @@ public:
     }
 
 private:
-    static constexpr uint64_t kFirstInterval = kSecond / 10;  // on a terminal it stays that
+    static constexpr uint64_t kFirstInterval = kSecond / 10;  // does not grow on a terminal
     static constexpr uint64_t kLongestInterval = 5 * kSecond;
 
     void write(uint64_t now_ns) {

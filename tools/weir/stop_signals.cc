@@ -12,7 +12,8 @@
 namespace weir::tools {
 namespace {
 
-// A signal handler knows nothing but what is global. All are lock-free, and set before the handler.
+// Globals, because a signal handler has no other data. They are lock-free, as a handler needs, and
+// set before the handler is installed.
 std::atomic<int> g_signal = 0;
 std::atomic<const char*> g_says = nullptr;
 std::atomic<size_t> g_says_bytes = 0;
@@ -37,7 +38,7 @@ void take(int signal) {
         tell("; a second signal ends it at once\n");
     } else {
         (void)std::signal(signal, SIG_DFL);
-        (void)::raise(signal);  // comes when this handler has returned
+        (void)::raise(signal);  // delivered when this handler returns
     }
     errno = saved_errno;
 }
@@ -63,7 +64,7 @@ void remember_stop_signals(std::string_view says) {
 }
 
 int stop_signal() noexcept {
-    return g_signal.load(std::memory_order_relaxed);  // nothing else is read on its account
+    return g_signal.load(std::memory_order_relaxed);  // relaxed: it guards no other data
 }
 
 std::string_view signal_name(int signal) noexcept {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// SIGINT and SIGTERM as a wish to end soon: the first is remembered, the second ends the process.
+/// SIGINT and SIGTERM as requests to stop: the first is remembered, the second ends the process.
 
 #include <string_view>
 
@@ -9,25 +9,28 @@
 
 namespace weir::tools {
 
-/// From now on the first SIGINT or SIGTERM is only remembered, and `says` goes to stderr behind the
-/// signal's name; the next one ends the process at once, as it would have before. A signal that was
-/// ignored stays ignored. The calls after the first one do nothing.
-/// says: static text without a line end. Thread: any
+/// From now on the first SIGINT or SIGTERM is only remembered, and its name and `says` are written
+/// to stderr. The next one ends the process at once. A signal that was ignored stays ignored. Only
+/// the first call has an effect.
+///
+/// says:   static text without a line end
+/// Thread: any
 void remember_stop_signals(std::string_view says);
 
-/// The signal that came, or 0. Thread: any
+/// The remembered signal, or 0. Thread: any
 [[nodiscard]] int stop_signal() noexcept;
 
 /// "SIGINT", "SIGTERM", or "a signal".
 [[nodiscard]] std::string_view signal_name(int signal) noexcept;
 
-/// 130 and 143, as a shell has it of programs that a signal ends.
+/// 128 + the signal's number (130, 143), as a shell reports a program that a signal ended.
 [[nodiscard]] int stop_exit_code(int signal) noexcept;
 
-/// The error that ends a job early for all, by `signal`.
+/// The error that ends a job early for all ranks because of `signal`.
 [[nodiscard]] Error stopped_by(int signal, std::string_view what_ended);
 
-/// The signal of a stopped_by() that came back from another rank, perhaps with more words; else 0.
+/// The signal of an error made by stopped_by(), also if it came from another rank with text added;
+/// 0 for other errors.
 [[nodiscard]] int signal_of(const Error& error) noexcept;
 
 }  // namespace weir::tools

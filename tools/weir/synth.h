@@ -14,7 +14,7 @@ struct SynthFlags {
     std::string out;
 };
 
-/// The whole command; gives the exit code.
+/// Runs the command and returns the exit code.
 int run_synth(const SynthFlags& flags);
 
 }  // namespace weir::tools
