@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Arena: memory for benchmarks, touched beforehand and in huge pages if there are any, so that
-/// what is measured is the work and not the first touch. The same for a limit and for what is held
-/// against it.
+/// Arena: memory for benchmarks. It is touched beforehand, and in huge pages if there are any, so
+/// that a benchmark does not measure the first touch. Weir and the limits use the same kind of
+/// memory.
 
 #include <cstddef>
 #include <cstring>
@@ -15,7 +15,7 @@
 
 namespace weir::bench {
 
-/// Hands out pieces one after another; all come back at once by reset(). Thread: one.
+/// Hands out pieces of its memory one after another; reset() frees all of them. Thread: one.
 class Arena final : public Memory {
 public:
     explicit Arena(size_t bytes) : bytes_(bytes) {
@@ -42,7 +42,7 @@ public:
     }
 
     void deallocate(std::byte* data, size_t bytes, size_t) noexcept override {
-        if (data + bytes == data_ + used_) used_ -= bytes;  // the last one only
+        if (data + bytes == data_ + used_) used_ -= bytes;  // frees the last piece only
     }
 
     template <class T>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// What the micro-benchmarks have in common: each one does our work and the limit's by turns, and
-/// reports both rates and the share of the limit that ours reaches.
+/// Shared by the micro-benchmarks: run_beside() does Weir's work and the limit's by turns, and
+/// reports both rates and Weir's share of the limit.
 
 #include <ctime>
 #include <memory>
@@ -12,7 +12,7 @@
 
 namespace weir::bench {
 
-/// Seconds for which this thread had a core: what other programs do counts as little as it can.
+/// The CPU time of this thread in work(), which other programs disturb less than elapsed time.
 template <class Work>
 double cpu_seconds(Work&& work) {
     const auto now_s = [] {
@@ -34,9 +34,9 @@ inline std::shared_ptr<void>& last_subject() {
 
 }  // namespace detail
 
-/// Runs `ours` and `limit` by turns, `units` of work each; the time of an iteration is that of
-/// ours. Counters: units per second of both, and the share of the limit that ours reaches (1 is the
-/// best). The benchmark is registered with UseManualTime().
+/// Runs `ours` and `limit` by turns; each does `units` units of work. The time of an iteration is
+/// that of `ours`. Counters: the units per second of both, and the speed of `ours` as a share of
+/// the limit's (1 is the best). Register the benchmark with UseManualTime().
 template <class Ours, class Limit>
 void run_beside(benchmark::State& state, double units, Ours&& ours, Limit&& limit) {
     double ours_s = 0;
@@ -53,8 +53,8 @@ void run_beside(benchmark::State& state, double units, Ours&& ours, Limit&& limi
     state.counters["share"] = limit_s / ours_s;
 }
 
-/// What a benchmark works on, kept for its repetitions: made anew where what was asked for last was
-/// of another type or made from other arguments, and after that is gone.
+/// Returns the subject of a benchmark, which is kept for its repetitions. If the last call was
+/// for another type or other arguments, it frees that subject first and then makes a new one.
 template <class Subject, class... Arguments>
 Subject& prepared(Arguments... arguments) {
     static std::weak_ptr<Subject> made;

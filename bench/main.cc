@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The start of every micro-benchmark: medians of nine repetitions, unless its user wants other ones.
+// main() of every micro-benchmark: medians of nine repetitions, unless the flags say otherwise.
 #include <vector>
 
 #include <benchmark/benchmark.h>
@@ -10,7 +10,7 @@ int main(int argc, char** argv) {
     char least_time[] = "--benchmark_min_time=0.1";
     char tabular[] = "--benchmark_counters_tabular=true";
     std::vector<char*> arguments{argv[0], repetitions, aggregates, least_time, tabular};
-    arguments.insert(arguments.end(), argv + 1, argv + argc);  // the last word counts
+    arguments.insert(arguments.end(), argv + 1, argv + argc);  // the last of equal flags counts
     auto count = static_cast<int>(arguments.size());
     arguments.push_back(nullptr);
     benchmark::Initialize(&count, arguments.data());

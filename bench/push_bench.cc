@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the software of a small push costs, both sides and both rings, on one core: no transfer from
-// core to core, no waiting. The limit is the same two records through two bare rings.
+// The software cost of a small push, with both sides and both rings on one core: no transfer
+// between cores, no waiting. The limit passes the same two records through two bare rings.
 #include <cstring>
 #include <memory>
 #include <vector>
@@ -17,7 +17,7 @@
 namespace weir::bench {
 namespace {
 
-/// Manager, a shard and a worker, polled in turn.
+/// A manager, a shard and a worker, polled in turn.
 class Cluster {
 public:
     Cluster()
@@ -43,7 +43,7 @@ public:
         return std::move(worker_.take_table(call)).value();
     }
 
-    /// One round trip.
+    /// Makes one round trip.
     template <class Keys>
     void push(const TableInfo& table, Keys keys, std::span<const std::byte> values) {
         const ClientCore::CallId call = worker_.push(table, keys, values, {});
@@ -68,10 +68,10 @@ private:
     ClientCore worker_;
 };
 
-/// Two rings as the transport's, but nothing around them.
+/// Two rings like those of the transport, with nothing around them.
 class BareRings {
 public:
-    /// There and back.
+    /// Passes a record there and a reply back.
     void pass(uint32_t push_bytes, uint32_t reply_bytes) {
         pass(there_, push_bytes);
         pass(back_, reply_bytes);
@@ -80,7 +80,7 @@ public:
 private:
     struct Ring {
         HeapMemory heap;
-        Block block{heap, 1 << 20};  // begins at a line
+        Block block{heap, 1 << 20};  // starts at a cache line
         std::span<std::byte> data{block.data(), 1 << 20};
         transport::shm::RingControl control;
         transport::shm::RingWriter out{&control, data, 8192};
@@ -105,7 +105,7 @@ private:
 };
 
 constexpr uint64_t kKeys = 1024;
-constexpr uint64_t kPushes = 1000;  ///< of one iteration
+constexpr uint64_t kPushes = 1000;  ///< per iteration
 
 struct Tables {
     Cluster cluster;
@@ -115,7 +115,7 @@ struct Tables {
     BareRings bare;
 };
 
-/// `body_bytes`: of the push's message, behind its header.
+/// `body_bytes`: the size of the push message after its header.
 template <class Work>
 void pushes(benchmark::State& state, uint64_t body_bytes, Work&& work) {
     auto& bare = prepared<Tables>().bare;

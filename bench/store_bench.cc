@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tables against what one core can do at best, both measured by turns in the same run; no messages.
+// The tables of the store against the best that one core can do, without messages. Both are
+// measured by turns in the same run.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -18,7 +19,7 @@ namespace {
 
 constexpr size_t kListKeys = 100'000;
 
-/// Memory for one subject at a time, touched before.
+/// Touched memory for one subject at a time. Each call reuses the memory of the last subject.
 Arena& fresh_arena(size_t bytes) {
     static std::unique_ptr<Arena> arena;
     static size_t arena_bytes = 0;
@@ -31,7 +32,7 @@ Arena& fresh_arena(size_t bytes) {
     return *arena;
 }
 
-/// For tables of so many keys, ours and the limit's, and what they work with.
+/// Memory for a table of this many keys, the limit's table and their data.
 Arena& arena_for_keys(size_t count) {
     return fresh_arena(std::max<size_t>(256 * kMiB, count * 420));
 }
@@ -53,7 +54,7 @@ std::vector<uint64_t> random_keys(size_t count, uint64_t seed) {
     return keys;
 }
 
-/// Random sorted lists that together hold every key once at most.
+/// Random sorted lists of `list_keys` keys. Each key is in at most one list.
 std::vector<std::vector<uint64_t>> lists_of(const std::vector<uint64_t>& keys, size_t list_keys) {
     std::vector<std::vector<uint64_t>> lists;
     for (size_t begin = 0; begin + list_keys <= keys.size(); begin += list_keys) {
@@ -64,7 +65,7 @@ std::vector<std::vector<uint64_t>> lists_of(const std::vector<uint64_t>& keys, s
     return lists;
 }
 
-/// A table, and the lists that it alone remembers.
+/// A table with its own cache of remembered key lists.
 struct Made {
     TableShard* operator->() const { return table.get(); }
 
@@ -84,7 +85,7 @@ void push(TableShard& table, const std::vector<uint64_t>& list, const std::vecto
     WEIR_CHECK(table.push(*table.rows_for_push(list), bytes_of(deltas, list.size())));
 }
 
-/// A dense table, and an array of the same size.
+/// A dense table and an array of the same size.
 struct Dense {
     static constexpr size_t kPush = 1 << 18;  ///< 1 MiB
 
@@ -137,7 +138,7 @@ void dense_values(benchmark::State& state) {
         });
 }
 
-/// A sparse table with one list of all its keys, which it remembers; values and ready slots.
+/// A sparse table that remembers one list of all its keys, and the slots of the keys for the limit.
 struct KnownList {
     explicit KnownList(int64_t key_count)
         : count(static_cast<size_t>(key_count)),
@@ -147,7 +148,7 @@ struct KnownList {
         std::vector<uint64_t> keys = random_keys(count, 1);
         for (const auto& one : lists_of(keys, count / 100))
             push(*table, one, deltas);
-        // The list that is pushed: all keys by order, so their rows are in none.
+        // The pushed list has all keys in order, so their rows are in random order.
         std::ranges::sort(keys);
         const RowList rows = *table->rows_for_push(keys);
         WEIR_CHECK(rows.remembered != nullptr);
@@ -196,13 +197,13 @@ limits::LineTable limit_table(Arena& arena, size_t key_count) {
     return limits::LineTable({arena.array<limits::LineTable::Bucket>(buckets), buckets});
 }
 
-/// A sparse table and a plain one with the same keys, and lists of them that neither has seen.
+/// A sparse table, the limit's table with the same keys, and lists that neither has seen.
 struct UnseenLists {
     explicit UnseenLists(int64_t key_count)
         : count(static_cast<size_t>(key_count)),
           list_keys(std::min(kListKeys, count / 10)),
           arena(arena_for_keys(count)),
-          // A cache that holds a few lists: what is pushed is new to it each time.
+          // The cache is so small that every pushed list is new to the table.
           table(make_table({.name = "unseen", .layout = Layout::kSparse}, arena,
                            list_keys * sizeof(uint32_t))),
           plain(limit_table(arena, count)),
@@ -246,7 +247,7 @@ void unseen_lists_add(benchmark::State& state) {
         });
 }
 
-/// Lists of keys that come to an empty table.
+/// Lists of keys for an empty table.
 struct NewKeys {
     explicit NewKeys(int64_t key_count)
         : count(static_cast<size_t>(key_count)),
@@ -262,7 +263,7 @@ struct NewKeys {
     std::vector<float> deltas;
 };
 
-/// `sized`: the number of keys is told when the table is made; else it grows.
+/// `sized`: the table is created for this number of keys; else it grows.
 void inserts(benchmark::State& state, bool sized) {
     auto& all = prepared<NewKeys>(state.range(0));
     Made made;
@@ -307,7 +308,7 @@ void finite_check(benchmark::State& state) {
     WEIR_CHECK(all);
 }
 
-// Rates are keys per second, bytes per second where an argument says MiB or the work is dense.
+// Rates are keys per second; bytes per second if the work is dense or an argument is in MiB.
 BENCHMARK(finite_check)->UseManualTime();
 BENCHMARK(dense_add)->ArgName("table_MiB")->Arg(16)->Arg(512)->UseManualTime();
 BENCHMARK(dense_values)->ArgName("table_MiB")->Arg(16)->Arg(512)->UseManualTime();

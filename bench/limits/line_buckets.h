@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Buckets of one cache line, as the tables of the limits have them.
+/// LineBucket: hash buckets of one cache line, for the tables of the limits.
 
 #include <algorithm>
 #include <bit>
@@ -15,7 +15,7 @@
 
 namespace weir::limits {
 
-/// Five keys, each with 4 bytes of its own; a full bucket overflows into the next one.
+/// Five keys, each with a value of 4 bytes. A full bucket overflows into the next one.
 template <class Value>
 struct alignas(64) LineBucket {
     static constexpr size_t kKeys = 5;
@@ -27,10 +27,10 @@ struct alignas(64) LineBucket {
 
 static_assert(sizeof(LineBucket<float>) == 64);
 
-/// How the keys of a bucket are compared.
+/// The instructions that compare the keys of a bucket.
 enum class Compare : uint8_t { kPortable, kAvx2, kAvx512 };
 
-/// The best one that this processor has.
+/// The fastest one that this processor supports.
 [[nodiscard]] inline Compare best_compare() noexcept {
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("avx512f")) return Compare::kAvx512;
@@ -44,7 +44,8 @@ enum class Compare : uint8_t { kPortable, kAvx2, kAvx512 };
     return std::bit_ceil(std::max<size_t>(2, (key_count + key_count / 3) / 5 + 1));
 }
 
-// Each gives a bit per place of a bucket that holds `key`, free places included.
+// Each of these returns a mask with a bit for every place of a bucket that holds `key`. It looks
+// at free places, too.
 
 struct MatchPortable {
     uint32_t operator()(const uint64_t* keys, uint64_t key) const noexcept {
@@ -82,9 +83,9 @@ inline uint64_t line_hash(uint64_t key) noexcept {
     return key * 0xd6e8feb86659fd93ULL;
 }
 
-/// Calls use(i, bucket, place) for every key, where it is or where it was just put (then the place
-/// is new: bucket.used was equal to it). The lines of the keys that follow are prefetched into the
-/// L2 cache, of which more can be under way than into the L1 cache.
+/// Finds or inserts every key and calls use(i, bucket, place) for it. During the call for a new
+/// key bucket.used == place. The lines of later keys are prefetched into the L2 cache, which can
+/// have more prefetches in flight than the L1 cache.
 template <class Match, class Value, class Use>
 inline __attribute__((always_inline)) void use_places(Match match, std::span<LineBucket<Value>> all,
                                                       std::span<const uint64_t> keys,

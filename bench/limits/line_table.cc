@@ -8,7 +8,7 @@ inline __attribute__((always_inline)) void LineTable::add_with(Match match,
                                                                std::span<const uint64_t> keys,
                                                                const float* deltas) noexcept {
     size_t fresh = 0;
-    // A free place holds 0, as it was zeroed.
+    // A free place has the value 0, because the buckets were zeroed.
     use_places(
         match, buckets_,
         keys, [&](size_t i, Bucket & bucket, uint32_t place) __attribute__((always_inline)) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// LineTable: the best hash table that we know for adding to one value by key. The limit for
-/// pushes of lists not seen before and of new keys.
+/// LineTable: the fastest hash table that we know for adding to one value per key. It is the
+/// limit for pushes of new keys and of lists that the server has not seen before.
 
 #include <cstddef>
 #include <cstdint>
@@ -12,12 +12,12 @@
 
 namespace weir::limits {
 
-/// The values stand beside their keys in buckets of one cache line, so that a key costs one line of
-/// memory. The keys of a bucket are compared at once, and the buckets of the keys that follow are
-/// prefetched. Its size is given once: it does not grow. No checks, no messages, no rows apart from
-/// the keys.
+/// The values stand beside their keys in buckets of one cache line, so that an access to a key
+/// reads one line of memory. All keys of a bucket are compared at once, and the buckets of later
+/// keys are prefetched. The table does not grow, makes no checks and deletes no keys. Any key is
+/// allowed.
 ///
-/// Any key; no deletion. Thread: one.
+/// Thread: one.
 class LineTable {
 public:
     using Bucket = LineBucket<float>;
@@ -30,8 +30,8 @@ public:
     explicit LineTable(std::span<Bucket> buckets, Compare compare = best_compare()) noexcept
         : buckets_(buckets), compare_(compare) {}
 
-    /// Adds deltas[i] to the value of keys[i], which begins at 0 if the key is new. There must be
-    /// room for the new keys.
+    /// Adds deltas[i] to the value of keys[i]; the value of a new key starts at 0. The table must
+    /// have room for the new keys.
     void add(std::span<const uint64_t> keys, const float* deltas) noexcept;
 
     [[nodiscard]] size_t size() const noexcept { return size_; }

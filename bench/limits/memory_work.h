@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// What one core can do at best with arrays: the limits that pushes and pulls are measured against.
-/// The compiler's best over plain arrays; no table, no check, no message.
+/// The limits of pushes and pulls: the best that one core can do with plain arrays, in compiled
+/// loops without tables, checks or messages.
 
 #include <cstddef>
 #include <cstdint>
@@ -15,7 +15,7 @@ void add_buffer(float* table, const float* deltas, size_t count) noexcept;
 /// memcpy
 void copy_buffer(std::byte* to, const std::byte* from, size_t bytes) noexcept;
 
-/// values[slots[i]] += deltas[i], through a ready array of slots, prefetched.
+/// values[slots[i]] += deltas[i], prefetched.
 void add_through_slots(float* values, const uint32_t* slots, const float* deltas,
                        size_t count) noexcept;
 

@@ -29,7 +29,8 @@ using transport::shm::Take;
 constexpr uint32_t kMessageBytesMax = 64 << 10;
 constexpr uint64_t kDataBytes = 1 << 20;
 constexpr uint64_t kDirectionBytes = 4096 + kDataBytes;
-/// So many looks without an answer, and the other thread is taken to have no core at the moment.
+/// After this many looks without an answer, the other thread is assumed to have no core, and this
+/// thread yields its own.
 constexpr uint32_t kLooksMax = 1 << 16;
 
 /// Zeroed memory for both directions.
@@ -68,20 +69,21 @@ bool pin(int cpu) {
     return sched_setaffinity(0, sizeof(set), &set) == 0;
 }
 
-/// Calls look() until it says that something has come. False: the game is over.
+/// Calls look() until it returns true. Returns false if `over` is set first.
 template <class Look>
 bool wait_until(const std::atomic<bool>& over, Look&& look) noexcept {
     for (uint32_t looks = 0; !look(); ++looks) {
         if (looks < kLooksMax) continue;
-        if (over.load(std::memory_order_relaxed)) return false;  // nothing is read after it
+        if (over.load(std::memory_order_relaxed)) return false;  // relaxed: guards no other data
         sched_yield();
     }
     return true;
 }
 
-// Both threads' loops: send(), or receive() and then send(). False: over, or broken.
+// The players: one thread calls send() and receive() in turn, the other receive() and send().
+// They return false if the game is over or a ring is broken.
 
-/// A number in a cache line for each direction.
+/// Passes a number through one cache line per direction.
 class FlagPlayer {
 public:
     FlagPlayer(const SharedMemory& memory, int side, const PingpongOptions& /*options*/,
@@ -89,7 +91,7 @@ public:
         : over_(over), ours_(flag(memory, side)), theirs_(flag(memory, 1 - side)) {}
 
     bool send() noexcept {
-        // release and acquire, as whoever passes data behind a flag needs them; free on x86
+        // Release and acquire, as for a flag that guards data. They cost nothing on x86.
         ours_.store(++sent_, std::memory_order_release);
         return true;
     }
@@ -111,7 +113,7 @@ private:
     uint64_t received_ = 0;
 };
 
-/// A record in a ring for each direction.
+/// Passes a record through one ring per direction.
 class RingPlayer {
 public:
     RingPlayer(const SharedMemory& memory, int side, const PingpongOptions& options,
@@ -154,7 +156,7 @@ private:
     std::vector<std::byte> message_;
 };
 
-/// The times of single rounds; none: broken.
+/// Returns the times of the single rounds; empty if a ring is broken.
 template <class Player>
 std::vector<uint64_t> play(Player& player, const PingpongOptions& options) {
     const SteadyClock clock;
@@ -207,7 +209,7 @@ Result<PingpongResult> pingpong(const PingpongOptions& options) {
         Player player(memory, 1, options, over);
         while (player.receive() && player.send()) {
         }
-        over.store(true, std::memory_order_relaxed);  // nobody waits for one who has left
+        over.store(true, std::memory_order_relaxed);  // ends the other player's wait
     });
     Player player(memory, 0, options, over);
     std::vector<uint64_t> times = play(player, options);

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// The limits of every round trip over shared memory, between two threads that are each alone on
-/// their core. The flag: each side writes a number to a cache line of its own and waits for it in
-/// the other's. No code of ours is in that, so it is what we are measured against. The ring: one
-/// record to and fro through two bare byte rings, with nothing else around them; it tells how much
-/// of our time is the ring's.
+/// The limits of round trips over shared memory, between two threads that are each alone on their
+/// core.
+/// - The flag: each side writes a number to a cache line of its own and waits for it in the other
+///   side's line. It contains no code of Weir, so Weir is measured against it.
+/// - The ring: one record to and fro through two bare byte rings of Weir. It shows how much of
+///   Weir's time the rings take.
 
 #include <array>
 #include <cstdint>
@@ -16,9 +17,9 @@ namespace weir::bench {
 
 struct PingpongOptions {
     uint32_t message_bytes = 8;  ///< of the ring's record
-    uint32_t rounds = 200'000;   ///< at most; timed one by one, after some for warming up
-    uint64_t duration_max_ns = 200'000'000;  ///< fewer rounds where others want these cores, too
-    std::array<int, 2> cpus = {0, 1};        ///< of the calling thread, and of the other one
+    uint32_t rounds = 200'000;   ///< at most; timed one by one, after some warm-up rounds
+    uint64_t duration_max_ns = 200'000'000;  ///< ends the rounds early if the cores are busy
+    std::array<int, 2> cpus = {0, 1};        ///< cores of the calling thread and of the other one
 };
 
 struct PingpongResult {
@@ -29,7 +30,7 @@ struct PingpongResult {
     uint64_t max_ns = 0;
 };
 
-/// Both start a thread for the other side. The calling thread is pinned meanwhile.
+/// Both start a thread for the other side, and pin the calling thread until they return.
 /// Errors: kInvalidArgument (message over 64 KiB, no rounds, no such core), kNoMemory, kIo
 [[nodiscard]] Result<PingpongResult> flag_pingpong(const PingpongOptions& options);
 [[nodiscard]] Result<PingpongResult> ring_pingpong(const PingpongOptions& options);

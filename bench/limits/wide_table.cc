@@ -9,7 +9,7 @@
 namespace weir::limits {
 namespace {
 
-constexpr size_t kTogether = 32;  // rows that are under way while as many are worked on
+constexpr size_t kTogether = 32;  // rows prefetched while the 32 before them are worked on
 
 WEIR_KERNEL void adagrad_row(float* row, const float* gradients, size_t width, float rate,
                              float epsilon) noexcept {
@@ -22,7 +22,7 @@ WEIR_KERNEL void adagrad_row(float* row, const float* gradients, size_t width, f
     }
 }
 
-/// use(i, bucket, place), as use_places() says, but for one way to compare.
+/// use_places() with the portable comparison of keys.
 template <class Use>
 __attribute__((always_inline)) inline void places_of(std::span<WideTable::Bucket> buckets,
                                                      std::span<const uint64_t> keys, Use use) {
@@ -45,7 +45,7 @@ __attribute__((target("avx512f"))) void places_avx512(std::span<WideTable::Bucke
 
 }  // namespace
 
-/// The rows of the keys.
+/// Sets rows[i] to the row of keys[i]; a new key gets the next row.
 void WideTable::find(std::span<const uint64_t> keys, float** rows) noexcept {
     const size_t row_floats = 2 * width_;
     const auto use = [&](size_t i, Bucket& bucket, uint32_t place) {
@@ -59,7 +59,7 @@ void WideTable::find(std::span<const uint64_t> keys, float** rows) noexcept {
     places_of(buckets_, keys, use);
 }
 
-/// use(i, row) for each key, when the first `row_floats` of the row are near.
+/// Calls use(i, row) for each key, after a prefetch of the first `row_floats` floats of the row.
 template <class Use>
 void WideTable::for_rows(std::span<const uint64_t> keys, size_t row_floats, Use use) noexcept {
     constexpr size_t kFloatsPerLine = 16;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// WideTable: wide rows by key, in one core. The limit for pulls and adagrad pushes of lists not
-/// seen before.
+/// WideTable: a table of wide rows for one core. It is the limit for pulls and adagrad pushes of
+/// lists that the server has not seen before.
 
 #include <cstddef>
 #include <cstdint>
@@ -12,15 +12,17 @@
 
 namespace weir::limits {
 
-/// Buckets of one cache line give the row of a key; a row is its values and behind them their
-/// adagrad state. While some rows are worked on, the next ones are looked up and prefetched whole.
+/// Buckets of one cache line give the row of a key. A row has the key's values and after them
+/// their adagrad state. While some rows are worked on, the next ones are looked up and
+/// prefetched.
 ///
-/// Thread: one. Keys are put in by insert() before anything else is done with them.
+/// Thread: one. insert() a key before other calls use it.
 class WideTable {
 public:
     using Bucket = LineBucket<uint32_t>;
 
-    /// `buckets` and `rows` are zeroed: line_buckets_for(keys), and keys * 2 * width floats.
+    /// For n keys, `buckets` has line_buckets_for(n) buckets and `rows` n * 2 * width floats.
+    /// Both are zeroed.
     WideTable(std::span<Bucket> buckets, float* rows, size_t width,
               Compare compare = best_compare()) noexcept
         : buckets_(buckets), rows_(rows), width_(width), compare_(compare) {}
@@ -30,8 +32,8 @@ public:
     /// Copies the values of each key to `out`.
     void pull(std::span<const uint64_t> keys, float* out) noexcept;
 
-    /// state += g^2; value -= rate * g / (sqrt(state) + epsilon), for each key and each of its
-    /// gradients g.
+    /// For each key and each of its gradients g: state += g^2, then
+    /// value -= rate * g / (sqrt(state) + epsilon).
     void adagrad(std::span<const uint64_t> keys, const float* gradients, float rate,
                  float epsilon) noexcept;
 
