@@ -7,8 +7,8 @@
 
 namespace weir::apps {
 
-/// Sets `outcome` on all workers to the error of the first worker (by index) that has one. It stays
-/// ok if no worker has an error. A collective.
+/// Sets `outcome` on all workers to the error of the first worker (by index) that has one. It
+/// stays ok if no worker has an error. A collective.
 /// Errors: the exchange's; kProtocol if the words that the workers sent are not an encoded error
 [[nodiscard]] Status agree_on_error(BlockExchange& exchange, Status& outcome);
 

@@ -24,9 +24,9 @@ inline constexpr uint64_t kReduceValueCountMax = 65536;
 ///     workers' pushes of an iteration, then applies prox_l1_step() once to every pushed key.
 /// Collectives: sum(), max(), barrier(), sum_by_key(), max_by_key() and concatenate() are called
 ///     by all workers in the same order, and never while an iteration is outstanding.
-/// Waiting: a worker may compute between two calls for as long as its data need; the other workers
-///     wait for it without a time limit. If another worker dies or gives up, the wait ends at once
-///     with kPeerLost.
+/// Waiting: a worker may compute between two calls for as long as its data need; the other
+///     workers wait for it without a time limit. If another worker dies or gives up, the wait
+///     ends at once with kPeerLost.
 /// Errors: of the transport (Errc::kPeerLost, kDeadline, ...). After an error the exchange cannot
 ///     be used any more.
 /// Thread: the worker's own.
@@ -41,12 +41,12 @@ public:
     [[nodiscard]] virtual uint32_t worker_index() const noexcept = 0;
     [[nodiscard]] virtual uint32_t worker_count() const noexcept = 0;
 
-    /// Returns zeroed memory for `count` values that lives as long as the exchange. Pushes from it
-    /// and pulls into it need no copy. For short lists the caller may use other memory.
+    /// Returns zeroed memory for `count` values that lives as long as the exchange. Pushes from
+    /// it and pulls into it need no copy. For short lists the caller may use other memory.
     [[nodiscard]] virtual Result<std::span<double>> make_buffer(uint64_t count) = 0;
 
-    /// Starts to push this worker's part of an iteration. For keys[i], pairs[2 * i] is the gradient
-    /// and pairs[2 * i + 1] the curvature.
+    /// Starts to push this worker's part of an iteration. For keys[i], pairs[2 * i] is the
+    /// gradient and pairs[2 * i + 1] the curvature.
     ///
     /// Shape:  keys sorted, unique; pairs.size() == 2 * keys.size()
     /// Borrow: both spans until wait(iteration) has returned; see WaitAtExit

@@ -14,8 +14,8 @@ namespace {
 constexpr std::string_view kSumRule = "lr_sum";
 constexpr std::string_view kMaxRule = "lr_max";
 
-/// The deadline of calls that wait for other workers, which compute for as long as their data need.
-/// If a worker or server dies, or a server stops answering, the call ends long before this.
+/// The deadline of calls that wait for other workers, which compute for as long as their data
+/// need. If a worker or server dies, or a server stops answering, the call ends long before this.
 constexpr std::chrono::hours kPatience{24 * 365};
 
 /// The value becomes the sum of all workers' pushes.

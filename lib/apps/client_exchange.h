@@ -14,8 +14,8 @@
 
 namespace weir::apps {
 
-/// Registers the two update rules that sums and maxima need: they set the value to the sum (or the
-/// greatest) of all workers' pushes of an iteration. Pass it as JobOptions::add_rules.
+/// Registers the two update rules that sums and maxima need: they set the value to the sum (or
+/// the greatest) of all workers' pushes of an iteration. Pass it as JobOptions::add_rules.
 void add_exchange_rules(RuleRegistry& rules);
 
 /// It uses one table of weights (rule prox_l1) and one table per kind of collective.

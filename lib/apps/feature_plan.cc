@@ -19,9 +19,9 @@ namespace weir::apps {
 
 namespace {
 
-/// Up to this many features (added up over the workers) every worker gets the list of all features,
-/// and the blocks have equal sizes, down to one feature each. With more features, a hash of the
-/// feature chooses the block, and the sizes are about equal.
+/// Up to this many features (added up over the workers) every worker gets the list of all
+/// features, and the blocks have equal sizes, down to one feature each. With more features, a
+/// hash of the feature chooses the block, and the sizes are about equal.
 constexpr double kListedFeatureCountMax = 32768;
 /// For smaller pieces the messages cost more than the overlap with computing gains.
 constexpr uint64_t kPieceFeatureCountMin = 4096;
@@ -32,8 +32,8 @@ constexpr uint64_t kPieceCountMax = 8;
 constexpr double kRowNs = 6;       ///< per example and block: slope and bend of the loss
 constexpr double kEntryNs = 4;     ///< per non-zero
 constexpr double kFeatureNs = 30;  ///< per feature: push, step on the server, pull
-/// Of one worker. With more workers a round trip takes longer, because all wait for the slowest and
-/// there may be more workers than cores.
+/// Of one worker. With more workers a round trip takes longer, because all wait for the slowest
+/// and there may be more workers than cores.
 constexpr double kRoundTripNs = 7e3;
 /// Per pass, outside the blocks: sums for the objective and for the step after it.
 constexpr double kBetweenPassesNs = 2e6;

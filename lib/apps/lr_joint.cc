@@ -6,10 +6,10 @@
 /// correlated: columns with a large constant in common (years, temperatures in kelvin),
 /// polynomials, sums of other columns. Here the workers sum up the gradient and the whole Hessian
 /// of the loss over the features in use. Worker 0 minimises this quadratic model plus the l1
-/// penalty by an interior point method (linalg::minimise()) and sends the result to the others. It
-/// is the direction of a line search. One worker solves alone because the system is small (at most
-/// 1024 features) and its rounding must be the same for all. The step may set weights to 0, but
-/// only passes change a weight from 0.
+/// penalty by an interior point method (linalg::minimise()) and sends the result to the others.
+/// It is the direction of a line search. One worker solves alone because the system is small (at
+/// most 1024 features) and its rounding must be the same for all. The step may set weights to 0,
+/// but only passes change a weight from 0.
 
 #include <algorithm>
 #include <cmath>
@@ -40,8 +40,8 @@ constexpr double kBendMin = 1e-12;
 /// The quadratic model is minimised to this precision, relative to the objective.
 constexpr double kPrecision = 1e-8;
 
-/// A pseudo-random number from 0 to 1 that is the same for all workers: it depends only on the key
-/// and on the number of joint steps so far.
+/// A pseudo-random number from 0 to 1 that is the same for all workers: it depends only on the
+/// key and on the number of joint steps so far.
 double random_unit(uint64_t key, uint64_t step_count) {
     return static_cast<double>(mix64(key ^ mix64(step_count + 1)) >> 11) * 0x1p-53;
 }
@@ -97,8 +97,8 @@ Result<LrSolver::JointSet> LrSolver::choose_jointly(double fraction) {
     return set;
 }
 
-/// Returns the change of each weight of the set that minimises the quadratic model of all workers'
-/// loss plus the penalty.
+/// Returns the change of each weight of the set that minimises the quadratic model of all
+/// workers' loss plus the penalty.
 Result<std::vector<double>> LrSolver::newton_step(const JointSet& set, double objective) {
     const uint64_t count = set.keys.size();
     const uint64_t triangle = linalg::triangle_size(count);

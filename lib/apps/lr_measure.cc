@@ -52,9 +52,9 @@ Status LrSolver::measure(Totals& totals) {
     return {};
 }
 
-/// A pass raises the objective only by rounding. The rounding can be large where margins are small
-/// differences of large numbers. If the objective has risen, this computes the margins anew from
-/// the weights. If it is still higher, the weights return to the best ones so far.
+/// A pass raises the objective only by rounding. The rounding can be large where margins are
+/// small differences of large numbers. If the objective has risen, this computes the margins anew
+/// from the weights. If it is still higher, the weights return to the best ones so far.
 Status LrSolver::keep_best(Totals& totals) {
     const auto risen = [&] { return !(totals.objective <= best_objective_ * (1 + kRounding)); };
     if (risen()) {
@@ -85,8 +85,8 @@ void LrSolver::refresh_margins() {
     linalg::add_to_margins(columns(), {0, matrix_.column_count()}, weights_, margins_);
 }
 
-/// Updates dual_, the lower bound of the optimum: it computes the dual objective at the dual point
-/// of the margins, scaled into the feasible set.
+/// Updates dual_, the lower bound of the optimum: it computes the dual objective at the dual
+/// point of the margins, scaled into the feasible set.
 Status LrSolver::measure_gap(double objective) {
     next_gap_pass_ = result_.pass_count + std::max(5U, result_.pass_count / 10);
     if (options_.l1 == 0) return {};  // without a penalty only alpha = 0 is sure to be feasible

@@ -35,8 +35,8 @@ std::function<bool()> stop_of(const LrRunOptions& options) {
     return [stop = options.solver.stop] { return stop() != 0; };
 }
 
-/// Fails if the workers have different options: they would take different steps, and wait for each
-/// other without end.
+/// Fails if the workers have different options: they would take different steps, and wait for
+/// each other without end.
 Status check_same(BlockExchange& exchange, const LrRunOptions& options) {
     struct Flag {
         const char* name;
@@ -72,8 +72,8 @@ Status check_same(BlockExchange& exchange, const LrRunOptions& options) {
     return {};
 }
 
-/// Sums up the workers' reports on one set of files, training or test: the labels, examples and bad
-/// lines in `report` become those of all workers.
+/// Sums up the workers' reports on one set of files, training or test: the labels, examples and
+/// bad lines in `report` become those of all workers.
 ///
 /// labels_good: set to the result of check_labels()
 /// Errors: the exchange's

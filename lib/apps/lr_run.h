@@ -51,10 +51,10 @@ struct LrRun {
 };
 
 /// Every worker of the job calls it with the same options, then leaves the job.
-/// Errors: kInvalidArgument if the workers' options differ; kCancelled if LrOptions::stop returned
-///     non-zero while the training files were read; those of the training files, the solver and
-///     the cluster. An error of the test files, or a stop while they are read, does not undo the
-///     training: it is in LrRun::tested
+/// Errors: kInvalidArgument if the workers' options differ; kCancelled if LrOptions::stop
+///     returned non-zero while the training files were read; those of the training files, the
+///     solver and the cluster. An error of the test files, or a stop while they are read, does
+///     not undo the training: it is in LrRun::tested
 [[nodiscard]] Result<LrRun> run_lr(Client& client, const LrRunOptions& options);
 
 }  // namespace weir::apps

@@ -20,9 +20,9 @@ namespace weir::apps {
 
 namespace {
 
-/// The rule for "no progress" ends no training before kPassCountMin passes, because trust may still
-/// be growing. If passes are cheap it waits for as many as take about kPatienceNs, but for at most
-/// kCheapPassCountMin.
+/// The rule for "no progress" ends no training before kPassCountMin passes, because trust may
+/// still be growing. If passes are cheap it waits for as many as take about kPatienceNs, but for
+/// at most kCheapPassCountMin.
 constexpr double kPassCountMin = 20;
 constexpr double kCheapPassCountMin = 400;
 constexpr double kPatienceNs = 1e9;

@@ -19,9 +19,9 @@
 ///   alone solves it.
 /// - else a Newton step in the space that the ends of the last passes span (PassHistory). Every
 ///   worker solves this system of at most three unknowns by itself.
-/// Both end in a line search along a direction. The workers push the step to the servers as a move
-/// of the weights, and undo it if it raised the objective. From time to time the workers also
-/// compute a duality gap, which bounds the distance to the optimum.
+/// Both end in a line search along a direction. The workers push the step to the servers as a
+/// move of the weights, and undo it if it raised the objective. From time to time the workers
+/// also compute a duality gap, which bounds the distance to the optimum.
 
 #include <cstdint>
 #include <optional>
@@ -46,8 +46,8 @@ public:
     /// Plans the blocks together with the other workers and lays out this worker's examples by
     /// block.
     ///
-    /// Errors: kInvalidArgument for invalid options, and if no worker has an example; those of the
-    ///     exchange, as in all functions here
+    /// Errors: kInvalidArgument for invalid options, and if no worker has an example; those of
+    ///     the exchange, as in all functions here
     [[nodiscard]] static Result<LrSolver> create(BlockExchange& exchange, data::Examples&& examples,
                                                  LrOptions options);
 
@@ -80,8 +80,8 @@ private:
     [[nodiscard]] linalg::Columns columns() const noexcept;
     [[nodiscard]] linalg::ColumnRange group_range(uint32_t group) const noexcept;
     [[nodiscard]] std::span<const uint64_t> group_keys(uint32_t group) const noexcept;
-    /// 1 / (number of workers that have the feature). Each of them counts this part of the weight,
-    /// so that sums over workers count every weight once.
+    /// 1 / (number of workers that have the feature). Each of them counts this part of the
+    /// weight, so that sums over workers count every weight once.
     [[nodiscard]] double counted_part(uint64_t column) const noexcept;
 
     [[nodiscard]] Status prepare();

@@ -18,7 +18,8 @@ struct LrProgress {
     double seconds = 0;
     double objective = 0;
     uint64_t nonzero_count = 0;
-    /// (objective - a proven lower bound of the optimum) / objective; infinity while none is known.
+    /// (objective - a proven lower bound of the optimum) / objective; infinity while none is
+    /// known.
     double gap = std::numeric_limits<double>::infinity();
 };
 
@@ -31,8 +32,8 @@ struct LrOptions {
     uint64_t seed = 1;         ///< for the blocks and their order; the same for all workers
     Model init;  ///< the weights to start from; features that no example has are left out
     std::function<void(const LrProgress&)> progress;  ///< called after every pass; may be empty
-    /// Called after every pass; may be empty. A non-zero result at any worker ends the training for
-    /// all workers.
+    /// Called after every pass; may be empty. A non-zero result at any worker ends the training
+    /// for all workers.
     std::function<int()> stop;
 };
 

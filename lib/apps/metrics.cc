@@ -20,8 +20,8 @@ void arrange(std::vector<double>& scores) {
     std::sort(scores.begin(), scores.end());
 }
 
-/// Counts the pairs of one of `some` and one of `others` in which that of `others` is lower. Equal
-/// pairs count half. Both lists are in rising order.
+/// Counts the pairs of one of `some` and one of `others` in which that of `others` is lower.
+/// Equal pairs count half. Both lists are in rising order.
 double count_below(std::span<const double> some, std::span<const double> others) {
     double count = 0;
     auto from = others.begin();  // all before it are lower
@@ -58,8 +58,8 @@ std::array<double, 4> totals_of(const Scores& scores) {
             loss(scores.positive, 1) + loss(scores.negative, -1)};
 }
 
-/// `totals`: as totals_of() orders them. `above`: the pairs of a positive and a negative example in
-/// which the positive one has the higher score; equal scores count half.
+/// `totals`: as totals_of() orders them. `above`: the pairs of a positive and a negative example
+/// in which the positive one has the higher score; equal scores count half.
 Metrics metrics_of(const std::array<double, 4>& totals, double above) {
     const double count = totals[0] + totals[1];
     Metrics metrics;

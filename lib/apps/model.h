@@ -22,8 +22,8 @@ struct Model {
     std::vector<double> weights;  ///< beside keys
 };
 
-/// Writes the model. Every weight has as many digits as reading it back exactly needs. The file is
-/// written whole or not at all.
+/// Writes the model. Every weight has as many digits as reading it back exactly needs. The file
+/// is written whole or not at all.
 /// Errors: kIo
 [[nodiscard]] Status write_model(const std::string& path, const Model& model);
 
@@ -31,14 +31,15 @@ struct Model {
 /// Errors: kNotFound, kIo; kParse with the file, the line and what is wrong there
 [[nodiscard]] Result<Model> read_model(const std::string& path);
 
-/// Computes the score w.x of examples. Borrows the model. Thread: any number of threads at a time.
+/// Computes the score w.x of examples. Borrows the model. Thread: any number of threads at a
+/// time.
 class Scorer {
 public:
     /// Errors: kOutOfRange for a model of more than 2^32 - 66 weights
     [[nodiscard]] static Result<Scorer> make(const Model& model);
 
-    /// Resizes `scores` to the number of examples and sets scores[i] to the score of the i-th one.
-    /// Returns how many of the examples' non-zeros have a feature of the model.
+    /// Resizes `scores` to the number of examples and sets scores[i] to the score of the i-th
+    /// one. Returns how many of the examples' non-zeros have a feature of the model.
     uint64_t score(const data::ParsedLines& lines, std::vector<double>& scores) const;
 
 private:
@@ -55,8 +56,8 @@ struct Evaluation {
     std::vector<uint64_t> keys;  ///< the different features, in order of appearance
 };
 
-/// Applies the model to one part (options.part) of LIBSVM files. It streams the files: only a score
-/// per example and the different features stay in memory.
+/// Applies the model to one part (options.part) of LIBSVM files. It streams the files: only a
+/// score per example and the different features stay in memory.
 /// Errors: those of data::stream_libsvm(); kOutOfRange for too many different features
 [[nodiscard]] Result<Evaluation> evaluate(const Model& model, std::span<const std::string> paths,
                                           const data::StreamOptions& options = {});

@@ -50,8 +50,8 @@ public:
     [[nodiscard]] System system(std::span<const int8_t> labels, Point now, double l1,
                                 CountedPart counted_part) const {
         System system = loss_part(labels, now.margins);
-        // The derivative of l1 |w| along w_s - w_(s + 1) is the difference of the derivatives along
-        // w_s and w_(s + 1).
+        // The derivative of l1 |w| along w_s - w_(s + 1) is the difference of the derivatives
+        // along w_s and w_(s + 1).
         double newer = penalty_slope(now.weights, now.weights, counted_part);
         for (uint64_t a = 0; a < depth(); ++a) {
             const double older = penalty_slope(now.weights, snapshots_[a].weights, counted_part);
@@ -61,8 +61,8 @@ public:
         return system;
     }
 
-    /// The direction of the Newton step from `now`, for the system summed over all workers. Returns
-    /// it in weights and writes it in margins to `margins`.
+    /// The direction of the Newton step from `now`, for the system summed over all workers.
+    /// Returns it in weights and writes it in margins to `margins`.
     [[nodiscard]] SparseWeights direction(const System& system, Point now,
                                           std::span<double> margins) const;
 

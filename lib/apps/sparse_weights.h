@@ -18,8 +18,8 @@ struct SparseWeights {
     [[nodiscard]] static SparseWeights of(std::span<const double> weights);
 };
 
-/// Calls visit(column, a's value, b's value) for every column that a or b has, in rising order. If
-/// only one of them has the column, the other's value is 0.
+/// Calls visit(column, a's value, b's value) for every column that a or b has, in rising order.
+/// If only one of them has the column, the other's value is 0.
 template <class Visit>
 void for_each_column(const SparseWeights& a, const SparseWeights& b, Visit visit) {
     uint64_t i = 0;

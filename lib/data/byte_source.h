@@ -10,7 +10,7 @@
 
 namespace weir::data {
 
-/// A plain file from some offset on, a stream that can be read only once, or an unpacked gzip file.
+/// A plain file from an offset on, a stream that can be read only once, or an unpacked gzip file.
 class ByteSource {
 public:
     virtual ~ByteSource() = default;

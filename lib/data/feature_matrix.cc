@@ -60,8 +60,8 @@ std::vector<uint32_t> place_columns(std::vector<uint64_t>&& keys, const FeatureG
 }
 
 /// Counts the non-zeros of every feature and lays out the columns. Returns the place of the first
-/// non-zero of each feature. It counts by feature, not by column, because features that came early
-/// are the common ones, so that most look-ups hit the cache.
+/// non-zero of each feature. It counts by feature, not by column, because features that came
+/// early are the common ones, so that most look-ups hit the cache.
 std::vector<uint64_t> lay_out(const Examples& examples, const std::vector<uint32_t>& column_of,
                               FeatureMatrix& matrix) {
     std::vector<uint64_t> fill(column_of.size(), 0);

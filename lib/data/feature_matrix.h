@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// FeatureMatrix: a worker's training data by feature (compressed columns). The features of a group
-/// lie together.
+/// FeatureMatrix: a worker's training data by feature (compressed columns). The features of a
+/// group lie together.
 
 #include <cstdint>
 #include <functional>
@@ -12,9 +12,9 @@
 
 namespace weir::data {
 
-/// Column c holds the non-zeros of feature keys[c]: their rows, rising, are rows[offsets[c]] up to,
-/// but not including, rows[offsets[c + 1]]. A non-zero takes 4 bytes if all values are 1 (click
-/// logs), else 8.
+/// Column c holds the non-zeros of feature keys[c]: their rows, rising, are rows[offsets[c]] up
+/// to, but not including, rows[offsets[c + 1]]. A non-zero takes 4 bytes if all values are 1
+/// (click logs), else 8.
 struct FeatureMatrix {
     std::vector<uint64_t> keys;     ///< sorted within each group
     std::vector<uint64_t> offsets;  ///< one more than columns
@@ -39,8 +39,8 @@ struct FeatureGroups {
     std::function<uint32_t(uint64_t key)> of = [](uint64_t) { return 0U; };  ///< below count
 };
 
-/// Turns rows into columns. It frees the examples chunk by chunk, so that the peak of memory stays
-/// below two copies of the non-zeros.
+/// Turns rows into columns. It frees the examples chunk by chunk, so that the peak of memory
+/// stays below two copies of the non-zeros.
 [[nodiscard]] FeatureMatrix make_feature_matrix(Examples&& examples,
                                                 const FeatureGroups& groups = {});
 

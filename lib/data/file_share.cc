@@ -62,7 +62,7 @@ Result<FileFacts> inspect(const std::string& path) {
     return FileFacts{static_cast<uint64_t>(facts.st_size), is_gzip(magic)};
 }
 
-/// Deals out whole gzip files, the largest first, each to the reader with the fewest bytes so far.
+/// Deals out whole gzip files, largest first, each to the reader with the fewest bytes so far.
 void share_whole(std::span<const std::string> paths, std::span<const FileFacts> facts, Part part,
                  std::vector<FileShare>& shares) {
     std::vector<uint32_t> order;

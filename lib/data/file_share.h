@@ -38,8 +38,8 @@ struct FileShare {
 ///
 /// A path `-` is standard input.
 ///
-/// Errors: a path that is missing, a directory, not a regular file, empty, unreadable or packed by
-///     something other than gzip; a stream with more than one reader
+/// Errors: a path that is missing, a directory, not a regular file, empty, unreadable or packed
+///     by something other than gzip; a stream with more than one reader
 [[nodiscard]] Result<std::vector<FileShare>> share_files(std::span<const std::string> paths,
                                                          Part part);
 

@@ -41,7 +41,7 @@ Error GzipBytes::wrong(std::string_view what) const {
             fmt::format("{}: {}; fetch the file again (gzip -t tests it)", path_, what)};
 }
 
-/// Reads more packed bytes after those not used yet, until there are at least two or the file ends.
+/// Reads more packed bytes after the unused ones, until there are at least two or the file ends.
 Status GzipBytes::refill() {
     if (stream_.avail_in > 0) std::memmove(packed_.data(), stream_.next_in, stream_.avail_in);
     stream_.next_in = packed_.data();

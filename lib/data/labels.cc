@@ -46,8 +46,8 @@ std::string listed(std::vector<float> values, size_t most) {
     return text;
 }
 
-/// A map for these values, as an example for the user. Of two values the smaller stands for -1 and
-/// the greater for +1; of more than two the smallest stands for +1 and the others for -1.
+/// A map for these values, as an example for the user. Of two values the smaller stands for -1
+/// and the greater for +1; of more than two the smallest stands for +1 and the others for -1.
 std::string proposal(std::vector<float> values) {
     std::sort(values.begin(), values.end());
     constexpr size_t kShown = 4;

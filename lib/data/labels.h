@@ -26,8 +26,8 @@ public:
     /// -1 or +1; 0 for a value that stands for neither.
     [[nodiscard]] int8_t class_of(float value) const noexcept;
 
-    /// The first value that stands for the class `which` (-1 or +1), as label_text() writes it; for
-    /// the default map "-1" or "+1".
+    /// The first value that stands for the class `which` (-1 or +1), as label_text() writes it;
+    /// for the default map "-1" or "+1".
     [[nodiscard]] std::string value_of(int8_t which) const;
 
     [[nodiscard]] bool is_default() const noexcept { return entries_.empty(); }
@@ -78,8 +78,8 @@ private:
 /// A label value as a person writes it: "2", "0.5".
 [[nodiscard]] std::string label_text(float value);
 
-/// Fails if label values that stand for no class look like a class of their own, and not like a few
-/// bad lines:
+/// Fails if label values that stand for no class look like a class of their own, and not like a
+/// few bad lines:
 /// - one class or both do not occur beside them, or
 /// - `labels` is the default, and at least ten lines and one line in twenty have such a value. (A
 ///   map that the user gave may leave out values.)

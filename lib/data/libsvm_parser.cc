@@ -77,8 +77,8 @@ Digits digits_of(uint64_t text) noexcept {
     return {count, sum};
 }
 
-/// Reads digits, up to 19 in all with the `digit_count` that came before, and returns their number.
-/// The caller handles further digits.
+/// Reads digits, up to 19 in all with the `digit_count` that came before, and returns their
+/// number. The caller handles further digits.
 uint32_t read_digits(Cursor& cursor, uint64_t& number, uint32_t digit_count) noexcept {
     while (cursor.end - cursor.at >= 8 && digit_count + 8 <= 19) {
         uint64_t text = 0;
@@ -141,8 +141,8 @@ bool parse_value_slowly(Cursor& cursor, const char* begin, float& value) noexcep
     return true;
 }
 
-/// Parses a number of at most 19 digits, up to 2^53 without the point and without exponent, exactly
-/// as strtod() would. Other numbers go to parse_value_slowly().
+/// Parses a number of at most 19 digits, up to 2^53 without the point and without exponent,
+/// exactly as strtod() would. Other numbers go to parse_value_slowly().
 bool parse_value(Cursor& cursor, float& value) noexcept {
     const char* begin = cursor.at;
     if (!cursor.done() && is_digit(*begin) && (begin + 1 == cursor.end || is_blank(begin[1]))) {
@@ -235,8 +235,8 @@ bool has_repeat(const uint64_t* begin, const uint64_t* end) {
     return std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end();
 }
 
-/// Parses the features of a line and appends them to lines.keys and lines.values. `spaced`: a label
-/// stands before the first feature, so a blank must separate them.
+/// Parses the features of a line and appends them to lines.keys and lines.values. `spaced`: a
+/// label stands before the first feature, so a blank must separate them.
 bool parse_features(Cursor& cursor, ParsedLines& lines, bool spaced) {
     const char* begin = cursor.at;
     const uint64_t first = lines.keys.size();

@@ -19,11 +19,10 @@ struct ParsedLines {
     std::vector<int8_t> labels;     ///< -1 or +1, per example; 0 where a line has none
     std::vector<uint32_t> lengths;  ///< non-zeros per example
     std::vector<uint64_t> keys;     ///< feature numbers, in the order of the line
-    std::vector<float>
-        values;                ///< parallel to keys; finite, not 0 (zeros in the text are left out)
-    bool all_ones = true;      ///< every value is 1
-    uint64_t line_count = 0;   ///< lines seen: examples, empty ones, comments and bad ones
-    LabelCensus label_census;  ///< of the examples, and of lines whose label stands for no class
+    std::vector<float> values;  ///< parallel to keys; finite, not 0 (zeros in the text are dropped)
+    bool all_ones = true;       ///< every value is 1
+    uint64_t line_count = 0;    ///< lines seen: examples, empty ones, comments and bad ones
+    LabelCensus label_census;   ///< of the examples, and of lines whose label stands for no class
 
     void clear();
 };
@@ -44,9 +43,9 @@ struct BadLine {
     bool unknown_label = false;      ///< the label is a number that stands for no class
 };
 
-/// Parses lines from the start of `text` and appends them to `lines`, until the end or a bad line.
-/// Returns the bad line, of which nothing is appended, or nullopt at the end. To go on after a bad
-/// line, call again with the text from next_offset on.
+/// Parses lines from the start of `text` and appends them to `lines`, until the end or a bad
+/// line. Returns the bad line, of which nothing is appended, or nullopt at the end. To go on
+/// after a bad line, call again with the text from next_offset on.
 ///
 /// Labels: those of format.labels. Features: 0 to 2^64 - 1, in any order, none twice in a line.
 /// Values: decimal numbers within float32; no NaN, no infinity. Line ends: LF or CR LF.

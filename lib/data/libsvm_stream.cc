@@ -42,8 +42,8 @@ Status add_labels(FileShare share, uint64_t bytes_max, const LibsvmFormat& forma
     return {};
 }
 
-/// The labels of all files, from samples that do not depend on the reader's part: if the files are
-/// sorted by class, one part may have lines of one class only.
+/// The labels of all files, from samples that do not depend on the reader's part: if the files
+/// are sorted by class, one part may have lines of one class only.
 LabelCensus sample_labels(std::span<const std::string> paths, const LibsvmFormat& format) {
     LabelCensus census;
     const size_t file_count = std::min(paths.size(), kSampledFileCount);

@@ -41,8 +41,9 @@ struct StreamOptions {
 /// Reads the share of options.part of the files, and calls `consume` with the examples of each
 /// piece.
 ///
-/// Errors: those of share_files(), LineStream and `consume`; kParse for a bad line, and for labels
-///     that format.labels does not cover (see check_labels()); kCancelled after options.stop
+/// Errors: those of share_files(), LineStream and `consume`; kParse for a bad line, and for
+///     labels that format.labels does not cover (see check_labels()); kCancelled after
+///     options.stop
 /// Thread: any; one call per part
 [[nodiscard]] Result<ReadReport> stream_libsvm(std::span<const std::string> paths,
                                                const StreamOptions& options,

@@ -22,8 +22,8 @@ public:
     /// A file with a longer line is taken not to be text.
     static constexpr uint64_t kLineBytesMax = uint64_t{1} << 28;
 
-    /// Errors: kIo if the file cannot be opened or read; for standard input that is not a file also
-    ///     kInvalidArgument if it is empty or packed by something other than gzip
+    /// Errors: kIo if the file cannot be opened or read; for standard input that is not a file
+    ///     also kInvalidArgument if it is empty or packed by something other than gzip
     [[nodiscard]] static Result<LineStream> open(FileShare share);
 
     /// The next lines, valid until the next call; empty at the end.
@@ -42,7 +42,8 @@ public:
 private:
     LineStream() = default;
 
-    /// Whether newlines are counted while reading, because the file cannot be read again for that.
+    /// Whether newlines are counted while reading, because the file cannot be read again for
+    /// that.
     [[nodiscard]] bool counts_lines() const noexcept { return share_.gzip || share_.stream; }
 
     [[nodiscard]] Result<std::string_view> next_piece();

@@ -17,15 +17,15 @@ namespace {
 constexpr size_t kNameBytesMax = 200;  // of a file name's 255: leaves room for the suffix
 constexpr int kNameTries = 100;
 
-/// Whether the path names an open descriptor of a process (/dev/stdout, /proc/...). Such a file is
-/// written in place and not replaced.
+/// Whether the path names an open descriptor of a process (/dev/stdout, /proc/...). Such a file
+/// is written in place and not replaced.
 bool is_lent(const std::string& path) {
     return path.starts_with("/dev/std") || path.starts_with("/dev/fd/") ||
            path.starts_with("/proc/");
 }
 
-/// Makes a new file beside `target` and sets `part` to its path. Returns its descriptor, or -1 and
-/// sets errno.
+/// Makes a new file beside `target` and sets `part` to its path. Returns its descriptor, or -1
+/// and sets errno.
 int create_beside(const std::filesystem::path& target, std::string& part) {
     const std::string name = target.filename().string().substr(0, kNameBytesMax);
     for (int i = 0; i < kNameTries; ++i) {

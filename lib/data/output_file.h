@@ -15,9 +15,9 @@ namespace weir::data {
 /// The path of standard output. A file of this name can be given as "./-".
 inline constexpr std::string_view kStandardOutput = "-";
 
-/// Writes to a new file beside `path` and renames it to `path` at the end. It writes directly, and
-/// never removes, what is not a regular file (a device, a pipe, /dev/stdout, `-`), and an existing
-/// file in a folder where it cannot make a new one.
+/// Writes to a new file beside `path` and renames it to `path` at the end. It writes directly,
+/// and never removes, what is not a regular file (a device, a pipe, /dev/stdout, `-`), and an
+/// existing file in a folder where it cannot make a new one.
 /// Thread: one.
 class OutputFile {
 public:

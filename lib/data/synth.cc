@@ -73,8 +73,8 @@ private:
     double accept_;
 };
 
-/// The distribution of the log, shared by all threads: which features are common, and which have a
-/// weight.
+/// The distribution of the log, shared by all threads: which features are common, and which have
+/// a weight.
 class ClickLog {
 public:
     explicit ClickLog(const SynthOptions& options)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// write_click_log: writes a synthetic click log, LIBSVM text with a chosen number of examples and
-/// features and a chosen skew.
+/// write_click_log: writes a synthetic click log, LIBSVM text with a chosen number of examples
+/// and features and a chosen skew.
 
 #include <cstdint>
 #include <functional>

@@ -9,8 +9,8 @@ namespace {
 
 constexpr uint64_t kAhead = 24;  // prefetch distance in non-zeros
 
-/// Calls visit(k, row, value) for every non-zero of column range.begin + k, and done(k) after each
-/// column. Prefetches `rows_data` of the next rows.
+/// Calls visit(k, row, value) for every non-zero of column range.begin + k, and done(k) after
+/// each column. Prefetches `rows_data` of the next rows.
 template <class Row, class Visit, class Done>
 void for_each(const Columns& matrix, ColumnRange range, Row* rows_data, Visit visit, Done done) {
     const uint64_t last = matrix.offsets[range.end];

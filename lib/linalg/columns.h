@@ -40,8 +40,8 @@ void add_reach(const Columns& matrix, ColumnRange range, std::span<const float> 
                std::span<RowTerm> terms);
 
 /// Per column of the range: pairs[2 k] = g_j, the gradient, and pairs[2 k + 1] = u_j, a curvature
-/// such that loss(w + d) <= loss(w) + g.d + sum_j u_j d_j^2 / 2 for every step d of the block with
-/// |d_j| <= trust_j. `terms` are those after linalg::logistic_terms().
+/// such that loss(w + d) <= loss(w) + g.d + sum_j u_j d_j^2 / 2 for every step d of the block
+/// with |d_j| <= trust_j. `terms` are those after linalg::logistic_terms().
 ///
 /// The bound follows from Cauchy and Schwarz:
 ///     (sum_k x_ik d_k)^2 <= (sum_k |x_ik| trust_k) (sum_k |x_ik| d_k^2 / trust_k)

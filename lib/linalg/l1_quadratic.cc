@@ -188,8 +188,8 @@ private:
 
     [[nodiscard]] double spread(uint64_t j) const { return p_[j] / s_[j] + q_[j] / t_[j]; }
 
-    /// The Newton step that makes every p s and q t equal to `centre`, less the second-order terms
-    /// `bent`.
+    /// The Newton step that makes every p s and q t equal to `centre`, less the second-order
+    /// terms `bent`.
     [[nodiscard]] Step newton(double centre, const Vector& bent_s, const Vector& bent_t) {
         Step step{Vector(count_), Vector(count_), Vector(count_),
                   Vector(count_), Vector(count_), Vector(count_)};

@@ -194,7 +194,8 @@ Status find_servers_core(BenchFlags& flags, const JobShape& shape) {
 int run_rank(BenchFlags& flags, Config& config) {
     if (flags.child) prctl(PR_SET_PDEATHSIG, SIGKILL);
     flags.job.apply_to(config);
-    // As for the limits' memory: the bench does not measure the kernel's first touch of the memory.
+    // As for the limits' memory: the bench does not measure the kernel's first touch of the
+    // memory.
     config.set_flag("WEIR_PREFAULT", "weir bench", "yes");
     const Result<std::optional<uint32_t>> rank = foreseen_rank(config);
     if (!rank) return failure(rank.error());

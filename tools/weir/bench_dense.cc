@@ -34,8 +34,8 @@ public:
     Places(uint64_t table_values, uint64_t values)
         : values_(values), count_(std::max<uint64_t>(1, table_values / values)) {}
 
-    /// Returns the first value of the next place. The count is a power of two and the step is odd,
-    /// so that every place gets its turn.
+    /// Returns the first value of the next place. The count is a power of two and the step is
+    /// odd, so that every place gets its turn.
     uint64_t next() noexcept {
         at_ = (at_ + 0x9e3779b1) % count_;
         return at_ * values_;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// weir bench insert: sparse tables; new keys, lists that the server knows, and lists it never saw.
+// weir bench insert: pushes to sparse tables, of new keys, of lists that the server remembers,
+// and of lists that it has not seen.
 #include <algorithm>
 
 #include <fmt/core.h>
@@ -122,8 +123,8 @@ Status InsertBench::new_keys(size_t key_count, size_t list_keys, bool told) {
 }
 
 Status InsertBench::known_list(size_t key_count) {
-    // The keys are inserted in short lists. Otherwise the rows of the long list would lie in a few
-    // rising runs.
+    // The keys are inserted in short lists. Otherwise the rows of the long list would lie in a
+    // few rising runs.
     WEIR_ASSIGN(Lists lists, make_lists(client_, key_count, 8, 2));
     WEIR_ASSIGN(Table<float> table, this->table(fmt::format("known {}", key_count)));
     Flight loading(in_flight_);

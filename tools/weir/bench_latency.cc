@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// weir bench latency: small pushes, one at a time, against a flag that two threads pass to and fro.
+// weir bench latency: small pushes, one at a time, against a flag that two threads pass to and
+// fro.
 #include <algorithm>
 #include <array>
 #include <chrono>

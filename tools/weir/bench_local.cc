@@ -15,9 +15,9 @@
 namespace weir::tools {
 namespace {
 
-/// A free port of 127.0.0.1. The socket is bound with SO_REUSEADDR and does not listen: the kernel
-/// gives the port to no other program that asks for any port, and the first rank, which asks for it
-/// by number, can listen there.
+/// A free port of 127.0.0.1. The socket is bound with SO_REUSEADDR and does not listen: the
+/// kernel gives the port to no other program that asks for any port, and the first rank, which
+/// asks for it by number, can listen there.
 class HeldPort {
 public:
     HeldPort() = default;

@@ -10,8 +10,8 @@
 
 namespace weir::tools {
 
-/// Runs this program `count` times with `arguments` and the flags of its rank, and waits for all of
-/// these processes. After an error it kills those that still run.
+/// Runs this program `count` times with `arguments` and the flags of its rank, and waits for all
+/// of these processes. After an error it kills those that still run.
 /// Errors: kIo: a process could not start, failed or died
 [[nodiscard]] Status run_local_ranks(const std::vector<std::string>& arguments, size_t count);
 

@@ -40,7 +40,8 @@ struct BenchRow {
     }
 };
 
-/// Prints the header at once, each row in add(), and the meaning of the columns in print_legend().
+/// Prints the header at once, each row in add(), and the meaning of the columns in
+/// print_legend().
 /// Thread: one.
 class BenchReport {
 public:

@@ -96,8 +96,8 @@ private:
     std::vector<uint32_t> times_ns_;
 };
 
-/// Fills in values like those of a training, whose sums are rounded. Exact sums take the same time
-/// on a real processor, but not on an emulated one.
+/// Fills in values like those of a training, whose sums are rounded. Exact sums take the same
+/// time on a real processor, but not on an emulated one.
 inline void fill_with_updates(std::span<float> values) {
     for (size_t i = 0; i < values.size(); ++i)
         values[i] = 1.0F / static_cast<float>(3 + i % 1021);

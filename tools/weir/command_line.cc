@@ -281,9 +281,9 @@ void add_info(CLI::App& app, Command& chosen) {
     });
 }
 
-/// Returns the message for an unknown subcommand, as in "weir bench frobnicate", or "" if there is
-/// none. CLI11 would only say that a subcommand is missing. Sets `parent` to the command that lacks
-/// it.
+/// Returns the message for an unknown subcommand, as in "weir bench frobnicate", or "" if there
+/// is none. CLI11 would only say that a subcommand is missing. Sets `parent` to the command that
+/// lacks it.
 std::string unknown_command(const CLI::App& app, int argc, char** argv, std::string& parent) {
     const CLI::App* at = &app;
     for (int i = 1; i < argc && argv[i][0] != '-'; ++i) {
@@ -305,8 +305,8 @@ std::string unknown_command(const CLI::App& app, int argc, char** argv, std::str
     return "";
 }
 
-/// Returns the message for an argument that no option takes, an unknown flag first; "" if there is
-/// none.
+/// Returns the message for an argument that no option takes, an unknown flag first; "" if there
+/// is none.
 std::string unknown_argument(const CLI::App& app) {
     const std::vector<std::string> words = app.remaining(true);
     const auto flag = std::find_if(words.begin(), words.end(),

@@ -37,8 +37,8 @@ std::vector<NamedPath> inputs_of(const LrFlags& flags) {
     return inputs;
 }
 
-/// The output files. Only the worker that writes them checks, before the training, that they can be
-/// written: other workers may have other folders.
+/// The output files. Only the worker that writes them checks, before the training, that they can
+/// be written: other workers may have other folders.
 std::vector<NamedPath> outputs_of(const LrFlags& flags) {
     return {{"--model", flags.model}, {"--json", flags.json}, {"--plot", flags.plot}};
 }
@@ -55,8 +55,8 @@ Status check_plot_name(const std::string& path) {
                              path));
 }
 
-/// Makes standard input a file that all workers of this process can read. Fails if the job has more
-/// processes, because the others cannot read it.
+/// Makes standard input a file that all workers of this process can read. Fails if the job has
+/// more processes, because the others cannot read it.
 Status take_standard_input(const LrFlags& flags, const JobShape& shape) {
     for (const NamedPath& input : inputs_of(flags)) {
         if (input.path != data::kStandardInput) continue;
@@ -146,7 +146,8 @@ Status with_written(const apps::LrRun& run, Status outcome, Status written) {
 }
 
 /// The whole work of one worker. The first worker writes the results before it leaves. No worker
-/// that has results leaves with an error before that: a launcher may end all ranks once one fails.
+/// that has results leaves with an error before that: a launcher may end all ranks once one
+/// fails.
 Status work(Job& job, uint32_t i, const LrFlags& flags) {
     WEIR_ASSIGN(Client client, job.make_client(i));
     remember_stop_signals("the training ends after this pass, and writes what there is");

@@ -2,8 +2,8 @@
 #pragma once
 /// \file
 /// Checks for the numbers in flags. Each function here returns a check: a function that returns
-/// what is wrong with a text, or "" if nothing is. CLI11's check() takes such functions, and files
-/// that include this header need not compile CLI11.
+/// what is wrong with a text, or "" if nothing is. CLI11's check() takes such functions, and
+/// files that include this header need not compile CLI11.
 
 #include <cstdint>
 #include <functional>

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Progress: shows the progress of a long command. On a terminal it rewrites one line. Elsewhere it
-/// writes plain lines: often at the start, so that short work shows some, later every 5 seconds.
+/// Progress: shows the progress of a long command. On a terminal it rewrites one line. Elsewhere
+/// it writes plain lines: often at the start, so that short work shows some, later every 5
+/// seconds.
 
 #include <algorithm>
 #include <cstdint>

@@ -12,8 +12,8 @@
 namespace weir::tools {
 namespace {
 
-// Globals, because a signal handler has no other data. They are lock-free, as a handler needs, and
-// set before the handler is installed.
+// Globals, because a signal handler has no other data. They are lock-free, as a handler needs,
+// and set before the handler is installed.
 std::atomic<int> g_signal = 0;
 std::atomic<const char*> g_says = nullptr;
 std::atomic<size_t> g_says_bytes = 0;

@@ -9,9 +9,9 @@
 
 namespace weir::tools {
 
-/// From now on the first SIGINT or SIGTERM is only remembered, and its name and `says` are written
-/// to stderr. The next one ends the process at once. A signal that was ignored stays ignored. Only
-/// the first call has an effect.
+/// From now on the first SIGINT or SIGTERM is only remembered, and its name and `says` are
+/// written to stderr. The next one ends the process at once. A signal that was ignored stays
+/// ignored. Only the first call has an effect.
 ///
 /// says:   static text without a line end
 /// Thread: any
@@ -29,8 +29,8 @@ void remember_stop_signals(std::string_view says);
 /// The error that ends a job early for all ranks because of `signal`.
 [[nodiscard]] Error stopped_by(int signal, std::string_view what_ended);
 
-/// The signal of an error made by stopped_by(), also if it came from another rank with text added;
-/// 0 for other errors.
+/// The signal of an error made by stopped_by(), also if it came from another rank with text
+/// added; 0 for other errors.
 [[nodiscard]] int signal_of(const Error& error) noexcept;
 
 }  // namespace weir::tools
