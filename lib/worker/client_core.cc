@@ -87,6 +87,7 @@ size_t ClientCore::poll() {
         handle(completion);
     size_t sent = waiting_count_ == 0 ? 0 : send_waiting();
     if (!busy_.empty()) sent += send_busy_again();
+    if (!failed_by_workers_.empty()) sent += end_failed_by_workers();
     if (count + sent > 0) endpoint_->flush();
     if (++polls_ % kPollsPerClock == 0) expire(clock_.now_ns());
     if (gave_up_ && phase_ == Phase::kLeft && open_requests() == 0) leave_shards();
@@ -104,7 +105,8 @@ size_t ClientCore::poll_seldom() {
 
 int ClientCore::arm() {
     polls_ = kPollsPerClock - 1;  // after a sleep, look at the deadlines
-    return waiting_count_ == 0 && busy_.empty() ? endpoint_->arm() : -1;
+    const bool may_sleep = waiting_count_ == 0 && busy_.empty() && failed_by_workers_.empty();
+    return may_sleep ? endpoint_->arm() : -1;
 }
 
 void ClientCore::handle(const Completion& completion) {
@@ -208,6 +210,10 @@ void ClientCore::closed(ConnectionId connection, Errc why, bool memory_in_doubt)
                 end_request(id, request);
             }
         });
+        if (i != manager()) {
+            for (auto& [id, error] : failed_by_workers_)
+                error = lost;  // why the other worker gave up
+        }
         withdraw_barriers();
         if (phase_ < Phase::kReady) fail(lost);
         return;

@@ -291,6 +291,7 @@ private:
     void send_as_failed(Request& request, Errc why);
     size_t send_waiting();
     size_t send_busy_again();
+    size_t end_failed_by_workers();
 
     // client_replies.cc: from a reply to the end of a request
     void receive(transport::ConnectionId connection, std::span<const std::byte> message);
@@ -321,6 +322,9 @@ private:
     size_t requests_in_doubt_ = 0;
     size_t waiting_count_ = 0;    ///< size of `waiting`, over all peers
     std::vector<uint64_t> busy_;  ///< parts of iterations to send again: the shard had no room
+    /// Requests that failed because another worker gave up, with that error.
+    std::vector<std::pair<uint64_t, Status>> failed_by_workers_;
+    uint64_t failed_by_workers_since_ns_ = 0;
     uint64_t busy_since_ns_ = 0;  ///< when the first was refused, or when they were last sent
     AssignmentParts assignment_parts_;
     std::unique_ptr<Assignment> assignment_;

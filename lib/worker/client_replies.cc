@@ -14,6 +14,13 @@ namespace weir {
 
 using wire::Kind;
 
+namespace {
+
+/// How much later than another worker this one may notice that a server is dead.
+constexpr uint64_t kFirstCauseNs = 20 * kMillisecond;
+
+}  // namespace
+
 void ClientCore::receive(transport::ConnectionId connection, std::span<const std::byte> message) {
     wire::Frame frame;
     if (wire::decode(message, frame) != Errc::kOk) return refuse(connection, "a malformed frame");
@@ -77,6 +84,15 @@ void ClientCore::answered(uint64_t id, Request& request, const wire::Frame& fram
         request.sent = false;
         return;
     }
+    if (status == Errc::kPeerLost && !gave_up_) {
+        // The other worker may have given up because of a dead server, which this client is about
+        // to notice. That is the error that a person needs.
+        if (failed_by_workers_.empty()) failed_by_workers_since_ns_ = clock_.now_ns();
+        if (failed_by_workers_.size() < requests_.in_use()) {
+            failed_by_workers_.emplace_back(id, error_of(request, frame));
+        }
+        return;
+    }
     Call* const call = calls_.find(request.call);
     if (status != Errc::kOk) {
         if (call != nullptr) note_error(*call, error_of(request, frame));
@@ -102,6 +118,18 @@ void ClientCore::answered(uint64_t id, Request& request, const wire::Frame& fram
         failure_ = Error(Errc::kUnavailable, "this client has left its job");
     }
     end_request(id, request);
+}
+
+size_t ClientCore::end_failed_by_workers() {
+    if (clock_.now_ns() - failed_by_workers_since_ns_ < kFirstCauseNs) return 0;
+    const auto failed = std::exchange(failed_by_workers_, {});
+    for (const auto& [id, error] : failed) {
+        Request* const request = requests_.find(id);
+        if (request == nullptr) continue;
+        if (Call* const call = calls_.find(request->call)) note_error(*call, error);
+        end_request(id, *request);
+    }
+    return failed.size();
 }
 
 void ClientCore::pulled(uint64_t id, Request& request) {
