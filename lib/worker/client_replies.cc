@@ -125,7 +125,8 @@ size_t ClientCore::end_failed_by_workers() {
     const auto failed = std::exchange(failed_by_workers_, {});
     for (const auto& [id, error] : failed) {
         Request* const request = requests_.find(id);
-        if (request == nullptr) continue;
+        // closed() has taken care of the requests of a shard that was lost meanwhile.
+        if (request == nullptr || peers_[request->peer].state == Peer::State::kLost) continue;
         if (Call* const call = calls_.find(request->call)) note_error(*call, error);
         end_request(id, *request);
     }
