@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/ring/moves.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include <fmt/core.h>
+
+#include "lib/base/check.h"
+
+namespace weir {
+namespace {
+
+/// The data of the view after `view`, to be changed.
+ViewData next_of(const View& view) {
+    ViewData next = view.data();
+    ++next.epoch;
+    return next;
+}
+
+/// What is made here breaks no rule, unless we are wrong.
+View made(ViewData data) {
+    return std::move(View::make(std::move(data))).value();
+}
+
+void set_since(ViewData& view, const std::unordered_set<uint32_t>& changed) {
+    for (ViewShard& shard : view.shards) {
+        if (changed.contains(shard.number)) shard.since = view.epoch;
+    }
+}
+
+/// Index of the segment that begins at `first`; nothing if none does.
+std::optional<size_t> find_first(const std::vector<ViewSegment>& segments, uint64_t first) {
+    const auto at =
+        std::lower_bound(segments.begin(), segments.end(), first,
+                         [](const ViewSegment& s, uint64_t value) { return s.first < value; });
+    if (at == segments.end() || at->first != first) return std::nullopt;
+    return static_cast<size_t>(at - segments.begin());
+}
+
+}  // namespace
+
+Result<View> with_server(const View& view, const NewServer& server) {
+    ViewData next = next_of(view);
+    const uint64_t shards = server.addresses.size();
+    if (next.next_server == kNoShard || shards >= uint64_t{kNoShard} - next.next_shard) {
+        return Error(Errc::kInvalidArgument,
+                     fmt::format("no numbers are left for a server of {} shards", shards));
+    }
+    const uint32_t number = next.next_server++;
+    next.servers.push_back({number, server.rank, server.host, server.weight});
+    for (const std::string& address : server.addresses)
+        next.shards.push_back({next.next_shard++, number, next.epoch, address});
+    return View::make(std::move(next));
+}
+
+View without_servers(const View& view, std::span<const uint32_t> servers) {
+    ViewData next = next_of(view);
+    const std::unordered_set<uint32_t> gone_servers(servers.begin(), servers.end());
+    std::unordered_set<uint32_t> gone;
+    std::unordered_set<uint32_t> changed;
+    for (const ViewShard& shard : next.shards) {
+        if (gone_servers.contains(shard.server)) gone.insert(shard.number);
+    }
+    for (ViewSegment& segment : next.segments) {
+        std::vector<uint32_t> left;
+        for (size_t i = 0; i < segment.backup_count(); ++i) {
+            if (!gone.contains(segment.backups[i])) left.push_back(segment.backups[i]);
+        }
+        const uint32_t was = segment.primary;
+        if (gone.contains(was)) {
+            segment.primary = left.empty() ? kNoShard : left.front();
+            if (!left.empty()) left.erase(left.begin());
+            changed.insert(segment.primary);
+        }
+        segment.backups.fill(kNoShard);
+        std::copy(left.begin(), left.end(), segment.backups.begin());
+        ViewLearner& learner = segment.learner;
+        if (!segment.has_learner()) continue;
+        if (gone.contains(learner.shard) || segment.primary == kNoShard) {
+            learner = {};
+            continue;
+        }
+        // The role that it was to take is vacant: it becomes a backup.
+        if (gone.contains(learner.replaces)) learner.replaces = kNoShard;
+        if (segment.primary != was) learner.named = next.epoch;
+    }
+    std::erase_if(next.shards, [&](const ViewShard& s) { return gone.contains(s.number); });
+    std::erase_if(next.servers,
+                  [&](const ViewServer& s) { return gone_servers.contains(s.number); });
+    set_since(next, changed);
+    return made(std::move(next));
+}
+
+View begin_moves(const View& view, const Plan& plan) {
+    ViewData next = next_of(view);
+    std::vector<ViewSegment>& segments = next.segments;
+    for (const uint64_t first : plan.cancelled) {
+        const auto at = find_first(segments, first);
+        WEIR_CHECK(at);
+        segments[*at].learner = {};
+    }
+    std::vector<ViewSegment> cut;
+    cut.reserve(segments.size() + plan.cuts.size());
+    auto next_cut = plan.cuts.begin();
+    for (size_t i = 0; i < segments.size(); ++i) {
+        cut.push_back(segments[i]);
+        for (; next_cut != plan.cuts.end() && *next_cut <= last_position(segments, i); ++next_cut) {
+            cut.push_back(segments[i]);
+            cut.back().first = *next_cut;
+        }
+    }
+    segments = std::move(cut);
+    for (const LearnerNaming& naming : plan.learners) {
+        const auto at = find_first(segments, naming.first);
+        WEIR_CHECK(at);
+        segments[*at].learner = {naming.shard, naming.replaces, next.epoch};
+    }
+    return made(std::move(next));
+}
+
+std::optional<View> finish_moves(const View& view, std::span<const LearnerReport> reports) {
+    ViewData next = next_of(view);
+    std::unordered_map<uint32_t, uint32_t> server_of;
+    for (const ViewShard& shard : next.shards)
+        server_of[shard.number] = shard.server;
+    std::unordered_set<uint32_t> losers;
+    std::unordered_set<uint32_t> gainers;
+    std::unordered_set<uint32_t> changed;
+    bool has_moved = false;
+    for (const LearnerReport& report : reports) {
+        const auto at = find_first(next.segments, report.first);
+        if (!at || report.shard == kNoShard) continue;
+        ViewSegment& segment = next.segments[*at];
+        const ViewLearner learner = segment.learner;
+        if (learner.shard != report.shard || learner.named != report.named) continue;
+        if (learner.replaces == segment.primary) {
+            const uint32_t loser = server_of.at(segment.primary);
+            const uint32_t gainer = server_of.at(learner.shard);
+            if (loser == gainer || gainers.contains(loser) || losers.contains(gainer)) continue;
+            losers.insert(loser);
+            gainers.insert(gainer);
+            changed.insert({segment.primary, learner.shard});
+            segment.primary = learner.shard;
+        } else if (learner.replaces == kNoShard) {
+            segment.backups[segment.backup_count()] = learner.shard;
+        } else {
+            std::ranges::replace(segment.backups, learner.replaces, learner.shard);
+        }
+        segment.learner = {};
+        has_moved = true;
+    }
+    if (!has_moved) return std::nullopt;
+    set_since(next, changed);
+    return made(std::move(next));
+}
+
+}  // namespace weir

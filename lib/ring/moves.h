@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// The views that a plan leads through. Each function makes the next epoch's view out of one.
+
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "lib/ring/plan.h"
+
+namespace weir {
+
+/// A learner has everything of a segment: its memory has the last chunk and all that was
+/// acknowledged. `named` is the epoch that named it.
+struct LearnerReport {
+    uint64_t first = 0;
+    uint32_t shard = 0;
+    uint64_t named = 0;
+    friend bool operator==(const LearnerReport&, const LearnerReport&) = default;
+};
+
+/// The view in which `server` is there and holds nothing yet.
+///
+/// Errors: Errc::kInvalidArgument naming what is wrong with the server, or the limit that is
+///         reached
+[[nodiscard]] Result<View> with_server(const View& view, const NewServer& server);
+
+/// The view without `servers`, dead or holding nothing. The first backup of each segment takes its
+/// primary's place; a segment of which no copy is left is lost; a learner of a segment with a new
+/// primary is named anew.
+[[nodiscard]] View without_servers(const View& view, std::span<const uint32_t> servers);
+
+/// The view in which the segments are cut and the learners named. The plan is of this very view.
+[[nodiscard]] View begin_moves(const View& view, const Plan& plan);
+
+/// The view in which the learners that are reported take their roles. No server both loses a
+/// primary role by it and gets one: a report that would lead to that is left out, and has its turn
+/// when this is called again for the next view. Reports that do not fit the view count for
+/// nothing. Nothing is returned if none is left.
+[[nodiscard]] std::optional<View> finish_moves(const View& view,
+                                               std::span<const LearnerReport> reports);
+
+}  // namespace weir

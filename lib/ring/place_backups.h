@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// Which shards should become backups, for plan().
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "lib/ring/balance.h"
+#include "lib/ring/plan.h"
+#include "lib/ring/view.h"
+
+namespace weir {
+
+/// Names a learner for every piece that lacks a backup, or has one that is leaving, and that gets
+/// no other learner. The least loaded shards get more, those first that follow the primary already.
+void place_backups(const View& view, const Balance& balance, std::span<const uint32_t> live,
+                   uint32_t backup_count, std::vector<LearnerNaming>& learners);
+
+}  // namespace weir

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/ring/plan.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "lib/ring/balance.h"
+#include "lib/ring/place_backups.h"
+
+namespace weir {
+
+Plan plan(const View& view, std::span<const uint32_t> live, uint32_t backup_count) {
+    Balance balance(view, live);
+    balance.run();
+    const std::span<const ViewSegment> segments = view.segments();
+    Plan result;
+    for (const uint32_t i : balance.cancelled())
+        result.cancelled.push_back(segments[i].first);
+    uint128 moved = 0;
+    for (const Balance::Piece& piece : balance.pieces()) {
+        const ViewSegment& segment = segments[piece.segment];
+        if (piece.first != segment.first) result.cuts.push_back(piece.first);
+        if (!piece.is_moved) continue;
+        moved += piece.size;
+        result.learners.push_back(
+            {piece.first, view.shards()[piece.holder].number, segment.primary});
+    }
+    place_backups(view, balance, live, backup_count, result.learners);
+    std::ranges::sort(result.cuts);
+    std::ranges::sort(result.learners, {}, &LearnerNaming::first);
+    constexpr double kExact = Balance::kExact;
+    result.moved = static_cast<double>(moved) * 0x1p-64;
+    result.share_min = static_cast<double>(balance.ratio_min()) / kExact;
+    result.share_max = static_cast<double>(balance.ratio_max()) / kExact;
+    return result;
+}
+
+}  // namespace weir

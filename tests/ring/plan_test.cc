@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/ring/plan.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "tests/ring/moving_job.h"
+#include "tests/seed.h"
+
+TEST_SUITE("plan") {
+    using namespace weir;
+    using weir::testing::MovingJob;
+    using weir::testing::new_server;
+    using weir::testing::new_servers;
+
+    /// The share of the ring whose primaries are shards of the server.
+    static double held_by(const MovingJob& job, uint32_t server) {
+        double held = 0;
+        for (const auto& [shard, share] : job.shares()) {
+            if (job.view().shard(shard)->server == server) held += share;
+        }
+        return held;
+    }
+
+    /// Checks that every move of the last plan is from the server or to it.
+    static void check_all_moves_touch(const MovingJob& job, const View& before, uint32_t server) {
+        for (const LearnerNaming& naming : job.last_plan().learners) {
+            const uint32_t from = before.shard(before.owner(naming.first))->server;
+            const uint32_t to = before.shard(naming.shard)->server;
+            CHECK((from == server || to == server));
+        }
+    }
+
+    TEST_CASE("the first view is even, in long slices, and the same everywhere") {
+        for (const uint32_t servers : {1, 2, 3, 7, 64}) {
+            for (const uint32_t shards : {1, 2, 5}) {
+                const MovingJob job(new_servers(servers, shards), 16, 0, 1);
+                CHECK(job.unevenness() < 1e-9);
+                CHECK(job.view().epoch() == 1);
+                CHECK(job.view().segments().size() == size_t{servers} * shards * 16);
+                const double fair = 1.0 / (16.0 * servers * shards);
+                for (size_t i = 0; i < job.view().segments().size(); ++i) {
+                    const double part =
+                        static_cast<double>(position_count(job.view().data().segments, i)) *
+                        0x1p-64;
+                    CHECK(part == doctest::Approx(fair).epsilon(1e-6));
+                }
+                CHECK(*first_view(new_servers(servers, shards), 16) == job.view());
+                CHECK(plan(job.view(), job.live(), 0).empty());
+            }
+        }
+    }
+
+    TEST_CASE("neighbours on the first ring are of different servers") {
+        const MovingJob job(new_servers(5, 3), 8, 0, 1);
+        for (size_t i = 1; i < job.view().segments().size(); ++i) {
+            const auto server = [&](size_t at) {
+                return job.view().shard(job.view().segments()[at].primary)->server;
+            };
+            CHECK(server(i) != server(i - 1));
+        }
+    }
+
+    TEST_CASE("a first view of nothing or of too much is refused") {
+        CHECK(first_view({}, 1).code() == Errc::kInvalidArgument);
+        CHECK(first_view(new_servers(1, 0), 1).code() == Errc::kInvalidArgument);
+        CHECK(first_view(new_servers(1, 1), 0).code() == Errc::kInvalidArgument);
+        CHECK(first_view(new_servers(300, 200), 2).code() == Errc::kInvalidArgument);
+        CHECK(first_view(std::vector{new_server(0, 1, 0)}, 2).code() == Errc::kInvalidArgument);
+        CHECK(first_view(new_servers(1, 1), ~0U).code() == Errc::kInvalidArgument);
+        CHECK(first_view(new_servers(1, 1), 1)->segments().size() == 1);
+        CHECK(points_for(1) == 16);
+        CHECK(points_for(2048) == 16);
+        CHECK(points_for(8000) == 4);
+        CHECK(points_for(65536) == 1);
+    }
+
+    TEST_CASE("a server that joins takes its share from the others, and nothing else moves") {
+        for (uint32_t servers = 1; servers < 40; ++servers) {
+            for (const uint32_t shards : {1, 3}) {
+                MovingJob job(new_servers(servers, shards), 16, 0, servers);
+                job.join(new_server(99, shards));
+                const View before = job.view();
+                job.begin();
+                check_all_moves_touch(job, before, servers);
+                // An exactly even share is 1 / (servers + 1). The tolerance allows 5 % less.
+                CHECK(job.last_plan().moved * (servers + 1) <= 1.1 * 0.95);
+                CHECK(job.last_plan().moved * (servers + 1) >= 0.95);
+                job.settle();
+                CHECK(job.unevenness() <= 0.05);
+            }
+        }
+    }
+
+    TEST_CASE("a server that leaves hands over all that it has, and nothing else moves") {
+        for (uint32_t servers = 2; servers < 40; ++servers) {
+            for (const uint32_t shards : {1, 3}) {
+                MovingJob job(new_servers(servers, shards), 16, 0, servers);
+                const uint32_t leaver = servers / 2;
+                job.leave(leaver);
+                const View before = job.view();
+                job.begin();
+                check_all_moves_touch(job, before, leaver);
+                CHECK(job.last_plan().moved * servers == doctest::Approx(1));
+                job.settle();
+                CHECK(job.unevenness() <= 0.05);
+                CHECK(job.view().servers().size() == servers - 1);
+            }
+        }
+    }
+
+    TEST_CASE("a server of twice the weight holds twice as much, whenever it came") {
+        std::vector<NewServer> servers = new_servers(4, 2);
+        servers[1].weight = 2;
+        MovingJob job(servers, 16, 0, 1);
+        CHECK(held_by(job, 1) == doctest::Approx(0.4));
+        job.join(new_server(9, 3, 2));
+        job.settle();
+        CHECK(job.unevenness() <= 0.05);
+        CHECK(held_by(job, 4) == doctest::Approx(2.0 / 7).epsilon(0.05));
+        job.join(new_server(10, 1, 1));
+        job.leave(1);
+        job.settle();
+        CHECK(job.unevenness() <= 0.05);
+    }
+
+    TEST_CASE("a learner that leaves is given up, and its segment stays or goes elsewhere") {
+        MovingJob job(new_servers(4, 2), 16, 0, 1);
+        job.join(new_server(9, 2));
+        job.begin();
+        CHECK(job.last_plan().learners.size() >= 20);
+        job.leave(4);
+        job.begin();
+        CHECK(job.last_plan().cancelled.size() >= 20);
+        CHECK(job.last_plan().moved == 0);
+        CHECK(job.view().holds_nothing(4));
+        job.settle();
+        CHECK(job.unevenness() <= 0.05);
+        job.join(new_server(9, 2));
+        job.begin();
+        job.leave(5);
+        job.leave(0);
+        job.settle();
+        CHECK(job.unevenness() <= 0.05);
+    }
+
+    TEST_CASE("when the last server leaves nothing is planned, and nothing is lost") {
+        MovingJob job(new_servers(2, 1), 4, 0, 1);
+        const Plan none = plan(job.view(), {}, 0);
+        CHECK(none.empty());
+        CHECK(none.share_max == 0);
+        CHECK(plan(View(), std::vector<uint32_t>{0, 1}, 2).empty());
+    }
+
+    TEST_CASE("segments of a server that died without backups are lost, and stay so") {
+        MovingJob job(new_servers(4, 2), 16, 0, 1);
+        job.die(2);
+        job.settle();
+        uint64_t lost = 0;
+        for (const ViewSegment& segment : job.view().segments())
+            lost += segment.primary == kNoShard ? 1 : 0;
+        CHECK(lost == 32);
+        job.leave(1);
+        job.settle();
+        CHECK(held_by(job, 0) == doctest::Approx(0.375).epsilon(0.05));
+    }
+
+    TEST_CASE("servers come and go at random, also while others do, and every view obeys") {
+        WEIR_TEST_SEED(seed, 51);
+        for (uint64_t history = 0; history < weir::testing::histories_or(20); ++history) {
+            CAPTURE(history);
+            Random random(seed + history);
+            const auto shards = static_cast<uint32_t>(1 + random.below(4));
+            const auto servers = static_cast<uint32_t>(2 + random.below(20));
+            const auto points = static_cast<uint32_t>(1 + random.below(16));
+            MovingJob job(new_servers(servers, shards), points, 0, random());
+            for (int step = 0; step < 60; ++step) {
+                for (uint64_t changes = 1 + random.below(3); changes > 0; --changes) {
+                    const uint64_t kind = random.below(8);
+                    if (kind < 4 || job.live().size() < 2) {
+                        job.join(new_server(random(), 1 + static_cast<uint32_t>(random.below(4)),
+                                            1 + static_cast<uint32_t>(random.below(3))));
+                    } else {
+                        job.leave_any();
+                    }
+                    job.begin();
+                    if (random.below(2) == 0) job.finish(false);
+                }
+                if (random.below(3) != 0) continue;
+                job.settle();
+                CHECK(job.unevenness() <= 0.05);
+            }
+            job.settle();
+            CHECK(job.unevenness() <= 0.05);
+        }
+    }
+
+    TEST_CASE("hundreds of joins and leaves one after the other move little more than they must") {
+        WEIR_TEST_SEED(seed, 52);
+        for (const uint32_t servers : {3, 10, 50}) {
+            Random random(seed + servers);
+            MovingJob job(new_servers(servers, 4), 16, 0, seed);
+            double moved = 0;
+            double least = 0;
+            for (int step = 0; step < 300; ++step) {
+                const auto live = static_cast<uint32_t>(job.live().size());
+                const bool joins = live < servers || (live < 2 * servers && random.below(2) == 0);
+                if (joins) {
+                    job.join(new_server(step, 4));
+                    least += 0.95 / (live + 1);
+                } else {
+                    const uint32_t leaver = job.live()[random.below(live)];
+                    least += held_by(job, leaver);
+                    job.leave(leaver);
+                }
+                job.begin();
+                moved += job.last_plan().moved;
+                job.settle();
+                REQUIRE(job.unevenness() <= 0.05);
+            }
+            MESSAGE(servers << " to " << 2 * servers
+                            << " servers x 4 shards, 300 joins and leaves: "
+                            << "moved " << (moved + job.moved_late()) / least
+                            << " of the least (late: " << job.moved_late() << "), "
+                            << job.view().segments().size() << " segments");
+            CHECK(moved + job.moved_late() <= 1.1 * least);
+        }
+    }
+}
