@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// LogLines: what is logged while it lives. One at a time.
+/// LogLines: collects the lines that are logged while it lives. Only one may live at a time.
 
 #include <algorithm>
 #include <cstddef>
@@ -36,7 +36,7 @@ public:
         return lines_;
     }
 
-    /// Lines with this in them.
+    /// How many lines contain `word`.
     [[nodiscard]] size_t count(std::string_view word) const {
         const std::lock_guard lock(mutex_);
         return static_cast<size_t>(std::count_if(
@@ -46,7 +46,7 @@ public:
 
     [[nodiscard]] bool has(std::string_view word) const { return count(word) > 0; }
 
-    /// All lines, each with its end.
+    /// All lines, each with its line feed.
     [[nodiscard]] std::string text() const {
         std::string text;
         for (const std::string& line : lines())

@@ -75,7 +75,7 @@ enum class Event : uint8_t {
     kConnected,  ///< a connect() of ours has succeeded
     kAccepted,   ///< a peer that knows the job secret has connected to us
     kReceived,   ///< a message has arrived: `message`
-    kImmediate,  ///< a peer's write_immediate() has arrived whole, or its signal(): `immediate`
+    kImmediate,  ///< a peer's write_immediate() has arrived whole: `immediate`
     kRead,       ///< our read ended: `context`, `status`
     kWritten,    ///< our write or write_immediate ended locally: its source may be reused
     kClosed,     ///< the connection has ended; `status` says why (kOk: closed in order)
@@ -169,12 +169,10 @@ public:
     /// The peer's memory as an address in this process. nullptr if the backend cannot map (see
     /// Capabilities::maps_memory) or `span` is not wholly inside of a region that allows
     /// `wanted`. Valid until the next poll() or close(). The peer can change the memory at any
-    /// time: read every byte once.
+    /// time: read every byte once. A peer that takes a message or an immediate of ours sees all
+    /// that was written here before it was sent.
     [[nodiscard]] virtual std::byte* map(ConnectionId connection, const RemoteSpan& span,
                                          Access wanted) = 0;
-    /// Gives the peer kImmediate, in order with our messages, after writes through map(): they
-    /// are visible to the peer then (a release).
-    [[nodiscard]] virtual Post signal(ConnectionId connection, uint32_t immediate) = 0;
 
     /// Makes everything posted so far visible to peers and rings the doorbells. poll() does it
     /// too.

@@ -196,11 +196,11 @@ Result<PingpongResult> pingpong(const PingpongOptions& options) {
     if (!memory.valid()) return Error(Errc::kNoMemory, "ping-pong: no shared memory", errno);
     cpu_set_t before;
     if (sched_getaffinity(0, sizeof(before), &before) != 0)
-        return Error(Errc::kIo, "ping-pong: which cores this thread may use", errno);
+        return Error(Errc::kIo, "ping-pong: cannot read which cores this thread may use", errno);
     if (!pin(options.cpus[1]) || !pin(options.cpus[0])) {
         sched_setaffinity(0, sizeof(before), &before);
         return Error(Errc::kInvalidArgument,
-                     fmt::format("ping-pong: cores {} and {} are not both ours to use",
+                     fmt::format("ping-pong: this thread may not use both of the cores {} and {}",
                                  options.cpus[0], options.cpus[1]));
     }
     std::atomic<bool> over = false;

@@ -29,7 +29,10 @@ Status agree_on_error(BlockExchange& exchange, Status& outcome) {
     if (all.empty()) return {};
     if (all.size() < kHeadWordCount || all[0] == 0 ||
         all[2] > (all.size() - kHeadWordCount) * sizeof(uint64_t)) {
-        return Error(Errc::kProtocol, "a worker told of an error in words that make no sense");
+        return Error(
+            Errc::kProtocol,
+            "the error that a worker reported cannot be read; start all ranks with the same "
+            "version of the program");
     }
     std::string text(all[2], '\0');
     std::memcpy(text.data(), all.data() + kHeadWordCount, text.size());

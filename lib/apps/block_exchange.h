@@ -55,7 +55,8 @@ public:
                       std::span<const double> pairs) = 0;
 
     /// Starts to pull the weights as they are right after `iteration`, which this worker has
-    /// pushed. No later iteration may change these keys before wait(iteration) has returned here.
+    /// pushed, or before any iteration if that is 0. No later iteration may change these keys
+    /// before wait(iteration) has returned here.
     ///
     /// Shape:  keys sorted, unique; out.size() == keys.size(). A key never pushed reads as 0.
     /// Borrow: both spans until wait(iteration) has returned; see WaitAtExit

@@ -14,10 +14,6 @@ namespace {
 constexpr std::string_view kSumRule = "lr_sum";
 constexpr std::string_view kMaxRule = "lr_max";
 
-/// The deadline of calls that wait for other workers, which compute for as long as their data
-/// need. If a worker or server dies, or a server stops answering, the call ends long before this.
-constexpr std::chrono::hours kPatience{24 * 365};
-
 /// The value becomes the sum of all workers' pushes.
 struct SumOfIteration : rules::Plain {
     template <class T>
@@ -81,12 +77,15 @@ Result<std::span<double>> ClientExchange::make_buffer(uint64_t count) {
 
 void ClientExchange::push(uint64_t iteration, std::span<const uint64_t> keys,
                           std::span<const double> pairs) {
-    outstanding_.push_back({iteration, tables_.weights.push(keys, pairs, {iteration, kPatience})});
+    outstanding_.push_back(
+        {iteration, tables_.weights.push(keys, pairs, {iteration, kLongDeadline})});
 }
 
 void ClientExchange::pull(uint64_t iteration, std::span<const uint64_t> keys,
                           std::span<double> out) {
-    outstanding_.push_back({iteration, tables_.weights.pull(keys, out, {iteration, kPatience})});
+    PullOptions options{.iteration = iteration, .deadline = kLongDeadline};
+    if (iteration == 0) options.iteration.reset();  // as the weights are before the first one
+    outstanding_.push_back({iteration, tables_.weights.pull(keys, out, options)});
 }
 
 Status ClientExchange::finish(Task task) {
@@ -114,13 +113,13 @@ Status ClientExchange::wait(uint64_t iteration) {
 template <class T, class Keys>
 Status ClientExchange::push_part(Table<T>& table, uint64_t iteration, Keys keys,
                                  std::span<const T> values) {
-    return finish(table.push(keys, values, {iteration, kPatience}));
+    return finish(table.push(keys, values, {iteration, kLongDeadline}));
 }
 
 template <class T, class Keys>
 Status ClientExchange::pull_whole(Table<T>& table, uint64_t iteration, Keys keys,
                                   std::span<T> out) {
-    return finish(table.pull(keys, out, {iteration, kPatience}));
+    return finish(table.pull(keys, out, {iteration, kLongDeadline}));
 }
 
 Status ClientExchange::sum(std::span<double> values) {
@@ -137,7 +136,7 @@ Status ClientExchange::max(std::span<double> values) {
 
 Status ClientExchange::barrier() {
     const uint64_t before_ns = clock_.now_ns();
-    Status status = client_.barrier(kPatience);
+    Status status = client_.barrier(kLongDeadline);
     waited_ns_ += clock_.now_ns() - before_ns;
     return status;
 }

@@ -78,11 +78,11 @@ data::FeatureGroups hash_groups(uint32_t group_count, uint64_t seed) {
 
 /// `bad_line_count`: of all workers; `mine`: this worker's report.
 Error no_examples(double bad_line_count, const data::ReadReport& mine) {
-    std::string text = "no examples in the training files: nothing but comments and empty lines";
+    std::string text = "no examples in the training files: they have only comments and empty lines";
     if (bad_line_count > 0) {
         text = fmt::format(
-            "no examples in the training files: {} bad lines were left out, and "
-            "there are no others; is this LIBSVM text?",
+            "no examples in the training files: {} bad lines were left out, and no good line is "
+            "left; is this LIBSVM text?",
             bad_line_count);
         if (!mine.first_bad_line.empty()) text += " The first: " + mine.first_bad_line;
     }

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <functional>
+#include <string_view>
 
 #include <fmt/core.h>
 
@@ -10,15 +11,16 @@
 #include "lib/apps/allgather.h"
 #include "lib/apps/client_exchange.h"
 #include "lib/apps/lr_solver.h"
+#include "lib/base/fnv.h"
 #include "lib/data/examples.h"
 #include "lib/data/shortage.h"
 
 namespace weir::apps {
 namespace {
 
-/// A hash of the text that a double holds exactly.
+/// A hash of the text that a double holds exactly. The same for every build of the program.
 double fingerprint(std::string_view text) {
-    return static_cast<double>(std::hash<std::string_view>()(text) >> 11);
+    return static_cast<double>(fnv1a(text) >> 11);
 }
 
 double fingerprint(const Model& model) {
@@ -38,36 +40,36 @@ std::function<bool()> stop_of(const LrRunOptions& options) {
 /// Fails if the workers have different options: they would take different steps, and wait for
 /// each other without end.
 Status check_same(BlockExchange& exchange, const LrRunOptions& options) {
-    struct Flag {
+    struct Option {
         const char* name;
         double value;
         bool is_number = true;
     };
 
-    const std::array<Flag, 7> flags{{
-        {"--passes", static_cast<double>(options.solver.pass_count_max)},
-        {"--tolerance", options.solver.tolerance},
-        {"--blocks", static_cast<double>(options.solver.block_count)},
-        {"--seed", static_cast<double>(options.solver.seed)},
-        {"--test, number of files", static_cast<double>(options.test.size())},
-        {"--labels", fingerprint(options.labels.text()), false},
-        {"--init", fingerprint(options.solver.init), false},
+    const std::array<Option, 7> same{{
+        {"passes", static_cast<double>(options.solver.pass_count_max)},
+        {"tolerance", options.solver.tolerance},
+        {"blocks", static_cast<double>(options.solver.block_count)},
+        {"seed", static_cast<double>(options.solver.seed)},
+        {"number of test files", static_cast<double>(options.test.size())},
+        {"labels", fingerprint(options.labels.text()), false},
+        {"init", fingerprint(options.solver.init), false},
     }};
-    std::array<double, 2 * flags.size()> greatest;  // of each value and of its negative
-    for (size_t i = 0; i < flags.size(); ++i) {
-        greatest[2 * i] = flags[i].value;
-        greatest[2 * i + 1] = -flags[i].value;
+    std::array<double, 2 * same.size()> greatest;  // of each value and of its negative
+    for (size_t i = 0; i < same.size(); ++i) {
+        greatest[2 * i] = same[i].value;
+        greatest[2 * i + 1] = -same[i].value;
     }
     WEIR_TRY(exchange.max(greatest));
-    for (size_t i = 0; i < flags.size(); ++i) {
+    for (size_t i = 0; i < same.size(); ++i) {
         if (greatest[2 * i] == -greatest[2 * i + 1]) continue;
         const std::string range =
-            flags[i].is_number
+            same[i].is_number
                 ? fmt::format(": from {} to {}", -greatest[2 * i + 1], greatest[2 * i])
                 : "";
         return Error(Errc::kInvalidArgument,
-                     fmt::format("the ranks have different flags ({}{}); start all with the same",
-                                 flags[i].name, range));
+                     fmt::format("the ranks have different options ({}{}); start all with the same",
+                                 same[i].name, range));
     }
     return {};
 }
@@ -83,7 +85,8 @@ Status sum_reports(ClientExchange& exchange, const LrRunOptions& options,
     WEIR_ASSIGN(const std::vector<uint64_t> words, allgather(exchange, report.labels.encode()));
     report.labels = {};
     report.labels.add_encoded(words);
-    labels_good = data::check_labels(report.labels, options.labels, data::files_text(paths));
+    labels_good =
+        data::check_labels(report.labels, options.labels, data::files_text(paths), options.names);
     std::array<double, 2> counts{static_cast<double>(report.example_count),
                                  static_cast<double>(report.bad_line_count)};
     WEIR_TRY(exchange.sum(counts));
@@ -117,6 +120,7 @@ Result<Evaluation> evaluate_part(const Model& model, const LrRunOptions& options
     stream.part = part;
     stream.skip_bad = options.skip_bad;
     stream.format.labels = options.labels;
+    stream.format.names = options.names;
     stream.stop = stop_of(options);
     return data::or_shortage([&] { return evaluate(model, options.test, stream); });
 }
@@ -128,7 +132,7 @@ Status test(Client& client, ClientExchange& exchange, const LrRunOptions& option
     Result<Evaluation> mine =
         evaluate_part(run.model, options, {exchange.worker_index(), exchange.worker_count()});
     if (!mine) run.tested = mine.error();
-    WEIR_TRY(client.barrier(std::chrono::hours(24)));  // parts take different times to read
+    WEIR_TRY(client.barrier(kLongDeadline));  // parts take different times to read
     WEIR_TRY(agree_on_error(exchange, run.tested));
     if (run.tested.code() == Errc::kCancelled) {
         double reason = options.solver.stop ? options.solver.stop() : 0;
@@ -155,7 +159,7 @@ Status test(Client& client, ClientExchange& exchange, const LrRunOptions& option
         const double share =
             100 * static_cast<double>(unseen_count) / static_cast<double>(feature_count);
         run.warnings.push_back(fmt::format(
-            "{}: {} of {} features ({:.2g} %) are in no training line, and count for nothing",
+            "{}: {} of {} features ({:.2g} %) are in no training line, and have no weight",
             data::files_text(options.test), unseen_count, feature_count, share));
     }
     return {};
@@ -183,11 +187,12 @@ Result<LrRun> run_lr(Client& client, const LrRunOptions& options) {
     read.thread_count = options.threads;
     read.skip_bad = options.skip_bad;
     read.format.labels = options.labels;
+    read.format.names = options.names;
     read.stop = stop_of(options);
     WEIR_ASSIGN(data::Examples examples, data::read_libsvm(options.train, read));
     run.read = examples.report;
     // Some workers read longer than others: the barrier waits for the slowest.
-    WEIR_TRY(client.barrier(std::chrono::hours(24)));
+    WEIR_TRY(client.barrier(kLongDeadline));
     WEIR_TRY(check_same(*exchange, options));
     data::ReadReport all = run.read;
     Status labels_good;
@@ -207,20 +212,20 @@ Result<LrRun> run_lr(Client& client, const LrRunOptions& options) {
     if (const uint64_t left_out = options.solver.init.keys.size() - run.result.init_feature_count;
         left_out > 0) {
         run.warnings.push_back(
-            fmt::format("--init: {} of {} features are in no training line, and were left out",
+            fmt::format("the model to start from: {} of {} features are in no training line; their "
+                        "weights were left out",
                         left_out, options.solver.init.keys.size()));
     }
     if (run.result.nonzero_count == 0) {
-        run.warnings.push_back(
-            fmt::format("the model has no weights: at --l1 {} none is worth its price; a smaller "
-                        "--l1 gives some",
-                        options.solver.l1));
+        run.warnings.push_back(fmt::format(
+            "the model has no weights: with l1 = {} all weights are 0; give a smaller l1",
+            options.solver.l1));
     }
     const bool stopped = run.result.end == LrEnd::kStopped;
     if (!options.test.empty() && !stopped)
         WEIR_TRY(test(client, *exchange, options, solver.keys(), run));
     WEIR_TRY(count(client, *exchange, run));
-    WEIR_TRY(client.barrier(std::chrono::hours(24)));
+    WEIR_TRY(client.barrier(kLongDeadline));
     return run;
 }
 

@@ -23,7 +23,8 @@ struct LrRunOptions {
     LrOptions solver;
     uint64_t skip_bad = 0;  ///< how many bad lines each worker may leave out
     data::LabelMap labels;
-    uint32_t threads = 1;  ///< reading threads of each worker
+    data::OptionNames names;  ///< what messages call skip_bad and labels
+    uint32_t threads = 1;     ///< reading threads of each worker
 };
 
 /// Bad lines of a set of files that all workers together left out.

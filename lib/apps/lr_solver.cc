@@ -277,25 +277,35 @@ Result<Model> LrSolver::model(bool wanted) {
     return model;
 }
 
-/// Keeps those of the columns, sorted by key, that this worker reports. Each worker draws a
-/// pseudo-random number from the key and its index; of the workers that have a feature, the one
-/// with the greatest number reports it. So the workers report about as many features each.
+/// Keeps those of the columns, sorted by key, that this worker reports, so that the workers report
+/// about as many features each. A feature of one worker is that worker's. A feature of all workers
+/// belongs to one of them by a hash of the key. Only for the others the workers ask each other:
+/// each that has the feature draws a pseudo-random number from the key and its index, and the
+/// greatest number reports it.
 Status LrSolver::keep_own_part(std::vector<uint64_t>& columns) {
-    if (exchange_->worker_count() == 1) return {};
+    const uint32_t worker_count = exchange_->worker_count();
+    if (worker_count == 1) return {};
+    const uint64_t worker = mix64(exchange_->worker_index() + uint64_t{1});
     std::vector<uint64_t> keys;
     std::vector<double> drawn;
     for (const uint64_t column : columns) {
+        const uint32_t owners = owner_count_[column];
+        if (owners == 1 || owners == worker_count) continue;
         keys.push_back(matrix_.keys[column]);
-        const uint64_t worker = mix64(exchange_->worker_index() + uint64_t{1});
         drawn.push_back(static_cast<double>(mix64(keys.back() ^ worker) >> 11));
     }
     std::vector<double> greatest = drawn;
-    WEIR_TRY(exchange_->max_by_key(keys, greatest));
-    uint64_t kept = 0;
-    for (uint64_t i = 0; i < columns.size(); ++i) {
-        if (greatest[i] == drawn[i]) columns[kept++] = columns[i];
-    }
-    columns.resize(kept);
+    if (worker_count > 2) WEIR_TRY(exchange_->max_by_key(keys, greatest));
+    uint64_t asked = 0;
+    std::erase_if(columns, [&](uint64_t column) {
+        const uint32_t owners = owner_count_[column];
+        if (owners == 1) return false;
+        if (owners == worker_count)
+            return mix64(matrix_.keys[column] ^ options_.seed) % worker_count !=
+                   exchange_->worker_index();
+        const uint64_t i = asked++;
+        return greatest[i] != drawn[i];
+    });
     return {};
 }
 

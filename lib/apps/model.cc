@@ -58,7 +58,8 @@ ModelLine parse_line(std::string_view line) {
                !std::isfinite(parsed.weight)) {
         parsed.wrong = fmt::format("expected a finite number as weight, found '{}'", weight);
     } else if (!rest.empty()) {
-        parsed.wrong = fmt::format("expected `feature weight` and nothing more, found '{}'", rest);
+        parsed.wrong =
+            fmt::format("expected the end of the line after the weight, found '{}'", rest);
     }
     return parsed;
 }
@@ -110,8 +111,9 @@ Result<Model> read_model(const std::string& path) {
     Model model;
     for (const auto& [key, weight] : entries) {
         if (!model.keys.empty() && model.keys.back() == key) {
-            return Error(Errc::kParse,
-                         fmt::format("model {}: feature {} is there twice", name, key));
+            return Error(
+                Errc::kParse,
+                fmt::format("model {}: feature {} has two lines; delete one of them", name, key));
         }
         model.keys.push_back(key);
         model.weights.push_back(weight);

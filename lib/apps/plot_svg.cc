@@ -204,7 +204,7 @@ std::string plot_descent(std::span<const PlotPoint> points, const PlotText& text
     if (!(most > floor) || !std::isfinite(most)) {
         const std::string said =
             finite.empty()
-                ? "no pass was made"
+                ? "no pass was completed"
                 : fmt::format("the objective is {:.7g} from the first pass on", best->objective);
         return frame(text, "") +
                fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n</svg>\n",

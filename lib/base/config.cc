@@ -97,8 +97,9 @@ std::string allowed_values(const ConfigVariable& variable) {
 }
 
 std::string UnknownVariable::message() const {
-    if (nearest.empty()) return fmt::format("{} is no variable of Weir; see weir info", name);
-    return fmt::format("{} is no variable of Weir; did you mean {}?", name, nearest);
+    if (nearest.empty())
+        return fmt::format("{} is not a variable of Weir; `weir info` lists them", name);
+    return fmt::format("{} is not a variable of Weir; did you mean {}?", name, nearest);
 }
 
 void Config::set_flag(VariableRef variable, std::string_view flag, std::string_view value) {

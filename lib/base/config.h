@@ -56,7 +56,8 @@ inline constexpr auto kConfigVariables = std::to_array<ConfigVariable>({
      .kind = VariableKind::kChoice,
      .default_value = "auto",
      .choices = "auto|shm|verbs",
-     .meaning = "how ranks talk: shared memory, RDMA verbs, or the best that reaches the peer"},
+     .meaning = "transport between ranks: shared memory, RDMA verbs, or the fastest that reaches "
+                "the peer"},
     {.name = "WEIR_RENDEZVOUS",
      .meaning = "HOST:PORT of rank 0, where ranks started by hand find each other"},
     {.name = "WEIR_RANK",
@@ -69,8 +70,9 @@ inline constexpr auto kConfigVariables = std::to_array<ConfigVariable>({
      .most = 1'000'000,
      .meaning = "number of processes of a job started by hand"},
     {.name = "WEIR_SECRET_FILE",
-     .meaning = "file with the job's secret (mode 0600, same content on all ranks); else rank 0 "
-                "makes one"},
+     .meaning =
+         "file with the job's secret (mode 0600, same content on all ranks); without it rank "
+         "0 makes a secret"},
     {.name = "WEIR_JOIN_TIMEOUT_S",
      .kind = VariableKind::kNumber,
      .default_value = "30",
@@ -91,26 +93,29 @@ inline constexpr auto kConfigVariables = std::to_array<ConfigVariable>({
      .unit = "MiB",
      .least = 1,
      .most = 1ULL << 24,
-     .meaning = "size of the registered memory pool of a NUMA node; key lists that are remembered "
-                "take up to a quarter"},
+     .meaning =
+         "size of one region of registered memory, or less if there is no room for it: a pool "
+         "starts with one and adds others as it fills; up to a quarter of the first is for "
+         "remembered key lists"},
     {.name = "WEIR_PREFAULT",
      .kind = VariableKind::kChoice,
      .default_value = "no",
      .choices = "no|yes",
-     .meaning = "take all memory of a pool and touch every page when it is made: tables grow "
-                "faster, jobs start later; where a device locks the pool, that does it anyway"},
+     .meaning = "take all memory of a pool's first region and touch every page when it is made: "
+                "tables grow faster, jobs start later; where a device locks the pool, that does it "
+                "anyway"},
     {.name = "WEIR_HUGE_PAGES",
      .kind = VariableKind::kChoice,
      .default_value = "auto",
      .choices = "auto|never|always",
-     .meaning = "pools from huge pages: if there are any, never, or fail without"},
+     .meaning = "memory pools from huge pages: if some are free (auto), never, or always, which "
+                "fails without"},
     {.name = "WEIR_DEVICE",
-     .meaning = "name of the RDMA device, such as mlx5_0; else the first with a live port"},
+     .meaning = "name of the RDMA device, such as mlx5_0; default: the first with an active port"},
     {.name = "WEIR_GID_INDEX",
      .kind = VariableKind::kNumber,
      .most = 65'535,
-     .meaning =
-         "entry of the RDMA port's GID table; else the RoCEv2 one that maps an IPv4 address"},
+     .meaning = "entry of the RDMA port's GID table; default: the RoCEv2 one of an IPv4 address"},
     {.name = "WEIR_SERVICE_LEVEL",
      .kind = VariableKind::kNumber,
      .default_value = "0",
@@ -134,23 +139,23 @@ inline constexpr auto kConfigVariables = std::to_array<ConfigVariable>({
      .default_value = "0",
      .most = 65'535,
      .meaning = "TCP port of the verbs side channel of the first shard, client or manager of the "
-                "process; the others take those after it; 0: any free ones"},
+                "process; each further one takes the next port; 0: any free ports"},
     {.name = "WEIR_BIND",
      .meaning =
-         "address to listen on and to give to other ranks; else the one of the default route"},
+         "address to listen on and to give to other ranks; default: that of the default route"},
     {.name = "WEIR_CONNECT",
      .kind = VariableKind::kChoice,
      .default_value = "tcp",
      .choices = "tcp|rdmacm",
-     .meaning = "how queue pairs are connected: by our TCP side channel or by rdma_cm"},
+     .meaning = "how queue pairs are connected: by the TCP side channel of Weir or by rdma_cm"},
     {.name = "WEIR_EAGER_BYTES",
      .kind = VariableKind::kNumber,
      .default_value = "4096",
      .unit = "bytes",
      .most = 1ULL << 20,
      .meaning =
-         "up to this size what is pushed travels inside its message; above, the server reads "
-         "it (over shm, where it need not copy it, from 256 bytes on)"},
+         "pushed values up to this size travel inside the message; the server reads larger ones "
+         "(over shm from 256 bytes on, where it can read them without a copy)"},
     {.name = "WEIR_VIRTUAL_NODES",
      .kind = VariableKind::kNumber,
      .default_value = "64",
@@ -162,16 +167,17 @@ inline constexpr auto kConfigVariables = std::to_array<ConfigVariable>({
      .default_value = "50",
      .unit = "us",
      .most = 1'000'000'000,
-     .meaning = "how long an idle shard or a waiting client polls before it sleeps"},
+     .meaning = "how long an idle shard or a waiting client polls before it gives way to other "
+                "threads; 0 where the job has more threads on a host than CPUs"},
     {.name = "WEIR_PIN",
      .kind = VariableKind::kChoice,
      .default_value = "auto",
      .choices = "auto|always|never",
      .meaning =
-         "pin each shard's thread to a core of those that the launcher left this process: if "
-         "the host has a CPU for every thread of the job (shards, workers, manager) and the "
-         "process is not bound to one already, in any case, or never; never is right where "
-         "several jobs share a host"},
+         "pin each shard's thread to a core that the launcher left to this process: auto does "
+         "so if the host has a CPU for every thread of the job (shards, workers, manager) and "
+         "the process is not bound to one CPU already; never is right where several jobs "
+         "share a host"},
     {.name = "WEIR_LOG",
      .kind = VariableKind::kChoice,
      .default_value = "info",

@@ -26,6 +26,8 @@ std::string_view to_string(Errc code) noexcept {
         case Errc::kParse: return "cannot be parsed";
         case Errc::kCancelled: return "cancelled";
         case Errc::kBusy: return "busy";
+        case Errc::kInterrupted: return "stopped by SIGINT";
+        case Errc::kTerminated: return "stopped by SIGTERM";
     }
     return "unknown error";
 }

@@ -19,7 +19,7 @@ namespace weir {
 /// The numbers travel on the wire: add at the end, never reuse.
 enum class Errc : uint16_t {
     kOk = 0,
-    kInvalidArgument = 1,  ///< the caller's request makes no sense (flag, size, unsorted keys)
+    kInvalidArgument = 1,  ///< the caller's request is wrong (flag, size, unsorted keys)
     kOutOfRange = 2,       ///< a key, offset or length outside of what exists
     kNotFound = 3,         ///< no such table, file, peer or device
     kTypeMismatch = 4,     ///< the table has another value type or width
@@ -37,10 +37,17 @@ enum class Errc : uint16_t {
     kParse = 16,           ///< text that is not what it should be
     kCancelled = 17,       ///< ended by its owner before it was complete
     kBusy = 18,            ///< a limit of simultaneous use is reached
+    kInterrupted = 19,     ///< SIGINT stopped the job: a person asked for it
+    kTerminated = 20,      ///< SIGTERM stopped the job: a person or the launcher asked for it
 };
 
 /// The name of a code as programs and logs show it ("peer lost").
 [[nodiscard]] std::string_view to_string(Errc code) noexcept;
+
+/// Whether a signal stopped the job: kInterrupted, kTerminated.
+[[nodiscard]] constexpr bool was_stopped(Errc code) noexcept {
+    return code == Errc::kInterrupted || code == Errc::kTerminated;
+}
 
 /// An error: a code for the program, a text for people that names the thing and what to do, and
 /// errno (0 if there is none).

@@ -49,7 +49,10 @@ std::vector<int> allowed_cpus() {
 
 Status pin_this_thread(int cpu) {
     if (cpu < 0 || cpu >= CpuSet::kCpusMax) {
-        return Error(Errc::kInvalidArgument, fmt::format("CPU {}: there is no such CPU", cpu));
+        return Error(Errc::kInvalidArgument,
+                     fmt::format("CPU {}: this machine has no such CPU; `weir info` lists those "
+                                 "that this process may use",
+                                 cpu));
     }
     CpuSet set;
     CPU_SET_S(cpu, CpuSet::size_bytes(), set.get());
@@ -64,7 +67,7 @@ Status pin_this_thread(int cpu) {
 Status bind_this_thread(std::span<const int> cpus) {
     CpuSet before;
     if (sched_getaffinity(0, CpuSet::size_bytes(), before.get()) != 0)
-        return Error(Errc::kUnavailable, "the CPUs of a thread cannot be asked for", errno);
+        return Error(Errc::kUnavailable, "cannot read which CPUs a thread may use", errno);
     CpuSet set;
     for (const int cpu : cpus) {
         if (cpu >= 0 && cpu < CpuSet::kCpusMax) CPU_SET_S(cpu, CpuSet::size_bytes(), set.get());
@@ -77,8 +80,8 @@ Status bind_this_thread(std::span<const int> cpus) {
         if (std::find(got.begin(), got.end(), cpu) != got.end()) continue;
         if (bound) (void)sched_setaffinity(0, CpuSet::size_bytes(), before.get());
         return Error(Errc::kInvalidArgument,
-                     fmt::format("CPU {}: this machine has none of that number, or this process "
-                                 "may not use it (it may use {})",
+                     fmt::format("CPU {}: this machine has no such CPU, or this process may not "
+                                 "use it (it may use {})",
                                  cpu, cpu_list_text(allowed_cpus())));
     }
     return {};

@@ -123,7 +123,10 @@ Status bind_memory(std::span<std::byte> memory, int node) {
     if (!topology) return Error(Errc::kUnavailable, "hwloc could not load the topology");
     if (hwloc_get_numanode_obj_by_os_index(topology.get(), static_cast<unsigned>(node)) ==
         nullptr) {
-        return Error(Errc::kUnavailable, fmt::format("NUMA node {}: there is no such node", node));
+        return Error(
+            Errc::kUnavailable,
+            fmt::format("NUMA node {}: this machine has no such node; `weir info` lists its nodes",
+                        node));
     }
     const std::unique_ptr<hwloc_bitmap_s, decltype(&hwloc_bitmap_free)> set(hwloc_bitmap_alloc(),
                                                                             &hwloc_bitmap_free);

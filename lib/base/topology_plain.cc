@@ -22,7 +22,10 @@ Status bind_memory(std::span<std::byte> memory, int node) {
     constexpr int kNodesMax = 1024;
     constexpr int kBits = 8 * sizeof(unsigned long);
     if (node < 0 || node >= kNodesMax) {
-        return Error(Errc::kUnavailable, fmt::format("NUMA node {}: there is no such node", node));
+        return Error(
+            Errc::kUnavailable,
+            fmt::format("NUMA node {}: this machine has no such node; `weir info` lists its nodes",
+                        node));
     }
     unsigned long nodes[kNodesMax / kBits] = {};
     nodes[node / kBits] = 1UL << (node % kBits);

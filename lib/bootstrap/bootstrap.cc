@@ -35,7 +35,7 @@ public:
     Result<std::string> get(uint32_t rank, std::string_view key) override {
         const auto found = visible_.find(key);
         if (rank != 0 || found == visible_.end()) {
-            return Error(Errc::kNotFound, fmt::format("rank {} put no {}", rank, key));
+            return Error(Errc::kNotFound, fmt::format("rank {} published no {}", rank, key));
         }
         return found->second;
     }

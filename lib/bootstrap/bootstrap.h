@@ -61,7 +61,7 @@ protected:
 ///
 /// Source:  WEIR_RENDEZVOUS, WEIR_RANK, WEIR_SIZE, WEIR_SECRET_FILE and WEIR_JOIN_TIMEOUT_S of
 ///          `config`
-/// Errors:  a setting that makes no sense, a port in use, a launcher that cannot be used; the
+/// Errors:  an invalid setting, a port in use, a launcher that cannot be used; the
 ///          text says what to do
 [[nodiscard]] Result<std::unique_ptr<Bootstrap>> detect_bootstrap(const Config& config,
                                                                   const Clock& clock);

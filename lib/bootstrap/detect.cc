@@ -121,6 +121,16 @@ Result<std::unique_ptr<Bootstrap>> open_pmi1(const Config& config, const Clock& 
     return boot::Pmi1Bootstrap::open(options, clock, deadline_ns);
 }
 
+/// The error for a rank or size in flags, without --rendezvous, where the launcher gives both.
+Error numbered_twice(const Config& config, const Place& place) {
+    const bool rank = config.source("WEIR_RANK") == ConfigSource::kFlag;
+    return {
+        Errc::kInvalidArgument,
+        fmt::format("{}: {} gives this process its rank and the size of the job; leave --rank "
+                    "and --size out, or add --rendezvous HOST:PORT, the same on all ranks",
+                    rank ? config.place("WEIR_RANK") : config.place("WEIR_SIZE"), place.launcher)};
+}
+
 /// The error for several ranks without a way to find each other.
 Error no_way(const Config& config, const Place& place) {
     if (place.launcher.empty()) {
@@ -131,8 +141,8 @@ Error no_way(const Config& config, const Place& place) {
     }
     return {Errc::kUnavailable,
             fmt::format(
-                "started as rank {} of {} by {}, which gives no way to find the others: use srun "
-                "--mpi=pmix or --mpi=pmi2, mpirun with PMIx, or --rendezvous HOST:PORT",
+                "started as rank {} of {} by {}, which does not help ranks to find each other: use "
+                "srun --mpi=pmix or --mpi=pmi2, mpirun with PMIx, or --rendezvous HOST:PORT",
                 place.rank.value_or(0), *place.size, place.launcher)};
 }
 
@@ -159,17 +169,21 @@ Result<std::unique_ptr<Bootstrap>> detect_bootstrap(const Config& config, const 
     WEIR_ASSIGN(const Place place, find_place(config));
     if (meets) return open_rendezvous(config, place, clock);
     if (place.rank && !place.size) {
-        return Error(Errc::kInvalidArgument,
-                     fmt::format("{}={}: a rank of how many? Give --size N and --rendezvous "
-                                 "HOST:PORT too, or no rank for a job of one process",
-                                 config.place("WEIR_RANK"), *place.rank));
+        return Error(
+            Errc::kInvalidArgument,
+            fmt::format("{}={}: the size of the job is missing: give --size N and --rendezvous "
+                        "HOST:PORT too, or no rank for a job of one process",
+                        config.place("WEIR_RANK"), *place.rank));
     }
     if (place.rank && place.rank >= place.size) {
         return Error(Errc::kInvalidArgument, fmt::format("{}={}: ranks of a job of {} are 0 to {}",
                                                          config.place("WEIR_RANK"), *place.rank,
                                                          *place.size, *place.size - 1));
     }
-    if (place.size.value_or(1) > 1) return no_way(config, place);
+    if (place.size.value_or(1) > 1) {
+        const bool launched = !place.launcher.empty() && (under_pmix || under_pmi1);
+        return by_flags && launched ? numbered_twice(config, place) : no_way(config, place);
+    }
     return make_bootstrap_alone();
 }
 

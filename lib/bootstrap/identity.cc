@@ -47,7 +47,9 @@ Status get_secret(Bootstrap& bootstrap, JobIdentity& identity, const std::string
     WEIR_TRY(theirs);
     if (secret_file.empty()) {
         if (theirs->size() != identity.secret.size()) {
-            return Error(Errc::kProtocol, "rank 0 handed out a secret of wrong length");
+            return Error(Errc::kProtocol,
+                         "rank 0 handed out a secret of the wrong length; use the same version of "
+                         "Weir on all ranks");
         }
         std::memcpy(identity.secret.data(), theirs->data(), theirs->size());
     } else if (*theirs != fingerprint(identity.secret)) {

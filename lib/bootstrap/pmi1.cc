@@ -14,7 +14,7 @@
 namespace weir::boot {
 namespace {
 
-constexpr uint64_t kReplyTimeout = 10 * kSecond;  // to requests that need no other rank
+constexpr uint64_t kReplyTimeoutNs = 10 * kSecond;  // to requests that need no other rank
 
 Error launcher_gone(int os_error = 0) {
     return {Errc::kPeerLost, "PMI-1: the launcher closed its connection (PMI_FD)", os_error};
@@ -83,7 +83,8 @@ Status Pmi1Bootstrap::put(std::string_view key, std::string_view value) {
         if (!answer.succeeded()) {
             return Error(
                 Errc::kRefused,
-                fmt::format("PMI-1: the launcher refused to take {} (was it put before?)", key));
+                fmt::format("PMI-1: the launcher refused the value of {} (it may have one already)",
+                            key));
         }
     }
     return {};
@@ -92,10 +93,11 @@ Status Pmi1Bootstrap::put(std::string_view key, std::string_view value) {
 Status Pmi1Bootstrap::exchange(uint64_t deadline_ns) {
     const auto out = call("cmd=barrier_in", "barrier_out", deadline_ns);
     if (!out && out.code() == Errc::kDeadline) {
-        return Error(Errc::kDeadline,
-                     fmt::format("PMI-1: rank {} waited in vain for another of the job's {} ranks; "
-                                 "WEIR_JOIN_TIMEOUT_S sets how long",
-                                 options_.rank, options_.size));
+        return Error(
+            Errc::kDeadline,
+            fmt::format("PMI-1: rank {}: another of the job's {} ranks did not start in time; "
+                        "see that rank's output, or raise WEIR_JOIN_TIMEOUT_S",
+                        options_.rank, options_.size));
     }
     WEIR_TRY(out);
     if (!out->succeeded()) return Error(Errc::kProtocol, "PMI-1: the launcher's barrier failed");
@@ -111,7 +113,7 @@ Result<std::string> Pmi1Bootstrap::get(uint32_t rank, std::string_view key) {
                     call(request("get", rank, key, i), "get_result", deadline_ns));
         const std::string* const value = answer.find("value");
         if (!answer.succeeded() || value == nullptr) {
-            return Error(Errc::kNotFound, fmt::format("PMI-1: rank {} put no {}", rank, key));
+            return Error(Errc::kNotFound, fmt::format("PMI-1: rank {} published no {}", rank, key));
         }
         WEIR_TRY(joiner.add(*value));
     }
@@ -196,7 +198,7 @@ std::string Pmi1Bootstrap::request(std::string_view command, uint32_t rank, std:
 }
 
 uint64_t Pmi1Bootstrap::reply_deadline_ns() const {
-    return clock_.now_ns() + kReplyTimeout;
+    return clock_.now_ns() + kReplyTimeoutNs;
 }
 
 }  // namespace weir::boot

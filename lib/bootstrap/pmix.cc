@@ -27,7 +27,7 @@ bool have_pmix() noexcept {
 
 namespace {
 
-constexpr uint64_t kCallTimeout = 10 * kSecond;  // to requests that need no other host
+constexpr uint64_t kCallTimeoutNs = 10 * kSecond;  // to requests that need no other host
 
 /// The result of a call, shared with a thread or callback that may end after the caller's
 /// deadline.
@@ -241,12 +241,12 @@ Error PmixBootstrap::too_late() {
         exchanged_ ? std::vector<uint32_t>() : silent_ranks(self_, size_);
     if (silent.empty()) {
         return {Errc::kDeadline,
-                fmt::format("PMIx: rank {} waited in vain for another of the job's {} ranks; "
-                            "WEIR_JOIN_TIMEOUT_S sets how long",
+                fmt::format("PMIx: rank {}: another of the job's {} ranks did not start in time; "
+                            "see that rank's output, or raise WEIR_JOIN_TIMEOUT_S",
                             self_.rank, size_)};
     }
-    return {Errc::kDeadline, fmt::format("PMIx: {} of {} did not come in time; WEIR_JOIN_TIMEOUT_S "
-                                         "sets how long the others wait",
+    return {Errc::kDeadline, fmt::format("PMIx: {} of {} did not start in time; see their "
+                                         "output, or raise WEIR_JOIN_TIMEOUT_S",
                                          rank_list(silent), size_)};
 }
 
@@ -254,7 +254,7 @@ Result<std::string> PmixBootstrap::get(uint32_t rank, std::string_view key) {
     WEIR_TRY(check_usable());
     WEIR_TRY(check_entry(key, {}));
     if (rank >= size_)
-        return Error(Errc::kNotFound, fmt::format("PMIx: there is no rank {}", rank));
+        return Error(Errc::kNotFound, fmt::format("PMIx: rank {} is not a rank of this job", rank));
     const auto outcome = std::make_shared<Outcome>();
     const auto status = run_with_deadline(
         [of = process(self_, rank), name = fmt::format("weir.{}", key)](Outcome& result) {
@@ -270,7 +270,7 @@ Result<std::string> PmixBootstrap::get(uint32_t rank, std::string_view key) {
             PMIX_VALUE_RELEASE(value);
             return good ? PMIX_SUCCESS : PMIX_ERR_TYPE_MISMATCH;
         },
-        outcome, clock_, clock_.now_ns() + kCallTimeout);
+        outcome, clock_, clock_.now_ns() + kCallTimeoutNs);
     if (!status) {
         over_ = true;
         return Error(Errc::kDeadline,
@@ -286,9 +286,10 @@ Status PmixBootstrap::finish() {
     over_ = true;
     const auto status =
         run_with_deadline([](Outcome&) { return PMIx_Finalize(nullptr, 0); },
-                          std::make_shared<Outcome>(), clock_, clock_.now_ns() + kCallTimeout);
+                          std::make_shared<Outcome>(), clock_, clock_.now_ns() + kCallTimeoutNs);
     if (!status)
-        return Error(Errc::kDeadline, "PMIx: the server did not let us go (PMIx_Finalize)");
+        return Error(Errc::kDeadline,
+                     "PMIx: the launcher's server did not answer PMIx_Finalize in time");
     if (*status != PMIX_SUCCESS) return pmix_error("cannot finalize", *status);
     return {};
 }

@@ -29,7 +29,7 @@ Status RendezvousClient::put(std::string_view key, std::string_view value) {
 Result<std::string> RendezvousClient::get(uint32_t rank, std::string_view key) {
     const auto found = values_.find({rank, std::string(key)});
     if (found == values_.end()) {
-        return Error(Errc::kNotFound, fmt::format("rank {} put no {}", rank, key));
+        return Error(Errc::kNotFound, fmt::format("rank {} published no {}", rank, key));
     }
     return found->second;
 }
@@ -90,16 +90,16 @@ Status RendezvousClient::try_join(uint64_t deadline_ns) {
 Error RendezvousClient::not_let_in(const Error& error) {
     if (link_->handshake().was_refused()) {
         return {error.code(),
-                fmt::format("rendezvous: rank 0 at {} says: {}", options_.at.text(), error.text())};
+                fmt::format("rendezvous: rank 0 at {}: {}", options_.at.text(), error.text())};
     }
     if (error.code() == Errc::kRefused) {
-        return {
-            Errc::kRefused,
-            fmt::format("rendezvous: who listens on {} does not know this rank's secret: give the "
-                        "same WEIR_SECRET_FILE to all ranks",
-                        options_.at.text())};
+        return {Errc::kRefused, fmt::format("rendezvous: the program that listens on {} does not "
+                                            "know this rank's secret: give the "
+                                            "same WEIR_SECRET_FILE to all ranks",
+                                            options_.at.text())};
     }
-    return {error.code(), fmt::format("rendezvous: rank 0 at {} answered out of turn: {}",
+    return {error.code(), fmt::format("rendezvous: rank 0 at {} sent what is not expected now: {}; "
+                                      "use the same version of Weir on all ranks",
                                       options_.at.text(), error.text())};
 }
 
@@ -125,14 +125,17 @@ Status RendezvousClient::commit_and_wait(uint64_t deadline_ns) {
         } else if (message->kind == RendezvousKind::kWaiting) {
             waiting = std::move(message->text);
         } else if (message->kind == RendezvousKind::kFailed) {
-            return Error(Errc::kCancelled, fmt::format("rendezvous: rank 0 at {} said: {}",
+            return Error(Errc::kCancelled, fmt::format("rendezvous: rank 0 at {} gave up: {}",
                                                        options_.at.text(), message->text));
         } else if (message->kind == RendezvousKind::kRelease && message->round == round_) {
             local_rank_ = message->local_rank;
             ++round_;
             return {};
         } else {
-            return Error(Errc::kProtocol, "rendezvous: rank 0 answered out of turn");
+            return Error(Errc::kProtocol,
+                         "rendezvous: rank 0 sent what is not expected now; use the same version "
+                         "of Weir on all "
+                         "ranks");
         }
     }
 }
@@ -158,10 +161,11 @@ Result<transport::RecordView> RendezvousClient::receive(uint64_t deadline_ns) {
         if ((entry.revents & POLLOUT) != 0) status = link_->flush();
         if (status && (entry.revents & ~POLLOUT) != 0) status = link_->fill();
         if (!status) {
-            return Error(Errc::kPeerLost,
-                         fmt::format("rendezvous: rank 0 at {}: {}; its own output tells why",
-                                     options_.at.text(), status.error().text()),
-                         status.error().os_error());
+            return Error(
+                Errc::kPeerLost,
+                fmt::format("rendezvous: rank 0 at {}: {}; see the output of rank 0 for the reason",
+                            options_.at.text(), status.error().text()),
+                status.error().os_error());
         }
     }
 }

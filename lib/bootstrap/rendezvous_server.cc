@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <optional>
 
 #include <fmt/core.h>
 #include <poll.h>
@@ -16,7 +17,7 @@ using transport::Handshake;
 
 namespace {
 
-constexpr uint64_t kTellEvery = 500 * kMillisecond;
+constexpr uint64_t kTellIntervalNs = 500 * kMillisecond;
 constexpr size_t kRefusalsMax = 4;
 
 }  // namespace
@@ -26,20 +27,25 @@ RendezvousServer::RendezvousServer(RendezvousOptions options, const Clock& clock
     : clock_(clock),
       options_(std::move(options)),
       listener_(std::move(listener)),
-      seats_(options_.size) {
-    seats_[0].host = options_.host_id;
+      ranks_(options_.size) {
+    ranks_[0].host = options_.host_id;
 }
 
 Result<std::unique_ptr<RendezvousServer>> RendezvousServer::open(RendezvousOptions options,
                                                                  const Clock& clock) {
     WEIR_ASSIGN(Descriptor listener, tcp_listen(options.at));
     options.at.port = tcp_port(listener);  // the one that the kernel chose, if 0 was asked for
-    if (!options.secret && !is_loopback(options.at.host)) {
+    if (!options.secret) {
         log(LogLevel::kWarning,
-            "rendezvous on {} without WEIR_SECRET_FILE: whoever can connect may join, and the "
-            "job's "
-            "secret travels in the clear",
-            options.at.text());
+            "rendezvous on {} without a secret: any {} can join this job{}; give all ranks the "
+            "same WEIR_SECRET_FILE (make one with: umask 077; head -c 32 /dev/urandom | base64 > "
+            "FILE)",
+            options.at.text(),
+            is_loopback(options.at.host) ? "process of this host"
+                                         : "process that can connect to this address",
+            is_loopback(options.at.host) ? ""
+                                         : ", and any program that can read the network traffic "
+                                           "learns the secret that rank 0 hands out");
     }
     return std::unique_ptr<RendezvousServer>(
         new RendezvousServer(std::move(options), clock, std::move(listener)));
@@ -47,28 +53,28 @@ Result<std::unique_ptr<RendezvousServer>> RendezvousServer::open(RendezvousOptio
 
 Status RendezvousServer::put(std::string_view key, std::string_view value) {
     WEIR_TRY(check_entry(key, value));
-    seats_[0].entries.emplace_back(key, value);
+    ranks_[0].entries.emplace_back(key, value);
     return {};
 }
 
 Result<std::string> RendezvousServer::get(uint32_t rank, std::string_view key) {
     const auto found = values_.find({rank, std::string(key)});
     if (found == values_.end()) {
-        return Error(Errc::kNotFound, fmt::format("rank {} put no {}", rank, key));
+        return Error(Errc::kNotFound, fmt::format("rank {} published no {}", rank, key));
     }
     return found->second;
 }
 
 Status RendezvousServer::finish() {
     over_ = true;
-    guests_.clear();
+    connections_.clear();
     listener_.reset();
     return {};
 }
 
 Status RendezvousServer::exchange(uint64_t deadline_ns) {
     if (over_) return Error(Errc::kCancelled, "rendezvous: used after finish() or after an error");
-    seats_[0].committed = true;
+    ranks_[0].committed = true;
     while (!missing().empty()) {
         if (!lost_.empty()) return fail(Errc::kPeerLost, lost_);
         if (clock_.now_ns() >= deadline_ns) return fail(Errc::kDeadline, missing_text());
@@ -82,208 +88,234 @@ Status RendezvousServer::exchange(uint64_t deadline_ns) {
 
 void RendezvousServer::poll_once(uint64_t deadline_ns) {
     std::vector<pollfd> entries;
-    entries.push_back({listener_.get(), POLLIN, 0});
-    for (Guest& guest : guests_) {
-        const short events = guest.stage == Stage::kLeaving ? 0 : POLLIN;
-        entries.push_back({guest.link.fd(),
-                           static_cast<short>(events | (guest.link.has_output() ? POLLOUT : 0)),
-                           0});
+    // without a place for them, peers wait in the kernel's backlog
+    const bool has_place = clock_.now_ns() >= places_.next_ns();
+    entries.push_back({listener_.get(), static_cast<short>(has_place ? POLLIN : 0), 0});
+    for (Connection& connection : connections_) {
+        const short events = connection.stage == Stage::kLeaving ? 0 : POLLIN;
+        entries.push_back(
+            {connection.link.fd(),
+             static_cast<short>(events | (connection.link.has_output() ? POLLOUT : 0)), 0});
     }
     if (::poll(entries.data(), entries.size(), poll_slice_ms(clock_, deadline_ns)) > 0) {
-        auto guest = guests_.begin();
+        auto connection = connections_.begin();
         for (size_t i = 1; i < entries.size(); ++i) {
-            const auto here = guest++;
+            const auto here = connection++;
             if (entries[i].revents != 0 && !serve(*here, entries[i].revents)) {
                 close(*here);
-                guests_.erase(here);
+                connections_.erase(here);
             }
         }
-        if (entries[0].revents != 0) accept_guests();
+        if (entries[0].revents != 0) accept_connections();
     }
-    drop_late_strangers();
-    complaints_.look();
+    drop_late();
+    places_.log().look();
 }
 
-void RendezvousServer::accept_guests() {
-    for (;;) {
+void RendezvousServer::accept_connections() {
+    while (clock_.now_ns() >= places_.next_ns()) {
         Descriptor fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
         if (!fd) {
             if (errno == EMFILE || errno == ENFILE) {
-                complain("descriptors",
-                         "rendezvous: out of file descriptors; raise the limit with ulimit -n");
+                warn_repeatable(
+                    "descriptors",
+                    "rendezvous: out of file descriptors; raise the limit with ulimit -n");
                 (void)::poll(nullptr, 0, 10);  // the connection stays in the queue: do not spin
             }
             return;
         }
-        Guest& guest =
-            guests_.emplace_back(transport::Socket(std::move(fd), kSilenceMsMax), options_.secret);
-        guest.greet_by_ns = clock_.now_ns() + kGreetingTimeout;
+        if (places_.is_full()) free_a_place();
+        Connection& connection = connections_.emplace_back(
+            transport::Socket(std::move(fd), kSilenceMsMax), options_.secret);
+        connection.id = ++last_id_;
+        places_.take(connection.id);
     }
 }
 
-void RendezvousServer::drop_late_strangers() {
-    const uint64_t now_ns = clock_.now_ns();
-    auto strangers =
-        static_cast<size_t>(std::count_if(guests_.begin(), guests_.end(), [](const Guest& guest) {
-            return guest.stage != Stage::kJoined;
-        }));
-    for (auto it = guests_.begin(); it != guests_.end();) {
-        const bool crowded = strangers > kStrangersMax;
-        if (it->stage == Stage::kJoined || (now_ns < it->greet_by_ns && !crowded)) {
-            ++it;
-            continue;
-        }
-        const std::string_view why = crowded ? "too many strangers" : "no greeting in time";
-        complain(why, fmt::format("rendezvous: closed the connection from {}: {}", it->link.peer(),
-                                  why));
-        --strangers;
-        it = guests_.erase(it);
+/// Closes the connection that loses its place to the next one.
+void RendezvousServer::free_a_place() {
+    const std::optional<uint64_t> loser = places_.loser();
+    const auto connection = loser ? find(*loser) : connections_.end();
+    if (connection == connections_.end()) return;
+    const bool stays = serve(*connection, POLLIN);  // if we were late, its proof may be here
+    if (stays && connection->stage == Stage::kJoined) return;
+    if (stays && connection->stage == Stage::kHandshake) {
+        warn_repeatable(transport::HalfOpenPlaces::kNoProof,
+                        fmt::format("rendezvous: closed the connection from {}: {}",
+                                    connection->link.peer(), transport::HalfOpenPlaces::kNoProof));
+        connection->link.handshake().refuse(Errc::kDeadline, transport::HalfOpenPlaces::kComeAgain);
+        (void)connection->link.flush();
+    }
+    close(*connection);
+    connections_.erase(connection);
+}
+
+void RendezvousServer::drop_late() {
+    while (const std::optional<uint64_t> late = places_.late()) {
+        const auto connection = find(*late);
+        warn_repeatable("late",
+                        fmt::format("rendezvous: closed the connection from {}: the handshake took "
+                                    "longer than {} s",
+                                    connection->link.peer(), kHandshakeTimeoutNs / kSecond));
+        close(*connection);
+        connections_.erase(connection);
     }
 }
 
-bool RendezvousServer::serve(Guest& guest, short events) {
+std::list<RendezvousServer::Connection>::iterator RendezvousServer::find(uint64_t id) {
+    return std::ranges::find(connections_, id, &Connection::id);
+}
+
+bool RendezvousServer::serve(Connection& connection, short events) {
     Status status;
-    if ((events & ~POLLOUT) != 0 && guest.stage != Stage::kLeaving) {
-        status = guest.link.fill();
-        while (status && guest.stage != Stage::kLeaving) {
-            auto record = guest.link.next();
+    if ((events & ~POLLOUT) != 0 && connection.stage != Stage::kLeaving) {
+        status = connection.link.fill();
+        while (status && connection.stage != Stage::kLeaving) {
+            auto record = connection.link.next();
             if (!record) {
                 status = std::move(record).error();
             } else if (!record->has_value()) {
                 break;
             } else {
-                status = handle(guest, **record);
+                status = handle(connection, **record);
             }
         }
     }
-    if (status) status = guest.link.flush();
-    if (status) return guest.stage != Stage::kLeaving || guest.link.has_output();
-    const bool expected = guest.stage != Stage::kJoined || round_ > 1;
+    if (status) status = connection.link.flush();
+    if (status) return connection.stage != Stage::kLeaving || connection.link.has_output();
+    const bool expected = connection.stage != Stage::kJoined || round_ > 1;
     if (status.code() == Errc::kPeerLost && expected) {
-        log(LogLevel::kDebug, "rendezvous: {} left", guest.link.peer());
+        log(LogLevel::kDebug, "rendezvous: {} left", connection.link.peer());
     } else {
         const std::string why = status.error().message();
-        complain(why, fmt::format("rendezvous: closed the connection from {}: {}",
-                                  guest.link.peer(), why));
+        warn_repeatable(why, fmt::format("rendezvous: closed the connection from {}: {}",
+                                         connection.link.peer(), why));
     }
     return false;
 }
 
-Status RendezvousServer::handle(Guest& guest, const transport::RecordView& record) {
-    if (!guest.link.handshake().is_open()) return shake(guest, record);
+Status RendezvousServer::handle(Connection& connection, const transport::RecordView& record) {
+    if (!connection.link.handshake().is_open()) return shake(connection, record);
     WEIR_ASSIGN(const RendezvousMessage message, decode_message(record));
-    if (message.kind == RendezvousKind::kEntry) return take_entry(guest, message);
-    Seat& seat = seats_[guest.hello.rank];
-    if (message.kind == RendezvousKind::kCommit && message.round == round_ && !seat.committed) {
-        seat.committed = true;
+    if (message.kind == RendezvousKind::kEntry) return take_entry(connection, message);
+    RankState& state = ranks_[connection.hello.rank];
+    if (message.kind == RendezvousKind::kCommit && message.round == round_ && !state.committed) {
+        state.committed = true;
         return {};
     }
-    return Error(Errc::kProtocol, "a rendezvous message out of turn");
+    return Error(Errc::kProtocol, "a rendezvous message that is not expected now");
 }
 
-Status RendezvousServer::shake(Guest& guest, const transport::RecordView& record) {
-    Handshake& handshake = guest.link.handshake();
+Status RendezvousServer::shake(Connection& connection, const transport::RecordView& record) {
+    Handshake& handshake = connection.link.handshake();
     const Result<Handshake::Step> step = handshake.take(record);
     const auto hello = RendezvousHello::decode(handshake.peer_said());
-    if (hello) guest.hello = *hello;
+    if (hello) connection.hello = *hello;
     if (step.code() == Errc::kRefused && !handshake.was_refused() && hello) {
-        refuse_unproven(guest);
+        refuse_unproven(connection);
         return {};
     }
     WEIR_TRY(step);
     if (*step != Handshake::Step::kProven) return {};
-    if (!hello) return Error(Errc::kProtocol, "a rank that does not say who it is");
-    return admit(guest);
+    if (!hello) return Error(Errc::kProtocol, "a handshake without a rank number");
+    return admit(connection);
 }
 
-void RendezvousServer::refuse_unproven(Guest& guest) {
+void RendezvousServer::refuse_unproven(Connection& connection) {
     constexpr const char* kAdvice = "give the same WEIR_SECRET_FILE to all ranks";
-    const uint32_t rank = guest.hello.rank;
-    if (guest.hello.secured == options_.secret.has_value()) {
-        refuse(guest, fmt::format("rank {} has another secret than rank 0: {}", rank, kAdvice));
+    const uint32_t rank = connection.hello.rank;
+    if (connection.hello.secured == options_.secret.has_value()) {
+        refuse(connection,
+               fmt::format("rank {} has another secret than rank 0: {}", rank, kAdvice));
     } else if (options_.secret) {
-        refuse(guest, fmt::format("rank {} has no secret, rank 0 has: {}", rank, kAdvice));
+        refuse(connection, fmt::format("rank {} has no secret, rank 0 has: {}", rank, kAdvice));
     } else {
-        refuse(guest, fmt::format("rank {} has a secret, rank 0 has none: {}", rank, kAdvice));
+        refuse(connection, fmt::format("rank {} has a secret, rank 0 has none: {}", rank, kAdvice));
     }
 }
 
-Status RendezvousServer::admit(Guest& guest) {
-    const RendezvousHello& hello = guest.hello;
+Status RendezvousServer::admit(Connection& connection) {
+    const RendezvousHello& hello = connection.hello;
     if (hello.secured != options_.secret.has_value()) {
-        refuse_unproven(guest);
+        refuse_unproven(connection);
     } else if (hello.size != options_.size) {
-        refuse(guest, fmt::format("rank {} was started with size {}, rank 0 with size {}: give the "
-                                  "same --size to all ranks",
-                                  hello.rank, hello.size, options_.size));
+        refuse(connection,
+               fmt::format("rank {} was started with size {}, rank 0 with size {}: give the "
+                           "same --size to all ranks",
+                           hello.rank, hello.size, options_.size));
     } else if (hello.rank == 0 || hello.rank >= options_.size) {
-        refuse(guest,
-               fmt::format("rank {} does not exist here: the other ranks of this job are 1 to {}",
-                           hello.rank, options_.size - 1));
-    } else if (const Guest* const other = seats_[hello.rank].guest; other != nullptr) {
-        refuse(guest,
-               fmt::format("rank {} is there already, from {}: give each process its own --rank",
+        refuse(connection, fmt::format("rank {} is not a rank of this job: its other ranks are 1 "
+                                       "to {}; check --rank and --size",
+                                       hello.rank, options_.size - 1));
+    } else if (const Connection* const other = ranks_[hello.rank].connection; other != nullptr) {
+        refuse(connection,
+               fmt::format("rank {} has joined already, from {}: give each process its own --rank",
                            hello.rank, other->link.peer()));
-    } else if (!seats_[hello.rank].host.empty() && round_ > 1) {
-        refuse(guest,
-               fmt::format("rank {} comes too late: it left after the first exchange", hello.rank));
+    } else if (!ranks_[hello.rank].host.empty() && round_ > 1) {
+        refuse(connection, fmt::format("rank {} cannot join again: it left after the first "
+                                       "exchange; start all ranks again",
+                                       hello.rank));
     } else {
-        guest.stage = Stage::kJoined;
-        guest.link.trust();
-        seats_[hello.rank].guest = &guest;
-        seats_[hello.rank].host = hello.host;
-        guest.link.handshake().say({});
+        connection.stage = Stage::kJoined;
+        places_.leave(connection.id);
+        connection.link.trust();
+        ranks_[hello.rank].connection = &connection;
+        ranks_[hello.rank].host = hello.host;
+        connection.link.handshake().say({});
     }
     return {};
 }
 
-Status RendezvousServer::take_entry(Guest& guest, const RendezvousMessage& entry) {
-    Seat& seat = seats_[guest.hello.rank];
-    if (entry.rank != guest.hello.rank || seat.committed) {
-        return Error(Errc::kProtocol, "a rendezvous message out of turn");
+Status RendezvousServer::take_entry(Connection& connection, const RendezvousMessage& entry) {
+    RankState& state = ranks_[connection.hello.rank];
+    if (entry.rank != connection.hello.rank || state.committed) {
+        return Error(Errc::kProtocol, "a rendezvous message that is not expected now");
     }
     WEIR_TRY(check_entry(entry.key, entry.text));
-    seat.entry_bytes += entry.key.size() + entry.text.size();
-    if (seat.entry_bytes > kSeatBytesMax) {
+    state.entry_bytes += entry.key.size() + entry.text.size();
+    if (state.entry_bytes > kRoundBytesMax) {
         return Error(Errc::kOutOfRange, fmt::format("rank {} put more than {} bytes",
-                                                    guest.hello.rank, kSeatBytesMax));
+                                                    connection.hello.rank, kRoundBytesMax));
     }
-    seat.entries.emplace_back(entry.key, entry.text);
+    state.entries.emplace_back(entry.key, entry.text);
     return {};
 }
 
-void RendezvousServer::refuse(Guest& guest, const std::string& reason) {
-    complain(reason, fmt::format("rendezvous: refused {}: {}", guest.link.peer(), reason));
+void RendezvousServer::refuse(Connection& connection, const std::string& reason) {
+    warn_repeatable(reason,
+                    fmt::format("rendezvous: refused {}: {}", connection.link.peer(), reason));
     if (refusals_.size() < kRefusalsMax) refusals_.push_back(reason);
-    guest.link.handshake().refuse(Errc::kRefused, reason);
-    guest.stage = Stage::kLeaving;
+    connection.link.handshake().refuse(Errc::kRefused, reason);
+    connection.stage = Stage::kLeaving;
 }
 
-void RendezvousServer::close(Guest& guest) {
-    if (guest.stage != Stage::kJoined) return;
-    Seat& seat = seats_[guest.hello.rank];
-    seat = Seat{.host = std::move(seat.host)};
+void RendezvousServer::close(Connection& connection) {
+    places_.leave(connection.id);
+    if (connection.stage != Stage::kJoined) return;
+    RankState& state = ranks_[connection.hello.rank];
+    state = RankState{.host = std::move(state.host)};
     if (round_ > 1) {
-        lost_ = fmt::format("rank {} ({}) left after the first exchange", guest.hello.rank,
-                            guest.link.peer());
+        lost_ = fmt::format("rank {} ({}) left after the first exchange", connection.hello.rank,
+                            connection.link.peer());
     }
 }
 
-void RendezvousServer::complain(std::string_view reason, std::string_view line) {
-    complaints_.log(LogLevel::kWarning, reason, line);
+void RendezvousServer::warn_repeatable(std::string_view reason, std::string_view line) {
+    places_.log().log(LogLevel::kWarning, reason, line);
 }
 
 std::vector<uint32_t> RendezvousServer::missing() const {
     std::vector<uint32_t> ranks;
-    for (uint32_t rank = 0; rank < seats_.size(); ++rank) {
-        if (!seats_[rank].committed) ranks.push_back(rank);
+    for (uint32_t rank = 0; rank < ranks_.size(); ++rank) {
+        if (!ranks_[rank].committed) ranks.push_back(rank);
     }
     return ranks;
 }
 
 std::string RendezvousServer::missing_text() const {
     std::string text = fmt::format(
-        "{} of {} did not come to {} in time: start them with the same --rendezvous and --size, or "
+        "{} of {} did not connect to {} in time: start them with the same --rendezvous and --size, "
+        "or "
         "raise WEIR_JOIN_TIMEOUT_S",
         rank_list(missing()), options_.size, options_.at.text());
     for (const std::string& refusal : refusals_)
@@ -294,20 +326,21 @@ std::string RendezvousServer::missing_text() const {
 void RendezvousServer::tell_waiting() {
     const uint64_t now_ns = clock_.now_ns();
     if (now_ns < tell_at_ns_) return;
-    tell_at_ns_ = now_ns + kTellEvery;
+    tell_at_ns_ = now_ns + kTellIntervalNs;
     const auto bytes = std::make_shared<const std::vector<std::byte>>(
         encode({.kind = RendezvousKind::kWaiting, .text = missing_text()}));
-    for (const Seat& seat : seats_) {
-        if (seat.committed && seat.guest != nullptr && !seat.guest->link.has_output()) {
-            seat.guest->link.queue(bytes);
+    for (const RankState& state : ranks_) {
+        if (state.committed && state.connection != nullptr &&
+            !state.connection->link.has_output()) {
+            state.connection->link.queue(bytes);
         }
     }
 }
 
 void RendezvousServer::release() {
     std::vector<std::byte> all;
-    for (uint32_t rank = 0; rank < seats_.size(); ++rank) {
-        for (auto& [key, value] : seats_[rank].entries) {
+    for (uint32_t rank = 0; rank < ranks_.size(); ++rank) {
+        for (auto& [key, value] : ranks_[rank].entries) {
             const std::vector<std::byte> entry =
                 encode({.kind = RendezvousKind::kEntry, .rank = rank, .key = key, .text = value});
             all.insert(all.end(), entry.begin(), entry.end());
@@ -316,33 +349,34 @@ void RendezvousServer::release() {
     }
     const auto bytes = std::make_shared<const std::vector<std::byte>>(std::move(all));
     std::map<std::string, uint32_t> ranks_on_host;
-    for (Seat& seat : seats_) {
-        const uint32_t local_rank = ranks_on_host[seat.host]++;
-        if (seat.guest != nullptr) {
-            if (!bytes->empty()) seat.guest->link.queue(bytes);
-            seat.guest->link.queue(
+    for (RankState& state : ranks_) {
+        const uint32_t local_rank = ranks_on_host[state.host]++;
+        if (state.connection != nullptr) {
+            if (!bytes->empty()) state.connection->link.queue(bytes);
+            state.connection->link.queue(
                 {.kind = RendezvousKind::kRelease, .round = round_, .local_rank = local_rank});
         }
-        seat.committed = false;
-        seat.entries.clear();
-        seat.entry_bytes = 0;
+        state.committed = false;
+        state.entries.clear();
+        state.entry_bytes = 0;
     }
     ++round_;
 }
 
 void RendezvousServer::flush_all(uint64_t deadline_ns) {
-    const auto busy = [](Guest& guest) { return guest.link.has_output(); };
-    while (std::any_of(guests_.begin(), guests_.end(), busy) && clock_.now_ns() < deadline_ns) {
+    const auto busy = [](Connection& connection) { return connection.link.has_output(); };
+    while (std::any_of(connections_.begin(), connections_.end(), busy) &&
+           clock_.now_ns() < deadline_ns) {
         poll_once(deadline_ns);
     }
 }
 
 Error RendezvousServer::fail(Errc code, const std::string& reason) {
-    for (const Seat& seat : seats_) {
-        if (seat.guest == nullptr) continue;
-        seat.guest->link.queue({.kind = RendezvousKind::kFailed, .text = reason});
+    for (const RankState& state : ranks_) {
+        if (state.connection == nullptr) continue;
+        state.connection->link.queue({.kind = RendezvousKind::kFailed, .text = reason});
     }
-    flush_all(clock_.now_ns() + kTellEvery);
+    flush_all(clock_.now_ns() + kTellIntervalNs);
     (void)finish();
     return {code, fmt::format("rendezvous: {}", reason)};
 }

@@ -12,18 +12,19 @@
 #include <utility>
 #include <vector>
 
-#include "lib/base/repeated_log.h"
 #include "lib/bootstrap/rendezvous.h"
 #include "lib/bootstrap/rendezvous_link.h"
+#include "transport/net/half_open.h"
 
 namespace weir::boot {
 
 /// Thread: one. Works only inside exchange(); between exchanges connections wait in the kernel.
 class RendezvousServer final : public Bootstrap {
 public:
-    static constexpr size_t kStrangersMax = 64;  ///< not admitted; if more, close the oldest
-    static constexpr uint64_t kGreetingTimeout = 5 * kSecond;
-    static constexpr size_t kSeatBytesMax =
+    /// How many connections may be open that are not a rank's; see HalfOpenPlaces.
+    static constexpr uint32_t kUnadmittedMax = transport::kHalfOpenPlacesMax;
+    static constexpr uint64_t kHandshakeTimeoutNs = 5 * kSecond;
+    static constexpr size_t kRoundBytesMax =
         size_t{256} * 1024;  ///< what a rank may put in one round
 
     /// Errors:  those of tcp_listen
@@ -48,27 +49,27 @@ public:
 
 private:
     enum class Stage : uint8_t {
-        kStranger,  ///< in the handshake
-        kJoined,    ///< admitted as a rank
-        kLeaving,   ///< refused; closed once the reason is sent
+        kHandshake,  ///< in the handshake
+        kJoined,     ///< admitted as a rank
+        kLeaving,    ///< refused; closed once the reason is sent
     };
 
     /// A connection: not yet admitted at first, then that of a rank.
-    struct Guest {
-        Guest(transport::Socket socket, const std::optional<transport::Secret>& secret)
+    struct Connection {
+        Connection(transport::Socket socket, const std::optional<transport::Secret>& secret)
             : link(std::move(socket), transport::Side::kAccepting, secret) {}
 
         RendezvousLink link;
-        Stage stage = Stage::kStranger;
-        uint64_t greet_by_ns = 0;
+        uint64_t id = 0;
+        Stage stage = Stage::kHandshake;
         RendezvousHello hello;
     };
 
     using Entries = std::vector<std::pair<std::string, std::string>>;
 
     /// A rank of the job, whether connected or not.
-    struct Seat {
-        Guest* guest = nullptr;
+    struct RankState {
+        Connection* connection = nullptr;
         std::string host = {};
         bool committed = false;
         Entries entries = {};  // of this round
@@ -79,18 +80,22 @@ private:
 
     /// Waits for events for a short time and handles them.
     void poll_once(uint64_t deadline_ns);
-    void accept_guests();
-    void drop_late_strangers();
+    void accept_connections();
+    void drop_late();
+    void free_a_place();
+    [[nodiscard]] std::list<Connection>::iterator find(uint64_t id);
     /// Reads and writes; false if the connection is to be closed.
-    bool serve(Guest& guest, short events);
-    [[nodiscard]] Status handle(Guest& guest, const transport::RecordView& record);
-    [[nodiscard]] Status shake(Guest& guest, const transport::RecordView& record);
-    void refuse_unproven(Guest& guest);
-    [[nodiscard]] Status admit(Guest& guest);
-    [[nodiscard]] Status take_entry(Guest& guest, const RendezvousMessage& entry);
-    void refuse(Guest& guest, const std::string& reason);
-    void close(Guest& guest);
-    void complain(std::string_view reason, std::string_view line);
+    bool serve(Connection& connection, short events);
+    [[nodiscard]] Status handle(Connection& connection, const transport::RecordView& record);
+    [[nodiscard]] Status shake(Connection& connection, const transport::RecordView& record);
+    void refuse_unproven(Connection& connection);
+    [[nodiscard]] Status admit(Connection& connection);
+    [[nodiscard]] Status take_entry(Connection& connection, const RendezvousMessage& entry);
+    void refuse(Connection& connection, const std::string& reason);
+    void close(Connection& connection);
+    /// Logs a line that peers can cause any number of times: a connection that was closed or could
+    /// not be accepted. Later lines of the same `reason` are counted and summed up.
+    void warn_repeatable(std::string_view reason, std::string_view line);
 
     [[nodiscard]] std::vector<uint32_t> missing() const;
     [[nodiscard]] std::string missing_text() const;
@@ -102,11 +107,12 @@ private:
     const Clock& clock_;
     RendezvousOptions options_;
     Descriptor listener_;
-    std::list<Guest> guests_;
-    std::vector<Seat> seats_;
+    std::list<Connection> connections_;
+    std::vector<RankState> ranks_;
     std::map<std::pair<uint32_t, std::string>, std::string> values_;
     std::vector<std::string> refusals_;  // the first few, for the error at the end
-    RepeatedLog complaints_{clock_};
+    uint64_t last_id_ = 0;               // of a connection
+    transport::HalfOpenPlaces places_{clock_, kUnadmittedMax, kHandshakeTimeoutNs};
     uint32_t round_ = 1;  // of the exchange that is being collected
     uint64_t tell_at_ns_ = 0;
     std::string lost_;   // which rank left between two rounds, if one did

@@ -18,18 +18,17 @@ Status check_secret_permissions(int fd, const std::string& path) {
     struct stat info {};
 
     if (::fstat(fd, &info) != 0) {
-        return Error(Errc::kIo, fmt::format("secret file {}: cannot look at it", path), errno);
+        return Error(Errc::kIo, fmt::format("secret file {}: cannot read its mode", path), errno);
     }
     if (!S_ISREG(info.st_mode)) {
         return Error(Errc::kInvalidArgument,
                      fmt::format("secret file {}: not a regular file", path));
     }
     if ((info.st_mode & 077) != 0) {
-        return Error(
-            Errc::kRefused,
-            fmt::format("secret file {}: mode {:04o} lets others than its owner at it; run: "
-                        "chmod 0600 {}",
-                        path, info.st_mode & 07777, path));
+        return Error(Errc::kRefused,
+                     fmt::format("secret file {}: mode {:04o} gives other users access; run: "
+                                 "chmod 0600 {}",
+                                 path, info.st_mode & 07777, path));
     }
     return {};
 }

@@ -86,10 +86,13 @@ Result<Examples> read_and_join(std::span<const std::string> paths, const ReadOpt
         share.chunks = {};
     }
     if (examples.report.bad_line_count > options.skip_bad) {
-        WEIR_TRY(check_labels(examples.report.labels, options.format.labels, files_text(paths)));
-        return Error(Errc::kParse, fmt::format("{}; there are {} bad lines, and {} may be skipped",
-                                               examples.report.first_bad_line,
-                                               examples.report.bad_line_count, options.skip_bad));
+        WEIR_TRY(check_labels(examples.report.labels, options.format.labels, files_text(paths),
+                              options.format.names));
+        return Error(Errc::kParse,
+                     fmt::format("{}; there are {} bad lines, and {} may be skipped; correct them "
+                                 "or allow more ({})",
+                                 examples.report.first_bad_line, examples.report.bad_line_count,
+                                 options.skip_bad, options.format.names.skip_bad));
     }
     if (examples.report.example_count > 0xffffffff) {
         return Error(Errc::kOutOfRange,

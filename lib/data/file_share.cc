@@ -33,7 +33,10 @@ Result<FileFacts> inspect(const std::string& path) {
         if (reason == ENOENT) {
             return Error(Errc::kNotFound, fmt::format("{}: no such file; check the path", name));
         }
-        return Error(Errc::kIo, fmt::format("{}: cannot be looked at", name), reason);
+        return Error(
+            Errc::kIo,
+            fmt::format("{}: cannot be examined; check the permissions of its folders", name),
+            reason);
     }
     if (S_ISDIR(facts.st_mode)) {
         return Error(Errc::kInvalidArgument,
@@ -92,9 +95,10 @@ Result<std::vector<FileShare>> share_files(std::span<const std::string> paths, P
         WEIR_ASSIGN(const FileFacts fact, inspect(path));
         facts.push_back(fact);
         if (fact.stream && part.count > 1) {
-            return Error(Errc::kInvalidArgument,
-                         fmt::format("{} can have one reader only; write it to a file first",
-                                     input_name(path)));
+            return Error(
+                Errc::kInvalidArgument,
+                fmt::format("{} cannot be read by several workers; write it to a file first",
+                            input_name(path)));
         }
         if (!fact.gzip) plain_bytes += fact.size_bytes;
         if (fact.gzip) ++gzip_count;

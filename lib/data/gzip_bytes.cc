@@ -21,7 +21,8 @@ Result<std::unique_ptr<GzipBytes>> GzipBytes::open(int fd, std::string path,
                                                    std::string_view first_bytes) {
     std::unique_ptr<GzipBytes> bytes(new GzipBytes(fd, std::move(path)));
     if (inflateInit2(&bytes->stream_, kGzipOnly) != Z_OK) {
-        return Error(Errc::kNoMemory, fmt::format("{}: no memory to unpack it", bytes->path_));
+        return Error(Errc::kNoMemory,
+                     fmt::format("{}: not enough memory to unpack it; allow more", bytes->path_));
     }
     bytes->packed_.resize(kPackedBytes);
     std::copy(first_bytes.begin(), first_bytes.end(), bytes->packed_.begin());
@@ -78,10 +79,8 @@ Status GzipBytes::skip_zeros() {
                          [](unsigned char byte) { return byte != 0; });
         if (other != end) {
             const auto offset = read_bytes_ - static_cast<uint64_t>(end - other);
-            return wrong(
-                fmt::format("from byte {} on, after a whole gzip stream, there is "
-                            "something else",
-                            offset));
+            return wrong(fmt::format(
+                "the bytes from {} on, after the end of a gzip stream, are not gzip", offset));
         }
         stream_.avail_in = 0;
         WEIR_TRY(refill());
@@ -96,7 +95,8 @@ Status GzipBytes::unpack() {
     const int code = inflate(&stream_, Z_NO_FLUSH);
     if (code == Z_STREAM_END) in_member_ = false;
     if (code == Z_MEM_ERROR) {
-        return Error(Errc::kNoMemory, fmt::format("{}: no memory to unpack it", path_));
+        return Error(Errc::kNoMemory,
+                     fmt::format("{}: not enough memory to unpack it; allow more", path_));
     }
     // Z_BUF_ERROR: inflate() needs more input, which the next call reads.
     if (code != Z_OK && code != Z_STREAM_END && code != Z_BUF_ERROR) {

@@ -69,7 +69,7 @@ std::string label_text(float value) {
 Result<LabelMap> LabelMap::parse(std::string_view text) {
     const auto refused = [&](const std::string& why) {
         return Error(Errc::kInvalidArgument,
-                     fmt::format("--labels {}: {}; say it like 1:-1,2:+1", text, why));
+                     fmt::format("label map {}: {}; write it like 1:-1,2:+1", text, why));
     };
     LabelMap map;
     for (std::string_view rest = text; !rest.empty() || map.entries_.empty();) {
@@ -83,7 +83,7 @@ Result<LabelMap> LabelMap::parse(std::string_view text) {
             return refused(fmt::format("'{}' does not end with :-1 or :+1", part));
         for (const Entry& entry : map.entries_) {
             if (entry.value == *value)
-                return refused(fmt::format("the label {} is there twice", label_text(*value)));
+                return refused(fmt::format("the label {} is given twice", label_text(*value)));
         }
         map.entries_.push_back({*value, static_cast<int8_t>(*which)});
     }
@@ -169,7 +169,8 @@ void LabelCensus::add_encoded(std::span<const uint64_t> words) noexcept {
     }
 }
 
-Status check_labels(const LabelCensus& census, const LabelMap& labels, const std::string& where) {
+Status check_labels(const LabelCensus& census, const LabelMap& labels, const std::string& where,
+                    const OptionNames& names) {
     constexpr size_t kShown = 8;
     const uint64_t line_count = census.line_count();
     std::vector<float> known;
@@ -187,23 +188,25 @@ Status check_labels(const LabelCensus& census, const LabelMap& labels, const std
     std::vector<float> all = known;
     all.insert(all.end(), unknown.begin(), unknown.end());
     if (!labels.is_default()) {
-        return Error(Errc::kParse,
-                     fmt::format("{}: the labels are {}, and --labels {} says nothing of {}", where,
-                                 listed(all, kShown), labels.text(), listed(unknown, kShown)));
+        return Error(
+            Errc::kParse,
+            fmt::format("{}: the labels are {}, but {} {} has no class for {}; add them", where,
+                        listed(all, kShown), names.labels, labels.text(), listed(unknown, kShown)));
     }
     if (all.size() == 1) {
         return Error(Errc::kParse,
-                     fmt::format("{}: all labels are {}, and -1, 0 and +1 are understood; say what "
-                                 "it stands for with --labels, like 1:-1,2:+1",
-                                 where, label_text(all[0])));
+                     fmt::format("{}: all labels are {}, but only -1, 0 and +1 are understood; say "
+                                 "which class it stands for with {}, like 1:-1,2:+1",
+                                 where, label_text(all[0]), names.labels));
     }
-    return Error(Errc::kParse,
-                 fmt::format("{}: the labels are {}, and -1, 0 and +1 are understood; say which "
-                             "class each stands for, like --labels {}{}",
-                             where, listed(all, kShown), proposal(all),
-                             all.size() > 2 ? " (there are two classes: one against the others, "
-                                              "or leave some out)"
-                                            : ""));
+    return Error(
+        Errc::kParse,
+        fmt::format("{}: the labels are {}, but only -1, 0 and +1 are understood; say which class "
+                    "each stands for, like {} {}{}",
+                    where, listed(all, kShown), names.labels, proposal(all),
+                    all.size() > 2 ? " (a model has two classes: several labels may stand for one "
+                                     "class, and labels that are not in the map are bad lines)"
+                                   : ""));
 }
 
 std::string files_text(std::span<const std::string> paths) {
@@ -227,14 +230,13 @@ std::string label_warning(const LabelCensus& census, const LabelMap& labels,
     }
     if (counts[0] + counts[1] > 0 && (counts[0] == 0 || counts[1] == 0)) {
         return fmt::format(
-            "{}: all {} examples are of the class {}: there is nothing to tell "
-            "apart",
+            "{}: all {} examples are of the class {}: a model needs examples of both classes",
             where, counts[0] + counts[1], counts[0] == 0 ? "+1" : "-1");
     }
     if (labels.is_default() && minus_one && zero) {
         return fmt::format(
             "{}: the labels are -1, 0 and +1, and both -1 and 0 stand for the class "
-            "-1; --labels says otherwise",
+            "-1; a label map can leave one of them out",
             where);
     }
     return "";

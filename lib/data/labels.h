@@ -75,6 +75,13 @@ private:
     uint64_t other_count_ = 0;  // lines with further values
 };
 
+/// What messages call the options of reading. A program puts the names here that its users know,
+/// its flags for example.
+struct OptionNames {
+    std::string_view labels = "labels";      ///< the LabelMap
+    std::string_view skip_bad = "skip_bad";  ///< how many bad lines may be left out
+};
+
 /// A label value as a person writes it: "2", "0.5".
 [[nodiscard]] std::string label_text(float value);
 
@@ -85,9 +92,10 @@ private:
 ///   map that the user gave may leave out values.)
 ///
 /// where:  the files, for messages
-/// Errors: kParse, with the values and the flag that says what they mean
+/// names:  what messages call the label map
+/// Errors: kParse, with the values and a map that would say what they mean
 [[nodiscard]] Status check_labels(const LabelCensus& census, const LabelMap& labels,
-                                  const std::string& where);
+                                  const std::string& where, const OptionNames& names = {});
 
 /// The files for messages: "a.svm", "a.svm and 3 more files".
 [[nodiscard]] std::string files_text(std::span<const std::string> paths);

@@ -15,7 +15,7 @@ namespace weir::data {
 namespace {
 
 constexpr std::string_view kWantLabel = "a label: -1, 0 or +1";
-constexpr std::string_view kWantMappedLabel = "a label that --labels names";
+constexpr std::string_view kWantMappedLabel = "a label of the label map";
 constexpr std::string_view kWantSpace = "a space before the next feature";
 constexpr std::string_view kWantFeature = "a feature number from 0 to 2^64 - 1";
 constexpr std::string_view kWantColon = "a ':' after the feature number";

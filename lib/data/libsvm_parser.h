@@ -31,6 +31,7 @@ struct ParsedLines {
 struct LibsvmFormat {
     LabelMap labels;
     bool label_optional = false;  ///< a line may begin with its first feature
+    OptionNames names = {};       ///< for messages
 };
 
 /// Where and why a line is not in the format.

@@ -90,12 +90,14 @@ Status parse_piece(const LineStream& stream, std::string_view piece,
                     LabelCensus census = sample_labels(paths, options.format);
                     census.add(lines.label_census);
                     if (stream.share().stream) census.add(report.labels);
-                    WEIR_TRY(check_labels(census, options.format.labels, files_text(paths)));
+                    WEIR_TRY(check_labels(census, options.format.labels, files_text(paths),
+                                          options.format.names));
                 }
                 return Error(
                     Errc::kParse,
                     skip_bad == 0
-                        ? fmt::format("{}; correct the line or leave it out (--skip-bad 1)", text)
+                        ? fmt::format("{}; correct the line or leave it out ({} 1)", text,
+                                      options.format.names.skip_bad)
                         : fmt::format("{}; that is bad line number {}, and {} may be skipped; is "
                                       "this a LIBSVM file?",
                                       text, report.bad_line_count, skip_bad));

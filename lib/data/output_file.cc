@@ -113,8 +113,9 @@ Status check_output(const std::string& path) {
     std::error_code error;
     if (fs::is_directory(path, error) || !fs::is_directory(folder, error)) {
         return Error(Errc::kInvalidArgument,
-                     fmt::format("cannot write {}: {} is not a folder, or the name is one's", path,
-                                 folder.string()));
+                     fmt::format("cannot write {}: the folder {} does not exist, or the name is a "
+                                 "folder's; choose another",
+                                 path, folder.string()));
     }
     if (fs::exists(path, error) && !fs::is_regular_file(path, error)) return {};
     WEIR_TRY(OutputFile::create(path));  // its destructor removes the new file

@@ -12,7 +12,7 @@ Error memory_shortage() {
 Error system_failure(const std::system_error& error) {
     if (error.code() != std::errc::resource_unavailable_try_again) return {Errc::kIo, error.what()};
     return {Errc::kNoMemory,
-            "no more threads can be started: use fewer --threads or --workers, or allow more "
+            "no more threads can be started: use fewer reading threads or workers, or allow more "
             "threads and memory (ulimit -u, ulimit -v)",
             error.code().value()};
 }

@@ -32,16 +32,16 @@ constexpr uint32_t kHeadBytes = 4096;
 /// A pool as tables and requests see it.
 class PoolMemory final : public Memory {
 public:
-    /// `tells`: use() reports the registered bytes of the whole pool.
-    PoolMemory(MemoryPool& pool, bool tells, std::shared_ptr<Devices> keep) noexcept
-        : pool_(pool), tells_(tells), keep_(std::move(keep)) {}
+    /// `reports`: use() gives the registered bytes of the whole pool.
+    PoolMemory(MemoryPool& pool, bool reports, std::shared_ptr<Devices> keep) noexcept
+        : pool_(pool), reports_(reports), keep_(std::move(keep)) {}
 
     [[nodiscard]] std::byte* allocate(size_t bytes, size_t alignment) noexcept override {
         const Result<std::byte*> memory = pool_.allocate({bytes, alignment, true});
         if (!memory) {
             // Warn once: while caches make room, the same error comes again and again.
-            const bool told = told_.exchange(true, std::memory_order_relaxed);
-            log(told ? LogLevel::kDebug : LogLevel::kWarning, "{}", memory.error().message());
+            const bool is_logged = shortage_is_logged_.exchange(true, std::memory_order_relaxed);
+            log(is_logged ? LogLevel::kDebug : LogLevel::kWarning, "{}", memory.error().message());
             return nullptr;
         }
         used_bytes_.fetch_add(bytes, std::memory_order_relaxed);  // a counter: orders nothing
@@ -54,15 +54,15 @@ public:
     }
 
     [[nodiscard]] MemoryUse use() const override {
-        return {tells_ ? pool_.statistics().reserved_bytes : 0,
+        return {reports_ ? pool_.statistics().reserved_bytes : 0,
                 used_bytes_.load(std::memory_order_relaxed)};
     }
 
 private:
     MemoryPool& pool_;
-    bool tells_;
+    bool reports_;
     std::atomic<uint64_t> used_bytes_ = 0;
-    std::atomic<bool> told_ = false;  ///< a warning that the pool is empty was logged
+    std::atomic<bool> shortage_is_logged_ = false;  ///< as a warning
     std::shared_ptr<Devices> keep_;
 };
 
@@ -209,9 +209,9 @@ Result<std::shared_ptr<Memory>> Devices::worker_pool(const std::shared_ptr<Devic
         WEIR_ASSIGN(devices->worker_pool_,
                     MemoryPool::make(devices->worker_pool_options_, std::span(&device, 1)));
     }
-    const bool told = std::exchange(devices->worker_pool_is_told_, true);
+    const bool is_reported = std::exchange(devices->worker_pool_is_reported_, true);
     MemoryPool& pool = *devices->worker_pool_;
-    return std::shared_ptr<Memory>(std::make_shared<PoolMemory>(pool, !told, devices));
+    return std::shared_ptr<Memory>(std::make_shared<PoolMemory>(pool, !is_reported, devices));
 }
 
 size_t Devices::worker_cache_bytes() const {

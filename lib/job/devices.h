@@ -67,10 +67,10 @@ private:
     std::unique_ptr<transport::Device> device_;
     transport::EndpointOptions endpoint_options_;
     transport::PoolOptions worker_pool_options_;
-    mutable std::mutex mutex_;  ///< guards worker_pool_ and worker_pool_is_told_
+    mutable std::mutex mutex_;  ///< guards worker_pool_ and worker_pool_is_reported_
     std::vector<std::unique_ptr<transport::MemoryPool>> store_pools_;
     std::unique_ptr<transport::MemoryPool> worker_pool_;
-    bool worker_pool_is_told_ = false;  ///< the use() of some Memory reports the pool's size
+    bool worker_pool_is_reported_ = false;  ///< the use() of some Memory reports the pool's size
     std::vector<std::vector<std::unique_ptr<Memory>>> store_memories_;  ///< of each store pool
 };
 

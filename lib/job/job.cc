@@ -57,19 +57,16 @@ Status check_thread_count(const JobOptions& options, const Roles& roles) {
     if (shards + workers <= kThreadsPerCpuMax * cpus) return {};
     return Error(
         Errc::kInvalidArgument,
-        fmt::format("{} shards and {} workers in one process, each a thread, are more than "
-                    "{} for each of its {} CPUs; use fewer --shards, --servers or "
-                    "--workers, or more processes",
+        fmt::format("{} threads of shards and {} of workers in one process are more than {} for "
+                    "each of its {} CPUs; use fewer --shards, --servers or --workers, or more "
+                    "processes",
                     shards, workers, kThreadsPerCpuMax, cpus));
 }
 
-Result<IdleOptions> idle_options(const Config& config, size_t threads_here) {
+Result<IdleOptions> idle_options(const Config& config) {
     IdleOptions idle;
     WEIR_ASSIGN(const uint64_t spin_us, config.number("WEIR_SPIN_US"));
     idle.spin_ns = spin_us * kMicrosecond;
-    // If threads have to share CPUs, a spinning thread only delays the others. (Idle itself finds
-    // out whether other processes wait for the CPU.)
-    if (threads_here > allowed_cpus().size()) idle.spin_ns = 0;
     return idle;
 }
 
@@ -91,7 +88,9 @@ private:
     [[nodiscard]] size_t local_shard_count() const;
     Status tell_threads(Bootstrap& bootstrap);
     Status find_server_cpus(Bootstrap& bootstrap);
-    Status choose_cpus_of_shards(Bootstrap& bootstrap);
+    Status find_ranks_of_host(Bootstrap& bootstrap);
+    void choose_idle();
+    Status choose_cpus_of_shards();
     Status start_manager(std::string& address);
     Status start_shards();
 
@@ -103,9 +102,10 @@ private:
     std::shared_ptr<Devices> devices_;
     std::string manager_address_;
     IdleOptions idle_;
-    RankThreads threads_;          ///< this rank's
-    std::vector<NumaNode> nodes_;  ///< of this machine, if shards may be pinned
-    std::vector<int> shard_cpus_;  ///< of the local shards; none: they are not pinned
+    std::vector<RankThreads> here_;  ///< the ranks of this host, in the order of their numbers
+    size_t self_ = 0;                ///< this rank in `here_`
+    std::vector<NumaNode> nodes_;    ///< of this machine, if shards may be pinned
+    std::vector<int> shard_cpus_;    ///< of the local shards; none: they are not pinned
     std::vector<std::future<Status>> shards_ended_;
     std::future<Status> manager_ended_;  ///< rank 0's
     std::unique_ptr<Runtime> runtime_;   // last, because its threads use everything above
@@ -131,7 +131,7 @@ Status Job::Part::start() {
     }
     roles_ = std::move(*roles);
     roles_.shape.launcher = bootstrap->name();
-    WEIR_ASSIGN(idle_, idle_options(config_, local_shard_count() + roles_.shape.local_workers));
+    WEIR_ASSIGN(idle_, idle_options(config_));
     // Exchange the secret first, because every endpoint needs it; then the manager's address.
     WEIR_ASSIGN(const JobIdentity identity,
                 exchange_identity(*bootstrap, "", deadline_ns,
@@ -139,16 +139,19 @@ Status Job::Part::start() {
     WEIR_ASSIGN(devices_, Devices::open(config_, identity.secret, bootstrap->size() > 1));
     roles_.shape.transports = devices_->names();
     runtime_ = std::make_unique<Runtime>(idle_);
+    WEIR_TRY(tell_threads(*bootstrap));
+    choose_idle();  // as far as this process knows yet: for the manager
     if (identity.rank == 0) {
         WEIR_TRY(start_manager(manager_address_));
         WEIR_TRY(bootstrap->put("weir-manager", manager_address_));
     }
-    WEIR_TRY(tell_threads(*bootstrap));
     WEIR_TRY(bootstrap->exchange(deadline_ns));
     WEIR_ASSIGN(manager_address_, bootstrap->get(0, "weir-manager"));
     WEIR_TRY(find_server_cpus(*bootstrap));
-    WEIR_TRY(choose_cpus_of_shards(*bootstrap));
+    WEIR_TRY(find_ranks_of_host(*bootstrap));
     WEIR_TRY(bootstrap->finish());
+    choose_idle();
+    WEIR_TRY(choose_cpus_of_shards());
     return start_shards();
 }
 
@@ -157,46 +160,63 @@ size_t Job::Part::local_shard_count() const {
 }
 
 Status Job::Part::tell_threads(Bootstrap& bootstrap) {
-    threads_.host = boot::this_host_id();
-    threads_.shard_count = static_cast<uint32_t>(local_shard_count());
-    threads_.other_count = roles_.shape.local_workers + (roles_.shape.rank == 0 ? 1 : 0);
+    RankThreads mine;
+    mine.host = boot::this_host_id();
+    mine.shard_count = static_cast<uint32_t>(local_shard_count());
+    mine.worker_count = roles_.shape.local_workers;
+    mine.manager_count = roles_.shape.rank == 0 ? 1 : 0;
     WEIR_ASSIGN(const PinPolicy policy, pin_policy(config_));
-    if (policy == PinPolicy::kNever || threads_.shard_count == 0) {
-        threads_.cpus = allowed_cpus();
+    if (policy == PinPolicy::kNever || mine.shard_count == 0) {
+        mine.cpus = allowed_cpus();
     } else {
         Topology topology = read_topology();
-        threads_.cpus = cpus_for_threads(topology, topology.allowed_cpus.size());
-        if (threads_.cpus.empty()) threads_.cpus = topology.allowed_cpus;  // cores are not known
+        mine.cpus = cpus_for_threads(topology, topology.allowed_cpus.size());
+        if (mine.cpus.empty()) mine.cpus = topology.allowed_cpus;  // cores are not known
         nodes_ = std::move(topology.nodes);
     }
-    return bootstrap.put(kThreadsKey, threads_.encode());
+    here_ = {mine};
+    return bootstrap.put(kThreadsKey, mine.encode());
 }
 
 Status Job::Part::find_server_cpus(Bootstrap& bootstrap) {
     WEIR_ASSIGN(const std::string text, bootstrap.get(0, kThreadsKey));
     std::optional<RankThreads> threads = RankThreads::decode(text);
-    if (threads && threads->host == threads_.host) {
+    if (threads && threads->host == here_[self_].host) {
         roles_.shape.server_cpus = std::move(threads->cpus);
     }
     return {};
 }
 
-Status Job::Part::choose_cpus_of_shards(Bootstrap& bootstrap) {
-    WEIR_ASSIGN(const PinPolicy policy, pin_policy(config_));
-    if (policy == PinPolicy::kNever || threads_.shard_count == 0) return {};
-    std::vector<RankThreads> here;  // in the order of their ranks
-    size_t self = 0;
+Status Job::Part::find_ranks_of_host(Bootstrap& bootstrap) {
+    RankThreads mine = std::move(here_[self_]);
+    here_.clear();
     for (uint32_t rank = 0; rank < roles_.shape.size; ++rank) {
         if (rank == roles_.shape.rank) {
-            self = here.size();
-            here.push_back(threads_);
+            self_ = here_.size();
+            here_.push_back(mine);
             continue;
         }
         WEIR_ASSIGN(const std::string text, bootstrap.get(rank, kThreadsKey));
         std::optional<RankThreads> threads = RankThreads::decode(text);
-        if (threads && threads->host == threads_.host) here.push_back(std::move(*threads));
+        if (threads && threads->host == mine.host) here_.push_back(std::move(*threads));
     }
-    shard_cpus_ = choose_cpus(here, self, policy);
+    return {};
+}
+
+/// Where threads share CPUs, a thread that spins only delays the others. (Idle itself finds out
+/// whether threads of other programs want the CPU.)
+void Job::Part::choose_idle() {
+    if (idle_.spin_ns == 0 || !threads_share_cpus(here_, self_)) return;
+    idle_.spin_ns = 0;
+    runtime_->set_idle(idle_);
+    log(LogLevel::kDebug,
+        "the job's threads share the CPUs of this host: waiting threads do not spin");
+}
+
+Status Job::Part::choose_cpus_of_shards() {
+    WEIR_ASSIGN(const PinPolicy policy, pin_policy(config_));
+    if (policy == PinPolicy::kNever || local_shard_count() == 0) return {};
+    shard_cpus_ = choose_cpus(here_, self_, policy);
     if (!shard_cpus_.empty()) {
         log(LogLevel::kDebug, "shards of this process are pinned to CPUs {}",
             cpu_list_text(shard_cpus_));
@@ -225,7 +245,8 @@ Status Job::Part::start_shards() {
     if (local_shard_count() == 0) return {};
     if (const size_t cpus = allowed_cpus().size(); local_shard_count() > kShardsPerCpu * cpus) {
         log(LogLevel::kWarning,
-            "{} shards in this process, each a thread, share {} CPUs: that is slow; use fewer",
+            "the {} shards of this process, each a thread, share {} CPUs, which is slow; use fewer "
+            "shards",
             local_shard_count(), cpus);
     }
     const StorePlan store = plan_store_pools(nodes_, shard_cpus_, local_shard_count());
@@ -256,7 +277,7 @@ Status Job::Part::start_shards() {
 Result<Client> Job::Part::make_client(uint32_t i) {
     if (i >= roles_.shape.local_workers) {
         return Error(Errc::kInvalidArgument,
-                     fmt::format("this process has {} workers; there is no {}",
+                     fmt::format("this process has {} workers, numbered from 0, and no worker {}",
                                  roles_.shape.local_workers, i));
     }
     ClientCoreOptions options;

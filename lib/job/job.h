@@ -72,7 +72,7 @@ public:
     /// them.
     void run_workers(const std::function<void(uint32_t i)>& work);
     /// The same, with a client that is made here for each worker. Calls leave() with what `work`
-    /// returned, so that the other workers are told why one of them gave up.
+    /// returned, so that the other workers learn why one of them gave up.
     /// Errors: the first error of this process's workers; kPeerLost only if they have no other
     ///         error
     [[nodiscard]] Status run_workers(const std::function<Status(Client& client)>& work);

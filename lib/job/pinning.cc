@@ -24,6 +24,10 @@ bool take_number(std::string_view& text, uint32_t& number) {
     return true;
 }
 
+size_t thread_count_of(const RankThreads& rank) {
+    return size_t{rank.shard_count} + rank.worker_count + rank.manager_count;
+}
+
 }  // namespace
 
 Result<PinPolicy> pin_policy(const Config& config) {
@@ -39,12 +43,13 @@ std::string RankThreads::encode() const {
         list.size() <= kPublishedBytesMax
             ? std::string_view(list)
             : std::string_view(list).substr(0, list.rfind(',', kPublishedBytesMax));
-    return fmt::format("{} {} {}\n{}", shard_count, other_count, fitting, host);
+    return fmt::format("{} {} {} {}\n{}", shard_count, worker_count, manager_count, fitting, host);
 }
 
 std::optional<RankThreads> RankThreads::decode(std::string_view text) {
     RankThreads threads;
-    if (!take_number(text, threads.shard_count) || !take_number(text, threads.other_count)) {
+    if (!take_number(text, threads.shard_count) || !take_number(text, threads.worker_count) ||
+        !take_number(text, threads.manager_count)) {
         return std::nullopt;
     }
     const size_t end = text.find('\n');
@@ -58,14 +63,14 @@ std::vector<int> choose_cpus(std::span<const RankThreads> ranks, size_t self, Pi
     const RankThreads& me = ranks[self];
     if (policy == PinPolicy::kNever || me.cpus.empty()) return {};
     if (policy == PinPolicy::kAuto) {
-        if (me.cpus.size() == 1 || me.cpus.size() < size_t{me.shard_count} + me.other_count) {
+        if (me.cpus.size() == 1 || me.cpus.size() < thread_count_of(me)) {
             return {};
         }
         std::set<int> cpus;
         size_t thread_count = 0;
         for (const RankThreads& rank : ranks) {
             cpus.insert(rank.cpus.begin(), rank.cpus.end());
-            thread_count += size_t{rank.shard_count} + rank.other_count;
+            thread_count += thread_count_of(rank);
         }
         if (cpus.size() < thread_count) return {};
     }
@@ -82,6 +87,23 @@ std::vector<int> choose_cpus(std::span<const RankThreads> ranks, size_t self, Pi
         }
     }
     return chosen;
+}
+
+bool threads_share_cpus(std::span<const RankThreads> ranks, size_t self) {
+    const std::set<int> mine(ranks[self].cpus.begin(), ranks[self].cpus.end());
+    if (mine.empty()) return false;  // unknown
+    std::set<int> all;
+    size_t thread_count = 0;
+    size_t thread_count_on_mine = 0;
+    for (const RankThreads& rank : ranks) {
+        all.insert(rank.cpus.begin(), rank.cpus.end());
+        const size_t threads = size_t{rank.shard_count} + rank.worker_count;
+        thread_count += threads;
+        const bool only_mine = std::all_of(rank.cpus.begin(), rank.cpus.end(),
+                                           [&](int cpu) { return mine.contains(cpu); });
+        if (only_mine) thread_count_on_mine += threads;
+    }
+    return thread_count > all.size() || thread_count_on_mine > mine.size();
 }
 
 StorePlan plan_store_pools(std::span<const NumaNode> nodes, std::span<const int> cpus,

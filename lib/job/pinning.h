@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Pinning: which CPU each shard of this process is pinned to, and on which NUMA node its tables
-/// lie. Workers' threads belong to the trainer and stay where the launcher put them.
+/// Pinning: which CPU each shard of this process is pinned to, on which NUMA node its tables lie,
+/// and whether threads have CPUs of their own. Workers' threads belong to the trainer and stay
+/// where the launcher put them.
 
 #include <cstdint>
 #include <optional>
@@ -31,8 +32,9 @@ enum class PinPolicy : uint8_t {
 struct RankThreads {
     std::string host;          ///< equal on ranks of one host
     uint32_t shard_count = 0;  ///< threads that may be pinned
-    uint32_t other_count = 0;  ///< workers, and the manager
-    std::vector<int> cpus;     ///< that the rank may use, best first: one per core, then siblings
+    uint32_t worker_count = 0;
+    uint32_t manager_count = 0;  ///< 1: the manager runs in this rank
+    std::vector<int> cpus;       ///< that the rank may use, best first: one per core, then siblings
 
     [[nodiscard]] std::string encode() const;
     /// Nothing if `text` is malformed.
@@ -46,6 +48,12 @@ struct RankThreads {
 /// its own, or that its launcher has bound to one CPU.
 [[nodiscard]] std::vector<int> choose_cpus(std::span<const RankThreads> ranks, size_t self,
                                            PinPolicy policy);
+
+/// True if threads of the job have to take turns on the CPUs that ranks[self] may use: the job has
+/// more threads on this host than CPUs, or the ranks that may use no other CPUs than ranks[self]
+/// have. A thread that spins there holds up the one that it waits for. `ranks` as in
+/// choose_cpus(). The manager does not count, because it sleeps while workers train.
+[[nodiscard]] bool threads_share_cpus(std::span<const RankThreads> ranks, size_t self);
 
 /// The store pools of a process: one for every NUMA node that its shards run on.
 struct StorePlan {

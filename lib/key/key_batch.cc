@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
+#include <cstdlib>
 #include <limits>
 #include <utility>
 
@@ -22,7 +24,11 @@ constexpr size_t digit(uint64_t key, size_t i) {
 
 void KeyBatch::assign(KeySpan callers_keys) {
     const std::span<const uint64_t> callers = callers_keys.span();
-    WEIR_CHECK(callers.size() < std::numeric_limits<uint32_t>::max());
+    if (callers.size() >= std::numeric_limits<uint32_t>::max()) {
+        std::fprintf(stderr, "weir: KeyBatch: %zu keys are too many; a batch has up to 2^32 - 2\n",
+                     callers.size());
+        std::abort();
+    }
     items_.resize(callers.size());
     for (size_t i = 0; i < callers.size(); ++i)
         items_[i] = {callers[i], static_cast<uint32_t>(i)};
@@ -38,6 +44,15 @@ void KeyBatch::assign(KeySpan callers_keys) {
         ++counts_.back();
         places_[item.place] = static_cast<uint32_t>(keys_.size() - 1);
     }
+}
+
+void KeyBatch::wrong_sizes(const char* call, size_t rows, size_t callers,
+                           size_t width) const noexcept {
+    std::fprintf(stderr,
+                 "weir: KeyBatch::%s: the rows of keys() have %zu values, and need %zu; those of "
+                 "the caller's keys have %zu, and need %zu\n",
+                 call, rows, keys_.size() * width, callers, places_.size() * width);
+    std::abort();
 }
 
 /// Radix sort from the lowest digit on; each pass keeps the order of equal digits. A digit that

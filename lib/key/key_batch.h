@@ -9,7 +9,6 @@
 #include <span>
 #include <vector>
 
-#include "lib/base/check.h"
 #include "lib/key/key_span.h"
 #include "lib/key/value_type.h"
 
@@ -49,7 +48,7 @@ public:
     ///         aborts
     template <Value T>
     void spread(std::span<const T> rows, std::span<T> out, size_t width = 1) const {
-        WEIR_CHECK(rows.size() == keys_.size() * width && out.size() == places_.size() * width);
+        check_sizes("spread", rows.size(), out.size(), width);
         T* to = out.data();
         for (const uint32_t place : places_) {
             const T* const from = rows.data() + place * width;
@@ -66,7 +65,7 @@ public:
     ///         else aborts
     template <Value T>
     void sum(std::span<const T> callers, std::span<T> rows, size_t width = 1) const {
-        WEIR_CHECK(rows.size() == keys_.size() * width && callers.size() == places_.size() * width);
+        check_sizes("sum", rows.size(), callers.size(), width);
         for (T& value : rows)
             value = 0;
         const T* from = callers.data();
@@ -84,6 +83,14 @@ private:
         uint32_t place;
     };
 
+    /// Aborts and prints the sizes if they do not fit: no rows could be copied then.
+    void check_sizes(const char* call, size_t rows, size_t callers, size_t width) const {
+        if (rows != keys_.size() * width || callers != places_.size() * width)
+            wrong_sizes(call, rows, callers, width);
+    }
+
+    [[noreturn]] void wrong_sizes(const char* call, size_t rows, size_t callers,
+                                  size_t width) const noexcept;
     void sort();
 
     std::vector<Item> items_;

@@ -23,6 +23,10 @@ struct ListId {
     friend bool operator==(const ListId&, const ListId&) noexcept = default;
 };
 
+/// Shorter lists are cheaper to look up than to remember: servers do not remember them, and clients
+/// always send them in full.
+inline constexpr size_t kRememberedKeysMin = 16;
+
 /// XXH3 of the bytes of `keys`, seeded with their number.
 [[nodiscard]] uint64_t hash_key_list(std::span<const uint64_t> keys) noexcept;
 

@@ -16,7 +16,7 @@ using transport::ConnectionId;
 using transport::Event;
 using wire::Kind;
 
-constexpr uint64_t kGoodbyeNs = 2 * kSecond;  // for shards to close their connections at the end
+constexpr uint64_t kShardsCloseNs = 2 * kSecond;  // for shards to close at the end
 
 }  // namespace
 
@@ -38,7 +38,8 @@ size_t Manager::poll() {
     if (phase_ == Phase::kJoining && now_ns - started_ns_ > options_.join_timeout_ns) {
         end(Errc::kDeadline, missing());
     }
-    if (phase_ == Phase::kEnding && (shards_are_gone() || now_ns - ending_since_ns_ > kGoodbyeNs)) {
+    if (phase_ == Phase::kEnding &&
+        (shards_are_gone() || now_ns - ending_since_ns_ > kShardsCloseNs)) {
         phase_ = Phase::kOver;
     }
     const size_t sent = outbox_.flush();
@@ -98,12 +99,13 @@ void Manager::join(ConnectionId connection, Peer& peer, const wire::Frame& frame
     const char* const what = is_shard ? "shard" : "worker";
     if (phase_ != Phase::kJoining || message->number >= members.size()) {
         return refuse(connection,
-                      fmt::format("{} {} of rank {} does not belong to this job of {} {}s", what,
-                                  message->number, message->rank, members.size(), what));
+                      fmt::format("a join as {} {} of rank {}, which this job of {} {}s does not "
+                                  "expect",
+                                  what, message->number, message->rank, members.size(), what));
     }
     Member& member = members[message->number];
     if (member.state != Member::State::kMissing) {
-        return refuse(connection, fmt::format("{} {} joined twice: ranks {} and {}", what,
+        return refuse(connection, fmt::format("a second join as {} {}: ranks {} and {}", what,
                                               message->number, member.rank, message->rank));
     }
     member = {connection, Member::State::kHere, message->address, message->rank};
@@ -130,6 +132,11 @@ void Manager::begin_if_complete() {
     }
 }
 
+std::string Manager::shard_name(size_t shard) const {
+    const size_t shards = options_.shape.shards_per_server;
+    return fmt::format("shard {} of server {}", shard % shards, shard / shards);
+}
+
 std::string Manager::missing() const {
     std::string text;
     size_t named = 0;
@@ -141,7 +148,7 @@ std::string Manager::missing() const {
         if (shards_[i].state != Member::State::kMissing) continue;
         const size_t server = i / options_.shape.shards_per_server;
         add(server < options_.server_ranks.size() ? options_.server_ranks[server] : server,
-            fmt::format("shard {} of server {}", i % options_.shape.shards_per_server, server));
+            shard_name(i));
     }
     for (size_t i = 0; i < workers_.size(); ++i) {
         if (workers_[i].state != Member::State::kMissing) continue;
@@ -164,7 +171,11 @@ void Manager::create_table(const Asker& asker, const wire::Frame& frame) {
         at->askers.push_back(asker);
         return answer_table(*at);  // the worker compares the schemas
     }
-    if (tables_.size() == TableMessage::kTablesMax) return reply(asker, Errc::kBusy);
+    if (tables_.size() == TableMessage::kTablesMax) {
+        return reply(asker, Errc::kBusy,
+                     encode_text(fmt::format("the job has {} tables, which is the most; use fewer",
+                                             tables_.size())));
+    }
     message->table = static_cast<uint32_t>(tables_.size());
     TableEntry& entry = tables_.emplace_back();
     entry.message = std::move(*message);
@@ -178,7 +189,7 @@ void Manager::create_table(const Asker& asker, const wire::Frame& frame) {
             entry.asked.push_back(true);
         } else {
             entry.asked.push_back(false);
-            entry.status = Errc::kPeerLost;
+            fail_table_without(entry, entry.asked.size() - 1);
         }
     }
     answer_table(entry);
@@ -201,10 +212,26 @@ void Manager::table_made(uint32_t shard, const wire::Frame& frame) {
     if (!entry.asked[shard]) return;  // it has answered before
     entry.asked[shard] = false;
     if (frame.header.status != Errc::kOk) {
-        entry.status = frame.header.status;
-        entry.why = decode_text(frame.values).value_or("");
+        std::string why = decode_text(frame.values).value_or("");
+        if (why.empty()) {
+            why = fmt::format("{}: {}", shard_name(shard), to_string(frame.header.status));
+        }
+        fail_table(entry, frame.header.status, std::move(why));
     }
     answer_table(entry);
+}
+
+void Manager::fail_table(TableEntry& entry, Errc status, std::string why) {
+    if (entry.status != Errc::kOk) return;
+    entry.status = status;
+    entry.why = std::move(why);
+}
+
+void Manager::fail_table_without(TableEntry& entry, size_t shard) {
+    fail_table(entry, Errc::kPeerLost,
+               fmt::format("{} (rank {}) died, or the network to it is cut; a table needs all "
+                           "servers of the job: start the job again",
+                           shard_name(shard), shards_[shard].rank));
 }
 
 void Manager::answer_table(TableEntry& entry) {
@@ -221,8 +248,9 @@ void Manager::barrier(const Asker& asker) {
         return reply(asker, Errc::kUnavailable, encode_text("this worker has left the job"));
     }
     if (worker.at_barrier) {
-        return reply(asker, Errc::kInvalidArgument,
-                     encode_text("this worker waits at a barrier already"));
+        return reply(
+            asker, Errc::kInvalidArgument,
+            encode_text("this worker waits at a barrier already; wait for that call first"));
     }
     worker.at_barrier = asker;
     end_barrier_if_complete();
@@ -239,7 +267,7 @@ void Manager::withdraw(const Asker& asker, uint64_t request) {
 void Manager::leave_barrier(Member& worker) {
     if (!worker.at_barrier) return;
     const Asker asker = *std::exchange(worker.at_barrier, std::nullopt);
-    reply(asker, Errc::kCancelled, encode_text("this worker waits for it no longer"));
+    reply(asker, Errc::kCancelled, encode_text("this worker's call has ended"));
 }
 
 /// Opens the barrier once every worker that is still in the job waits at it; fails it if a worker
@@ -253,18 +281,19 @@ void Manager::end_barrier_if_complete() {
         return m.state != Member::State::kHere || m.at_barrier.has_value();
     });
     if (!broken && !all_wait) return;
+    const Status status = broken ? Status(lost_workers()) : Status();
     const std::vector<std::byte> body =
-        broken ? encode_text(lost_workers()) : std::vector<std::byte>{};
+        broken ? encode_text(status.error().text()) : std::vector<std::byte>{};
     for (Member& worker : workers_) {
         if (!worker.at_barrier) continue;
         const Asker asker = *std::exchange(worker.at_barrier, std::nullopt);
-        reply(asker, broken ? Errc::kPeerLost : Errc::kOk, body);
+        reply(asker, status.code(), body);
     }
 }
 
 void Manager::leave(const Asker& asker, const wire::Frame& frame) {
     auto message = LeaveMessage::decode(frame.values);
-    if (!message) return refuse(asker.connection, "a malformed goodbye");
+    if (!message) return refuse(asker.connection, "a malformed leave");
     Member& member = workers_[asker.worker];
     const bool done = message->status == Errc::kOk;
     member.state = done ? Member::State::kLeft : Member::State::kLost;
@@ -273,7 +302,7 @@ void Manager::leave(const Asker& asker, const wire::Frame& frame) {
     reply(asker, Errc::kOk);
     if (!done) return lose_worker(asker.worker);
     end_barrier_if_complete();
-    end_if_deserted();
+    end_if_no_worker_is_left();
 }
 
 void Manager::lost(ConnectionId connection) {
@@ -291,13 +320,14 @@ void Manager::lost(ConnectionId connection) {
     }
     if (member.state != Member::State::kHere) return;  // it has left, or is lost already
     member.state = Member::State::kLost;
-    log(LogLevel::kWarning, "{} {} of rank {} is lost", is_shard ? "shard" : "worker",
-        peer.is.number, peer.is.rank);
+    log(LogLevel::kWarning, "{} (rank {}) is lost: it died, or the network to it is cut",
+        is_shard ? shard_name(peer.is.number) : fmt::format("worker {}", peer.is.number),
+        peer.is.rank);
     if (is_shard) {
         for (TableEntry& entry : tables_) {
             if (!entry.asked[peer.is.number]) continue;
             entry.asked[peer.is.number] = false;
-            entry.status = Errc::kPeerLost;
+            fail_table_without(entry, peer.is.number);
             answer_table(entry);
         }
     } else {
@@ -315,10 +345,10 @@ void Manager::lose_worker(uint32_t worker) {
         if (shard.state == Member::State::kHere) outbox_.send(shard.connection, header);
     }
     end_barrier_if_complete();
-    end_if_deserted();
+    end_if_no_worker_is_left();
 }
 
-void Manager::end_if_deserted() {
+void Manager::end_if_no_worker_is_left() {
     const auto gone = [](const Member& m) {
         return m.state == Member::State::kLeft || m.state == Member::State::kLost;
     };
@@ -326,12 +356,20 @@ void Manager::end_if_deserted() {
     const bool done = std::any_of(workers_.begin(), workers_.end(),
                                   [](const Member& m) { return m.state == Member::State::kLeft; });
     if (done) return end(Errc::kOk, "all workers have left");
-    end(Errc::kPeerLost, fmt::format("no worker came to its end: {}", lost_workers()));
+    const Error why = lost_workers();
+    end(why.code(), why.code() == Errc::kPeerLost
+                        ? fmt::format("no worker finished its work: {}", why.text())
+                        : why.text());
 }
 
 /// Says which workers are lost and why. A worker that gave up only because it lost another one
-/// (kPeerLost) is named only if no lost worker has another reason.
-std::string Manager::lost_workers() const {
+/// (kPeerLost) is named only if no lost worker has another reason. If a signal stopped one of
+/// them, that is the whole reason: stopping one stops them all, and nothing went wrong.
+Error Manager::lost_workers() const {
+    const auto stopped = std::find_if(workers_.begin(), workers_.end(), [](const Member& worker) {
+        return worker.state == Member::State::kLost && was_stopped(worker.end.status);
+    });
+    if (stopped != workers_.end()) return {stopped->end.status, stopped->end.why};
     std::string causes;
     std::string echo;
     size_t named = 0;
@@ -348,8 +386,8 @@ std::string Manager::lost_workers() const {
             causes += (named == 1 ? "" : "; ") + text;
         }
     }
-    if (named == 0) return echo;
-    return named > 4 ? fmt::format("{}; and {} more", causes, named - 4) : causes;
+    if (named > 4) causes += fmt::format("; and {} more", named - 4);
+    return {Errc::kPeerLost, named == 0 ? echo : causes};
 }
 
 void Manager::end(Errc status, const std::string& why) {
@@ -358,13 +396,13 @@ void Manager::end(Errc status, const std::string& why) {
     wire::FrameHeader header = wire::header_of(Kind::kShutdown);
     header.status = status;
     const std::vector<std::byte> body = encode_text(why);
-    bool told = false;
+    bool anybody_hears = false;
     for (const auto& [connection, peer] : peers_) {
         if (!peer.joined) continue;
         outbox_.send(connection, header, body);
-        told = true;
+        anybody_hears = true;
     }
-    if (status != Errc::kOk && !told) log(LogLevel::kWarning, "the job ends: {}", why);
+    if (status != Errc::kOk && !anybody_hears) log(LogLevel::kWarning, "the job ends: {}", why);
     log(LogLevel::kDebug, "job over: {}", why);  // workers and shards report an error
 }
 
@@ -378,7 +416,8 @@ void Manager::reply(const Asker& to, Errc status, std::span<const std::byte> bod
 void Manager::refuse(ConnectionId connection, std::string_view why) {
     const auto peer = peers_.find(connection);
     const bool joined = peer != peers_.end() && peer->second.joined;
-    refusals_.log(LogLevel::kWarning, fmt::format("{}: {}", joined ? "member" : "stranger", why),
+    refusals_.log(LogLevel::kWarning,
+                  fmt::format("{}: {}", joined ? "member" : "unknown peer", why),
                   fmt::format("manager: closing the connection to {}: it sent {}",
                               endpoint_->peer_name(connection), why));
     wire::FrameHeader header = wire::header_of(Kind::kShutdown);

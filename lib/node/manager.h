@@ -76,8 +76,8 @@ private:
     struct TableEntry {
         TableMessage message;
         std::vector<bool> asked;    ///< by shard: has not answered yet
-        Errc status = Errc::kOk;    ///< of the last shard that could not make the table
-        std::string why;            ///< that shard's error text
+        Errc status = Errc::kOk;    ///< not kOk: the table cannot be made
+        std::string why;            ///< why not: the first reason, which names the shard
         std::vector<Asker> askers;  ///< workers that wait for the table
     };
 
@@ -87,6 +87,8 @@ private:
     void create_table(const Asker& asker, const wire::Frame& frame);
     void open_table(const Asker& asker, const wire::Frame& frame);
     void table_made(uint32_t shard, const wire::Frame& frame);
+    static void fail_table(TableEntry& entry, Errc status, std::string why);
+    void fail_table_without(TableEntry& entry, size_t shard);
     void answer_table(TableEntry& entry);
     void barrier(const Asker& asker);
     void withdraw(const Asker& asker, uint64_t request);
@@ -96,11 +98,12 @@ private:
     void lost(transport::ConnectionId connection);
     void lose_worker(uint32_t worker);
     void begin_if_complete();
-    void end_if_deserted();
+    void end_if_no_worker_is_left();
     [[nodiscard]] bool shards_are_gone() const;
     void end(Errc status, const std::string& why);
+    [[nodiscard]] std::string shard_name(size_t shard) const;
     [[nodiscard]] std::string missing() const;
-    [[nodiscard]] std::string lost_workers() const;
+    [[nodiscard]] Error lost_workers() const;
     void reply(const Asker& to, Errc status, std::span<const std::byte> body = {});
     void refuse(transport::ConnectionId connection, std::string_view why);
 

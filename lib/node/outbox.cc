@@ -21,7 +21,8 @@ void Outbox::send(transport::ConnectionId connection, wire::FrameHeader header,
     queue.messages.push_back(std::move(message));
     if (queue.bytes <= waiting_bytes_max_) return;
     log(LogLevel::kWarning,
-        "closing the connection to {}: it asks, but {} frames ({} bytes) wait for it to take them",
+        "closing the connection to {}: it sends requests and does not take the answers; {} frames "
+        "({} bytes) wait",
         endpoint_.peer_name(connection), queue.messages.size(), queue.bytes);
     queues_.erase(connection);
     endpoint_.close(connection);
@@ -39,8 +40,9 @@ bool Outbox::post(transport::ConnectionId connection,
     for (const auto& part : parts)
         bytes += part.size();
     log(LogLevel::kError,
-        "a frame of {} bytes to {} is not sent: longer than the connection takes, a bug", bytes,
-        endpoint_.peer_name(connection));
+        "a frame of {} bytes to {} is not sent: the connection takes no frames of this length; "
+        "this is a bug of weir",
+        bytes, endpoint_.peer_name(connection));
     return true;
 }
 

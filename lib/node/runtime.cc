@@ -25,7 +25,7 @@ void name_this_thread(std::string_view name) {
 /// A failure is only logged: an unpinned thread works, too.
 void pin_to(int cpu) {
     if (const Status pinned = pin_this_thread(cpu); !pinned) {
-        log(LogLevel::kWarning, "{}; it runs wherever there is room", pinned.error().message());
+        log(LogLevel::kWarning, "{}; the thread runs on any CPU", pinned.error().message());
     }
 }
 
@@ -58,9 +58,10 @@ std::future<Status> Runtime::run(std::unique_ptr<StateMachine> machine, std::opt
             poll_to_end(*machine, idle, stop);
             outcome = machine->outcome();
         } catch (const std::bad_alloc&) {
-            outcome = Error(Errc::kNoMemory,
-                            fmt::format("{}: not enough memory; allow more, or use more servers",
-                                        machine->name()));
+            outcome = Error(
+                Errc::kNoMemory,
+                fmt::format("{}: not enough memory; allow this process more, or use more servers",
+                            machine->name()));
             log(LogLevel::kError, "{}", outcome.error().message());
         }
         machine.reset();

@@ -31,6 +31,9 @@ public:
     Runtime(const Runtime&) = delete;
     Runtime& operator=(const Runtime&) = delete;
 
+    /// How threads that are started from now on wait.
+    void set_idle(const IdleOptions& idle) noexcept { idle_ = idle; }
+
     /// Polls `machine` in a thread of its own until it is finished or stopped, and destroys it
     /// there. The future then has its outcome. If memory runs out (std::bad_alloc), the machine
     /// ends, the error is logged, and the outcome is kNoMemory.

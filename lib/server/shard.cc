@@ -2,8 +2,7 @@
 #include "lib/server/shard.h"
 
 #include <algorithm>
-#include <array>
-#include <limits>
+#include <utility>
 
 #include <fmt/core.h>
 
@@ -16,6 +15,13 @@ using transport::Completion;
 using transport::Event;
 using wire::Kind;
 
+namespace {
+
+constexpr const char* kNoSuchWorker =
+    "a hello with the number of a worker that this job does not have";
+
+}  // namespace
+
 Shard::Shard(ShardOptions options, std::unique_ptr<transport::Endpoint> endpoint,
              const Clock& clock, Memory& memory, const RuleRegistry& rules)
     : options_(std::move(options)),
@@ -25,7 +31,9 @@ Shard::Shard(ShardOptions options, std::unique_ptr<transport::Endpoint> endpoint
       rules_(rules),
       outbox_(*endpoint_),
       fetcher_(*endpoint_, memory_, options_.fetch_bytes_max),
-      lists_(memory_, options_.list_cache_bytes) {
+      lists_(memory_, options_.list_cache_bytes),
+      sessions_(options_.waiting_bytes_max),
+      writes_(*endpoint_) {
     memory_.add(fetcher_.spares());
     memory_.add(lists_);
     Result<ConnectionId> connection = endpoint_->connect(options_.manager_address);
@@ -52,8 +60,8 @@ size_t Shard::poll() {
     }
     size_t done = count;
     if (fetcher_.waiting()) done += take_fetched();
-    if (!writes_waiting_.empty()) done += post_writes();
-    if (retry_) done += retry_deferred();
+    if (writes_.waiting()) done += post_waiting_writes();
+    if (retry_) done += retry_waiting();
     if (!outbox_.empty()) done += outbox_.flush();
     if (refusals_.pending()) refusals_.look();
     if (done > 0) endpoint_->flush();
@@ -65,12 +73,12 @@ void Shard::prefetch_rows(const Completion& next) const {
     wire::FrameHeader h;
     if (next.event != Event::kReceived || !wire::glance(next.message, h)) return;
     if ((h.flags & wire::kKeysRange) == 0 || h.table >= tables_.size()) return;
-    if (const auto& state = tables_[h.table]) state->table->prefetch({h.first, h.first + h.count});
+    if (const auto& table = tables_[h.table]) table->rows->prefetch({h.first, h.first + h.count});
 }
 
 int Shard::arm() {
     const bool nothing_waits =
-        outbox_.empty() && !fetcher_.waiting() && !retry_ && writes_waiting_.empty();
+        outbox_.empty() && !fetcher_.waiting() && !retry_ && !writes_.waiting();
     return nothing_waits ? endpoint_->arm() : -1;
 }
 
@@ -78,26 +86,19 @@ void Shard::handle(const Completion& completion) {
     switch (completion.event) {
         case Event::kReceived: return receive(completion.connection, completion.message);
         case Event::kRead: return fetcher_.ended(completion.context, completion.status);
-        case Event::kWritten: return written(completion.context, completion.status);
-        case Event::kAccepted:
-            sessions_[completion.connection].connection = completion.connection;
-            return;
+        case Event::kWritten:
+            writes_.completed(completion.context, completion.status);
+            return take_ended_writes();
+        case Event::kAccepted: return sessions_.open(completion.connection);
         case Event::kConnected: {
             const JoinMessage join{JoinMessage::Role::kShard, options_.rank, options_.number,
                                    endpoint_->address()};
             return outbox_.send(completion.connection, wire::header_of(Kind::kJoin), join.encode());
         }
         case Event::kClosed: return closed(completion.connection);
-        case Event::kImmediate: return refuse(completion.connection, "an immediate");
+        case Event::kImmediate:
+            return refuse(completion.connection, "an immediate, which shards do not take");
     }
-}
-
-Shard::Session* Shard::session_of(ConnectionId connection) {
-    if (last_session_ != nullptr && last_session_->connection == connection) return last_session_;
-    const auto found = sessions_.find(connection);
-    if (found == sessions_.end()) return nullptr;
-    last_session_ = &found->second;
-    return last_session_;
 }
 
 void Shard::receive(ConnectionId connection, std::span<const std::byte> message) {
@@ -108,12 +109,12 @@ void Shard::receive(ConnectionId connection, std::span<const std::byte> message)
                    : refuse(connection, "a malformed frame");
     }
     if (connection == manager_) return control(connection, frame);
-    Session* const session = session_of(connection);
+    Session* const session = sessions_.find(connection);
     if (session == nullptr) return;  // refused earlier in this poll
     const Kind kind = frame.header.kind;
     if (!session->known) {
         if (kind == Kind::kHello) return hello(*session, frame);
-        return refuse(connection, "a frame before saying who it is");
+        return refuse(connection, "a frame before the hello that names its worker");
     }
     if (kind == Kind::kPush || kind == Kind::kPull) return admit(*session, frame);
     if (kind == Kind::kStats) return stats(connection, frame.header.request);
@@ -122,21 +123,13 @@ void Shard::receive(ConnectionId connection, std::span<const std::byte> message)
 }
 
 void Shard::hello(Session& session, const wire::Frame& frame) {
-    const uint64_t worker = frame.header.first;
-    // A worker may have the assignment before this shard: assigned() then checks the number.
-    const uint64_t limit =
-        phase_ == Phase::kServing ? worker_count_ : std::numeric_limits<uint32_t>::max();
-    if (worker >= limit) {
-        return refuse(session.connection, "the number of a worker that is not in this job");
+    switch (sessions_.hello(session, frame.header.first)) {
+        case Sessions::Hello::kWelcome: return;
+        case Sessions::Hello::kNoSuchWorker: return refuse(session.connection, kNoSuchWorker);
+        case Sessions::Hello::kConnectedAlready:
+            return refuse(session.connection,
+                          "a hello with the number of a worker that is connected already");
     }
-    const auto has_it = [&](const auto& other) {
-        return other.second.known && other.second.worker == worker;
-    };
-    if (std::any_of(sessions_.begin(), sessions_.end(), has_it)) {
-        return refuse(session.connection, "the number of a worker that is connected already");
-    }
-    session.known = true;
-    session.worker = static_cast<uint32_t>(worker);
 }
 
 void Shard::control(ConnectionId connection, const wire::Frame& frame) {
@@ -152,12 +145,14 @@ void Shard::control(ConnectionId connection, const wire::Frame& frame) {
             return outbox_.send(connection, header,
                                 made ? std::vector<std::byte>() : encode_text(why.substr(0, 600)));
         }
-        case Kind::kLeave: return worker_gone(frame.header.first);
+        case Kind::kLeave: return manager_lost_worker(frame.header.first);
         case Kind::kShutdown:
             if (frame.header.status == Errc::kOk) return end({});
             return end(Error(frame.header.status,
                              decode_text(frame.values).value_or("the manager ended the job")));
-        default: log(LogLevel::kWarning, "{}: a frame that shards do not get", name());
+        default:
+            log(LogLevel::kWarning, "{}: ignored a frame of kind {} from the manager", name(),
+                static_cast<int>(frame.header.kind));
     }
 }
 
@@ -169,19 +164,14 @@ void Shard::assigned(std::span<const std::byte> body) {
     const AssignmentMessage& message = assignment_parts_.whole();
     Result<Assignment> assignment = Assignment::make(message.epoch, message.shape);
     if (!assignment || options_.number >= assignment->shard_count()) {
-        return end(Error(Errc::kProtocol, "the manager sent an assignment that makes no sense"));
+        return end(Error(Errc::kProtocol,
+                         "the manager sent an assignment of an impossible ring, or one without "
+                         "this shard"));
     }
     assignment_ = std::make_unique<Assignment>(std::move(*assignment));
-    worker_count_ = message.worker_count;
-    lost_workers_.assign(worker_count_, false);
     phase_ = Phase::kServing;
-    std::vector<ConnectionId> strangers;
-    for (const auto& [connection, session] : sessions_) {
-        if (session.known && session.worker >= worker_count_) strangers.push_back(connection);
-    }
-    for (const ConnectionId stranger : strangers) {
-        refuse(stranger, "the number of a worker that is not in this job");
-    }
+    for (const ConnectionId connection : sessions_.begin(message.worker_count))
+        refuse(connection, kNoSuchWorker);
 }
 
 Status Shard::create_table(std::span<const std::byte> body) {
@@ -199,94 +189,17 @@ Status Shard::create_table(std::span<const std::byte> body) {
     }
     if (message->table < tables_.size() && tables_[message->table] != nullptr) {
         // The network may be reading the rows of the first one.
-        return Error(Errc::kProtocol, "a second table of the same number");
+        return Error(Errc::kProtocol,
+                     "the manager gave the number of this table to another table before");
     }
     if (tables_.size() <= message->table) tables_.resize(message->table + 1);
-    auto state = std::make_unique<TableState>(std::move(*table), worker_count_);
-    for (uint32_t worker = 0; worker < worker_count_; ++worker) {
-        if (lost_workers_[worker]) state->iterations.lose(worker);
+    const uint32_t workers = sessions_.worker_count();
+    auto made = std::make_unique<ShardTable>(std::move(*table), workers);
+    for (uint32_t worker = 0; worker < workers; ++worker) {
+        if (sessions_.is_lost(worker)) made->iterations.lose(worker);
     }
-    tables_[message->table] = std::move(state);
+    tables_[message->table] = std::move(made);
     return {};
-}
-
-/// The manager says that a worker is lost. If the worker is connected here, its pushes may still
-/// arrive, and it counts as lost when its connection closes. If it is not, it counts as lost now.
-void Shard::worker_gone(uint64_t worker) {
-    if (worker >= worker_count_) {
-        return log(LogLevel::kWarning, "{}: the manager lost a worker that there is not", name());
-    }
-    const auto has_it = [&](const auto& other) {
-        return other.second.known && other.second.worker == worker;
-    };
-    if (lost_workers_[worker] || std::any_of(sessions_.begin(), sessions_.end(), has_it)) return;
-    worker_lost(static_cast<uint32_t>(worker));
-}
-
-/// A lost worker never pushes again: answers the requests that wait for a part of it.
-void Shard::worker_lost(uint32_t worker) {
-    lost_workers_[worker] = true;
-    for (const auto& state : tables_) {
-        if (state == nullptr) continue;
-        state->iterations.lose(worker);
-        answer_failed(*state);
-    }
-    retry_ = true;
-}
-
-/// A worker says that it will push no further part of an iteration: it counts as lost. Its own
-/// requests that wait for an iteration fail, too, here or when they are admitted again, so that
-/// it gets its buffers back.
-void Shard::worker_gave_up(const Session& session, uint64_t request) {
-    if (session.worker < lost_workers_.size()) {
-        worker_lost(session.worker);
-        for (const auto& state : tables_) {
-            if (state == nullptr) continue;
-            std::erase_if(state->to_acknowledge, [&](const Acknowledgement& waiting) {
-                if (waiting.connection != session.connection) return false;
-                reply_failed(waiting.connection, waiting.request,
-                             {Errc::kPeerLost, session.worker});
-                return true;
-            });
-        }
-    }
-    reply(session.connection, request, Errc::kOk);
-}
-
-/// Answers a part of, or a pull that names, an iteration that has failed at this shard.
-void Shard::reply_failed(ConnectionId connection, uint64_t request,
-                         const Iterations::Failure& failure) {
-    wire::FrameHeader header = wire::header_of(Kind::kReply);
-    header.flags = wire::kIteration;
-    header.request = request;
-    header.status = failure.status;
-    header.first = failure.worker;
-    outbox_.send(connection, header);
-}
-
-void Shard::reply(ConnectionId connection, uint64_t request, Errc status, uint64_t detail,
-                  std::span<const std::byte> body) {
-    wire::FrameHeader header = wire::header_of(Kind::kReply);
-    header.request = request;
-    header.status = status;
-    header.first = detail;
-    outbox_.send(connection, header, body);
-}
-
-void Shard::stats(ConnectionId connection, uint64_t request) {
-    StatsMessage message = counters_;
-    message.bytes_sent += endpoint_->counters().bytes_sent;
-    message.bytes_received += endpoint_->counters().bytes_received;
-    message.bytes_copied += endpoint_->counters().bytes_staged;
-    const MemoryUse use = memory_.use();
-    message.registered_bytes = use.registered_bytes;
-    message.used_bytes = use.used_bytes;
-    message.lists_remembered = lists_.list_count();
-    for (const auto& state : tables_) {
-        if (state == nullptr) continue;
-        message.keys_held += state->table->row_count();
-    }
-    reply(connection, request, Errc::kOk, 0, message.encode());
 }
 
 void Shard::closed(ConnectionId connection) {
@@ -295,42 +208,35 @@ void Shard::closed(ConnectionId connection) {
     if (connection == manager_) {
         manager_lost_ = true;
         if (phase_ == Phase::kJoining) {
-            return end(Error(Errc::kPeerLost, "the manager (rank 0) is gone before the job began"));
+            return end(Error(Errc::kPeerLost,
+                             "the manager (rank 0) is gone before the job began; look for its "
+                             "output"));
         }
-        log(LogLevel::kWarning, "{}: the manager is gone; serving on until the workers are",
+        log(LogLevel::kWarning,
+            "{}: the manager (rank 0) is gone; this shard serves until all workers are gone, too",
             name());
     } else {
-        const auto found = sessions_.find(connection);
-        if (found == sessions_.end()) return;
-        const Session session = found->second;
-        last_session_ = nullptr;
-        sessions_.erase(found);
-        for (const auto& state : tables_) {
-            if (state == nullptr) continue;
-            const auto is_its = [&](const auto& waiting) {
-                return waiting.connection == connection;
-            };
-            std::erase_if(state->deferred, is_its);
-            std::erase_if(state->behind_pins, is_its);
+        const std::optional<uint32_t> worker = sessions_.close(connection);
+        for (const auto& table : tables_) {
+            if (table == nullptr) continue;
+            table->deferred.forget(connection);
+            table->pins.forget(connection);
         }
-        for (const uint64_t id : std::exchange(writes_waiting_, {})) {
-            if (writes_.at(id).connection == connection) {
-                written(id, Errc::kPeerLost);
-            } else {
-                writes_waiting_.push_back(id);
-            }
-        }
-        if (session.known && session.worker < worker_count_) worker_lost(session.worker);
+        writes_.forget(connection);
+        take_ended_writes();
+        if (worker) expect_no_more_parts_of(*worker);
     }
     if (manager_lost_ && sessions_.empty() && phase_ == Phase::kServing) {
-        end(Error(Errc::kPeerLost, "the manager (rank 0) and all workers are gone"));
+        end(Error(Errc::kPeerLost,
+                  "the manager (rank 0) and all workers are gone; look for their output"));
     }
 }
 
 void Shard::refuse(ConnectionId connection, std::string_view why) {
-    const Session* const session = session_of(connection);
+    const Session* const session = sessions_.find(connection);
     const bool is_worker = session != nullptr && session->known;
-    refusals_.log(LogLevel::kWarning, fmt::format("{}: {}", is_worker ? "worker" : "stranger", why),
+    refusals_.log(LogLevel::kWarning,
+                  fmt::format("{}: {}", is_worker ? "worker" : "unknown peer", why),
                   fmt::format("{}: closing the connection to {}: it sent {}", name(),
                               endpoint_->peer_name(connection), why));
     endpoint_->close(connection);

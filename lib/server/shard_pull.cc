@@ -10,132 +10,89 @@
 #include <cstring>
 
 #include "lib/base/check.h"
-#include "lib/base/log.h"
 #include "lib/server/shard.h"
 
 namespace weir {
 
-using transport::Post;
-
-void Shard::pull(TableState& state, const Request& request) {
+void Shard::pull(ShardTable& table, const ShardRequest& request) {
     const wire::FrameHeader& h = request.header;
-    const size_t bytes = h.count * state.table->pulled_row_bytes();
+    const size_t bytes = h.count * table.rows->pulled_row_bytes();
     if ((h.flags & wire::kValuesInline) != 0 || bytes == 0) {
         reply_buffer_.resize(bytes);
-        const Errc status = read_rows(state, request, reply_buffer_);
+        const Errc status = read_rows(table, request, reply_buffer_);
         if (status != Errc::kOk) reply_buffer_.clear();
         counters_.bytes_copied += 2 * reply_buffer_.size();  // into the buffer, then the message
         return reply(request.connection, h.request, status, 0, reply_buffer_);
     }
     if (request.out != nullptr) {
         return reply(request.connection, h.request,
-                     read_rows(state, request, {request.out, bytes}));
+                     read_rows(table, request, {request.out, bytes}));
     }
-    pull_by_write(state, request, bytes);
+    pull_by_write(table, request, bytes);
 }
 
-Errc Shard::read_rows(TableState& state, const Request& request, std::span<std::byte> out) {
+Errc Shard::read_rows(ShardTable& table, const ShardRequest& request, std::span<std::byte> out) {
     const wire::FrameHeader& h = request.header;
     if (h.count == 0) return Errc::kOk;
     if ((h.flags & wire::kKeysRange) != 0) {
-        const auto values = state.table->values({h.first, h.first + h.count});
+        const auto values = table.rows->values({h.first, h.first + h.count});
         if (!values) return values.code();
         std::memcpy(out.data(), values->data(), out.size());
         return Errc::kOk;
     }
-    const Result<RowList> rows = rows_of(state, request);
-    return rows ? state.table->pull(*rows, out).code() : rows.code();
+    const Result<RowList> rows = rows_of(table, request);
+    return rows ? table.rows->pull(*rows, out).code() : rows.code();
 }
 
-void Shard::pull_by_write(TableState& state, const Request& request, size_t bytes) {
+void Shard::pull_by_write(ShardTable& table, const ShardRequest& request, size_t bytes) {
     const wire::FrameHeader& h = request.header;
-    Session* const session = session_of(request.connection);
+    Session* const session = sessions_.find(request.connection);
     if (session == nullptr) return;
-    const uint64_t id = next_write_++;
     const wire::MemoryHandle& at = request.values_at;
-    Write write;
+    PullWrite write;
     write.connection = request.connection;
-    write.table = h.table;
+    write.table = &table;
     write.to = {at.address, at.length_bytes, at.key};
     write.request = h.request;
     if ((h.flags & wire::kKeysRange) != 0) {
         write.keys = {h.first, h.first + h.count};
-        const auto values = state.table->values(write.keys);
+        const auto values = table.rows->values(write.keys);
         if (!values) return reply(request.connection, h.request, values.code());
-        if (!add_waiting(*session, 0)) return reply(request.connection, h.request, Errc::kBusy);
+        if (!sessions_.add_waiting(*session, 0))
+            return reply(request.connection, h.request, Errc::kBusy);
     } else {
         WEIR_CHECK(request.room.size() == bytes);  // start() had the Fetcher reserve it
-        const Errc status = read_rows(state, request, request.room);
+        const Errc status = read_rows(table, request, request.room);
         if (status != Errc::kOk) return reply(request.connection, h.request, status);
         counters_.bytes_copied += bytes;
         write.buffer = request.room;
-        session->waiting_bytes += kWaitingBytes;
+        Sessions::add_waiting_again(*session);
         write.ticket = fetcher_.keep();
     }
-    writes_.emplace(id, write);
-    if (writes_waiting_.empty() && post_write(id)) return;
-    writes_waiting_.push_back(id);
+    writes_.add(write);
+    take_ended_writes();
 }
 
-/// False: the write has to wait.
-bool Shard::post_write(uint64_t id) {
-    const Write& write = writes_.at(id);
-    TableState& state = *tables_[write.table];
-    std::span<const std::byte> from = write.buffer;
-    if (from.empty()) {
-        if (waits_for_pins(state)) return false;
-        const auto values = state.table->values(write.keys);
-        WEIR_CHECK(values.has_value());  // as in pull_by_write(): rows never move
-        from = *values;
-    }
-    switch (endpoint_->write_immediate(write.connection, from, write.to,
-                                       static_cast<uint32_t>(write.request), id)) {
-        case Post::kPosted:
-            if (write.buffer.empty()) state.pins.push_back({id, write.keys});
-            return true;
-        case Post::kNotNow: return false;
-        case Post::kInvalid:
-            log(LogLevel::kError, "{}: a pull of {} bytes of table {} cannot be written: a bug",
-                name(), from.size(), write.table);
-            written(id, Errc::kInvalidArgument);
-            return true;
-        case Post::kClosed: break;
-    }
-    written(id, Errc::kPeerLost);
-    return true;
-}
-
-size_t Shard::post_writes() {
-    size_t posted = 0;
-    // A write that has to wait must not hold up the others.
-    for (size_t i = writes_waiting_.size(); i > 0; --i) {
-        const uint64_t id = writes_waiting_.front();
-        writes_waiting_.pop_front();
-        if (post_write(id)) {
-            ++posted;
-        } else {
-            writes_waiting_.push_back(id);
-        }
-    }
+size_t Shard::post_waiting_writes() {
+    const size_t posted = writes_.post_waiting();
+    take_ended_writes();
     return posted;
 }
 
-/// A write has ended. The worker learns of success by the immediate, of failure by a reply.
-void Shard::written(uint64_t context, Errc status) {
-    const auto found = writes_.find(context);
-    if (found == writes_.end()) return;
-    const Write& write = found->second;
-    TableState& state = *tables_[write.table];
-    if (!write.buffer.empty()) fetcher_.release(write.ticket);
-    if (Session* const session = session_of(write.connection)) {
-        session->waiting_bytes -= kWaitingBytes;
-        if (status != Errc::kOk) reply(write.connection, write.request, status);
+/// Writes that have ended: the worker learns of success by the immediate, of failure by a reply.
+/// Changes that waited for the rows of a write go on.
+void Shard::take_ended_writes() {
+    while (const std::optional<PullWrites::Ended> ended = writes_.next_ended()) {
+        const PullWrite& write = ended->write;
+        if (!write.buffer.empty()) fetcher_.release(write.ticket);
+        if (Session* const session = sessions_.find(write.connection)) {
+            Sessions::end_waiting(*session, 0);
+            if (ended->status != Errc::kOk) reply(write.connection, write.request, ended->status);
+        }
+        if (!ended->unpinned) continue;
+        if (write.table->pins.take_iteration()) finish_iteration(*write.table);
+        retry_ |= write.table->pins.has_waiting();
     }
-    writes_.erase(found);
-    if (std::erase_if(state.pins, [&](const Pin& p) { return p.context == context; }) == 0) return;
-    if (!state.pins.empty()) return;
-    if (state.apply_waiting) finish_iteration(state);
-    retry_ |= waits_for_pins(state);
 }
 
 }  // namespace weir

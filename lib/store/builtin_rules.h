@@ -119,7 +119,7 @@ struct ProxL1 : Plain {
     static constexpr bool kSupports = std::is_floating_point_v<T>;
 
     static constexpr std::array kParameters = {RuleParameter{.name = "lambda", .may_be_zero = true},
-                                               RuleParameter{.name = "first trust"}};
+                                               RuleParameter{.name = "first_trust"}};
 
     static double initial_state(const RuleParameters& p) { return p.value[1]; }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// KeyBucket: one cache line of a KeyIndex, and the ways to find a key in it.
+/// KeyBucket: one cache line of a KeyIndex, and the ways to find a key in it and to put one there.
 
 #include <cstddef>
 #include <cstdint>
@@ -24,13 +24,49 @@ struct alignas(64) KeyBucket {
 
 static_assert(sizeof(KeyBucket) == 64);
 
+inline void put_into(KeyBucket& bucket, uint64_t key, uint32_t row_plus_one) noexcept {
+    bucket.keys[bucket.used] = key;
+    bucket.rows_plus_one[bucket.used] = row_plus_one;
+    ++bucket.used;
+}
+
+/// Puts the key into the first bucket with room, from bucket `at` on.
+inline void put_behind(KeyBucket* buckets, size_t mask, size_t at, uint64_t key,
+                       uint32_t row_plus_one) noexcept {
+    KeyBucket* bucket = &buckets[at & mask];
+    while (bucket->used == KeyBucket::kKeys)
+        [[unlikely]] {
+            bucket->overflowed = 1;
+            bucket = &buckets[++at & mask];
+        }
+    put_into(*bucket, key, row_plus_one);
+}
+
+/// Every bit of the key affects the leading bits of the hash. Up to the last step, different keys
+/// stay different. Then the product with an odd random number gives two of them the same leading
+/// bits with at most twice the chance of a fair draw.
+/// Source: Dietzfelbinger, Hagerup, Katajainen, Penttonen, J. Algorithms 25, 1997
+struct KeyHash {
+    static constexpr uint64_t kMix = 0x9e3779b97f4a7c15ULL;
+
+    uint64_t mask;
+    uint64_t multiplier;  ///< odd
+
+    uint64_t operator()(uint64_t key) const noexcept {
+        key = (key ^ mask) * kMix;
+        key ^= key >> 32;
+        return key * multiplier;
+    }
+};
+
 /// How the keys of a bucket are compared with the key that is looked up.
 enum class KeyCompare : uint8_t { kPortable, kAvx2, kAvx512 };
 
 /// The fastest one that this processor supports.
 [[nodiscard]] inline KeyCompare best_key_compare() noexcept {
 #if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx512f")) return KeyCompare::kAvx512;
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq"))
+        return KeyCompare::kAvx512;
     if (__builtin_cpu_supports("avx2")) return KeyCompare::kAvx2;
 #endif
     return KeyCompare::kPortable;

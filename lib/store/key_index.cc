@@ -27,37 +27,27 @@ uint64_t secret_seed() {
     return seed;
 }
 
+KeyHash hash_from(uint64_t seed) {
+    Random random(seed);
+    const uint64_t mask = random();
+    return {mask, random() | 1};
+}
+
 }  // namespace
 
 KeyIndex::KeyIndex(Memory& memory, const KeyIndexOptions& options)
-    : memory_(memory), options_(options) {
+    : memory_(memory),
+      options_(options),
+      hash_(hash_from(options.seed ? *options.seed : secret_seed())),
+      split_(hash_, options.compare) {
     options_.expected_keys = std::min<size_t>(options_.expected_keys, kRowCountMax);
-    Random random(options_.seed ? *options_.seed : secret_seed());
-    key_mask_ = random();
-    multiplier_ = random() | 1;
-}
-
-/// Every bit of the key affects the leading bits of the hash. Up to the last step, different keys
-/// stay different. Then the product with an odd random number gives two of them the same leading
-/// bits with at most twice the chance of a fair draw.
-/// Source: Dietzfelbinger, Hagerup, Katajainen, Penttonen, J. Algorithms 25, 1997
-inline uint64_t KeyIndex::hash(uint64_t key) const noexcept {
-    key = (key ^ key_mask_) * 0x9e3779b97f4a7c15ULL;
-    key ^= key >> 32;
-    return key * multiplier_;
-}
-
-inline void KeyIndex::put_into(KeyBucket& bucket, uint64_t key, uint32_t row_plus_one) noexcept {
-    bucket.keys[bucket.used] = key;
-    bucket.rows_plus_one[bucket.used] = row_plus_one;
-    ++bucket.used;
 }
 
 /// Puts the key into the first bucket with room, from its own bucket on.
 void KeyIndex::put_behind(uint64_t key, uint32_t row_plus_one) const noexcept {
-    const uint64_t h = hash(key);
+    const uint64_t h = hash_(key);
     const Segment& segment = directory_[h >> (63 - depth_)];
-    put(segment.buckets, bucket_count_ - 1, h >> segment.shift, key, row_plus_one);
+    weir::put_behind(segment.buckets, bucket_count_ - 1, h >> segment.shift, key, row_plus_one);
 }
 
 // Finding.
@@ -73,7 +63,7 @@ inline __attribute__((always_inline)) size_t KeyIndex::pass_with(
     const size_t mask = bucket_count_ - 1;
     KeyBucket* home[kLinesAhead];
     const auto ask = [&](size_t i) __attribute__((always_inline)) {
-        const uint64_t h = hash(keys[i]);
+        const uint64_t h = hash_(keys[i]);
         const Segment& segment = directory[h >> directory_shift];
         KeyBucket* const bucket = segment.buckets + ((h >> segment.shift) & mask);
         home[i % kLinesAhead] = bucket;
@@ -149,7 +139,7 @@ void KeyIndex::upsert(std::span<const uint64_t> keys, std::span<uint32_t> rows) 
 /// Looks in the buckets behind the key's own bucket, which has overflowed and does not hold it.
 /// Returns the row + 1, or 0.
 uint32_t KeyIndex::find_behind(uint64_t key) const noexcept {
-    const uint64_t h = hash(key);
+    const uint64_t h = hash_(key);
     const Segment& segment = directory_[h >> (63 - depth_)];
     const size_t mask = bucket_count_ - 1;
     size_t at = (h >> segment.shift) & mask;
@@ -191,18 +181,6 @@ Status KeyIndex::insert_missing(std::span<const uint64_t> keys, std::span<uint32
     return {};
 }
 
-/// Puts the key into the first bucket with room, from bucket `at` on.
-inline void KeyIndex::put(KeyBucket* buckets, size_t mask, size_t at, uint64_t key,
-                          uint32_t row_plus_one) noexcept {
-    KeyBucket* bucket = &buckets[at & mask];
-    while (bucket->used == KeyBucket::kKeys)
-        [[unlikely]] {
-            bucket->overflowed = 1;
-            bucket = &buckets[++at & mask];
-        }
-    put_into(*bucket, key, row_plus_one);
-}
-
 /// Calls put(hash, key, row + 1) for every key of these buckets.
 template <class Put>
 void KeyIndex::move_keys(const KeyBucket* from, size_t bucket_count, Put put) const noexcept {
@@ -221,7 +199,7 @@ void KeyIndex::move_keys(const KeyBucket* from, size_t bucket_count, Put put) co
             count += from[at].used;
         }
         for (size_t i = 0; i < count; ++i)
-            put(hash(keys[i]), keys[i], rows_plus_one[i]);
+            put(hash_(keys[i]), keys[i], rows_plus_one[i]);
     }
 }
 
@@ -331,7 +309,7 @@ bool KeyIndex::grow_first(size_t key_count) {
     const auto shift = static_cast<uint32_t>(64 - std::countr_zero(bucket_count));
     move_keys(directory_[0].buckets, bucket_count_,
               [&](uint64_t h, uint64_t key, uint32_t row_plus_one) {
-                  put(to, bucket_count - 1, h >> shift, key, row_plus_one);
+                  weir::put_behind(to, bucket_count - 1, h >> shift, key, row_plus_one);
               });
     bytes_ -= bucket_count_ * sizeof(KeyBucket);
     blocks_.erase(blocks_.begin());
@@ -339,7 +317,7 @@ bool KeyIndex::grow_first(size_t key_count) {
     return true;
 }
 
-/// A zeroed segment; nullptr if there is no memory.
+/// Memory for a segment; nullptr if there is none.
 KeyBucket* KeyIndex::take_segment() {
     if (spare_segments_.empty()) {
         // Two at a time fill a huge page.
@@ -352,23 +330,14 @@ KeyBucket* KeyIndex::take_segment() {
     return segment;
 }
 
-/// Moves the keys of the next segment to two zeroed ones. The old segment is zeroed and kept for
-/// the next split.
+/// Splits the next segment. The lower half of its keys stays in its memory.
 bool KeyIndex::split_next() {
-    constexpr size_t kMask = kSegmentBuckets - 1;
-    if (next_low_ == nullptr) next_low_ = take_segment();
-    if (next_low_ == nullptr) return false;
     KeyBucket* const high = take_segment();
     if (high == nullptr) return false;
     Segment* const entries = &directory_[2 * split_count_];
-    KeyBucket* const whole = entries[0].buckets;
-    KeyBucket* const low = std::exchange(next_low_, whole);
+    KeyBucket* const low = entries[0].buckets;
     const uint32_t shift = entries[0].shift - 1;
-    move_keys(whole, kSegmentBuckets, [&](uint64_t h, uint64_t key, uint32_t row_plus_one) {
-        const uint64_t at = h >> shift;
-        put((at & kSegmentBuckets) != 0 ? high : low, kMask, at, key, row_plus_one);
-    });
-    std::memset(static_cast<void*>(whole), 0, kSegmentBuckets * sizeof(KeyBucket));
+    split_.run(low, high, kSegmentBuckets, shift);
     entries[0] = {low, shift};
     entries[1] = {high, shift};
     if (++split_count_ < size_t{1} << depth_) return true;

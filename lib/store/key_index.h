@@ -14,13 +14,14 @@
 #include "lib/store/key_bucket.h"
 #include "lib/store/memory.h"
 #include "lib/store/row_store.h"
+#include "lib/store/segment_split.h"
 
 namespace weir {
 
 struct KeyIndexOptions {
     /// This many keys fit before the index first grows, if there is memory for them.
     size_t expected_keys = 0;
-    /// Decides which keys share a bucket. None: drawn at random, so that nobody can predict it.
+    /// Decides which keys share a bucket. None: drawn at random, so that peers cannot predict it.
     std::optional<uint64_t> seed{};
     KeyCompare compare = best_key_compare();
 };
@@ -30,11 +31,11 @@ struct KeyIndexOptions {
 ///
 /// Buckets are numbered by the leading bits of a hash. They lie in segments of 1 MiB, which are
 /// found through a directory. When the index fills, one segment after another is split in two, in
-/// the order of their hashes. So growing costs a push a few splits at most, which happen inside
+/// the order of their hashes. So growing costs a push a few splits at most, which stream through
 /// the L2 cache, and takes memory in small steps. The order of hashes never changes, so a walk
 /// through the index in this order can stop and continue while keys are added.
 ///
-/// The hash depends on a secret seed. Without the seed, nobody can make up keys that share a
+/// The hash depends on a secret seed. A peer without the seed cannot make up keys that share a
 /// bucket. The mixing of ring positions must not be used here: it is public and can be inverted.
 ///
 /// Thread: owning shard
@@ -81,7 +82,6 @@ private:
         uint32_t shift = 0;  ///< the last bits of hash >> shift are the bucket's number
     };
 
-    [[nodiscard]] uint64_t hash(uint64_t key) const noexcept;
     template <bool kInsert, class Match>
     size_t pass_with(Match match, std::span<const uint64_t> keys,
                      std::span<uint32_t> rows) const noexcept;
@@ -93,10 +93,7 @@ private:
     size_t pass(std::span<const uint64_t> keys, std::span<uint32_t> rows) const noexcept;
     [[nodiscard]] uint32_t find_behind(uint64_t key) const noexcept;
 
-    static void put_into(KeyBucket& bucket, uint64_t key, uint32_t row_plus_one) noexcept;
     void put_behind(uint64_t key, uint32_t row_plus_one) const noexcept;
-    static void put(KeyBucket* buckets, size_t mask, size_t at, uint64_t key,
-                    uint32_t row_plus_one) noexcept;
     template <class Put>
     void move_keys(const KeyBucket* from, size_t bucket_count, Put put) const noexcept;
 
@@ -112,8 +109,8 @@ private:
 
     Memory& memory_;
     KeyIndexOptions options_;
-    uint64_t key_mask_;    // of the hash, from the seed
-    uint64_t multiplier_;  // of the hash, from the seed; odd
+    KeyHash hash_;  // from the seed
+    SegmentSplit split_;
     size_t size_ = 0;
 
     // Two entries for each value of the `depth_` leading bits of a hash: the same segment twice,
@@ -124,8 +121,7 @@ private:
     size_t bucket_count_ = 0;  // per segment; a power of two; small only while there is one
 
     std::vector<Block> blocks_;
-    std::vector<KeyBucket*> spare_segments_;  // zeroed
-    KeyBucket* next_low_ = nullptr;           // a zeroed segment for the next split
+    std::vector<KeyBucket*> spare_segments_;
     size_t bytes_ = 0;
 };
 

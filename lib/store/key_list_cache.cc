@@ -19,7 +19,7 @@ KeyListCache::Rows KeyListCache::find(uint32_t table, const ListId& id) {
 
 Block KeyListCache::reserve(size_t key_count) {
     const size_t bytes = key_count * sizeof(uint32_t);
-    if (key_count < kKeyCountMin || bytes + kEntryBytes > budget_bytes_) return {};
+    if (key_count < kRememberedKeysMin || bytes + kEntryBytes > budget_bytes_) return {};
     while (bytes_ > budget_bytes_ - bytes - kEntryBytes)
         forget(std::prev(by_age_.end()));
     return {memory_, bytes};

@@ -23,10 +23,6 @@ namespace weir {
 /// Thread: owning shard
 class KeyListCache final : public Reclaimable {
 public:
-    /// Shorter lists are cheaper to look up than to remember. Clients have the same limit and
-    /// always send such a list in full.
-    static constexpr size_t kKeyCountMin = 16;
-
     /// What an entry takes beside its rows, with its places in two containers.
     static constexpr size_t kEntryBytes = 256;
 

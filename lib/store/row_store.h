@@ -35,17 +35,17 @@ struct RowView {
     [[nodiscard]] uint32_t run(uint32_t row) const noexcept { return mask() + 1 - (row & mask()); }
 };
 
-/// Grows by extents, each as large as all before it together, but at least 2 MiB and at most 64
-/// MiB; larger if one reserve() needs more. An extent is one allocation. A table of pointers cuts
-/// it into granules of at most 64 KiB (or one row), so that a row is found with two loads,
-/// wherever its extent lies.
+/// Grows by extents, each as large as all before it together, but at least 2 MiB and at most 16
+/// MiB, so that no push waits long for one; larger if one reserve() needs more. An extent is one
+/// allocation. A table of pointers cuts it into granules of at most 64 KiB (or one row), so that a
+/// row is found with two loads, wherever its extent lies.
 ///
 /// Thread: owning shard
 class RowStore {
 public:
     static constexpr size_t kGranuleBytes = size_t{64} << 10;
     static constexpr size_t kExtentBytesMin = size_t{2} << 20;  // a huge page
-    static constexpr size_t kExtentBytesMax = size_t{64} << 20;
+    static constexpr size_t kExtentBytesMax = size_t{16} << 20;
 
     /// `initial` is what a fresh row holds; its size is the row's size.
     RowStore(Memory& memory, std::span<const std::byte> initial);

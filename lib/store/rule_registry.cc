@@ -59,7 +59,8 @@ Result<const RuleEntry*> RuleRegistry::find(std::string_view name) const {
     std::string known;
     for (const auto& [other, entry] : entries_)
         known += (known.empty() ? "" : ", ") + other;
-    return Error(Errc::kNotFound, fmt::format("no update rule '{}'; there are: {}", name, known));
+    return Error(Errc::kNotFound,
+                 fmt::format("no update rule '{}'; the registered rules are: {}", name, known));
 }
 
 }  // namespace weir

@@ -204,7 +204,7 @@ Result<size_t> TableShard::look_up(std::span<const uint64_t> keys, const ListId&
 
 Result<RowList> TableShard::rows_of(std::span<const uint64_t> keys, bool create) {
     WEIR_ASSIGN(const ListId id, read_list(keys));
-    if (keys.size() >= KeyListCache::kKeyCountMin) {
+    if (keys.size() >= kRememberedKeysMin) {
         if (auto rows = lists_.find(schema_.id, id)) return remembered(id, std::move(rows));
     }
     if (Block room = lists_.reserve(keys.size())) {

@@ -21,6 +21,10 @@ bool representable(double value, ValueType type) {
     });
 }
 
+std::string_view name_of(Layout layout) {
+    return layout == Layout::kDense ? "dense" : "sparse";
+}
+
 Error refused(const TableSchema& schema, std::string_view why) {
     return Error(Errc::kInvalidArgument, fmt::format("table '{}': {}", schema.name, why));
 }
@@ -38,10 +42,13 @@ Result<const RuleEntry*> check_schema(const TableSchema& schema, const RuleRegis
         return refused(schema, fmt::format("the width is {}; it must be 1 to {}", schema.width,
                                            TableSchema::kWidthMax));
     if (schema.layout == Layout::kDense && schema.key_count == 0)
-        return refused(schema, "a dense table needs at least one key");
+        return refused(schema, "a dense table needs a key_count, the number of its keys");
+    if (!std::isfinite(schema.initial_value))
+        return refused(
+            schema, fmt::format("the initial value must be finite, is {}", schema.initial_value));
     if (!representable(schema.initial_value, schema.value_type))
-        return refused(schema, fmt::format("the initial value {} is no {}", schema.initial_value,
-                                           to_string(schema.value_type)));
+        return refused(schema, fmt::format("the initial value {} is not a value of type {}",
+                                           schema.initial_value, to_string(schema.value_type)));
     WEIR_ASSIGN(const RuleEntry* rule, rules.find(schema.rule));
     if (!rule->supports(schema.value_type)) {
         return Error(Errc::kTypeMismatch,
@@ -51,6 +58,38 @@ Result<const RuleEntry*> check_schema(const TableSchema& schema, const RuleRegis
     if (const Status sound = rule->check_parameters(schema.parameters); !sound)
         return refused(schema, sound.error().text());
     return rule;
+}
+
+Status check_same(const TableSchema& is, const TableSchema& wanted) {
+    if (is.value_type != wanted.value_type || is.width != wanted.width) {
+        return Error(Errc::kTypeMismatch,
+                     fmt::format("table '{}' exists with {} value{} of type {} per key; {} of type "
+                                 "{} {} asked for",
+                                 is.name, is.width, is.width == 1 ? "" : "s",
+                                 to_string(is.value_type), wanted.width,
+                                 to_string(wanted.value_type), wanted.width == 1 ? "was" : "were"));
+    }
+    const auto differs = [&](std::string_view field, const auto& has, const auto& asked) {
+        return Error(Errc::kAlreadyExists,
+                     fmt::format("table '{}' exists with {} {}; {} was asked for; ask for the "
+                                 "same, or choose another name",
+                                 is.name, field, has, asked));
+    };
+    if (is.layout != wanted.layout)
+        return differs("layout", name_of(is.layout), name_of(wanted.layout));
+    if (is.key_count != wanted.key_count)
+        return differs("key_count", is.key_count, wanted.key_count);
+    if (is.rule != wanted.rule) return differs("rule", is.rule, wanted.rule);
+    for (size_t i = 0; i < is.parameters.value.size(); ++i) {
+        if (is.parameters.value[i] == wanted.parameters.value[i]) continue;
+        return differs(fmt::format("parameter {} of rule {}", i + 1, is.rule),
+                       is.parameters.value[i], wanted.parameters.value[i]);
+    }
+    if (is.initial_value != wanted.initial_value)
+        return differs("initial_value", is.initial_value, wanted.initial_value);
+    if (is.allow_not_finite != wanted.allow_not_finite)
+        return differs("allow_not_finite", is.allow_not_finite, wanted.allow_not_finite);
+    return {};
 }
 
 }  // namespace weir

@@ -36,4 +36,9 @@ struct TableSchema {
 [[nodiscard]] Result<const RuleEntry*> check_schema(const TableSchema& schema,
                                                     const RuleRegistry& rules);
 
+/// Whether `wanted` describes the table that exists as `is`; the numbers (`id`) are not compared.
+/// Errors: Errc::kTypeMismatch for another value type or width; else Errc::kAlreadyExists, which
+///         names the first field that differs, what it is and what was asked for
+[[nodiscard]] Status check_same(const TableSchema& is, const TableSchema& wanted);
+
 }  // namespace weir

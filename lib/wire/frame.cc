@@ -25,7 +25,7 @@ constexpr bool is_single(unsigned bits) noexcept {
 }
 
 /// Of a push or pull: one key form, one value form, no contradicting flags, count within limits.
-bool request_makes_sense(const FrameHeader& h) noexcept {
+bool request_is_consistent(const FrameHeader& h) noexcept {
     const bool aggregate = (h.flags & kAggregate) != 0;
     const bool in_iteration = (h.flags & kIteration) != 0;
     const uint64_t keys_max = kRequestKeysMax * ((h.flags & kKeysRange) != 0 ? 16 : 1);
@@ -77,7 +77,7 @@ Errc decode(std::span<const std::byte> message, Frame& frame) noexcept {
     frame.keys = {};
     frame.values = rest;
     if (h.kind != Kind::kPush && h.kind != Kind::kPull) return Errc::kOk;
-    if (!request_makes_sense(h)) return Errc::kProtocol;
+    if (!request_is_consistent(h)) return Errc::kProtocol;
     if ((h.flags & kKeysRemote) != 0) {
         if (!take(rest, frame.keys_at) ||
             frame.keys_at.length_bytes != h.count * sizeof(uint64_t)) {

@@ -15,24 +15,6 @@ CallOptions options_of(std::optional<uint64_t> iteration, std::chrono::nanosecon
     return {iteration, static_cast<uint64_t>(deadline.count())};
 }
 
-/// Why a table that exists is not the one that was asked for; ok if it is.
-Status compare(const TableSchema& is, const TableSchema& wanted) {
-    if (is.value_type != wanted.value_type || is.width != wanted.width) {
-        return Error(
-            Errc::kTypeMismatch,
-            fmt::format("table '{}' exists with {} values of type {} per key; {} of type {} "
-                        "were asked for",
-                        is.name, is.width, to_string(is.value_type), wanted.width,
-                        to_string(wanted.value_type)));
-    }
-    if (!(is == wanted)) {
-        return Error(
-            Errc::kAlreadyExists,
-            fmt::format("table '{}' exists with another layout, size, rule or parameter", is.name));
-    }
-    return {};
-}
-
 }  // namespace
 
 Task& Task::operator=(Task&& other) noexcept {
@@ -58,13 +40,16 @@ Status Task::wait() {
 
 Status Task::wait_for(std::chrono::nanoseconds at_most) {
     if (state_ == nullptr) return take();
-    at_most = std::min<std::chrono::nanoseconds>(at_most, std::chrono::hours(24 * 365));
+    at_most = std::min(at_most, kLongDeadline);
     const auto end = std::chrono::steady_clock::now() + at_most;
     const auto over = [&] {
         return state_->core().done(call_) || std::chrono::steady_clock::now() >= end;
     };
     state_->wait_until(over, static_cast<uint64_t>(std::max<int64_t>(1, at_most.count())));
-    if (!state_->core().done(call_)) return Error(Errc::kDeadline, "not finished yet");
+    if (!state_->core().done(call_))
+        return Error(Errc::kDeadline,
+                     fmt::format("the call has not ended within {} ms; wait for it again",
+                                 at_most.count() / 1'000'000));
     return take();
 }
 
@@ -149,7 +134,7 @@ Result<Registration> Client::register_memory(std::span<std::byte> memory) {
 }
 
 Status Client::barrier(std::chrono::nanoseconds at_most) {
-    const CallOptions options = options_of(0, at_most);
+    const CallOptions options = options_of(std::nullopt, at_most);
     return state_->finish(state_->core().barrier(options.deadline_ns));
 }
 
@@ -167,8 +152,7 @@ void Client::give_up() noexcept {
     Error why(Errc::kCancelled, fmt::format("worker {}'s client was destroyed without leave()",
                                             state_->core().worker()));
     log(LogLevel::kWarning,
-        "{}; say client.leave() at the end, or leave(status) before an early "
-        "return",
+        "{}; call client.leave() at the end, or client.leave(status) before an early return",
         why.text());
     (void)leave(why);
 }
@@ -251,7 +235,7 @@ Result<std::shared_ptr<const TableInfo>> create_table(ClientState& state, std::s
     state.wait_until([&] { return state.core().done(call); });
     WEIR_ASSIGN(TableInfo info, state.core().take_table(call));
     wanted.id = info.schema.id;
-    WEIR_TRY(compare(info.schema, wanted));
+    WEIR_TRY(check_same(info.schema, wanted));
     return std::make_shared<const TableInfo>(std::move(info));
 }
 
@@ -268,7 +252,7 @@ Result<std::shared_ptr<const TableInfo>> open_table(ClientState& state, std::str
     TableSchema wanted = info->schema;
     wanted.value_type = type;
     if (width != 0) wanted.width = width;
-    WEIR_TRY(compare(info->schema, wanted));
+    WEIR_TRY(check_same(info->schema, wanted));
     return std::make_shared<const TableInfo>(std::move(*info));
 }
 
@@ -280,9 +264,10 @@ Result<std::shared_ptr<std::byte>> allocate(const std::shared_ptr<ClientState>& 
         memory = state->core().memory().allocate(bytes, Block::kAlignment);
     }
     if (memory == nullptr) {
-        return Error(Errc::kNoMemory, fmt::format("no room for {} values of {} bytes in the "
-                                                  "registered pool; raise WEIR_POOL_MIB",
-                                                  count, value_bytes));
+        return Error(Errc::kNoMemory,
+                     fmt::format("no registered memory for {} values of {} bytes; the log of this "
+                                 "process names the limit that was reached",
+                                 count, value_bytes));
     }
     return std::shared_ptr<std::byte>(memory, [state, bytes](std::byte* p) {
         state->give_back({p, bytes});

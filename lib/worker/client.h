@@ -21,6 +21,11 @@
 namespace weir {
 
 class ClientState;
+
+/// The deadline of a call that waits for other workers' computation, which may take as long as
+/// it likes. If a worker or server dies, or a server stops answering, the call ends long before.
+inline constexpr std::chrono::nanoseconds kLongDeadline = std::chrono::hours(24 * 365);
+
 template <Value T>
 class Table;
 template <Value T>
@@ -232,7 +237,8 @@ public:
     [[nodiscard]] Result<ClientStats> stats();
     /// Tells the job that this worker is done, or, if `outcome` is an error, that it gives up.
     /// Workers that wait for it at a barrier get the text of that error; workers that wait for
-    /// its part of an iteration are told that it gave up. No call can be started afterwards.
+    /// its part of an iteration get an error that says that it gave up. No call can be started
+    /// afterwards.
     [[nodiscard]] Status leave(const Status& outcome = {});
 
 private:

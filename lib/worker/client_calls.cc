@@ -25,6 +25,29 @@ PieceLimits limits_for(bool by_range, size_t row_bytes) {
     return {by_range ? by_bytes : std::min(by_bytes, wire::kRequestKeysMax)};
 }
 
+Status check_range(const TableInfo& table, KeyRange range) {
+    const std::string& name = table.schema.name;
+    if (!table.positions.is_dense()) {
+        return Error(Errc::kInvalidArgument,
+                     fmt::format("table '{}': it is sparse, and only dense tables take a range of "
+                                 "keys; give a list of them",
+                                 name));
+    }
+    if (!range.well_formed()) {
+        return Error(Errc::kOutOfRange,
+                     fmt::format("table '{}': the range from key {} ends at key {}, before it "
+                                 "begins",
+                                 name, range.begin, range.end));
+    }
+    if (range.end > table.positions.key_count()) {
+        return Error(
+            Errc::kOutOfRange,
+            fmt::format("table '{}': keys {} to {} are not all in it; it has keys 0 to {}", name,
+                        range.begin, range.end - 1, table.positions.key_count() - 1));
+    }
+    return {};
+}
+
 }  // namespace
 
 ClientCore::CallId ClientCore::push(const TableInfo& table, std::span<const uint64_t> keys,
@@ -59,27 +82,23 @@ Status ClientCore::check(const Transfer& t) const {
         return Error(Errc::kUnavailable, "the client has not joined its job yet");
     }
     const TableSchema& schema = t.table->schema;
+    if (t.by_range) WEIR_TRY(check_range(*t.table, t.range));
     const uint64_t count = t.by_range ? t.range.key_count() : t.keys.size();
     const size_t given = t.kind == Kind::kPush ? t.values.size() : t.out.size();
+    const size_t value_bytes = size_of(schema.value_type);
     if (given != count * t.row_bytes) {
         return Error(Errc::kInvalidArgument,
-                     fmt::format("table '{}': {} keys need {} bytes of values, got {}", schema.name,
-                                 count, count * t.row_bytes, given));
-    }
-    if (t.by_range && (!t.table->positions.is_dense() || !t.range.well_formed() ||
-                       t.range.end > t.table->positions.key_count())) {
-        return Error(t.table->positions.is_dense() ? Errc::kOutOfRange : Errc::kInvalidArgument,
-                     fmt::format("table '{}': keys {}..{} are not a range of it", schema.name,
-                                 t.range.begin, t.range.end));
+                     fmt::format("table '{}': {} keys need {} values, {} each; got {}", schema.name,
+                                 count, count * (t.row_bytes / value_bytes),
+                                 t.row_bytes / value_bytes, given / value_bytes));
     }
     if (t.kind == Kind::kPush && !schema.allow_not_finite && is_floating(schema.value_type) &&
         !all_finite(schema.value_type, t.values.data(),
                     t.values.size() / size_of(schema.value_type))) {
-        return Error(
-            Errc::kNotFinite,
-            fmt::format("table '{}': the values to push have a NaN or an infinity; mend the "
-                        "trainer, or create the table with allow_not_finite",
-                        schema.name));
+        return Error(Errc::kNotFinite,
+                     fmt::format("table '{}': the values to push have a NaN or an infinity; push "
+                                 "finite values, or create the table with allow_not_finite",
+                                 schema.name));
     }
     return {};
 }
@@ -93,18 +112,26 @@ Status ClientCore::check_iteration(const Transfer& t) const {
     const uint64_t last = table < pushed_iterations_.size() ? pushed_iterations_[table] : 0;
     const std::string& name = t.table->schema.name;
     if (t.kind == Kind::kPull) {
+        if (asked == 0) {
+            return Error(Errc::kInvalidArgument,
+                         fmt::format("table '{}': a pull of iteration 0: iterations count from 1; "
+                                     "leave `iteration` out for a pull that does not wait",
+                                     name));
+        }
         if (asked <= last) return {};
+        const std::string pushed =
+            last == 0 ? std::string("none yet") : fmt::format("iterations up to {}", last);
         return Error(Errc::kInvalidArgument,
                      fmt::format("table '{}': a pull of iteration {} would wait for this worker's "
-                                 "own push; it has pushed up to iteration {} (they count from 1)",
-                                 name, asked, last));
+                                 "own push; it has pushed {}",
+                                 name, asked, pushed));
     }
     if (asked == last + 1) return {};
-    return Error(Errc::kInvalidArgument,
-                 fmt::format("table '{}': a push of iteration {} cannot be next: this worker has "
-                             "pushed up to iteration {}, so that the next one is {} (they count "
-                             "from 1)",
-                             name, asked, last, last + 1));
+    return Error(
+        Errc::kInvalidArgument,
+        fmt::format("table '{}': a push of iteration {}, but this worker's next one is {}: "
+                    "iterations count from 1, one after the other",
+                    name, asked, last + 1));
 }
 
 int ClientCore::single_owner(const Transfer& t) const noexcept {
@@ -142,38 +169,35 @@ Result<std::shared_ptr<Route>> ClientCore::route_of(const Transfer& t) {
 }
 
 ClientCore::CallId ClientCore::start(const Transfer& t) {
-    if (Status status = check(t); !status) return failed_call(std::move(status));
-    if (Status status = check_iteration(t); !status) return failed_call(std::move(status));
+    if (Status status = check(t); !status) return calls_.failed(std::move(status));
+    if (Status status = check_iteration(t); !status) return calls_.failed(std::move(status));
     const bool aggregate = t.kind == Kind::kPush && t.options.iteration.has_value();
     const uint64_t count = t.by_range ? t.range.key_count() : t.keys.size();
     const int owner = aggregate ? -1 : single_owner(t);
     std::shared_ptr<Route> route;
     if (owner < 0) {
         Result<std::shared_ptr<Route>> found = route_of(t);
-        if (!found) return failed_call(std::move(found).error());
+        if (!found) return calls_.failed(std::move(found).error());
         route = std::move(*found);
     } else if (!t.by_range) {
         if (Status status = check_sorted_unique(t.keys); !status)
-            return failed_call(std::move(status));
+            return calls_.failed(std::move(status));
     }
     // Start an iteration only if there is room for all of its parts.
     if (aggregate && !requests_.has_room(route->pieces().size() + shard_count())) {
-        return failed_call(Error(Errc::kBusy, kTooManyRequests));
+        return calls_.failed(Error(Errc::kBusy, kTooManyRequests));
     }
     CallId call_id = 0;
-    Call* const call = calls_.acquire(call_id);
+    Call* const call = calls_.begin(call_id);
     if (call == nullptr) return 0;
     if (aggregate) {
         const uint32_t table = t.table->schema.id;
         if (table >= pushed_iterations_.size()) pushed_iterations_.resize(table + 1);
         pushed_iterations_[table] = *t.options.iteration;
     }
-    // One more than there are, so that the call cannot end while its requests are being made.
-    call->open_requests = 1;
     if (owner >= 0) {
         add_request(call_id, *call, t, {.shard = static_cast<uint32_t>(owner), .count = count});
     } else {
-        call->starting = true;
         for (Piece& piece : route->pieces()) {
             const uint32_t parts = aggregate ? route->pieces_per_shard()[piece.shard] : 0;
             add_request(call_id, *call, t,
@@ -184,9 +208,8 @@ ClientCore::CallId ClientCore::start(const Transfer& t) {
             if (route->pieces_per_shard()[shard] != 0) continue;
             add_request(call_id, *call, t, {.shard = shard, .parts = 1});
         }
-        call->starting = false;
     }
-    request_ended(call_id);
+    calls_.started(call_id, *call, [this](CallId of) { return call_needs_caller(of); });
     send_off(*call, t.options.deadline_ns);
     return call_id;
 }
@@ -196,7 +219,7 @@ void ClientCore::add_request(CallId call_id, Call& call, const Transfer& t, cons
     uint64_t id = 0;
     Request* const request = requests_.acquire(id);
     if (request == nullptr) {
-        return note_error(call, Error(Errc::kBusy, kTooManyRequests));
+        return call.note_error(Error(Errc::kBusy, kTooManyRequests));
     }
     ++call.open_requests;
     ++counters_.requests;

@@ -22,9 +22,6 @@ namespace {
 constexpr uint32_t kPollsPerClock = 64;     // poll() checks deadlines once in so many calls
 constexpr uint64_t kLookNs = kMillisecond;  // poll_seldom() checks them at most this often
 
-constexpr const char* kMemoryInDoubt =
-    "; it may still read or write what was open there, which is not used again";
-
 Status check_name(std::string_view name) {
     if (!name.empty() && name.size() <= TableMessage::kNameBytesMax) return {};
     return Error(Errc::kInvalidArgument,
@@ -87,7 +84,7 @@ size_t ClientCore::poll() {
         handle(completion);
     size_t sent = waiting_count_ == 0 ? 0 : send_waiting();
     if (!busy_.empty()) sent += send_busy_again();
-    if (!failed_by_workers_.empty()) sent += end_failed_by_workers();
+    if (!held_failures_.empty()) sent += end_held_failures();
     if (count + sent > 0) endpoint_->flush();
     if (++polls_ % kPollsPerClock == 0) expire(clock_.now_ns());
     if (gave_up_ && phase_ == Phase::kLeft && open_requests() == 0) leave_shards();
@@ -105,7 +102,7 @@ size_t ClientCore::poll_seldom() {
 
 int ClientCore::arm() {
     polls_ = kPollsPerClock - 1;  // after a sleep, look at the deadlines
-    const bool may_sleep = waiting_count_ == 0 && busy_.empty() && failed_by_workers_.empty();
+    const bool may_sleep = waiting_count_ == 0 && busy_.empty() && held_failures_.empty();
     return may_sleep ? endpoint_->arm() : -1;
 }
 
@@ -122,226 +119,11 @@ void ClientCore::handle(const Completion& completion) {
     }
 }
 
-void ClientCore::connected(ConnectionId connection) {
-    for (uint32_t i = 0; i < peers_.size(); ++i) {
-        Peer& peer = peers_[i];
-        if (peer.connection != connection || peer.state != Peer::State::kConnecting) continue;
-        peer.state = Peer::State::kOpen;
-        peer.maps_memory = endpoint_->capabilities_of(connection).maps_memory;
-        wire::FrameHeader header;
-        header.kind = Kind::kHello;
-        header.first = options_.worker;
-        std::vector<std::byte> body;
-        if (i == manager()) {
-            header.kind = Kind::kJoin;
-            body = JoinMessage{JoinMessage::Role::kWorker, options_.rank, options_.worker, {}}
-                       .encode();
-            phase_ = Phase::kJoining;
-        }
-        header.body_bytes = static_cast<uint32_t>(body.size());
-        const std::array<std::span<const std::byte>, 2> parts{wire::bytes_of(header), body};
-        WEIR_CHECK(endpoint_->send(connection, parts) != transport::Post::kNotNow);
-        endpoint_->flush();
-    }
-    if (phase_ != Phase::kConnectingToShards) return;
-    for (const Peer& peer : peers_) {
-        if (peer.state != Peer::State::kOpen) return;
-    }
-    phase_ = Phase::kReady;
-}
-
-void ClientCore::assigned(std::span<const std::byte> body) {
-    if (phase_ != Phase::kJoining || !assignment_parts_.add(body)) {
-        return fail(Error(Errc::kProtocol, "the manager sent a malformed assignment"));
-    }
-    if (!assignment_parts_.complete()) return;
-    const AssignmentMessage& message = assignment_parts_.whole();
-    Result<Assignment> assignment = Assignment::make(message.epoch, message.shape);
-    if (!assignment) return fail(std::move(assignment).error());
-    assignment_ = std::make_unique<Assignment>(std::move(*assignment));
-    worker_count_ = message.worker_count;
-    phase_ = Phase::kConnectingToShards;
-    Peer manager = std::move(peers_.back());
-    peers_.clear();
-    for (uint32_t i = 0; i < message.shards.size(); ++i) {
-        const AssignmentMessage::Shard& shard = message.shards[i];
-        const ShardPlace place = assignment_->place(i);
-        Peer& peer = peers_.emplace_back();
-        peer.name =
-            fmt::format("shard {} of server {} (rank {})", place.shard, place.server, shard.rank);
-        Result<ConnectionId> connection = endpoint_->connect(shard.address);
-        if (!connection) {
-            return fail(Error(connection.code(), fmt::format("cannot connect to {}: {}", peer.name,
-                                                             connection.error().message())));
-        }
-        peer.connection = *connection;
-    }
-    peers_.push_back(std::move(manager));
-}
-
-void ClientCore::closed(ConnectionId connection, Errc why, bool memory_in_doubt) {
-    for (uint32_t i = 0; i < peers_.size(); ++i) {
-        Peer& peer = peers_[i];
-        if (peer.connection != connection || peer.state == Peer::State::kLost) continue;
-        if (peer.fault != Errc::kOk) why = peer.fault;
-        // A device that gives up connecting reports no more than kDeadline.
-        const bool never_came = peer.state == Peer::State::kConnecting && why == Errc::kDeadline;
-        peer.state = Peer::State::kLost;
-        waiting_count_ -= peer.waiting.size();
-        peer.waiting.clear();
-        const Status lost =
-            never_came ? no_answer_from(peer.name)
-                       : Error(Errc::kPeerLost,
-                               fmt::format("{} is gone ({}); it died or the network to it is cut{}",
-                                           peer.name, to_string(why),
-                                           memory_in_doubt ? kMemoryInDoubt : ""));
-        requests_.for_each([&](uint64_t id, Request& request) {
-            if (request.peer != i) {
-                // Without that shard, the other workers will not come to the barrier either.
-                Call* const call = calls_.find(request.call);
-                const bool at_barrier = request.header.kind == Kind::kBarrier;
-                if (at_barrier && call != nullptr) fail_call(*call, lost);
-                return;
-            }
-            if (Call* const call = calls_.find(request.call)) note_error(*call, lost);
-            if (memory_in_doubt) {
-                abandon_request(request);
-            } else {
-                end_request(id, request);
-            }
-        });
-        if (i != manager()) {
-            for (auto& [id, error] : failed_by_workers_)
-                error = lost;  // why the other worker gave up
-        }
-        withdraw_barriers();
-        if (phase_ < Phase::kReady) fail(lost);
-        return;
-    }
-}
-
-Error ClientCore::no_answer_from(std::string_view whom) const {
-    return {Errc::kDeadline,
-            fmt::format("no answer from {} within {} s; is it running, and reachable?", whom,
-                        (clock_.now_ns() - started_ns_) / kSecond)};
-}
-
 void ClientCore::fail(Status status) {
     if (phase_ == Phase::kFailed) return;
     phase_ = Phase::kFailed;
     failure_ = std::move(status);
-    calls_.for_each([&](CallId, Call& call) { fail_call(call, failure_); });
-}
-
-void ClientCore::expire(uint64_t now_ns) {
-    if (phase_ < Phase::kReady && now_ns - started_ns_ > options_.join_timeout_ns) {
-        std::string whom = "the manager (rank 0)";
-        if (phase_ == Phase::kConnectingToShards) {
-            for (const Peer& peer : peers_) {
-                if (peer.state == Peer::State::kConnecting) whom = peer.name;
-            }
-        }
-        fail(no_answer_from(whom));
-    }
-    if (now_ns < next_deadline_ns_) return;
-    next_deadline_ns_ = ~uint64_t{0};
-    requests_.for_each([&](uint64_t, Request& request) {
-        Call* const call = calls_.find(request.call);
-        if (call == nullptr || call->finished) return;
-        if (now_ns < call->deadline_ns) {
-            if (now_ns >= call->next_sign_ns) peers_[request.peer].asks_for_sign = true;
-            next_deadline_ns_ = std::min(next_deadline_ns_, call->deadline_ns);
-            return;
-        }
-        std::string text =
-            request.header.kind == Kind::kBarrier
-                ? "not all workers came to the barrier before the deadline"
-                : fmt::format("{} did not answer before the deadline", peers_[request.peer].name);
-        if (request.header.iteration != 0) {
-            text += fmt::format("; it may still wait for another worker's part of iteration {}",
-                                request.header.iteration);
-        }
-        fail_call(*call, Error(Errc::kDeadline, std::move(text)));
-    });
-    take_signs_of_life();
-    ask_for_signs_of_life(now_ns);
-    withdraw_barriers();
-}
-
-/// Fails the open calls to a server that did not give a sign of life in time.
-void ClientCore::take_signs_of_life() {
-    for (uint32_t i = 0; i < peers_.size(); ++i) {
-        Peer& peer = peers_[i];
-        if (peer.sign == 0 || !done(peer.sign)) continue;
-        if (take(std::exchange(peer.sign, 0)).code() != Errc::kDeadline) continue;
-        requests_.for_each([&](uint64_t, Request& request) {
-            Call* const call = request.peer == i ? calls_.find(request.call) : nullptr;
-            if (call == nullptr || call->finished) return;
-            fail_call(*call, Error(Errc::kDeadline,
-                                   fmt::format("{} gave no sign of life for {} ms", peer.name,
-                                               sign_period_ns() / kMillisecond)));
-        });
-    }
-}
-
-/// A call with a longer deadline than usual waits for other workers. This must not hide that a
-/// server has stopped. So each server that such a call waits for must answer a request that waits
-/// for no worker, twice within the usual deadline.
-void ClientCore::ask_for_signs_of_life(uint64_t now_ns) {
-    calls_.for_each([&](CallId, Call& call) {
-        if (call.finished || call.deadline_ns <= now_ns) return;
-        if (call.next_sign_ns <= now_ns) call.next_sign_ns = now_ns + sign_period_ns();
-        next_deadline_ns_ = std::min(next_deadline_ns_, call.next_sign_ns);
-    });
-    for (uint32_t i = 0; i < peers_.size(); ++i) {
-        Peer& peer = peers_[i];
-        if (!std::exchange(peer.asks_for_sign, false)) continue;
-        if (peer.sign != 0 || i == manager() || peer.state != Peer::State::kOpen) continue;
-        peer.sign = control(i, Kind::kStats, {}, sign_period_ns());
-    }
-}
-
-/// Tells the manager of barriers whose call has ended here and which are still open there: this
-/// worker must not count as waiting, and their requests must end.
-void ClientCore::withdraw_barriers() {
-    std::vector<uint64_t> ended;
-    requests_.for_each([&](uint64_t id, Request& request) {
-        if (request.header.kind != Kind::kBarrier || !request.sent || request.withdrawn) return;
-        const Call* const call = calls_.find(request.call);
-        if (call != nullptr && !call->finished) return;
-        request.withdrawn = true;
-        ended.push_back(id);
-    });
-    for (const uint64_t id : ended)
-        drop(control(manager(), Kind::kWithdraw, {}, 0, id));
-}
-
-/// Sends the call's requests, then sets its deadline: reading the clock takes as long as writing
-/// a short message, so it must not delay them.
-void ClientCore::send_off(Call& call, uint64_t deadline_ns) {
-    endpoint_->flush();
-    const uint64_t now_ns = clock_.now_ns();
-    call.deadline_ns = now_ns + (deadline_ns != 0 ? deadline_ns : options_.deadline_ns);
-    call.next_sign_ns = now_ns + sign_period_ns();
-    next_deadline_ns_ = std::min({next_deadline_ns_, call.deadline_ns, call.next_sign_ns});
-}
-
-ClientCore::CallId ClientCore::failed_call(Status status) {
-    CallId id = 0;
-    Call* const call = calls_.acquire(id);
-    if (call == nullptr) return 0;  // take(0) returns kBusy
-    call->status = std::move(status);
-    call->finished = true;
-    return id;
-}
-
-void ClientCore::note_error(Call& call, Status status) {
-    if (!call.finished && call.status) call.status = std::move(status);
-}
-
-void ClientCore::fail_call(Call& call, Status status) {
-    note_error(call, std::move(status));
-    call.finished = true;
+    calls_.for_each([&](CallId, Call& call) { call.fail(failure_); });
 }
 
 /// Whether this request reads or writes the caller's memory, or may have to: it is not sent yet;
@@ -349,57 +131,35 @@ void ClientCore::fail_call(Call& call, Status status) {
 /// which the shard may have forgotten.
 bool ClientCore::needs_caller(const Request& request) noexcept {
     const uint8_t flags = request.header.flags;
-    return !request.sent || (flags & wire::kKeysKnown) != 0 ||
+    const bool is_to_be_sent =
+        request.state == Request::State::kUnsent || request.state == Request::State::kBusy;
+    return is_to_be_sent || (flags & wire::kKeysKnown) != 0 ||
            ((flags & wire::kKeysRemote) != 0 && !request.staged_keys) ||
            ((flags & wire::kValuesRemote) != 0 && !request.staged_values);
+}
+
+/// Whether an open request of this call may use the caller's memory.
+bool ClientCore::call_needs_caller(CallId call) {
+    bool found = false;
+    requests_.for_each([&](uint64_t, const Request& request) {
+        if (request.call == call && needs_caller(request)) found = true;
+    });
+    return found;
 }
 
 void ClientCore::end_request(uint64_t id, Request& request) {
     const CallId call = request.call;
     requests_.release(id);
-    request_ended(call);
+    calls_.request_ended(call, [this](CallId of) { return call_needs_caller(of); });
 }
 
 /// Lets the call go on without this request. The request stays, with what it refers to, because a
 /// server may still reach that memory.
 void ClientCore::abandon_request(Request& request) {
-    ++requests_in_doubt_;
-    request_ended(std::exchange(request.call, 0));
-}
-
-void ClientCore::request_ended(CallId id) {
-    Call* const call = calls_.find(id);
-    if (call == nullptr) return;
-    bool over = --call->open_requests == 0;
-    if (!over && !call->status && !call->starting) {
-        over = true;
-        requests_.for_each([&](uint64_t, const Request& other) {
-            if (other.call == id && needs_caller(other)) over = false;
-        });
-    }
-    if (over) call->finished = true;
-    release_if_over(id, *call);
-}
-
-void ClientCore::release_if_over(CallId id, Call& call) {
-    if (call.dropped && call.open_requests == 0) calls_.release(id);
-}
-
-bool ClientCore::done(CallId call) noexcept {
-    const Call* const found = calls_.find(call);
-    return found == nullptr || found->finished;
-}
-
-Status ClientCore::take(CallId id) {
-    Call* const call = calls_.find(id);
-    if (call == nullptr) {
-        return Error(Errc::kBusy, fmt::format("more than {} calls are open; wait for some of them",
-                                              Slots<Call>::kCountMax));
-    }
-    Status status = std::move(call->status);
-    call->dropped = true;
-    release_if_over(id, *call);
-    return status;
+    ++requests_kept_aside_;
+    request.state = Request::State::kKeptAside;
+    calls_.request_ended(std::exchange(request.call, 0),
+                         [this](CallId of) { return call_needs_caller(of); });
 }
 
 bool ClientCore::is_referenced(std::span<const std::byte> memory) noexcept {
@@ -416,30 +176,20 @@ bool ClientCore::is_referenced(std::span<const std::byte> memory) noexcept {
     return found;
 }
 
-void ClientCore::drop(CallId id) noexcept {
-    if (Call* const call = calls_.find(id)) {
-        call->dropped = true;
-        release_if_over(id, *call);
-    }
-}
-
 ClientCore::CallId ClientCore::control(uint32_t peer, Kind kind, std::vector<std::byte> body,
                                        uint64_t deadline_ns, uint64_t first) {
     if (phase_ != Phase::kReady) {
-        return failed_call(failure_
-                               ? Error(Errc::kUnavailable, "the client has not joined its job yet")
-                               : failure_);
+        return calls_.failed(
+            failure_ ? Error(Errc::kUnavailable, "the client has not joined its job yet")
+                     : failure_);
     }
     CallId call_id = 0;
-    Call* const call = calls_.acquire(call_id);
+    if (!requests_.has_room(1)) return calls_.failed(Error(Errc::kBusy, kTooManyRequests));
+    Call* const call = calls_.begin(call_id);
     if (call == nullptr) return 0;
+    call->state = Call::State::kOpen;  // with its only request
     uint64_t id = 0;
     Request* const request = requests_.acquire(id);
-    if (request == nullptr) {
-        fail_call(*call, Error(Errc::kBusy, kTooManyRequests));
-        return call_id;
-    }
-    call->open_requests = 1;
     request->call = call_id;
     request->peer = peer;
     request->header.kind = kind;
@@ -451,17 +201,17 @@ ClientCore::CallId ClientCore::control(uint32_t peer, Kind kind, std::vector<std
 }
 
 ClientCore::CallId ClientCore::create_table(const TableSchema& schema) {
-    if (Status wrong = check_name(schema.name); !wrong) return failed_call(std::move(wrong));
+    if (Status wrong = check_name(schema.name); !wrong) return calls_.failed(std::move(wrong));
     // Checked here too: a shard could not describe the mistake as well.
     if (Result<const RuleEntry*> rule = check_schema(schema, rules_); !rule) {
-        return failed_call(std::move(rule).error());
+        return calls_.failed(std::move(rule).error());
     }
     return control(manager(), Kind::kCreateTable,
                    TableMessage{0, schema.name, encode_schema(schema)}.encode());
 }
 
 ClientCore::CallId ClientCore::open_table(std::string_view table_name) {
-    if (Status wrong = check_name(table_name); !wrong) return failed_call(std::move(wrong));
+    if (Status wrong = check_name(table_name); !wrong) return calls_.failed(std::move(wrong));
     return control(manager(), Kind::kOpenTable,
                    TableMessage{0, std::string(table_name), {}}.encode());
 }
@@ -469,7 +219,7 @@ ClientCore::CallId ClientCore::open_table(std::string_view table_name) {
 ClientCore::CallId ClientCore::barrier(uint64_t deadline_ns) {
     for (uint32_t i = 0; phase_ == Phase::kReady && i < manager(); ++i) {
         if (peers_[i].state != Peer::State::kLost) continue;
-        return failed_call(Error(
+        return calls_.failed(Error(
             Errc::kPeerLost, fmt::format("{} is gone: no barrier can be reached", peers_[i].name)));
     }
     return control(manager(), Kind::kBarrier, {}, deadline_ns);
@@ -488,22 +238,13 @@ ClientCore::CallId ClientCore::leave(const Status& outcome, uint64_t deadline_ns
 
 void ClientCore::close() {
     if (open_requests() == 0) return;
-    fail(Error(Errc::kCancelled, "this client is at its end"));
+    fail(Error(Errc::kCancelled, "the client was destroyed, with this call still open"));
     requests_.for_each([&](uint64_t, const Request& request) {
         Peer& peer = peers_[request.peer];
         if (peer.state == Peer::State::kLost || peer.fault != Errc::kOk) return;
         peer.fault = Errc::kCancelled;
         endpoint_->close(peer.connection);
     });
-}
-
-/// Closes the connections to the shards, once a worker that gave up has no open requests.
-void ClientCore::leave_shards() {
-    gave_up_ = false;
-    for (Peer& peer : std::span(peers_).first(manager())) {
-        if (peer.state == Peer::State::kOpen) endpoint_->close(peer.connection);
-        peer.state = Peer::State::kLost;
-    }
 }
 
 ClientCore::CallId ClientCore::stats(uint32_t shard) {

@@ -4,9 +4,13 @@
 /// ClientCore: a worker's state machine. It joins the job, turns each push and pull into requests
 /// to the shards that own the keys, and ends each call once all its requests have ended.
 ///
-/// The path of a push:
-///   push() -> Route (which shard gets what) -> Request -> client_post.cc (the frame) -> endpoint
-///   endpoint -> client_replies.cc -> the call has ended: test() and wait() see it
+/// The way of a push, from file to file:
+///   client_calls.cc      push(): is it valid; a Call, and by the Route a Request to each shard
+///   client_post.cc       submit(): the frame, and how keys and values travel
+///   client_replies.cc    answered(): the request has ended, or is sent again
+///   calls.h              the call has ended: test() and wait() see it
+/// Beside it: client_join.cc (connections), client_deadlines.cc (deadlines and signs of life) and
+/// held_failures.h (which error is the cause).
 
 #include <array>
 #include <deque>
@@ -24,6 +28,8 @@
 #include "lib/store/memory_with_caches.h"
 #include "lib/store/table_schema.h"
 #include "lib/wire/frame.h"
+#include "lib/worker/calls.h"
+#include "lib/worker/held_failures.h"
 #include "lib/worker/route.h"
 #include "lib/worker/slots.h"
 #include "transport/transport.h"
@@ -55,7 +61,7 @@ struct TableInfo {
 [[nodiscard]] Result<TableInfo> make_table_info(TableSchema schema, const RuleRegistry& rules);
 
 struct CallOptions {
-    /// Push: combine over all workers; pull: wait until this iteration is applied.
+    /// Push: combine over all workers; pull: wait until this iteration is applied. Not 0.
     std::optional<uint64_t> iteration = std::nullopt;
     uint64_t deadline_ns = 0;  ///< from when the call is sent; 0: the client's default
 };
@@ -75,7 +81,7 @@ struct ClientCounters {
 /// Thread: one
 class ClientCore final : public StateMachine {
 public:
-    using CallId = uint64_t;
+    using CallId = Calls::Id;
 
     ClientCore(ClientCoreOptions options, std::unique_ptr<transport::Endpoint> endpoint,
                const Clock& clock, Memory& memory, const RuleRegistry& rules);
@@ -126,20 +132,22 @@ public:
                 const CallOptions& options);
 
     /// True once the call has ended, with or without an error, or was taken.
-    [[nodiscard]] bool done(CallId call) noexcept;
+    [[nodiscard]] bool done(CallId call) noexcept { return calls_.done(call); }
+
     /// The outcome of an ended call, which is then forgotten.
-    [[nodiscard]] Status take(CallId call);
+    [[nodiscard]] Status take(CallId call) { return calls_.take(call); }
+
     /// Forgets the call once its requests have ended. These continue.
-    void drop(CallId call) noexcept;
+    void drop(CallId call) noexcept { calls_.drop(call); }
 
     /// Fails all calls and closes the connections that have open requests. These requests end
     /// once their servers can no longer reach their memory: poll() until open_requests() is 0.
     void close();
 
-    /// Requests that have not ended. Those in doubt do not count, because they never end: their
+    /// Requests that have not ended, without those that were kept aside. These never end: their
     /// server did not release their memory in time, and may still reach it.
     [[nodiscard]] size_t open_requests() const noexcept {
-        return requests_.in_use() - requests_in_doubt_;
+        return requests_.in_use() - requests_kept_aside_;
     }
 
     /// Whether an open request reads from, or writes to, a part of this memory.
@@ -179,22 +187,18 @@ private:
         CallId sign = 0;               ///< the call that asks it for a sign of life; 0: none
     };
 
-    struct Call {
-        uint32_t open_requests = 0;
-        bool starting = false;  ///< its requests are still being made
-        bool finished = false;
-        bool dropped = false;
-        uint64_t deadline_ns = ~uint64_t{0};   ///< on the clock; set when it is sent off
-        uint64_t next_sign_ns = ~uint64_t{0};  ///< when its servers are asked for a sign of life
-        Status status;                         ///< the first error of its requests
-        std::vector<std::byte> body;           ///< of the manager's or a shard's reply
-    };
-
     struct Request {
         CallId call = 0;
         uint32_t peer = 0;
-        bool sent = false;
-        bool withdrawn = false;  ///< barrier: the manager was told that the call has ended
+        enum class State : uint8_t {
+            kUnsent,     ///< new, or to be sent again, and maybe in Peer::waiting
+            kBusy,       ///< in busy_: the shard had no room
+            kSent,       ///< its answer is to come
+            kWithdrawn,  ///< barrier: the same, and the manager knows that the call has ended
+            kAnswered,   ///< in held_failures_
+            kKeptAside   ///< it never ends: the server did not release its memory
+        };
+        State state = State::kUnsent;
         wire::FrameHeader header;
         std::shared_ptr<Route> route;  ///< keeps `piece` and regrouped keys; none for small calls
         Piece* piece = nullptr;
@@ -232,39 +236,38 @@ private:
         uint32_t parts = 0;  ///< requests that make up this shard's part of an iteration; 0: none
     };
 
-    // client_core.cc: joining, connections, calls
+    // client_core.cc: polling, calls and the requests of calls
     void handle(const transport::Completion& completion);
-    void connected(transport::ConnectionId connection);
-    void closed(transport::ConnectionId connection, Errc why, bool memory_in_doubt);
-    void assigned(std::span<const std::byte> body);
-    [[nodiscard]] Error no_answer_from(std::string_view whom) const;
     void fail(Status status);
-    void expire(uint64_t now_ns);
-    void leave_shards();
 
     [[nodiscard]] uint32_t manager() const noexcept {
         return static_cast<uint32_t>(peers_.size() - 1);
     }
 
+    void end_request(uint64_t id, Request& request);
+    void abandon_request(Request& request);
+    [[nodiscard]] static bool needs_caller(const Request& request) noexcept;
+    [[nodiscard]] bool call_needs_caller(CallId call);
+    CallId control(uint32_t peer, wire::Kind kind, std::vector<std::byte> body,
+                   uint64_t deadline_ns = 0, uint64_t first = 0);
+
+    // client_join.cc: joining, connections that open and close
+    void connected(transport::ConnectionId connection);
+    void assigned(std::span<const std::byte> body);
+    void closed(transport::ConnectionId connection, Errc why, bool memory_in_doubt);
+    void leave_shards();
+    [[nodiscard]] Error no_answer_from(std::string_view whom) const;
+
+    // client_deadlines.cc: deadlines, and servers that have stopped
     void send_off(Call& call, uint64_t deadline_ns);
+    void expire(uint64_t now_ns);
+    void expire_join(uint64_t now_ns);
 
     /// Half the usual deadline, so that a stopped server is noticed within that deadline.
     [[nodiscard]] uint64_t sign_period_ns() const noexcept { return options_.deadline_ns / 2 + 1; }
 
     void take_signs_of_life();
     void ask_for_signs_of_life(uint64_t now_ns);
-    CallId failed_call(Status status);
-    void end_request(uint64_t id, Request& request);
-    void abandon_request(Request& request);
-    void request_ended(CallId id);
-    /// The call will end with this error, unless it has another one already.
-    static void note_error(Call& call, Status status);
-    /// Ends the call at once, even if requests are still open.
-    static void fail_call(Call& call, Status status);
-    [[nodiscard]] static bool needs_caller(const Request& request) noexcept;
-    void release_if_over(CallId id, Call& call);
-    CallId control(uint32_t peer, wire::Kind kind, std::vector<std::byte> body,
-                   uint64_t deadline_ns = 0, uint64_t first = 0);
     void withdraw_barriers();
 
     // client_calls.cc: what a call consists of
@@ -281,9 +284,18 @@ private:
     [[nodiscard]] Outcome post(uint64_t id, Request& request);
     [[nodiscard]] bool place_keys(Request& request, std::span<const std::byte>& inline_keys,
                                   wire::MemoryHandle& handle, size_t& room);
-    [[nodiscard]] bool stage_values(Request& request, bool& in_message);
+    /// How the values of a push or pull travel.
+    enum class ValuesWay {
+        kInMessage,        ///< of a pull: in the reply
+        kByAddress,        ///< the caller's memory is registered: the shard reads or writes it
+        kCopiedByAddress,  ///< through a registered copy
+        kCopiedInMessage   ///< push: put together in a copy, which goes into the message
+    };
+    [[nodiscard]] ValuesWay choose_values_way(const Request& request, size_t room,
+                                              wire::MemoryHandle& handle);
+    [[nodiscard]] bool stage_values(Request& request);
     [[nodiscard]] bool place_values(Request& request, std::span<const std::byte>& inline_values,
-                                    wire::MemoryHandle& handle, size_t& room);
+                                    wire::MemoryHandle& handle, size_t room);
     [[nodiscard]] size_t eager_bytes(const Request& request) const;
     [[nodiscard]] bool expose(const Request& request, std::span<const std::byte> memory,
                               wire::MemoryHandle& handle);
@@ -291,7 +303,7 @@ private:
     void send_as_failed(Request& request, Errc why);
     size_t send_waiting();
     size_t send_busy_again();
-    size_t end_failed_by_workers();
+    size_t end_held_failures();
 
     // client_replies.cc: from a reply to the end of a request
     void receive(transport::ConnectionId connection, std::span<const std::byte> message);
@@ -319,17 +331,15 @@ private:
     uint32_t polls_ = 0;
     uint32_t message_bytes_max_;
     uint32_t worker_count_ = 0;
-    size_t requests_in_doubt_ = 0;
+    size_t requests_kept_aside_ = 0;
     size_t waiting_count_ = 0;    ///< size of `waiting`, over all peers
     std::vector<uint64_t> busy_;  ///< parts of iterations to send again: the shard had no room
-    /// Requests that failed because another worker gave up, with that error.
-    std::vector<std::pair<uint64_t, Status>> failed_by_workers_;
-    uint64_t failed_by_workers_since_ns_ = 0;
+    HeldFailures held_failures_;
     uint64_t busy_since_ns_ = 0;  ///< when the first was refused, or when they were last sent
     AssignmentParts assignment_parts_;
     std::unique_ptr<Assignment> assignment_;
     std::vector<Peer> peers_;
-    Slots<Call> calls_;
+    Calls calls_;
     Slots<Request> requests_;
     std::vector<uint64_t> pushed_iterations_;  ///< by table: the last one pushed; 0: none
     RouteCache routes_;

@@ -24,8 +24,6 @@ namespace {
 /// shard that addresses our memory. For a shard that has to READ them, see
 /// ClientCoreOptions::eager_bytes.
 constexpr size_t kInlineBytes = 256;
-/// Shorter lists are always sent in full (KeyListCache::kKeyCountMin).
-constexpr uint64_t kRememberedKeysMin = 16;
 
 constexpr uint64_t kBusyNs = kMillisecond;  // pause before a busy shard gets a part again
 
@@ -88,7 +86,10 @@ size_t ClientCore::send_busy_again() {
     busy_since_ns_ = clock_.now_ns();
     const std::vector<uint64_t> busy = std::exchange(busy_, {});
     for (const uint64_t id : busy) {
-        if (Request* const request = requests_.find(id)) submit(id, *request);
+        Request* const request = requests_.find(id);
+        if (request == nullptr) continue;
+        request->state = Request::State::kUnsent;
+        submit(id, *request);
     }
     return busy.size();
 }
@@ -111,12 +112,12 @@ std::byte* ClientCore::stage(const Request& request, Block& block, size_t bytes)
     if (!block) block = Block(memory_, bytes);
     if (!block) {
         if (Call* const call = calls_.find(request.call)) {
-            note_error(*call,
-                       Error(Errc::kNoMemory,
-                             fmt::format("no {} bytes of registered memory for a request; use "
-                                         "weir::Buffer for what is pushed and pulled, or raise "
-                                         "WEIR_POOL_MIB",
-                                         bytes)));
+            call->note_error(
+                Error(Errc::kNoMemory,
+                      fmt::format("no {} bytes of registered memory for a request; use "
+                                  "weir::Buffer for what is pushed and pulled; the log of "
+                                  "this process names the limit that was reached",
+                                  bytes)));
         }
     }
     return block.data();
@@ -171,14 +172,13 @@ bool ClientCore::place_keys(Request& request, std::span<const std::byte>& inline
     return expose(request, std::as_bytes(request.keys), handle);
 }
 
-bool ClientCore::stage_values(Request& request, bool& in_message) {
+bool ClientCore::stage_values(Request& request) {
     const size_t bytes = size_t{request.header.count} * request.row_bytes;
     std::byte* const buffer = stage(request, request.staged_values, bytes);
     if (buffer == nullptr) return false;
     if (request.header.kind == Kind::kPull) {
         if (request.callers_out.empty()) request.callers_out = request.into;
         request.into = {buffer, bytes};
-        in_message = false;
         return true;
     }
     if (request.order.empty()) {
@@ -192,36 +192,44 @@ bool ClientCore::stage_values(Request& request, bool& in_message) {
     return true;
 }
 
-/// Values go in the message if they are few; by address if their memory is registered; in the
-/// message if they fit; and else through a registered copy. Values that are scattered in the
-/// caller's array (because its list was regrouped by shard) have no single address: a push copies
-/// them, and a pull gets them in the reply or through a copy.
+/// Values go in the message if they are few; by address if their memory is registered (`handle`
+/// is then set); in the message if they fit; and else through a registered copy. Values that are
+/// scattered in the caller's array (because its list was regrouped by shard) have no single
+/// address: a push copies them, and a pull gets them in the reply or through a copy.
+ClientCore::ValuesWay ClientCore::choose_values_way(const Request& request, size_t room,
+                                                    MemoryHandle& handle) {
+    const bool is_push = request.header.kind == Kind::kPush;
+    const size_t bytes = size_t{request.header.count} * request.row_bytes;
+    const bool fits = bytes <= (is_push ? room : message_bytes_max_ - sizeof(wire::FrameHeader));
+    const bool is_few = fits && bytes <= (is_push ? eager_bytes(request) : kInlineBytes);
+    const bool is_scattered = !request.order.empty() && !request.staged_values;
+    if (is_scattered && is_push) {
+        return is_few ? ValuesWay::kCopiedInMessage : ValuesWay::kCopiedByAddress;
+    }
+    if (is_few) return ValuesWay::kInMessage;
+    const std::span<const std::byte> where =
+        is_push ? request.from : std::span<const std::byte>(request.into);
+    if (!is_scattered && expose(request, where, handle)) return ValuesWay::kByAddress;
+    return fits ? ValuesWay::kInMessage : ValuesWay::kCopiedByAddress;
+}
+
 bool ClientCore::place_values(Request& request, std::span<const std::byte>& inline_values,
-                              MemoryHandle& handle, size_t& room) {
+                              MemoryHandle& handle, size_t room) {
     wire::FrameHeader& header = request.header;
     header.flags &= static_cast<uint8_t>(~wire::kValueForms);
     const bool is_push = header.kind == Kind::kPush;
-    const size_t bytes = size_t{header.count} * request.row_bytes;
-    const size_t few = is_push ? eager_bytes(request) : kInlineBytes;
-    bool in_message = bytes <= (is_push ? room : message_bytes_max_ - sizeof(wire::FrameHeader));
-    const bool is_staged = static_cast<bool>(request.staged_values);
-    const bool spread = !request.order.empty() && !is_staged;
-    if ((spread && is_push) || (!in_message && spread)) {
-        if (!stage_values(request, in_message)) return false;
-    } else if (!in_message || bytes > few) {
-        const std::span<const std::byte> where =
-            is_push ? request.from : std::span<const std::byte>(request.into);
-        if (!spread && expose(request, where, handle)) {
-            header.flags |= wire::kValuesRemote;
+    switch (choose_values_way(request, room, handle)) {
+        case ValuesWay::kCopiedInMessage:
+            if (!stage_values(request)) return false;
+            [[fallthrough]];
+        case ValuesWay::kInMessage:
+            header.flags |= wire::kValuesInline;
+            if (is_push) inline_values = request.from;
             return true;
-        }
-        if (!in_message && !stage_values(request, in_message)) return false;
+        case ValuesWay::kByAddress: header.flags |= wire::kValuesRemote; return true;
+        case ValuesWay::kCopiedByAddress: break;
     }
-    if (in_message && (bytes <= few || !request.staged_values)) {
-        header.flags |= wire::kValuesInline;
-        if (is_push) inline_values = request.from;
-        return true;
-    }
+    if (!stage_values(request)) return false;
     header.flags |= wire::kValuesRemote;
     return expose(request, is_push ? request.from : std::span<const std::byte>(request.into),
                   handle);
@@ -233,8 +241,8 @@ ClientCore::Outcome ClientCore::post(uint64_t id, Request& request) {
     // as failed.
     Call* const call = calls_.find(request.call);
     const bool is_part = (request.header.flags & wire::kAggregate) != 0;
-    if (call == nullptr || (call->finished && !is_part)) return Outcome::kFailed;
-    if (call->finished) send_as_failed(request, call->status.code());
+    if (call == nullptr || (call->has_ended() && !is_part)) return Outcome::kFailed;
+    if (call->has_ended()) send_as_failed(request, call->status.code());
     Peer& peer = peers_[request.peer];
     wire::FrameHeader& header = request.header;
     header.request = id;
@@ -256,7 +264,9 @@ ClientCore::Outcome ClientCore::post(uint64_t id, Request& request) {
                             place_keys(request, inline_keys, keys_at, room) &&
                             place_values(request, inline_values, values_at, room);
         if (!placed) {
-            note_error(*call, Error(Errc::kPeerLost, fmt::format("{} is gone", peer.name)));
+            call->note_error(
+                Error(Errc::kPeerLost,
+                      fmt::format("{} is gone: it died or the network to it is cut", peer.name)));
             if (!is_part || peer.state != Peer::State::kOpen || header.count == 0) {
                 return Outcome::kFailed;
             }
@@ -283,10 +293,12 @@ ClientCore::Outcome ClientCore::post(uint64_t id, Request& request) {
         case Post::kNotNow: return Outcome::kWait;
         case Post::kClosed:
         case Post::kInvalid:
-            note_error(*call, Error(Errc::kPeerLost, fmt::format("{} is gone", peer.name)));
+            call->note_error(
+                Error(Errc::kPeerLost,
+                      fmt::format("{} is gone: it died or the network to it is cut", peer.name)));
             return Outcome::kFailed;
     }
-    request.sent = true;
+    request.state = Request::State::kSent;
     const bool push_inline =
         header.kind == Kind::kPush && (header.flags & wire::kValuesInline) != 0;
     if (push_inline) counters_.bytes_copied += inline_values.size();

@@ -14,13 +14,6 @@ namespace weir {
 
 using wire::Kind;
 
-namespace {
-
-/// How much later than another worker this one may notice that a server is dead.
-constexpr uint64_t kFirstCauseNs = 20 * kMillisecond;
-
-}  // namespace
-
 void ClientCore::receive(transport::ConnectionId connection, std::span<const std::byte> message) {
     wire::Frame frame;
     if (wire::decode(message, frame) != Errc::kOk) return refuse(connection, "a malformed frame");
@@ -32,6 +25,7 @@ void ClientCore::receive(transport::ConnectionId connection, std::span<const std
             Request* const request = requests_.find(frame.header.request);
             if (request == nullptr) return;
             if (peers_[request->peer].connection != connection) break;
+            if (request->state == Request::State::kAnswered) return;  // a second answer
             return answered(frame.header.request, *request, frame);
         }
         case Kind::kAssignment:
@@ -45,7 +39,7 @@ void ClientCore::receive(transport::ConnectionId connection, std::span<const std
             return;
         default: break;
     }
-    refuse(connection, "a frame that is not for us");
+    refuse(connection, "a frame that workers do not take, or from the wrong peer");
 }
 
 void ClientCore::values_written(transport::ConnectionId connection, uint32_t immediate) {
@@ -55,7 +49,7 @@ void ClientCore::values_written(transport::ConnectionId connection, uint32_t imm
     const wire::FrameHeader& asked = request->header;
     if (peers_[request->peer].connection != connection || asked.kind != Kind::kPull ||
         (asked.flags & wire::kValuesRemote) == 0) {
-        return refuse(connection, "an immediate that nobody waits for");
+        return refuse(connection, "an immediate for a request that expects none from it");
     }
     pulled(id, *request);
 }
@@ -74,37 +68,32 @@ void ClientCore::answered(uint64_t id, Request& request, const wire::Frame& fram
     const Kind kind = request.header.kind;
     if (status == Errc::kUnknownList && request.piece != nullptr) {
         request.piece->was_unknown();
-        request.sent = false;
+        request.state = Request::State::kUnsent;
         return submit(id, request);
     }
     if (status == Errc::kBusy && (request.header.flags & wire::kAggregate) != 0) {
         // Only this worker can send this part, and all workers wait for it: send it again later.
         if (busy_.empty()) busy_since_ns_ = clock_.now_ns();
         busy_.push_back(id);
-        request.sent = false;
+        request.state = Request::State::kBusy;
         return;
     }
     if (status == Errc::kPeerLost && !gave_up_) {
-        // The other worker may have given up because of a dead server, which this client is about
-        // to notice. That is the error that a person needs.
-        if (failed_by_workers_.empty()) failed_by_workers_since_ns_ = clock_.now_ns();
-        if (failed_by_workers_.size() < requests_.in_use()) {
-            failed_by_workers_.emplace_back(id, error_of(request, frame));
-        }
-        return;
+        request.state = Request::State::kAnswered;
+        return held_failures_.hold(id, error_of(request, frame), clock_.now_ns());
     }
     Call* const call = calls_.find(request.call);
     if (status != Errc::kOk) {
-        if (call != nullptr) note_error(*call, error_of(request, frame));
+        if (call != nullptr) call->note_error(error_of(request, frame));
     } else if (kind == Kind::kPull) {
         if ((request.header.flags & wire::kValuesInline) == 0) return pulled(id, request);
         if (frame.values.size() == request.into.size()) {
             deliver(request, frame.values);
         } else if (call != nullptr) {
-            note_error(*call, Error(Errc::kProtocol,
-                                    fmt::format("{} sent {} bytes of values, not {}",
-                                                peers_[request.peer].name, frame.values.size(),
-                                                request.into.size())));
+            call->note_error(
+                Error(Errc::kProtocol,
+                      fmt::format("{} sent {} bytes of values, not {}", peers_[request.peer].name,
+                                  frame.values.size(), request.into.size())));
         }
     } else if (kind != Kind::kPush && call != nullptr) {
         call->body.assign(frame.values.begin(), frame.values.end());
@@ -120,17 +109,16 @@ void ClientCore::answered(uint64_t id, Request& request, const wire::Frame& fram
     end_request(id, request);
 }
 
-size_t ClientCore::end_failed_by_workers() {
-    if (clock_.now_ns() - failed_by_workers_since_ns_ < kFirstCauseNs) return 0;
-    const auto failed = std::exchange(failed_by_workers_, {});
-    for (const auto& [id, error] : failed) {
+size_t ClientCore::end_held_failures() {
+    const std::vector<HeldFailures::Failure> due = held_failures_.take_due(clock_.now_ns());
+    for (const auto& [id, error] : due) {
         Request* const request = requests_.find(id);
         // closed() has taken care of the requests of a shard that was lost meanwhile.
-        if (request == nullptr || peers_[request->peer].state == Peer::State::kLost) continue;
-        if (Call* const call = calls_.find(request->call)) note_error(*call, error);
+        if (request == nullptr || request->state != Request::State::kAnswered) continue;
+        if (Call* const call = calls_.find(request->call)) call->note_error(error);
         end_request(id, *request);
     }
-    return failed.size();
+    return due.size();
 }
 
 void ClientCore::pulled(uint64_t id, Request& request) {
@@ -143,7 +131,7 @@ void ClientCore::pulled(uint64_t id, Request& request) {
 
 void ClientCore::deliver(Request& request, std::span<const std::byte> values) {
     const Call* const call = calls_.find(request.call);
-    if (call == nullptr || call->finished) return;  // too late: the caller has its memory back
+    if (call == nullptr || call->has_ended()) return;  // too late: the caller has its memory back
     counters_.bytes_copied += values.size();
     if (request.order.empty()) {
         std::byte* const out =
@@ -175,18 +163,19 @@ Error ClientCore::failed_iteration(const Request& request, const wire::Frame& fr
             }
             return {header.status,
                     fmt::format("worker {} died or gave up before its part of iteration {} was in "
-                                "(says {})",
+                                "(reported by {})",
                                 header.first, iteration, shard)};
         case Errc::kNoMemory:
             return {header.status,
                     fmt::format("iteration {} failed at {}: it has no memory left for the part of "
-                                "{}; use more servers, or raise WEIR_POOL_MIB there",
+                                "{}; use more servers, or see in its log which limit was reached",
                                 iteration, shard, worker)};
         case Errc::kCancelled:
             return {
                 header.status,
-                fmt::format("iteration {} failed at {}: its part of {} was withdrawn, see there",
-                            iteration, shard, worker)};
+                fmt::format(
+                    "iteration {} failed at {}: {} withdrew its part; see the error of that worker",
+                    iteration, shard, worker)};
         default:
             return {header.status, fmt::format("iteration {} failed at {}: the part of {}: {}",
                                                iteration, shard, worker, to_string(header.status))};
@@ -202,6 +191,7 @@ Status ClientCore::error_of(const Request& request, const wire::Frame& frame) co
     }
     if (request.header.kind == Kind::kBarrier) {
         const std::string why = decode_text(frame.values).value_or("");
+        if (was_stopped(header.status)) return Error(header.status, why);
         return Error(header.status,
                      fmt::format("the barrier cannot be reached: {}",
                                  why.empty() ? std::string(to_string(header.status)) : why));
@@ -211,26 +201,22 @@ Status ClientCore::error_of(const Request& request, const wire::Frame& frame) co
         case Errc::kStaleEpoch:
             return Error(Errc::kStaleEpoch, fmt::format("{} is at epoch {}, this client at {}", who,
                                                         header.first, request.header.epoch));
-        case Errc::kPeerLost:
-            if (request.peer == manager()) {
-                return Error(Errc::kPeerLost, "a server of the job has died, and tables need all");
-            }
-            break;
         case Errc::kNotFound:
-            return Error(Errc::kNotFound, fmt::format("there is no such table (says {})", who));
+            return Error(Errc::kNotFound, fmt::format("{} has no such table", who));
         case Errc::kNoMemory:
             return Error(
                 Errc::kNoMemory,
-                fmt::format("{} has no memory left for more keys; use more servers, or raise "
-                            "WEIR_POOL_MIB there",
+                fmt::format("{} has no memory left for more keys; use more servers, or see in its "
+                            "log which limit was reached",
                             who));
         case Errc::kUnavailable:
-            return Error(Errc::kUnavailable,
-                         fmt::format("{} may not access private memory of this process (another "
-                                     "PID namespace, or /proc/sys/kernel/yama/ptrace_scope); use "
-                                     "Client::make_buffer for what "
-                                     "is pushed and pulled",
-                                     who));
+            return Error(
+                Errc::kUnavailable,
+                fmt::format("{} may not access private memory of this process (it is in another "
+                            "PID namespace, or /proc/sys/kernel/yama/ptrace_scope); use "
+                            "Client::make_buffer for what "
+                            "is pushed and pulled",
+                            who));
         case Errc::kInvalidArgument:
             if (request.header.iteration == 0) break;
             return Error(header.status,

@@ -48,9 +48,9 @@ public:
         const SteadyClock clock;
         const uint64_t end_ns = clock.now_ns() + kCloseNsMax;
         wait_until([&] { return core_->open_requests() == 0 || clock.now_ns() > end_ns; });
-        for (const std::span<std::byte> kept : kept_) {
-            if (!core_->is_referenced(kept))
-                pool_->deallocate(kept.data(), kept.size(), Block::kAlignment);
+        for (const std::span<std::byte> memory : not_free_yet_) {
+            if (!core_->is_referenced(memory))
+                pool_->deallocate(memory.data(), memory.size(), Block::kAlignment);
         }
     }
 
@@ -66,10 +66,10 @@ public:
     /// Gives memory back to the pool. If a request still uses it, this happens in a later call or
     /// in the destructor.
     void give_back(std::span<std::byte> memory) {
-        kept_.push_back(memory);
-        std::erase_if(kept_, [this](std::span<std::byte> kept) {
-            if (core_->is_referenced(kept)) return false;
-            pool_->deallocate(kept.data(), kept.size(), Block::kAlignment);
+        not_free_yet_.push_back(memory);
+        std::erase_if(not_free_yet_, [this](std::span<std::byte> waiting) {
+            if (core_->is_referenced(waiting)) return false;
+            pool_->deallocate(waiting.data(), waiting.size(), Block::kAlignment);
             return true;
         });
     }
@@ -107,7 +107,7 @@ private:
     std::shared_ptr<Memory> pool_;
     std::shared_ptr<MemoryRegistrar> registrar_;
     std::unique_ptr<ClientCore> core_;
-    std::vector<std::span<std::byte>> kept_;  ///< given back by the user, but not free yet
+    std::vector<std::span<std::byte>> not_free_yet_;  ///< given back by the user, still referenced
     Idle idle_;
 };
 

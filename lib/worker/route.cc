@@ -106,8 +106,8 @@ Status Route::group(std::span<const uint64_t> keys, std::span<const uint32_t> ow
     grouped_ = reinterpret_cast<uint64_t*>(memory_->allocate(grouped_bytes_, 64));
     if (grouped_ == nullptr) {
         return Error(Errc::kNoMemory,
-                     fmt::format("no room for a list of {} keys in the registered pool; raise "
-                                 "WEIR_POOL_MIB",
+                     fmt::format("no registered memory for a list of {} keys; the log of this "
+                                 "process names the limit that was reached",
                                  keys.size()));
     }
     std::vector<uint64_t> next(shard_count + 1, 0);  // where the next key of each shard goes

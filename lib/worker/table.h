@@ -79,17 +79,17 @@ struct PushOptions {
     /// list. Any number but the next is refused at once.
     std::optional<uint64_t> iteration = std::nullopt;
     /// How long the call may take from now. 0: the client's deadline (WEIR_DEADLINE_MS).
-    /// Negative: it is over already. Choose a longer one than the client's for a call that waits
-    /// for other workers' computation. Such a call still fails at once when a worker dies, and
-    /// with kDeadline when a server gives no sign of life for the client's deadline.
+    /// Negative: it is over already. Choose a longer one, such as kLongDeadline, for a call that
+    /// waits for other workers' computation. Such a call still fails at once when a worker dies,
+    /// and with kDeadline when a server gives no sign of life for the client's deadline.
     std::chrono::nanoseconds deadline{0};
 };
 
 /// Options of one pull.
 struct PullOptions {
     /// If set, waits until this iteration's rule has run, and returns the values after it, or
-    /// later ones. 0: does not wait. An iteration that this worker has not pushed yet is refused
-    /// at once.
+    /// later ones. Without it, the pull does not wait. 0, and an iteration that this worker has
+    /// not pushed yet, are refused at once.
     std::optional<uint64_t> iteration = std::nullopt;
     std::chrono::nanoseconds deadline{0};  ///< as PushOptions::deadline
 };

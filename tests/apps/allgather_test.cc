@@ -5,13 +5,15 @@
 
 #include "lib/base/random.h"
 #include "tests/apps/memory_exchange.h"
+#include "tests/seed.h"
 
 namespace weir::apps {
 
 TEST_SUITE("allgather") {
     TEST_CASE("everybody gets all lists end to end, every bit, also where a list is empty") {
         constexpr uint32_t kWorkers = 3;
-        Random random(11);
+        WEIR_TEST_SEED(seed, 11);
+        Random random(seed);
         std::vector<std::vector<uint64_t>> lists(kWorkers);
         lists[0] = {~uint64_t{0}, 0, (uint64_t{1} << 53) + 1};
         for (uint64_t i = 0; i < kReduceValueCountMax; ++i)  // more than one sum can carry

@@ -183,7 +183,7 @@ TEST_SUITE("client exchange") {
                 auto exchange = std::move(ClientExchange::make(client, "t", 0.5)).value();
                 if (!exchange->barrier() || i == 2) {
                     std::this_thread::sleep_for(std::chrono::milliseconds(50));
-                    return;  // without a word
+                    return;  // without leaving
                 }
                 outcomes[i] = wait.run(*exchange, 1);
                 (void)client.leave(outcomes[i]);

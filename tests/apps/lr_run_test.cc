@@ -79,17 +79,17 @@ TEST_SUITE("lr run") {
         }
     }
 
-    TEST_CASE("workers that were started with different flags are told which") {
+    TEST_CASE("workers that were started with different options are told which") {
         const test::Scratch folder;
         LrRunOptions options;
         options.train = {folder.file("a", lines(1, 50))};
         const std::string test_file = folder.file("t", lines(3, 40));
         const std::vector<std::pair<std::string, std::function<void(LrRunOptions&)>>> changes = {
-            {"--blocks: from 0 to 5", [](LrRunOptions& own) { own.solver.block_count = 5; }},
-            {"--passes: from 7 to 2000", [](LrRunOptions& own) { own.solver.pass_count_max = 7; }},
-            {"--tolerance: from", [](LrRunOptions& own) { own.solver.tolerance = 0.1; }},
-            {"--seed: from 1 to 3", [](LrRunOptions& own) { own.solver.seed = 3; }},
-            {"--test, number of files: from 0 to 1",
+            {"blocks: from 0 to 5", [](LrRunOptions& own) { own.solver.block_count = 5; }},
+            {"passes: from 7 to 2000", [](LrRunOptions& own) { own.solver.pass_count_max = 7; }},
+            {"tolerance: from", [](LrRunOptions& own) { own.solver.tolerance = 0.1; }},
+            {"seed: from 1 to 3", [](LrRunOptions& own) { own.solver.seed = 3; }},
+            {"number of test files: from 0 to 1",
              [&](LrRunOptions& own) { own.test = {test_file}; }},
         };
         for (const auto& one : changes) {

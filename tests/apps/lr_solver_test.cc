@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lib/apps/lr_solver.h"
 
+#include <algorithm>
 #include <new>
 #include <string>
 
@@ -356,6 +357,36 @@ TEST_SUITE("lr_solver") {
             CHECK(sent[i] < 2 * weight_count);
         for (int i = 1; i < 4; ++i)
             CHECK(models[i].keys.empty());
+    }
+
+    TEST_CASE("who reports a feature of one worker or of all workers is known without asking") {
+        Random random = seeded(20);
+        const Sample dense = dense_sample(random, {.rows = 200, .columns = 60});
+        Sample mixed = dense;  // with a feature that workers 1 and 2 of 4 have
+        for (size_t i = 0; i < mixed.rows.size(); ++i) {
+            if (i % 4 == 1 || i % 4 == 2)
+                mixed.rows[i].emplace_back(1000, mixed.labels[i] > 0 ? 5.0F : -5.0F);
+        }
+        for (const Sample* const sample : {&dense, &std::as_const(mixed)}) {
+            std::vector<uint64_t> asked(4);
+            Model model;
+            test::run_workers(4, 1, [&](test::MemoryExchange& exchange) {
+                const uint32_t index = exchange.worker_index();
+                auto solver = LrSolver::create(exchange, sample->part(index, 4), {});
+                REQUIRE(solver);
+                REQUIRE(solver->solve());
+                const uint64_t before = exchange.exchanged_by_key();
+                auto reported = solver->model(index == 0);
+                REQUIRE(reported);
+                if (index == 0) model = *reported;
+                asked[index] = exchange.exchanged_by_key() - before;
+            });
+            CHECK(model.keys.size() > 20);
+            const bool is_mixed = sample == &mixed;
+            CHECK(std::binary_search(model.keys.begin(), model.keys.end(), 1000) == is_mixed);
+            const uint64_t shared = is_mixed ? 1 : 0;
+            CHECK(asked == std::vector<uint64_t>{0, shared, shared, 0});
+        }
     }
 
     TEST_CASE("where memory runs out, nothing is under way any more when the buffers go") {

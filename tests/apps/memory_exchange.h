@@ -24,7 +24,7 @@
 
 namespace weir::test {
 
-/// What the workers share.
+/// The state that the workers share.
 class MemoryServer {
 public:
     MemoryServer(uint32_t worker_count, double l1) : worker_count_(worker_count), l1_(l1) {}
@@ -177,6 +177,9 @@ public:
     /// Numbers that this worker gave to concatenate().
     [[nodiscard]] uint64_t concatenated() const noexcept { return concatenated_; }
 
+    /// Keys that this worker gave to sum_by_key() and max_by_key().
+    [[nodiscard]] uint64_t exchanged_by_key() const noexcept { return exchanged_by_key_; }
+
     [[nodiscard]] uint64_t waited_ns() const noexcept override { return waited_ns_; }
 
 private:
@@ -189,6 +192,7 @@ private:
     Status by_key(std::span<const uint64_t> keys, std::span<double> values,
                   const std::function<void(double& into, double value)>& combine) {
         WEIR_CHECK(pulls_.empty());
+        exchanged_by_key_ += keys.size();
         server_.collect(
             [&](std::map<uint64_t, double>& all) {
                 for (size_t i = 0; i < keys.size(); ++i) {
@@ -228,6 +232,7 @@ private:
     uint64_t pushed_ = 0;
     uint64_t waited_ns_ = 0;
     uint64_t concatenated_ = 0;
+    uint64_t exchanged_by_key_ = 0;
 };
 
 /// Runs `work(exchange)` for every worker, each on a thread of its own.

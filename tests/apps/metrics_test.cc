@@ -7,6 +7,7 @@
 
 #include "lib/base/random.h"
 #include "tests/apps/memory_exchange.h"
+#include "tests/seed.h"
 
 namespace weir::apps {
 namespace {
@@ -67,7 +68,8 @@ TEST_SUITE("metrics") {
     }
 
     TEST_CASE("AUC is exact with ties, however the examples are shared out") {
-        Random random(20141006);
+        WEIR_TEST_SEED(seed, 20141006);
+        Random random(seed);
         for (const double positive_share : {0.5, 0.1, 0.9}) {
             const Scores all = random_scores(random, 3000, positive_share);
             const double wanted = slow_auc(all);
@@ -95,7 +97,8 @@ TEST_SUITE("metrics") {
     }
 
     TEST_CASE("more examples than one sum can carry go round in windows") {
-        Random random(7);
+        WEIR_TEST_SEED(seed, 7);
+        Random random(seed);
         const uint64_t count = 3 * kReduceValueCountMax;
         std::vector<Scores> parts = {random_scores(random, count, 0.5),
                                      random_scores(random, count / 2, 0.3)};

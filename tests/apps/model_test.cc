@@ -46,14 +46,15 @@ TEST_SUITE("model") {
               "m:2: expected a feature number from 0 to 2^64 - 1, found 'x'");
         CHECK(refusal("1\n") ==
               "m:1: expected a weight after the feature number, found the end of the line");
-        CHECK(refusal("1 2 3\n") == "m:1: expected `feature weight` and nothing more, found '3'");
+        CHECK(refusal("1 2 3\n") ==
+              "m:1: expected the end of the line after the weight, found '3'");
         CHECK(refusal("1 nan\n") == "m:1: expected a finite number as weight, found 'nan'");
         CHECK(refusal("1:2\n").starts_with("m:1: expected a feature number"));
         const test::Scratch scratch;
         CHECK(read_model(scratch.file("m", "4 1\n4 2\n"))
                   .error()
                   .text()
-                  .find("feature 4 is there twice") != std::string::npos);
+                  .find("feature 4 has two lines") != std::string::npos);
         CHECK(read_model(scratch.path("none")).code() == Errc::kNotFound);
         CHECK(write_model("/nowhere/m", {}).code() == Errc::kIo);
     }

@@ -59,7 +59,7 @@ TEST_SUITE("plot_svg") {
             CHECK_FALSE(has(svg, "nan"));
             CHECK_FALSE(has(svg, "inf"));
         }
-        CHECK(has(plot_descent({}, {"t", "n"}), "no pass was made"));
+        CHECK(has(plot_descent({}, {"t", "n"}), "no pass was completed"));
         CHECK(has(plot_descent(lists[0], {"t", "n"}), "the objective is 5 from the first pass on"));
     }
 

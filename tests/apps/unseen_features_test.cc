@@ -7,6 +7,7 @@
 
 #include "lib/base/random.h"
 #include "tests/apps/memory_exchange.h"
+#include "tests/seed.h"
 
 namespace weir::apps {
 
@@ -26,7 +27,8 @@ TEST_SUITE("unseen_features") {
     }
 
     TEST_CASE("it is the same for more features than go at a time") {
-        Random random(3);
+        WEIR_TEST_SEED(seed, 3);
+        Random random(seed);
         std::vector<std::vector<uint64_t>> train(2);
         std::vector<std::vector<uint64_t>> test(2);
         std::set<uint64_t> seen;

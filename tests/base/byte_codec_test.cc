@@ -7,7 +7,7 @@ TEST_SUITE("byte codec") {
     using weir::ByteReader;
     using weir::ByteWriter;
 
-    TEST_CASE("what was written is read back, and nothing is left") {
+    TEST_CASE("written fields are read back, and no bytes are left") {
         ByteWriter writer;
         writer.number(uint16_t{7}).text("shm:a b").number(1.5);
         ByteReader reader(writer.bytes());
@@ -18,7 +18,7 @@ TEST_SUITE("byte codec") {
         CHECK(reader.done());
     }
 
-    TEST_CASE("every truncation of a message is noticed and read within its bytes") {
+    TEST_CASE("every truncation of a message is an error, and is read within its bytes") {
         ByteWriter writer;
         writer.number(uint32_t{7}).text("twelve bytes").number(uint64_t{9});
         for (size_t size = 0; size < writer.bytes().size(); ++size) {
@@ -31,7 +31,7 @@ TEST_SUITE("byte codec") {
         }
     }
 
-    TEST_CASE("a text longer than allowed, or than what is there, is refused") {
+    TEST_CASE("a text longer than allowed, or than the remaining bytes, is refused") {
         ByteWriter writer;
         writer.number(uint32_t{0xffffffff}).text("abc");
         ByteReader lying(writer.bytes());
@@ -55,6 +55,6 @@ TEST_SUITE("byte codec") {
         ByteReader brief(writer.bytes());
         CHECK(brief.array<5>() == std::array<std::byte, 5>{});
         CHECK_FALSE(brief.ok());
-        CHECK(brief.number<uint8_t>() == 0);  // nothing more is read after that
+        CHECK(brief.number<uint8_t>() == 0);  // after an error every read gives 0
     }
 }

@@ -29,7 +29,7 @@ TEST_SUITE("config") {
         CHECK(Config().check());
     }
 
-    TEST_CASE("every variable says what it means, and no name is listed twice") {
+    TEST_CASE("every variable has a meaning, and no name is listed twice") {
         for (const ConfigVariable& a : kConfigVariables) {
             CHECK(a.name.starts_with("WEIR_"));
             CHECK_FALSE(a.meaning.empty());
@@ -48,7 +48,7 @@ TEST_SUITE("config") {
         CHECK(config.place("WEIR_RANK") == "--rank");
     }
 
-    TEST_CASE("an empty variable is an unset one, but an empty flag is a mistake") {
+    TEST_CASE("an empty variable counts as unset, but an empty flag is an error") {
         Config config = with({{"WEIR_PORT", ""}});
         CHECK(config.number("WEIR_PORT").value() == 0);
         config.set_flag("WEIR_RANK", "--rank", "");
@@ -76,7 +76,7 @@ TEST_SUITE("config") {
         }
     }
 
-    TEST_CASE("check finds the bad one among many") {
+    TEST_CASE("check() finds the bad value among many") {
         const Status status = with({{"WEIR_RANK", "1"}, {"WEIR_LOG", "loud"}}).check();
         REQUIRE_FALSE(status);
         CHECK(mentions(status.error().text(), "WEIR_LOG=loud"));
@@ -95,7 +95,7 @@ TEST_SUITE("config") {
         CHECK(unknown[1].nearest.empty());
     }
 
-    TEST_CASE("a snapshot splits at the first equals sign and skips what has none") {
+    TEST_CASE("a snapshot splits entries at the first equals sign and skips entries without one") {
         const char* const variables[] = {"A=1=2", "BROKEN", "EMPTY=", nullptr};
         const Environment environment = Environment::snapshot(variables);
         CHECK(environment.get("A") == "1=2");

@@ -21,7 +21,7 @@ bool is_open(int fd) {
 }  // namespace
 
 TEST_SUITE("descriptor") {
-    TEST_CASE("what it owns is closed once, at the end") {
+    TEST_CASE("an owned descriptor is closed once, by the destructor") {
         int fd = -1;
         {
             Descriptor first = any_file();
@@ -35,7 +35,7 @@ TEST_SUITE("descriptor") {
         CHECK_FALSE(is_open(fd));
     }
 
-    TEST_CASE("assignment closes what was held before, at once") {
+    TEST_CASE("assignment closes the descriptor that was held before, at once") {
         Descriptor held = any_file();
         const int old = held.get();
         Descriptor other = any_file();
@@ -46,7 +46,7 @@ TEST_SUITE("descriptor") {
         CHECK(is_open(kept));
     }
 
-    TEST_CASE("none is -1 and false") {
+    TEST_CASE("an empty one is -1 and false") {
         Descriptor none;
         CHECK_FALSE(none);
         CHECK(none.get() == -1);

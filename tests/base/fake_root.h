@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// FakeRoot: a folder that stands for / with a /proc and a /sys of a test's own.
+/// FakeRoot: a folder that replaces / for a test, with its own /proc and /sys.
 
 #include <cstdlib>
 #include <filesystem>

@@ -15,7 +15,7 @@ TEST_SUITE("host_port") {
             CHECK(HostPort::parse(text)->text() == text);
     }
 
-    TEST_CASE("what is not HOST:PORT is refused with an example") {
+    TEST_CASE("a text that is not HOST:PORT is refused with an example") {
         for (const char* const bad :
              {"",          ":",           "::",       "node7",        "node7:",  ":4000",
               "node7:0",   "node7:65536", "node7:4k", "fe80::1:4000", "[]:4000", "node7:-1",

@@ -11,7 +11,7 @@
 TEST_SUITE("os_limits") {
     using namespace weir;
 
-    TEST_CASE("sizes are said in the largest whole unit, or with one decimal") {
+    TEST_CASE("sizes are printed in the largest whole unit, or with one decimal") {
         CHECK(bytes_text(0) == "0 bytes");
         CHECK(bytes_text(1023) == "1023 bytes");
         CHECK(bytes_text(4096) == "4 KiB");
@@ -59,14 +59,14 @@ TEST_SUITE("os_limits") {
         CHECK(advice.find("limits.conf") != std::string::npos);
     }
 
-    TEST_CASE("the machine's memory is what its kernel says") {
+    TEST_CASE("the machine's memory is read from the kernel") {
         const test::FakeRoot root;
         CHECK(machine_memory_bytes(root.path()) == 0);
         root.write("/proc/meminfo", "MemTotal: 2048 kB\nMemAvailable:   1024 kB");
         CHECK(machine_memory_bytes(root.path()) == 2 * kMiB);
     }
 
-    TEST_CASE("available memory is the machine's where no control group says less") {
+    TEST_CASE("available memory is the machine's if no control group has a lower limit") {
         const test::FakeRoot root;
         root.write("/proc/meminfo", "MemTotal: 2048 kB\nMemAvailable:   1024 kB");
         CHECK(available_memory_bytes(root.path()) == kMiB);
@@ -81,7 +81,7 @@ TEST_SUITE("os_limits") {
         root.write("/sys/fs/cgroup/job/step/memory.max", "max");
         root.write("/sys/fs/cgroup/job/step/memory.current", "4096");
         CHECK(available_memory_bytes(root.path()) == 10 * kMiB);
-        // cached file pages go when memory is wanted
+        // the kernel frees cached file pages when programs need memory
         root.write("/sys/fs/cgroup/job/memory.stat", "anon 5\ninactive_file 20971520");
         CHECK(available_memory_bytes(root.path()) == 30 * kMiB);
     }

@@ -60,7 +60,7 @@ TEST_SUITE("repeated_log") {
         CHECK(log.lines() == Lines{"a", "c"});
     }
 
-    TEST_CASE("what is still counted is logged at the end") {
+    TEST_CASE("lines that are only counted so far are summed up at the end") {
         ManualClock clock;
         testing::LogLines log;
         {
@@ -90,7 +90,7 @@ TEST_SUITE("repeated_log") {
             CHECK(line.size() <= RepeatedLog::kLineBytesMax + 100);
     }
 
-    TEST_CASE("what nobody wants to read is not counted either") {
+    TEST_CASE("lines below the level of the log are not counted") {
         ManualClock clock;
         testing::LogLines log(LogLevel::kWarning);
         RepeatedLog repeated(clock);

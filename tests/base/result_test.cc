@@ -2,15 +2,15 @@
 #include "lib/base/result.h"
 
 #include <cerrno>
-#include <csignal>
 #include <string>
 
 #include <doctest/doctest.h>
-#include <sys/wait.h>
-#include <unistd.h>
+
+#include "tests/last_words.h"
 
 TEST_SUITE("result") {
     using namespace weir;
+    using testing::last_words;
 
     static Status half(int value) {
         if (value % 2 != 0) return Error(Errc::kInvalidArgument, "odd");
@@ -33,34 +33,9 @@ TEST_SUITE("result") {
         CHECK(quartered(7).error().text() == "odd");
     }
 
-    TEST_CASE("a message carries what the operating system said") {
+    TEST_CASE("a message contains the text of the operating system's error") {
         CHECK(Error(Errc::kIo, "open /nowhere", ENOENT).message() ==
               "open /nowhere: No such file or directory");
-    }
-
-    /// What a child that runs `work` says on stderr before it aborts.
-    template <class Work>
-    static std::string last_words(Work && work) {
-        int ends[2];
-        REQUIRE(pipe(ends) == 0);
-        const pid_t child = fork();
-        if (child == 0) {
-            (void)std::signal(SIGABRT, SIG_DFL);
-            (void)dup2(ends[1], STDERR_FILENO);
-            work();
-            _exit(0);
-        }
-        (void)close(ends[1]);
-        std::string said;
-        char part[256];
-        for (ssize_t n = 0; (n = read(ends[0], part, sizeof part)) > 0;)
-            said.append(part, static_cast<size_t>(n));
-        (void)close(ends[0]);
-        int status = 0;
-        REQUIRE(waitpid(child, &status, 0) == child);
-        CHECK(WIFSIGNALED(status));
-        CHECK(WTERMSIG(status) == SIGABRT);
-        return said;
     }
 
     TEST_CASE("the value of an error prints the error, and where it was not checked") {

@@ -15,7 +15,7 @@
 TEST_SUITE("topology") {
     using namespace weir;
 
-    /// Two sockets of two cores of two hardware threads, two nodes, some 2-MiB pages.
+    /// Two sockets with two cores each, two hardware threads per core, two nodes, some 2-MiB pages.
     void write_two_sockets(const test::FakeRoot& root) {
         const std::string system = "/sys/devices/system";
         root.write(system + "/cpu/online", "0-7");
@@ -136,7 +136,7 @@ TEST_SUITE("topology") {
         }).join();
     }
 
-    TEST_CASE("pinning to a CPU that is not there names it and what may be used") {
+    TEST_CASE("the error for a missing CPU names it and the CPUs that may be used") {
         const Status refused = pin_this_thread(8000);
         REQUIRE_FALSE(refused);
         CHECK(refused.code() == Errc::kInvalidArgument);

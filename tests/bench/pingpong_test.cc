@@ -9,7 +9,7 @@
 namespace weir::bench {
 namespace {
 
-/// A core that this process may use, for both sides: they have to make room for each other.
+/// One core that this process may use, for both sides, so that each must yield to the other.
 int own_core() {
     cpu_set_t set;
     REQUIRE(sched_getaffinity(0, sizeof(set), &set) == 0);
@@ -59,7 +59,7 @@ TEST_SUITE("pingpong") {
         }
     }
 
-    TEST_CASE("refuses what it cannot play") {
+    TEST_CASE("refuses options that it cannot run") {
         PingpongOptions options = on_one_core();
         SUBCASE("a message that fits into no ring") {
             options.message_bytes = (64 << 10) + 1;

@@ -96,6 +96,17 @@ TEST_SUITE("bootstrap detect") {
                          {"Open MPI"}));
     }
 
+    TEST_CASE("a rank or a size by hand where the launcher gives both is asked to be left out") {
+        const Environment::Map open_mpi = {{"PMIX_RANK", "0"},
+                                           {"PMIX_NAMESPACE", "nowhere"},
+                                           {"OMPI_COMM_WORLD_RANK", "0"},
+                                           {"OMPI_COMM_WORLD_SIZE", "2"}};
+        CHECK(fails_with(detect(open_mpi, {{"--rank", "0"}}),
+                         {"--rank", "Open MPI", "leave", "--rendezvous"}));
+        CHECK(fails_with(detect(open_mpi, {{"--size", "2"}}),
+                         {"--size", "Open MPI", "leave", "--rendezvous"}));
+    }
+
     TEST_CASE("a stale PMI_FD is refused, and no other file is written to") {
         const TemporaryFile file("untouched", 0600);
         const int fd = ::open(file.path().c_str(), O_RDWR);

@@ -103,7 +103,7 @@ Status run(const Arguments& arguments) {
         return Error(Errc::kProtocol, "the second round arrived changed");
     }
     WEIR_TRY(bootstrap->finish());
-    uint64_t secret_hash = 0;  // the secret itself is nobody's business
+    uint64_t secret_hash = 0;  // the secret itself must not be printed
     for (const std::byte b : identity.secret) {
         secret_hash = mix64(secret_hash + static_cast<uint64_t>(b) + 1);
     }

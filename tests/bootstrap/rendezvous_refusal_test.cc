@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// Who a rendezvous does not let in: strangers, garbage, wrong secrets, ranks that do not fit.
+/// Peers that a rendezvous refuses: unknown programs, garbage, wrong secrets, ranks that do not fit.
 
 #include <thread>
 #include <vector>
@@ -11,6 +11,7 @@
 #include "lib/bootstrap/secret.h"
 #include "tests/bootstrap/rendezvous_testing.h"
 #include "tests/log_lines.h"
+#include "tests/seed.h"
 
 namespace weir::boot {
 
@@ -27,7 +28,7 @@ TEST_SUITE("bootstrap rendezvous refusal") {
         bad[1] = run_other(server->port(), {.rank = 2, .size = 4});
         bad[2] = run_other(server->port(), {.rank = 0, .size = 3});
         bad[3] = run_other(server->port(), {.rank = 1, .size = 3});
-        first.reset();  // its seat is free again before anybody new is let in
+        first.reset();  // its place is free again before a new peer is admitted
         std::thread rank_1(
             [&] { outcomes[1] = run_other(server->port(), {.rank = 1, .size = 3}); });
         outcomes[2] = run_other(server->port(), {.rank = 2, .size = 3});
@@ -35,10 +36,10 @@ TEST_SUITE("bootstrap rendezvous refusal") {
         rank_1.join();
         for (const Status& outcome : outcomes)
             CHECK(text_of(outcome) == "ok");
-        CHECK(mentions(text_of(bad[0]), "rank 3 does not exist"));
+        CHECK(mentions(text_of(bad[0]), "rank 3 is not a rank of this job"));
         CHECK(mentions(text_of(bad[1]), "size 4, rank 0 with size 3"));
-        CHECK(mentions(text_of(bad[2]), "rank 0 does not exist"));
-        CHECK(mentions(text_of(bad[3]), "rank 1 is there already"));
+        CHECK(mentions(text_of(bad[2]), "rank 0 is not a rank of this job"));
+        CHECK(mentions(text_of(bad[3]), "rank 1 has joined already"));
         for (const Status& status : bad)
             CHECK(status.code() == Errc::kRefused);
         CHECK(mentions(captured.text(), "refused"));
@@ -63,7 +64,7 @@ TEST_SUITE("bootstrap rendezvous refusal") {
         CHECK(mentions(captured.text(), "rank 1 has another secret than rank 0"));
     }
 
-    TEST_CASE("who did not come because of another secret is named with that reason") {
+    TEST_CASE("a rank that did not connect because of another secret is named with that reason") {
         const auto server = open_server(2, make_secret());
         Status ours;
         std::thread rank_0([&] { ours = run_server(*server, 1); });
@@ -131,7 +132,8 @@ TEST_SUITE("bootstrap rendezvous refusal") {
         const auto server = open_server(2);
         Status ours;
         std::thread rank_0([&] { ours = run_server(*server, 20); });
-        Random random(7);
+        WEIR_TEST_SEED(seed, 7);
+        Random random(seed);
         std::vector<transport::Socket> open;
         for (int i = 0; i < 8; ++i) {  // and hang up, or stay
             transport::Socket socket = connect_raw(server->port());
@@ -189,7 +191,21 @@ TEST_SUITE("bootstrap rendezvous refusal") {
         CHECK(text_of(ours) == "ok");
         CHECK(mentions(captured.text(), "closed the connection from 127.0.0.1:"));
         CHECK(mentions(captured.text(), "not the rendezvous of a Weir job"));
-        CHECK(mentions(captured.text(), "out of turn"));
+        CHECK(mentions(captured.text(), "not expected now"));
+    }
+
+    TEST_CASE("a rendezvous without a secret warns of the risk and says how to give one") {
+        for (const bool secured : {false, true}) {
+            const ::weir::testing::LogLines captured(LogLevel::kWarning);
+            const SteadyClock clock;
+            RendezvousOptions options{.at = {"127.0.0.1", 0}, .size = 2};
+            if (secured) options.secret = transport::Secret{};
+            REQUIRE(RendezvousServer::open(options, clock));
+            CHECK(captured.count("any process of this host can join this job") ==
+                  (secured ? 0 : 1));
+            CHECK(captured.count("WEIR_SECRET_FILE (make one with: umask 077") ==
+                  (secured ? 0 : 1));
+        }
     }
 
     TEST_CASE("a crowd of silent strangers is kept small and does not keep the job out") {
@@ -198,14 +214,14 @@ TEST_SUITE("bootstrap rendezvous refusal") {
         Status ours;
         std::thread rank_0([&] { ours = run_server(*server, 20); });
         std::vector<transport::Socket> crowd;
-        for (size_t i = 0; i < 3 * RendezvousServer::kStrangersMax; ++i) {
+        for (size_t i = 0; i < 3 * RendezvousServer::kUnadmittedMax; ++i) {
             crowd.push_back(connect_raw(server->port()));
         }
         CHECK(text_of(run_other(server->port(), {})) == "ok");
         rank_0.join();
         CHECK(text_of(ours) == "ok");
         server.reset();  // says how many lines it has not logged
-        CHECK(captured.count("too many strangers") == 2);
+        CHECK(captured.count("did not prove in time") == 2);
         CHECK(captured.count("more like this in the last") == 1);
     }
 

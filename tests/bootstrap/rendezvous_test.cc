@@ -150,7 +150,7 @@ TEST_SUITE("bootstrap rendezvous") {
         Status outcome;
         const uint16_t port = server->port();
         std::thread other([&] { outcome = run_other(port, {.rank = 1, .size = 3}); });
-        // as a killed process: its socket is closed without a word, and nobody listens any more
+        // as a killed process: its socket is closed without a message, and the port does not listen any more
         const int listener_gone_ms = 300;
         std::thread rank_0([&] {
             (void)server->exchange(kClock.now_ns() + listener_gone_ms * kMillisecond);

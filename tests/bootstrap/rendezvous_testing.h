@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Both sides of a rendezvous on loopback, and strangers that only have a socket.
+/// Both sides of a rendezvous on loopback, and unknown peers with a plain socket.
 
 #include <memory>
 #include <optional>

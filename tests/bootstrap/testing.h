@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// What the bootstrap's tests share: a hurried clock, a log that can be read, a temporary file.
+/// What the bootstrap's tests share: a clock that runs on by itself, a temporary file.
 
 #include <atomic>
 #include <fstream>
@@ -18,7 +18,7 @@
 
 namespace weir {
 
-/// Moves on whenever it is looked at, so that time limits pass in no time.
+/// Advances by a step at each call of now_ns(), so that time limits pass without waiting.
 class HurriedClock final : public Clock {
 public:
     explicit HurriedClock(uint64_t step_ns = 100 * kMillisecond) : step_ns_(step_ns) {}

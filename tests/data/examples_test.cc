@@ -19,7 +19,7 @@ using namespace weir::data;
 
 using Row = std::pair<int, std::vector<std::pair<uint64_t, float>>>;
 
-/// The rows of an Examples, in a form that can be compared.
+/// The rows of the examples, in a form that can be compared.
 std::vector<Row> rows_of(const Examples& examples) {
     std::vector<Row> rows;
     for (const RowChunk& chunk : examples.chunks) {
@@ -92,7 +92,7 @@ TEST_SUITE("examples") {
         CHECK(read_in_parts(paths, 2, 2) == whole);
     }
 
-    TEST_CASE("tiny files split at every byte lose and double nothing") {
+    TEST_CASE("no example of a tiny file is lost or doubled, wherever the file is split") {
         const test::Scratch scratch;
         const std::vector<std::string> paths = {scratch.file("a", "1 1:1\n\n-1 2:1 3:2\n0 4:1"),
                                                 scratch.file("b", "1 5:1\n")};
@@ -118,7 +118,7 @@ TEST_SUITE("examples") {
         }
     }
 
-    TEST_CASE("a bad line is named by its number in the whole file, whoever reads it") {
+    TEST_CASE("a bad line is named by its number in the whole file, whichever worker reads it") {
         const test::Scratch scratch;
         std::string text = sample_text(40000);
         const size_t place = text.find('\n', text.size() * 3 / 4) + 1;
@@ -130,7 +130,7 @@ TEST_SUITE("examples") {
         const std::string tail = fmt::format(
             ":{}:7: expected a feature number from 0 to 2^64 - 1, found 'huch'; correct the line "
             "or "
-            "leave it out (--skip-bad 1)",
+            "leave it out (skip_bad 1)",
             line);
         CHECK(failure(plain) == plain + tail);
         CHECK(failure(packed) == packed + tail);

@@ -6,12 +6,14 @@
 #include <doctest/doctest.h>
 
 #include "lib/base/random.h"
+#include "tests/seed.h"
 
 TEST_SUITE("feature_dictionary") {
     using weir::data::FeatureDictionary;
 
     TEST_CASE("keys get rising indices on first sight and keep them through growth") {
-        weir::Random random(5);
+        WEIR_TEST_SEED(seed, 5);
+        weir::Random random(seed);
         FeatureDictionary dictionary;
         std::unordered_map<uint64_t, uint32_t> model;
         for (int round = 0; round < 500; ++round) {

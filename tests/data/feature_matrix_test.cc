@@ -9,6 +9,7 @@
 
 #include "lib/base/random.h"
 #include "tests/data/scratch.h"
+#include "tests/seed.h"
 
 namespace {
 
@@ -17,7 +18,7 @@ using namespace weir::data;
 
 using Cells = std::map<std::pair<uint64_t, uint32_t>, float>;  // (key, row) -> value
 
-/// Random rows in several chunks, and what they hold.
+/// Random rows in several chunks, and the cells that they hold.
 Examples random_examples(Random& random, bool ones, Cells& cells) {
     Examples examples;
     for (int i = 0; i < 500; ++i)
@@ -55,7 +56,8 @@ Examples random_examples(Random& random, bool ones, Cells& cells) {
 
 TEST_SUITE("feature_matrix") {
     TEST_CASE("every non-zero of the rows is in its column, rows rising, groups together") {
-        Random random(23);
+        WEIR_TEST_SEED(seed, 23);
+        Random random(seed);
         for (const bool ones : {true, false}) {
             Cells cells;
             Examples examples = random_examples(random, ones, cells);
@@ -83,7 +85,8 @@ TEST_SUITE("feature_matrix") {
     }
 
     TEST_CASE("a click log takes four bytes per non-zero, and no examples take next to nothing") {
-        Random random(29);
+        WEIR_TEST_SEED(seed, 29);
+        Random random(seed);
         Cells cells;
         const FeatureMatrix matrix = make_feature_matrix(random_examples(random, true, cells));
         CHECK(matrix.data_bytes() ==

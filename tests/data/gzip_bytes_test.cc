@@ -13,7 +13,7 @@ namespace {
 using namespace weir;
 using namespace weir::data;
 
-/// What the file unpacks to, read `step_bytes` at a time; or the message.
+/// The unpacked content of the file, read `step_bytes` at a time, or the message of the error.
 std::string unpacked(const std::string& path, uint64_t step_bytes = 1000) {
     Result<std::unique_ptr<GzipBytes>> bytes =
         GzipBytes::open(::open(path.c_str(), O_RDONLY | O_CLOEXEC), path);
@@ -28,7 +28,7 @@ std::string unpacked(const std::string& path, uint64_t step_bytes = 1000) {
     }
 }
 
-/// Text that packs badly, so that the packed file fills the reader's buffer several times.
+/// Text that compresses badly, so that the packed file fills the reader's buffer several times.
 std::string noise(uint64_t size_bytes) {
     Random random(5);
     std::string text;
@@ -65,7 +65,7 @@ TEST_SUITE("gzip_bytes") {
         }
         for (size_t cut = 0; cut < small.size(); ++cut) {
             CAPTURE(cut);
-            std::string name = small;  // a comment as long as it takes to move what follows
+            std::string name = small;  // the length of this comment moves the next member
             name[3] = 0x10;
             name.insert(10, std::string(cut, 'x') + '\0');
             CHECK(unpacked(scratch.file("moved.gz", name + packed)) == "few" + wanted);
@@ -88,11 +88,12 @@ TEST_SUITE("gzip_bytes") {
             const std::string path = scratch.file("j.gz", small + junk + small);
             const size_t place = small.size() + junk.find_first_not_of('\0');
             CHECK(unpacked(path) ==
-                  fmt::format("{}: from byte {} on, after a whole gzip stream, there is something "
-                              "else; fetch the file again (gzip -t tests it)",
-                              path, place));
+                  fmt::format(
+                      "{}: the bytes from {} on, after the end of a gzip stream, are not gzip; "
+                      "fetch the file again (gzip -t tests it)",
+                      path, place));
         }
-        CHECK(unpacked(scratch.file("end.gz", small + '\x1f')).find("something else") !=
+        CHECK(unpacked(scratch.file("end.gz", small + '\x1f')).find("are not gzip") !=
               std::string::npos);
     }
 

@@ -39,7 +39,7 @@ bool has(const std::string& text, const std::string& part) {
 }  // namespace
 
 TEST_SUITE("labels") {
-    TEST_CASE("by default -1 and 0 are one class, +1 the other, and nothing else is any") {
+    TEST_CASE("by default -1 and 0 are one class, +1 is the other, and other values have none") {
         const LabelMap map;
         CHECK(map.class_of(-1) == -1);
         CHECK(map.class_of(0) == -1);
@@ -50,7 +50,7 @@ TEST_SUITE("labels") {
         CHECK(map.text().empty());
     }
 
-    TEST_CASE("a map says which class each value stands for, and knows no others") {
+    TEST_CASE("a map gives the class of each of its values, and no class to other values") {
         const auto map = LabelMap::parse("1:-1,2:+1,3.5:1,-7:-1");
         REQUIRE(map);
         CHECK(map->class_of(1) == -1);
@@ -63,29 +63,29 @@ TEST_SUITE("labels") {
         CHECK(map->text() == "1:-1,2:+1,3.5:+1,-7:-1");
     }
 
-    TEST_CASE("a map that makes no sense is refused with the reason") {
+    TEST_CASE("an invalid map is refused with the reason") {
         CHECK(has(labels_refusal(""), "does not begin with a label"));
         CHECK(has(labels_refusal("a:1"), "'a:1' does not begin with a label"));
         CHECK(has(labels_refusal("1:-1,2"), "'2' does not end with :-1 or :+1"));
         CHECK(has(labels_refusal("1:-1,2:3"), "'2:3' does not end with :-1 or :+1"));
-        CHECK(has(labels_refusal("1:-1,1:+1"), "the label 1 is there twice"));
+        CHECK(has(labels_refusal("1:-1,1:+1"), "the label 1 is given twice"));
         CHECK(has(labels_refusal("1:-1"), "no label stands for +1"));
         CHECK(has(labels_refusal("1:+1,2:1"), "no label stands for -1"));
         CHECK(has(labels_refusal("1:-1,nan:1"), "'nan:1' does not begin with a label"));
     }
 
-    TEST_CASE("two values of which one stands for no class are an error with the cure") {
+    TEST_CASE("two labels, one of them without a class, are an error that says what to do") {
         CHECK(has(verdict(census({{1, 3}, {2, 1}})), "the labels are 1 and 2"));
-        CHECK(has(verdict(census({{2, 1}, {1, 3}})), "--labels 1:-1,2:+1"));
-        CHECK(has(verdict(census({{0, 3}, {2, 1}})), "--labels 0:-1,2:+1"));
-        CHECK(has(verdict(census({{3, 1}, {5, 1}})), "--labels 3:-1,5:+1"));
+        CHECK(has(verdict(census({{2, 1}, {1, 3}})), "like labels 1:-1,2:+1"));
+        CHECK(has(verdict(census({{0, 3}, {2, 1}})), "like labels 0:-1,2:+1"));
+        CHECK(has(verdict(census({{3, 1}, {5, 1}})), "like labels 3:-1,5:+1"));
         CHECK(has(verdict(census({{7, 1}})), "all labels are 7"));
         const std::string digits = verdict(census({{0, 90}, {1, 90}, {2, 90}, {3, 90}, {4, 90}}));
         CHECK(has(digits, "the labels are 0, 1, 2, 3 and 4"));
-        CHECK(has(digits, "--labels 0:+1,1:-1,2:-1,3:-1,... (there are two classes"));
+        CHECK(has(digits, "like labels 0:+1,1:-1,2:-1,3:-1,... (a model has two classes"));
     }
 
-    TEST_CASE("labels that are understood are not, nor is a slip of the pen between them") {
+    TEST_CASE("labels with a class are no error, nor is a rare wrong label between them") {
         CHECK(verdict(census({})).empty());
         CHECK(verdict(census({{-1, 5}, {1, 5}})).empty());
         CHECK(verdict(census({{0, 5}, {1, 5}})).empty());
@@ -95,15 +95,15 @@ TEST_SUITE("labels") {
         CHECK(has(verdict(census({{-1, 50}, {1, 50}, {5, 10}})), "the labels are -1, 1 and 5"));
     }
 
-    TEST_CASE("what a map does not name is held against it") {
+    TEST_CASE("labels that a map does not name are an error") {
         const auto map = LabelMap::parse("1:-1,2:+1");
         REQUIRE(map);
         CHECK(verdict(census({{1, 5}, {2, 5}}), *map).empty());
         CHECK(has(verdict(census({{0, 50}, {1, 50}}), *map),
-                  "the labels are 0 and 1, and --labels 1:-1,2:+1 says nothing of 0"));
+                  "the labels are 0 and 1, but labels 1:-1,2:+1 has no class for 0"));
     }
 
-    TEST_CASE("one class alone, and -1 beside 0, are worth a warning") {
+    TEST_CASE("one class alone, and -1 beside 0, cause a warning") {
         CHECK(has(label_warning(census({{1, 300}}), {}, "x"),
                   "all 300 examples are of the class +1"));
         CHECK(has(label_warning(census({{-1, 2}, {0, 1}}), {}, "x"), "all 3 examples"));
@@ -128,7 +128,7 @@ TEST_SUITE("labels") {
         CHECK(all.entries()[1].line_count == 7);
     }
 
-    TEST_CASE("files of labels 1 and 2 are recognised by whoever meets a 2, and read with a map") {
+    TEST_CASE("every worker that reads a label 2 recognises labels 1 and 2; a map reads them") {
         const test::Scratch scratch;
         std::string ones;
         std::string twos;
@@ -147,7 +147,7 @@ TEST_SUITE("labels") {
                 const auto refused = read_libsvm(files, options);
                 REQUIRE_FALSE(refused);
                 CHECK(has(refused.error().message(), "the labels are 1 and 2"));
-                CHECK(has(refused.error().message(), "--labels 1:-1,2:+1"));
+                CHECK(has(refused.error().message(), "labels 1:-1,2:+1"));
             }
         }
         ReadOptions options;

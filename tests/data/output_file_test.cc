@@ -38,7 +38,7 @@ TEST_SUITE("output_file") {
         CHECK(count_in(scratch.path("")) == 1);
     }
 
-    TEST_CASE("what is not finished leaves the old content and nothing else") {
+    TEST_CASE("an output that is not finished leaves only the old content") {
         const test::Scratch scratch;
         const std::string path = scratch.file("out", "old");
         {
@@ -72,7 +72,7 @@ TEST_SUITE("output_file") {
         CHECK(test::Scratch::content(path) == "new");
     }
 
-    TEST_CASE("a device is written as it stands and not removed, whether that works or not") {
+    TEST_CASE("a device is written in place and not removed, whether writing works or not") {
         const test::Scratch scratch;
         fs::create_symlink("/dev/full", scratch.path("full"));
         fs::create_symlink("/dev/null", scratch.path("null"));

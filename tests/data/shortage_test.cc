@@ -15,7 +15,7 @@ TEST_SUITE("shortage") {
               Errc::kParse);
     }
 
-    TEST_CASE("memory that is not there is an error that says what to do") {
+    TEST_CASE("a lack of memory is an error that says what to do") {
         const Status status = or_shortage([]() -> Status { throw std::bad_alloc(); });
         CHECK(status.code() == Errc::kNoMemory);
         CHECK(status.error().message().find("use more workers") != std::string::npos);
@@ -27,7 +27,7 @@ TEST_SUITE("shortage") {
         CHECK(longer.code() == Errc::kNoMemory);
     }
 
-    TEST_CASE("threads that do not start are an error with the system's words") {
+    TEST_CASE("threads that do not start are an error with the system's message") {
         const Status status = or_shortage([]() -> Status {
             throw std::system_error(
                 std::make_error_code(std::errc::resource_unavailable_try_again));

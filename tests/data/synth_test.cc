@@ -49,8 +49,8 @@ TEST_SUITE("synth") {
             counts.push_back(static_cast<double>(matrix.offsets[c + 1] - matrix.offsets[c]));
         }
         std::sort(counts.rbegin(), counts.rend());
-        // From the 20th to the 200th: away from the top, where features are used up within
-        // examples.
+        // From the 20th to the 200th feature only: an example has each feature once at most, which
+        // distorts the counts of the most frequent ones.
         const double slope = std::log(counts[19] / counts[199]) / std::log(10);
         CHECK(slope > 1.0);
         CHECK(slope < 1.2);
@@ -59,7 +59,7 @@ TEST_SUITE("synth") {
         CHECK(positive < 16000);
     }
 
-    TEST_CASE("options that make no sense are refused, and so is a path that cannot be written") {
+    TEST_CASE("invalid options are refused, and so is a path that cannot be written") {
         CHECK(write_click_log("/tmp/x", {.example_count = 0}).code() == Errc::kInvalidArgument);
         CHECK(write_click_log("/tmp/x", {.feature_count = 50, .per_example = 40}).code() ==
               Errc::kInvalidArgument);

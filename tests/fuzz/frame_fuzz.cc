@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// Whatever a peer sends as a frame is refused or understood: nothing is read outside of the
-/// message, sizes add up, and the body of a control frame that is understood says the same when it
-/// is encoded again. Input: one message, header and body.
+/// Fuzz target: any bytes that a peer sends as a frame are refused or decoded. Nothing is read
+/// outside of the message, and the sizes of the parts add up. The body of a decoded control frame
+/// has the same content when it is encoded again. Input: one message, header and body.
 
 #include <algorithm>
 #include <cstddef>
@@ -36,7 +36,7 @@ bool within(Bytes part, Bytes whole) {
                             part.data() + part.size() <= whole.data() + whole.size());
 }
 
-/// One byte sum, so that the sanitizer sees every byte that a receiver may read.
+/// Reads every byte that a receiver may read, so that the sanitizer checks the access.
 unsigned touch(Bytes bytes) {
     unsigned sum = 0;
     for (const std::byte byte : bytes)
@@ -50,8 +50,8 @@ void check_body(Bytes body) {
     if (message) WEIR_CHECK(same(message->encode(), body));
 }
 
-/// A body that is taken for a part of an assignment is never taken twice, and what was put together
-/// comes to the same when it is taken apart.
+/// Decodes the body as a part of an assignment. The same part is never accepted twice, and the
+/// assignment is the same after it is split into parts and joined again.
 void check_assignment_part(Bytes body) {
     AssignmentParts parts;
     if (!parts.add(body)) return;
@@ -74,7 +74,7 @@ void check_schema_bytes(std::string_view bytes) {
     (void)check_schema(*schema, rules);
 }
 
-/// The bodies as the kind says, and as each other kind would say: a receiver may be mistaken.
+/// Decodes the body as that of its kind, and as that of every other kind.
 void check_control(Bytes body) {
     check_body<JoinMessage>(body);
     check_body<AssignmentMessage>(body);
@@ -120,7 +120,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
             WEIR_CHECK(same(frame.values, body));
         }
     }
-    // The decoders of the bodies do not depend on a sound header: they get their turn at once.
+    // The decoders of bodies do not depend on a valid header, so they run on the plain input, too.
     check_control(message.subspan(std::min(size, kHeaderBytesMin)));
     return 0;
 }

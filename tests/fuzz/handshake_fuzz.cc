@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// Whatever a stranger sends into a handshake is refused or waited for: no crash, no read outside,
-/// and no proof without the secret. The bytes are also what a rank says of itself, and fields for
-/// the reader of message bodies. Layout of an input: a byte that chooses the side, then the
-/// stranger's bytes, in pieces of a length that the byte before each gives.
+/// Fuzz target: any bytes that an unknown peer sends into a handshake are refused, or the handshake
+/// waits for more. There is no crash, no read out of bounds and no proof without the secret. The
+/// bytes are also decoded as the hello of a rank and as fields of message bodies. Layout of an
+/// input: a byte that chooses the side, then the peer's bytes in pieces; the byte before each piece
+/// gives its length.
 
 #include <algorithm>
 #include <cstdint>
@@ -49,7 +50,7 @@ void feed(Handshake& side, std::span<const std::byte> bytes) {
     }
 }
 
-/// Reads fields of the kinds that the bytes themselves name; what was read is written again.
+/// The bytes choose the kinds of the fields. Reads these fields, writes them and compares.
 void read_fields(std::span<const std::byte> bytes) {
     ByteReader reader(bytes);
     ByteWriter again;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// Fuzz target: the LIBSVM parser takes any bytes, and what it gives out keeps its promises.
+/// Fuzz target: the LIBSVM parser takes any bytes, and its results keep its contract.
 
 #include <cmath>
 #include <cstddef>

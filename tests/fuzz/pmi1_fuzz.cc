@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// What a launcher or a stranger can send at the start of a job: lines of PMI-1, chunks of values,
-/// and messages of the rendezvous. What is accepted must survive being written again.
+/// Fuzz target: what a launcher or an unknown peer can send at the start of a job: lines of PMI-1,
+/// chunks of values, and messages of the rendezvous. What is accepted has the same content when it
+/// is encoded again.
 
 #include <algorithm>
 #include <cstdint>
@@ -44,7 +45,7 @@ void fuzz_chunks(std::string_view text) {
     WEIR_CHECK(again.complete() && again.value().value() == *value);
 }
 
-/// The first byte says into how many pieces the stream falls.
+/// The stream arrives in pieces of equal length, which the first byte gives.
 void fuzz_rendezvous(std::string_view bytes) {
     if (bytes.empty()) return;
     const size_t piece = 1 + static_cast<uint8_t>(bytes[0]);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// Fuzzes what a shm peer can write: a ring's memory and the words beside it, between the reads of
-/// a RingReader and the writes of a RingWriter; and the notes about regions.
+/// Fuzz target: what a shm peer can write. It changes a ring's memory and the words beside it
+/// between the reads of a RingReader and the writes of a RingWriter, and sends notes about regions.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -19,7 +19,7 @@ using namespace weir::transport::shm;
 constexpr uint32_t kPayloadMax = 64;
 constexpr size_t kRingBytes = 1024;
 
-/// Takes bytes off the front; zeroes when there are none left.
+/// Takes bytes from the front of the input; zeroes when none are left.
 class Input {
 public:
     Input(const uint8_t* data, size_t size) : data_(data), left_(size) {}
@@ -41,7 +41,7 @@ private:
     size_t left_;
 };
 
-/// As the endpoint does: all there is, or what one batch brought.
+/// Reads as the endpoint does: all records, or those of one batch.
 void read_some(RingReader& in, std::span<const std::byte> ring, bool one_batch) {
     for (int i = 0; i < 64; ++i) {
         Record record;
@@ -49,7 +49,7 @@ void read_some(RingReader& in, std::span<const std::byte> ring, bool one_batch) 
         WEIR_CHECK(record.payload.data() >= ring.data());
         WEIR_CHECK(record.payload.data() + record.payload.size() <= ring.data() + ring.size());
         WEIR_CHECK(record.payload.size() <= kPayloadMax);
-        uint8_t sum = 0;  // under ASan: every byte can be read
+        uint8_t sum = 0;  // ASan checks that every byte can be read
         for (const std::byte byte : record.payload)
             sum = static_cast<uint8_t>(sum + static_cast<uint8_t>(byte));
         static_cast<void>(*const_cast<volatile uint8_t*>(&sum));
@@ -94,7 +94,7 @@ void fuzz_ring(Input& input) {
 void fuzz_notes(Input& input) {
     auto page = make_private(kLivePageBytes, "a fuzz run");
     WEIR_CHECK(page.has_value());
-    std::memset(page->bytes().data(), 1, 64);  // some slots live, with one and the same tag
+    std::memset(page->bytes().data(), 1, 64);  // some slots are in use, all with the same tag
     PeerRegions regions(std::move(*page), {8, 1 << 20});
     while (!input.empty()) {
         const auto note = input.take<RegionNote>();

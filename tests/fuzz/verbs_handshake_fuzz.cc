@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// Whatever a stranger sends over the side channel of verbs is refused or waited for: no crash, no
-/// read outside, and no proof without the secret. Layout of an input: a byte that chooses the side
-/// and how far an honest peer had come, then the stranger's bytes, in pieces of a length that the
-/// byte before each gives.
+/// Fuzz target: any bytes that an unknown peer sends over the side channel of verbs are refused, or
+/// the handshake waits for more. There is no crash, no read out of bounds and no proof without the
+/// secret. Layout of an input: a byte that chooses the side and the step that an honest peer has
+/// reached, then the unknown peer's bytes in pieces; the byte before each piece gives its length.
 
 #include "weir_features.h"
 
@@ -33,8 +33,8 @@ void deliver(ClaimHandshake& from, ClaimHandshake& to, Step expected) {
     WEIR_CHECK(step.has_value() && *step == expected);
 }
 
-/// Feeds the stranger's bytes; `honest`: the peer was proven before, so that records of an open
-/// connection are legal.
+/// Feeds the unknown peer's bytes. `honest`: the peer has proved the secret before, so records of
+/// an open connection are legal.
 void feed(ClaimHandshake& side, std::span<const std::byte> bytes, bool honest) {
     while (!bytes.empty()) {
         const size_t wanted = std::to_integer<size_t>(bytes[0]) + 1;

@@ -8,11 +8,12 @@
 #include "lib/base/clock.h"
 #include "lib/store/rule_registry.h"
 #include "lib/worker/client_core.h"
+#include "tests/wait_until.h"
 
 namespace weir {
 namespace {
 
-/// Two processes' devices; what the second one's endpoint is told it never hears.
+/// The devices of two processes; the second one's endpoint is never polled.
 struct Pair {
     Config config{Environment(Environment::Map{
         {"WEIR_POOL_MIB", "16"}, {"WEIR_JOIN_TIMEOUT_S", "1"}, {"WEIR_TRANSPORT", "shm"}})};
@@ -38,9 +39,9 @@ TEST_SUITE("devices") {
         REQUIRE(endpoint->connect(pair.deaf->address()).has_value());
         std::array<transport::Completion, 1> completion;
         size_t count = 0;
-        while (count == 0 && clock.now_ns() - begun_ns < kFarBelowDefaultNs)
-            count = endpoint->poll(completion);
-        REQUIRE(count == 1);
+        REQUIRE(testing::wait_until([&] { return count == 1; },
+                                    [&] { count = endpoint->poll(completion); },
+                                    kFarBelowDefaultNs));
         CHECK(completion[0].event == transport::Event::kClosed);
         CHECK(completion[0].status == Errc::kDeadline);
         CHECK(clock.now_ns() - begun_ns >= kSecond);
@@ -55,10 +56,8 @@ TEST_SUITE("devices") {
         options.manager_address = pair.deaf->address();
         ClientCore client(options, std::move(pair.near->make_endpoint()).value(), clock, *pool,
                           rules);
-        const uint64_t end_ns = clock.now_ns() + kFarBelowDefaultNs;
-        while (!client.finished() && clock.now_ns() < end_ns)
-            static_cast<void>(client.poll());
-        REQUIRE(client.finished());
+        REQUIRE(testing::wait_until([&] { return client.finished(); },
+                                    [&] { static_cast<void>(client.poll()); }, kFarBelowDefaultNs));
         CHECK(client.failure().code() == Errc::kDeadline);
         CHECK(client.failure().error().message().find("no answer from the manager (rank 0)") !=
               std::string::npos);

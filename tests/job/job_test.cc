@@ -87,12 +87,12 @@ TEST_SUITE("job") {
         CHECK(stats.servers_bytes_sent >= out.size() * sizeof(float));
         CHECK(stats.bytes_copied == 0);
         CHECK(stats.servers_bytes_copied == 0);
-        // The same through memory that nobody registered is copied, counted, and right.
+        // Memory that is not registered is copied, and the copies are counted.
         std::vector<float> plain(1 << 18);
         REQUIRE(table.pull(all, plain).wait().has_value());
         CHECK(plain[1000] == out[1000]);
         CHECK(std::move(client.stats()).value().bytes_copied >= plain.size() * sizeof(float));
-        // And memory that the user registered is not.
+        // Memory that the user registered is not copied.
         auto registration = client.register_memory(std::as_writable_bytes(std::span(plain)));
         REQUIRE(registration.has_value());
         const uint64_t before = std::move(client.stats()).value().bytes_copied;
@@ -198,7 +198,7 @@ TEST_SUITE("job") {
             REQUIRE(table.pull(all, out).wait().has_value());
             REQUIRE(out[kMiB - 1] == static_cast<float>(round));
         }
-        task = table.push(KeyRange{0, kMiB + 1}, values);  // a mistake
+        task = table.push(KeyRange{0, kMiB + 1}, values);  // one key too many
         const Errc mistake = task.wait().code();
         CHECK(mistake != Errc::kOk);
         std::vector<Task> tasks;
@@ -402,7 +402,7 @@ TEST_SUITE("job") {
                     return pull.wait();
                 };
                 outcomes[i] = first_error(memory);
-                std::fill(memory.begin(), memory.end(), -7.0);  // it is for something else now
+                std::fill(memory.begin(), memory.end(), -7.0);  // the caller reuses it now
                 CHECK(client.barrier().has_value());
                 for (int poll = 0; poll < 1000; ++poll)
                     (void)table.pull(KeyRange{0, 1}, std::span(memory).first(1)).wait();
@@ -440,6 +440,7 @@ TEST_SUITE("job") {
         auto table = std::move(client.create_table<double>("t", dense(kMiB))).value();
         const std::vector<double> ones(kMiB, 1.0);
         std::vector<double> out(kMiB);
+        const auto few = std::span(ones).first(5);
         const KeyRange all{0, kMiB};
         {
             Tasks tasks;
@@ -447,19 +448,19 @@ TEST_SUITE("job") {
             CHECK(tasks.wait().has_value());
             for (int i = 0; i < 3; ++i)
                 tasks.add(table.push(all, ones));
-            tasks.add(table.push(KeyRange{0, kMiB + 1}, ones));  // too few values
-            tasks.add(table.push(KeyRange{1, 0}, {}));           // no range at all
+            tasks.add(table.push(all, few));            // too few values
+            tasks.add(table.push(KeyRange{1, 0}, {}));  // no range at all
             tasks.add(table.pull(all, out));
             CHECK(tasks.count() == 6);
             const Status first = tasks.wait();
             CHECK(first.code() == Errc::kInvalidArgument);
             CHECK(tasks.count() == 0);
             CHECK(std::count(out.begin(), out.end(), 3.0) == kMiB);
-            CHECK(tasks.wait().has_value());  // the error has been told
+            CHECK(tasks.wait().has_value());  // the error was returned before
         }
         {
             Tasks tasks;
-            tasks.add(table.push(KeyRange{0, kMiB + 1}, ones));
+            tasks.add(table.push(all, few));
             while (tasks.count() > 0)
                 (void)tasks.reap();
             tasks.add(table.push(all, ones));

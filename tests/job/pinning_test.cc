@@ -14,6 +14,7 @@
 #include "lib/base/sys_file.h"
 #include "lib/bootstrap/rendezvous_server.h"
 #include "lib/job/job.h"
+#include "tests/log_lines.h"
 #include "transport/pool/memory_pool.h"
 
 namespace weir {
@@ -21,8 +22,8 @@ namespace {
 
 using Cpus = std::vector<int>;
 
-RankThreads rank_of(uint32_t shards, uint32_t others, Cpus cpus) {
-    return {"this host", shards, others, std::move(cpus)};
+RankThreads rank_of(uint32_t shards, uint32_t workers, Cpus cpus) {
+    return {"this host", shards, workers, 0, std::move(cpus)};
 }
 
 /// By the name of a thread of this process: the CPUs that it may run on, and how many have it.
@@ -68,7 +69,7 @@ std::map<std::string, Named> threads_of_job(const char* pin) {
     return threads;
 }
 
-/// A port of this host that nobody listens on.
+/// A port of this host on which no program listens.
 uint16_t free_port() {
     boot::RendezvousOptions options{.at = {"127.0.0.1", 0}, .size = 2};
     const SteadyClock clock;
@@ -123,6 +124,31 @@ TEST_SUITE("pinning") {
         CHECK(choose_cpus(ranks, 1, PinPolicy::kAlways) == Cpus{1, 0});
     }
 
+    TEST_CASE("threads share CPUs where the ranks of a host have more threads than CPUs") {
+        // a server and a worker, alone or with a second worker, on two CPUs; the manager is idle
+        const RankThreads server{"this host", 1, 0, 1, {0, 1}};
+        const std::vector<RankThreads> pair{server, rank_of(0, 1, {0, 1})};
+        const std::vector<RankThreads> three{server, rank_of(0, 1, {0, 1}), rank_of(0, 1, {0, 1})};
+        for (size_t self = 0; self < pair.size(); ++self)
+            CHECK_FALSE(threads_share_cpus(pair, self));
+        for (size_t self = 0; self < three.size(); ++self)
+            CHECK(threads_share_cpus(three, self));
+        // in one process
+        CHECK_FALSE(threads_share_cpus(std::vector{rank_of(1, 1, {0, 1})}, 0));
+        CHECK(threads_share_cpus(std::vector{rank_of(1, 2, {0, 1})}, 0));
+        // bound to a core each, or two of three to the same
+        const std::vector<RankThreads> bound{rank_of(1, 0, {0}), rank_of(0, 1, {1})};
+        CHECK_FALSE(threads_share_cpus(bound, 0));
+        CHECK_FALSE(threads_share_cpus(bound, 1));
+        const std::vector<RankThreads> uneven{rank_of(1, 0, {0}), rank_of(0, 1, {1}),
+                                              rank_of(0, 1, {1}), rank_of(0, 1, {0, 1, 2, 3})};
+        CHECK_FALSE(threads_share_cpus(uneven, 0));
+        CHECK(threads_share_cpus(uneven, 1));
+        CHECK(threads_share_cpus(uneven, 2));
+        CHECK_FALSE(threads_share_cpus(uneven, 3));
+        CHECK_FALSE(threads_share_cpus(std::vector{rank_of(9, 9, {})}, 0));  // unknown
+    }
+
     TEST_CASE("a store pool for every NUMA node that shards are pinned on, and no other") {
         const std::vector<NumaNode> nodes{
             {0, 1 << 30, {0, 1, 2, 3}}, {1, 1 << 30, {4, 5, 6, 7}}, {4, 1 << 30, {8, 9}}};
@@ -146,12 +172,13 @@ TEST_SUITE("pinning") {
     }
 
     TEST_CASE("what a rank tells the others comes back, and nonsense does not") {
-        const RankThreads told{"host 3 d41d-8cd9", 4, 2, {0, 2, 4, 6, 1, 3, 5, 7}};
+        const RankThreads told{"host 3 d41d-8cd9", 4, 2, 1, {0, 2, 4, 6, 1, 3, 5, 7}};
         const auto heard = RankThreads::decode(told.encode());
         REQUIRE(heard.has_value());
         CHECK(heard->host == told.host);
         CHECK(heard->shard_count == 4);
-        CHECK(heard->other_count == 2);
+        CHECK(heard->worker_count == 2);
+        CHECK(heard->manager_count == 1);
         CHECK(heard->cpus == told.cpus);
         for (const char* nonsense : {"", "4", "4 2", "4 2 0-3", "x 2 0-3\nhost", "-1 2 0\nhost"})
             CHECK_FALSE(RankThreads::decode(nonsense).has_value());
@@ -190,6 +217,34 @@ TEST_SUITE("pinning") {
         REQUIRE(automatic.contains("weir-shard-1"));
         CHECK((parse_cpu_list(automatic.at("weir-shard-1").cpus).size() == 1) ==
               (allowed_cpus().size() >= 5 || allowed_cpus().size() == 1));
+    }
+
+    TEST_CASE("ranks that share a CPU know it from each other, and do not spin") {
+        for (const bool share : {true, false}) {
+            const std::vector<int> cpus = allowed_cpus();
+            if (!share && cpus.size() < 2) continue;
+            const std::string at = fmt::format("127.0.0.1:{}", free_port());
+            const testing::LogLines log(LogLevel::kDebug);
+            std::array<std::jthread, 2> ranks;
+            for (uint32_t rank = 0; rank < 2; ++rank) {
+                ranks[rank] = std::jthread([&, rank] {
+                    REQUIRE(pin_this_thread(share ? cpus[0] : cpus[rank]).has_value());
+                    const Config config(
+                        Environment(Environment::Map{{"WEIR_POOL_MIB", "16"},
+                                                     {"WEIR_TRANSPORT", "shm"},
+                                                     {"WEIR_RENDEZVOUS", at},
+                                                     {"WEIR_RANK", fmt::format("{}", rank)},
+                                                     {"WEIR_SIZE", "2"}}));
+                    const auto job = Job::start(JobOptions{}, config);
+                    REQUIRE(job.has_value());
+                    CHECK((*job)->run_workers([](Client&) { return Status{}; }).has_value());
+                    CHECK((*job)->serve().has_value());
+                });
+            }
+            for (std::jthread& rank : ranks)
+                rank.join();
+            CHECK(log.count("waiting threads do not spin") == (share ? 2 : 0));
+        }
     }
 
     TEST_CASE("ranks of one host do not choose the same CPU") {

@@ -11,6 +11,7 @@
 #include <doctest/doctest.h>
 
 #include "lib/base/random.h"
+#include "tests/last_words.h"
 #include "tests/seed.h"
 
 namespace weir {
@@ -72,6 +73,18 @@ TEST_SUITE("key batch") {
             for (size_t i = 0; i < sums.size(); ++i)
                 CHECK(sums[i] == rows[i] * static_cast<float>(batch.counts()[i / width]));
         }
+    }
+
+    TEST_CASE("rows of a wrong size end the program with the sizes, as the program's own mistake") {
+        const KeyBatch batch(std::array<uint64_t, 3>{9, 4, 9});
+        std::vector<float> two(2);
+        std::vector<float> three(3);
+        CHECK(testing::last_words([&] { batch.spread<float>(two, two); }) ==
+              "weir: KeyBatch::spread: the rows of keys() have 2 values, and need 2; those of the "
+              "caller's keys have 2, and need 3\n");
+        CHECK(testing::last_words([&] { batch.sum<float>(three, two, 2); }) ==
+              "weir: KeyBatch::sum: the rows of keys() have 2 values, and need 4; those of the "
+              "caller's keys have 3, and need 6\n");
     }
 }
 

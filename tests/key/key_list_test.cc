@@ -12,7 +12,7 @@
 TEST_SUITE("key_list") {
     using namespace weir;
 
-    TEST_CASE("disorder is found wherever it is, and named") {
+    TEST_CASE("a key out of order is found wherever it is, and the error names it") {
         std::vector<uint64_t> keys(10'000);
         for (size_t i = 0; i < keys.size(); ++i)
             keys[i] = i * 3;

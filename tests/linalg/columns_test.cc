@@ -15,7 +15,7 @@ namespace {
 
 using namespace weir::linalg;
 
-/// A random sparse matrix with its dense twin.
+/// A random sparse matrix, and the same as a dense one.
 struct Sample {
     static constexpr uint32_t kRows = 60;
     static constexpr uint32_t kColumns = 25;

@@ -6,13 +6,14 @@
 #include <doctest/doctest.h>
 
 #include "lib/base/random.h"
+#include "tests/seed.h"
 
 namespace {
 
 using namespace weir;
 using namespace weir::linalg;
 
-/// Columns of which each has about `share` of the rows; dense, too, to compare with.
+/// Columns that each have about `share` of the rows, and the same as dense ones to compare with.
 struct RandomColumns {
     RandomColumns(Random& random, uint64_t row_count, uint64_t column_count, double share) {
         offsets.push_back(0);
@@ -38,7 +39,7 @@ struct RandomColumns {
 
 void check(const RandomColumns& sample, std::span<const uint32_t> columns,
            std::span<const double> weights) {
-    std::vector<double> triangle(triangle_size(columns.size()), 1.0);  // it is added to that
+    std::vector<double> triangle(triangle_size(columns.size()), 1.0);  // the sums add to 1
     add_weighted_gram(sample.view(), columns, weights, triangle);
     uint64_t at = 0;
     for (uint64_t a = 0; a < columns.size(); ++a) {
@@ -60,7 +61,8 @@ void check(const RandomColumns& sample, std::span<const uint32_t> columns,
 TEST_SUITE("gram") {
     TEST_CASE("sparse and full rows, many of them, give the sums that a plain loop gives") {
         for (const double share : {0.1, 0.6, 1.0}) {
-            Random random(7);
+            WEIR_TEST_SEED(seed, 7);
+            Random random(seed);
             const RandomColumns sample(random, 2500, 9, share);
             std::vector<double> weights(2500);
             for (double& weight : weights)
@@ -78,7 +80,8 @@ TEST_SUITE("gram") {
     }
 
     TEST_CASE("columns without values are all ones") {
-        Random random(9);
+        WEIR_TEST_SEED(seed, 9);
+        Random random(seed);
         RandomColumns sample(random, 40, 4, 0.5);
         for (auto& column : sample.dense) {
             for (double& value : column)

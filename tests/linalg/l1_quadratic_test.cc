@@ -14,7 +14,7 @@ namespace {
 using namespace weir;
 using namespace weir::linalg;
 
-/// H = X'X for random X with `rank` rows, all of whose entries have `offset` in common.
+/// H = X'X for a random X with `rank` rows; `offset` is added to all of its entries.
 struct Problem {
     Problem(uint64_t seed, uint64_t size, uint64_t rank, double offset)
         : count(size), h(size * size, 0), triangle(triangle_size(size), 0) {
@@ -30,7 +30,7 @@ struct Problem {
             }
             weights.push_back(random.below(3) == 0 ? 0 : random.uniform() - 0.5);
         }
-        // In the range of H, so that there is a minimum without a penalty too.
+        // The gradient lies in the range of H, so that a minimum exists also without a penalty.
         gradient.assign(count, 0);
         for (uint64_t i = 0; i < rank; ++i) {
             const double factor = random.uniform() - 0.5;
@@ -57,7 +57,8 @@ struct Problem {
     double l1 = 0;
 };
 
-/// A minimum has slopes of -l1 and l1 where weights are above and below 0, and between where 0.
+/// At a minimum the slope is -l1 for weights above 0, l1 for weights below 0, and between them for
+/// weights that are 0.
 void check_minimum(const Problem& problem, const std::vector<double>& d, double slack) {
     for (uint64_t j = 0; j < problem.count; ++j) {
         const double slope = problem.slope(j, d);
@@ -83,7 +84,7 @@ TEST_SUITE("l1 quadratic") {
         }
     }
 
-    TEST_CASE("columns with a large constant in common are no harder") {
+    TEST_CASE("columns with a large constant in common have a minimum, too") {
         for (const double offset : {1e1, 1e2, 1e3}) {
             Problem problem(3, 20, 100, offset);
             problem.l1 = 0.5;
@@ -110,7 +111,7 @@ TEST_SUITE("l1 quadratic") {
         check_minimum(problem, minimise(problem.model(), 1e-12), 1e-4);
     }
 
-    TEST_CASE("a variable without curvature stays, and nothing at all is no problem") {
+    TEST_CASE("a variable without curvature stays, and a model without variables has a result") {
         const std::vector<double> curvature = {0, 0, 2};
         const std::vector<double> gradient = {1, -1};
         const std::vector<double> weights = {3, 0};

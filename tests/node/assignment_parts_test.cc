@@ -92,7 +92,7 @@ TEST_SUITE("assignment_parts") {
         message.first = ~uint32_t{0};
         CHECK_FALSE(AssignmentMessage::decode(message.encode()).has_value());
         message = job_of(1, 1);
-        message.shape.server_count = ~uint32_t{0};  // nobody collects that many
+        message.shape.server_count = ~uint32_t{0};  // more than a receiver accepts
         message.shape.shards_per_server = ~uint32_t{0};
         CHECK_FALSE(AssignmentMessage::decode(message.encode()).has_value());
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// Messages that their sender changes while the shard works on them, as a peer on the same host
-/// can: they lie in its ring.
+/// Messages that their sender changes while the shard works on them. A peer on the same host can
+/// do that: the messages lie in its ring.
 
 #include <memory>
 
@@ -71,10 +71,6 @@ public:
     [[nodiscard]] std::byte* map(ConnectionId c, const RemoteSpan& span,
                                  transport::Access wanted) override {
         return inner_->map(c, span, wanted);
-    }
-
-    [[nodiscard]] Post signal(ConnectionId c, uint32_t immediate) override {
-        return inner_->signal(c, immediate);
     }
 
     void flush() override { inner_->flush(); }
@@ -147,11 +143,7 @@ TEST_SUITE("changing_message") {
             return over();
         };
         REQUIRE(run_until([&] { return client.ready() && other.ready(); }));
-        TableSchema schema;
-        schema.name = "sums";
-        schema.layout = Layout::kDense;
-        schema.key_count = 16;
-        const auto made = client.create_table(schema);
+        const auto made = client.create_table(dense_table("sums", 16));
         REQUIRE(run_until([&] { return client.done(made); }));
         const auto table = client.take_table(made);
         REQUIRE(table.has_value());

@@ -54,13 +54,8 @@ struct History {
     }
 
     [[nodiscard]] TableSchema schema() const {
-        TableSchema s;
-        s.name = "t";
-        s.layout = dense ? Layout::kDense : Layout::kSparse;
-        s.key_count = dense ? kHistoryKeys : 0;
-        s.value_type = ValueType::kUInt64;
-        s.width = width;
-        return s;
+        return table_of(dense ? Layout::kDense : Layout::kSparse, "t", kHistoryKeys,
+                        ValueType::kUInt64, width);
     }
 
     void choose_keys(Operation& op) {

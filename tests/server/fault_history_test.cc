@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// Whole clusters in which the network does what it may: it takes nothing now, tells late, breaks
-/// connections, and (what it may not) flips bits. Every push adds one to its keys, so that a key's
+/// Whole clusters over a network with faults: posts are refused for now, completions come late,
+/// connections break, and (which no network may do) bits flip. Every push adds one to its keys, so that a key's
 /// value says how many pushes it has counted.
 
 #include <set>
@@ -33,11 +33,9 @@ struct FaultyCluster {
         options.delay_ns_max = kMicrosecond * (2 + random.below(50));
         cluster = std::make_unique<SimCluster>(random(), shape, options);
         REQUIRE(cluster->start());
-        TableSchema schema;
-        schema.name = "counts";
-        schema.layout = random.below(2) == 0 ? Layout::kDense : Layout::kSparse;
-        schema.key_count = schema.layout == Layout::kDense ? kWorkers * kKeysOfWorker : 0;
-        schema.value_type = ValueType::kUInt64;
+        const Layout layout = random.below(2) == 0 ? Layout::kDense : Layout::kSparse;
+        const TableSchema schema =
+            table_of(layout, "counts", kWorkers * kKeysOfWorker, ValueType::kUInt64);
         for (uint32_t worker = 0; worker < kWorkers; ++worker) {
             auto made = cluster->make_table(worker, schema);
             REQUIRE(made.has_value());
@@ -63,7 +61,7 @@ struct FaultyCluster {
                                                    std::as_bytes(std::span(push.ones)), {});
     }
 
-    /// Every push ends, well or not.
+    /// Every push ends, with success or with an error.
     void run(size_t pushes_of_each) {
         for (size_t round = 0; round < pushes_of_each; ++round) {
             std::array<Push, kWorkers> pushes;
@@ -91,7 +89,7 @@ struct FaultyCluster {
         return out;
     }
 
-    /// Those of the second worker, whose network is good.
+    /// Checks the keys of the second worker, whose network has no faults.
     void check_second_worker(const std::vector<uint64_t>& now) {
         CHECK(failed[1] == 0);
         for (uint64_t key = kKeysOfWorker; key < 2 * kKeysOfWorker; ++key)

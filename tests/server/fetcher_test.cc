@@ -15,33 +15,6 @@ namespace {
 
 using transport::ConnectionId;
 
-/// Registered memory that counts, and that can come to its end.
-class CountedMemory final : public Memory {
-public:
-    explicit CountedMemory(transport::Device& device) : inner_(device, transport::Access::kLocal) {}
-
-    [[nodiscard]] std::byte* allocate(size_t bytes, size_t alignment) noexcept override {
-        if (in_use + bytes > limit) return nullptr;
-        ++allocations;
-        in_use += bytes;
-        in_use_max = std::max(in_use_max, in_use);
-        return inner_.allocate(bytes, alignment);
-    }
-
-    void deallocate(std::byte* memory, size_t bytes, size_t alignment) noexcept override {
-        if (memory != nullptr) in_use -= bytes;
-        inner_.deallocate(memory, bytes, alignment);
-    }
-
-    size_t limit = ~size_t{0} / 2;
-    size_t in_use = 0;
-    size_t in_use_max = 0;
-    size_t allocations = 0;
-
-private:
-    RegisteredMemory inner_;
-};
-
 /// A request that has ended, with copies of what it found.
 struct Ended {
     ConnectionId connection = 0;
@@ -60,7 +33,7 @@ public:
     explicit World(size_t limit_bytes, const transport::sim::Options& options = {})
         : network_(1, clock_, options),
           device_(network_.make_device(0)),
-          memory(*device_),
+          memory(*device_, transport::Access::kLocal),
           memory_with_spares_(memory),
           endpoint_(std::move(device_->make_endpoint({})).value()),
           fetcher(*endpoint_, memory_with_spares_, limit_bytes) {
@@ -100,7 +73,7 @@ public:
         fetcher.add(connections[worker], frame);
     }
 
-    /// Takes what is ready, and lets the next thing happen. False if there was nothing of either.
+    /// Polls everything, then lets the network take one step. False if nothing was left to do.
     bool step() {
         std::array<transport::Completion, 8> completions;
         const size_t count = endpoint_->poll(completions);
@@ -180,7 +153,7 @@ private:
     std::unique_ptr<transport::Device> device_;
 
 public:
-    CountedMemory memory;
+    RegisteredMemory memory;
 
 private:
     MemoryWithCaches memory_with_spares_;
@@ -194,7 +167,7 @@ public:
     bool keeps = false;
 };
 
-/// What World::place() puts there.
+/// The bytes that World::place() writes.
 std::vector<std::byte> expected(size_t bytes, uint8_t salt) {
     std::vector<std::byte> data(bytes);
     for (size_t i = 0; i < bytes; ++i)
@@ -263,8 +236,8 @@ TEST_SUITE("fetcher") {
             world.add_push(i % 3, i, 64, 100 + i * 10);
         world.run();
         CHECK(world.ended.size() == 60);
-        CHECK(world.memory.in_use_max <= kLimit);
-        CHECK(world.memory.in_use_max > kLimit / 2);  // it is used
+        CHECK(world.memory.bytes_in_use_max() <= kLimit);
+        CHECK(world.memory.bytes_in_use_max() > kLimit / 2);  // it is used
     }
 
     TEST_CASE("a request that is larger than the limit is served alone") {
@@ -274,7 +247,7 @@ TEST_SUITE("fetcher") {
         world.add_push(2, 2, 64, 100);
         world.run();
         CHECK(world.ended.size() == 3);
-        CHECK(world.memory.in_use_max == 64 + 5000);
+        CHECK(world.memory.bytes_in_use_max() == 64 + 5000);
         for (const Ended& one : world.ended)
             CHECK(one.status == Errc::kOk);
     }
@@ -358,7 +331,7 @@ TEST_SUITE("fetcher") {
         (void)world.fetcher.start();  // the first one's keys are on their way
         world.fetcher.forget(world.connections[0]);
         world.run();
-        // What was being read ends when the network is done with its memory.
+        // A read ends when the network no longer uses its memory.
         const auto is_its = [&](const Ended& one) {
             return one.connection == world.connections[0] && one.status == Errc::kPeerLost;
         };
@@ -384,7 +357,7 @@ TEST_SUITE("fetcher") {
         world.fetcher.release(world.kept[2]);
         world.run();
         CHECK(world.ended.size() == 5);
-        CHECK(world.memory.in_use_max <= 1000);
+        CHECK(world.memory.bytes_in_use_max() <= 1000);
     }
 
     TEST_CASE("requests of one size need no new memory") {
@@ -394,14 +367,14 @@ TEST_SUITE("fetcher") {
             world.run();
         }
         CHECK(world.ended.size() == 20);
-        CHECK(world.memory.allocations == 1);
+        CHECK(world.memory.allocations() == 1);
     }
 
     TEST_CASE("memory that is kept for the next one is given up for one of another size") {
         World world(1 << 20);
         world.add_push(0, 0, 64, 1000);
         world.run();
-        world.memory.limit = 5200;
+        world.memory.set_limit(5200);
         world.add_push(0, 1, 64, 5000);
         world.run();
         REQUIRE(world.ended.size() == 2);
@@ -410,7 +383,7 @@ TEST_SUITE("fetcher") {
 
     TEST_CASE("where there is no memory at all, a request ends with that") {
         World world(1 << 20);
-        world.memory.limit = 100;
+        world.memory.set_limit(100);
         world.add_push(0, 0, 64, 1000);
         world.run();
         REQUIRE(world.ended.size() == 1);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// Frames that a shard can make no sense of: whoever sent one is closed, the log says why, and the
-/// others are served as before.
+/// Frames that are invalid for a shard: it closes the connection of the sender and logs why; the
+/// other workers are served as before.
 
 #include <doctest/doctest.h>
 
@@ -13,7 +13,7 @@ namespace {
 
 constexpr uint64_t kCountedKeys = 64;
 
-/// Workers 0 and 1 of a running job with a table, and in place of worker 2 whoever sends anything.
+/// Workers 0 and 1 of a running job with a table; worker 2 is played by the test.
 struct Besieged {
     explicit Besieged(const transport::sim::Options& options = {})
         : cluster(1, {}, options), raw(cluster, 99) {
@@ -21,16 +21,10 @@ struct Besieged {
         raw.join(2);
         REQUIRE(cluster.run_until(
             [&] { return cluster.workers[0]->ready() && cluster.workers[1]->ready(); }));
-        TableSchema schema;
-        schema.name = "counts";
-        schema.layout = Layout::kDense;
-        schema.key_count = kCountedKeys;
-        schema.value_type = ValueType::kUInt64;
-        schema.rule = "add";
-        auto made = cluster.make_table(0, schema);
+        auto made = cluster.make_table(0, dense_table("counts", kCountedKeys, ValueType::kUInt64));
         REQUIRE(made.has_value());
         table = *made;
-        // Who has the first key? Only its shard answers a pull of it.
+        // Finds the shard of the first key: only that one answers a pull of it.
         const auto good_pull = [](wire::FrameHeader& header, std::vector<uint64_t>& body) {
             header.kind = wire::Kind::kPull;
             body.clear();
@@ -45,7 +39,7 @@ struct Besieged {
             REQUIRE(++first_shard < cluster.shards.size());
     }
 
-    /// Sends it to a shard, as worker 2 or as a stranger.
+    /// Sends `frame` to a shard, as worker 2 or as an unknown peer.
     [[nodiscard]] transport::ConnectionId send(uint32_t shard, const BadFrame& frame,
                                                bool as_worker) {
         const Shard& to = *cluster.shards[shard];
@@ -62,7 +56,7 @@ struct Besieged {
         uint64_t request = 0;
     };
 
-    /// Sends the shard that has the first key a good push of it, but for what `change` does to it.
+    /// Sends the shard of the first key a valid push of it, to which `change` has been applied.
     template <class Change>
     [[nodiscard]] Sent send_request(Change&& change) {
         const Sent sent{raw.hello(*cluster.shards[first_shard], 2), ++requests};
@@ -82,7 +76,7 @@ struct Besieged {
     }
 
     void check_closed(uint32_t shard, const BadFrame& frame, bool as_worker = true) {
-        cluster.clock.advance(RepeatedLog::kIntervalNs);  // it is the first of its kind for long
+        cluster.clock.advance(RepeatedLog::kIntervalNs);  // so that the line is logged, not counted
         const LogLines log;
         const auto connection = send(shard, frame, as_worker);
         const bool closed = raw.run_until([&] { return raw.is_closed(connection); }, 50);
@@ -111,10 +105,10 @@ struct Besieged {
     TableInfo table;
     uint64_t pushes = 0;
     uint64_t requests = 0;
-    size_t first_shard = 0;  ///< that has the first key
+    size_t first_shard = 0;  ///< of the shard that has the first key
 };
 
-/// The decoder takes them: only who knows the table sees that their sizes are wrong.
+/// The decoder accepts them: only the shard, which knows the table, sees that a size is wrong.
 std::vector<BadFrame> ill_fitting_frames() {
     using wire::Kind;
     constexpr int kInlineRange = wire::kKeysRange | wire::kValuesInline;
@@ -133,7 +127,7 @@ std::vector<BadFrame> ill_fitting_frames() {
         bad_header("a push of half a value", [](wire::FrameHeader& h) { h.body_bytes = 4; })};
     frames.back().bytes.resize(frames.back().bytes.size() - 4);
     for (BadFrame& frame : frames)
-        frame.why = "sizes that do not add up";
+        frame.why = "a push or pull whose size of values does not match its keys";
     return frames;
 }
 
@@ -168,8 +162,8 @@ TEST_SUITE("hostile frames") {
                 frame.bytes = frame_bytes(header, std::vector<std::byte>(8));
             }
             frame.why = header.kind == wire::Kind::kHello
-                            ? "the number of a worker that is not in this job"
-                            : "a frame before saying who it is";
+                            ? "a hello with the number of a worker that this job does not have"
+                            : "a frame before the hello that names its worker";
             job.check_closed(kind % 4, frame, false);
             if (header.kind == wire::Kind::kPush || header.kind == wire::Kind::kPull ||
                 header.kind == wire::Kind::kStats || header.kind == wire::Kind::kLeave) {

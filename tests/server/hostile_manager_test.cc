@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// Strangers that know the secret and talk to the manager, and a manager that talks nonsense to a
-/// worker: connections are closed or calls refused, and whoever is honest is served as before.
+/// Strangers that know the secret and talk to the manager, and a manager that sends random frames
+/// to a worker: connections are closed or calls refused; honest workers are served as before.
 
 #include <array>
 
@@ -20,7 +20,7 @@ using transport::ConnectionId;
 constexpr uint64_t kExtremeWords[] = {0,     1,          2,          255,        256,
                                       65535, 0x7fffffff, 0x80000000, 0xffffffff, ~uint64_t{0}};
 
-/// An endpoint that says anything to whoever it is connected to.
+/// An endpoint that sends random frames on all of its connections.
 class Babbler {
 public:
     Babbler(transport::Device& device, uint64_t seed)
@@ -54,7 +54,7 @@ private:
 
     std::string text() { return std::string(random_.below(4) == 0 ? 600 : random_.below(20), 'a'); }
 
-    /// A body that is well made, with fields that make no sense; or just bytes.
+    /// A body of the right form with invalid fields; or random bytes.
     std::vector<std::byte> body() {
         switch (random_.below(5)) {
             case 0: {
@@ -105,7 +105,7 @@ BadFrame control_frame(std::string what, wire::Kind kind, std::span<const std::b
     return {std::move(what), frame_bytes(header, body), std::move(why)};
 }
 
-/// What a manager takes from nobody, well made as a frame.
+/// Valid frames that a manager accepts from no peer.
 std::vector<BadFrame> bad_joins() {
     using Role = JoinMessage::Role;
     const auto join = [](std::string what, const JoinMessage& message, std::string why) {
@@ -115,9 +115,9 @@ std::vector<BadFrame> bad_joins() {
         join("no such role", {static_cast<Role>(3), 0, 0, {}}, "a malformed join"),
         join("an endless address", {Role::kShard, 0, 0, std::string(600, 'a')}, "a malformed join"),
         join("a worker too many", {Role::kWorker, 9, 3, {}},
-             "worker 3 of rank 9 does not belong to this job of 3 workers"),
+             "a join as worker 3 of rank 9, which this job of 3 workers does not expect"),
         join("the last number", {Role::kShard, 9, 0xffffffff, {}},
-             "shard 4294967295 of rank 9 does not belong to this job of 4 shards")};
+             "a join as shard 4294967295 of rank 9, which this job of 4 shards does not expect")};
     std::vector<std::byte> body = JoinMessage{Role::kWorker, 0, 0, {}}.encode();
     body.push_back({});
     frames.push_back(control_frame("a byte too many", wire::Kind::kJoin, body, "a malformed join"));
@@ -133,7 +133,7 @@ std::vector<BadFrame> bad_joins() {
     return frames;
 }
 
-/// What a manager does not take from a worker either.
+/// Valid frames that a manager does not accept from a worker.
 std::vector<BadFrame> bad_requests() {
     using wire::Kind;
     const std::vector<std::byte> half(3);
@@ -145,7 +145,7 @@ std::vector<BadFrame> bad_requests() {
         control_frame("a long name", Kind::kCreateTable, long_name, "a malformed table schema"),
         control_frame("a cut name", Kind::kOpenTable, half, "a malformed table name"),
         control_frame("a long name", Kind::kOpenTable, long_name, "a malformed table name"),
-        control_frame("a cut goodbye", Kind::kLeave, half, "a malformed goodbye")};
+        control_frame("a cut leave", Kind::kLeave, half, "a malformed leave")};
     const Kind others[] = {Kind::kPush,       Kind::kPull,     Kind::kReply, Kind::kHello,
                            Kind::kAssignment, Kind::kShutdown, Kind::kStats, Kind::kJoin};
     for (const Kind kind : others) {
@@ -156,11 +156,11 @@ std::vector<BadFrame> bad_requests() {
     return frames;
 }
 
-/// Sends it and waits for the end of its connection, and for the reason in the log.
+/// Sends `frame`; its connection must be closed, and the log must say why.
 void check_manager_closes(SimCluster& cluster, RawWorker& raw, ConnectionId connection,
                           const BadFrame& frame) {
     REQUIRE(connection != 0);
-    cluster.clock.advance(RepeatedLog::kIntervalNs);  // it is the first of its kind for long
+    cluster.clock.advance(RepeatedLog::kIntervalNs);  // so that the line is logged, not counted
     const LogLines log;
     raw.send_bytes(connection, frame.bytes);
     const bool closed = raw.run_until([&] { return raw.is_closed(connection); }, 50);
@@ -170,11 +170,7 @@ void check_manager_closes(SimCluster& cluster, RawWorker& raw, ConnectionId conn
 }
 
 TableSchema eight_numbers() {
-    TableSchema schema;
-    schema.name = "numbers";
-    schema.layout = Layout::kDense;
-    schema.key_count = 8;
-    return schema;
+    return dense_table("numbers", 8);
 }
 
 void check_push(SimCluster& cluster, uint32_t worker, const TableInfo& table) {
@@ -244,7 +240,7 @@ TEST_SUITE("hostile manager") {
         CHECK(closings(log, "shard 1", "a malformed frame") == 1);
         CHECK(log.lines().size() == 2);
         cluster.clock.advance(RepeatedLog::kIntervalNs);
-        (void)cluster.run_until([] { return false; }, 5);
+        cluster.run_idle(5);
         CHECK(log.count("49 more like this in the last 6") == 2);
         CHECK(log.lines().size() == 4);
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// A peer that knows the secret and sends anything: its connection is closed, or its request
-/// refused; the cluster goes on, and no value changes.
+/// A peer that knows the secret and sends random frames: the shard closes its connection or
+/// refuses its request; the cluster goes on, and no value changes.
 
 #include <array>
 #include <iterator>
@@ -69,7 +69,7 @@ private:
         wire::FrameHeader h;
         h.kind = static_cast<wire::Kind>(random_.below(4) == 0 ? random_.below(16)
                                                                : 1 + random_.below(2));
-        // Mostly forms that the decoder accepts, so that what is behind it is reached too.
+        // Mostly forms that the decoder accepts, so that the code behind it is reached too.
         const uint8_t keys[] = {wire::kKeysRange, wire::kKeysInline, wire::kKeysRemote,
                                 wire::kKeysKnown};
         h.flags = static_cast<uint8_t>(
@@ -91,7 +91,7 @@ private:
                                                          : 6 + 2 * h.count % 64);
         for (uint64_t& word : body)
             word = random_.below(2) == 0 ? extreme() : random_.below(64);
-        // Handles with the lengths that are expected, and addresses that are not ours.
+        // Memory handles of the right lengths, with addresses that the peer does not own.
         if (body.size() >= 6 && random_.below(2) == 0) {
             body[1] = uint64_t{h.count} * 8;
             body[4] = uint64_t{h.count} * 8;
@@ -106,13 +106,7 @@ private:
 };
 
 TableSchema babbled_schema() {
-    TableSchema s;
-    s.name = "sums";
-    s.layout = Layout::kDense;
-    s.key_count = 64;
-    s.value_type = ValueType::kUInt64;
-    s.rule = "add";
-    return s;
+    return dense_table("sums", 64, ValueType::kUInt64);
 }
 
 ClientCore::CallId push(SimCluster& cluster, uint32_t worker, const TableInfo& table,
@@ -154,7 +148,7 @@ TEST_SUITE("hostile") {
                 REQUIRE(table.has_value());
                 for (size_t i = 0; i < 20; ++i)
                     hostile.attack(*cluster.shards[i % 4], 2);
-                // Whoever is honest is served as before.
+                // The honest workers are served as before.
                 CHECK(all_are(cluster, *table, 0));
                 CHECK(cluster.finish(0, push(cluster, 0, *table, 1)).has_value());
                 CHECK(cluster.finish(1, push(cluster, 1, *table, 2)).has_value());

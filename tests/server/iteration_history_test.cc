@@ -38,13 +38,7 @@ struct Worker {
 };
 
 TableSchema schema(Layout layout) {
-    TableSchema s;
-    s.name = "sums";
-    s.layout = layout;
-    s.key_count = layout == Layout::kDense ? kSummedKeys : 0;
-    s.value_type = ValueType::kFloat64;
-    s.rule = "add";
-    return s;
+    return table_of(layout, "sums", kSummedKeys, ValueType::kFloat64);
 }
 
 void begin_iteration(SimCluster& cluster, uint32_t number, Worker& w, const TableInfo& table,
@@ -75,13 +69,13 @@ void begin_iteration(SimCluster& cluster, uint32_t number, Worker& w, const Tabl
 struct IterationHistory {
     std::vector<std::vector<double>> pushed = std::vector<std::vector<double>>(
         kIterations + 1, std::vector<double>(kSummedKeys, 0));  ///< by iteration and key
-    std::vector<std::optional<Errc>> ended =
-        std::vector<std::optional<Errc>>(kIterations + 1);  ///< how its first push ended
-    uint64_t failed = 0;                                    ///< iterations
+    /// By iteration: how the first push of it that has ended did so.
+    std::vector<std::optional<Errc>> ended = std::vector<std::optional<Errc>>(kIterations + 1);
+    uint64_t failed = 0;  ///< iterations
 };
 
 /// A pull after iteration `last`: of each iteration it has all parts of a key, or none if the
-/// iteration has failed; nobody has pushed a later one.
+/// iteration has failed; no worker has pushed a later one.
 void check_sums(const IterationHistory& history, uint64_t last, std::span<const double> pulled) {
     for (uint64_t key = 0; key < kSummedKeys; ++key) {
         const auto bits = static_cast<uint64_t>(pulled[key]);
@@ -132,7 +126,7 @@ uint64_t run_history(uint64_t seed, bool short_memory) {
             ended = push.code();
             if (!push) ++history.failed;
         }
-        REQUIRE(push.code() == *ended);  // everybody hears the same
+        REQUIRE(push.code() == *ended);  // all workers get the same result
         if (!push) {
             INFO(push.error().message());
             REQUIRE(push.code() == Errc::kNoMemory);
@@ -193,15 +187,12 @@ TEST_SUITE("iteration_history") {
     }
 
     TEST_CASE("a worker that dies ends the others' iteration with an error that names it") {
-        SimShape shape;
-        SimCluster cluster(5, shape, {});
-        REQUIRE(cluster.start());
-        auto table = cluster.make_table(0, schema(Layout::kDense));
-        REQUIRE(table.has_value());
+        StartedCluster cluster(5, {}, schema(Layout::kDense));
+        const TableInfo& table = cluster.table;
         std::vector<double> values(kSummedKeys, 1);
         CallOptions options;
         options.iteration = 1;
-        const auto call = cluster.workers[0]->push(*table, KeyRange{0, kSummedKeys},
+        const auto call = cluster.workers[0]->push(table, KeyRange{0, kSummedKeys},
                                                    std::as_bytes(std::span(values)), options);
         cluster.network.kill(cluster.host_of_worker(2));
         cluster.workers[2].reset();
@@ -211,27 +202,24 @@ TEST_SUITE("iteration_history") {
     }
 
     TEST_CASE("an iteration for which a worker has done its part ends well after its death") {
-        SimShape shape;
-        SimCluster cluster(5, shape, {});
-        REQUIRE(cluster.start());
-        auto table = cluster.make_table(0, schema(Layout::kDense));
-        REQUIRE(table.has_value());
+        StartedCluster cluster(5, {}, schema(Layout::kDense));
+        const TableInfo& table = cluster.table;
         const std::vector<double> values(kSummedKeys, 1);
         const auto push = [&](uint32_t worker, uint64_t iteration) {
-            return cluster.workers[worker]->push(*table, KeyRange{0, kSummedKeys},
+            return cluster.workers[worker]->push(table, KeyRange{0, kSummedKeys},
                                                  std::as_bytes(std::span(values)), {iteration, 0});
         };
         (void)push(2, 1);
         const auto first = push(0, 1);
-        (void)cluster.run_until([] { return false; }, 3);  // both parts are in
+        cluster.run_idle(3);  // both parts are in
         cluster.network.kill(cluster.host_of_worker(2));
         cluster.workers[2].reset();
-        (void)cluster.run_until([] { return false; }, 200);  // the shards have seen it die
+        cluster.run_idle(200);  // the shards have seen it die
         CHECK_FALSE(cluster.workers[0]->done(first));
         CHECK(cluster.finish(1, push(1, 1)).has_value());
         CHECK(cluster.finish(0, first).has_value());
         std::vector<double> sums(kSummedKeys);
-        const auto pull = cluster.workers[0]->pull(*table, KeyRange{0, kSummedKeys},
+        const auto pull = cluster.workers[0]->pull(table, KeyRange{0, kSummedKeys},
                                                    std::as_writable_bytes(std::span(sums)), {1, 0});
         REQUIRE(cluster.finish(0, pull).has_value());
         CHECK(sums[kSummedKeys - 1] == 3);
@@ -240,13 +228,11 @@ TEST_SUITE("iteration_history") {
 
     TEST_CASE(
         "who waits for a worker's part is told when that one gives up, and keeps its client") {
-        SimCluster cluster(9, {}, {});
-        REQUIRE(cluster.start());
-        auto table = cluster.make_table(0, schema(Layout::kDense));
-        REQUIRE(table.has_value());
+        StartedCluster cluster(9, {}, schema(Layout::kDense));
+        const TableInfo& table = cluster.table;
         const std::vector<double> values(kSummedKeys, 1);
         const auto push = [&](uint32_t worker) {
-            return cluster.workers[worker]->push(*table, KeyRange{0, kSummedKeys},
+            return cluster.workers[worker]->push(table, KeyRange{0, kSummedKeys},
                                                  std::as_bytes(std::span(values)), {1, 0});
         };
         const auto waiting = push(0);
@@ -264,14 +250,11 @@ TEST_SUITE("iteration_history") {
     }
 
     TEST_CASE("a server that dies ends every call with an error that names it, others go on") {
-        SimShape shape;
-        SimCluster cluster(6, shape, {});
-        REQUIRE(cluster.start());
-        auto table = cluster.make_table(0, schema(Layout::kDense));
-        REQUIRE(table.has_value());
+        StartedCluster cluster(6, {}, schema(Layout::kDense));
+        const TableInfo& table = cluster.table;
         std::vector<double> values(kSummedKeys, 1);
         cluster.network.kill(1);
-        const auto call = cluster.workers[0]->push(*table, KeyRange{0, kSummedKeys},
+        const auto call = cluster.workers[0]->push(table, KeyRange{0, kSummedKeys},
                                                    std::as_bytes(std::span(values)), {});
         const Status ended = cluster.finish(0, call);
         CHECK((ended.code() == Errc::kPeerLost || ended.code() == Errc::kDeadline));
@@ -279,12 +262,10 @@ TEST_SUITE("iteration_history") {
     }
 
     TEST_CASE("who waits in vain for a worker that neither works nor dies is told what for") {
-        SimCluster cluster(8, {}, {});
-        REQUIRE(cluster.start());
-        auto table = cluster.make_table(0, schema(Layout::kDense));
-        REQUIRE(table.has_value());
+        StartedCluster cluster(8, {}, schema(Layout::kDense));
+        const TableInfo& table = cluster.table;
         const std::vector<double> values(kSummedKeys, 1);
-        const auto call = cluster.workers[0]->push(*table, KeyRange{0, kSummedKeys},
+        const auto call = cluster.workers[0]->push(table, KeyRange{0, kSummedKeys},
                                                    std::as_bytes(std::span(values)), {1, kSecond});
         const Status ended = cluster.finish(0, call);
         CHECK(ended.code() == Errc::kDeadline);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Frames that no shard and no manager can make sense of, each wrong in one way; and the log, which
-/// has to say why a connection was closed.
+/// Frames that shards and managers refuse, each wrong in one way; and the lines of the log that say
+/// why a connection was closed.
 
 #include <algorithm>
 #include <cstring>
@@ -20,7 +20,7 @@ namespace weir::test {
 
 using testing::LogLines;
 
-/// Lines of `who` that say that it closed a connection because of `why`.
+/// How many lines say that `who` closed a connection because of `why`.
 inline size_t closings(const LogLines& log, const std::string& who, const std::string& why) {
     const std::vector<std::string> lines = log.lines();
     return static_cast<size_t>(std::count_if(lines.begin(), lines.end(), [&](const auto& line) {
@@ -29,7 +29,7 @@ inline size_t closings(const LogLines& log, const std::string& who, const std::s
     }));
 }
 
-/// Bytes to be sent as one message, and what is said of them.
+/// One message, a name for it, and the reason that must be logged.
 struct BadFrame {
     std::string what;
     std::vector<std::byte> bytes;
@@ -48,7 +48,7 @@ inline wire::FrameHeader one_key(wire::Kind kind, uint8_t flags) {
     return header;
 }
 
-/// As the header has it, body_bytes too.
+/// A message with this header as it is, body_bytes too.
 inline std::vector<std::byte> raw_bytes(const wire::FrameHeader& header,
                                         std::span<const std::byte> body) {
     const std::span<const std::byte> head = wire::bytes_of(header);
@@ -64,7 +64,7 @@ inline std::vector<std::byte> frame_bytes(wire::FrameHeader header,
     return raw_bytes(header, body);
 }
 
-/// A good push of one key, but for what `change` does to its header.
+/// A valid push of one key to whose header `change` has been applied.
 template <class Change>
 BadFrame bad_header(std::string what, Change&& change) {
     wire::FrameHeader header = one_key(wire::Kind::kPush, wire::kKeysRange | wire::kValuesInline);

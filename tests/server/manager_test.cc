@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// The manager, seen from the workers and shards of a simulated cluster: who is missing, who is
-/// waited for, and what those who wait for somebody get to read.
+/// The manager, seen from the workers and shards of a simulated cluster: which process is missing,
+/// which one the others wait for, and which error they get.
 
 #include "lib/node/manager.h"
 
@@ -16,13 +16,6 @@ namespace {
 
 bool mentions(const Status& status, const char* text) {
     return !status && status.error().message().find(text) != std::string::npos;
-}
-
-TableSchema counts() {
-    TableSchema s;
-    s.name = "counts";
-    s.layout = Layout::kSparse;
-    return s;
 }
 
 }  // namespace
@@ -46,7 +39,7 @@ TEST_SUITE("manager") {
         shape.message_bytes_max = 1024;
         SimCluster cluster(6, shape, {});
         REQUIRE(cluster.start());
-        const auto table = cluster.make_table(1, counts());
+        const auto table = cluster.make_table(1, sparse_table("counts"));
         REQUIRE(table.has_value());
         std::vector<uint64_t> keys(5000);
         for (uint64_t k = 0; k < keys.size(); ++k)
@@ -65,8 +58,8 @@ TEST_SUITE("manager") {
     TEST_CASE("a table that two make at once is made once, and one that nobody made is not found") {
         SimCluster cluster(2, {}, {});
         REQUIRE(cluster.start());
-        const auto first = cluster.workers[0]->create_table(counts());
-        const auto second = cluster.workers[1]->create_table(counts());
+        const auto first = cluster.workers[0]->create_table(sparse_table("counts"));
+        const auto second = cluster.workers[1]->create_table(sparse_table("counts"));
         REQUIRE(cluster.run_until(
             [&] { return cluster.workers[0]->done(first) && cluster.workers[1]->done(second); }));
         const auto a = cluster.workers[0]->take_table(first);
@@ -80,10 +73,8 @@ TEST_SUITE("manager") {
     TEST_CASE("a table that a shard cannot make is refused in that shard's words") {
         SimCluster cluster(9, {}, {});
         REQUIRE(cluster.start());
-        TableSchema huge = counts();
-        huge.layout = Layout::kDense;
-        huge.key_count = uint64_t{1} << 62;
-        const auto call = cluster.workers[0]->create_table(huge);
+        const auto call =
+            cluster.workers[0]->create_table(dense_table("counts", uint64_t{1} << 62));
         REQUIRE(cluster.run_until([&] { return cluster.workers[0]->done(call); }));
         const auto table = cluster.workers[0]->take_table(call);
         REQUIRE_FALSE(table.has_value());
@@ -92,12 +83,30 @@ TEST_SUITE("manager") {
         CHECK(table.error().message().find("use more shards") != std::string::npos);
     }
 
+    TEST_CASE("a table that cannot be made because a server died names that server") {
+        for (const bool lost_before : {true, false}) {
+            CAPTURE(lost_before);
+            SimCluster cluster(10, {}, {});
+            REQUIRE(cluster.start());
+            cluster.network.kill(1);
+            if (lost_before) (void)cluster.run_until([] { return false; }, 300);
+            const auto call = cluster.workers[0]->create_table(sparse_table("counts"));
+            REQUIRE(cluster.run_until([&] { return cluster.workers[0]->done(call); }));
+            const auto table = cluster.workers[0]->take_table(call);
+            REQUIRE_FALSE(table.has_value());
+            CHECK(table.code() == Errc::kPeerLost);
+            INFO(table.error().message());
+            CHECK(table.error().message().find("of server 1 (rank") != std::string::npos);
+            CHECK(table.error().message().find("needs all servers") != std::string::npos);
+        }
+    }
+
     TEST_CASE("a barrier waits for all workers, but not for those that are done") {
         SimCluster cluster(3, {}, {});
         REQUIRE(cluster.start());
         const auto first = cluster.workers[0]->barrier(0);
         const auto second = cluster.workers[1]->barrier(0);
-        (void)cluster.run_until([] { return false; }, 3);
+        cluster.run_idle(3);
         CHECK_FALSE(cluster.workers[0]->done(first));
         CHECK(cluster.finish(2, cluster.workers[2]->leave({}, 0)).has_value());
         CHECK(cluster.finish(0, first).has_value());
@@ -108,14 +117,18 @@ TEST_SUITE("manager") {
         SimCluster cluster(7, {}, {});
         REQUIRE(cluster.start());
         const auto impatient = cluster.workers[0]->barrier(kMillisecond);
-        CHECK(cluster.finish(0, impatient).code() == Errc::kDeadline);
+        const Status late = cluster.finish(0, impatient);
+        CHECK(late.code() == Errc::kDeadline);
+        CHECK(late.error().text() ==
+              "not all workers came to the barrier before the deadline; if they may compute for "
+              "longer, give it a longer one, such as kLongDeadline");
         for (int i = 0; i < 3; ++i) {
             const auto again = cluster.workers[0]->barrier(20 * kMillisecond);
             CHECK(cluster.finish(0, again).code() == Errc::kDeadline);
         }
         const auto last = cluster.workers[0]->barrier(0);
         const auto second = cluster.workers[1]->barrier(0);
-        (void)cluster.run_until([] { return false; }, 50);
+        cluster.run_idle(50);
         CHECK_FALSE(cluster.workers[0]->done(last));  // worker 2 is still to come
         CHECK_FALSE(cluster.workers[1]->done(second));
         const auto third = cluster.workers[2]->barrier(0);
@@ -131,7 +144,7 @@ TEST_SUITE("manager") {
         CHECK(cluster.finish(0, impatient).code() == Errc::kDeadline);
         CHECK(cluster.finish(0, cluster.workers[0]->leave({}, 0)).has_value());
         const auto second = cluster.workers[1]->barrier(0);
-        (void)cluster.run_until([] { return false; }, 50);
+        cluster.run_idle(50);
         CHECK_FALSE(cluster.workers[1]->done(second));  // worker 2 is still to come
         const auto third = cluster.workers[2]->barrier(0);
         CHECK(cluster.finish(1, second).has_value());
@@ -146,7 +159,7 @@ TEST_SUITE("manager") {
         CHECK(cluster.finish(0, impatient).code() == Errc::kDeadline);
         const auto second = cluster.workers[1]->barrier(0);
         const auto third = cluster.workers[2]->barrier(0);
-        (void)cluster.run_until([] { return false; }, 50);
+        cluster.run_idle(50);
         CHECK_FALSE(cluster.workers[1]->done(second));
         CHECK_FALSE(cluster.workers[2]->done(third));
         const auto again = cluster.workers[0]->barrier(0);
@@ -162,7 +175,7 @@ TEST_SUITE("manager") {
         CHECK(cluster.finish(0, cluster.workers[0]->leave({}, 0)).has_value());
         CHECK(cluster.finish(0, open).code() == Errc::kCancelled);
         const auto second = cluster.workers[1]->barrier(0);
-        (void)cluster.run_until([] { return false; }, 50);
+        cluster.run_idle(50);
         CHECK_FALSE(cluster.workers[1]->done(second));
         const auto third = cluster.workers[2]->barrier(0);
         CHECK(cluster.finish(1, second).has_value());
@@ -191,11 +204,11 @@ TEST_SUITE("manager") {
             (void)cluster.workers[2]->barrier(0);
             ClientCore::CallId waiting = 0;
             if (!dies_first) waiting = cluster.workers[0]->barrier(0);
-            (void)cluster.run_until([] { return false; }, 3);
+            cluster.run_idle(3);
             cluster.network.kill(cluster.host_of_worker(2));
             cluster.workers[2].reset();
             if (dies_first) {
-                (void)cluster.run_until([] { return false; }, 200);
+                cluster.run_idle(200);
                 waiting = cluster.workers[0]->barrier(0);
             }
             const Status ended = cluster.finish(0, waiting);
@@ -208,7 +221,7 @@ TEST_SUITE("manager") {
         for (const bool timed_out : {true, false}) {
             SimCluster cluster(15, {}, {});
             REQUIRE(cluster.start());
-            const auto table = cluster.make_table(0, counts());
+            const auto table = cluster.make_table(0, sparse_table("counts"));
             REQUIRE(table.has_value());
             const auto barrier = cluster.workers[1]->barrier(timed_out ? kMillisecond : 0);
             if (timed_out) CHECK(cluster.finish(1, barrier).code() == Errc::kDeadline);
@@ -238,9 +251,29 @@ TEST_SUITE("manager") {
         CHECK(mentions(ended, "worker 2 (rank 2) gave up: train.svm:3:7"));
         cluster.network.kill(cluster.host_of_worker(1));
         cluster.workers[1].reset();
-        (void)cluster.run_until([] { return false; }, 200);
+        cluster.run_idle(200);
         const Status next = cluster.finish(0, cluster.workers[0]->barrier(0));
         CHECK(mentions(next, "worker 1 (rank 1) died"));
+    }
+
+    TEST_CASE("a signal that stopped one worker is the cause for all, and its code says which") {
+        for (const Errc code : {Errc::kInterrupted, Errc::kTerminated}) {
+            SimCluster cluster(6, {}, {});
+            REQUIRE(cluster.start());
+            const auto barrier = cluster.workers[0]->barrier(0);
+            const Status why = Error(code, "the training files were being read");
+            REQUIRE(cluster.finish(2, cluster.workers[2]->leave(why, 0)).has_value());
+            const Status told = cluster.finish(0, barrier);
+            CHECK(told.code() == code);
+            CHECK(told.error().text() == "the training files were being read");
+            REQUIRE(cluster.finish(0, cluster.workers[0]->leave(told, 0)).has_value());
+            const Status echo = Error(Errc::kPeerLost, "worker 2 gave up");
+            REQUIRE(cluster.finish(1, cluster.workers[1]->leave(echo, 0)).has_value());
+            REQUIRE(cluster.run_until([&] { return cluster.shards[3]->finished(); }));
+            const Status& outcome = cluster.shards[3]->outcome();
+            CHECK(outcome.code() == code);
+            CHECK(outcome.error().text() == "the training files were being read");
+        }
     }
 
     TEST_CASE(

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// RawWorker: a worker of a SimCluster whose frames the test makes by itself, good ones and bad.
+/// RawWorker: a worker of a SimCluster whose frames the test makes, valid and invalid ones.
 
 #include <algorithm>
 #include <array>
 #include <vector>
 
-#include "lib/node/messages.h"
-#include "lib/wire/frame.h"
+#include "tests/frames.h"
 #include "tests/server/sim_cluster.h"
 
 namespace weir::test {
@@ -28,7 +27,7 @@ public:
           memory_(*device_, transport::Access::kRemote),
           endpoint_(std::move(device_->make_endpoint(options)).value()) {}
 
-    /// The others go on meanwhile. 0: the connection was closed.
+    /// Runs the cluster until the connection is open. 0: it was closed.
     [[nodiscard]] transport::ConnectionId connect(const std::string& address) {
         const transport::ConnectionId connection = *endpoint_->connect(address);
         const auto is_in = [connection](const std::vector<transport::ConnectionId>& list) {
@@ -40,30 +39,24 @@ public:
 
     /// Tells the manager that this is worker `number`, whose place in the cluster must be empty.
     transport::ConnectionId join(uint32_t number) {
-        wire::FrameHeader header;
-        header.kind = wire::Kind::kJoin;
         const JoinMessage message{JoinMessage::Role::kWorker, number, number, {}};
         const transport::ConnectionId connection = connect(cluster_.manager->address());
-        send(connection, header, message.encode());
+        send(connection, testing::frame_header(wire::Kind::kJoin), message.encode());
         return connection;
     }
 
     /// Connects to a shard and says that this is worker `number`.
     [[nodiscard]] transport::ConnectionId hello(const Shard& shard, uint64_t number) {
         const transport::ConnectionId connection = connect(shard.address());
-        wire::FrameHeader header;
-        header.kind = wire::Kind::kHello;
+        wire::FrameHeader header = testing::frame_header(wire::Kind::kHello);
         header.first = number;
         send(connection, header);
         return connection;
     }
 
-    void send(transport::ConnectionId connection, wire::FrameHeader header,
+    void send(transport::ConnectionId connection, const wire::FrameHeader& header,
               std::span<const std::byte> body = {}) {
-        header.body_bytes = static_cast<uint32_t>(body.size());
-        const std::array parts{wire::bytes_of(header), body};
-        (void)endpoint_->send(connection, parts);
-        endpoint_->flush();
+        (void)testing::send_frame(*endpoint_, connection, header, body);
     }
 
     /// Sends `message` as it is.
@@ -87,7 +80,7 @@ public:
 
     [[nodiscard]] const std::vector<Answer>& answers() const { return answers_; }
 
-    /// Times that a pull's values came by a write.
+    /// The immediates that came with the values of pulls.
     [[nodiscard]] const std::vector<uint32_t>& immediates() const { return immediates_; }
 
     [[nodiscard]] Memory& memory() { return memory_; }
@@ -124,7 +117,7 @@ public:
             idle_max);
     }
 
-    /// Lets the cluster do all that it can without time going on for long.
+    /// Runs the cluster until it has had nothing to do for 20 milliseconds.
     void run() {
         (void)run_until([] { return false; }, 20);
     }

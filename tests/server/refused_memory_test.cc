@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
 /// Memory of a worker that a shard may not reach, over shared memory, where that breaks no
-/// connection: whoever asked is told.
+/// connection: the request fails with an error.
 
 #include <array>
 #include <cstring>
@@ -14,6 +14,9 @@
 #include "lib/node/messages.h"
 #include "lib/node/schema_codec.h"
 #include "lib/server/shard.h"
+#include "tests/frames.h"
+#include "tests/registered_memory.h"
+#include "tests/table_schemas.h"
 #include "transport/shm/shm.h"
 
 namespace weir::test {
@@ -25,24 +28,7 @@ using transport::Event;
 
 constexpr uint64_t kTableKeys = 4096;
 
-class HeapMemory final : public Memory {
-public:
-    explicit HeapMemory(transport::Device& device) : device_(device) {}
-
-    [[nodiscard]] std::byte* allocate(size_t bytes, size_t) noexcept override {
-        auto& piece = pieces_.emplace_back(bytes);
-        (void)device_.register_memory({piece, -1, 0}, Access::kLocal);
-        return piece.data();
-    }
-
-    void deallocate(std::byte*, size_t, size_t) noexcept override {}  // with everything else
-
-private:
-    transport::Device& device_;
-    std::vector<std::vector<std::byte>> pieces_;
-};
-
-/// A manager and a shard, and a worker of another device that is in the hands of the test.
+/// A manager and a shard, and a worker of another device that is played by the test.
 class OverShm {
 public:
     OverShm() {
@@ -55,23 +41,14 @@ public:
         shard_ = std::make_unique<Shard>(shard, endpoint(*server_), clock_, memory_, rules_);
         worker_ = endpoint(*other_);
         const ConnectionId manager_connection = connect(manager_->address());
-        wire::FrameHeader join;
-        join.kind = wire::Kind::kJoin;
-        send(manager_connection, join, JoinMessage{JoinMessage::Role::kWorker, 0, 0, {}}.encode());
-        TableSchema schema;
-        schema.name = "numbers";
-        schema.layout = Layout::kDense;
-        schema.key_count = kTableKeys;
-        wire::FrameHeader create;
-        create.kind = wire::Kind::kCreateTable;
-        create.request = 1;
-        send(manager_connection, create,
+        send(manager_connection, testing::frame_header(wire::Kind::kJoin),
+             JoinMessage{JoinMessage::Role::kWorker, 0, 0, {}}.encode());
+        const TableSchema schema = testing::dense_table("numbers", kTableKeys);
+        send(manager_connection, testing::frame_header(wire::Kind::kCreateTable, 1),
              TableMessage{0, schema.name, encode_schema(schema)}.encode());
         REQUIRE(answer(1) == Errc::kOk);
         connection_ = connect(shard_->address());
-        wire::FrameHeader hello;
-        hello.kind = wire::Kind::kHello;
-        send(connection_, hello);
+        send(connection_, testing::frame_header(wire::Kind::kHello));
     }
 
     /// Asks the shard to take values from this memory, or to put them there.
@@ -124,12 +101,10 @@ private:
         return connection;
     }
 
-    void send(ConnectionId connection, wire::FrameHeader header,
+    void send(ConnectionId connection, const wire::FrameHeader& header,
               std::span<const std::byte> body = {}) {
-        header.body_bytes = static_cast<uint32_t>(body.size());
-        const std::array parts{wire::bytes_of(header), body};
-        REQUIRE(worker_->send(connection, parts) == transport::Post::kPosted);
-        worker_->flush();
+        REQUIRE(testing::send_frame(*worker_, connection, header, body) ==
+                transport::Post::kPosted);
     }
 
     void poll() {
@@ -153,7 +128,7 @@ private:
     RuleRegistry rules_ = RuleRegistry::with_builtin_rules();
     std::unique_ptr<transport::Device> server_ = device();
     std::unique_ptr<transport::Device> other_ = device();
-    HeapMemory memory_{*server_};
+    testing::RegisteredMemory memory_{*server_, Access::kLocal};
     std::unique_ptr<Manager> manager_;
     std::unique_ptr<Shard> shard_;
     std::unique_ptr<transport::Endpoint> worker_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// A shard and workers that do what they like: what is refused, what has to wait and how long, and
-/// that nobody's requests harm another's.
+/// A shard and workers that break the rules: which requests it refuses, which wait and how long,
+/// and that the requests of one worker do not harm those of another.
 
 #include "lib/server/shard.h"
 
@@ -19,22 +19,8 @@ namespace {
 
 constexpr uint64_t kKeys = 16;
 
-SimShape one_shard(uint32_t workers) {
-    SimShape shape;
-    shape.servers = 1;
-    shape.shards = 1;
-    shape.workers = workers;
-    return shape;
-}
-
 TableSchema schema(uint64_t keys = kKeys) {
-    TableSchema s;
-    s.name = "sums";
-    s.layout = Layout::kDense;
-    s.key_count = keys;
-    s.value_type = ValueType::kFloat64;
-    s.rule = "add";
-    return s;
+    return dense_table("sums", keys, ValueType::kFloat64);
 }
 
 CallOptions iteration(uint64_t number) {
@@ -71,7 +57,7 @@ std::vector<double> pull_all(SimCluster& cluster, const TableInfo& table) {
     return values;
 }
 
-/// A cluster of one shard and two workers, the second of which is in the hands of the test.
+/// A cluster of one shard and two workers, the second of which is played by the test.
 struct WithRawWorker {
     explicit WithRawWorker(const SimShape& shape = one_shard(2),
                            const transport::sim::Options& options = {})
@@ -272,7 +258,7 @@ TEST_SUITE("shard") {
         }
         CHECK(busy > 60);
         CHECK(busy < 80);
-        // What waits is not lost, what need not wait is served, what has waited no longer counts.
+        // Requests that wait are not lost, others are served, those that waited count no more.
         REQUIRE(with.cluster.finish(0, push_all(with.cluster, 0, table, ones, iteration(1))));
         for (uint64_t i = 0; i < busy; ++i)
             push_part(2000 + i, 2, kPushes);
@@ -299,7 +285,7 @@ TEST_SUITE("shard") {
         std::vector<ClientCore::CallId> ahead;
         for (uint64_t i = 1; i <= kIterations; ++i)
             ahead.push_back(push_all(cluster, 0, *table, ones, iteration(i)));
-        (void)cluster.run_until([] { return false; }, 20);
+        cluster.run_idle(20);
         for (uint64_t i = 1; i <= kIterations; ++i)
             CHECK(cluster.finish(1, push_all(cluster, 1, *table, ones, iteration(i))).has_value());
         for (const auto call : ahead)
@@ -309,7 +295,7 @@ TEST_SUITE("shard") {
 
     TEST_CASE("a part that its worker cannot send fails its iteration for everybody at once") {
         SimShape shape = one_shard(2);
-        shape.worker_memory_bytes = 0;  // a part of many keys in memory that nobody registered
+        shape.worker_memory_bytes = 0;  // the values of many keys are not registered
         shape.message_bytes_max = 1024;
         SimCluster cluster(4, shape, {});
         REQUIRE(cluster.start());
@@ -336,10 +322,8 @@ TEST_SUITE("shard") {
     TEST_CASE("a part of another type fails its iteration, one with a bad key too") {
         for (const bool bad_key : {true, false}) {
             WithRawWorker with;
-            TableSchema sparse = schema();
-            sparse.layout = Layout::kSparse;
-            sparse.key_count = 0;
-            const auto table = with.cluster.make_table(0, sparse);
+            const auto table =
+                with.cluster.make_table(0, sparse_table("sums", ValueType::kFloat64));
             REQUIRE(table.has_value());
             const auto shard = with.raw.hello(*with.cluster.shards[0], 1);
             const std::vector<uint64_t> keys{3, 2};
@@ -414,7 +398,7 @@ TEST_SUITE("shard") {
         header.request = 3;
         header.flags =
             wire::kKeysInline | wire::kValuesInline | wire::kAggregate | wire::kIteration;
-        with.raw.send(shard, header, body);  // the ends are the list
+        with.raw.send(shard, header, body);  // a list of two keys: its ends are all of it
         REQUIRE(with.raw.run_until([&] { return with.raw.answer(3) != nullptr; }));
         CHECK(with.raw.answer(3)->header.status == Errc::kOk);
         CHECK(with.cluster.finish(0, push).has_value());
@@ -425,7 +409,7 @@ TEST_SUITE("shard") {
     }
 
     TEST_CASE("whenever a worker dies, who waits for its part of an iteration is told at once") {
-        constexpr uint64_t kManyKeys = 1 << 16;  // its values are read: that takes a while
+        constexpr uint64_t kManyKeys = 1 << 16;  // its values are fetched, in many steps
         for (const bool says_hello : {false, true}) {
             for (int steps = 0; steps < 60; steps += 4) {
                 INFO("said hello " << says_hello << ", dead after " << steps << " steps");

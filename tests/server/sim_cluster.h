@@ -4,64 +4,25 @@
 /// SimCluster: manager, servers and workers in one thread, on simulated time over a simulated
 /// network.
 
-#include <cstdlib>
-#include <map>
 #include <memory>
 #include <vector>
+
+#include <doctest/doctest.h>
 
 #include "lib/node/manager.h"
 #include "lib/server/shard.h"
 #include "lib/worker/client_core.h"
+#include "tests/registered_memory.h"
+#include "tests/table_schemas.h"
 #include "transport/fault/fault.h"
 #include "transport/sim/network.h"
 
 namespace weir::test {
 
-/// Heap memory of which every piece is registered, up to a limit.
-class RegisteredMemory final : public Memory {
-public:
-    RegisteredMemory(transport::Device& device, transport::Access access,
-                     size_t limit_bytes = ~size_t{0})
-        : device_(device), access_(access), limit_bytes_(limit_bytes) {}
-
-    ~RegisteredMemory() override {
-        for (const auto& [memory, region] : regions_)
-            std::free(memory);
-    }
-
-    RegisteredMemory(const RegisteredMemory&) = delete;
-    RegisteredMemory& operator=(const RegisteredMemory&) = delete;
-
-    [[nodiscard]] std::byte* allocate(size_t bytes, size_t alignment) noexcept override {
-        if (bytes > limit_bytes_ || bytes_in_use_ > limit_bytes_ - bytes) return nullptr;
-        bytes_in_use_ += bytes;
-        const size_t size = (bytes + alignment - 1) / alignment * alignment;
-        auto* const memory = static_cast<std::byte*>(std::aligned_alloc(alignment, size));
-        std::fill_n(memory, size, std::byte{});
-        regions_[memory] = *device_.register_memory({{memory, bytes}, -1, 0}, access_);
-        return memory;
-    }
-
-    void deallocate(std::byte* memory, size_t bytes, size_t) noexcept override {
-        if (memory == nullptr) return;
-        bytes_in_use_ -= bytes;
-        device_.deregister_memory(regions_.at(memory));
-        regions_.erase(memory);
-        std::free(memory);
-    }
-
-    /// From now on; what is in use stays.
-    void set_limit(size_t limit_bytes) noexcept { limit_bytes_ = limit_bytes; }
-
-    [[nodiscard]] size_t bytes_in_use() const noexcept { return bytes_in_use_; }
-
-private:
-    transport::Device& device_;
-    transport::Access access_;
-    size_t limit_bytes_;
-    size_t bytes_in_use_ = 0;
-    std::map<std::byte*, transport::RegionId> regions_;
-};
+using testing::dense_table;
+using testing::RegisteredMemory;
+using testing::sparse_table;
+using testing::table_of;
 
 struct SimShape {
     uint32_t servers = 2;
@@ -74,7 +35,7 @@ struct SimShape {
     size_t server_memory_bytes = ~size_t{0};
     size_t worker_memory_bytes = ~size_t{0};
     std::shared_ptr<transport::Faults> faults = nullptr;  ///< of the first worker's network
-    bool faults_of_all = false;                           ///< of everybody's
+    bool faults_of_all = false;                           ///< of all hosts' networks
 };
 
 class SimCluster {
@@ -107,7 +68,8 @@ public:
     /// The host of a server is its number, that of a worker comes after all servers.
     [[nodiscard]] uint32_t host_of_worker(uint32_t worker) const { return shape_.servers + worker; }
 
-    /// Lets everybody do what there is to do, then the next thing happen. False if nothing is left.
+    /// Polls everything; if nothing was done, lets the network take one step. False if there was none
+    /// either: then a millisecond passes.
     bool step() {
         size_t done = manager->poll();
         for (auto& shard : shards)
@@ -128,6 +90,11 @@ public:
             if (!step()) ++idle;
         }
         return over();
+    }
+
+    /// Runs until `count` milliseconds have passed in which there was nothing to do.
+    void run_idle(size_t count) {
+        (void)run_until([] { return false; }, count);
     }
 
     [[nodiscard]] bool start() {
@@ -152,6 +119,10 @@ public:
             return Error(Errc::kDeadline, "the call never ended");
         }
         return workers[worker]->take_table(call);
+    }
+
+    [[nodiscard]] transport::Device& device_of_worker(uint32_t worker) {
+        return *devices_[host_of_worker(worker)];
     }
 
     /// Registered memory of a worker.
@@ -207,6 +178,29 @@ public:
     std::unique_ptr<Manager> manager;
     std::vector<std::unique_ptr<Shard>> shards;
     std::vector<std::unique_ptr<ClientCore>> workers;
+};
+
+/// One server of one shard.
+[[nodiscard]] inline SimShape one_shard(uint32_t workers = 1) {
+    return {.servers = 1, .shards = 1, .workers = workers};
+}
+
+/// A cluster that all workers have joined, with a table that the first one has made.
+class StartedCluster : public SimCluster {
+public:
+    StartedCluster(uint64_t seed, const SimShape& shape, const TableSchema& schema,
+                   const transport::sim::Options& options = {})
+        : SimCluster(seed, shape, options) {
+        REQUIRE(start());
+        auto made = make_table(0, schema);
+        REQUIRE(made.has_value());
+        table = *std::move(made);
+    }
+
+    /// The first worker.
+    [[nodiscard]] ClientCore& client() { return *workers[0]; }
+
+    TableInfo table;
 };
 
 }  // namespace weir::test

@@ -73,8 +73,8 @@ TEST_SUITE("key_list_cache") {
     TEST_CASE("short lists and lists beyond the budget are not kept") {
         HeapMemory memory;
         KeyListCache cache(memory, 1000);
-        CHECK_FALSE(cache.reserve(KeyListCache::kKeyCountMin - 1));
-        CHECK(cache.reserve(KeyListCache::kKeyCountMin));
+        CHECK_FALSE(cache.reserve(kRememberedKeysMin - 1));
+        CHECK(cache.reserve(kRememberedKeysMin));
         CHECK_FALSE(cache.reserve(251));
         CHECK_FALSE(cache.reserve(size_t{1} << 40));
     }

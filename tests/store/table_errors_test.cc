@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a peer or a user can get wrong: refused by name, and no value changes.
+/// \file
+/// Mistakes of a peer or a user: they are refused with the right code, and no value changes.
+
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include <doctest/doctest.h>
+#include <fmt/core.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -91,13 +95,70 @@ TEST_SUITE("table_errors") {
               "table 't': rule 'adagrad': epsilon must be greater than 0, is 0");
         CHECK(why(prox_l1(-1)) == "table 't': rule 'prox_l1': lambda must be 0 or greater, is -1");
         CHECK(why(prox_l1(0, 0)) ==
-              "table 't': rule 'prox_l1': first trust must be greater than 0, is 0");
+              "table 't': rule 'prox_l1': first_trust must be greater than 0, is 0");
         CHECK(why({"add", {{0.1}}}) ==
               "table 't': rule 'add': it has 0 parameters, but parameter 1 is 0.1");
         for (const Rule& rule : {Rule(), assign(), add(), max(), min(), sgd(0.1),
                                  adagrad(0.1, 1e-8), prox_l1(1), prox_l1(0, 0.5)}) {
             CHECK_MESSAGE(why(rule).empty(), rule.name);
         }
+    }
+
+    TEST_CASE("an initial value that the type cannot have, and a missing key_count, are named") {
+        const RuleRegistry rules = RuleRegistry::with_builtin_rules();
+        const auto why = [&](ValueType type, double initial) {
+            return check_schema(
+                       {.name = "t", .value_type = type, .key_count = 1, .initial_value = initial},
+                       rules)
+                .error()
+                .text();
+        };
+        CHECK(why(ValueType::kFloat32, std::nan("")) ==
+              "table 't': the initial value must be finite, is nan");
+        CHECK(why(ValueType::kFloat32, 1e300) ==
+              "table 't': the initial value 1e+300 is not a value of type float32");
+        CHECK(why(ValueType::kUInt64, -0.5) ==
+              "table 't': the initial value -0.5 is not a value of type uint64");
+        CHECK(check_schema({.name = "t"}, rules).error().text() ==
+              "table 't': a dense table needs a key_count, the number of its keys");
+    }
+
+    TEST_CASE("a table that exists with another property is refused, and the property is named") {
+        const TableSchema is{.name = "t",
+                             .layout = Layout::kSparse,
+                             .rule = "sgd",
+                             .parameters = sgd(0.1).parameters};
+        CHECK(check_same(is, is).has_value());
+        const auto why = [&](auto change) {
+            TableSchema wanted = is;
+            change(wanted);
+            const Status status = check_same(is, wanted);
+            REQUIRE_FALSE(status.has_value());
+            std::string text =
+                fmt::format("{}: {}", to_string(status.code()), status.error().text());
+            const std::string_view cure = "; ask for the same, or choose another name";
+            if (text.ends_with(cure)) return text.substr(0, text.size() - cure.size());
+            return text + (status.code() == Errc::kTypeMismatch ? "" : " (no cure)");
+        };
+        CHECK(why([](TableSchema& t) { t.width = 3; }) ==
+              "type mismatch: table 't' exists with 1 value of type float32 per key; 3 of type "
+              "float32 were asked for");
+        CHECK(why([](TableSchema& t) { t.value_type = ValueType::kInt64; }) ==
+              "type mismatch: table 't' exists with 1 value of type float32 per key; 1 of type "
+              "int64 was asked for");
+        CHECK(why([](TableSchema& t) { t.layout = Layout::kDense; }) ==
+              "already exists: table 't' exists with layout sparse; dense was asked for");
+        CHECK(why([](TableSchema& t) { t.key_count = 9; }) ==
+              "already exists: table 't' exists with key_count 0; 9 was asked for");
+        CHECK(why([](TableSchema& t) { t.rule = "add"; }) ==
+              "already exists: table 't' exists with rule sgd; add was asked for");
+        CHECK(why([](TableSchema& t) { t.parameters = sgd(0.2).parameters; }) ==
+              "already exists: table 't' exists with parameter 1 of rule sgd 0.1; 0.2 was asked "
+              "for");
+        CHECK(why([](TableSchema& t) { t.initial_value = 1; }) ==
+              "already exists: table 't' exists with initial_value 0; 1 was asked for");
+        CHECK(why([](TableSchema& t) { t.allow_not_finite = true; }) ==
+              "already exists: table 't' exists with allow_not_finite false; true was asked for");
     }
 
     TEST_CASE("ranges outside of the table, empty, reversed or of the wrong size change nothing") {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random histories of every rule, type, layout and width against a std::map.
+/// \file
+/// Random histories of every rule, type, layout and width against a std::map.
 #include "lib/store/table.h"
 
 #include <set>
@@ -104,7 +105,7 @@ TEST_SUITE("table") {
         RowList rows(const std::vector<uint64_t>& list, bool create) {
             const auto known = table_->known_rows(list_id(list));
             if (known) {
-                CHECK(list.size() >= KeyListCache::kKeyCountMin);
+                CHECK(list.size() >= kRememberedKeysMin);
                 return *known;
             }
             return create ? *table_->rows_for_push(list) : *table_->rows_for_pull(list);

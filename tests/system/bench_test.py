@@ -59,6 +59,7 @@ class Bench(unittest.TestCase):
             done = subprocess.run([WEIR, "bench", name, "--local", "--brief", "--json", path, *flags], env=environment(),
                                   capture_output=True, text=True, timeout=100, check=False)
             self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertNotIn("secret", done.stderr)  # its ranks have one
             with open(path, encoding="utf-8") as file:
                 result = json.load(file)
         self.assertEqual(result["bench"], name)
@@ -69,8 +70,12 @@ class Bench(unittest.TestCase):
         self.assertTrue(done.stdout.startswith(f"# Weir {name}"), done.stdout)
         self.assertEqual(sum(not line.startswith("#") for line in done.stdout.splitlines()), len(result["rows"]))
         self.assertIn("# Ratio: the share of the limit that is reached", done.stdout)
+        self.last_legend = self.legend(done.stdout)
         for column in self.columns(done.stdout):
-            self.assertIn(column, self.legend(done.stdout), done.stdout)
+            self.assertIn(column, self.last_legend, done.stdout)
+        for column in ("p90", "Ring us", "Payload in", "Copied B"):
+            if column not in done.stdout.splitlines()[1]:
+                self.assertNotIn(column, self.last_legend, done.stdout)
         for row in result["rows"]:
             self.assertLessEqual(COMMON, set(row))
             for field in ("ratio", "limit", "operations_per_s", "bytes_per_s", "p50_us"):
@@ -112,6 +117,9 @@ class Bench(unittest.TestCase):
 
     def test_insert_counts_keys(self):
         rows = self.bench("insert")
+        legend = self.last_legend
+        for word in ("sized", "known", "unseen", "held"):
+            self.assertIn(f"{word}:", legend)
         self.assertEqual([row["work"].split()[0] for row in rows], ["new"] * 4 + ["known"] * 2 + ["unseen"] * 2)
         for row in rows:
             self.assertAlmostEqual(row["keys_per_s"], row["operations_per_s"] * row["keys"],
@@ -164,14 +172,15 @@ class Bench(unittest.TestCase):
         self.assertRegex(done.stderr, "^weir: error: .*" + words)
         self.assertLess(max(map(len, done.stderr.splitlines())), 200)
 
-    def test_sizes_that_make_no_sense_are_refused(self):
-        self.refused("powers of two", "push", "--local", "--min-bytes", "5000")
-        self.refused("--min-bytes <= --max-bytes", "push", "--local", "--min-bytes", "65536", "--max-bytes", "4096")
+    def test_wrong_sizes_are_refused(self):
+        self.refused("--min-bytes 5000: must be a power of two", "push", "--local", "--min-bytes", "5000")
+        self.refused("--min-bytes 65536: must not be above --max-bytes 4096", "push", "--local", "--min-bytes", "65536", "--max-bytes", "4096")
+        self.refused("--max-bytes 2097152: must not be above the size of the table, 1 MiB", "push", "--local", "--max-bytes", "2097152", "--table-mib", "1")
 
     def test_seconds_that_are_no_time_to_measure_in_are_refused(self):
         for seconds in ("nan", "inf", "1e300", "1e-9", "0", "-1", "3601"):
             for name in ("push", "pull", "latency"):
-                self.refused(f"--seconds: {re.escape(seconds)} is no number from 0.001 to 3600", name, "--local", "--seconds", seconds)
+                self.refused(f"--seconds: {re.escape(seconds)}: must be a number from 0.001 to 3600", name, "--local", "--seconds", seconds)
 
     def test_however_little_time_there_is_every_limit_is_measured(self):
         rows = self.bench("push", "--seconds", "0.001", "--max-bytes", "8192")
@@ -182,11 +191,11 @@ class Bench(unittest.TestCase):
                             ("insert", ("--min-bytes", "--max-bytes", "--table-mib", "--seconds")),
                             ("lookup", ("--min-bytes", "--max-bytes", "--table-mib", "--seconds"))):
             for flag in flags:
-                self.refused(f"there is no flag {flag} here", name, "--local", flag, "4096")
+                self.refused(f"unknown flag {flag}", name, "--local", flag, "4096")
         for flag in ("--rank", "--size", "--rendezvous"):
             self.refused(f"--local excludes {flag}|{flag} excludes --local", "push", "--local", flag, "2")
         for flag in ("--servers", "--shards", "--workers"):
-            self.refused(f"{flag}: 0 is no whole number", "push", "--local", flag, "0")
+            self.refused(f"{flag}: 0: must be a whole number", "push", "--local", flag, "0")
         self.refused("--colocate", "push", "--local", "--colocate", "--cpus", "0,1")
 
     def test_cores_that_cannot_be_used_are_refused(self):
@@ -196,11 +205,11 @@ class Bench(unittest.TestCase):
         self.refused("needs two cores", "push", "--local", "--cpus", f"{first},{first}")
 
     def test_more_memory_than_there_is_is_refused(self):
-        self.refused("need .*TiB of memory here, and .* are available",
+        self.refused("need .*TiB of memory on this host, and .* are available",
                      "push", "--local", "--in-flight", "1024", "--table-mib", "1048576", "--max-bytes", str(1 << 30))
 
     def test_a_bench_that_there_is_not_is_named(self):
-        self.refused("'frob'; there is: push, pull, latency, insert", "frob")
+        self.refused("'frob'; choose one of: push, pull, latency, insert", "frob")
 
     def launched(self, path, rank_variable):
         """Ranks that a launcher has put anywhere: 0 serves, 1 measures, and both stay on the cores that were asked for."""

@@ -72,7 +72,7 @@ def stop(pid):
 
 
 class Hostile:
-    """Strangers that connect, say what makes no sense, and hang up or stay."""
+    """Strangers that connect, send garbage, and hang up or stay."""
 
     def __init__(self, dice):
         self.dice, self.staying, self.sent = dice, [], 0
@@ -92,7 +92,7 @@ class Hostile:
                 if self.dice.random() < 0.5:
                     stranger.settimeout(0.02)
                     with contextlib.suppress(OSError):
-                        greeting = stranger.recv(4096)  # half a handshake: what it said is said back
+                        greeting = stranger.recv(4096)  # half a handshake: its own greeting is sent back
                     stranger.settimeout(1)
                 stranger.sendall(message + greeting)
                 self.sent += 1
@@ -163,19 +163,19 @@ class Killed(testing.Folder, unittest.TestCase):
             self.assertRegex(job.err(2), r"error: .*(worker 1|rank 3)", job.everything())
             for rank in SERVERS:  # they served to the end, which no worker reached
                 self.assertEqual(codes[rank], 1, job.everything())
-            self.assertRegex(job.err(0), r"error: no worker came to its end: worker 1 \(rank 3\) died")
+            self.assertRegex(job.err(0), r"error: no worker finished its work: worker 1 \(rank 3\) died")
 
     def test_servers_stay_up_while_a_stopped_worker_is_there(self):
         with self.job(*testing.ENDLESS) as job:
             job.start_all()
             self.assertTrue(job.until_training(), job.everything())
-            stop(job.pid(2))  # it is neither dead nor does it say a word
+            stop(job.pid(2))  # it is alive and silent
             held = [holdings(job.pid(rank)) for rank in SERVERS]
             job.kill(3)
-            self.assertTrue(job.until(lambda: "worker 1 of rank 3 is lost" in job.err(0), DEADLINE_S), job.everything())
+            self.assertTrue(job.until(lambda: "worker 1 (rank 3) is lost" in job.err(0), DEADLINE_S), job.everything())
             time.sleep(0.5)
             self.assertTrue(all(job.running(rank) for rank in SERVERS), job.everything())
-            for rank, (descriptors, shared) in zip(SERVERS, held):  # what the dead one had is released
+            for rank, (descriptors, shared) in zip(SERVERS, held):  # the memory and descriptors of the dead rank are released
                 now = holdings(job.pid(rank))
                 self.assertLess(now[0], descriptors, job.everything())
                 self.assertLess(now[1], shared, job.everything())

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`weir lr` on data that would train to nonsense: said with the cure, or warned of. Usage: lr_data_test.py PATH-OF-WEIR"""
+"""`weir lr` on data that would train to nonsense: an error with the cure, or a warning. Usage: lr_data_test.py PATH-OF-WEIR"""
 
 import math
 import re
@@ -47,7 +47,7 @@ class Data(testing.Folder, unittest.TestCase):
                     with self.subTest(train=train, skip=skip, shape=shape):
                         done = self.lr("--train", train, "--skip-bad", skip, *shape)
                         self.assertEqual(done.code, 1, done.err)
-                        self.assertIn(f"{train}: the labels are 1 and 2, and -1, 0 and +1 are understood; say which class each stands for, "
+                        self.assertIn(f"{train}: the labels are 1 and 2, but only -1, 0 and +1 are understood; say which class each stands for, "
                                       "like --labels 1:-1,2:+1", done.err)
 
     def test_the_flag_that_it_names_gives_the_same_as_labels_that_are_understood(self):
@@ -75,12 +75,12 @@ class Data(testing.Folder, unittest.TestCase):
         digits = self.text("digits.svm", "".join(f"{i % 10} {i + 1}:1\n" for i in range(500)))
         done = self.lr("--train", digits, "--skip-bad", 500)
         self.assertIn("the labels are 0, 1, 2, 3, 4, 5, 6, 7 and 2 more", done.err)
-        self.assertIn("there are two classes: one against the others", done.err)
+        self.assertIn("a model has two classes: several labels may stand for one class", done.err)
         chosen = ("--train", digits, "--labels", "3:+1,4:-1")
-        self.assertIn("digits.svm:1:1: expected a label that --labels names, found '0'", self.lr(*chosen).err)
+        self.assertIn("digits.svm:1:1: expected a label of the label map, found '0'", self.lr(*chosen).err)
         self.assertEqual(self.trained(*chosen, "--skip-bad", 400, *FEW_PASSES)[0]["examples"], 100)
         done = self.lr("--train", digits, "--skip-bad", 500, "--labels", "3:+1,12:-1")
-        self.assertIn("--labels 3:+1,12:-1 says nothing of 0, 1, 2, 4, 5, 6, 7, 8 and 1 more", done.err)
+        self.assertIn("--labels 3:+1,12:-1 has no class for 0, 1, 2, 4, 5, 6, 7, 8 and 1 more", done.err)
         train = testing.write(self.path("train.svm"), testing.dense())
         test = self.text("test.svm", relabelled(testing.dense(), {-1: "1", 1: "2"}))
         model = self.path("model")
@@ -91,14 +91,14 @@ class Data(testing.Folder, unittest.TestCase):
         for text in ("1:-1", "x", "1:-1,1:1", "1:2,2:1"):
             done = self.lr("--train", train, "--labels", text)
             self.assertEqual(done.code, 2)
-            self.assertIn("say it like 1:-1,2:+1", done.err)
+            self.assertIn("write it like 1:-1,2:+1", done.err)
 
     def test_one_class_alone_is_warned_of(self):
         for label, sign in (("1", "+1"), ("0", "-1"), ("-1", "-1")):
             train = self.text("one.svm", f"{label} 1:1\n" * 40)
             for shape in SHAPES:
                 result, done = self.trained("--train", train, *FEW_PASSES, *shape)
-                self.assertIn(f"warning: {train}: all 40 examples are of the class {sign}: there is nothing to tell apart", done.err)
+                self.assertIn(f"warning: {train}: all 40 examples are of the class {sign}: a model needs examples of both classes", done.err)
                 self.assertEqual((len(result["warnings"]), result["train_auc"]), (1, None))
         train = self.text("both.svm", "-1 1:1\n0 2:1\n1 3:1\n" * 10)
         self.assertIn("both -1 and 0 stand for the class -1", self.trained("--train", train, *FEW_PASSES)[1].err)
@@ -120,13 +120,13 @@ class Data(testing.Folder, unittest.TestCase):
             self.assertNotIn("warning", done.err)
             result, done = self.trained("--train", train, "--test", known, odd, *FEW_PASSES, *shape)
             self.assertEqual((result["test_features"], result["test_features_unseen"]), (5, 2))
-            self.assertIn(f"warning: {known} and 1 more file: 2 of 5 features (40 %) are in no training line, and count for nothing", done.err)
+            self.assertIn(f"warning: {known} and 1 more file: 2 of 5 features (40 %) are in no training line, and have no weight", done.err)
 
     def test_a_model_without_weights_is_warned_of(self):
         train = testing.write(self.path("train.svm"), testing.dense())
         result, done = self.trained("--train", train, "--l1", 1e6)
         self.assertEqual(result["nonzeros"], 0)
-        self.assertIn("warning: the model has no weights: at --l1 1000000 none is worth its price; a smaller --l1 gives some", done.err)
+        self.assertIn("warning: the model has no weights: with l1 = 1000000 all weights are 0; give a smaller l1", done.err)
 
     def test_accuracy_log_loss_and_auc_are_what_the_model_says_in_every_shape(self):
         rows, model = testing.text_like(), self.path("model")

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the flags of `weir lr` and `weir predict` promise, and signals. Usage: lr_flags_test.py PATH-OF-WEIR"""
 
+import glob
 import gzip
 import json
 import math
@@ -70,7 +71,7 @@ class Init(Flags):
         Path(model).write_text("1 0.5\n77 3\n78 4\n", encoding="ascii")
         for shape in SHAPES:
             _, err = self.good("lr", "--train", self.data(), "--init", model, "--model", self.path("next"), "--json", out, *shape)
-            self.assertIn("warning: --init: 2 of 3 features are in no training line, and were left out", err)
+            self.assertIn("warning: the model to start from: 2 of 3 features are in no training line; their weights were left out", err)
             self.assertNotIn(77, testing.read_model(self.path("next")))
         Path(model).write_text("1 x\n", encoding="ascii")
         for path, words in ((model, ":1: expected a finite number as weight"), (self.path("none"), "cannot be opened")):
@@ -85,7 +86,7 @@ class Init(Flags):
             for rank in range(3):
                 job.start(rank, flags=("--init", self.path("ab"[rank == 2])))
             self.assertEqual([job.wait(rank) for rank in (1, 2)], [2, 2], job.everything())
-            self.assertIn("different flags (--init)", job.err(1))
+            self.assertIn("different options (init)", job.err(1))
 
 
 class Streams(Flags):
@@ -133,7 +134,7 @@ class Streams(Flags):
         with testing.Ranks(self.folder, [self.WEIR, "lr", "--train", "-"], 3) as job:
             job.start_all()
             self.assertEqual([job.wait(rank) for rank in (1, 2)], [2, 2], job.everything())
-            self.assertIn("a job of 3 ranks has no standard input that all could read", job.err(1))
+            self.assertIn("the 3 ranks of this job cannot all read the same standard input", job.err(1))
 
 
 class Predict(Flags):
@@ -188,7 +189,7 @@ class Predict(Flags):
         self.assertIn("none of the features has a weight", err)
         Path(model).write_text("# nothing\n", encoding="ascii")
         self.assertIn("has no weights", self.good("predict", "--model", model, "-", stdin=b"+1 7:1\n")[1])
-        self.refused("nope is none of probability, label, score", "predict", "--model", model, "x", "--as", "nope")
+        self.refused("nope: must be probability, label or score", "predict", "--model", model, "x", "--as", "nope")
         code, _, err = self.weir("predict", "--model", self.path("none"), "-", stdin=bad)
         self.assertEqual((code, "cannot be opened" in err), (1, True))
 
@@ -208,9 +209,14 @@ class Words(Flags):
         for arguments in (("lr", "--frob", 1), ("lr", "--frob", "--l1", "x"), ("lr", "--l1", "x", "--train", "t", "--frob"), ("synth", "--frob"),
                           ("predict", "--frob"), ("bench", "--frob"), ("bench", "push", "--frob", "--seconds", 0)):
             with self.subTest(arguments):
-                self.refused("there is no flag --frob here", *arguments)
+                self.refused("unknown flag --frob", *arguments)
         self.refused("--train is required", "lr")
         self.refused("--model is required", "predict")
+
+    def test_a_flag_without_its_value_is_named(self):
+        self.refused("error: --train: a value is missing", "lr", "--train")
+        self.refused("error: --l1: a value is missing", "lr", "--train", "t", "--l1")
+        self.refused("error: --out: a value is missing", "synth", "--out")
 
     def test_flags_without_an_effect_are_named(self):
         train = self.data()
@@ -260,10 +266,11 @@ class Signals(Flags):
                     words, err = process.communicate(timeout=testing.LIMIT_S)
                     self.assertEqual(process.returncode, code, err)
                     result = testing.read_json(out)
-                    self.assertRegex(err.decode(), f"weir: {name}: the training ends after this pass, and writes what there is; a second signal ends")
-                    self.assertIn(f"weir: error: {name}: the training ended after pass {result['passes']}, before its time", err.decode())
-                    self.assertEqual(result["ended_because"], f"{name} came")
-                    self.assertIn(f"{name} came", words.decode())
+                    self.assertRegex(err.decode(), f"weir: {name} received: a training that has begun ends after this pass, and the results so far are written; a second signal ends")
+                    self.assertIn(f"weir: stopped by {name}: the training ended after pass {result['passes']}; the results so far are written", err.decode())
+                    self.assertNotIn("error", err.decode())
+                    self.assertEqual(result["ended_because"], f"stopped by {name}")
+                    self.assertIn(f"stopped by {name}", words.decode())
                     self.assertGreater(len(testing.read_model(model)), 0)
                     for path in (model, out, plot):
                         os.unlink(path)
@@ -274,7 +281,7 @@ class Signals(Flags):
         _, err = process.communicate(timeout=testing.LIMIT_S)
         self.assertEqual(process.returncode, 1, err)
         self.assertIn("/dev/full", err.decode())
-        self.assertNotIn("is written", err.decode().replace("writes what there is", ""))
+        self.assertNotIn("stopped by", err.decode())
 
     def test_a_second_signal_ends_it_at_once(self):
         process = self.started()
@@ -285,9 +292,9 @@ class Signals(Flags):
         process.communicate(timeout=testing.LIMIT_S)
         self.assertIn(process.returncode, (-signal.SIGINT, -signal.SIGTERM))
 
-    def test_a_signal_to_one_rank_ends_all_of_them_together_and_everyone_says_so(self):
+    def test_a_signal_ends_all_ranks_together_and_one_of_them_says_so_once(self):
         out, train = self.path("out.json"), self.data(rows=testing.endless())
-        for victims in ((2,), (0, 1, 2, 3)):  # one worker; everybody, as a launcher does
+        for victims in ((2,), (3,), (0, 1, 2, 3)):  # one of the two workers; everybody, as a launcher does
             command = [self.WEIR, "lr", "--servers", "2", "--train", train, "--json", out, *testing.ENDLESS]
             with testing.Ranks(self.folder, command, 4) as job:
                 job.start_all()
@@ -295,10 +302,33 @@ class Signals(Flags):
                 for rank in victims:
                     os.kill(job.pid(rank), signal.SIGTERM)
                 self.assertEqual([job.wait(rank) for rank in range(4)], [143] * 4, job.everything())
+                said = {rank: job.err(rank).count("stopped by SIGTERM: the training ended after pass") for rank in range(4)}
+                self.assertEqual(said, {0: 0, 1: 0, 2: 1, 3: 0}, job.everything())
                 for rank in range(4):
-                    self.assertRegex(job.err(rank), "error: .*SIGTERM: the training ended after pass", job.everything())
-            self.assertEqual(testing.read_json(out)["ended_because"], "SIGTERM came")
+                    self.assertNotIn("error", job.err(rank), job.everything())
+            self.assertEqual(testing.read_json(out)["ended_because"], "stopped by SIGTERM")
             os.unlink(out)
+
+    @staticmethod
+    def readers(job, path):
+        """The ranks of the job that have the file open."""
+        return [rank for rank in range(3) if any(os.path.realpath(fd) == path for fd in glob.glob(f"/proc/{job.pid(rank)}/fd/*"))]
+
+    def test_a_signal_while_one_rank_reads_stops_all_of_them(self):
+        """Only that rank gets the signal: the others learn from the manager what ended the job, and which signal it was."""
+        big, small = self.path("big.svm.gz"), self.data()  # only one worker can read a gzip file
+        with gzip.open(big, "wb", compresslevel=1) as out:
+            out.write(b"+1 1:1 2:1 3:1\n-1 2:1 4:1 5:1\n" * 3_000_000)
+        for name, code in (("SIGINT", 130), ("SIGTERM", 143)):
+            command = [self.WEIR, "lr", "--servers", "1", "--train", small, big, "--model", self.path("model")]
+            with testing.Ranks(self.folder, command, 3) as job:
+                job.start_all()
+                self.assertTrue(job.until(lambda job=job: self.readers(job, big)), job.everything())
+                os.kill(job.pid(self.readers(job, big)[0]), getattr(signal, name))
+                self.assertEqual([job.wait(rank) for rank in range(3)], [code] * 3, job.everything())
+                said = [job.err(rank).count(f"stopped by {name}: the training files were being read; nothing is written") for rank in range(3)]
+                self.assertEqual(said, [0, 1, 0], job.everything())
+                self.assertFalse(os.path.exists(self.path("model")))
 
     def test_an_ignored_signal_stays_ignored(self):
         command = ["sh", "-c", 'trap "" INT; exec "$0" "$@"', self.WEIR, "lr", "--train", self.data(rows=testing.endless()), *testing.ENDLESS]

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`weir lr` finds the optimum, whatever the job looks like, and says what it found. Usage: lr_test.py PATH-OF-WEIR"""
+"""`weir lr` finds the optimum for every shape of job, and reports it. Usage: lr_test.py PATH-OF-WEIR"""
 
 import re
 import unittest

@@ -19,7 +19,7 @@ from launch import Done, clean_environment, free_port, run  # noqa: E402, F401
 
 LIMIT_S = 60  # no run of these tests may take longer, whatever else the machine does
 POOL = {"WEIR_POOL_MIB": "32"}
-# A training that nobody sees the end of: the objective of endless() falls to 1e-302, and the least gain that counts to 0.
+# Flags of a training that does not end during a test: the objective of endless() falls to 1e-302, and the least gain that counts to 0.
 ENDLESS = ("--l1", "0", "--passes", "100000000", "--tolerance", "1e-300")
 
 
@@ -170,7 +170,7 @@ def read_json(path):
 
 
 class Ranks:
-    """Processes of one job started by hand; what they say goes to files. Whoever still runs at the end is killed."""
+    """Processes of one job started by hand; their output goes to files. Processes that still run at the end are killed."""
 
     def __init__(self, folder, command, size, extra=None, port=None):
         self.folder, self.size, self.port = Path(folder), size, port or free_port()
@@ -212,7 +212,7 @@ class Ranks:
         return "\n".join(f"rank {rank}: exit {process.poll()}\n{self.err(rank)}" for rank, process in self.processes.items())
 
     def until(self, true, seconds=LIMIT_S):
-        """Waits until true() is; whether it came to be."""
+        """Waits until true() returns a true value; False if it did not in time."""
         end = time.monotonic() + seconds
         while not true():
             if time.monotonic() > end:

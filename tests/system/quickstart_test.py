@@ -80,9 +80,9 @@ class Quickstart(unittest.TestCase):
         self.assertEqual(xml.parse(plot[1]).getroot().tag, "{http://www.w3.org/2000/svg}svg")
 
     def test_what_is_wrong_is_said_and_nothing_is_done(self):
-        for arguments, code, words in ((["--frobnicate"], 2, "there is no flag '--frobnicate'"), (["pages"], 2, "there is no flag 'pages'"),
+        for arguments, code, words in ((["--frobnicate"], 2, "unknown flag '--frobnicate'"), (["pages"], 2, "unknown flag 'pages'"),
                                        (["--pages"], 2, "--pages needs a path"), (["--pages", "/nowhere"], 1, "/nowhere has no folders man2 and man3"),
-                                       (["--weir", "/nowhere/weir"], 1, "/nowhere/weir is no program"),
+                                       (["--weir", "/nowhere/weir"], 1, "/nowhere/weir is not a program that can be run"),
                                        (["--weir", WEIR, "--build", "b"], 2, "leave --build out")):
             with self.subTest(arguments):
                 done = quickstart(*arguments, cwd=self.folder)

@@ -57,6 +57,15 @@ class Speed(unittest.TestCase):
         self.assertEqual(record["rows"], {"latency: 4 bytes": {"median": 0.45, "least": 0.4, "most": 0.5},
                                           "latency: 8 bytes": {"median": 0.8, "least": 0.8, "most": 0.8}})
 
+    def test_rows_of_the_same_size_are_told_apart_by_their_work(self):
+        rows = [{"work": work, "keys": 8192, "ratio": ratio} for work, ratio in (("pull, width 16", 0.6), ("adagrad push, width 16", 0.5))]
+        (self.folder / "result-0.json").write_text(json.dumps({"bench": "lookup", "machine": {"processor": "P"}, "rows": rows}))
+        done = subprocess.run([SPEED, "lookup", "--weir", self.weir, "--file", self.folder / "recorded.json", "--record", "--runs", "1"],
+                              capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        medians = [row["median"] for row in json.loads((self.folder / "recorded.json").read_text())["rows"].values()]
+        self.assertEqual(medians, [0.6, 0.5])
+
     def test_what_is_within_the_noise_is_not_worse(self):
         self.recorded()
         self.measured((0.36, 0.77))
@@ -87,7 +96,7 @@ class Speed(unittest.TestCase):
         self.assertIn("--record", done.stderr)
         done = self.speed("--weir", "/nowhere/weir")
         self.assertEqual(done.returncode, 2)
-        self.assertIn("/nowhere/weir is not there", done.stderr)
+        self.assertIn("/nowhere/weir does not exist", done.stderr)
         self.weir.write_text("#!/bin/sh\necho no memory >&2\nexit 1\n")
         done = self.speed("--record")
         self.assertEqual(done.returncode, 2)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`weir synth` and the file it writes: whole, or as it was before. Usage: synth_test.py PATH-OF-WEIR"""
+"""`weir synth` and the file it writes: the whole file, or the old one. Usage: synth_test.py PATH-OF-WEIR"""
 
 import contextlib
 import os

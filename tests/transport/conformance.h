@@ -46,7 +46,7 @@ public:
     /// A device with another job's secret, or nullptr where there are no secrets.
     [[nodiscard]] virtual Device* stranger() { return nullptr; }
 
-    /// A well-formed address at which nobody listens.
+    /// A well-formed address at which no endpoint listens.
     [[nodiscard]] virtual std::string nobody() = 0;
 
     /// Zeroed pages of process `process` that this process sees at the returned address too.
@@ -60,7 +60,7 @@ public:
     /// The time that deadlines are measured in.
     [[nodiscard]] virtual uint64_t now_ns() const;
 
-    /// Kills process 1 without a goodbye (SIGKILL, or what a simulation calls so). Returns false
+    /// Kills process 1 before it can close its connections (SIGKILL, or the same in a simulation). Returns false
     /// where there is nothing that could be killed: the case then destroys the endpoint instead.
     virtual bool kill_other() { return false; }
 

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// What a client does when things go wrong, on simulated time: calls that end before their requests
-/// do, servers that die, names and lists that do not work out.
+/// Errors that a client meets, on simulated time: calls that end before their requests do, servers
+/// that die, names and lists that are refused.
 
 #include "lib/worker/client_core.h"
 
 #include <numeric>
 
 #include <doctest/doctest.h>
+#include <fmt/core.h>
 
 #include "lib/worker/client_state.h"
 #include "tests/server/sim_cluster.h"
@@ -15,41 +16,13 @@
 namespace weir::test {
 namespace {
 
-SimShape one_shard() {
-    SimShape shape;
-    shape.servers = 1;
-    shape.shards = 1;
-    shape.workers = 1;
-    return shape;
-}
-
 TableSchema sparse(uint32_t width = 1) {
-    TableSchema schema;
-    schema.name = "numbers";
-    schema.layout = Layout::kSparse;
-    schema.value_type = ValueType::kFloat64;
-    schema.width = width;
-    return schema;
+    return sparse_table("numbers", ValueType::kFloat64, width);
 }
 
-class CountingMemory final : public Memory {
-public:
-    explicit CountingMemory(Memory& inner) : inner_(inner) {}
-
-    [[nodiscard]] std::byte* allocate(size_t bytes, size_t alignment) noexcept override {
-        return inner_.allocate(bytes, alignment);
-    }
-
-    void deallocate(std::byte* memory, size_t bytes, size_t alignment) noexcept override {
-        ++given_back;
-        inner_.deallocate(memory, bytes, alignment);
-    }
-
-    size_t given_back = 0;
-
-private:
-    Memory& inner_;
-};
+TableSchema dense(uint64_t key_count) {
+    return dense_table("numbers", key_count, ValueType::kFloat64);
+}
 
 template <class T>
 std::span<const std::byte> bytes_of(const std::vector<T>& values) {
@@ -60,14 +33,13 @@ std::span<const std::byte> bytes_of(const std::vector<T>& values) {
 
 TEST_SUITE("client core") {
     TEST_CASE("of a call that has ended nothing is sent: its memory is the caller's again") {
-        SimCluster cluster(1, one_shard(), {});
-        REQUIRE(cluster.start());
-        const TableInfo table = *cluster.make_table(0, sparse());
-        ClientCore& client = *cluster.workers[0];
+        StartedCluster cluster(1, one_shard(), sparse());
+        const TableInfo& table = cluster.table;
+        ClientCore& client = cluster.client();
         const std::vector<uint64_t> other{7};
         const std::vector<double> zero{0};
         std::vector<ClientCore::CallId> before;
-        for (int i = 0; i < 300; ++i)  // nobody polls the shard: there is no more room
+        for (int i = 0; i < 300; ++i)  // the shard is not polled, so its queue fills up
             before.push_back(client.push(table, other, bytes_of(zero), {}));
         std::vector<uint64_t> key{8};
         std::vector<double> value{1};
@@ -90,10 +62,9 @@ TEST_SUITE("client core") {
 
     TEST_CASE(
         "memory is referenced by a request until that has ended, also after its call's deadline") {
-        SimCluster cluster(1, one_shard(), {});
-        REQUIRE(cluster.start());
-        const TableInfo table = *cluster.make_table(0, sparse(1024));
-        ClientCore& client = *cluster.workers[0];
+        StartedCluster cluster(1, one_shard(), sparse(1024));
+        const TableInfo& table = cluster.table;
+        ClientCore& client = cluster.client();
         std::byte* const memory = cluster.memory_of(0).allocate(8192, 64);
         const std::vector<uint64_t> keys{5};
         const auto push = client.push(table, keys, {memory, 8192}, {.deadline_ns = kMillisecond});
@@ -112,10 +83,9 @@ TEST_SUITE("client core") {
     TEST_CASE("the caller's memory is referenced by a pull that comes to it through a copy") {
         SimShape shape = one_shard();
         shape.shards = 4;
-        SimCluster cluster(1, shape, {});
-        REQUIRE(cluster.start());
-        const TableInfo table = *cluster.make_table(0, sparse());
-        ClientCore& client = *cluster.workers[0];
+        StartedCluster cluster(1, shape, sparse());
+        const TableInfo& table = cluster.table;
+        ClientCore& client = cluster.client();
         std::vector<uint64_t> keys(4000);  // regrouped by shard
         std::iota(keys.begin(), keys.end(), 1);
         std::vector<double> out(keys.size());
@@ -128,10 +98,9 @@ TEST_SUITE("client core") {
     }
 
     TEST_CASE("who polls seldom sees a deadline at the first poll after it") {
-        SimCluster cluster(1, one_shard(), {});
-        REQUIRE(cluster.start());
-        const TableInfo table = *cluster.make_table(0, sparse());
-        ClientCore& client = *cluster.workers[0];
+        StartedCluster cluster(1, one_shard(), sparse());
+        const TableInfo& table = cluster.table;
+        ClientCore& client = cluster.client();
         const std::vector<uint64_t> keys{5};
         const std::vector<double> values{1};
         for (int i = 0; i < 3; ++i) {
@@ -147,29 +116,29 @@ TEST_SUITE("client core") {
     }
 
     TEST_CASE("memory that is given back is the pool's again when no request refers to it") {
-        SimCluster cluster(1, one_shard(), {});
-        REQUIRE(cluster.start());
-        const TableInfo table = *cluster.make_table(0, sparse(1024));
-        const auto pool = std::make_shared<CountingMemory>(cluster.memory_of(0));
+        StartedCluster cluster(1, one_shard(), sparse(1024));
+        const TableInfo& table = cluster.table;
+        const auto pool = std::make_shared<RegisteredMemory>(cluster.device_of_worker(0),
+                                                             transport::Access::kRemote);
         std::byte* const memory = pool->allocate(8192, 64);
         std::byte* const other = pool->allocate(64, 64);
         ClientState state(std::move(cluster.workers[0]), pool, nullptr, IdleOptions{});
         const std::vector<uint64_t> keys{5};
         const auto push =
             state.core().push(table, keys, {memory, 8192}, {.deadline_ns = kMillisecond});
-        while (!state.core().done(push)) {  // nobody polls the shard
+        while (!state.core().done(push)) {  // the shard is not polled
             cluster.clock.advance(kMillisecond / 10);
             (void)state.core().poll();
         }
         CHECK(state.core().take(push).code() == Errc::kDeadline);
         state.give_back({memory, 8192});
-        CHECK(pool->given_back == 0);
+        CHECK(pool->deallocations() == 0);
         REQUIRE(cluster.run_until([&] {
             (void)state.core().poll();
             return !state.core().is_referenced({memory, 8192});
         }));
         state.give_back({other, 64});
-        CHECK(pool->given_back == 2);
+        CHECK(pool->deallocations() == 2);
     }
 
     TEST_CASE(
@@ -178,7 +147,7 @@ TEST_SUITE("client core") {
         REQUIRE(cluster.start());
         const uint64_t begin_ns = cluster.clock.now_ns();
         const auto waiting = cluster.workers[0]->barrier(1000 * kSecond);
-        (void)cluster.run_until([] { return false; }, 3);
+        cluster.run_idle(3);
         cluster.network.kill(1);
         const Status ended = cluster.finish(0, waiting);
         CHECK(ended.code() == Errc::kPeerLost);
@@ -203,6 +172,36 @@ TEST_SUITE("client core") {
         CHECK(cluster.make_table(0, longest).has_value());
     }
 
+    TEST_CASE("a range or a number of values that does not fit is refused with what would") {
+        SimCluster cluster(3, one_shard(), {});
+        REQUIRE(cluster.start());
+        ClientCore& client = *cluster.workers[0];
+        TableSchema schema = sparse(2);
+        const TableInfo sparse_info = *cluster.make_table(0, schema);
+        schema.name = "dense";
+        schema.layout = Layout::kDense;
+        schema.key_count = 10;
+        const TableInfo dense_info = *cluster.make_table(0, schema);
+        std::vector<double> values(20);
+        const auto refused = [&](const TableInfo& table, KeyRange range, size_t count) {
+            return cluster
+                .finish(0, client.push(table, range, bytes_of(values).first(count * sizeof(double)),
+                                       {}))
+                .error()
+                .text();
+        };
+        CHECK(refused(sparse_info, {0, 3}, 6) ==
+              fmt::format("table '{}': it is sparse, and only dense tables take a range of keys; "
+                          "give a list of them",
+                          sparse_info.schema.name));
+        CHECK(refused(dense_info, {5, 15}, 20) ==
+              "table 'dense': keys 5 to 14 are not all in it; it has keys 0 to 9");
+        CHECK(refused(dense_info, {7, 5}, 0) ==
+              "table 'dense': the range from key 7 ends at key 5, before it begins");
+        CHECK(refused(dense_info, {0, 3}, 5) ==
+              "table 'dense': 3 keys need 6 values, 2 each; got 5");
+    }
+
     TEST_CASE("the widest rows travel whole, whatever a piece may hold") {
         for (const bool maps_memory : {false, true}) {
             transport::sim::Options network;
@@ -210,13 +209,12 @@ TEST_SUITE("client core") {
             network.step_bytes = 1 << 20;
             SimShape shape = one_shard();
             shape.fetch_bytes_max = size_t{64} << 20;
-            SimCluster cluster(4, shape, network);
-            REQUIRE(cluster.start());
-            const TableInfo table = *cluster.make_table(0, sparse(TableSchema::kWidthMax));
+            StartedCluster cluster(4, shape, sparse(TableSchema::kWidthMax), network);
+            const TableInfo& table = cluster.table;
             const std::vector<uint64_t> keys{3, ~uint64_t{0}};
             std::vector<double> values(keys.size() * TableSchema::kWidthMax, 1.5);
             values.back() = 2.5;
-            ClientCore& client = *cluster.workers[0];
+            ClientCore& client = cluster.client();
             REQUIRE(cluster.finish(0, client.push(table, keys, bytes_of(values), {})).has_value());
             std::vector<double> pulled(values.size(), -1);
             const auto pull =
@@ -227,17 +225,10 @@ TEST_SUITE("client core") {
     }
 
     TEST_CASE("a call ends when its last piece has ended, with the first error") {
-        SimShape shape;
-        shape.shards = 1;
-        shape.workers = 1;
-        SimCluster cluster(6, shape, {});
-        REQUIRE(cluster.start());
         constexpr size_t kKeys = 4096;
-        TableSchema schema = sparse();
-        schema.layout = Layout::kDense;
-        schema.key_count = kKeys;
-        const TableInfo table = *cluster.make_table(0, schema);
-        ClientCore& client = *cluster.workers[0];
+        StartedCluster cluster(6, {.shards = 1, .workers = 1}, dense(kKeys));
+        const TableInfo& table = cluster.table;
+        ClientCore& client = cluster.client();
         std::byte* const memory = cluster.memory_of(0).allocate(kKeys * sizeof(double), 64);
         const auto pull = client.pull(table, KeyRange{0, kKeys}, {memory, kKeys * 8}, {});
         cluster.network.kill(1);
@@ -256,19 +247,12 @@ TEST_SUITE("client core") {
     }
 
     TEST_CASE("a call that has failed does not wait for pieces that need nothing of the caller") {
-        SimShape shape;
-        shape.shards = 1;
-        shape.workers = 2;
-        SimCluster cluster(7, shape, {});
-        REQUIRE(cluster.start());
-        TableSchema schema = sparse();
-        schema.layout = Layout::kDense;
-        schema.key_count = 8;
-        const TableInfo table = *cluster.make_table(0, schema);
-        ClientCore& client = *cluster.workers[0];
+        StartedCluster cluster(7, {.shards = 1, .workers = 2}, dense(8));
+        const TableInfo& table = cluster.table;
+        ClientCore& client = cluster.client();
         const std::vector<double> values(8, 1);  // few: they travel in the messages
         const auto push = client.push(table, KeyRange{0, 8}, bytes_of(values), {1, 0});
-        (void)cluster.run_until([] { return false; }, 3);
+        cluster.run_idle(3);
         cluster.network.kill(1);
         const uint64_t before_ns = cluster.clock.now_ns();
         CHECK(cluster.finish(0, push).code() == Errc::kPeerLost);  // worker 1 never comes
@@ -276,16 +260,9 @@ TEST_SUITE("client core") {
     }
 
     TEST_CASE("of a push, live shards get their pieces though another one is dead") {
-        SimShape shape;
-        shape.shards = 1;
-        shape.workers = 2;
-        SimCluster cluster(8, shape, {});
-        REQUIRE(cluster.start());
         constexpr size_t kKeys = 4096;
-        TableSchema schema = sparse();
-        schema.layout = Layout::kDense;
-        schema.key_count = kKeys;
-        const TableInfo table = *cluster.make_table(0, schema);
+        StartedCluster cluster(8, {.shards = 1, .workers = 2}, dense(kKeys));
+        const TableInfo& table = cluster.table;
         std::byte* memory[2];
         ClientCore::CallId parts[2];
         const auto push = [&](uint32_t worker) {
@@ -296,7 +273,7 @@ TEST_SUITE("client core") {
         };
         push(0);
         cluster.network.kill(1);
-        (void)cluster.run_until([] { return false; }, 300);  // both have seen it die
+        cluster.run_idle(300);  // both have seen it die
         const uint64_t before_ns = cluster.clock.now_ns();
         push(1);  // else the first one's piece at server 0 would wait until its deadline
         CHECK(cluster.finish(0, parts[0]).code() == Errc::kPeerLost);
@@ -307,17 +284,14 @@ TEST_SUITE("client core") {
     }
 
     TEST_CASE("a worker that gives up does not wait for iterations that it has open") {
-        SimShape shape = one_shard();
-        shape.workers = 2;
-        SimCluster cluster(9, shape, {});
-        REQUIRE(cluster.start());
-        const TableInfo table = *cluster.make_table(0, sparse(1024));
+        StartedCluster cluster(9, one_shard(2), sparse(1024));
+        const TableInfo& table = cluster.table;
         std::byte* const memory = cluster.memory_of(0).allocate(8192, 64);
-        ClientCore& client = *cluster.workers[0];
+        ClientCore& client = cluster.client();
         const std::vector<uint64_t> keys{5};
         const auto own = client.push(table, keys, {memory, 8192}, {1, 0});
         const auto pull = client.pull(table, keys, {memory, 8192}, {1, 0});
-        (void)cluster.run_until([] { return false; }, 3);
+        cluster.run_idle(3);
         const uint64_t before_ns = cluster.clock.now_ns();
         CHECK(cluster.finish(0, client.leave(Error(Errc::kIo, "disk full"), 0)).has_value());
         CHECK(cluster.finish(0, own).code() == Errc::kUnavailable);
@@ -332,10 +306,9 @@ TEST_SUITE("client core") {
     }
 
     TEST_CASE("a list that the shard cannot remember is soon sent in full at once") {
-        SimCluster cluster(5, one_shard(), {});
-        REQUIRE(cluster.start());
-        const TableInfo table = *cluster.make_table(0, sparse());
-        ClientCore& client = *cluster.workers[0];
+        StartedCluster cluster(5, one_shard(), sparse());
+        const TableInfo& table = cluster.table;
+        ClientCore& client = cluster.client();
         std::vector<uint64_t> never_pushed(100);
         for (size_t i = 0; i < never_pushed.size(); ++i)
             never_pushed[i] = i;

@@ -15,22 +15,12 @@
 namespace weir::test {
 namespace {
 
-SimShape one_worker() {
-    SimShape shape;
-    shape.workers = 1;
-    return shape;
-}
-
 class OneWorker {
 public:
-    OneWorker() : cluster_(1, one_worker(), {}) { REQUIRE(cluster_.start()); }
+    OneWorker() : cluster_(1, {.workers = 1}, {}) { REQUIRE(cluster_.start()); }
 
     [[nodiscard]] TableInfo make_table(const char* name) {
-        TableSchema schema;
-        schema.name = name;
-        schema.layout = Layout::kSparse;
-        schema.value_type = ValueType::kFloat64;
-        auto table = cluster_.make_table(0, schema);
+        auto table = cluster_.make_table(0, sparse_table(name, ValueType::kFloat64));
         REQUIRE(table.has_value());
         return *table;
     }
@@ -75,26 +65,33 @@ TEST_SUITE("client_iterations") {
         CHECK_FALSE(PushOptions{}.iteration.has_value());
         CHECK_FALSE(PullOptions{}.iteration.has_value());
         CHECK(PushOptions{.iteration = 0}.iteration == 0);
+        CHECK(PullOptions{.iteration = 0}.iteration == 0);
         OneWorker job;
         const TableInfo table = job.make_table("model");
-        check_refused(job.push(table, 0), "iteration 0 cannot be next");
-        check_refused(job.push(table, 0), "the next one is 1 (they count from 1)");
-        CHECK(job.pull(table, 0).has_value());  // before the first one
+        check_refused(job.push(table, 0), "a push of iteration 0, but this worker's next one is 1");
+        check_refused(job.push(table, 0), "iterations count from 1");
+        CHECK(job.pull(table, std::nullopt).has_value());
+        check_refused(job.pull(table, 0), "a pull of iteration 0: iterations count from 1");
+        check_refused(job.pull(table, 0), "leave `iteration` out");
         CHECK(job.push(table, std::nullopt).has_value());
         CHECK(job.push(table, 1).has_value());
+        check_refused(job.pull(table, 0), "a pull of iteration 0");  // not for want of pushes
+        CHECK(job.pull(table, 1).has_value());
     }
 
     TEST_CASE("a push that skips an iteration, repeats one or goes back is refused at once") {
         OneWorker job;
         const TableInfo table = job.make_table("model");
         const uint64_t before_ns = job.now_ns();
-        check_refused(job.push(table, 2), "iteration 2 cannot be next");
+        check_refused(job.push(table, 2),
+                      "a push of iteration 2, but this worker's next one is 1: iterations count "
+                      "from 1, one after the other");
         CHECK(job.push(table, 1).has_value());
-        check_refused(job.push(table, 5), "pushed up to iteration 1, so that the next one is 2");
-        check_refused(job.push(table, 1), "iteration 1 cannot be next");
+        check_refused(job.push(table, 5), "a push of iteration 5, but this worker's next one is 2");
+        check_refused(job.push(table, 1), "a push of iteration 1, but this worker's next one is 2");
         CHECK(job.push(table, 2).has_value());
-        check_refused(job.push(table, 1), "pushed up to iteration 2, so that the next one is 3");
-        check_refused(job.push(table, ~uint64_t{0}), "cannot be next");
+        check_refused(job.push(table, 1), "a push of iteration 1, but this worker's next one is 3");
+        check_refused(job.push(table, ~uint64_t{0}), "but this worker's next one is 3");
         CHECK(job.now_ns() - before_ns < kSecond);
         REQUIRE(job.pull(table, 2).has_value());
         CHECK(job.out[0] == 2);
@@ -104,10 +101,10 @@ TEST_SUITE("client_iterations") {
         OneWorker job;
         const TableInfo table = job.make_table("model");
         const uint64_t before_ns = job.now_ns();
-        check_refused(job.pull(table, 1), "it has pushed up to iteration 0");
+        check_refused(job.pull(table, 1), "it has pushed none yet");
         CHECK(job.push(table, 1).has_value());
         CHECK(job.pull(table, 1).has_value());
-        check_refused(job.pull(table, 3), "it has pushed up to iteration 1");
+        check_refused(job.pull(table, 3), "it has pushed iterations up to 1");
         CHECK(job.now_ns() - before_ns < kSecond);
     }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// Memory of a client that is gone, and a server that is late: over shm the server writes by
-/// itself into the client's memory, and closing a connection does not stop it.
+/// Memory of a client that has ended while a server is about to write into it: over shm the server
+/// itself writes into the client's memory, and closing the connection does not stop it.
 
 #include <algorithm>
 #include <array>
@@ -18,6 +18,8 @@
 #include "lib/worker/client_core.h"
 #include "lib/worker/client_state.h"
 #include "lib/worker/table_access.h"
+#include "tests/frames.h"
+#include "tests/table_schemas.h"
 #include "transport/pool/first_fit.h"
 #include "transport/shm/shm.h"
 
@@ -31,8 +33,8 @@ constexpr uint64_t kTableKeys = 1 << 12;
 constexpr size_t kBytes = kTableKeys * sizeof(double);
 constexpr std::byte kLate{0x66};
 
-/// The registered memory that all clients of a process share: what was given back last is handed
-/// out first.
+/// One registered region that all clients of a process share: memory that was given back last is
+/// handed out first.
 class SharedPool final : public Memory {
 public:
     explicit SharedPool(transport::Device& device) : device_(device), bytes_(kLines) {
@@ -100,27 +102,18 @@ public:
     LateServer& operator=(const LateServer&) = delete;
 
     std::string address;
-    std::atomic<bool> asked{false};  ///< it has a pull in its hands
+    std::atomic<bool> asked{false};  ///< it has received a pull and not answered it
     std::atomic<bool> go{false};     ///< it may write now
     std::atomic<bool> written{false};
 
 private:
-    void send(ConnectionId connection, wire::FrameHeader header, std::span<const std::byte> body) {
-        header.body_bytes = static_cast<uint32_t>(body.size());
-        const std::array parts{wire::bytes_of(header), body};
-        CHECK(endpoint_->send(connection, parts) == transport::Post::kPosted);
-        endpoint_->flush();
-    }
-
     void poll() {
         std::array<transport::Completion, 16> completions;
         const size_t count = endpoint_->poll(completions);
         for (const transport::Completion& c : std::span(completions).first(count)) {
             if (c.event == Event::kConnected) {
-                wire::FrameHeader header;
-                header.kind = wire::Kind::kJoin;
-                send(c.connection, header,
-                     JoinMessage{JoinMessage::Role::kShard, 0, 0, endpoint_->address()}.encode());
+                CHECK(testing::join_as_shard(*endpoint_, c.connection, 0) ==
+                      transport::Post::kPosted);
             }
             if (c.event == Event::kReceived) receive(c);
         }
@@ -130,10 +123,10 @@ private:
         wire::Frame frame;
         if (wire::decode(c.message, frame) != Errc::kOk) return;
         if (frame.header.kind == wire::Kind::kCreateTable) {
-            wire::FrameHeader header;
-            header.kind = wire::Kind::kReply;
-            header.request = frame.header.request;
-            send(c.connection, header, {});
+            CHECK(testing::send_frame(
+                      *endpoint_, c.connection,
+                      testing::frame_header(wire::Kind::kReply, frame.header.request)) ==
+                  transport::Post::kPosted);
         }
         if (frame.header.kind != wire::Kind::kPull || asked) return;
         const wire::MemoryHandle& at = frame.values_at;
@@ -165,17 +158,13 @@ struct TwoClients {
             return clients[0]->core().ready() && clients[1]->core().ready();
         });
         ClientCore& first = clients[0]->core();
-        TableSchema schema;
-        schema.name = "numbers";
-        schema.layout = Layout::kDense;
-        schema.key_count = kTableKeys;
-        schema.value_type = ValueType::kFloat64;
-        const auto made = first.create_table(schema);
+        const auto made =
+            first.create_table(testing::dense_table("numbers", kTableKeys, ValueType::kFloat64));
         clients[0]->wait_until([&] { return first.done(made); });
         table = *first.take_table(made);
     }
 
-    /// The first client asks for values, and goes before they are here.
+    /// The first client starts a pull, and ends before the values have come.
     void pull_and_go() {
         auto buffer = *access::allocate(clients[0], kBytes, 1);
         (void)clients[0]->core().pull(table, KeyRange{0, kTableKeys}, {buffer.get(), kBytes}, {});
@@ -203,7 +192,7 @@ struct TwoClients {
     TableInfo table;
 };
 
-/// Whether the late server leaves alone what the second client gets.
+/// Whether the late server's write spares the memory that the second client allocates.
 bool is_left_alone(TwoClients& two) {
     const auto buffer = *access::allocate(two.clients[1], kBytes, 1);
     std::fill_n(buffer.get(), kBytes, std::byte{1});

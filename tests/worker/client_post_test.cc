@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// Which way values take to a shard, seen from outside: what is copied, and how long a push takes
-/// on simulated time.
+/// Which way values take to a shard, seen by what is copied and by how long a push takes on
+/// simulated time.
 
 #include <doctest/doctest.h>
 
@@ -15,22 +15,14 @@ constexpr uint64_t kKeys = 4096;
 /// One worker, one shard, and a network on which everything takes 10 us.
 struct OnePair {
     explicit OnePair(bool maps_memory, size_t eager_bytes) {
-        SimShape shape;
-        shape.servers = 1;
-        shape.shards = 1;
-        shape.workers = 1;
+        SimShape shape = one_shard();
         shape.eager_bytes = eager_bytes;
         transport::sim::Options network;
         network.delay_ns_min = 10 * kMicrosecond;
         network.delay_ns_max = 10 * kMicrosecond;
         network.maps_memory = maps_memory;
-        cluster = std::make_unique<SimCluster>(1, shape, network);
-        REQUIRE(cluster->start());
-        TableSchema schema;
-        schema.name = "counts";
-        schema.layout = Layout::kDense;
-        schema.key_count = kKeys;
-        table = *cluster->make_table(0, schema);
+        cluster = std::make_unique<StartedCluster>(1, shape, dense_table("counts", kKeys), network);
+        table = cluster->table;
         registered = cluster->memory_of(0).allocate(kKeys * sizeof(float), 64);
     }
 
@@ -71,7 +63,7 @@ struct OnePair {
 
     Seen push_registered(size_t bytes) { return push({registered, bytes}); }
 
-    std::unique_ptr<SimCluster> cluster;
+    std::unique_ptr<StartedCluster> cluster;
     TableInfo table;
     std::byte* registered = nullptr;
 };
@@ -127,7 +119,7 @@ TEST_SUITE("client_post") {
         // pull is gathered in one of the shard's.
         CHECK(pair.copied([&](ClientCore& c) { return c.push(pair.table, keys, bytes, {}); }) ==
               Both{8 * kMany + 4 * kMany, 8 * kMany});  // the keys wait for the values
-        // Once a pull of the list has told that the shard knows it, its keys stay here.
+        // After one pull the client knows that the shard has the list, and sends no keys again.
         for (const uint64_t bytes_of_keys : {8 * kMany, uint64_t{0}}) {
             const Both seen =
                 pair.copied([&](ClientCore& c) { return c.pull(pair.table, keys, out, {}); });
@@ -145,11 +137,8 @@ TEST_SUITE("client_post") {
 
     TEST_CASE("keys that wait at the shard until their values are fetched are copied there") {
         OnePair pair(false, 2048);
-        TableSchema schema;
-        schema.name = "wide rows";
-        schema.layout = Layout::kSparse;
-        schema.width = 1024;
-        const TableInfo wide = *pair.cluster->make_table(0, schema);
+        const TableInfo wide =
+            *pair.cluster->make_table(0, sparse_table("wide rows", ValueType::kFloat32, 1024));
         const std::vector<uint64_t> keys{5, 7};
         CHECK(pair.copied([&](ClientCore& c) {
             return c.push(wide, keys, {pair.registered, 8192}, {});

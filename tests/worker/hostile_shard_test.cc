@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// A client beside a shard that does what it likes: answers what it was not asked, and too late.
+/// A client and a shard that breaks the rules: it answers requests of another shard, and too late.
 
 #include <array>
 #include <optional>
@@ -8,8 +8,7 @@
 
 #include <doctest/doctest.h>
 
-#include "lib/node/messages.h"
-#include "lib/wire/frame.h"
+#include "tests/frames.h"
 #include "tests/server/sim_cluster.h"
 
 namespace weir::test {
@@ -21,21 +20,18 @@ using transport::Event;
 constexpr uint64_t kHostileTableKeys = 1 << 16;
 constexpr double kInitial = 7;
 
-/// A cluster of one worker and two shards, the second of which is in the hands of the test. It
-/// joins and makes tables as it should.
+/// A cluster of one worker and two shards, the second of which the test plays. It joins
+/// and makes tables as it should.
 class RogueShard {
 public:
-    RogueShard() : cluster(5, shape(), {}) {
+    RogueShard() : cluster(5, {.servers = 1, .shards = 2, .workers = 1}, {}) {
         cluster.shards.pop_back();
         device_ = cluster.network.make_device(77);
         endpoint_ = std::move(device_->make_endpoint({})).value();
+        REQUIRE(device_->register_memory({memory_}, transport::Access::kLocal).has_value());
         manager_ = *endpoint_->connect(cluster.manager->address());
         REQUIRE(run_until([&] { return cluster.workers[0]->ready() && worker_ != 0; }));
-        TableSchema schema;
-        schema.name = "numbers";
-        schema.layout = Layout::kDense;
-        schema.key_count = kHostileTableKeys;
-        schema.value_type = ValueType::kFloat64;
+        TableSchema schema = dense_table("numbers", kHostileTableKeys, ValueType::kFloat64);
         schema.initial_value = kInitial;
         const auto made = client().create_table(schema);
         REQUIRE(run_until([&] { return client().done(made); }));
@@ -44,8 +40,10 @@ public:
 
     [[nodiscard]] ClientCore& client() { return *cluster.workers[0]; }
 
-    /// Starts to pull as many keys as fit into `out`, all of the rogue's, or of the other shard's.
-    ClientCore::CallId pull(bool of_rogue, std::span<double> out, uint64_t deadline_ns = 0) {
+    /// Starts to pull as many keys as fit into `out`, all of the rogue shard or all of the other.
+    /// `needs_memory`: only once the rogue knows memory of the worker, which it may write.
+    ClientCore::CallId pull(bool of_rogue, std::span<double> out, uint64_t deadline_ns = 0,
+                            bool needs_memory = false) {
         const auto bytes = std::as_writable_bytes(out);
         for (uint64_t key = 0; key + out.size() <= kHostileTableKeys; key += out.size()) {
             const KeyRange keys{key, key + out.size()};
@@ -55,6 +53,7 @@ public:
             const bool is_rogues = asked.has_value();
             if (client().take(probe).has_value() == of_rogue) continue;
             if (is_rogues != of_rogue) continue;
+            if (!of_rogue && needs_memory && !answer_at) continue;
             out[0] = -1;
             asked.reset();
             cluster.network.set_slowness(0, 1000);  // the other shard's answer takes a while
@@ -65,19 +64,21 @@ public:
     }
 
     static wire::FrameHeader reply_to(uint64_t request) {
-        wire::FrameHeader header;
-        header.kind = wire::Kind::kReply;
-        header.request = request;
-        return header;
+        return testing::frame_header(wire::Kind::kReply, request);
     }
 
-    /// To the worker.
+    /// Sends a frame to the worker.
     void send(const wire::FrameHeader& header, std::span<const std::byte> body) {
         send(worker_, header, body);
     }
 
-    void signal(uint32_t immediate) {
-        while (endpoint_->signal(worker_, immediate) == transport::Post::kNotNow) {
+    /// Writes nothing into the worker's memory, with an immediate.
+    void send_immediate(uint32_t immediate) {
+        REQUIRE(answer_at.has_value());
+        const transport::RemoteSpan nothing{answer_at->address, 0, answer_at->key};
+        const std::span<const std::byte> from = std::span(memory_).first(0);
+        while (endpoint_->write_immediate(worker_, from, nothing, immediate, 0) ==
+               transport::Post::kNotNow) {
             endpoint_->flush();
             step();
         }
@@ -94,25 +95,16 @@ public:
 
     SimCluster cluster;
     TableInfo table;
-    std::optional<wire::FrameHeader> asked;  ///< the last pull that came here
-    bool closed = false;                     ///< by the worker
+    std::optional<wire::FrameHeader> asked;       ///< the last pull that came here
+    std::optional<wire::MemoryHandle> answer_at;  ///< where pulls that came here had room for much
+    bool closed = false;                          ///< by the worker
 
 private:
-    static SimShape shape() {
-        SimShape shape;
-        shape.servers = 1;
-        shape.shards = 2;
-        shape.workers = 1;
-        return shape;
-    }
-
-    void send(ConnectionId connection, wire::FrameHeader header,
+    void send(ConnectionId connection, const wire::FrameHeader& header,
               std::span<const std::byte> body = {}) {
-        header.body_bytes = static_cast<uint32_t>(body.size());
-        const std::array parts{wire::bytes_of(header), body};
-        while (endpoint_->send(connection, parts) == transport::Post::kNotNow)
+        while (testing::send_frame(*endpoint_, connection, header, body) ==
+               transport::Post::kNotNow)
             step();
-        endpoint_->flush();
     }
 
     void step() {
@@ -125,10 +117,8 @@ private:
         const size_t count = endpoint_->poll(completions);
         for (const transport::Completion& c : std::span(completions).first(count)) {
             if (c.event == Event::kConnected) {
-                wire::FrameHeader header;
-                header.kind = wire::Kind::kJoin;
-                send(c.connection, header,
-                     JoinMessage{JoinMessage::Role::kShard, 0, 1, endpoint_->address()}.encode());
+                CHECK(testing::join_as_shard(*endpoint_, c.connection, 1) ==
+                      transport::Post::kPosted);
             }
             if (c.event == Event::kAccepted) worker_ = c.connection;
             if (c.event == Event::kClosed) closed |= c.connection == worker_;
@@ -142,9 +132,13 @@ private:
         if (frame.header.kind == wire::Kind::kCreateTable) {
             send(c.connection, reply_to(frame.header.request));
         }
-        if (frame.header.kind == wire::Kind::kPull) asked = frame.header;
+        if (frame.header.kind == wire::Kind::kPull) {
+            asked = frame.header;
+            if (frame.values_at.length_bytes > 0) answer_at = frame.values_at;
+        }
     }
 
+    std::vector<std::byte> memory_ = std::vector<std::byte>(8);
     std::unique_ptr<transport::Device> device_;
     std::unique_ptr<transport::Endpoint> endpoint_;
     ConnectionId manager_ = 0;
@@ -157,16 +151,16 @@ TEST_SUITE("hostile shard") {
     TEST_CASE("a shard cannot end what another was asked, by an immediate or by a reply") {
         for (const bool by_reply : {false, true}) {
             RogueShard rogue;
-            // few: in a reply; many: written into memory of the worker's
+            // few values come in a reply, many are written into the worker's memory
             std::vector<double> out(by_reply ? 1 : 1024);
-            const auto call = rogue.pull(false, out);
+            const auto call = rogue.pull(false, out, 0, !by_reply);
             const std::array<double, 1> wrong{666};
             for (uint32_t i = 0; i < 4000 && !rogue.closed; ++i) {
                 const uint32_t guess = (1 + i % 20) << 20 | i / 20;  // generation, slot
                 if (by_reply) {
                     rogue.send(RogueShard::reply_to(guess), std::as_bytes(std::span(wrong)));
                 } else {
-                    rogue.signal(guess);
+                    rogue.send_immediate(guess);
                 }
             }
             REQUIRE(rogue.run_until([&] { return rogue.client().done(call); }));

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs every fuzz target for a while, starting from its seeds in tests/fuzz/corpus."""
+"""Runs every fuzz target for a fixed time, starting from its seeds in tests/fuzz/corpus."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ def fuzz(shop):
     folder = shop.build("asan")
     names = sorted(path.stem for path in (shop.root / "tests/fuzz").glob("*_fuzz.cc"))
     if not names:
-        raise Failure("there is no tests/fuzz/*_fuzz.cc")
+        raise Failure("tests/fuzz has no fuzz target (*_fuzz.cc)")
     with ThreadPoolExecutor(shop.jobs) as pool:
         failed = [name for name in pool.map(lambda name: run_target(shop, folder, name), names) if name]
     note = f"{SECONDS} s each: {', '.join(name.removesuffix('_fuzz') for name in names)}"
@@ -23,7 +23,7 @@ def fuzz(shop):
 
 
 def run_target(shop, folder, name):
-    """The target's name if it found something, None if not. Inputs that found something stay in the check folder."""
+    """The target's name if it failed, else None. Inputs that made it fail stay in the check folder."""
     work = shop.dir / "fuzz" / name
     shutil.rmtree(work, ignore_errors=True)
     (work / "corpus").mkdir(parents=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the README shows of the code must be what the code says: its layer table, and the files its links name."""
+"""Checks that README.md agrees with the tree: its layer table is that of layers.py, and the files that it links to exist."""
 
 import re
 import subprocess
@@ -36,6 +36,6 @@ def check(shop):
             problems.append(f"README.md: the layer table is not what `tools/checks/layers.py . --markdown` prints:\n{printed}")
     for target in sorted(set(LINK.findall(text))):
         if "://" not in target and not target.startswith("mailto:") and not (shop.root / target).exists():
-            problems.append(f"README.md links to {target}, which is not there")
+            problems.append(f"README.md links to {target}, which does not exist")
     shop.log("\n".join(problems))
     return Outcome(passed=0 if problems else 1, failed=len(problems), note="layer table and links of README.md")

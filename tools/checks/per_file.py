@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that look at one file at a time, in parallel, and leave out files that passed as they are."""
+"""Checks of one file at a time, in parallel. It skips files that passed and have not changed since."""
 
 import json
 import os
@@ -15,7 +15,7 @@ NOISE = re.compile(r"^\d+ warnings generated\.\n", re.M)
 USING = re.compile(r"^\s*using (?:\w*::)+(\w+);", re.M)
 COMMENT = re.compile(r"//.*")
 OURS = ("lib/", "transport/", "bench/", "tests/", "tools/")
-# clang-tidy looks at the library, headers of it included; tests, benches and programs are left to the compilers.
+# clang-tidy looks at the library, including its headers; tests, benches and programs are checked by the compilers only.
 TIDY = ("lib/", "transport/")
 
 
@@ -24,8 +24,8 @@ def sources(root, folders, suffixes):
 
 
 def check_files(shop, names, salt, command_of, seconds=300):
-    """Runs command_of(name) for every name that is not known to pass; the output of those that fail goes to the log. `names` lists
-    files, or maps the names of groups to lists of files."""
+    """Runs command_of(name), which gives (command, stdin), for every name that has not passed before. The output of failed
+    commands goes to the log. `names` lists files, or maps the names of groups to lists of files."""
     memory = FileMemory(shop.root, shop.dir / f"{shop.phase}-cache", salt)
     files_of = names if isinstance(names, dict) else {name: [name] for name in names}
     keys = {name: memory.key(files) for name, files in files_of.items()}
@@ -60,8 +60,8 @@ def clang_format(shop):
 
 
 def clang_tidy(shop):
-    """All checks of .clang-tidy but the static analyzer's, which take three times as long as all others together, and one that
-    unused_using() stands for."""
+    """Runs all checks of .clang-tidy except those of the static analyzer, which take three times as long as all others together, and
+    except one that unused_using() replaces."""
     return tidy(shop, "--checks=-clang-analyzer-*,-misc-unused-using-decls")
 
 
@@ -70,14 +70,14 @@ def analyze(shop):
 
 
 def tidy(shop, checks):
-    """The files of a folder, and small folders of one layer after the other, are looked at together, as one that includes them all: most
-    of the time goes to the standard library's headers."""
+    """Checks all files of a folder, or of several small ones, as one file that includes them: clang-tidy spends most of its time on the
+    headers of the standard library."""
     folder = shop.build("release")
     entries = compile_commands(shop.root, folder)
     built = {entry["file"] for entry in entries}
     groups = in_groups([name for name in sources(shop.root, TIDY, (".cc",)) if name in built])
     if not groups:
-        raise Failure("the release build compiles nothing of the library")
+        raise Failure("the release build compiles no file of the library; see its log")
     words = include_and_define_words(entries)
     salt = digest(tools_version(), checks, *words, (shop.root / ".clang-tidy").read_bytes())
     together = shop.dir / "tidy"
@@ -100,7 +100,7 @@ def tidy(shop, checks):
 
 
 def in_groups(names, files_min=48):
-    """The files of whole folders, by the name of the first one: folders are added up until there are `files_min` files."""
+    """{first folder of a group: its files}: joins whole folders until a group has `files_min` files."""
     folders = {}
     for name in names:
         folders.setdefault(os.path.dirname(name), []).append(name)
@@ -115,7 +115,7 @@ def in_groups(names, files_min=48):
 
 
 def unused_using(root):
-    """What misc-unused-using-decls would say; it looks at main files only, and those are the ones that include the others here."""
+    """Does the work of misc-unused-using-decls, which checks main files only; tidy() includes all sources in another file."""
     for name in sources(root, OURS, (".cc",)):
         text = COMMENT.sub("", (root / name).read_text())
         for found in USING.finditer(text):
@@ -124,11 +124,12 @@ def unused_using(root):
 
 
 def headers_alone(shop):
-    """Every header must compile when it is the only one that a file includes. Those that a built file includes first are known to."""
+    """Every header must compile when it is the only one that a file includes. Headers that a built file includes first are known
+    to compile alone and are skipped."""
     folder = shop.build("release")
     commands = compile_commands(shop.root, folder)
     if not commands:
-        raise Failure("the release build compiles nothing")
+        raise Failure("the release build compiles no file; see its log")
     words = include_and_define_words(commands)
     command = ["g++", "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", f"-I{shop.root}", f"-I{folder}", *words, "-x", "c++", "-"]
     names = sources(shop.root, OURS, (".h",))
@@ -144,7 +145,7 @@ def first_include(path):
 
 
 def compile_commands(root, folder):
-    """meson's compile_commands.json with files named from the root and paths in flags made absolute."""
+    """The entries of meson's compile_commands.json, with file names relative to the root and absolute paths in flags."""
     entries = []
     for entry in json.loads((folder / "compile_commands.json").read_text()):
         words = [absolute(word, entry["directory"]) for word in shlex.split(entry["command"])]

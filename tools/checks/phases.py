@@ -12,7 +12,7 @@ from suites import run_suite
 from workshop import PLAIN_TESTS, Outcome
 
 SOURCES = ("lib/", "transport/", "meson.build", "meson_options.txt", "subprojects/")
-# What a phase depends on that builds and runs tests: those sources, and the checks themselves.
+# Phases that build and run tests depend on these paths: the sources, and the checks themselves.
 TESTED = (*SOURCES, "tests/", "bench/", "tools/")
 
 
@@ -21,8 +21,8 @@ class Phase:
     name: str
     about: str
     function: Callable
-    watches: tuple = ()  # beginnings of the paths it depends on; none: it runs every time
-    build: str = ""  # the one of BUILDS that it asks for
+    watches: tuple = ()  # prefixes of the paths that the phase depends on; none: it runs every time
+    build: str = ""  # the entry of BUILDS that the phase needs
     by_default: bool = True
 
 
@@ -54,7 +54,7 @@ def suite(name, processes):
     return lambda shop: run_suite(shop, "release", [name], processes)
 
 
-# Sanitized programs are slow: fewer cycles of connect and close, and fewer histories, than by themselves.
+# Sanitized programs are slow: fewer cycles of connect and close, and fewer histories, than without sanitizers.
 SLOW = {"WEIR_CONFORMANCE_CYCLES": "200", "WEIR_HISTORIES": "50"}
 
 
@@ -68,7 +68,7 @@ def asan_system(shop):
 
 
 def tsan(shop):
-    # The histories run in one thread, and take a while here.
+    # The histories run in one thread and are slow under TSan.
     env = {**SLOW, "WEIR_HISTORIES": "10"}
     return run_suite(shop, "tsan", ["unit", "conformance"], 2, multiplier=10, seconds=1200, env=env)
 
@@ -82,7 +82,7 @@ def benches(shop):
 
 
 def speed(shop):
-    """Never fails for a slow hour; what it found is a note."""
+    """Never fails because the machine is slow; rows that got worse stand in the note."""
     folder = shop.build("release")
     code = shop.run([shop.root / "tools/checks/speed", "--weir", folder / "tools/weir"], seconds=1500, check=False)
     lines = shop.log_file().read_text(errors="replace").splitlines()
@@ -111,8 +111,8 @@ PHASES = {
     phase.name: phase
     for phase in (
         Phase("install", "Debian packages that are missing", install),
-        Phase("layers", "no include climbs the layers", layers),
-        Phase("public", "the headers that are installed include nothing that is not", public_headers),
+        Phase("layers", "no file includes headers of a higher layer", layers),
+        Phase("public", "installed headers include installed headers only", public_headers),
         Phase("readme", "the README's layer table and links", markers.check),
         Phase("format", "clang-format", per_file.clang_format),
         Phase("release", "g++, optimised, warnings are errors", built("release"), build="release"),
@@ -124,7 +124,7 @@ PHASES = {
         Phase("installed", "meson install; trainers built against it", installed, build="release"),
         Phase("tidy", "clang-tidy on the library", per_file.clang_tidy, build="release"),
         Phase("analyze", "clang's static analyzer on the library (only when named)", per_file.analyze, build="release", by_default=False),
-        Phase("plain", "without any optional part: build, unit tests of what is done in another way then", plain, TESTED, build="plain"),
+        Phase("plain", "build without optional parts; unit tests of the code that replaces them", plain, TESTED, build="plain"),
         Phase("asan", "clang with ASan and UBSan: build, unit tests, conformance", asan, TESTED, build="asan"),
         Phase("asan-system", "whole programs, built with ASan and UBSan", asan_system, TESTED, build="asan"),
         Phase("fuzz", "30 s of each fuzz target", fuzz.fuzz, TESTED, build="asan"),

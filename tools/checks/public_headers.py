@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The public headers: lib/weir.h, lib/weir_c.h, and all that they include.
 
-Installed, lib/weir.h is <weir/weir.h> and lib/base/log.h <weir/base/log.h>, and they include each other so:
-a user's own lib/base/log.h does not get in between.
+lib/weir.h is installed as <weir/weir.h> and lib/base/log.h as <weir/base/log.h>, and they include each other by these names. So
+they never include a user's own lib/base/log.h.
 
 Usage: public_headers.py ROOT                     checks them and prints their paths
        public_headers.py ROOT --install FOLDER    writes them into FOLDER, below the prefix (meson runs this)
@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ENTRIES = ("lib/weir.h", "lib/weir_c.h")
-# Of other people's headers, a user of the installed library needs these only; the pkg-config file names them.
+# The only foreign headers that a user of the installed library needs. The pkg-config file names their packages.
 FOREIGN = ("fmt/",)
 INCLUDE = re.compile(r'^\s*#\s*include\s+(["<])([^">]+)[">]', re.M)
 
@@ -66,7 +66,7 @@ def installed_texts(root, found):
 
 
 def compile_alone(include, found):
-    """What the compiler says of each installed header by itself, with nothing of ours on its path but `include`."""
+    """The compiler's errors for each installed header alone; its include path has nothing of the tree but `include`."""
     compiler = os.environ.get("CXX", "g++").split()
     flags = ["-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-I", include, "-x", "c++", "-"]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Remembers what passed on which files, so that a second run repeats only what can come out differently."""
+"""Remembers which phases and files passed, so that a second run repeats only those whose result may have changed."""
 
 import hashlib
 import json
@@ -21,7 +21,7 @@ def digest(*parts):
 
 
 def tree_files(root):
-    """The project's files, tracked or new, as paths from the root. What .gitignore names is none of them."""
+    """The project's files, tracked and new, as paths from the root, without those that .gitignore names."""
     listing = subprocess.run(["git", "ls-files", "-z", "-c", "-o", "--exclude-standard"], cwd=root, capture_output=True, check=False)
     if listing.returncode == 0:
         names = {name for name in listing.stdout.decode().split("\0") if name}
@@ -34,7 +34,7 @@ def tree_files(root):
 
 @lru_cache(maxsize=1)
 def tools_version():
-    """What the results also depend on besides the files: the machine and its compilers."""
+    """The machine and its compilers, on which the results depend besides the files."""
     words = [platform.platform()]
     for tool in ("g++", "clang++-14", "clang-tidy-14", "meson"):
         try:
@@ -45,7 +45,7 @@ def tools_version():
 
 
 class Memory:
-    """Of whole phases: one small file each, holding the key under which it passed last."""
+    """Remembers whole phases: one small file for each, with the key of its last success."""
 
     def __init__(self, root, folder, files):
         self.root, self.folder, self.files = root, folder, files
@@ -67,7 +67,8 @@ class Memory:
 
 
 class FileMemory:
-    """Of source files, or groups of them: one counts as unchanged while its files and every header of ours below them are."""
+    """Remembers source files, or groups of them. A group is unchanged if its files and all headers of the project that they include are
+    unchanged."""
 
     def __init__(self, root, folder, salt):
         self.root, self.folder, self.salt = root, folder, salt

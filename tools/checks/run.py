@@ -22,23 +22,23 @@ ROOT = Path(__file__).resolve().parents[2]
 def arguments():
     parser = argparse.ArgumentParser(
         prog="tools/check",
-        description="Installs what is missing, builds, checks and tests. Without names: every phase but `analyze`. The long phases are not repeated while nothing that they depend on has changed.",
+        description="Installs missing packages, builds, checks and tests. Without names: every phase but `analyze`. The long phases are not repeated while nothing that they depend on has changed.",
     )
     parser.add_argument("phase", nargs="*", help="run these phases only (see --list); they run even if nothing changed")
-    parser.add_argument("--list", action="store_true", help="name the phases and stop")
+    parser.add_argument("--list", action="store_true", help="print the phases and stop")
     parser.add_argument("--quick", action="store_true", help=f"only {', '.join(QUICK)}")
     parser.add_argument("--fresh", action="store_true", help="repeat every phase, also those that passed on the same files")
-    parser.add_argument("--dir", type=Path, default=ROOT / ".check", help="where builds, logs and results are kept (default: .check)")
+    parser.add_argument("--dir", type=Path, default=ROOT / ".check", help="folder for builds, logs and results (default: .check)")
     parser.add_argument("-j", "--jobs", type=int, default=os.cpu_count() or 2)
     chosen = parser.parse_args()
     unknown = [name for name in chosen.phase if name not in PHASES]
     if unknown:
-        parser.error(f"no phase is called {', '.join(unknown)}; there are: {', '.join(PHASES)}")
+        parser.error(f"unknown phase {', '.join(unknown)}; choose from: {', '.join(PHASES)}")
     return chosen
 
 
 class Plan:
-    """Which phases need not run since they passed on the very same files, and the builds that all others need."""
+    """Decides which phases need not run, because they passed on the same files, and which builds the other phases need."""
 
     def __init__(self, phases, memory, repeat):
         self.memory = memory
@@ -47,7 +47,7 @@ class Plan:
         self.builds = [phase.build for phase in phases if phase.build and self.passed.get(phase.name) is None]
 
     def run(self, phase, shop):
-        """The outcome of one phase, from memory where that knows it."""
+        """The outcome of one phase, which is run only if it has not passed before."""
         passed = self.passed.get(phase.name)
         if passed is not None:
             return Outcome(passed=passed, note="unchanged since it passed")
@@ -55,7 +55,7 @@ class Plan:
             outcome = phase.function(shop)
         except Failure as failure:
             return Outcome(failed=1, note=str(failure))
-        except Exception as error:  # one phase's mistake must not hide what the others find
+        except Exception as error:  # an error in one phase must not hide the results of the others
             shop.log(traceback.format_exc())
             return Outcome(failed=1, note=f"{type(error).__name__}: {error}")
         key = self.keys.get(phase.name)
@@ -87,7 +87,7 @@ def main():
     memory = Memory(ROOT, chosen.dir.resolve() / "passed", lambda: tree_files(ROOT))
     repeat = chosen.fresh or bool(chosen.phase)
     shop = Workshop(ROOT, chosen.dir.resolve(), chosen.jobs)
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # as any other end: what runs is ended, too
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # so that close() ends running commands
     try:
         return run_phases([PHASES[name] for name in names], shop, memory, repeat)
     finally:
@@ -102,7 +102,7 @@ def run_phases(phases, shop, memory, repeat):
         print(f"{phase.name:12}", end="", flush=True)
         before = time.monotonic()
         shop.begin(phase.name)
-        if plan is None or phases[position - 1].name == "install":  # that brings compilers, which what is known depends on
+        if plan is None or phases[position - 1].name == "install":  # it may install other compilers, on which remembered results depend
             plan = Plan(phases[position:], memory, repeat)
             shop.build_behind([] if phase.name == "install" else plan.builds)
         outcome = plan.run(phase, shop)

@@ -8,24 +8,24 @@ from collections import Counter
 from workshop import Failure, Outcome
 
 CASES = re.compile(r"\[doctest\] test cases:\s*(\d+)\s*\|\s*(\d+) passed\s*\|\s*(\d+) failed")
-# A program that is not doctest's may count for itself, one such line per case.
+# A program without doctest may print one such line per case.
 LINES = re.compile(r"^(ok|not ok) \S", re.M)
-# What a program says of a case that this machine cannot run, up to the advice.
+# A program prints this line for a case that this machine cannot run. The match ends before the advice.
 NOT_RUN = re.compile(r"SKIPPED: ([^(;\n]+)")
-# Python's unittest, which says it all on stderr: cases, how they ended, and (where it names every case) why one was skipped.
+# Python's unittest prints to stderr: the number of cases, how they ended, and (if verbose) why one was skipped.
 UNITTEST = re.compile(r"^Ran (\d+) tests? in [^\n]*\n\s*^(?:OK|FAILED|NO TESTS RAN)(?: \(([^)\n]*)\))?$", re.M)
 UNITTEST_SKIPPED = re.compile(r"\.\.\. skipped (['\"])(.*)\1$", re.M)
 
 
 def count(program):
-    """(passed, failed) of one line of meson's testlog: its cases where it says how many, else the program itself."""
+    """(passed, failed) of one program in meson's testlog: its cases if it prints their number, else the program counts as one."""
     passed = failed = 0
     text = program.get("stdout") or ""
     for _, good, bad in CASES.findall(text):
         passed, failed = passed + int(good), failed + int(bad)
     for ran, ends in UNITTEST.findall(program.get("stderr") or ""):
         counts = {name: int(number) for name, number in re.findall(r"([a-z][a-z ]*)=(\d+)", ends)}
-        # Parts of a case (subTest) may fail each by itself.
+        # unittest counts each part of a case (subTest) that fails.
         bad = min(int(ran), counts.get("failures", 0) + counts.get("errors", 0))
         passed, failed = passed + max(0, int(ran) - bad - counts.get("skipped", 0)), failed + bad
     if not passed + failed:
@@ -37,14 +37,14 @@ def count(program):
 
 
 def not_run_in(program):
-    """Why cases of a program were not run, once for each."""
+    """The reasons why cases of a program were skipped, one for each case."""
     reasons = [reason.strip() for reason in NOT_RUN.findall(program.get("stdout") or "")]
     return reasons + [reason for _, reason in UNITTEST_SKIPPED.findall(program.get("stderr") or "")]
 
 
 def run_suite(shop, build, suites, processes, multiplier=1, seconds=900, env=None, names=()):
-    """Runs the tests of `suites` in the build folder `build`, or those of them that `names` lists; none at all is a failure, a skipped
-    test is named."""
+    """Runs the tests of `suites` in the build folder `build`, or those of them that `names` lists; it is a failure if there is
+    none. The note names skipped tests."""
     folder = shop.build(build)
     base = f"{shop.phase}-log"
     log = folder / "meson-logs" / f"{base}.json"
@@ -55,7 +55,7 @@ def run_suite(shop, build, suites, processes, multiplier=1, seconds=900, env=Non
     shop.run([*command, *names], seconds=seconds, env=env, check=False)
     programs = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
     if not programs:
-        raise Failure(f"there is no test in {', '.join(suites)}")
+        raise Failure(f"these suites have no tests: {', '.join(suites)}")
     outcome, skipped, not_run = Outcome(), [], Counter()
     for program in programs:
         if program["result"] == "SKIP":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the phases share: running commands with a log and a time limit, and the build folders."""
+"""Shared by the phases: runs commands with a log and a time limit, and makes the build folders."""
 
 import os
 import signal
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 
 class Failure(Exception):
-    """A phase cannot go on; the text says why in one line, the log has the rest."""
+    """A phase cannot continue. The text is the reason in one line; the log has the details."""
 
 
 @dataclass
@@ -21,16 +21,16 @@ class Outcome:
 
 CLANG = {"CC": "clang-14", "CXX": "clang++-14"}
 NO_OPTIONAL_PARTS = [f"-D{part}=disabled" for part in ("verbs", "rdmacm", "pmix", "jemalloc", "hwloc")]
-# Enough for a report to name file and line, and quicker to compile than all of -g.
+# Reports name file and line with it, and it compiles faster than -g.
 LINES = "-gline-tables-only"
-# Tests and sanitized code are compiled many files at a time: most of what a compiler sees of a file are headers.
+# Tests and sanitized code are compiled many files at a time: most of a compiler's work on one file is its headers.
 TOGETHER = "-Dunity_size=24"
 SANITIZED = [
     "-Dbuildtype=debugoptimized", "-Doptimization=1", "-Ddebug=false", "-Db_lundef=false", "-Dbenchmarks=disabled",
     "-Dunity=on", TOGETHER,
 ]
 
-# The unit tests of what has another way where an optional part is missing, and of whole jobs: the program of each.
+# Unit tests of the build without optional parts: of code that replaces such a part, and of whole jobs. {test: program}
 PLAIN_TESTS = {
     "base": "tests/base/base_test",
     "pool": "tests/transport/pool/pool_test",
@@ -43,10 +43,10 @@ PLAIN_TESTS = {
     "apps": "tests/apps/apps_test",
 }
 
-# Objects that an access goes beyond are ASan's.
+# ASan finds accesses beyond an object.
 UNDEFINED = "-fno-sanitize-recover=all -fno-sanitize=object-size"
 
-# Each build folder: the compiler, what meson is told, and what to build (nothing: everything). Every one makes warnings errors.
+# Each build folder: the compiler, the options of meson, and the targets (none: all). Warnings are errors in all of them.
 BUILDS = {
     "release": ({"CXX": "g++"}, ["-Dbuildtype=release", "-Dtest_unity=true", TOGETHER], []),
     "asan": (
@@ -62,8 +62,8 @@ BUILDS = {
     ),
 }
 
-# For what runs behind the phases: it gets the processors that they leave. A session is scheduled as a whole where the kernel groups by
-# session, and process by process where it does not.
+# Background builds use the processor time that the phases leave. Where the kernel schedules whole sessions, autogroup lowers their
+# priority; elsewhere nice does.
 BEHIND = ["sh", "-c", 'echo 19 2>/dev/null >/proc/self/autogroup; exec nice -n 19 "$@"', "behind"]
 
 RUNTIME = {
@@ -94,8 +94,8 @@ class Workshop:
             log.write(text.rstrip("\n") + "\n")
 
     def run(self, command, seconds=900, env=None, cwd=None, check=True, log=None):
-        """Runs a command into the phase's log, or that named `log`, and returns its exit code; past `seconds` its whole process group is
-        killed."""
+        """Runs a command with its output in the phase's log, or in the log named `log`, and returns its exit code. Kills its whole process
+        group after `seconds`."""
         command = [str(word) for word in command]
         with self.log_file(log).open("ab") as output:
             output.write(f"$ {' '.join(command)}\n".encode())
@@ -109,19 +109,19 @@ class Workshop:
                 code = process.wait(timeout=seconds)
             except subprocess.TimeoutExpired:
                 self._kill(process)
-                raise Failure(f"{command[0]} did not end within {seconds} s") from None
+                raise Failure(f"{command[0]} did not end within {seconds} s and was killed") from None
             except BaseException:
                 self._kill(process)
                 raise
             finally:
                 self._running.discard(process)
         if check and code != 0:
-            raise Failure(f"{os.path.basename(command[0])} returned {code}")
+            raise Failure(f"{os.path.basename(command[0])} returned {code}; see the log")
         return code
 
     def build_behind(self, names):
-        """Starts to build these of BUILDS, one after the other, beside the phases: what they wait for most of the time are clocks and
-        single processes."""
+        """Starts these BUILDS in the background, one after the other. The phases mostly wait for clocks and single processes, and leave
+        processor time to them."""
         for name in names:
             if name not in self._builds:
                 self._builds[name] = self._builder.submit(self._build, name)
@@ -136,7 +136,7 @@ class Workshop:
             raise Failure(f"the {name} build failed: {failure}") from None
 
     def close(self):
-        """Ends what still runs."""
+        """Kills the commands that still run."""
         self._builder.shutdown(wait=False, cancel_futures=True)
         for process in list(self._running):
             self._kill(process)
@@ -156,7 +156,7 @@ class Workshop:
         return folder
 
     def _ccache(self):
-        """Settings with which equal files in different build folders and clones share one cached object, found without preprocessing."""
+        """Settings with which equal files of different build folders and clones share one cached object, without preprocessing."""
         if not any(os.access(os.path.join(path, "ccache"), os.X_OK) for path in os.get_exec_path()):
             return {}
         return {"CCACHE_BASEDIR": str(self.root), "CCACHE_NOHASHDIR": "1", "CCACHE_DEPEND": "1"}

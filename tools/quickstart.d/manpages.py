@@ -2,11 +2,11 @@
 """Turns manual pages into LIBSVM files: +1 for system calls (section 2), -1 for library functions (section 3).
 
 Usage: manpages.py MAN OUT [LIST]      MAN: a folder with man2 and man3, such as /usr/share/man
-                                       LIST: a file of paths, one a line; other pages are left out
-Writes OUT/train.svm, OUT/test.svm (every fifth page, chosen by its name) and OUT/words.txt (`feature word` a line).
+                                       LIST: a file with one path per line; other pages are left out
+Writes OUT/train.svm, OUT/test.svm (every fifth page, chosen by its name) and OUT/words.txt (one `feature word` per line).
 
 A page is a bag of words, each hashed to a 64-bit feature; values are tf-idf, scaled to length 1. The header line (.TH, which
-holds the section's number and title), markup, comments and numbers are left out, and so are pages that only point to another.
+holds the section's number and title), markup, comments and numbers are left out, and so are pages that only refer to another page.
 """
 
 import gzip
@@ -17,12 +17,12 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-# Macros whose arguments are text of the page. What follows any other macro is layout, or the header line.
+# Macros whose arguments are text of the page. The arguments of other macros are layout, or the header line.
 TEXT_MACROS = {"B", "I", "BR", "RB", "BI", "IB", "IR", "RI", "SM", "SB", "SH", "SS", "TQ", "UR", "MR"}
 ESCAPE = re.compile(r"\\(?:f(?:\[[^]]*\]|\(..|.)|s[+-]?\d|\*?\(..|\*?\[[^]]*\]|[&%/,|^:c0 ]|[-.~e])")
 GIVEN_AWAY = re.compile(r"system calls? manual|library functions? manual|linux programmer's manual|linux man-pages", re.I)
 WORD = re.compile(r"[a-z_][a-z0-9_]+")
-TEST_SHARE = 5  # one page in so many
+TEST_SHARE = 5  # one page in five is a test page
 
 
 def stable_hash(text):
@@ -30,7 +30,7 @@ def stable_hash(text):
 
 
 def words_of(source):
-    """The words of a page without its markup; None if it only points to another page."""
+    """The words of a page without its markup; None if it only refers to another page."""
     words, in_table_format = [], False
     for line in source.splitlines():
         if line.startswith((".so ", "'so ")):
@@ -50,7 +50,7 @@ def words_of(source):
 
 
 def read_pages(folder, section, listed):
-    """{name: words} of the pages of one section that are not links; `listed`: the only paths that count, or None."""
+    """{name: words} of the pages of one section that are not links. `listed`: the paths to use; None: all."""
     pages = {}
     for path in sorted(folder.glob(f"man{section}/*.{section}.gz")) + sorted(folder.glob(f"man{section}/*.{section}")):
         if path.is_symlink() or (listed is not None and str(path) not in listed):

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include <fmt/core.h>
 #include <sys/prctl.h>
@@ -22,27 +23,38 @@ namespace {
 
 /// Checks the sizes of push and pull: powers of two, in order, and no more than fits into memory.
 Status check_sizes(const BenchFlags& flags) {
-    for (const uint64_t bytes : {flags.min_bytes, flags.max_bytes, flags.table_mib}) {
-        if (!std::has_single_bit(bytes)) {
+    const std::pair<const char*, uint64_t> sizes[] = {{"--min-bytes", flags.min_bytes},
+                                                      {"--max-bytes", flags.max_bytes},
+                                                      {"--table-mib", flags.table_mib}};
+    for (const auto& [flag, size] : sizes) {
+        if (!std::has_single_bit(size)) {
             return Error(Errc::kInvalidArgument,
-                         fmt::format("{}: sizes of benches are powers of two", bytes));
+                         fmt::format("{} {}: must be a power of two", flag, size));
         }
     }
     const uint64_t table_bytes = flags.table_mib << 20;
-    if (flags.max_bytes > table_bytes || flags.min_bytes > flags.max_bytes) {
+    if (flags.min_bytes > flags.max_bytes) {
         return Error(Errc::kInvalidArgument,
-                     "--min-bytes <= --max-bytes <= size of the table (--table-mib) must hold");
+                     fmt::format("--min-bytes {}: must not be above --max-bytes {}",
+                                 flags.min_bytes, flags.max_bytes));
+    }
+    if (flags.max_bytes > table_bytes) {
+        return Error(Errc::kInvalidArgument,
+                     fmt::format("--max-bytes {}: must not be above the size of the table, {} "
+                                 "(--table-mib {})",
+                                 flags.max_bytes, bytes_text(table_bytes), flags.table_mib));
     }
     if (flags.child) return {};  // the parent has checked the memory
     // The worker's buffer and the limit's table; with --local also the servers' table.
     const uint64_t needed = dense_buffer_bytes(flags) + (flags.local ? 2 : 1) * table_bytes;
     const uint64_t available = available_memory_bytes();
     if (needed <= available) return {};
-    return Error(Errc::kInvalidArgument,
-                 fmt::format("buffers of {} (--max-bytes times --in-flight) and a table of {} need "
-                             "{} of memory here, and {} are available: ask for less",
-                             bytes_text(dense_buffer_bytes(flags)), bytes_text(table_bytes),
-                             bytes_text(needed), bytes_text(available)));
+    return Error(
+        Errc::kInvalidArgument,
+        fmt::format("buffers of {} (--max-bytes times --in-flight) and a table of {} (--table-mib) "
+                    "need {} of memory on this host, and {} are available: give smaller ones",
+                    bytes_text(dense_buffer_bytes(flags)), bytes_text(table_bytes),
+                    bytes_text(needed), bytes_text(available)));
 }
 
 /// A launcher has bound this rank to one core. Which one the server has is known once the job runs.
@@ -60,8 +72,8 @@ Status choose_cpus(BenchFlags& flags) {
     if (!flags.cpus.empty()) {
         if (flags.job.options.colocate) {
             return Error(Errc::kInvalidArgument,
-                         "--cpus gives servers and workers a core each, and with --colocate they "
-                         "are one process: use one of the two");
+                         "--cpus gives servers and workers one core each, but with --colocate they "
+                         "are one process: give only one of the two flags");
         }
         WEIR_TRY(bind_this_thread(flags.cpus));
     }
@@ -118,11 +130,10 @@ std::string what(const BenchFlags& flags) {
                "and back";
     if (flags.bench == "insert") return "sparse float32 add; limit: one core without messages";
     if (flags.bench == "lookup") {
-        return "8192 keys of 1e6 in a list not seen before, rows of float32; limit: one core "
-               "without "
-               "messages";
+        return "lists of 8192 keys of 1e6 that the server has not seen, rows of float32; limit: "
+               "one core without messages";
     }
-    return fmt::format("dense float32 {}, table of {} MiB; limit: one core {} the same",
+    return fmt::format("dense float32 {}, table of {} MiB; limit: one core {} the same values",
                        flags.bench == "push" ? "add" : "pull", flags.table_mib,
                        flags.bench == "push" ? "adding" : "copying");
 }
@@ -175,8 +186,9 @@ Status check_shape(const BenchFlags& flags, std::optional<uint32_t> rank, const 
     }
     if (rank == shape.rank || flags.cpus.empty()) return {};
     return Error(Errc::kUnavailable,
-                 fmt::format("this is rank {} of {}, but the launcher's variables did not say so "
-                             "before: start it with --rendezvous HOST:PORT --rank R --size N",
+                 fmt::format("--cpus needs the rank before the job starts, and the launcher's "
+                             "variables do not give it (this is rank {} of {}): start all ranks "
+                             "with --rendezvous HOST:PORT --rank R --size N",
                              shape.rank, shape.size));
 }
 
@@ -194,9 +206,15 @@ Status find_servers_core(BenchFlags& flags, const JobShape& shape) {
 int run_rank(BenchFlags& flags, Config& config) {
     if (flags.child) prctl(PR_SET_PDEATHSIG, SIGKILL);
     flags.job.apply_to(config);
-    // As for the limits' memory: the bench does not measure the kernel's first touch of the
-    // memory.
+    // The limits' memory is touched before the work begins, too: a bench does not measure how long
+    // the kernel takes to give out memory.
     config.set_flag("WEIR_PREFAULT", "weir bench", "yes");
+    // Only the first region of a pool is touched before the work begins, so the tables of `insert`
+    // must fit into it.
+    if (flags.bench == "insert" && !flags.brief &&
+        config.source("WEIR_POOL_MIB") == ConfigSource::kDefault) {
+        config.set_flag("WEIR_POOL_MIB", "weir bench insert", "2048");
+    }
     const Result<std::optional<uint32_t>> rank = foreseen_rank(config);
     if (!rank) return failure(rank.error());
     if (const Status placed = take_place(flags, *rank); !placed) return failure(placed.error());

@@ -75,8 +75,8 @@ public:
           arena_(flags.brief ? size_t{64} << 20 : size_t{512} << 20),
           in_flight_(flags.in_flight == 0 ? 4 : flags.in_flight) {}
 
-    /// `told`: the table is created with the number of keys that will come.
-    Status new_keys(size_t key_count, size_t list_keys, bool told);
+    /// `sized`: the table is created for `key_count` keys; otherwise it grows.
+    Status new_keys(size_t key_count, size_t list_keys, bool sized);
     Status known_list(size_t key_count);
     Status unseen_lists(size_t key_count, size_t list_keys);
 
@@ -100,14 +100,15 @@ private:
     Random random_{3};
 };
 
-Status InsertBench::new_keys(size_t key_count, size_t list_keys, bool told) {
+Status InsertBench::new_keys(size_t key_count, size_t list_keys, bool sized) {
     WEIR_ASSIGN(const Lists lists, make_lists(client_, key_count, list_keys, 1));
     WEIR_ASSIGN(const uint64_t copied_before, copied_bytes(client_));
     const std::string work =
-        fmt::format("new keys, {}{}", short_number(key_count), told ? ", foretold" : "");
+        fmt::format("new keys, {}{}", short_number(key_count), sized ? ", sized" : "");
     Turns turns(work, list_keys, sizeof(float), in_flight_);
     for (int i = 0; i < (flags_.brief ? 1 : 3); ++i) {
-        WEIR_ASSIGN(Table<float> fresh, table(fmt::format("{} {}", work, i), told ? key_count : 0));
+        WEIR_ASSIGN(Table<float> fresh,
+                    table(fmt::format("{} {}", work, i), sized ? key_count : 0));
         WEIR_ASSIGN(const double ours, push_lists(fresh, lists, 1, turns.flight));
         arena_.reset();
         LineTable plain = limit_table(key_count);

@@ -12,10 +12,10 @@
 
 namespace weir::tools {
 
-/// "5e6" for 5000000. `number` must not be 0.
+/// "5e6" for 5000000, "0e0" for 0.
 inline std::string short_number(size_t number) {
     size_t zeros = 0;
-    for (; number % 10 == 0; number /= 10)
+    for (; number != 0 && number % 10 == 0; number /= 10)
         ++zeros;
     return fmt::format("{}e{}", number, zeros);
 }

@@ -3,14 +3,20 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 
 #include <arpa/inet.h>
 #include <fmt/core.h>
 #include <netinet/in.h>
 #include <spawn.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "lib/base/descriptor.h"
+#include "lib/bootstrap/secret.h"
 
 namespace weir::tools {
 namespace {
@@ -38,13 +44,38 @@ public:
         const int on = 1;
         if (socket_ < 0 || setsockopt(socket_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0 ||
             bind(socket_, generic, length) != 0 || getsockname(socket_, generic, &length) != 0) {
-            return Error(Errc::kIo, "bench --local: no port on 127.0.0.1", errno);
+            return Error(Errc::kIo, "bench --local: cannot take a TCP port of 127.0.0.1", errno);
         }
         return ntohs(address.sin_port);
     }
 
 private:
     int socket_ = -1;
+};
+
+/// A secret that the ranks share, in a file without a name that they inherit as a descriptor: no
+/// other process of this host can join them, and nothing is left of it.
+class HeldSecret {
+public:
+    /// Names the file in WEIR_SECRET_FILE, unless the user has set that already.
+    Status share() {
+        const char* const given = std::getenv(kVariable);
+        if (given != nullptr && *given != 0) return {};
+        file_ = Descriptor(memfd_create("weir-secret", 0));  // no MFD_CLOEXEC: ranks inherit it
+        const transport::Secret secret = make_secret();
+        const std::string path = fmt::format("/proc/self/fd/{}", file_.get());
+        if (!file_ || fchmod(file_.get(), 0600) != 0 ||
+            write(file_.get(), secret.data(), secret.size()) !=
+                static_cast<ssize_t>(secret.size()) ||
+            setenv(kVariable, path.c_str(), 1) != 0) {
+            return Error(Errc::kIo, "bench --local: cannot make a secret for its ranks", errno);
+        }
+        return {};
+    }
+
+private:
+    static constexpr const char* kVariable = "WEIR_SECRET_FILE";
+    Descriptor file_;
 };
 
 /// The started processes. The destructor kills those that still run.
@@ -82,7 +113,7 @@ public:
             do {
                 pid = waitpid(-1, &status, 0);
             } while (pid < 0 && errno == EINTR);
-            if (pid < 0) return Error(Errc::kIo, "bench --local: waiting for a process", errno);
+            if (pid < 0) return Error(Errc::kIo, "bench --local: cannot wait for a process", errno);
             for (size_t rank = 0; rank < pids_.size(); ++rank) {
                 if (pids_[rank] != pid) continue;
                 pids_[rank] = 0;
@@ -98,8 +129,9 @@ private:
             return fmt::format("bench --local: rank {} was killed by signal {}", rank,
                                WTERMSIG(status));
         }
-        return fmt::format("bench --local: rank {} failed with exit code {}", rank,
-                           WEXITSTATUS(status));
+        return fmt::format(
+            "bench --local: rank {} failed with exit code {}; its error stands above", rank,
+            WEXITSTATUS(status));
     }
 
     std::vector<pid_t> pids_;
@@ -110,6 +142,8 @@ private:
 Status run_local_ranks(const std::vector<std::string>& arguments, size_t count) {
     HeldPort held;
     WEIR_ASSIGN(const uint16_t port, held.take());
+    HeldSecret secret;
+    WEIR_TRY(secret.share());
     Ranks ranks;
     for (size_t rank = 0; rank < count; ++rank) {
         std::vector<std::string> all = arguments;

@@ -116,21 +116,20 @@ void BenchReport::print(const BenchRow& row) const {
 
 void BenchReport::print_legend() const {
     fmt::print(
-        "# Ratio: the share of the limit that is reached; 1 is the best, less is worse. It is "
-        "the median of\n"
-        "#   several parts, each beside its own limit, so not the quotient of two columns.\n"
-        "# Limit: what the machine does at best, measured in this run.\n"
-        "# p50, p90, p99: 50, 90 and 99 of 100 operations took no longer.\n");
+        "# Ratio: the share of the limit that is reached; 1 is the best, less is worse. It is the "
+        "median of\n#   several parts, each beside its own limit, so not exactly the quotient of "
+        "two columns.\n# Limit: what the machine does at best, measured in this run.\n# {} of 100 "
+        "operations took no longer.\n",
+        unit_ == BenchUnit::kMicroseconds ? "p50, p90, p99: 50, 90 and 99" : "p50, p99: 50 and 99");
     if (unit_ == BenchUnit::kMicroseconds) {
         fmt::print(
-            "# Limit us: a number in a cache line goes to the other core and one comes back.\n"
-            "# Ring us: a record of this size goes there and one comes back through two bare "
-            "rings of ours;\n"
-            "#   Ring ratio: the share of their speed.\n");
+            "# Limit us: a number in a cache line goes to the other core and one comes back.\n# "
+            "Ring us: a record of this size goes there and one comes back through two rings of "
+            "Weir's\n#   shm transport, used alone. Ring ratio: the share of their speed.\n");
     } else {
         fmt::print("# {}; In flight: operations that have begun and not ended.\n",
                    unit_ == BenchUnit::kKeysPerSecond
-                       ? "List: keys of one push"
+                       ? "List: keys of one operation"
                        : "Size: bytes of the values of one operation");
     }
     if (is_push()) {
@@ -140,6 +139,11 @@ void BenchReport::print_legend() const {
             "#   they are pushed, outside of the measured time. Caches: {}.\n",
             caches_text());
     }
+    if (bench_ == "insert")
+        fmt::print(
+            "# sized: the table is created for this number of keys; otherwise it grows.\n"
+            "# known: the server remembers the list; unseen: it does not. held: keys in the "
+            "table.\n");
     if (unit_ != BenchUnit::kKeysPerSecond)
         fmt::print("# Copied B: bytes that the library copied in all operations of the row.\n");
     std::fflush(stdout);

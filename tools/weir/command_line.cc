@@ -36,7 +36,7 @@ void add_labels(CLI::App& command, LabelMap& map) {
     command
         .add_option_function<std::string>(
             "--labels", [&map](const std::string& text) { map = *LabelMap::parse(text); },
-            "what other labels than -1, 0 and +1 stand for: 1:-1,2:+1")
+            "classes of labels other than -1, 0 and +1, such as 1:-1,2:+1")
         ->check(labels);
 }
 
@@ -45,13 +45,15 @@ void add_job(CLI::App& command, JobFlags& job) {
     command.add_option("--servers", job.options.servers, "server processes (the first ranks)")
         ->check(count(1, kPartCountMax))
         ->capture_default_str();
-    command.add_option("--shards", job.options.shards_per_server, "threads per server")
+    command
+        .add_option("--shards", job.options.shards_per_server, "shards per server, each a thread")
         ->check(count(1, kPartCountMax))
         ->capture_default_str();
     command.add_option("--workers", job.options.workers, "workers per worker process")
         ->check(count(1, kPartCountMax))
         ->capture_default_str();
-    command.add_flag("--colocate", job.options.colocate, "every rank works, servers too");
+    command.add_flag("--colocate", job.options.colocate,
+                     "run workers on every rank, also on those of servers");
     command.add_option("--rendezvous", job.rendezvous,
                        "HOST:PORT of rank 0, for ranks started by hand");
     command.add_option("--rank", job.rank, "number of this process, from 0");
@@ -59,44 +61,31 @@ void add_job(CLI::App& command, JobFlags& job) {
 }
 
 constexpr const char* kLrFooter =
-    "Memory: the files are shared out among the workers, and all examples must fit into the "
-    "workers' "
-    "memory:\n4 bytes per non-zero value where all values are 1, else 8, and about as much again "
-    "while "
-    "reading.\n"
-    "Precision: values are stored as float32, whatever the files say; weights are computed as "
-    "float64.\n"
-    "--labels: every other label then is a bad line. Several values may stand for one class. "
-    "Labels "
-    "that form\nclasses of their own, like 1 and 2, are an error without it, whatever --skip-bad "
-    "says.\n"
-    "--skip-bad N: every worker leaves out up to N bad lines of its share of the --train files, "
-    "however many\nthreads read it, and again up to N of its share of the --test files. One more, "
-    "at "
-    "any worker, ends the job.\n"
-    "--test: the files are read after the training. What is wrong with them is an error, but "
-    "model, "
-    "plot and JSON\n(with test_* null) are written all the same.\n"
-    "--init: the optimum is the same, and so is the proof; a model near it saves passes. Features "
-    "that "
-    "no\ntraining line has are left out.\n"
-    "-: standard input (in a job of one process) and standard output; one thing each. What a "
-    "person "
-    "reads goes\nto standard error then.\n"
-    "SIGINT, SIGTERM: the training ends after this pass on all ranks, what there is is written, "
-    "and the "
-    "exit\ncode is 130 or 143. A second signal ends the process at once. It is the workers that "
-    "decide: a "
-    "rank that only\nserves goes on until they have ended. (mpirun kills its ranks one second "
-    "after it was "
-    "interrupted itself.)";
+    "Memory: the workers share the files, and all examples must fit into their memory: 4 bytes\n"
+    "per non-zero value where all values are 1, else 8, and about as much again while reading.\n"
+    "Precision: values are stored as float32; weights are computed as float64.\n"
+    "--labels: lines with any other label are bad lines. Several labels may stand for one class.\n"
+    "Without it, labels that form classes of their own, like 1 and 2, are an error, whatever\n"
+    "--skip-bad says.\n"
+    "--skip-bad N: each worker leaves out up to N bad lines of its share of the --train files,\n"
+    "whatever the number of --threads, and again up to N of its share of the --test files. One\n"
+    "more bad line at any worker ends the job.\n"
+    "--test: the files are read after the training. An error in them fails the command, but the\n"
+    "model, the plot and the JSON (with test_* null) are written.\n"
+    "--init: changes neither the optimum nor its proof; a model near the optimum saves passes.\n"
+    "Weights of features that no training line has are left out.\n"
+    "-: standard input (in a job of one process) or standard output, each for one flag only. If\n"
+    "standard output is taken, the summary goes to standard error.\n"
+    "SIGINT, SIGTERM: the training ends after this pass on all ranks, and the results so far are\n"
+    "written. Every rank ends with exit code 130 (SIGINT) or 143 (SIGTERM). A second signal ends\n"
+    "the process at once. A rank with a server only goes on until the workers have ended. (mpirun\n"
+    "kills its ranks one second after it was interrupted itself.)\n"
+    "Exit codes: 0 done, 1 failed, 2 wrong flags or variables, 130 and 143 stopped by a signal.";
 
 constexpr const char* kPredictFooter =
-    "One line for each example, in the order of the files: 1 / (1 + exp(-w.x)). Lines may have a "
-    "label "
-    "or begin with\ntheir first feature; where there are labels, accuracy, AUC and log loss are "
-    "told. "
-    "Empty lines, comments and\nbad lines that were left out get no line.";
+    "The predictions: one line for each example, in the order of the files: 1 / (1 + exp(-w.x)).\n"
+    "A line may begin with a label or with its first feature. If lines have labels, the summary\n"
+    "gives accuracy, AUC and log loss. Empty lines, comments and bad lines get no prediction.";
 
 void add_predict(CLI::App& app, Command& chosen) {
     const auto flags = std::make_shared<PredictFlags>();
@@ -112,12 +101,12 @@ void add_predict(CLI::App& app, Command& chosen) {
                                                       {"score", PredictAs::kScore}};
     command
         ->add_option("--as", flags->as,
-                     "what a line says: probability of the class +1, label, or score (w.x); "
+                     "value of each line: probability (of the class +1), label, or score (w.x); "
                      "default: probability")
         ->option_text("WORD")
         ->transform(CLI::Transformer(kAs))
         ->check([](const std::string& text) {
-            return text.size() == 1 ? "" : text + " is none of probability, label, score";
+            return text.size() == 1 ? "" : text + ": must be probability, label or score";
         });
     add_labels(*command, flags->labels);
     command->add_option("--skip-bad", flags->skip_bad, "bad lines to leave out")
@@ -144,25 +133,27 @@ void add_lr(CLI::App& app, Command& chosen) {
         ->check(count(1, kCountMax))
         ->capture_default_str();
     command
-        ->add_option("--tolerance", run.solver.tolerance,
-                     "end when the objective is proven so close to the optimum: 0.01 is 1 %")
+        ->add_option(
+            "--tolerance", run.solver.tolerance,
+            "end when the objective is proven to be this close to the optimum: 0.01 is 1 %")
         ->check(number(0, false))
         ->capture_default_str();
-    command->add_option("--blocks", run.solver.block_count, "blocks of features; 0: by the data")
+    command
+        ->add_option("--blocks", run.solver.block_count,
+                     "blocks of features; 0: chosen from the data")
         ->check(count(0, kCountMax))
         ->capture_default_str();
-    command->add_option("--seed", run.solver.seed, "of the blocks and their order")
+    command->add_option("--seed", run.solver.seed, "seed of the blocks and of their order")
         ->check(count(0, kLongCountMax))
         ->capture_default_str();
-    command->add_option("--threads", run.threads, "threads that read, per worker")
+    command->add_option("--threads", run.threads, "reading threads per worker")
         ->check(count(1, 256))
         ->capture_default_str();
     command->add_option("--skip-bad", run.skip_bad, "bad lines to leave out, per worker; see below")
         ->check(count(0, kLongCountMax))
         ->capture_default_str();
     add_labels(*command, run.labels);
-    command->add_option("--model", flags->model,
-                        "file for the model: feature and value a line; or -");
+    command->add_option("--model", flags->model, "file for the model, one line per feature; or -");
     command->add_option("--json", flags->json, "file for the result as JSON; or -");
     command->add_option("--plot", flags->plot, "FILE.svg for objective against time; or -");
     command->footer(kLrFooter);
@@ -202,12 +193,13 @@ void add_one(CLI::App& bench, const std::string& name, const std::string& meanin
     const auto flags = std::make_shared<BenchFlags>();
     flags->bench = name;
     CLI::App* const command = bench.add_subcommand(name, meaning);
-    CLI::Option* const local =
-        command->add_flag("--local", flags->local, "start server and worker here, a core each");
-    command->add_flag("--brief", flags->brief, "small and short, to see that it works");
+    CLI::Option* const local = command->add_flag(
+        "--local", flags->local, "start server and worker on this host, each on its own core");
+    command->add_flag("--brief", flags->brief,
+                      "small sizes and short times, only to see that it works");
     command->add_option("--json", flags->json, "file for the result as JSON");
     if (!flags->is_sparse()) {
-        command->add_option("--seconds", flags->seconds, "time per row, about, from 0.001 to 3600")
+        command->add_option("--seconds", flags->seconds, "approximate time per row, 0.001 to 3600")
             ->check(number_within(0.001, 3600))
             ->capture_default_str();
     }
@@ -216,7 +208,9 @@ void add_one(CLI::App& bench, const std::string& name, const std::string& meanin
         ->expected(2);
     if (flags->is_dense()) add_sizes(*command, *flags);
     if (name != "latency") {
-        command->add_option("--in-flight", flags->in_flight, "operations at a time; 0: by the size")
+        command
+            ->add_option("--in-flight", flags->in_flight,
+                         "operations in flight; 0: chosen from their size")
             ->check(CLI::Range(0, 1024))
             ->capture_default_str();
     }
@@ -231,14 +225,14 @@ void add_one(CLI::App& bench, const std::string& name, const std::string& meanin
 }
 
 void add_bench(CLI::App& app, Command& chosen) {
-    CLI::App* const bench =
-        app.add_subcommand("bench", "measure speed against what this machine can do");
+    CLI::App* const bench = app.add_subcommand(
+        "bench", "measure the speed, and beside it the best that this machine can do");
     bench->require_subcommand(1);
     bench->footer(
-        "Start it with --local, or under mpirun or srun with 2 ranks or more: the first worker "
-        "measures, the others keep still.\n--cpus A,B pins servers to core A and workers to core "
-        "B, "
-        "also where a launcher has bound them to others.");
+        "Start it with --local, or under mpirun or srun with 2 ranks or more. The first worker\n"
+        "measures; all other workers are idle.\n"
+        "--cpus A,B pins servers to core A and workers to core B, even if a launcher has bound\n"
+        "them to other cores.");
     add_one(*bench, "push", "dense pushes, by size", chosen);
     add_one(*bench, "pull", "dense pulls, by size", chosen);
     add_one(*bench, "latency", "round trips of small pushes", chosen);
@@ -297,7 +291,7 @@ std::string unknown_command(const CLI::App& app, int argc, char** argv, std::str
         if (known.empty()) return "";
         parent = at == &app ? "" : at->get_name();
         if (next == nullptr) {
-            return fmt::format("there is no {} '{}'; there is: {}",
+            return fmt::format("unknown {} '{}'; choose one of: {}",
                                parent.empty() ? "command" : parent, name, known);
         }
         at = next;
@@ -311,8 +305,16 @@ std::string unknown_argument(const CLI::App& app) {
     const std::vector<std::string> words = app.remaining(true);
     const auto flag = std::find_if(words.begin(), words.end(),
                                    [](const std::string& word) { return word.starts_with('-'); });
-    if (flag != words.end()) return fmt::format("there is no flag {} here", *flag);
-    return words.empty() ? "" : fmt::format("nothing here takes '{}'", words.front());
+    if (flag != words.end()) return fmt::format("unknown flag {}", *flag);
+    return words.empty() ? "" : fmt::format("unexpected argument '{}'", words.front());
+}
+
+/// What CLI11 says is wrong, but in plain words where a flag stands without its value.
+std::string what_is_wrong(const CLI::ParseError& error) {
+    const std::string text = error.what();
+    if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) == nullptr) return text;
+    const size_t end = text.find(": ");
+    return end == std::string::npos ? text : text.substr(0, end) + ": a value is missing";
 }
 
 /// The subcommands that were chosen so far: "bench push".
@@ -362,7 +364,8 @@ Command parse_command_line(int argc, char** argv) {
         if (error.get_exit_code() == 0) return no_run(app.exit(error));  // --help, --version
         // An unknown argument is reported first: it may be the cause of the other error.
         const std::string unknown = unknown_argument(app);
-        return no_run(usage_error(unknown.empty() ? error.what() : unknown, chosen_command(app)));
+        return no_run(
+            usage_error(unknown.empty() ? what_is_wrong(error) : unknown, chosen_command(app)));
     }
     if (!chosen.run) return no_run(usage_error("a command is missing", ""));
     chosen.name = chosen_command(app);

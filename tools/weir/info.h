@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// `weir info`: prints what this build, machine and environment support, and for what is missing
-/// how to get it.
+/// `weir info`: prints what this build, machine and environment support, and how to get the
+/// missing parts.
 
 #include "lib/base/config.h"
 

@@ -161,12 +161,11 @@ void add_limits(Sections& out, const InfoReport& report) {
     if (pool.size_bytes == 0) {
         fit = pool.advice;
     } else if (!pool.fits_memory) {
-        fit = fmt::format("{}: more than the memory that is left; {}", bytes_text(pool.size_bytes),
+        fit = fmt::format("{}: more than the available memory; {}", bytes_text(pool.size_bytes),
                           pool.advice);
     } else if (!pool.fits_locked_memory) {
         fit = fmt::format(
-            "{}: fits for shm; over verbs the pool would be smaller because of the "
-            "limit of locked memory: {}",
+            "{}: fits for shm; over verbs the limit of locked memory makes the pool smaller: {}",
             bytes_text(pool.size_bytes), pool.advice);
     } else {
         fit = fmt::format("{} of {}: fits", bytes_text(pool.size_bytes), pool.pages);
@@ -174,7 +173,7 @@ void add_limits(Sections& out, const InfoReport& report) {
     out.line("a memory pool", fit);
     if (pool.lists_bytes_max != 0) {
         out.line("of it, remembered lists",
-                 fmt::format("at most {}, less when other things need the room",
+                 fmt::format("at most {}, less when other data need the memory",
                              bytes_text(pool.lists_bytes_max)));
     }
     std::string registered;

@@ -51,7 +51,7 @@ Status check_plot_name(const std::string& path) {
     if (path == "-" || ending.empty() || ending == ".svg") return {};
     return Error(Errc::kInvalidArgument,
                  fmt::format("--plot {}: a plot is written as SVG only; let the name end in .svg "
-                             "(rsvg-convert or a browser makes other pictures of it)",
+                             "(rsvg-convert or a browser converts it to other formats)",
                              path));
 }
 
@@ -61,10 +61,11 @@ Status take_standard_input(const LrFlags& flags, const JobShape& shape) {
     for (const NamedPath& input : inputs_of(flags)) {
         if (input.path != data::kStandardInput) continue;
         if (shape.size > 1)
-            return Error(Errc::kInvalidArgument,
-                         fmt::format("{} -: a job of {} ranks has no standard input that all could "
-                                     "read; put it into a file that all see",
-                                     input.flag, shape.size));
+            return Error(
+                Errc::kInvalidArgument,
+                fmt::format("{} -: the {} ranks of this job cannot all read the same standard "
+                            "input; write the data to a file that all ranks can read",
+                            input.flag, shape.size));
         return spool_standard_input();
     }
     return {};
@@ -107,6 +108,7 @@ private:
 Result<apps::LrRun> train(Client& client, const LrFlags& flags, bool speaks) {
     Progress progress;
     apps::LrRunOptions options = flags.run;
+    options.names = kFlagNames;
     options.solver.stop = stop_signal;
     if (speaks) {
         options.solver.progress = [&](const apps::LrProgress& p) {
@@ -129,14 +131,16 @@ Status outcome_of(const apps::LrRun& run) {
     const int signal = run.result.stop_reason;
     if (signal == 0) return run.tested;
     if (run.result.end != apps::LrEnd::kStopped)
-        return stopped_by(signal, "the test files were being read; what was trained is written");
-    return stopped_by(signal, fmt::format("the training ended after pass {}, before its time; what "
-                                          "there is of it is written",
+        return stopped_by(signal,
+                          "the test files were being read; the results of the training "
+                          "are written");
+    return stopped_by(signal, fmt::format("the training ended after pass {}; the results so far "
+                                          "are written",
                                           run.result.pass_count));
 }
 
-/// The end of a worker that had to write the results: a file that could not be written comes first,
-/// because what ended the training promises that it was.
+/// The outcome of the worker that writes the results. An error of writing replaces a signal, whose
+/// message says that the results are written, and is added to an error of the test files.
 Status with_written(const apps::LrRun& run, Status outcome, Status written) {
     if (written) return outcome;
     if (run.tested) return written;
@@ -145,12 +149,24 @@ Status with_written(const apps::LrRun& run, Status outcome, Status written) {
                  error.os_error());
 }
 
-/// The whole work of one worker. The first worker writes the results before it leaves. No worker
-/// that has results leaves with an error before that: a launcher may end all ranks once one
-/// fails.
+/// Whether the process has the worker that prints and writes the results of the job.
+bool has_first_worker(const JobShape& shape) {
+    return shape.local_workers > 0 && shape.first_worker == 0;
+}
+
+/// Installs the handlers of SIGINT and SIGTERM. Usually all ranks get the signal; only one prints a
+/// line.
+void handle_stop_signals(const JobShape& shape) {
+    remember_stop_signals(has_first_worker(shape) ? "a training that has begun ends after this "
+                                                    "pass, and the results so far are written"
+                                                  : "");
+}
+
+/// The whole work of one worker. The first worker writes the results before it leaves. Until then no
+/// worker that has results leaves with an error: a launcher may kill all ranks once one fails.
 Status work(Job& job, uint32_t i, const LrFlags& flags) {
     WEIR_ASSIGN(Client client, job.make_client(i));
-    remember_stop_signals("the training ends after this pass, and writes what there is");
+    handle_stop_signals(job.shape());
     const bool speaks = client.worker() == 0;
     const Result<apps::LrRun> run = train(client, flags, speaks);
     if (!run) {
@@ -166,19 +182,19 @@ Status work(Job& job, uint32_t i, const LrFlags& flags) {
     if (speaks) written = data::or_shortage([&] { return report(flags, *run, job.shape()); });
     const bool all_is_well = outcome_of(*run).has_value();
     const Status outcome = with_written(*run, outcome_of(*run), std::move(written));
-    if (!all_is_well)
-        (void)client.barrier(std::chrono::hours(24));  // writing a model can take long
-    // A file that cannot be written is this rank's own affair: the others end as the training did.
+    if (!all_is_well) (void)client.barrier(kLongDeadline);  // writing a model can take long
+    // An error of writing concerns this rank only: the other ranks end as the training did.
     const Status left = client.leave(outcome_of(*run));
     return outcome ? left : outcome;
 }
 
 /// Prints the error that ends the job and returns the exit code. If a signal ended the job, all
-/// ranks return the exit code of that signal.
-int ended_by(const Error& error) {
-    const int code = failure(error);
+/// ranks return the exit code of that signal, and one of them says so.
+int ended_by(const Error& error, const JobShape& shape) {
     const int signal = signal_of(error);
-    return signal == 0 ? code : stop_exit_code(signal);
+    if (signal == 0) return failure(error);
+    if (has_first_worker(shape)) fmt::print(stderr, "weir: {}\n", error.text());
+    return stop_exit_code(signal);
 }
 
 /// Checks the flags that can be checked before there is a job.
@@ -202,7 +218,7 @@ int run_lr(LrFlags& flags, Config& config) {
     const Status ran = data::or_shortage([&]() -> Status {
         if (shape.rank == 0) name_idle_flags(flags, shape);
         if (shape.local_workers == 0) {
-            remember_stop_signals("this rank serves until the workers have ended");
+            handle_stop_signals(shape);
             return {};
         }
         Status ready = take_standard_input(flags, shape);
@@ -221,8 +237,8 @@ int run_lr(LrFlags& flags, Config& config) {
     });
     if (!ran) return failure(ran.error());
     const Status served = job.serve();
-    if (outcomes.error()) return ended_by(*outcomes.error());
-    if (!served && shape.is_server) return ended_by(served.error());
+    if (outcomes.error()) return ended_by(*outcomes.error(), shape);
+    if (!served && shape.is_server) return ended_by(served.error(), shape);
     return kExitOk;
 }
 

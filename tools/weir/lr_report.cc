@@ -27,7 +27,7 @@ std::string to_text(const apps::LrResult& r) {
     switch (r.end) {
         case apps::LrEnd::kGap: return "the gap is within the tolerance";
         case apps::LrEnd::kNoProgress: return "no more progress";
-        case apps::LrEnd::kStopped: return fmt::format("{} came", signal_name(r.stop_reason));
+        case apps::LrEnd::kStopped: return fmt::format("stopped by {}", signal_name(r.stop_reason));
         case apps::LrEnd::kPassCount: break;
     }
     return "all passes are done";
@@ -46,7 +46,7 @@ std::string proof(const apps::LrResult& r) {
     if (r.gap <= kTellingGap)
         return fmt::format("  (proven within {} of the optimum)", percent(r.gap));
     const char* settled = r.end == apps::LrEnd::kNoProgress ? "settled; " : "";
-    return fmt::format("  ({}how near the optimum is cannot be proven here)", settled);
+    return fmt::format("  ({}the distance to the optimum is not proven)", settled);
 }
 
 nlohmann::json or_null(const std::string& text) {
@@ -166,7 +166,8 @@ std::string plot(const LrFlags& flags, const apps::LrRun& run, const JobShape& s
     std::string note = fmt::format("{}, {}", counted(run.result.example_count, "example"),
                                    counted(run.result.pass_count, "pass"));
     if (run.result.gap <= kTellingGap)
-        note += fmt::format(", the end proven within {} of the optimum", percent(run.result.gap));
+        note +=
+            fmt::format(", the result proven within {} of the optimum", percent(run.result.gap));
     return apps::plot_descent(points, {plot_title(flags, shape), note});
 }
 

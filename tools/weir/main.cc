@@ -52,9 +52,11 @@ int main(int argc, char** argv) {
     try {
         return weir::tools::close_output(weir::tools::run(argc, argv));
     } catch (const std::bad_alloc&) {
-        std::fputs("weir: error: not enough memory; allow more, or start more processes\n", stderr);
+        std::fputs(
+            "weir: error: not enough memory; allow this process more, or start more processes\n",
+            stderr);
         return weir::tools::kExitFailure;
-    } catch (const std::exception& error) {  // most likely no more threads
+    } catch (const std::exception& error) {  // most likely a thread could not be started
         std::fprintf(stderr, "weir: error: %s\n", error.what());
         return weir::tools::kExitFailure;
     }

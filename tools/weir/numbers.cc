@@ -28,7 +28,7 @@ NumberCheck count(uint64_t least, uint64_t most) {
         const auto [stop, error] = std::from_chars(text.data(), end, value);
         const bool good = error == std::errc{} && stop == end && value >= least && value <= most;
         return good ? std::string()
-                    : fmt::format("{} is no whole number from {} to {}", text, least, most);
+                    : fmt::format("{}: must be a whole number from {} to {}", text, least, most);
     };
 }
 
@@ -37,7 +37,7 @@ NumberCheck number(double least, bool included) {
         const std::optional<double> value = finite(text);
         const bool good = value && (*value > least || (included && *value == least));
         return good ? std::string()
-                    : fmt::format("{} is no finite number {} {}", text,
+                    : fmt::format("{}: must be a finite number {} {}", text,
                                   included ? "of at least" : "above", least);
     };
 }
@@ -47,7 +47,7 @@ NumberCheck number_within(double least, double most) {
         const std::optional<double> value = finite(text);
         const bool good = value && *value >= least && *value <= most;
         return good ? std::string()
-                    : fmt::format("{} is no number from {} to {}", text, least, most);
+                    : fmt::format("{}: must be a number from {} to {}", text, least, most);
     };
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Checks for the numbers in flags. Each function here returns a check: a function that returns
-/// what is wrong with a text, or "" if nothing is. CLI11's check() takes such functions, and
+/// Checks for the numbers in flags. Each function here returns a check: a function that returns an
+/// error for a wrong text, and "" for a correct one. CLI11's check() takes such functions, and
 /// files that include this header need not compile CLI11.
 
 #include <cstdint>

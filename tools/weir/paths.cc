@@ -47,8 +47,8 @@ Status copy_standard_input(int to) {
             if (wrote < 0 && errno == EINTR) continue;
             if (wrote < 0)
                 return Error(Errc::kIo,
-                             "standard input: no place for a copy of it; name a folder that has "
-                             "room in TMPDIR",
+                             "standard input: the copy of it cannot be written; set TMPDIR to a "
+                             "folder with more free space",
                              errno);
             done += wrote;
         }
@@ -70,7 +70,7 @@ Status check_paths(std::span<const NamedPath> inputs, std::span<const NamedPath>
             if (!reader.empty())
                 return Error(Errc::kInvalidArgument,
                              fmt::format("{} - and {} -: standard input can be read only once; "
-                                         "put one of them into a file",
+                                         "write one of them to a file",
                                          reader, input.flag));
             reader = input.flag;
         } else {
@@ -82,18 +82,19 @@ Status check_paths(std::span<const NamedPath> inputs, std::span<const NamedPath>
         if (output.path.empty()) continue;
         if (is_stdout(output.path)) {
             if (!writer.empty())
-                return Error(Errc::kInvalidArgument,
-                             fmt::format("{} and {} would both go to standard output; give one of "
-                                         "them a file",
-                                         writer, output.flag));
+                return Error(
+                    Errc::kInvalidArgument,
+                    fmt::format(
+                        "{} and {} would both go to standard output; name a file for one of them",
+                        writer, output.flag));
             writer = output.flag;
             continue;
         }
         for (const NamedPath& other : taken) {
             if (!is_same_file(output.path, other.path)) continue;
             return Error(Errc::kInvalidArgument,
-                         fmt::format("{} {} is the file of {}: give it a name of its own",
-                                     output.flag, output.path, other.flag));
+                         fmt::format("{} {} is also the file of {}: name another file", output.flag,
+                                     output.path, other.flag));
         }
         taken.push_back(output);
     }
@@ -110,7 +111,8 @@ Status check_outputs(std::span<const NamedPath> outputs) {
 Status spool_standard_input() {
     struct stat facts = {};
     if (::fstat(STDIN_FILENO, &facts) != 0)
-        return Error(Errc::kIo, "standard input: is not open", errno);
+        return Error(Errc::kIo, "standard input: is not open; redirect a file or a pipe to it",
+                     errno);
     if (S_ISREG(facts.st_mode) && ::lseek(STDIN_FILENO, 0, SEEK_CUR) == 0) return {};
     const char* const named = std::getenv("TMPDIR");
     std::string name = named != nullptr && *named != '\0' ? named : "/tmp";
@@ -118,8 +120,8 @@ Status spool_standard_input() {
     const int fd = ::mkostemp(name.data(), O_CLOEXEC);
     if (fd < 0)
         return Error(Errc::kIo,
-                     fmt::format("{}: no place for a copy of standard input; name a folder in "
-                                 "TMPDIR",
+                     fmt::format("{}: cannot make this file for a copy of standard input; set "
+                                 "TMPDIR to a folder that can be written",
                                  name),
                      errno);
     (void)::unlink(name.c_str());

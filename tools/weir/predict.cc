@@ -77,7 +77,7 @@ void add_warnings(const PredictFlags& flags, Predictions& all) {
     const std::string where = data::files_text(flags.files);
     if (all.weight_count == 0) {
         all.warnings.push_back(fmt::format(
-            "the model {} has no weights: it says the same of every example", flags.model));
+            "the model {} has no weights: it predicts the same for every example", flags.model));
     } else if (all.known_value_count == 0 && all.read.nonzero_count > 0) {
         all.warnings.push_back(
             fmt::format("{}: none of the features has a weight in the model {}: are they numbered "
@@ -101,7 +101,7 @@ Result<Predictions> predict(const PredictFlags& flags) {
     all.weight_count = model.keys.size();
     data::StreamOptions options;
     options.skip_bad = flags.skip_bad;
-    options.format = {flags.labels, true};
+    options.format = {flags.labels, true, kFlagNames};
     std::vector<double> scores;
     const auto apply = [&](const data::ParsedLines& lines) -> Status {
         all.known_value_count += scorer.score(lines, scores);
@@ -111,7 +111,8 @@ Result<Predictions> predict(const PredictFlags& flags) {
         return writer.write(scores);
     };
     WEIR_ASSIGN(all.read, data::stream_libsvm(flags.files, options, apply));
-    WEIR_TRY(data::check_labels(all.read.labels, flags.labels, data::files_text(flags.files)));
+    WEIR_TRY(data::check_labels(all.read.labels, flags.labels, data::files_text(flags.files),
+                                kFlagNames));
     WEIR_TRY(writer.finish());
     if (all.scores.positive.size() + all.scores.negative.size() > 0)
         all.metrics = apps::measure(all.scores);

@@ -20,9 +20,6 @@ std::atomic<size_t> g_says_bytes = 0;
 static_assert(std::atomic<int>::is_always_lock_free);
 static_assert(std::atomic<const char*>::is_always_lock_free);
 
-constexpr std::string_view kInterrupt = "SIGINT";
-constexpr std::string_view kTerminate = "SIGTERM";
-
 void tell(std::string_view text) {
     (void)!::write(STDERR_FILENO, text.data(), text.size());
 }
@@ -31,11 +28,13 @@ void take(int signal) {
     const int saved_errno = errno;
     int none = 0;
     if (g_signal.compare_exchange_strong(none, signal)) {
-        tell("\nweir: ");
-        tell(signal_name(signal));
-        tell(": ");
-        tell({g_says.load(), g_says_bytes.load()});
-        tell("; a second signal ends it at once\n");
+        if (g_says_bytes.load() > 0) {
+            tell("\nweir: ");
+            tell(signal_name(signal));
+            tell(" received: ");
+            tell({g_says.load(), g_says_bytes.load()});
+            tell("; a second signal ends the process at once\n");
+        }
     } else {
         (void)std::signal(signal, SIG_DFL);
         (void)::raise(signal);  // delivered when this handler returns
@@ -68,7 +67,7 @@ int stop_signal() noexcept {
 }
 
 std::string_view signal_name(int signal) noexcept {
-    return signal == SIGINT ? kInterrupt : signal == SIGTERM ? kTerminate : "a signal";
+    return signal == SIGINT ? "SIGINT" : signal == SIGTERM ? "SIGTERM" : "a signal";
 }
 
 int stop_exit_code(int signal) noexcept {
@@ -76,16 +75,14 @@ int stop_exit_code(int signal) noexcept {
 }
 
 Error stopped_by(int signal, std::string_view what_ended) {
-    return {Errc::kCancelled, fmt::format("{}: {}", signal_name(signal), what_ended)};
+    const Errc code = signal == SIGINT ? Errc::kInterrupted : Errc::kTerminated;
+    return {code, fmt::format("stopped by {}: {}", signal_name(signal), what_ended)};
 }
 
 int signal_of(const Error& error) noexcept {
-    for (const auto& [name, signal] : {std::pair(kInterrupt, SIGINT), {kTerminate, SIGTERM}}) {
-        const size_t at = error.text().find(name);
-        if (at != std::string::npos && error.text().substr(at + name.size()).starts_with(": the "))
-            return signal;
-    }
-    return 0;
+    return error.code() == Errc::kInterrupted  ? SIGINT
+           : error.code() == Errc::kTerminated ? SIGTERM
+                                               : 0;
 }
 
 }  // namespace weir::tools

@@ -13,7 +13,7 @@ namespace weir::tools {
 /// written to stderr. The next one ends the process at once. A signal that was ignored stays
 /// ignored. Only the first call has an effect.
 ///
-/// says:   static text without a line end
+/// says:   static text without a line end; empty: nothing is written
 /// Thread: any
 void remember_stop_signals(std::string_view says);
 
@@ -26,11 +26,11 @@ void remember_stop_signals(std::string_view says);
 /// 128 + the signal's number (130, 143), as a shell reports a program that a signal ended.
 [[nodiscard]] int stop_exit_code(int signal) noexcept;
 
-/// The error that ends a job early for all ranks because of `signal`.
+/// The error that ends a job early for all ranks because of `signal`. Its code, which other ranks
+/// get with it, says which signal it was.
 [[nodiscard]] Error stopped_by(int signal, std::string_view what_ended);
 
-/// The signal of an error made by stopped_by(), also if it came from another rank with text
-/// added; 0 for other errors.
+/// The signal of an error made by stopped_by(), on this or another rank; 0 for other errors.
 [[nodiscard]] int signal_of(const Error& error) noexcept;
 
 }  // namespace weir::tools

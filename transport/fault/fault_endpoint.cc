@@ -64,11 +64,6 @@ std::byte* FaultEndpoint::map(ConnectionId connection, const RemoteSpan& span, A
     return is_broken(connection) ? nullptr : inner_->map(connection, span, wanted);
 }
 
-Post FaultEndpoint::signal(ConnectionId connection, uint32_t immediate) {
-    const Post instead = interfere(connection);
-    return instead == Post::kPosted ? inner_->signal(connection, immediate) : instead;
-}
-
 size_t FaultEndpoint::poll(std::span<Completion> completions) {
     ++polls_;
     lent_.clear();

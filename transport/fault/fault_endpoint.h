@@ -43,7 +43,6 @@ public:
                                        uint64_t context) override;
     [[nodiscard]] std::byte* map(ConnectionId connection, const RemoteSpan& span,
                                  Access wanted) override;
-    [[nodiscard]] Post signal(ConnectionId connection, uint32_t immediate) override;
 
     void flush() override { inner_->flush(); }
 

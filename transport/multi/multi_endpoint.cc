@@ -98,7 +98,7 @@ Result<ConnectionId> MultiEndpoint::connect(std::string_view address) {
             if (code == Errc::kUnavailable) code = begun.code();
             reason = begun.error().message();
         }
-        if (reason.empty()) reason = "the peer has no address of this kind";
+        if (reason.empty()) reason = "the peer does not offer it";
         reasons += std::string(i == 0 ? "" : "; ") + std::string(name) + ": " + reason;
     }
     return Error(
@@ -118,7 +118,7 @@ Post MultiEndpoint::send(ConnectionId connection,
 Result<RemoteSpan> MultiEndpoint::expose(ConnectionId connection,
                                          std::span<const std::byte> memory) {
     Endpoint* const child = child_of(connection);
-    if (child == nullptr) return Error(Errc::kPeerLost, "no such connection");
+    if (child == nullptr) return Error(Errc::kPeerLost, "the connection is closed");
     return child->expose(inner(connection), memory);
 }
 
@@ -145,11 +145,6 @@ Post MultiEndpoint::write_immediate(ConnectionId connection, std::span<const std
 std::byte* MultiEndpoint::map(ConnectionId connection, const RemoteSpan& span, Access wanted) {
     Endpoint* const child = child_of(connection);
     return child == nullptr ? nullptr : child->map(inner(connection), span, wanted);
-}
-
-Post MultiEndpoint::signal(ConnectionId connection, uint32_t immediate) {
-    Endpoint* const child = child_of(connection);
-    return child == nullptr ? Post::kClosed : child->signal(inner(connection), immediate);
 }
 
 void MultiEndpoint::flush() {
@@ -190,7 +185,7 @@ int MultiEndpoint::arm() {
 
 std::string MultiEndpoint::peer_name(ConnectionId connection) const {
     const Endpoint* const child = child_of(connection);
-    return child == nullptr ? "nobody" : child->peer_name(inner(connection));
+    return child == nullptr ? "a closed connection" : child->peer_name(inner(connection));
 }
 
 const EndpointCounters& MultiEndpoint::counters() const noexcept {

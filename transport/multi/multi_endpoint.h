@@ -44,7 +44,6 @@ public:
                                        uint64_t context) override;
     [[nodiscard]] std::byte* map(ConnectionId connection, const RemoteSpan& span,
                                  Access wanted) override;
-    [[nodiscard]] Post signal(ConnectionId connection, uint32_t immediate) override;
     void flush() override;
     [[nodiscard]] size_t poll(std::span<Completion> completions) override;
     /// An epoll descriptor over the children's; -1 if one of them cannot be slept on.

@@ -54,7 +54,8 @@ Result<Handshake::Step> Handshake::take(const RecordView& record) {
     const std::span<const std::byte> body = record.body;
     if (const auto refusal = refusal_of(record); refusal && state_ != State::kOpen) {
         refused_ = true;
-        return Error(*refusal, "it refuses: " + printable(body.subspan(sizeof(uint16_t))));
+        return Error(*refusal,
+                     "it refuses the connection: " + printable(body.subspan(sizeof(uint16_t))));
     }
     if (type == Type::kHello && state_ == State::kHello && body.size() == sizeof(Nonce)) {
         peer_nonce_ = ByteReader(body).array<sizeof(Nonce)>();
@@ -73,9 +74,11 @@ Result<Handshake::Step> Handshake::take(const RecordView& record) {
         state_ = State::kOpen;
         return Step::kOpen;
     }
-    return Error(Errc::kProtocol,
-                 fmt::format("a record of type {} with {} bytes where none such belongs",
-                             record.type, body.size()));
+    return Error(
+        Errc::kProtocol,
+        fmt::format(
+            "it sent a record of type {} with {} bytes, which does not belong in this state",
+            record.type, body.size()));
 }
 
 Result<Handshake::Step> Handshake::take_said(std::span<const std::byte> body) {
@@ -84,7 +87,10 @@ Result<Handshake::Step> Handshake::take_said(std::span<const std::byte> body) {
     const Proof proof = ByteReader(body.last(sizeof(Proof))).array<sizeof(Proof)>();
     const bool we_connect = side_ == Side::kConnecting;
     if (!equal(proof, proof_of(we_connect ? Side::kAccepting : Side::kConnecting))) {
-        return Error(Errc::kRefused, "it does not know the secret of this job");
+        return Error(Errc::kRefused,
+                     "it does not know the secret of this job: it belongs to another job, or was "
+                     "started with another "
+                     "WEIR_SECRET_FILE");
     }
     state_ = State::kOweAnswer;
     return Step::kProven;

@@ -30,8 +30,8 @@ Result<std::optional<RecordView>> RecordReader::next() {
     const auto magic = std::as_bytes(std::span(&protocol_.magic, 1));
     const size_t known = std::min(rest.size(), magic.size());
     if (!std::equal(magic.begin(), magic.begin() + static_cast<ptrdiff_t>(known), rest.begin())) {
-        return Error(Errc::kProtocol,
-                     fmt::format("garbage, not {} (another program?)", protocol_.name));
+        return Error(Errc::kProtocol, fmt::format("it sent garbage, not {}; is it another program?",
+                                                  protocol_.name));
     }
     if (rest.size() < kRecordHeaderBytes) return std::optional<RecordView>();
     ByteReader header(rest.first(kRecordHeaderBytes).subspan(magic.size()));
@@ -40,13 +40,14 @@ Result<std::optional<RecordView>> RecordReader::next() {
     const size_t body_bytes = header.number<uint16_t>();
     if (version != protocol_.version) {
         return Error(Errc::kProtocol,
-                     fmt::format("version {} of {}, this is version {}: use the same Weir "
+                     fmt::format("it uses version {} of {}, this is version {}: use the same Weir "
                                  "everywhere",
                                  version, protocol_.name, protocol_.version));
     }
     if (body_bytes > body_bytes_max_) {
-        return Error(Errc::kProtocol, fmt::format("a record of {} bytes where {} are the most",
-                                                  body_bytes, body_bytes_max_));
+        return Error(Errc::kProtocol,
+                     fmt::format("it sent a record of {} bytes where {} are the most", body_bytes,
+                                 body_bytes_max_));
     }
     if (rest.size() < kRecordHeaderBytes + body_bytes) return std::optional<RecordView>();
     begin_ += kRecordHeaderBytes + body_bytes;

@@ -21,21 +21,25 @@ void set(int fd, int level, int option, int value) {
 
 Result<Descriptor> listen_on(const SocketAddress& address) {
     Descriptor fd(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    if (!fd) return Error(Errc::kIo, "cannot make a TCP socket", errno);
+    if (!fd) return Error(Errc::kIo, "cannot make a TCP socket (see `ulimit -n`)", errno);
     set(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1);
     if (::bind(fd.get(), address.raw(), address.raw_bytes()) != 0 ||
         ::listen(fd.get(), kBacklog) != 0) {
         const int code = errno;
         if (code == EADDRINUSE) {
-            return Error(Errc::kAlreadyExists,
-                         fmt::format("{} is in use by somebody else: choose another port, or 0 for "
-                                     "any",
-                                     address.text()),
-                         code);
+            return Error(
+                Errc::kAlreadyExists,
+                fmt::format("{} is in use by another program: choose another port, or 0 for "
+                            "any",
+                            address.text()),
+                code);
         }
         if (code == EADDRNOTAVAIL) {
             return Error(Errc::kInvalidArgument,
-                         fmt::format("{} is not an address of this machine", address.host()), code);
+                         fmt::format("{} is not an address of this machine: choose one of those "
+                                     "that `ip address` lists",
+                                     address.host()),
+                         code);
         }
         return Error(Errc::kIo, fmt::format("cannot listen on {}", address.text()), code);
     }
@@ -48,7 +52,7 @@ Socket::Socket(Descriptor fd, uint32_t silence_ms_max) : fd_(std::move(fd)) {
 
 Result<Socket> Socket::connect(const SocketAddress& to, uint32_t silence_ms_max) {
     Descriptor fd(::socket(to.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    if (!fd) return Error(Errc::kIo, "cannot make a TCP socket", errno);
+    if (!fd) return Error(Errc::kIo, "cannot make a TCP socket (see `ulimit -n`)", errno);
     Socket socket(std::move(fd), silence_ms_max);
     if (::connect(socket.fd(), to.raw(), to.raw_bytes()) != 0 && errno != EINPROGRESS) {
         return Error(Errc::kIo, fmt::format("cannot connect to {}", to.text()), errno);

@@ -102,7 +102,7 @@ std::string SocketAddress::host() const {
     const void* const address = family() == AF_INET6
                                     ? static_cast<const void*>(&as_v6(storage_).sin6_addr)
                                     : static_cast<const void*>(&as_v4(storage_).sin_addr);
-    if (::inet_ntop(family(), address, text, sizeof(text)) == nullptr) return "nowhere";
+    if (::inet_ntop(family(), address, text, sizeof(text)) == nullptr) return "an unknown address";
     return text;
 }
 

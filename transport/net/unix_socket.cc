@@ -37,7 +37,7 @@ struct AbstractAddress {
 
 Result<Descriptor> listen_abstract(const std::string& name) {
     Descriptor socket_fd(socket(AF_UNIX, kSocketType, 0));
-    if (!socket_fd) return Error(Errc::kIo, "cannot make a Unix socket", errno);
+    if (!socket_fd) return Error(Errc::kIo, "cannot make a Unix socket (see `ulimit -n`)", errno);
     const AbstractAddress address(name);
     if (bind(socket_fd.get(), address.get(), address.length_bytes) != 0 ||
         listen(socket_fd.get(), kBacklog) != 0) {
@@ -48,19 +48,22 @@ Result<Descriptor> listen_abstract(const std::string& name) {
 
 Result<Descriptor> dial_abstract(const std::string& name) {
     Descriptor socket_fd(socket(AF_UNIX, kSocketType, 0));
-    if (!socket_fd) return Error(Errc::kIo, "cannot make a Unix socket", errno);
+    if (!socket_fd) return Error(Errc::kIo, "cannot make a Unix socket (see `ulimit -n`)", errno);
     const AbstractAddress address(name);
     if (connect(socket_fd.get(), address.get(), address.length_bytes) == 0) return socket_fd;
     if (errno == EAGAIN) return Descriptor();
-    return Error(Errc::kPeerLost, fmt::format("nobody listens on the Unix socket @{}", name),
-                 errno);
+    return Error(
+        Errc::kPeerLost,
+        fmt::format("no process listens on the Unix socket @{}; the one that did has ended", name),
+        errno);
 }
 
 Result<PeerIdentity> peer_identity(int socket) {
     ucred credentials = {};
     socklen_t length = sizeof(credentials);
     if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &length) != 0) {
-        return Error(Errc::kIo, "SO_PEERCRED", errno);
+        return Error(Errc::kIo, "cannot tell which process is at the other end (SO_PEERCRED)",
+                     errno);
     }
     return PeerIdentity{credentials.pid, credentials.uid};
 }
@@ -84,9 +87,11 @@ Status send_packet(int socket, std::span<const std::byte> bytes, std::span<const
     const ssize_t sent = sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent == static_cast<ssize_t>(bytes.size())) return {};
     if (sent < 0 && (errno == EAGAIN || errno == ENOBUFS || errno == ETOOMANYREFS)) {
-        return Error(Errc::kBusy, "the peer has not taken what was sent before", errno);
+        return Error(Errc::kBusy,
+                     "the peer does not read its socket, which is full; see whether it is stopped",
+                     errno);
     }
-    return Error(Errc::kPeerLost, "the peer's socket is gone", errno);
+    return Error(Errc::kPeerLost, "the peer has closed its socket", errno);
 }
 
 Receive receive_packet(int socket, Packet& packet) {

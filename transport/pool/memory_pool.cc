@@ -46,8 +46,8 @@ Result<std::unique_ptr<MemoryPool>> MemoryPool::make(const PoolOptions& options,
     if (options.slab_bytes == 0 || options.slab_bytes_min == 0 ||
         options.slab_bytes_min > options.slab_bytes || options.slab_bytes > options.limit_bytes) {
         return Error(Errc::kInvalidArgument,
-                     fmt::format("pool '{}': sizes must be 0 < least ({}) <= slab ({}) <= limit "
-                                 "({})",
+                     fmt::format("pool '{}': sizes must be 0 < slab_bytes_min ({}) <= slab_bytes "
+                                 "({}) <= limit_bytes ({})",
                                  options.name, options.slab_bytes_min, options.slab_bytes,
                                  options.limit_bytes));
     }
@@ -75,7 +75,7 @@ MemoryPool::MemoryPool(const PoolOptions& options, std::span<Device* const> devi
     if (numa_node_count() == 1 && options_.numa_node == current_numa_node()) {
         options_.numa_node = kAnyNode;
     }
-    grows_ = !options_.prefault && std::ranges::none_of(devices, &Device::pins_memory);
+    grows_ = std::ranges::none_of(devices, &Device::pins_memory);
 }
 
 MemoryPool::~MemoryPool() {
@@ -86,11 +86,14 @@ MemoryPool::~MemoryPool() {
 
 Status MemoryPool::add_slab(uint64_t bytes, uint64_t bytes_min) {
     Status refused;  // the error for the full size, whose advice helps most
+    // Only the first slab is taken as a whole beforehand: what needs a further one must not wait
+    // until all of that is touched.
+    const bool whole = !grows_ || (options_.prefault && slabs_.empty());
     for (uint64_t now = bytes;; now = std::max(bytes_min, now / 2)) {
-        Status added = try_slab(now, grows_ ? std::min(bytes_min, now) : now);
+        Status added = try_slab(now, whole ? now : std::min(bytes_min, now));
         if (added) {
             if (!refused) {
-                note(fmt::format("{}; going on with {} instead", refused.error().message(),
+                note(fmt::format("{}; a region of {} is used instead", refused.error().message(),
                                  bytes_text(now)));
             }
             return {};
@@ -99,7 +102,7 @@ Status MemoryPool::add_slab(uint64_t bytes, uint64_t bytes_min) {
         if (refused) refused = std::move(added);
         if (now > bytes_min) continue;
         if (bytes == bytes_min) return refused;
-        return Error(Errc::kNoMemory, fmt::format("{}; and not even {} can be had",
+        return Error(Errc::kNoMemory, fmt::format("{}; a region of {} is refused, too",
                                                   refused.error().message(), bytes_text(now)));
     }
 }
@@ -109,6 +112,7 @@ Status MemoryPool::try_slab(uint64_t bytes, uint64_t backed_bytes) {
                                        .size_bytes = bytes,
                                        .numa_node = options_.numa_node,
                                        .huge_pages = options_.huge_pages,
+                                       .shared = options_.access != Access::kLocal,
                                        .prefault = options_.prefault,
                                        .backed_bytes = backed_bytes}));
     WEIR_ASSIGN(std::vector<RegionId> regions, register_slab(slab));
@@ -164,7 +168,9 @@ Result<std::byte*> MemoryPool::allocate(const PoolRequest& request) {
     }
     if (memory == nullptr) {
         return Error(Errc::kNoMemory,
-                     fmt::format("pool '{}': no memory for jemalloc's own books", options_.name));
+                     fmt::format("pool '{}': jemalloc has no memory for its own tables; stop other "
+                                 "programs, or raise the memory limit of this job",
+                                 options_.name));
     }
     allocated_bytes_max_ = std::max(allocated_bytes_max_, allocated_bytes_);
     return memory;
@@ -244,17 +250,19 @@ Status MemoryPool::extend(Slab& slab, uint64_t least_bytes) {
 
 Status MemoryPool::add_slab_for(const PoolRequest& request) {
     if (request.size_bytes > kSizeMax) {
-        return Error(Errc::kNoMemory, fmt::format("pool '{}': {} wanted: no machine has that",
-                                                  options_.name, bytes_text(request.size_bytes)));
+        return Error(Errc::kNoMemory,
+                     fmt::format("pool '{}': {} wanted: more than any machine has; ask for less",
+                                 options_.name, bytes_text(request.size_bytes)));
     }
     const uint64_t least = piece_bytes(request);  // a slab starts at a multiple of kAlignmentMax
     const uint64_t room = options_.limit_bytes - std::min(options_.limit_bytes, reserved_bytes_);
     if (least > room) {
-        return Error(Errc::kNoMemory,
-                     fmt::format("pool '{}': {} wanted, but {} of the limit of {} are taken and no "
-                                 "free piece is that large; free buffers or raise the limit",
-                                 options_.name, bytes_text(request.size_bytes),
-                                 bytes_text(reserved_bytes_), bytes_text(options_.limit_bytes)));
+        return Error(
+            Errc::kNoMemory,
+            fmt::format("pool '{}': {} wanted, but {} of the limit of {} are taken and no "
+                        "free piece is that large; free buffers or raise PoolOptions::limit_bytes",
+                        options_.name, bytes_text(request.size_bytes), bytes_text(reserved_bytes_),
+                        bytes_text(options_.limit_bytes)));
     }
     const uint64_t bytes = std::min(std::max(options_.slab_bytes, least), room);
     return add_slab(bytes, std::max(least, std::min(options_.slab_bytes_min, bytes)));

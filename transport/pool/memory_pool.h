@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// MemoryPool: memory that is registered before it is handed out. It consists of slabs of shared
-/// memory on one NUMA node, each registered once with every device. Inside the slabs jemalloc
+/// MemoryPool: memory that is registered before it is handed out. It consists of slabs on one NUMA
+/// node, of shared memory where peers may reach it, each registered once with every device. Inside the slabs jemalloc
 /// manages small pieces, and large ones are cut first fit. A slab that no device pins takes
 /// memory from the system in steps, as it is used.
 
@@ -37,7 +37,9 @@ struct PoolOptions {
     int numa_node = kCurrentNode;       ///< or kAnyNode
     Access access = Access::kRemote;    ///< kLocal for parameters: no peer reaches them
     HugePagePolicy huge_pages = HugePagePolicy::kAuto;
-    bool prefault = false;     ///< take all memory of a slab and touch every page when it is made
+    /// Take all memory of the first slab and touch every page when the pool is made. Further slabs
+    /// are touched as they grow.
+    bool prefault = false;
     bool use_jemalloc = true;  ///< if the build has it; first fit for large pieces
 
     /// The options that WEIR_POOL_MIB, WEIR_HUGE_PAGES and WEIR_PREFAULT give.
@@ -85,7 +87,7 @@ public:
 
     /// The devices must outlive the pool.
     /// Errors:  kNoMemory if not even slab_bytes_min can be allocated or registered, with what to
-    ///          do; kInvalidArgument for options that make no sense; errors of the devices
+    ///          do; kInvalidArgument for sizes that contradict each other; errors of the devices
     [[nodiscard]] static Result<std::unique_ptr<MemoryPool>> make(const PoolOptions& options,
                                                                   std::span<Device* const> devices);
 
@@ -143,7 +145,7 @@ private:
 
     PoolOptions options_;
     std::vector<Device*> devices_;
-    bool grows_ = false;        // slabs take memory in steps, as it is used
+    bool grows_ = false;        // no device needs whole slabs: they take memory in steps
     mutable std::mutex mutex_;  // guards everything below
     Slabs slabs_;
     FirstFit pieces_;

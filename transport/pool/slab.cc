@@ -45,16 +45,18 @@ Error shortage(const Wanted& wanted, std::string_view what, int os_error = 0) {
             os_error};
 }
 
+/// What helps a pool that has run out of memory.
+constexpr std::string_view kNoMemoryCure =
+    "stop other programs, raise the memory limit of this job, or use more nodes";
+
 /// Checks before memory is taken: if memory is short, the system may kill this process instead of
 /// refusing a request.
 Status check_memory(const Wanted& wanted, uint64_t bytes) {
     const uint64_t available_bytes = available_memory_bytes();
     if (bytes <= available_bytes) return {};
-    return shortage(
-        wanted,
-        fmt::format("only {} of memory is left on this machine or in this control "
-                    "group; set WEIR_POOL_MIB below {} or stop other programs",
-                    bytes_text(available_bytes), std::max<uint64_t>(available_bytes / kMiB, 1)));
+    return shortage(wanted, fmt::format("only {} of memory is left on this machine or in this "
+                                        "control group; {}",
+                                        bytes_text(available_bytes), kNoMemoryCure));
 }
 
 /// Checks the limit of file sizes (RLIMIT_FSIZE).
@@ -77,9 +79,8 @@ Status check_huge_pages(const SlabOptions& options, uint64_t page_bytes) {
     if (free >= needed) return {};
     return shortage(
         {options.name, options.size_bytes},
-        fmt::format("{} of {} free huge pages of {} are there; set them aside "
-                    "with `echo {} > {}/nr_hugepages` or do without "
-                    "(WEIR_HUGE_PAGES=auto)",
+        fmt::format("only {} of the {} huge pages of {} are free; set more aside with "
+                    "`echo {} > {}/nr_hugepages`, or set WEIR_HUGE_PAGES=auto to do without",
                     free, needed, bytes_text(page_bytes),
                     read_sys_number(folder + "/nr_hugepages").value_or(0) + needed - free, folder));
 }
@@ -89,7 +90,7 @@ Status check_huge_pages(const SlabOptions& options, uint64_t page_bytes) {
 Result<Slab> Slab::make(const SlabOptions& options) {
     if (options.size_bytes == 0 || options.size_bytes > (uint64_t{1} << 46)) {
         return Error(Errc::kInvalidArgument,
-                     fmt::format("pool '{}': {} is no size for a pool", options.name,
+                     fmt::format("pool '{}': cannot make a region of {}", options.name,
                                  bytes_text(options.size_bytes)));
     }
     if (options.huge_pages != HugePagePolicy::kNever) {
@@ -116,18 +117,19 @@ Result<Slab> Slab::make_with_pages(const SlabOptions& options, uint64_t page_byt
     Slab slab;
     slab.name_ = options.name;
     slab.page_bytes_ = page_bytes;
+    slab.prefault_ = options.prefault;
     const bool huge = page_bytes != normal_page_bytes();
+    const bool is_file = options.shared || huge;
     const uint64_t size_bytes = round_up(options.size_bytes, page_bytes);
     const Wanted wanted{options.name, options.size_bytes};
-    WEIR_TRY(check_file_size(wanted, size_bytes));
+    if (is_file) WEIR_TRY(check_file_size(wanted, size_bytes));
     // check the whole size, even if most of it is taken later: a pool that cannot fit fails now
     if (!huge) WEIR_TRY(check_memory(wanted, size_bytes));
-    WEIR_TRY(slab.open(options, size_bytes));
+    if (is_file) WEIR_TRY(slab.open(options, size_bytes));
     slab.memory_ = {static_cast<std::byte*>(nullptr), size_bytes};
     WEIR_TRY(slab.map(options));
     const uint64_t backed_bytes = std::min(options.backed_bytes, size_bytes);
-    WEIR_TRY(slab.back(huge || options.prefault ? size_bytes : round_up(backed_bytes, page_bytes)));
-    if (options.prefault) slab.touch();
+    WEIR_TRY(slab.back(huge ? size_bytes : round_up(backed_bytes, page_bytes)));
     return slab;
 }
 
@@ -139,10 +141,12 @@ Status Slab::open(const SlabOptions& options, uint64_t size_bytes) {
     }
     fd_ = memfd_create(fmt::format("weir-{}", options.name).substr(0, 200).c_str(), flags);
     if (fd_ < 0)
-        return shortage({options.name, options.size_bytes}, "the system gave no shared memory",
-                        errno);
+        return shortage({options.name, options.size_bytes},
+                        "the system refuses to make shared memory (see `ulimit -n`)", errno);
     if (ftruncate(fd_, static_cast<off_t>(size_bytes)) != 0) {
-        return shortage({options.name, options.size_bytes}, "shared memory of this size is refused",
+        return shortage({options.name, options.size_bytes},
+                        "the system refuses shared memory of this size (see `ulimit -f`); "
+                        "set a smaller WEIR_POOL_MIB",
                         errno);
     }
     // No process that maps it can shrink it while others use it.
@@ -158,28 +162,40 @@ Status Slab::map(const SlabOptions& options) {
     memory_ = {};
     const uint64_t alignment = std::max(page_bytes_, kAlignmentMin);
     // Reserve more than needed, map the file at the first aligned address, give back both ends.
+    // Private memory stays as it is reserved, without access, and back() makes it accessible.
     void* const space = mmap(nullptr, size_bytes + alignment, PROT_NONE,
                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (space == MAP_FAILED) {
         return shortage({options.name, options.size_bytes},
-                        "no address space is left (`ulimit -v unlimited`)", errno);
+                        "no address space is left; run `ulimit -v unlimited` before the program",
+                        errno);
     }
     auto* const start = static_cast<std::byte*>(space);
     const uint64_t before = round_up(reinterpret_cast<uintptr_t>(space), alignment) -
                             reinterpret_cast<uintptr_t>(space);
-    void* const memory =
-        mmap(start + before, size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd_, 0);
+    void* memory = start + before;
+    if (fd_ >= 0)
+        memory = mmap(memory, size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd_, 0);
     if (memory == MAP_FAILED) {
         const int error = errno;
         munmap(space, size_bytes + alignment);
-        return shortage({options.name, options.size_bytes}, "the memory cannot be mapped", error);
+        return shortage({options.name, options.size_bytes},
+                        "the system refuses to map it (see "
+                        "`ulimit -v` and /proc/sys/vm/max_map_count)",
+                        error);
     }
     if (before > 0) munmap(start, before);
     if (before < alignment) munmap(start + before + size_bytes, alignment - before);
     memory_ = {static_cast<std::byte*>(memory), size_bytes};
-    if (page_bytes_ == normal_page_bytes() && options.huge_pages != HugePagePolicy::kNever) {
-        // A hint: where the kernel ignores it for shared memory, nothing is lost.
-        static_cast<void>(madvise(memory, size_bytes, MADV_HUGEPAGE));
+    if (page_bytes_ == normal_page_bytes()) {
+        // A hint: where the kernel ignores it, as for most shared memory, nothing is lost.
+        const bool never = options.huge_pages == HugePagePolicy::kNever;
+        static_cast<void>(madvise(memory, size_bytes, never ? MADV_NOHUGEPAGE : MADV_HUGEPAGE));
+    }
+    if (fd_ < 0) {
+        // A child must not share the pages until one of the two writes them: each first write here
+        // would then copy a page, and a device would go on with the old one.
+        static_cast<void>(madvise(memory, size_bytes, MADV_DONTFORK));
     }
     if (options.numa_node != kAnyNode) {
         const Status bound = bind_memory(memory_, options.numa_node);
@@ -205,25 +221,43 @@ Status Slab::back(uint64_t bytes) {
     // In steps, because a signal makes the kernel undo the step that it interrupts.
     while (backed_bytes_ < end) {
         const uint64_t step = std::min(kGiB, end - backed_bytes_);
-        if (fallocate(fd_, 0, static_cast<off_t>(backed_bytes_), static_cast<off_t>(step)) == 0) {
+        const int error = fd_ >= 0 ? back_shared(step) : back_private(step);
+        if (error == 0) {
             backed_bytes_ += step;
-        } else if (errno != EINTR) {
-            return shortage(wanted,
-                            fmt::format("no shared memory is left after {}; stop other programs "
-                                        "or set a smaller WEIR_POOL_MIB",
-                                        bytes_text(backed_bytes_)),
-                            errno);
+        } else if (error != EINTR) {
+            return shortage(
+                wanted,
+                fmt::format("no {}memory is left after {}; {}", fd_ >= 0 ? "shared " : "",
+                            bytes_text(backed_bytes_), kNoMemoryCure),
+                error);
         }
     }
     return {};
 }
 
-/// Touches every page.
-void Slab::touch() const {
-    if (madvise(memory_.data(), memory_.size(), MADV_POPULATE_WRITE) == 0) return;
-    volatile std::byte* const bytes = memory_.data();  // a kernel before 5.14
-    for (uint64_t at = 0; at < memory_.size(); at += page_bytes_)
-        bytes[at] = std::byte{0};
+/// Returns errno, or 0.
+int Slab::back_shared(uint64_t bytes) const {
+    if (fallocate(fd_, 0, static_cast<off_t>(backed_bytes_), static_cast<off_t>(bytes)) != 0)
+        return errno;
+    return prefault_ ? touch(bytes) : 0;
+}
+
+/// Returns errno, or 0.
+int Slab::back_private(uint64_t bytes) const {
+    // From here on it counts as used where the system promises no more memory than it has.
+    if (mprotect(memory_.data() + backed_bytes_, bytes, PROT_READ | PROT_WRITE) != 0) return errno;
+    return touch(bytes);
+}
+
+/// Touches every page of the first `bytes` that are not backed yet. Returns errno, or 0.
+int Slab::touch(uint64_t bytes) const {
+    std::byte* const first = memory_.data() + backed_bytes_;
+    if (madvise(first, bytes, MADV_POPULATE_WRITE) == 0) return 0;
+    if (errno != EINVAL) return errno;
+    volatile std::byte* const pages = first;  // a kernel before 5.14
+    for (uint64_t at = 0; at < bytes; at += page_bytes_)
+        pages[at] = std::byte{0};
+    return 0;
 }
 
 Slab::Slab(Slab&& other) noexcept
@@ -231,6 +265,7 @@ Slab::Slab(Slab&& other) noexcept
       memory_(std::exchange(other.memory_, {})),
       backed_bytes_(std::exchange(other.backed_bytes_, 0)),
       fd_(std::exchange(other.fd_, -1)),
+      prefault_(other.prefault_),
       page_bytes_(other.page_bytes_),
       note_(std::move(other.note_)) {}
 
@@ -240,6 +275,7 @@ Slab& Slab::operator=(Slab&& other) noexcept {
     std::swap(memory_, taken.memory_);
     std::swap(backed_bytes_, taken.backed_bytes_);
     std::swap(fd_, taken.fd_);
+    std::swap(prefault_, taken.prefault_);
     std::swap(page_bytes_, taken.page_bytes_);
     std::swap(note_, taken.note_);
     return *this;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Slab: one stretch of anonymous shared memory (a memfd of fixed size), of the largest pages
-/// available, on one NUMA node. All of it is mapped from the start, so that devices and peers
-/// learn its address only once. Only the front part, backed(), has memory; extend() makes it
-/// longer. So lack of memory is an error here, and not a SIGBUS when a page is first touched.
+/// Slab: one stretch of memory, of the largest pages available, on one NUMA node. It is shared
+/// memory (a memfd of fixed size) where peers reach it, and private memory where they do not: many
+/// kernels give transparently huge pages only to the latter. Its addresses are taken from the
+/// start, so that devices and peers learn them only once. Only the front part, backed(), has
+/// memory; extend() makes it longer. So lack of memory is an error here, and neither a SIGBUS nor
+/// the end of the process when a page is first touched.
 
 #include <cstddef>
 #include <cstdint>
@@ -28,9 +30,12 @@ struct SlabOptions {
     uint64_t size_bytes = 0;  ///< rounded up to whole pages
     int numa_node = kAnyNode;
     HugePagePolicy huge_pages = HugePagePolicy::kAuto;
-    bool prefault = false;  ///< fill in the page table too, so that the first touch costs nothing
-    /// How much of it is backed at once; extend() does the rest. With reserved huge pages or
-    /// prefault all of it is backed at once.
+    bool shared = true;  ///< false: private memory, which a forked child does not have
+    /// Fill in the page table of what is backed, so that the first touch costs nothing. Private
+    /// memory always does.
+    bool prefault = false;
+    /// How much of it is backed at once; extend() does the rest. With reserved huge pages all of
+    /// it is backed at once.
     uint64_t backed_bytes = ~uint64_t{0};
 };
 
@@ -58,8 +63,10 @@ public:
         return memory_.first(backed_bytes_);
     }
 
+    /// -1 if the memory is private.
     [[nodiscard]] int fd() const noexcept { return fd_; }
 
+    /// Of the pages that it surely has. Transparently huge ones come and go.
     [[nodiscard]] uint64_t page_bytes() const noexcept { return page_bytes_; }
 
     /// What differs from the options ("NUMA node 1: ..."), for people; usually empty.
@@ -72,12 +79,15 @@ private:
     [[nodiscard]] Status open(const SlabOptions& options, uint64_t size_bytes);
     [[nodiscard]] Status map(const SlabOptions& options);
     [[nodiscard]] Status back(uint64_t bytes);
-    void touch() const;
+    [[nodiscard]] int back_shared(uint64_t bytes) const;
+    [[nodiscard]] int back_private(uint64_t bytes) const;
+    [[nodiscard]] int touch(uint64_t bytes) const;
 
     std::string name_;
     std::span<std::byte> memory_;
     uint64_t backed_bytes_ = 0;
     int fd_ = -1;
+    bool prefault_ = false;
     uint64_t page_bytes_ = 0;
     std::string note_;
 };

@@ -31,10 +31,11 @@ Result<std::string> host_id() {
     std::string boot;
     struct stat space = {};
     if (!std::getline(file, boot) || stat("/proc/self/ns/net", &space) != 0) {
-        return Error(Errc::kUnavailable,
-                     "shm: cannot tell which host this is, /proc is not readable: mount it, or use "
-                     "another transport",
-                     errno);
+        return Error(
+            Errc::kUnavailable,
+            "shm: cannot tell which host this is, because /proc is not readable: mount it, or use "
+            "another transport",
+            errno);
     }
     uint64_t id = mix64(space.st_ino);
     for (const char c : boot) {

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Connection: everything that an endpoint holds for one peer.
+/// ShmConnection: everything that an endpoint holds for one peer.
 
 #include <memory>
 #include <string>
 #include <unordered_set>
+
+#include <fmt/core.h>
 
 #include "transport/net/unix_socket.h"
 #include "transport/shm/channel.h"
@@ -17,9 +19,6 @@
 
 namespace weir::transport::shm {
 
-/// How many packets of one peer's socket are taken in a row, so that other peers have their turn.
-inline constexpr int kPacketsPerLook = 64;
-
 /// A ConnectionId is a serial number followed by the connection's slot in the endpoint's table.
 inline constexpr uint32_t kSlotBits = 20;
 
@@ -27,20 +26,20 @@ inline constexpr uint32_t kSlotBits = 20;
     return static_cast<uint32_t>(id & ((1U << kSlotBits) - 1));
 }
 
-/// Only ShmEndpoint::enter() changes the state; it sets the deadline of the new state.
-enum class State : uint8_t {
-    kNew,      ///< not counted anywhere yet
-    kDialing,  ///< to be dialled, at first or again: the listener had no room
-    kShaking,  ///< handshake over the socket
-    kOffered,  ///< left in the mailbox of another endpoint of this device
-    kOpen,
-    kDraining,  ///< the peer has ended; what it sent before is still delivered
-    kClosing,   ///< we sent kClose; the peer may still copy from or to our memory
-    kGone,      ///< about to be deleted
-};
-
 /// Thread: the endpoint's.
-struct Connection {
+struct ShmConnection {
+    /// Only ShmEndpoint::enter() changes the state; it sets the deadline of the new state.
+    enum class State : uint8_t {
+        kNew,      ///< not counted anywhere yet
+        kDialing,  ///< to be dialled, at first or again: the listener had no room
+        kShaking,  ///< handshake over the socket
+        kOffered,  ///< offered to another endpoint of this device
+        kOpen,
+        kDraining,  ///< the peer has ended; what it sent before is still delivered
+        kClosing,   ///< we sent kClose; the peer may still copy from or to our memory
+        kGone,      ///< about to be deleted
+    };
+
     ConnectionId id = 0;
     State state = State::kNew;
     Side side = Side::kConnecting;
@@ -61,13 +60,13 @@ struct Connection {
     bool asymmetric = false;
     PeerRegions peer_regions;
     FarProcess far_process;
-    std::unordered_set<uint64_t> announced;  ///< keys of our regions that the peer knows
+    std::unordered_set<uint64_t> known_regions;  ///< keys of our regions that the peer knows
     uint32_t operations_open = 0;
     bool exposed = false;          ///< the peer knows memory of ours
     bool memory_in_doubt = false;  ///< the peer has not let go of that memory in time
     Errc end_status = Errc::kOk;   ///< kClosing: how it ended
 
-    // Its places in the endpoint's lists.
+    // Its places in the lists of RingPoller.
     size_t watch_index = 0;
     uint64_t taken_at = 0;  ///< the number of the last poll that took a record from its ring
     bool dirty = false;     ///< records written since the last flush
@@ -90,6 +89,13 @@ struct Connection {
     /// caller does not know of such a connection.
     [[nodiscard]] bool is_stranger() const noexcept {
         return side == Side::kAccepting && comes_into_being();
+    }
+
+    /// For people.
+    [[nodiscard]] std::string peer_name() const {
+        if (link != nullptr) return "another endpoint of this process";
+        if (peer.pid == 0) return "a process of this host";
+        return fmt::format("pid {} on this host", peer.pid);
     }
 };
 

@@ -15,7 +15,7 @@ constexpr uint64_t kDeregisterTimeoutNs = 200 * kMillisecond;
 }  // namespace
 
 ShmDevice::ShmDevice(const DeviceOptions& options, std::string host,
-                     std::unique_ptr<RegionTable> regions)
+                     std::unique_ptr<ShmRegionTable> regions)
     : options_(options),
       host_(std::move(host)),
       has_membarrier_(register_for_membarrier()),
@@ -42,7 +42,7 @@ Result<std::unique_ptr<Endpoint>> ShmDevice::make_endpoint(const EndpointOptions
 
 Result<std::unique_ptr<Device>> make_device(const DeviceOptions& options) {
     WEIR_ASSIGN(std::string host, host_id());
-    WEIR_ASSIGN(auto regions, RegionTable::make());
+    WEIR_ASSIGN(auto regions, ShmRegionTable::make());
     return std::unique_ptr<Device>(
         std::make_unique<ShmDevice>(options, std::move(host), std::move(regions)));
 }

@@ -17,7 +17,8 @@ namespace weir::transport::shm {
 /// Thread: any.
 class ShmDevice final : public Device {
 public:
-    ShmDevice(const DeviceOptions& options, std::string host, std::unique_ptr<RegionTable> regions);
+    ShmDevice(const DeviceOptions& options, std::string host,
+              std::unique_ptr<ShmRegionTable> regions);
 
     [[nodiscard]] std::string_view name() const noexcept override { return "shm"; }
 
@@ -35,7 +36,7 @@ public:
 
     [[nodiscard]] bool has_membarrier() const noexcept { return has_membarrier_; }
 
-    [[nodiscard]] RegionTable& regions() noexcept { return *regions_; }
+    [[nodiscard]] ShmRegionTable& regions() noexcept { return *regions_; }
 
     [[nodiscard]] Hub& hub() noexcept { return hub_; }
 
@@ -45,7 +46,7 @@ private:
     const DeviceOptions options_;
     const std::string host_;
     const bool has_membarrier_;
-    const std::unique_ptr<RegionTable> regions_;
+    const std::unique_ptr<ShmRegionTable> regions_;
     Hub hub_;
     Quiescence quiescence_;
 };

@@ -26,7 +26,7 @@ void heavy_fence(bool have_membarrier) noexcept {
 
 Result<Doorbell> Doorbell::make() {
     Descriptor fd(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
-    if (!fd) return Error(Errc::kIo, "shm: eventfd (see ulimit -n)", errno);
+    if (!fd) return Error(Errc::kIo, "shm: cannot make an eventfd (see `ulimit -n`)", errno);
     return Doorbell(std::move(fd));
 }
 

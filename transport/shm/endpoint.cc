@@ -7,7 +7,8 @@
 #include <cstring>
 
 #include <fmt/core.h>
-#include <sys/timerfd.h>
+
+#include "transport/shm/address.h"
 
 namespace weir::transport::shm {
 
@@ -21,19 +22,41 @@ constexpr uint64_t kShowBytes = 2048;
 /// polls.
 constexpr uint32_t kPollsPerLook = 1024;
 constexpr uint32_t kPollsPerLookComing = 8;
-constexpr uint64_t kRetryNs = kMillisecond;
 
 }  // namespace
 
-Connection* ShmEndpoint::find(ConnectionId id) const noexcept {
-    const size_t slot = slot_index(id);
-    if (slot >= slots_.size() || slots_[slot] == nullptr || slots_[slot]->id != id) return nullptr;
-    return slots_[slot].get();
+Result<std::unique_ptr<Endpoint>> ShmEndpoint::make(ShmDevice& device,
+                                                    const EndpointOptions& options) {
+    const std::string name = random_name();
+    WEIR_ASSIGN(Descriptor socket, listen_abstract(name));
+    WEIR_ASSIGN(Doorbell bell, Doorbell::make());
+    WEIR_ASSIGN(Watcher watcher, Watcher::make(kWatchAlarm));
+    WEIR_TRY(watcher.watch(bell.fd(), kWatchBell, Watcher::For::kInput));
+    std::unique_ptr<ShmEndpoint> endpoint(
+        new ShmEndpoint(device, clamp(options), std::move(bell), std::move(watcher)));
+    ShmEndpoint& e = *endpoint;
+    WEIR_ASSIGN(Listener listener, Listener::make(std::move(socket), e.watcher_, kWatchListener));
+    const ConnectionSetup::Surroundings around{device,   e.watcher_, e.connections_,
+                                               e.rings_, e.clock_,   e};
+    e.setup_.emplace(around, e.options_, name, std::move(listener), e.bell_);
+    return std::unique_ptr<Endpoint>(std::move(endpoint));
 }
 
-Connection* ShmEndpoint::find_open(ConnectionId id) const noexcept {
-    Connection* const connection = find(id);
-    return connection != nullptr && connection->state == State::kOpen ? connection : nullptr;
+ShmEndpoint::ShmEndpoint(ShmDevice& device, const EndpointOptions& options, Doorbell bell,
+                         Watcher watcher)
+    : device_(device),
+      options_(options),
+      bell_(std::make_shared<const Doorbell>(std::move(bell))),
+      watcher_(std::move(watcher)),
+      regions_(device.regions(), device.quiescence()) {}
+
+ShmEndpoint::~ShmEndpoint() {
+    setup_.reset();
+    connections_.for_each([this](ShmConnection& c) {
+        if (!c.has_channel()) return;
+        say_goodbye(c);
+        let_go(c);
+    });
 }
 
 Capabilities ShmEndpoint::capabilities() const {
@@ -46,7 +69,7 @@ Capabilities ShmEndpoint::capabilities() const {
 }
 
 Post ShmEndpoint::send(ConnectionId id, std::span<const std::span<const std::byte>> parts) {
-    Connection* const connection = find(id);
+    ShmConnection* const connection = connections_.find(id);
     if (connection == nullptr || connection->is_over()) return Post::kClosed;
     uint64_t length_bytes = 0;
     for (const auto part : parts) {
@@ -66,53 +89,30 @@ Post ShmEndpoint::send(ConnectionId id, std::span<const std::span<const std::byt
     out.end(RecordKind::kMessage, static_cast<uint32_t>(length_bytes));
     ++counters_.messages_sent;
     counters_.bytes_sent += length_bytes;
-    mark_dirty(*connection);
+    rings_.mark_dirty(*connection);
     if (out.withheld_bytes() >= kShowBytes) out.publish();
     return Post::kPosted;
 }
 
-Post ShmEndpoint::signal(ConnectionId id, uint32_t immediate) {
-    Connection* const connection = find(id);
-    if (connection == nullptr || connection->is_over()) return Post::kClosed;
-    if (connection->state != State::kOpen) return Post::kNotNow;
-    return post_immediate(*connection, immediate);
-}
-
-Post ShmEndpoint::no_room(Connection& connection) {
+Post ShmEndpoint::no_room(ShmConnection& connection) {
     turned_away_ = true;
     if (!connection.channel.out.broken()) return Post::kNotNow;
-    refuse(connection, Error(Errc::kProtocol, "it claims to have read what was never sent"));
+    refuse(connection,
+           Error(Errc::kProtocol, "it says that it has read records that were never sent"));
     return Post::kClosed;
 }
 
-Post ShmEndpoint::post_immediate(Connection& connection, uint32_t immediate) {
+Post ShmEndpoint::post_immediate(ShmConnection& connection, uint32_t immediate) {
     if (!connection.channel.out.put(RecordKind::kImmediate, immediate)) return no_room(connection);
-    mark_dirty(connection);
+    rings_.mark_dirty(connection);
     return Post::kPosted;
 }
 
-void ShmEndpoint::mark_dirty(Connection& connection) {
-    if (connection.dirty) return;
-    connection.dirty = true;
-    dirty_.push_back(&connection);
-}
-
 void ShmEndpoint::flush() {
-    if (dirty_.empty()) return;
-    bool asymmetric = true;
-    for (Connection* const connection : dirty_) {
-        connection->channel.out.publish();
-        asymmetric = asymmetric && connection->asymmetric;
-    }
-    light_fence(asymmetric);  // one for all connections
-    for (Connection* const connection : dirty_) {
-        connection->dirty = false;
-        if (take_armed(connection->channel.out.control())) wake(*connection);
-    }
-    dirty_.clear();
+    rings_.flush([this](const ShmConnection& c) { wake(c); });
 }
 
-void ShmEndpoint::wake(const Connection& connection) {
+void ShmEndpoint::wake(const ShmConnection& connection) {
     ++counters_.doorbells;
     if (connection.link != nullptr) {
         const DirectLink& link = *connection.link;
@@ -130,74 +130,50 @@ size_t ShmEndpoint::poll(std::span<Completion> completions) {
     ++polls_;
     begin_turn();
     flush();
-    if (look_in_ == 0 || watched_.empty()) {
-        look_in_ = coming_ > 0 || !closing_.empty() ? kPollsPerLookComing : kPollsPerLook;
+    if (look_in_ == 0 || rings_.empty()) {
+        const bool changes = connections_.coming() > 0 || connections_.closing() > 0;
+        look_in_ = changes ? kPollsPerLookComing : kPollsPerLook;
         look();
     }
-    size_t count = local_.empty() ? 0 : take_local(completions);
-    count += take_remote(completions.subspan(count));
-    if (!local_.empty()) count += take_local(completions.subspan(count));
+    size_t count = own_.empty() ? 0 : take_own(completions);
+    count += rings_.poll(completions.size() - count, connections_.draining() > 0,
+                         [&, room = completions.subspan(count)](ShmConnection& c, size_t taken) {
+                             return take_from(c, room.subspan(taken));
+                         });
+    if (!own_.empty()) count += take_own(completions.subspan(count));
     look_in_ -= std::min<uint32_t>(look_in_, static_cast<uint32_t>(count) + 1);
     return count;
 }
 
 void ShmEndpoint::begin_turn() {
-    for (Connection* const connection : lent_) {
-        connection->lent = false;
-        connection->channel.in.give_back();
-    }
-    lent_.clear();
+    rings_.give_back();
     if (!graveyard_.empty()) graveyard_.clear();
     if (!link_graveyard_.empty()) link_graveyard_.clear();
-    if (mapped_) {
-        mapped_ = false;
-        release_regions();
-    }
+    regions_.end_turn();
     if (retired_) {
         retired_ = false;
-        for (const Watch& one : watched_)
-            one.connection->peer_regions.unmap_retired();
+        rings_.for_each([](ShmConnection& c) { c.peer_regions.unmap_retired(); });
     }
     if (armed_) {
         armed_ = false;
         look_in_ = 0;
-        for (const Watch& one : watched_)
-            set_armed(one.connection->channel.in.control(), false);
+        rings_.set_all_armed(false);
     }
 }
 
-size_t ShmEndpoint::take_local(std::span<Completion> completions) {
+size_t ShmEndpoint::take_own(std::span<Completion> completions) {
     size_t count = 0;
-    while (count < completions.size() && !local_.empty()) {
-        completions[count] = local_.pop();
+    while (count < completions.size() && !own_.empty()) {
+        completions[count] = own_.pop();
         const Completion& one = completions[count++];
         if (one.event != Event::kRead && one.event != Event::kWritten) continue;
-        if (Connection* const connection = find(one.connection)) --connection->operations_open;
+        if (ShmConnection* const connection = connections_.find(one.connection))
+            --connection->operations_open;
     }
     return count;
 }
 
-size_t ShmEndpoint::take_remote(std::span<Completion> completions) {
-    size_t count = 0;
-    for (size_t left = watched_.size(); left > 0 && count < completions.size(); --left) {
-        if (next_watch_ >= watched_.size()) next_watch_ = 0;
-        const Watch one = watched_[next_watch_];
-        if (!RingReader::ready(one.word) &&
-            (draining_ == 0 || one.connection->state != State::kDraining)) {
-            ++next_watch_;
-            continue;
-        }
-        count += take_from(*one.connection, completions.subspan(count));
-        // If the connection was removed, the last one in the list has taken its place.
-        if (next_watch_ < watched_.size() && watched_[next_watch_].connection == one.connection) {
-            ++next_watch_;
-        }
-        if (watched_.empty()) break;
-    }
-    return count;
-}
-
-size_t ShmEndpoint::take_from(Connection& connection, std::span<Completion> completions) {
+size_t ShmEndpoint::take_from(ShmConnection& connection, std::span<Completion> completions) {
     RingReader& in = connection.channel.in;
     // A connection that brought records to two polls in a row probably has more behind its batch.
     // For any other connection, nothing is likely to be there yet, and looking would delay the
@@ -209,7 +185,8 @@ size_t ShmEndpoint::take_from(Connection& connection, std::span<Completion> comp
         Record record;
         const Take take = in.take(record);
         if (take == Take::kBroken) {
-            refuse(connection, Error(Errc::kProtocol, "it wrote garbage into its ring"));
+            refuse(connection,
+                   Error(Errc::kProtocol, "it wrote something that is no record into its ring"));
             return count;
         }
         if (take == Take::kNothing) {
@@ -223,16 +200,12 @@ size_t ShmEndpoint::take_from(Connection& connection, std::span<Completion> comp
         ++count;
         if (!in.has_more() && !streams) break;
     }
-    watched_[connection.watch_index].word = in.watched();
-    if (!connection.lent) {
-        connection.lent = true;
-        lent_.push_back(&connection);
-    }
+    rings_.lend(connection);
     return count;
 }
 
 /// False: the connection has ended.
-bool ShmEndpoint::take_record(Connection& connection, const Record& record,
+bool ShmEndpoint::take_record(ShmConnection& connection, const Record& record,
                               Completion& completion) {
     completion = {};
     completion.connection = connection.id;
@@ -242,7 +215,10 @@ bool ShmEndpoint::take_record(Connection& connection, const Record& record,
         return false;
     }
     if (offered != (record.kind == RecordKind::kAccept)) {
-        refuse(connection, Error(Errc::kProtocol, "a record out of turn in its ring"));
+        refuse(connection,
+               Error(Errc::kProtocol,
+                     fmt::format("it wrote a record of kind {} that does not belong in this state",
+                                 static_cast<uint32_t>(record.kind))));
         return false;
     }
     switch (record.kind) {
@@ -266,47 +242,24 @@ bool ShmEndpoint::take_record(Connection& connection, const Record& record,
 
 int ShmEndpoint::arm() {
     flush();
-    for (const Watch& one : watched_)
-        set_armed(one.connection->channel.in.control(), true);
+    rings_.set_all_armed(true);
     armed_ = true;
     heavy_fence(device_.has_membarrier());
     // A sender that was answered kNotNow may have room by now, and no event would say so: do not
     // sleep this time.
-    bool something = !local_.empty() || draining_ > 0 || turned_away_;
+    const bool something =
+        !own_.empty() || connections_.draining() > 0 || turned_away_ || rings_.any_ready();
     turned_away_ = false;
-    for (const Watch& one : watched_)
-        something = something || RingReader::ready(one.word);
     // The returned descriptor must be readable then. Our own bell makes it so.
-    if (something) descriptors_.bell->ring();
-    if (coming_ > 0 || !closing_.empty() || listen_again_ns_ != 0) set_timer();
-    return descriptors_.epoll.get();
-}
-
-/// Wakes the endpoint for what no peer announces: a deadline of a handshake or of a close, or the
-/// next attempt to dial.
-void ShmEndpoint::set_timer() {
-    uint64_t wake_ns = listen_again_ns_ == 0 ? ~uint64_t{0} : listen_again_ns_;
-    const uint64_t now_ns = clock_.now_ns();
-    for (const auto& slot : slots_) {
-        if (slot == nullptr) continue;
-        if (!slot->comes_into_being() && slot->state != State::kClosing) continue;
-        wake_ns = std::min(wake_ns, slot->state == State::kDialing
-                                        ? std::min(slot->deadline_ns, now_ns + kRetryNs)
-                                        : slot->deadline_ns);
-    }
-    const uint64_t in_ns = wake_ns > now_ns ? wake_ns - now_ns : 1;
-    itimerspec when = {};
-    when.it_value.tv_sec = static_cast<time_t>(in_ns / kSecond);
-    when.it_value.tv_nsec = static_cast<long>(in_ns % kSecond);
-    timerfd_settime(descriptors_.timer.get(), 0, &when, nullptr);
+    if (something) bell_->ring();
+    set_alarm();
+    return watcher_.fd();
 }
 
 std::string ShmEndpoint::peer_name(ConnectionId id) const {
-    const Connection* const connection = find(id);
+    const ShmConnection* const connection = connections_.find(id);
     if (connection == nullptr) return "a closed connection";
-    if (connection->link != nullptr) return "another endpoint of this process";
-    if (connection->peer.pid == 0) return "a process of this host";
-    return fmt::format("pid {} on this host", connection->peer.pid);
+    return connection->peer_name();
 }
 
 }  // namespace weir::transport::shm

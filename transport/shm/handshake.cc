@@ -6,6 +6,7 @@
 #include <fmt/core.h>
 
 #include "lib/base/byte_codec.h"
+#include "transport/net/half_open.h"
 #include "transport/shm/regions.h"
 
 namespace weir::transport::shm {
@@ -36,7 +37,7 @@ Status ChannelHandshake::begin(int socket) {
 }
 
 void ChannelHandshake::send_away(int socket) {
-    refuse(socket, Errc::kDeadline, "others want the place; come again");
+    refuse(socket, Errc::kDeadline, HalfOpenPlaces::kComeAgain);
 }
 
 void ChannelHandshake::refuse(int socket, Errc code, std::string_view text) {
@@ -59,7 +60,7 @@ Result<Progress> ChannelHandshake::advance(int socket) {
         switch (receive_packet(socket, packet)) {
             case Receive::kNothing: return Progress::kWaiting;
             case Receive::kEnd:
-                if (said_) {
+                if (proof_sent_) {
                     return Error(Errc::kRefused,
                                  "the other side ended the handshake; its log says why");
                 }
@@ -85,18 +86,19 @@ Result<Progress> ChannelHandshake::take(int socket, const Packet& packet) {
     reader.append(std::span(packet.buffer).first(packet.length_bytes));
     WEIR_ASSIGN(const std::optional<RecordView> record, reader.next());
     if (packet.truncated || !record || reader.bytes_left() != 0) {
-        return Error(Errc::kProtocol, fmt::format("a packet of {} bytes that is not one record",
-                                                  packet.length_bytes));
+        return Error(Errc::kProtocol,
+                     fmt::format("it sent a packet of {} bytes that is not one record",
+                                 packet.length_bytes));
     }
     const std::optional<Errc> refusal = Handshake::refusal_of(*record);
     if (refusal == Errc::kDeadline && side_ == Side::kConnecting) return Progress::kLater;
     if (const size_t fds = refusal ? 0 : fds_expected(); packet.fds.size() != fds) {
         return Error(Errc::kProtocol,
-                     fmt::format("{} descriptors where {} belong", packet.fds.size(), fds));
+                     fmt::format("it sent {} descriptors where {} belong", packet.fds.size(), fds));
     }
     if (side_ == Side::kConnecting && handshake_.is_open()) {
         if (record->type != kWelcome || !record->body.empty()) {
-            return Error(Errc::kProtocol, "no welcome where one belongs");
+            return Error(Errc::kProtocol, "it sent another record where its welcome belongs");
         }
         WEIR_TRY(take_welcome(packet));
         return Progress::kWaiting;
@@ -116,7 +118,7 @@ Status ChannelHandshake::take_step(int socket, Handshake::Step step, const Packe
         case Handshake::Step::kWait: break;
         case Handshake::Step::kSay:
             handshake_.say(encode(self_.terms));
-            said_ = true;
+            proof_sent_ = true;
             break;
         case Handshake::Step::kProven:
             WEIR_TRY(agree_on(handshake_.peer_said()));
@@ -166,7 +168,7 @@ Status ChannelHandshake::agree_on(std::span<const std::byte> said) {
     if (!reader.done() || clamped.message_bytes_max != theirs.message_bytes_max ||
         clamped.messages_in_flight != theirs.messages_in_flight || theirs.membarrier > 1) {
         return Error(Errc::kProtocol,
-                     fmt::format("terms out of bounds: messages of {} bytes, {} in flight",
+                     fmt::format("its terms are out of bounds: messages of {} bytes, {} in flight",
                                  theirs.message_bytes_max, theirs.messages_in_flight));
     }
     agreement_.shape = shape_for(options_of(self_.terms), options_of(theirs));

@@ -92,7 +92,7 @@ private:
     const Self& self_;
     Side side_;
     Handshake handshake_;
-    bool said_ = false;  ///< our proof is sent: a peer that ends now has refused us
+    bool proof_sent_ = false;  ///< a peer that ends from now on has refused us
     bool done_ = false;
     Agreement agreement_;
 };

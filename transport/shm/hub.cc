@@ -5,7 +5,7 @@
 
 namespace weir::transport::shm {
 
-bool Mailbox::offer(std::shared_ptr<DirectLink> link) {
+bool LinkOffers::offer(std::shared_ptr<DirectLink> link) {
     {
         const std::lock_guard lock(mutex_);
         if (closed_) return false;
@@ -15,31 +15,31 @@ bool Mailbox::offer(std::shared_ptr<DirectLink> link) {
     return true;
 }
 
-std::vector<std::shared_ptr<DirectLink>> Mailbox::take() {
+std::vector<std::shared_ptr<DirectLink>> LinkOffers::take() {
     const std::lock_guard lock(mutex_);
     return std::exchange(offered_, {});
 }
 
-std::vector<std::shared_ptr<DirectLink>> Mailbox::close() {
+std::vector<std::shared_ptr<DirectLink>> LinkOffers::close() {
     const std::lock_guard lock(mutex_);
     closed_ = true;
     return std::exchange(offered_, {});
 }
 
-void Hub::add(const std::string& name, std::shared_ptr<Mailbox> mailbox) {
+void Hub::add(const std::string& name, std::shared_ptr<LinkOffers> offers) {
     const std::lock_guard lock(mutex_);
-    mailboxes_[name] = std::move(mailbox);
+    endpoints_[name] = std::move(offers);
 }
 
 void Hub::remove(const std::string& name) {
     const std::lock_guard lock(mutex_);
-    mailboxes_.erase(name);
+    endpoints_.erase(name);
 }
 
-std::shared_ptr<Mailbox> Hub::find(const std::string& name) const {
+std::shared_ptr<LinkOffers> Hub::find(const std::string& name) const {
     const std::lock_guard lock(mutex_);
-    const auto found = mailboxes_.find(name);
-    return found == mailboxes_.end() ? nullptr : found->second;
+    const auto found = endpoints_.find(name);
+    return found == endpoints_.end() ? nullptr : found->second;
 }
 
 }  // namespace weir::transport::shm

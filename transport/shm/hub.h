@@ -2,7 +2,7 @@
 #pragma once
 /// \file
 /// Hub: connects two endpoints of one device, usually in two threads, without a socket. The
-/// connecting endpoint leaves a DirectLink in the mailbox of the other and rings its bell.
+/// connecting endpoint offers a DirectLink to the other and rings its bell.
 
 #include <atomic>
 #include <memory>
@@ -29,9 +29,9 @@ struct DirectLink {
 };
 
 /// The links that one endpoint is offered. Thread: any.
-class Mailbox {
+class LinkOffers {
 public:
-    Mailbox(const EndpointOptions& options, std::shared_ptr<const Doorbell> bell)
+    LinkOffers(const EndpointOptions& options, std::shared_ptr<const Doorbell> bell)
         : options_(options), bell_(std::move(bell)) {}
 
     [[nodiscard]] const EndpointOptions& options() const noexcept { return options_; }
@@ -40,7 +40,7 @@ public:
 
     /// False: the endpoint is gone.
     [[nodiscard]] bool offer(std::shared_ptr<DirectLink> link);
-    /// Returns the links that were offered; for the mailbox's owner.
+    /// Returns the links that were offered; for the endpoint that they are for.
     [[nodiscard]] std::vector<std::shared_ptr<DirectLink>> take();
     /// Refuses all later offers. Returns the links that the owner has not taken.
     [[nodiscard]] std::vector<std::shared_ptr<DirectLink>> close();
@@ -56,14 +56,14 @@ private:
 /// The endpoints of a device by name. Thread: any.
 class Hub {
 public:
-    void add(const std::string& name, std::shared_ptr<Mailbox> mailbox);
+    void add(const std::string& name, std::shared_ptr<LinkOffers> offers);
     void remove(const std::string& name);
     /// nullptr: this device has no such endpoint.
-    [[nodiscard]] std::shared_ptr<Mailbox> find(const std::string& name) const;
+    [[nodiscard]] std::shared_ptr<LinkOffers> find(const std::string& name) const;
 
 private:
     mutable std::mutex mutex_;
-    std::unordered_map<std::string, std::shared_ptr<Mailbox>> mailboxes_;
+    std::unordered_map<std::string, std::shared_ptr<LinkOffers>> endpoints_;
 };
 
 }  // namespace weir::transport::shm

@@ -12,15 +12,18 @@ Status PeerRegions::add(const RegionNote& note, int fd) {
         note.length_bytes == 0 || note.base_address + note.length_bytes < note.base_address ||
         slot_of(note.key) >= kRegionsMax || tag_of(note.key) == 0 ||
         (note.has_fd != 0) != (fd >= 0)) {
-        return Error(Errc::kProtocol, "a malformed note about registered memory");
+        return Error(Errc::kProtocol, "it sent a malformed note about registered memory");
     }
     sweep();
     if (regions_.contains(note.key)) {
-        return Error(Errc::kProtocol, "a second note about the same registered memory");
+        return Error(Errc::kProtocol, "it sent a second note about the same registered memory");
     }
     if (regions_.size() >= limits_.regions_max) {
-        return Error(Errc::kBusy,
-                     fmt::format("more than {} regions exposed by one peer", limits_.regions_max));
+        return Error(
+            Errc::kBusy,
+            fmt::format(
+                "it exposes more than {} regions, the limit of one peer: expose larger pieces",
+                limits_.regions_max));
     }
     PeerRegion region;
     region.base_address = note.base_address;
@@ -28,8 +31,9 @@ Status PeerRegions::add(const RegionNote& note, int fd) {
     region.access = static_cast<Access>(note.access);
     if (fd >= 0) {
         if (note.length_bytes > limits_.mapped_bytes_max - mapped_bytes_) {
-            return Error(Errc::kBusy, fmt::format("more than {} bytes exposed by one peer",
-                                                  limits_.mapped_bytes_max));
+            return Error(Errc::kBusy,
+                         fmt::format("it exposes more than {} bytes, the limit of one peer",
+                                     limits_.mapped_bytes_max));
         }
         const bool writable = allows(region.access, Access::kRemoteWrite);
         WEIR_ASSIGN(region.mapping,

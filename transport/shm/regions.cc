@@ -44,16 +44,16 @@ Result<std::shared_ptr<const Descriptor>> copy_of_fd(const MemoryBlock& block, A
     }
     auto copy = std::make_shared<Descriptor>(fcntl(block.fd, F_DUPFD_CLOEXEC, 0));
     if (!*copy) {
-        return Error(Errc::kNoMemory, "shm: no descriptor left for registered memory (ulimit -n)",
-                     errno);
+        return Error(Errc::kNoMemory,
+                     "shm: no descriptor is left for registered memory (see `ulimit -n`)", errno);
     }
     return std::shared_ptr<const Descriptor>(std::move(copy));
 }
 
 }  // namespace
 
-RegionSnapshot::RegionSnapshot(std::vector<Region> regions) : regions_(std::move(regions)) {
-    std::sort(regions_.begin(), regions_.end(), [](const Region& a, const Region& b) {
+RegionSnapshot::RegionSnapshot(std::vector<ShmRegion> regions) : regions_(std::move(regions)) {
+    std::sort(regions_.begin(), regions_.end(), [](const ShmRegion& a, const ShmRegion& b) {
         return begin_of(a.bytes) < begin_of(b.bytes);
     });
     uintptr_t end_max = 0;
@@ -65,18 +65,18 @@ RegionSnapshot::RegionSnapshot(std::vector<Region> regions) : regions_(std::move
     std::sort(by_key_.begin(), by_key_.end());
 }
 
-const Region* RegionSnapshot::find(std::span<const std::byte> memory) const noexcept {
+const ShmRegion* RegionSnapshot::find(std::span<const std::byte> memory) const noexcept {
     const uintptr_t begin = begin_of(memory);
     const uintptr_t end = end_of(memory);
     if (end < begin) return nullptr;
     auto next = static_cast<size_t>(std::upper_bound(regions_.begin(), regions_.end(), begin,
-                                                     [](uintptr_t at, const Region& region) {
+                                                     [](uintptr_t at, const ShmRegion& region) {
                                                          return at < begin_of(region.bytes);
                                                      }) -
                                     regions_.begin());
-    const Region* local = nullptr;
+    const ShmRegion* local = nullptr;
     while (next > 0 && ends_max_[next - 1] >= end) {
-        const Region& region = regions_[--next];
+        const ShmRegion& region = regions_[--next];
         if (end_of(region.bytes) < end) continue;
         if (region.access != Access::kLocal) return &region;
         local = &region;
@@ -84,26 +84,26 @@ const Region* RegionSnapshot::find(std::span<const std::byte> memory) const noex
     return local;
 }
 
-const Region* RegionSnapshot::find_key(uint64_t key) const noexcept {
+const ShmRegion* RegionSnapshot::find_key(uint64_t key) const noexcept {
     const auto found = std::lower_bound(by_key_.begin(), by_key_.end(), std::pair{key, 0U});
     if (found == by_key_.end() || found->first != key) return nullptr;
     return &regions_[found->second];
 }
 
-Result<std::unique_ptr<RegionTable>> RegionTable::make() {
+Result<std::unique_ptr<ShmRegionTable>> ShmRegionTable::make() {
     WEIR_ASSIGN(SharedBlock page, make_shared(kLivePageBytes, Peers::kMayOnlyRead,
                                               "the list of a device's registered regions"));
-    return std::unique_ptr<RegionTable>(new RegionTable(std::move(page)));
+    return std::unique_ptr<ShmRegionTable>(new ShmRegionTable(std::move(page)));
 }
 
-RegionTable::RegionTable(SharedBlock live_page)
+ShmRegionTable::ShmRegionTable(SharedBlock live_page)
     : live_page_(std::move(live_page)),
-      snapshot_(std::make_shared<RegionSnapshot>(std::vector<Region>())) {
+      snapshot_(std::make_shared<RegionSnapshot>(std::vector<ShmRegion>())) {
     for (uint32_t slot = kRegionsMax; slot > 0; --slot)
         free_slots_.push_back(slot - 1);
 }
 
-Result<RegionId> RegionTable::add(const MemoryBlock& block, Access access) {
+Result<RegionId> ShmRegionTable::add(const MemoryBlock& block, Access access) {
     if (block.bytes.empty() || block.bytes.data() == nullptr) {
         return Error(Errc::kInvalidArgument, "shm: cannot register empty memory");
     }
@@ -118,17 +118,17 @@ Result<RegionId> RegionTable::add(const MemoryBlock& block, Access access) {
     const uint32_t slot = free_slots_.back();
     free_slots_.pop_back();
     const uint32_t tag = random_tag();
-    std::vector<Region> regions = snapshot_->regions();
+    std::vector<ShmRegion> regions = snapshot_->regions();
     regions.push_back({block.bytes, access, make_key(slot, tag), std::move(fd), block.fd_offset});
     replace(std::move(regions));
     set_live(slot, tag);
     return make_key(slot, tag);
 }
 
-std::optional<Access> RegionTable::remove(RegionId region) {
+std::optional<Access> ShmRegionTable::remove(RegionId region) {
     const std::lock_guard lock(mutex_);
-    std::vector<Region> regions = snapshot_->regions();
-    const auto gone = std::ranges::find(regions, region, &Region::key);
+    std::vector<ShmRegion> regions = snapshot_->regions();
+    const auto gone = std::ranges::find(regions, region, &ShmRegion::key);
     if (gone == regions.end()) return std::nullopt;
     const Access access = gone->access;
     regions.erase(gone);
@@ -138,17 +138,17 @@ std::optional<Access> RegionTable::remove(RegionId region) {
     return access;
 }
 
-std::shared_ptr<const RegionSnapshot> RegionTable::snapshot() const {
+std::shared_ptr<const RegionSnapshot> ShmRegionTable::snapshot() const {
     const std::lock_guard lock(mutex_);
     return snapshot_;
 }
 
-void RegionTable::replace(std::vector<Region> regions) {
+void ShmRegionTable::replace(std::vector<ShmRegion> regions) {
     snapshot_ = std::make_shared<RegionSnapshot>(std::move(regions));
     generation_.fetch_add(1, std::memory_order_seq_cst);  // see quiescence.h
 }
 
-void RegionTable::set_live(uint32_t slot, uint32_t tag) noexcept {
+void ShmRegionTable::set_live(uint32_t slot, uint32_t tag) noexcept {
     auto* const words = reinterpret_cast<uint32_t*>(live_page_.mapping.bytes().data());
     // release: pairs with is_live()
     std::atomic_ref<uint32_t>(words[slot]).store(tag, std::memory_order_release);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// RegionTable: the memory that one device has registered. Endpoints use snapshots of it, so that
-/// the data path takes no lock. Other processes map the table's "live page", which shows whether
+/// ShmRegionTable: the memory that one device has registered. Endpoints use snapshots of it, so
+/// that the data path takes no lock. Other processes map the table's "live page", which shows whether
 /// a region that they know is still registered.
 
 #include <atomic>
@@ -47,7 +47,7 @@ inline constexpr uint64_t kLivePageBytes = uint64_t{kRegionsMax} * sizeof(uint32
            tag_of(key);
 }
 
-struct Region {
+struct ShmRegion {
     std::span<std::byte> bytes;
     Access access = Access::kLocal;
     uint64_t key = 0;
@@ -58,26 +58,26 @@ struct Region {
 /// All regions at one moment, sorted by address.
 class RegionSnapshot {
 public:
-    explicit RegionSnapshot(std::vector<Region> regions);
+    explicit RegionSnapshot(std::vector<ShmRegion> regions);
 
     /// A region that wholly contains `memory`, preferably one that peers may access; nullptr if
     /// there is none.
-    [[nodiscard]] const Region* find(std::span<const std::byte> memory) const noexcept;
-    [[nodiscard]] const Region* find_key(uint64_t key) const noexcept;
+    [[nodiscard]] const ShmRegion* find(std::span<const std::byte> memory) const noexcept;
+    [[nodiscard]] const ShmRegion* find_key(uint64_t key) const noexcept;
 
-    [[nodiscard]] const std::vector<Region>& regions() const noexcept { return regions_; }
+    [[nodiscard]] const std::vector<ShmRegion>& regions() const noexcept { return regions_; }
 
 private:
-    std::vector<Region> regions_;                        // sorted by address
+    std::vector<ShmRegion> regions_;                     // sorted by address
     std::vector<uintptr_t> ends_max_;                    // the greatest end of regions 0..i
     std::vector<std::pair<uint64_t, uint32_t>> by_key_;  // {key, index}, sorted by key
 };
 
 /// Thread: any.
-class RegionTable {
+class ShmRegionTable {
 public:
     /// Errors: kNoMemory
-    [[nodiscard]] static Result<std::unique_ptr<RegionTable>> make();
+    [[nodiscard]] static Result<std::unique_ptr<ShmRegionTable>> make();
 
     /// Errors: kInvalidArgument (empty memory), kNoMemory (too many regions or descriptors)
     [[nodiscard]] Result<RegionId> add(const MemoryBlock& block, Access access);
@@ -94,9 +94,9 @@ public:
     [[nodiscard]] int live_page_fd() const noexcept { return live_page_.fd.get(); }
 
 private:
-    explicit RegionTable(SharedBlock live_page);
+    explicit ShmRegionTable(SharedBlock live_page);
 
-    void replace(std::vector<Region> regions);
+    void replace(std::vector<ShmRegion> regions);
     void set_live(uint32_t slot, uint32_t tag) noexcept;
 
     SharedBlock live_page_;

@@ -66,7 +66,8 @@ Result<SharedBlock> make_shared(uint64_t length_bytes, Peers peers, std::string_
         static_cast<void>(fcntl(block.fd.get(), F_ADD_SEALS, F_SEAL_FUTURE_WRITE));
     }
     if (fcntl(block.fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
-        return Error(Errc::kUnavailable, "this kernel cannot seal shared memory (F_ADD_SEALS)",
+        return Error(Errc::kUnavailable,
+                     "this kernel cannot seal shared memory (F_ADD_SEALS): use another transport",
                      errno);
     }
     return block;
@@ -86,16 +87,17 @@ bool sealed_against_shrinking(int fd) noexcept {
 
 Result<Mapping> map_received(const ReceivedBlock& block) {
     if (!sealed_against_shrinking(block.fd)) {
-        return Error(Errc::kProtocol, "memory that is not sealed against shrinking");
+        return Error(Errc::kProtocol, "it sent memory that is not sealed against shrinking");
     }
     struct stat state = {};
-    if (fstat(block.fd, &state) != 0) return Error(Errc::kIo, "fstat of a peer's memory", errno);
+    if (fstat(block.fd, &state) != 0)
+        return Error(Errc::kIo, "cannot look at the memory that it sent (fstat)", errno);
     const auto size_bytes = static_cast<uint64_t>(state.st_size);
     if (block.length_bytes == 0 || block.offset_bytes > size_bytes ||
         block.length_bytes > size_bytes - block.offset_bytes) {
         return Error(Errc::kProtocol,
-                     fmt::format("memory of {} bytes, of which {} at {} were promised", size_bytes,
-                                 block.length_bytes, block.offset_bytes));
+                     fmt::format("it sent memory of {} bytes, although it promised {} at offset {}",
+                                 size_bytes, block.length_bytes, block.offset_bytes));
     }
     if (block.populate &&
         fallocate(block.fd, FALLOC_FL_KEEP_SIZE, static_cast<off_t>(block.offset_bytes),

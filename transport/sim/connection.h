@@ -25,7 +25,6 @@ enum class PacketKind : uint8_t {
     kWelcome,  ///< the answer to kHello, before anything else of the accepting side
     kRefusal,  ///< the other answer to kHello
     kMessage,
-    kSignal,  ///< an immediate without data
     kWrite,
     kWriteImmediate,
     kRead,        ///< a request for bytes
@@ -77,7 +76,7 @@ struct End {
     std::deque<Operation> operations;  ///< in the order in which they were posted and will end
 };
 
-struct Connection {
+struct SimConnection {
     uint64_t serial = 0;  ///< unique in the network, never 0
     uint32_t slot = 0;
     uint64_t target = 0;  ///< number of the accepting endpoint
@@ -96,7 +95,8 @@ struct Connection {
 inline constexpr uint32_t kSlotBits = 20;
 
 /// ConnectionIds hold all that is needed to find an end.
-[[nodiscard]] constexpr ConnectionId make_id(const Connection& connection, uint32_t side) noexcept {
+[[nodiscard]] constexpr ConnectionId make_id(const SimConnection& connection,
+                                             uint32_t side) noexcept {
     return (connection.serial << (kSlotBits + 1)) | (uint64_t{connection.slot} << 1) | side;
 }
 

@@ -61,16 +61,16 @@ void Core::remove(SimEndpoint& endpoint) {
     endpoints_.erase(endpoint.number());
 }
 
-Connection* Core::find(ConnectionId id, const SimEndpoint& owner) {
+SimConnection* Core::find(ConnectionId id, const SimEndpoint& owner) {
     const uint64_t slot = (id >> 1) & ((uint64_t{1} << kSlotBits) - 1);
     if (slot >= connections_.size() || connections_[slot] == nullptr) return nullptr;
-    Connection& connection = *connections_[slot];
+    SimConnection& connection = *connections_[slot];
     const End& end = connection.ends[id & 1];
     return connection.serial == id >> (kSlotBits + 1) && end.owner == &owner ? &connection
                                                                              : nullptr;
 }
 
-Connection& Core::make_connection() {
+SimConnection& Core::make_connection() {
     if (free_slots_.empty()) {
         WEIR_CHECK(connections_.size() < (size_t{1} << kSlotBits));
         free_slots_.push_back(static_cast<uint32_t>(connections_.size()));
@@ -78,14 +78,14 @@ Connection& Core::make_connection() {
     }
     const uint32_t slot = free_slots_.back();
     free_slots_.pop_back();
-    connections_[slot] = std::make_unique<Connection>();
+    connections_[slot] = std::make_unique<SimConnection>();
     connections_[slot]->slot = slot;
     connections_[slot]->serial = ++serial_;
     return *connections_[slot];
 }
 
 Result<ConnectionId> Core::connect(SimEndpoint& from, uint64_t target) {
-    Connection& connection = make_connection();
+    SimConnection& connection = make_connection();
     connection.target = target;
     const auto there = endpoints_.find(target);
     connection.ends[1].host = there == endpoints_.end() ? from.host() : there->second->host();
@@ -102,7 +102,7 @@ Result<ConnectionId> Core::connect(SimEndpoint& from, uint64_t target) {
     return make_id(connection, 0);
 }
 
-void Core::put(Connection& connection, uint32_t index, Packet packet, bool held) {
+void Core::put(SimConnection& connection, uint32_t index, Packet packet, bool held) {
     Lane& lane = connection.lanes[index];
     if (lane.cut) return keep_buffer(std::move(packet.bytes));
     if (!held) release(connection, index);
@@ -111,7 +111,7 @@ void Core::put(Connection& connection, uint32_t index, Packet packet, bool held)
     if (!held) release(connection, index);
 }
 
-void Core::release(Connection& connection, uint32_t index) {
+void Core::release(SimConnection& connection, uint32_t index) {
     Lane& lane = connection.lanes[index];
     for (; lane.held > 0; --lane.held) {
         depart(connection, index, lane.packets[lane.packets.size() - lane.held]);
@@ -119,7 +119,7 @@ void Core::release(Connection& connection, uint32_t index) {
     schedule_lane(connection, index);
 }
 
-uint64_t Core::draw_delay_ns(const Connection& connection) {
+uint64_t Core::draw_delay_ns(const SimConnection& connection) {
     const uint64_t spread = options_.delay_ns_max - options_.delay_ns_min;
     const uint64_t delay_ns = options_.delay_ns_min + (spread == 0 ? 0 : random_.below(spread + 1));
     const double slowness = std::max(hosts_[connection.ends[0].host].slowness,
@@ -128,7 +128,7 @@ uint64_t Core::draw_delay_ns(const Connection& connection) {
                          : static_cast<uint64_t>(static_cast<double>(delay_ns) * slowness);
 }
 
-void Core::depart(Connection& connection, uint32_t lane, Packet& packet) {
+void Core::depart(SimConnection& connection, uint32_t lane, Packet& packet) {
     ++counters_.packets;
     uint64_t sent_ns = now_ns();
     if (options_.bytes_per_s != 0) {
@@ -141,14 +141,14 @@ void Core::depart(Connection& connection, uint32_t lane, Packet& packet) {
     packet.ready_ns = sent_ns + draw_delay_ns(connection);
 }
 
-void Core::say_goodbye(Connection& connection, uint32_t side, Errc status) {
+void Core::say_goodbye(SimConnection& connection, uint32_t side, Errc status) {
     Packet goodbye;
     goodbye.kind = PacketKind::kGoodbye;
     goodbye.status = status;
     put(connection, posted_lane(side), std::move(goodbye), false);
 }
 
-void Core::give_back(Connection& connection, uint32_t side) {
+void Core::give_back(SimConnection& connection, uint32_t side) {
     End& end = connection.ends[side];
     // A quarter of the window at a time: if all messages are polled, the sender does not run out.
     if (++end.polled < std::max(end.owner->options().messages_in_flight / 4, 1U)) return;
@@ -159,7 +159,7 @@ void Core::give_back(Connection& connection, uint32_t side) {
     put(connection, answer_lane(side), std::move(credit), false);
 }
 
-void Core::retire(Connection& connection) {
+void Core::retire(SimConnection& connection) {
     if (connection.ends[0].state != EndState::kEnded ||
         connection.ends[1].state != EndState::kEnded) {
         return;
@@ -186,7 +186,7 @@ void Core::keep_buffer(Buffer buffer) {
     if (buffers_.size() < kBuffersKept) buffers_.push_back(std::move(buffer));
 }
 
-void Core::trace_packet(const Connection& connection, uint32_t lane, const Packet& packet) {
+void Core::trace_packet(const SimConnection& connection, uint32_t lane, const Packet& packet) {
     trace(now_ns());
     trace(connection.serial * 4 + lane);
     trace(static_cast<uint64_t>(packet.kind) << 32 | packet.immediate);

@@ -56,16 +56,16 @@ public:
     [[nodiscard]] uint64_t make_key() { return random_(); }
 
     [[nodiscard]] uint64_t make_address(size_t length_bytes);
-    [[nodiscard]] Connection* find(ConnectionId id, const SimEndpoint& owner);
+    [[nodiscard]] SimConnection* find(ConnectionId id, const SimEndpoint& owner);
     [[nodiscard]] Result<ConnectionId> connect(SimEndpoint& from, uint64_t target);
     /// Puts a packet on a lane; if `held`, it stays there until release().
-    void put(Connection& connection, uint32_t lane, Packet packet, bool held);
-    void release(Connection& connection, uint32_t lane);
-    void say_goodbye(Connection& connection, uint32_t side, Errc status);
+    void put(SimConnection& connection, uint32_t lane, Packet packet, bool held);
+    void release(SimConnection& connection, uint32_t lane);
+    void say_goodbye(SimConnection& connection, uint32_t side, Errc status);
     /// Returns the credits of polled messages to the sender, several at a time.
-    void give_back(Connection& connection, uint32_t side);
+    void give_back(SimConnection& connection, uint32_t side);
     /// Removes the connection if both ends have ended.
-    void retire(Connection& connection);
+    void retire(SimConnection& connection);
 
     [[nodiscard]] Buffer take_buffer();
     void keep_buffer(Buffer buffer);
@@ -95,38 +95,38 @@ private:
     /// Whether a packet is wholly delivered or must be scheduled again for its next part.
     enum class Progress : uint8_t { kDelivered, kMore };
 
-    void schedule(uint64_t at_ns, const Connection& connection, Happening what, uint32_t index,
+    void schedule(uint64_t at_ns, const SimConnection& connection, Happening what, uint32_t index,
                   Errc status = Errc::kOk);
-    void schedule_lane(Connection& connection, uint32_t lane);
+    void schedule_lane(SimConnection& connection, uint32_t lane);
     void happen(const Pending& pending);
-    void run_lane(Connection& connection, uint32_t lane);
-    void break_both(Connection& connection, uint32_t first, Errc status);
-    void break_end(Connection& connection, uint32_t side, Errc status);
-    void end(Connection& connection, uint32_t side, Errc status);
-    void cut(Connection& connection, uint32_t lane);
+    void run_lane(SimConnection& connection, uint32_t lane);
+    void break_both(SimConnection& connection, uint32_t first, Errc status);
+    void break_end(SimConnection& connection, uint32_t side, Errc status);
+    void end(SimConnection& connection, uint32_t side, Errc status);
+    void cut(SimConnection& connection, uint32_t lane);
     /// Drops the first packet that refers to the sender's memory, and all packets after it.
     void cut_from_first_write(Lane& lane);
-    [[nodiscard]] bool cut_off(const Connection& connection) const;
-    [[nodiscard]] uint64_t draw_delay_ns(const Connection& connection);
-    void depart(Connection& connection, uint32_t lane, Packet& packet);
+    [[nodiscard]] bool cut_off(const SimConnection& connection) const;
+    [[nodiscard]] uint64_t draw_delay_ns(const SimConnection& connection);
+    void depart(SimConnection& connection, uint32_t lane, Packet& packet);
 
     void trace(uint64_t value) { trace_ = mix64(trace_ * 0x9e3779b97f4a7c15ULL + value); }
 
-    void trace_packet(const Connection& connection, uint32_t lane, const Packet& packet);
-    Connection& make_connection();
-    void bury(Connection& connection, uint32_t side);
+    void trace_packet(const SimConnection& connection, uint32_t lane, const Packet& packet);
+    SimConnection& make_connection();
+    void bury(SimConnection& connection, uint32_t side);
 
     // delivery.cc: what an arriving packet does. `to` is the side that it arrives at.
-    Progress deliver(Connection& connection, uint32_t to, Packet& packet);
-    void deliver_hello(Connection& connection, const Packet& packet);
-    void deliver_welcome(Connection& connection, const Packet& packet);
-    void deliver_message(Connection& connection, uint32_t to, Packet& packet);
-    Progress deliver_write(Connection& connection, uint32_t to, Packet& packet);
-    Progress deliver_read(Connection& connection, uint32_t to, Packet& packet);
-    void deliver_goodbye(Connection& connection, uint32_t to, const Packet& packet);
-    void deliver_answer(Connection& connection, uint32_t to, Packet& packet);
-    void refuse(Connection& connection, uint32_t to);
-    void end_if_done(Connection& connection, uint32_t side);
+    Progress deliver(SimConnection& connection, uint32_t to, Packet& packet);
+    void deliver_hello(SimConnection& connection, const Packet& packet);
+    void deliver_welcome(SimConnection& connection, const Packet& packet);
+    void deliver_message(SimConnection& connection, uint32_t to, Packet& packet);
+    Progress deliver_write(SimConnection& connection, uint32_t to, Packet& packet);
+    Progress deliver_read(SimConnection& connection, uint32_t to, Packet& packet);
+    void deliver_goodbye(SimConnection& connection, uint32_t to, const Packet& packet);
+    void deliver_answer(SimConnection& connection, uint32_t to, Packet& packet);
+    void refuse(SimConnection& connection, uint32_t to);
+    void end_if_done(SimConnection& connection, uint32_t side);
 
     ManualClock& clock_;
     const Options options_;
@@ -138,7 +138,7 @@ private:
     uint64_t address_ = uint64_t{1} << 44;
     uint64_t endpoint_number_ = 0;
     std::priority_queue<Pending, std::vector<Pending>, std::greater<>> pending_;
-    std::vector<std::unique_ptr<Connection>> connections_;
+    std::vector<std::unique_ptr<SimConnection>> connections_;
     std::vector<uint32_t> free_slots_;
     std::vector<Buffer> buffers_;
     std::unordered_map<HostId, Host> hosts_;

@@ -11,7 +11,7 @@
 
 namespace weir::transport::sim {
 
-Core::Progress Core::deliver(Connection& connection, uint32_t to, Packet& packet) {
+Core::Progress Core::deliver(SimConnection& connection, uint32_t to, Packet& packet) {
     if (packet.kind == PacketKind::kHello) {
         deliver_hello(connection, packet);
         return Progress::kDelivered;
@@ -21,8 +21,7 @@ Core::Progress Core::deliver(Connection& connection, uint32_t to, Packet& packet
     switch (packet.kind) {
         case PacketKind::kWelcome: deliver_welcome(connection, packet); break;
         case PacketKind::kRefusal: break_end(connection, to, packet.status); break;
-        case PacketKind::kMessage:
-        case PacketKind::kSignal: deliver_message(connection, to, packet); break;
+        case PacketKind::kMessage: deliver_message(connection, to, packet); break;
         case PacketKind::kWrite:
         case PacketKind::kWriteImmediate: return deliver_write(connection, to, packet);
         case PacketKind::kRead: return deliver_read(connection, to, packet);
@@ -37,7 +36,7 @@ Core::Progress Core::deliver(Connection& connection, uint32_t to, Packet& packet
     return Progress::kDelivered;
 }
 
-void Core::deliver_hello(Connection& connection, const Packet& packet) {
+void Core::deliver_hello(SimConnection& connection, const Packet& packet) {
     End& end = connection.ends[1];
     const auto there = endpoints_.find(connection.target);
     Packet answer;
@@ -71,7 +70,7 @@ void Core::deliver_hello(Connection& connection, const Packet& packet) {
     put(connection, 2, std::move(answer), false);
 }
 
-void Core::deliver_welcome(Connection& connection, const Packet& packet) {
+void Core::deliver_welcome(SimConnection& connection, const Packet& packet) {
     End& end = connection.ends[0];
     if (end.state != EndState::kConnecting) return;  // closed meanwhile
     end.state = EndState::kOpen;
@@ -83,7 +82,7 @@ void Core::deliver_welcome(Connection& connection, const Packet& packet) {
     end.owner->arrive(completion);
 }
 
-void Core::deliver_message(Connection& connection, uint32_t to, Packet& packet) {
+void Core::deliver_message(SimConnection& connection, uint32_t to, Packet& packet) {
     Completion completion;
     completion.event = packet.kind == PacketKind::kMessage ? Event::kReceived : Event::kImmediate;
     completion.immediate = packet.immediate;
@@ -91,7 +90,7 @@ void Core::deliver_message(Connection& connection, uint32_t to, Packet& packet) 
     connection.ends[to].owner->arrive(completion, std::move(packet.bytes));
 }
 
-Core::Progress Core::deliver_write(Connection& connection, uint32_t to, Packet& packet) {
+Core::Progress Core::deliver_write(SimConnection& connection, uint32_t to, Packet& packet) {
     const SimEndpoint* const poster = connection.ends[1 - to].owner;
     if (poster == nullptr) return Progress::kDelivered;
     SimEndpoint& target = *connection.ends[to].owner;
@@ -114,7 +113,7 @@ Core::Progress Core::deliver_write(Connection& connection, uint32_t to, Packet& 
     return Progress::kDelivered;
 }
 
-Core::Progress Core::deliver_read(Connection& connection, uint32_t to, Packet& packet) {
+Core::Progress Core::deliver_read(SimConnection& connection, uint32_t to, Packet& packet) {
     const std::byte* const there =
         connection.ends[to].owner->device().resolve(packet.remote, Access::kRemoteRead);
     if (there == nullptr) {
@@ -137,7 +136,7 @@ Core::Progress Core::deliver_read(Connection& connection, uint32_t to, Packet& p
 
 /// The peer asked for memory that it may not reach. Its operation ends with an error, and then
 /// the connection: at the peer first, at this side a little later.
-void Core::refuse(Connection& connection, uint32_t to) {
+void Core::refuse(SimConnection& connection, uint32_t to) {
     ++connection.ends[to].owner->count().refused;
     ++counters_.connections_broken;
     cut(connection, posted_lane(1 - to));
@@ -149,7 +148,7 @@ void Core::refuse(Connection& connection, uint32_t to) {
              Errc::kRefused);
 }
 
-void Core::deliver_goodbye(Connection& connection, uint32_t to, const Packet& packet) {
+void Core::deliver_goodbye(SimConnection& connection, uint32_t to, const Packet& packet) {
     if (packet.status != Errc::kOk) return break_end(connection, to, packet.status);
     // What this side has sent still goes out, up to the first packet that needs memory the owner
     // may reuse now.
@@ -161,7 +160,7 @@ void Core::deliver_goodbye(Connection& connection, uint32_t to, const Packet& pa
     end(connection, to, Errc::kOk);
 }
 
-void Core::deliver_answer(Connection& connection, uint32_t to, Packet& packet) {
+void Core::deliver_answer(SimConnection& connection, uint32_t to, Packet& packet) {
     End& end = connection.ends[to];
     if (end.operations.empty()) return;
     const Operation operation = end.operations.front();
@@ -188,7 +187,7 @@ void Core::deliver_answer(Connection& connection, uint32_t to, Packet& packet) {
     }
 }
 
-void Core::end_if_done(Connection& connection, uint32_t side) {
+void Core::end_if_done(SimConnection& connection, uint32_t side) {
     End& one = connection.ends[side];
     if (one.state == EndState::kClosing && one.goodbye_answered && one.operations.empty()) {
         end(connection, side, Errc::kOk);

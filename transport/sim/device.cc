@@ -37,7 +37,7 @@ Result<RegionId> SimDevice::register_memory(const MemoryBlock& block, Access acc
 }
 
 void SimDevice::deregister_memory(RegionId region) {
-    std::erase_if(regions_, [&](const Region& one) { return one.id == region; });
+    std::erase_if(regions_, [&](const SimRegion& one) { return one.id == region; });
 }
 
 Result<std::unique_ptr<Endpoint>> SimDevice::make_endpoint(const EndpointOptions& options) {
@@ -52,13 +52,14 @@ Result<std::unique_ptr<Endpoint>> SimDevice::make_endpoint(const EndpointOptions
 }
 
 bool SimDevice::registered(std::span<const std::byte> memory) const {
+    if (memory.empty()) return true;
     return std::any_of(regions_.begin(), regions_.end(),
-                       [&](const Region& one) { return contains(one.bytes, memory); });
+                       [&](const SimRegion& one) { return contains(one.bytes, memory); });
 }
 
 Result<RemoteSpan> SimDevice::expose(std::span<const std::byte> memory) const {
     bool found = false;
-    for (const Region& one : regions_) {
+    for (const SimRegion& one : regions_) {
         if (!contains(one.bytes, memory)) continue;
         found = true;
         if (one.access == Access::kLocal) continue;
@@ -71,7 +72,7 @@ Result<RemoteSpan> SimDevice::expose(std::span<const std::byte> memory) const {
 }
 
 std::byte* SimDevice::resolve(const RemoteSpan& span, Access wanted) const {
-    for (const Region& one : regions_) {
+    for (const SimRegion& one : regions_) {
         if (one.key != span.key) continue;
         if (!allows(one.access, wanted) || span.address < one.address) return nullptr;
         const uint64_t offset = span.address - one.address;

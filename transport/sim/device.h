@@ -10,7 +10,7 @@
 
 namespace weir::transport::sim {
 
-struct Region {
+struct SimRegion {
     RegionId id = 0;
     std::span<std::byte> bytes;
     Access access = Access::kLocal;
@@ -53,7 +53,7 @@ private:
     const HostId host_;
     bool killed_ = false;
     RegionId last_region_ = 0;
-    std::vector<Region> regions_;
+    std::vector<SimRegion> regions_;
 };
 
 }  // namespace weir::transport::sim

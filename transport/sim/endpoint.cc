@@ -12,8 +12,7 @@ uint32_t side_of(ConnectionId id) {
 }
 
 bool takes_a_message(PacketKind kind) {
-    return kind == PacketKind::kMessage || kind == PacketKind::kSignal ||
-           kind == PacketKind::kWriteImmediate;
+    return kind == PacketKind::kMessage || kind == PacketKind::kWriteImmediate;
 }
 
 /// The poster's memory as a packet refers to it; a write only reads it.
@@ -62,7 +61,7 @@ Result<ConnectionId> SimEndpoint::connect(std::string_view address) {
 }
 
 void SimEndpoint::close(ConnectionId id) {
-    Connection* const connection = core_.find(id, *this);
+    SimConnection* const connection = core_.find(id, *this);
     if (connection == nullptr) return;
     End& end = connection->ends[side_of(id)];
     if (end.state == EndState::kClosing) return;
@@ -72,7 +71,7 @@ void SimEndpoint::close(ConnectionId id) {
 }
 
 Post SimEndpoint::send(ConnectionId id, std::span<const std::span<const std::byte>> parts) {
-    Connection* const connection = core_.find(id, *this);
+    SimConnection* const connection = core_.find(id, *this);
     if (connection == nullptr) return Post::kClosed;
     End& end = connection->ends[side_of(id)];
     if (end.state == EndState::kClosing) return Post::kClosed;
@@ -96,20 +95,6 @@ Post SimEndpoint::send(ConnectionId id, std::span<const std::span<const std::byt
     return Post::kPosted;
 }
 
-Post SimEndpoint::signal(ConnectionId id, uint32_t immediate) {
-    Connection* const connection = core_.find(id, *this);
-    if (connection == nullptr) return Post::kClosed;
-    End& end = connection->ends[side_of(id)];
-    if (end.state == EndState::kClosing) return Post::kClosed;
-    if (end.state == EndState::kConnecting || end.room == 0) return Post::kNotNow;
-    --end.room;
-    Packet packet;
-    packet.kind = PacketKind::kSignal;
-    packet.immediate = immediate;
-    put(*connection, side_of(id), std::move(packet));
-    return Post::kPosted;
-}
-
 Result<RemoteSpan> SimEndpoint::expose(ConnectionId id, std::span<const std::byte> memory) {
     if (core_.find(id, *this) == nullptr) {
         return Error(Errc::kPeerLost, "sim: cannot expose memory: the connection is closed");
@@ -118,7 +103,7 @@ Result<RemoteSpan> SimEndpoint::expose(ConnectionId id, std::span<const std::byt
 }
 
 Post SimEndpoint::post(ConnectionId id, const Operation& operation, Packet packet) {
-    Connection* const connection = core_.find(id, *this);
+    SimConnection* const connection = core_.find(id, *this);
     if (connection == nullptr) return Post::kClosed;
     End& end = connection->ends[side_of(id)];
     if (end.state == EndState::kClosing) return Post::kClosed;
@@ -178,13 +163,13 @@ Post SimEndpoint::write_immediate(ConnectionId id, std::span<const std::byte> fr
 
 std::byte* SimEndpoint::map(ConnectionId id, const RemoteSpan& span, Access wanted) {
     if (!core_.options().maps_memory) return nullptr;
-    Connection* const connection = core_.find(id, *this);
+    SimConnection* const connection = core_.find(id, *this);
     if (connection == nullptr) return nullptr;
     const End& peer = connection->ends[1 - side_of(id)];
     return peer.owner == nullptr ? nullptr : peer.owner->device().resolve(span, wanted);
 }
 
-void SimEndpoint::put(Connection& connection, uint32_t side, Packet packet) {
+void SimEndpoint::put(SimConnection& connection, uint32_t side, Packet packet) {
     End& end = connection.ends[side];
     if (!end.has_held) held_.push_back(make_id(connection, side));
     end.has_held = true;
@@ -193,7 +178,7 @@ void SimEndpoint::put(Connection& connection, uint32_t side, Packet packet) {
 
 void SimEndpoint::flush() {
     for (const ConnectionId id : held_) {
-        Connection* const connection = core_.find(id, *this);
+        SimConnection* const connection = core_.find(id, *this);
         if (connection == nullptr) continue;
         connection->ends[side_of(id)].has_held = false;
         core_.release(*connection, posted_lane(side_of(id)));
@@ -219,7 +204,7 @@ size_t SimEndpoint::poll(std::span<Completion> completions) {
             counters_.bytes_received += completion.message.size();
         }
         if (completion.event == Event::kReceived || completion.event == Event::kImmediate) {
-            Connection* const connection = core_.find(completion.connection, *this);
+            SimConnection* const connection = core_.find(completion.connection, *this);
             if (connection != nullptr) core_.give_back(*connection, side_of(completion.connection));
         }
         arrived_.pop_front();
@@ -237,7 +222,7 @@ void SimEndpoint::kill() {
 }
 
 std::string SimEndpoint::peer_name(ConnectionId id) const {
-    const Connection* const connection = core_.find(id, *this);
+    const SimConnection* const connection = core_.find(id, *this);
     if (connection == nullptr) return "a peer that is gone";
     const End& peer = connection->ends[1 - side_of(id)];
     if (peer.owner == nullptr)

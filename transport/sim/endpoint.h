@@ -37,7 +37,6 @@ public:
                                        uint64_t context) override;
     [[nodiscard]] std::byte* map(ConnectionId connection, const RemoteSpan& span,
                                  Access wanted) override;
-    [[nodiscard]] Post signal(ConnectionId connection, uint32_t immediate) override;
     void flush() override;
     [[nodiscard]] size_t poll(std::span<Completion> completions) override;
 
@@ -76,7 +75,7 @@ private:
     };
 
     [[nodiscard]] Post post(ConnectionId id, const Operation& operation, Packet packet);
-    void put(Connection& connection, uint32_t side, Packet packet);
+    void put(SimConnection& connection, uint32_t side, Packet packet);
 
     Core& core_;
     SimDevice& device_;

@@ -30,13 +30,13 @@ void Core::advance_to(uint64_t until_ns) {
     clock_.set(std::max(until_ns, now_ns()));
 }
 
-void Core::schedule(uint64_t at_ns, const Connection& connection, Happening what, uint32_t index,
+void Core::schedule(uint64_t at_ns, const SimConnection& connection, Happening what, uint32_t index,
                     Errc status) {
     pending_.push({at_ns, ++order_, connection.serial, connection.slot, what,
                    static_cast<uint8_t>(index), status});
 }
 
-void Core::schedule_lane(Connection& connection, uint32_t index) {
+void Core::schedule_lane(SimConnection& connection, uint32_t index) {
     Lane& lane = connection.lanes[index];
     if (lane.scheduled || lane.packets.size() == lane.held) return;
     lane.scheduled = true;
@@ -45,7 +45,7 @@ void Core::schedule_lane(Connection& connection, uint32_t index) {
 }
 
 void Core::happen(const Pending& pending) {
-    Connection* const connection =
+    SimConnection* const connection =
         pending.slot < connections_.size() ? connections_[pending.slot].get() : nullptr;
     if (connection == nullptr || connection->serial != pending.serial) return;
     ++counters_.events;
@@ -61,7 +61,7 @@ void Core::happen(const Pending& pending) {
     retire(*connection);
 }
 
-void Core::run_lane(Connection& connection, uint32_t index) {
+void Core::run_lane(SimConnection& connection, uint32_t index) {
     Lane& lane = connection.lanes[index];
     const uint32_t side = index / 2;
     lane.scheduled = false;
@@ -93,12 +93,12 @@ void Core::run_lane(Connection& connection, uint32_t index) {
     schedule_lane(connection, index);
 }
 
-bool Core::cut_off(const Connection& connection) const {
+bool Core::cut_off(const SimConnection& connection) const {
     if (partitions_.empty()) return false;
     return partitions_.contains(std::minmax({connection.ends[0].host, connection.ends[1].host}));
 }
 
-void Core::cut(Connection& connection, uint32_t index) {
+void Core::cut(SimConnection& connection, uint32_t index) {
     Lane& lane = connection.lanes[index];
     for (Packet& packet : lane.packets)
         keep_buffer(std::move(packet.bytes));
@@ -116,20 +116,20 @@ void Core::cut_from_first_write(Lane& lane) {
     lane.packets.erase(first, lane.packets.end());
 }
 
-void Core::break_both(Connection& connection, uint32_t first, Errc status) {
+void Core::break_both(SimConnection& connection, uint32_t first, Errc status) {
     ++counters_.connections_broken;
     schedule(now_ns(), connection, Happening::kBreak, first, status);
     schedule(now_ns() + random_.below(options_.silence_ns + 1), connection, Happening::kBreak,
              1 - first, status);
 }
 
-void Core::break_end(Connection& connection, uint32_t side, Errc status) {
+void Core::break_end(SimConnection& connection, uint32_t side, Errc status) {
     trace(now_ns() ^ connection.serial);
     end(connection, side, status);
     cut(connection, posted_lane(side));  // answers refer to no memory, and may still arrive
 }
 
-void Core::end(Connection& connection, uint32_t side, Errc status) {
+void Core::end(SimConnection& connection, uint32_t side, Errc status) {
     End& end = connection.ends[side];
     if (end.state == EndState::kEnded) return;
     end.state = EndState::kEnded;
@@ -182,7 +182,7 @@ void Core::kill(HostId host) {
 }
 
 /// Kills one end. Some of the packets that it has sent are on the wire and still arrive.
-void Core::bury(Connection& connection, uint32_t side) {
+void Core::bury(SimConnection& connection, uint32_t side) {
     End& dead = connection.ends[side];
     dead.owner = nullptr;
     dead.operations.clear();

@@ -31,7 +31,7 @@ struct DestroyId {
 using IdPtr = std::unique_ptr<rdma_cm_id, DestroyId>;
 
 Error cannot(const char* step, int code) {
-    return {Errc::kIo, fmt::format("rdma_cm cannot {}", step), code};
+    return {Errc::kIo, fmt::format("rdma_cm failed to {}", step), code};
 }
 
 /// One queue pair that is being connected.
@@ -157,7 +157,7 @@ Status CmAgent::connect(ConnectionId connection, const SocketAddress& to, const 
 
 Status CmAgent::finish(ConnectionId connection) {
     const auto found = state_->paths.find(connection);
-    if (found == state_->paths.end()) return cannot("finish what was not begun", 0);
+    if (found == state_->paths.end()) return cannot("complete a connection that was not begun", 0);
     WEIR_TRY(move_to(found->second, IBV_QPS_RTR));
     WEIR_TRY(move_to(found->second, IBV_QPS_RTS));
     if (rdma_establish(found->second.id.get()) != 0) return cannot("confirm", errno);
@@ -166,7 +166,8 @@ Status CmAgent::finish(ConnectionId connection) {
 
 Status CmAgent::accept(uint64_t request, ConnectionId connection, const CmEnds& ends) {
     const auto found = state_->requests.find(request);
-    if (found == state_->requests.end()) return cannot("accept what was not asked", 0);
+    if (found == state_->requests.end())
+        return cannot("accept a connection that no peer asked for", 0);
     Path& path = state_->paths[connection] = {connection, std::move(found->second), {}, ends};
     state_->requests.erase(found);
     path.id->context = &path;

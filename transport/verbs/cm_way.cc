@@ -22,7 +22,7 @@ CmToken make_token() {
 
 /// The IP address of the peer's device: its GID if that is an IPv4 address, else the address of
 /// its side channel.
-Result<SocketAddress> address_of(const Connection& c) {
+Result<SocketAddress> address_of(const VerbsConnection& c) {
     SocketAddress to = c.side_channel.peer();
     ibv_gid gid{};
     std::memcpy(gid.raw, c.peer.gid.data(), c.peer.gid.size());
@@ -44,37 +44,39 @@ Status CmWay::need_agent() {
     return {};
 }
 
-Status CmWay::prepare(Connection& c) {
+Status CmWay::prepare(VerbsConnection& c) {
     WEIR_TRY(need_agent());
     c.own.cm_token = make_token();
     return {};
 }
 
-Status CmWay::offer(Connection& c) {
+Status CmWay::offer(VerbsConnection& c) {
     WEIR_TRY(need_agent());
     WEIR_ASSIGN(c.own.cm_port, agent_->listen());
     return {};
 }
 
-Status CmWay::begin(const Connection& c) {
+Status CmWay::begin(const VerbsConnection& c) {
     if (c.peer.cm_port == 0) {
-        return Error(Errc::kUnavailable, "the peer has no rdma_cm: connect by TCP");
+        return Error(
+            Errc::kUnavailable,
+            "the peer does not use rdma_cm: set up connections by TCP, or by rdma_cm everywhere");
     }
     WEIR_ASSIGN(const SocketAddress to, address_of(c));
     return agent_->connect(c.id, to, c.own.cm_token, ends_of(c));
 }
 
-Status CmWay::accept(const CmEvent& request, const Connection& c) {
+Status CmWay::accept(const CmEvent& request, const VerbsConnection& c) {
     return agent_->accept(request.request, c.id, ends_of(c));
 }
 
-bool CmWay::is_meant(const Connection& c, const CmEvent& request) noexcept {
-    return c.state == Connection::State::kJoining && c.side == Side::kAccepting &&
+bool CmWay::is_meant(const VerbsConnection& c, const CmEvent& request) noexcept {
+    return c.state == VerbsConnection::State::kJoining && c.side == Side::kAccepting &&
            c.queue_pair == QueuePairState::kMade && c.peer.cm_token != kNoToken &&
            c.peer.cm_token == request.token && c.peer.queue_pair == request.queue_pair;
 }
 
-CmEnds CmWay::ends_of(const Connection& c) const {
+CmEnds CmWay::ends_of(const VerbsConnection& c) const {
     CmEnds ends;
     ends.qp = c.qp.get();
     ends.read_depth = static_cast<uint8_t>(c.own.read_depth);

@@ -7,10 +7,10 @@
 #include <memory>
 #include <vector>
 
+#include "transport/net/watcher.h"
 #include "transport/verbs/cm.h"
 #include "transport/verbs/connection.h"
 #include "transport/verbs/device.h"
-#include "transport/verbs/watcher.h"
 
 namespace weir::transport::verbs {
 
@@ -22,32 +22,32 @@ public:
         : device_(device), watcher_(watcher), name_(name) {}
 
     /// Connecting side: makes the token that the peer is to expect. Errors: kUnavailable, kIo
-    [[nodiscard]] Status prepare(Connection& c);
+    [[nodiscard]] Status prepare(VerbsConnection& c);
     /// Accepting side: puts the port of its librdmacm into its claim. Errors: kUnavailable, kIo
-    [[nodiscard]] Status offer(Connection& c);
+    [[nodiscard]] Status offer(VerbsConnection& c);
     /// Connecting side: begins; ends with kAnswered or kFailed. Errors: kUnavailable, kIo
-    [[nodiscard]] Status begin(const Connection& c);
+    [[nodiscard]] Status begin(const VerbsConnection& c);
 
     /// Connecting side, after kAnswered: brings the queue pair up. Errors: kIo
-    [[nodiscard]] Status finish(const Connection& c) { return agent_->finish(c.id); }
+    [[nodiscard]] Status finish(const VerbsConnection& c) { return agent_->finish(c.id); }
 
     /// Accepting side: brings the queue pair up. Errors: kIo
-    [[nodiscard]] Status accept(const CmEvent& request, const Connection& c);
+    [[nodiscard]] Status accept(const CmEvent& request, const VerbsConnection& c);
 
     void reject(const CmEvent& request) { agent_->reject(request.request); }
 
-    void forget(const Connection& c) {
+    void forget(const VerbsConnection& c) {
         if (agent_ != nullptr) agent_->forget(c.id);
     }
 
     [[nodiscard]] std::vector<CmEvent> poll() { return agent_->poll(); }
 
     /// Whether `c` waits for this request.
-    [[nodiscard]] static bool is_meant(const Connection& c, const CmEvent& request) noexcept;
+    [[nodiscard]] static bool is_meant(const VerbsConnection& c, const CmEvent& request) noexcept;
 
 private:
     Status need_agent();
-    [[nodiscard]] CmEnds ends_of(const Connection& c) const;
+    [[nodiscard]] CmEnds ends_of(const VerbsConnection& c) const;
 
     const VerbsDevice& device_;
     Watcher& watcher_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Connection: all that an endpoint holds for one connection.
+/// VerbsConnection: all that an endpoint holds for one connection.
 
 #include <cstdint>
 #include <optional>
@@ -37,7 +37,7 @@ enum class QueuePairState : uint8_t {
     kSpent,  ///< in ERR, and it takes nothing more from the receive queue
 };
 
-struct Connection {
+struct VerbsConnection {
     /// The states of a connection, in order. Only VerbsEndpoint::enter() changes the state; it
     /// sets the deadline of the new state. kDraining may follow any state before it.
     enum class State : uint8_t {
@@ -51,7 +51,7 @@ struct Connection {
         kDrained,     ///< all is given back: the end of a poll releases the connection
     };
 
-    Connection(ConnectionId name, Side our_side, const Secret& secret, const Nonce& nonce)
+    VerbsConnection(ConnectionId name, Side our_side, const Secret& secret, const Nonce& nonce)
         : id(name), side(our_side), side_channel(our_side, secret, nonce) {}
 
     /// Whether it is not open yet.
@@ -74,12 +74,12 @@ struct Connection {
     Side side;
     State state = State::kMeeting;
     QueuePairState queue_pair = QueuePairState::kNone;
-    bool announced = false;  ///< the caller knows of it and must learn of its end
+    bool is_known_to_caller = false;  ///< the caller knows of it and must learn of its end
     bool is_in_flush_list = false;
     Errc reason = Errc::kOk;  ///< status of the kClosed completion
     uint32_t beacon = 0;      ///< from kDraining on: the last request to be flushed
     uint32_t operations_open = 0;
-    uint64_t deadline_ns = 0;   ///< of the state; 0: none. Set by ConnectionTable
+    uint64_t deadline_ns = 0;   ///< of the state; 0: none. Set by VerbsConnectionTable
     uint64_t messages_out = 0;  ///< messages sent: everything that costs a credit
     uint64_t messages_in = 0;
     std::optional<uint32_t> fence;         ///< in kFinishing, once there was room to post it

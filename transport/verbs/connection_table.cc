@@ -8,7 +8,7 @@
 
 namespace weir::transport::verbs {
 
-Connection& ConnectionTable::add(Side side, const Secret& secret, const Nonce& nonce) {
+VerbsConnection& VerbsConnectionTable::add(Side side, const Secret& secret, const Nonce& nonce) {
     WEIR_CHECK(!is_full());
     if (free_slots_.empty()) {
         free_slots_.push_back(static_cast<uint16_t>(slots_.size()));
@@ -17,11 +17,11 @@ Connection& ConnectionTable::add(Side side, const Secret& secret, const Nonce& n
     const uint16_t slot = free_slots_.back();
     free_slots_.pop_back();
     const ConnectionId id = ++last_serial_ << 16 | slot;
-    slots_[slot] = std::make_unique<Connection>(id, side, secret, nonce);
+    slots_[slot] = std::make_unique<VerbsConnection>(id, side, secret, nonce);
     return *slots_[slot];
 }
 
-void ConnectionTable::remove(Connection& c) {
+void VerbsConnectionTable::remove(VerbsConnection& c) {
     set_deadline(c, 0);
     if (last_found_ == &c) last_found_ = nullptr;
     if (const auto named = queue_pairs_.find(c.own.queue_pair);
@@ -33,7 +33,7 @@ void ConnectionTable::remove(Connection& c) {
     free_slots_.push_back(slot);
 }
 
-void ConnectionTable::clear() {
+void VerbsConnectionTable::clear() {
     queue_pairs_.clear();
     last_found_ = nullptr;
     slots_.clear();
@@ -41,11 +41,11 @@ void ConnectionTable::clear() {
     deadlines_ = 0;
 }
 
-void ConnectionTable::add_queue_pair(Connection& c) {
+void VerbsConnectionTable::add_queue_pair(VerbsConnection& c) {
     queue_pairs_[c.own.queue_pair] = &c;
 }
 
-Connection* ConnectionTable::find_queue_pair(uint32_t number) const noexcept {
+VerbsConnection* VerbsConnectionTable::find_queue_pair(uint32_t number) const noexcept {
     if (last_found_ != nullptr && last_number_ == number) return last_found_;
     const auto found = queue_pairs_.find(number);
     if (found == queue_pairs_.end()) return nullptr;
@@ -54,16 +54,16 @@ Connection* ConnectionTable::find_queue_pair(uint32_t number) const noexcept {
     return last_found_;
 }
 
-void ConnectionTable::set_deadline(Connection& c, uint64_t at_ns) noexcept {
+void VerbsConnectionTable::set_deadline(VerbsConnection& c, uint64_t at_ns) noexcept {
     if (c.deadline_ns != 0) --deadlines_;
     c.deadline_ns = at_ns;
     if (c.deadline_ns != 0) ++deadlines_;
 }
 
-uint64_t ConnectionTable::next_deadline_ns() const noexcept {
+uint64_t VerbsConnectionTable::next_deadline_ns() const noexcept {
     uint64_t next_ns = std::numeric_limits<uint64_t>::max();
     if (deadlines_ == 0) return next_ns;
-    for_each([&](const Connection& c) {
+    for_each([&](const VerbsConnection& c) {
         if (c.deadline_ns != 0) next_ns = std::min(next_ns, c.deadline_ns);
     });
     return next_ns;

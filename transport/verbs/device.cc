@@ -102,7 +102,7 @@ Result<RegionId> VerbsDevice::register_memory(const MemoryBlock& block, Access a
         return Error(Errc::kInvalidArgument, "cannot register an empty block of memory");
     }
     WEIR_ASSIGN(MrPtr mr, register_pages(hardware_.pd.get(), block.bytes, access_flags(access)));
-    Region region;
+    VerbsRegion region;
     region.begin = reinterpret_cast<uint64_t>(block.bytes.data());
     region.end = region.begin + block.bytes.size();
     region.lkey = mr->lkey;
@@ -161,12 +161,12 @@ void VerbsDevice::deliver_async_events() {
         if (note.about == AsyncNote::About::kLastReceive) {
             tells_last_receives_.store(true, std::memory_order_relaxed);
         }
-        const bool told_to_endpoints = note.about >= AsyncNote::About::kLastReceive;
+        const bool concerns_endpoints = note.about >= AsyncNote::About::kLastReceive;
         if (note.about > AsyncNote::About::kLastReceive || note.about == AsyncNote::About::kLink) {
-            log(LogLevel::kWarning, "verbs: {} says: {}", hardware_.name, note.text);
+            log(LogLevel::kWarning, "verbs: device {} reports: {}", hardware_.name, note.text);
         }
         for (const auto& [to, notes] : subscribers_) {
-            if (told_to_endpoints && (owner == nullptr || owner == to)) notes->put(note);
+            if (concerns_endpoints && (owner == nullptr || owner == to)) notes->put(note);
         }
         // Only now: ibv_destroy_* waits for this, so that after it no further note about the
         // object can come.

@@ -53,19 +53,23 @@ Capabilities VerbsEndpoint::capabilities() const {
 Result<ConnectionId> VerbsEndpoint::connect(std::string_view address) {
     if (!address.starts_with(kScheme)) {
         return Error(Errc::kUnavailable,
-                     fmt::format("'{}' is no verbs address", address.substr(0, 80)));
+                     fmt::format("'{}' is not an address of verbs; those begin with verbs:",
+                                 address.substr(0, 80)));
     }
     WEIR_ASSIGN(const SocketAddress to, SocketAddress::parse(address.substr(kScheme.size())));
     if (connections_.count() >= options_.connections_max) {
-        return Error(Errc::kBusy, fmt::format("this endpoint has {} connections, its limit",
-                                              connections_.count()));
+        return Error(
+            Errc::kBusy,
+            fmt::format("verbs: this endpoint has {} connections, its limit; close some, or "
+                        "raise EndpointOptions::connections_max",
+                        connections_.count()));
     }
     return meeting_->begin(to).id;
 }
 
-void VerbsEndpoint::open(Connection& c) {
+void VerbsEndpoint::open(VerbsConnection& c) {
     enter(c, State::kOpen);
-    c.announced = true;
+    c.is_known_to_caller = true;
     Completion completion;
     completion.event = c.side == Side::kConnecting ? Event::kConnected : Event::kAccepted;
     completion.connection = c.id;
@@ -73,7 +77,7 @@ void VerbsEndpoint::open(Connection& c) {
 }
 
 std::string VerbsEndpoint::peer_name(ConnectionId connection) const {
-    const Connection* const c = connections_.find(connection);
+    const VerbsConnection* const c = connections_.find(connection);
     return c != nullptr ? c->peer_name : "closed connection";
 }
 

@@ -4,7 +4,7 @@
 /// VerbsEndpoint: sends and receives messages. It is made of these parts, each in a file of its
 /// own:
 ///
-///     ConnectionTable                 the connections
+///     VerbsConnectionTable            the connections
 ///     Meeting, Listener, SideChannel  how connections are set up
 ///     Supplies                        what each connection gets of the shared queues
 ///     SendQueue, ReceiveQueue         work requests in flight
@@ -14,7 +14,6 @@
 #include <optional>
 #include <vector>
 
-#include "lib/base/repeated_log.h"
 #include "transport/verbs/connection_table.h"
 #include "transport/verbs/delivery.h"
 #include "transport/verbs/device.h"
@@ -52,7 +51,6 @@ public:
                                        uint64_t context) override;
     [[nodiscard]] std::byte* map(ConnectionId connection, const RemoteSpan& span,
                                  Access wanted) override;
-    [[nodiscard]] Post signal(ConnectionId connection, uint32_t immediate) override;
     void flush() override;
     [[nodiscard]] size_t poll(std::span<Completion> completions) override;
     [[nodiscard]] int arm() override;
@@ -61,7 +59,7 @@ public:
     [[nodiscard]] const EndpointCounters& counters() const noexcept override { return counters_; }
 
 private:
-    using State = Connection::State;
+    using State = VerbsConnection::State;
 
     explicit VerbsEndpoint(VerbsDevice& device) : device_(device), regions_(device.regions()) {}
 
@@ -70,25 +68,25 @@ private:
     // MeetingHost: what Meeting reports about connections.
     /// The only function that changes a state. Sets its deadline and all that depends on the
     /// state alone.
-    void enter(Connection& c, State state) override;
+    void enter(VerbsConnection& c, State state) override;
     /// Ends a connection that broke, or whose peer broke the rules. Logs `why`.
-    void fail(Connection& c, Errc reason, std::string_view why) override;
-    void open(Connection& c) override;
-    void take_goodbye(Connection& c, uint64_t messages) override;
-    void take_hang_up(Connection& c) override;
+    void fail(VerbsConnection& c, Errc reason, std::string_view why) override;
+    void open(VerbsConnection& c) override;
+    void take_goodbye(VerbsConnection& c, uint64_t messages) override;
+    void take_hang_up(VerbsConnection& c) override;
 
     // Messages and operations: endpoint_send.cc, endpoint_receive.cc.
-    [[nodiscard]] Connection* find_open(ConnectionId id) const noexcept;
+    [[nodiscard]] VerbsConnection* find_open(ConnectionId id) const noexcept;
     Post post_operation(ConnectionId id, std::span<const std::byte> local, const RemoteSpan& remote,
                         Remainder work);
-    void continue_remainder(Connection& c);
-    void update_credits(Connection& c);
-    void flush_later(Connection& c);
+    void continue_remainder(VerbsConnection& c);
+    void update_credits(VerbsConnection& c);
+    void flush_later(VerbsConnection& c);
     void take_sent(const ibv_wc& wc);
-    void take_failed(Connection& c, const ibv_wc& wc);
+    void take_failed(VerbsConnection& c, const ibv_wc& wc);
     void take_received(const ibv_wc& wc);
-    void take_message(Connection& c, const ibv_wc& wc, uint32_t buffer);
-    void end_operation(Connection& c, const Operation& operation, Errc status);
+    void take_message(VerbsConnection& c, const ibv_wc& wc, uint32_t buffer);
+    void end_operation(VerbsConnection& c, const Operation& operation, Errc status);
 
     // Polling and sleeping: endpoint_poll.cc.
     bool poll_queue(size_t most);
@@ -98,20 +96,19 @@ private:
     void take_notes();
 
     // The end of connections: endpoint_close.cc.
-    void advance_close(Connection& c);
+    void advance_close(VerbsConnection& c);
     /// Ends an orderly close that cannot be completed any more.
-    void cut_short(Connection& c, std::string_view why);
+    void cut_short(VerbsConnection& c, std::string_view why);
     /// Takes the queue pair to ERR. kClosed comes when it has given everything back. Like fail(),
     /// it frees nothing: release() does, at the end of a poll.
-    void drain(Connection& c, Errc reason);
-    void advance_drain(Connection& c);
-    void give_up_drain(Connection& c);
-    void release(Connection& c);
+    void drain(VerbsConnection& c, Errc reason);
+    void advance_drain(VerbsConnection& c);
+    void give_up_drain(VerbsConnection& c);
+    void release(VerbsConnection& c);
     void check_deadlines();
     void close_everything() noexcept;
 
     VerbsDevice& device_;
-    RepeatedLog strangers_log_{device_.clock()};
     RegionView regions_;
     EndpointCounters counters_;
     EndpointOptions options_;
@@ -121,12 +118,12 @@ private:
     std::optional<Watcher> watcher_;
     std::optional<Supplies> supplies_;
     std::optional<Meeting> meeting_;
-    ConnectionTable connections_;
+    VerbsConnectionTable connections_;
     Delivery delivery_;
 
-    std::vector<Connection*> flush_list_;    ///< with requests that were not posted yet
-    std::vector<ConnectionId> drained_;      ///< to be released at the end of a poll
-    std::vector<uint32_t> buffers_to_post_;  ///< used only in post_returned_buffers()
+    std::vector<VerbsConnection*> flush_list_;  ///< with requests that were not posted yet
+    std::vector<ConnectionId> drained_;         ///< to be released at the end of a poll
+    std::vector<uint32_t> buffers_to_post_;     ///< used only in post_returned_buffers()
     uint32_t polls_until_watch_ = 0;
     bool hurry_ = false;  ///< the endpoint is being destroyed: do not wait for peers
 };

@@ -16,12 +16,9 @@
 
 namespace weir::transport::verbs {
 
-void VerbsEndpoint::enter(Connection& c, State state) {
-    const bool was_half_open = c.is_coming() && c.side == Side::kAccepting;
+void VerbsEndpoint::enter(VerbsConnection& c, State state) {
     c.state = state;
-    if (was_half_open && !c.is_coming()) {
-        meeting_->give_up_place();
-    }
+    meeting_->update_place(c);
     uint64_t limit_ms = 0;  // none
     switch (state) {
         case State::kJoining:
@@ -39,7 +36,7 @@ void VerbsEndpoint::enter(Connection& c, State state) {
 }
 
 void VerbsEndpoint::close(ConnectionId connection) {
-    Connection* const c = connections_.find(connection);
+    VerbsConnection* const c = connections_.find(connection);
     if (c == nullptr) return;
     if (c->is_coming()) {
         drain(*c, Errc::kOk);
@@ -49,7 +46,7 @@ void VerbsEndpoint::close(ConnectionId connection) {
     }
 }
 
-void VerbsEndpoint::advance_close(Connection& c) {
+void VerbsEndpoint::advance_close(VerbsConnection& c) {
     if (c.state == State::kFinishing) {
         if (!c.fence && !c.remainder && c.sends->has_reserve(1)) {
             c.fence = c.sends->add_fence();
@@ -63,21 +60,23 @@ void VerbsEndpoint::advance_close(Connection& c) {
     if (c.state == State::kParting && (c.has_all_of_peer() || hurry_)) drain(c, Errc::kOk);
 }
 
-void VerbsEndpoint::take_goodbye(Connection& c, uint64_t messages) {
+void VerbsEndpoint::take_goodbye(VerbsConnection& c, uint64_t messages) {
     c.peer_goodbye = messages;
     if (c.state == State::kOpen) enter(c, State::kFinishing);
     advance_close(c);
 }
 
-void VerbsEndpoint::take_hang_up(Connection& c) {
+void VerbsEndpoint::take_hang_up(VerbsConnection& c) {
     if (c.state == State::kOpen) {
-        fail(c, Errc::kPeerLost, "it is gone without a goodbye");
+        fail(c, Errc::kPeerLost,
+             "the process or its host ended, or the network broke, before the connection was "
+             "closed");
     } else {
-        cut_short(c, "it went before it had everything that we sent");
+        cut_short(c, "it ended before it had received everything that was sent to it");
     }
 }
 
-void VerbsEndpoint::cut_short(Connection& c, std::string_view why) {
+void VerbsEndpoint::cut_short(VerbsConnection& c, std::string_view why) {
     if (c.state == State::kParting || c.peer_goodbye) {
         drain(c, Errc::kOk);  // the peer has all of our messages, or ended the connection itself
     } else {
@@ -85,11 +84,12 @@ void VerbsEndpoint::cut_short(Connection& c, std::string_view why) {
     }
 }
 
-void VerbsEndpoint::fail(Connection& c, Errc reason, std::string_view why) {
+void VerbsEndpoint::fail(VerbsConnection& c, Errc reason, std::string_view why) {
     if (c.is_ending()) return;
-    const std::string line = fmt::format("verbs: connection with {} ends: {}", c.peer_name, why);
+    const std::string line =
+        fmt::format("verbs: the connection with {} ends: {}", c.peer_name, why);
     if (c.is_stranger()) {
-        strangers_log_.log(LogLevel::kWarning, why, line);
+        meeting_->log_stranger(why, line);
     } else {
         log_line(LogLevel::kWarning, line);
     }
@@ -97,7 +97,7 @@ void VerbsEndpoint::fail(Connection& c, Errc reason, std::string_view why) {
     drain(c, c.peer_goodbye ? Errc::kOk : reason);
 }
 
-void VerbsEndpoint::drain(Connection& c, Errc reason) {
+void VerbsEndpoint::drain(VerbsConnection& c, Errc reason) {
     if (c.is_ending()) return;
     c.reason = reason;
     c.side_channel.close();  // sends a pending refusal first, as far as possible
@@ -116,7 +116,7 @@ void VerbsEndpoint::drain(Connection& c, Errc reason) {
     enter(c, State::kDrained);
 }
 
-void VerbsEndpoint::advance_drain(Connection& c) {
+void VerbsEndpoint::advance_drain(VerbsConnection& c) {
     if (c.state == State::kDraining && !c.sends->is_open(c.beacon)) enter(c, State::kGivingBack);
     if (c.state == State::kGivingBack && c.queue_pair == QueuePairState::kSpent) {
         enter(c, State::kDrained);
@@ -124,16 +124,17 @@ void VerbsEndpoint::advance_drain(Connection& c) {
 }
 
 /// The device has not reported in time that the queue pair is empty.
-void VerbsEndpoint::give_up_drain(Connection& c) {
+void VerbsEndpoint::give_up_drain(VerbsConnection& c) {
     if (c.state == State::kDraining) {
-        log(LogLevel::kWarning, "verbs: the device does not flush the queue pair of {}",
+        log(LogLevel::kWarning,
+            "verbs: the device did not flush the queue pair of {} in time; it is destroyed anyway",
             c.peer_name);
     }
     if (c.queue_pair != QueuePairState::kSpent) supplies_->receives().replace_one();
     enter(c, State::kDrained);
 }
 
-void VerbsEndpoint::release(Connection& c) {
+void VerbsEndpoint::release(VerbsConnection& c) {
     const auto end = [&](const Operation& operation) {
         end_operation(c, operation, c.reason == Errc::kOk ? Errc::kCancelled : Errc::kPeerLost);
     };
@@ -148,7 +149,7 @@ void VerbsEndpoint::release(Connection& c) {
         counters_.doorbells += c.sends->take_doorbells();
     }
     if (c.remainder) end(c.remainder->operation);
-    if (c.announced) {
+    if (c.is_known_to_caller) {
         Completion completion;
         completion.event = Event::kClosed;
         completion.status = c.reason;
@@ -166,16 +167,21 @@ void VerbsEndpoint::check_deadlines() {
     if (!connections_.has_deadlines() && !rests) return;
     const uint64_t now_ns = device_.clock().now_ns();
     if (rests) meeting_->check_rest(now_ns);
-    connections_.for_each([&](Connection& c) {
+    connections_.for_each([&](VerbsConnection& c) {
         if (c.deadline_ns == 0 || c.deadline_ns > now_ns) return;
         switch (c.state) {
             case State::kMeeting:
             case State::kJoining:
                 if (c.side == Side::kAccepting) ++counters_.refused;
-                fail(c, Errc::kDeadline, "the handshake takes too long");
+                fail(c, Errc::kDeadline,
+                     "the handshake took longer than it may; see whether the other process is "
+                     "overloaded or stopped");
                 break;
             case State::kFinishing:
-            case State::kParting: cut_short(c, "it does not take what we sent"); break;
+            case State::kParting:
+                cut_short(
+                    c, "it did not take what was sent to it before the time for closing was over");
+                break;
             case State::kDraining:
             case State::kGivingBack: give_up_drain(c); break;
             case State::kOpen:
@@ -188,7 +194,7 @@ void VerbsEndpoint::check_deadlines() {
 /// than kHurryMs.
 void VerbsEndpoint::close_everything() noexcept {
     hurry_ = true;
-    connections_.for_each([&](Connection& c) {
+    connections_.for_each([&](VerbsConnection& c) {
         close(c.id);
         advance_close(c);
     });
@@ -197,7 +203,7 @@ void VerbsEndpoint::close_everything() noexcept {
     std::array<Completion, 64> ignored;
     while (connections_.count() > 0 && clock.now_ns() < end_ns)
         static_cast<void>(poll(ignored));
-    connections_.for_each([&](Connection& c) {
+    connections_.for_each([&](VerbsConnection& c) {
         if (c.qp != nullptr) break_off(c.qp.get());
         c.qp.reset();
     });

@@ -29,8 +29,6 @@ inline constexpr uint32_t kReceivesMost = 256 * 128;
 /// Sends in flight of all connections. The completion queue gets as many more entries, of 64
 /// bytes.
 inline constexpr uint32_t kSendsMost = 32768;
-/// Peers that have connected and proved nothing yet; more wait in the kernel's backlog.
-inline constexpr uint32_t kHalfOpenMost = 64;
 /// Send rings of ended connections that stay registered for later ones.
 inline constexpr size_t kSpareRingsMost = 16;
 

@@ -46,8 +46,10 @@ bool VerbsEndpoint::poll_queue(size_t most) {
         const auto asked = static_cast<int>(std::min(most, taken.size()));
         const int count = ibv_poll_cq(supplies_->completions(), asked, taken.data());
         if (count < 0) {
-            connections_.for_each(
-                [&](Connection& c) { fail(c, Errc::kPeerLost, "the completion queue is broken"); });
+            connections_.for_each([&](VerbsConnection& c) {
+                fail(c, Errc::kPeerLost,
+                     "the device failed to poll the completion queue; see the kernel's log");
+            });
             return true;
         }
         for (int i = 0; i < count; ++i) {
@@ -72,10 +74,10 @@ void VerbsEndpoint::post_returned_buffers() {
         buffers_to_post_.push_back(buffer.number);
     const bool posted = supplies_->receives().post(buffers_to_post_);
     for (const ReceivedBuffer& buffer : returned) {
-        Connection* const c = connections_.find(buffer.connection);
+        VerbsConnection* const c = connections_.find(buffer.connection);
         if (c == nullptr) continue;
         if (!posted) {
-            fail(*c, Errc::kPeerLost, "the device does not take receive buffers");
+            fail(*c, Errc::kPeerLost, "the device refuses receive buffers; see the kernel's log");
             continue;
         }
         c->credits.free_one();
@@ -86,7 +88,7 @@ void VerbsEndpoint::post_returned_buffers() {
 
 void VerbsEndpoint::release_drained(size_t count) {
     for (size_t i = 0; i < count; ++i) {
-        Connection* const c = connections_.find(drained_[i]);
+        VerbsConnection* const c = connections_.find(drained_[i]);
         WEIR_CHECK(c != nullptr);  // enter() puts it into the list once
         release(*c);
     }
@@ -114,20 +116,20 @@ void VerbsEndpoint::watch() {
             case kWatchCm: meeting_->take_cm_events(); break;
             case kWatchAlarm: break;
             default:
-                if (Connection* const c = connections_.find(ready[i])) meeting_->serve(*c);
+                if (VerbsConnection* const c = connections_.find(ready[i])) meeting_->serve(*c);
         }
     }
     check_deadlines();
-    strangers_log_.look();
+    meeting_->sum_up_log();
 }
 
 void VerbsEndpoint::take_notes() {
     for (const AsyncNote& note : notes_.take()) {
         if (note.about == AsyncNote::About::kEverything) {
-            connections_.for_each([&](Connection& c) { fail(c, Errc::kPeerLost, note.text); });
+            connections_.for_each([&](VerbsConnection& c) { fail(c, Errc::kPeerLost, note.text); });
             continue;
         }
-        Connection* const c = connections_.find_queue_pair(note.queue_pair);
+        VerbsConnection* const c = connections_.find_queue_pair(note.queue_pair);
         if (c == nullptr) continue;
         if (note.about == AsyncNote::About::kLastReceive) {
             c->queue_pair = QueuePairState::kSpent;

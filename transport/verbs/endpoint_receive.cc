@@ -31,7 +31,7 @@ Errc code_of(ibv_wc_status status) noexcept {
 
 void VerbsEndpoint::take_sent(const ibv_wc& wc) {
     const auto sequence = static_cast<uint32_t>(wc.wr_id);
-    Connection* const c = connections_.at_slot(static_cast<size_t>(wc.wr_id >> 32));
+    VerbsConnection* const c = connections_.at_slot(static_cast<size_t>(wc.wr_id >> 32));
     if (c == nullptr || c->queue_pair < QueuePairState::kUp || c->qp->qp_num != wc.qp_num ||
         !c->sends->is_open(sequence)) {
         return;  // of a queue pair that was given up before it was drained
@@ -48,7 +48,7 @@ void VerbsEndpoint::take_sent(const ibv_wc& wc) {
     advance_drain(*c);
 }
 
-void VerbsEndpoint::take_failed(Connection& c, const ibv_wc& wc) {
+void VerbsEndpoint::take_failed(VerbsConnection& c, const ibv_wc& wc) {
     const auto sequence = static_cast<uint32_t>(wc.wr_id);
     const Errc code = code_of(wc.status);
     const Errc others = c.is_ending() && c.reason == Errc::kOk ? Errc::kCancelled : Errc::kPeerLost;
@@ -66,7 +66,7 @@ void VerbsEndpoint::take_failed(Connection& c, const ibv_wc& wc) {
 
 void VerbsEndpoint::take_received(const ibv_wc& wc) {
     const auto buffer = static_cast<uint32_t>(wc.wr_id);
-    Connection* const c = connections_.find_queue_pair(wc.qp_num);
+    VerbsConnection* const c = connections_.find_queue_pair(wc.qp_num);
     if (c == nullptr || wc.status != IBV_WC_SUCCESS) {
         delivery_.give_back({buffer, 0});
         if (c == nullptr) return;
@@ -78,7 +78,7 @@ void VerbsEndpoint::take_received(const ibv_wc& wc) {
     }
     if (c->is_coming()) open(*c);  // its first message came before its Ready
     ++c->messages_in;
-    if (!c->announced || c->reason == Errc::kProtocol || !c->credits.receive()) {
+    if (!c->is_known_to_caller || c->reason == Errc::kProtocol || !c->credits.receive()) {
         delivery_.give_back({buffer, 0});
         if (c->is_ending()) return;
         ++counters_.refused;
@@ -98,7 +98,7 @@ void VerbsEndpoint::take_received(const ibv_wc& wc) {
     advance_close(*c);
 }
 
-void VerbsEndpoint::take_message(Connection& c, const ibv_wc& wc, uint32_t buffer) {
+void VerbsEndpoint::take_message(VerbsConnection& c, const ibv_wc& wc, uint32_t buffer) {
     const uint32_t immediate = ntohl(wc.imm_data);
     const uint32_t kind = immediate >> kCreditBits;
     const bool update = kind == static_cast<uint32_t>(MessageKind::kCreditUpdate);
@@ -126,7 +126,7 @@ void VerbsEndpoint::take_message(Connection& c, const ibv_wc& wc, uint32_t buffe
     delivery_.add_lending(completion, {buffer, c.id});
 }
 
-void VerbsEndpoint::end_operation(Connection& c, const Operation& operation, Errc status) {
+void VerbsEndpoint::end_operation(VerbsConnection& c, const Operation& operation, Errc status) {
     --c.operations_open;
     const bool is_read = operation.event == Event::kRead;
     ++(is_read ? counters_.reads : counters_.writes);

@@ -24,14 +24,14 @@ uint32_t pack(MessageKind kind, uint32_t credits) noexcept {
 
 }  // namespace
 
-Connection* VerbsEndpoint::find_open(ConnectionId id) const noexcept {
-    Connection* const c = connections_.find(id);
+VerbsConnection* VerbsEndpoint::find_open(ConnectionId id) const noexcept {
+    VerbsConnection* const c = connections_.find(id);
     return c != nullptr && c->state == State::kOpen ? c : nullptr;
 }
 
 Post VerbsEndpoint::send(ConnectionId connection,
                          std::span<const std::span<const std::byte>> parts) {
-    Connection* const c = find_open(connection);
+    VerbsConnection* const c = find_open(connection);
     if (c == nullptr) return Post::kClosed;
     size_t length = 0;
     for (const auto part : parts)
@@ -55,33 +55,24 @@ Post VerbsEndpoint::send(ConnectionId connection,
     return Post::kPosted;
 }
 
-Post VerbsEndpoint::signal(ConnectionId connection, uint32_t immediate) {
-    Connection* const c = find_open(connection);
-    if (c == nullptr) return Post::kClosed;
-    if (!c->credits.can_send() || !c->sends->has_room() || c->remainder) return Post::kNotNow;
-    c->credits.spend();
-    c->sends->add_signal(immediate);
-    flush_later(*c);
-    ++c->messages_out;
-    return Post::kPosted;
-}
-
 Result<RemoteSpan> VerbsEndpoint::expose(ConnectionId connection,
                                          std::span<const std::byte> memory) {
     if (find_open(connection) == nullptr) {
-        return Error(Errc::kPeerLost, "the connection is closed: nobody to expose memory to");
+        return Error(Errc::kPeerLost, "verbs: cannot expose memory: the connection is closed");
     }
     for (const Access access : {Access::kRemote, Access::kRemoteRead, Access::kRemoteWrite}) {
-        if (const Region* const region = regions_.find(memory, access)) {
+        if (const VerbsRegion* const region = regions_.find(memory, access)) {
             return RemoteSpan{reinterpret_cast<uint64_t>(memory.data()), memory.size(),
                               region->rkey};
         }
     }
     if (regions_.find(memory, Access::kLocal) != nullptr) {
-        return Error(Errc::kRefused, "the memory is registered for local use only");
+        return Error(Errc::kRefused,
+                     "verbs: cannot expose memory that was registered as Access::kLocal");
     }
     return Error(Errc::kInvalidArgument,
-                 fmt::format("{} bytes at {} are not wholly inside of registered memory",
+                 fmt::format("verbs: cannot expose {} bytes at {}: not all of them are registered; "
+                             "use memory of the pool, or register it",
                              memory.size(), static_cast<const void*>(memory.data())));
 }
 
@@ -120,11 +111,11 @@ Post VerbsEndpoint::write_immediate(ConnectionId connection, std::span<const std
 
 Post VerbsEndpoint::post_operation(ConnectionId id, std::span<const std::byte> local,
                                    const RemoteSpan& remote, Remainder work) {
-    Connection* const c = find_open(id);
+    VerbsConnection* const c = find_open(id);
     if (c == nullptr) return Post::kClosed;
     if (local.size() != remote.length_bytes) return Post::kInvalid;
     if (!local.empty()) {
-        const Region* const region = regions_.find(local, Access::kLocal);
+        const VerbsRegion* const region = regions_.find(local, Access::kLocal);
         if (region == nullptr) return Post::kInvalid;
         work.next.lkey = region->lkey;
     }
@@ -138,7 +129,8 @@ Post VerbsEndpoint::post_operation(ConnectionId id, std::span<const std::byte> l
         // No such key exists. The device would report that and break the connection; we do the
         // same.
         end_operation(*c, work.operation, Errc::kOutOfRange);
-        fail(*c, Errc::kOutOfRange, "an operation named a key that cannot be");
+        fail(*c, Errc::kOutOfRange,
+             "an operation of this side named a memory key that does not exist");
         return Post::kPosted;
     }
     if (immediate) {
@@ -155,7 +147,7 @@ Post VerbsEndpoint::post_operation(ConnectionId id, std::span<const std::byte> l
 }
 
 /// Posts as many parts as there is room for. The port limits the bytes of one work request.
-void VerbsEndpoint::continue_remainder(Connection& c) {
+void VerbsEndpoint::continue_remainder(VerbsConnection& c) {
     Remainder& work = *c.remainder;
     const uint32_t part_bytes_max = device_.hardware().port_attr.max_msg_sz;
     while (c.sends->has_room()) {
@@ -174,7 +166,7 @@ void VerbsEndpoint::continue_remainder(Connection& c) {
     }
 }
 
-void VerbsEndpoint::update_credits(Connection& c) {
+void VerbsEndpoint::update_credits(VerbsConnection& c) {
     const bool may_post = c.state == State::kOpen || (c.state == State::kFinishing && !c.fence);
     if (!may_post || !c.credits.update_due() || !c.sends->has_reserve(2)) return;
     c.credits.spend();
@@ -183,7 +175,7 @@ void VerbsEndpoint::update_credits(Connection& c) {
     flush_later(c);
 }
 
-void VerbsEndpoint::flush_later(Connection& c) {
+void VerbsEndpoint::flush_later(VerbsConnection& c) {
     if (c.is_in_flush_list) return;
     c.is_in_flush_list = true;
     flush_list_.push_back(&c);
@@ -192,11 +184,12 @@ void VerbsEndpoint::flush_later(Connection& c) {
 void VerbsEndpoint::flush() {
     // By index: a connection that fails here may add itself or others to the list.
     for (size_t i = 0; i < flush_list_.size(); ++i) {
-        Connection& c = *flush_list_[i];
+        VerbsConnection& c = *flush_list_[i];
         c.is_in_flush_list = false;
         const bool taken = c.sends->flush();
         counters_.doorbells += c.sends->take_doorbells();
-        if (!taken) fail(c, Errc::kPeerLost, "the device does not take its work requests");
+        if (!taken)
+            fail(c, Errc::kPeerLost, "the device refuses its work requests; see the kernel's log");
     }
     flush_list_.clear();
 }

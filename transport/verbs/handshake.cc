@@ -58,18 +58,20 @@ Result<Claim> decode_claim(std::span<const std::byte, kClaimBytes> bytes) {
     constexpr uint32_t kMost = 0xffffff;
     if (claim.queue_pair > kMost || claim.packet_number > kMost) {
         return protocol_error(
-            fmt::format("a queue pair number {:#x} or packet number {:#x} of "
+            fmt::format("its claim has a queue pair number {:#x} or packet number {:#x} of "
                         "more than 24 bits",
                         claim.queue_pair, claim.packet_number));
     }
     if (claim.mtu < 1 || claim.mtu > 5) {
-        return protocol_error(fmt::format("an MTU code of {}, not 1..5", claim.mtu));
+        return protocol_error(fmt::format("its claim has an MTU code of {}, not 1..5", claim.mtu));
     }
     if (claim.link_layer != 1 && claim.link_layer != 2) {
-        return protocol_error(fmt::format("a link layer of {}, not 1 or 2", claim.link_layer));
+        return protocol_error(
+            fmt::format("its claim has a link layer of {}, not 1 or 2", claim.link_layer));
     }
     if (claim.window < Credits::kWindowMin || claim.window > 0xffff) {
-        return protocol_error(fmt::format("a window of {} messages", claim.window));
+        return protocol_error(fmt::format(
+            "its claim has a window of {} messages, which is not possible", claim.window));
     }
     return claim;
 }
@@ -83,7 +85,7 @@ void ClaimHandshake::append(std::span<const std::byte> bytes) {
 }
 
 Result<ClaimHandshake::Step> ClaimHandshake::next() {
-    while (!owes_ && !gone_) {
+    while (!owner_must_answer_ && !gone_) {
         WEIR_ASSIGN(const std::optional<RecordView> record, records_.next());
         if (!record) break;
         WEIR_ASSIGN(const Step step, take(*record));
@@ -101,15 +103,16 @@ Result<ClaimHandshake::Step> ClaimHandshake::take(const RecordView& record) {
     WEIR_ASSIGN(const Handshake::Step step, handshake_.take(record));
     switch (step) {
         case Handshake::Step::kWait: break;
-        case Handshake::Step::kSay: owes_ = true; return Step::kMakeClaim;
+        case Handshake::Step::kSay: owner_must_answer_ = true; return Step::kMakeClaim;
         case Handshake::Step::kOpen: return Step::kOpen;
         case Handshake::Step::kProven: {
             const std::span<const std::byte> said = handshake_.peer_said();
             if (said.size() != kClaimBytes) {
-                return protocol_error(fmt::format("a claim of {} bytes", said.size()));
+                return protocol_error(
+                    fmt::format("its claim has {} bytes, which no claim has", said.size()));
             }
             WEIR_ASSIGN(peer_, decode_claim(said.first<kClaimBytes>()));
-            owes_ = true;
+            owner_must_answer_ = true;
             return Step::kProven;
         }
     }
@@ -118,12 +121,12 @@ Result<ClaimHandshake::Step> ClaimHandshake::take(const RecordView& record) {
 
 void ClaimHandshake::claim(const Claim& own) {
     handshake_.say(encode(own));
-    owes_ = false;
+    owner_must_answer_ = false;
 }
 
 void ClaimHandshake::ready() {
     handshake_.ready();
-    owes_ = false;
+    owner_must_answer_ = false;
 }
 
 void ClaimHandshake::bye(uint64_t messages_sent) {

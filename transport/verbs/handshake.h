@@ -99,8 +99,8 @@ private:
 
     RecordReader records_;
     Handshake handshake_;
-    bool owes_ = false;  ///< the owner has to call claim() or ready()
-    bool gone_ = false;  ///< the peer has sent its Bye
+    bool owner_must_answer_ = false;  ///< the owner has to call claim() or ready()
+    bool gone_ = false;               ///< the peer has sent its Bye
     Claim peer_;
     uint64_t peer_messages_ = 0;
 };

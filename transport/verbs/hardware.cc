@@ -84,7 +84,7 @@ Result<SocketAddress> address_of(const std::string& interface) {
     ::freeifaddrs(list);
     if (found.family() != 0) return found;
     return Error(Errc::kUnavailable,
-                 fmt::format("network interface {} has no IP address", interface));
+                 fmt::format("network interface {} has no IP address; give it one", interface));
 }
 
 /// The address at which other hosts reach this device: the GID itself, or an address of its
@@ -120,7 +120,8 @@ Status choose_port(Hardware& hardware, uint8_t wanted) {
         if (hardware.port_attr.state == IBV_PORT_ACTIVE) return {};
     }
     if (hardware.port == 0) {
-        return Error(Errc::kNotFound, fmt::format("{} has no port {}", hardware.name, wanted));
+        return Error(Errc::kNotFound, fmt::format("{} has no port {}; `weir info` lists its ports",
+                                                  hardware.name, wanted));
     }
     return Error(
         Errc::kUnavailable,
@@ -150,7 +151,10 @@ Result<Hardware> open_one(ibv_device* device, const DeviceOptions& options) {
     hardware.name = ibv_get_device_name(device);
     WEIR_ASSIGN(hardware.context, open_context(device));
     if (const int code = ibv_query_device(hardware.context.get(), &hardware.limits); code != 0) {
-        return Error(Errc::kUnavailable, fmt::format("{} does not answer", hardware.name), code);
+        return Error(Errc::kUnavailable,
+                     fmt::format("{} does not answer; see `ibv_devinfo` and the kernel's log",
+                                 hardware.name),
+                     code);
     }
     WEIR_TRY(check_usable(hardware.limits, device));
     WEIR_TRY(choose_port(hardware, options.device_port));
@@ -168,7 +172,9 @@ Result<Hardware> open_one(ibv_device* device, const DeviceOptions& options) {
     hardware.pd.reset(ibv_alloc_pd(hardware.context.get()));
     if (hardware.pd == nullptr) {
         return Error(Errc::kUnavailable,
-                     fmt::format("{} has no protection domain left", hardware.name), errno);
+                     fmt::format("{} has no protection domain left; end other programs that use it",
+                                 hardware.name),
+                     errno);
     }
     hardware.inline_bytes_max = probe_inline(hardware);
     return hardware;
@@ -269,8 +275,9 @@ Result<Hardware> open_hardware(const DeviceOptions& options) {
         reasons += fmt::format("{}{}", reasons.empty() ? "" : "; ", hardware.error().message());
     }
     if (!options.device.empty()) {
-        return Error(Errc::kNotFound, fmt::format("there is no RDMA device {}; there are: {}",
-                                                  options.device, reasons));
+        return Error(Errc::kNotFound,
+                     fmt::format("there is no RDMA device {}; set WEIR_DEVICE to one of: {}",
+                                 options.device, reasons));
     }
     return Error(Errc::kUnavailable, fmt::format("no RDMA device can be used: {}", reasons));
 }

@@ -13,14 +13,15 @@
 namespace weir::transport::verbs {
 
 Status Meeting::listen(const SocketAddress& address) {
-    WEIR_ASSIGN(listener_, Listener::make(address, watcher_, kWatchListener));
-    SocketAddress reachable = listener_->address();
+    WEIR_ASSIGN(Descriptor socket, listen_on(address));
+    WEIR_ASSIGN(listener_, Listener::make(std::move(socket), watcher_, kWatchListener));
+    SocketAddress reachable = SocketAddress::own(listener_->fd());
     if (reachable.is_any()) {
         SocketAddress host = device_.hardware().local;
         if (host.family() == 0) {
             return Error(Errc::kInvalidArgument,
-                         fmt::format("cannot tell which address of this host others reach: bind to "
-                                     "one instead of {}",
+                         fmt::format("cannot find out at which address other hosts reach this one: "
+                                     "bind to an address instead of {}",
                                      address.host()));
         }
         host.set_port(reachable.port());
@@ -30,9 +31,10 @@ Status Meeting::listen(const SocketAddress& address) {
     return {};
 }
 
-Connection& Meeting::begin(const SocketAddress& to) {
-    Connection& c = connections_.add(Side::kConnecting, device_.options().secret, random_bytes());
-    c.announced = true;
+VerbsConnection& Meeting::begin(const SocketAddress& to) {
+    VerbsConnection& c =
+        connections_.add(Side::kConnecting, device_.options().secret, random_bytes());
+    c.is_known_to_caller = true;
     c.target = to;
     c.peer_name = to.text();
     host_.enter(c, State::kMeeting);
@@ -40,16 +42,20 @@ Connection& Meeting::begin(const SocketAddress& to) {
     return c;
 }
 
-void Meeting::give_up_place() {
-    --half_open_;
-    listener_->go_on();
+void Meeting::update_place(const VerbsConnection& c) {
+    if (c.side != Side::kAccepting) return;
+    if (c.state == State::kJoining) {
+        places_.prove(c.id);
+    } else if (!c.is_coming() && places_.leave(c.id)) {
+        listener_->go_on();
+    }
 }
 
 void Meeting::check_rest(uint64_t now_ns) {
     if (listener_->rest_ends_ns() <= now_ns) listener_->go_on();
 }
 
-void Meeting::dial(Connection& c) {
+void Meeting::dial(VerbsConnection& c) {
     if (const Status dialled =
             c.side_channel.dial(c.target, device_.options().silence_ms_max, watcher_, c.id);
         !dialled) {
@@ -57,7 +63,7 @@ void Meeting::dial(Connection& c) {
     }
 }
 
-void Meeting::serve(Connection& c) {
+void Meeting::serve(VerbsConnection& c) {
     if (c.is_ending()) return;  // it failed after the watcher reported it
     if (const Status connected = c.side_channel.look(); !connected) {
         host_.fail(c, Errc::kPeerLost, connected.error().message());
@@ -72,20 +78,20 @@ void Meeting::serve(Connection& c) {
         } else if (c.is_coming()) {
             if (c.side == Side::kAccepting) ++counters_.refused;
             host_.fail(c, Errc::kPeerLost,
-                       "it closed the connection in the middle of the handshake");
+                       "it closed the connection before the handshake was complete");
         } else {
             host_.take_hang_up(c);
         }
     }
 }
 
-void Meeting::say(Connection& c) {
+void Meeting::say(VerbsConnection& c) {
     if (const Status said = c.side_channel.send(); !said) {
         host_.fail(c, said.code(), said.error().message());
     }
 }
 
-void Meeting::advance_handshake(Connection& c) {
+void Meeting::advance_handshake(VerbsConnection& c) {
     while (!c.is_ending()) {
         const Result<ClaimHandshake::Step> step = c.side_channel.handshake().next();
         if (!step && c.side == Side::kConnecting && step.code() == Errc::kDeadline) {
@@ -99,7 +105,7 @@ void Meeting::advance_handshake(Connection& c) {
         }
         if (!step) {
             ++counters_.refused;
-            // A stranger learns no more than that. An error that the peer sent needs no answer.
+            // A peer without the secret learns no more than that. An error that the peer sent needs no answer.
             if (c.side == Side::kAccepting && step.code() == Errc::kRefused) {
                 c.side_channel.handshake().refuse(Errc::kRefused, "wrong secret");
             }
@@ -115,7 +121,7 @@ void Meeting::advance_handshake(Connection& c) {
     if (!c.is_ending()) say(c);
 }
 
-Status Meeting::take_step(Connection& c, ClaimHandshake::Step step) {
+Status Meeting::take_step(VerbsConnection& c, ClaimHandshake::Step step) {
     switch (step) {
         case ClaimHandshake::Step::kWait: return {};
         case ClaimHandshake::Step::kMakeClaim:
@@ -128,7 +134,8 @@ Status Meeting::take_step(Connection& c, ClaimHandshake::Step step) {
         case ClaimHandshake::Step::kProven: return take_proof(c);
         case ClaimHandshake::Step::kOpen:
             if (c.queue_pair < QueuePairState::kUp) {
-                return Error(Errc::kProtocol, "it is ready though no queue pair is up");
+                return Error(Errc::kProtocol,
+                             "it says that it is ready before its queue pair is connected");
             }
             // Its first message may have come before its Ready.
             if (c.is_coming()) host_.open(c);
@@ -141,32 +148,38 @@ Status Meeting::take_step(Connection& c, ClaimHandshake::Step step) {
     return {};
 }
 
-Status Meeting::equip(Connection& c) {
-    const uint32_t others = connections_.count() - half_open_;
+Status Meeting::equip(VerbsConnection& c) {
+    const uint32_t others = connections_.count() - places_.count();
     if (others >= options_.connections_max) {
-        return Error(Errc::kBusy,
-                     fmt::format("{} has {} connections, its limit", address_, others));
+        return Error(
+            Errc::kBusy,
+            fmt::format("{} has {} connections, its limit; use more shards or fewer workers",
+                        address_, others));
     }
-    WEIR_TRY(supplies_.equip(c, ConnectionTable::slot_of(c.id)));
+    WEIR_TRY(supplies_.equip(c, VerbsConnectionTable::slot_of(c.id)));
     connections_.add_queue_pair(c);
     return {};
 }
 
-Status Meeting::check_peer(const Connection& c) const {
+Status Meeting::check_peer(const VerbsConnection& c) const {
     const bool ethernet = device_.hardware().is_ethernet();
     if (c.peer.link_layer != (ethernet ? IBV_LINK_LAYER_ETHERNET : IBV_LINK_LAYER_INFINIBAND)) {
         return Error(Errc::kInvalidArgument,
-                     "one side is on Ethernet (RoCE) and the other on InfiniBand");
+                     "one side is on Ethernet (RoCE) and the other on InfiniBand: choose devices "
+                     "of one kind with "
+                     "WEIR_DEVICE");
     }
     if (c.peer.message_bytes_max != options_.message_bytes_max) {
         return Error(Errc::kInvalidArgument,
-                     fmt::format("one side wants messages of {} bytes at most and the other of {}",
+                     fmt::format("one side has messages of at most {} bytes and the other of {}: "
+                                 "give all ranks the same "
+                                 "WEIR_EAGER_BYTES",
                                  options_.message_bytes_max, c.peer.message_bytes_max));
     }
     return {};
 }
 
-Status Meeting::take_proof(Connection& c) {
+Status Meeting::take_proof(VerbsConnection& c) {
     c.peer = c.side_channel.handshake().peer();
     host_.enter(c, State::kJoining);
     WEIR_TRY(check_peer(c));
@@ -196,7 +209,7 @@ void Meeting::take_cm_events() {
             take_cm_request(event);
             continue;
         }
-        Connection* const c = connections_.find(event.connection);
+        VerbsConnection* const c = connections_.find(event.connection);
         if (c == nullptr || c->state != State::kJoining) continue;
         if (event.what == CmEvent::What::kFailed) {
             refuse(*c, {Errc::kPeerLost, event.text});
@@ -212,8 +225,8 @@ void Meeting::take_cm_events() {
 }
 
 void Meeting::take_cm_request(const CmEvent& request) {
-    Connection* meant = nullptr;
-    connections_.for_each([&](Connection& c) {
+    VerbsConnection* meant = nullptr;
+    connections_.for_each([&](VerbsConnection& c) {
         if (CmWay::is_meant(c, request)) meant = &c;
     });
     if (meant == nullptr) {
@@ -226,13 +239,13 @@ void Meeting::take_cm_request(const CmEvent& request) {
     }
 }
 
-void Meeting::note_up(Connection& c) {
+void Meeting::note_up(VerbsConnection& c) {
     c.queue_pair = QueuePairState::kUp;
     c.credits = Credits(c.peer.window, c.grant.window);
 }
 
 /// Ends a connection with a peer that knows the secret but cannot be served, and tells it why.
-void Meeting::refuse(Connection& c, const Error& error) {
+void Meeting::refuse(VerbsConnection& c, const Error& error) {
     c.side_channel.handshake().refuse(error.code(), error.message());
     host_.fail(c, error.code(), error.message());
 }

@@ -7,27 +7,28 @@
 #include <optional>
 #include <string>
 
+#include "transport/net/half_open.h"
+#include "transport/net/listener.h"
+#include "transport/net/watcher.h"
 #include "transport/verbs/cm_way.h"
 #include "transport/verbs/connection_table.h"
 #include "transport/verbs/device.h"
 #include "transport/verbs/endpoint_limits.h"
-#include "transport/verbs/listener.h"
 #include "transport/verbs/supplies.h"
-#include "transport/verbs/watcher.h"
 
 namespace weir::transport::verbs {
 
 /// What a Meeting reports to its endpoint. None of these functions frees a connection.
 class MeetingHost {
 public:
-    virtual void enter(Connection& c, Connection::State state) = 0;
-    virtual void fail(Connection& c, Errc reason, std::string_view why) = 0;
+    virtual void enter(VerbsConnection& c, VerbsConnection::State state) = 0;
+    virtual void fail(VerbsConnection& c, Errc reason, std::string_view why) = 0;
     /// Both queue pairs are up.
-    virtual void open(Connection& c) = 0;
+    virtual void open(VerbsConnection& c) = 0;
     /// The peer ends the connection, on which it has sent so many messages.
-    virtual void take_goodbye(Connection& c, uint64_t messages) = 0;
+    virtual void take_goodbye(VerbsConnection& c, uint64_t messages) = 0;
     /// The peer has closed the side channel of a connection that was open.
-    virtual void take_hang_up(Connection& c) = 0;
+    virtual void take_hang_up(VerbsConnection& c) = 0;
 
 protected:
     ~MeetingHost() = default;
@@ -37,7 +38,7 @@ protected:
 class Meeting {
 public:
     Meeting(const VerbsDevice& device, const EndpointOptions& options, Watcher& watcher,
-            Supplies& supplies, ConnectionTable& connections, EndpointCounters& counters,
+            Supplies& supplies, VerbsConnectionTable& connections, EndpointCounters& counters,
             MeetingHost& host)
         : device_(device),
           options_(options),
@@ -55,17 +56,18 @@ public:
     [[nodiscard]] const std::string& address() const noexcept { return address_; }
 
     /// Begins a connection. It opens or fails later, or fails at once.
-    Connection& begin(const SocketAddress& to);
+    VerbsConnection& begin(const SocketAddress& to);
     /// Accepts the waiting connections, as long as there are places.
     void accept_all();
     /// Handles what has happened on the side channel of a connection.
-    void serve(Connection& c);
+    void serve(VerbsConnection& c);
     /// Sends the handshake's output.
-    void say(Connection& c);
+    void say(VerbsConnection& c);
     void take_cm_events();
 
-    /// A connection that a peer began is open now, or ends: its place is free.
-    void give_up_place();
+    /// A connection that a peer began has entered another state: it may have proved itself, or
+    /// its place is free.
+    void update_place(const VerbsConnection& c);
 
     /// A connection is gone: there may be room for another.
     void note_room() { listener_->go_on(); }
@@ -76,36 +78,43 @@ public:
 
     void check_rest(uint64_t now_ns);
 
+    /// Logs a line about a peer that has proved nothing.
+    void log_stranger(std::string_view reason, std::string_view line) {
+        places_.log().log(LogLevel::kWarning, reason, line);
+    }
+
+    /// Call it from time to time: it logs how many such lines were left out.
+    void sum_up_log() { places_.log().look(); }
+
     /// Frees what librdmacm holds for a connection, whose queue pair must still exist.
-    void forget(const Connection& c) { cm_.forget(c); }
+    void forget(const VerbsConnection& c) { cm_.forget(c); }
 
 private:
-    using State = Connection::State;
+    using State = VerbsConnection::State;
 
-    [[nodiscard]] Connection* oldest_stranger() const noexcept;
-    [[nodiscard]] uint64_t next_place_ns() const noexcept;
-    void show_out_oldest();
-    void dial(Connection& c);
-    void advance_handshake(Connection& c);
-    Status take_step(Connection& c, ClaimHandshake::Step step);
-    Status equip(Connection& c);
-    [[nodiscard]] Status check_peer(const Connection& c) const;
-    Status take_proof(Connection& c);
+    void free_a_place();
+    void dial(VerbsConnection& c);
+    void advance_handshake(VerbsConnection& c);
+    Status take_step(VerbsConnection& c, ClaimHandshake::Step step);
+    Status equip(VerbsConnection& c);
+    [[nodiscard]] Status check_peer(const VerbsConnection& c) const;
+    Status take_proof(VerbsConnection& c);
     void take_cm_request(const CmEvent& request);
-    static void note_up(Connection& c);
-    void refuse(Connection& c, const Error& error);
+    static void note_up(VerbsConnection& c);
+    void refuse(VerbsConnection& c, const Error& error);
 
     const VerbsDevice& device_;
     const EndpointOptions& options_;
     Watcher& watcher_;
     Supplies& supplies_;
-    ConnectionTable& connections_;
+    VerbsConnectionTable& connections_;
     EndpointCounters& counters_;
     MeetingHost& host_;
     CmWay cm_;
     std::optional<Listener> listener_;
     std::string address_;
-    uint32_t half_open_ = 0;  ///< accepted and not open yet
+    HalfOpenPlaces places_{device_.clock(), kHalfOpenPlacesMax,
+                           device_.options().handshake_ms_max* kMillisecond};
 };
 
 }  // namespace weir::transport::verbs

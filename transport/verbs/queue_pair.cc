@@ -60,10 +60,12 @@ Result<QpPtr> make_queue_pair(const Hardware& hardware, const QueuePairOptions& 
     init.qp_type = IBV_QPT_RC;
     QpPtr qp(ibv_create_qp(hardware.pd.get(), &init));
     if (qp == nullptr) {
-        return Error(Errc::kNoMemory,
-                     fmt::format("{} has no more queue pairs (it has {} in all)", hardware.name,
-                                 hardware.limits.max_qp),
-                     errno);
+        return Error(
+            Errc::kNoMemory,
+            fmt::format(
+                "{} has no more queue pairs (it has {} in all); use fewer processes on this host",
+                hardware.name, hardware.limits.max_qp),
+            errno);
     }
     ibv_qp_attr attr{};
     attr.qp_state = IBV_QPS_INIT;

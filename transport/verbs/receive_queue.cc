@@ -43,8 +43,9 @@ void ReceiveQueue::replace_one() {
     if (replaced_ == kReplacementsMost) return;
     if (++replaced_ == kReplacementsMost) {
         log(LogLevel::kWarning,
-            "verbs: {} broken connections may have taken a receive buffer with them; from now on "
-            "none is replaced",
+            "verbs: {} broken connections may each have kept a receive buffer; those of further "
+            "ones "
+            "are not replaced",
             replaced_);
     }
     if (const Status grown = serve_windows(windows_); !grown) {
@@ -68,7 +69,7 @@ Status ReceiveQueue::grow_to(uint32_t count) {
             requests_.push_back({kIdBit | buffer, nullptr, &pieces_.back(), 1});
         }
         if (!post(std::span(added).first(more))) {
-            return Error(Errc::kNoMemory, "the device takes no more receive buffers", errno);
+            return Error(Errc::kNoMemory, "the device refuses more receive buffers", errno);
         }
     }
     return {};

@@ -16,7 +16,7 @@
 
 namespace weir::transport::verbs {
 
-struct Region {
+struct VerbsRegion {
     uint64_t begin = 0;
     uint64_t end = 0;
     uint32_t lkey = 0;
@@ -26,18 +26,20 @@ struct Region {
 };
 
 /// Thread: any.
-class RegionTable {
+class VerbsRegionTable {
 public:
-    void add(const Region& region) {
+    void add(const VerbsRegion& region) {
         const std::lock_guard lock(mutex_);
-        const auto later = [](const Region& a, const Region& b) { return a.begin < b.begin; };
+        const auto later = [](const VerbsRegion& a, const VerbsRegion& b) {
+            return a.begin < b.begin;
+        };
         regions_.insert(std::upper_bound(regions_.begin(), regions_.end(), region, later), region);
         changed();
     }
 
     void remove(RegionId id) {
         const std::lock_guard lock(mutex_);
-        std::erase_if(regions_, [&](const Region& region) { return region.id == id; });
+        std::erase_if(regions_, [&](const VerbsRegion& region) { return region.id == id; });
         changed();
     }
 
@@ -47,7 +49,7 @@ public:
     }
 
     /// Copies all regions, sorted by `begin`. Returns the copy's version.
-    uint64_t copy(std::vector<Region>& into) const {
+    uint64_t copy(std::vector<VerbsRegion>& into) const {
         const std::lock_guard lock(mutex_);
         into = regions_;
         return version_.load(std::memory_order_relaxed);  // the lock orders it
@@ -57,27 +59,27 @@ private:
     void changed() noexcept { version_.fetch_add(1, std::memory_order_release); }
 
     mutable std::mutex mutex_;
-    std::vector<Region> regions_;
+    std::vector<VerbsRegion> regions_;
     std::atomic<uint64_t> version_{1};
 };
 
 /// Thread: one endpoint's.
 class RegionView {
 public:
-    explicit RegionView(const RegionTable& table) : table_(table) {}
+    explicit RegionView(const VerbsRegionTable& table) : table_(table) {}
 
     /// A region that holds all of `bytes` and allows `wanted`, or nullptr.
-    [[nodiscard]] const Region* find(std::span<const std::byte> bytes, Access wanted) {
+    [[nodiscard]] const VerbsRegion* find(std::span<const std::byte> bytes, Access wanted) {
         if (table_.version() != version_) refresh();
         const auto begin = reinterpret_cast<uint64_t>(bytes.data());
-        const auto holds = [&](const Region& region) {
+        const auto holds = [&](const VerbsRegion& region) {
             return region.begin <= begin && begin <= region.end &&
                    bytes.size() <= region.end - begin && allows(region.access, wanted);
         };
         if (last_ < regions_.size() && holds(regions_[last_])) return &regions_[last_];
-        const auto behind =
-            std::upper_bound(regions_.begin(), regions_.end(), begin,
-                             [](uint64_t at, const Region& region) { return at < region.begin; });
+        const auto behind = std::upper_bound(
+            regions_.begin(), regions_.end(), begin,
+            [](uint64_t at, const VerbsRegion& region) { return at < region.begin; });
         // Regions may overlap: go back as long as an earlier one may reach this address.
         for (auto i = static_cast<size_t>(behind - regions_.begin()); i > 0; --i) {
             if (reach_[i - 1] < begin) break;
@@ -101,10 +103,10 @@ private:
         }
     }
 
-    const RegionTable& table_;
+    const VerbsRegionTable& table_;
     uint64_t version_ = 0;
     size_t last_ = 0;
-    std::vector<Region> regions_;
+    std::vector<VerbsRegion> regions_;
     std::vector<uint64_t> reach_;  ///< the greatest end of regions 0..i
 };
 

@@ -115,10 +115,6 @@ void SendQueue::add_last(const Transfer& transfer, const Operation& operation) {
     }
 }
 
-void SendQueue::add_signal(uint32_t immediate) {
-    add_part({IBV_WR_RDMA_WRITE_WITH_IMM, 0, 0, 0, 0, 0, immediate});
-}
-
 uint32_t SendQueue::add_fence() {
     add_part({IBV_WR_RDMA_WRITE, 0, 0, 0, 0, 0, 0});
     signal(batch_[batch_count_ - 1]);

@@ -67,8 +67,6 @@ public:
     void add_part(const Transfer& transfer);
     /// Adds the last or only part of an operation.
     void add_last(const Transfer& transfer, const Operation& operation);
-    /// Adds a WRITE with immediate of no bytes.
-    void add_signal(uint32_t immediate);
     /// Adds a request that only completes. When it has completed, so have all before it. Returns
     /// its sequence number.
     uint32_t add_fence();

@@ -17,7 +17,7 @@ Watcher::For interest(bool wants_output) {
 Status SideChannel::dial(const SocketAddress& to, uint32_t silence_ms_max, Watcher& watcher,
                          uint64_t name) {
     WEIR_ASSIGN(Socket socket, Socket::connect(to, silence_ms_max));
-    return take(std::move(socket), State::kDialling, watcher, name);
+    return take(std::move(socket), State::kDialing, watcher, name);
 }
 
 Status SideChannel::adopt(Descriptor fd, uint32_t silence_ms_max, Watcher& watcher, uint64_t name) {
@@ -29,7 +29,7 @@ Status SideChannel::take(Socket socket, State state, Watcher& watcher, uint64_t 
     state_ = state;
     watcher_ = &watcher;
     name_ = name;
-    wants_output_ = state == State::kDialling;  // it becomes writable once it is connected
+    wants_output_ = state == State::kDialing;  // it becomes writable once it is connected
     return watcher.watch(socket_.fd(), name, interest(wants_output_));
 }
 
@@ -39,9 +39,9 @@ void SideChannel::begin_anew(const Secret& secret, const Nonce& nonce) {
 }
 
 Status SideChannel::look() {
-    if (state_ != State::kDialling) return {};
+    if (state_ != State::kDialing) return {};
     if (const int code = socket_.failure(); code != 0) {
-        return Error(Errc::kPeerLost, "cannot connect", code);
+        return Error(Errc::kPeerLost, "cannot connect to its side channel", code);
     }
     state_ = State::kUp;
     return {};

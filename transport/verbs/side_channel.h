@@ -8,8 +8,8 @@
 
 #include "lib/base/result.h"
 #include "transport/net/socket.h"
+#include "transport/net/watcher.h"
 #include "transport/verbs/handshake.h"
-#include "transport/verbs/watcher.h"
 
 namespace weir::transport::verbs {
 
@@ -18,7 +18,7 @@ class SideChannel {
 public:
     enum class State : uint8_t {
         kClosed,
-        kDialling,  ///< connect() is under way
+        kDialing,  ///< connect() is under way
         kUp,
     };
 

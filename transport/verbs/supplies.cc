@@ -56,12 +56,12 @@ Result<Supplies> Supplies::make(const Hardware& hardware, void* owner,
     return made;
 }
 
-Status Supplies::equip(Connection& c, uint32_t slot) {
+Status Supplies::equip(VerbsConnection& c, uint32_t slot) {
     const auto grant =
         capacity_.admit({options_.messages_in_flight, send_depth(options_, *hardware_)});
     if (!grant) {
         return Error(Errc::kBusy,
-                     fmt::format("there is no room left in the receive queue for another "
+                     fmt::format("the receive queue has no room for another "
                                  "connection ({} messages are promised to {} connections): use "
                                  "more shards, or fewer messages in flight",
                                  granted_, connections_));
@@ -88,7 +88,7 @@ Status Supplies::equip(Connection& c, uint32_t slot) {
     return {};
 }
 
-void Supplies::take_back(Connection& c) {
+void Supplies::take_back(VerbsConnection& c) {
     c.qp.reset();
     c.queue_pair = QueuePairState::kNone;
     if (c.sends && spare_rings_.size() < kSpareRingsMost) {

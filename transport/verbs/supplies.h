@@ -25,10 +25,10 @@ public:
 
     /// Gives a connection everything that it needs on this side, and describes it in its claim.
     /// Errors: kBusy (nothing is left; the text says what to do), kNoMemory, kIo
-    [[nodiscard]] Status equip(Connection& c, uint32_t slot);
+    [[nodiscard]] Status equip(VerbsConnection& c, uint32_t slot);
     /// Takes it back. Nothing may be in flight any more. The queue pair is destroyed first, since
     /// it could still read the send ring.
-    void take_back(Connection& c);
+    void take_back(VerbsConnection& c);
 
     [[nodiscard]] ibv_cq* completions() const noexcept { return completions_.get(); }
 

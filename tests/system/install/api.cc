@@ -115,7 +115,7 @@ bool own_rule(weir::Client& client) {
            expect(table->pull(keys, value).wait() && value[0] == 6, "the rule made 0, 4, 6 of it");
 }
 
-/// What a trainer is told when it, or the job, does something wrong.
+/// Checks the errors that a trainer gets when it, or the job, does something wrong.
 bool errors(weir::Client& client) {
     auto table = client.create_table<double>("errors", {});
     if (!expect(table.has_value(), "another table")) return false;

@@ -75,13 +75,13 @@ def absent(kind, launch, probe):
     done = launch(3, [probe, "--absent", "1"], {"WEIR_JOIN_TIMEOUT_S": "2"}, flags=flags)
     # PMI-1 has no way to ask who is in a barrier
     name = "" if NAMES[kind] == "PMI-1" else " that names it"
-    told = re.search(r"rank 1 of 3" if name else r"rank [02] waited in vain for another of the job's 3 ranks", done.err)
+    told = re.search(r"rank 1 of 3" if name else r"rank [02]: another of the job's 3 ranks did not start in time", done.err)
     case(f"{kind}: a rank that never comes is an error{name} after the time limit",
          done.code != 0 and told and 1.5 < done.seconds < 12 and not LINE.search(done.out), done)
 
 
 def dies(kind, launch, probe):
-    """Only where the launcher lets the others go on; that they can is our part."""
+    """Only where the launcher lets the other ranks go on after one has died; Weir must do so too."""
     flags = {"openmpi": ["--enable-recovery"], "hydra": None}.get(kind, ["--kill-on-bad-exit=0"])
     if flags is None:
         return

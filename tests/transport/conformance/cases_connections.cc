@@ -68,7 +68,6 @@ void nothing_goes_over_a_closed_connection(Fabric& fabric) {
         CHECK(a.read(id, memory.bytes(), nowhere, 1) == Post::kClosed);
         CHECK(a.write(id, memory.bytes(), nowhere, 2) == Post::kClosed);
         CHECK(a.write_immediate(id, memory.bytes(), nowhere, 7, 3) == Post::kClosed);
-        CHECK(a.endpoint().signal(id, 7) == Post::kClosed);
         CHECK(a.endpoint().map(id, nowhere, Access::kRemoteRead) == nullptr);
         CHECK(a.endpoint().expose(id, memory.bytes()).code() == Errc::kPeerLost);
         a.endpoint().close(id);

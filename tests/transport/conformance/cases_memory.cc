@@ -156,7 +156,9 @@ void immediates_and_messages_keep_their_order(Fabric& fabric) {
         const size_t length = 1 + random.below(random.below(8) == 0 ? 60'000 : 200);
         const Post answer = stage.insist([&] {
             if (kinds[i] == 0) return a.send(link.near, pattern(i, 50));
-            if (kinds[i] == 1) return a.endpoint().signal(link.near, i);
+            if (kinds[i] == 1) {
+                return a.write_immediate(link.near, {}, {span.address, 0, span.key}, i, i);
+            }
             return a.write_immediate(link.near, near.bytes().first(length),
                                      {span.address, length, span.key}, i, i);
         });
@@ -172,16 +174,19 @@ void immediates_and_messages_keep_their_order(Fabric& fabric) {
     REQUIRE(stage.until([&] { return a.open_operations(link.near) == 0; }));
 }
 
-void signals_meet_backpressure_too(Fabric& fabric) {
+void immediates_meet_backpressure_too(Fabric& fabric) {
     Stage stage(fabric);
     EndpointOptions small;
     small.messages_in_flight = 16;
     Party& a = stage.add(0, small);
     Party& b = stage.add(1, small);
+    const Registered near(fabric, 0, Access::kLocal);
+    const Registered far(fabric, 1, Access::kRemoteWrite);
     const Link link = stage.connect(a, b);
+    const RemoteSpan span = expose(b, link.far, far.bytes().first(8));
     uint32_t sent = 0;
     for (int refused = 0; refused < 50; ++refused) {  // b does not poll
-        const Post answer = a.endpoint().signal(link.near, sent);
+        const Post answer = a.write_immediate(link.near, near.bytes().first(8), span, sent, sent);
         if (answer == Post::kPosted) {
             refused = -1;
             REQUIRE(++sent < 100'000);
@@ -213,8 +218,8 @@ void mapped_memory_is_the_peers(Fabric& fabric) {
     put(far.bytes().subspan(8), "written by the owner");
     CHECK(text_of({there, 20}) == "written by the owner");
     put({there + 500, 100}, "written by the peer");
-    REQUIRE(stage.insist([&] { return a.endpoint().signal(link.near, 5); }) == Post::kPosted);
-    REQUIRE(stage.until([&] { return b.count(Event::kImmediate, link.far) == 1; }));
+    stage.send(a, link.near, "it is written");
+    REQUIRE(stage.until([&] { return b.count(Event::kReceived, link.far) == 1; }));
     CHECK(text_of(far.bytes().subspan(508, 19)) == "written by the peer");
 }
 
@@ -227,7 +232,7 @@ std::vector<Case> memory_cases() {
         {"every operation ends exactly once", every_operation_ends_once},
         {"an immediate comes when all of its data is there", an_immediate_follows_its_data},
         {"immediates and messages keep their order", immediates_and_messages_keep_their_order},
-        {"signals meet backpressure too", signals_meet_backpressure_too},
+        {"immediates meet backpressure too", immediates_meet_backpressure_too},
         {"mapped memory is the peer's", mapped_memory_is_the_peers},
     };
 }

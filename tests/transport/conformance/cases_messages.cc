@@ -16,7 +16,9 @@ void messages_arrive_in_order(Fabric& fabric) {
     Party& a = stage.add(0);
     Party& b = stage.add(1);
     const Link link = stage.connect(a, b);
-    Random random(number_from_environment("WEIR_SEED", 7));
+    const uint64_t seed = number_from_environment("WEIR_SEED", 7);
+    CAPTURE(seed);
+    Random random(seed);
     const uint32_t longest = a.endpoint().capabilities().message_bytes_max;
     std::vector<size_t> lengths;
     for (size_t i = 0; i < 1000; ++i) {

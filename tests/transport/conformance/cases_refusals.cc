@@ -41,7 +41,7 @@ struct Scene {
     }
 
     /// An operation that failed may have broken the connection, and the two sides see it at
-    /// different times: whoever goes on does so on a link that both still have.
+    /// different times. The case goes on with a link that both sides have.
     void mend_link() {
         if (a.closed(link.near) || b.closed(link.far)) reconnect();
     }

@@ -64,11 +64,12 @@ void an_answer_wakes_the_asker(Fabric& fabric) {
     Party& a = stage.add(0);
     Party& b = stage.add(1);
     if (!can_sleep(a)) return;
-    const Registered near(fabric, 0, Access::kLocal, 256 * 1024);
+    const Registered near(fabric, 0, Access::kRemote, 256 * 1024);
     const Registered far(fabric, 1, Access::kRemote, 256 * 1024);
     const Link link = stage.connect(a, b);
     const auto span = b.endpoint().expose(link.far, far.bytes());
-    REQUIRE(span.has_value());
+    const auto back = a.endpoint().expose(link.near, near.bytes());
+    REQUIRE((span.has_value() && back.has_value()));
     for (uint64_t i = 1; i <= 20; ++i) {
         REQUIRE(stage.insist([&] { return a.read(link.near, near.bytes(), *span, i); }) ==
                 Post::kPosted);
@@ -76,7 +77,8 @@ void an_answer_wakes_the_asker(Fabric& fabric) {
         if (a.count(Event::kRead, link.near) < i) REQUIRE(wakes(stage, a, {&b}));
         REQUIRE(stage.until([&] { return a.count(Event::kRead, link.near) == i; }));
         REQUIRE(stage.insist([&] {
-            return b.endpoint().signal(link.far, static_cast<uint32_t>(i));
+            return b.write_immediate(link.far, far.bytes().first(8), {back->address, 8, back->key},
+                                     static_cast<uint32_t>(i), i);
         }) == Post::kPosted);
         b.endpoint().flush();
         if (a.count(Event::kImmediate, link.near) < i) REQUIRE(wakes(stage, a, {&b}));

@@ -16,6 +16,7 @@
 
 #include "lib/base/clock.h"
 #include "tests/transport/conformance/forked_channel.h"
+#include "tests/wait_until.h"
 
 namespace weir::transport::conformance {
 
@@ -33,16 +34,12 @@ public:
     ~Child() {
         channel_.hang_up();
         if (killed_) return;
-        const SteadyClock clock;
-        const uint64_t end_ns = clock.now_ns() + 10 * kSecond;
         int status = 0;
-        while (waitpid(pid_, &status, WNOHANG) == 0) {
-            if (clock.now_ns() > end_ns) {
-                FAIL_CHECK("process 1 does not end");
-                kill();
-                return;
-            }
-            usleep(200);
+        if (!testing::wait_until([&] { return waitpid(pid_, &status, WNOHANG) != 0; },
+                                 [] { usleep(200); })) {
+            FAIL_CHECK("process 1 does not end");
+            kill();
+            return;
         }
         CHECK_MESSAGE(status == 0, "process 1 ended with wait status " << status);
     }
@@ -145,10 +142,6 @@ public:
     std::byte* map(ConnectionId /*connection*/, const RemoteSpan& /*span*/,
                    Access /*wanted*/) override {
         return nullptr;
-    }
-
-    Post signal(ConnectionId connection, uint32_t immediate) override {
-        return child_.ask_for(mine(Call::kSignal, connection).put(immediate), Post::kClosed);
     }
 
     void flush() override { child_.ask(mine(Call::kFlush)); }

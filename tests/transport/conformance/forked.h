@@ -16,7 +16,7 @@ struct ForkedOptions {
     std::function<Result<std::unique_ptr<Device>>()> make_device;
     /// Makes a device of another job; may be empty.
     std::function<Result<std::unique_ptr<Device>>()> make_stranger;
-    /// A well-formed address at which nobody listens.
+    /// A well-formed address at which no endpoint listens.
     std::function<std::string(Device& device)> nobody;
 };
 

@@ -28,7 +28,6 @@ enum class Call : uint8_t {
     kRead,
     kWrite,
     kWriteImmediate,
-    kSignal,
     kFlush,
     kPoll,
     kArm,

@@ -127,11 +127,6 @@ private:
             case Call::kRead:
             case Call::kWrite:
             case Call::kWriteImmediate: post(call, e, in, out); break;
-            case Call::kSignal: {
-                const auto id = in.get<ConnectionId>();
-                out.put(e.signal(id, in.get<uint32_t>()));
-                break;
-            }
             case Call::kFlush: e.flush(); break;
             case Call::kPoll: poll(e, in, out); break;
             case Call::kPeerName: out.put_text(e.peer_name(in.get<ConnectionId>())); break;

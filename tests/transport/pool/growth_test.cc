@@ -4,28 +4,37 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
+#include <cstdio>
 #include <cstring>
+#include <fstream>
+#include <iterator>
+#include <span>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include <doctest/doctest.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "lib/base/bytes.h"
-#include "tests/transport/pool/fake_device.h"
+#include "tests/transport/pool/limited_device.h"
 #include "transport/pool/memory_pool.h"
 
 TEST_SUITE("growth") {
     using namespace weir;
     using namespace weir::transport;
-    using transport::test::FakeDevice;
+    using transport::test::LimitedDevice;
 
     constexpr uint64_t kPoolBytes = 256 * kMiB;
 
-    std::unique_ptr<MemoryPool> make_pool(FakeDevice & device, bool use_jemalloc = true,
+    std::unique_ptr<MemoryPool> make_pool(LimitedDevice & device, bool use_jemalloc = true,
                                           bool prefault = false) {
         Device* const devices[] = {&device};
         Result<std::unique_ptr<MemoryPool>> pool =
@@ -40,17 +49,24 @@ TEST_SUITE("growth") {
         return *std::move(pool);
     }
 
-    const MemoryBlock& block_of(const FakeDevice& device) {
+    const MemoryBlock& block_of(const LimitedDevice& device) {
         REQUIRE(device.regions().size() == 1);
         return device.regions().begin()->second.block;
     }
 
     /// What the system has given for the pool so far.
-    uint64_t taken_bytes(const FakeDevice& device) {
+    uint64_t taken_bytes(const LimitedDevice& device) {
         struct stat state {};
 
         REQUIRE(fstat(block_of(device).fd, &state) == 0);
         return static_cast<uint64_t>(state.st_blocks) * 512;
+    }
+
+    /// Lets this thread's system calls go through `program`. False: this system cannot do that.
+    bool filter_system_calls(std::span<sock_filter> program) {
+        const sock_fprog filter{static_cast<uint16_t>(program.size()), program.data()};
+        return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+               prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter, 0, 0) == 0;
     }
 
     /// Lets this thread's calls of fallocate() fail as on a system that has no memory left.
@@ -61,15 +77,13 @@ TEST_SUITE("growth") {
             BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSPC),
             BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
         };
-        const sock_fprog filter{std::size(program), program};
-        return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-               prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter, 0, 0) == 0;
+        return filter_system_calls(program);
     }
 
     TEST_CASE("a pool that no device pins takes memory from the system as it is used") {
         for (const bool use_jemalloc : {true, false}) {
             CAPTURE(use_jemalloc);
-            FakeDevice device;
+            LimitedDevice device;
             device.pins = false;
             const auto pool = make_pool(device, use_jemalloc);
             CHECK(block_of(device).bytes.size() == kPoolBytes);  // registered once, as a whole
@@ -94,10 +108,10 @@ TEST_SUITE("growth") {
     }
 
     TEST_CASE("a pool that a device pins, or that is to be touched at once, is there as a whole") {
-        FakeDevice pinning;
+        LimitedDevice pinning;
         const auto pinned = make_pool(pinning);
         CHECK(taken_bytes(pinning) == kPoolBytes);
-        FakeDevice other;
+        LimitedDevice other;
         other.pins = false;
         const auto touched = make_pool(other, true, true);
         CHECK(taken_bytes(other) == kPoolBytes);
@@ -107,7 +121,7 @@ TEST_SUITE("growth") {
     TEST_CASE("one piece spans steps, and all of a pool can be used") {
         for (const bool use_jemalloc : {true, false}) {
             CAPTURE(use_jemalloc);
-            FakeDevice device;
+            LimitedDevice device;
             device.pins = false;
             const auto pool = make_pool(device, use_jemalloc);
             std::byte* const first = pool->allocate(3 * kMiB);
@@ -128,7 +142,7 @@ TEST_SUITE("growth") {
     }
 
     TEST_CASE("the last bytes of a pool serve small pieces too") {
-        FakeDevice device;
+        LimitedDevice device;
         device.pins = false;
         const auto pool = make_pool(device);
         REQUIRE(pool->allocate(kPoolBytes - 2 * kMiB) != nullptr);
@@ -137,7 +151,7 @@ TEST_SUITE("growth") {
     }
 
     TEST_CASE("memory that is not there yet is not contained") {
-        FakeDevice device;
+        LimitedDevice device;
         device.pins = false;
         const auto pool = make_pool(device);
         const std::span<std::byte> all = block_of(device).bytes;
@@ -149,7 +163,7 @@ TEST_SUITE("growth") {
 
     TEST_CASE("memory of later steps is zero where it is asked for") {
         for (const Access access : {Access::kLocal, Access::kRemote}) {
-            FakeDevice device;
+            LimitedDevice device;
             device.pins = false;
             Device* const devices[] = {&device};
             const auto pool =
@@ -166,7 +180,7 @@ TEST_SUITE("growth") {
     }
 
     TEST_CASE("where the system has no more memory an allocation fails, and nobody dies later") {
-        FakeDevice device;
+        LimitedDevice device;
         device.pins = false;
         const auto pool = make_pool(device);
         bool refusing = false;
@@ -186,12 +200,170 @@ TEST_SUITE("growth") {
         CHECK(refused.code() == Errc::kNoMemory);
         const std::string text = refused.error().message();
         CHECK_MESSAGE(
-            text.find("pool 'test': 16 MiB wanted: no shared memory is left after 4 MiB; "
-                      "stop other programs or set a smaller WEIR_POOL_MIB") != std::string::npos,
+            text.find(
+                "pool 'test': 16 MiB wanted: no shared memory is left after 4 MiB; "
+                "stop other programs, raise the memory limit of this job, or use more nodes") !=
+                std::string::npos,
             text);
         CHECK(small_served);
         CHECK(taken_bytes(device) == pool->statistics().backed_bytes);
         CHECK(pool->statistics().slab_count == 1);
         CHECK(pool->allocate(20 * kMiB) != nullptr);  // when there is memory again
+    }
+
+    /// How much of `memory` lies in transparently huge pages.
+    uint64_t huge_bytes(std::span<const std::byte> memory) {
+        const auto begin = reinterpret_cast<uintptr_t>(memory.data());
+        std::ifstream maps("/proc/self/smaps");
+        uint64_t huge_kib = 0;
+        bool is_ours = false;
+        for (std::string line; std::getline(maps, line);) {
+            unsigned long from = 0;
+            unsigned long to = 0;
+            unsigned long kib = 0;
+            if (std::sscanf(line.c_str(), "%lx-%lx ", &from, &to) == 2)
+                is_ours = from < begin + memory.size() && to > begin;
+            if (is_ours && std::sscanf(line.c_str(), "AnonHugePages: %lu kB", &kib) == 1)
+                huge_kib += kib;
+        }
+        return huge_kib * kKiB;
+    }
+
+    std::unique_ptr<MemoryPool> make_local(LimitedDevice & device, HugePagePolicy huge_pages) {
+        device.pins = false;
+        Device* const devices[] = {&device};
+        auto pool = MemoryPool::make({.name = "test",
+                                      .slab_bytes = kPoolBytes,
+                                      .limit_bytes = kPoolBytes,
+                                      .access = Access::kLocal,
+                                      .huge_pages = huge_pages},
+                                     devices);
+        REQUIRE_MESSAGE(pool.has_value(), pool.error().message());
+        return *std::move(pool);
+    }
+
+    TEST_CASE("memory that no peer reaches is private, and in huge pages unless told otherwise") {
+        for (const HugePagePolicy policy : {HugePagePolicy::kAuto, HugePagePolicy::kNever}) {
+            LimitedDevice device;
+            const auto pool = make_local(device, policy);
+            CHECK(block_of(device).bytes.size() == kPoolBytes);
+            if (policy == HugePagePolicy::kNever) CHECK(block_of(device).fd == -1);
+            std::byte* const piece = pool->allocate(20 * kMiB, 2 * kMiB);
+            REQUIRE(piece != nullptr);
+            std::memset(piece, 1, 20 * kMiB);
+            const uint64_t huge = huge_bytes(block_of(device).bytes);
+            std::ifstream setting("/sys/kernel/mm/transparent_hugepage/enabled");
+            const std::string allowed{std::istreambuf_iterator<char>(setting), {}};
+            if (policy == HugePagePolicy::kNever) {
+                CHECK(huge == 0);
+            } else if (!setting || allowed.find("[never]") != std::string::npos) {
+                MESSAGE("SKIPPED: this system has no transparently huge pages");
+            } else if (block_of(device).fd == -1) {
+                CHECK(huge >= 20 * kMiB);
+            }
+        }
+    }
+
+    TEST_CASE("a forked child does not have the memory that no peer reaches") {
+        LimitedDevice device;
+        const auto pool = make_local(device, HugePagePolicy::kNever);
+        std::byte* const piece = pool->allocate(kMiB);
+        REQUIRE(piece != nullptr);
+        // Not fork(), which first takes all locks of jemalloc: more than TSan can follow.
+        const pid_t child = _Fork();
+        REQUIRE(child >= 0);
+        if (child == 0) {
+            unsigned char there = 0;
+            void* const page =
+                reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(piece) & ~4095UL);
+            _exit(mincore(page, 1, &there) == 0 ? 1 : 0);
+        }
+        int status = 0;
+        REQUIRE(waitpid(child, &status, 0) == child);
+        CHECK(status == 0);
+    }
+
+    /// Lets this thread's calls of madvise(MADV_POPULATE_WRITE) fail with `error`.
+    bool refuse_populate(uint32_t error) {
+        sock_filter program[] = {
+            BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+            BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_madvise, 0, 3),
+            BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[2])),
+            BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, MADV_POPULATE_WRITE, 0, 1),
+            BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
+            BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+        };
+        return filter_system_calls(program);
+    }
+
+    TEST_CASE("private memory that the system refuses is an error, and nobody dies later") {
+        LimitedDevice device;
+        const auto pool = make_local(device, HugePagePolicy::kNever);
+        bool refusing = false;
+        Result<std::byte*> refused = nullptr;
+        bool small_served = false;
+        std::thread([&] {
+            refusing = refuse_populate(ENOMEM);
+            if (!refusing) return;
+            refused = pool->allocate(PoolRequest{20 * kMiB});
+            small_served = pool->allocate(1000) != nullptr;
+        }).join();
+        if (!refusing) {
+            MESSAGE("SKIPPED: this system has no seccomp filters");
+            return;
+        }
+        REQUIRE_FALSE(refused);
+        CHECK(refused.code() == Errc::kNoMemory);
+        const std::string text = refused.error().message();
+        CHECK_MESSAGE(
+            text.find("pool 'test': 16 MiB wanted: no memory is left after 4 MiB; stop other "
+                      "programs, raise the memory limit of this job, or use more nodes") !=
+                std::string::npos,
+            text);
+        CHECK(small_served);
+        CHECK(pool->statistics().backed_bytes == 4 * kMiB);
+        CHECK(pool->allocate(20 * kMiB) != nullptr);  // when there is memory again
+    }
+
+    TEST_CASE("a kernel that cannot fill in pages at once has them touched one by one") {
+        LimitedDevice device;
+        const auto pool = make_local(device, HugePagePolicy::kNever);
+        bool old_kernel = false;
+        std::byte* piece = nullptr;
+        std::thread([&] {
+            old_kernel = refuse_populate(EINVAL);
+            if (old_kernel) piece = pool->allocate(20 * kMiB);
+        }).join();
+        if (!old_kernel) {
+            MESSAGE("SKIPPED: this system has no seccomp filters");
+            return;
+        }
+        REQUIRE(piece != nullptr);
+        std::vector<unsigned char> there(20 * kMiB / 4096);
+        REQUIRE(mincore(piece, 20 * kMiB, there.data()) == 0);
+        CHECK(std::ranges::all_of(there, [](unsigned char page) { return (page & 1) != 0; }));
+    }
+
+    TEST_CASE("of a pool that is touched beforehand, further slabs grow in steps") {
+        for (const Access access : {Access::kLocal, Access::kRemote}) {
+            LimitedDevice device;
+            device.pins = false;
+            Device* const devices[] = {&device};
+            const auto pool = MemoryPool::make({.slab_bytes = kPoolBytes,
+                                                .access = access,
+                                                .huge_pages = HugePagePolicy::kNever,
+                                                .prefault = true},
+                                               devices);
+            REQUIRE(pool);
+            CHECK((*pool)->statistics().backed_bytes == kPoolBytes);
+            REQUIRE((*pool)->allocate(kPoolBytes) != nullptr);
+            std::byte* const piece = (*pool)->allocate(5 * kMiB);
+            REQUIRE(piece != nullptr);
+            CHECK((*pool)->statistics().slab_count == 2);
+            CHECK((*pool)->statistics().backed_bytes <= kPoolBytes + 8 * kMiB);
+            std::vector<unsigned char> there(5 * kMiB / 4096);
+            REQUIRE(mincore(piece, 5 * kMiB, there.data()) == 0);
+            CHECK(std::ranges::all_of(there, [](unsigned char page) { return (page & 1) != 0; }));
+        }
     }
 }

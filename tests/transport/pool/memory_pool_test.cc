@@ -18,13 +18,13 @@
 #include "lib/base/random.h"
 #include "tests/log_lines.h"
 #include "tests/seed.h"
-#include "tests/transport/pool/fake_device.h"
+#include "tests/transport/pool/limited_device.h"
 #include "transport/pool/pool_buffer.h"
 
 TEST_SUITE("memory_pool") {
     using namespace weir;
     using namespace weir::transport;
-    using transport::test::FakeDevice;
+    using transport::test::LimitedDevice;
 
     PoolOptions small_options(bool use_jemalloc = true) {
         return {.name = "test",
@@ -53,20 +53,20 @@ TEST_SUITE("memory_pool") {
 
     TEST_CASE(
         "a pool is registered once, with a sealed memfd behind it, and is undone at the end") {
-        FakeDevice device;
+        LimitedDevice device;
         {
             PoolOptions options = small_options();
             options.access = Access::kRemoteRead;
             const auto pool = make_pool(options, device);
             REQUIRE(device.regions().size() == 1);
-            const FakeDevice::Region& region = device.regions().begin()->second;
+            const LimitedDevice::Region& region = device.regions().begin()->second;
             CHECK(region.access == Access::kRemoteRead);
             CHECK(region.block.bytes.size() == 8 * kMiB);
             CHECK(region.block.fd_offset == 0);
             CHECK(ftruncate(region.block.fd, 4096) != 0);
             const int seals = fcntl(region.block.fd, F_GET_SEALS);
             CHECK((seals & F_SEAL_SHRINK) != 0);
-            // what is written here is seen by whoever maps the descriptor
+            // a mapping of the descriptor sees what is written here
             std::byte* const memory = pool->allocate(4096);
             REQUIRE(memory != nullptr);
             std::memset(memory, 0x5a, 4096);
@@ -83,7 +83,7 @@ TEST_SUITE("memory_pool") {
     TEST_CASE("pieces of all sizes are aligned, apart and inside of registered memory") {
         for (const bool use_jemalloc : {true, false}) {
             CAPTURE(use_jemalloc);
-            FakeDevice device;
+            LimitedDevice device;
             const auto pool = make_pool(small_options(use_jemalloc), device);
             std::vector<std::pair<std::byte*, size_t>> pieces;
             for (size_t size = 0; size < 3 * kMiB; size = size * 3 + 1) {
@@ -114,7 +114,7 @@ TEST_SUITE("memory_pool") {
     }
 
     TEST_CASE("a span that leaves its slab is not contained") {
-        FakeDevice device;
+        LimitedDevice device;
         const auto pool = make_pool(small_options(), device);
         const std::span<std::byte> slab = device.regions().begin()->second.block.bytes;
         CHECK(pool->contains(slab));
@@ -126,7 +126,7 @@ TEST_SUITE("memory_pool") {
     TEST_CASE("zeroed memory is zero, fresh or used before, from jemalloc or not") {
         for (const bool use_jemalloc : {true, false}) {
             for (const Access access : {Access::kLocal, Access::kRemote}) {
-                FakeDevice device;
+                LimitedDevice device;
                 PoolOptions options = small_options(use_jemalloc);
                 options.access = access;
                 const auto pool = make_pool(options, device);
@@ -143,7 +143,7 @@ TEST_SUITE("memory_pool") {
     }
 
     TEST_CASE("memory that a peer wrote before anybody had it is zeroed all the same") {
-        FakeDevice device;
+        LimitedDevice device;
         const auto pool = make_pool(small_options(), device);
         const std::span<std::byte> slab = device.regions().begin()->second.block.bytes;
         std::memset(slab.data(), 0xee, slab.size());
@@ -154,7 +154,7 @@ TEST_SUITE("memory_pool") {
 
     TEST_CASE("the allocator's books survive a peer that overwrites the whole pool") {
         for (const bool use_jemalloc : {true, false}) {
-            FakeDevice device;
+            LimitedDevice device;
             const auto pool = make_pool(small_options(use_jemalloc), device);
             std::vector<std::byte*> pieces;
             for (size_t size = 1; size < kMiB; size *= 2)
@@ -172,7 +172,7 @@ TEST_SUITE("memory_pool") {
 
     TEST_CASE("a full pool grows by registered slabs, and one large piece's slab goes back") {
         for (const bool use_jemalloc : {true, false}) {
-            FakeDevice device;
+            LimitedDevice device;
             const auto pool = make_pool(small_options(use_jemalloc), device);
             std::vector<PoolBuffer> buffers;
             for (int i = 0; i < 20; ++i) {
@@ -200,7 +200,7 @@ TEST_SUITE("memory_pool") {
 
     TEST_CASE(
         "while a large piece's slab is deregistered, which may take a while, others get memory") {
-        FakeDevice device;
+        LimitedDevice device;
         const auto pool = make_pool(small_options(true), device);
         std::byte* const large = pool->allocate(20 * kMiB);
         REQUIRE(large != nullptr);
@@ -215,7 +215,7 @@ TEST_SUITE("memory_pool") {
     }
 
     TEST_CASE("a pool does not grow beyond its limit, and says so") {
-        FakeDevice device;
+        LimitedDevice device;
         PoolOptions options = small_options();
         options.limit_bytes = options.slab_bytes;
         const auto pool = make_pool(options, device);
@@ -233,7 +233,7 @@ TEST_SUITE("memory_pool") {
 
     TEST_CASE("where little memory may be locked the pool is smaller, and warns") {
         const ::weir::testing::LogLines log;
-        FakeDevice device(3 * kMiB);
+        LimitedDevice device(3 * kMiB);
         const auto pool = make_pool(small_options(), device);
         CHECK(device.registered_bytes() == 2 * kMiB);
         const PoolStatistics statistics = pool->statistics();
@@ -242,7 +242,7 @@ TEST_SUITE("memory_pool") {
         const std::string& note = statistics.notes.back();
         const uint64_t kib = (locked_memory_limit().pinned_bytes + 8 * kMiB) / 1024;
         CHECK_MESSAGE(note.find("8 MiB cannot be registered with fake") != std::string::npos, note);
-        CHECK_MESSAGE(note.find("going on with 2 MiB instead") != std::string::npos, note);
+        CHECK_MESSAGE(note.find("a region of 2 MiB is used instead") != std::string::npos, note);
         CHECK_MESSAGE(note.find(fmt::format("ulimit -l {}", kib)) != std::string::npos, note);
         CHECK(log.lines() == statistics.notes);
         CHECK(pool->allocate(kMiB) != nullptr);
@@ -250,7 +250,7 @@ TEST_SUITE("memory_pool") {
     }
 
     TEST_CASE("where hardly any memory may be locked there is no pool, but the ulimit to set") {
-        FakeDevice device(kMiB / 2);
+        LimitedDevice device(kMiB / 2);
         Device* const devices[] = {&device};
         const auto pool = MemoryPool::make(small_options(), devices);
         REQUIRE_FALSE(pool);
@@ -258,13 +258,13 @@ TEST_SUITE("memory_pool") {
         const std::string& text = pool.error().text();
         const uint64_t kib = (locked_memory_limit().pinned_bytes + 8 * kMiB) / 1024;
         CHECK_MESSAGE(text.find(fmt::format("ulimit -l {}", kib)) != std::string::npos, text);
-        CHECK_MESSAGE(text.find("not even 1 MiB") != std::string::npos, text);
+        CHECK_MESSAGE(text.find("a region of 1 MiB is refused, too") != std::string::npos, text);
         CHECK(device.regions().empty());
     }
 
     TEST_CASE("what one device refuses is taken back from the others") {
-        FakeDevice willing;
-        FakeDevice broken(0, Errc::kIo);
+        LimitedDevice willing;
+        LimitedDevice broken(0, Errc::kIo);
         Device* const devices[] = {&willing, &broken};
         const auto pool = MemoryPool::make(small_options(), devices);
         REQUIRE_FALSE(pool);
@@ -278,7 +278,7 @@ TEST_SUITE("memory_pool") {
         rlimit low = before;
         low.rlim_cur = 2 * kMiB;
         REQUIRE(setrlimit(RLIMIT_FSIZE, &low) == 0);
-        FakeDevice device;
+        LimitedDevice device;
         Device* const devices[] = {&device};
         const auto smaller = MemoryPool::make(small_options(), devices);
         PoolOptions options = small_options();
@@ -296,7 +296,7 @@ TEST_SUITE("memory_pool") {
         const Result<Slab> slab = Slab::make({.name = "giant", .size_bytes = uint64_t{1} << 45});
         REQUIRE_FALSE(slab);
         CHECK(slab.code() == Errc::kNoMemory);
-        CHECK(slab.error().text().find("WEIR_POOL_MIB") != std::string::npos);
+        CHECK(slab.error().text().find("raise the memory limit of this job") != std::string::npos);
         CHECK_FALSE(Slab::make({.name = "empty", .size_bytes = 0}));
     }
 
@@ -327,7 +327,7 @@ TEST_SUITE("memory_pool") {
     }
 
     TEST_CASE("many pools come and go without leaving anything behind") {
-        FakeDevice device;
+        LimitedDevice device;
         const auto open_before = open_files_limit().open_count;
         for (int i = 0; i < 300; ++i) {
             PoolOptions options = small_options();
@@ -342,7 +342,7 @@ TEST_SUITE("memory_pool") {
 
     TEST_CASE("threads share a pool") {
         WEIR_TEST_SEED(seed, 77);
-        FakeDevice device;
+        LimitedDevice device;
         const auto pool = make_pool(small_options(), device);
         std::vector<std::thread> threads;
         std::atomic<int> wrong{0};
@@ -376,7 +376,7 @@ TEST_SUITE("memory_pool") {
     }
 
     TEST_CASE("a buffer moves, and gives its memory back once") {
-        FakeDevice device;
+        LimitedDevice device;
         const auto pool = make_pool(small_options(), device);
         PoolBuffer empty;
         CHECK_FALSE(empty);
@@ -413,7 +413,7 @@ TEST_SUITE("memory_pool") {
     }
 
     TEST_CASE("options that make no sense are refused") {
-        FakeDevice device;
+        LimitedDevice device;
         Device* const devices[] = {&device};
         PoolOptions options = small_options();
         options.limit_bytes = kMiB;

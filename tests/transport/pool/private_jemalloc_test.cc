@@ -5,7 +5,7 @@
 #include <dlfcn.h>
 #include <doctest/doctest.h>
 
-#include "tests/transport/pool/fake_device.h"
+#include "tests/transport/pool/limited_device.h"
 #include "transport/pool/memory_pool.h"
 
 TEST_SUITE("private_jemalloc") {
@@ -20,7 +20,7 @@ TEST_SUITE("private_jemalloc") {
     }
 
     TEST_CASE("using a pool does not replace malloc, free and operator new of the process") {
-        test::FakeDevice device;
+        test::LimitedDevice device;
         Device* const devices[] = {&device};
         PoolOptions options;
         options.slab_bytes = options.slab_bytes_min = 4 << 20;
@@ -58,7 +58,7 @@ TEST_SUITE("private_jemalloc") {
     }
 
     TEST_CASE("the pool says whose books it uses") {
-        test::FakeDevice device;
+        test::LimitedDevice device;
         Device* const devices[] = {&device};
         PoolOptions options;
         options.slab_bytes = options.slab_bytes_min = 4 << 20;

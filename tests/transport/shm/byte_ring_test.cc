@@ -273,7 +273,7 @@ TEST_SUITE("byte_ring") {
         for (int round = 0; round < 20'000; ++round) {
             Both ring(60 + random.below(40));
             for (uint64_t& word : ring.memory) {
-                // Mostly plausible headers, so that the reader gets somewhere.
+                // Mostly plausible headers, so that the reader does not stop at the first one.
                 word = random.below(4) == 0
                            ? random()
                            : encode_header(static_cast<RecordKind>(random.below(7)),

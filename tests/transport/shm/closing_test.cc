@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// When a connection is over: once its peer has let go of the memory that it was shown. A mapping
-/// cannot be taken away from it.
+/// A connection is over once its peer has given up the memory that was exposed to it: the peer's
+/// mapping cannot be revoked.
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -32,7 +32,7 @@ std::unique_ptr<Device> brief_device() {
     return test_device(options);
 }
 
-/// An endpoint with memory to show.
+/// An endpoint with memory to expose.
 struct Owner {
     explicit Owner(std::unique_ptr<Device> with = test_device()) : device(std::move(with)) {
         region =
@@ -41,6 +41,13 @@ struct Owner {
 
     [[nodiscard]] RemoteSpan show(ConnectionId id) {
         return *actor.endpoint().expose(id, memory.mapping.bytes());
+    }
+
+    /// A new connection to `peer`, on which the memory was exposed.
+    [[nodiscard]] ConnectionId shown_to(Actor& peer) {
+        const ConnectionId id = actor.connect(peer.endpoint().address(), &peer);
+        (void)show(id);
+        return id;
     }
 
     [[nodiscard]] bool all_are(std::byte value) const {
@@ -72,8 +79,8 @@ struct Owner {
     Actor actor{*device};
 };
 
-/// A child that maps what it is shown and then does nothing until it is told to; then it writes,
-/// and polls until the connection is over.
+/// A child that maps the memory that is exposed to it and then waits for a command. Then it
+/// writes there, and polls until the connection is over.
 int late_writer(Forked& self) {
     const auto device = test_device();
     Actor actor(*device);
@@ -91,7 +98,7 @@ int late_writer(Forked& self) {
     return actor.until([&] { return actor.closed(id).has_value(); }) ? 0 : 4;
 }
 
-/// Connects to the child and shows it everything.
+/// Connects to the child and exposes all memory to it.
 ConnectionId show_to(Owner& owner, Forked& child) {
     const ConnectionId id = owner.actor.connect(child.hear());
     REQUIRE(id != 0);
@@ -171,8 +178,7 @@ TEST_SUITE("closing") {
     TEST_CASE("a peer within the process that takes too long leaves the memory in doubt") {
         Owner owner(brief_device());
         Actor peer(*owner.device);
-        const ConnectionId id = owner.actor.connect(peer.endpoint().address(), &peer);
-        (void)owner.show(id);
+        const ConnectionId id = owner.shown_to(peer);
         owner.actor.endpoint().close(id);
         REQUIRE(owner.ends(id));
         CHECK(owner.end_of(id).memory_in_doubt);
@@ -181,8 +187,7 @@ TEST_SUITE("closing") {
     TEST_CASE("a peer's endpoint that is destroyed has let go") {
         Owner owner;
         std::optional<Actor> peer(*owner.device);
-        const ConnectionId id = owner.actor.connect(peer->endpoint().address(), &*peer);
-        (void)owner.show(id);
+        const ConnectionId id = owner.shown_to(*peer);
         owner.actor.endpoint().close(id);
         owner.poll_often();
         CHECK_FALSE(owner.actor.closed(id).has_value());
@@ -194,9 +199,8 @@ TEST_SUITE("closing") {
     TEST_CASE("where both close at once, both are over") {
         Owner owner;
         Owner other;
-        const ConnectionId id = owner.actor.connect(other.actor.endpoint().address(), &other.actor);
+        const ConnectionId id = owner.shown_to(other.actor);
         const ConnectionId far = other.actor.accept();
-        (void)owner.show(id);
         (void)other.show(far);
         owner.actor.endpoint().close(id);
         other.actor.endpoint().close(far);
@@ -225,7 +229,7 @@ TEST_SUITE("closing") {
         std::memcpy(bad.agreement().memory.bytes().data() + kRingsAt, &garbage, sizeof(garbage));
         owner.poll_often();
         CHECK_FALSE(owner.actor.closed(id).has_value());
-        // What it says now is not listened to.
+        // What it sends now is ignored.
         CHECK(send_packet(bad.socket(), std::as_bytes(std::span(&garbage, 1)), {}).has_value());
         SUBCASE("and hangs up") {
             bad.hang_up();
@@ -243,8 +247,7 @@ TEST_SUITE("closing") {
         for (const bool lets_go : {true, false}) {
             Owner owner(brief_device());
             Actor peer(*owner.device);
-            const ConnectionId id = owner.actor.connect(peer.endpoint().address(), &peer);
-            (void)owner.show(id);
+            const ConnectionId id = owner.shown_to(peer);
             owner.actor.endpoint().close(id);
             owner.actor.poll();
             const int fd = owner.actor.endpoint().arm();

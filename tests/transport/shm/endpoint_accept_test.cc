@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// Handshakes that take their time, and strangers that take places.
+/// Slow handshakes, and peers that take places and prove nothing.
 #include <string>
 #include <vector>
 
@@ -21,14 +21,14 @@ using testing::readable;
 using testing::test_device;
 using testing::test_secret;
 
-/// A tenth of the time that everybody really has.
+/// A tenth of the real time limit.
 DeviceOptions hurried_options() {
     DeviceOptions options{test_secret()};
     options.handshake_timeout_ns /= 10;
     return options;
 }
 
-/// A connection of somebody who says nothing.
+/// A connection that sends nothing.
 Descriptor stranger(Actor& actor) {
     auto socket = dial_abstract(testing::socket_name_of(actor.endpoint().address()));
     REQUIRE(socket.has_value());
@@ -49,7 +49,7 @@ TEST_SUITE("endpoint accept") {
         REQUIRE(id.has_value());
         auto stranger = dial_abstract(testing::socket_name_of(a.endpoint().address()));
         REQUIRE(stranger.has_value());
-        // Asleep, too.
+        // The endpoint sleeps in between, too.
         SUBCASE("polling") {
             REQUIRE(a.until([&] { return a.closed(*id).has_value(); }));
         }
@@ -102,7 +102,8 @@ TEST_SUITE("endpoint accept") {
         for (int i = 0; i < 6; ++i)
             silent.push_back(stranger(a));
         int wakes = 0;
-        // Two go when their time is over; the other four stay, for nobody wants their places.
+        // Two are closed when their time is over. The other four stay, because no further
+        // connection wants their places.
         while (wakes < 50 && readable(a.endpoint().arm(), 300)) {
             a.poll();
             ++wakes;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// What is special about shm endpoints; the conformance suite holds them to the contract.
+/// What only shm endpoints do. The conformance suite tests the contract of all transports.
 #include "transport/shm/endpoint.h"
 
 #include <atomic>
@@ -167,7 +167,7 @@ TEST_SUITE("endpoint") {
         REQUIRE(stage >= 1);
         device->deregister_memory(*region);
         CHECK(stage == 2);
-        far.assign(far.size(), std::byte{0});  // under TSan: nobody reads it any more
+        far.assign(far.size(), std::byte{0});  // TSan checks that no thread reads it any more
         other.join();
         CHECK(a.endpoint().map(id, *span, Access::kRemoteRead) == nullptr);
     }

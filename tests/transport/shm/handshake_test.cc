@@ -33,7 +33,7 @@ struct Table {
     }
 };
 
-/// A packet that went by, to be sent on as it is or changed.
+/// An intercepted packet, to be passed on as it is or changed.
 Packet catch_packet(int socket) {
     Packet packet;
     REQUIRE(receive_packet(socket, packet) == Receive::kPacket);
@@ -49,7 +49,7 @@ void pass_on(int socket, const Packet& packet, size_t length_bytes,
     REQUIRE(send_packet(socket, std::span(packet.buffer).first(length_bytes), fds).has_value());
 }
 
-/// Runs a handshake in which an eavesdropper changes packet `number`; the codes of both sides.
+/// Runs a handshake in which packet `number` is changed on the way. Returns both sides' codes.
 std::pair<Errc, Errc> run_changed(int number, const std::function<void(Packet&)>& change) {
     Table a;  // connecting side <-> eavesdropper
     Table b;  // eavesdropper <-> accepting side

@@ -2,7 +2,6 @@
 #include "tests/transport/shm/helpers.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
@@ -16,6 +15,8 @@
 
 #include "lib/base/check.h"
 #include "lib/base/clock.h"
+#include "tests/seed.h"
+#include "tests/wait_until.h"
 #include "transport/shm/regions.h"
 
 namespace weir::transport::shm::testing {
@@ -57,14 +58,13 @@ size_t Actor::poll() {
 }
 
 bool Actor::until(const std::function<bool()>& done, Actor* other) {
-    const SteadyClock clock;
-    const uint64_t end_ns = clock.now_ns() + kPatienceNs;
-    while (!done()) {
-        if (clock.now_ns() > end_ns) return false;
-        if (poll() == 0) usleep(1);
-        if (other != nullptr) other->poll();
-    }
-    return true;
+    return weir::testing::wait_until(
+        done,
+        [&] {
+            if (poll() == 0) usleep(1);
+            if (other != nullptr) other->poll();
+        },
+        kPatienceNs);
 }
 
 ConnectionId Actor::connect(const std::string& address, Actor* other) {
@@ -205,11 +205,8 @@ int Forked::join() {
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-uint64_t seed_for(const char* test) {
-    const char* const given = std::getenv("WEIR_SEED");
-    const uint64_t seed = given != nullptr && *given != '\0'
-                              ? std::strtoull(given, nullptr, 10)
-                              : SteadyClock().now_ns() * 0x9e3779b97f4a7c15ULL;
+uint64_t seed_for(const std::string& test) {
+    const uint64_t seed = weir::testing::seed_or(SteadyClock().now_ns() * 0x9e3779b97f4a7c15ULL);
     MESSAGE(test << ": WEIR_SEED=" << seed);
     return seed;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// What the tests of the shm backend act with: endpoints whose completions are remembered, peers
+/// Helpers for tests of the shm backend: endpoints whose completions are remembered, peers
 /// that speak the handshake themselves and may then misbehave, and forked processes.
 
 #include <functional>
@@ -32,21 +32,21 @@ struct Happened {
     bool memory_in_doubt = false;
 };
 
-/// An endpoint and all that happened to it.
+/// An endpoint and all of its completions.
 class Actor {
 public:
     explicit Actor(Device& device, const EndpointOptions& options = {});
 
     [[nodiscard]] Endpoint& endpoint() { return *endpoint_; }
 
-    /// Polls once; returns how much came.
+    /// Polls once. Returns the number of completions.
     size_t poll();
-    /// Polls this one and `other` until `done`, or for ten seconds: then false.
+    /// Polls this one and `other` until `done`. False: not within ten seconds.
     [[nodiscard]] bool until(const std::function<bool()>& done, Actor* other = nullptr);
 
-    /// Connects to an endpoint of another process. 0: it came to nothing.
+    /// Connects to an endpoint of another process. 0: it failed.
     [[nodiscard]] ConnectionId connect(const std::string& address, Actor* other = nullptr);
-    /// Waits for somebody to connect. 0: nobody did.
+    /// Waits until a peer connects. 0: none did.
     [[nodiscard]] ConnectionId accept();
     [[nodiscard]] Post send(ConnectionId connection, std::string_view text);
     /// Waits for the next message and takes it; nothing if the connection closed.
@@ -63,8 +63,8 @@ private:
     std::vector<Completion> completions_;
 };
 
-/// A peer that knows the secret but is none of our endpoints: it has the connection's memory and
-/// socket in its hands.
+/// A peer that knows the secret but is not an endpoint: the test has its socket and the
+/// connection's memory.
 class RawPeer {
 public:
     RawPeer();
@@ -105,7 +105,7 @@ public:
     Forked(const Forked&) = delete;
     Forked& operator=(const Forked&) = delete;
 
-    /// A line from the other side.
+    /// Reads a line that the other side wrote.
     [[nodiscard]] std::string hear();
     void tell(const std::string& line);
 
@@ -121,7 +121,7 @@ private:
 };
 
 /// WEIR_SEED, or a new one; printed with the test's name.
-[[nodiscard]] uint64_t seed_for(const char* test);
+[[nodiscard]] uint64_t seed_for(const std::string& test);
 
 [[nodiscard]] size_t open_files();
 /// Lines of /proc/self/maps.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// A peer that knows the secret and then does what it should not.
+/// Peers that know the secret and then break the rules.
 #include <cstring>
 
 #include <doctest/doctest.h>
@@ -20,7 +20,7 @@ using testing::Forked;
 using testing::RawPeer;
 using testing::test_device;
 
-/// An endpoint with a good peer, to be harmed by a bad one.
+/// An endpoint with a well-behaved peer and a bad one.
 struct Scene {
     std::unique_ptr<Device> device = test_device();
     std::unique_ptr<Device> other = test_device();
@@ -54,7 +54,7 @@ struct Scene {
 void scribble(std::span<std::byte> memory, Random& random) {
     const uint64_t words = memory.size() / 8;
     for (uint64_t i = 1 + random.below(20); i > 0; --i) {
-        // Mostly where it hurts: control words and the first records.
+        // Mostly control words and the first records, which are read most often.
         const uint64_t at = random.below(3) == 0   ? random.below(64)
                             : random.below(2) == 0 ? kRingsAt / 8 + random.below(64)
                                                    : random.below(words);

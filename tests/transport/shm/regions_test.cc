@@ -17,8 +17,8 @@ namespace weir::transport::shm {
 
 namespace {
 
-std::unique_ptr<RegionTable> make_table() {
-    auto table = RegionTable::make();
+std::unique_ptr<ShmRegionTable> make_table() {
+    auto table = ShmRegionTable::make();
     REQUIRE(table.has_value());
     return std::move(table).value();
 }
@@ -33,7 +33,7 @@ RegionNote note_of(uint64_t key, uint64_t length_bytes, bool has_fd) {
     return note;
 }
 
-/// A peer's live page in which `keys` live.
+/// A peer's live page that shows `keys` as registered.
 Mapping live_page_with(const std::vector<uint64_t>& keys) {
     auto page = make_private(kLivePageBytes, "a test");
     REQUIRE(page.has_value());
@@ -96,7 +96,7 @@ TEST_SUITE("regions") {
     TEST_CASE("there is a limit, and it is an error") {
         const auto table = make_table();
         std::vector<std::byte> memory(8);
-        // Filling the table one by one would be quadratic: the limit itself is what is tested.
+        // Filling the table one by one takes quadratic time, so only the limit is tested.
         std::vector<RegionId> ids;
         for (uint32_t i = 0; i < 300; ++i) {
             const auto id = table->add({memory}, Access::kLocal);

@@ -21,12 +21,12 @@ TEST_SUITE("verbs connection table") {
     TEST_CASE("a name is never used again, and slots are") {
         WEIR_TEST_SEED(seed, 4711);
         Random random(seed);
-        ConnectionTable table;
+        VerbsConnectionTable table;
         std::set<ConnectionId> ever;
-        std::vector<Connection*> alive;
+        std::vector<VerbsConnection*> alive;
         for (int i = 0; i < 2000; ++i) {
             if (alive.size() < 20 && random.below(2) == 0) {
-                Connection& c = table.add(Side::kAccepting, {}, {});
+                VerbsConnection& c = table.add(Side::kAccepting, {}, {});
                 REQUIRE(ever.insert(c.id).second);
                 alive.push_back(&c);
             } else if (!alive.empty()) {
@@ -40,16 +40,16 @@ TEST_SUITE("verbs connection table") {
             REQUIRE(table.count() == alive.size());
         }
         for (const ConnectionId id : ever)
-            CHECK(ConnectionTable::slot_of(id) < 20);
+            CHECK(VerbsConnectionTable::slot_of(id) < 20);
         size_t seen = 0;
-        table.for_each([&](const Connection&) { ++seen; });
+        table.for_each([&](const VerbsConnection&) { ++seen; });
         CHECK(seen == alive.size());
     }
 
     TEST_CASE("a queue pair leads to its connection until that is removed") {
-        ConnectionTable table;
-        Connection& a = table.add(Side::kConnecting, {}, {});
-        Connection& b = table.add(Side::kConnecting, {}, {});
+        VerbsConnectionTable table;
+        VerbsConnection& a = table.add(Side::kConnecting, {}, {});
+        VerbsConnection& b = table.add(Side::kConnecting, {}, {});
         CHECK(table.find_queue_pair(7) == nullptr);
         a.own.queue_pair = 7;
         table.add_queue_pair(a);
@@ -62,7 +62,7 @@ TEST_SUITE("verbs connection table") {
         CHECK(table.find_queue_pair(8) == nullptr);
         CHECK(table.find_queue_pair(7) == &a);
         // The device uses numbers again. Who has no queue pair yet takes no other's away.
-        Connection& c = table.add(Side::kConnecting, {}, {});
+        VerbsConnection& c = table.add(Side::kConnecting, {}, {});
         c.own.queue_pair = 7;
         table.remove(c);
         CHECK(table.find_queue_pair(7) == &a);
@@ -70,9 +70,9 @@ TEST_SUITE("verbs connection table") {
 
     TEST_CASE("the next deadline is the first of all, and goes with its connection") {
         constexpr uint64_t kNone = std::numeric_limits<uint64_t>::max();
-        ConnectionTable table;
-        Connection& a = table.add(Side::kConnecting, {}, {});
-        Connection& b = table.add(Side::kConnecting, {}, {});
+        VerbsConnectionTable table;
+        VerbsConnection& a = table.add(Side::kConnecting, {}, {});
+        VerbsConnection& b = table.add(Side::kConnecting, {}, {});
         CHECK_FALSE(table.has_deadlines());
         CHECK(table.next_deadline_ns() == kNone);
         table.set_deadline(a, 100);

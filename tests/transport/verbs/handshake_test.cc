@@ -29,12 +29,12 @@ Claim some_claim(uint32_t number) {
     return claim;
 }
 
-/// Takes what a side has to say.
+/// Takes the output of a side.
 Bytes spoken(ClaimHandshake& side) {
     return std::exchange(side.output(), {});
 }
 
-/// Two sides on the way to each other.
+/// Both sides of a handshake.
 struct Pair {
     explicit Pair(const Secret& near_secret = random_bytes()) : Pair(near_secret, near_secret) {}
 
@@ -52,7 +52,7 @@ struct Pair {
         return *step;
     }
 
-    /// Up to the connecting side's claim, which is returned, not delivered.
+    /// Runs up to the connecting side's claim, which is returned and not delivered.
     Bytes until_claim() {
         CHECK(give(far, spoken(near)) == Step::kWait);
         CHECK(give(near, spoken(far)) == Step::kMakeClaim);

@@ -12,6 +12,7 @@
 #include <doctest/doctest.h>
 
 #include "lib/base/clock.h"
+#include "tests/wait_until.h"
 #include "transport/verbs/verbs.h"
 
 namespace weir::transport::verbs::testing {
@@ -50,14 +51,10 @@ struct Party {
 };
 
 inline bool until(const std::vector<Party*>& parties, const std::function<bool()>& done) {
-    const SteadyClock clock;
-    const uint64_t end_ns = clock.now_ns() + 20 * kSecond;
-    while (!done()) {
-        if (clock.now_ns() > end_ns) return false;
+    return weir::testing::wait_until(done, [&] {
         for (Party* const party : parties)
             party->poll();
-    }
-    return true;
+    });
 }
 
 struct Link {

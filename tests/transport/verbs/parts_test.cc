@@ -110,7 +110,7 @@ TEST_SUITE("verbs parts") {
     }
 
     TEST_CASE("a region is found by any part of it, and only by that") {
-        RegionTable table;
+        VerbsRegionTable table;
         RegionView view(table);
         std::vector<std::byte> memory(1000);
         const std::span<std::byte> all(memory);
@@ -132,7 +132,7 @@ TEST_SUITE("verbs parts") {
     }
 
     TEST_CASE("regions may overlap") {
-        RegionTable table;
+        VerbsRegionTable table;
         RegionView view(table);
         std::vector<std::byte> memory(1000);
         const std::span<std::byte> all(memory);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// RawPeer: somebody who knows the job's secret and does as it likes: it has a queue pair of its
+/// RawPeer: a peer that knows the job's secret and keeps no other rule: it has a queue pair of its
 /// own and posts to it without any flow control.
 
 #include <array>
@@ -107,7 +107,7 @@ public:
         return false;
     }
 
-    /// Without a goodbye.
+    /// Closes the connection without the record that ends it.
     void leave() {
         socket_.close();
         if (qp_ != nullptr) break_off(qp_.get());

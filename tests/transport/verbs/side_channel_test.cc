@@ -8,8 +8,8 @@
 #include <doctest/doctest.h>
 #include <poll.h>
 
-#include "lib/base/clock.h"
-#include "transport/verbs/listener.h"
+#include "tests/wait_until.h"
+#include "transport/net/listener.h"
 
 namespace {
 
@@ -24,25 +24,25 @@ constexpr uint32_t kSilenceMs = 4000;
 
 /// Waits until the watcher says that something called `name` is ready.
 bool wait_for(const Watcher& watcher, uint64_t name) {
-    const SteadyClock clock;
-    const uint64_t end_ns = clock.now_ns() + 10 * kSecond;
-    while (clock.now_ns() < end_ns) {
-        pollfd one{watcher.fd(), POLLIN, 0};
-        static_cast<void>(::poll(&one, 1, 100));
-        std::array<uint64_t, 4> names;
-        const size_t count = watcher.ready(names);
-        if (std::find(names.begin(), names.begin() + count, name) != names.begin() + count) {
-            return true;
-        }
-    }
-    return false;
+    bool found = false;
+    return weir::testing::wait_until([&] { return found; },
+                                     [&] {
+                                         pollfd one{watcher.fd(), POLLIN, 0};
+                                         static_cast<void>(::poll(&one, 1, 100));
+                                         std::array<uint64_t, 4> names;
+                                         const size_t count = watcher.ready(names);
+                                         found = std::find(names.begin(), names.begin() + count,
+                                                           name) != names.begin() + count;
+                                     });
 }
 
 struct Stage {
     Watcher watcher = std::move(Watcher::make(kAlarm)).value();
     Watcher other = std::move(Watcher::make(kAlarm)).value();
     Listener listener =
-        std::move(Listener::make(*SocketAddress::parse_host("127.0.0.1", 0), watcher, kListener))
+        std::move(
+            Listener::make(std::move(listen_on(*SocketAddress::parse_host("127.0.0.1", 0))).value(),
+                           watcher, kListener))
             .value();
 };
 
@@ -64,7 +64,8 @@ TEST_SUITE("verbs side channel") {
         stage.listener.rest(5000);
         CHECK(stage.listener.rest_ends_ns() == 5000);
         SideChannel near(Side::kConnecting, {}, random_bytes());
-        REQUIRE(near.dial(stage.listener.address(), kSilenceMs, stage.other, kChannel));
+        REQUIRE(
+            near.dial(SocketAddress::own(stage.listener.fd()), kSilenceMs, stage.other, kChannel));
         REQUIRE(wait_for(stage.other, kChannel));
         std::array<uint64_t, 4> names;
         CHECK(stage.watcher.ready(names) == 0);
@@ -79,8 +80,9 @@ TEST_SUITE("verbs side channel") {
         Stage stage;
         SideChannel near(Side::kConnecting, {}, random_bytes());
         CHECK(near.receive() == SideChannel::Got::kNothing);
-        REQUIRE(near.dial(stage.listener.address(), kSilenceMs, stage.other, kChannel));
-        CHECK(near.state() == SideChannel::State::kDialling);
+        REQUIRE(
+            near.dial(SocketAddress::own(stage.listener.fd()), kSilenceMs, stage.other, kChannel));
+        CHECK(near.state() == SideChannel::State::kDialing);
         REQUIRE(near.send());  // nothing is lost before it is up
         REQUIRE(wait_for(stage.other, kChannel));
         REQUIRE(near.look());
@@ -109,13 +111,14 @@ TEST_SUITE("verbs side channel") {
         }
         CHECK(got == SideChannel::Got::kEnd);
         near.begin_anew({}, random_bytes());  // and again
-        REQUIRE(near.dial(stage.listener.address(), kSilenceMs, stage.other, kChannel));
-        CHECK(near.state() == SideChannel::State::kDialling);
+        REQUIRE(
+            near.dial(SocketAddress::own(stage.listener.fd()), kSilenceMs, stage.other, kChannel));
+        CHECK(near.state() == SideChannel::State::kDialing);
     }
 
     TEST_CASE("dialling where nobody listens fails with what the kernel says") {
         Stage stage;
-        const SocketAddress nobody = stage.listener.address();
+        const SocketAddress nobody = SocketAddress::own(stage.listener.fd());
         { const Listener gone = std::move(stage.listener); }
         SideChannel near(Side::kConnecting, {}, random_bytes());
         REQUIRE(near.dial(nobody, kSilenceMs, stage.other, kChannel));

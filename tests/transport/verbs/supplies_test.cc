@@ -30,11 +30,11 @@ TEST_SUITE("verbs supplies") {
         options.connections_max = 4;
         auto supplies = Supplies::make(*hardware, nullptr, options);
         REQUIRE_MESSAGE(supplies.has_value(), supplies.error().message());
-        const auto add = [&](std::deque<Connection>& to) {
-            Connection& c = to.emplace_back(to.size(), Side::kConnecting, Secret{}, Nonce{});
+        const auto add = [&](std::deque<VerbsConnection>& to) {
+            VerbsConnection& c = to.emplace_back(to.size(), Side::kConnecting, Secret{}, Nonce{});
             return supplies->equip(c, 0);
         };
-        std::deque<Connection> connections;
+        std::deque<VerbsConnection> connections;
         Status last;
         while (last)
             last = add(connections);
@@ -49,10 +49,10 @@ TEST_SUITE("verbs supplies") {
         const uint32_t before = supplies->receives().buffer_count();
         supplies->receives().replace_one();
         CHECK(supplies->receives().buffer_count() >= before);
-        for (Connection& c : connections)
+        for (VerbsConnection& c : connections)
             supplies->take_back(c);
         CHECK(connections[0].qp == nullptr);
-        std::deque<Connection> others;
+        std::deque<VerbsConnection> others;
         CHECK(add(others));
         CHECK(others[0].own.window == window);
         supplies->take_back(others[0]);

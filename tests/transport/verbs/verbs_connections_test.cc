@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// Who gets a connection on a real device, who does not, and what it is told. Without a device
-/// every case says that it was skipped.
+/// Which peers get a connection on a real device, which do not, and the errors of the latter.
+/// Without a device, every case says that it was skipped.
 
 #include <optional>
 #include <string>
@@ -20,7 +20,7 @@ using namespace weir::transport;
 using namespace weir::transport::verbs;
 using namespace weir::transport::verbs::testing;
 
-/// A plain TCP connection to an endpoint, of somebody who is not one of us.
+/// A plain TCP connection to an endpoint, of a program outside of the job.
 Socket stranger(const Endpoint& endpoint) {
     const auto to = SocketAddress::parse(endpoint.address().substr(6));
     REQUIRE(to.has_value());
@@ -29,7 +29,7 @@ Socket stranger(const Endpoint& endpoint) {
     return std::move(*socket);
 }
 
-/// A fifth of the time that everybody really has.
+/// A fifth of the real time limit.
 DeviceOptions hurried_options() {
     DeviceOptions options;
     options.handshake_ms_max /= 5;

@@ -50,7 +50,7 @@ TEST_SUITE("verbs ends") {
             break_now(a, to_b);
             break_now(a, to_c);
             give_the_device_time();      // everything is flushed ...
-            clock.advance(3 * kSecond);  // ... and only then somebody looks
+            clock.advance(3 * kSecond);  // ... and only then the endpoint polls
             if (sleeps_first) static_cast<void>(a.endpoint->arm());
             for (int i = 0; i < 1000; ++i) {
                 // One completion at a time: the endpoint looks at its deadlines in between.

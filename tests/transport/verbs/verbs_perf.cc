@@ -67,7 +67,7 @@ void post_message(Endpoint& endpoint, ConnectionId to, std::span<const std::byte
     endpoint.flush();
 }
 
-/// Tells whoever connects where its memory is, then answers every message with itself.
+/// Sends the address of its memory to the peer that connects, then returns every message.
 void serve(const Secret& secret, int address_pipe) {
     Party party(secret);
     Endpoint& endpoint = *party.endpoint;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// FakeDevice: remembers what is registered with it and refuses beyond a limit, as an RDMA device
-/// does when the locked-memory limit is low.
+/// LimitedDevice: remembers the memory that is registered with it, and refuses more than a limit, as
+/// an RDMA device does when the locked-memory limit is low.
 
 #include <cerrno>
 #include <functional>
@@ -14,9 +14,9 @@
 
 namespace weir::transport::test {
 
-class FakeDevice final : public Device {
+class LimitedDevice final : public Device {
 public:
-    explicit FakeDevice(uint64_t limit_bytes = kUnlimited, Errc refusal = Errc::kNoMemory)
+    explicit LimitedDevice(uint64_t limit_bytes = kUnlimited, Errc refusal = Errc::kNoMemory)
         : limit_bytes_(limit_bytes), refusal_(refusal) {}
 
     struct Region {
@@ -54,7 +54,7 @@ public:
         return Error(Errc::kUnavailable, "a fake device has no endpoints");
     }
 
-    /// These two: while nobody else uses the device.
+    /// Call these two only while no other thread uses the device.
     [[nodiscard]] uint64_t registered_bytes() const {
         uint64_t bytes = 0;
         for (const auto& [id, region] : regions_)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transport/verbs/watcher.h"
+#include "transport/net/watcher.h"
 
 #include <algorithm>
 #include <array>
@@ -11,7 +11,7 @@
 
 #include "lib/base/clock.h"
 
-namespace weir::transport::verbs {
+namespace weir::transport {
 
 Result<Watcher> Watcher::make(uint64_t alarm_name) {
     Watcher watcher;
@@ -19,7 +19,8 @@ Result<Watcher> Watcher::make(uint64_t alarm_name) {
     watcher.timer_ = Descriptor(::timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
     watcher.alarm_name_ = alarm_name;
     if (!watcher.epoll_ || !watcher.timer_) {
-        return Error(Errc::kIo, "cannot make descriptors for an endpoint", errno);
+        return Error(Errc::kIo, "cannot make the descriptors of an endpoint (see `ulimit -n`)",
+                     errno);
     }
     WEIR_TRY(watcher.watch(watcher.timer_.get(), alarm_name, For::kInput));
     return watcher;
@@ -32,7 +33,9 @@ Status Watcher::watch(int fd, uint64_t name, For what) {
     event.data.u64 = name;
     if (::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, fd, &event) != 0 &&
         ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
-        return Error(Errc::kIo, "cannot watch a descriptor", errno);
+        return Error(Errc::kIo,
+                     "epoll cannot watch a descriptor (see /proc/sys/fs/epoll/max_user_watches)",
+                     errno);
     }
     return {};
 }
@@ -63,4 +66,4 @@ void Watcher::set_alarm(uint64_t in_ns) const noexcept {
     ::timerfd_settime(timer_.get(), 0, &when, nullptr);
 }
 
-}  // namespace weir::transport::verbs
+}  // namespace weir::transport

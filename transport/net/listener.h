@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Listener: the socket that peers connect to. While it rests, they wait in the kernel's backlog.
+/// Listener: the socket that an endpoint's peers connect to. While it rests, they wait in the
+/// kernel's backlog.
 
 #include <cstdint>
 #include <limits>
 
-#include "transport/net/socket.h"
-#include "transport/verbs/watcher.h"
+#include "lib/base/descriptor.h"
+#include "lib/base/result.h"
+#include "transport/net/watcher.h"
 
-namespace weir::transport::verbs {
+namespace weir::transport {
 
 /// Thread: the endpoint's.
 class Listener {
 public:
     static constexpr uint64_t kUntilToldNs = std::numeric_limits<uint64_t>::max();
 
-    /// `name` is the watcher's name for the socket. `watcher` outlives it.
-    /// Errors: kAlreadyExists (port in use), kInvalidArgument, kIo
-    [[nodiscard]] static Result<Listener> make(const SocketAddress& address, Watcher& watcher,
-                                               uint64_t name);
+    /// `socket` listens; `name` is the watcher's name for it. `watcher` outlives the Listener.
+    /// Errors: kIo
+    [[nodiscard]] static Result<Listener> make(Descriptor socket, Watcher& watcher, uint64_t name);
 
     /// Accepts no connection until that time, or until go_on().
     void rest(uint64_t until_ns);
@@ -31,7 +32,7 @@ public:
     /// The next waiting connection. If there is none, an empty descriptor; errno says why.
     [[nodiscard]] Descriptor accept() const;
 
-    [[nodiscard]] SocketAddress address() const { return SocketAddress::own(socket_.get()); }
+    [[nodiscard]] int fd() const noexcept { return socket_.get(); }
 
 private:
     Descriptor socket_;
@@ -41,4 +42,4 @@ private:
     uint64_t rest_ends_ns_ = kUntilToldNs;
 };
 
-}  // namespace weir::transport::verbs
+}  // namespace weir::transport

@@ -10,7 +10,7 @@
 #include "lib/base/descriptor.h"
 #include "lib/base/result.h"
 
-namespace weir::transport::verbs {
+namespace weir::transport {
 
 /// Thread: one.
 class Watcher {
@@ -41,4 +41,4 @@ private:
     uint64_t alarm_name_ = 0;
 };
 
-}  // namespace weir::transport::verbs
+}  // namespace weir::transport

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transport/verbs/listener.h"
+#include "transport/net/listener.h"
+
+#include <utility>
 
 #include <sys/socket.h>
 
-namespace weir::transport::verbs {
+namespace weir::transport {
 
-Result<Listener> Listener::make(const SocketAddress& address, Watcher& watcher, uint64_t name) {
+Result<Listener> Listener::make(Descriptor socket, Watcher& watcher, uint64_t name) {
     Listener listener;
-    WEIR_ASSIGN(listener.socket_, listen_on(address));
+    listener.socket_ = std::move(socket);
     listener.watcher_ = &watcher;
     listener.name_ = name;
     WEIR_TRY(watcher.watch(listener.socket_.get(), name, Watcher::For::kInput));
@@ -32,4 +34,4 @@ Descriptor Listener::accept() const {
     return Descriptor(::accept4(socket_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
 }
 
-}  // namespace weir::transport::verbs
+}  // namespace weir::transport

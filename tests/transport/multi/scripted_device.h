@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// FakeDevice and FakeEndpoint: take note of what they are asked, and answer as they are told.
+/// ScriptedDevice and ScriptedEndpoint: record the calls that they get, and answer with what a test
+/// has set.
 
 #include <set>
 #include <string>
@@ -11,9 +12,9 @@
 
 namespace weir::transport {
 
-class FakeEndpoint final : public Endpoint {
+class ScriptedEndpoint final : public Endpoint {
 public:
-    explicit FakeEndpoint(std::string name) : name_(std::move(name)) {}
+    explicit ScriptedEndpoint(std::string name) : name_(std::move(name)) {}
 
     Capabilities can{false, true, 1024, 8};
     Errc refusal = Errc::kOk;  ///< the answer to connect()
@@ -66,8 +67,6 @@ public:
         return nullptr;
     }
 
-    Post signal(ConnectionId id, uint32_t /*immediate*/) override { return note(id); }
-
     void flush() override {}
 
     size_t poll(std::span<Completion> completions) override {
@@ -97,14 +96,14 @@ private:
     EndpointCounters counters_;
 };
 
-class FakeDevice final : public Device {
+class ScriptedDevice final : public Device {
 public:
-    explicit FakeDevice(std::string name) : name_(std::move(name)) {}
+    explicit ScriptedDevice(std::string name) : name_(std::move(name)) {}
 
     std::set<RegionId> registered;
     bool out_of_memory = false;
     bool pins = false;
-    FakeEndpoint* endpoint = nullptr;  ///< the last one made
+    ScriptedEndpoint* endpoint = nullptr;  ///< the last one made
 
     std::string_view name() const noexcept override { return name_; }
 
@@ -119,7 +118,7 @@ public:
     void deregister_memory(RegionId region) override { registered.erase(region); }
 
     Result<std::unique_ptr<Endpoint>> make_endpoint(const EndpointOptions& /*options*/) override {
-        auto made = std::make_unique<FakeEndpoint>(name_);
+        auto made = std::make_unique<ScriptedEndpoint>(name_);
         endpoint = made.get();
         return std::unique_ptr<Endpoint>(std::move(made));
     }

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// Pins: the rows of one table that the network is reading for pulls, and the changes that wait
+/// until no row is pinned.
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "lib/key/key_range.h"
+#include "lib/server/deferred_requests.h"
+#include "lib/server/fetcher.h"
+#include "lib/server/request.h"
+#include "lib/wire/frame.h"
+#include "transport/transport.h"
+
+namespace weir {
+
+/// A pinned row stays as it is from pin() to unpin(). A push that touches one waits here, as does
+/// a complete iteration. Whatever waits goes on when no row is pinned at all; while anything
+/// waits, no row may be pinned anew: otherwise pulls that never pause would keep rows pinned for
+/// ever.
+///
+/// Thread: the shard's
+class Pins {
+public:
+    /// A push whose keys and values were fetched, and have to be kept.
+    struct Held {
+        ShardRequest request;
+        Fetcher::Ticket ticket = 0;  ///< of its keys and values
+    };
+
+    /// Pins the rows of `keys` for the write `write`. Not while has_waiting().
+    void pin(uint64_t write, KeyRange keys) { pins_.push_back({write, keys}); }
+
+    /// The write has ended. True if it had rows pinned, and none is pinned any more.
+    bool unpin(uint64_t write);
+
+    [[nodiscard]] bool any() const noexcept { return !pins_.empty(); }
+
+    /// Whether a push with this header may touch a pinned row. Which rows those of a key list
+    /// are is not known here, so any pin stops it.
+    [[nodiscard]] bool stop(const wire::FrameHeader& push) const noexcept;
+
+    /// A push that came while its rows were pinned.
+    void defer(transport::ConnectionId from, const wire::Frame& push) { deferred_.add(from, push); }
+
+    /// A push whose rows were pinned while it was fetched.
+    void hold(const ShardRequest& push, Fetcher::Ticket ticket) { held_.push_back({push, ticket}); }
+
+    /// A complete iteration, whose rule changes any row.
+    void hold_iteration() noexcept { iteration_waits_ = true; }
+
+    [[nodiscard]] bool has_waiting() const noexcept {
+        return iteration_waits_ || !held_.empty() || !deferred_.empty();
+    }
+
+    /// Pushes, and no iteration before them, may go on: take_held(), then take_deferred(). That
+    /// is their order: held pushes were admitted before the others were stopped.
+    [[nodiscard]] bool may_go_on() const noexcept { return !any() && has_waiting(); }
+
+    [[nodiscard]] bool take_iteration() noexcept { return std::exchange(iteration_waits_, false); }
+
+    [[nodiscard]] std::vector<Held> take_held() { return std::exchange(held_, {}); }
+
+    [[nodiscard]] auto take_deferred() { return deferred_.take(); }
+
+    /// Drops the deferred pushes of a connection that is closed. Held ones stay, because they
+    /// have a ticket to give back.
+    void forget(transport::ConnectionId connection) { deferred_.forget(connection); }
+
+private:
+    struct Pin {
+        uint64_t write = 0;
+        KeyRange keys;
+    };
+
+    std::vector<Pin> pins_;
+    std::vector<Held> held_;
+    DeferredRequests deferred_;
+    bool iteration_waits_ = false;
+};
+
+}  // namespace weir

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+/// \file
+/// Before a push or pull takes effect: is its table known and its size right, and is it its turn.
+/// If it is (shard_fetch.cc goes on), it is not looked at again.
+
+#include "lib/server/shard.h"
+
+namespace weir {
+
+using wire::Kind;
+
+void Shard::admit(Session& session, const wire::Frame& frame) {
+    const wire::FrameHeader& h = frame.header;
+    if (h.table >= tables_.size() || tables_[h.table] == nullptr) {
+        return reply(session.connection, h.request, Errc::kNotFound);
+    }
+    ShardTable& table = *tables_[h.table];
+    const Errc wrong = check(table, frame);
+    if (wrong == Errc::kProtocol)
+        return refuse(session.connection,
+                      "a push or pull whose size of values does not match its keys");
+    if (wrong == Errc::kStaleEpoch) {
+        return reply(session.connection, h.request, wrong, assignment_->epoch());
+    }
+    if ((h.flags & wire::kAggregate) != 0) return admit_part(session, table, frame, wrong);
+    if (wrong != Errc::kOk) return reply(session.connection, h.request, wrong);
+    if (h.kind == Kind::kPush) {
+        if (table.pins.stop(h)) {
+            if (may_wait(session, frame)) table.pins.defer(session.connection, frame);
+            return;
+        }
+    } else if (h.iteration > 0) {
+        if (const auto failure = table.iterations.failure_for(h.iteration, session.worker)) {
+            return reply_failed(session.connection, h.request, *failure);
+        }
+        const uint64_t sent = table.iterations.last_seen(session.worker);
+        if (h.iteration > sent) {  // no part was sent: it would wait for its own worker
+            return reply(session.connection, h.request, Errc::kInvalidArgument, sent);
+        }
+        if (h.iteration > table.iterations.last_closed()) {
+            return defer(session, table, frame);
+        }
+    }
+    start(session, frame);
+}
+
+/// `status`: what check() found wrong with the part. The part may also say (header.status) that
+/// its worker cannot send it. In both cases the part counts, and its iteration fails.
+void Shard::admit_part(Session& session, ShardTable& table, const wire::Frame& frame, Errc status) {
+    const wire::FrameHeader& h = frame.header;
+    Iterations& iterations = table.iterations;
+    switch (iterations.judge(h.iteration, session.worker, h.parts)) {
+        case Iterations::Verdict::kLater:
+            if (const auto failure = iterations.failure_for(h.iteration, session.worker)) {
+                return reply_failed(session.connection, h.request, *failure);
+            }
+            return defer(session, table, frame);
+        case Iterations::Verdict::kPast:
+            if (const auto failure = iterations.failure_of(h.iteration)) {
+                return reply_failed(session.connection, h.request, *failure);
+            }
+            [[fallthrough]];
+        case Iterations::Verdict::kSkips:
+        case Iterations::Verdict::kRefuse:
+            return reply(session.connection, h.request, Errc::kInvalidArgument,
+                         iterations.last_seen(session.worker));
+        case Iterations::Verdict::kNow: break;
+    }
+    iterations.admit(session.worker, h.parts);
+    if (h.status != Errc::kOk) status = Errc::kCancelled;
+    const bool failed = iterations.failure_of(h.iteration).has_value();
+    if (failed || status != Errc::kOk) return end_part(table, session, h.request, status);
+    start(session, frame);
+}
+
+Errc Shard::check(const ShardTable& table, const wire::Frame& frame) const {
+    const wire::FrameHeader& h = frame.header;
+    const TableSchema& schema = table.rows->schema();
+    if (h.epoch != assignment_->epoch()) return Errc::kStaleEpoch;
+    if (h.value_type != static_cast<uint8_t>(schema.value_type) || h.width != schema.width) {
+        return Errc::kTypeMismatch;
+    }
+    // decode() bounds the count, and the schema bounds the row size: nothing here overflows.
+    const size_t row_bytes =
+        h.kind == Kind::kPush ? table.rows->pushed_row_bytes() : table.rows->pulled_row_bytes();
+    const uint64_t bytes = h.count * row_bytes;
+    if ((h.flags & wire::kValuesRemote) != 0) {
+        return frame.values_at.length_bytes == bytes ? Errc::kOk : Errc::kProtocol;
+    }
+    if (h.kind == Kind::kPush) return frame.values.size() == bytes ? Errc::kOk : Errc::kProtocol;
+    const uint64_t room = endpoint_->capabilities().message_bytes_max - sizeof(wire::FrameHeader);
+    return bytes <= room ? Errc::kOk : Errc::kProtocol;
+}
+
+/// Counts a request that has to wait, or answers that too many do.
+bool Shard::may_wait(Session& session, const wire::Frame& frame) {
+    const size_t bytes = frame.keys.size() + frame.values.size();
+    if (!sessions_.add_waiting(session, bytes)) {
+        reply(session.connection, frame.header.request, Errc::kBusy);
+        return false;
+    }
+    counters_.bytes_copied += bytes;
+    return true;
+}
+
+/// Keeps a request until an iteration is closed.
+void Shard::defer(Session& session, ShardTable& table, const wire::Frame& frame) {
+    if (may_wait(session, frame)) table.deferred.add(session.connection, frame);
+}
+
+size_t Shard::retry_waiting() {
+    retry_ = false;
+    size_t done = 0;
+    for (const auto& table : tables_) {
+        if (table == nullptr) continue;
+        if (table->pins.may_go_on()) {
+            for (const Pins::Held& held : table->pins.take_held()) {
+                if (Session* const session = sessions_.find(held.request.connection)) {
+                    Sessions::end_waiting(*session, 0);
+                    push(*table, held.request);
+                }
+                fetcher_.release(held.ticket);
+                ++done;
+            }
+            done += admit_again(table->pins.take_deferred());
+        }
+        done += admit_again(table->deferred.take());
+    }
+    return done;
+}
+
+size_t Shard::admit_again(const std::deque<DeferredRequests::Deferred>& requests) {
+    for (const DeferredRequests::Deferred& deferred : requests) {
+        Session* const session = sessions_.find(deferred.connection);
+        if (session == nullptr) continue;
+        Sessions::end_waiting(*session, deferred.body.size());
+        admit(*session, deferred.frame);
+    }
+    return requests.size();
+}
+
+}  // namespace weir

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+/// \file
+/// Where the keys and values of an admitted push or pull are: in its message, in memory that is
+/// mapped, or in memory that the Fetcher has to read first.
+
+#include "lib/server/shard.h"
+
+namespace weir {
+
+using wire::Kind;
+
+void Shard::start(Session& session, const wire::Frame& frame) {
+    ShardRequest request{session.connection, frame.header, frame.keys, frame.values,
+                         frame.values_at,    frame.ends,   nullptr,    {}};
+    if (find_bytes(frame, request)) {
+        count_mapped(frame);
+        return apply(request);
+    }
+    if (!sessions_.add_waiting(session, frame.keys.size() + frame.values.size())) {
+        if ((frame.header.flags & wire::kAggregate) != 0) {
+            tables_[frame.header.table]->iterations.withdraw(session.worker);
+        }
+        return reply(session.connection, frame.header.request, Errc::kBusy);
+    }
+    counters_.bytes_copied += frame.keys.size() + frame.values.size();
+    fetcher_.add(session.connection, frame);
+}
+
+/// Maps the keys and values that lie in the worker's memory. False: they cannot be mapped, so
+/// that the Fetcher must read them, or provide a buffer for the values of a pulled list.
+bool Shard::find_bytes(const wire::Frame& frame, ShardRequest& request) {
+    const wire::FrameHeader& h = frame.header;
+    const size_t value_bytes = size_of(static_cast<ValueType>(h.value_type));
+    if ((h.flags & wire::kKeysRemote) != 0 && frame.keys_at.length_bytes > 0) {
+        const std::byte* const keys = map(request.connection, frame.keys_at, sizeof(uint64_t),
+                                          transport::Access::kRemoteRead);
+        if (keys == nullptr) return false;
+        request.keys = {keys, frame.keys_at.length_bytes};
+    }
+    if ((h.flags & wire::kValuesRemote) == 0 || frame.values_at.length_bytes == 0) return true;
+    if (h.kind == Kind::kPush) {
+        const std::byte* const values =
+            map(request.connection, frame.values_at, value_bytes, transport::Access::kRemoteRead);
+        request.values = {values, frame.values_at.length_bytes};
+        return values != nullptr;
+    }
+    request.out =
+        map(request.connection, frame.values_at, value_bytes, transport::Access::kRemoteWrite);
+    return request.out != nullptr || (h.flags & wire::kKeysRange) != 0;
+}
+
+std::byte* Shard::map(ConnectionId connection, const wire::MemoryHandle& at, size_t alignment,
+                      transport::Access access) {
+    std::byte* const memory =
+        endpoint_->map(connection, {at.address, at.length_bytes, at.key}, access);
+    return reinterpret_cast<uintptr_t>(memory) % alignment == 0 ? memory : nullptr;
+}
+
+/// Counts mapped bytes as the endpoint counts bytes that it reads and writes.
+void Shard::count_mapped(const wire::Frame& frame) {
+    counters_.bytes_received += frame.keys_at.length_bytes;
+    (frame.header.kind == Kind::kPush ? counters_.bytes_received : counters_.bytes_sent) +=
+        frame.values_at.length_bytes;
+}
+
+size_t Shard::take_fetched() {
+    size_t done = fetcher_.start();
+    while (const std::optional<Fetched> next = fetcher_.next()) {
+        fetched(*next);
+        fetcher_.done();
+        ++done;
+    }
+    return done;
+}
+
+void Shard::fetched(const Fetched& fetched) {
+    Session* const session = sessions_.find(fetched.connection);
+    if (session == nullptr) return;
+    Sessions::end_waiting(*session, fetched.carried_bytes);
+    const ShardRequest request{fetched.connection, fetched.header, fetched.keys, fetched.values,
+                               fetched.values_at,  fetched.ends,   nullptr,      fetched.room};
+    if (fetched.status == Errc::kOk) return apply(request);
+    if ((fetched.header.flags & wire::kAggregate) != 0) {
+        return end_part(*tables_[fetched.header.table], *session, fetched.header.request,
+                        fetched.status);
+    }
+    reply(fetched.connection, fetched.header.request, fetched.status);
+}
+
+}  // namespace weir

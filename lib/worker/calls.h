@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// Calls: what a client has begun and not forgotten yet, and when each of these calls has ended.
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "lib/base/result.h"
+#include "lib/worker/slots.h"
+
+namespace weir {
+
+struct Call {
+    enum class State : uint8_t {
+        kStarting,   ///< its requests are still being made
+        kOpen,       ///< it waits for its requests
+        kUnwatched,  ///< the same, but no caller asks for its outcome
+        kEnded,      ///< the outcome is final; requests may still be open, the caller's memory is
+                     ///< free
+        kTaken       ///< the same, and the caller has taken the outcome
+    };
+    State state = State::kStarting;
+    uint32_t open_requests = 1;            ///< and one more while it is kStarting
+    uint64_t deadline_ns = ~uint64_t{0};   ///< on the clock; set when it is sent off
+    uint64_t next_sign_ns = ~uint64_t{0};  ///< when its servers are asked for a sign of life
+    Status status;                         ///< the first error of its requests
+    std::vector<std::byte> body;           ///< of the manager's or a shard's reply
+
+    [[nodiscard]] bool has_ended() const noexcept {
+        return state == State::kEnded || state == State::kTaken;
+    }
+
+    [[nodiscard]] bool is_unwatched() const noexcept {
+        return state == State::kUnwatched || state == State::kTaken;
+    }
+
+    /// The call will end with this error, unless it has another one already.
+    void note_error(Status error) {
+        if (!has_ended() && status) status = std::move(error);
+    }
+
+    /// Ends the call at once, even if requests are still open.
+    void fail(Status error) {
+        note_error(std::move(error));
+        end();
+    }
+
+    void end() noexcept {
+        if (!has_ended()) state = state == State::kUnwatched ? State::kTaken : State::kEnded;
+    }
+
+    void stop_watching() noexcept { state = has_ended() ? State::kTaken : State::kUnwatched; }
+};
+
+/// A call that has no open request and is not watched any more is released.
+///
+/// Thread: the client's
+class Calls {
+public:
+    using Id = uint64_t;
+    static constexpr uint32_t kCountMax = Slots<Call>::kCountMax;
+
+    /// A new call that is kStarting, or nullptr if there are kCountMax.
+    [[nodiscard]] Call* begin(Id& id) { return calls_.acquire(id); }
+
+    /// A call that has ended with `error`. 0 if there is no room: take(0) says so.
+    [[nodiscard]] Id failed(Status error) {
+        Id id = 0;
+        Call* const call = calls_.acquire(id);
+        if (call == nullptr) return 0;
+        call->open_requests = 0;
+        call->fail(std::move(error));
+        return id;
+    }
+
+    /// All requests of the call are made; what has kept it from ending so far is gone.
+    /// `needs_caller`: as in request_ended().
+    template <class NeedsCaller>
+    void started(Id id, Call& call, NeedsCaller&& needs_caller) {
+        call.state = Call::State::kOpen;
+        request_ended(id, needs_caller);
+    }
+
+    /// One of its requests has ended. The call ends with the last one; after an error it ends as
+    /// soon as no open request `needs_caller()`, that is, may use the caller's memory.
+    template <class NeedsCaller>
+    void request_ended(Id id, NeedsCaller&& needs_caller) {
+        Call* const call = calls_.find(id);
+        if (call == nullptr) return;
+        const bool was_last = --call->open_requests == 0;
+        const bool has_failed =
+            !call->status && !call->has_ended() && call->state != Call::State::kStarting;
+        if (was_last || (has_failed && !needs_caller(id))) call->end();
+        release_if_over(id, *call);
+    }
+
+    /// nullptr if it was released.
+    [[nodiscard]] Call* find(Id id) noexcept { return calls_.find(id); }
+
+    /// True once the call has ended, with or without an error, or was taken.
+    [[nodiscard]] bool done(Id id) noexcept {
+        const Call* const call = calls_.find(id);
+        return call == nullptr || call->has_ended();
+    }
+
+    /// The outcome of an ended call, which is then forgotten.
+    /// Errors: kBusy if there is no such call: there was no room for it
+    [[nodiscard]] Status take(Id id);
+
+    /// Forgets the call once its requests have ended. These continue.
+    void drop(Id id) noexcept {
+        Call* const call = calls_.find(id);
+        if (call == nullptr) return;
+        call->stop_watching();
+        release_if_over(id, *call);
+    }
+
+    template <class Function>
+    void for_each(Function&& function) {
+        calls_.for_each(std::forward<Function>(function));
+    }
+
+private:
+    void release_if_over(Id id, const Call& call) {
+        if (call.is_unwatched() && call.open_requests == 0) calls_.release(id);
+    }
+
+    Slots<Call> calls_;
+};
+
+}  // namespace weir

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+/// \file
+/// Deadlines of calls, and signs of life: calls that may take long must not hide that a server has
+/// stopped.
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include <fmt/core.h>
+
+#include "lib/worker/client_core.h"
+
+namespace weir {
+
+using wire::Kind;
+
+/// Sends the call's requests, then sets its deadline: reading the clock takes as long as writing
+/// a short message, so it must not delay them.
+void ClientCore::send_off(Call& call, uint64_t deadline_ns) {
+    endpoint_->flush();
+    const uint64_t now_ns = clock_.now_ns();
+    call.deadline_ns = now_ns + (deadline_ns != 0 ? deadline_ns : options_.deadline_ns);
+    call.next_sign_ns = now_ns + sign_period_ns();
+    next_deadline_ns_ = std::min({next_deadline_ns_, call.deadline_ns, call.next_sign_ns});
+}
+
+void ClientCore::expire(uint64_t now_ns) {
+    expire_join(now_ns);
+    if (now_ns < next_deadline_ns_) return;
+    next_deadline_ns_ = ~uint64_t{0};
+    requests_.for_each([&](uint64_t, Request& request) {
+        Call* const call = calls_.find(request.call);
+        if (call == nullptr || call->has_ended()) return;
+        if (now_ns < call->deadline_ns) {
+            if (now_ns >= call->next_sign_ns) peers_[request.peer].asks_for_sign = true;
+            next_deadline_ns_ = std::min(next_deadline_ns_, call->deadline_ns);
+            return;
+        }
+        std::string text =
+            request.header.kind == Kind::kBarrier
+                ? "not all workers came to the barrier before the deadline; if they may compute "
+                  "for longer, give it a longer one, such as kLongDeadline"
+                : fmt::format("{} did not answer before the deadline", peers_[request.peer].name);
+        if (request.header.iteration != 0) {
+            text += fmt::format(
+                "; it may still wait for another worker's part of iteration {}: if "
+                "that one may compute for longer, give the call a longer deadline, "
+                "such as kLongDeadline",
+                request.header.iteration);
+        }
+        call->fail(Error(Errc::kDeadline, std::move(text)));
+    });
+    take_signs_of_life();
+    ask_for_signs_of_life(now_ns);
+    withdraw_barriers();
+}
+
+void ClientCore::expire_join(uint64_t now_ns) {
+    if (phase_ >= Phase::kReady || now_ns - started_ns_ <= options_.join_timeout_ns) return;
+    std::string whom = "the manager (rank 0)";
+    if (phase_ == Phase::kConnectingToShards) {
+        for (const Peer& peer : peers_) {
+            if (peer.state == Peer::State::kConnecting) whom = peer.name;
+        }
+    }
+    fail(no_answer_from(whom));
+}
+
+/// A call with a longer deadline than usual waits for other workers. This must not hide that a
+/// server has stopped. So each server that such a call waits for must answer a request that waits
+/// for no worker, twice within the usual deadline.
+void ClientCore::ask_for_signs_of_life(uint64_t now_ns) {
+    calls_.for_each([&](CallId, Call& call) {
+        if (call.has_ended() || call.deadline_ns <= now_ns) return;
+        if (call.next_sign_ns <= now_ns) call.next_sign_ns = now_ns + sign_period_ns();
+        next_deadline_ns_ = std::min(next_deadline_ns_, call.next_sign_ns);
+    });
+    for (uint32_t i = 0; i < peers_.size(); ++i) {
+        Peer& peer = peers_[i];
+        if (!std::exchange(peer.asks_for_sign, false)) continue;
+        if (peer.sign != 0 || i == manager() || peer.state != Peer::State::kOpen) continue;
+        peer.sign = control(i, Kind::kStats, {}, sign_period_ns());
+    }
+}
+
+/// Fails the open calls to a server that did not give a sign of life in time.
+void ClientCore::take_signs_of_life() {
+    for (uint32_t i = 0; i < peers_.size(); ++i) {
+        Peer& peer = peers_[i];
+        if (peer.sign == 0 || !done(peer.sign)) continue;
+        if (take(std::exchange(peer.sign, 0)).code() != Errc::kDeadline) continue;
+        requests_.for_each([&](uint64_t, Request& request) {
+            Call* const call = request.peer == i ? calls_.find(request.call) : nullptr;
+            if (call == nullptr || call->has_ended()) return;
+            call->fail(
+                Error(Errc::kDeadline, fmt::format("{} gave no sign of life for {} ms", peer.name,
+                                                   sign_period_ns() / kMillisecond)));
+        });
+    }
+}
+
+/// Tells the manager of barriers whose call has ended here and which are still open there: this
+/// worker must not count as waiting, and their requests must end.
+void ClientCore::withdraw_barriers() {
+    std::vector<uint64_t> ended;
+    requests_.for_each([&](uint64_t id, Request& request) {
+        if (request.header.kind != Kind::kBarrier || request.state != Request::State::kSent) return;
+        const Call* const call = calls_.find(request.call);
+        if (call != nullptr && !call->has_ended()) return;
+        request.state = Request::State::kWithdrawn;
+        ended.push_back(id);
+    });
+    for (const uint64_t id : ended)
+        drop(control(manager(), Kind::kWithdraw, {}, 0, id));
+}
+
+}  // namespace weir

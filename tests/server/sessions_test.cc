@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+/// \file
+/// Who is connected to a shard, how much of each may wait, and who sends no more.
+
+#include "lib/server/sessions.h"
+
+#include <doctest/doctest.h>
+
+namespace weir::test {
+
+TEST_SUITE("sessions") {
+    TEST_CASE("a connection is a worker once it has said so, until it is closed") {
+        Sessions sessions(1 << 20);
+        CHECK(sessions.empty());
+        CHECK(sessions.begin(3).empty());
+        CHECK(sessions.find(7) == nullptr);
+        sessions.open(7);
+        REQUIRE(sessions.find(7) != nullptr);
+        CHECK_FALSE(sessions.find(7)->known);
+        CHECK_FALSE(sessions.is_connected(0));
+        CHECK(sessions.hello(*sessions.find(7), 2) == Sessions::Hello::kWelcome);
+        CHECK(sessions.find(7)->known);
+        CHECK(sessions.find(7)->worker == 2);
+        CHECK(sessions.is_connected(2));
+        CHECK(sessions.close(7) == 2U);
+        CHECK(sessions.find(7) == nullptr);
+        CHECK_FALSE(sessions.is_connected(2));
+        CHECK_FALSE(sessions.close(7).has_value());
+        CHECK(sessions.empty());
+    }
+
+    TEST_CASE("a number that is taken, or that the job does not have, is refused") {
+        Sessions sessions(1 << 20);
+        CHECK(sessions.begin(2).empty());
+        for (const transport::ConnectionId connection : {1, 2, 3})
+            sessions.open(connection);
+        CHECK(sessions.hello(*sessions.find(1), 1) == Sessions::Hello::kWelcome);
+        CHECK(sessions.hello(*sessions.find(2), 1) == Sessions::Hello::kConnectedAlready);
+        CHECK(sessions.hello(*sessions.find(2), 2) == Sessions::Hello::kNoSuchWorker);
+        CHECK(sessions.hello(*sessions.find(2), ~uint64_t{0}) == Sessions::Hello::kNoSuchWorker);
+        CHECK_FALSE(sessions.find(2)->known);
+        CHECK_FALSE(sessions.close(2).has_value());  // it had no worker
+        CHECK(sessions.close(1) == 1U);
+        CHECK(sessions.hello(*sessions.find(3), 1) == Sessions::Hello::kWelcome);
+    }
+
+    TEST_CASE("hellos that come before the assignment are judged by it") {
+        Sessions sessions(1 << 20);
+        for (const transport::ConnectionId connection : {1, 2, 3})
+            sessions.open(connection);
+        const uint64_t largest = 0xFFFF'FFFE;
+        CHECK(sessions.hello(*sessions.find(1), 1) == Sessions::Hello::kWelcome);
+        CHECK(sessions.hello(*sessions.find(2), largest) == Sessions::Hello::kWelcome);
+        CHECK(sessions.hello(*sessions.find(3), largest + 1) == Sessions::Hello::kNoSuchWorker);
+        CHECK(sessions.begin(2) == std::vector<transport::ConnectionId>{2});
+        CHECK_FALSE(sessions.close(2).has_value());
+        CHECK(sessions.close(1) == 1U);
+    }
+
+    TEST_CASE("each worker's waiting requests are bounded, and a failed addition adds nothing") {
+        constexpr size_t kBytes = Sessions::kWaitingBytes;
+        Sessions sessions(3 * kBytes);
+        CHECK(sessions.begin(2).empty());
+        sessions.open(1);
+        sessions.open(2);
+        Session& first = *sessions.find(1);
+        CHECK(sessions.add_waiting(first, kBytes));
+        CHECK_FALSE(sessions.add_waiting(first, 1));
+        CHECK(first.waiting_bytes == 2 * kBytes);
+        CHECK(sessions.add_waiting(*sessions.find(2), 2 * kBytes));  // another one's share
+        CHECK(sessions.add_waiting(first, 0));
+        Sessions::add_waiting_again(first);  // it was admitted: the limit does not matter
+        CHECK(first.waiting_bytes == 4 * kBytes);
+        Sessions::end_waiting(first, 0);
+        Sessions::end_waiting(first, 0);
+        Sessions::end_waiting(first, kBytes);
+        CHECK(first.waiting_bytes == 0);
+    }
+
+    TEST_CASE("a worker that sends no more is remembered, connected or not") {
+        Sessions sessions(1 << 20);
+        CHECK(sessions.worker_count() == 0);
+        CHECK(sessions.begin(3).empty());
+        CHECK(sessions.worker_count() == 3);
+        sessions.open(1);
+        CHECK(sessions.hello(*sessions.find(1), 1) == Sessions::Hello::kWelcome);
+        sessions.lose(1);
+        sessions.lose(2);
+        CHECK_FALSE(sessions.is_lost(0));
+        CHECK(sessions.is_lost(1));
+        CHECK(sessions.is_lost(2));
+        CHECK(sessions.is_connected(1));
+        CHECK(sessions.close(1) == 1U);
+        CHECK(sessions.is_lost(1));
+    }
+}
+
+}  // namespace weir::test

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+/// \file
+/// Calls that may take very long because they wait for other workers: they go on while their
+/// servers answer, and end soon when a server has stopped, though its connections stay open.
+
+#include <memory>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "tests/server/sim_cluster.h"
+
+namespace weir::test {
+namespace {
+
+constexpr uint64_t kSlowKeys = 64;
+constexpr uint64_t kUsualNs = 30 * kSecond;  // ClientCoreOptions::deadline_ns
+constexpr uint64_t kLongNs = 10'000 * kSecond;
+
+class LongCalls {
+public:
+    LongCalls() : cluster(1, shape(), {}) {
+        REQUIRE(cluster.start());
+        table = *cluster.make_table(0, dense_table("numbers", kSlowKeys));
+        values.assign(kSlowKeys * table.pushed_row_bytes, std::byte{});
+        out.assign(kSlowKeys * table.row_bytes, std::byte{});
+    }
+
+    [[nodiscard]] ClientCore::CallId push(uint32_t worker, uint64_t deadline_ns = kLongNs) {
+        return cluster.workers[worker]->push(table, KeyRange{0, kSlowKeys}, values,
+                                             {1, deadline_ns});
+    }
+
+    [[nodiscard]] ClientCore::CallId pull(KeyRange keys) {
+        const std::span<std::byte> into = std::span(out).subspan(
+            keys.begin * table.row_bytes, keys.key_count() * table.row_bytes);
+        return cluster.workers[0]->pull(table, keys, into, {1, kLongNs});
+    }
+
+    /// Server 1 does nothing any more. Its machine lives and keeps the connections.
+    void stop_server_1() {
+        stopped_ = std::move(cluster.shards.back());
+        cluster.shards.pop_back();
+    }
+
+    /// Lets `ns` pass; everybody polls often meanwhile.
+    void pass(uint64_t ns) {
+        const uint64_t end_ns = cluster.clock.now_ns() + ns;
+        while (cluster.clock.now_ns() < end_ns) {
+            cluster.clock.advance(kSecond / 2);
+            (void)cluster.run_until([] { return false; }, 100);
+        }
+    }
+
+    SimCluster cluster;
+    TableInfo table;
+    std::vector<std::byte> values;
+    std::vector<std::byte> out;
+
+private:
+    static SimShape shape() {
+        SimShape shape;
+        shape.shards = 1;
+        shape.workers = 2;
+        return shape;
+    }
+
+    std::unique_ptr<Shard> stopped_;
+};
+
+}  // namespace
+
+TEST_SUITE("signs of life") {
+    TEST_CASE("a call waits for another worker for many usual deadlines, while servers answer") {
+        LongCalls job;
+        const auto first = job.push(0);
+        job.pass(10 * kUsualNs);
+        REQUIRE_FALSE(job.cluster.workers[0]->done(first));
+        const auto second = job.push(1);
+        CHECK(job.cluster.finish(0, first).has_value());
+        CHECK(job.cluster.finish(1, second).has_value());
+    }
+
+    TEST_CASE("a push with the usual deadline fails there, and names the longer one") {
+        LongCalls job;
+        const auto first = job.push(0, 0);
+        job.pass(kUsualNs + kSecond);
+        const Status ended = job.cluster.finish(0, first);
+        REQUIRE(ended.code() == Errc::kDeadline);
+        CAPTURE(ended.error().message());
+        CHECK(ended.error().message().find(
+                  "did not answer before the deadline; it may still wait for another worker's part "
+                  "of iteration 1: if that one may compute for longer, give the call a longer "
+                  "deadline, such as kLongDeadline") != std::string::npos);
+    }
+
+    TEST_CASE("a server that stops ends the call within the usual deadline, and is named") {
+        LongCalls job;
+        const auto first = job.push(0);
+        job.pass(3 * kUsualNs);
+        REQUIRE_FALSE(job.cluster.workers[0]->done(first));
+        const uint64_t before_ns = job.cluster.clock.now_ns();
+        job.stop_server_1();
+        const Status ended = job.cluster.finish(0, first);
+        REQUIRE(ended.code() == Errc::kDeadline);
+        CAPTURE(ended.error().message());
+        CHECK(ended.error().message().find("server 1 (rank") != std::string::npos);
+        CHECK(ended.error().message().find("gave no sign of life for 15000 ms") !=
+              std::string::npos);
+        CHECK(job.cluster.clock.now_ns() - before_ns < kUsualNs + kSecond);
+    }
+
+    TEST_CASE("calls that wait for the other servers only go on") {
+        LongCalls job;
+        const auto first = job.push(0);
+        job.stop_server_1();
+        std::vector<ClientCore::CallId> pulls;
+        for (uint64_t key = 0; key < kSlowKeys; ++key)
+            pulls.push_back(job.pull({key, key + 1}));
+        CHECK(job.cluster.finish(0, first).code() == Errc::kDeadline);
+        job.pass(2 * kUsualNs);
+        size_t ended = 0;
+        for (const auto pull : pulls)
+            ended += job.cluster.workers[0]->done(pull) ? 1 : 0;
+        CHECK(ended > 0);          // those of server 1
+        CHECK(ended < kSlowKeys);  // those of server 0 wait for worker 1
+        const auto second = job.push(1);
+        size_t good = 0;
+        for (const auto pull : pulls)
+            good += job.cluster.finish(0, pull).has_value() ? 1 : 0;
+        CHECK(good == kSlowKeys - ended);
+        CHECK(job.cluster.finish(1, second).code() == Errc::kDeadline);
+    }
+}
+
+}  // namespace weir::test
