@@ -86,6 +86,7 @@ void Manager::receive(ConnectionId connection, std::span<const std::byte> messag
         case Kind::kOpenTable: return open_table(asker, frame);
         case Kind::kBarrier: return barrier(asker);
         case Kind::kWithdraw: return withdraw(asker, frame.header.first);
+        case Kind::kStats: return reply(asker, Errc::kOk);  // a sign of life
         case Kind::kLeave: return leave(asker, frame);
         default: return refuse(connection, "a frame that workers do not send to a manager");
     }

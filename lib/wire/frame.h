@@ -36,7 +36,8 @@ enum class Kind : uint8_t {
                        ///< shard: worker `first` is lost
     kShutdown = 11,    ///< manager -> shard or worker: the job is over, or why it has failed, or
                        ///< why the manager closes this connection
-    kStats = 12,       ///< worker -> shard: send the shard's counters
+    kStats = 12,       ///< worker -> shard: send the shard's counters; worker -> manager: give a
+                       ///< sign of life, an empty reply
     kWithdraw = 13,    ///< worker -> manager: it no longer waits at barrier request `first`
 };
 inline constexpr uint8_t kKindMax = 13;

@@ -68,8 +68,8 @@ void ClientCore::expire_join(uint64_t now_ns) {
 }
 
 /// A call with a longer deadline than usual waits for other workers. This must not hide that a
-/// server has stopped. So each server that such a call waits for must answer a request that waits
-/// for no worker, twice within the usual deadline.
+/// server has stopped. So each server, or the manager, that such a call waits for must answer a
+/// request that waits for no worker, twice within the usual deadline.
 void ClientCore::ask_for_signs_of_life(uint64_t now_ns) {
     calls_.for_each([&](CallId, Call& call) {
         if (call.has_ended() || call.deadline_ns <= now_ns) return;
@@ -79,7 +79,7 @@ void ClientCore::ask_for_signs_of_life(uint64_t now_ns) {
     for (uint32_t i = 0; i < peers_.size(); ++i) {
         Peer& peer = peers_[i];
         if (!std::exchange(peer.asks_for_sign, false)) continue;
-        if (peer.sign != 0 || i == manager() || peer.state != Peer::State::kOpen) continue;
+        if (peer.sign != 0 || peer.state != Peer::State::kOpen) continue;
         peer.sign = control(i, Kind::kStats, {}, sign_period_ns());
     }
 }

@@ -147,7 +147,7 @@ std::vector<BadFrame> bad_requests() {
         control_frame("a long name", Kind::kOpenTable, long_name, "a malformed table name"),
         control_frame("a cut leave", Kind::kLeave, half, "a malformed leave")};
     const Kind others[] = {Kind::kPush,       Kind::kPull,     Kind::kReply, Kind::kHello,
-                           Kind::kAssignment, Kind::kShutdown, Kind::kStats, Kind::kJoin};
+                           Kind::kAssignment, Kind::kShutdown, Kind::kJoin};
     for (const Kind kind : others) {
         const wire::FrameHeader header = one_key(kind, wire::kKeysRange | wire::kValuesInline);
         frames.push_back({"kind " + std::to_string(static_cast<int>(kind)), frame_bytes(header, {}),

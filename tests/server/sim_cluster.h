@@ -71,7 +71,7 @@ public:
     /// Polls everything; if nothing was done, lets the network take one step. False if there was none
     /// either: then a millisecond passes.
     bool step() {
-        size_t done = manager->poll();
+        size_t done = manager != nullptr ? manager->poll() : 0;
         for (auto& shard : shards)
             done += shard->finished() ? 0 : shard->poll();
         for (auto& worker : workers) {

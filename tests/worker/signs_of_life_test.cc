@@ -43,6 +43,9 @@ public:
         cluster.shards.pop_back();
     }
 
+    /// The same of the manager.
+    void stop_manager() { stopped_manager_ = std::move(cluster.manager); }
+
     /// Lets `ns` pass; everybody polls often meanwhile.
     void pass(uint64_t ns) {
         const uint64_t end_ns = cluster.clock.now_ns() + ns;
@@ -66,6 +69,7 @@ private:
     }
 
     std::unique_ptr<Shard> stopped_;
+    std::unique_ptr<Manager> stopped_manager_;
 };
 
 }  // namespace
@@ -107,6 +111,25 @@ TEST_SUITE("signs of life") {
         CHECK(ended.error().message().find("server 1 (rank") != std::string::npos);
         CHECK(ended.error().message().find("gave no sign of life for 15000 ms") !=
               std::string::npos);
+        CHECK(job.cluster.clock.now_ns() - before_ns < kUsualNs + kSecond);
+    }
+
+    TEST_CASE("a barrier waits for many usual deadlines, and ends when the manager has stopped") {
+        LongCalls job;
+        ClientCore& worker = *job.cluster.workers[0];
+        const auto first = worker.barrier(kLongNs);
+        job.pass(10 * kUsualNs);
+        REQUIRE_FALSE(worker.done(first));
+        CHECK(job.cluster.finish(1, job.cluster.workers[1]->barrier(0)).has_value());
+        CHECK(job.cluster.finish(0, first).has_value());
+        const auto second = worker.barrier(kLongNs);
+        job.pass(kUsualNs);
+        const uint64_t before_ns = job.cluster.clock.now_ns();
+        job.stop_manager();
+        const Status ended = job.cluster.finish(0, second);
+        REQUIRE(ended.code() == Errc::kDeadline);
+        CAPTURE(ended.error().message());
+        CHECK(ended.error().message().find("the manager (rank 0) gave no sign of life") == 0);
         CHECK(job.cluster.clock.now_ns() - before_ns < kUsualNs + kSecond);
     }
 
