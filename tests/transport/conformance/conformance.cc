@@ -2,8 +2,10 @@
 #include "tests/transport/conformance.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <string_view>
 #include <thread>
 
 #include <doctest/doctest.h>
@@ -24,7 +26,14 @@ std::vector<Backend>& registry() {
     return backends;
 }
 
+/// Those that WEIR_CONFORMANCE_CASES names, or all.
 std::vector<Case> collect_cases() {
+    const char* const wanted = std::getenv("WEIR_CONFORMANCE_CASES");
+    if (wanted != nullptr && *wanted != '\0') {
+        REQUIRE_MESSAGE(std::string_view(wanted) == "deaths",
+                        "WEIR_CONFORMANCE_CASES may be \"deaths\" only");
+        return death_cases();
+    }
     std::vector<Case> all;
     for (const auto& list : {connection_cases(), message_cases(), memory_cases(), refusal_cases(),
                              death_cases(), sleep_cases(), endurance_cases()}) {
