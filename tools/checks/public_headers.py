@@ -5,7 +5,7 @@
 lib/weir.h is installed as <weir/weir.h> and lib/base/log.h as <weir/base/log.h>, and they include each other by these names. So
 they never include a user's own lib/base/log.h.
 
-Usage: public_headers.py ROOT                     checks them and prints their paths
+Usage: public_headers.py [ROOT]                   checks them and prints their paths; ROOT: by default the tree of this script
        public_headers.py ROOT --install FOLDER    writes them into FOLDER, below the prefix (meson runs this)
        public_headers.py ROOT --compile INCLUDE   compiles each of them alone, as installed below INCLUDE (with $CXX, or g++)
 """
@@ -80,7 +80,7 @@ def compile_alone(include, found):
 
 
 def main():
-    root = Path(sys.argv[1])
+    root = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).resolve().parents[2]
     found, problems = public_headers(root)
     texts, more = installed_texts(root, found)
     problems += more
