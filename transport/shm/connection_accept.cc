@@ -49,8 +49,10 @@ void ConnectionSetup::accept_sockets() {
         Descriptor socket = listener_.accept();
         if (!socket) {
             if (errno == EAGAIN || errno == ECONNABORTED || errno == EINTR) return;
-            log(LogLevel::kWarning, "shm: cannot accept connections now, tries again: {}",
-                Error(Errc::kIo, "accept (see `ulimit -n`)", errno).message());
+            const Error error(Errc::kIo, "accept (see `ulimit -n`)", errno);
+            strangers_log().log(LogLevel::kWarning, "accept",
+                                fmt::format("shm: cannot accept connections now, tries again: {}",
+                                            error.message()));
             listener_.rest(clock_.now_ns() + kListenAgainNs);
             return;
         }

@@ -4,6 +4,8 @@
 
 #include <cerrno>
 
+#include <fmt/core.h>
+
 #include "lib/base/log.h"
 #include "transport/verbs/endpoint_limits.h"
 #include "transport/verbs/meeting.h"
@@ -22,7 +24,8 @@ void Meeting::accept_all() {
             if (errno == EAGAIN || errno == EWOULDBLOCK) return;
             const Error error(
                 Errc::kIo, "cannot accept connections now, tries again (see `ulimit -n`)", errno);
-            log(LogLevel::kWarning, "verbs: {} {}", address(), error.message());
+            places_.log().log(LogLevel::kWarning, "accept",
+                              fmt::format("verbs: {} {}", address(), error.message()));
             listener_->rest(device_.clock().now_ns() + kAcceptAgainMs * kMillisecond);
             return;
         }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <doctest/doctest.h>
+#include <sys/resource.h>
 
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
@@ -34,6 +35,24 @@ Descriptor stranger(Actor& actor) {
     REQUIRE(socket.has_value());
     return std::move(socket).value();
 }
+
+/// While it lives, this process cannot open descriptors.
+class NoMoreDescriptors {
+public:
+    NoMoreDescriptors() {
+        REQUIRE(getrlimit(RLIMIT_NOFILE, &before_) == 0);
+        const rlimit none = {0, before_.rlim_max};
+        REQUIRE(setrlimit(RLIMIT_NOFILE, &none) == 0);
+    }
+
+    NoMoreDescriptors(const NoMoreDescriptors&) = delete;
+    NoMoreDescriptors& operator=(const NoMoreDescriptors&) = delete;
+
+    ~NoMoreDescriptors() { setrlimit(RLIMIT_NOFILE, &before_); }
+
+private:
+    rlimit before_{};
+};
 
 }  // namespace
 
@@ -146,6 +165,29 @@ TEST_SUITE("endpoint accept") {
         deaf.reset();
         REQUIRE(a.until([&] { return a.closed(*id).has_value(); }));  // long before its deadline
         CHECK(a.closed(*id) == Errc::kPeerLost);
+    }
+
+    TEST_CASE("connections that cannot be accepted for want of descriptors are logged once") {
+        const auto device = test_device();
+        const ::weir::testing::LogLines log;
+        {
+            Actor a(*device);
+            a.poll();
+            const Descriptor waiting = stranger(a);
+            {
+                const NoMoreDescriptors none;
+                const SteadyClock clock;
+                const uint64_t end_ns = clock.now_ns() + 300 * kMillisecond;  // several attempts
+                while (clock.now_ns() < end_ns)
+                    a.poll();
+                INFO(log.text());
+                CHECK(log.count("cannot accept connections now") == 1);
+            }
+            const auto other = test_device();
+            Actor friendly(*other);
+            CHECK(friendly.connect(a.endpoint().address(), &a) != 0);
+        }
+        CHECK(log.count("more like this in the last") == 1);
     }
 
     TEST_CASE("garbage on the listening socket is refused and logged") {
