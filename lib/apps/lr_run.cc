@@ -37,6 +37,17 @@ std::function<bool()> stop_of(const LrRunOptions& options) {
     return [stop = options.solver.stop] { return stop() != 0; };
 }
 
+/// l1 is a parameter of the table of weights. If another worker has made it with another one, that
+/// is the only possible difference.
+Result<std::unique_ptr<ClientExchange>> make_exchange(Client& client, double l1) {
+    Result<std::unique_ptr<ClientExchange>> made = ClientExchange::make(client, "lr", l1);
+    if (made.code() != Errc::kAlreadyExists) return made;
+    return Error(Errc::kInvalidArgument,
+                 fmt::format("the ranks have different options (l1: this one {}, another one not); "
+                             "start all with the same",
+                             l1));
+}
+
 /// Fails if the workers have different options: they would take different steps, and wait for
 /// each other without end.
 Status check_same(BlockExchange& exchange, const LrRunOptions& options) {
@@ -180,7 +191,7 @@ Status count(Client& client, ClientExchange& exchange, LrRun& run) {
 
 Result<LrRun> run_lr(Client& client, const LrRunOptions& options) {
     WEIR_ASSIGN(const std::unique_ptr<ClientExchange> exchange,
-                ClientExchange::make(client, "lr", options.solver.l1));
+                make_exchange(client, options.solver.l1));
     LrRun run;
     data::ReadOptions read;
     read.part = {client.worker(), client.worker_count()};

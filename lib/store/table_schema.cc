@@ -60,7 +60,7 @@ Result<const RuleEntry*> check_schema(const TableSchema& schema, const RuleRegis
     return rule;
 }
 
-Status check_same(const TableSchema& is, const TableSchema& wanted) {
+Status check_same(const TableSchema& is, const TableSchema& wanted, const RuleRegistry& rules) {
     if (is.value_type != wanted.value_type || is.width != wanted.width) {
         return Error(Errc::kTypeMismatch,
                      fmt::format("table '{}' exists with {} value{} of type {} per key; {} of type "
@@ -82,8 +82,12 @@ Status check_same(const TableSchema& is, const TableSchema& wanted) {
     if (is.rule != wanted.rule) return differs("rule", is.rule, wanted.rule);
     for (size_t i = 0; i < is.parameters.value.size(); ++i) {
         if (is.parameters.value[i] == wanted.parameters.value[i]) continue;
-        return differs(fmt::format("parameter {} of rule {}", i + 1, is.rule),
-                       is.parameters.value[i], wanted.parameters.value[i]);
+        const Result<const RuleEntry*> rule = rules.find(is.rule);
+        const std::string name = rule && i < (*rule)->parameters.size()
+                                     ? std::string((*rule)->parameters[i].name)
+                                     : fmt::format("parameter {}", i + 1);
+        return differs(fmt::format("the rule {} with {}", is.rule, name), is.parameters.value[i],
+                       wanted.parameters.value[i]);
     }
     if (is.initial_value != wanted.initial_value)
         return differs("initial_value", is.initial_value, wanted.initial_value);

@@ -37,8 +37,10 @@ struct TableSchema {
                                                     const RuleRegistry& rules);
 
 /// Whether `wanted` describes the table that exists as `is`; the numbers (`id`) are not compared.
+/// `rules` is asked for the names of parameters.
 /// Errors: Errc::kTypeMismatch for another value type or width; else Errc::kAlreadyExists, which
 ///         names the first field that differs, what it is and what was asked for
-[[nodiscard]] Status check_same(const TableSchema& is, const TableSchema& wanted);
+[[nodiscard]] Status check_same(const TableSchema& is, const TableSchema& wanted,
+                                const RuleRegistry& rules);
 
 }  // namespace weir

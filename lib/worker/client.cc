@@ -235,7 +235,7 @@ Result<std::shared_ptr<const TableInfo>> create_table(ClientState& state, std::s
     state.wait_until([&] { return state.core().done(call); });
     WEIR_ASSIGN(TableInfo info, state.core().take_table(call));
     wanted.id = info.schema.id;
-    WEIR_TRY(check_same(info.schema, wanted));
+    WEIR_TRY(check_same(info.schema, wanted, state.core().rules()));
     return std::make_shared<const TableInfo>(std::move(info));
 }
 
@@ -252,7 +252,7 @@ Result<std::shared_ptr<const TableInfo>> open_table(ClientState& state, std::str
     TableSchema wanted = info->schema;
     wanted.value_type = type;
     if (width != 0) wanted.width = width;
-    WEIR_TRY(check_same(info->schema, wanted));
+    WEIR_TRY(check_same(info->schema, wanted, state.core().rules()));
     return std::make_shared<const TableInfo>(std::move(*info));
 }
 

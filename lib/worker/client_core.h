@@ -156,6 +156,8 @@ public:
     /// Registered memory. If it runs short, remembered routes are forgotten.
     [[nodiscard]] Memory& memory() noexcept { return memory_; }
 
+    [[nodiscard]] const RuleRegistry& rules() const noexcept { return rules_; }
+
     [[nodiscard]] const ClientCounters& counters() const noexcept { return counters_; }
 
     [[nodiscard]] const transport::EndpointCounters& endpoint_counters() const noexcept {

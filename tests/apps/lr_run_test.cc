@@ -105,6 +105,20 @@ TEST_SUITE("lr run") {
         }
     }
 
+    TEST_CASE("workers that were started with different l1 are told so") {
+        const test::Scratch folder;
+        LrRunOptions options;
+        options.train = {folder.file("a", lines(1, 50))};
+        const auto change = [](uint32_t worker, LrRunOptions& own) {
+            if (worker == 1) own.solver.l1 = 0.25;
+        };
+        for (const Result<LrRun>& run : train(2, options, change)) {
+            REQUIRE_FALSE(run.has_value());  // the worker that came later; the other hears of it
+            CHECK(run.error().message().find("the ranks have different options (l1: this one ") !=
+                  std::string::npos);
+        }
+    }
+
     TEST_CASE("what one worker cannot read ends all of them, and the others are told what it is") {
         const test::Scratch folder;
         LrRunOptions options;
