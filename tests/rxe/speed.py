@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Weir over verbs beside perftest in the same guest. Usage: speed.py FOLDER JSON; FOLDER holds what pieces/perf wrote.
+"""Compares Weir over verbs with perftest in the same guest.
 
-The absolute numbers are an emulated machine's; only the ratios mean something (the share of the limit that is reached, 1 is the
-best), and none of them passes or fails. What must hold is that no byte of bulk was copied: a line `ok ...` or `not ok ...` says so,
-and it returns 1 if not.
+Usage: speed.py FOLDER JSON; FOLDER has the output of pieces/perf.
+
+The absolute numbers are those of an emulated machine. Only the ratios (the share of the limit that
+is reached; 1 is the best) have a meaning, and no ratio is a failure. The only check is that bulk
+transfers copy no byte: prints a line `ok ...` or `not ok ...`, and returns 1 if it is not ok.
 """
 
 import json
@@ -50,7 +52,7 @@ def table(folder):
 
 
 def copied(folder):
-    """(rows of bulk seen, bytes that the library copied in them): pushes and pulls of BULK and more, between registered buffers."""
+    """Returns the number of rows of BULK bytes or more, and the bytes that the library copied."""
     rows = []
     for name in ("push", "pull"):
         try:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// Conformance: connections come and go.
+/// Conformance: connections are opened and closed.
 
 #include <doctest/doctest.h>
 
@@ -47,7 +47,7 @@ void both_sides_may_close_at_once(Fabric& fabric) {
     const Link link = stage.connect(a, b);
     a.endpoint().close(link.near);
     b.endpoint().close(link.far);
-    b.endpoint().close(link.far);  // twice is no harm
+    b.endpoint().close(link.far);  // closing twice is allowed
     REQUIRE(stage.until([&] { return a.closed(link.near) && b.closed(link.far); }));
     stage.settle();
     CHECK(a.seen().size() == 2);
@@ -99,7 +99,7 @@ void two_endpoints_may_connect_to_each_other(Fabric& fabric) {
     CHECK(a.last(Event::kReceived, a.accepted()[0]).message == "back");
 }
 
-/// Both numbers are within every backend's and guest's limits.
+/// Few enough for the limits of every backend, also in a guest.
 constexpr size_t kManyEndpoints = 6;
 constexpr size_t kConnectionsEach = 6;
 
@@ -132,7 +132,7 @@ void many_connections_at_one_endpoint(Fabric& fabric) {
             CHECK(seen[round + 1].message == pattern(round * 1000 + i, 60));
         }
     }
-    // One of them goes; the others do not notice.
+    // Closing one does not affect the others.
     spokes[0].party->endpoint().close(spokes[0].link.near);
     REQUIRE(stage.until([&] { return hub.closed(spokes[0].link.far); }));
     stage.send(hub, spokes[1].link.far, "still here");
@@ -149,7 +149,7 @@ void connecting_to_nobody_ends(Fabric& fabric) {
         CHECK(a.count(Event::kConnected, *begun) == 0);
         CHECK(a.last(Event::kClosed, *begun).status != Errc::kOk);
     }
-    // An endpoint that was there a moment ago.
+    // The address of an endpoint that was destroyed.
     Party& b = stage.add(1);
     const std::string left = b.endpoint().address();
     stage.remove(b);
@@ -192,7 +192,7 @@ void nonsense_is_not_an_address(Fabric& fabric) {
     for (const std::string& text : {std::string("-1"), std::string("99999999999999999999"),
                                     std::string("::::"), std::string(5000, '9'), std::string()}) {
         const auto begun = a.connect(prefix + text);
-        if (!begun) continue;  // refused at once, or later:
+        if (!begun) continue;  // refused at once, else closed later:
         REQUIRE(stage.until([&] { return a.closed(*begun); }));
         CHECK(a.last(Event::kClosed, *begun).status != Errc::kOk);
     }

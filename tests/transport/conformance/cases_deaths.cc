@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// Conformance: a peer that is gone.
+/// Conformance: a peer that died, or whose endpoint was destroyed.
 
 #include <doctest/doctest.h>
 
@@ -10,7 +10,7 @@ namespace weir::transport::conformance {
 
 namespace {
 
-/// What is under way between `a` and `b`: full of messages and reads.
+/// Fills the link with messages and reads. Returns the number of reads that are in flight.
 uint64_t overload(Stage& stage, Party& a, const Link& link, const Registered& near,
                   const RemoteSpan& span) {
     uint64_t reads = 0;
@@ -26,13 +26,13 @@ uint64_t overload(Stage& stage, Party& a, const Link& link, const Registered& ne
 }
 
 void expect_a_proper_end(Stage& stage, Party& a, const Link& link, uint64_t reads) {
-    REQUIRE(stage.until([&] { return a.closed(link.near); }));  // Party checks that it is the last
+    REQUIRE(stage.until([&] { return a.closed(link.near); }));  // Party checks that it is last
     CHECK(a.count(Event::kRead, link.near) == reads);
     CHECK(a.count(Event::kClosed, link.near) == 1);
     CHECK(a.send(link.near, "anybody?") == Post::kClosed);
     stage.settle();
     Party& c = stage.add(0);
-    const Link other = stage.connect(a, c);  // nothing else is harmed
+    const Link other = stage.connect(a, c);  // new connections work
     stage.send(a, other.near, "on with it");
     REQUIRE(stage.until([&] { return c.count(Event::kReceived, other.far) == 1; }));
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// Conformance: what must hold after the thousandth time, and between threads.
+/// Conformance: no leaks after thousands of cycles, and endpoints in several threads.
 
 #include <algorithm>
 #include <atomic>
@@ -27,8 +27,8 @@ namespace weir::transport::conformance {
 
 namespace {
 
-/// What a process may grow by over all cycles and per cycle: noise, and what the stage remembers.
-/// Noise is about one endpoint's buffers (over verbs 1.6 MiB were seen); a leak is one per cycle.
+/// How much a process may grow in all and per cycle: noise, and what the stage records. Noise is
+/// about the buffers of one endpoint (1.6 MiB over verbs); a leak would be as much per cycle.
 constexpr size_t kGrowthBytesMax = 3 << 20;
 constexpr size_t kGrowthBytesPerCycle = 512;
 
@@ -55,7 +55,7 @@ private:
     Usage before_[2];
 };
 
-/// Connections that come and go at the same time, half of them closed by either side.
+/// Connections that are open at the same time; each side closes half of them.
 constexpr uint64_t kTogether = 8;
 
 void cycle(Stage& stage, Party& a, Party& b, uint64_t number) {
@@ -166,8 +166,8 @@ void registrations_come_and_go_without_a_leak(Fabric& fabric) {
     CHECK_FALSE(a.closed(link.near));
 }
 
-/// Answers every message with itself until the connection closes. For a thread of its own: no
-/// doctest here.
+/// Sends every message back until the connection closes. Runs in a thread of its own, so it must
+/// not use doctest.
 bool echo_until_closed(Endpoint& endpoint, const std::atomic<bool>& give_up) {
     std::vector<Completion> completions(16);
     while (!give_up.load(std::memory_order_relaxed)) {
@@ -176,7 +176,7 @@ bool echo_until_closed(Endpoint& endpoint, const std::atomic<bool>& give_up) {
             const Completion& c = completions[i];
             if (c.event == Event::kClosed) return c.status == Errc::kOk;
             if (c.event != Event::kReceived) continue;
-            // Never more than the window is under way, so the answer finds room.
+            // At most the window is in flight, so there is room for the reply.
             if (endpoint.send(c.connection, {&c.message, 1}) != Post::kPosted) return false;
         }
         endpoint.flush();

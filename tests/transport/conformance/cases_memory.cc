@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// Conformance: one-sided access inside of regions.
+/// Conformance: one-sided access within regions.
 
 #include <cstring>
 
@@ -58,7 +58,7 @@ void read_and_write_move_bytes(Fabric& fabric) {
         CHECK(all_are(far.all().first(4096 + 13), std::byte{0}));
     }
     CHECK(all_are(far.all().last(4096), std::byte{0}));
-    CHECK(b.seen().size() == 1);  // the target does nothing and sees nothing
+    CHECK(b.seen().size() == 1);  // kAccepted only: the target gets no completions
     CHECK(a.endpoint().counters().reads == 5);
     CHECK(a.endpoint().counters().writes == 5);
 }
@@ -96,7 +96,7 @@ void every_operation_ends_once(Fabric& fabric) {
         put(far.bytes().subspan(i * 64), pattern(i, 64));
     const RemoteSpan span = expose(b, link.far, far.bytes());
     uint64_t posted = 0;
-    REQUIRE(stage.until([&] {  // as many as go at once, several times over
+    REQUIRE(stage.until([&] {  // more than can be in flight, many times over
         while (posted < 3000) {
             const size_t offset = posted % 1024 * 64;
             if (a.read(link.near, near.bytes().subspan(offset, 64),

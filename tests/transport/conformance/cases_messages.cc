@@ -92,7 +92,7 @@ void a_message_is_gathered_from_parts(Fabric& fabric) {
     const std::vector<std::span<const std::byte>> parts{
         bytes_of(head), {}, bytes_of(tail), bytes_of(head)};
     REQUIRE(stage.insist([&] { return a.endpoint().send(link.near, parts); }) == Post::kPosted);
-    head.assign(head.size(), '!');  // the parts are ours again
+    head.assign(head.size(), '!');  // send() no longer needs the parts
     tail.assign(tail.size(), '!');
     REQUIRE(stage.until([&] { return b.seen().size() == 2; }));
     CHECK(b.seen()[1].message == whole);
@@ -111,7 +111,7 @@ void lent_messages_stay_until_the_next_poll(Fabric& fabric) {
     std::vector<Completion> completions(5);
     const bool done = stage.until([&] {
         const size_t count = b.endpoint().poll(completions);
-        // The peer goes on with all it has while we look at what was lent to us.
+        // The peer keeps sending before the lent buffers are read.
         while (sent < 500 && a.send(link.near, pattern(sent, 500)) == Post::kPosted)
             ++sent;
         a.endpoint().flush();
@@ -134,7 +134,7 @@ void a_full_connection_says_not_now(Fabric& fabric) {
     Party& a = stage.add(0, small);
     Party& b = stage.add(1, small);
     const Link link = stage.connect(a, b);
-    // b does not poll. A kNotNow may pass (credits are under way); 50 in a row say full.
+    // b does not poll. One kNotNow may be temporary (credits in flight); 50 in a row mean full.
     uint64_t sent = 0;
     for (int refused = 0; refused < 50; ++refused) {
         const Post answer = a.send(link.near, pattern(sent, 100));
@@ -167,7 +167,7 @@ void both_directions_may_be_full_at_once(Fabric& fabric) {
     constexpr uint64_t kEach = 2000;
     uint64_t from_a = 0;
     uint64_t from_b = 0;
-    REQUIRE(stage.until([&] {  // as much as goes, both ways, then one step
+    REQUIRE(stage.until([&] {  // sends both ways until both are full, then steps
         while (from_a < kEach && a.send(link.near, pattern(from_a, 64)) == Post::kPosted)
             ++from_a;
         while (from_b < kEach && b.send(link.far, pattern(from_b, 64)) == Post::kPosted)
@@ -188,7 +188,7 @@ void a_poll_of_one_takes_one(Fabric& fabric) {
     for (uint64_t i = 0; i < 30; ++i)
         stage.send(a, link.near, pattern(i, 30));
     uint64_t next = b.count(Event::kReceived, link.far);
-    stage.stop_polling(b);  // only we do now
+    stage.stop_polling(b);  // from here on only this case polls b
     const bool done = stage.until([&] {
         Completion one;
         const size_t count = b.endpoint().poll({&one, 1});

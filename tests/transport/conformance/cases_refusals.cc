@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// Conformance: access outside of what was registered and allowed. A RemoteSpan comes from a peer
-/// and is never to be trusted, so a wrong one is no mistake of the caller: it is posted and ends
-/// with an error. The connection may break over it; nothing else may.
+/// Conformance: access outside of registered memory, or of a kind that is not allowed. A
+/// RemoteSpan comes from a peer, which is not trusted. So a wrong one is not the caller's
+/// mistake: it is posted and ends with an error. It may break the connection, but nothing else.
 
 #include <doctest/doctest.h>
 
@@ -19,7 +19,7 @@ enum class Operation { kRead, kWrite, kWriteImmediate };
 constexpr Operation kOperations[] = {Operation::kRead, Operation::kWrite,
                                      Operation::kWriteImmediate};
 
-/// Two connected parties with a page of registered memory each; everything around and in it is
+/// Two connected parties with a page of registered memory each. All bytes in and around it are
 /// kUntouched.
 struct Scene {
     Stage stage;
@@ -40,15 +40,15 @@ struct Scene {
         fill(far.all(), kUntouched);
     }
 
-    /// An operation that failed may have broken the connection, and the two sides see it at
-    /// different times. The case goes on with a link that both sides have.
+    /// Connects again if a failed operation broke the connection. The two sides detect that at
+    /// different times.
     void mend_link() {
         if (a.closed(link.near) || b.closed(link.far)) reconnect();
     }
 
     RemoteSpan exposed() {
         RemoteSpan exposed;
-        // Until both have heard of the end of a broken link, it is only of no use any more.
+        // Until both sides have detected that the link is broken, expose() may fail.
         REQUIRE(stage.until([&] {
             mend_link();
             const auto span = b.endpoint().expose(link.far, far.bytes());
@@ -69,11 +69,11 @@ struct Scene {
         });
     }
 
-    /// Posts, and demands an error that touches nothing, on a connection that may break over it.
+    /// Posts, and requires an error that changes no memory. The connection may break.
     void demand_failure(Operation operation, size_t length, const RemoteSpan& remote) {
         mend_link();
         const bool reads = operation == Operation::kRead;
-        // What is written must be tellable from what is there.
+        // Bytes that differ from kUntouched, so that a write would be detected.
         if (!reads) fill(near.bytes(), std::byte{0x11});
         REQUIRE(post(operation, near.bytes().first(length), remote) == Post::kPosted);
         REQUIRE(stage.until([&] { return a.open_operations(link.near) == 0; }));
@@ -85,7 +85,7 @@ struct Scene {
         CHECK(b.count(Event::kImmediate, link.far) == 0);
     }
 
-    /// A new connection between the same two, which must work.
+    /// Replaces the connection by a new one, which must work.
     void reconnect() {
         a.endpoint().close(link.near);
         b.endpoint().close(link.far);

@@ -17,8 +17,8 @@ bool readable(int fd, int timeout_ms) {
     return ::poll(&one, 1, timeout_ms) == 1 && (one.revents & POLLIN) != 0;
 }
 
-/// Sleeps as a runtime does until `sleeper` has polled something: arm, wait, poll. A wake-up that
-/// comes to nothing is allowed, one that does not come is not. The others are polled meanwhile.
+/// Sleeps as a runtime does until `sleeper` has polled a completion: arm, wait, poll. A spurious
+/// wake-up is allowed, a lost one is not. The others are polled meanwhile.
 bool wakes(Stage& stage, Party& sleeper, const std::vector<Party*>& others) {
     const SteadyClock clock;
     const uint64_t patience_s = number_from_environment("WEIR_CONFORMANCE_PATIENCE_S", 20);
@@ -35,7 +35,7 @@ bool wakes(Stage& stage, Party& sleeper, const std::vector<Party*>& others) {
     return false;
 }
 
-/// False, aloud, where endpoints are only polled.
+/// False, with a message, if the backend's endpoints cannot sleep.
 bool can_sleep(Party& party) {
     if (party.endpoint().arm() >= 0) return true;
     MESSAGE("does not apply: this backend is polled, not slept on");
@@ -51,7 +51,7 @@ void a_message_wakes(Fabric& fabric) {
     for (uint64_t i = 1; i <= 30; ++i) {
         stage.settle();
         REQUIRE(b.poll() == 0);
-        if (i % 2 == 0) static_cast<void>(b.endpoint().arm());  // armed before it comes
+        if (i % 2 == 0) static_cast<void>(b.endpoint().arm());  // armed before it arrives
         stage.send(a, link.near, pattern(i, 60));
         a.endpoint().flush();
         REQUIRE(wakes(stage, b, {&a}));

@@ -26,7 +26,7 @@ std::vector<Backend>& registry() {
     return backends;
 }
 
-/// Those that WEIR_CONFORMANCE_CASES names, or all.
+/// The cases that WEIR_CONFORMANCE_CASES selects, or all.
 std::vector<Case> collect_cases() {
     const char* const wanted = std::getenv("WEIR_CONFORMANCE_CASES");
     if (wanted != nullptr && *wanted != '\0') {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// Process 0's side of a forked fabric: a device and endpoints that pass every call on.
+/// Process 0's side of a forked fabric: a device and endpoints that forward calls to process 1.
 
 #include "tests/transport/conformance/forked.h"
 
@@ -22,7 +22,7 @@ namespace weir::transport::conformance {
 
 namespace {
 
-/// The other process, as its parent sees it.
+/// The handle of process 1, a child.
 class Child {
 public:
     Child(pid_t pid, int fd) : pid_(pid), channel_(fd) {}
@@ -30,7 +30,7 @@ public:
     Child(const Child&) = delete;
     Child& operator=(const Child&) = delete;
 
-    /// Lets it end in order; a child that crashes or hangs is an error of the case.
+    /// Lets the child end normally; the case fails if it crashes or hangs.
     ~Child() {
         channel_.hang_up();
         if (killed_) return;
@@ -52,7 +52,7 @@ public:
 
     [[nodiscard]] Channel& channel() { return channel_; }
 
-    /// The answer to a call, or nothing if the child is dead.
+    /// Sends a call; returns the reply, or nothing if the child is dead.
     std::optional<Channel::Parcel> ask(const Values& call, int fd = -1) {
         if (killed_ || !channel_.send(call, fd)) return std::nullopt;
         return channel_.receive();
@@ -85,7 +85,7 @@ void put_memory(Values& values, std::span<const std::byte> memory) {
     values.put(reinterpret_cast<uint64_t>(memory.data())).put(memory.size());
 }
 
-/// An endpoint of the other process.
+/// An endpoint of process 1.
 class FarEndpoint final : public Endpoint {
 public:
     FarEndpoint(Child& child, uint64_t number, std::string address)
@@ -138,7 +138,7 @@ public:
         return post(mine(Call::kWriteImmediate, connection), from, to, immediate, context);
     }
 
-    /// An address in the other process would be of no use here; cases map in process 0.
+    /// Not supported: an address of process 1 is useless here. Cases map in process 0 only.
     std::byte* map(ConnectionId /*connection*/, const RemoteSpan& /*span*/,
                    Access /*wanted*/) override {
         return nullptr;
@@ -172,7 +172,7 @@ public:
         if (sleep_fd_ < 0) {
             sleep_fd_ = answer->fd;
         } else {
-            ::close(answer->fd);  // the same one again
+            ::close(answer->fd);  // a duplicate of sleep_fd_
         }
         return sleep_fd_;
     }
@@ -208,14 +208,14 @@ private:
     mutable EndpointCounters counters_;
 };
 
-/// The other process's device.
+/// The device of process 1.
 class FarDevice final : public Device {
 public:
     FarDevice(Child& child, std::string name) : child_(child), name_(std::move(name)) {}
 
     std::string_view name() const noexcept override { return name_; }
 
-    bool pins_memory() const noexcept override { return true; }  // the safe answer
+    bool pins_memory() const noexcept override { return true; }  // safe for every backend
 
     Result<RegionId> register_memory(const MemoryBlock& block, Access access) override {
         Values values = call(Call::kRegister);
@@ -297,7 +297,7 @@ private:
 [[noreturn]] void be_the_child(int fd, const ForkedOptions& options) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     for (const int signal : {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTERM}) {
-        std::signal(signal, SIG_DFL);  // doctest's handlers are not for this process
+        std::signal(signal, SIG_DFL);  // doctest's handlers would report in both processes
     }
     {
         Channel channel(fd);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// A fabric whose process 1 is a process: forked, and told over a socket what to call. Its devices
-/// and endpoints look to the cases like any others, so all of them run between two processes, and
-/// SIGKILL is SIGKILL. Memory is shared by memfd, so that both sides' contents can be looked at.
+/// A fabric whose process 1 is a forked process, which gets its calls over a socket. Cases use
+/// its devices and endpoints like any others, so all cases also run between two processes, and a
+/// killed peer gets a real SIGKILL. Memory is shared by memfd, so that cases can check both
+/// sides.
 
 #include <functional>
 

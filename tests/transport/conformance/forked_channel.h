@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Calls between the two processes of a forked fabric: values in a row, and a descriptor at most.
+/// Calls between the two processes of a forked fabric: a list of values, and at most one
+/// descriptor.
 
 #include <cstring>
 #include <optional>
@@ -37,7 +38,7 @@ enum class Call : uint8_t {
     kUsage,
 };
 
-/// Values on their way, written and read in the same order by the same program.
+/// A serialised list of values. No types are sent: both processes run the same program.
 class Values {
 public:
     Values() = default;
@@ -102,7 +103,7 @@ private:
 /// One end of the socket between the processes.
 class Channel {
 public:
-    /// Takes the descriptor over.
+    /// Owns the descriptor.
     explicit Channel(int fd) : fd_(fd) {}
 
     Channel(const Channel&) = delete;
@@ -111,20 +112,20 @@ public:
 
     struct Parcel {
         Values values;
-        int fd = -1;  ///< the receiver's to close
+        int fd = -1;  ///< the receiver closes it
     };
 
-    /// False or nothing if the other end is gone.
+    /// False or nothing if the other end is closed.
     bool send(const Values& values, int fd = -1);
     [[nodiscard]] std::optional<Parcel> receive();
-    /// Tells the other end that nothing more comes.
+    /// Shuts the socket down, which makes the other end's receive() return nothing.
     void hang_up();
 
 private:
     const int fd_;
 };
 
-/// What process 1 does for the rest of its life: answers calls until the channel closes.
+/// Runs process 1: answers calls until the channel is closed.
 void serve_calls(Channel& channel, Result<std::unique_ptr<Device>> device);
 
 }  // namespace weir::transport::conformance

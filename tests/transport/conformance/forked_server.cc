@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// Process 1 of a forked fabric: carries out calls on its own device and endpoints.
+/// Process 1 of a forked fabric: runs the calls on its own device and endpoints.
 
 #include <map>
 #include <vector>
@@ -15,7 +15,7 @@ namespace weir::transport::conformance {
 
 namespace {
 
-/// Memory of process 0 that is mapped here too, elsewhere.
+/// Memory of process 0 that is mapped here too, at another address.
 struct Shared {
     uint64_t there = 0;
     MemoryBlock here;
@@ -82,7 +82,8 @@ private:
         return nullptr;
     }
 
-    /// Memory as process 0 names it; what is not shared stays what it is, and is only looked up.
+    /// Translates memory of process 0. Memory that is not shared keeps its address; it is not
+    /// accessed.
     std::span<std::byte> get_memory(Values& in) const {
         auto start = in.get<uint64_t>();
         const auto length = in.get<size_t>();

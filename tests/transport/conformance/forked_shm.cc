@@ -15,7 +15,7 @@ Result<std::unique_ptr<Device>> make_shm(const Secret& secret) {
     return shm::make_device(options);
 }
 
-/// The address of an endpoint that has just gone.
+/// The address of an endpoint that was destroyed.
 std::string nobody(Device& device) {
     auto endpoint = device.make_endpoint({});
     WEIR_CHECK(endpoint.has_value());

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// What the cases of the conformance suite act with: a Party is an endpoint whose every completion
-/// is checked against the contract; a Stage makes parties, polls them all, and knows the deadline.
+/// Helpers for the conformance cases. A Party is an endpoint whose completions are all checked
+/// against the contract. A Stage makes parties, polls them, and limits the time of a case.
 
 #include <deque>
 #include <functional>
@@ -16,7 +16,7 @@
 
 namespace weir::transport::conformance {
 
-/// A completion that outlives the next poll().
+/// A copy of a completion, which stays valid after the next poll().
 struct Seen {
     Event event = Event::kClosed;
     Errc status = Errc::kOk;
@@ -26,8 +26,8 @@ struct Seen {
     std::string message;
 };
 
-/// An endpoint under observation. Checks that a connection begins with kConnected or kAccepted,
-/// that whatever was posted ends exactly once and before kClosed, and that nothing comes after it.
+/// An endpoint whose completions are checked: a connection begins with kConnected or kAccepted,
+/// each posted operation ends exactly once and before kClosed, and nothing follows kClosed.
 class Party {
 public:
     Party(Device& device, const EndpointOptions& options);
@@ -36,10 +36,10 @@ public:
 
     [[nodiscard]] Device& device() { return device_; }
 
-    /// Polls once and remembers what came. Returns how much it was.
+    /// Polls once and records the completions. Returns how many there were.
     size_t poll();
 
-    /// What Endpoint::connect says.
+    /// As Endpoint::connect().
     [[nodiscard]] Result<ConnectionId> connect(std::string_view address);
     Post send(ConnectionId connection, std::string_view text);
     Post read(ConnectionId connection, std::span<std::byte> into, const RemoteSpan& from,
@@ -49,7 +49,7 @@ public:
     Post write_immediate(ConnectionId connection, std::span<const std::byte> from,
                          const RemoteSpan& to, uint32_t immediate, uint64_t context);
 
-    /// Everything seen, in order.
+    /// All recorded completions, in order.
     [[nodiscard]] const std::vector<Seen>& seen() const { return seen_; }
 
     [[nodiscard]] std::vector<Seen> seen_of(ConnectionId connection) const;
@@ -64,7 +64,7 @@ public:
     /// Reads and writes that have not ended yet.
     [[nodiscard]] size_t open_operations(ConnectionId connection) const;
 
-    /// Forgets seen(), to keep long cases small; what checks the contract stays.
+    /// Clears seen(), which saves memory in long cases. The checks keep their state.
     void forget() { seen_.clear(); }
 
 private:
@@ -84,14 +84,14 @@ private:
     std::vector<Completion> completions_;
 };
 
-/// Both names of one connection.
+/// The ids of one connection at its two ends.
 struct Link {
     ConnectionId near = 0;
     ConnectionId far = 0;
 };
 
-/// Memory that is registered for as long as this lives. Only the middle pages are registered: what
-/// lies before and behind is there to be found unharmed.
+/// Memory that is registered during the lifetime of this object. Only the middle pages are
+/// registered; the pages before and after them show stray writes.
 class Registered {
 public:
     Registered(Fabric& fabric, size_t process, Access access, size_t length_bytes = 4096);
@@ -123,21 +123,21 @@ public:
     Party& add(Device& device, const EndpointOptions& options = {});
     /// Destroys the party's endpoint.
     void remove(Party& party);
-    /// From now on that party is dead, or polled by the case itself.
+    /// The stage no longer polls this party: it is dead, or the case polls it.
     void stop_polling(Party& party);
 
-    /// Polls everybody once and lets time pass.
+    /// Polls all parties once and advances the time.
     void step();
-    /// Steps until `done` says so; false after the deadline.
+    /// Steps until `done` returns true; false after the deadline.
     [[nodiscard]] bool until(const std::function<bool()>& done);
-    /// Steps for a moment in which nothing is expected to happen.
+    /// Steps for a short time, so that an event that must not happen could happen.
     void settle();
 
     /// Connects and waits for both ends.
     [[nodiscard]] Link connect(Party& from, Party& to);
-    /// Tries until it is taken, stepping between; the answer is kPosted, or what else came.
+    /// Steps and retries while `post` returns kNotNow; returns its last result.
     Post insist(const std::function<Post()>& post);
-    /// Sends, insisting; REQUIREs that it is taken.
+    /// Sends by insist(); REQUIREs kPosted.
     void send(Party& from, ConnectionId connection, std::string_view text);
 
 private:
@@ -146,7 +146,7 @@ private:
     std::vector<Party*> left_alone_;
 };
 
-/// The error of a Result for a message; empty if it is none.
+/// The error text of a Result; empty if it has a value.
 template <class T>
 [[nodiscard]] std::string why(const Result<T>& result) {
     return result.has_value() ? std::string() : result.error().message();
@@ -162,7 +162,7 @@ void fill(std::span<std::byte> bytes, std::byte value);
 /// A number from the environment, or `otherwise`.
 [[nodiscard]] uint64_t number_from_environment(const char* name, uint64_t otherwise);
 
-// One list per file of cases.
+// One list for each file of cases.
 [[nodiscard]] std::vector<Case> connection_cases();
 [[nodiscard]] std::vector<Case> message_cases();
 [[nodiscard]] std::vector<Case> memory_cases();

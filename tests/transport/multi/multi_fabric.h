@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// MultiFabric: two processes, each with a network that ends at it ("near0", "near1") and one that
-/// joins them ("far"), combined: within a process connections go by the first child, between the
-/// processes by the second, as with shm and verbs.
+/// MultiFabric: two processes. Each combines a network of its own ("near0", "near1") with one
+/// that connects both ("far"). As with shm and verbs, connections within a process use the first
+/// child, those between the processes use the second.
 
 #include "tests/transport/conformance.h"
 #include "transport/sim/network.h"

@@ -12,7 +12,7 @@ TEST_SUITE("multi") {
     using namespace weir;
     using namespace weir::transport;
 
-    /// A combination of fakes that are still at hand.
+    /// A combined device whose fake children the test can access.
     struct Combined {
         std::vector<ScriptedDevice*> fakes;
         std::unique_ptr<Device> device;
@@ -31,7 +31,7 @@ TEST_SUITE("multi") {
         ScriptedEndpoint& child(size_t index) { return *fakes[index]->endpoint; }
     };
 
-    TEST_CASE("one device stays itself, none is an error") {
+    TEST_CASE("one device is returned unchanged, none is an error") {
         std::vector<std::unique_ptr<Device>> one;
         one.push_back(std::make_unique<ScriptedDevice>("only"));
         Device* const before = one.front().get();
@@ -51,7 +51,7 @@ TEST_SUITE("multi") {
         CHECK(both.device->pins_memory());
     }
 
-    TEST_CASE("connect takes the first child that can") {
+    TEST_CASE("connect uses the first child that can reach the address") {
         Combined both({"a", "b"});
         CHECK(both.endpoint->address() == "a:here;b:here");
         const auto first = both.endpoint->connect("b:there;a:there");
@@ -78,7 +78,7 @@ TEST_SUITE("multi") {
         CHECK(foreign.error().text().find("b: the peer does not offer it") != std::string::npos);
     }
 
-    TEST_CASE("a registration that one child refuses leaves none behind") {
+    TEST_CASE("a registration that one child refuses is undone at the others") {
         Combined both({"a", "b"});
         std::vector<std::byte> memory(64);
         const auto region = both.device->register_memory({memory}, Access::kRemote);
@@ -94,7 +94,7 @@ TEST_SUITE("multi") {
         CHECK(both.fakes[1]->registered.empty());
     }
 
-    TEST_CASE("a child that always has something starves no other") {
+    TEST_CASE("a child that always has completions does not starve the others") {
         Combined three({"a", "b", "c"});
         for (size_t i = 0; i < 3; ++i)
             three.child(i).endless = true;
@@ -111,10 +111,11 @@ TEST_SUITE("multi") {
         for (const size_t count : from)
             CHECK(count == 400);
         for (size_t i = 0; i < 3; ++i)
-            CHECK(three.child(i).polls == 300);  // all flush every time
+            CHECK(three.child(i).polls ==
+                  300);  // each poll() reaches every child, so that all flush
     }
 
-    TEST_CASE("calls go to the connection's child under the child's name for it") {
+    TEST_CASE("calls go to the connection's child with the child's id of it") {
         Combined both({"a", "b"});
         const ConnectionId id = both.endpoint->connect("b:there").value();
         std::vector<std::byte> memory(64);
@@ -130,11 +131,11 @@ TEST_SUITE("multi") {
         for (const ConnectionId inner : both.child(1).called)
             CHECK(inner == 1);
         CHECK(both.child(0).called.empty());
-        CHECK(both.endpoint->send(id + 2, {}) == Post::kClosed);  // a child that is not
+        CHECK(both.endpoint->send(id + 2, {}) == Post::kClosed);  // no such child
         CHECK(both.endpoint->counters().messages_sent == 1);
     }
 
-    TEST_CASE("capabilities are what all can do, and per connection what its child can") {
+    TEST_CASE("capabilities are those of all children, and of a connection those of its child") {
         Combined both({"a", "b"});
         both.child(0).can = {true, false, 4096, 64};
         both.child(1).can = {false, true, 8192, 16};

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// ScriptedDevice and ScriptedEndpoint: record the calls that they get, and answer with what a test
-/// has set.
+/// ScriptedDevice and ScriptedEndpoint: record their calls, and return what a test has set.
 
 #include <set>
 #include <string>
@@ -17,7 +16,7 @@ public:
     explicit ScriptedEndpoint(std::string name) : name_(std::move(name)) {}
 
     Capabilities can{false, true, 1024, 8};
-    Errc refusal = Errc::kOk;  ///< the answer to connect()
+    Errc refusal = Errc::kOk;  ///< the result of connect()
     bool endless = false;      ///< every poll is filled with events of connection 1
     int fd = -1;
     std::vector<std::string> connected_to;

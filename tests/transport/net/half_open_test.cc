@@ -35,7 +35,7 @@ TEST_SUITE("half_open") {
         CHECK(places.next_ns() == 5 * kSecond + 2 * kMillisecond);
     }
 
-    TEST_CASE("a peer that has proved itself keeps its place until it leaves") {
+    TEST_CASE("a peer with a valid proof keeps its place until it leaves") {
         ManualClock clock;
         clock.set(5 * kSecond);
         HalfOpenPlaces places(clock, 2, 32 * kMillisecond);

@@ -30,7 +30,7 @@ Bytes spoken(Handshake& side) {
     return std::exchange(side.output(), {});
 }
 
-/// Delivers records; the last step, or the first error.
+/// Delivers records. Returns the last step, or the first error.
 Result<Step> give(Handshake& to, const Bytes& bytes, const Protocol& protocol = kProtocol) {
     RecordReader reader(protocol, Handshake::kBodyBytesMax);
     reader.append(bytes);
@@ -56,7 +56,7 @@ struct Pair {
         : near(kProtocol, Side::kConnecting, near_secret, random_bytes()),
           far(far_protocol, Side::kAccepting, far_secret, random_bytes()) {}
 
-    /// Up to the connecting side's words, which are returned, not delivered.
+    /// Runs up to the connecting side's data, which are returned and not delivered.
     Bytes until_said(std::string_view words = "near") {
         CHECK(good(far, spoken(near)) == Step::kWait);
         CHECK(good(near, spoken(far)) == Step::kSay);
@@ -71,7 +71,7 @@ struct Pair {
 }  // namespace
 
 TEST_SUITE("net handshake") {
-    TEST_CASE("two sides that know the secret hear each other's words") {
+    TEST_CASE("two sides with the same secret receive each other's data") {
         Pair pair;
         CHECK(good(pair.far, pair.until_said("I am near")) == Step::kProven);
         CHECK(text_of(pair.far.peer_said()) == "I am near");
@@ -85,11 +85,11 @@ TEST_SUITE("net handshake") {
         CHECK(pair.far.is_open());
     }
 
-    TEST_CASE("who does not know the secret is refused on either side") {
+    TEST_CASE("a peer with a wrong secret is refused on either side") {
         Pair pair(random_bytes(), random_bytes());
         CHECK(give(pair.far, pair.until_said()).code() == Errc::kRefused);
         CHECK_FALSE(pair.far.was_refused());
-        CHECK(text_of(pair.far.peer_said()) == "near");  // for the message only
+        CHECK(text_of(pair.far.peer_said()) == "near");  // not proven: for error messages only
         pair.far.refuse(Errc::kRefused, "wrong secret");
         const auto step = give(pair.near, spoken(pair.far));
         CHECK(step.code() == Errc::kRefused);
@@ -97,7 +97,7 @@ TEST_SUITE("net handshake") {
         CHECK(step.error().text().find("wrong secret") != std::string::npos);
     }
 
-    TEST_CASE("words and proofs changed in any bit are refused, of both sides") {
+    TEST_CASE("data and proofs with any bit changed are refused by both sides") {
         for (size_t i = 0; i < 8 * (4 + sizeof(Proof)); ++i) {
             Pair pair;
             const std::byte bit{static_cast<uint8_t>(1U << (i % 8))};
@@ -114,7 +114,7 @@ TEST_SUITE("net handshake") {
         }
     }
 
-    TEST_CASE("words of another handshake with the same secret are refused") {
+    TEST_CASE("data of another handshake with the same secret are refused") {
         const Secret secret = random_bytes();
         Pair first(secret);
         const Bytes recorded = first.until_said();
@@ -123,8 +123,8 @@ TEST_SUITE("net handshake") {
         CHECK(give(second.far, recorded).code() == Errc::kRefused);
     }
 
-    TEST_CASE("an answer is worth nothing to somebody who said something else") {
-        // Both nonces are the same: only the words differ.
+    TEST_CASE("a reply is refused by a side that sent other data than it was made for") {
+        // The nonces of both handshakes are equal: only the data differ.
         const Secret secret = random_bytes();
         const Nonce near_nonce = random_bytes();
         const Nonce far_nonce = random_bytes();
@@ -149,7 +149,7 @@ TEST_SUITE("net handshake") {
         for (const Protocol& theirs : {kOther, kNext}) {
             const Secret secret = random_bytes();
             Pair pair(secret, secret, theirs);
-            // The headers are put right: what is left is what the proof is over.
+            // Corrects the version in the headers, so that only the proof can be wrong.
             const auto as = [](Bytes bytes, uint8_t version) {
                 bytes[4] = std::byte{version};
                 return bytes;
@@ -162,14 +162,14 @@ TEST_SUITE("net handshake") {
         }
     }
 
-    TEST_CASE("a side's own words sent back to it are refused") {
+    TEST_CASE("a side's own records sent back to it are refused") {
         Handshake near(kProtocol, Side::kConnecting, random_bytes(), random_bytes());
         CHECK(good(near, spoken(near)) == Step::kSay);
         near.say(bytes_of("mirror"));
         CHECK(give(near, spoken(near)).code() == Errc::kRefused);
     }
 
-    TEST_CASE("records out of turn and unknown ones are refused in every state") {
+    TEST_CASE("records out of order and unknown ones are refused in every state") {
         const auto record = [](uint8_t type, size_t body_bytes) {
             Bytes bytes;
             append_record(bytes, kProtocol, type, Bytes(body_bytes));
@@ -193,7 +193,8 @@ TEST_SUITE("net handshake") {
         CHECK(give(twice.far, hello).code() == Errc::kProtocol);
         Pair early;
         CHECK(good(early.far, early.until_said()) == Step::kProven);
-        CHECK(give(early.far, record(3, 0)).code() == Errc::kProtocol);  // before our answer
+        CHECK(give(early.far, record(3, 0)).code() ==
+              Errc::kProtocol);  // Ready before the accepting side's data
         Pair open;
         CHECK(good(open.far, open.until_said()) == Step::kProven);
         open.far.say({});
@@ -203,7 +204,7 @@ TEST_SUITE("net handshake") {
             CHECK(give(open.far, record(type, 2)).code() == Errc::kProtocol);
     }
 
-    TEST_CASE("what a peer says is made printable and kept short before it gets into a log") {
+    TEST_CASE("a peer's text is made printable and cut off before it is logged") {
         Pair pair;
         static_cast<void>(spoken(pair.near));
         pair.far.refuse(Errc::kBusy, "full\x1b[31m\n" + std::string(100'000, 'x'));
@@ -213,7 +214,7 @@ TEST_SUITE("net handshake") {
         CHECK(step.error().text().size() < 600);
     }
 
-    TEST_CASE("a code that no peer gives becomes a refusal") {
+    TEST_CASE("an error code that no peer may send becomes kRefused") {
         Pair pair;
         static_cast<void>(spoken(pair.near));
         pair.far.refuse(Errc::kOk, "");

@@ -26,7 +26,7 @@ Bytes as_bytes(std::string_view text) {
     return {bytes.begin(), bytes.end()};
 }
 
-/// What the first look at these bytes says.
+/// The first result of a reader of these bytes.
 Result<std::optional<RecordView>> first_of(const Bytes& bytes) {
     static RecordReader reader(kRecordProtocol, 100);
     reader = RecordReader(kRecordProtocol, 100);
@@ -79,11 +79,11 @@ TEST_SUITE("record") {
         wrong_version[4] = std::byte{8};
         CHECK(first_of(wrong_version).error().text().find("version 8") != std::string::npos);
         Bytes too_long = record_of(1, 101);
-        too_long.resize(kRecordHeaderBytes);  // said before the body is here
+        too_long.resize(kRecordHeaderBytes);  // refused before the body arrives
         CHECK(first_of(too_long).code() == Errc::kProtocol);
     }
 
-    TEST_CASE("longer records are taken once that is allowed") {
+    TEST_CASE("longer records are accepted once that is allowed") {
         RecordReader reader(kRecordProtocol, 100);
         reader.append(record_of(1, 1000));
         reader.set_body_bytes_max(1000);
@@ -92,7 +92,7 @@ TEST_SUITE("record") {
         CHECK((*record)->body.size() == 1000);
     }
 
-    TEST_CASE("random damage never gets a reader into trouble") {
+    TEST_CASE("a reader survives random damage and counts every byte") {
         WEIR_TEST_SEED(seed, 20240602);
         Random random(seed);
         for (int i = 0; i < 20'000; ++i) {

@@ -6,7 +6,7 @@
 TEST_SUITE("secret") {
     using namespace weir::transport;
 
-    TEST_CASE("a proof depends on the secret, the side, both nonces and what was said") {
+    TEST_CASE("a proof depends on the secret, the side, both nonces and the data") {
         const Secret secret = random_bytes();
         const Nonce a = random_bytes();
         const Nonce b = random_bytes();

@@ -19,7 +19,7 @@ TEST_SUITE("socket addresses") {
         CHECK_FALSE(SocketAddress::parse("[::1]:1")->is_any());
     }
 
-    TEST_CASE("what is no address is refused") {
+    TEST_CASE("text that is not an address is refused") {
         for (const char* const text :
              {"", ":", "::", "10.0.0.1", "10.0.0.1:", "10.0.0.1:0", "10.0.0.1:65536", "10.0.0.1:-1",
               "10.0.0.1:1x", "10.0.0.256:1", "::1:4711", "[10.0.0.1]:1", "[::1]", "[::1:1",

@@ -20,7 +20,7 @@ TEST_SUITE("first_fit") {
         std::span<std::byte> part(size_t from, size_t size) { return {bytes + from, size}; }
     };
 
-    TEST_CASE("pieces do not overlap, and everything given back can be had again in one piece") {
+    TEST_CASE("pieces do not overlap, and freed ones merge into one piece") {
         Memory memory;
         FirstFit pieces;
         pieces.add(memory.part(0, 4096));
@@ -40,7 +40,7 @@ TEST_SUITE("first_fit") {
         CHECK(pieces.allocate(1, 64).start == nullptr);
     }
 
-    TEST_CASE("alignment is kept, and what was skipped for it is used for others") {
+    TEST_CASE("alignment is kept, and the gap before an aligned piece is used for others") {
         Memory memory;
         FirstFit pieces;
         pieces.add(memory.part(0, 16384));
@@ -49,7 +49,7 @@ TEST_SUITE("first_fit") {
         CHECK(pieces.allocate(64, 64).start == memory.bytes + 64);
     }
 
-    TEST_CASE("stretches side by side are not merged, and free ones can be taken away") {
+    TEST_CASE("adjacent stretches are not merged, and free ones can be removed") {
         Memory memory;
         FirstFit pieces;
         pieces.add(memory.part(0, 4096));
@@ -66,7 +66,7 @@ TEST_SUITE("first_fit") {
         CHECK(pieces.free_bytes() == 4096);
     }
 
-    TEST_CASE("a stretch that is made longer is one, and its free end can be found") {
+    TEST_CASE("an extended stretch is one stretch, and its free end can be found") {
         Memory memory;
         FirstFit pieces;
         pieces.add(memory.part(0, 4096));
@@ -74,7 +74,7 @@ TEST_SUITE("first_fit") {
         CHECK(pieces.free_before(memory.bytes + 4096) == memory.bytes);
         std::byte* const a = pieces.allocate(1024, 64).start;
         CHECK(pieces.free_before(memory.bytes + 4096) == memory.bytes + 1024);
-        pieces.extend(memory.part(4096, 12288));  // up to where the other begins
+        pieces.extend(memory.part(4096, 12288));  // up to the other stretch
         const FirstFit::Piece all = pieces.allocate(15 * 1024, 64);
         CHECK(all.start == memory.bytes + 1024);
         CHECK(all.fresh_bytes == 15 * 1024);
@@ -82,11 +82,12 @@ TEST_SUITE("first_fit") {
         CHECK(pieces.free_bytes() == 4096);
         pieces.deallocate(all.start, 15 * 1024);
         pieces.deallocate(a, 1024);
-        CHECK(pieces.allocate(16384 + 64, 64).start == nullptr);  // two stretches are not one
+        CHECK(pieces.allocate(16384 + 64, 64).start ==
+              nullptr);  // a piece cannot span two stretches
         CHECK(pieces.remove(memory.part(0, 16384)));
     }
 
-    TEST_CASE("fresh bytes are those at the end that nobody had before") {
+    TEST_CASE("fresh bytes are those at the end that were never allocated before") {
         Memory memory;
         FirstFit pieces;
         pieces.add(memory.part(0, 8192));
@@ -98,7 +99,7 @@ TEST_SUITE("first_fit") {
         CHECK(again.fresh_bytes == 512);
         CHECK(pieces.allocate(64, 64).fresh_bytes == 64);
         CHECK(pieces.allocate(64, 4096).fresh_bytes == 64);
-        CHECK(pieces.allocate(64, 64).fresh_bytes == 0);  // lies below the last one
+        CHECK(pieces.allocate(64, 64).fresh_bytes == 0);  // lies below an older piece
     }
 
     TEST_CASE("thousands of random requests never overlap and lose nothing") {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// Pools that no device pins: they take memory from the system as it is used.
+/// Pools that no device pins take memory from the system only as it is used.
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
@@ -54,7 +54,7 @@ TEST_SUITE("growth") {
         return device.regions().begin()->second.block;
     }
 
-    /// What the system has given for the pool so far.
+    /// How much memory the system has allocated to the pool so far.
     uint64_t taken_bytes(const LimitedDevice& device) {
         struct stat state {};
 
@@ -62,14 +62,14 @@ TEST_SUITE("growth") {
         return static_cast<uint64_t>(state.st_blocks) * 512;
     }
 
-    /// Lets this thread's system calls go through `program`. False: this system cannot do that.
+    /// Filters this thread's system calls by `program`. False where there is no seccomp.
     bool filter_system_calls(std::span<sock_filter> program) {
         const sock_fprog filter{static_cast<uint16_t>(program.size()), program.data()};
         return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
                prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter, 0, 0) == 0;
     }
 
-    /// Lets this thread's calls of fallocate() fail as on a system that has no memory left.
+    /// Makes this thread's calls of fallocate() fail as they do when no memory is left.
     bool refuse_fallocate() {
         sock_filter program[] = {
             BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
@@ -86,7 +86,7 @@ TEST_SUITE("growth") {
             LimitedDevice device;
             device.pins = false;
             const auto pool = make_pool(device, use_jemalloc);
-            CHECK(block_of(device).bytes.size() == kPoolBytes);  // registered once, as a whole
+            CHECK(block_of(device).bytes.size() == kPoolBytes);  // one registration for all
             CHECK(taken_bytes(device) <= 4 * kMiB);
             uint64_t most = taken_bytes(device);
             uint64_t used_bytes = 0;
@@ -97,7 +97,7 @@ TEST_SUITE("growth") {
                 std::memset(piece, 1, size);
                 used_bytes += size;
                 const uint64_t taken = taken_bytes(device);
-                CHECK(taken == pool->statistics().backed_bytes);  // what was used was there before
+                CHECK(taken == pool->statistics().backed_bytes);  // no page faults took more
                 CHECK(taken - most <= std::max<uint64_t>(size + 2 * kMiB, most));
                 most = taken;
             }
@@ -107,7 +107,7 @@ TEST_SUITE("growth") {
         }
     }
 
-    TEST_CASE("a pool that a device pins, or that is to be touched at once, is there as a whole") {
+    TEST_CASE("a pool that a device pins, or with prefault, takes all its memory at once") {
         LimitedDevice pinning;
         const auto pinned = make_pool(pinning);
         CHECK(taken_bytes(pinning) == kPoolBytes);
@@ -118,7 +118,7 @@ TEST_SUITE("growth") {
         CHECK(touched->statistics().backed_bytes == kPoolBytes);
     }
 
-    TEST_CASE("one piece spans steps, and all of a pool can be used") {
+    TEST_CASE("a piece can span several steps, and all of a pool can be used") {
         for (const bool use_jemalloc : {true, false}) {
             CAPTURE(use_jemalloc);
             LimitedDevice device;
@@ -129,7 +129,7 @@ TEST_SUITE("growth") {
             std::byte* const large = pool->allocate(kPoolBytes - 4 * kMiB, 2 * kMiB);
             REQUIRE(large != nullptr);
             CHECK(pool->contains({large, kPoolBytes - 4 * kMiB}));
-            // the mebibyte between the two is left, and serves small pieces
+            // the mebibyte between the two is still free
             std::byte* const small = pool->allocate(kMiB);
             CHECK(small != nullptr);
             CHECK(pool->allocate(kMiB) == nullptr);
@@ -141,7 +141,7 @@ TEST_SUITE("growth") {
         }
     }
 
-    TEST_CASE("the last bytes of a pool serve small pieces too") {
+    TEST_CASE("the last bytes of a pool can be used for small pieces") {
         LimitedDevice device;
         device.pins = false;
         const auto pool = make_pool(device);
@@ -150,7 +150,7 @@ TEST_SUITE("growth") {
         CHECK(pool->statistics().slab_count == 1);
     }
 
-    TEST_CASE("memory that is not there yet is not contained") {
+    TEST_CASE("a pool does not contain memory that it has not taken yet") {
         LimitedDevice device;
         device.pins = false;
         const auto pool = make_pool(device);
@@ -161,7 +161,7 @@ TEST_SUITE("growth") {
         CHECK_FALSE(pool->contains(all.subspan(backed_bytes, 1)));
     }
 
-    TEST_CASE("memory of later steps is zero where it is asked for") {
+    TEST_CASE("zeroed memory is zero also in later steps") {
         for (const Access access : {Access::kLocal, Access::kRemote}) {
             LimitedDevice device;
             device.pins = false;
@@ -179,7 +179,7 @@ TEST_SUITE("growth") {
         }
     }
 
-    TEST_CASE("where the system has no more memory an allocation fails, and nobody dies later") {
+    TEST_CASE("if the system has no more memory an allocation fails, and no later access does") {
         LimitedDevice device;
         device.pins = false;
         const auto pool = make_pool(device);
@@ -190,7 +190,7 @@ TEST_SUITE("growth") {
             refusing = refuse_fallocate();
             if (!refusing) return;
             refused = pool->allocate(PoolRequest{20 * kMiB});
-            small_served = pool->allocate(1000) != nullptr;  // from what is there
+            small_served = pool->allocate(1000) != nullptr;  // from memory taken before
         }).join();
         if (!refusing) {
             MESSAGE("SKIPPED: this system has no seccomp filters");
@@ -208,7 +208,7 @@ TEST_SUITE("growth") {
         CHECK(small_served);
         CHECK(taken_bytes(device) == pool->statistics().backed_bytes);
         CHECK(pool->statistics().slab_count == 1);
-        CHECK(pool->allocate(20 * kMiB) != nullptr);  // when there is memory again
+        CHECK(pool->allocate(20 * kMiB) != nullptr);  // memory is available again
     }
 
     /// How much of `memory` lies in transparently huge pages.
@@ -242,7 +242,8 @@ TEST_SUITE("growth") {
         return *std::move(pool);
     }
 
-    TEST_CASE("memory that no peer reaches is private, and in huge pages unless told otherwise") {
+    TEST_CASE(
+        "memory that no peer accesses is private, and in huge pages unless they are disabled") {
         for (const HugePagePolicy policy : {HugePagePolicy::kAuto, HugePagePolicy::kNever}) {
             LimitedDevice device;
             const auto pool = make_local(device, policy);
@@ -264,12 +265,12 @@ TEST_SUITE("growth") {
         }
     }
 
-    TEST_CASE("a forked child does not have the memory that no peer reaches") {
+    TEST_CASE("a forked child does not inherit memory that no peer accesses") {
         LimitedDevice device;
         const auto pool = make_local(device, HugePagePolicy::kNever);
         std::byte* const piece = pool->allocate(kMiB);
         REQUIRE(piece != nullptr);
-        // Not fork(), which first takes all locks of jemalloc: more than TSan can follow.
+        // Not fork(), which takes all locks of jemalloc first: too many for TSan.
         const pid_t child = _Fork();
         REQUIRE(child >= 0);
         if (child == 0) {
@@ -283,7 +284,7 @@ TEST_SUITE("growth") {
         CHECK(status == 0);
     }
 
-    /// Lets this thread's calls of madvise(MADV_POPULATE_WRITE) fail with `error`.
+    /// Makes this thread's calls of madvise(MADV_POPULATE_WRITE) fail with `error`.
     bool refuse_populate(uint32_t error) {
         sock_filter program[] = {
             BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
@@ -296,7 +297,7 @@ TEST_SUITE("growth") {
         return filter_system_calls(program);
     }
 
-    TEST_CASE("private memory that the system refuses is an error, and nobody dies later") {
+    TEST_CASE("private memory that the system refuses is an error, and no later access fails") {
         LimitedDevice device;
         const auto pool = make_local(device, HugePagePolicy::kNever);
         bool refusing = false;
@@ -322,10 +323,10 @@ TEST_SUITE("growth") {
             text);
         CHECK(small_served);
         CHECK(pool->statistics().backed_bytes == 4 * kMiB);
-        CHECK(pool->allocate(20 * kMiB) != nullptr);  // when there is memory again
+        CHECK(pool->allocate(20 * kMiB) != nullptr);  // memory is available again
     }
 
-    TEST_CASE("a kernel that cannot fill in pages at once has them touched one by one") {
+    TEST_CASE("without MADV_POPULATE_WRITE, pages are touched one by one") {
         LimitedDevice device;
         const auto pool = make_local(device, HugePagePolicy::kNever);
         bool old_kernel = false;
@@ -344,7 +345,7 @@ TEST_SUITE("growth") {
         CHECK(std::ranges::all_of(there, [](unsigned char page) { return (page & 1) != 0; }));
     }
 
-    TEST_CASE("of a pool that is touched beforehand, further slabs grow in steps") {
+    TEST_CASE("in a pool with prefault, further slabs grow in steps") {
         for (const Access access : {Access::kLocal, Access::kRemote}) {
             LimitedDevice device;
             device.pins = false;

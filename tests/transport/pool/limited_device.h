@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// LimitedDevice: remembers the memory that is registered with it, and refuses more than a limit, as
-/// an RDMA device does when the locked-memory limit is low.
+/// LimitedDevice: records the memory that is registered with it, and refuses more than a limit,
+/// as an RDMA device does when the locked-memory limit is low.
 
 #include <cerrno>
 #include <functional>

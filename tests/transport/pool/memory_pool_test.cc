@@ -41,7 +41,7 @@ TEST_SUITE("memory_pool") {
         return *std::move(pool);
     }
 
-    /// By what the C library does at once, not byte by byte: these tests look at megabytes.
+    /// Uses memcmp(), which is faster than a loop over bytes: these tests compare megabytes.
     bool all_are(std::span<const std::byte> bytes, std::byte value) {
         return bytes.empty() || (bytes[0] == value && std::memcmp(bytes.data(), bytes.data() + 1,
                                                                   bytes.size() - 1) == 0);
@@ -51,8 +51,7 @@ TEST_SUITE("memory_pool") {
         return all_are(bytes, std::byte{0});
     }
 
-    TEST_CASE(
-        "a pool is registered once, with a sealed memfd behind it, and is undone at the end") {
+    TEST_CASE("a pool is registered once, as a sealed memfd, and deregistered at the end") {
         LimitedDevice device;
         {
             PoolOptions options = small_options();
@@ -66,7 +65,7 @@ TEST_SUITE("memory_pool") {
             CHECK(ftruncate(region.block.fd, 4096) != 0);
             const int seals = fcntl(region.block.fd, F_GET_SEALS);
             CHECK((seals & F_SEAL_SHRINK) != 0);
-            // a mapping of the descriptor sees what is written here
+            // the descriptor can be mapped, and has what is written here
             std::byte* const memory = pool->allocate(4096);
             REQUIRE(memory != nullptr);
             std::memset(memory, 0x5a, 4096);
@@ -80,7 +79,7 @@ TEST_SUITE("memory_pool") {
         CHECK(device.regions().empty());
     }
 
-    TEST_CASE("pieces of all sizes are aligned, apart and inside of registered memory") {
+    TEST_CASE("pieces of all sizes are aligned, disjoint and within registered memory") {
         for (const bool use_jemalloc : {true, false}) {
             CAPTURE(use_jemalloc);
             LimitedDevice device;
@@ -142,7 +141,7 @@ TEST_SUITE("memory_pool") {
         }
     }
 
-    TEST_CASE("memory that a peer wrote before anybody had it is zeroed all the same") {
+    TEST_CASE("memory that a peer wrote before it was allocated is zeroed too") {
         LimitedDevice device;
         const auto pool = make_pool(small_options(), device);
         const std::span<std::byte> slab = device.regions().begin()->second.block.bytes;
@@ -152,7 +151,7 @@ TEST_SUITE("memory_pool") {
         CHECK(all_zero(buffer->bytes()));
     }
 
-    TEST_CASE("the allocator's books survive a peer that overwrites the whole pool") {
+    TEST_CASE("the allocator's metadata survive a peer that overwrites the whole pool") {
         for (const bool use_jemalloc : {true, false}) {
             LimitedDevice device;
             const auto pool = make_pool(small_options(use_jemalloc), device);
@@ -170,7 +169,7 @@ TEST_SUITE("memory_pool") {
         }
     }
 
-    TEST_CASE("a full pool grows by registered slabs, and one large piece's slab goes back") {
+    TEST_CASE("a full pool grows by registered slabs, and frees the slab of one large piece") {
         for (const bool use_jemalloc : {true, false}) {
             LimitedDevice device;
             const auto pool = make_pool(small_options(use_jemalloc), device);
@@ -192,14 +191,13 @@ TEST_SUITE("memory_pool") {
             CHECK(device.regions().size() == slabs);
             buffers.clear();
             CHECK(pool->statistics().allocated_bytes == 0);
-            CHECK(pool->statistics().slab_count == slabs);  // ordinary ones are kept
-            CHECK(pool->allocate(7 * kMiB) != nullptr);     // and whole again
+            CHECK(pool->statistics().slab_count == slabs);  // ordinary slabs are kept
+            CHECK(pool->allocate(7 * kMiB) != nullptr);     // and free again as a whole
             CHECK(device.regions().size() == slabs);
         }
     }
 
-    TEST_CASE(
-        "while a large piece's slab is deregistered, which may take a while, others get memory") {
+    TEST_CASE("other threads get memory while a large piece's slab is deregistered") {
         LimitedDevice device;
         const auto pool = make_pool(small_options(true), device);
         std::byte* const large = pool->allocate(20 * kMiB);
@@ -228,10 +226,10 @@ TEST_SUITE("memory_pool") {
         CHECK(device.registered_bytes() == 8 * kMiB);
         CHECK_FALSE(PoolBuffer::make(*pool, ~size_t{0}));
         CHECK_FALSE(PoolBuffer::make(*pool, ~size_t{0} / 2));
-        CHECK(pool->allocate(kMiB) != nullptr);  // still in order
+        CHECK(pool->allocate(kMiB) != nullptr);  // the pool still works
     }
 
-    TEST_CASE("where little memory may be locked the pool is smaller, and warns") {
+    TEST_CASE("if little memory may be locked, the pool is smaller and warns") {
         const ::weir::testing::LogLines log;
         LimitedDevice device(3 * kMiB);
         const auto pool = make_pool(small_options(), device);
@@ -249,7 +247,7 @@ TEST_SUITE("memory_pool") {
         CHECK(pool->allocate(4 * kMiB) == nullptr);
     }
 
-    TEST_CASE("where hardly any memory may be locked there is no pool, but the ulimit to set") {
+    TEST_CASE("if hardly any memory may be locked, the error names the ulimit to set") {
         LimitedDevice device(kMiB / 2);
         Device* const devices[] = {&device};
         const auto pool = MemoryPool::make(small_options(), devices);
@@ -262,7 +260,7 @@ TEST_SUITE("memory_pool") {
         CHECK(device.regions().empty());
     }
 
-    TEST_CASE("what one device refuses is taken back from the others") {
+    TEST_CASE("a registration that one device refuses is undone at the others") {
         LimitedDevice willing;
         LimitedDevice broken(0, Errc::kIo);
         Device* const devices[] = {&willing, &broken};
@@ -272,7 +270,7 @@ TEST_SUITE("memory_pool") {
         CHECK(willing.regions().empty());
     }
 
-    TEST_CASE("where there is no shared memory left the pool is smaller, or says what to do") {
+    TEST_CASE("if no shared memory is left, the pool is smaller or the error says what to do") {
         rlimit before{};
         REQUIRE(getrlimit(RLIMIT_FSIZE, &before) == 0);
         rlimit low = before;
@@ -300,7 +298,7 @@ TEST_SUITE("memory_pool") {
         CHECK_FALSE(Slab::make({.name = "empty", .size_bytes = 0}));
     }
 
-    TEST_CASE("huge pages that are demanded but not there are an error that says how to get them") {
+    TEST_CASE("demanded huge pages that the system lacks are an error that says how to get them") {
         SlabOptions options{.name = "huge", .size_bytes = 64 * kMiB};
         options.huge_pages = HugePagePolicy::kAlways;
         const Result<Slab> slab = Slab::make(options);
@@ -312,7 +310,7 @@ TEST_SUITE("memory_pool") {
         }
     }
 
-    TEST_CASE("a slab is there as a whole from the start, and a node can be asked for") {
+    TEST_CASE("a slab with prefault takes all its memory at once, and can have a NUMA node") {
         const Result<Slab> slab =
             Slab::make({.name = "slab", .size_bytes = 3 * kMiB, .numa_node = 0, .prefault = true});
         REQUIRE(slab);
@@ -326,7 +324,7 @@ TEST_SUITE("memory_pool") {
         CHECK(nowhere->note().find("NUMA node 800") != std::string::npos);
     }
 
-    TEST_CASE("many pools come and go without leaving anything behind") {
+    TEST_CASE("many pools are made and destroyed without a leak") {
         LimitedDevice device;
         const auto open_before = open_files_limit().open_count;
         for (int i = 0; i < 300; ++i) {
@@ -334,7 +332,7 @@ TEST_SUITE("memory_pool") {
             options.slab_bytes = kMiB;
             const auto pool = make_pool(options, device);
             for (int j = 0; j < 10; ++j)
-                REQUIRE(pool->allocate(1000) != nullptr);  // not given back on purpose
+                REQUIRE(pool->allocate(1000) != nullptr);  // deliberately not deallocated
         }
         CHECK(device.regions().empty());
         CHECK(open_files_limit().open_count == open_before);
@@ -375,7 +373,7 @@ TEST_SUITE("memory_pool") {
         CHECK(pool->statistics().allocated_bytes == 0);
     }
 
-    TEST_CASE("a buffer moves, and gives its memory back once") {
+    TEST_CASE("a buffer can be moved, and frees its memory once") {
         LimitedDevice device;
         const auto pool = make_pool(small_options(), device);
         PoolBuffer empty;
@@ -412,7 +410,7 @@ TEST_SUITE("memory_pool") {
             PoolOptions::from_config(Config(Environment(variables)), "worker", Access::kRemote));
     }
 
-    TEST_CASE("options that make no sense are refused") {
+    TEST_CASE("invalid options are refused") {
         LimitedDevice device;
         Device* const devices[] = {&device};
         PoolOptions options = small_options();

@@ -11,7 +11,7 @@
 TEST_SUITE("private_jemalloc") {
     using namespace weir::transport;
 
-    /// The file that defines what a call to `name` reaches, or "".
+    /// The file with the definition that a call of `name` uses, or "".
     std::string definer(const char* name) {
         void* const symbol = dlsym(RTLD_DEFAULT, name);
         Dl_info info{};
@@ -30,14 +30,14 @@ TEST_SUITE("private_jemalloc") {
         std::byte* const registered = (*pool)->allocate(1000);
         CHECK((*pool)->contains(registered));
 
-        CHECK(definer("mallocx").empty());  // only jemalloc has it
+        CHECK(definer("mallocx").empty());  // only a public jemalloc defines it
         CHECK(definer("mallctl").empty());
         CHECK(definer("malloc_stats_print").empty());
         for (const char* const name : {"malloc", "free", "realloc", "malloc_usable_size"}) {
             const std::string file = definer(name);
             CAPTURE(name);
             CAPTURE(file);
-            // the C library's, or a sanitizer's, which may be linked in statically
+            // that of the C library, or of a sanitizer, which may be linked statically
             const bool theirs = file.find("libc.so") != std::string::npos;
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
             const bool sanitizer = true;
@@ -57,7 +57,7 @@ TEST_SUITE("private_jemalloc") {
         std::free(ordinary);
     }
 
-    TEST_CASE("the pool says whose books it uses") {
+    TEST_CASE("statistics() names the allocator of the pool") {
         test::LimitedDevice device;
         Device* const devices[] = {&device};
         PoolOptions options;

@@ -18,7 +18,7 @@ using namespace weir::transport::verbs;
 }  // namespace
 
 TEST_SUITE("verbs connection table") {
-    TEST_CASE("a name is never used again, and slots are") {
+    TEST_CASE("a connection id is never used again, a slot is") {
         WEIR_TEST_SEED(seed, 4711);
         Random random(seed);
         VerbsConnectionTable table;
@@ -57,18 +57,18 @@ TEST_SUITE("verbs connection table") {
         table.add_queue_pair(b);
         CHECK(table.find_queue_pair(7) == &a);
         CHECK(table.find_queue_pair(8) == &b);
-        CHECK(table.find_queue_pair(8) == &b);  // remembered
+        CHECK(table.find_queue_pair(8) == &b);  // from the cache of the last result
         table.remove(b);
         CHECK(table.find_queue_pair(8) == nullptr);
         CHECK(table.find_queue_pair(7) == &a);
-        // The device uses numbers again. Who has no queue pair yet takes no other's away.
+        // Devices reuse numbers: removing a connection without a queue pair keeps the entry of a.
         VerbsConnection& c = table.add(Side::kConnecting, {}, {});
         c.own.queue_pair = 7;
         table.remove(c);
         CHECK(table.find_queue_pair(7) == &a);
     }
 
-    TEST_CASE("the next deadline is the first of all, and goes with its connection") {
+    TEST_CASE("the next deadline is the earliest of all, and is removed with its connection") {
         constexpr uint64_t kNone = std::numeric_limits<uint64_t>::max();
         VerbsConnectionTable table;
         VerbsConnection& a = table.add(Side::kConnecting, {}, {});

@@ -20,7 +20,7 @@ Completion numbered(uint64_t context) {
 }  // namespace
 
 TEST_SUITE("verbs delivery") {
-    TEST_CASE("what finds no room comes with the next polls, in order") {
+    TEST_CASE("completions that do not fit are delivered by the next polls, in order") {
         Delivery delivery;
         for (uint64_t i = 0; i < 3; ++i)
             delivery.add(numbered(i));  // between polls
@@ -41,7 +41,7 @@ TEST_SUITE("verbs delivery") {
         CHECK(delivery.end() == 0);
     }
 
-    TEST_CASE("a lent buffer comes back with the poll after the one that delivered it") {
+    TEST_CASE("a lent buffer is returned by the poll after the one that delivered it") {
         Delivery delivery;
         std::array<Completion, 1> out;
         delivery.begin(out);
@@ -53,7 +53,7 @@ TEST_SUITE("verbs delivery") {
         CHECK(delivery.returned()[0].number == 12);
         delivery.returned().clear();
         CHECK(delivery.is_waiting());
-        delivery.begin(out);  // the first comes back, the second is lent now
+        delivery.begin(out);  // returns the first, lends the second
         REQUIRE(delivery.returned().size() == 1);
         CHECK(delivery.returned()[0].number == 10);
         delivery.returned().clear();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// Service level, traffic class and partition key: what is refused, and what queue pairs get.
+/// Service level, traffic class and partition key: invalid values are refused, queue pairs get
+/// valid ones.
 
 #include <cstring>
 #include <string>
@@ -73,12 +74,12 @@ TEST_SUITE("verbs fabric options") {
         CHECK(roce.grh.traffic_class == 104);
         hardware.port_attr.link_layer = IBV_LINK_LAYER_INFINIBAND;
         CHECK(route_to(hardware, {}).sl == 3);
-        CHECK(route_to(hardware, {}).grh.traffic_class == 104);  // it has no other place to be
+        CHECK(route_to(hardware, {}).grh.traffic_class == 104);  // only the GRH has this field
         hardware.traffic_class = 0;
         CHECK(route_to(hardware, {}).is_global == 0);
     }
 
-    TEST_CASE("a device's queue pairs have what was asked for") {
+    TEST_CASE("queue pairs have the options of their device") {
         if (device_or_skip({}) == nullptr) return;
         const auto hardware = open_hardware(lossless());
         REQUIRE_MESSAGE(hardware.has_value(), hardware.error().message());
@@ -91,7 +92,7 @@ TEST_SUITE("verbs fabric options") {
         const auto qp = make_queue_pair(*hardware, {nullptr, cq.get(), srq.get(), 16});
         REQUIRE(qp.has_value());
         const Claim own = describe(*hardware, **qp, 1);
-        REQUIRE(bring_up(*hardware, qp->get(), own, own, {}));  // to itself
+        REQUIRE(bring_up(*hardware, qp->get(), own, own, {}));  // connects it to itself
         ibv_qp_attr attr{};
         ibv_qp_init_attr init{};
         REQUIRE(ibv_query_qp(qp->get(), &attr, IBV_QP_AV | IBV_QP_PKEY_INDEX | IBV_QP_RNR_RETRY,
@@ -114,7 +115,7 @@ TEST_SUITE("verbs fabric options") {
         CHECK(device.error().message().find("partition keys") != std::string::npos);
     }
 
-    TEST_CASE("connections come up with them, by TCP and by rdma_cm") {
+    TEST_CASE("connections with these options come up, by TCP and by rdma_cm") {
         for (const ConnectBy way : {ConnectBy::kTcp, ConnectBy::kRdmaCm}) {
             DeviceOptions options = lossless();
             options.connect_by = way;

@@ -82,7 +82,7 @@ void put(Bytes& record, size_t at, uint64_t value, size_t bytes) {
 }  // namespace
 
 TEST_SUITE("verbs handshake") {
-    TEST_CASE("two sides that know the secret learn what the other claims") {
+    TEST_CASE("two sides with the same secret receive each other's claim") {
         Pair pair;
         pair.finish();
         CHECK(pair.far.peer() == some_claim(1));
@@ -108,7 +108,7 @@ TEST_SUITE("verbs handshake") {
         CHECK(trickle(pair.far, spoken(pair.near)) == Step::kProven);
     }
 
-    TEST_CASE("who does not know the secret is refused, and learns it") {
+    TEST_CASE("a connecting side with a wrong secret is refused and receives the reason") {
         Pair pair(random_bytes(), random_bytes());
         const Bytes claim = pair.until_claim();
         CHECK(code_of(pair.far, claim) == Errc::kRefused);
@@ -119,7 +119,7 @@ TEST_SUITE("verbs handshake") {
         CHECK(step.error().text().find("wrong secret") != std::string::npos);
     }
 
-    TEST_CASE("who has to make way for others can tell that from a refusal") {
+    TEST_CASE("a peer that loses its place receives another code than a refused one") {
         Pair pair;
         static_cast<void>(pair.until_claim());
         pair.far.refuse(Errc::kDeadline, "come again");
@@ -127,7 +127,7 @@ TEST_SUITE("verbs handshake") {
         CHECK(pair.near.next().code() == Errc::kDeadline);
     }
 
-    TEST_CASE("an accepting side without the secret is refused too") {
+    TEST_CASE("an accepting side with a wrong proof is refused too") {
         const Secret secret = random_bytes();
         Pair pair(secret, secret);
         CHECK(Pair::give(pair.far, pair.until_claim()) == Step::kProven);
@@ -157,7 +157,7 @@ TEST_SUITE("verbs handshake") {
         CHECK(code_of(second.far, recorded) == Errc::kRefused);
     }
 
-    TEST_CASE("a side's own words sent back to it are refused") {
+    TEST_CASE("a side's own records sent back to it are refused") {
         ClaimHandshake near(Side::kConnecting, random_bytes(), random_bytes());
         CHECK(Pair::give(near, spoken(near)) == Step::kMakeClaim);
         near.claim(some_claim(1));
@@ -173,7 +173,7 @@ TEST_SUITE("verbs handshake") {
         }
     }
 
-    TEST_CASE("headers at their extremes are refused or waited for, never believed") {
+    TEST_CASE("extreme values in a record header are refused, and a short record is waited for") {
         Pair pair;
         const Bytes hello = spoken(pair.near);
 
@@ -202,7 +202,7 @@ TEST_SUITE("verbs handshake") {
         CHECK(code_of(far, record) == Errc::kProtocol);
     }
 
-    TEST_CASE("a claim with values that nobody has is refused though the proof is right") {
+    TEST_CASE("a claim with impossible values is refused though its proof is right") {
         struct Wrong {
             const char* what;
             void (*make)(Claim&);
@@ -229,7 +229,7 @@ TEST_SUITE("verbs handshake") {
         }
     }
 
-    TEST_CASE("a goodbye says how much was sent, once") {
+    TEST_CASE("a Bye has the number of messages sent, and is reported once") {
         Pair pair;
         pair.finish();
         pair.near.bye(0x123456789abcULL);
@@ -239,7 +239,7 @@ TEST_SUITE("verbs handshake") {
         CHECK(Pair::give(pair.far, bye) == Step::kWait);
     }
 
-    TEST_CASE("a goodbye may come right behind the ready") {
+    TEST_CASE("a Bye may follow the Ready at once") {
         Pair pair;
         CHECK(Pair::give(pair.far, pair.until_claim()) == Step::kProven);
         pair.far.claim(some_claim(2));
@@ -252,7 +252,7 @@ TEST_SUITE("verbs handshake") {
         CHECK(*step == Step::kBye);
     }
 
-    TEST_CASE("a record that is right but out of turn is refused") {
+    TEST_CASE("a valid record out of order is refused") {
         Pair pair;
         const Bytes hello = spoken(pair.near);
         pair.near.bye(1);
@@ -266,7 +266,7 @@ TEST_SUITE("verbs handshake") {
         CHECK(code_of(open.far, hello) == Errc::kProtocol);
     }
 
-    TEST_CASE("what a peer says is made printable before it gets into a log") {
+    TEST_CASE("a peer's text is made printable before it is logged") {
         Pair pair;
         static_cast<void>(spoken(pair.near));
         pair.far.refuse(Errc::kBusy, "full\x1b[31m\n");

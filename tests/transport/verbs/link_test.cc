@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// A link that goes down and comes back. It takes a whole network interface down, so it runs only
-/// where WEIR_TEST_LINK names one for that: tests/rxe does, in its guest.
+/// A link goes down and comes up again. The test takes a network interface down, so it runs only
+/// where WEIR_TEST_LINK names one: tests/rxe does so in its guest.
 
 #include <cstdlib>
 #include <cstring>
@@ -42,7 +42,7 @@ TEST_SUITE("verbs link") {
             return;
         }
         DeviceOptions options;
-        options.bind_address = "127.0.0.1";  // the side channel is not what is tried here
+        options.bind_address = "127.0.0.1";  // keeps the side channel off that link
         const auto device = device_or_skip(options);
         if (device == nullptr) return;
         Party a(*device);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// What the tests of the verbs backend on a real device act with.
+/// Helpers for tests of the verbs backend on a real device.
 
 #include <array>
 #include <functional>
@@ -17,7 +17,7 @@
 
 namespace weir::transport::verbs::testing {
 
-/// A device of the job; where there is none, nothing, aloud.
+/// A device; nullptr, with a message, where there is none.
 inline std::unique_ptr<Device> device_or_skip(const DeviceOptions& options) {
     auto device = make_device(options);
     if (device) return std::move(*device);
@@ -25,10 +25,10 @@ inline std::unique_ptr<Device> device_or_skip(const DeviceOptions& options) {
     return nullptr;
 }
 
-/// An endpoint and what happened to it.
+/// An endpoint and its completions.
 struct Party {
     std::unique_ptr<Endpoint> endpoint;
-    std::vector<Completion> seen;  ///< without messages
+    std::vector<Completion> seen;  ///< except messages
 
     explicit Party(Device& device, const EndpointOptions& options = {}) {
         auto made = device.make_endpoint(options);
@@ -62,7 +62,7 @@ struct Link {
     ConnectionId far = 0;
 };
 
-/// Waits until both have seen it.
+/// Connects a to b, and waits until both have reported it.
 inline Link connect(Party& a, Party& b) {
     const auto begun = a.endpoint->connect(b.endpoint->address());
     REQUIRE(begun.has_value());

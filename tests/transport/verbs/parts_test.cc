@@ -25,7 +25,7 @@ using namespace weir::transport::verbs;
 }  // namespace
 
 TEST_SUITE("verbs parts") {
-    TEST_CASE("ring pieces never overlap, are contiguous and all come back") {
+    TEST_CASE("ring pieces are contiguous, never overlap, and are all freed") {
         WEIR_TEST_SEED(seed, 4711);
         Random random(seed);
         constexpr uint32_t kSize = 64 * 40;
@@ -50,7 +50,7 @@ TEST_SUITE("verbs parts") {
                 out.push_back({piece, length});
             } else {
                 ++refused;
-                REQUIRE_FALSE(out.empty());  // an empty ring takes a quarter of itself always
+                REQUIRE_FALSE(out.empty());  // a quarter of an empty ring always fits
             }
             while (!out.empty() && (!piece.fits || random.below(3) == 0)) {
                 const Out& oldest = out.front();
@@ -102,14 +102,14 @@ TEST_SUITE("verbs parts") {
             }
         }
         CHECK(refusals > 0);
-        CHECK(most > kReceives / 128);  // late ones got less so that more fit
+        CHECK(most > kReceives / 128);  // later grants are smaller, so that more fit
         for (const Grant& grant : given)
             capacity.release(grant);
         CHECK(capacity.receives_free() == kReceives);
         CHECK(capacity.admit(wanted)->window == 128);
     }
 
-    TEST_CASE("a region is found by any part of it, and only by that") {
+    TEST_CASE("a region is found by any span within it, and by no other") {
         VerbsRegionTable table;
         RegionView view(table);
         std::vector<std::byte> memory(1000);
@@ -147,14 +147,14 @@ TEST_SUITE("verbs parts") {
         CHECK(view.find(all.subspan(800, 10), Access::kRemoteRead)->id == 1);
     }
 
-    TEST_CASE("a receive queue has places beyond the windows, and aligned buffers") {
+    TEST_CASE("a receive queue has more places than its windows, and aligned buffers") {
         CHECK(ReceiveQueue::windows_of(32768) == 32768 - ReceiveQueue::kBeyondWindows);
         CHECK(ReceiveQueue::windows_of(64) == 32);
         CHECK(ReceiveQueue::stride_bytes(8192) == 8192);
         CHECK(ReceiveQueue::stride_bytes(1001) == 1024);
     }
 
-    TEST_CASE("what a device says ends the connections that it concerns, and a link's flap none") {
+    TEST_CASE("an event of the device ends the connections that it concerns, a link flap none") {
         using About = AsyncNote::About;
         int owner_of_queue = 0;
         ibv_cq cq{};
@@ -186,7 +186,7 @@ TEST_SUITE("verbs parts") {
         CHECK(owner == &owner_of_queue);
     }
 
-    TEST_CASE("notes about a queue pair that is gone are dropped") {
+    TEST_CASE("notes about a destroyed queue pair are dropped") {
         DeviceNotes box;
         box.put({AsyncNote::About::kLastReceive, 7, ""});
         box.put({AsyncNote::About::kQueuePair, 8, ""});
@@ -199,7 +199,7 @@ TEST_SUITE("verbs parts") {
         CHECK(box.take().empty());
     }
 
-    TEST_CASE("a device that is not there is an error that says so") {
+    TEST_CASE("opening a device that does not exist fails with an error about it") {
         DeviceOptions options;
         options.device = "no_such_device";
         const auto device = make_device(options);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// RawPeer: a peer that knows the job's secret and keeps no other rule: it has a queue pair of its
-/// own and posts to it without any flow control.
+/// RawPeer: a peer that knows the job's secret but breaks the protocol: it posts to a queue pair
+/// of its own without flow control.
 
 #include <array>
 #include <functional>
@@ -44,7 +44,7 @@ public:
 
     ~RawPeer() { leave(); }
 
-    /// Introduces itself as one of the job, while `others` go on.
+    /// Completes the handshake. Calls `others` meanwhile, so that the other side can go on.
     void connect(const std::string& address, uint32_t message_bytes_max,
                  const std::function<void()>& others) {
         const auto to = SocketAddress::parse(address.substr(address.find(':') + 1));
@@ -77,23 +77,23 @@ public:
         }
     }
 
-    /// Sends empty messages, whatever the peer has room for.
+    /// Sends empty messages, without regard to credits.
     void flood(uint32_t count) {
         for (uint32_t i = 0; i < count; ++i)
             post(0);
     }
 
-    /// Sends the first packet of a message and never the second: the device finds no memory for it.
+    /// Sends the first half of a message only: the memory of the second is not registered.
     void send_half() { post(2 * kMemoryBytes); }
 
-    /// The completion of send_half(): its first packet is out.
+    /// True when send_half() has failed, which is after its first packet was sent.
     [[nodiscard]] bool failed() {
         ibv_wc wc{};
         return ibv_poll_cq(cq_.get(), 1, &wc) == 1 && wc.status != IBV_WC_SUCCESS;
     }
 
-    /// Ends the queue pair. Whether the device then says, within that time, that it takes no more
-    /// from its shared receive queue.
+    /// Breaks the queue pair. Whether the device then reports, within that time, that it takes no
+    /// more from its shared receive queue (IBV_EVENT_QP_LAST_WQE_REACHED).
     [[nodiscard]] bool says_last_receive(int within_ms) {
         break_off(qp_.get());
         pollfd device{hardware_.context->async_fd, POLLIN, 0};
@@ -107,7 +107,7 @@ public:
         return false;
     }
 
-    /// Closes the connection without the record that ends it.
+    /// Closes the connection without a Bye.
     void leave() {
         socket_.close();
         if (qp_ != nullptr) break_off(qp_.get());

@@ -12,7 +12,7 @@ namespace {
 
 constexpr uint32_t kDepth = 256;
 
-/// A queue pair without a device: it keeps what is posted, and completes nothing by itself.
+/// A fake queue pair: records the posted requests, and completes none of them.
 class PaperQueuePair {
 public:
     PaperQueuePair() {
@@ -64,18 +64,18 @@ TEST_SUITE("verbs send queue") {
         SendQueue queue(qp.get(), ring(), kDepth, 0, 7);
         for (uint64_t i = 0; i < 40; ++i)
             queue.add_last(read_of(64), {Event::kRead, i, 64});
-        CHECK(qp.posted.size() == 32);  // two whole batches; the third waits for more
+        CHECK(qp.posted.size() == 32);  // two full batches; the third is not full yet
         REQUIRE(queue.flush());
         REQUIRE(qp.posted.size() == 40);
         CHECK(qp.doorbells == 3);
         CHECK(queue.take_doorbells() == 3);
-        CHECK(queue.flush());  // nothing to say
+        CHECK(queue.flush());  // nothing to post
         CHECK(qp.doorbells == 3);
         for (uint64_t i = 0; i < 40; ++i)
             CHECK(qp.posted[i].wr_id == (uint64_t{7} << 32 | i));
     }
 
-    TEST_CASE("of a batch of operations only the last completes, and ends those before") {
+    TEST_CASE("of a batch of operations only the last is signalled, and it ends those before it") {
         PaperQueuePair qp;
         SendQueue queue(qp.get(), ring(), kDepth, 0, 0);
         for (uint64_t i = 0; i < SendQueue::kBatchMax; ++i)
@@ -90,7 +90,7 @@ TEST_SUITE("verbs send queue") {
         CHECK(queue.in_flight() == 0);
     }
 
-    TEST_CASE("messages complete now and then, so that their room comes back") {
+    TEST_CASE("some messages are signalled, so that their ring space is freed") {
         PaperQueuePair qp;
         SendQueue queue(qp.get(), ring(), kDepth, 0, 0);
         for (uint32_t i = 0; i < 200; ++i)
@@ -118,7 +118,7 @@ TEST_SUITE("verbs send queue") {
         }
     }
 
-    TEST_CASE("a device that does not take requests is asked once") {
+    TEST_CASE("after a failed post nothing more is posted") {
         PaperQueuePair qp;
         qp.takes = false;
         SendQueue queue(qp.get(), ring(), kDepth, 0, 0);

@@ -22,7 +22,7 @@ constexpr uint64_t kListener = 2;
 constexpr uint64_t kChannel = 77;
 constexpr uint32_t kSilenceMs = 4000;
 
-/// Waits until the watcher says that something called `name` is ready.
+/// Waits until the watcher reports that the descriptor called `name` is ready.
 bool wait_for(const Watcher& watcher, uint64_t name) {
     bool found = false;
     return weir::testing::wait_until([&] { return found; },
@@ -59,7 +59,7 @@ TEST_SUITE("verbs side channel") {
         CHECK(watcher->ready(names) == 0);
     }
 
-    TEST_CASE("who rests accepts nobody, and does so later") {
+    TEST_CASE("a resting listener accepts no connection until it goes on") {
         Stage stage;
         stage.listener.rest(5000);
         CHECK(stage.listener.rest_ends_ns() == 5000);
@@ -76,14 +76,14 @@ TEST_SUITE("verbs side channel") {
         CHECK_FALSE(stage.listener.accept());
     }
 
-    TEST_CASE("two ends say hello, and each hears when the other goes") {
+    TEST_CASE("two ends exchange hellos, and an end detects that the other has closed") {
         Stage stage;
         SideChannel near(Side::kConnecting, {}, random_bytes());
         CHECK(near.receive() == SideChannel::Got::kNothing);
         REQUIRE(
             near.dial(SocketAddress::own(stage.listener.fd()), kSilenceMs, stage.other, kChannel));
         CHECK(near.state() == SideChannel::State::kDialing);
-        REQUIRE(near.send());  // nothing is lost before it is up
+        REQUIRE(near.send());  // keeps the output until the connection is up
         REQUIRE(wait_for(stage.other, kChannel));
         REQUIRE(near.look());
         CHECK(near.state() == SideChannel::State::kUp);
@@ -94,7 +94,7 @@ TEST_SUITE("verbs side channel") {
         REQUIRE(near.send());
         REQUIRE(wait_for(stage.watcher, kChannel));
         CHECK(far.receive() == SideChannel::Got::kSome);
-        REQUIRE(far.handshake().next().has_value());  // it answers now
+        REQUIRE(far.handshake().next().has_value());  // puts the reply into the output
         REQUIRE(far.send());
         REQUIRE(wait_for(stage.other, kChannel));
         CHECK(near.receive() == SideChannel::Got::kSome);
@@ -110,13 +110,13 @@ TEST_SUITE("verbs side channel") {
             got = far.receive();
         }
         CHECK(got == SideChannel::Got::kEnd);
-        near.begin_anew({}, random_bytes());  // and again
+        near.begin_anew({}, random_bytes());  // connects a second time
         REQUIRE(
             near.dial(SocketAddress::own(stage.listener.fd()), kSilenceMs, stage.other, kChannel));
         CHECK(near.state() == SideChannel::State::kDialing);
     }
 
-    TEST_CASE("dialling where nobody listens fails with what the kernel says") {
+    TEST_CASE("dialling an address without a listener fails with the kernel's error") {
         Stage stage;
         const SocketAddress nobody = SocketAddress::own(stage.listener.fd());
         { const Listener gone = std::move(stage.listener); }

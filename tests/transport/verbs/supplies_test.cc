@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// What connections get of an endpoint's queues. Needs a device; without one it says so.
+/// How an endpoint divides its queues among its connections. Skipped with a message where there
+/// is no device.
 
 #include "transport/verbs/supplies.h"
 
@@ -20,7 +21,7 @@ using namespace weir::transport::verbs::testing;
 }  // namespace
 
 TEST_SUITE("verbs supplies") {
-    TEST_CASE("what is taken back serves the next, and who comes too late is told what to do") {
+    TEST_CASE("resources are reused, and a connection too many gets an error with advice") {
         if (device_or_skip({}) == nullptr) return;
         const auto hardware = open_hardware({});
         REQUIRE(hardware.has_value());
@@ -44,7 +45,7 @@ TEST_SUITE("verbs supplies") {
         const uint32_t window = connections[0].own.window;
         CHECK(window >= Credits::kWindowMin);
         CHECK(connections[0].queue_pair == QueuePairState::kMade);
-        // The sum of windows, and the spare ones.
+        // The sum of the windows, and the spare buffers.
         CHECK(supplies->receives().buffer_count() >= 32 + ReceiveQueue::kSpares);
         const uint32_t before = supplies->receives().buffer_count();
         supplies->receives().replace_one();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// Which peers get a connection on a real device, which do not, and the errors of the latter.
-/// Without a device, every case says that it was skipped.
+/// Which peers get a connection on a real device, and the errors of those that do not. Skipped
+/// with a message where there is no device.
 
 #include <optional>
 #include <string>
@@ -20,7 +20,7 @@ using namespace weir::transport;
 using namespace weir::transport::verbs;
 using namespace weir::transport::verbs::testing;
 
-/// A plain TCP connection to an endpoint, of a program outside of the job.
+/// A plain TCP connection to an endpoint, as a program outside of the job would make it.
 Socket stranger(const Endpoint& endpoint) {
     const auto to = SocketAddress::parse(endpoint.address().substr(6));
     REQUIRE(to.has_value());
@@ -29,7 +29,7 @@ Socket stranger(const Endpoint& endpoint) {
     return std::move(*socket);
 }
 
-/// A fifth of the real time limit.
+/// A fifth of the default time limit, so that tests end sooner.
 DeviceOptions hurried_options() {
     DeviceOptions options;
     options.handshake_ms_max /= 5;
@@ -73,7 +73,7 @@ TEST_SUITE("verbs connections") {
         CHECK(b.find(Event::kClosed) == nullptr);
     }
 
-    TEST_CASE("friends get in behind silent strangers that come again at once") {
+    TEST_CASE("ranks of the job connect while silent strangers take all places again and again") {
         const auto device = device_or_skip(hurried_options());
         if (device == nullptr) return;
         const auto other = device_or_skip(hurried_options());
@@ -85,7 +85,7 @@ TEST_SUITE("verbs connections") {
         REQUIRE(a.endpoint->connect(b.endpoint->address()).has_value());
         size_t turn = 0;
         REQUIRE(until({&a, &b}, [&] {
-            for (int i = 0; i < 8; ++i) {  // not all: this is slow in a guest
+            for (int i = 0; i < 8; ++i) {  // not all, which would be slow in a guest
                 Socket& socket = strangers[turn++ % strangers.size()];
                 if (was_closed(socket)) socket = stranger(*b.endpoint);
             }
@@ -97,7 +97,7 @@ TEST_SUITE("verbs connections") {
             CHECK(until({&a, &b}, [&] { return was_closed(socket); }));
     }
 
-    TEST_CASE("a slow friend whose place went to others comes again") {
+    TEST_CASE("a slow rank of the job that lost its place connects again") {
         const auto device = device_or_skip(hurried_options());
         if (device == nullptr) return;
         const auto other = device_or_skip(hurried_options());
@@ -112,7 +112,7 @@ TEST_SUITE("verbs connections") {
                     a.poll();
             }
             for (int i = 0; i < 1000; ++i)
-                b.poll();  // it has the first place
+                b.poll();  // a takes the first place
             std::vector<Socket> strangers;
             for (int i = 0; i < 64; ++i)
                 strangers.push_back(stranger(*b.endpoint));
@@ -126,7 +126,7 @@ TEST_SUITE("verbs connections") {
         }
     }
 
-    TEST_CASE("a connection to somebody who never answers ends in time") {
+    TEST_CASE("a connection to a peer that never answers fails at its deadline") {
         DeviceOptions options;
         options.handshake_ms_max = 300;
         const auto device = device_or_skip(options);
@@ -140,7 +140,7 @@ TEST_SUITE("verbs connections") {
         CHECK(a.find(Event::kClosed)->status == Errc::kDeadline);
     }
 
-    TEST_CASE("endpoints can be bound to IPv6, and ports are taken once") {
+    TEST_CASE("endpoints can be bound to IPv6, and a port can be bound only once") {
         DeviceOptions options;
         options.bind_address = "::1";
         const auto device = device_or_skip(options);
@@ -158,7 +158,7 @@ TEST_SUITE("verbs connections") {
         CHECK(taken.code() == Errc::kAlreadyExists);
     }
 
-    TEST_CASE("librdmacm brings queue pairs up too, for those whom the side channel has proved") {
+    TEST_CASE("librdmacm connects queue pairs too, only for peers that proved the secret before") {
         DeviceOptions options;
         options.secret = random_bytes();
         options.connect_by = ConnectBy::kRdmaCm;
@@ -206,7 +206,7 @@ TEST_SUITE("verbs connections") {
         CHECK(stranger.find(Event::kClosed)->status == Errc::kRefused);
     }
 
-    TEST_CASE("sizes that do not agree are refused with a reason") {
+    TEST_CASE("a peer with another message size is refused with a reason") {
         const auto device = device_or_skip({});
         if (device == nullptr) return;
         EndpointOptions small;
@@ -221,7 +221,7 @@ TEST_SUITE("verbs connections") {
         CHECK(b.find(Event::kAccepted) == nullptr);
     }
 
-    TEST_CASE("a connection too many is refused with a reason") {
+    TEST_CASE("a connection beyond the limit is refused with a reason") {
         const auto device = device_or_skip({});
         if (device == nullptr) return;
         EndpointOptions two;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// What the verbs backend promises beyond the conformance suite. Needs an RDMA device; without one
-/// every case says that it was skipped.
+/// Guarantees of the verbs backend beyond the conformance suite. Skipped with a message where
+/// there is no RDMA device.
 
 #include <csignal>
 #include <cstring>
@@ -67,7 +67,7 @@ TEST_SUITE("verbs device") {
         CHECK(here == there);
     }
 
-    TEST_CASE("operations on nothing complete") {
+    TEST_CASE("operations on zero bytes complete") {
         const auto device = device_or_skip({});
         if (device == nullptr) return;
         std::vector<std::byte> memory(4096);
@@ -91,7 +91,7 @@ TEST_SUITE("verbs device") {
         if (device == nullptr) return;
         const pid_t child = ::fork();
         REQUIRE(child >= 0);
-        if (child == 0) {  // a process of its own, since what it gives up does not come back
+        if (child == 0) {  // a child, because dropped capabilities cannot be regained
             __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
             __user_cap_data_struct none[2]{};
             const rlimit limit{1 << 20, 1 << 20};
@@ -116,7 +116,7 @@ TEST_SUITE("verbs device") {
         CHECK(WEXITSTATUS(status) == 0);
     }
 
-    TEST_CASE("a peer killed in the middle of everything is noticed within seconds") {
+    TEST_CASE("a peer killed during transfers is detected within seconds") {
         DeviceOptions options;
         options.secret = random_bytes();
         if (device_or_skip(options) == nullptr) return;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// How connections end on a real device. Without one every case says that it was skipped.
+/// How connections end on a real device. Skipped with a message where there is none.
 
 #include <chrono>
 #include <string>
@@ -18,7 +18,7 @@ using namespace weir::transport;
 using namespace weir::transport::verbs;
 using namespace weir::transport::verbs::testing;
 
-/// Breaks a connection at once: no peer has memory under such a key.
+/// Breaks a connection at once by a read with a key that no peer has.
 void break_now(Party& party, ConnectionId connection) {
     constexpr uint64_t kNoSuchKey = uint64_t{1} << 40;
     REQUIRE(party.endpoint->read(connection, {}, {0, 0, kNoSuchKey}, 1) == Post::kPosted);
@@ -31,7 +31,7 @@ void give_the_device_time() {
 }  // namespace
 
 TEST_SUITE("verbs ends") {
-    TEST_CASE("a lost connection ends once, though nobody polls until after its deadline") {
+    TEST_CASE("a lost connection ends once, even if it is polled only after its deadline") {
         ManualClock clock;
         DeviceOptions options;
         options.clock = &clock;
@@ -49,18 +49,18 @@ TEST_SUITE("verbs ends") {
             a.seen.clear();
             break_now(a, to_b);
             break_now(a, to_c);
-            give_the_device_time();      // everything is flushed ...
-            clock.advance(3 * kSecond);  // ... and only then the endpoint polls
+            give_the_device_time();      // all requests are flushed
+            clock.advance(3 * kSecond);  // the deadline passes before the first poll
             if (sleeps_first) static_cast<void>(a.endpoint->arm());
             for (int i = 0; i < 1000; ++i) {
-                // One completion at a time: the endpoint looks at its deadlines in between.
+                // One completion per poll: the endpoint checks its deadlines in between.
                 std::array<Completion, 1> one;
                 if (a.endpoint->poll(one) > 0) a.seen.push_back(one[0]);
                 clock.advance(kMillisecond);
             }
-            CHECK(a.seen.size() == 4);  // both reads and both ends
+            CHECK(a.seen.size() == 4);  // two kRead, two kClosed
         }
-        const ConnectionId again = connect(a, b).near;  // nothing else is harmed
+        const ConnectionId again = connect(a, b).near;  // new connections work
         const std::span<const std::byte> nothing;
         CHECK(a.endpoint->send(again, {&nothing, 1}) == Post::kPosted);
         CHECK(until({&a, &b}, [&] { return b.find(Event::kReceived) != nullptr; }));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// The verbs backend's part in the conformance suite: two devices of one job on the same RDMA
-/// device of this machine. Where there is none, the suite says so and goes on.
+/// The verbs backend in the conformance suite: two devices of one job on the same RDMA device.
+/// Skipped with a message where there is none.
 
 #include "tests/transport/conformance.h"
 #include "transport/verbs/verbs.h"

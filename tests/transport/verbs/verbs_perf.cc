@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// verbs_perf: what the verbs backend moves between two processes on one RDMA device, to be
-/// compared with ib_read_bw and ib_send_lat on the same device (see verbs_perf.sh).
+/// verbs_perf: throughput and latency of the verbs backend between two processes on one RDMA
+/// device, to be compared with ib_read_bw and ib_send_lat on the same device (see verbs_perf.sh).
 ///
 ///     verbs_perf [READS [ROUND_TRIPS]]              both processes here
 ///     verbs_perf listen                             one process here, prints its address
@@ -148,7 +148,7 @@ struct Client {
     std::vector<uint64_t> round_trips(size_t bytes, size_t total) {
         std::vector<uint64_t> cycles;
         for (size_t i = 0; i < total; ++i) {
-            // The clock of a guest may be a device that is slow to ask.
+            // Not SteadyClock: a guest's clock may be an emulated device, which is slow to read.
             const uint64_t begin = __builtin_ia32_rdtsc();
             post_message(*party.endpoint, connection, std::span(party.memory).first(bytes));
             static_cast<void>(wait_for(Event::kReceived));
@@ -218,7 +218,7 @@ size_t number(int argc, char** argv, int index) {
 
 int main(int argc, char** argv) {
     const std::string_view mode = argc > 1 ? argv[1] : "";
-    const Secret nobodys{};  // between hosts: for measuring only
+    const Secret nobodys{};  // all zero, because two hosts share none: for measuring only
     if (mode == "listen") {
         serve(nobodys, STDOUT_FILENO);
         return 0;

@@ -1,8 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The verbs backend beside perftest on the same RDMA device: verbs_perf.sh VERBS_PERF [ADDRESS [ROUNDS]]
-# To be run where the device is (in the guest of tests/rxe, or on a machine with an adapter).
-# Take the best of the rounds: in an emulated guest, what else the host does only makes them worse.
+# Measures the verbs backend and perftest on the same RDMA device.
+#
+#   verbs_perf.sh VERBS_PERF [ADDRESS [ROUNDS]]
+#
+# Runs where the device is: in the guest of tests/rxe, or on a machine with an adapter. Take the
+# best of the rounds: other load on the host of a guest can only slow them down.
 set -eu
 perf=$1 address=${2:-127.0.0.1} rounds=${3:-3}
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// The receive queue that all connections of an endpoint share: what one peer does to it costs no
-/// other its connection. Needs a device; without one every case says that it was skipped.
+/// The receive queue that all connections of an endpoint share: no peer can use it to break the
+/// connections of others. Skipped with a message where there is no device.
 
 #include <chrono>
 #include <thread>
@@ -18,7 +18,7 @@ using namespace weir::transport;
 using namespace weir::transport::verbs;
 using namespace weir::transport::verbs::testing;
 
-/// More than its receive queue ever holds.
+/// More than the receive queue has buffers.
 constexpr int kDeaths = 100;
 
 EndpointOptions small_options() {
@@ -50,7 +50,7 @@ void check_healthy(Party& a, Party& b, const Link& link) {
 }  // namespace
 
 TEST_SUITE("verbs receives") {
-    TEST_CASE("a peer that ignores its credits is cut off, and costs the others nothing") {
+    TEST_CASE("a peer that ignores its credits is disconnected, and the others are not affected") {
         const auto device = device_or_skip({});
         if (device == nullptr) return;
         const auto hardware = open_hardware({});
@@ -65,18 +65,18 @@ TEST_SUITE("verbs receives") {
         outlaw.flood(500);
         std::this_thread::sleep_for(std::chrono::milliseconds(100));
         send_nothing(a, link.near);
-        // b is busy for a while; its receive queue is empty.
+        // b does not poll for a while, and its receive queue has run empty.
         std::this_thread::sleep_for(std::chrono::milliseconds(200));
         REQUIRE(until({&a, &b}, [&] { return b.find(Event::kClosed) != nullptr; }));
         CHECK(b.find(Event::kClosed)->status == Errc::kProtocol);
         CHECK(b.find(Event::kClosed)->connection != link.far);
         CHECK(b.endpoint->counters().refused == 1);
         check_healthy(a, b, link);
-        // What it was granted arrived, and this: nothing that it sent beyond.
+        // At most the 8 within its credits, and 101 of a's: nothing that it sent beyond.
         CHECK(b.endpoint->counters().messages_received <= 8 + 101);
     }
 
-    TEST_CASE("receives that dying senders had half filled come back") {
+    TEST_CASE("receives that dying senders had half filled are used again") {
         const auto device = device_or_skip({});
         if (device == nullptr) return;
         const auto hardware = open_hardware({});
