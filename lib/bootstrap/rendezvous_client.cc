@@ -80,7 +80,7 @@ Status RendezvousClient::try_join(uint64_t deadline_ns) {
         WEIR_ASSIGN(const transport::RecordView record, receive(deadline_ns));
         const Result<Handshake::Step> step = handshake.take(record);
         if (!step) return not_let_in(step.error());
-        if (*step == Handshake::Step::kSay) handshake.say(hello.encode());
+        if (*step == Handshake::Step::kSendPayload) handshake.send_payload(hello.encode());
         if (*step == Handshake::Step::kProven) handshake.ready();
     }
     link_->trust();

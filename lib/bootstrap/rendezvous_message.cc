@@ -12,7 +12,7 @@ constexpr size_t kHostBytesMax = 128;
 static_assert(kRendezvousTextBytesMax >= Bootstrap::kValueBytesMax);
 static_assert(kRendezvousBodyBytesMax >=
               4 + 4 + Bootstrap::kKeyBytesMax + 4 + kRendezvousTextBytesMax);
-static_assert(transport::Handshake::kSaidBytesMax >= 4 + 4 + 1 + 4 + kHostBytesMax);
+static_assert(transport::Handshake::kPayloadBytesMax >= 4 + 4 + 1 + 4 + kHostBytesMax);
 
 std::vector<std::byte> encode_body(const RendezvousMessage& m) {
     ByteWriter body;

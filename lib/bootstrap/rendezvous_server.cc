@@ -134,16 +134,17 @@ void RendezvousServer::accept_connections() {
 
 /// Closes the connection that loses its place to the next one.
 void RendezvousServer::free_a_place() {
-    const std::optional<uint64_t> loser = places_.loser();
-    const auto connection = loser ? find(*loser) : connections_.end();
+    const std::optional<uint64_t> evicted = places_.next_evicted();
+    const auto connection = evicted ? find(*evicted) : connections_.end();
     if (connection == connections_.end()) return;
     const bool stays = serve(*connection, POLLIN);  // if we were late, its proof may be here
     if (stays && connection->stage == Stage::kJoined) return;
     if (stays && connection->stage == Stage::kHandshake) {
-        warn_repeatable(transport::HalfOpenPlaces::kNoProof,
-                        fmt::format("rendezvous: closed the connection from {}: {}",
-                                    connection->link.peer(), transport::HalfOpenPlaces::kNoProof));
-        connection->link.handshake().refuse(Errc::kDeadline, transport::HalfOpenPlaces::kComeAgain);
+        warn_repeatable(
+            transport::HalfOpenPlaces::kEvictedText,
+            fmt::format("rendezvous: closed the connection from {}: {}", connection->link.peer(),
+                        transport::HalfOpenPlaces::kEvictedText));
+        connection->link.handshake().refuse(Errc::kDeadline, transport::HalfOpenPlaces::kRetryText);
         (void)connection->link.flush();
     }
     close(*connection);
@@ -209,7 +210,7 @@ Status RendezvousServer::handle(Connection& connection, const transport::RecordV
 Status RendezvousServer::shake(Connection& connection, const transport::RecordView& record) {
     Handshake& handshake = connection.link.handshake();
     const Result<Handshake::Step> step = handshake.take(record);
-    const auto hello = RendezvousHello::decode(handshake.peer_said());
+    const auto hello = RendezvousHello::decode(handshake.peer_payload());
     if (hello) connection.hello = *hello;
     if (step.code() == Errc::kRefused && !handshake.was_refused() && hello) {
         refuse_unproven(connection);
@@ -261,7 +262,7 @@ Status RendezvousServer::admit(Connection& connection) {
         connection.link.trust();
         ranks_[hello.rank].connection = &connection;
         ranks_[hello.rank].host = hello.host;
-        connection.link.handshake().say({});
+        connection.link.handshake().send_payload({});
     }
     return {};
 }

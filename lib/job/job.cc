@@ -86,7 +86,7 @@ public:
 
 private:
     [[nodiscard]] size_t local_shard_count() const;
-    Status tell_threads(Bootstrap& bootstrap);
+    Status publish_threads(Bootstrap& bootstrap);
     Status find_server_cpus(Bootstrap& bootstrap);
     Status find_ranks_of_host(Bootstrap& bootstrap);
     void choose_idle();
@@ -139,7 +139,7 @@ Status Job::Part::start() {
     WEIR_ASSIGN(devices_, Devices::open(config_, identity.secret, bootstrap->size() > 1));
     roles_.shape.transports = devices_->names();
     runtime_ = std::make_unique<Runtime>(idle_);
-    WEIR_TRY(tell_threads(*bootstrap));
+    WEIR_TRY(publish_threads(*bootstrap));
     choose_idle();  // as far as this process knows yet: for the manager
     if (identity.rank == 0) {
         WEIR_TRY(start_manager(manager_address_));
@@ -159,7 +159,7 @@ size_t Job::Part::local_shard_count() const {
     return size_t{roles_.local_servers} * options_.shards_per_server;
 }
 
-Status Job::Part::tell_threads(Bootstrap& bootstrap) {
+Status Job::Part::publish_threads(Bootstrap& bootstrap) {
     RankThreads mine;
     mine.host = boot::this_host_id();
     mine.shard_count = static_cast<uint32_t>(local_shard_count());

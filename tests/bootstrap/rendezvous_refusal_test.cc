@@ -107,7 +107,7 @@ TEST_SUITE("bootstrap rendezvous refusal") {
         deliver(rank_1, elsewhere);
         rank_1.output().clear();
         deliver(elsewhere, rank_1);
-        rank_1.say(hello.encode());
+        rank_1.send_payload(hello.encode());
         const auto as_text = [](const std::vector<std::byte>& bytes) {
             return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
         };

@@ -101,7 +101,8 @@ inline RendezvousLink sit_raw(uint16_t port, uint32_t rank, uint32_t size) {
         const auto step = handshake.take(**record);
         REQUIRE(step);
         const RendezvousHello hello{.rank = rank, .size = size};
-        if (*step == transport::Handshake::Step::kSay) handshake.say(hello.encode());
+        if (*step == transport::Handshake::Step::kSendPayload)
+            handshake.send_payload(hello.encode());
         if (*step == transport::Handshake::Step::kProven) handshake.ready();
     }
     REQUIRE(link.flush());

@@ -43,8 +43,8 @@ void feed(Handshake& side, std::span<const std::byte> bytes) {
                 side.refuse(step.code(), step.error().text());
                 return;
             }
-            WEIR_CHECK(*step == Step::kWait || *step == Step::kSay);
-            if (*step == Step::kSay) side.say({});
+            WEIR_CHECK(*step == Step::kWait || *step == Step::kSendPayload);
+            if (*step == Step::kSendPayload) side.send_payload({});
         }
         WEIR_CHECK(records.bytes_left() <= kRecordHeaderBytes + Handshake::kBodyBytesMax);
     }

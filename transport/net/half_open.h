@@ -7,8 +7,8 @@
 /// A peer on a busy machine may be slow, so it gets as long as a connecting side waits. But
 /// places are few, and connections that never prove anything could hold them all that time. So
 /// when all places are taken and a new connection needs one, the oldest unproven connection is
-/// closed after a small part of that time. A peer that is closed for this reason gets it as an error,
-/// and connects again.
+/// closed after a small part of that time. A peer that is closed for this reason gets it as an
+/// error, and connects again.
 
 #include <algorithm>
 #include <cstddef>
@@ -33,7 +33,7 @@ inline constexpr uint32_t kHalfOpenPlacesMax = 64;
 
 /// The age at which an unproven connection is closed if its place is wanted. With 64 places, some
 /// 2000 silent connections that are made again at once delay a peer, but do not keep it out.
-[[nodiscard]] constexpr uint64_t wanted_place_ns(uint64_t handshake_timeout_ns) noexcept {
+[[nodiscard]] constexpr uint64_t eviction_age_ns(uint64_t handshake_timeout_ns) noexcept {
     return std::min(handshake_timeout_ns / 32, kSecond);
 }
 
@@ -43,10 +43,10 @@ public:
     /// No place becomes free by waiting: every holder has proved itself.
     static constexpr uint64_t kUntilFreedNs = std::numeric_limits<uint64_t>::max();
     /// The text to a peer that loses its place, with the code kDeadline. It connects again.
-    static constexpr std::string_view kComeAgain =
+    static constexpr std::string_view kRetryText =
         "no proof of the secret in time while other peers wait; connect again";
     /// The text of the log for such a peer.
-    static constexpr std::string_view kNoProof =
+    static constexpr std::string_view kEvictedText =
         "it did not prove in time that it knows the secret, and other peers wait; if it belongs to "
         "this job, it connects again";
 
@@ -71,16 +71,16 @@ public:
 
     [[nodiscard]] bool is_full() const noexcept { return holders_.size() >= places_; }
 
-    /// When the next connection may be accepted, by taking the place of loser() if is_full(). 0:
-    /// now. kUntilFreedNs: after a leave().
+    /// When the next connection may be accepted, by taking the place of next_evicted() if
+    /// is_full(). 0: now. kUntilFreedNs: after a leave().
     [[nodiscard]] uint64_t next_ns() const noexcept {
         if (!is_full()) return 0;
         const Holder* const oldest = oldest_unproven();
-        return oldest == nullptr ? kUntilFreedNs : oldest->since_ns + wanted_place_ns(timeout_ns_);
+        return oldest == nullptr ? kUntilFreedNs : oldest->since_ns + eviction_age_ns(timeout_ns_);
     }
 
     /// Whose place the next connection gets: the oldest of those that have proved nothing.
-    [[nodiscard]] std::optional<uint64_t> loser() const noexcept {
+    [[nodiscard]] std::optional<uint64_t> next_evicted() const noexcept {
         const Holder* const oldest = oldest_unproven();
         return oldest == nullptr ? std::nullopt : std::optional(oldest->id);
     }

@@ -13,7 +13,7 @@ namespace weir::transport {
 
 namespace {
 
-/// Words of a peer go into our log, so only printable characters are kept.
+/// Text of a peer goes into our log, so only printable characters are kept.
 std::string printable(std::span<const std::byte> bytes) {
     std::string text;
     for (const std::byte byte : bytes) {
@@ -60,15 +60,15 @@ Result<Handshake::Step> Handshake::take(const RecordView& record) {
     if (type == Type::kHello && state_ == State::kHello && body.size() == sizeof(Nonce)) {
         peer_nonce_ = ByteReader(body).array<sizeof(Nonce)>();
         if (side_ == Side::kConnecting) {
-            state_ = State::kOweWords;
-            return Step::kSay;
+            state_ = State::kMustSend;
+            return Step::kSendPayload;
         }
         put(Type::kHello, own_nonce_);
-        state_ = State::kSaid;
+        state_ = State::kAwaitPayload;
         return Step::kWait;
     }
-    if (type == Type::kSaid && state_ == State::kSaid && body.size() >= sizeof(Proof)) {
-        return take_said(body);
+    if (type == Type::kPayload && state_ == State::kAwaitPayload && body.size() >= sizeof(Proof)) {
+        return take_payload(body);
     }
     if (type == Type::kReady && state_ == State::kReady && body.empty()) {
         state_ = State::kOpen;
@@ -81,9 +81,9 @@ Result<Handshake::Step> Handshake::take(const RecordView& record) {
             record.type, body.size()));
 }
 
-Result<Handshake::Step> Handshake::take_said(std::span<const std::byte> body) {
-    const std::span<const std::byte> words = body.first(body.size() - sizeof(Proof));
-    peer_said_.assign(words.begin(), words.end());
+Result<Handshake::Step> Handshake::take_payload(std::span<const std::byte> body) {
+    const std::span<const std::byte> payload = body.first(body.size() - sizeof(Proof));
+    peer_payload_.assign(payload.begin(), payload.end());
     const Proof proof = ByteReader(body.last(sizeof(Proof))).array<sizeof(Proof)>();
     const bool we_connect = side_ == Side::kConnecting;
     if (!equal(proof, proof_of(we_connect ? Side::kAccepting : Side::kConnecting))) {
@@ -92,38 +92,38 @@ Result<Handshake::Step> Handshake::take_said(std::span<const std::byte> body) {
                      "started with another "
                      "WEIR_SECRET_FILE");
     }
-    state_ = State::kOweAnswer;
+    state_ = State::kMustReply;
     return Step::kProven;
 }
 
-void Handshake::say(std::span<const std::byte> words) {
+void Handshake::send_payload(std::span<const std::byte> payload) {
     const bool we_connect = side_ == Side::kConnecting;
-    WEIR_CHECK(state_ == (we_connect ? State::kOweWords : State::kOweAnswer));
-    WEIR_CHECK(words.size() <= kSaidBytesMax);
-    own_said_.assign(words.begin(), words.end());
+    WEIR_CHECK(state_ == (we_connect ? State::kMustSend : State::kMustReply));
+    WEIR_CHECK(payload.size() <= kPayloadBytesMax);
+    own_payload_.assign(payload.begin(), payload.end());
     ByteWriter body;
-    body.raw(words).raw(proof_of(side_));
-    put(Type::kSaid, body.bytes());
-    state_ = we_connect ? State::kSaid : State::kReady;
+    body.raw(payload).raw(proof_of(side_));
+    put(Type::kPayload, body.bytes());
+    state_ = we_connect ? State::kAwaitPayload : State::kReady;
 }
 
-/// The accepting side has the words of both sides when it makes its proof, so its proof covers
+/// The accepting side has the payloads of both sides when it makes its proof, so its proof covers
 /// both.
 Proof Handshake::proof_of(Side prover) const {
     const bool we_connect = side_ == Side::kConnecting;
-    const auto text = [](const std::vector<std::byte>& words) {
-        return std::string_view(reinterpret_cast<const char*>(words.data()), words.size());
+    const auto text = [](const std::vector<std::byte>& payload) {
+        return std::string_view(reinterpret_cast<const char*>(payload.data()), payload.size());
     };
     ByteWriter all;
     all.text(protocol_.name).number(protocol_.version);
-    all.text(text(we_connect ? own_said_ : peer_said_));
-    if (prover == Side::kAccepting) all.text(text(we_connect ? peer_said_ : own_said_));
+    all.text(text(we_connect ? own_payload_ : peer_payload_));
+    if (prover == Side::kAccepting) all.text(text(we_connect ? peer_payload_ : own_payload_));
     return make_proof(secret_, prover, we_connect ? own_nonce_ : peer_nonce_,
                       we_connect ? peer_nonce_ : own_nonce_, all.bytes());
 }
 
 void Handshake::ready() {
-    WEIR_CHECK(side_ == Side::kConnecting && state_ == State::kOweAnswer);
+    WEIR_CHECK(side_ == Side::kConnecting && state_ == State::kMustReply);
     put(Type::kReady, {});
     state_ = State::kOpen;
 }

@@ -2,20 +2,20 @@
 #pragma once
 /// \file
 /// Handshake: two processes prove to each other that they know the job's secret, and exchange
-/// data under that proof. The class is a state machine without sockets. What the data ("words")
-/// mean is up to the caller:
+/// payloads under that proof. The class is a state machine without sockets. The caller defines
+/// what the payloads mean:
 ///
 ///     connecting -> Hello{nonce}         accepting -> Hello{nonce}
-///     connecting -> Said{its words, proof}
-///     accepting  -> Said{its words, proof}
+///     connecting -> Payload{its payload, proof}
+///     accepting  -> Payload{its payload, proof}
 ///     connecting -> Ready
 ///
 /// Instead of its next record a side may send Refuse{code, text}. The code kDeadline means that
 /// another connection got the place; the connecting side may try again.
 ///
 /// A proof is an HMAC with the secret over the side that proves, the protocol and its version,
-/// both nonces, and all words so far. So a peer without the secret gets no words from the
-/// accepting side, words cannot be changed on the way, and a proof is worthless on another
+/// both nonces, and all payloads so far. So a peer without the secret gets no payload from the
+/// accepting side, payloads cannot be changed on the way, and a proof is invalid on another
 /// connection or in another protocol.
 
 #include <cstddef>
@@ -36,19 +36,19 @@ class Handshake {
 public:
     /// What the caller must do next.
     enum class Step : uint8_t {
-        kWait,    ///< wait for the next record of the peer
-        kSay,     ///< connecting: call say() with the own words
-        kProven,  ///< the peer knows the secret, and peer_said() is what it said. Connecting: check
-                  ///< it and call ready(). Accepting: check it and call say().
-        kOpen,    ///< accepting: the peer is ready, too. No record of a handshake follows.
+        kWait,         ///< wait for the next record of the peer
+        kSendPayload,  ///< connecting: call send_payload() with the own payload
+        kProven,       ///< the peer knows the secret, and peer_payload() is from it. Connecting:
+                       ///< check it and call ready(). Accepting: check it, call send_payload().
+        kOpen,         ///< accepting: the peer is ready, too. No record of a handshake follows.
     };
 
     /// Record types from here on belong to the caller.
     static constexpr uint8_t kFirstOwnType = 16;
     static constexpr size_t kTextBytesMax = 512;
-    static constexpr size_t kSaidBytesMax = 512;
+    static constexpr size_t kPayloadBytesMax = 512;
     /// No record of a handshake has a longer body.
-    static constexpr size_t kBodyBytesMax = kSaidBytesMax + sizeof(Proof);
+    static constexpr size_t kBodyBytesMax = kPayloadBytesMax + sizeof(Proof);
 
     /// On the connecting side, output() has the hello at once.
     Handshake(const Protocol& protocol, Side side, const Secret& secret, const Nonce& nonce);
@@ -59,8 +59,8 @@ public:
     ///          then
     [[nodiscard]] Result<Step> take(const RecordView& record);
 
-    /// Sends the own words, at most kSaidBytesMax bytes.
-    void say(std::span<const std::byte> words);
+    /// Sends the own payload, at most kPayloadBytesMax bytes, and the proof.
+    void send_payload(std::span<const std::byte> payload);
     void ready();
     /// Refuses the peer with a reason; longer texts are cut off. A text for an unproven peer must
     /// not reveal anything about this process.
@@ -71,8 +71,8 @@ public:
     /// Bytes to send; the caller removes those that it has sent.
     [[nodiscard]] std::vector<std::byte>& output() noexcept { return output_; }
 
-    /// The peer's words. Before kProven, and after kRefused, they may come from any program.
-    [[nodiscard]] std::span<const std::byte> peer_said() const noexcept { return peer_said_; }
+    /// The peer's payload. Before kProven, and after kRefused, it may come from any program.
+    [[nodiscard]] std::span<const std::byte> peer_payload() const noexcept { return peer_payload_; }
 
     /// True once the handshake is complete on this side.
     [[nodiscard]] bool is_open() const noexcept { return state_ == State::kOpen; }
@@ -88,19 +88,19 @@ public:
 
 private:
     enum class State : uint8_t {
-        kHello,      ///< waiting for the peer's hello
-        kOweWords,   ///< connecting: the caller must say()
-        kSaid,       ///< waiting for the words and proof of the peer
-        kOweAnswer,  ///< the peer is proven: the caller must say() or ready()
-        kReady,      ///< accepting: waiting for the peer to be ready
+        kHello,         ///< waiting for the peer's hello
+        kMustSend,      ///< connecting: the caller must call send_payload()
+        kAwaitPayload,  ///< waiting for the payload and proof of the peer
+        kMustReply,     ///< the peer is proven: the caller must call send_payload() or ready()
+        kReady,         ///< accepting: waiting for the peer's Ready
         kOpen,
     };
 
-    enum class Type : uint8_t { kHello = 1, kSaid = 2, kReady = 3, kRefuse = 4 };
+    enum class Type : uint8_t { kHello = 1, kPayload = 2, kReady = 3, kRefuse = 4 };
 
     void put(Type type, std::span<const std::byte> body) { put(static_cast<uint8_t>(type), body); }
 
-    [[nodiscard]] Result<Step> take_said(std::span<const std::byte> body);
+    [[nodiscard]] Result<Step> take_payload(std::span<const std::byte> body);
     [[nodiscard]] Proof proof_of(Side prover) const;
 
     Protocol protocol_;
@@ -110,8 +110,8 @@ private:
     Nonce own_nonce_;
     Nonce peer_nonce_{};
     bool refused_ = false;
-    std::vector<std::byte> own_said_;
-    std::vector<std::byte> peer_said_;
+    std::vector<std::byte> own_payload_;
+    std::vector<std::byte> peer_payload_;
     std::vector<std::byte> output_;
 };
 

@@ -16,18 +16,18 @@ Result<Listener> Listener::make(Descriptor socket, Watcher& watcher, uint64_t na
     return listener;
 }
 
-void Listener::rest(uint64_t until_ns) {
+void Listener::pause(uint64_t until_ns) {
     // This cannot fail: the descriptor is watched already, and only its events change.
     static_cast<void>(watcher_->watch(socket_.get(), name_, Watcher::For::kNothing));
-    rests_ = true;
-    rest_ends_ns_ = until_ns;
+    paused_ = true;
+    pause_ends_ns_ = until_ns;
 }
 
-void Listener::go_on() {
-    if (!rests_) return;
+void Listener::resume() {
+    if (!paused_) return;
     static_cast<void>(watcher_->watch(socket_.get(), name_, Watcher::For::kInput));
-    rests_ = false;
-    rest_ends_ns_ = kUntilToldNs;
+    paused_ = false;
+    pause_ends_ns_ = kUntilResumedNs;
 }
 
 Descriptor Listener::accept() const {

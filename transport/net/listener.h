@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Listener: the socket that an endpoint's peers connect to. While it rests, they wait in the
+/// Listener: the socket that an endpoint's peers connect to. While it is paused, they wait in the
 /// kernel's backlog.
 
 #include <cstdint>
@@ -16,18 +16,18 @@ namespace weir::transport {
 /// Thread: the endpoint's.
 class Listener {
 public:
-    static constexpr uint64_t kUntilToldNs = std::numeric_limits<uint64_t>::max();
+    static constexpr uint64_t kUntilResumedNs = std::numeric_limits<uint64_t>::max();
 
     /// `socket` listens; `name` is the watcher's name for it. `watcher` outlives the Listener.
     /// Errors: kIo
     [[nodiscard]] static Result<Listener> make(Descriptor socket, Watcher& watcher, uint64_t name);
 
-    /// Accepts no connection until that time, or until go_on().
-    void rest(uint64_t until_ns);
-    void go_on();
+    /// Accepts no connection until that time, or until resume().
+    void pause(uint64_t until_ns);
+    void resume();
 
-    /// When the rest ends; kUntilToldNs: only by go_on(), or it does not rest.
-    [[nodiscard]] uint64_t rest_ends_ns() const noexcept { return rest_ends_ns_; }
+    /// When the pause ends; kUntilResumedNs: only by resume(), or it is not paused.
+    [[nodiscard]] uint64_t pause_ends_ns() const noexcept { return pause_ends_ns_; }
 
     /// The next waiting connection. If there is none, an empty descriptor; errno says why.
     [[nodiscard]] Descriptor accept() const;
@@ -38,8 +38,8 @@ private:
     Descriptor socket_;
     Watcher* watcher_ = nullptr;
     uint64_t name_ = 0;
-    bool rests_ = false;
-    uint64_t rest_ends_ns_ = kUntilToldNs;
+    bool paused_ = false;
+    uint64_t pause_ends_ns_ = kUntilResumedNs;
 };
 
 }  // namespace weir::transport

@@ -18,11 +18,11 @@ std::array<std::byte, 32> random_bytes() {
 }
 
 Proof make_proof(const Secret& secret, Side prover, const Nonce& connecting, const Nonce& accepting,
-                 std::span<const std::byte> said) {
+                 std::span<const std::byte> payload) {
     std::vector<std::byte> text{static_cast<std::byte>(prover)};
     text.insert(text.end(), connecting.begin(), connecting.end());
     text.insert(text.end(), accepting.begin(), accepting.end());
-    text.insert(text.end(), said.begin(), said.end());
+    text.insert(text.end(), payload.begin(), payload.end());
     Proof proof{};
     unsigned length_bytes = 0;
     const unsigned char* const done =

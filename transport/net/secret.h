@@ -2,7 +2,7 @@
 #pragma once
 /// \file
 /// The job's secret and the proof of knowing it: an HMAC-SHA256 (by libcrypto) over both sides'
-/// nonces and words. It keeps out connections of other jobs and other programs.
+/// nonces and payloads. It keeps out connections of other jobs and other programs.
 
 #include <array>
 #include <cstddef>
@@ -21,11 +21,11 @@ using Proof = std::array<std::byte, 32>;
 
 enum class Side : uint8_t { kConnecting = 1, kAccepting = 2 };
 
-/// The proof of `prover`: HMAC(secret, side | connecting nonce | accepting nonce | said), where
-/// `said` is everything that the prover claims in the handshake (queue pair numbers, keys, memory
+/// The proof of `prover`: HMAC(secret, side | connecting nonce | accepting nonce | payload),
+/// where `payload` is everything that the handshake protects (queue pair numbers, keys, memory
 /// sizes).
 [[nodiscard]] Proof make_proof(const Secret& secret, Side prover, const Nonce& connecting,
-                               const Nonce& accepting, std::span<const std::byte> said);
+                               const Nonce& accepting, std::span<const std::byte> payload);
 
 /// Compares in constant time.
 [[nodiscard]] bool equal(const Proof& a, const Proof& b) noexcept;

@@ -63,7 +63,7 @@ struct ShmConnection {
     std::unordered_set<uint64_t> known_regions;  ///< keys of our regions that the peer knows
     uint32_t operations_open = 0;
     bool exposed = false;          ///< the peer knows memory of ours
-    bool memory_in_doubt = false;  ///< the peer has not let go of that memory in time
+    bool memory_in_doubt = false;  ///< the peer has not released that memory in time
     Errc end_status = Errc::kOk;   ///< kClosing: how it ended
 
     // Its places in the lists of RingPoller.
@@ -87,7 +87,7 @@ struct ShmConnection {
 
     /// Whether the peer began this connection and the handshake is not complete. The endpoint's
     /// caller does not know of such a connection.
-    [[nodiscard]] bool is_stranger() const noexcept {
+    [[nodiscard]] bool is_unproven() const noexcept {
         return side == Side::kAccepting && comes_into_being();
     }
 

@@ -13,7 +13,7 @@ namespace weir::transport::shm {
 
 namespace {
 
-constexpr int kAcceptsPerLook = 16;
+constexpr int kAcceptsPerWatch = 16;
 /// How long the listener rests after the process ran out of descriptors.
 constexpr uint64_t kListenAgainNs = 50 * kMillisecond;
 
@@ -41,24 +41,24 @@ void ConnectionSetup::accept_links() {
 }
 
 void ConnectionSetup::accept_sockets() {
-    for (int i = 0; i < kAcceptsPerLook; ++i) {
+    for (int i = 0; i < kAcceptsPerWatch; ++i) {
         if (const uint64_t place_ns = places_.next_ns(); clock_.now_ns() < place_ns) {
-            listener_.rest(place_ns);
+            listener_.pause(place_ns);
             return;
         }
         Descriptor socket = listener_.accept();
         if (!socket) {
             if (errno == EAGAIN || errno == ECONNABORTED || errno == EINTR) return;
             const Error error(Errc::kIo, "accept (see `ulimit -n`)", errno);
-            strangers_log().log(LogLevel::kWarning, "accept",
-                                fmt::format("shm: cannot accept connections now, tries again: {}",
-                                            error.message()));
-            listener_.rest(clock_.now_ns() + kListenAgainNs);
+            unproven_log().log(LogLevel::kWarning, "accept",
+                               fmt::format("shm: cannot accept connections now, tries again: {}",
+                                           error.message()));
+            listener_.pause(clock_.now_ns() + kListenAgainNs);
             return;
         }
         if (places_.is_full()) free_a_place();
         if (connections_.count() >= options_.connections_max) {
-            strangers_log().log(
+            unproven_log().log(
                 LogLevel::kWarning, "limit",
                 fmt::format("shm: a connection is refused: this endpoint has {}, its limit",
                             connections_.count()));
@@ -85,14 +85,14 @@ void ConnectionSetup::accept_sockets() {
 
 /// Closes the connection that loses its place to the next one.
 void ConnectionSetup::free_a_place() {
-    const std::optional<ConnectionId> loser = places_.loser();
-    if (ShmConnection* const c = loser ? connections_.find(*loser) : nullptr) {
+    const std::optional<ConnectionId> evicted = places_.next_evicted();
+    if (ShmConnection* const c = evicted ? connections_.find(*evicted) : nullptr) {
         advance(*c);  // if we were late, its proof may be here
     }
-    ShmConnection* const c = loser ? connections_.find(*loser) : nullptr;
-    if (c == nullptr || !c->is_stranger()) return;
-    c->handshake->send_away(c->socket.get());
-    host_.refuse(*c, Error(Errc::kDeadline, std::string(HalfOpenPlaces::kNoProof)));
+    ShmConnection* const c = evicted ? connections_.find(*evicted) : nullptr;
+    if (c == nullptr || !c->is_unproven()) return;
+    c->handshake->refuse_for_now(c->socket.get());
+    host_.refuse(*c, Error(Errc::kDeadline, std::string(HalfOpenPlaces::kEvictedText)));
 }
 
 }  // namespace weir::transport::shm

@@ -131,7 +131,7 @@ void ConnectionSetup::dial_again(ShmConnection& c) {
 }
 
 void ConnectionSetup::check_deadlines(uint64_t now_ns) {
-    if (listener_.rest_ends_ns() <= now_ns) listener_.go_on();
+    if (listener_.pause_ends_ns() <= now_ns) listener_.resume();
     if (connections_.coming() == 0) return;
     connections_.for_each([&](ShmConnection& c) {
         if (!c.comes_into_being()) return;

@@ -74,18 +74,18 @@ public:
 
     /// A connection has entered another state: it may have left its place.
     void update_place(const ShmConnection& c) {
-        if (!c.is_stranger() && places_.leave(c.id)) listener_.go_on();
+        if (!c.is_unproven() && places_.leave(c.id)) listener_.resume();
     }
 
     /// Ends what takes too long, and tries again what found no room.
     void check_deadlines(uint64_t now_ns);
 
-    /// When the listener accepts again after a rest; the greatest number: it does not rest, or
-    /// rests until a place is free.
-    [[nodiscard]] uint64_t rest_ends_ns() const noexcept { return listener_.rest_ends_ns(); }
+    /// When the listener accepts again after a pause; the greatest number: it is not paused, or
+    /// until a place is free.
+    [[nodiscard]] uint64_t pause_ends_ns() const noexcept { return listener_.pause_ends_ns(); }
 
-    /// Where lines about peers go that have proved nothing.
-    [[nodiscard]] RepeatedLog& strangers_log() noexcept { return places_.log(); }
+    /// The log of lines about peers that have proved nothing.
+    [[nodiscard]] RepeatedLog& unproven_log() noexcept { return places_.log(); }
 
 private:
     using State = ShmConnection::State;

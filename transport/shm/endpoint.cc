@@ -18,10 +18,9 @@ constexpr uint32_t kOperationsMax = 1024;
 /// Written bytes, in whole lines, after which the records are shown without waiting for flush():
 /// enough to share the cost of showing, few enough that the peer starts early.
 constexpr uint64_t kShowBytes = 2048;
-/// Polls plus completions between two looks at the sockets. A look costs as much as about ten
-/// polls.
-constexpr uint32_t kPollsPerLook = 1024;
-constexpr uint32_t kPollsPerLookComing = 8;
+/// Polls plus completions between two calls of watch(), which costs as much as about ten polls.
+constexpr uint32_t kPollsPerWatch = 1024;
+constexpr uint32_t kPollsPerWatchComing = 8;
 
 }  // namespace
 
@@ -54,8 +53,8 @@ ShmEndpoint::~ShmEndpoint() {
     setup_.reset();
     connections_.for_each([this](ShmConnection& c) {
         if (!c.has_channel()) return;
-        say_goodbye(c);
-        let_go(c);
+        send_close(c);
+        release_peer_memory(c);
     });
 }
 
@@ -95,7 +94,7 @@ Post ShmEndpoint::send(ConnectionId id, std::span<const std::span<const std::byt
 }
 
 Post ShmEndpoint::no_room(ShmConnection& connection) {
-    turned_away_ = true;
+    post_refused_ = true;
     if (!connection.channel.out.broken()) return Post::kNotNow;
     refuse(connection,
            Error(Errc::kProtocol, "it says that it has read records that were never sent"));
@@ -130,10 +129,10 @@ size_t ShmEndpoint::poll(std::span<Completion> completions) {
     ++polls_;
     begin_turn();
     flush();
-    if (look_in_ == 0 || rings_.empty()) {
+    if (polls_until_watch_ == 0 || rings_.empty()) {
         const bool changes = connections_.coming() > 0 || connections_.closing() > 0;
-        look_in_ = changes ? kPollsPerLookComing : kPollsPerLook;
-        look();
+        polls_until_watch_ = changes ? kPollsPerWatchComing : kPollsPerWatch;
+        watch();
     }
     size_t count = own_.empty() ? 0 : take_own(completions);
     count += rings_.poll(completions.size() - count, connections_.draining() > 0,
@@ -141,14 +140,14 @@ size_t ShmEndpoint::poll(std::span<Completion> completions) {
                              return take_from(c, room.subspan(taken));
                          });
     if (!own_.empty()) count += take_own(completions.subspan(count));
-    look_in_ -= std::min<uint32_t>(look_in_, static_cast<uint32_t>(count) + 1);
+    polls_until_watch_ -= std::min<uint32_t>(polls_until_watch_, static_cast<uint32_t>(count) + 1);
     return count;
 }
 
 void ShmEndpoint::begin_turn() {
     rings_.give_back();
-    if (!graveyard_.empty()) graveyard_.clear();
-    if (!link_graveyard_.empty()) link_graveyard_.clear();
+    if (!released_memory_.empty()) released_memory_.clear();
+    if (!released_links_.empty()) released_links_.clear();
     regions_.end_turn();
     if (retired_) {
         retired_ = false;
@@ -156,7 +155,7 @@ void ShmEndpoint::begin_turn() {
     }
     if (armed_) {
         armed_ = false;
-        look_in_ = 0;
+        polls_until_watch_ = 0;
         rings_.set_all_armed(false);
     }
 }
@@ -248,8 +247,8 @@ int ShmEndpoint::arm() {
     // A sender that was answered kNotNow may have room by now, and no event would say so: do not
     // sleep this time.
     const bool something =
-        !own_.empty() || connections_.draining() > 0 || turned_away_ || rings_.any_ready();
-    turned_away_ = false;
+        !own_.empty() || connections_.draining() > 0 || post_refused_ || rings_.any_ready();
+    post_refused_ = false;
     // The returned descriptor must be readable then. Our own bell makes it so.
     if (something) bell_->ring();
     set_alarm();

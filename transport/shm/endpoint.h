@@ -11,8 +11,8 @@
 ///     Watcher                          what wakes the endpoint
 ///
 /// Its own functions are in endpoint.cc (the data path: send, flush, poll, arm),
-/// endpoint_look.cc (sockets and clocks), endpoint_close.cc (states, and how connections end) and
-/// endpoint_memory.cc (expose, read, write, map).
+/// endpoint_watch.cc (sockets and clocks), endpoint_close.cc (states, and how connections end)
+/// and endpoint_memory.cc (expose, read, write, map).
 
 #include <memory>
 #include <optional>
@@ -99,10 +99,10 @@ private:
     [[nodiscard]] Post no_room(ShmConnection& c);
     [[nodiscard]] Post post_immediate(ShmConnection& c, uint32_t immediate);
 
-    // endpoint_look.cc
-    void look();
-    void look_at(uint64_t name);
-    void look_at_connection(uint64_t name);
+    // endpoint_watch.cc
+    void watch();
+    void handle_ready(uint64_t name);
+    void handle_ready_connection(uint64_t name);
     void set_alarm();
     void drain_socket(ShmConnection& c);
     [[nodiscard]] Status take_packet(ShmConnection& c, const Packet& packet);
@@ -110,11 +110,11 @@ private:
 
     // endpoint_close.cc
     void end(ShmConnection& c, Errc status);
-    void let_go(const ShmConnection& c) const;
+    void release_peer_memory(const ShmConnection& c) const;
     void check_closing();
     void begin_draining(ShmConnection& c);
     void unwatch_peer(const ShmConnection& c);
-    void say_goodbye(ShmConnection& c);
+    void send_close(ShmConnection& c);
 
     // endpoint_memory.cc
     [[nodiscard]] Reach reach(ShmConnection*& c, const RemoteSpan& span, Access wanted);
@@ -141,15 +141,15 @@ private:
     std::optional<ConnectionSetup> setup_;
 
     uint64_t polls_ = 0;
-    uint32_t look_in_ = 0;  ///< polls until the next look at the sockets
-    uint64_t looks_ = 0;
+    uint32_t polls_until_watch_ = 0;  ///< polls until the next watch()
+    uint64_t watches_ = 0;
     bool armed_ = false;
-    bool turned_away_ = false;  ///< no room for a post (kNotNow) since the last arm()
-    bool retired_ = false;      ///< a connection's peer_regions has mappings to drop
+    bool post_refused_ = false;  ///< no room for a post (kNotNow) since the last arm()
+    bool retired_ = false;       ///< a connection's peer_regions has mappings to drop
 
-    /// Memory of connections that are gone, to which completions or map() may still point.
-    std::vector<Mapping> graveyard_;
-    std::vector<std::shared_ptr<DirectLink>> link_graveyard_;
+    /// Memory of removed connections, to which completions or map() may still point.
+    std::vector<Mapping> released_memory_;
+    std::vector<std::shared_ptr<DirectLink>> released_links_;
 };
 
 }  // namespace weir::transport::shm

@@ -22,11 +22,11 @@ void ShmEndpoint::enter(ShmConnection& c, State state) {
             // One deadline for the whole set-up, across its states.
             deadline_ns =
                 began ? c.deadline_ns : clock_.now_ns() + device_.options().handshake_timeout_ns;
-            if (!began) look_in_ = std::min(look_in_, 1U);
+            if (!began) polls_until_watch_ = std::min(polls_until_watch_, 1U);
             break;
         case State::kClosing:
             deadline_ns = clock_.now_ns() + device_.options().close_timeout_ns;
-            look_in_ = std::min(look_in_, 1U);
+            polls_until_watch_ = std::min(polls_until_watch_, 1U);
             break;
         case State::kNew:
         case State::kOpen:
@@ -49,13 +49,13 @@ void ShmEndpoint::open(ShmConnection& c) {
 void ShmEndpoint::close(ConnectionId id) {
     ShmConnection* const connection = connections_.find(id);
     if (connection == nullptr || connection->state == State::kClosing) return;
-    if (connection->has_channel()) say_goodbye(*connection);
+    if (connection->has_channel()) send_close(*connection);
     end(*connection, Errc::kOk);
 }
 
 /// Writes kClose, the last record, behind everything sent before. A peer in another process is
-/// woken by its socket (see let_go()).
-void ShmEndpoint::say_goodbye(ShmConnection& connection) {
+/// woken by its socket (see release_peer_memory()).
+void ShmEndpoint::send_close(ShmConnection& connection) {
     connection.channel.out.put_close(0);
     connection.channel.out.publish();
     if (connection.link != nullptr) wake(connection);
@@ -67,21 +67,21 @@ void ShmEndpoint::refuse(ShmConnection& connection, const Error& error) {
     const bool peers_fault = code != Errc::kPeerLost && code != Errc::kNoMemory;
     if (peers_fault) ++counters_.refused;
     const LogLevel level =
-        peers_fault || !connection.is_stranger() ? LogLevel::kWarning : LogLevel::kInfo;
+        peers_fault || !connection.is_unproven() ? LogLevel::kWarning : LogLevel::kInfo;
     const std::string line = fmt::format("shm: the connection {} {} is closed: {}",
                                          connection.side == Side::kConnecting ? "to" : "from",
                                          connection.peer_name(), error.message());
-    if (connection.is_stranger()) {
-        setup_->strangers_log().log(level, error.message(), line);
+    if (connection.is_unproven()) {
+        setup_->unproven_log().log(level, error.message(), line);
     } else {
         log(level, "{}", line);
     }
-    if (connection.link != nullptr && connection.has_channel()) say_goodbye(connection);
+    if (connection.link != nullptr && connection.has_channel()) send_close(connection);
     end(connection, code);
 }
 
 /// Ends a connection from our side. A peer that knows memory of ours may copy from or to it until
-/// it has read our kClose and let go, or is dead; the connection is kept that long.
+/// it has read our kClose and released that memory, or is dead; the connection is kept that long.
 void ShmEndpoint::end(ShmConnection& connection, Errc status) {
     if (connection.state != State::kOpen || !connection.exposed) {
         finish(connection, status);
@@ -90,13 +90,13 @@ void ShmEndpoint::end(ShmConnection& connection, Errc status) {
     enter(connection, State::kClosing);
     connection.end_status = status;
     rings_.remove(connection);
-    connection.peer_regions.surrender(graveyard_);
-    let_go(connection);
+    connection.peer_regions.move_mappings(released_memory_);
+    release_peer_memory(connection);
 }
 
 /// Tells the peer that we shall not access its memory any more. kClose is written before this, so
-/// that a peer which takes kClose first need not wait for the rest.
-void ShmEndpoint::let_go(const ShmConnection& connection) const {
+/// that a peer which takes kClose first need not wait any longer.
+void ShmEndpoint::release_peer_memory(const ShmConnection& connection) const {
     if (connection.link == nullptr) {
         shutdown(connection.socket.get(), SHUT_WR);
         return;
@@ -104,21 +104,23 @@ void ShmEndpoint::let_go(const ShmConnection& connection) const {
     DirectLink& link = *connection.link;
     const bool connects = connection.side == Side::kConnecting;
     // release: our accesses to the peer's memory come before the peer that sees this reuses it
-    (connects ? link.connecting_let_go : link.accepting_let_go)
+    (connects ? link.connecting_released : link.accepting_released)
         .store(true, std::memory_order_release);
     (connects ? link.accepting_bell : link.connecting_bell)->ring();
 }
 
-/// Ends the closing connections whose peers have let go, or whose time is over. A peer in this
-/// process lets go through the link; the end of a peer in another process is seen on its socket.
+/// Ends the closing connections whose peers have released our memory, or whose time is over. A
+/// peer in this process does so through the link; the end of a peer in another process is seen on
+/// its socket.
 void ShmEndpoint::check_closing() {
     const uint64_t now_ns = clock_.now_ns();
     connections_.for_each([&](ShmConnection& c) {
         if (c.state != State::kClosing) return;
         if (const DirectLink* const link = c.link.get(); link != nullptr) {
             const bool connects = c.side == Side::kConnecting;
-            // acquire: pairs with let_go(); the peer's accesses to our memory are over
-            if ((connects ? link->accepting_let_go : link->connecting_let_go)
+            // acquire: pairs with release_peer_memory(); the peer's accesses to our memory are
+            // over
+            if ((connects ? link->accepting_released : link->connecting_released)
                     .load(std::memory_order_acquire)) {
                 finish(c, c.end_status);
                 return;
@@ -147,7 +149,7 @@ void ShmEndpoint::unwatch_peer(const ShmConnection& connection) {
 
 /// Removes a connection. What its completions point to stays until the next poll().
 void ShmEndpoint::finish(ShmConnection& connection, Errc status) {
-    if (!connection.is_stranger()) {
+    if (!connection.is_unproven()) {
         Completion completion;
         completion.event = Event::kClosed;
         completion.status = status;
@@ -156,7 +158,7 @@ void ShmEndpoint::finish(ShmConnection& connection, Errc status) {
         own_.push(completion);
     }
     if (connection.has_channel()) {
-        let_go(connection);
+        release_peer_memory(connection);
         rings_.remove(connection);
     }
     if (connection.socket) {
@@ -164,9 +166,9 @@ void ShmEndpoint::finish(ShmConnection& connection, Errc status) {
         // Not only close(): the peer must see the end even if a forked child holds a copy.
         shutdown(connection.socket.get(), SHUT_RDWR);
     }
-    if (connection.memory) graveyard_.push_back(std::move(connection.memory));
-    if (connection.link != nullptr) link_graveyard_.push_back(std::move(connection.link));
-    connection.peer_regions.surrender(graveyard_);
+    if (connection.memory) released_memory_.push_back(std::move(connection.memory));
+    if (connection.link != nullptr) released_links_.push_back(std::move(connection.link));
+    connection.peer_regions.move_mappings(released_memory_);
     enter(connection, State::kGone);
     connections_.remove(connection);
 }

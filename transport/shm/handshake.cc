@@ -36,8 +36,8 @@ Status ChannelHandshake::begin(int socket) {
     return send_output(socket);
 }
 
-void ChannelHandshake::send_away(int socket) {
-    refuse(socket, Errc::kDeadline, HalfOpenPlaces::kComeAgain);
+void ChannelHandshake::refuse_for_now(int socket) {
+    refuse(socket, Errc::kDeadline, HalfOpenPlaces::kRetryText);
 }
 
 void ChannelHandshake::refuse(int socket, Errc code, std::string_view text) {
@@ -116,14 +116,14 @@ Result<Progress> ChannelHandshake::take(int socket, const Packet& packet) {
 Status ChannelHandshake::take_step(int socket, Handshake::Step step, const Packet& packet) {
     switch (step) {
         case Handshake::Step::kWait: break;
-        case Handshake::Step::kSay:
-            handshake_.say(encode(self_.terms));
+        case Handshake::Step::kSendPayload:
+            handshake_.send_payload(encode(self_.terms));
             proof_sent_ = true;
             break;
         case Handshake::Step::kProven:
-            WEIR_TRY(agree_on(handshake_.peer_said()));
+            WEIR_TRY(agree_on(handshake_.peer_payload()));
             if (side_ == Side::kConnecting) return make_rings(socket);
-            handshake_.say(encode(self_.terms));
+            handshake_.send_payload(encode(self_.terms));
             break;
         case Handshake::Step::kOpen: return map_rings(socket, packet);
     }
@@ -158,8 +158,8 @@ Status ChannelHandshake::take_welcome(const Packet& packet) {
     return {};
 }
 
-Status ChannelHandshake::agree_on(std::span<const std::byte> said) {
-    ByteReader reader(said);
+Status ChannelHandshake::agree_on(std::span<const std::byte> payload) {
+    ByteReader reader(payload);
     Terms theirs;
     theirs.message_bytes_max = reader.number<uint32_t>();
     theirs.messages_in_flight = reader.number<uint32_t>();

@@ -73,8 +73,9 @@ public:
     /// Errors: kRefused (wrong secret), kProtocol, kPeerLost (the peer left), kNoMemory, kBusy
     [[nodiscard]] Result<Progress> advance(int socket);
 
-    /// Sends the accepting side's last message to a peer that loses its place. It may be lost.
-    void send_away(int socket);
+    /// Accepting: tells a peer that loses its place to connect again. Its last message, which may
+    /// be lost.
+    void refuse_for_now(int socket);
 
     [[nodiscard]] Agreement take_agreement() { return std::move(agreement_); }
 

@@ -20,8 +20,8 @@ namespace weir::transport::shm {
 /// A connection within one process: the same rings, in ordinary memory.
 struct DirectLink {
     /// Set by the side that will not access the other side's memory any more.
-    std::atomic<bool> connecting_let_go{false};
-    std::atomic<bool> accepting_let_go{false};
+    std::atomic<bool> connecting_released{false};
+    std::atomic<bool> accepting_released{false};
     Mapping memory;
     ChannelShape shape;
     std::shared_ptr<const Doorbell> connecting_bell;

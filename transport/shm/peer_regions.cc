@@ -67,7 +67,7 @@ PeerRegions::Regions::iterator PeerRegions::retire(Regions::iterator found) {
     return regions_.erase(found);
 }
 
-void PeerRegions::surrender(std::vector<Mapping>& to) {
+void PeerRegions::move_mappings(std::vector<Mapping>& to) {
     for (auto next = regions_.begin(); next != regions_.end();)
         next = retire(next);
     for (Mapping& mapping : retired_)

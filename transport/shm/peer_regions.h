@@ -72,7 +72,7 @@ public:
     [[nodiscard]] bool has_retired() const noexcept { return !retired_.empty(); }
 
     /// Moves all mappings into `to`, to be unmapped later.
-    void surrender(std::vector<Mapping>& to);
+    void move_mappings(std::vector<Mapping>& to);
 
 private:
     using Regions = std::unordered_map<uint64_t, PeerRegion>;

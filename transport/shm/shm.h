@@ -18,12 +18,12 @@ struct DeviceOptions {
     Secret secret{};
     /// A connection attempt fails after this time, on both sides. When all `handshakes_max`
     /// places are taken, a peer that has proved nothing may lose its place sooner: see
-    /// wanted_place_ns().
+    /// eviction_age_ns().
     uint64_t handshake_timeout_ns = kHandshakeTimeoutNs;
     /// How many peers may be connected to one endpoint without having proved yet that they know
     /// the secret. Further ones wait in the listener's queue.
     uint32_t handshakes_max = 64;
-    /// How long a closed connection waits for a peer that knows exposed memory to let go of it.
+    /// How long a closed connection waits for its peer to release the memory exposed to it.
     uint64_t close_timeout_ns = 2 * kSecond;
     /// Limits on the memory that one peer may expose to this process.
     uint32_t peer_regions_max = 4096;

@@ -27,9 +27,9 @@ enum class PacketKind : uint8_t {
     kMessage,
     kWrite,
     kWriteImmediate,
-    kRead,        ///< a request for bytes
-    kGoodbye,     ///< an orderly close; after all other posted packets
-    kGoodbyeToo,  ///< the answer to kGoodbye
+    kRead,      ///< a request for bytes
+    kClose,     ///< an orderly close; after all other posted packets
+    kCloseAck,  ///< the reply to kClose
     // Answer lane.
     kDone,    ///< a write was carried out, or an operation was refused
     kBytes,   ///< the data of a kRead
@@ -68,7 +68,7 @@ struct End {
     SimEndpoint* owner = nullptr;
     EndState state = EndState::kAbsent;
     HostId host = 0;
-    bool goodbye_answered = false;
+    bool close_acknowledged = false;
     bool has_held = false;             ///< is on its endpoint's list of ends to flush
     uint32_t message_bytes_max = 0;    ///< the shorter of both sides'
     uint32_t room = 0;                 ///< messages that may still be sent
@@ -81,14 +81,14 @@ struct SimConnection {
     uint32_t slot = 0;
     uint64_t target = 0;  ///< number of the accepting endpoint
     End ends[2];          ///< 0 is the connecting one
-    Lane lanes[4];        ///< indexed by posted_lane() and answer_lane()
+    Lane lanes[4];        ///< indexed by posted_lane() and response_lane()
 };
 
 [[nodiscard]] constexpr uint32_t posted_lane(uint32_t side) noexcept {
     return side << 1;
 }
 
-[[nodiscard]] constexpr uint32_t answer_lane(uint32_t side) noexcept {
+[[nodiscard]] constexpr uint32_t response_lane(uint32_t side) noexcept {
     return (side << 1) | 1;
 }
 

@@ -49,7 +49,7 @@ void Core::remove(SimEndpoint& endpoint) {
             if (end.owner != &endpoint) continue;
             release(*connection, posted_lane(side));
             cut_from_first_write(connection->lanes[posted_lane(side)]);
-            say_goodbye(*connection, side, Errc::kPeerLost);
+            send_close(*connection, side, Errc::kPeerLost);
             end.owner = nullptr;
             end.operations.clear();
             end.state = EndState::kEnded;
@@ -141,11 +141,11 @@ void Core::depart(SimConnection& connection, uint32_t lane, Packet& packet) {
     packet.ready_ns = sent_ns + draw_delay_ns(connection);
 }
 
-void Core::say_goodbye(SimConnection& connection, uint32_t side, Errc status) {
-    Packet goodbye;
-    goodbye.kind = PacketKind::kGoodbye;
-    goodbye.status = status;
-    put(connection, posted_lane(side), std::move(goodbye), false);
+void Core::send_close(SimConnection& connection, uint32_t side, Errc status) {
+    Packet close;
+    close.kind = PacketKind::kClose;
+    close.status = status;
+    put(connection, posted_lane(side), std::move(close), false);
 }
 
 void Core::give_back(SimConnection& connection, uint32_t side) {
@@ -156,7 +156,7 @@ void Core::give_back(SimConnection& connection, uint32_t side) {
     credit.kind = PacketKind::kCredit;
     credit.immediate = end.polled;
     end.polled = 0;
-    put(connection, answer_lane(side), std::move(credit), false);
+    put(connection, response_lane(side), std::move(credit), false);
 }
 
 void Core::retire(SimConnection& connection) {

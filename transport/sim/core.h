@@ -61,7 +61,7 @@ public:
     /// Puts a packet on a lane; if `held`, it stays there until release().
     void put(SimConnection& connection, uint32_t lane, Packet packet, bool held);
     void release(SimConnection& connection, uint32_t lane);
-    void say_goodbye(SimConnection& connection, uint32_t side, Errc status);
+    void send_close(SimConnection& connection, uint32_t side, Errc status);
     /// Returns the credits of polled messages to the sender, several at a time.
     void give_back(SimConnection& connection, uint32_t side);
     /// Removes the connection if both ends have ended.
@@ -114,7 +114,7 @@ private:
 
     void trace_packet(const SimConnection& connection, uint32_t lane, const Packet& packet);
     SimConnection& make_connection();
-    void bury(SimConnection& connection, uint32_t side);
+    void kill_end(SimConnection& connection, uint32_t side);
 
     // delivery.cc: what an arriving packet does. `to` is the side that it arrives at.
     Progress deliver(SimConnection& connection, uint32_t to, Packet& packet);
@@ -123,8 +123,8 @@ private:
     void deliver_message(SimConnection& connection, uint32_t to, Packet& packet);
     Progress deliver_write(SimConnection& connection, uint32_t to, Packet& packet);
     Progress deliver_read(SimConnection& connection, uint32_t to, Packet& packet);
-    void deliver_goodbye(SimConnection& connection, uint32_t to, const Packet& packet);
-    void deliver_answer(SimConnection& connection, uint32_t to, Packet& packet);
+    void deliver_close(SimConnection& connection, uint32_t to, const Packet& packet);
+    void deliver_response(SimConnection& connection, uint32_t to, Packet& packet);
     void refuse(SimConnection& connection, uint32_t to);
     void end_if_done(SimConnection& connection, uint32_t side);
 

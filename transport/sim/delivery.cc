@@ -25,13 +25,13 @@ Core::Progress Core::deliver(SimConnection& connection, uint32_t to, Packet& pac
         case PacketKind::kWrite:
         case PacketKind::kWriteImmediate: return deliver_write(connection, to, packet);
         case PacketKind::kRead: return deliver_read(connection, to, packet);
-        case PacketKind::kGoodbye: deliver_goodbye(connection, to, packet); break;
-        case PacketKind::kGoodbyeToo:
-            end.goodbye_answered = true;
+        case PacketKind::kClose: deliver_close(connection, to, packet); break;
+        case PacketKind::kCloseAck:
+            end.close_acknowledged = true;
             end_if_done(connection, to);
             break;
         case PacketKind::kCredit: end.room += packet.immediate; break;
-        default: deliver_answer(connection, to, packet); break;
+        default: deliver_response(connection, to, packet); break;
     }
     return Progress::kDelivered;
 }
@@ -109,7 +109,7 @@ Core::Progress Core::deliver_write(SimConnection& connection, uint32_t to, Packe
     if (packet.kind == PacketKind::kWriteImmediate) deliver_message(connection, to, packet);
     Packet done;
     done.kind = PacketKind::kDone;
-    put(connection, answer_lane(to), std::move(done), false);
+    put(connection, response_lane(to), std::move(done), false);
     return Progress::kDelivered;
 }
 
@@ -130,7 +130,7 @@ Core::Progress Core::deliver_read(SimConnection& connection, uint32_t to, Packet
     Packet answer;
     answer.kind = PacketKind::kBytes;
     answer.bytes = std::move(packet.bytes);
-    put(connection, answer_lane(to), std::move(answer), false);
+    put(connection, response_lane(to), std::move(answer), false);
     return Progress::kDelivered;
 }
 
@@ -143,24 +143,24 @@ void Core::refuse(SimConnection& connection, uint32_t to) {
     Packet answer;
     answer.kind = PacketKind::kDone;
     answer.status = Errc::kRefused;
-    put(connection, answer_lane(to), std::move(answer), false);
+    put(connection, response_lane(to), std::move(answer), false);
     schedule(now_ns() + draw_delay_ns(connection), connection, Happening::kBreak, to,
              Errc::kRefused);
 }
 
-void Core::deliver_goodbye(SimConnection& connection, uint32_t to, const Packet& packet) {
+void Core::deliver_close(SimConnection& connection, uint32_t to, const Packet& packet) {
     if (packet.status != Errc::kOk) return break_end(connection, to, packet.status);
     // What this side has sent still goes out, up to the first packet that needs memory the owner
     // may reuse now.
     release(connection, posted_lane(to));
     cut_from_first_write(connection.lanes[posted_lane(to)]);
     Packet answer;
-    answer.kind = PacketKind::kGoodbyeToo;
+    answer.kind = PacketKind::kCloseAck;
     put(connection, posted_lane(to), std::move(answer), false);
     end(connection, to, Errc::kOk);
 }
 
-void Core::deliver_answer(SimConnection& connection, uint32_t to, Packet& packet) {
+void Core::deliver_response(SimConnection& connection, uint32_t to, Packet& packet) {
     End& end = connection.ends[to];
     if (end.operations.empty()) return;
     const Operation operation = end.operations.front();
@@ -189,7 +189,7 @@ void Core::deliver_answer(SimConnection& connection, uint32_t to, Packet& packet
 
 void Core::end_if_done(SimConnection& connection, uint32_t side) {
     End& one = connection.ends[side];
-    if (one.state == EndState::kClosing && one.goodbye_answered && one.operations.empty()) {
+    if (one.state == EndState::kClosing && one.close_acknowledged && one.operations.empty()) {
         end(connection, side, Errc::kOk);
     }
 }

@@ -67,7 +67,7 @@ void SimEndpoint::close(ConnectionId id) {
     if (end.state == EndState::kClosing) return;
     flush();
     end.state = EndState::kClosing;
-    core_.say_goodbye(*connection, side_of(id), Errc::kOk);
+    core_.send_close(*connection, side_of(id), Errc::kOk);
 }
 
 Post SimEndpoint::send(ConnectionId id, std::span<const std::span<const std::byte>> parts) {

@@ -173,7 +173,7 @@ void Core::kill(HostId host) {
     for (const auto& connection : connections_) {
         for (uint32_t side = 0; connection != nullptr && side < 2; ++side) {
             SimEndpoint* const owner = connection->ends[side].owner;
-            if (owner != nullptr && owner->device().killed()) bury(*connection, side);
+            if (owner != nullptr && owner->device().killed()) kill_end(*connection, side);
         }
     }
     for (size_t slot = 0; slot < connections_.size(); ++slot) {
@@ -182,12 +182,12 @@ void Core::kill(HostId host) {
 }
 
 /// Kills one end. Some of the packets that it has sent are on the wire and still arrive.
-void Core::bury(SimConnection& connection, uint32_t side) {
+void Core::kill_end(SimConnection& connection, uint32_t side) {
     End& dead = connection.ends[side];
     dead.owner = nullptr;
     dead.operations.clear();
     dead.state = EndState::kEnded;
-    for (const uint32_t index : {posted_lane(side), answer_lane(side)}) {
+    for (const uint32_t index : {posted_lane(side), response_lane(side)}) {
         Lane& lane = connection.lanes[index];
         cut_from_first_write(lane);
         const size_t sent = lane.packets.size() - lane.held;

@@ -234,15 +234,15 @@ std::vector<CmEvent> CmAgent::poll() {
         const rdma_cm_event_type type = event->event;
         CmEvent mine;
         mine.connection = connection;
-        bool tell = true;
+        bool report = true;
         switch (type) {
             case RDMA_CM_EVENT_CONNECT_REQUEST: mine = state_->take_request(*event); break;
             case RDMA_CM_EVENT_CONNECT_RESPONSE: mine.what = CmEvent::What::kAnswered; break;
             case RDMA_CM_EVENT_ADDR_RESOLVED:
             case RDMA_CM_EVENT_ROUTE_RESOLVED: {
                 const Status status = state_->go_on(connection, type);
-                tell = !status;
-                if (tell) mine.text = status.error().message();
+                report = !status;
+                if (report) mine.text = status.error().message();
                 break;
             }
             case RDMA_CM_EVENT_ADDR_ERROR:
@@ -252,10 +252,10 @@ std::vector<CmEvent> CmAgent::poll() {
             case RDMA_CM_EVENT_REJECTED:
                 mine.text = fmt::format("rdma_cm: {}", rdma_event_str(type));
                 break;
-            default: tell = false;  // what happens later is seen on the side channel
+            default: report = false;  // what happens later is seen on the side channel
         }
         rdma_ack_cm_event(event);
-        if (tell) events.push_back(std::move(mine));
+        if (report) events.push_back(std::move(mine));
     }
     return events;
 }

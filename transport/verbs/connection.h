@@ -45,7 +45,7 @@ struct VerbsConnection {
         kJoining,     ///< the peer has proved itself; the queue pair comes up
         kOpen,        ///< the caller may post
         kFinishing,   ///< an orderly end: no new posts; a fence waits for the posted ones
-        kParting,     ///< our goodbye is sent: waiting for the peer's, and for all its messages
+        kParting,     ///< our Bye is sent: waiting for the peer's, and for all its messages
         kDraining,    ///< the queue pair is in ERR: waiting until the posted requests are flushed
         kGivingBack,  ///< all is flushed: waiting for the receive buffer that it may still hold
         kDrained,     ///< all is given back: the end of a poll releases the connection
@@ -61,13 +61,13 @@ struct VerbsConnection {
     [[nodiscard]] bool is_ending() const noexcept { return state >= State::kDraining; }
 
     /// Whether the peer began it and has proved nothing yet.
-    [[nodiscard]] bool is_stranger() const noexcept {
+    [[nodiscard]] bool is_unproven() const noexcept {
         return state == State::kMeeting && side == Side::kAccepting;
     }
 
-    /// Whether all messages have arrived that the peer counted in its goodbye.
+    /// Whether all messages have arrived that the peer counted in its Bye.
     [[nodiscard]] bool has_all_of_peer() const noexcept {
-        return peer_goodbye.has_value() && messages_in >= *peer_goodbye;
+        return peer_bye_messages.has_value() && messages_in >= *peer_bye_messages;
     }
 
     ConnectionId id;
@@ -82,8 +82,8 @@ struct VerbsConnection {
     uint64_t deadline_ns = 0;   ///< of the state; 0: none. Set by VerbsConnectionTable
     uint64_t messages_out = 0;  ///< messages sent: everything that costs a credit
     uint64_t messages_in = 0;
-    std::optional<uint32_t> fence;         ///< in kFinishing, once there was room to post it
-    std::optional<uint64_t> peer_goodbye;  ///< the peer ends it, and has sent so many messages
+    std::optional<uint32_t> fence;              ///< in kFinishing, once there was room to post it
+    std::optional<uint64_t> peer_bye_messages;  ///< in the peer's Bye: the messages that it sent
 
     Grant grant;
     Credits credits;

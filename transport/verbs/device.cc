@@ -159,7 +159,7 @@ void VerbsDevice::deliver_async_events() {
         const void* owner = nullptr;
         const AsyncNote note = note_of(event, owner);
         if (note.about == AsyncNote::About::kLastReceive) {
-            tells_last_receives_.store(true, std::memory_order_relaxed);
+            reports_last_receives_.store(true, std::memory_order_relaxed);
         }
         const bool concerns_endpoints = note.about >= AsyncNote::About::kLastReceive;
         if (note.about > AsyncNote::About::kLastReceive || note.about == AsyncNote::About::kLink) {

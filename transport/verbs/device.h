@@ -90,9 +90,9 @@ public:
 
     /// Whether the device has ever reported that a queue pair takes no more receives. If so, it
     /// reports that for every queue pair, and waiting for the report is safe.
-    [[nodiscard]] bool tells_last_receives() const noexcept {
+    [[nodiscard]] bool reports_last_receives() const noexcept {
         // relaxed: a fact about the device, which orders nothing
-        return tells_last_receives_.load(std::memory_order_relaxed);
+        return reports_last_receives_.load(std::memory_order_relaxed);
     }
 
     /// Readable when the device has events: then call deliver_async_events().
@@ -108,7 +108,7 @@ private:
     const Clock* clock_;
     VerbsRegionTable regions_;
     std::atomic<uint32_t> endpoints_made_{0};
-    std::atomic<bool> tells_last_receives_{false};
+    std::atomic<bool> reports_last_receives_{false};
 
     std::mutex mutex_;  ///< guards all members below
     RegionId last_region_ = 0;

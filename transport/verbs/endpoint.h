@@ -72,8 +72,8 @@ private:
     /// Ends a connection that broke, or whose peer broke the rules. Logs `why`.
     void fail(VerbsConnection& c, Errc reason, std::string_view why) override;
     void open(VerbsConnection& c) override;
-    void take_goodbye(VerbsConnection& c, uint64_t messages) override;
-    void take_hang_up(VerbsConnection& c) override;
+    void take_bye(VerbsConnection& c, uint64_t messages) override;
+    void take_peer_close(VerbsConnection& c) override;
 
     // Messages and operations: endpoint_send.cc, endpoint_receive.cc.
     [[nodiscard]] VerbsConnection* find_open(ConnectionId id) const noexcept;

@@ -55,18 +55,18 @@ void VerbsEndpoint::advance_close(VerbsConnection& c) {
         if (!c.fence || c.sends->is_open(*c.fence)) return;
         enter(c, State::kParting);  // everything that we posted has arrived
         c.side_channel.handshake().bye(c.messages_out);
-        meeting_->say(c);
+        meeting_->send_output(c);
     }
     if (c.state == State::kParting && (c.has_all_of_peer() || hurry_)) drain(c, Errc::kOk);
 }
 
-void VerbsEndpoint::take_goodbye(VerbsConnection& c, uint64_t messages) {
-    c.peer_goodbye = messages;
+void VerbsEndpoint::take_bye(VerbsConnection& c, uint64_t messages) {
+    c.peer_bye_messages = messages;
     if (c.state == State::kOpen) enter(c, State::kFinishing);
     advance_close(c);
 }
 
-void VerbsEndpoint::take_hang_up(VerbsConnection& c) {
+void VerbsEndpoint::take_peer_close(VerbsConnection& c) {
     if (c.state == State::kOpen) {
         fail(c, Errc::kPeerLost,
              "the process or its host ended, or the network broke, before the connection was "
@@ -77,7 +77,7 @@ void VerbsEndpoint::take_hang_up(VerbsConnection& c) {
 }
 
 void VerbsEndpoint::cut_short(VerbsConnection& c, std::string_view why) {
-    if (c.state == State::kParting || c.peer_goodbye) {
+    if (c.state == State::kParting || c.peer_bye_messages) {
         drain(c, Errc::kOk);  // the peer has all of our messages, or ended the connection itself
     } else {
         fail(c, Errc::kPeerLost, why);
@@ -88,13 +88,13 @@ void VerbsEndpoint::fail(VerbsConnection& c, Errc reason, std::string_view why) 
     if (c.is_ending()) return;
     const std::string line =
         fmt::format("verbs: the connection with {} ends: {}", c.peer_name, why);
-    if (c.is_stranger()) {
-        meeting_->log_stranger(why, line);
+    if (c.is_unproven()) {
+        meeting_->log_unproven(why, line);
     } else {
         log_line(LogLevel::kWarning, line);
     }
-    // A peer that has said goodbye may be gone before our last operations complete.
-    drain(c, c.peer_goodbye ? Errc::kOk : reason);
+    // A peer that has sent its Bye may end before our last operations complete.
+    drain(c, c.peer_bye_messages ? Errc::kOk : reason);
 }
 
 void VerbsEndpoint::drain(VerbsConnection& c, Errc reason) {
@@ -106,7 +106,7 @@ void VerbsEndpoint::drain(VerbsConnection& c, Errc reason) {
         break_off(c.qp.get());
         // Where the device does not report when a queue pair takes no more, we go by the peer's
         // count: if all the messages that it says it sent have arrived, no buffer is half filled.
-        const bool empty = c.has_all_of_peer() && !device_.tells_last_receives();
+        const bool empty = c.has_all_of_peer() && !device_.reports_last_receives();
         if (c.queue_pair == QueuePairState::kUp) {
             c.queue_pair = empty || hurry_ ? QueuePairState::kSpent : QueuePairState::kEnded;
         }
@@ -163,10 +163,10 @@ void VerbsEndpoint::release(VerbsConnection& c) {
 }
 
 void VerbsEndpoint::check_deadlines() {
-    const bool rests = meeting_->rest_ends_ns() != Listener::kUntilToldNs;
-    if (!connections_.has_deadlines() && !rests) return;
+    const bool paused = meeting_->pause_ends_ns() != Listener::kUntilResumedNs;
+    if (!connections_.has_deadlines() && !paused) return;
     const uint64_t now_ns = device_.clock().now_ns();
-    if (rests) meeting_->check_rest(now_ns);
+    if (paused) meeting_->check_pause(now_ns);
     connections_.for_each([&](VerbsConnection& c) {
         if (c.deadline_ns == 0 || c.deadline_ns > now_ns) return;
         switch (c.state) {
@@ -190,7 +190,7 @@ void VerbsEndpoint::check_deadlines() {
     });
 }
 
-/// What was posted still arrives, and every peer gets a goodbye, if all of that takes no longer
+/// What was posted still arrives, and every peer gets a Bye, if all of that takes no longer
 /// than kHurryMs.
 void VerbsEndpoint::close_everything() noexcept {
     hurry_ = true;

@@ -95,7 +95,7 @@ void VerbsEndpoint::release_drained(size_t count) {
     drained_.erase(drained_.begin(), drained_.begin() + static_cast<ptrdiff_t>(count));
 }
 
-/// Looks at sockets, the device's events and the clock.
+/// Handles events of sockets and of the device, and deadlines.
 void VerbsEndpoint::watch() {
     polls_until_watch_ = connections_.has_deadlines() ? kChangingPollsPerWatch : kBusyPollsPerWatch;
     std::array<uint64_t, kReadyAtOnce> ready;
@@ -151,7 +151,7 @@ int VerbsEndpoint::arm() {
     post_returned_buffers();
     flush();
     if (delivery_.is_waiting() || !drained_.empty()) notes_.wake();
-    const uint64_t wanted_ns = std::min(connections_.next_deadline_ns(), meeting_->rest_ends_ns());
+    const uint64_t wanted_ns = std::min(connections_.next_deadline_ns(), meeting_->pause_ends_ns());
     if (wanted_ns != std::numeric_limits<uint64_t>::max()) {
         const uint64_t now_ns = device_.clock().now_ns();
         watcher_->set_alarm(wanted_ns > now_ns ? wanted_ns - now_ns : 0);

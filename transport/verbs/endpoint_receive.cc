@@ -60,7 +60,7 @@ void VerbsEndpoint::take_failed(VerbsConnection& c, const ibv_wc& wc) {
     c.sends->end_through(sequence, [&](const Operation& lost) {
         end_operation(c, lost, code == Errc::kPeerLost ? others : code);
     });
-    meeting_->serve(c);  // the peer may have said goodbye
+    meeting_->serve(c);  // its Bye may have arrived
     fail(c, code, ibv_wc_status_str(wc.status));
 }
 

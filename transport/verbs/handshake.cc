@@ -14,7 +14,7 @@ namespace weir::transport::verbs {
 namespace {
 
 constexpr Protocol kProtocol{"the side channel of verbs", 0x42564557, 2};  // "WEVB"
-static_assert(kClaimBytes <= Handshake::kSaidBytesMax);
+static_assert(kClaimBytes <= Handshake::kPayloadBytesMax);
 
 Error protocol_error(std::string text) {
     return {Errc::kProtocol, std::move(text)};
@@ -85,7 +85,7 @@ void ClaimHandshake::append(std::span<const std::byte> bytes) {
 }
 
 Result<ClaimHandshake::Step> ClaimHandshake::next() {
-    while (!owner_must_answer_ && !gone_) {
+    while (!owner_must_answer_ && !bye_received_) {
         WEIR_ASSIGN(const std::optional<RecordView> record, records_.next());
         if (!record) break;
         WEIR_ASSIGN(const Step step, take(*record));
@@ -97,21 +97,21 @@ Result<ClaimHandshake::Step> ClaimHandshake::next() {
 Result<ClaimHandshake::Step> ClaimHandshake::take(const RecordView& record) {
     if (record.type == kBye && handshake_.is_open() && record.body.size() == sizeof(uint64_t)) {
         peer_messages_ = ByteReader(record.body).number<uint64_t>();
-        gone_ = true;
+        bye_received_ = true;
         return Step::kBye;
     }
     WEIR_ASSIGN(const Handshake::Step step, handshake_.take(record));
     switch (step) {
         case Handshake::Step::kWait: break;
-        case Handshake::Step::kSay: owner_must_answer_ = true; return Step::kMakeClaim;
+        case Handshake::Step::kSendPayload: owner_must_answer_ = true; return Step::kMakeClaim;
         case Handshake::Step::kOpen: return Step::kOpen;
         case Handshake::Step::kProven: {
-            const std::span<const std::byte> said = handshake_.peer_said();
-            if (said.size() != kClaimBytes) {
+            const std::span<const std::byte> payload = handshake_.peer_payload();
+            if (payload.size() != kClaimBytes) {
                 return protocol_error(
-                    fmt::format("its claim has {} bytes, which no claim has", said.size()));
+                    fmt::format("its claim has {} bytes, which no claim has", payload.size()));
             }
-            WEIR_ASSIGN(peer_, decode_claim(said.first<kClaimBytes>()));
+            WEIR_ASSIGN(peer_, decode_claim(payload.first<kClaimBytes>()));
             owner_must_answer_ = true;
             return Step::kProven;
         }
@@ -120,7 +120,7 @@ Result<ClaimHandshake::Step> ClaimHandshake::take(const RecordView& record) {
 }
 
 void ClaimHandshake::claim(const Claim& own) {
-    handshake_.say(encode(own));
+    handshake_.send_payload(encode(own));
     owner_must_answer_ = false;
 }
 

@@ -100,7 +100,7 @@ private:
     RecordReader records_;
     Handshake handshake_;
     bool owner_must_answer_ = false;  ///< the owner has to call claim() or ready()
-    bool gone_ = false;               ///< the peer has sent its Bye
+    bool bye_received_ = false;       ///< the peer has sent its Bye
     Claim peer_;
     uint64_t peer_messages_ = 0;
 };

@@ -47,12 +47,12 @@ void Meeting::update_place(const VerbsConnection& c) {
     if (c.state == State::kJoining) {
         places_.prove(c.id);
     } else if (!c.is_coming() && places_.leave(c.id)) {
-        listener_->go_on();
+        listener_->resume();
     }
 }
 
-void Meeting::check_rest(uint64_t now_ns) {
-    if (listener_->rest_ends_ns() <= now_ns) listener_->go_on();
+void Meeting::check_pause(uint64_t now_ns) {
+    if (listener_->pause_ends_ns() <= now_ns) listener_->resume();
 }
 
 void Meeting::dial(VerbsConnection& c) {
@@ -65,11 +65,11 @@ void Meeting::dial(VerbsConnection& c) {
 
 void Meeting::serve(VerbsConnection& c) {
     if (c.is_ending()) return;  // it failed after the watcher reported it
-    if (const Status connected = c.side_channel.look(); !connected) {
+    if (const Status connected = c.side_channel.finish_connect(); !connected) {
         host_.fail(c, Errc::kPeerLost, connected.error().message());
         return;
     }
-    say(c);
+    send_output(c);
     while (!c.is_ending()) {
         const auto got = c.side_channel.receive();
         if (got == SideChannel::Got::kNothing) return;
@@ -80,14 +80,14 @@ void Meeting::serve(VerbsConnection& c) {
             host_.fail(c, Errc::kPeerLost,
                        "it closed the connection before the handshake was complete");
         } else {
-            host_.take_hang_up(c);
+            host_.take_peer_close(c);
         }
     }
 }
 
-void Meeting::say(VerbsConnection& c) {
-    if (const Status said = c.side_channel.send(); !said) {
-        host_.fail(c, said.code(), said.error().message());
+void Meeting::send_output(VerbsConnection& c) {
+    if (const Status sent = c.side_channel.send(); !sent) {
+        host_.fail(c, sent.code(), sent.error().message());
     }
 }
 
@@ -99,13 +99,14 @@ void Meeting::advance_handshake(VerbsConnection& c) {
             // next attempt.
             log(LogLevel::kDebug, "verbs: {} has no place for a connection now; it is tried again",
                 c.peer_name);
-            c.side_channel.begin_anew(device_.options().secret, random_bytes());
+            c.side_channel.reset(device_.options().secret, random_bytes());
             dial(c);
             return;
         }
         if (!step) {
             ++counters_.refused;
-            // A peer without the secret learns no more than that. An error that the peer sent needs no answer.
+            // A peer without the secret learns no more than that. An error that the peer sent
+            // needs no answer.
             if (c.side == Side::kAccepting && step.code() == Errc::kRefused) {
                 c.side_channel.handshake().refuse(Errc::kRefused, "wrong secret");
             }
@@ -118,7 +119,7 @@ void Meeting::advance_handshake(VerbsConnection& c) {
             return;
         }
     }
-    if (!c.is_ending()) say(c);
+    if (!c.is_ending()) send_output(c);
 }
 
 Status Meeting::take_step(VerbsConnection& c, ClaimHandshake::Step step) {
@@ -142,7 +143,7 @@ Status Meeting::take_step(VerbsConnection& c, ClaimHandshake::Step step) {
             return {};
         case ClaimHandshake::Step::kBye:
             if (c.is_coming()) host_.open(c);
-            host_.take_goodbye(c, c.side_channel.handshake().peer_messages());
+            host_.take_bye(c, c.side_channel.handshake().peer_messages());
             return {};
     }
     return {};
@@ -219,7 +220,7 @@ void Meeting::take_cm_events() {
             note_up(*c);
             c->side_channel.handshake().ready();
             host_.open(*c);
-            say(*c);
+            send_output(*c);
         }
     }
 }

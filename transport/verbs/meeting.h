@@ -26,9 +26,9 @@ public:
     /// Both queue pairs are up.
     virtual void open(VerbsConnection& c) = 0;
     /// The peer ends the connection, on which it has sent so many messages.
-    virtual void take_goodbye(VerbsConnection& c, uint64_t messages) = 0;
+    virtual void take_bye(VerbsConnection& c, uint64_t messages) = 0;
     /// The peer has closed the side channel of a connection that was open.
-    virtual void take_hang_up(VerbsConnection& c) = 0;
+    virtual void take_peer_close(VerbsConnection& c) = 0;
 
 protected:
     ~MeetingHost() = default;
@@ -62,7 +62,7 @@ public:
     /// Handles what has happened on the side channel of a connection.
     void serve(VerbsConnection& c);
     /// Sends the handshake's output.
-    void say(VerbsConnection& c);
+    void send_output(VerbsConnection& c);
     void take_cm_events();
 
     /// A connection that a peer began has entered another state: it may have proved itself, or
@@ -70,16 +70,16 @@ public:
     void update_place(const VerbsConnection& c);
 
     /// A connection is gone: there may be room for another.
-    void note_room() { listener_->go_on(); }
+    void note_room() { listener_->resume(); }
 
-    /// When the listener accepts again after a rest; the greatest number: it does not rest, or
-    /// rests until a place is free.
-    [[nodiscard]] uint64_t rest_ends_ns() const noexcept { return listener_->rest_ends_ns(); }
+    /// When the listener accepts again after a pause; the greatest number: it is not paused, or
+    /// until a place is free.
+    [[nodiscard]] uint64_t pause_ends_ns() const noexcept { return listener_->pause_ends_ns(); }
 
-    void check_rest(uint64_t now_ns);
+    void check_pause(uint64_t now_ns);
 
     /// Logs a line about a peer that has proved nothing.
-    void log_stranger(std::string_view reason, std::string_view line) {
+    void log_unproven(std::string_view reason, std::string_view line) {
         places_.log().log(LogLevel::kWarning, reason, line);
     }
 

@@ -15,7 +15,7 @@ namespace weir::transport::verbs {
 void Meeting::accept_all() {
     while (!connections_.is_full()) {
         if (const uint64_t place_ns = places_.next_ns(); device_.clock().now_ns() < place_ns) {
-            listener_->rest(place_ns);
+            listener_->pause(place_ns);
             return;
         }
         Descriptor fd = listener_->accept();
@@ -26,7 +26,7 @@ void Meeting::accept_all() {
                 Errc::kIo, "cannot accept connections now, tries again (see `ulimit -n`)", errno);
             places_.log().log(LogLevel::kWarning, "accept",
                               fmt::format("verbs: {} {}", address(), error.message()));
-            listener_->rest(device_.clock().now_ns() + kAcceptAgainMs * kMillisecond);
+            listener_->pause(device_.clock().now_ns() + kAcceptAgainMs * kMillisecond);
             return;
         }
         if (places_.is_full()) free_a_place();
@@ -41,19 +41,19 @@ void Meeting::accept_all() {
             host_.fail(c, taken.code(), taken.error().message());
         }
     }
-    listener_->rest(Listener::kUntilToldNs);
+    listener_->pause(Listener::kUntilResumedNs);
 }
 
 /// Closes the connection that loses its place to the next one.
 void Meeting::free_a_place() {
-    const std::optional<uint64_t> loser = places_.loser();
-    VerbsConnection* const c = loser ? connections_.find(*loser) : nullptr;
+    const std::optional<uint64_t> evicted = places_.next_evicted();
+    VerbsConnection* const c = evicted ? connections_.find(*evicted) : nullptr;
     if (c == nullptr) return;
     serve(*c);  // if we were late, its proof may be here
-    if (!c->is_stranger()) return;
+    if (!c->is_unproven()) return;
     ++counters_.refused;
-    c->side_channel.handshake().refuse(Errc::kDeadline, HalfOpenPlaces::kComeAgain);
-    host_.fail(*c, Errc::kDeadline, HalfOpenPlaces::kNoProof);
+    c->side_channel.handshake().refuse(Errc::kDeadline, HalfOpenPlaces::kRetryText);
+    host_.fail(*c, Errc::kDeadline, HalfOpenPlaces::kEvictedText);
 }
 
 }  // namespace weir::transport::verbs

@@ -33,12 +33,12 @@ Status SideChannel::take(Socket socket, State state, Watcher& watcher, uint64_t 
     return watcher.watch(socket_.fd(), name, interest(wants_output_));
 }
 
-void SideChannel::begin_anew(const Secret& secret, const Nonce& nonce) {
+void SideChannel::reset(const Secret& secret, const Nonce& nonce) {
     close();
     handshake_ = ClaimHandshake(side_, secret, nonce);
 }
 
-Status SideChannel::look() {
+Status SideChannel::finish_connect() {
     if (state_ != State::kDialing) return {};
     if (const int code = socket_.failure(); code != 0) {
         return Error(Errc::kPeerLost, "cannot connect to its side channel", code);

@@ -2,7 +2,7 @@
 #pragma once
 /// \file
 /// SideChannel: the TCP connection beside a queue pair. On it, the two sides prove that they know
-/// the secret, and say goodbye. In between it is a sign of life.
+/// the secret, and send a Bye at the end. In between it shows whether the peer is alive.
 
 #include <cstdint>
 
@@ -40,11 +40,11 @@ public:
     [[nodiscard]] Status adopt(Descriptor fd, uint32_t silence_ms_max, Watcher& watcher,
                                uint64_t name);
     /// Closes the connection and forgets the handshake, so that dial() can begin again.
-    void begin_anew(const Secret& secret, const Nonce& nonce);
+    void reset(const Secret& secret, const Nonce& nonce);
 
     /// Call it first when the socket is ready: it finds out whether connecting has succeeded.
     /// Errors: kPeerLost
-    [[nodiscard]] Status look();
+    [[nodiscard]] Status finish_connect();
     /// Passes bytes that came in to the handshake, a piece at a time.
     [[nodiscard]] Got receive();
     /// Sends the handshake's output. The socket is watched for output as long as some is left. It

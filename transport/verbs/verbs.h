@@ -43,7 +43,7 @@ struct DeviceOptions {
     const Clock* clock = nullptr;            ///< nullptr: the machine's; outlives the device
 
     /// A connection attempt fails after this time, on both sides. When all places for peers that
-    /// have proved nothing are taken, one may lose its place sooner: see wanted_place_ns().
+    /// have proved nothing are taken, one may lose its place sooner: see eviction_age_ns().
     uint32_t handshake_ms_max = kHandshakeTimeoutNs / kMillisecond;
     uint32_t silence_ms_max = 4000;  ///< a peer whose host is silent for so long is lost
     uint8_t retry_timeout = 14;      ///< a packet is sent again after 4.096 us * 2^this

@@ -28,10 +28,10 @@ TEST_SUITE("half_open") {
         clock.advance(kMillisecond);
         places.take(2);
         CHECK(places.next_ns() == 5 * kSecond + kMillisecond);
-        CHECK(places.loser() == 1);
+        CHECK(places.next_evicted() == 1);
         places.leave(1);
         places.take(3);
-        CHECK(places.loser() == 2);
+        CHECK(places.next_evicted() == 2);
         CHECK(places.next_ns() == 5 * kSecond + 2 * kMillisecond);
     }
 
@@ -42,9 +42,9 @@ TEST_SUITE("half_open") {
         places.take(1);
         places.take(2);
         places.prove(1);
-        CHECK(places.loser() == 2);
+        CHECK(places.next_evicted() == 2);
         places.prove(2);
-        CHECK_FALSE(places.loser().has_value());
+        CHECK_FALSE(places.next_evicted().has_value());
         CHECK(places.next_ns() == HalfOpenPlaces::kUntilFreedNs);
         CHECK(places.leave(2));
         CHECK(places.next_ns() == 0);

@@ -26,7 +26,7 @@ std::string text_of(std::span<const std::byte> bytes) {
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-Bytes spoken(Handshake& side) {
+Bytes take_output(Handshake& side) {
     return std::exchange(side.output(), {});
 }
 
@@ -57,11 +57,11 @@ struct Pair {
           far(far_protocol, Side::kAccepting, far_secret, random_bytes()) {}
 
     /// Runs up to the connecting side's data, which are returned and not delivered.
-    Bytes until_said(std::string_view words = "near") {
-        CHECK(good(far, spoken(near)) == Step::kWait);
-        CHECK(good(near, spoken(far)) == Step::kSay);
-        near.say(bytes_of(words));
-        return spoken(near);
+    Bytes until_payload(std::string_view payload = "near") {
+        CHECK(good(far, take_output(near)) == Step::kWait);
+        CHECK(good(near, take_output(far)) == Step::kSendPayload);
+        near.send_payload(bytes_of(payload));
+        return take_output(near);
     }
 
     Handshake near;
@@ -73,25 +73,25 @@ struct Pair {
 TEST_SUITE("net handshake") {
     TEST_CASE("two sides with the same secret receive each other's data") {
         Pair pair;
-        CHECK(good(pair.far, pair.until_said("I am near")) == Step::kProven);
-        CHECK(text_of(pair.far.peer_said()) == "I am near");
-        pair.far.say(bytes_of(""));
-        CHECK(good(pair.near, spoken(pair.far)) == Step::kProven);
-        CHECK(pair.near.peer_said().empty());
+        CHECK(good(pair.far, pair.until_payload("I am near")) == Step::kProven);
+        CHECK(text_of(pair.far.peer_payload()) == "I am near");
+        pair.far.send_payload(bytes_of(""));
+        CHECK(good(pair.near, take_output(pair.far)) == Step::kProven);
+        CHECK(pair.near.peer_payload().empty());
         CHECK_FALSE(pair.near.is_open());
         pair.near.ready();
         CHECK(pair.near.is_open());
-        CHECK(good(pair.far, spoken(pair.near)) == Step::kOpen);
+        CHECK(good(pair.far, take_output(pair.near)) == Step::kOpen);
         CHECK(pair.far.is_open());
     }
 
     TEST_CASE("a peer with a wrong secret is refused on either side") {
         Pair pair(random_bytes(), random_bytes());
-        CHECK(give(pair.far, pair.until_said()).code() == Errc::kRefused);
+        CHECK(give(pair.far, pair.until_payload()).code() == Errc::kRefused);
         CHECK_FALSE(pair.far.was_refused());
-        CHECK(text_of(pair.far.peer_said()) == "near");  // not proven: for error messages only
+        CHECK(text_of(pair.far.peer_payload()) == "near");  // not proven: for error messages only
         pair.far.refuse(Errc::kRefused, "wrong secret");
-        const auto step = give(pair.near, spoken(pair.far));
+        const auto step = give(pair.near, take_output(pair.far));
         CHECK(step.code() == Errc::kRefused);
         CHECK(pair.near.was_refused());
         CHECK(step.error().text().find("wrong secret") != std::string::npos);
@@ -101,14 +101,14 @@ TEST_SUITE("net handshake") {
         for (size_t i = 0; i < 8 * (4 + sizeof(Proof)); ++i) {
             Pair pair;
             const std::byte bit{static_cast<uint8_t>(1U << (i % 8))};
-            Bytes near = pair.until_said();
+            Bytes near = pair.until_payload();
             Bytes changed = near;
             changed[kRecordHeaderBytes + i / 8] ^= bit;
             Pair other;
             CHECK(give(pair.far, changed).code() == Errc::kRefused);
-            CHECK(good(other.far, other.until_said()) == Step::kProven);
-            other.far.say(bytes_of("far!"));
-            Bytes far = spoken(other.far);
+            CHECK(good(other.far, other.until_payload()) == Step::kProven);
+            other.far.send_payload(bytes_of("far!"));
+            Bytes far = take_output(other.far);
             far[kRecordHeaderBytes + i / 8] ^= bit;
             CHECK(give(other.near, far).code() == Errc::kRefused);
         }
@@ -117,9 +117,9 @@ TEST_SUITE("net handshake") {
     TEST_CASE("data of another handshake with the same secret are refused") {
         const Secret secret = random_bytes();
         Pair first(secret);
-        const Bytes recorded = first.until_said();
+        const Bytes recorded = first.until_payload();
         Pair second(secret);
-        static_cast<void>(second.until_said());
+        static_cast<void>(second.until_payload());
         CHECK(give(second.far, recorded).code() == Errc::kRefused);
     }
 
@@ -128,14 +128,14 @@ TEST_SUITE("net handshake") {
         const Secret secret = random_bytes();
         const Nonce near_nonce = random_bytes();
         const Nonce far_nonce = random_bytes();
-        const auto answer_to = [&](std::string_view words, Handshake& near) {
+        const auto answer_to = [&](std::string_view payload, Handshake& near) {
             Handshake far(kProtocol, Side::kAccepting, secret, far_nonce);
-            CHECK(good(far, spoken(near)) == Step::kWait);
-            CHECK(good(near, spoken(far)) == Step::kSay);
-            near.say(bytes_of(words));
-            CHECK(good(far, spoken(near)) == Step::kProven);
-            far.say(bytes_of("welcome"));
-            return spoken(far);
+            CHECK(good(far, take_output(near)) == Step::kWait);
+            CHECK(good(near, take_output(far)) == Step::kSendPayload);
+            near.send_payload(bytes_of(payload));
+            CHECK(good(far, take_output(near)) == Step::kProven);
+            far.send_payload(bytes_of("welcome"));
+            return take_output(far);
         };
         Handshake one(kProtocol, Side::kConnecting, secret, near_nonce);
         Handshake other(kProtocol, Side::kConnecting, secret, near_nonce);
@@ -154,19 +154,20 @@ TEST_SUITE("net handshake") {
                 bytes[4] = std::byte{version};
                 return bytes;
             };
-            CHECK(give(pair.far, as(spoken(pair.near), theirs.version), theirs).has_value());
-            CHECK(good(pair.near, as(spoken(pair.far), kProtocol.version)) == Step::kSay);
-            pair.near.say({});
-            CHECK(give(pair.far, as(spoken(pair.near), theirs.version), theirs).code() ==
+            CHECK(give(pair.far, as(take_output(pair.near), theirs.version), theirs).has_value());
+            CHECK(good(pair.near, as(take_output(pair.far), kProtocol.version)) ==
+                  Step::kSendPayload);
+            pair.near.send_payload({});
+            CHECK(give(pair.far, as(take_output(pair.near), theirs.version), theirs).code() ==
                   Errc::kRefused);
         }
     }
 
     TEST_CASE("a side's own records sent back to it are refused") {
         Handshake near(kProtocol, Side::kConnecting, random_bytes(), random_bytes());
-        CHECK(good(near, spoken(near)) == Step::kSay);
-        near.say(bytes_of("mirror"));
-        CHECK(give(near, spoken(near)).code() == Errc::kRefused);
+        CHECK(good(near, take_output(near)) == Step::kSendPayload);
+        near.send_payload(bytes_of("mirror"));
+        CHECK(give(near, take_output(near)).code() == Errc::kRefused);
     }
 
     TEST_CASE("records out of order and unknown ones are refused in every state") {
@@ -188,16 +189,16 @@ TEST_SUITE("net handshake") {
             CHECK(give(fresh.far, record(1, body_bytes)).code() == Errc::kProtocol);
         }
         Pair twice;
-        const Bytes hello = spoken(twice.near);
+        const Bytes hello = take_output(twice.near);
         CHECK(good(twice.far, hello) == Step::kWait);
         CHECK(give(twice.far, hello).code() == Errc::kProtocol);
         Pair early;
-        CHECK(good(early.far, early.until_said()) == Step::kProven);
+        CHECK(good(early.far, early.until_payload()) == Step::kProven);
         CHECK(give(early.far, record(3, 0)).code() ==
               Errc::kProtocol);  // Ready before the accepting side's data
         Pair open;
-        CHECK(good(open.far, open.until_said()) == Step::kProven);
-        open.far.say({});
+        CHECK(good(open.far, open.until_payload()) == Step::kProven);
+        open.far.send_payload({});
         CHECK(give(open.far, record(3, 1)).code() == Errc::kProtocol);
         CHECK(good(open.far, record(3, 0)) == Step::kOpen);
         for (const uint8_t type : std::initializer_list<uint8_t>{1, 2, 3, 4})
@@ -206,9 +207,9 @@ TEST_SUITE("net handshake") {
 
     TEST_CASE("a peer's text is made printable and cut off before it is logged") {
         Pair pair;
-        static_cast<void>(spoken(pair.near));
+        static_cast<void>(take_output(pair.near));
         pair.far.refuse(Errc::kBusy, "full\x1b[31m\n" + std::string(100'000, 'x'));
-        const auto step = give(pair.near, spoken(pair.far));
+        const auto step = give(pair.near, take_output(pair.far));
         REQUIRE(step.code() == Errc::kBusy);
         CHECK(step.error().text().find("full?[31m?") != std::string::npos);
         CHECK(step.error().text().size() < 600);
@@ -216,9 +217,9 @@ TEST_SUITE("net handshake") {
 
     TEST_CASE("an error code that no peer may send becomes kRefused") {
         Pair pair;
-        static_cast<void>(spoken(pair.near));
+        static_cast<void>(take_output(pair.near));
         pair.far.refuse(Errc::kOk, "");
-        CHECK(give(pair.near, spoken(pair.far)).code() == Errc::kRefused);
+        CHECK(give(pair.near, take_output(pair.far)).code() == Errc::kRefused);
     }
 }
 

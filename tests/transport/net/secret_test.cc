@@ -10,13 +10,13 @@ TEST_SUITE("secret") {
         const Secret secret = random_bytes();
         const Nonce a = random_bytes();
         const Nonce b = random_bytes();
-        const std::array<std::byte, 4> said{};
+        const std::array<std::byte, 4> payload{};
         const std::array<std::byte, 4> other{std::byte{1}};
-        const Proof proof = make_proof(secret, Side::kConnecting, a, b, said);
-        CHECK(equal(proof, make_proof(secret, Side::kConnecting, a, b, said)));
-        CHECK_FALSE(equal(proof, make_proof(random_bytes(), Side::kConnecting, a, b, said)));
-        CHECK_FALSE(equal(proof, make_proof(secret, Side::kAccepting, a, b, said)));
-        CHECK_FALSE(equal(proof, make_proof(secret, Side::kConnecting, b, a, said)));
+        const Proof proof = make_proof(secret, Side::kConnecting, a, b, payload);
+        CHECK(equal(proof, make_proof(secret, Side::kConnecting, a, b, payload)));
+        CHECK_FALSE(equal(proof, make_proof(random_bytes(), Side::kConnecting, a, b, payload)));
+        CHECK_FALSE(equal(proof, make_proof(secret, Side::kAccepting, a, b, payload)));
+        CHECK_FALSE(equal(proof, make_proof(secret, Side::kConnecting, b, a, payload)));
         CHECK_FALSE(equal(proof, make_proof(secret, Side::kConnecting, a, b, other)));
     }
 }

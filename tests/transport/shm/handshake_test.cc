@@ -234,7 +234,7 @@ TEST_SUITE("shm handshake") {
                 if (stage != Stage::kReadyUnread) continue;
                 REQUIRE(connecting.advance(table.near_socket.get()).has_value());
             }
-            accepting.send_away(table.far_socket.get());
+            accepting.refuse_for_now(table.far_socket.get());
             table.far_socket.reset();
             if (stage == Stage::kBeforeHello) {
                 REQUIRE(connecting.begin(table.near_socket.get()).has_value());
@@ -249,7 +249,7 @@ TEST_SUITE("shm handshake") {
         Table table;
         ChannelHandshake accepting(table.far, Side::kAccepting);
         ChannelHandshake other(table.near, Side::kAccepting);
-        other.send_away(table.near_socket.get());
+        other.refuse_for_now(table.near_socket.get());
         CHECK_FALSE(accepting.advance(table.far_socket.get()).has_value());
     }
 

@@ -30,7 +30,7 @@ Claim some_claim(uint32_t number) {
 }
 
 /// Takes the output of a side.
-Bytes spoken(ClaimHandshake& side) {
+Bytes take_output(ClaimHandshake& side) {
     return std::exchange(side.output(), {});
 }
 
@@ -54,18 +54,18 @@ struct Pair {
 
     /// Runs up to the connecting side's claim, which is returned and not delivered.
     Bytes until_claim() {
-        CHECK(give(far, spoken(near)) == Step::kWait);
-        CHECK(give(near, spoken(far)) == Step::kMakeClaim);
+        CHECK(give(far, take_output(near)) == Step::kWait);
+        CHECK(give(near, take_output(far)) == Step::kMakeClaim);
         near.claim(some_claim(1));
-        return spoken(near);
+        return take_output(near);
     }
 
     void finish() {
         CHECK(give(far, until_claim()) == Step::kProven);
         far.claim(some_claim(2));
-        CHECK(give(near, spoken(far)) == Step::kProven);
+        CHECK(give(near, take_output(far)) == Step::kProven);
         near.ready();
-        CHECK(give(far, spoken(near)) == Step::kOpen);
+        CHECK(give(far, take_output(near)) == Step::kOpen);
     }
 };
 
@@ -102,10 +102,10 @@ TEST_SUITE("verbs handshake") {
             }
             return last;
         };
-        CHECK(trickle(pair.far, spoken(pair.near)) == Step::kWait);
-        CHECK(trickle(pair.near, spoken(pair.far)) == Step::kMakeClaim);
+        CHECK(trickle(pair.far, take_output(pair.near)) == Step::kWait);
+        CHECK(trickle(pair.near, take_output(pair.far)) == Step::kMakeClaim);
         pair.near.claim(some_claim(1));
-        CHECK(trickle(pair.far, spoken(pair.near)) == Step::kProven);
+        CHECK(trickle(pair.far, take_output(pair.near)) == Step::kProven);
     }
 
     TEST_CASE("a connecting side with a wrong secret is refused and receives the reason") {
@@ -113,7 +113,7 @@ TEST_SUITE("verbs handshake") {
         const Bytes claim = pair.until_claim();
         CHECK(code_of(pair.far, claim) == Errc::kRefused);
         pair.far.refuse(Errc::kRefused, "wrong secret");
-        pair.near.append(spoken(pair.far));
+        pair.near.append(take_output(pair.far));
         const auto step = pair.near.next();
         CHECK(step.code() == Errc::kRefused);
         CHECK(step.error().text().find("wrong secret") != std::string::npos);
@@ -123,7 +123,7 @@ TEST_SUITE("verbs handshake") {
         Pair pair;
         static_cast<void>(pair.until_claim());
         pair.far.refuse(Errc::kDeadline, "come again");
-        pair.near.append(spoken(pair.far));
+        pair.near.append(take_output(pair.far));
         CHECK(pair.near.next().code() == Errc::kDeadline);
     }
 
@@ -132,7 +132,7 @@ TEST_SUITE("verbs handshake") {
         Pair pair(secret, secret);
         CHECK(Pair::give(pair.far, pair.until_claim()) == Step::kProven);
         pair.far.claim(some_claim(2));
-        Bytes answer = spoken(pair.far);
+        Bytes answer = take_output(pair.far);
         answer.back() ^= std::byte{1};
         CHECK(code_of(pair.near, answer) == Errc::kRefused);
     }
@@ -159,9 +159,9 @@ TEST_SUITE("verbs handshake") {
 
     TEST_CASE("a side's own records sent back to it are refused") {
         ClaimHandshake near(Side::kConnecting, random_bytes(), random_bytes());
-        CHECK(Pair::give(near, spoken(near)) == Step::kMakeClaim);
+        CHECK(Pair::give(near, take_output(near)) == Step::kMakeClaim);
         near.claim(some_claim(1));
-        CHECK(code_of(near, spoken(near)) == Errc::kRefused);
+        CHECK(code_of(near, take_output(near)) == Errc::kRefused);
     }
 
     TEST_CASE("garbage is recognised by its first bytes") {
@@ -175,7 +175,7 @@ TEST_SUITE("verbs handshake") {
 
     TEST_CASE("extreme values in a record header are refused, and a short record is waited for") {
         Pair pair;
-        const Bytes hello = spoken(pair.near);
+        const Bytes hello = take_output(pair.near);
 
         struct Wrong {
             size_t at;
@@ -219,13 +219,13 @@ TEST_SUITE("verbs handshake") {
                  Wrong{"window", [](Claim& c) { c.window = 1 << 16; }},
              }) {
             Pair pair;
-            CHECK(Pair::give(pair.far, spoken(pair.near)) == Step::kWait);
-            CHECK(Pair::give(pair.near, spoken(pair.far)) == Step::kMakeClaim);
+            CHECK(Pair::give(pair.far, take_output(pair.near)) == Step::kWait);
+            CHECK(Pair::give(pair.near, take_output(pair.far)) == Step::kMakeClaim);
             Claim claim = some_claim(1);
             wrong.make(claim);
             pair.near.claim(claim);
             CAPTURE(wrong.what);
-            CHECK(code_of(pair.far, spoken(pair.near)) == Errc::kProtocol);
+            CHECK(code_of(pair.far, take_output(pair.near)) == Errc::kProtocol);
         }
     }
 
@@ -233,7 +233,7 @@ TEST_SUITE("verbs handshake") {
         Pair pair;
         pair.finish();
         pair.near.bye(0x123456789abcULL);
-        const Bytes bye = spoken(pair.near);
+        const Bytes bye = take_output(pair.near);
         CHECK(Pair::give(pair.far, bye) == Step::kBye);
         CHECK(pair.far.peer_messages() == 0x123456789abcULL);
         CHECK(Pair::give(pair.far, bye) == Step::kWait);
@@ -243,10 +243,10 @@ TEST_SUITE("verbs handshake") {
         Pair pair;
         CHECK(Pair::give(pair.far, pair.until_claim()) == Step::kProven);
         pair.far.claim(some_claim(2));
-        CHECK(Pair::give(pair.near, spoken(pair.far)) == Step::kProven);
+        CHECK(Pair::give(pair.near, take_output(pair.far)) == Step::kProven);
         pair.near.ready();
         pair.near.bye(0);
-        CHECK(Pair::give(pair.far, spoken(pair.near)) == Step::kOpen);
+        CHECK(Pair::give(pair.far, take_output(pair.near)) == Step::kOpen);
         const auto step = pair.far.next();
         REQUIRE(step.has_value());
         CHECK(*step == Step::kBye);
@@ -254,9 +254,9 @@ TEST_SUITE("verbs handshake") {
 
     TEST_CASE("a valid record out of order is refused") {
         Pair pair;
-        const Bytes hello = spoken(pair.near);
+        const Bytes hello = take_output(pair.near);
         pair.near.bye(1);
-        const Bytes bye = spoken(pair.near);
+        const Bytes bye = take_output(pair.near);
         CHECK(code_of(pair.far, bye) == Errc::kProtocol);
         Pair other;
         CHECK(Pair::give(other.far, hello) == Step::kWait);
@@ -268,9 +268,9 @@ TEST_SUITE("verbs handshake") {
 
     TEST_CASE("a peer's text is made printable before it is logged") {
         Pair pair;
-        static_cast<void>(spoken(pair.near));
+        static_cast<void>(take_output(pair.near));
         pair.far.refuse(Errc::kBusy, "full\x1b[31m\n");
-        pair.near.append(spoken(pair.far));
+        pair.near.append(take_output(pair.far));
         const auto step = pair.near.next();
         REQUIRE(step.code() == Errc::kBusy);
         CHECK(step.error().text().find("full?[31m?") != std::string::npos);

@@ -94,7 +94,7 @@ public:
 
     /// Breaks the queue pair. Whether the device then reports, within that time, that it takes no
     /// more from its shared receive queue (IBV_EVENT_QP_LAST_WQE_REACHED).
-    [[nodiscard]] bool says_last_receive(int within_ms) {
+    [[nodiscard]] bool reports_last_receive(int within_ms) {
         break_off(qp_.get());
         pollfd device{hardware_.context->async_fd, POLLIN, 0};
         while (::poll(&device, 1, within_ms) == 1) {

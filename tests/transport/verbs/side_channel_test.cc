@@ -61,16 +61,16 @@ TEST_SUITE("verbs side channel") {
 
     TEST_CASE("a resting listener accepts no connection until it goes on") {
         Stage stage;
-        stage.listener.rest(5000);
-        CHECK(stage.listener.rest_ends_ns() == 5000);
+        stage.listener.pause(5000);
+        CHECK(stage.listener.pause_ends_ns() == 5000);
         SideChannel near(Side::kConnecting, {}, random_bytes());
         REQUIRE(
             near.dial(SocketAddress::own(stage.listener.fd()), kSilenceMs, stage.other, kChannel));
         REQUIRE(wait_for(stage.other, kChannel));
         std::array<uint64_t, 4> names;
         CHECK(stage.watcher.ready(names) == 0);
-        stage.listener.go_on();
-        CHECK(stage.listener.rest_ends_ns() == Listener::kUntilToldNs);
+        stage.listener.resume();
+        CHECK(stage.listener.pause_ends_ns() == Listener::kUntilResumedNs);
         CHECK(wait_for(stage.watcher, kListener));
         CHECK(stage.listener.accept());
         CHECK_FALSE(stage.listener.accept());
@@ -85,7 +85,7 @@ TEST_SUITE("verbs side channel") {
         CHECK(near.state() == SideChannel::State::kDialing);
         REQUIRE(near.send());  // keeps the output until the connection is up
         REQUIRE(wait_for(stage.other, kChannel));
-        REQUIRE(near.look());
+        REQUIRE(near.finish_connect());
         CHECK(near.state() == SideChannel::State::kUp);
 
         REQUIRE(wait_for(stage.watcher, kListener));
@@ -110,7 +110,7 @@ TEST_SUITE("verbs side channel") {
             got = far.receive();
         }
         CHECK(got == SideChannel::Got::kEnd);
-        near.begin_anew({}, random_bytes());  // connects a second time
+        near.reset({}, random_bytes());  // connects a second time
         REQUIRE(
             near.dial(SocketAddress::own(stage.listener.fd()), kSilenceMs, stage.other, kChannel));
         CHECK(near.state() == SideChannel::State::kDialing);
@@ -123,6 +123,6 @@ TEST_SUITE("verbs side channel") {
         SideChannel near(Side::kConnecting, {}, random_bytes());
         REQUIRE(near.dial(nobody, kSilenceMs, stage.other, kChannel));
         REQUIRE(wait_for(stage.other, kChannel));
-        CHECK(near.look().code() == Errc::kPeerLost);
+        CHECK(near.finish_connect().code() == Errc::kPeerLost);
     }
 }

@@ -95,7 +95,7 @@ TEST_SUITE("verbs receives") {
             dying.send_half();
             REQUIRE(until({&b}, [&] { return dying.failed(); }));
             if (i == 0) {
-                const bool says = dying.says_last_receive(300);
+                const bool says = dying.reports_last_receive(300);
                 MESSAGE("the device says when a queue pair takes no more receives: " << says);
             }
             const uint64_t left_ns = clock.now_ns();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// ShmEndpoint: looks at sockets and clocks. This happens seldom, not on the data path.
+/// ShmEndpoint: handles events of sockets, and deadlines. Rarely, and not on the data path.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -15,33 +15,34 @@ namespace weir::transport::shm {
 namespace {
 
 constexpr size_t kReadyAtOnce = 32;
-/// How many looks pass between two searches for mapped memory that its owner has deregistered.
-constexpr uint64_t kLooksPerSweep = 64;
+/// How many calls of watch() pass between two searches for mapped memory that its owner has
+/// deregistered.
+constexpr uint64_t kWatchesPerSweep = 64;
 /// How many packets of one peer's socket are taken in a row, so that other peers have their turn.
-constexpr int kPacketsPerLook = 64;
+constexpr int kPacketsPerWatch = 64;
 /// How long after the listener of a peer had no room it is dialled again.
 constexpr uint64_t kRetryNs = kMillisecond;
 
 }  // namespace
 
-void ShmEndpoint::look() {
+void ShmEndpoint::watch() {
     std::array<uint64_t, kReadyAtOnce> ready;
     const size_t count = watcher_.ready(ready);
     for (size_t i = 0; i < count; ++i)
-        look_at(ready[i]);
-    if (connections_.coming() > 0 || setup_->rest_ends_ns() != Listener::kUntilToldNs) {
+        handle_ready(ready[i]);
+    if (connections_.coming() > 0 || setup_->pause_ends_ns() != Listener::kUntilResumedNs) {
         setup_->check_deadlines(clock_.now_ns());
     }
-    setup_->strangers_log().look();
+    setup_->unproven_log().look();
     if (connections_.closing() > 0) check_closing();
-    if (++looks_ % kLooksPerSweep != 0) return;
+    if (++watches_ % kWatchesPerSweep != 0) return;
     rings_.for_each([this](ShmConnection& c) {
         c.peer_regions.sweep();
         retired_ = retired_ || c.peer_regions.has_retired();
     });
 }
 
-void ShmEndpoint::look_at(uint64_t name) {
+void ShmEndpoint::handle_ready(uint64_t name) {
     switch (name) {
         case kWatchListener: setup_->accept_sockets(); break;
         case kWatchBell:
@@ -49,12 +50,12 @@ void ShmEndpoint::look_at(uint64_t name) {
             setup_->accept_links();
             break;
         case kWatchAlarm: break;
-        default: look_at_connection(name);
+        default: handle_ready_connection(name);
     }
 }
 
 /// Its socket is readable, or the process of its peer has ended (kWatchProcess).
-void ShmEndpoint::look_at_connection(uint64_t name) {
+void ShmEndpoint::handle_ready_connection(uint64_t name) {
     const ConnectionId id = name & ~kWatchProcess;
     const bool process_ended = id != name;
     ShmConnection* const c = connections_.find(id);
@@ -71,11 +72,11 @@ void ShmEndpoint::look_at_connection(uint64_t name) {
 }
 
 /// Wakes the endpoint for what no peer announces: a deadline of a handshake or of a close, the
-/// end of the listener's rest, or the next attempt to dial.
+/// end of the listener's pause, or the next attempt to dial.
 void ShmEndpoint::set_alarm() {
-    uint64_t wake_ns = setup_->rest_ends_ns();
+    uint64_t wake_ns = setup_->pause_ends_ns();
     const bool changes = connections_.coming() > 0 || connections_.closing() > 0;
-    if (!changes && wake_ns == Listener::kUntilToldNs) return;
+    if (!changes && wake_ns == Listener::kUntilResumedNs) return;
     const uint64_t now_ns = clock_.now_ns();
     connections_.for_each([&](const ShmConnection& c) {
         if (c.deadline_ns != 0) wake_ns = std::min(wake_ns, c.deadline_ns);
@@ -86,7 +87,7 @@ void ShmEndpoint::set_alarm() {
 
 void ShmEndpoint::drain_socket(ShmConnection& connection) {
     Packet packet;
-    for (int i = 0; i < kPacketsPerLook; ++i) {
+    for (int i = 0; i < kPacketsPerWatch; ++i) {
         const Receive received = receive_packet(connection.socket.get(), packet);
         if (received == Receive::kNothing) return;
         if (received == Receive::kEnd) return begin_draining(connection);
@@ -119,10 +120,10 @@ Status ShmEndpoint::take_packet(ShmConnection& connection, const Packet& packet)
 }
 
 /// Drops the packets that still come for a connection that is closing. The end of the stream
-/// means that the peer has let go.
+/// means that the peer does not access our memory any more.
 void ShmEndpoint::discard_packets(ShmConnection& connection) {
     Packet packet;
-    for (int i = 0; i < kPacketsPerLook; ++i) {
+    for (int i = 0; i < kPacketsPerWatch; ++i) {
         const Receive received = receive_packet(connection.socket.get(), packet);
         if (received == Receive::kNothing) return;
         if (received == Receive::kEnd) return finish(connection, connection.end_status);
