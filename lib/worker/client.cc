@@ -142,13 +142,15 @@ Client& Client::operator=(Client&& other) noexcept {
     if (this != &other) {
         give_up();
         state_ = std::move(other.state_);
+        leave_was_sent_ = other.leave_was_sent_;
+        leave_error_ = std::move(other.leave_error_);
     }
     return *this;
 }
 
 /// A client that has left, or never joined, is not ready() and has nothing to give up.
 void Client::give_up() noexcept {
-    if (state_ == nullptr || !state_->core().ready()) return;
+    if (state_ == nullptr || leave_was_sent_ || !state_->core().ready()) return;
     Error why(Errc::kCancelled, fmt::format("worker {}'s client was destroyed without leave()",
                                             state_->core().worker()));
     log(LogLevel::kWarning,
@@ -158,9 +160,14 @@ void Client::give_up() noexcept {
 }
 
 Status Client::leave(const Status& outcome) {
+    if (!leave_error_) return leave_error_;
     // A worker may give up because it cannot reach the manager: do not wait long for the answer.
     const uint64_t deadline_ns = outcome ? 0 : 2 * kSecond;
-    return state_->finish(state_->core().leave(outcome, deadline_ns));
+    Status left = state_->finish(state_->core().leave(outcome, deadline_ns));
+    if (left.code() == Errc::kBusy) return left;  // nothing was sent
+    leave_was_sent_ = true;
+    leave_error_ = left;
+    return left;
 }
 
 Result<ClientStats> Client::stats() {

@@ -200,7 +200,7 @@ public:
     Client(const Client&) = delete;
     Client& operator=(const Client&) = delete;
 
-    /// If leave() was not called, the worker counts as having given up: the other workers are
+    /// If leave() was never called, the worker counts as having given up: the other workers are
     /// told that its client was destroyed without leave(), as after an early return.
     ~Client() { give_up(); }
 
@@ -238,13 +238,17 @@ public:
     /// Tells the job that this worker is done, or, if `outcome` is an error, that it gives up.
     /// Workers that wait for it at a barrier get the text of that error; workers that wait for
     /// its part of an iteration get an error that says that it gave up. No call can be started
-    /// afterwards.
+    /// afterwards. If the manager does not answer, further calls return the same error at once.
+    /// Errors: kDeadline, kPeerLost if the manager cannot be reached; kUnavailable if it has left
+    ///         before; kBusy: nothing was sent
     [[nodiscard]] Status leave(const Status& outcome = {});
 
 private:
     void give_up() noexcept;
 
     std::shared_ptr<ClientState> state_;
+    bool leave_was_sent_ = false;
+    Status leave_error_;  ///< of the first leave()
 };
 
 }  // namespace weir

@@ -94,8 +94,10 @@ void ClientCore::take_signs_of_life() {
             Call* const call = request.peer == i ? calls_.find(request.call) : nullptr;
             if (call == nullptr || call->has_ended()) return;
             call->fail(
-                Error(Errc::kDeadline, fmt::format("{} gave no sign of life for {} ms", peer.name,
-                                                   sign_period_ns() / kMillisecond)));
+                Error(Errc::kDeadline,
+                      fmt::format("{} gave no sign of life for {} ms; see whether it is stopped or "
+                                  "overloaded, or the network to it is cut",
+                                  peer.name, sign_period_ns() / kMillisecond)));
         });
     }
 }
