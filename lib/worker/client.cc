@@ -160,6 +160,7 @@ void Client::give_up() noexcept {
 }
 
 Status Client::leave(const Status& outcome) {
+    if (state_ == nullptr) return Error(Errc::kUnavailable, "this client was moved from");
     if (!leave_error_) return leave_error_;
     // A worker may give up because it cannot reach the manager: do not wait long for the answer.
     const uint64_t deadline_ns = outcome ? 0 : 2 * kSecond;

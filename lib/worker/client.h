@@ -240,7 +240,7 @@ public:
     /// its part of an iteration get an error that says that it gave up. No call can be started
     /// afterwards. If the manager does not answer, further calls return the same error at once.
     /// Errors: kDeadline, kPeerLost if the manager cannot be reached; kUnavailable if it has left
-    ///         before; kBusy: nothing was sent
+    ///         before, or was moved from; kBusy: nothing was sent
     [[nodiscard]] Status leave(const Status& outcome = {});
 
 private:

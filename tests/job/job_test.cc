@@ -512,6 +512,16 @@ TEST_SUITE("job") {
         CHECK(other->serve().has_value());
     }
 
+    TEST_CASE("a worker function that takes its client away ends with an error") {
+        const auto job = start(1, 1, 1);
+        const Status done = job->run_workers([](Client& client) -> Status {
+            const Client taken = std::move(client);
+            return {};
+        });
+        CHECK(done.code() == Errc::kUnavailable);
+        CHECK_FALSE(job->serve().has_value());  // `taken` was destroyed without leave()
+    }
+
     TEST_CASE("a job of many shards starts, also where messages are short") {
         JobOptions options;
         options.shards_per_server = 100;
