@@ -36,6 +36,9 @@ public:
 
     [[nodiscard]] explicit operator bool() const noexcept { return fd_ >= 0; }
 
+    /// For who must know whether the last writes arrived. Returns 0, or -1 and sets errno.
+    [[nodiscard]] int close() noexcept { return ::close(std::exchange(fd_, -1)); }
+
     void reset() noexcept {
         if (fd_ >= 0) ::close(fd_);
         fd_ = -1;

@@ -49,13 +49,11 @@ Result<FileFacts> inspect(const std::string& path) {
                                  "it into -",
                                  name));
     }
-    const int fd = open_input(path);
-    if (fd < 0) return Error(Errc::kIo, fmt::format("{}: cannot be opened", name), errno);
+    const Descriptor fd = open_input(path);
+    if (!fd) return Error(Errc::kIo, fmt::format("{}: cannot be opened", name), errno);
     std::array<char, kMagicBytes> start = {};
-    const ssize_t got = ::read(fd, start.data(), start.size());
-    const int reason = errno;
-    ::close(fd);
-    if (got < 0) return Error(Errc::kIo, fmt::format("{}: cannot be read", name), reason);
+    const ssize_t got = ::read(fd.get(), start.data(), start.size());
+    if (got < 0) return Error(Errc::kIo, fmt::format("{}: cannot be read", name), errno);
     if (got == 0) {
         return Error(Errc::kInvalidArgument,
                      fmt::format("{} is empty; it should hold LIBSVM lines", name));

@@ -17,9 +17,9 @@ constexpr unsigned char kMagic[] = {0x1f, 0x8b};
 
 }  // namespace
 
-Result<std::unique_ptr<GzipBytes>> GzipBytes::open(int fd, std::string path,
+Result<std::unique_ptr<GzipBytes>> GzipBytes::open(Descriptor fd, std::string path,
                                                    std::string_view first_bytes) {
-    std::unique_ptr<GzipBytes> bytes(new GzipBytes(fd, std::move(path)));
+    std::unique_ptr<GzipBytes> bytes(new GzipBytes(std::move(fd), std::move(path)));
     if (inflateInit2(&bytes->stream_, kGzipOnly) != Z_OK) {
         return Error(Errc::kNoMemory,
                      fmt::format("{}: not enough memory to unpack it; allow more", bytes->path_));
@@ -34,7 +34,6 @@ Result<std::unique_ptr<GzipBytes>> GzipBytes::open(int fd, std::string path,
 
 GzipBytes::~GzipBytes() {
     (void)inflateEnd(&stream_);
-    ::close(fd_);
 }
 
 Error GzipBytes::wrong(std::string_view what) const {
@@ -48,7 +47,7 @@ Status GzipBytes::refill() {
     stream_.next_in = packed_.data();
     while (!at_end_ && stream_.avail_in < sizeof kMagic) {
         const ssize_t got =
-            ::read(fd_, packed_.data() + stream_.avail_in, packed_.size() - stream_.avail_in);
+            ::read(fd_.get(), packed_.data() + stream_.avail_in, packed_.size() - stream_.avail_in);
         if (got < 0 && errno == EINTR) continue;
         if (got < 0) return Error(Errc::kIo, fmt::format("{}: cannot be read", path_), errno);
         at_end_ = got == 0;

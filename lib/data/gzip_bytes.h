@@ -12,6 +12,7 @@
 
 #include <zlib.h>
 
+#include "lib/base/descriptor.h"
 #include "lib/data/byte_source.h"
 
 namespace weir::data {
@@ -19,12 +20,12 @@ namespace weir::data {
 /// Thread: one.
 class GzipBytes final : public ByteSource {
 public:
-    /// Takes over `fd`, and closes it also on an error. `fd` stands at the start of the file, or
+    /// `fd` stands at the start of the file, or
     /// after `first_bytes`, which the caller has read from it.
     ///
     /// path:   for messages
     /// Errors: kNoMemory
-    [[nodiscard]] static Result<std::unique_ptr<GzipBytes>> open(int fd, std::string path,
+    [[nodiscard]] static Result<std::unique_ptr<GzipBytes>> open(Descriptor fd, std::string path,
                                                                  std::string_view first_bytes = {});
     ~GzipBytes() override;
     GzipBytes(const GzipBytes&) = delete;
@@ -34,7 +35,7 @@ public:
     [[nodiscard]] Result<uint64_t> read(std::span<char> into) override;
 
 private:
-    GzipBytes(int fd, std::string path) : fd_(fd), path_(std::move(path)) {}
+    GzipBytes(Descriptor fd, std::string path) : fd_(std::move(fd)), path_(std::move(path)) {}
 
     [[nodiscard]] Status refill();
     [[nodiscard]] Status begin_member();
@@ -42,7 +43,7 @@ private:
     [[nodiscard]] Status skip_zeros();
     [[nodiscard]] Error wrong(std::string_view what) const;
 
-    int fd_;
+    Descriptor fd_;
     std::string path_;
     z_stream stream_ = {};
     std::vector<unsigned char> packed_;

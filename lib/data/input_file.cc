@@ -42,10 +42,11 @@ bool standard_input_is_a_file() {
            ::lseek(STDIN_FILENO, 0, SEEK_CUR) == 0;
 }
 
-int open_input(const std::string& path) {
-    if (path != kStandardInput) return ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (standard_input_is_a_file()) return ::open("/proc/self/fd/0", O_RDONLY | O_CLOEXEC);
-    return ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0);
+Descriptor open_input(const std::string& path) {
+    if (path != kStandardInput) return Descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (standard_input_is_a_file())
+        return Descriptor(::open("/proc/self/fd/0", O_RDONLY | O_CLOEXEC));
+    return Descriptor(::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0));
 }
 
 Status check_unpacked(std::string_view first_bytes, const std::string& path) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "lib/base/descriptor.h"
 #include "lib/base/result.h"
 
 namespace weir::data {
@@ -17,8 +18,8 @@ inline constexpr std::string_view kStandardInput = "-";
 [[nodiscard]] std::string input_name(const std::string& path);
 
 /// Opens the file to be read from its start; standard input that is not a file is read from its
-/// position. Returns the descriptor, or -1 and sets errno.
-[[nodiscard]] int open_input(const std::string& path);
+/// position. Returns none and sets errno if it cannot be opened.
+[[nodiscard]] Descriptor open_input(const std::string& path);
 
 /// Whether standard input is a regular file and stands at its start. Such a file may be read more
 /// than once.

@@ -18,19 +18,14 @@ namespace {
 
 class PlainBytes final : public ByteSource {
 public:
-    PlainBytes(int fd, std::string path, uint64_t offset)
-        : fd_(fd), path_(std::move(path)), offset_(offset) {}
-
-    ~PlainBytes() override { ::close(fd_); }
-
-    PlainBytes(const PlainBytes&) = delete;
-    PlainBytes& operator=(const PlainBytes&) = delete;
+    PlainBytes(Descriptor fd, std::string path, uint64_t offset)
+        : fd_(std::move(fd)), path_(std::move(path)), offset_(offset) {}
 
     Result<uint64_t> read(std::span<char> into) override {
         uint64_t done = 0;
         while (done < into.size()) {
-            const ssize_t got =
-                ::pread(fd_, into.data() + done, into.size() - done, static_cast<off_t>(offset_));
+            const ssize_t got = ::pread(fd_.get(), into.data() + done, into.size() - done,
+                                        static_cast<off_t>(offset_));
             if (got < 0 && errno == EINTR) continue;
             if (got < 0) return Error(Errc::kIo, fmt::format("{}: cannot be read", path_), errno);
             if (got == 0) break;
@@ -41,7 +36,7 @@ public:
     }
 
 private:
-    int fd_;
+    Descriptor fd_;
     std::string path_;
     uint64_t offset_;
 };
@@ -49,18 +44,13 @@ private:
 /// A stream that can be read only once. `first_bytes`: already read from it.
 class StreamBytes final : public ByteSource {
 public:
-    StreamBytes(int fd, std::string path, std::string first_bytes)
-        : fd_(fd), path_(std::move(path)), first_bytes_(std::move(first_bytes)) {}
-
-    ~StreamBytes() override { ::close(fd_); }
-
-    StreamBytes(const StreamBytes&) = delete;
-    StreamBytes& operator=(const StreamBytes&) = delete;
+    StreamBytes(Descriptor fd, std::string path, std::string first_bytes)
+        : fd_(std::move(fd)), path_(std::move(path)), first_bytes_(std::move(first_bytes)) {}
 
     Result<uint64_t> read(std::span<char> into) override {
         uint64_t done = first_bytes_.copy(into.data(), into.size());
         first_bytes_.erase(0, done);
-        WEIR_ASSIGN(const uint64_t more, read_all(fd_, path_, into.subspan(done)));
+        WEIR_ASSIGN(const uint64_t more, read_all(fd_.get(), path_, into.subspan(done)));
         return done + more;
     }
 
@@ -78,29 +68,27 @@ public:
     }
 
 private:
-    int fd_;
+    Descriptor fd_;
     std::string path_;
     std::string first_bytes_;
 };
 
 /// Opens a stream as plain text or gzip, which its first bytes tell.
-Result<std::unique_ptr<ByteSource>> open_stream(int fd, const std::string& path) {
+Result<std::unique_ptr<ByteSource>> open_stream(Descriptor fd, const std::string& path) {
     const std::string name = input_name(path);
     std::string first_bytes(kMagicBytes, '\0');
-    const Result<uint64_t> got = StreamBytes::read_all(fd, name, first_bytes);
+    const Result<uint64_t> got = StreamBytes::read_all(fd.get(), name, first_bytes);
     first_bytes.resize(got ? *got : 0);
     Status fits = got ? check_unpacked(first_bytes, path) : Status(got.error());
     if (fits && first_bytes.empty())
         fits = Error(Errc::kInvalidArgument,
                      fmt::format("{} is empty; it should hold LIBSVM lines", name));
-    if (!fits) {
-        ::close(fd);
-        return std::move(fits).error();
-    }
+    if (!fits) return std::move(fits).error();
     if (!is_gzip(first_bytes))
         return std::unique_ptr<ByteSource>(
-            std::make_unique<StreamBytes>(fd, name, std::move(first_bytes)));
-    WEIR_ASSIGN(std::unique_ptr<GzipBytes> unpacked, GzipBytes::open(fd, name, first_bytes));
+            std::make_unique<StreamBytes>(std::move(fd), name, std::move(first_bytes)));
+    WEIR_ASSIGN(std::unique_ptr<GzipBytes> unpacked,
+                GzipBytes::open(std::move(fd), name, first_bytes));
     return std::unique_ptr<ByteSource>(std::move(unpacked));
 }
 
@@ -112,18 +100,18 @@ uint64_t count_newlines(std::string_view text) {
 
 Result<LineStream> LineStream::open(FileShare share) {
     const std::string name = input_name(share.path);
-    const int fd = open_input(share.path);
-    if (fd < 0) return Error(Errc::kIo, fmt::format("{}: cannot be opened", name), errno);
+    Descriptor fd = open_input(share.path);
+    if (!fd) return Error(Errc::kIo, fmt::format("{}: cannot be opened", name), errno);
     LineStream stream;
     // One byte earlier, where a line that starts exactly at `begin` has the newline before it.
     stream.position_ = share.begin == 0 ? 0 : share.begin - 1;
     if (share.stream) {
-        WEIR_ASSIGN(stream.source_, open_stream(fd, share.path));
+        WEIR_ASSIGN(stream.source_, open_stream(std::move(fd), share.path));
     } else if (share.gzip) {
-        WEIR_ASSIGN(stream.source_, GzipBytes::open(fd, name));
+        WEIR_ASSIGN(stream.source_, GzipBytes::open(std::move(fd), name));
     } else {
-        ::posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
-        stream.source_ = std::make_unique<PlainBytes>(fd, name, stream.position_);
+        ::posix_fadvise(fd.get(), 0, 0, POSIX_FADV_SEQUENTIAL);
+        stream.source_ = std::make_unique<PlainBytes>(std::move(fd), name, stream.position_);
     }
     stream.buffer_.resize(kPieceBytes);
     stream.share_ = std::move(share);
@@ -214,9 +202,9 @@ Result<uint64_t> LineStream::line_number(uint64_t offset_bytes) const {
     uint64_t count = count_newlines({buffer_.data(), offset_bytes});
     if (counts_lines()) return lines_before_ + count + 1;
     const std::string name = input_name(share_.path);
-    const int fd = open_input(share_.path);
-    if (fd < 0) return Error(Errc::kIo, fmt::format("{}: cannot be opened", name), errno);
-    PlainBytes start(fd, name, 0);
+    Descriptor fd = open_input(share_.path);
+    if (!fd) return Error(Errc::kIo, fmt::format("{}: cannot be opened", name), errno);
+    PlainBytes start(std::move(fd), name, 0);
     std::vector<char> bytes(kPieceBytes);
     for (uint64_t done = 0; done < position_;) {
         const uint64_t wanted = std::min<uint64_t>(bytes.size(), position_ - done);

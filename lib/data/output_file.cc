@@ -24,26 +24,26 @@ bool is_lent(const std::string& path) {
            path.starts_with("/proc/");
 }
 
-/// Makes a new file beside `target` and sets `part` to its path. Returns its descriptor, or -1
+/// Makes a new file beside `target` and sets `part` to its path. Returns its descriptor, or none
 /// and sets errno.
-int create_beside(const std::filesystem::path& target, std::string& part) {
+Descriptor create_beside(const std::filesystem::path& target, std::string& part) {
     const std::string name = target.filename().string().substr(0, kNameBytesMax);
     for (int i = 0; i < kNameTries; ++i) {
         part = (target.parent_path() / fmt::format("{}.part-{}-{}", name, ::getpid(), i)).string();
-        const int fd = ::open(part.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (fd >= 0 || errno != EEXIST) return fd;
+        Descriptor fd(::open(part.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+        if (fd || errno != EEXIST) return fd;
     }
-    return -1;
+    return {};
 }
 
 }  // namespace
 
 Result<OutputFile> OutputFile::create(const std::string& path) {
     if (path == kStandardOutput) {
-        const int fd = ::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0);
+        Descriptor fd(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0));
         const std::string name = "standard output";
-        if (fd < 0) return Error(Errc::kIo, name + ": cannot be written", errno);
-        return OutputFile(fd, name, name, "");
+        if (!fd) return Error(Errc::kIo, name + ": cannot be written", errno);
+        return OutputFile(std::move(fd), name, name, "");
     }
     const auto refused = [&](int reason) {
         return Error(Errc::kIo, fmt::format("{}: cannot be written", path), reason);
@@ -52,35 +52,34 @@ Result<OutputFile> OutputFile::create(const std::string& path) {
     const bool exists = ::stat(path.c_str(), &facts) == 0;
     if (!exists && errno != ENOENT) return refused(errno);
     if (exists && (!S_ISREG(facts.st_mode) || is_lent(path))) {
-        const int fd = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
-        if (fd < 0) return refused(errno);
-        return OutputFile(fd, path, path, "");
+        Descriptor fd(::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
+        if (!fd) return refused(errno);
+        return OutputFile(std::move(fd), path, path, "");
     }
     if (exists && ::access(path.c_str(), W_OK) != 0) return refused(errno);
     std::error_code error;
     std::filesystem::path target = std::filesystem::weakly_canonical(path, error);
     if (error) return refused(error.value());
     std::string part;
-    int fd = create_beside(target, part);
-    if (fd >= 0) {
-        if (exists) (void)::fchmod(fd, facts.st_mode & 07777);
-        return OutputFile(fd, path, target.string(), part);
+    if (Descriptor fd = create_beside(target, part); fd) {
+        if (exists) (void)::fchmod(fd.get(), facts.st_mode & 07777);
+        return OutputFile(std::move(fd), path, target.string(), part);
     }
     // The folder cannot be written, but the file may be: then write the file itself.
     const int reason = errno;
-    if (exists) fd = ::open(path.c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC);
-    if (fd < 0) return refused(reason);
-    return OutputFile(fd, path, path, "");
+    Descriptor fd;
+    if (exists) fd = Descriptor(::open(path.c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC));
+    if (!fd) return refused(reason);
+    return OutputFile(std::move(fd), path, path, "");
 }
 
 OutputFile::OutputFile(OutputFile&& other) noexcept
-    : fd_(std::exchange(other.fd_, -1)),
+    : fd_(std::move(other.fd_)),
       path_(std::move(other.path_)),
       target_(std::move(other.target_)),
       part_(std::exchange(other.part_, "")) {}
 
 OutputFile::~OutputFile() {
-    if (fd_ >= 0) ::close(fd_);
     if (!part_.empty()) ::unlink(part_.c_str());
 }
 
@@ -90,7 +89,7 @@ Error OutputFile::failed(int reason) const {
 
 Status OutputFile::write(std::span<const char> bytes) {
     while (!bytes.empty()) {
-        const ssize_t done = ::write(fd_, bytes.data(), bytes.size());
+        const ssize_t done = ::write(fd_.get(), bytes.data(), bytes.size());
         if (done < 0 && errno == EINTR) continue;
         if (done < 0) return failed(errno);
         bytes = bytes.subspan(static_cast<size_t>(done));
@@ -99,7 +98,7 @@ Status OutputFile::write(std::span<const char> bytes) {
 }
 
 Status OutputFile::finish() {
-    if (::close(std::exchange(fd_, -1)) != 0) return failed(errno);
+    if (fd_.close() != 0) return failed(errno);
     if (part_.empty()) return {};
     if (std::rename(part_.c_str(), target_.c_str()) != 0) return failed(errno);
     part_.clear();

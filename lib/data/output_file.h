@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "lib/base/descriptor.h"
 #include "lib/base/result.h"
 
 namespace weir::data {
@@ -38,12 +39,15 @@ public:
     [[nodiscard]] Status finish();
 
 private:
-    OutputFile(int fd, std::string path, std::string target, std::string part)
-        : fd_(fd), path_(std::move(path)), target_(std::move(target)), part_(std::move(part)) {}
+    OutputFile(Descriptor fd, std::string path, std::string target, std::string part)
+        : fd_(std::move(fd)),
+          path_(std::move(path)),
+          target_(std::move(target)),
+          part_(std::move(part)) {}
 
     [[nodiscard]] Error failed(int reason) const;
 
-    int fd_;
+    Descriptor fd_;
     std::string path_;    // as given, for messages
     std::string target_;  // path_ without symbolic links
     std::string part_;    // the new file until finish(); empty: the target is written directly

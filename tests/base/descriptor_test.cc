@@ -46,6 +46,16 @@ TEST_SUITE("descriptor") {
         CHECK(is_open(kept));
     }
 
+    TEST_CASE("close() says how it went, once") {
+        Descriptor held = any_file();
+        const int fd = held.get();
+        CHECK(held.close() == 0);
+        CHECK_FALSE(held);
+        CHECK_FALSE(is_open(fd));
+        CHECK(held.close() == -1);
+        CHECK(errno == EBADF);
+    }
+
     TEST_CASE("an empty one is -1 and false") {
         Descriptor none;
         CHECK_FALSE(none);

@@ -16,7 +16,7 @@ using namespace weir::data;
 /// The unpacked content of the file, read `step_bytes` at a time, or the message of the error.
 std::string unpacked(const std::string& path, uint64_t step_bytes = 1000) {
     Result<std::unique_ptr<GzipBytes>> bytes =
-        GzipBytes::open(::open(path.c_str(), O_RDONLY | O_CLOEXEC), path);
+        GzipBytes::open(Descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC)), path);
     REQUIRE(bytes);
     std::string text;
     std::string piece(step_bytes, '\0');

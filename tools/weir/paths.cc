@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "lib/base/descriptor.h"
 #include "lib/data/output_file.h"
 
 namespace weir::tools {
@@ -117,19 +118,18 @@ Status spool_standard_input() {
     const char* const named = std::getenv("TMPDIR");
     std::string name = named != nullptr && *named != '\0' ? named : "/tmp";
     name += "/weir-input-XXXXXX";
-    const int fd = ::mkostemp(name.data(), O_CLOEXEC);
-    if (fd < 0)
+    const Descriptor copy(::mkostemp(name.data(), O_CLOEXEC));
+    if (!copy)
         return Error(Errc::kIo,
                      fmt::format("{}: cannot make this file for a copy of standard input; set "
                                  "TMPDIR to a folder that can be written",
                                  name),
                      errno);
     (void)::unlink(name.c_str());
-    Status copied = copy_standard_input(fd);
-    if (copied && ::dup2(fd, STDIN_FILENO) < 0)
+    Status copied = copy_standard_input(copy.get());
+    if (copied && ::dup2(copy.get(), STDIN_FILENO) < 0)
         copied = Error(Errc::kIo, "standard input: cannot be replaced by its copy", errno);
     if (copied) (void)::lseek(STDIN_FILENO, 0, SEEK_SET);
-    ::close(fd);
     return copied;
 }
 

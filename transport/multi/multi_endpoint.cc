@@ -40,15 +40,11 @@ std::string_view take_part(std::string_view& text) {
 }  // namespace
 
 Result<std::unique_ptr<MultiEndpoint>> MultiEndpoint::make(std::vector<Child> children) {
-    const int fd = epoll_create1(EPOLL_CLOEXEC);
-    if (fd < 0) {
+    Descriptor epoll(epoll_create1(EPOLL_CLOEXEC));
+    if (!epoll) {
         return Error(Errc::kIo, "no descriptor to sleep on; raise the limit of open files", errno);
     }
-    return std::unique_ptr<MultiEndpoint>(new MultiEndpoint(std::move(children), fd));
-}
-
-MultiEndpoint::~MultiEndpoint() {
-    ::close(epoll_fd_);
+    return std::unique_ptr<MultiEndpoint>(new MultiEndpoint(std::move(children), std::move(epoll)));
 }
 
 Endpoint* MultiEndpoint::child_of(ConnectionId connection) const {
@@ -177,10 +173,10 @@ int MultiEndpoint::arm() {
         if (watched_[i] == fd) continue;
         epoll_event event{};
         event.events = EPOLLIN;
-        if (epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, fd, &event) != 0) return -1;
+        if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) return -1;
         watched_[i] = fd;
     }
-    return epoll_fd_;
+    return epoll_.get();
 }
 
 std::string MultiEndpoint::peer_name(ConnectionId connection) const {

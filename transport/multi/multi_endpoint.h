@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lib/base/descriptor.h"
 #include "transport/multi/multi.h"
 
 namespace weir::transport {
@@ -24,7 +25,7 @@ public:
     MultiEndpoint& operator=(const MultiEndpoint&) = delete;
     MultiEndpoint(MultiEndpoint&&) = delete;
     MultiEndpoint& operator=(MultiEndpoint&&) = delete;
-    ~MultiEndpoint() override;
+    ~MultiEndpoint() override = default;
 
     [[nodiscard]] std::string address() const override;
     [[nodiscard]] Capabilities capabilities() const override;
@@ -52,15 +53,17 @@ public:
     [[nodiscard]] const EndpointCounters& counters() const noexcept override;
 
 private:
-    MultiEndpoint(std::vector<Child> children, int epoll_fd)
-        : children_(std::move(children)), watched_(children_.size(), -1), epoll_fd_(epoll_fd) {}
+    MultiEndpoint(std::vector<Child> children, Descriptor epoll)
+        : children_(std::move(children)),
+          watched_(children_.size(), -1),
+          epoll_(std::move(epoll)) {}
 
     /// The connection's child, or nullptr.
     [[nodiscard]] Endpoint* child_of(ConnectionId connection) const;
 
     std::vector<Child> children_;
     std::vector<int> watched_;  ///< each child's descriptor once it is in the epoll set
-    const int epoll_fd_;
+    Descriptor epoll_;
     size_t first_ = 0;  ///< the child that the next poll() begins with
     mutable EndpointCounters counters_;
 };
