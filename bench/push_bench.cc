@@ -21,8 +21,7 @@ namespace {
 class Cluster {
 public:
     Cluster()
-        : manager_({.shape = {1, 1, 4, 1}, .server_ranks = {}, .worker_ranks = {}}, endpoint(),
-                   clock_),
+        : manager_({.server_ranks = {}, .worker_ranks = {}}, endpoint(), clock_),
           shard_({.manager_address = manager_.address()}, endpoint(), clock_, memory_, rules_),
           worker_({.manager_address = manager_.address()}, endpoint(), clock_, memory_, rules_) {
         run_until([this] { return worker_.ready(); });

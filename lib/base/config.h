@@ -156,12 +156,6 @@ inline constexpr auto kConfigVariables = std::to_array<ConfigVariable>({
      .meaning =
          "pushed values up to this size travel inside the message; the server reads larger ones "
          "(over shm from 256 bytes on, where it can read them without a copy)"},
-    {.name = "WEIR_VIRTUAL_NODES",
-     .kind = VariableKind::kNumber,
-     .default_value = "64",
-     .least = 1,
-     .most = 4096,
-     .meaning = "points of a shard on the hash ring; more spread keys more evenly"},
     {.name = "WEIR_SPIN_US",
      .kind = VariableKind::kNumber,
      .default_value = "50",

@@ -24,7 +24,7 @@ enum class Errc : uint16_t {
     kNotFound = 3,         ///< no such table, file, peer or device
     kTypeMismatch = 4,     ///< the table has another value type or width
     kAlreadyExists = 5,    ///< made before, with other properties; or a port in use
-    kStaleEpoch = 6,       ///< the assignment of ranges has changed since
+    kStaleEpoch = 6,       ///< the view has changed since
     kUnknownList = 7,      ///< the key list with this hash is not (or no longer) remembered
     kDeadline = 8,         ///< not finished in time
     kPeerLost = 9,         ///< the connection to a peer broke, or the peer died

@@ -8,6 +8,7 @@
 #include <fmt/core.h>
 
 #include "lib/base/config.h"
+#include "lib/base/fnv.h"
 #include "lib/base/log.h"
 #include "lib/base/sys_file.h"
 #include "lib/base/topology.h"
@@ -19,6 +20,7 @@
 #include "lib/job/roles.h"
 #include "lib/node/manager.h"
 #include "lib/node/runtime.h"
+#include "lib/ring/view_data.h"
 #include "lib/server/shard.h"
 #include "lib/store/rule_registry.h"
 #include "lib/worker/client_state.h"
@@ -28,19 +30,15 @@ extern char** environ;  // NOLINT: POSIX's
 namespace weir {
 namespace {
 
-/// Whether the ring has room for the points of all shards.
-Status check_points(const Config& config, const RingShape& ring) {
-    WEIR_ASSIGN(const uint64_t points, config.number("WEIR_VIRTUAL_NODES"));
-    const uint64_t shards = uint64_t{ring.server_count} * ring.shards_per_server;
-    if (shards * points <= Assignment::kPointCountMax) return {};
-    const uint64_t fitting = Assignment::kPointCountMax / shards;
-    const std::string remedy =
-        fitting == 0 ? "" : fmt::format(", or set WEIR_VIRTUAL_NODES to at most {}", fitting);
-    return Error(Errc::kInvalidArgument,
-                 fmt::format("--servers {} with --shards {}: {} points each are more than the {} "
-                             "that a ring has; use fewer shards{}",
-                             ring.server_count, ring.shards_per_server, points,
-                             Assignment::kPointCountMax, remedy));
+/// Whether the ring has room for all shards.
+Status check_shard_count(const JobOptions& options) {
+    const uint64_t shards = uint64_t{options.servers} * options.shards_per_server;
+    if (shards <= ViewLimits::kShardsMax) return {};
+    return Error(
+        Errc::kInvalidArgument,
+        fmt::format("--servers {} with --shards {}: {} shards are more than the {} that a "
+                    "job may have; use fewer",
+                    options.servers, options.shards_per_server, shards, ViewLimits::kShardsMax));
 }
 
 constexpr std::string_view kThreadsKey = "weir-threads";
@@ -121,7 +119,7 @@ Status Job::Part::start() {
         (void)bootstrap->finish();  // else the launcher ends the job and the error is lost
         return std::move(roles).error();
     }
-    if (Status fits = check_points(config_, roles->ring); !fits) {
+    if (Status fits = check_shard_count(options_); !fits) {
         (void)bootstrap->finish();
         return fits;
     }
@@ -226,9 +224,8 @@ Status Job::Part::choose_cpus_of_shards() {
 
 Status Job::Part::start_manager(std::string& address) {
     ManagerOptions options;
-    options.shape = roles_.ring;
-    WEIR_ASSIGN(const uint64_t points, config_.number("WEIR_VIRTUAL_NODES"));
-    options.shape.points_per_shard = static_cast<uint32_t>(points);
+    options.server_count = options_.servers;
+    options.shards_per_server = options_.shards_per_server;
     options.worker_count = roles_.shape.worker_count;
     options.server_ranks = roles_.server_ranks;
     options.worker_ranks = roles_.worker_ranks;
@@ -258,6 +255,7 @@ Status Job::Part::start_shards() {
             options.number =
                 roles_.first_server * options_.shards_per_server + static_cast<uint32_t>(local);
             options.rank = roles_.shape.rank;
+            options.host = fnv1a(boot::this_host_id());
             options.manager_address = manager_address_;
             const size_t pool = store.pool_of_shard[local];
             options.list_cache_bytes =

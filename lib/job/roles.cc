@@ -21,8 +21,6 @@ Result<Roles> plan_roles(const JobOptions& options, uint32_t rank, uint32_t size
     WEIR_TRY(check_count("shards", options.shards_per_server));
     WEIR_TRY(check_count("workers", options.workers));
     Roles roles;
-    roles.ring.server_count = options.servers;
-    roles.ring.shards_per_server = options.shards_per_server;
     JobShape& shape = roles.shape;
     shape.rank = rank;
     shape.size = size;

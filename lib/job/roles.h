@@ -8,13 +8,11 @@
 #include <vector>
 
 #include "lib/job/job.h"
-#include "lib/ring/assignment.h"
 
 namespace weir {
 
 struct Roles {
     JobShape shape;
-    RingShape ring;
     uint32_t first_server = 0;
     uint32_t local_servers = 1;
     std::vector<uint32_t> server_ranks;  ///< the rank of each server

@@ -6,7 +6,8 @@
 #include <utility>
 
 #include "lib/base/log.h"
-#include "lib/node/assignment_parts.h"
+#include "lib/ring/plan.h"
+#include "lib/ring/view_change.h"
 
 namespace weir {
 namespace {
@@ -27,7 +28,7 @@ Manager::Manager(ManagerOptions options, std::unique_ptr<transport::Endpoint> en
       clock_(clock),
       outbox_(*endpoint_),
       started_ns_(clock.now_ns()),
-      shards_(size_t{options_.shape.server_count} * options_.shape.shards_per_server),
+      shards_(size_t{options_.server_count} * options_.shards_per_server),
       workers_(options_.worker_count) {}
 
 size_t Manager::poll() {
@@ -109,7 +110,7 @@ void Manager::join(ConnectionId connection, Peer& peer, const wire::Frame& frame
         return refuse(connection, fmt::format("a second join as {} {}: ranks {} and {}", what,
                                               message->number, member.rank, message->rank));
     }
-    member = {connection, Member::State::kHere, message->address, message->rank};
+    member = {connection, Member::State::kHere, message->address, message->rank, message->host};
     peer.joined = true;
     peer.is = *message;
     begin_if_complete();
@@ -121,20 +122,38 @@ void Manager::begin_if_complete() {
         !std::all_of(workers_.begin(), workers_.end(), here)) {
         return;
     }
+    Result<View> first = make_first_view();
+    if (!first) return end(first.code(), first.error().message());
     phase_ = Phase::kRunning;
-    AssignmentMessage message{1, options_.shape, options_.worker_count, 0, {}};
-    for (const Member& shard : shards_)
-        message.shards.push_back({shard.rank, shard.address});
-    const auto bodies = encode_parts(message, endpoint_->capabilities().message_bytes_max);
+    view_ = std::move(*first);
+    const size_t body_bytes_max =
+        endpoint_->capabilities().message_bytes_max - wire::kHeaderBytesMin;
+    const auto bodies = encode_parts(whole_view(view_), body_bytes_max);
     for (const auto& [connection, peer] : peers_) {
         if (!peer.joined) continue;
         for (const std::vector<std::byte>& body : bodies)
-            outbox_.send(connection, wire::header_of(Kind::kAssignment), body);
+            outbox_.send(connection, wire::header_of(Kind::kView), body);
     }
 }
 
+/// The servers and workers get the numbers with which they joined.
+Result<View> Manager::make_first_view() const {
+    std::vector<NewServer> servers(options_.server_count);
+    for (size_t i = 0; i < shards_.size(); ++i) {
+        NewServer& server = servers[i / options_.shards_per_server];
+        server.rank = shards_[i].rank;
+        server.host = shards_[i].host;
+        server.addresses.push_back(shards_[i].address);
+    }
+    WEIR_ASSIGN(const View ring, first_view(servers, points_for(shards_.size())));
+    ViewData data = ring.data();
+    for (const Member& worker : workers_)
+        data.workers.push_back({data.next_worker++, worker.rank, 1});
+    return View::make(std::move(data));
+}
+
 std::string Manager::shard_name(size_t shard) const {
-    const size_t shards = options_.shape.shards_per_server;
+    const size_t shards = options_.shards_per_server;
     return fmt::format("shard {} of server {}", shard % shards, shard / shards);
 }
 
@@ -147,7 +166,7 @@ std::string Manager::missing() const {
     };
     for (size_t i = 0; i < shards_.size(); ++i) {
         if (shards_[i].state != Member::State::kMissing) continue;
-        const size_t server = i / options_.shape.shards_per_server;
+        const size_t server = i / options_.shards_per_server;
         add(server < options_.server_ranks.size() ? options_.server_ranks[server] : server,
             shard_name(i));
     }

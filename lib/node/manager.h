@@ -16,12 +16,14 @@
 #include "lib/node/messages.h"
 #include "lib/node/outbox.h"
 #include "lib/node/state_machine.h"
+#include "lib/ring/view.h"
 #include "transport/transport.h"
 
 namespace weir {
 
 struct ManagerOptions {
-    RingShape shape;
+    uint32_t server_count = 1;
+    uint32_t shards_per_server = 1;
     uint32_t worker_count = 1;
     /// Ranks of servers and of workers, by number, for messages that name a missing process.
     std::vector<uint32_t> server_ranks;
@@ -30,7 +32,7 @@ struct ManagerOptions {
 };
 
 /// Life: waits until all shards and workers have joined; if one does not join in time, ends the
-///       job with an error that names it. Then sends all of them the assignment, epoch 1, and
+///       job with an error that names it. Then sends all of them the first view, epoch 1, and
 ///       serves workers until all have left or are lost. Then tells the shards to end.
 ///
 /// Thread: one
@@ -69,6 +71,7 @@ private:
         enum class State { kMissing, kHere, kLeft, kLost } state = State::kMissing;
         std::string address;
         uint32_t rank = 0;
+        uint64_t host = 0;
         LeaveMessage end = {};                 ///< lost worker: why it gave up; kOk: unknown
         std::optional<Asker> at_barrier = {};  ///< worker: its request while it is at the barrier
     };
@@ -98,6 +101,7 @@ private:
     void lost(transport::ConnectionId connection);
     void lose_worker(uint32_t worker);
     void begin_if_complete();
+    [[nodiscard]] Result<View> make_first_view() const;
     void end_if_no_worker_is_left();
     [[nodiscard]] bool shards_are_gone() const;
     void end(Errc status, const std::string& why);
@@ -117,6 +121,7 @@ private:
     uint64_t started_ns_;
     uint64_t ending_since_ns_ = 0;
     std::unordered_map<transport::ConnectionId, Peer> peers_;
+    View view_;
     std::vector<Member> shards_;
     std::vector<Member> workers_;
     std::vector<TableEntry> tables_;

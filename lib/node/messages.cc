@@ -28,7 +28,7 @@ std::array<uint64_t*, 10> fields(StatsMessage& m) {
 
 std::vector<std::byte> JoinMessage::encode() const {
     ByteWriter writer;
-    writer.number(role).number(rank).number(number).text(address);
+    writer.number(role).number(rank).number(number).text(address).number(host);
     return std::move(writer).take();
 }
 
@@ -39,39 +39,8 @@ std::optional<JoinMessage> JoinMessage::decode(std::span<const std::byte> body) 
     message.rank = reader.number<uint32_t>();
     message.number = reader.number<uint32_t>();
     message.address = reader.text(kAddressBytesMax);
+    message.host = reader.number<uint64_t>();
     if (message.role != Role::kShard && message.role != Role::kWorker) return std::nullopt;
-    return whole(reader, std::move(message));
-}
-
-std::vector<std::byte> AssignmentMessage::encode() const {
-    ByteWriter writer;
-    writer.number(epoch).number(shape.server_count).number(shape.shards_per_server);
-    writer.number(shape.points_per_shard).number(shape.seed).number(worker_count);
-    writer.number(first);
-    for (const Shard& shard : shards)
-        writer.number(shard.rank).text(shard.address);
-    return std::move(writer).take();
-}
-
-std::optional<AssignmentMessage> AssignmentMessage::decode(std::span<const std::byte> body) {
-    ByteReader reader(body);
-    AssignmentMessage message;
-    message.epoch = reader.number<uint32_t>();
-    message.shape.server_count = reader.number<uint32_t>();
-    message.shape.shards_per_server = reader.number<uint32_t>();
-    message.shape.points_per_shard = reader.number<uint32_t>();
-    message.shape.seed = reader.number<uint64_t>();
-    message.worker_count = reader.number<uint32_t>();
-    message.first = reader.number<uint32_t>();
-    const uint64_t count = message.shard_count();
-    if (count > Assignment::kPointCountMax || message.first >= count) return std::nullopt;
-    do {  // the remaining bytes are the shards of this part
-        Shard shard;
-        shard.rank = reader.number<uint32_t>();
-        shard.address = reader.text(kAddressBytesMax);
-        message.shards.push_back(std::move(shard));
-    } while (reader.ok() && !reader.done());
-    if (message.shards.size() > count - message.first) return std::nullopt;
     return whole(reader, std::move(message));
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// The bodies of control frames: joins, assignments, tables, leaves and counters. They are
-/// encoded field by field, in the order of declaration (lib/base/byte_codec.h). decode() returns
-/// nothing if the body is malformed, or has bytes left over.
+/// The bodies of control frames: joins, tables, leaves and counters. They are encoded field by
+/// field, in the order of declaration (lib/base/byte_codec.h). decode() returns nothing if the
+/// body is malformed, or has bytes left over. (Views: lib/ring/view_change.h)
 
 #include <cstdint>
 #include <optional>
@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "lib/ring/assignment.h"
+#include "lib/base/result.h"
 
 namespace weir {
 
@@ -22,34 +22,10 @@ struct JoinMessage {
     uint32_t rank = 0;    ///< of the process in the job; for messages to people
     uint32_t number = 0;  ///< of the shard, counted through all servers, or of the worker
     std::string address;  ///< shard: where workers connect to
+    uint64_t host = 0;    ///< equal for the processes of one host; means nothing else
 
     [[nodiscard]] std::vector<std::byte> encode() const;
     [[nodiscard]] static std::optional<JoinMessage> decode(std::span<const std::byte> body);
-};
-
-/// Kind::kAssignment: the epoch, the ring, and the addresses of its shards. A job of many shards
-/// takes several of these, in order (lib/node/assignment_parts.h), which differ only in `first`
-/// and `shards`.
-struct AssignmentMessage {
-    struct Shard {
-        uint32_t rank = 0;
-        std::string address;
-        friend bool operator==(const Shard&, const Shard&) = default;
-    };
-
-    uint32_t epoch = 0;
-    RingShape shape;
-    uint32_t worker_count = 0;
-    uint32_t first = 0;         ///< number of shards[0]
-    std::vector<Shard> shards;  ///< at least one, and no more than `shape` has from `first` on
-
-    /// Shards of all servers.
-    [[nodiscard]] uint64_t shard_count() const noexcept {
-        return uint64_t{shape.server_count} * shape.shards_per_server;
-    }
-
-    [[nodiscard]] std::vector<std::byte> encode() const;
-    [[nodiscard]] static std::optional<AssignmentMessage> decode(std::span<const std::byte> body);
 };
 
 /// Kind::kCreateTable and kOpenTable, and the replies to them. The manager does not decode

@@ -5,6 +5,8 @@
 #include <bit>
 #include <utility>
 
+#include <fmt/core.h>
+
 #include "lib/ring/view_check.h"
 
 namespace weir {
@@ -116,6 +118,16 @@ bool View::holds_nothing(uint32_t server) const {
         return is_of_server(segment.primary) || is_of_server(segment.learner.shard) ||
                std::ranges::any_of(segment.backups, is_of_server);
     });
+}
+
+std::string shard_name(const View& view, const ViewShard& shard) {
+    const auto is_before = [&](const ViewShard& other) {
+        return other.server == shard.server && other.number < shard.number;
+    };
+    const ViewServer* const server = view.server(shard.server);
+    return fmt::format("shard {} of server {} (rank {})",
+                       std::ranges::count_if(view.shards(), is_before), shard.server,
+                       server == nullptr ? 0 : server->rank);
 }
 
 }  // namespace weir

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "lib/base/result.h"
@@ -114,5 +115,8 @@ private:
     std::vector<uint32_t> slice_;
     uint32_t shift_ = 63;
 };
+
+/// Of a shard of the view, for messages to people: "shard 0 of server 1 (rank 1)".
+[[nodiscard]] std::string shard_name(const View& view, const ViewShard& shard);
 
 }  // namespace weir

@@ -43,10 +43,10 @@ public:
 
     enum class Hello { kWelcome, kNoSuchWorker, kConnectedAlready };
     /// The session says that it is `worker`. Before begin(), any number of 32 bits is welcome,
-    /// because a worker may have the assignment before its shard has.
+    /// because a worker may have the view before its shard has.
     [[nodiscard]] Hello hello(Session& session, uint64_t worker);
 
-    /// The assignment has come. Returns the connections whose hello named a worker that the job
+    /// The first view has come. Returns the connections whose hello named a worker that the job
     /// does not have: close them.
     [[nodiscard]] std::vector<transport::ConnectionId> begin(uint32_t worker_count);
 

@@ -92,7 +92,7 @@ void Shard::handle(const Completion& completion) {
         case Event::kAccepted: return sessions_.open(completion.connection);
         case Event::kConnected: {
             const JoinMessage join{JoinMessage::Role::kShard, options_.rank, options_.number,
-                                   endpoint_->address()};
+                                   endpoint_->address(), options_.host};
             return outbox_.send(completion.connection, wire::header_of(Kind::kJoin), join.encode());
         }
         case Event::kClosed: return closed(completion.connection);
@@ -134,7 +134,7 @@ void Shard::hello(Session& session, const wire::Frame& frame) {
 
 void Shard::control(ConnectionId connection, const wire::Frame& frame) {
     switch (frame.header.kind) {
-        case Kind::kAssignment: return assigned(frame.values);
+        case Kind::kView: return receive_view(frame.values);
         case Kind::kCreateTable: {
             wire::FrameHeader header = wire::header_of(Kind::kReply);
             header.request = frame.header.request;
@@ -156,21 +156,39 @@ void Shard::control(ConnectionId connection, const wire::Frame& frame) {
     }
 }
 
-void Shard::assigned(std::span<const std::byte> body) {
-    if (!assignment_parts_.add(body)) {
-        return end(Error(Errc::kProtocol, "the manager sent a malformed assignment"));
+void Shard::receive_view(std::span<const std::byte> body) {
+    if (const Status part = view_parts_.add(body); !part) {
+        return end(
+            Error(Errc::kProtocol, "the manager sent a malformed view: " + part.error().message()));
     }
-    if (!assignment_parts_.complete()) return;
-    const AssignmentMessage& message = assignment_parts_.whole();
-    Result<Assignment> assignment = Assignment::make(message.epoch, message.shape);
-    if (!assignment || options_.number >= assignment->shard_count()) {
+    if (!view_parts_.complete()) return;
+    const ViewParts parts = std::exchange(view_parts_, {});
+    Result<View> view = weir::apply(view_, parts.change());
+    if (!view) {
         return end(Error(Errc::kProtocol,
-                         "the manager sent an assignment of an impossible ring, or one without "
-                         "this shard"));
+                         "the manager sent an impossible view: " + view.error().message()));
     }
-    assignment_ = std::make_unique<Assignment>(std::move(*assignment));
+    take_view(std::move(*view));
+}
+
+void Shard::take_view(View view) {
+    const ViewShard* const self = view.shard(options_.number);
+    const bool is_first = phase_ == Phase::kJoining;
+    // Rows do not move yet, and the members of iterations do not change.
+    const bool is_like_before = is_first || (self != nullptr && self->since == since_ &&
+                                             std::ranges::equal(view.workers(), view_.workers()));
+    if (self == nullptr || view.workers().size() != view.data().next_worker || !is_like_before) {
+        return end(Error(Errc::kProtocol,
+                         fmt::format("the manager sent view {}, which has another place for this "
+                                     "shard, or none, or other workers",
+                                     view.epoch())));
+    }
+    view_ = std::move(view);
+    since_ = self->since;
+    retry_ |= !early_.empty();
+    if (!is_first) return;
     phase_ = Phase::kServing;
-    for (const ConnectionId connection : sessions_.begin(message.worker_count))
+    for (const ConnectionId connection : sessions_.begin(view_.data().next_worker))
         refuse(connection, kNoSuchWorker);
 }
 
@@ -182,7 +200,7 @@ Status Shard::create_table(std::span<const std::byte> body) {
     }
     schema->id = message->table;
     Result<std::unique_ptr<TableShard>> table =
-        TableShard::make(*schema, assignment_->owned(options_.number), rules_, memory_, lists_);
+        TableShard::make(*schema, view_.owned(options_.number), rules_, memory_, lists_);
     if (!table) {
         log(LogLevel::kError, "{}: table '{}': {}", name(), schema->name, table.error().message());
         return std::move(table).error();
@@ -222,6 +240,7 @@ void Shard::closed(ConnectionId connection) {
             table->deferred.forget(connection);
             table->pins.forget(connection);
         }
+        early_.forget(connection);
         writes_.forget(connection);
         take_ended_writes();
         if (worker) expect_no_more_parts_of(*worker);

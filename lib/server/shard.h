@@ -23,11 +23,11 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/repeated_log.h"
-#include "lib/node/assignment_parts.h"
 #include "lib/node/messages.h"
 #include "lib/node/outbox.h"
 #include "lib/node/state_machine.h"
-#include "lib/ring/assignment.h"
+#include "lib/ring/view.h"
+#include "lib/ring/view_change.h"
 #include "lib/server/deferred_requests.h"
 #include "lib/server/fetcher.h"
 #include "lib/server/pull_writes.h"
@@ -46,6 +46,7 @@ namespace weir {
 struct ShardOptions {
     uint32_t number = 0;  ///< counted through all servers of the job
     uint32_t rank = 0;    ///< of its process in the job; for messages to people
+    uint64_t host = 0;    ///< equal for the processes of one host
     std::string manager_address;
     size_t fetch_bytes_max = size_t{64} << 20;  ///< of requests whose bytes are read or written
     /// Limit of the remembered key lists of all tables together: this shard's part of what its
@@ -92,13 +93,16 @@ private:
     void receive(ConnectionId connection, std::span<const std::byte> message);
     void hello(Session& session, const wire::Frame& frame);
     void control(ConnectionId connection, const wire::Frame& frame);
-    void assigned(std::span<const std::byte> body);
+    void receive_view(std::span<const std::byte> body);
+    void take_view(View view);
     [[nodiscard]] Status create_table(std::span<const std::byte> body);
     void closed(ConnectionId connection);
     void refuse(ConnectionId connection, std::string_view why);
     void end(Status outcome);
 
     // shard_admit.cc: is a request valid, is it its turn
+    enum class OfEpoch { kServed, kStale, kEarly };
+    [[nodiscard]] OfEpoch judge_epoch(uint32_t epoch) const noexcept;
     void admit(Session& session, const wire::Frame& frame);
     [[nodiscard]] Errc check(const ShardTable& table, const wire::Frame& frame) const;
     void admit_part(Session& session, ShardTable& table, const wire::Frame& frame, Errc status);
@@ -161,8 +165,10 @@ private:
     Status outcome_;
     ConnectionId manager_ = 0;
     bool manager_lost_ = false;
-    AssignmentParts assignment_parts_;
-    std::unique_ptr<Assignment> assignment_;
+    ViewParts view_parts_;
+    View view_;
+    uint64_t since_ = 0;  ///< the epoch in which the positions that this shard owns last changed
+    DeferredRequests early_;  ///< of a later epoch; they wait for its view
     Sessions sessions_;
     std::vector<std::unique_ptr<ShardTable>> tables_;  ///< by number
     bool retry_ = false;  ///< deferred or held requests may now be able to go on

@@ -11,6 +11,14 @@ using wire::Kind;
 
 void Shard::admit(Session& session, const wire::Frame& frame) {
     const wire::FrameHeader& h = frame.header;
+    switch (judge_epoch(h.epoch)) {
+        case OfEpoch::kServed: break;
+        case OfEpoch::kStale:
+            return reply(session.connection, h.request, Errc::kStaleEpoch, view_.epoch());
+        case OfEpoch::kEarly:
+            if (may_wait(session, frame)) early_.add(session.connection, frame);
+            return;
+    }
     if (h.table >= tables_.size() || tables_[h.table] == nullptr) {
         return reply(session.connection, h.request, Errc::kNotFound);
     }
@@ -19,9 +27,6 @@ void Shard::admit(Session& session, const wire::Frame& frame) {
     if (wrong == Errc::kProtocol)
         return refuse(session.connection,
                       "a push or pull whose size of values does not match its keys");
-    if (wrong == Errc::kStaleEpoch) {
-        return reply(session.connection, h.request, wrong, assignment_->epoch());
-    }
     if ((h.flags & wire::kAggregate) != 0) return admit_part(session, table, frame, wrong);
     if (wrong != Errc::kOk) return reply(session.connection, h.request, wrong);
     if (h.kind == Kind::kPush) {
@@ -44,7 +49,7 @@ void Shard::admit(Session& session, const wire::Frame& frame) {
     start(session, frame);
 }
 
-/// `status`: what check() found wrong with the part. The part may also say (header.status) that
+/// `status`: what check() found wrong with the part. The part may also say (part_status) that
 /// its worker cannot send it. In both cases the part counts, and its iteration fails.
 void Shard::admit_part(Session& session, ShardTable& table, const wire::Frame& frame, Errc status) {
     const wire::FrameHeader& h = frame.header;
@@ -67,19 +72,25 @@ void Shard::admit_part(Session& session, ShardTable& table, const wire::Frame& f
         case Iterations::Verdict::kNow: break;
     }
     iterations.admit(session.worker, h.parts);
-    if (h.status != Errc::kOk) status = Errc::kCancelled;
+    if (h.part_status != Errc::kOk) status = Errc::kCancelled;
     const bool failed = iterations.failure_of(h.iteration).has_value();
     if (failed || status != Errc::kOk) return end_part(table, session, h.request, status);
     start(session, frame);
 }
 
+/// A shard serves all epochs in which it owned what it owns now. A later one may be on its way: a
+/// worker may have a view before the shard has it.
+Shard::OfEpoch Shard::judge_epoch(uint32_t epoch) const noexcept {
+    const auto ahead = static_cast<int32_t>(epoch - static_cast<uint32_t>(view_.epoch()));
+    if (ahead > 0) return OfEpoch::kEarly;
+    const auto behind = static_cast<uint64_t>(-int64_t{ahead});
+    return behind <= view_.epoch() - since_ ? OfEpoch::kServed : OfEpoch::kStale;
+}
+
 Errc Shard::check(const ShardTable& table, const wire::Frame& frame) const {
     const wire::FrameHeader& h = frame.header;
     const TableSchema& schema = table.rows->schema();
-    if (h.epoch != assignment_->epoch()) return Errc::kStaleEpoch;
-    if (h.value_type != static_cast<uint8_t>(schema.value_type) || h.width != schema.width) {
-        return Errc::kTypeMismatch;
-    }
+    if (h.value_type != static_cast<uint8_t>(schema.value_type)) return Errc::kTypeMismatch;
     // decode() bounds the count, and the schema bounds the row size: nothing here overflows.
     const size_t row_bytes =
         h.kind == Kind::kPush ? table.rows->pushed_row_bytes() : table.rows->pulled_row_bytes();
@@ -110,7 +121,7 @@ void Shard::defer(Session& session, ShardTable& table, const wire::Frame& frame)
 
 size_t Shard::retry_waiting() {
     retry_ = false;
-    size_t done = 0;
+    size_t done = admit_again(early_.take());
     for (const auto& table : tables_) {
         if (table == nullptr) continue;
         if (table->pins.may_go_on()) {

@@ -57,11 +57,10 @@ Status DenseStore::find_rows(std::span<const uint64_t> keys, std::span<uint32_t>
         if (!range.contains(key)) {
             const auto next = std::ranges::upper_bound(owned_, key, {}, &KeyRange::begin);
             if (next == owned_.begin() || !std::prev(next)->contains(key)) {
-                return Error(
-                    Errc::kOutOfRange,
-                    fmt::format("dense table: key {} at index {} of the list is not this "
-                                "shard's, or beyond the table; ask for the assignment again",
-                                key, i));
+                return Error(Errc::kOutOfRange,
+                             fmt::format("dense table: key {} at index {} of the list is not this "
+                                         "shard's, or beyond the table; ask for the view again",
+                                         key, i));
             }
             range = *std::prev(next);
             first_row_of_range = first_rows_[static_cast<size_t>(next - owned_.begin()) - 1];

@@ -102,7 +102,7 @@ Result<uint32_t> TableShard::range_row(KeyRange keys) const {
     if (const auto row = dense->first_row(keys)) return *row;
     return refused(Errc::kOutOfRange,
                    fmt::format("the keys {}..{} are not wholly within one range of this shard; ask "
-                               "for the assignment again",
+                               "for the view again",
                                keys.begin, keys.end));
 }
 
@@ -149,9 +149,8 @@ Result<std::span<const uint64_t>> TableShard::read_block(std::span<const uint64_
     if (schema_.layout == Layout::kSparse && !owns_all_) {
         for (const uint64_t key : block) {
             if (owned_.contains(PositionMap::sparse().position(key))) continue;
-            return refused(
-                Errc::kOutOfRange,
-                fmt::format("key {} is not this shard's; ask for the assignment again", key));
+            return refused(Errc::kOutOfRange,
+                           fmt::format("key {} is not this shard's; ask for the view again", key));
         }
     }
     return block;

@@ -29,9 +29,9 @@ bool request_is_consistent(const FrameHeader& h) noexcept {
     const bool aggregate = (h.flags & kAggregate) != 0;
     const bool in_iteration = (h.flags & kIteration) != 0;
     const uint64_t keys_max = kRequestKeysMax * ((h.flags & kKeysRange) != 0 ? 16 : 1);
-    return is_single(h.flags & kKeyForms) && is_single(h.flags & kValueForms) && h.width > 0 &&
+    return is_single(h.flags & kKeyForms) && is_single(h.flags & kValueForms) &&
            h.count <= keys_max && in_iteration == (h.iteration > 0) && h.reserved3 == 0 &&
-           (h.status == Errc::kOk || (aggregate && h.count == 0)) &&
+           (h.part_status == Errc::kOk || (aggregate && h.count == 0)) &&
            (!aggregate || (h.kind == Kind::kPush && in_iteration && h.parts > 0));
 }
 
@@ -67,8 +67,9 @@ Errc decode(std::span<const std::byte> message, Frame& frame) noexcept {
     if (rest.size() < kHeaderBytesMin) return Errc::kProtocol;
     std::memcpy(static_cast<void*>(&h), rest.data(), kHeaderBytesMin);
     rest = rest.subspan(kHeaderBytesMin);
-    if (h.magic != kMagic || !is_known(h.kind) || h.reserved != 0 || h.reserved2 != 0 ||
-        !take_rest(rest, h) || h.body_bytes != rest.size()) {
+    const bool is_request = h.kind == Kind::kPush || h.kind == Kind::kPull;
+    if (h.magic != kMagic || !is_known(h.kind) || h.encoding != 0 ||
+        (h.reserved2 != 0 && !is_request) || !take_rest(rest, h) || h.body_bytes != rest.size()) {
         return Errc::kProtocol;
     }
     frame.keys_at = {};
@@ -76,7 +77,7 @@ Errc decode(std::span<const std::byte> message, Frame& frame) noexcept {
     frame.ends = {};
     frame.keys = {};
     frame.values = rest;
-    if (h.kind != Kind::kPush && h.kind != Kind::kPull) return Errc::kOk;
+    if (!is_request) return Errc::kOk;
     if (!request_is_consistent(h)) return Errc::kProtocol;
     if ((h.flags & kKeysRemote) != 0) {
         if (!take(rest, frame.keys_at) ||

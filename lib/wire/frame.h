@@ -19,7 +19,7 @@ namespace weir::wire {
 
 static_assert(std::endian::native == std::endian::little, "the wire format is little-endian");
 
-inline constexpr uint32_t kMagic = 0x32524957;  ///< "WIR2": protocol and its version
+inline constexpr uint32_t kMagic = 0x33524957;  ///< "WIR3": protocol and its version
 
 enum class Kind : uint8_t {
     kPush = 1,         ///< worker -> shard: values for keys
@@ -27,7 +27,7 @@ enum class Kind : uint8_t {
     kReply = 3,        ///< to the sender of a request: how it ended
     kHello = 4,        ///< worker -> shard: the worker's number, in `first`
     kJoin = 5,         ///< shard or worker -> manager: its role, rank, number and address
-    kAssignment = 6,   ///< manager -> all: epoch, shards, ring
+    kView = 6,         ///< manager -> all: a part of a view: who holds what, who takes part
     kCreateTable = 7,  ///< worker -> manager, manager -> shard: a table's schema
     kOpenTable = 8,    ///< worker -> manager: the schema of a table by name
     kBarrier = 9,      ///< worker -> manager: reply when all workers wait at the barrier
@@ -65,31 +65,45 @@ struct FrameHeader {
     Kind kind = Kind::kReply;
     uint8_t flags = 0;
     uint8_t value_type = 0;  ///< weir::ValueType of the sender's table
-    uint8_t reserved = 0;    ///< zero
+    uint8_t encoding = 0;    ///< of the body of a push, pull or reply: 0, plain; else zero
     uint64_t request = 0;    ///< the sender's number for this request, echoed in the reply
     /// kKeysRange: the first key. kKeysKnown: the list's hash. kReply: detail of an error. kHello
     /// and kLeave from the manager: a worker's number. kWithdraw: the barrier's request number.
     uint64_t first = 0;
     uint32_t body_bytes = 0;  ///< length of what follows the header
-    /// kReply: how the request ended. kPush with kAggregate: not kOk if the worker cannot send
-    /// this part, which then has no keys.
+    /// kReply, kShutdown: how the request, or the job, ended. In pushes and pulls, predecessor() is
+    /// in place of these two.
     Errc status = Errc::kOk;
     uint16_t reserved2 = 0;  ///< zero
     // in pushes and pulls only
-    uint32_t epoch = 0;  ///< of the sender's assignment
+    uint32_t epoch = 0;  ///< of the sender's view, the low half
     uint32_t table = 0;  ///< the table's number
-    uint32_t width = 0;  ///< values per key of the sender's table
+    uint32_t time = 0;   ///< of this piece among its worker's in this table, the low half
     uint32_t count = 0;  ///< number of keys
     // in pushes and pulls with kIteration only
     uint64_t iteration = 0;  ///< push: a part of it; pull: reply after it is closed; not 0
     uint32_t parts = 0;  ///< kAggregate: requests of this worker to this shard in this iteration
-    uint32_t reserved3 = 0;  ///< zero
+    /// kAggregate: not kOk if the worker cannot send this part, which then has no keys.
+    Errc part_status = Errc::kOk;
+    uint16_t reserved3 = 0;  ///< zero
+
+    /// Push and pull: the send number of the piece that was sent before this one on this
+    /// connection for this table.
+    [[nodiscard]] uint32_t predecessor() const noexcept {
+        return static_cast<uint32_t>(status) | uint32_t{reserved2} << 16;
+    }
+
+    void set_predecessor(uint32_t number) noexcept {
+        status = static_cast<Errc>(number & 0xffff);
+        reserved2 = static_cast<uint16_t>(number >> 16);
+    }
 };
 
 static_assert(sizeof(FrameHeader) == 64);
 static_assert(offsetof(FrameHeader, request) == 8 && offsetof(FrameHeader, first) == 16 &&
-              offsetof(FrameHeader, body_bytes) == 24 && offsetof(FrameHeader, epoch) == 32 &&
-              offsetof(FrameHeader, count) == 44 && offsetof(FrameHeader, iteration) == 48);
+              offsetof(FrameHeader, body_bytes) == 24 && offsetof(FrameHeader, status) == 28 &&
+              offsetof(FrameHeader, epoch) == 32 && offsetof(FrameHeader, count) == 44 &&
+              offsetof(FrameHeader, iteration) == 48 && offsetof(FrameHeader, part_status) == 60);
 
 [[nodiscard]] inline FrameHeader header_of(Kind kind) noexcept {
     FrameHeader header;

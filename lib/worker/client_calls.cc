@@ -139,23 +139,32 @@ int ClientCore::single_owner(const Transfer& t) const noexcept {
     const PieceLimits limits = limits_for(t.by_range, t.row_bytes);
     if (t.by_range) {
         if (t.range.empty() || t.range.key_count() > limits.keys_max) return -1;
-        const RingSegment& segment = assignment_->segment(positions.position(t.range.begin));
-        return positions.position(t.range.end - 1) <= segment.last ? static_cast<int>(segment.owner)
-                                                                   : -1;
+        return single_owner(
+            {positions.position(t.range.begin), positions.position(t.range.end - 1)});
     }
     if (t.keys.empty() || t.keys.size() > kShortList || t.keys.size() > limits.keys_max) return -1;
     if (positions.is_dense() && t.keys.back() >= positions.key_count()) return -1;
-    const uint32_t owner = assignment_->owner(positions.position(t.keys.front()));
+    const uint32_t owner = view_.owner(positions.position(t.keys.front()));
     for (const uint64_t key : t.keys.subspan(1)) {
-        if (assignment_->owner(positions.position(key)) != owner) return -1;
+        if (view_.owner(positions.position(key)) != owner) return -1;
     }
-    return static_cast<int>(owner);
+    return owner == kNoShard ? -1 : static_cast<int>(owner);
+}
+
+int ClientCore::single_owner(PositionRange range) const noexcept {
+    const std::span<const ViewSegment> segments = view_.segments();
+    size_t i = view_.segment_index(range.first);
+    const uint32_t owner = segments[i].primary;
+    while (++i < segments.size() && segments[i].first <= range.last) {
+        if (segments[i].primary != owner) return -1;
+    }
+    return owner == kNoShard ? -1 : static_cast<int>(owner);
 }
 
 Result<std::shared_ptr<Route>> ClientCore::route_of(const Transfer& t) {
     const PieceLimits limits = limits_for(t.by_range, t.row_bytes);
     const PositionMap& positions = t.table->positions;
-    if (t.by_range) return Route::make(t.range, *assignment_, positions, limits);
+    if (t.by_range) return Route::make(t.range, view_, positions, limits);
     // A push may bring more bytes per key than a pull and is then cut into smaller pieces, so
     // each has its own route.
     const uint32_t variant = t.table->schema.id * 2 + (t.kind == Kind::kPush ? 1 : 0);
@@ -163,7 +172,7 @@ Result<std::shared_ptr<Route>> ClientCore::route_of(const Transfer& t) {
     if (std::shared_ptr<Route> known = routes_.find(variant, id)) return known;
     WEIR_TRY(check_sorted_unique(t.keys));
     WEIR_ASSIGN(std::shared_ptr<Route> route,
-                Route::make(t.keys, *assignment_, positions, limits, memory_));
+                Route::make(t.keys, view_, positions, limits, memory_));
     if (t.keys.size() > kShortList) routes_.remember(variant, id, route);
     return route;
 }
@@ -234,7 +243,6 @@ void ClientCore::add_request(CallId call_id, Call& call, const Transfer& t, cons
     header.kind = t.kind;
     header.value_type = static_cast<uint8_t>(t.table->schema.value_type);
     header.table = t.table->schema.id;
-    header.width = t.table->schema.width;
     header.parts = parts;
     header.flags = parts != 0 ? uint8_t{wire::kAggregate} : uint8_t{0};
     header.iteration = t.options.iteration.value_or(0);

@@ -21,9 +21,10 @@
 #include <vector>
 
 #include "lib/base/clock.h"
-#include "lib/node/assignment_parts.h"
 #include "lib/node/messages.h"
 #include "lib/node/state_machine.h"
+#include "lib/ring/view.h"
+#include "lib/ring/view_change.h"
 #include "lib/store/memory.h"
 #include "lib/store/memory_with_caches.h"
 #include "lib/store/table_schema.h"
@@ -109,7 +110,9 @@ public:
 
     [[nodiscard]] uint32_t worker_count() const noexcept { return worker_count_; }
 
-    [[nodiscard]] uint32_t shard_count() const noexcept { return assignment_->shard_count(); }
+    [[nodiscard]] uint32_t shard_count() const noexcept {
+        return static_cast<uint32_t>(view_.shards().size());
+    }
 
     // Calls to the manager.
     CallId create_table(const TableSchema& schema);
@@ -255,7 +258,8 @@ private:
 
     // client_join.cc: joining, connections that open and close
     void connected(transport::ConnectionId connection);
-    void assigned(std::span<const std::byte> body);
+    void receive_view(std::span<const std::byte> body);
+    void take_view(View view);
     void closed(transport::ConnectionId connection, Errc why, bool memory_in_doubt);
     void leave_shards();
     [[nodiscard]] Error no_answer_from(std::string_view whom) const;
@@ -277,7 +281,9 @@ private:
     [[nodiscard]] Status check(const Transfer& transfer) const;
     [[nodiscard]] Status check_iteration(const Transfer& transfer) const;
     [[nodiscard]] Result<std::shared_ptr<Route>> route_of(const Transfer& transfer);
+    /// The shard to which all of it goes as one request; -1 if there is no such shard.
     [[nodiscard]] int single_owner(const Transfer& transfer) const noexcept;
+    [[nodiscard]] int single_owner(PositionRange range) const noexcept;
     void add_request(CallId call_id, Call& call, const Transfer& transfer, const Slice& slice);
 
     // client_post.cc: from a request to a frame
@@ -338,8 +344,8 @@ private:
     std::vector<uint64_t> busy_;  ///< parts of iterations to send again: the shard had no room
     HeldFailures held_failures_;
     uint64_t busy_since_ns_ = 0;  ///< when the first was refused, or when they were last sent
-    AssignmentParts assignment_parts_;
-    std::unique_ptr<Assignment> assignment_;
+    ViewParts view_parts_;
+    View view_;
     std::vector<Peer> peers_;
     Calls calls_;
     Slots<Request> requests_;

@@ -50,25 +50,36 @@ void ClientCore::connected(ConnectionId connection) {
     phase_ = Phase::kReady;
 }
 
-void ClientCore::assigned(std::span<const std::byte> body) {
-    if (phase_ != Phase::kJoining || !assignment_parts_.add(body)) {
-        return fail(Error(Errc::kProtocol, "the manager sent a malformed assignment"));
+void ClientCore::receive_view(std::span<const std::byte> body) {
+    if (phase_ != Phase::kJoining) {
+        return fail(Error(Errc::kProtocol, "the manager sent another view; this client has one"));
     }
-    if (!assignment_parts_.complete()) return;
-    const AssignmentMessage& message = assignment_parts_.whole();
-    Result<Assignment> assignment = Assignment::make(message.epoch, message.shape);
-    if (!assignment) return fail(std::move(assignment).error());
-    assignment_ = std::make_unique<Assignment>(std::move(*assignment));
-    worker_count_ = message.worker_count;
+    if (const Status part = view_parts_.add(body); !part) {
+        return fail(
+            Error(Errc::kProtocol, "the manager sent a malformed view: " + part.error().message()));
+    }
+    if (!view_parts_.complete()) return;
+    const ViewParts parts = std::exchange(view_parts_, {});
+    Result<View> view = apply(view_, parts.change());
+    if (!view) return fail(std::move(view).error());
+    take_view(std::move(*view));
+}
+
+/// The first view: the number of a shard is its place in it.
+void ClientCore::take_view(View view) {
+    if (view.shards().empty() || view.shards().size() != view.data().next_shard) {
+        return fail(Error(Errc::kProtocol,
+                          "the manager sent a first view without shards, or with gaps in their "
+                          "numbers"));
+    }
+    view_ = std::move(view);
+    worker_count_ = static_cast<uint32_t>(view_.workers().size());
     phase_ = Phase::kConnectingToShards;
     Peer manager = std::move(peers_.back());
     peers_.clear();
-    for (uint32_t i = 0; i < message.shards.size(); ++i) {
-        const AssignmentMessage::Shard& shard = message.shards[i];
-        const ShardPlace place = assignment_->place(i);
+    for (const ViewShard& shard : view_.shards()) {
         Peer& peer = peers_.emplace_back();
-        peer.name =
-            fmt::format("shard {} of server {} (rank {})", place.shard, place.server, shard.rank);
+        peer.name = shard_name(view_, shard);
         Result<ConnectionId> connection = endpoint_->connect(shard.address);
         if (!connection) {
             return fail(Error(connection.code(), fmt::format("cannot connect to {}: {}", peer.name,

@@ -101,7 +101,8 @@ void ClientCore::send_as_failed(Request& request, Errc why) {
     wire::FrameHeader& header = request.header;
     header.flags = wire::kAggregate | wire::kIteration | wire::kKeysRange | wire::kValuesInline;
     header.count = 0;
-    header.status = why == Errc::kOk ? Errc::kCancelled : why;  // kOk: the caller took the error
+    header.part_status =
+        why == Errc::kOk ? Errc::kCancelled : why;  // kOk: the caller took the error
     request.keys = {};
     request.from = {};
     request.order = {};
@@ -246,7 +247,7 @@ ClientCore::Outcome ClientCore::post(uint64_t id, Request& request) {
     Peer& peer = peers_[request.peer];
     wire::FrameHeader& header = request.header;
     header.request = id;
-    header.epoch = assignment_->epoch();
+    header.epoch = static_cast<uint32_t>(view_.epoch());
     std::array<std::span<const std::byte>, 5> parts;
     parts[0] = wire::bytes_of(header);
     size_t count = 1;

@@ -28,8 +28,8 @@ void ClientCore::receive(transport::ConnectionId connection, std::span<const std
             if (request->state == Request::State::kAnswered) return;  // a second answer
             return answered(frame.header.request, *request, frame);
         }
-        case Kind::kAssignment:
-            if (from_manager) return assigned(frame.values);
+        case Kind::kView:
+            if (from_manager) return receive_view(frame.values);
             break;
         case Kind::kShutdown:
             if (from_manager && frame.header.status != Errc::kOk) {

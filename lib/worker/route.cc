@@ -11,13 +11,19 @@ namespace {
 constexpr uint64_t kListKeysMax = uint64_t{1} << 32;  // the order is kept in 32-bit indices
 
 /// The shard of every key.
-std::vector<uint32_t> owners_of(std::span<const uint64_t> keys, const Assignment& assignment,
+std::vector<uint32_t> owners_of(std::span<const uint64_t> keys, const View& view,
                                 const PositionMap& positions) {
     std::vector<uint32_t> owners(keys.size());
     for (size_t i = 0; i < keys.size(); ++i) {
-        owners[i] = assignment.owner(positions.position(keys[i]));
+        owners[i] = view.owner(positions.position(keys[i]));
     }
     return owners;
+}
+
+Error lost(KeyRange keys) {
+    return {Errc::kPeerLost,
+            fmt::format("keys {} to {} are lost: no server has a copy of their part of the ring",
+                        keys.begin, keys.end - 1)};
 }
 
 size_t run_count(std::span<const uint32_t> owners) {
@@ -29,8 +35,7 @@ size_t run_count(std::span<const uint32_t> owners) {
 
 }  // namespace
 
-Result<std::shared_ptr<Route>> Route::make(std::span<const uint64_t> keys,
-                                           const Assignment& assignment,
+Result<std::shared_ptr<Route>> Route::make(std::span<const uint64_t> keys, const View& view,
                                            const PositionMap& positions, PieceLimits limits,
                                            Memory& memory) {
     if (keys.size() >= kListKeysMax) {
@@ -42,11 +47,17 @@ Result<std::shared_ptr<Route>> Route::make(std::span<const uint64_t> keys,
                                                     keys.back(), positions.key_count() - 1));
     }
     std::shared_ptr<Route> route(new Route(&memory));
-    const size_t shard_count = assignment.shard_count();
-    if (shard_count == 1) {
+    const size_t shard_count = view.shards().size();
+    const bool is_lost_anywhere = std::ranges::any_of(
+        view.segments(), [](const ViewSegment& s) { return s.primary == kNoShard; });
+    if (shard_count == 1 && !is_lost_anywhere) {
         route->add_pieces(0, 0, keys.size(), limits);
     } else {
-        const std::vector<uint32_t> owners = owners_of(keys, assignment, positions);
+        const std::vector<uint32_t> owners = owners_of(keys, view, positions);
+        if (const auto at = std::ranges::find(owners, kNoShard); at != owners.end()) {
+            const uint64_t key = keys[static_cast<size_t>(at - owners.begin())];
+            return lost({key, key + 1});
+        }
         const size_t few = 4 * shard_count;  // up to so many runs, keep the caller's order
         if (keys.size() <= 8 || run_count(owners) <= few) {
             for (size_t begin = 0, end = 0; begin < keys.size(); begin = end) {
@@ -63,18 +74,19 @@ Result<std::shared_ptr<Route>> Route::make(std::span<const uint64_t> keys,
     return route;
 }
 
-Result<std::shared_ptr<Route>> Route::make(KeyRange keys, const Assignment& assignment,
+Result<std::shared_ptr<Route>> Route::make(KeyRange keys, const View& view,
                                            const PositionMap& positions, PieceLimits limits) {
     if (!keys.well_formed() || keys.end > positions.key_count()) {
         return Error(Errc::kOutOfRange, fmt::format("keys {}..{} are not all in the table's 0..{}",
                                                     keys.begin, keys.end, positions.key_count()));
     }
     std::shared_ptr<Route> route(new Route(nullptr));
-    for (const KeySegment& segment : assignment.split_dense(keys, positions.key_count())) {
-        route->add_pieces(segment.owner, segment.keys.begin - keys.begin, segment.keys.key_count(),
+    for (const OwnedKeys& owned : view.split_dense(keys, positions.key_count(), SplitBy::kOwner)) {
+        if (owned.owner == kNoShard) return lost(owned.keys);
+        route->add_pieces(owned.owner, owned.keys.begin - keys.begin, owned.keys.key_count(),
                           limits);
     }
-    route->count_pieces(assignment.shard_count());
+    route->count_pieces(view.shards().size());
     return route;
 }
 

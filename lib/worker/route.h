@@ -14,7 +14,7 @@
 #include "lib/key/key_list.h"
 #include "lib/key/key_range.h"
 #include "lib/key/position.h"
-#include "lib/ring/assignment.h"
+#include "lib/ring/view.h"
 #include "lib/store/memory.h"
 #include "lib/store/memory_with_caches.h"
 
@@ -52,6 +52,7 @@ struct PieceLimits {
     uint64_t keys_max = 0;
 };
 
+/// It belongs to the epoch of its view: a shard's number is its place among the view's shards.
 /// Immutable except for the fields of its pieces that say what the shard knows.
 ///
 /// Thread: one
@@ -60,15 +61,14 @@ public:
     /// The route of a list that is sorted and unique. `memory` (registered) holds the keys if
     /// they must be regrouped by shard.
     /// Errors: kNoMemory; kOutOfRange if a dense table's key is beyond its end; kInvalidArgument
-    ///         if the list is too long
+    ///         if the list is too long; kPeerLost if no server has a copy of a key
     [[nodiscard]] static Result<std::shared_ptr<Route>> make(std::span<const uint64_t> keys,
-                                                             const Assignment& assignment,
+                                                             const View& view,
                                                              const PositionMap& positions,
                                                              PieceLimits limits, Memory& memory);
     /// The route of a range of a dense table.
-    /// Errors: kOutOfRange
-    [[nodiscard]] static Result<std::shared_ptr<Route>> make(KeyRange keys,
-                                                             const Assignment& assignment,
+    /// Errors: kOutOfRange; kPeerLost if no server has a copy of a part of it
+    [[nodiscard]] static Result<std::shared_ptr<Route>> make(KeyRange keys, const View& view,
                                                              const PositionMap& positions,
                                                              PieceLimits limits);
     ~Route();

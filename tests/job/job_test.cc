@@ -525,8 +525,8 @@ TEST_SUITE("job") {
     TEST_CASE("a job of many shards starts, also where messages are short") {
         JobOptions options;
         options.shards_per_server = 100;
-        const Config config(Environment(Environment::Map{
-            {"WEIR_POOL_MIB", "64"}, {"WEIR_EAGER_BYTES", "0"}, {"WEIR_VIRTUAL_NODES", "4"}}));
+        const Config config(
+            Environment(Environment::Map{{"WEIR_POOL_MIB", "64"}, {"WEIR_EAGER_BYTES", "0"}}));
         const auto job = Job::start(options, config);
         REQUIRE(job.has_value());
         auto client = (*job)->make_client(0);
@@ -541,12 +541,14 @@ TEST_SUITE("job") {
         CHECK((*job)->serve().has_value());
     }
 
-    TEST_CASE("more shards than the ring has points for are refused before anything starts") {
+    TEST_CASE("more shards than the ring has room for are refused before anything starts") {
         JobOptions options;
-        options.shards_per_server = 1100;  // of 64 points each
+        options.servers = 17;
+        options.shards_per_server = 4096;
         const auto job = Job::start(options, small_pools());
         REQUIRE(job.code() == Errc::kInvalidArgument);
-        CHECK(job.error().message().find("WEIR_VIRTUAL_NODES to at most 59") != std::string::npos);
+        CHECK(job.error().message().find("69632 shards are more than the 65536") !=
+              std::string::npos);
     }
 
     TEST_CASE("a worker that never comes is named when the time to join is over") {

@@ -121,7 +121,6 @@ TEST_SUITE("changing_message") {
             return std::move(device.make_endpoint({})).value();
         };
         ManagerOptions manager_options;
-        manager_options.shape = {1, 1, 4, 1};
         manager_options.worker_count = 2;
         Manager manager(manager_options, endpoint(*server), clock);
         ShardOptions shard_options;

@@ -58,13 +58,19 @@ private:
     std::vector<std::byte> body() {
         switch (random_.below(5)) {
             case 0: {
-                AssignmentMessage message;
-                message.epoch = small_or_extreme();
-                message.shape = {small_or_extreme(), small_or_extreme(), small_or_extreme(), 1};
-                message.worker_count = small_or_extreme();
-                message.first = small_or_extreme();
-                message.shards.resize(random_.below(4), {small_or_extreme(), text()});
-                return message.encode();
+                ViewChange change;
+                change.epoch = small_or_extreme();
+                change.next_server = small_or_extreme();
+                change.next_shard = small_or_extreme();
+                change.next_worker = small_or_extreme();
+                change.servers.put.resize(random_.below(2));
+                for (uint32_t i = 0; i < random_.below(3); ++i)
+                    change.shards.put.push_back({i, small_or_extreme(), extreme(), text()});
+                change.segments.put.resize(random_.below(4) == 0 ? 0 : 1);
+                if (!change.segments.put.empty())
+                    change.segments.put[0].primary = small_or_extreme();
+                change.workers.put.resize(random_.below(2));
+                return encode_parts(change, 4096)[0];
             }
             case 1:
                 return JoinMessage{static_cast<JoinMessage::Role>(random_.below(4)),
@@ -146,8 +152,8 @@ std::vector<BadFrame> bad_requests() {
         control_frame("a cut name", Kind::kOpenTable, half, "a malformed table name"),
         control_frame("a long name", Kind::kOpenTable, long_name, "a malformed table name"),
         control_frame("a cut leave", Kind::kLeave, half, "a malformed leave")};
-    const Kind others[] = {Kind::kPush,       Kind::kPull,     Kind::kReply, Kind::kHello,
-                           Kind::kAssignment, Kind::kShutdown, Kind::kJoin};
+    const Kind others[] = {Kind::kPush, Kind::kPull,     Kind::kReply, Kind::kHello,
+                           Kind::kView, Kind::kShutdown, Kind::kJoin};
     for (const Kind kind : others) {
         const wire::FrameHeader header = one_key(kind, wire::kKeysRange | wire::kValuesInline);
         frames.push_back({"kind " + std::to_string(static_cast<int>(kind)), frame_bytes(header, {}),

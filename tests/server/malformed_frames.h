@@ -43,7 +43,6 @@ inline wire::FrameHeader one_key(wire::Kind kind, uint8_t flags) {
     header.flags = flags;
     header.value_type = static_cast<uint8_t>(ValueType::kUInt64);
     header.epoch = 1;
-    header.width = 1;
     header.count = 1;
     return header;
 }
@@ -106,14 +105,12 @@ inline std::vector<BadFrame> malformed_frames() {
     };
     header("no magic", [](Header& h) { h.magic = 0; });
     header("the magic of another version", [](Header& h) { h.magic += 1U << 24; });
-    header("the first reserved byte", [](Header& h) { h.reserved = 1; });
-    header("the last reserved bytes", [](Header& h) { h.reserved2 = 0x8000; });
+    header("an encoding that nobody knows", [](Header& h) { h.encoding = 1; });
     header("no keys", [](Header& h) { h.flags = kValuesInline; });
     header("keys in two forms", [](Header& h) { h.flags |= kKeysInline; });
     header("no values", [](Header& h) { h.flags = kKeysRange; });
     header("values in two forms", [](Header& h) { h.flags |= kValuesRemote; });
     header("every flag", [](Header& h) { h.flags = 255; });
-    header("width 0", [](Header& h) { h.width = 0; });
     header("a part of no iteration", [](Header& h) {
         h.flags |= kAggregate;
         h.parts = 1;
@@ -130,6 +127,11 @@ inline std::vector<BadFrame> malformed_frames() {
         h.flags |= kIteration;
         h.iteration = 1;
         h.reserved3 = 1;
+    });
+    header("a status of what is no part", [](Header& h) {
+        h.flags |= kIteration;
+        h.iteration = 1;
+        h.part_status = Errc::kCancelled;
     });
     header("a range that is too long", [](Header& h) { h.count = kRequestKeysMax * 16 + 1; });
     header("a range of all keys", [](Header& h) { h.count = ~uint32_t{0}; });

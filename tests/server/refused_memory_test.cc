@@ -33,7 +33,6 @@ class OverShm {
 public:
     OverShm() {
         ManagerOptions manager;
-        manager.shape = {1, 1, 4, 1};
         manager.worker_count = 1;
         manager_ = std::make_unique<Manager>(manager, endpoint(*server_), clock_);
         ShardOptions shard;
@@ -65,7 +64,6 @@ public:
         header.value_type = static_cast<uint8_t>(ValueType::kFloat32);
         header.request = request;
         header.epoch = 1;
-        header.width = 1;
         header.count = kTableKeys;
         const wire::MemoryHandle handle{exposed->address, exposed->length_bytes, exposed->key};
         send(connection_, header, std::as_bytes(std::span(&handle, 1)));

@@ -44,7 +44,7 @@ TEST_SUITE("sessions") {
         CHECK(sessions.hello(*sessions.find(3), 1) == Sessions::Hello::kWelcome);
     }
 
-    TEST_CASE("hellos that come before the assignment are judged by it") {
+    TEST_CASE("hellos that come before the view are judged by it") {
         Sessions sessions(1 << 20);
         for (const transport::ConnectionId connection : {1, 2, 3})
             sessions.open(connection);

@@ -37,7 +37,6 @@ wire::FrameHeader request(wire::Kind kind, uint64_t number, uint32_t count) {
     header.value_type = static_cast<uint8_t>(ValueType::kFloat64);
     header.request = number;
     header.epoch = 1;
-    header.width = 1;
     header.count = count;
     return header;
 }
@@ -154,7 +153,7 @@ TEST_SUITE("shard") {
         }
     }
 
-    TEST_CASE("strangers that come before the assignment are closed by it, or at once") {
+    TEST_CASE("strangers that come before the view are closed by it, or at once") {
         SimCluster cluster(1, one_shard(2), {});
         RawWorker raw(cluster, 50);
         const auto wrapped = raw.hello(*cluster.shards[0], uint64_t{1} << 32);
@@ -433,19 +432,25 @@ TEST_SUITE("shard") {
         }
     }
 
-    TEST_CASE("a push of another epoch is refused with the shard's, and changes nothing") {
+    TEST_CASE("a push of an earlier epoch is refused with the shard's, a later one's waits") {
         WithRawWorker with;
         const TableInfo table = with.make_table();
         const auto shard = with.raw.hello(*with.cluster.shards[0], 1);
         const std::vector<double> ones(kKeys, 1);
-        for (const uint32_t epoch : {0U, 2U}) {
-            wire::FrameHeader header = request(wire::Kind::kPush, 10 + epoch, kKeys);
+        for (const uint32_t epoch : {0U, 0xffffffffU, 0x80000002U}) {
+            wire::FrameHeader header = request(wire::Kind::kPush, 10 + uint64_t{epoch}, kKeys);
             header.epoch = epoch;
             with.raw.send(shard, header, std::as_bytes(std::span(ones)));
-            REQUIRE(with.raw.run_until([&] { return with.raw.answer(10 + epoch) != nullptr; }));
-            CHECK(with.raw.answer(10 + epoch)->header.status == Errc::kStaleEpoch);
-            CHECK(with.raw.answer(10 + epoch)->header.first == 1);
+            const uint64_t number = header.request;
+            REQUIRE(with.raw.run_until([&] { return with.raw.answer(number) != nullptr; }));
+            CHECK(with.raw.answer(number)->header.status == Errc::kStaleEpoch);
+            CHECK(with.raw.answer(number)->header.first == 1);
         }
+        wire::FrameHeader early = request(wire::Kind::kPush, 12, kKeys);
+        early.epoch = 2;
+        with.raw.send(shard, early, std::as_bytes(std::span(ones)));
+        with.raw.run();
+        CHECK(with.raw.answer(12) == nullptr);
         CHECK(pull_all(with.cluster, table) == std::vector<double>(kKeys, 0));
         with.raw.send(shard, request(wire::Kind::kPush, 20, kKeys), std::as_bytes(std::span(ones)));
         REQUIRE(with.raw.run_until([&] { return with.raw.answer(20) != nullptr; }));

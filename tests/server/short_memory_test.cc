@@ -79,7 +79,7 @@ TEST_SUITE("short_memory") {
         for (const bool maps_memory : {false, true}) {
             SimShape shape{.servers = 2, .shards = 1, .workers = 1};
             // 50'000 keys: 2 MiB of rows, and an index that grows from a half to one MiB.
-            shape.server_memory_bytes = 3'740'000;
+            shape.server_memory_bytes = 3'800'000;
             train(shape, maps_memory, 100);
         }
     }

@@ -44,7 +44,8 @@ public:
         : network(seed, clock, options), shape_(shape) {
         transport::Device& first = add_host(shape.faults_of_all);
         ManagerOptions manager_options;
-        manager_options.shape = {shape.servers, shape.shards, 4, seed};
+        manager_options.server_count = shape.servers;
+        manager_options.shards_per_server = shape.shards;
         manager_options.worker_count = shape.workers;
         manager = std::make_unique<Manager>(manager_options, endpoint(first), clock);
         for (uint32_t server = 0; server < shape.servers; ++server) {

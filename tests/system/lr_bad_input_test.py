@@ -159,7 +159,7 @@ class BadInput(testing.Folder, unittest.TestCase):
     def test_variables_out_of_range(self):
         train = self.file("ok.svm")
         for name, value in (("WEIR_DEADLINE_MS", "soon"), ("WEIR_DEADLINE_MS", "0"), ("WEIR_POOL_MIB", "-5"), ("WEIR_TRANSPORT", "pigeon"),
-                            ("WEIR_VIRTUAL_NODES", "99999999999999999999"), ("WEIR_RANK", "first"), ("WEIR_EAGER_BYTES", "4k")):
+                            ("WEIR_SPIN_US", "99999999999999999999"), ("WEIR_RANK", "first"), ("WEIR_EAGER_BYTES", "4k")):
             with self.subTest(f"{name}={value}"):
                 self.assertRegex(self.fails(name, "--train", train, **{name: value}).err, re.escape(value))
         done = self.lr("--train", train, WEIR_DEADLIN_MS="7", *FEW_PASSES)

@@ -22,7 +22,6 @@ TEST_SUITE("frame") {
         FrameHeader header;
         header.kind = Kind::kPush;
         header.flags = flags;
-        header.width = 1;
         header.count = count;
         header.body_bytes = body_bytes;
         return header;
@@ -63,8 +62,7 @@ TEST_SUITE("frame") {
         CHECK(refused([](FrameHeader& h) { h.magic ^= 1; }));
         CHECK(refused([](FrameHeader& h) { h.kind = Kind{0}; }));
         CHECK(refused([](FrameHeader& h) { h.kind = Kind{kKindMax + 1}; }));
-        CHECK(refused([](FrameHeader& h) { h.reserved = 1; }));
-        CHECK(refused([](FrameHeader& h) { h.reserved2 = 1; }));
+        CHECK(refused([](FrameHeader& h) { h.encoding = 1; }));
         CHECK(refused([](FrameHeader& h) { h.body_bytes = 11; }));
         CHECK(refused([](FrameHeader& h) { h.body_bytes = 13; }));
         CHECK(refused([](FrameHeader& h) { h.flags |= kKeysKnown; }));
@@ -73,7 +71,6 @@ TEST_SUITE("frame") {
         CHECK(refused([](FrameHeader& h) { h.flags |= kIteration; }));  // which is 0
         CHECK(refused([](FrameHeader& h) { h.flags |= kAggregate; }));  // without an iteration
         CHECK(refused([](FrameHeader& h) { h.count = ~uint32_t{0}; }));
-        CHECK(refused([](FrameHeader& h) { h.width = 0; }));
         CHECK(refused([](FrameHeader& h) { h.kind = Kind::kPull; }));  // a pull brings no values
     }
 
@@ -106,7 +103,15 @@ TEST_SUITE("frame") {
         CHECK(frame.header.first == 11);
         CHECK(frame.header.table == 0);
         CHECK(frame.header.count == 0);
+        reply.reserved2 = 1;
+        CHECK(decode(message(reply, 0), frame) == Errc::kProtocol);
+        reply.reserved2 = 0;
+        reply.encoding = 1;
+        CHECK(decode(message(reply, 0), frame) == Errc::kProtocol);
         header.reserved3 = 1;
+        CHECK(decode(message(header, 12), frame) == Errc::kProtocol);
+        header.reserved3 = 0;
+        header.part_status = Errc::kCancelled;  // it has keys
         CHECK(decode(message(header, 12), frame) == Errc::kProtocol);
         FrameHeader empty = push(kKeysRange | kValuesInline | kIteration, 0, 0);
         empty.iteration = 1;
@@ -114,6 +119,18 @@ TEST_SUITE("frame") {
         CHECK(decode(whole, frame) == Errc::kOk);
         CHECK(decode(std::span(whole).first(48), frame) == Errc::kProtocol);
         CHECK(decode(std::span(whole).first(63), frame) == Errc::kProtocol);
+    }
+
+    TEST_CASE("a push names the one before it in all 32 bits") {
+        Frame frame;
+        for (const uint32_t number : {0U, 1U, 0xffffU, 0x10000U, 0xfffffffeU, 0xffffffffU}) {
+            FrameHeader header = push(kKeysRange | kValuesInline, 3, 12);
+            header.set_predecessor(number);
+            header.time = ~number;
+            REQUIRE(decode(message(header, 12), frame) == Errc::kOk);
+            CHECK(frame.header.predecessor() == number);
+            CHECK(frame.header.time == ~number);
+        }
     }
 
     TEST_CASE("a glance sees what a push is about and trusts its length alone") {

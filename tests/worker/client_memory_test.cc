@@ -78,7 +78,6 @@ public:
     explicit LateServer(transport::Device& device)
         : endpoint_(std::move(device.make_endpoint({})).value()) {
         ManagerOptions options;
-        options.shape = {1, 1, 4, 1};
         options.worker_count = 2;
         manager_.emplace(options, std::move(device.make_endpoint({})).value(), clock_);
         address = manager_->address();

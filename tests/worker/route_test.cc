@@ -7,17 +7,20 @@
 #include <doctest/doctest.h>
 
 #include "lib/base/random.h"
+#include "lib/ring/plan.h"
 #include "tests/seed.h"
 
 namespace weir {
 
 TEST_SUITE("route") {
-    static Assignment assignment(uint32_t servers, uint32_t shards) {
-        return std::move(Assignment::make(1, {servers, shards, 4, 7})).value();
+    static View view_of(uint32_t servers, uint32_t shards) {
+        NewServer server;
+        server.addresses.resize(shards, "here");
+        return std::move(first_view(std::vector(servers, server), 4)).value();
     }
 
     TEST_CASE("every key goes to its owner exactly once, in pieces that are small enough") {
-        const Assignment ring = assignment(2, 2);
+        const View ring = view_of(2, 2);
         WEIR_TEST_SEED(seed, 3);
         Random random(seed);
         HeapMemory memory;
@@ -48,7 +51,7 @@ TEST_SUITE("route") {
     }
 
     TEST_CASE("a range is cut where its owner changes") {
-        const Assignment ring = assignment(2, 2);
+        const View ring = view_of(2, 2);
         auto route = Route::make(KeyRange{10, 990}, ring, PositionMap::dense(1000), {100});
         REQUIRE(route.has_value());
         uint64_t next = 0;
@@ -61,7 +64,7 @@ TEST_SUITE("route") {
     }
 
     TEST_CASE("a key beyond a dense table, and a list for which there is no memory, are refused") {
-        const Assignment ring = assignment(2, 2);
+        const View ring = view_of(2, 2);
         HeapMemory none(0);
         const std::vector<uint64_t> beyond{1, 1000};
         CHECK(Route::make(beyond, ring, PositionMap::dense(1000), {100}, none).code() ==
@@ -72,10 +75,28 @@ TEST_SUITE("route") {
               Errc::kNoMemory);
     }
 
+    TEST_CASE("a call for keys of which no copy is left fails, and names them") {
+        for (const uint32_t servers : {1U, 2U}) {
+            ViewData data = view_of(servers, 1).data();
+            data.segments[1].primary = kNoShard;
+            data.epoch = 2;
+            const View ring = std::move(View::make(std::move(data))).value();
+            HeapMemory memory;
+            std::vector<uint64_t> all(1000);
+            std::iota(all.begin(), all.end(), 0);
+            const PositionMap positions = PositionMap::dense(1000);
+            const auto list = Route::make(all, ring, positions, {100}, memory);
+            REQUIRE(list.code() == Errc::kPeerLost);
+            CHECK(list.error().message().find("are lost") != std::string::npos);
+            CHECK(Route::make(KeyRange{0, 1000}, ring, positions, {100}).code() == Errc::kPeerLost);
+            CHECK(Route::make(KeyRange{0, 10}, ring, positions, {100}).has_value());
+        }
+    }
+
     TEST_CASE(
         "the cache forgets the routes that were used longest ago, and knows lists by more than "
         "their hash") {
-        const Assignment ring = assignment(1, 1);
+        const View ring = view_of(1, 1);
         HeapMemory memory;
         std::vector<std::vector<uint64_t>> lists;
         for (uint64_t i = 0; i < 4; ++i)
@@ -98,7 +119,7 @@ TEST_SUITE("route") {
     }
 
     TEST_CASE("regrouped keys are given back, the oldest first, but not those of a request") {
-        const Assignment ring = assignment(2, 2);
+        const View ring = view_of(2, 2);
         HeapMemory memory;
         RouteCache cache(1 << 20);
         std::vector<ListId> ids;
