@@ -18,7 +18,7 @@ std::string encode_schema(const TableSchema& schema) {
     writer.number(schema.key_count).text(schema.rule).number(schema.initial_value);
     for (const double parameter : schema.parameters.value)
         writer.number(parameter);
-    writer.number(static_cast<uint8_t>(schema.allow_not_finite));
+    writer.number(static_cast<uint8_t>(schema.allow_not_finite)).number(schema.max_delay);
     const std::span<const std::byte> bytes = writer.bytes();
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
@@ -37,6 +37,7 @@ std::optional<TableSchema> decode_schema(std::string_view bytes) {
         parameter = reader.number<double>();
     const auto allow_not_finite = reader.number<uint8_t>();
     schema.allow_not_finite = allow_not_finite != 0;
+    schema.max_delay = reader.number<uint32_t>();
     if (!reader.done() || allow_not_finite > 1 || !is_valid(schema.value_type) ||
         (schema.layout != Layout::kDense && schema.layout != Layout::kSparse)) {
         return std::nullopt;

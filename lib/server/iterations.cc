@@ -2,81 +2,94 @@
 #include "lib/server/iterations.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "lib/base/check.h"
 
 namespace weir {
 
+Iterations::Iterations(uint32_t worker_count, uint32_t window)
+    : window_(window), last_seen_(worker_count), lost_(worker_count) {
+    WEIR_CHECK(window > 0);
+    for (Open& open : window_)
+        open.parts.resize(worker_count);
+}
+
 Iterations::Verdict Iterations::judge(uint64_t iteration, uint32_t worker,
                                       uint32_t parts) noexcept {
-    if (worker >= workers_.size() || parts == 0) return Verdict::kRefuse;
+    if (worker >= last_seen_.size() || parts == 0) return Verdict::kRefuse;
     if (iteration <= last_closed_) return Verdict::kPast;
-    Worker& w = workers_[worker];
-    if (iteration > w.last_seen + 1) return Verdict::kSkips;
-    w.last_seen = std::max(w.last_seen, iteration);
-    if (iteration > open()) return Verdict::kLater;
-    const bool as_announced = w.announced == 0 || (w.announced == parts && w.admitted < parts);
+    uint64_t& last_seen = last_seen_[worker];
+    if (iteration > last_seen + 1) return Verdict::kSkips;
+    last_seen = std::max(last_seen, iteration);
+    if (iteration > last_open()) return Verdict::kLater;
+    const Parts& of = open(iteration).parts[worker];
+    const bool as_announced = of.announced == 0 || (of.announced == parts && of.admitted < parts);
     return as_announced ? Verdict::kNow : Verdict::kRefuse;
 }
 
-void Iterations::admit(uint32_t worker, uint32_t parts) noexcept {
-    workers_[worker].announced = parts;
-    ++workers_[worker].admitted;
+void Iterations::admit(uint64_t iteration, uint32_t worker, uint32_t parts) noexcept {
+    Parts& of = open(iteration).parts[worker];
+    of.announced = parts;
+    ++of.admitted;
 }
 
-void Iterations::fail(Failure failure) noexcept {
-    if (!failure_) failure_ = failure;
+void Iterations::withdraw(uint64_t iteration, uint32_t worker) noexcept {
+    --open(iteration).parts[worker].admitted;
+}
+
+void Iterations::fail(uint64_t iteration, Failure failure) noexcept {
+    std::optional<Failure>& first = open(iteration).failure;
+    if (!first) first = failure;
+}
+
+void Iterations::arrived(uint64_t iteration, uint32_t worker) noexcept {
+    Open& in = open(iteration);
+    Parts& of = in.parts[worker];
+    ++of.arrived;
+    WEIR_CHECK(of.arrived <= of.announced);
+    if (of.complete()) ++in.complete;
 }
 
 void Iterations::lose(uint32_t worker) noexcept {
-    if (!std::exchange(workers_[worker].lost, true)) ++lost_;
+    if (lost_[worker]) return;
+    lost_[worker] = true;
+    const Failure failure{Errc::kPeerLost, worker};
+    uint64_t iteration = first_open();
+    while (iteration <= last_open() && open(iteration).parts[worker].complete())
+        ++iteration;
+    for (; iteration <= last_open(); ++iteration)
+        fail(iteration, failure);
+    if (!loss_) loss_ = failure;
 }
 
-bool Iterations::arrived(uint32_t worker) noexcept {
-    Worker& w = workers_[worker];
-    ++w.arrived;
-    WEIR_CHECK(w.arrived <= w.announced);
-    if (w.complete()) ++complete_;
-    return complete_ == workers_.size();
+bool Iterations::complete() const noexcept {
+    return open(first_open()).complete == last_seen_.size();
 }
 
 void Iterations::close() {
-    if (failure_) {
-        failed_.push_back({open(), *failure_});
+    Open& closed = open(first_open());
+    if (closed.failure) {
+        failed_.push_back({first_open(), *closed.failure});
         if (failed_.size() > kFailuresMax) failed_.pop_front();
-        failure_.reset();
     }
-    for (Worker& w : workers_) {
-        w.announced = 0;
-        w.admitted = 0;
-        w.arrived = 0;
-    }
-    complete_ = 0;
+    // It is the room of the iteration that is opened now.
+    std::ranges::fill(closed.parts, Parts());
+    closed.complete = 0;
+    closed.failure = loss_;
     ++last_closed_;
 }
 
 std::optional<Iterations::Failure> Iterations::failure_of(uint64_t iteration) const noexcept {
-    if (iteration <= last_closed_) {
-        const auto found = std::find_if(failed_.begin(), failed_.end(), [&](const Closed& closed) {
-            return closed.iteration == iteration;
-        });
-        return found == failed_.end() ? std::nullopt : std::optional(found->failure);
-    }
-    if (iteration == open() && failure_) return failure_;
-    for (uint32_t worker = 0; lost_ > 0 && worker < workers_.size(); ++worker) {
-        const Worker& w = workers_[worker];
-        if (w.lost && (iteration > open() || !w.complete())) {
-            return Failure{Errc::kPeerLost, worker};
-        }
-    }
-    return std::nullopt;
+    if (iteration > last_open()) return loss_;
+    if (iteration > last_closed_) return open(iteration).failure;
+    const auto found = std::ranges::find(failed_, iteration, &Closed::iteration);
+    return found == failed_.end() ? std::nullopt : std::optional(found->failure);
 }
 
 std::optional<Iterations::Failure> Iterations::failure_for(uint64_t iteration,
                                                            uint32_t worker) const noexcept {
     if (const auto failure = failure_of(iteration)) return failure;
-    const bool gave_up = iteration > last_closed_ && workers_[worker].lost;
+    const bool gave_up = iteration > last_closed_ && lost_[worker];
     return gave_up ? std::optional(Failure{Errc::kPeerLost, worker}) : std::nullopt;
 }
 

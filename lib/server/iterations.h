@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Iterations: which iteration of a table is open, which workers' parts of it have arrived, and
-/// which iterations have failed. The update rule runs once all parts have arrived; it does not
-/// run if a part failed.
+/// Iterations: which iterations of a table are open, which workers' parts of them have arrived,
+/// and which iterations have failed. The update rule runs once all parts have arrived; it does
+/// not run if a part failed.
 
 #include <cstdint>
 #include <deque>
@@ -14,13 +14,14 @@
 
 namespace weir {
 
-/// Iterations count from 1 and are open one after another. Every worker pushes one or more parts
-/// of each, and each part says how many there are.
+/// Iterations count from 1. A window of them is open at a time, and they are closed in order.
+/// Every worker pushes one or more parts of each, and each part says how many there are.
 ///
 /// Thread: the shard's
 class Iterations {
 public:
-    explicit Iterations(uint32_t worker_count) : workers_(worker_count) {}
+    /// `window`: how many are open; 1 or more.
+    explicit Iterations(uint32_t worker_count, uint32_t window = 1);
 
     /// Why an iteration ends without running its rule, and through which worker.
     struct Failure {
@@ -29,7 +30,7 @@ public:
     };
 
     enum class Verdict {
-        kNow,     ///< a part of the open iteration
+        kNow,     ///< a part of an open iteration
         kLater,   ///< a part of a later iteration: keep it until that is open
         kPast,    ///< a part of a closed iteration
         kSkips,   ///< this worker has not yet sent a part of the iteration before it
@@ -39,22 +40,25 @@ public:
     /// kLater, `iteration` now counts as seen (see last_seen()).
     [[nodiscard]] Verdict judge(uint64_t iteration, uint32_t worker, uint32_t parts) noexcept;
 
+    // Of an open iteration:
+
     /// Counts a part as admitted; arrived() follows once it has had its effect. Only after kNow.
-    void admit(uint32_t worker, uint32_t parts) noexcept;
-
+    void admit(uint64_t iteration, uint32_t worker, uint32_t parts) noexcept;
     /// Uncounts an admitted part, which the worker will send again.
-    void withdraw(uint32_t worker) noexcept { --workers_[worker].admitted; }
+    void withdraw(uint64_t iteration, uint32_t worker) noexcept;
+    /// A part failed: the rule will not run. The first failure is kept.
+    void fail(uint64_t iteration, Failure failure) noexcept;
+    /// An admitted part has had its effect, or has failed.
+    void arrived(uint64_t iteration, uint32_t worker) noexcept;
 
-    /// A part of the open iteration failed: the rule will not run. The first failure is kept.
-    void fail(Failure failure) noexcept;
-
-    /// The worker will send nothing more: every iteration that lacks a part of it has failed.
+    /// The worker will send nothing more: the first open iteration that lacks a part of it has
+    /// failed, and all later ones have, too, because they could only be closed after it.
     void lose(uint32_t worker) noexcept;
 
-    /// An admitted part has had its effect, or has failed. True if it was the last part of the
-    /// iteration: run the rule unless the iteration has failed, then close().
-    [[nodiscard]] bool arrived(uint32_t worker) noexcept;
-    /// Ends the open iteration and opens the next one.
+    /// Whether all parts of the first open iteration have arrived: run the rule unless the
+    /// iteration has failed, then close().
+    [[nodiscard]] bool complete() const noexcept;
+    /// Ends the first open iteration and opens one more.
     void close();
 
     /// How `iteration` failed, or will because a worker is lost. Nothing if neither is so, or if
@@ -66,31 +70,35 @@ public:
     [[nodiscard]] std::optional<Failure> failure_for(uint64_t iteration,
                                                      uint32_t worker) const noexcept;
 
-    [[nodiscard]] uint64_t open() const noexcept { return last_closed_ + 1; }
+    [[nodiscard]] uint64_t first_open() const noexcept { return last_closed_ + 1; }
+
+    [[nodiscard]] uint64_t last_open() const noexcept { return last_closed_ + window_.size(); }
 
     /// The last iteration that is closed.
     [[nodiscard]] uint64_t last_closed() const noexcept { return last_closed_; }
 
     /// The last iteration of which this worker has sent a part.
-    [[nodiscard]] uint64_t last_seen(uint32_t worker) const noexcept {
-        return workers_[worker].last_seen;
-    }
+    [[nodiscard]] uint64_t last_seen(uint32_t worker) const noexcept { return last_seen_[worker]; }
 
     /// Failures of closed iterations that are remembered, for parts and pulls that name them.
     static constexpr size_t kFailuresMax = 64;
 
 private:
-    struct Worker {
-        uint32_t announced = 0;  ///< parts of the open iteration; 0: no part admitted yet
+    /// One worker's parts of one iteration.
+    struct Parts {
+        uint32_t announced = 0;  ///< 0: no part admitted yet
         uint32_t admitted = 0;
         uint32_t arrived = 0;
-        bool lost = false;
-        uint64_t last_seen = 0;
 
-        /// All of its parts of the open iteration have arrived.
         [[nodiscard]] bool complete() const noexcept {
             return announced > 0 && arrived == announced;
         }
+    };
+
+    struct Open {
+        std::vector<Parts> parts;  ///< by worker
+        uint32_t complete = 0;     ///< number of workers whose parts are complete()
+        std::optional<Failure> failure;
     };
 
     struct Closed {
@@ -98,12 +106,20 @@ private:
         Failure failure;
     };
 
-    std::vector<Worker> workers_;
-    uint32_t complete_ = 0;  ///< number of workers that are complete()
+    [[nodiscard]] Open& open(uint64_t iteration) noexcept {
+        return window_[iteration % window_.size()];
+    }
+
+    [[nodiscard]] const Open& open(uint64_t iteration) const noexcept {
+        return window_[iteration % window_.size()];
+    }
+
+    std::vector<Open> window_;         ///< iteration i at i % size
+    std::vector<uint64_t> last_seen_;  ///< by worker
+    std::vector<bool> lost_;           ///< by worker
+    std::optional<Failure> loss_;      ///< of every iteration that is not open yet: a lost worker
     uint64_t last_closed_ = 0;
-    uint32_t lost_ = 0;               ///< number of lost workers
-    std::optional<Failure> failure_;  ///< of the open iteration
-    std::deque<Closed> failed_;       ///< closed iterations, at most kFailuresMax
+    std::deque<Closed> failed_;  ///< closed iterations, at most kFailuresMax
 };
 
 }  // namespace weir

@@ -18,7 +18,7 @@ void PullWrites::add(const PullWrite& write) {
 }
 
 bool PullWrites::post(uint64_t id) {
-    const PullWrite& write = writes_.at(id);
+    PullWrite& write = writes_.at(id);
     const bool from_rows = write.buffer.empty();
     std::span<const std::byte> from = write.buffer;
     if (from_rows) {
@@ -26,9 +26,9 @@ bool PullWrites::post(uint64_t id) {
         const auto values = write.table->rows->values(write.keys);
         WEIR_CHECK(values.has_value());
         from = *values;
+        write.shown = write.table->iterations.state().last_closed();
     }
-    switch (endpoint_.write_immediate(write.connection, from, write.to,
-                                      static_cast<uint32_t>(write.request), id)) {
+    switch (post_values(id, from)) {
         case Post::kPosted:
             if (from_rows) write.table->pins.pin(id, write.keys);
             return true;
@@ -43,6 +43,13 @@ bool PullWrites::post(uint64_t id) {
     }
     end(id, Errc::kPeerLost);
     return true;
+}
+
+Post PullWrites::post_values(uint64_t id, std::span<const std::byte> from) {
+    const PullWrite& write = writes_.at(id);
+    if (write.names_iteration) return endpoint_.write(write.connection, from, write.to, id);
+    return endpoint_.write_immediate(write.connection, from, write.to,
+                                     static_cast<uint32_t>(write.request), id);
 }
 
 size_t PullWrites::post_waiting() {

@@ -21,6 +21,8 @@ namespace weir {
 struct PullWrite {
     transport::ConnectionId connection = 0;
     uint64_t request = 0;
+    bool names_iteration = false;  ///< its worker gets a reply, not an immediate
+    uint64_t shown = 0;            ///< the last closed iteration when the values were read
     transport::RemoteSpan to;
     ShardTable* table = nullptr;  ///< must outlive the write
     KeyRange keys;                ///< whose rows the table has
@@ -62,6 +64,7 @@ public:
 private:
     /// False: it has to wait.
     [[nodiscard]] bool post(uint64_t id);
+    [[nodiscard]] transport::Post post_values(uint64_t id, std::span<const std::byte> from);
     void end(uint64_t id, Errc status);
 
     transport::Endpoint& endpoint_;

@@ -214,7 +214,7 @@ Status Shard::create_table(std::span<const std::byte> body) {
     const uint32_t workers = sessions_.worker_count();
     auto made = std::make_unique<ShardTable>(std::move(*table), workers);
     for (uint32_t worker = 0; worker < workers; ++worker) {
-        if (sessions_.is_lost(worker)) made->iterations.lose(worker);
+        if (sessions_.is_lost(worker)) made->iterations.state().lose(worker);
     }
     tables_[message->table] = std::move(made);
     return {};

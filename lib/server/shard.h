@@ -124,13 +124,12 @@ private:
     void apply(const ShardRequest& request);
     void push(ShardTable& table, const ShardRequest& request);
     void push_part(ShardTable& table, const ShardRequest& request);
-    [[nodiscard]] Errc change(ShardTable& table, const ShardRequest& request, bool aggregate);
-    [[nodiscard]] Result<RowList> rows_of(ShardTable& table, const ShardRequest& request);
 
     // shard_parts.cc: parts that have arrived, workers that send no more, the end of an iteration
-    void end_part(ShardTable& table, const Session& session, uint64_t request, Errc status);
-    void answer_failed(ShardTable& table);
-    void finish_iteration(ShardTable& table);
+    void end_part(ShardTable& table, const Session& session, const wire::FrameHeader& part,
+                  Errc status);
+    void answer_failed(ShardTable& table, uint64_t iteration);
+    void finish_iterations(ShardTable& table);
     void manager_lost_worker(uint64_t worker);
     void worker_gave_up(const Session& session, uint64_t request);
     void expect_no_more_parts_of(uint32_t worker);

@@ -35,14 +35,15 @@ void Shard::admit(Session& session, const wire::Frame& frame) {
             return;
         }
     } else if (h.iteration > 0) {
-        if (const auto failure = table.iterations.failure_for(h.iteration, session.worker)) {
+        const Iterations& iterations = table.iterations.state();
+        if (const auto failure = iterations.failure_for(h.iteration, session.worker)) {
             return reply_failed(session.connection, h.request, *failure);
         }
-        const uint64_t sent = table.iterations.last_seen(session.worker);
+        const uint64_t sent = iterations.last_seen(session.worker);
         if (h.iteration > sent) {  // no part was sent: it would wait for its own worker
             return reply(session.connection, h.request, Errc::kInvalidArgument, sent);
         }
-        if (h.iteration > table.iterations.last_closed()) {
+        if (h.iteration > iterations.last_closed()) {
             return defer(session, table, frame);
         }
     }
@@ -53,7 +54,7 @@ void Shard::admit(Session& session, const wire::Frame& frame) {
 /// its worker cannot send it. In both cases the part counts, and its iteration fails.
 void Shard::admit_part(Session& session, ShardTable& table, const wire::Frame& frame, Errc status) {
     const wire::FrameHeader& h = frame.header;
-    Iterations& iterations = table.iterations;
+    Iterations& iterations = table.iterations.state();
     switch (iterations.judge(h.iteration, session.worker, h.parts)) {
         case Iterations::Verdict::kLater:
             if (const auto failure = iterations.failure_for(h.iteration, session.worker)) {
@@ -71,10 +72,10 @@ void Shard::admit_part(Session& session, ShardTable& table, const wire::Frame& f
                          iterations.last_seen(session.worker));
         case Iterations::Verdict::kNow: break;
     }
-    iterations.admit(session.worker, h.parts);
+    iterations.admit(h.iteration, session.worker, h.parts);
     if (h.part_status != Errc::kOk) status = Errc::kCancelled;
     const bool failed = iterations.failure_of(h.iteration).has_value();
-    if (failed || status != Errc::kOk) return end_part(table, session, h.request, status);
+    if (failed || status != Errc::kOk) return end_part(table, session, h, status);
     start(session, frame);
 }
 

@@ -18,7 +18,8 @@ void Shard::start(Session& session, const wire::Frame& frame) {
     }
     if (!sessions_.add_waiting(session, frame.keys.size() + frame.values.size())) {
         if ((frame.header.flags & wire::kAggregate) != 0) {
-            tables_[frame.header.table]->iterations.withdraw(session.worker);
+            tables_[frame.header.table]->iterations.state().withdraw(frame.header.iteration,
+                                                                     session.worker);
         }
         return reply(session.connection, frame.header.request, Errc::kBusy);
     }
@@ -81,8 +82,7 @@ void Shard::fetched(const Fetched& fetched) {
                                fetched.values_at,  fetched.ends,   nullptr,      fetched.room};
     if (fetched.status == Errc::kOk) return apply(request);
     if ((fetched.header.flags & wire::kAggregate) != 0) {
-        return end_part(*tables_[fetched.header.table], *session, fetched.header.request,
-                        fetched.status);
+        return end_part(*tables_[fetched.header.table], *session, fetched.header, fetched.status);
     }
     reply(fetched.connection, fetched.header.request, fetched.status);
 }

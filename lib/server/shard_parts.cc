@@ -1,53 +1,54 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
 /// Parts of iterations, once they have been added or have failed: an iteration ends when it has
-/// the parts of all workers, and fails when a part fails or a worker will send no more.
-
-#include <utility>
+/// the parts of all workers and the one before it has ended, and fails when a part fails or a
+/// worker will send no more.
 
 #include "lib/base/log.h"
 #include "lib/server/shard.h"
 
 namespace weir {
 
-/// An admitted part of the open iteration has had its effect, or has failed. If its key list is
+/// An admitted part of an open iteration has had its effect, or has failed. If its key list is
 /// not known, the part does not count: the worker sends it again with its keys.
-void Shard::end_part(ShardTable& table, const Session& session, uint64_t request, Errc status) {
-    Iterations& iterations = table.iterations;
+void Shard::end_part(ShardTable& table, const Session& session, const wire::FrameHeader& part,
+                     Errc status) {
     if (status == Errc::kUnknownList) {
-        iterations.withdraw(session.worker);
-        return reply(session.connection, request, status);
+        table.iterations.state().withdraw(part.iteration, session.worker);
+        return reply(session.connection, part.request, status);
     }
-    if (status != Errc::kOk) iterations.fail({status, session.worker});
-    if (const auto failure = iterations.failure_for(iterations.open(), session.worker)) {
-        reply_failed(session.connection, request, *failure);
-    } else {
-        table.to_acknowledge.push_back({session.connection, request});
+    const auto failure = table.iterations.arrived(
+        part.iteration, {session.connection, part.request, session.worker}, status);
+    if (failure) {
+        reply_failed(session.connection, part.request, *failure);
+        answer_failed(table, part.iteration);
     }
-    answer_failed(table);
-    if (iterations.arrived(session.worker)) finish_iteration(table);
+    finish_iterations(table);
 }
 
-/// If the open iteration has failed: drops its sum, answers the parts that have arrived, and has
+/// If an open iteration has failed: drops its sum, answers the parts that have arrived, and has
 /// the deferred requests looked at again.
-void Shard::answer_failed(ShardTable& table) {
-    const auto failure = table.iterations.failure_of(table.iterations.open());
+void Shard::answer_failed(ShardTable& table, uint64_t iteration) {
+    const auto failure = table.iterations.state().failure_of(iteration);
     if (!failure) return;
-    if (std::exchange(table.aggregated, false)) table.rows->drop_aggregate();
-    for (const ShardTable::Acknowledgement& waiting : std::exchange(table.to_acknowledge, {}))
-        reply_failed(waiting.connection, waiting.request, *failure);
+    table.iterations.take_failed(iteration, [&](const OpenIterations::Part& part) {
+        reply_failed(part.connection, part.request, *failure);
+    });
     retry_ |= !table.deferred.empty();
 }
 
-void Shard::finish_iteration(ShardTable& table) {
-    const bool failed = table.iterations.failure_of(table.iterations.open()).has_value();
-    if (!failed && table.pins.any()) return table.pins.hold_iteration();
-    if (std::exchange(table.aggregated, false)) table.rows->apply_aggregate();
-    table.iterations.close();
-    for (const ShardTable::Acknowledgement& done : table.to_acknowledge)
-        reply(done.connection, done.request, Errc::kOk);
-    table.to_acknowledge.clear();
-    retry_ |= !table.deferred.empty();
+/// Ends the iterations that have all their parts, in order. The rule changes any row, so it waits
+/// while some are pinned.
+void Shard::finish_iterations(ShardTable& table) {
+    const Iterations& iterations = table.iterations.state();
+    while (iterations.complete()) {
+        const bool failed = iterations.failure_of(iterations.first_open()).has_value();
+        if (!failed && table.pins.any()) return table.pins.hold_iteration();
+        table.iterations.close([&](const OpenIterations::Part& part) {
+            reply(part.connection, part.request, Errc::kOk);
+        });
+        retry_ |= !table.deferred.empty();
+    }
 }
 
 /// The manager says that a worker is lost. If the worker is connected here, its pushes may still
@@ -70,12 +71,10 @@ void Shard::worker_gave_up(const Session& session, uint64_t request) {
         expect_no_more_parts_of(session.worker);
         for (const auto& table : tables_) {
             if (table == nullptr) continue;
-            std::erase_if(table->to_acknowledge, [&](const ShardTable::Acknowledgement& waiting) {
-                if (waiting.connection != session.connection) return false;
-                reply_failed(waiting.connection, waiting.request,
-                             {Errc::kPeerLost, session.worker});
-                return true;
-            });
+            const auto answer = [&](const OpenIterations::Part& part) {
+                reply_failed(part.connection, part.request, {Errc::kPeerLost, session.worker});
+            };
+            table->iterations.take_parts_of(session.connection, answer);
         }
     }
     reply(session.connection, request, Errc::kOk);
@@ -87,8 +86,10 @@ void Shard::expect_no_more_parts_of(uint32_t worker) {
     sessions_.lose(worker);
     for (const auto& table : tables_) {
         if (table == nullptr) continue;
-        table->iterations.lose(worker);
-        answer_failed(*table);
+        Iterations& iterations = table->iterations.state();
+        iterations.lose(worker);
+        for (uint64_t i = iterations.first_open(); i <= iterations.last_open(); ++i)
+            answer_failed(*table, i);
     }
     retry_ = true;
 }

@@ -5,7 +5,8 @@
 ///  - straight into the worker's memory, where that is mapped;
 ///  - to the worker's memory by a network write otherwise: those of a range from the table
 ///    itself, those of a list from a buffer.
-/// A write from the table pins its rows until it ends. New pins wait while pushes wait for pins.
+/// Where a pull names an iteration, its reply says which one the values show; a network write is
+/// then followed by a reply, too. A write from the table pins its rows until it ends. New pins wait while pushes wait for pins.
 
 #include <cstring>
 
@@ -17,16 +18,17 @@ namespace weir {
 void Shard::pull(ShardTable& table, const ShardRequest& request) {
     const wire::FrameHeader& h = request.header;
     const size_t bytes = h.count * table.rows->pulled_row_bytes();
+    const uint64_t shown = h.iteration > 0 ? table.iterations.state().last_closed() : 0;
     if ((h.flags & wire::kValuesInline) != 0 || bytes == 0) {
         reply_buffer_.resize(bytes);
         const Errc status = read_rows(table, request, reply_buffer_);
         if (status != Errc::kOk) reply_buffer_.clear();
         counters_.bytes_copied += 2 * reply_buffer_.size();  // into the buffer, then the message
-        return reply(request.connection, h.request, status, 0, reply_buffer_);
+        return reply(request.connection, h.request, status, shown, reply_buffer_);
     }
     if (request.out != nullptr) {
-        return reply(request.connection, h.request,
-                     read_rows(table, request, {request.out, bytes}));
+        return reply(request.connection, h.request, read_rows(table, request, {request.out, bytes}),
+                     shown);
     }
     pull_by_write(table, request, bytes);
 }
@@ -54,6 +56,8 @@ void Shard::pull_by_write(ShardTable& table, const ShardRequest& request, size_t
     write.table = &table;
     write.to = {at.address, at.length_bytes, at.key};
     write.request = h.request;
+    write.names_iteration = h.iteration > 0;
+    write.shown = table.iterations.state().last_closed();
     if ((h.flags & wire::kKeysRange) != 0) {
         write.keys = {h.first, h.first + h.count};
         const auto values = table.rows->values(write.keys);
@@ -79,7 +83,8 @@ size_t Shard::post_waiting_writes() {
     return posted;
 }
 
-/// Writes that have ended: the worker learns of success by the immediate, of failure by a reply.
+/// Writes that have ended: the worker learns of success by the immediate or, if it named an
+/// iteration, by a reply; of failure by a reply.
 /// Changes that waited for the rows of a write go on.
 void Shard::take_ended_writes() {
     while (const std::optional<PullWrites::Ended> ended = writes_.next_ended()) {
@@ -87,10 +92,14 @@ void Shard::take_ended_writes() {
         if (!write.buffer.empty()) fetcher_.release(write.ticket);
         if (Session* const session = sessions_.find(write.connection)) {
             Sessions::end_waiting(*session, 0);
-            if (ended->status != Errc::kOk) reply(write.connection, write.request, ended->status);
+            if (ended->status != Errc::kOk) {
+                reply(write.connection, write.request, ended->status);
+            } else if (write.names_iteration) {
+                reply(write.connection, write.request, Errc::kOk, write.shown);
+            }
         }
         if (!ended->unpinned) continue;
-        if (write.table->pins.take_iteration()) finish_iteration(*write.table);
+        if (write.table->pins.take_iteration()) finish_iterations(*write.table);
         retry_ |= write.table->pins.has_waiting();
     }
 }

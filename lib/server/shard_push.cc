@@ -9,6 +9,30 @@ namespace weir {
 
 using wire::Kind;
 
+namespace {
+
+Errc change(ShardTable& table, const ShardRequest& request) {
+    const wire::FrameHeader& h = request.header;
+    if ((h.flags & wire::kKeysRange) != 0)
+        return table.rows->push(KeyRange{h.first, h.first + h.count}, request.values).code();
+    const Result<RowList> list = rows_of(table, request);
+    return list ? table.rows->push(*list, request.values).code() : list.code();
+}
+
+Errc add_to_sum(ShardTable& table, const ShardRequest& request) {
+    const wire::FrameHeader& h = request.header;
+    table.iterations.added(h.iteration);
+    if ((h.flags & wire::kKeysRange) != 0) {
+        const KeyRange keys{h.first, h.first + h.count};
+        return table.rows->push_aggregate(h.iteration, keys, request.values).code();
+    }
+    const Result<RowList> list = rows_of(table, request);
+    return list ? table.rows->push_aggregate(h.iteration, *list, request.values).code()
+                : list.code();
+}
+
+}  // namespace
+
 void Shard::apply(const ShardRequest& request) {
     ShardTable& table = *tables_[request.header.table];
     if (request.header.kind == Kind::kPull) {
@@ -29,7 +53,7 @@ void Shard::push(ShardTable& table, const ShardRequest& request) {
         Sessions::add_waiting_again(*session);
         return table.pins.hold(request, fetcher_.keep());
     }
-    reply(request.connection, h.request, change(table, request, false));
+    reply(request.connection, h.request, change(table, request));
 }
 
 void Shard::push_part(ShardTable& table, const ShardRequest& request) {
@@ -37,33 +61,14 @@ void Shard::push_part(ShardTable& table, const ShardRequest& request) {
     if (session == nullptr) return;
     const wire::FrameHeader& h = request.header;
     Errc status = Errc::kOk;
-    if (h.count > 0 && !table.iterations.failure_of(table.iterations.open())) {
-        // A part that is the whole iteration needs no sum. One of several parts does, even of a
-        // single worker: if another part fails, nothing of the iteration may be applied.
-        const bool whole = table.one_worker && h.parts == 1 && !table.pins.any();
-        status = change(table, request, !whole);
-        table.aggregated |= !whole;
+    if (h.count > 0 && !table.iterations.state().failure_of(h.iteration)) {
+        const bool is_all = table.iterations.is_all(h.iteration, h.parts) && !table.pins.any();
+        status = is_all ? change(table, request) : add_to_sum(table, request);
     }
-    end_part(table, *session, h.request, status);
+    end_part(table, *session, h, status);
 }
 
-Errc Shard::change(ShardTable& table, const ShardRequest& request, bool aggregate) {
-    const wire::FrameHeader& h = request.header;
-    TableShard& rows = *table.rows;
-    if ((h.flags & wire::kKeysRange) != 0) {
-        const KeyRange keys{h.first, h.first + h.count};
-        return (aggregate ? rows.push_aggregate(keys, request.values)
-                          : rows.push(keys, request.values))
-            .code();
-    }
-    const Result<RowList> list = rows_of(table, request);
-    if (!list) return list.code();
-    return (aggregate ? rows.push_aggregate(*list, request.values)
-                      : rows.push(*list, request.values))
-        .code();
-}
-
-Result<RowList> Shard::rows_of(ShardTable& table, const ShardRequest& request) {
+Result<RowList> rows_of(ShardTable& table, const ShardRequest& request) {
     const wire::FrameHeader& h = request.header;
     if ((h.flags & wire::kKeysKnown) != 0) {
         return table.rows->known_rows(

@@ -6,33 +6,26 @@
 #include <cstdint>
 #include <memory>
 #include <utility>
-#include <vector>
 
 #include "lib/server/deferred_requests.h"
-#include "lib/server/iterations.h"
+#include "lib/server/open_iterations.h"
 #include "lib/server/pins.h"
+#include "lib/server/request.h"
 #include "lib/store/table.h"
-#include "transport/transport.h"
 
 namespace weir {
 
 struct ShardTable {
     ShardTable(std::unique_ptr<TableShard> table, uint32_t workers)
-        : rows(std::move(table)), iterations(workers), one_worker(workers == 1) {}
-
-    /// A request that is answered when the open iteration is closed.
-    struct Acknowledgement {
-        transport::ConnectionId connection = 0;
-        uint64_t request = 0;
-    };
+        : rows(std::move(table)), iterations(*rows, workers) {}
 
     std::unique_ptr<TableShard> rows;
-    Iterations iterations;
-    std::vector<Acknowledgement> to_acknowledge;  ///< arrived parts of the open iteration
-    DeferredRequests deferred;                    ///< wait until an iteration is closed
+    OpenIterations iterations;
+    DeferredRequests deferred;  ///< wait until an iteration is closed
     Pins pins;
-    bool one_worker = false;
-    bool aggregated = false;  ///< the table has a sum of the open iteration
 };
+
+/// The rows of the key list that a push or pull names. Errors: as TableShard's look-ups of rows
+[[nodiscard]] Result<RowList> rows_of(ShardTable& table, const ShardRequest& request);
 
 }  // namespace weir

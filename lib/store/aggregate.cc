@@ -14,7 +14,13 @@ Aggregate::Aggregate(Memory& memory, ValueType type, const RuleEntry& rule, uint
 Status Aggregate::reserve(size_t row_count) {
     if (row_count <= accumulators_.capacity()) return {};
     WEIR_TRY(accumulators_.reserve(row_count));
-    touched_.resize((accumulators_.capacity() + 63) / 64);
+    make_bits();
+    return {};
+}
+
+Status Aggregate::reserve_only(size_t row_count) {
+    WEIR_TRY(accumulators_.reserve_only(row_count));
+    make_bits();
     return {};
 }
 

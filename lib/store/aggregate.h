@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Aggregate: combines several workers' pushes of one iteration before the update rule runs.
+/// Aggregate: combines several workers' pushes of one iteration before the update rule runs. It
+/// is used again for a later iteration.
 
 #include <algorithm>
 #include <cstdint>
@@ -26,6 +27,10 @@ class Aggregate {
 public:
     Aggregate(Memory& memory, ValueType type, const RuleEntry& rule, uint32_t width);
 
+    /// Takes the memory of all rows of a table that does not grow: adding to it cannot fail.
+    /// Errors: Errc::kNoMemory
+    [[nodiscard]] Status reserve_only(size_t row_count);
+
     /// Adds to the rows from first_row on; their pushed values lie side by side.
     /// Errors: Errc::kNoMemory; nothing was added
     [[nodiscard]] Status add_run(uint32_t first_row, size_t row_count, const std::byte* pushed);
@@ -48,6 +53,8 @@ public:
 
 private:
     [[nodiscard]] Status reserve(size_t row_count);
+
+    void make_bits() { touched_.resize((accumulators_.capacity() + 63) / 64); }
 
     /// One past the last row that can have been touched.
     [[nodiscard]] uint32_t row_limit() const noexcept {

@@ -21,19 +21,28 @@ RowStore::RowStore(Memory& memory, std::span<const std::byte> initial)
 Status RowStore::reserve(size_t row_count) {
     const size_t granule_bytes = initial_.size() << shift_;
     while (capacity() < row_count) {
-        const size_t needed = ((row_count - capacity() - 1) >> shift_) + 1;
+        const size_t needed = granules_for(row_count);
         const size_t doubling =
             std::clamp(capacity() * initial_.size(), kExtentBytesMin, kExtentBytesMax) /
             granule_bytes;
         // If there is no memory to double, try what is needed now.
-        if (!(doubling > needed && add_extent(doubling, false)) && !add_extent(needed, true)) {
-            return Error(Errc::kNoMemory,
-                         fmt::format("table: no memory for {} more rows of {} bytes beside the {} "
-                                     "there are; give the server a larger pool",
-                                     row_count - capacity(), initial_.size(), capacity()));
-        }
+        if (!(doubling > needed && add_extent(doubling, false)) && !add_extent(needed, true))
+            return no_memory(row_count);
     }
     return {};
+}
+
+Status RowStore::reserve_only(size_t row_count) {
+    const size_t needed = granules_for(row_count);
+    if (needed > 0 && !add_extent(needed, true)) return no_memory(row_count);
+    return {};
+}
+
+Error RowStore::no_memory(size_t row_count) const {
+    return {Errc::kNoMemory,
+            fmt::format("table: no memory for {} more rows of {} bytes beside the {} there are; "
+                        "give the server a larger pool",
+                        row_count - capacity(), initial_.size(), capacity())};
 }
 
 bool RowStore::add_extent(size_t granule_count, bool is_needed) {

@@ -53,6 +53,8 @@ public:
     /// Makes room for the rows 0..row_count-1. Existing rows stay where they are.
     /// Errors: Errc::kNoMemory; existing rows are unchanged
     [[nodiscard]] Status reserve(size_t row_count);
+    /// The same without room for more, in one allocation: for a store that will not grow.
+    [[nodiscard]] Status reserve_only(size_t row_count);
 
     [[nodiscard]] size_t capacity() const noexcept { return granules_.size() << shift_; }
 
@@ -67,6 +69,12 @@ public:
     }
 
 private:
+    /// Granules that are missing for `row_count` rows; 0: none.
+    [[nodiscard]] size_t granules_for(size_t row_count) const noexcept {
+        return row_count <= capacity() ? 0 : ((row_count - capacity() - 1) >> shift_) + 1;
+    }
+
+    [[nodiscard]] Error no_memory(size_t row_count) const;
     [[nodiscard]] bool add_extent(size_t granule_count, bool is_needed);
     void fill(std::byte* rows, size_t row_count) const noexcept;
 

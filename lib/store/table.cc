@@ -28,6 +28,7 @@ Result<std::unique_ptr<TableShard>> TableShard::make(const TableSchema& schema,
     WEIR_ASSIGN(const RuleEntry* rule, check_schema(schema, rules));
     std::unique_ptr<TableShard> table(new TableShard(schema, owned, *rule, memory, lists));
     WEIR_TRY(table->make_store(memory, *rule, owned));
+    if (schema.layout == Layout::kDense && schema.max_delay > 0) WEIR_TRY(table->reserve_window());
     return table;
 }
 
@@ -42,6 +43,7 @@ TableShard::TableShard(const TableSchema& schema, const PositionSet& owned, cons
       owned_(owned),
       owns_all_(owned.is_whole_ring()),
       lists_(lists),
+      aggregates_(schema.window()),
       block_(kBlockKeys) {}
 
 Status TableShard::make_store(Memory& memory, const RuleEntry& rule, const PositionSet& owned) {
@@ -65,8 +67,10 @@ size_t TableShard::row_count() const {
 }
 
 size_t TableShard::bytes() const {
-    return std::visit([](const auto& store) { return store.bytes(); }, *store_) +
-           (aggregate_ ? aggregate_->bytes() : 0);
+    size_t bytes = std::visit([](const auto& store) { return store.bytes(); }, *store_);
+    for (const std::optional<Aggregate>& aggregate : aggregates_)
+        bytes += aggregate ? aggregate->bytes() : 0;
+    return bytes;
 }
 
 RowTarget TableShard::target() const {
@@ -263,28 +267,52 @@ Status TableShard::pull(const RowList& list, std::span<std::byte> out) const {
 
 // Aggregation.
 
-Aggregate& TableShard::aggregate() {
-    if (!aggregate_) aggregate_.emplace(memory_, schema_.value_type, rule_entry_, schema_.width);
-    return *aggregate_;
+Aggregate& TableShard::make_aggregate(uint64_t iteration) {
+    std::optional<Aggregate>& aggregate = aggregate_of(iteration);
+    if (!aggregate) aggregate.emplace(memory_, schema_.value_type, rule_entry_, schema_.width);
+    return *aggregate;
 }
 
-Status TableShard::push_aggregate(KeyRange keys, std::span<const std::byte> pushed) {
+Status TableShard::reserve_window() {
+    const size_t rows = row_count();
+    size_t reserved = 0;
+    for (uint64_t i = 0; i < schema_.window(); ++i) {
+        Aggregate& aggregate = make_aggregate(i);
+        if (aggregate.reserve_only(rows)) {
+            reserved += aggregate.bytes();
+            continue;
+        }
+        return refused(
+            Errc::kNoMemory,
+            fmt::format("the sums of its {} open iterations (max_delay {}) need {} bytes on this "
+                        "shard, and only {} were left; choose a smaller max_delay, use more "
+                        "servers, or give them larger pools",
+                        schema_.window(), schema_.max_delay,
+                        schema_.window() * rows * pushed_row_bytes_, reserved));
+    }
+    return {};
+}
+
+Status TableShard::push_aggregate(uint64_t iteration, KeyRange keys,
+                                  std::span<const std::byte> pushed) {
     WEIR_ASSIGN(const uint32_t row, range_row(keys));
     WEIR_TRY(check_pushed(keys.key_count(), pushed));
-    return aggregate().add_run(row, keys.key_count(), pushed.data());
+    return make_aggregate(iteration).add_run(row, keys.key_count(), pushed.data());
 }
 
-Status TableShard::push_aggregate(const RowList& list, std::span<const std::byte> pushed) {
+Status TableShard::push_aggregate(uint64_t iteration, const RowList& list,
+                                  std::span<const std::byte> pushed) {
     WEIR_TRY(check_pushed(list.rows.size(), pushed));
-    return aggregate().add_rows(list.rows, pushed.data());
+    return make_aggregate(iteration).add_rows(list.rows, pushed.data());
 }
 
-void TableShard::drop_aggregate() noexcept {
-    if (aggregate_) aggregate_->clear();
+void TableShard::drop_aggregate(uint64_t iteration) noexcept {
+    if (std::optional<Aggregate>& aggregate = aggregate_of(iteration)) aggregate->clear();
 }
 
-void TableShard::apply_aggregate() {
-    if (aggregate_) aggregate_->apply(target(), rule_);
+void TableShard::apply_aggregate(uint64_t iteration) {
+    if (std::optional<Aggregate>& aggregate = aggregate_of(iteration))
+        aggregate->apply(target(), rule_);
 }
 
 }  // namespace weir

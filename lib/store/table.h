@@ -43,7 +43,9 @@ struct RowList {
 class TableShard {
 public:
     /// `owned` is the shard's part of the ring. `rules`, `memory` and `lists` must outlive the
-    /// table. No other table that uses `lists` may have the same id in its schema.
+    /// table. No other table that uses `lists` may have the same id in its schema. A dense table
+    /// with a max_delay takes the memory of its aggregates at once, so that its window cannot fail
+    /// later; other tables take it when they need it.
     /// Errors: those of check_schema(); Errc::kNoMemory
     [[nodiscard]] static Result<std::unique_ptr<TableShard>> make(const TableSchema& schema,
                                                                   const PositionSet& owned,
@@ -87,14 +89,18 @@ public:
     [[nodiscard]] Status push(const RowList& list, std::span<const std::byte> pushed);
     [[nodiscard]] Status pull(const RowList& list, std::span<std::byte> out) const;
 
-    // Aggregation over workers. Errors: as push(), and Errc::kNoMemory
+    // Aggregation over workers, by iteration. Those that are not applied or dropped lie within
+    // schema().window() iterations, one after the other: each has an aggregate of its own.
+    // Errors: as push(), and Errc::kNoMemory
 
-    [[nodiscard]] Status push_aggregate(KeyRange keys, std::span<const std::byte> pushed);
-    [[nodiscard]] Status push_aggregate(const RowList& list, std::span<const std::byte> pushed);
+    [[nodiscard]] Status push_aggregate(uint64_t iteration, KeyRange keys,
+                                        std::span<const std::byte> pushed);
+    [[nodiscard]] Status push_aggregate(uint64_t iteration, const RowList& list,
+                                        std::span<const std::byte> pushed);
     /// Runs the rule once on what was aggregated.
-    void apply_aggregate();
+    void apply_aggregate(uint64_t iteration);
     /// Forgets what was aggregated: the iteration has failed.
-    void drop_aggregate() noexcept;
+    void drop_aggregate(uint64_t iteration) noexcept;
 
 private:
     /// Keys are read in blocks that stay in cache. A list that fits into one block is read once,
@@ -119,7 +125,12 @@ private:
     [[nodiscard]] Status check_pushed(uint64_t key_count, std::span<const std::byte> pushed) const;
     [[nodiscard]] Error refused(Errc code, std::string_view why) const;
     [[nodiscard]] RowTarget target() const;
-    [[nodiscard]] Aggregate& aggregate();
+    [[nodiscard]] Aggregate& make_aggregate(uint64_t iteration);
+    [[nodiscard]] Status reserve_window();
+
+    [[nodiscard]] std::optional<Aggregate>& aggregate_of(uint64_t iteration) noexcept {
+        return aggregates_[iteration % aggregates_.size()];
+    }
 
     TableSchema schema_;
     const RuleEntry& rule_entry_;
@@ -131,7 +142,7 @@ private:
     bool owns_all_;
     std::optional<std::variant<DenseStore, SparseStore>> store_;
     KeyListCache& lists_;
-    std::optional<Aggregate> aggregate_;
+    std::vector<std::optional<Aggregate>> aggregates_;  ///< schema_.window()
 
     ListHasher hasher_;
     std::vector<uint64_t> block_;         // a copy of keys, which no peer can change

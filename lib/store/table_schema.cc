@@ -49,6 +49,9 @@ Result<const RuleEntry*> check_schema(const TableSchema& schema, const RuleRegis
     if (!representable(schema.initial_value, schema.value_type))
         return refused(schema, fmt::format("the initial value {} is not a value of type {}",
                                            schema.initial_value, to_string(schema.value_type)));
+    if (schema.max_delay > TableSchema::kMaxDelayMax)
+        return refused(schema, fmt::format("max_delay is {}; it must be 0 to {}", schema.max_delay,
+                                           TableSchema::kMaxDelayMax));
     WEIR_ASSIGN(const RuleEntry* rule, rules.find(schema.rule));
     if (!rule->supports(schema.value_type)) {
         return Error(Errc::kTypeMismatch,
@@ -93,6 +96,8 @@ Status check_same(const TableSchema& is, const TableSchema& wanted, const RuleRe
         return differs("initial_value", is.initial_value, wanted.initial_value);
     if (is.allow_not_finite != wanted.allow_not_finite)
         return differs("allow_not_finite", is.allow_not_finite, wanted.allow_not_finite);
+    if (is.max_delay != wanted.max_delay)
+        return differs("max_delay", is.max_delay, wanted.max_delay);
     return {};
 }
 

@@ -16,6 +16,8 @@ enum class Layout : uint8_t { kDense = 0, kSparse = 1 };
 
 struct TableSchema {
     static constexpr uint32_t kWidthMax = 1U << 20;
+    /// Of a window: its failures are remembered (Iterations::kFailuresMax).
+    static constexpr uint32_t kMaxDelayMax = 63;
 
     uint32_t id = 0;
     std::string name{};
@@ -27,6 +29,11 @@ struct TableSchema {
     RuleParameters parameters{};  ///< of the rule
     double initial_value = 0;     ///< what a key that was never written reads as
     bool allow_not_finite = false;  ///< else clients refuse NaN and infinity before sending
+    uint32_t max_delay = 0;         ///< iterations that a worker may be ahead of the slowest
+
+    /// How many iterations are open at a time.
+    [[nodiscard]] uint32_t window() const noexcept { return max_delay + 1; }
+
     friend bool operator==(const TableSchema&, const TableSchema&) = default;
 };
 

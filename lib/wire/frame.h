@@ -67,7 +67,8 @@ struct FrameHeader {
     uint8_t value_type = 0;  ///< weir::ValueType of the sender's table
     uint8_t encoding = 0;    ///< of the body of a push, pull or reply: 0, plain; else zero
     uint64_t request = 0;    ///< the sender's number for this request, echoed in the reply
-    /// kKeysRange: the first key. kKeysKnown: the list's hash. kReply: detail of an error. kHello
+    /// kKeysRange: the first key. kKeysKnown: the list's hash. kReply: detail of an error, or for
+    /// a pull with an iteration, which one its values show. kHello
     /// and kLeave from the manager: a worker's number. kWithdraw: the barrier's request number.
     uint64_t first = 0;
     uint32_t body_bytes = 0;  ///< length of what follows the header

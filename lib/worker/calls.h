@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -28,6 +29,7 @@ struct Call {
     uint64_t next_sign_ns = ~uint64_t{0};  ///< when its servers are asked for a sign of life
     Status status;                         ///< the first error of its requests
     std::vector<std::byte> body;           ///< of the manager's or a shard's reply
+    uint64_t shown = ~uint64_t{0};         ///< pull: the oldest iteration that a shard showed
 
     [[nodiscard]] bool has_ended() const noexcept {
         return state == State::kEnded || state == State::kTaken;
@@ -109,6 +111,15 @@ public:
     /// The outcome of an ended call, which is then forgotten.
     /// Errors: kBusy if there is no such call: there was no room for it
     [[nodiscard]] Status take(Id id);
+
+    /// The iteration that the values of an ended pull show. Nothing if it named none, if no shard
+    /// was asked, or if it has failed.
+    [[nodiscard]] std::optional<uint64_t> iteration_shown(Id id) noexcept {
+        const Call* const call = calls_.find(id);
+        const bool shows =
+            call != nullptr && call->has_ended() && call->status && call->shown != ~uint64_t{0};
+        return shows ? std::optional(call->shown) : std::nullopt;
+    }
 
     /// Forgets the call once its requests have ended. These continue.
     void drop(Id id) noexcept {

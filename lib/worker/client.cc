@@ -23,6 +23,7 @@ Task& Task::operator=(Task&& other) noexcept {
         state_ = std::move(other.state_);
         call_ = other.call_;
         result_ = std::exchange(other.result_, {});
+        shown_ = std::exchange(other.shown_, {});
     }
     return *this;
 }
@@ -55,10 +56,15 @@ Status Task::wait_for(std::chrono::nanoseconds at_most) {
 
 Status Task::take() {
     if (state_ != nullptr) {
+        shown_ = state_->core().iteration_shown(call_);
         result_ = state_->core().take(call_);
         state_.reset();
     }
     return result_;
+}
+
+std::optional<uint64_t> Task::iteration_shown() const noexcept {
+    return state_ == nullptr ? shown_ : state_->core().iteration_shown(call_);
 }
 
 /// Polls the client until the call has ended; its other calls progress too.
@@ -239,6 +245,7 @@ Result<std::shared_ptr<const TableInfo>> create_table(ClientState& state, std::s
     wanted.parameters = options.rule.parameters;
     wanted.initial_value = options.initial_value;
     wanted.allow_not_finite = options.allow_not_finite;
+    wanted.max_delay = options.max_delay;
     const ClientCore::CallId call = state.core().create_table(wanted);
     state.wait_until([&] { return state.core().done(call); });
     WEIR_ASSIGN(TableInfo info, state.core().take_table(call));

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -75,6 +76,11 @@ public:
     /// Errors: kDeadline if it has not ended by then (it continues, and can be waited for again);
     ///         else as wait()
     Status wait_for(std::chrono::nanoseconds at_most);
+    /// Of a pull that named an iteration and has ended without an error: the iteration that its
+    /// values show, that is, they have the pushes of all iterations up to it. If several servers
+    /// sent them, the oldest that one of these shows. Nothing for another task, or for a pull of
+    /// no keys.
+    [[nodiscard]] std::optional<uint64_t> iteration_shown() const noexcept;
 
 private:
     template <Value T>
@@ -90,6 +96,7 @@ private:
     std::shared_ptr<ClientState> state_;  ///< null: it has ended, with `result_`
     uint64_t call_ = 0;
     Status result_;
+    std::optional<uint64_t> shown_;
 };
 
 /// Pushes and pulls that are under way together. As with a Task, the destructor and an assignment
@@ -141,6 +148,10 @@ struct TableOptions {
     Rule rule = add();              ///< `"add"`, `weir::sgd(0.1)`, ...; see lib/store/rules.h
     double initial_value = 0;       ///< what a key that was never pushed reads as
     bool allow_not_finite = false;  ///< accept pushes with a NaN or an infinity
+    /// By how many iterations a worker may be ahead of the slowest one (bounded delay). The
+    /// servers take parts of max_delay + 1 iterations at once, and need memory for the sum of
+    /// each; a dense table takes it when it is made. At most 63.
+    uint32_t max_delay = 0;
 };
 
 /// Keeps memory of the caller registered, so that servers may read and write it. The destructor

@@ -105,11 +105,11 @@ Status ClientCore::check(const Transfer& t) const {
 
 /// Iterations come one after the other. Any other push than the next, or a pull that is ahead of
 /// the pushes, would wait until its deadline for a part that this worker itself has not sent.
-Status ClientCore::check_iteration(const Transfer& t) const {
+Status ClientCore::check_iteration(const Transfer& t) {
     if (!t.options.iteration) return {};
     const uint64_t asked = *t.options.iteration;
     const uint32_t table = t.table->schema.id;
-    const uint64_t last = table < pushed_iterations_.size() ? pushed_iterations_[table] : 0;
+    const uint64_t last = table < pushed_iterations_.size() ? pushed_iterations_[table].last() : 0;
     const std::string& name = t.table->schema.name;
     if (t.kind == Kind::kPull) {
         if (asked == 0) {
@@ -126,12 +126,29 @@ Status ClientCore::check_iteration(const Transfer& t) const {
                                  "own push; it has pushed {}",
                                  name, asked, pushed));
     }
-    if (asked == last + 1) return {};
+    if (asked == last + 1) return check_window(t);
     return Error(
         Errc::kInvalidArgument,
         fmt::format("table '{}': a push of iteration {}, but this worker's next one is {}: "
                     "iterations count from 1, one after the other",
                     name, asked, last + 1));
+}
+
+/// Of a table without a max_delay, parts of any number of iterations may be under way: they wait
+/// at the shards for their turn.
+Status ClientCore::check_window(const Transfer& t) {
+    const TableSchema& schema = t.table->schema;
+    if (schema.max_delay == 0 || schema.id >= pushed_iterations_.size()) return {};
+    const size_t open = pushed_iterations_[schema.id].open_count(calls_);
+    if (open < schema.window()) return {};
+    const uint64_t first = *t.options.iteration - open;
+    return Error(
+        Errc::kInvalidArgument,
+        fmt::format("table '{}': a push of iteration {}, but that of iteration {} has not ended: "
+                    "with the table's max_delay of {}, {} may be open; wait for it first, or "
+                    "create the table with a greater TableOptions::max_delay (at most {})",
+                    schema.name, *t.options.iteration, first, schema.max_delay, schema.window(),
+                    TableSchema::kMaxDelayMax));
 }
 
 int ClientCore::single_owner(const Transfer& t) const noexcept {
@@ -202,7 +219,7 @@ ClientCore::CallId ClientCore::start(const Transfer& t) {
     if (aggregate) {
         const uint32_t table = t.table->schema.id;
         if (table >= pushed_iterations_.size()) pushed_iterations_.resize(table + 1);
-        pushed_iterations_[table] = *t.options.iteration;
+        pushed_iterations_[table].add(call_id, t.table->schema.max_delay > 0);
     }
     if (owner >= 0) {
         add_request(call_id, *call, t, {.shard = static_cast<uint32_t>(owner), .count = count});

@@ -31,6 +31,7 @@
 #include "lib/wire/frame.h"
 #include "lib/worker/calls.h"
 #include "lib/worker/held_failures.h"
+#include "lib/worker/pushed_iterations.h"
 #include "lib/worker/route.h"
 #include "lib/worker/slots.h"
 #include "transport/transport.h"
@@ -139,6 +140,11 @@ public:
 
     /// The outcome of an ended call, which is then forgotten.
     [[nodiscard]] Status take(CallId call) { return calls_.take(call); }
+
+    /// See Calls::iteration_shown().
+    [[nodiscard]] std::optional<uint64_t> iteration_shown(CallId call) noexcept {
+        return calls_.iteration_shown(call);
+    }
 
     /// Forgets the call once its requests have ended. These continue.
     void drop(CallId call) noexcept { calls_.drop(call); }
@@ -279,7 +285,8 @@ private:
     // client_calls.cc: what a call consists of
     CallId start(const Transfer& transfer);
     [[nodiscard]] Status check(const Transfer& transfer) const;
-    [[nodiscard]] Status check_iteration(const Transfer& transfer) const;
+    [[nodiscard]] Status check_iteration(const Transfer& transfer);
+    [[nodiscard]] Status check_window(const Transfer& transfer);
     [[nodiscard]] Result<std::shared_ptr<Route>> route_of(const Transfer& transfer);
     /// The shard to which all of it goes as one request; -1 if there is no such shard.
     [[nodiscard]] int single_owner(const Transfer& transfer) const noexcept;
@@ -318,6 +325,7 @@ private:
     void values_written(transport::ConnectionId connection, uint32_t immediate);
     void refuse(transport::ConnectionId connection, std::string_view why);
     void answered(uint64_t id, Request& request, const wire::Frame& frame);
+    void note_shown(Call& call, const Request& request, uint64_t shown);
     void pulled(uint64_t id, Request& request);
     void deliver(Request& request, std::span<const std::byte> values);
     [[nodiscard]] Status error_of(const Request& request, const wire::Frame& frame) const;
@@ -349,7 +357,7 @@ private:
     std::vector<Peer> peers_;
     Calls calls_;
     Slots<Request> requests_;
-    std::vector<uint64_t> pushed_iterations_;  ///< by table: the last one pushed; 0: none
+    std::vector<PushedIterations> pushed_iterations_;  ///< by table
     RouteCache routes_;
     ClientCounters counters_;
 };

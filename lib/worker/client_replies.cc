@@ -3,6 +3,7 @@
 /// From a reply to the end of a request: delivers pulled values, sends a list in full if the
 /// shard has forgotten it, and turns a shard's refusal into an error text that says what to do.
 
+#include <algorithm>
 #include <cstring>
 
 #include <fmt/core.h>
@@ -48,7 +49,7 @@ void ClientCore::values_written(transport::ConnectionId connection, uint32_t imm
     if (request == nullptr) return;
     const wire::FrameHeader& asked = request->header;
     if (peers_[request->peer].connection != connection || asked.kind != Kind::kPull ||
-        (asked.flags & wire::kValuesRemote) == 0) {
+        (asked.flags & wire::kValuesRemote) == 0 || asked.iteration > 0) {
         return refuse(connection, "an immediate for a request that expects none from it");
     }
     pulled(id, *request);
@@ -86,6 +87,7 @@ void ClientCore::answered(uint64_t id, Request& request, const wire::Frame& fram
     if (status != Errc::kOk) {
         if (call != nullptr) call->note_error(error_of(request, frame));
     } else if (kind == Kind::kPull) {
+        if (call != nullptr) note_shown(*call, request, frame.header.first);
         if ((request.header.flags & wire::kValuesInline) == 0) return pulled(id, request);
         if (frame.values.size() == request.into.size()) {
             deliver(request, frame.values);
@@ -107,6 +109,17 @@ void ClientCore::answered(uint64_t id, Request& request, const wire::Frame& fram
         failure_ = Error(Errc::kUnavailable, "this client has left its job");
     }
     end_request(id, request);
+}
+
+/// `shown`: the iteration that the values of a pull show, if it names one.
+void ClientCore::note_shown(Call& call, const Request& request, uint64_t shown) {
+    const uint64_t asked = request.header.iteration;
+    if (asked == 0) return;
+    call.shown = std::min(call.shown, shown);
+    if (shown >= asked) return;
+    call.note_error(Error(Errc::kProtocol,
+                          fmt::format("{} sent values of iteration {}, not of {} or a later one",
+                                      peers_[request.peer].name, shown, asked)));
 }
 
 size_t ClientCore::end_held_failures() {

@@ -76,7 +76,8 @@ struct PushOptions {
     /// If set, the servers combine all workers' pushes of this iteration and then run the table's
     /// rule once. The push ends when the rule has run. Iterations of a table count from 1. Every
     /// worker pushes exactly once in each of them, one after the other; it may push an empty
-    /// list. Any number but the next is refused at once.
+    /// list. Any number but the next is refused at once. A push need not wait for the end of the
+    /// one before; if the table has a max_delay, no more than max_delay + 1 may be under way.
     std::optional<uint64_t> iteration = std::nullopt;
     /// How long the call may take from now. 0: the client's deadline (WEIR_DEADLINE_MS).
     /// Negative: it is over already. Choose a longer one, such as kLongDeadline, for a call that
@@ -88,7 +89,7 @@ struct PushOptions {
 /// Options of one pull.
 struct PullOptions {
     /// If set, waits until this iteration's rule has run, and returns the values after it, or
-    /// later ones. Without it, the pull does not wait. 0, and an iteration that this worker has
+    /// after a later one: Task::iteration_shown() says which. Without it, the pull does not wait. 0, and an iteration that this worker has
     /// not pushed yet, are refused at once.
     std::optional<uint64_t> iteration = std::nullopt;
     std::chrono::nanoseconds deadline{0};  ///< as PushOptions::deadline

@@ -11,8 +11,9 @@ using Verdict = Iterations::Verdict;
 /// One part, from its arrival to its effect; true if it was the last one.
 bool take_part(Iterations& iterations, uint64_t iteration, uint32_t worker) {
     REQUIRE(iterations.judge(iteration, worker, 1) == Verdict::kNow);
-    iterations.admit(worker, 1);
-    return iterations.arrived(worker);
+    iterations.admit(iteration, worker, 1);
+    iterations.arrived(iteration, worker);
+    return iterations.complete();
 }
 
 }  // namespace
@@ -21,15 +22,17 @@ TEST_SUITE("iterations") {
     TEST_CASE("an iteration is complete when all parts of all workers have arrived") {
         Iterations iterations(2);
         REQUIRE(iterations.judge(1, 0, 2) == Verdict::kNow);
-        iterations.admit(0, 2);
-        CHECK_FALSE(iterations.arrived(0));
+        iterations.admit(1, 0, 2);
+        iterations.arrived(1, 0);
+        CHECK_FALSE(iterations.complete());
         CHECK_FALSE(take_part(iterations, 1, 1));
         REQUIRE(iterations.judge(1, 0, 2) == Verdict::kNow);
-        iterations.admit(0, 2);
-        CHECK(iterations.arrived(0));
+        iterations.admit(1, 0, 2);
+        iterations.arrived(1, 0);
+        CHECK(iterations.complete());
         iterations.close();
         CHECK(iterations.last_closed() == 1);
-        CHECK(iterations.open() == 2);
+        CHECK(iterations.first_open() == 2);
         CHECK(iterations.judge(2, 0, 1) == Verdict::kNow);
     }
 
@@ -38,12 +41,12 @@ TEST_SUITE("iterations") {
         CHECK(iterations.judge(1, 2, 1) == Verdict::kRefuse);
         CHECK(iterations.judge(1, 0, 0) == Verdict::kRefuse);
         REQUIRE(iterations.judge(1, 0, 1) == Verdict::kNow);
-        iterations.admit(0, 1);
+        iterations.admit(1, 0, 1);
         CHECK(iterations.judge(1, 0, 1) == Verdict::kRefuse);
         CHECK(iterations.judge(2, 0, 1) == Verdict::kLater);
         CHECK(iterations.judge(3, 0, 1) == Verdict::kLater);
         CHECK(iterations.judge(1, 1, 2) == Verdict::kNow);
-        iterations.admit(1, 2);
+        iterations.admit(1, 1, 2);
         CHECK(iterations.judge(1, 1, 3) == Verdict::kRefuse);
         CHECK(iterations.judge(0, 1, 1) == Verdict::kPast);
     }
@@ -63,8 +66,8 @@ TEST_SUITE("iterations") {
     TEST_CASE("a part that is withdrawn may come again") {
         Iterations iterations(1);
         REQUIRE(iterations.judge(1, 0, 1) == Verdict::kNow);
-        iterations.admit(0, 1);
-        iterations.withdraw(0);
+        iterations.admit(1, 0, 1);
+        iterations.withdraw(1, 0);
         CHECK(take_part(iterations, 1, 0));
     }
 
@@ -72,8 +75,8 @@ TEST_SUITE("iterations") {
         Iterations iterations(2);
         CHECK_FALSE(take_part(iterations, 1, 0));
         CHECK_FALSE(iterations.failure_of(1).has_value());
-        iterations.fail({Errc::kNoMemory, 1});
-        iterations.fail({Errc::kOutOfRange, 0});
+        iterations.fail(1, {Errc::kNoMemory, 1});
+        iterations.fail(1, {Errc::kOutOfRange, 0});
         REQUIRE(iterations.failure_of(1).has_value());
         CHECK(iterations.failure_of(1)->status == Errc::kNoMemory);
         CHECK(iterations.failure_of(1)->worker == 1);
@@ -91,7 +94,7 @@ TEST_SUITE("iterations") {
         constexpr uint64_t kCount = Iterations::kFailuresMax + 10;
         for (uint64_t i = 1; i <= kCount; ++i) {
             CHECK(take_part(iterations, i, 0));
-            iterations.fail({Errc::kNoMemory, 0});
+            iterations.fail(i, {Errc::kNoMemory, 0});
             iterations.close();
         }
         CHECK_FALSE(iterations.failure_of(kCount - Iterations::kFailuresMax).has_value());
@@ -109,6 +112,104 @@ TEST_SUITE("iterations") {
         CHECK(iterations.failure_of(2)->worker == 2);
         iterations.lose(1);
         CHECK(iterations.failure_of(1)->worker == 1);
+    }
+
+    TEST_CASE("parts of every open iteration are taken at once, of later ones they wait") {
+        Iterations iterations(2, 3);
+        CHECK(iterations.first_open() == 1);
+        CHECK(iterations.last_open() == 3);
+        for (const uint64_t i : {1, 2, 3})
+            CHECK_FALSE(take_part(iterations, i, 0));
+        CHECK(iterations.judge(4, 0, 1) == Verdict::kLater);
+        CHECK(iterations.judge(6, 0, 1) == Verdict::kSkips);
+        CHECK(iterations.judge(2, 1, 1) == Verdict::kSkips);
+        CHECK(take_part(iterations, 1, 1));
+        iterations.close();
+        CHECK_FALSE(iterations.complete());
+        CHECK(iterations.judge(1, 1, 1) == Verdict::kPast);
+        CHECK(iterations.judge(4, 0, 1) == Verdict::kNow);
+        CHECK(iterations.judge(5, 0, 1) == Verdict::kLater);
+    }
+
+    TEST_CASE("a later iteration that is complete waits for the ones before it") {
+        Iterations iterations(1, 3);
+        REQUIRE(iterations.judge(1, 0, 2) == Verdict::kNow);
+        iterations.admit(1, 0, 2);
+        CHECK_FALSE(take_part(iterations, 2, 0));
+        CHECK_FALSE(take_part(iterations, 3, 0));
+        iterations.arrived(1, 0);
+        REQUIRE(iterations.judge(1, 0, 2) == Verdict::kNow);
+        iterations.admit(1, 0, 2);
+        iterations.arrived(1, 0);
+        for (const uint64_t i : {1, 2, 3}) {
+            CHECK(iterations.first_open() == i);
+            REQUIRE(iterations.complete());
+            iterations.close();
+        }
+        CHECK_FALSE(iterations.complete());
+        CHECK(iterations.last_open() == 6);
+    }
+
+    TEST_CASE("nothing of a closed iteration is left when its room is used again") {
+        Iterations iterations(2, 2);
+        iterations.fail(1, {Errc::kNoMemory, 0});
+        CHECK_FALSE(take_part(iterations, 1, 0));
+        CHECK(take_part(iterations, 1, 1));
+        iterations.close();
+        CHECK_FALSE(iterations.failure_of(3).has_value());
+        CHECK_FALSE(take_part(iterations, 2, 0));
+        CHECK_FALSE(take_part(iterations, 3, 0));
+        CHECK(take_part(iterations, 2, 1));
+        iterations.close();
+        CHECK_FALSE(iterations.complete());
+        CHECK(iterations.judge(3, 1, 7) == Verdict::kNow);  // another number than before
+    }
+
+    TEST_CASE("a failure is that of its own iteration") {
+        Iterations iterations(1, 3);
+        iterations.fail(2, {Errc::kNoMemory, 0});
+        CHECK_FALSE(iterations.failure_of(1).has_value());
+        CHECK(iterations.failure_of(2)->status == Errc::kNoMemory);
+        CHECK_FALSE(iterations.failure_of(3).has_value());
+        for (const uint64_t i : {1, 2}) {
+            CHECK(take_part(iterations, i, 0));
+            iterations.close();
+        }
+        CHECK_FALSE(iterations.failure_of(1).has_value());
+        CHECK(iterations.failure_of(2)->status == Errc::kNoMemory);
+        CHECK_FALSE(iterations.failure_of(5).has_value());  // in the room of 2
+    }
+
+    TEST_CASE("after an iteration that a lost worker keeps open, none is closed: all have failed") {
+        Iterations iterations(2, 4);
+        CHECK_FALSE(take_part(iterations, 1, 1));
+        REQUIRE(iterations.judge(2, 1, 2) == Verdict::kNow);
+        iterations.admit(2, 1, 2);  // and its other part never comes
+        CHECK_FALSE(take_part(iterations, 3, 1));
+        iterations.lose(1);
+        CHECK_FALSE(iterations.failure_of(1).has_value());
+        for (const uint64_t i : {2, 3, 4, 5, 100}) {
+            REQUIRE(iterations.failure_of(i).has_value());
+            CHECK(iterations.failure_of(i)->status == Errc::kPeerLost);
+            CHECK(iterations.failure_of(i)->worker == 1);
+        }
+        CHECK(iterations.failure_for(1, 1).has_value());
+        CHECK(take_part(iterations, 1, 0));
+        iterations.close();
+        CHECK(iterations.failure_of(5).has_value());  // open now
+    }
+
+    TEST_CASE("a part of a worker that gave up changes no failure when it arrives late") {
+        Iterations iterations(2);
+        REQUIRE(iterations.judge(1, 1, 1) == Verdict::kNow);
+        iterations.admit(1, 1, 1);
+        iterations.lose(1);
+        CHECK_FALSE(take_part(iterations, 1, 0));
+        iterations.arrived(1, 1);
+        REQUIRE(iterations.complete());
+        CHECK(iterations.failure_of(1)->status == Errc::kPeerLost);
+        iterations.close();
+        CHECK(iterations.failure_of(1)->status == Errc::kPeerLost);
     }
 }
 

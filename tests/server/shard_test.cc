@@ -272,6 +272,60 @@ TEST_SUITE("shard") {
         CHECK(with.raw.answer(5002)->header.first == 4);
     }
 
+    TEST_CASE("parts beyond the window wait, as many as may wait, and nothing is lost") {
+        SimShape shape = one_shard(2);
+        shape.waiting_bytes_max = 20'000;
+        WithRawWorker with(shape);
+        TableSchema wanted = schema();
+        wanted.max_delay = 2;
+        auto table = with.cluster.make_table(0, wanted);
+        REQUIRE(table.has_value());
+        const auto shard = with.raw.hello(*with.cluster.shards[0], 1);
+        const std::vector<double> ones(kKeys, 1);
+        constexpr uint64_t kParts = 60;
+        for (uint64_t i = 1; i <= kParts; ++i) {
+            wire::FrameHeader header = request(wire::Kind::kPush, i, kKeys);
+            header.flags |= wire::kAggregate | wire::kIteration;
+            header.iteration = i;
+            header.parts = 1;
+            with.raw.send(shard, header, std::as_bytes(std::span(ones)));
+        }
+        with.raw.run();
+        uint64_t busy = 0;
+        for (uint64_t i = 1; i <= kParts; ++i) {
+            if (with.raw.answer(i) == nullptr) continue;
+            CHECK(with.raw.answer(i)->header.status == Errc::kBusy);
+            CHECK(i > 20);
+            ++busy;
+        }
+        CHECK(busy > 20);
+        for (uint64_t i = 1; i <= 20; ++i) {
+            REQUIRE(with.cluster.finish(0, push_all(with.cluster, 0, *table, ones, iteration(i))));
+            (void)with.raw.run_until([&] { return with.raw.answer(i) != nullptr; });
+            REQUIRE(with.raw.answer(i) != nullptr);
+            CHECK(with.raw.answer(i)->header.status == Errc::kOk);
+        }
+        CHECK(pull_all(with.cluster, *table) == std::vector<double>(kKeys, 40));
+    }
+
+    TEST_CASE("a dense table whose window does not fit into a server's memory is not made") {
+        SimShape shape = one_shard();
+        shape.server_memory_bytes = size_t{8} << 20;
+        SimCluster cluster(6, shape, {});
+        REQUIRE(cluster.start());
+        TableSchema wanted = schema(1 << 17);  // 1 MiB of values
+        wanted.max_delay = 7;
+        const auto refused = cluster.make_table(0, wanted);
+        REQUIRE(refused.code() == Errc::kNoMemory);
+        const std::string& text = refused.error().message();
+        INFO(text);
+        CHECK(text.find("table 'sums': the sums of its 8 open iterations (max_delay 7) need "
+                        "8388608 bytes on this shard, and only ") != std::string::npos);
+        wanted.name = "fits";
+        wanted.max_delay = 3;
+        CHECK(cluster.make_table(0, wanted).has_value());
+    }
+
     TEST_CASE("parts of iterations that a busy shard refuses are sent again until it takes them") {
         SimShape shape = one_shard(2);
         shape.waiting_bytes_max = 4'000;

@@ -101,10 +101,10 @@ TEST_SUITE("memory_with_caches") {
         // all others have to go.
         const RowList rows = *table->known_rows(list_id(keys));
         store.heap.set_limit(store.heap.bytes_in_use());
-        REQUIRE(table->push_aggregate(rows, bytes));
+        REQUIRE(table->push_aggregate(1, rows, bytes));
         CHECK(table->known_rows(list_id(keys)).has_value());
         CHECK(store.lists.list_count() < count);
-        table->apply_aggregate();
+        table->apply_aggregate(1);
         std::vector<float> out(keys.size());
         REQUIRE(table->pull(rows, std::as_writable_bytes(std::span(out))));
         CHECK(out == ones);

@@ -175,13 +175,13 @@ TEST_SUITE("table_errors") {
         CHECK(table->push({0, 10}, bytes.first(39)).code() == Errc::kInvalidArgument);
         CHECK(table->push({0, 10}, bytes.first(44)).code() == Errc::kInvalidArgument);
         CHECK(table->push({0, 10}, bytes.subspan(1, 40)).code() == Errc::kInvalidArgument);
-        CHECK(table->push_aggregate({0, 10}, bytes.first(44)).code() == Errc::kInvalidArgument);
+        CHECK(table->push_aggregate(1, {0, 10}, bytes.first(44)).code() == Errc::kInvalidArgument);
         CHECK(table->values({0, 101}).code() == Errc::kOutOfRange);
         for (const KeyRange any : {KeyRange{0, 101}, KeyRange{~uint64_t{0} - 1, ~uint64_t{0}},
                                    KeyRange{5, 5}, KeyRange{6, 5}, KeyRange{99, 100}}) {
             table->prefetch(any);
         }
-        table->apply_aggregate();
+        table->apply_aggregate(1);
         const auto values = *table->values({0, 100});
         for (const std::byte byte : values)
             CHECK(byte == std::byte{0});
@@ -242,7 +242,7 @@ TEST_SUITE("table_errors") {
         CHECK(table->push(list, bytes.first(156)).code() == Errc::kInvalidArgument);
         CHECK(table->push(list, bytes.first(164)).code() == Errc::kInvalidArgument);
         CHECK(table->push(list, bytes.subspan(2, 160)).code() == Errc::kInvalidArgument);
-        CHECK(table->push_aggregate(list, bytes).code() == Errc::kInvalidArgument);
+        CHECK(table->push_aggregate(1, list, bytes).code() == Errc::kInvalidArgument);
         CHECK(table->pull(list, std::as_writable_bytes(std::span(values))).code() ==
               Errc::kInvalidArgument);
         values.resize(40);
@@ -259,7 +259,7 @@ TEST_SUITE("table_errors") {
         table->prefetch({0, 1});
         const RowList none = *table->rows_for_push({});
         CHECK(table->push(none, {}));
-        CHECK(table->push_aggregate(none, {}));
+        CHECK(table->push_aggregate(1, none, {}));
         CHECK(table->pull(none, {}));
     }
 
@@ -305,10 +305,72 @@ TEST_SUITE("table_errors") {
         const auto table = made({.name = "t", .key_count = 1 << 17}, memory);
         memory.set_limit(memory.bytes_in_use());
         const std::vector<float> ones(1 << 17, 1.0F);
-        CHECK(table->push_aggregate({0, 1 << 17}, std::as_bytes(std::span(ones))).code() ==
+        CHECK(table->push_aggregate(1, {0, 1 << 17}, std::as_bytes(std::span(ones))).code() ==
               Errc::kNoMemory);
-        table->apply_aggregate();
+        table->apply_aggregate(1);
         CHECK(std::to_integer<int>((*table->values({0, 1}))[3]) == 0);
+    }
+
+    TEST_CASE("a dense table takes the memory of its window when it is made, and no more later") {
+        constexpr uint64_t kKeys = 1 << 14;  // 64 KiB of values
+        HeapMemory memory;
+        const auto plain = made({.name = "t", .key_count = kKeys}, memory);
+        const size_t plain_bytes = memory.bytes_in_use();
+        const auto table = made({.name = "t", .key_count = kKeys, .max_delay = 3}, memory);
+        const size_t in_use = memory.bytes_in_use();
+        CHECK(in_use - plain_bytes >= plain_bytes + 4 * kKeys * sizeof(float));
+        CHECK(in_use - plain_bytes < plain_bytes + 5 * kKeys * sizeof(float));
+        memory.set_limit(0);
+        const std::vector<float> ones(kKeys, 1.0F);
+        const auto bytes = std::as_bytes(std::span(ones));
+        for (uint64_t i = 1; i <= 20; ++i) {
+            for (uint64_t ahead = i == 1 ? 0 : 3; ahead < 4; ++ahead)
+                REQUIRE(table->push_aggregate(i + ahead, {0, kKeys}, bytes));
+            i % 5 == 0 ? table->drop_aggregate(i) : table->apply_aggregate(i);
+        }
+        CHECK(memory.bytes_in_use() == in_use);
+        const auto values = *table->values({kKeys - 1, kKeys});
+        CHECK(*reinterpret_cast<const float*>(values.data()) == 16);
+    }
+
+    TEST_CASE("a window without memory says what it needs and what there was") {
+        constexpr uint64_t kKeys = 1 << 18;  // 1 MiB of values
+        HeapMemory memory(size_t{6} << 20);
+        const RuleRegistry rules = RuleRegistry::with_builtin_rules();
+        KeyListCache lists(memory, 0);
+        const auto refused = TableShard::make({.name = "t", .key_count = kKeys, .max_delay = 7},
+                                              PositionSet::whole_ring(), rules, memory, lists);
+        REQUIRE(refused.code() == Errc::kNoMemory);
+        const std::string& text = refused.error().message();
+        INFO(text);
+        CHECK(text.find("table 't': the sums of its 8 open iterations (max_delay 7) need 8388608 "
+                        "bytes on this shard, and only ") != std::string::npos);
+        CHECK(text.find("choose a smaller max_delay") != std::string::npos);
+        CHECK(memory.bytes_in_use() == 0);
+        CHECK(refusal({.name = "t", .max_delay = 63}) == Errc::kOk);
+        CHECK(refusal({.name = "t", .max_delay = 64}) == Errc::kInvalidArgument);
+        CHECK(refusal({.name = "t", .max_delay = ~uint32_t{0}}) == Errc::kInvalidArgument);
+    }
+
+    TEST_CASE("a sparse table's sums of several iterations fail one by one") {
+        HeapMemory memory;
+        const auto table =
+            made({.name = "t", .layout = Layout::kSparse, .key_count = 0, .max_delay = 1}, memory);
+        const std::vector<uint64_t> keys = numbers(1000);
+        const std::vector<float> ones(keys.size(), 1.0F);
+        const auto bytes = std::as_bytes(std::span(ones));
+        const RowList rows = *table->rows_for_push(keys);
+        REQUIRE(table->push_aggregate(1, rows, bytes));
+        memory.set_limit(0);
+        CHECK(table->push_aggregate(2, rows, bytes).code() == Errc::kNoMemory);
+        table->drop_aggregate(2);
+        REQUIRE(table->push_aggregate(1, rows, bytes));
+        table->apply_aggregate(1);
+        REQUIRE(table->push_aggregate(3, rows, bytes));  // where that of 1 was
+        table->apply_aggregate(3);
+        std::vector<float> out(keys.size());
+        REQUIRE(table->pull(rows, std::as_writable_bytes(std::span(out))));
+        CHECK(out == std::vector<float>(keys.size(), 3.0F));
     }
 
     /// The same memory at two places, as a peer and we see it.

@@ -117,7 +117,7 @@ TEST_SUITE("table") {
             const RowList at = rows(list, true);
             const auto bytes = std::as_bytes(std::span(values));
             const Status status =
-                aggregated ? table_->push_aggregate(at, bytes) : table_->push(at, bytes);
+                aggregated ? table_->push_aggregate(1, at, bytes) : table_->push(at, bytes);
             REQUIRE(status);
             for (size_t i = 0; i < list.size(); ++i) {
                 const T* row = values.data() + i * schema_.width * pushed_values_;
@@ -130,7 +130,8 @@ TEST_SUITE("table") {
             const KeyRange keys = range();
             const auto values = pushed(keys.key_count());
             const auto bytes = std::as_bytes(std::span(values));
-            REQUIRE((aggregated ? table_->push_aggregate(keys, bytes) : table_->push(keys, bytes)));
+            REQUIRE(
+                (aggregated ? table_->push_aggregate(1, keys, bytes) : table_->push(keys, bytes)));
             for (uint64_t key = keys.begin; key < keys.end; ++key) {
                 const T* row = values.data() + (key - keys.begin) * schema_.width * pushed_values_;
                 aggregated ? model_.aggregate(key, row) : model_.push(key, row);
@@ -141,7 +142,7 @@ TEST_SUITE("table") {
             for (uint64_t workers = 1 + random_.below(4); workers > 0; --workers) {
                 random_.below(2) == 0 ? list_push(true) : range_push(true);
             }
-            table_->apply_aggregate();
+            table_->apply_aggregate(1);
             model_.apply();
         }
 

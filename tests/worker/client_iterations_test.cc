@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// Which iterations a client takes: each table's one after the other, from 1; anything else is
-/// refused at once, because it could only wait for its deadline.
+/// Which iterations a client takes: each table's one after the other, from 1, and no more at once
+/// than its window has. Anything else is refused at once, because it could only wait for its
+/// deadline. And which iteration a pull says that it shows.
 
 #include <array>
 #include <limits>
@@ -37,14 +38,17 @@ public:
     [[nodiscard]] Status pull(const TableInfo& table, std::optional<uint64_t> iteration) {
         CallOptions options;
         options.iteration = iteration;
-        return cluster_.finish(
-            0, cluster_.workers[0]->pull(table, kKeys, std::as_writable_bytes(std::span(out)),
-                                         options));
+        const auto call = cluster_.workers[0]->pull(
+            table, kKeys, std::as_writable_bytes(std::span(out)), options);
+        REQUIRE(cluster_.run_until([&] { return cluster_.workers[0]->done(call); }));
+        shown = cluster_.workers[0]->iteration_shown(call);
+        return cluster_.workers[0]->take(call);
     }
 
     [[nodiscard]] uint64_t now_ns() const { return cluster_.clock.now_ns(); }
 
     std::array<double, 1> out{};
+    std::optional<uint64_t> shown;  ///< by the last pull
 
 private:
     static constexpr std::array<uint64_t, 1> kKeys{7};
@@ -117,6 +121,61 @@ TEST_SUITE("client_iterations") {
         CHECK(job.push(b, 1).has_value());
         CHECK(job.push(a, 3, std::numeric_limits<double>::infinity()).code() == Errc::kNotFinite);
         CHECK(job.push(a, 3).has_value());
+    }
+
+    TEST_CASE("as many iterations as the window has may be open, and no more") {
+        SimCluster cluster(1, {.workers = 2}, {});
+        REQUIRE(cluster.start());
+        TableSchema wanted = sparse_table("model", ValueType::kFloat64);
+        wanted.max_delay = 2;
+        const TableInfo table = *cluster.make_table(0, wanted);
+        const std::array<uint64_t, 1> keys{7};
+        const std::array<double, 1> one{1};
+        const auto push = [&](uint32_t worker, uint64_t iteration) {
+            return cluster.workers[worker]->push(table, keys, std::as_bytes(std::span(one)),
+                                                 {iteration});
+        };
+        std::vector<ClientCore::CallId> ahead;
+        for (const uint64_t i : {1, 2, 3})
+            ahead.push_back(push(0, i));
+        const uint64_t before_ns = cluster.clock.now_ns();
+        const char* const text =
+            "table 'model': a push of iteration 4, but that of iteration 1 has not ended: with the "
+            "table's max_delay of 2, 3 may be open; wait for it first, or create the table with a "
+            "greater TableOptions::max_delay (at most 63)";
+        check_refused(cluster.finish(0, push(0, 4)), text);
+        CHECK(cluster.clock.now_ns() == before_ns);
+        CHECK_FALSE(cluster.workers[0]->done(ahead[0]));
+        CHECK(cluster.finish(1, push(1, 1)).has_value());
+        CHECK(cluster.finish(0, ahead[0]).has_value());
+        ahead.push_back(push(0, 4));
+        check_refused(cluster.finish(0, push(0, 5)), "that of iteration 2 has not ended");
+        check_refused(cluster.finish(0, push(0, 4)), "this worker's next one is 5");
+        for (const uint64_t i : {2, 3, 4}) {
+            CHECK(cluster.finish(1, push(1, i)).has_value());
+            CHECK(cluster.finish(0, ahead[i - 1]).has_value());
+        }
+        std::array<double, 1> out{};
+        for (const uint64_t asked : {1, 4}) {
+            const auto pull = cluster.workers[0]->pull(
+                table, keys, std::as_writable_bytes(std::span(out)), {asked});
+            REQUIRE(cluster.run_until([&] { return cluster.workers[0]->done(pull); }));
+            CHECK(cluster.workers[0]->iteration_shown(pull) == 4);
+            CHECK(cluster.workers[0]->take(pull).has_value());
+            CHECK(out[0] == 8);
+        }
+    }
+
+    TEST_CASE("a pull that names no iteration, has failed or asks no shard shows none") {
+        OneWorker job;
+        const TableInfo table = job.make_table("model");
+        CHECK(job.push(table, 1).has_value());
+        CHECK(job.pull(table, 1).has_value());
+        CHECK(job.shown == 1);
+        CHECK(job.pull(table, std::nullopt).has_value());
+        CHECK_FALSE(job.shown.has_value());
+        check_refused(job.pull(table, 2), "iterations up to 1");
+        CHECK_FALSE(job.shown.has_value());
     }
 }
 

@@ -96,6 +96,7 @@ public:
     SimCluster cluster;
     TableInfo table;
     std::optional<wire::FrameHeader> asked;       ///< the last pull that came here
+    std::optional<wire::FrameHeader> pushed;      ///< the last push
     std::optional<wire::MemoryHandle> answer_at;  ///< where pulls that came here had room for much
     bool closed = false;                          ///< by the worker
 
@@ -132,6 +133,7 @@ private:
         if (frame.header.kind == wire::Kind::kCreateTable) {
             send(c.connection, reply_to(frame.header.request));
         }
+        if (frame.header.kind == wire::Kind::kPush) pushed = frame.header;
         if (frame.header.kind == wire::Kind::kPull) {
             asked = frame.header;
             if (frame.values_at.length_bytes > 0) answer_at = frame.values_at;
@@ -181,6 +183,28 @@ TEST_SUITE("hostile shard") {
         (void)rogue.run_until([] { return false; });
         CHECK(out[0] == -1);
         CHECK_FALSE(rogue.closed);
+    }
+
+    TEST_CASE("a shard cannot show an older iteration than was asked for") {
+        RogueShard rogue;
+        const auto part = rogue.client().push(rogue.table, KeyRange{0, 0}, {}, {1});
+        REQUIRE(rogue.run_until([&] { return rogue.pushed.has_value(); }));
+        rogue.send(RogueShard::reply_to(rogue.pushed->request), {});
+        REQUIRE(rogue.run_until([&] { return rogue.client().done(part); }));
+        REQUIRE(rogue.client().take(part).has_value());
+        std::vector<double> out(kHostileTableKeys);
+        const auto bytes = std::as_writable_bytes(std::span(out));
+        const auto call = rogue.client().pull(rogue.table, KeyRange{0, out.size()}, bytes, {1});
+        REQUIRE(rogue.run_until([&] { return rogue.asked.has_value(); }));
+        wire::FrameHeader reply = RogueShard::reply_to(rogue.asked->request);
+        reply.first = 0;  // before any iteration
+        rogue.send(reply, {});
+        REQUIRE(rogue.run_until([&] { return rogue.client().done(call); }));
+        CHECK_FALSE(rogue.client().iteration_shown(call).has_value());
+        const Status ended = rogue.client().take(call);
+        REQUIRE(ended.code() == Errc::kProtocol);
+        CHECK(ended.error().message().find("sent values of iteration 0, not of 1") !=
+              std::string::npos);
     }
 }
 

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// PushedIterations: which iterations of a table a worker has pushed, and which of these pushes
+/// have not ended.
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+
+#include "lib/worker/calls.h"
+
+namespace weir {
+
+/// Thread: the client's
+class PushedIterations {
+public:
+    /// The last one that was pushed; 0: none.
+    [[nodiscard]] uint64_t last() const noexcept { return last_; }
+
+    /// How many iterations, up to last(), are not known to have ended: the first of them has not.
+    [[nodiscard]] size_t open_count(Calls& calls) noexcept {
+        while (!open_.empty() && calls.done(open_.front()))
+            open_.pop_front();
+        return open_.size();
+    }
+
+    /// `push` is the push of the next iteration. It is remembered until it has ended only if it
+    /// `counts`.
+    void add(Calls::Id push, bool counts) {
+        ++last_;
+        if (counts) open_.push_back(push);
+    }
+
+private:
+    uint64_t last_ = 0;
+    std::deque<Calls::Id> open_;  ///< pushes of the iterations up to last_, one after the other
+};
+
+}  // namespace weir
