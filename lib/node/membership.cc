@@ -1,0 +1,460 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/node/membership.h"
+
+#include <algorithm>
+#include <iterator>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+
+#include <fmt/core.h>
+
+#include "lib/base/check.h"
+
+namespace weir {
+namespace {
+
+std::vector<uint32_t> as_list(const std::set<uint32_t>& numbers) {
+    return {numbers.begin(), numbers.end()};
+}
+
+/// `after`, which several steps made out of `before`, as a single step.
+View as_one_step(const View& before, const View& after) {
+    ViewData data = after.data();
+    data.epoch = before.epoch() + 1;
+    for (ViewShard& shard : data.shards)
+        shard.since = std::min(shard.since, data.epoch);
+    for (ViewSegment& segment : data.segments)
+        segment.learner.named = std::min(segment.learner.named, data.epoch);
+    return std::move(View::make(std::move(data))).value();
+}
+
+double share_of(const View& view, size_t segment) {
+    return static_cast<double>(position_count(view.data().segments, segment)) * 0x1p-64;
+}
+
+/// Whether the segment is to get another primary.
+bool is_moving(const ViewSegment& segment) {
+    return segment.has_learner() && segment.learner.replaces == segment.primary;
+}
+
+/// The shards that are in both views and are primary of less in the later one. Ascending.
+std::vector<uint32_t> losers_between(const View& before, const View& after) {
+    std::set<uint32_t> losers;
+    const std::vector<ViewSegment>& old = before.data().segments;
+    size_t i = 0;
+    for (const ViewSegment& segment : after.segments()) {
+        while (i + 1 < old.size() && old[i + 1].first <= segment.first)
+            ++i;
+        const uint32_t was = old[i].primary;
+        if (was != segment.primary && after.shard(was) != nullptr) losers.insert(was);
+    }
+    return as_list(losers);
+}
+
+}  // namespace
+
+Membership::Membership(View first, const MembershipOptions& options)
+    : options_(options), view_(std::move(first)) {
+    difference_ = std::make_shared<const ViewChange>(whole_view(view_));
+    send_to_the_rest();
+}
+
+Status Membership::join_server(uint64_t ticket, const NewServer& server) {
+    if (has_ticket(ticket))
+        return Error(Errc::kAlreadyExists, "this server has asked to join already");
+    for (const std::string& address : server.addresses) {
+        const auto same = std::ranges::count(server.addresses, address);
+        if (same == 1 && !is_address_taken(address)) continue;
+        return Error(Errc::kAlreadyExists,
+                     fmt::format("a shard of this job has the address {} already", address));
+    }
+    const Result<View> with = with_server(view_, server);
+    if (!with) return with.error();
+    server_joins_.push_back({ticket, server});
+    return {};
+}
+
+Status Membership::join_worker(uint64_t ticket, const NewWorker& worker) {
+    if (has_ticket(ticket))
+        return Error(Errc::kAlreadyExists, "this worker has asked to join already");
+    const size_t joiners = worker_joins_.size() + 1;
+    if (view_.workers().size() + joiners > ViewLimits::kWorkersMax ||
+        joiners >= size_t{kNoShard} - view_.data().next_worker) {
+        return Error(Errc::kBusy,
+                     fmt::format("the job has {} workers, {} more are joining, and {} numbers were "
+                                 "given out: no more can join",
+                                 view_.workers().size(), joiners - 1, view_.data().next_worker));
+    }
+    if (view_.data().members.size() + joiners * tables_.size() > ViewLimits::kMembersMax) {
+        return Error(
+            Errc::kBusy,
+            fmt::format("there are {} memberships of workers in tables; another worker in "
+                        "{} tables would be more than {}",
+                        view_.data().members.size(), tables_.size(), ViewLimits::kMembersMax));
+    }
+    worker_joins_.push_back({ticket, worker});
+    return {};
+}
+
+void Membership::withdraw(uint64_t ticket) {
+    std::erase_if(server_joins_, [&](const ServerJoin& join) { return join.ticket == ticket; });
+    std::erase_if(worker_joins_, [&](const WorkerJoin& join) { return join.ticket == ticket; });
+}
+
+Status Membership::leave_server(uint32_t server) {
+    if (view_.server(server) == nullptr || dead_.contains(server)) {
+        return Error(Errc::kNotFound,
+                     fmt::format("server {} is not in this job (view {})", server, view_.epoch()));
+    }
+    if (leaving_.contains(server)) return {};
+    const std::vector<uint32_t> others = staying(view_);
+    if (others == std::vector{server}) {
+        return Error(Errc::kUnavailable,
+                     fmt::format("server {} cannot leave: no other server stays that could take "
+                                 "over what it holds; let one join first",
+                                 server));
+    }
+    leaving_.insert(server);
+    is_plan_due_ = true;
+    return {};
+}
+
+void Membership::server_died(uint32_t server) {
+    if (view_.server(server) == nullptr) return;
+    leaving_.erase(server);
+    dead_.insert(server);
+    std::erase_if(awaited_, [&](uint32_t shard) { return is_dead_shard(shard); });
+}
+
+void Membership::worker_left(uint32_t worker) {
+    if (view_.worker(worker) == nullptr) return;
+    gone_workers_.insert(worker);
+    silent_workers_.insert(worker);
+}
+
+void Membership::worker_died(uint32_t worker) {
+    if (view_.worker(worker) == nullptr) return;
+    silent_workers_.insert(worker);
+    if (options_.on_worker_death == OnWorkerDeath::kContinue) gone_workers_.insert(worker);
+}
+
+void Membership::add_table(uint32_t table) {
+    if (!tables_.insert(table).second || !first_iterations_.is_open()) return;
+    first_iterations_.add_table(table);
+    actions_.emplace_back(
+        AskFirstIteration{view_.epoch(), first_iterations_.shards(), std::vector{table}});
+}
+
+Status Membership::stopped(uint32_t shard, uint64_t epoch) {
+    WEIR_TRY(check_shard(shard));
+    if (epoch > view_.epoch()) {
+        return Error(Errc::kProtocol, fmt::format("shard {} has stopped for view {}; the newest is "
+                                                  "{}",
+                                                  shard, epoch, view_.epoch()));
+    }
+    if (epoch == view_.epoch()) awaited_.erase(shard);
+    return {};
+}
+
+Status Membership::learner_complete(uint32_t shard, const LearnerReport& report) {
+    WEIR_TRY(check_shard(shard));
+    const ViewSegment& segment = view_.segments()[view_.segment_index(report.first)];
+    if (report.named > view_.epoch()) {
+        return Error(Errc::kProtocol, fmt::format("shard {} reports a learner of view {}; the "
+                                                  "newest is {}",
+                                                  shard, report.named, view_.epoch()));
+    }
+    const bool is_current = segment.first == report.first && segment.has_learner() &&
+                            segment.learner.shard == report.shard &&
+                            segment.learner.named == report.named;
+    if (!is_current) return {};  // it was given up or has its role
+    if (shard != report.shard && shard != segment.primary) {
+        return Error(Errc::kProtocol,
+                     fmt::format("shard {} reports that shard {} has learned segment {:#x}, with "
+                                 "which it has nothing to do",
+                                 shard, report.shard, report.first));
+    }
+    complete_[report.first] = report;
+    return {};
+}
+
+Status Membership::first_iteration(uint32_t shard, uint64_t epoch, uint32_t table, uint64_t first) {
+    WEIR_TRY(check_shard(shard));
+    return first_iterations_.take(shard, epoch, table, first);
+}
+
+std::vector<MembershipAction> Membership::decide() {
+    while (awaited_.empty()) {
+        if (!losers_.empty()) send_to_the_rest();
+        if (!make_next_view()) break;
+    }
+    return std::exchange(actions_, {});
+}
+
+MoveProgress Membership::progress() const {
+    MoveProgress progress = done_;
+    for (size_t i = 0; i < view_.segments().size(); ++i) {
+        if (!is_moving(view_.segments()[i])) continue;
+        ++progress.segments_to_move;
+        progress.share_to_move += share_of(view_, i);
+    }
+    return progress;
+}
+
+/// False: nothing is to change now. The dead and those who have left come first: others wait for
+/// them. While a joiner's first iteration is asked for, only those make a view, because every view
+/// makes the answers void.
+bool Membership::make_next_view() {
+    if (!dead_.empty() || !gone_workers_.empty()) return change_members();
+    if (first_iterations_.is_open()) {
+        if (worker_joins_.empty()) {
+            first_iterations_.forget();
+        } else if (!first_iterations_.is_complete()) {
+            return false;
+        } else {
+            admit_workers();
+            return true;
+        }
+    }
+    const bool can_ask = !worker_joins_.empty() && !view_.shards().empty();
+    if (!(can_ask && is_asking_next_) && (finish_learners() || change_members())) return true;
+    if (!can_ask) return false;
+    ask();
+    return first_iterations_.is_complete();
+}
+
+bool Membership::finish_learners() {
+    std::vector<LearnerReport> reports;
+    reports.reserve(complete_.size());
+    for (const auto& [first, report] : complete_)
+        reports.push_back(report);
+    std::optional<View> next = finish_moves(view_, reports);
+    if (!next) return false;
+    bool is_any_left = false;
+    for (size_t i = 0; i < next->segments().size(); ++i) {
+        is_any_left |= next->segments()[i].has_learner();
+        if (!is_moving(view_.segments()[i]) || next->segments()[i].has_learner()) continue;
+        ++done_.segments_moved;
+        done_.share_moved += share_of(view_, i);
+    }
+    is_plan_due_ |= !is_any_left;  // what one plan left over
+    publish(std::move(*next));
+    return true;
+}
+
+/// All that takes a primary role from nobody alive, in one view.
+bool Membership::change_members() {
+    View next = without_the_gone(view_);
+    std::vector<uint32_t> ended;
+    for (const uint32_t server : leaving_) {
+        if (next.holds_nothing(server)) ended.push_back(server);
+    }
+    if (!ended.empty()) next = without_servers(next, ended);
+    for (const uint32_t server : ended)
+        leaving_.erase(server);
+    const size_t servers = next.servers().size();
+    next = with_joiners(std::move(next));
+    const bool has_new_servers = next.servers().size() != servers;
+    next = with_plan(std::move(next), has_new_servers);
+    if (next.epoch() == view_.epoch()) return false;
+    publish(as_one_step(view_, next));
+    for (const uint32_t server : ended)
+        actions_.emplace_back(EndServer{server});
+    return true;
+}
+
+/// Without dead servers, and workers that have left.
+View Membership::without_the_gone(const View& view) {
+    View next = view;
+    if (!dead_.empty()) {
+        next = without_servers(next, as_list(dead_));
+        LostSegments lost{.servers = as_list(dead_)};
+        for (size_t i = 0; i < next.segments().size(); ++i) {
+            if (next.segments()[i].primary != kNoShard) continue;
+            if (view.segments()[i].primary == kNoShard) continue;
+            ++lost.segment_count;
+            lost.share += share_of(next, i);
+        }
+        if (lost.segment_count != 0) actions_.emplace_back(std::move(lost));
+        dead_.clear();
+        is_plan_due_ = true;
+    }
+    if (!gone_workers_.empty()) {
+        ViewData data = next.data();
+        ++data.epoch;
+        const auto is_gone = [&](uint32_t worker) { return gone_workers_.contains(worker); };
+        std::erase_if(data.workers, [&](const ViewWorker& w) { return is_gone(w.number); });
+        std::erase_if(data.members, [&](const ViewMember& m) { return is_gone(m.worker); });
+        next = std::move(View::make(std::move(data))).value();
+        gone_workers_.clear();
+    }
+    return next;
+}
+
+/// With the servers that ask to join. They hold nothing yet.
+View Membership::with_joiners(View view) {
+    for (const ServerJoin& join : std::exchange(server_joins_, {})) {
+        const uint32_t first_shard = view.data().next_shard;
+        Result<View> next = with_server(view, join.server);
+        if (!next) {
+            actions_.emplace_back(RefuseJoin{join.ticket, next.error()});
+            continue;
+        }
+        actions_.emplace_back(AdmitServer{join.ticket, view.data().next_server, first_shard});
+        view = std::move(*next);
+    }
+    return view;
+}
+
+View Membership::with_plan(View view, bool has_new_servers) {
+    if (!has_new_servers && !is_plan_due_) return view;
+    is_plan_due_ = false;
+    std::vector<uint32_t> live = staying(view);
+    if (live.empty() && !leaving_.empty()) {
+        keep_leavers();
+        live = staying(view);
+    }
+    const Plan what = plan(view, live, options_.backup_count);
+    if (what.empty()) return view;
+    if (std::ranges::none_of(view.segments(), &ViewSegment::has_learner)) done_ = {};
+    return begin_moves(view, what);
+}
+
+/// Those who were to take over are dead. Who was leaving must stay.
+void Membership::keep_leavers() {
+    for (const uint32_t server : std::exchange(leaving_, {})) {
+        actions_.emplace_back(KeepServer{
+            server, Error(Errc::kUnavailable,
+                          fmt::format("server {} stays: the servers that were to take over what "
+                                      "it holds are dead; let one join, and ask again",
+                                      server))});
+    }
+}
+
+void Membership::ask() {
+    is_asking_next_ = false;
+    std::vector<uint32_t> shards;
+    for (const ViewShard& shard : view_.shards())
+        shards.push_back(shard.number);
+    const bool has_iterations = std::ranges::any_of(
+        worker_joins_, [](const WorkerJoin& join) { return join.worker.has_iterations; });
+    const std::vector<uint32_t> tables =
+        has_iterations ? as_list(tables_) : std::vector<uint32_t>{};
+    first_iterations_.ask(view_.epoch(), shards, tables);
+    if (first_iterations_.is_complete()) return;
+    actions_.emplace_back(AskFirstIteration{view_.epoch(), std::move(shards), tables});
+}
+
+/// Everybody who wants to join does so now: all shards hold still.
+void Membership::admit_workers() {
+    ViewData data = view_.data();
+    ++data.epoch;
+    for (const WorkerJoin& join : std::exchange(worker_joins_, {})) {
+        const size_t tables = join.worker.has_iterations ? tables_.size() : 0;
+        if (data.members.size() + tables > ViewLimits::kMembersMax) {
+            actions_.emplace_back(RefuseJoin{
+                join.ticket,
+                Error(Errc::kBusy, fmt::format("the job has too many tables ({}) for one more "
+                                               "worker",
+                                               tables_.size()))});
+            continue;
+        }
+        const uint32_t number = data.next_worker++;
+        actions_.emplace_back(AdmitWorker{join.ticket, number});
+        data.workers.push_back(
+            {number, join.worker.rank, join.worker.has_iterations ? 1 : kNoIteration});
+        if (!join.worker.has_iterations) continue;
+        for (const uint32_t table : tables_)
+            data.members.push_back({number, table, first_iterations_.first(table)});
+    }
+    publish(std::move(View::make(std::move(data))).value());
+}
+
+/// First to those who lose something; to the others when they have stopped.
+void Membership::publish(View next) {
+    first_iterations_.forget();
+    is_asking_next_ = !worker_joins_.empty();
+    before_ = std::exchange(view_, std::move(next));
+    difference_ = std::make_shared<const ViewChange>(view_change(before_, view_));
+    losers_ = losers_between(before_, view_);
+    awaited_ = {losers_.begin(), losers_.end()};
+    std::erase_if(complete_, [&](const auto& entry) {
+        const LearnerReport& report = entry.second;
+        const ViewSegment& segment = view_.segments()[view_.segment_index(report.first)];
+        return segment.first != report.first || segment.learner.shard != report.shard ||
+               segment.learner.named != report.named;
+    });
+    std::erase_if(silent_workers_, [&](uint32_t w) { return view_.worker(w) == nullptr; });
+    losers_.empty() ? send_to_the_rest() : send(losers_, {});
+}
+
+void Membership::send_to_the_rest() {
+    std::vector<uint32_t> shards;
+    for (const ViewShard& shard : view_.shards()) {
+        if (!std::ranges::binary_search(losers_, shard.number)) shards.push_back(shard.number);
+    }
+    std::vector<uint32_t> workers;
+    for (const ViewWorker& worker : view_.workers())
+        workers.push_back(worker.number);
+    losers_.clear();
+    send(shards, workers);
+}
+
+/// The difference to those who have the view before, the whole view to those who are new.
+void Membership::send(const std::vector<uint32_t>& shards, const std::vector<uint32_t>& workers) {
+    SendView to_old{.change = difference_, .shards = {}, .workers = {}};
+    SendView to_new{.change = nullptr, .shards = {}, .workers = {}};
+    for (const uint32_t shard : shards) {
+        if (is_dead_shard(shard)) continue;
+        (before_.shard(shard) != nullptr ? to_old : to_new).shards.push_back(shard);
+    }
+    for (const uint32_t worker : workers) {
+        if (silent_workers_.contains(worker)) continue;
+        (before_.worker(worker) != nullptr ? to_old : to_new).workers.push_back(worker);
+    }
+    if (!to_old.shards.empty() || !to_old.workers.empty()) actions_.emplace_back(std::move(to_old));
+    if (to_new.shards.empty() && to_new.workers.empty()) return;
+    to_new.change = std::make_shared<const ViewChange>(whole_view(view_));
+    actions_.emplace_back(std::move(to_new));
+}
+
+/// A shard that is gone may still be heard of.
+Status Membership::check_shard(uint32_t shard) const {
+    if (shard < view_.data().next_shard) return {};
+    return Error(Errc::kProtocol, fmt::format("a message from shard {}, which was never in this "
+                                              "job",
+                                              shard));
+}
+
+bool Membership::has_ticket(uint64_t ticket) const {
+    const auto is_same = [&](const auto& join) { return join.ticket == ticket; };
+    return std::ranges::any_of(server_joins_, is_same) ||
+           std::ranges::any_of(worker_joins_, is_same);
+}
+
+bool Membership::is_address_taken(const std::string& address) const {
+    return std::ranges::any_of(view_.shards(),
+                               [&](const ViewShard& shard) { return shard.address == address; }) ||
+           std::ranges::any_of(server_joins_, [&](const ServerJoin& join) {
+               return std::ranges::find(join.server.addresses, address) !=
+                      join.server.addresses.end();
+           });
+}
+
+/// The servers that neither leave nor are dead, ascending.
+std::vector<uint32_t> Membership::staying(const View& view) const {
+    std::vector<uint32_t> numbers;
+    for (const ViewServer& server : view.servers()) {
+        if (!leaving_.contains(server.number) && !dead_.contains(server.number))
+            numbers.push_back(server.number);
+    }
+    return numbers;
+}
+
+bool Membership::is_dead_shard(uint32_t shard) const {
+    const ViewShard* const is = view_.shard(shard);
+    return is != nullptr && dead_.contains(is->server);
+}
+
+}  // namespace weir

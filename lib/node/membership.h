@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// Membership: the part of the manager that decides the views: who takes part, who holds what, and
+/// who hears of it when.
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "lib/base/result.h"
+#include "lib/node/first_iterations.h"
+#include "lib/ring/moves.h"
+#include "lib/ring/plan.h"
+#include "lib/ring/view.h"
+#include "lib/ring/view_change.h"
+
+namespace weir {
+
+/// A view is to be sent, now, to these shards and workers: as the difference to the one that they
+/// were sent before, or whole. One change may be sent to many: encode it once.
+struct SendView {
+    std::shared_ptr<const ViewChange> change;
+    std::vector<uint32_t> shards;
+    std::vector<uint32_t> workers;
+};
+
+/// Each of the shards is to name the first iteration above its window, for each of the tables. The
+/// question must arrive behind the views and tables that were sent before.
+struct AskFirstIteration {
+    uint64_t epoch = 0;
+    std::vector<uint32_t> shards;
+    std::vector<uint32_t> tables;
+};
+
+/// A server joins. Its view follows. Its shards have consecutive numbers, in the order of their
+/// addresses.
+struct AdmitServer {
+    uint64_t ticket = 0;
+    uint32_t server = 0;
+    uint32_t first_shard = 0;
+};
+
+/// A worker joins. Its view follows.
+struct AdmitWorker {
+    uint64_t ticket = 0;
+    uint32_t worker = 0;
+};
+
+/// Who asked to join cannot.
+struct RefuseJoin {
+    uint64_t ticket = 0;
+    Error why;
+};
+
+/// A server that was leaving stays: nobody is there any more to take over what it holds.
+struct KeepServer {
+    uint32_t server = 0;
+    Error why;
+};
+
+/// A server that was leaving holds nothing and is in no view any more: it may end.
+struct EndServer {
+    uint32_t server = 0;
+};
+
+/// Dead servers held the only copy of something. What follows from that is the job's choice.
+struct LostSegments {
+    std::vector<uint32_t> servers;
+    size_t segment_count = 0;
+    double share = 0;  ///< of the ring
+};
+
+using MembershipAction = std::variant<SendView, AskFirstIteration, AdmitServer, AdmitWorker,
+                                      RefuseJoin, KeepServer, EndServer, LostSegments>;
+
+/// The moves since the ring was last at rest, for people.
+struct MoveProgress {
+    size_t segments_to_move = 0;  ///< are under way
+    size_t segments_moved = 0;
+    double share_to_move = 0;  ///< of the ring
+    double share_moved = 0;
+    friend bool operator==(const MoveProgress&, const MoveProgress&) = default;
+};
+
+struct NewWorker {
+    uint32_t rank = 0;
+    bool has_iterations = true;  ///< false: it takes part in no iteration of any table
+};
+
+enum class OnWorkerDeath { kStop, kContinue };
+
+struct MembershipOptions {
+    uint32_t backup_count = 0;
+    /// kStop: a dead worker stays a member, so that nobody goes on without it while the job ends.
+    OnWorkerDeath on_worker_death = OnWorkerDeath::kStop;
+};
+
+/// Tell it what happened; then decide() says what is to be done. It has no clock and no transport,
+/// and never waits for anything but its inputs.
+///
+/// One view at a time: if a view takes a primary role from shards, they get it first. The others
+/// get it when all of those have stopped or are dead, and only then the next view is made. What
+/// happens meanwhile is kept for it.
+///
+/// The caller's part: what goes to one shard or worker arrives in the order in which it was given
+/// out. What comes from the network may be late, repeated or made up: such inputs return a Status,
+/// and an error says that the peer breaks the protocol and that nothing was taken.
+///
+/// Thread: one
+class Membership {
+public:
+    /// `first` has the servers and workers with which the job begins. decide() sends it to them.
+    Membership(View first, const MembershipOptions& options);
+
+    /// A server asks to join. `ticket` is the caller's name for it until it is admitted.
+    ///
+    /// Errors: Errc::kAlreadyExists if the ticket or an address is taken; Errc::kInvalidArgument
+    ///         naming what is wrong with the server, or the limit that is reached
+    [[nodiscard]] Status join_server(uint64_t ticket, const NewServer& server);
+
+    /// A worker asks to join.
+    ///
+    /// Errors: Errc::kAlreadyExists if the ticket is taken; Errc::kBusy if a limit is reached
+    [[nodiscard]] Status join_worker(uint64_t ticket, const NewWorker& worker);
+
+    /// Who asked to join is gone or has changed its mind. Nothing happens if it was admitted.
+    void withdraw(uint64_t ticket);
+
+    /// A server is to hand over all that it holds, and then to end. Asked again, nothing changes.
+    ///
+    /// Errors: Errc::kNotFound if there is no such server; Errc::kUnavailable if no other server
+    ///         would be left. The text says so
+    [[nodiscard]] Status leave_server(uint32_t server);
+
+    /// The end of a server is proved. Nothing happens if it is in no view any more.
+    void server_died(uint32_t server);
+
+    /// A worker's calls have all ended, and it has left. So every iteration in which it took part
+    /// is closed, and none after them waits for it from the next view on.
+    void worker_left(uint32_t worker);
+
+    /// The end of a worker is proved.
+    void worker_died(uint32_t worker);
+
+    /// A table is being made: call this when all shards have been sent that. Who joins from now on
+    /// gets its first iteration of it from the shards.
+    void add_table(uint32_t table);
+
+    /// A shard has done what the view of `epoch` needs of those that lose something by it.
+    [[nodiscard]] Status stopped(uint32_t shard, uint64_t epoch);
+
+    /// A learner is complete. `shard` says so: the learner, or the primary that it learns from.
+    [[nodiscard]] Status learner_complete(uint32_t shard, const LearnerReport& report);
+
+    /// A shard's answer to AskFirstIteration, for one table.
+    [[nodiscard]] Status first_iteration(uint32_t shard, uint64_t epoch, uint32_t table,
+                                         uint64_t first);
+
+    /// What is to be done now, in this order. Call it after inputs; it is made for many at a time.
+    [[nodiscard]] std::vector<MembershipAction> decide();
+
+    /// The newest view. While has_losers(), only the losers have been sent it.
+    [[nodiscard]] const View& view() const noexcept { return view_; }
+
+    /// It waits for shards that lose something by the newest view.
+    [[nodiscard]] bool has_losers() const noexcept { return !awaited_.empty(); }
+
+    /// The shards that it waits for, ascending, for messages to people.
+    [[nodiscard]] const std::set<uint32_t>& losers() const noexcept { return awaited_; }
+
+    [[nodiscard]] bool is_leaving(uint32_t server) const { return leaving_.contains(server); }
+
+    [[nodiscard]] MoveProgress progress() const;
+
+private:
+    struct ServerJoin {
+        uint64_t ticket;
+        NewServer server;
+    };
+
+    struct WorkerJoin {
+        uint64_t ticket;
+        NewWorker worker;
+    };
+
+    bool make_next_view();
+    bool finish_learners();
+    bool change_members();
+    void admit_workers();
+    View without_the_gone(const View& view);
+    View with_joiners(View view);
+    View with_plan(View view, bool has_new_servers);
+    void keep_leavers();
+    void ask();
+    void publish(View next);
+    void send_to_the_rest();
+    void send(const std::vector<uint32_t>& shards, const std::vector<uint32_t>& workers);
+    [[nodiscard]] Status check_shard(uint32_t shard) const;
+    [[nodiscard]] bool has_ticket(uint64_t ticket) const;
+    [[nodiscard]] bool is_address_taken(const std::string& address) const;
+    [[nodiscard]] std::vector<uint32_t> staying(const View& view) const;
+    [[nodiscard]] bool is_dead_shard(uint32_t shard) const;
+
+    MembershipOptions options_;
+    View view_;
+    View before_;
+    std::shared_ptr<const ViewChange> difference_;  // from before_ to view_
+    std::vector<uint32_t> losers_;                  // they have been sent view_ first, ascending
+    std::set<uint32_t> awaited_;                    // those of them that have not stopped
+    std::vector<MembershipAction> actions_;         // for decide()
+    std::vector<ServerJoin> server_joins_;
+    std::vector<WorkerJoin> worker_joins_;
+    std::set<uint32_t> leaving_;         // servers
+    std::set<uint32_t> dead_;            // servers that are still in view_
+    std::set<uint32_t> gone_workers_;    // are still in view_, but are to be taken out
+    std::set<uint32_t> silent_workers_;  // are sent nothing
+    std::set<uint32_t> tables_;
+    std::map<uint64_t, LearnerReport> complete_;  // by the segment's first position
+    FirstIterations first_iterations_;
+    bool is_plan_due_ = false;
+    bool is_asking_next_ = false;  // moves and joiners take turns
+    MoveProgress done_;            // what of progress() has been done
+};
+
+}  // namespace weir
