@@ -208,14 +208,10 @@ MoveProgress Membership::progress() const {
 bool Membership::make_next_view() {
     if (!dead_.empty() || !gone_workers_.empty()) return change_members();
     if (first_iterations_.is_open()) {
-        if (worker_joins_.empty()) {
-            first_iterations_.forget();
-        } else if (!first_iterations_.is_complete()) {
-            return false;
-        } else {
-            admit_workers();
-            return true;
-        }
+        if (!worker_joins_.empty() && !first_iterations_.is_complete()) return false;
+        // Also if nobody waits for the answers any more: shards hold still until their next view.
+        admit_workers();
+        return true;
     }
     const bool can_ask = !worker_joins_.empty() && !view_.shards().empty();
     if (!(can_ask && is_asking_next_) && (finish_learners() || change_members())) return true;
@@ -245,6 +241,7 @@ bool Membership::finish_learners() {
 
 /// All that takes a primary role from nobody alive, in one view.
 bool Membership::change_members() {
+    const bool has_dead = !dead_.empty();
     View next = without_the_gone(view_);
     std::vector<uint32_t> ended;
     for (const uint32_t server : leaving_) {
@@ -253,10 +250,9 @@ bool Membership::change_members() {
     if (!ended.empty()) next = without_servers(next, ended);
     for (const uint32_t server : ended)
         leaving_.erase(server);
-    const size_t servers = next.servers().size();
     next = with_joiners(std::move(next));
-    const bool has_new_servers = next.servers().size() != servers;
-    next = with_plan(std::move(next), has_new_servers);
+    // A death takes learners away. What they learned may be cut only in a later view.
+    if (!has_dead) next = with_plan(std::move(next));
     if (next.epoch() == view_.epoch()) return false;
     publish(as_one_step(view_, next));
     for (const uint32_t server : ended)
@@ -303,12 +299,13 @@ View Membership::with_joiners(View view) {
         }
         actions_.emplace_back(AdmitServer{join.ticket, view.data().next_server, first_shard});
         view = std::move(*next);
+        is_plan_due_ = true;
     }
     return view;
 }
 
-View Membership::with_plan(View view, bool has_new_servers) {
-    if (!has_new_servers && !is_plan_due_) return view;
+View Membership::with_plan(View view) {
+    if (!is_plan_due_) return view;
     is_plan_due_ = false;
     std::vector<uint32_t> live = staying(view);
     if (live.empty() && !leaving_.empty()) {

@@ -195,7 +195,7 @@ private:
     void admit_workers();
     View without_the_gone(const View& view);
     View with_joiners(View view);
-    View with_plan(View view, bool has_new_servers);
+    View with_plan(View view);
     void keep_leavers();
     void ask();
     void publish(View next);

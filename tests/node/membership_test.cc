@@ -216,6 +216,29 @@ TEST_SUITE("membership") {
         CHECK(membership.view().first_iteration(1, 7) == 1);
     }
 
+    TEST_CASE("when nobody waits for first iterations any more, a view lets the shards go on") {
+        Membership membership(membership_view(2, 1, 1), {});
+        membership.add_table(4);
+        (void)membership.decide();
+        REQUIRE(membership.join_worker(1, {.rank = 8}));
+        CHECK(only<AskFirstIteration>(membership.decide()).size() == 1);
+        CHECK(membership.first_iteration(0, 1, 4, 10));
+        membership.withdraw(1);
+        const auto sends = only<SendView>(membership.decide());
+        REQUIRE(sends.size() == 1);
+        CHECK(sends[0].shards == std::vector<uint32_t>{0, 1});
+        CHECK(membership.view().workers().size() == 1);
+        // The answers to the old question do not count for the next joiner.
+        REQUIRE(membership.join_worker(2, {.rank = 9}));
+        CHECK(only<AskFirstIteration>(membership.decide())[0].epoch == 2);
+        CHECK(membership.first_iteration(0, 1, 4, 10));
+        CHECK(membership.first_iteration(1, 2, 4, 8));
+        CHECK(membership.decide().empty());
+        CHECK(membership.first_iteration(0, 2, 4, 12));
+        CHECK(only<AdmitWorker>(membership.decide()).size() == 1);
+        CHECK(membership.view().first_iteration(1, 4) == 12);
+    }
+
     TEST_CASE("a worker without iterations joins at once and is a member of none") {
         Membership membership(membership_view(2, 1, 1), {});
         membership.add_table(4);
@@ -303,16 +326,16 @@ TEST_SUITE("membership") {
         uint64_t ended = 0;
         uint64_t kept = 0;
         double moved = 0;
-        for (uint64_t history = 0; history < weir::testing::histories_or(60); ++history) {
+        for (uint64_t history = 0; history < weir::testing::histories_or(150); ++history) {
             CAPTURE(history);
             Random random(seed + history);
             const auto servers = 1 + static_cast<uint32_t>(random.below(5));
             const auto shards = 1 + static_cast<uint32_t>(random.below(3));
             MembershipJob job(membership_view(servers, shards, 2),
                               {.on_worker_death = OnWorkerDeath::kContinue}, random());
-            const uint64_t pace = 1 + random.below(100);
+            const uint64_t pace = 1 + random.below(40);
             for (int step = 0; step < 2000; ++step) {
-                if (random.below(pace) == 0 && step % 8 == 0) wish(job, random);
+                if (random.below(pace) == 0 && step % 4 == 0) wish(job, random);
                 job.step();
             }
             job.come_to_rest();
