@@ -105,7 +105,7 @@ std::string shortened(const std::string& text, size_t length_max) {
     return text.substr(0, end) + "...";
 }
 
-std::string frame(const PlotText& text, const std::string& y_label) {
+std::string frame(const PlotText& text, const std::string& x_label, const std::string& y_label) {
     std::string svg = fmt::format(
         R"(<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {0} {1}" width="{0}" height="{1}" )"
         R"(font-family="system-ui, 'DejaVu Sans', sans-serif" font-size="13" fill="#444">)"
@@ -116,8 +116,8 @@ std::string frame(const PlotText& text, const std::string& y_label) {
         "<text x=\"{}\" y=\"52\">{}</text>\n",
         24, escaped(shortened(text.title, kTitleLengthMax)), 24,
         escaped(shortened(text.note, kTitleLengthMax + 24)));
-    svg += fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">seconds</text>\n",
-                       (kLeft + kRight) / 2, kHeight - 16);
+    svg += fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n",
+                       (kLeft + kRight) / 2, kHeight - 16, escaped(x_label));
     svg += fmt::format(
         "<text transform=\"translate(22 {}) rotate(-90)\" text-anchor=\"middle\">{}</text>\n",
         (kTop + kBottom) / 2, escaped(y_label));
@@ -206,7 +206,7 @@ std::string plot_descent(std::span<const PlotPoint> points, const PlotText& text
             finite.empty()
                 ? "no pass was completed"
                 : fmt::format("the objective is {:.7g} from the first pass on", best->objective);
-        return frame(text, "") +
+        return frame(text, "seconds", "") +
                fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n</svg>\n",
                            (kLeft + kRight) / 2, (kTop + kBottom) / 2, said);
     }
@@ -219,8 +219,40 @@ std::string plot_descent(std::span<const PlotPoint> points, const PlotText& text
     }
     const TimeAxis x = TimeAxis::up_to(last);
     const LogAxis y = LogAxis::over(least, most);
-    return frame(text, "objective \u2212 best") + grid(x, y) + descent(finite, *best, floor, x, y) +
-           "</svg>\n";
+    return frame(text, "seconds", "objective \u2212 best") + grid(x, y) +
+           descent(finite, *best, floor, x, y) + "</svg>\n";
+}
+
+std::string plot_bars(std::span<const PlotBar> bars, const std::string& value_label,
+                      const std::string& name_label, const PlotText& text) {
+    double highest = 0;
+    for (const PlotBar& bar : bars)
+        highest = std::max(highest, bar.value);
+    const double step = tick_step(highest > 0 ? highest : 1);
+    const double top = std::max(1.0, std::ceil(highest * 1.1 / step)) * step;
+    const auto page = [&](double value) { return kBottom - value / top * (kBottom - kTop); };
+    std::string svg = frame(text, name_label, value_label);
+    for (double value = 0; value <= top * (1 + 1e-9); value += step) {
+        svg += fmt::format(
+            "<line x1=\"{}\" x2=\"{}\" y1=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"#ddd\"/>\n"
+            "<text x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\">{:g}</text>\n",
+            kLeft, kRight, page(value), page(value), kLeft - 8, page(value) + 5, value);
+    }
+    const double width = (kRight - kLeft) / static_cast<double>(std::max<size_t>(1, bars.size()));
+    for (size_t i = 0; i < bars.size(); ++i) {
+        const double left = kLeft + width * static_cast<double>(i);
+        const double middle = left + width / 2;
+        const double at = page(bars[i].value);
+        svg += fmt::format(
+            "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" "
+            "fill=\"{}\"/>\n",
+            left + width * 0.15, at, width * 0.7, kBottom - at, kInk);
+        svg += fmt::format(
+            "<text x=\"{0:.1f}\" y=\"{1:.1f}\" text-anchor=\"middle\" font-size=\"11\">{2}"
+            "</text>\n<text x=\"{0:.1f}\" y=\"{3}\" text-anchor=\"middle\">{4}</text>\n",
+            middle, at - 6, escaped(bars[i].note), kBottom + 21, escaped(bars[i].name));
+    }
+    return svg + "</svg>\n";
 }
 
 }  // namespace weir::apps

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// plot_descent: a plot of the objective over time, as SVG text.
+/// plot_descent: a plot of the objective over time. plot_bars: bars side by side. As SVG text.
 
 #include <span>
 #include <string>
@@ -24,5 +24,15 @@ struct PlotText {
 /// are not finite are left out. If all values are the same, or there is none, the plot is a text
 /// that says so.
 [[nodiscard]] std::string plot_descent(std::span<const PlotPoint> points, const PlotText& text);
+
+struct PlotBar {
+    std::string name;  ///< below the bar
+    double value = 0;
+    std::string note;  ///< a smaller line above it
+};
+
+/// Plots values, 0 or greater, as bars that begin at 0.
+[[nodiscard]] std::string plot_bars(std::span<const PlotBar> bars, const std::string& value_label,
+                                    const std::string& name_label, const PlotText& text);
 
 }  // namespace weir::apps

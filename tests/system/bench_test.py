@@ -133,6 +133,40 @@ class Bench(unittest.TestCase):
             self.assertEqual(row["keys"], 8192)
             self.assertEqual(row["size_bytes"], 8192 * 4 * int(row["work"].split()[-1]))
 
+    def delay(self, *flags):
+        with tempfile.TemporaryDirectory() as folder:
+            paths = [os.path.join(folder, name) for name in ("delay.json", "delay.svg")]
+            done = subprocess.run([WEIR, "bench", "delay", "--local", "--json", paths[0], "--plot", paths[1], *flags],
+                                  env=environment(), capture_output=True, text=True, timeout=100, check=False)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            with open(paths[0], encoding="utf-8") as file:
+                result = json.load(file)
+            with open(paths[1], encoding="utf-8") as file:
+                self.assertEqual(len(re.findall("<rect x=", file.read())), 6)
+        self.assertEqual(result["bench"], "delay")
+        self.assertTrue(done.stdout.startswith("# Weir delay"), done.stdout)
+        rows = {row["tau"]: row for row in result["rows"]}
+        self.assertEqual(list(rows), [0, 1, 2, 4, 8, -1])
+        for tau, row in rows.items():
+            self.assertGreater(row["iterations_per_s"], 0)
+            self.assertTrue(0 <= row["waiting_share"] <= 1, row)
+            self.assertLessEqual(row["staleness_mean"], row["staleness_max"])
+            if tau >= 0:
+                self.assertLessEqual(row["staleness_max"], tau)
+        return rows
+
+    def test_workers_that_are_slowed_by_turns_hold_up_each_other_less_with_a_delay(self):
+        rows = self.delay("--seconds", "0.6")
+        self.assertGreaterEqual(rows[4]["iterations_per_s"], 1.3 * rows[0]["iterations_per_s"], rows)
+        self.assertLess(rows[4]["waiting_share"], rows[0]["waiting_share"], rows)
+        self.assertGreater(rows[4]["staleness_max"], 0, rows)
+
+    def test_one_that_is_always_slow_holds_up_all(self):
+        rows = self.delay("--brief", "--steady", "--factor", "4")
+        for tau in (0, 1, 2, 4, 8):  # the others compute for a quarter of its time
+            self.assertGreater(rows[tau]["waiting_share"], 0.3, rows)
+        self.assertLess(rows[-1]["waiting_share"], rows[8]["waiting_share"], rows)
+
     def test_a_rank_that_dies_ends_it_and_nothing_is_left(self):
         with subprocess.Popen([WEIR, "bench", "push", "--local", "--table-mib", "8", "--max-bytes", "4096",
                                "--seconds", "60"], env=environment(), stdout=subprocess.DEVNULL,
@@ -179,7 +213,7 @@ class Bench(unittest.TestCase):
 
     def test_seconds_that_are_no_time_to_measure_in_are_refused(self):
         for seconds in ("nan", "inf", "1e300", "1e-9", "0", "-1", "3601"):
-            for name in ("push", "pull", "latency"):
+            for name in ("push", "pull", "latency", "delay"):
                 self.refused(f"--seconds: {re.escape(seconds)}: must be a number from 0.001 to 3600", name, "--local", "--seconds", seconds)
 
     def test_however_little_time_there_is_every_limit_is_measured(self):
@@ -189,7 +223,8 @@ class Bench(unittest.TestCase):
     def test_flags_that_would_mean_nothing_are_refused(self):
         for name, flags in (("latency", ("--min-bytes", "--max-bytes", "--table-mib", "--in-flight")),
                             ("insert", ("--min-bytes", "--max-bytes", "--table-mib", "--seconds")),
-                            ("lookup", ("--min-bytes", "--max-bytes", "--table-mib", "--seconds"))):
+                            ("lookup", ("--min-bytes", "--max-bytes", "--table-mib", "--seconds")),
+                            ("push", ("--factor", "--plot")), ("delay", ("--min-bytes", "--in-flight"))):
             for flag in flags:
                 self.refused(f"unknown flag {flag}", name, "--local", flag, "4096")
         for flag in ("--rank", "--size", "--rendezvous"):
@@ -197,6 +232,7 @@ class Bench(unittest.TestCase):
         for flag in ("--servers", "--shards", "--workers"):
             self.refused(f"{flag}: 0: must be a whole number", "push", "--local", flag, "0")
         self.refused("--colocate", "push", "--local", "--colocate", "--cpus", "0,1")
+        self.refused("--factor: 0.5: must be a number from 1 to 1000", "delay", "--local", "--factor", "0.5")
 
     def test_cores_that_cannot_be_used_are_refused(self):
         first = min(os.sched_getaffinity(0))

@@ -14,6 +14,7 @@
 
 #include "lib/base/os_limits.h"
 #include "lib/data/output_file.h"
+#include "tools/weir/bench_delay.h"
 #include "tools/weir/bench_local.h"
 #include "tools/weir/bench_place.h"
 #include "tools/weir/command.h"
@@ -94,8 +95,9 @@ Status prepare(BenchFlags& flags) {
 }
 
 int run_local(const BenchFlags& flags) {
-    if (!flags.json.empty()) {
-        if (const Status good = data::check_output(flags.json); !good) return failure(good.error());
+    for (const std::string& path : {flags.json, flags.plot}) {
+        if (path.empty()) continue;
+        if (const Status good = data::check_output(path); !good) return failure(good.error());
     }
     const JobOptions& job = flags.job.options;
     std::vector<std::string> arguments{"weir", "bench", flags.bench, "--child"};
@@ -108,7 +110,13 @@ int run_local(const BenchFlags& flags) {
         add("--min-bytes", flags.min_bytes);
         add("--max-bytes", flags.max_bytes);
     }
-    if (flags.bench != "latency") add("--in-flight", flags.in_flight);
+    if (flags.is_delay()) {
+        add("--factor", flags.factor);
+        if (flags.steady) arguments.emplace_back("--steady");
+        if (!flags.plot.empty()) add("--plot", flags.plot);
+    } else if (flags.bench != "latency") {
+        add("--in-flight", flags.in_flight);
+    }
     if (!flags.is_sparse()) add("--seconds", flags.seconds);
     add("--servers", job.servers);
     add("--shards", job.shards_per_server);
@@ -160,11 +168,15 @@ Status measure(Client& client, const BenchFlags& flags, const JobShape& shape) {
     return report.write_json(flags.json);
 }
 
-/// The first worker measures; the others wait until it has finished.
+/// The first worker measures; the others wait until it has finished, unless all work.
 Status work(Job& job, uint32_t i, const BenchFlags& flags) {
     WEIR_ASSIGN(Client client, job.make_client(i));
     Status outcome;
-    if (client.worker() == 0) outcome = measure(client, flags, job.shape());
+    if (flags.is_delay()) {
+        outcome = bench_delay(client, flags, job.shape());
+    } else if (client.worker() == 0) {
+        outcome = measure(client, flags, job.shape());
+    }
     constexpr std::chrono::hours kLongest(24 * 7);  // more than all rows of --seconds 3600
     if (outcome && client.worker_count() > 1) outcome = client.barrier(kLongest);
     const Status left = client.leave(outcome);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// `weir bench push|pull|latency|insert|lookup`: measures the speed between real processes, and
+/// `weir bench push|pull|latency|insert|lookup|delay`: measures the speed between real processes, and
 /// in the same run the best that this machine can do, the limit.
 
 #include "lib/base/config.h"

@@ -12,6 +12,7 @@
 #include "lib/base/os_limits.h"
 #include "lib/base/topology.h"
 #include "lib/data/output_file.h"
+#include "tools/weir/bench_json.h"
 
 namespace weir::tools {
 namespace {
@@ -73,6 +74,13 @@ nlohmann::json to_json(const BenchRow& row, BenchUnit unit) {
 }
 
 }  // namespace
+
+nlohmann::json bench_json(const std::string& bench, const JobShape& shape) {
+    return {{"bench", bench},
+            {"transport", shape.transports},
+            {"launcher", shape.launcher},
+            {"machine", machine()}};
+}
 
 BenchReport::BenchReport(std::string bench, BenchUnit unit, const std::string& what,
                          const JobShape& shape)
@@ -158,12 +166,9 @@ Status BenchReport::write_json(const std::string& path) const {
     nlohmann::json rows = nlohmann::json::array();
     for (const BenchRow& row : rows_)
         rows.push_back(to_json(row, unit_));
-    const nlohmann::json json{{"bench", bench_},
-                              {"transport", shape_.transports},
-                              {"launcher", shape_.launcher},
-                              {"machine", machine()},
-                              {"registered_bytes", registered_bytes_},
-                              {"rows", std::move(rows)}};
+    nlohmann::json json = bench_json(bench_, shape_);
+    json["registered_bytes"] = registered_bytes_;
+    json["rows"] = std::move(rows);
     return data::write_whole_file(path, json.dump(2) + "\n");
 }
 

@@ -35,10 +35,15 @@ struct BenchFlags {
     uint64_t max_bytes = 4 << 20;
     uint32_t in_flight = 0;  ///< 0: chosen by the bench
     double seconds = 1;      ///< roughly, per row
+    std::string plot;        ///< delay
+    double factor = 3;       ///< delay: by which a worker is slowed
+    bool steady = false;     ///< delay: always the same worker is slowed
     /// The cores of the limits: the server's and the worker's.
     std::array<int, 2> limit_cpus = {0, 1};
 
     [[nodiscard]] bool is_dense() const { return bench == "push" || bench == "pull"; }
+
+    [[nodiscard]] bool is_delay() const { return bench == "delay"; }
 
     [[nodiscard]] bool is_sparse() const { return bench == "insert" || bench == "lookup"; }
 

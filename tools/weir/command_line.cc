@@ -188,6 +188,16 @@ void add_sizes(CLI::App& command, BenchFlags& flags) {
         ->capture_default_str();
 }
 
+void add_delay(CLI::App& command, BenchFlags& flags) {
+    flags.job.options.workers = 4;
+    command.add_option("--factor", flags.factor, "by how much a worker is slowed, 1 to 1000")
+        ->check(number_within(1, 1000))
+        ->capture_default_str();
+    command.add_flag("--steady", flags.steady,
+                     "slow the last worker all the time; else one after the other, in bursts");
+    command.add_option("--plot", flags.plot, "FILE.svg for iterations per second by tau");
+}
+
 void add_one(CLI::App& bench, const std::string& name, const std::string& meaning,
              Command& chosen) {
     const auto flags = std::make_shared<BenchFlags>();
@@ -207,7 +217,9 @@ void add_one(CLI::App& bench, const std::string& name, const std::string& meanin
         ->delimiter(',')
         ->expected(2);
     if (flags->is_dense()) add_sizes(*command, *flags);
-    if (name != "latency") {
+    if (flags->is_delay()) {
+        add_delay(*command, *flags);
+    } else if (name != "latency") {
         command
             ->add_option("--in-flight", flags->in_flight,
                          "operations in flight; 0: chosen from their size")
@@ -230,7 +242,7 @@ void add_bench(CLI::App& app, Command& chosen) {
     bench->require_subcommand(1);
     bench->footer(
         "Start it with --local, or under mpirun or srun with 2 ranks or more. The first worker\n"
-        "measures; all other workers are idle.\n"
+        "measures; all other workers are idle, except in `delay`, where all work.\n"
         "--cpus A,B pins servers to core A and workers to core B, even if a launcher has bound\n"
         "them to other cores.");
     add_one(*bench, "push", "dense pushes, by size", chosen);
@@ -238,6 +250,7 @@ void add_bench(CLI::App& app, Command& chosen) {
     add_one(*bench, "latency", "round trips of small pushes", chosen);
     add_one(*bench, "insert", "sparse pushes: new keys, known and unseen lists", chosen);
     add_one(*bench, "lookup", "sparse pulls and adagrad pushes of wide rows", chosen);
+    add_one(*bench, "delay", "iterations by the bound on their delay, with slowed workers", chosen);
 }
 
 void add_synth(CLI::App& app, Command& chosen) {
