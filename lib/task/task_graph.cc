@@ -20,7 +20,7 @@ TaskGraph::Task* TaskGraph::find(uint64_t number) noexcept {
 }
 
 const TaskGraph::Task* TaskGraph::find(TaskId id) const noexcept {
-    if (id.client != client_) return nullptr;
+    if (!is_mine(id)) return nullptr;
     const auto found = tasks_.find(id.number);
     return found == tasks_.end() ? nullptr : &found->second;
 }
@@ -28,10 +28,12 @@ const TaskGraph::Task* TaskGraph::find(TaskId id) const noexcept {
 Status TaskGraph::check(std::span<const TaskId> after) const {
     for (const TaskId id : after) {
         if (was_given_out(id)) continue;
-        const std::string why =
-            id.client == client_
-                ? "it was never given out"
-                : fmt::format("a task of client {} cannot wait for another client's", client_);
+        std::string why = "it was never given out";
+        if (id.client != client_) {
+            why = fmt::format("a task of client {} cannot wait for another client's", client_);
+        } else if (id.instance != instance_) {
+            why = "it is of another client with this number";
+        }
         return Error(Errc::kInvalidArgument, fmt::format("{}: {}", to_string(id), why));
     }
     if (tasks_.size() >= count_max_) {
@@ -87,13 +89,14 @@ std::optional<TaskId> TaskGraph::waiting_for(uint64_t parent, std::span<const Ta
 }
 
 Result<TaskId> TaskGraph::insert(uint64_t parent, std::span<const TaskId> after) {
-    const TaskId id{client_, next_number_++};
+    const TaskId id = id_of(next_number_++);
     Task& task = tasks_[id.number];
     task.parent = parent;
     if (parent != 0) ++find(parent)->open_subtasks;
     for (const TaskId other : after) {
         const Task* const before = find(other);
-        if (before != nullptr && before->state == State::kFinished) note(task, before->outcome);
+        if (before != nullptr && before->state == State::kFinished)
+            inherit(task, *before, other.number);
     }
     for (const TaskId other : after) {
         Task* const before = find(other.number);
@@ -103,12 +106,19 @@ Result<TaskId> TaskGraph::insert(uint64_t parent, std::span<const TaskId> after)
         ++task.waits_for;
     }
     if (!task.outcome) {
+        settled_.push_back(id.number);
         ended(id.number, task);
         settle();
     } else if (task.waits_for == 0) {
         task.state = State::kReady;
         ready_.push_back(id.number);
     }
+    return id;
+}
+
+TaskId TaskGraph::add_running() {
+    const TaskId id = id_of(next_number_++);
+    tasks_[id.number].state = State::kRunning;
     return id;
 }
 
@@ -134,13 +144,13 @@ std::optional<TaskId> TaskGraph::start_next() {
             continue;
         }
         task->state = State::kRunning;
-        return TaskId{client_, number};
+        return id_of(number);
     }
     return std::nullopt;
 }
 
 void TaskGraph::finish(TaskId id, Status outcome) {
-    WEIR_CHECK(id.client == client_);
+    WEIR_CHECK(is_mine(id));
     Task* const task = find(id.number);
     WEIR_CHECK(task != nullptr && task->state == State::kRunning);
     note(*task, outcome);
@@ -151,7 +161,7 @@ void TaskGraph::finish(TaskId id, Status outcome) {
 }
 
 bool TaskGraph::cancel(TaskId id, Error why) {
-    Task* const task = id.client == client_ ? find(id.number) : nullptr;
+    Task* const task = is_mine(id) ? find(id.number) : nullptr;
     if (task == nullptr || (task->state != State::kWaiting && task->state != State::kReady))
         return false;
     const bool was_ready = task->state == State::kReady;
@@ -169,6 +179,13 @@ bool TaskGraph::cancel(TaskId id, Error why) {
     return true;
 }
 
+std::optional<TaskId> TaskGraph::next_settled() {
+    if (settled_.empty()) return std::nullopt;
+    const uint64_t number = settled_.front();
+    settled_.pop_front();
+    return id_of(number);
+}
+
 bool TaskGraph::is_finished(TaskId id) const noexcept {
     const Task* const task = find(id);
     return task == nullptr ? was_given_out(id) : task->state == State::kFinished;
@@ -177,6 +194,11 @@ bool TaskGraph::is_finished(TaskId id) const noexcept {
 bool TaskGraph::has_failed(TaskId id) const noexcept {
     const Task* const task = find(id);
     return task != nullptr && task->state == State::kFinished && !task->outcome;
+}
+
+Status TaskGraph::outcome(TaskId id) const {
+    const Task* const task = find(id);
+    return task == nullptr ? Status() : task->outcome;
 }
 
 std::optional<Status> TaskGraph::take(TaskId id) {
@@ -189,7 +211,7 @@ std::optional<Status> TaskGraph::take(TaskId id) {
 }
 
 void TaskGraph::forget(TaskId id) {
-    Task* const task = id.client == client_ ? find(id.number) : nullptr;
+    Task* const task = is_mine(id) ? find(id.number) : nullptr;
     if (task == nullptr) return;
     task->is_unwanted = true;
     if (task->state == State::kFinished) tasks_.erase(id.number);
@@ -197,8 +219,8 @@ void TaskGraph::forget(TaskId id) {
 
 size_t TaskGraph::bytes() const noexcept {
     constexpr size_t kNodeBytes = 2 * sizeof(void*) + sizeof(decltype(tasks_)::value_type);
-    size_t sum =
-        (ready_.size() + ended_.size()) * sizeof(uint64_t) + tasks_.bucket_count() * sizeof(void*);
+    size_t sum = (ready_.size() + ended_.size() + settled_.size()) * sizeof(uint64_t) +
+                 tasks_.bucket_count() * sizeof(void*);
     for (const auto& [number, task] : tasks_)
         sum += kNodeBytes + task.awaiting.capacity() * sizeof(uint64_t);
     return sum;
@@ -206,6 +228,18 @@ size_t TaskGraph::bytes() const noexcept {
 
 void TaskGraph::note(Task& task, const Status& outcome) {
     if (task.outcome && !outcome) task.outcome = outcome;
+}
+
+/// `from`, whose number is given, ended `task`, or is a subtask of it.
+void TaskGraph::inherit(Task& task, const Task& from, uint64_t number) {
+    if (!task.outcome || from.outcome) return;
+    const Error& cause = from.outcome.error();
+    task.is_inherited = true;
+    task.outcome = from.is_inherited
+                       ? cause
+                       : Error(cause.code(),
+                               fmt::format("{} failed: {}", to_string(id_of(number)), cause.text()),
+                               cause.os_error());
 }
 
 void TaskGraph::ended(uint64_t number, Task& task) {
@@ -229,8 +263,9 @@ void TaskGraph::settle_one(uint64_t number) {
         // One that waited for several tasks may have failed, and been forgotten, through another.
         if (after == nullptr || after->state != State::kWaiting) continue;
         --after->waits_for;
-        note(*after, task.outcome);
+        inherit(*after, task, number);
         if (!after->outcome) {
+            settled_.push_back(other);
             ended(other, *after);
         } else if (after->waits_for == 0) {
             after->state = State::kReady;
@@ -239,9 +274,11 @@ void TaskGraph::settle_one(uint64_t number) {
     }
     if (task.parent != 0) {
         Task& parent = *find(task.parent);  // it cannot have been forgotten: it is not finished
-        note(parent, task.outcome);
-        if (--parent.open_subtasks == 0 && parent.state == State::kSubtasks)
+        inherit(parent, task, number);
+        if (--parent.open_subtasks == 0 && parent.state == State::kSubtasks) {
+            settled_.push_back(task.parent);
             ended(task.parent, parent);
+        }
     }
     if (task.is_unwanted) tasks_.erase(number);
 }

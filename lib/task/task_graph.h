@@ -8,27 +8,18 @@
 #include <deque>
 #include <optional>
 #include <span>
-#include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "lib/base/result.h"
+#include "lib/task/task_id.h"
 
 namespace weir {
-
-/// The name of a task. Numbers begin at 1 and are never used twice.
-struct TaskId {
-    uint32_t client = 0;
-    uint64_t number = 0;
-    friend bool operator==(TaskId, TaskId) noexcept = default;
-};
-
-/// "task 7 of client 3"
-[[nodiscard]] std::string to_string(TaskId id);
 
 /// A task starts after the tasks that it waits for have finished, and has finished when its own
 /// work and all its subtasks have. It has failed if one of these failed; its error is the first of
 /// theirs. A task that waits for one that fails ends with that error at once and is not started.
+/// An error that comes from another task is preceded by the name of the one that it began with.
 ///
 /// A finished task is remembered until its outcome is taken. Afterwards it counts as finished
 /// without an error: the caller that took the error has handled it.
@@ -42,8 +33,9 @@ public:
     static constexpr size_t kCountMax = size_t{1} << 21;
 
     /// `count_max`: the limit for tasks that are remembered.
-    explicit TaskGraph(uint32_t client, size_t count_max = kCountMax)
-        : client_(client), count_max_(count_max) {}
+    /// `instance`: TaskId::instance of its tasks.
+    explicit TaskGraph(uint32_t client, size_t count_max = kCountMax, uint32_t instance = 0)
+        : client_(client), instance_(instance), count_max_(count_max) {}
 
     /// Adds a task that starts once all of `after` have finished.
     /// Errors: kInvalidArgument, which names the task, if one of `after` was never given out or
@@ -53,6 +45,8 @@ public:
     /// Errors: as add(); kInvalidArgument if `parent` is not running, or if one of `after` is the
     ///         parent or waits for it
     [[nodiscard]] Result<TaskId> add_subtask(TaskId parent, std::span<const TaskId> after = {});
+    /// Adds a task that is running already. `count_max` does not limit these.
+    [[nodiscard]] TaskId add_running();
 
     /// The next task that may start, in the order in which they became ready. It is running from
     /// now on.
@@ -63,11 +57,18 @@ public:
     /// started or ended.
     bool cancel(TaskId id, Error why);
 
+    /// The next task that finished otherwise than in its own finish() or cancel(): one that it
+    /// waited for failed, or its last subtask finished. Each is named once, and remembered here
+    /// until then.
+    [[nodiscard]] std::optional<TaskId> next_settled();
+
     /// Whether it has finished or failed, with all its subtasks. False for a task that was never
     /// given out.
     [[nodiscard]] bool is_finished(TaskId id) const noexcept;
     /// Whether it has failed and its error was not taken yet.
     [[nodiscard]] bool has_failed(TaskId id) const noexcept;
+    /// The outcome of a task so far; ok if it was forgotten.
+    [[nodiscard]] Status outcome(TaskId id) const;
     /// The outcome of a finished task, which is now forgotten; ok if it was forgotten before.
     /// Nothing if it has not finished.
     [[nodiscard]] std::optional<Status> take(TaskId id);
@@ -75,6 +76,10 @@ public:
     void forget(TaskId id);
 
     [[nodiscard]] uint32_t client() const noexcept { return client_; }
+
+    [[nodiscard]] TaskId id_of(uint64_t number) const noexcept {
+        return {client_, number, instance_};
+    }
 
     /// Tasks that are remembered.
     [[nodiscard]] size_t count() const noexcept { return tasks_.size(); }
@@ -93,7 +98,8 @@ private:
 
     struct Task {
         State state = State::kWaiting;
-        bool is_unwanted = false;  ///< forget() was called
+        bool is_unwanted = false;   ///< forget() was called
+        bool is_inherited = false;  ///< the error is another task's, whose name is in its text
         uint32_t open_subtasks = 0;
         size_t waits_for = 0;            ///< tasks of `after` that have not finished
         uint64_t parent = 0;             ///< 0: none
@@ -103,8 +109,12 @@ private:
         Status outcome;                  ///< the first error so far
     };
 
+    [[nodiscard]] bool is_mine(TaskId id) const noexcept {
+        return id.client == client_ && id.instance == instance_;
+    }
+
     [[nodiscard]] bool was_given_out(TaskId id) const noexcept {
-        return id.client == client_ && id.number > 0 && id.number < next_number_;
+        return is_mine(id) && id.number > 0 && id.number < next_number_;
     }
 
     [[nodiscard]] Task* find(uint64_t number) noexcept;
@@ -114,18 +124,21 @@ private:
     [[nodiscard]] Result<TaskId> insert(uint64_t parent, std::span<const TaskId> after);
     void await(Task& before, uint64_t number);
     void note(Task& task, const Status& outcome);
+    void inherit(Task& task, const Task& from, uint64_t number);
     void ended(uint64_t number, Task& task);
     void settle();
     void settle_one(uint64_t number);
 
     uint32_t client_;
+    uint32_t instance_;
     size_t count_max_;
     uint64_t next_number_ = 1;
     uint64_t visit_ = 0;
     std::unordered_map<uint64_t, Task> tasks_;
     std::deque<uint64_t> ready_;
-    size_t cancelled_ready_ = 0;  ///< tasks in ready_ that were cancelled
-    std::deque<uint64_t> ended_;  ///< finished, but those that wait for it do not know yet
+    size_t cancelled_ready_ = 0;    ///< tasks in ready_ that were cancelled
+    std::deque<uint64_t> ended_;    ///< finished, but those that wait for it do not know yet
+    std::deque<uint64_t> settled_;  ///< for next_settled()
 };
 
 }  // namespace weir

@@ -90,6 +90,50 @@ TEST_SUITE("task_graph") {
         CHECK(graph.start_next() == std::nullopt);
     }
 
+    TEST_CASE("an error names the task that it began with, once") {
+        TaskGraph graph(3);
+        const TaskId a = graph.add_running();
+        const TaskId b = *graph.add(Ids{a});
+        const TaskId c = *graph.add(Ids{b});
+        const TaskId parent = graph.add_running();
+        const TaskId child = *graph.add_subtask(parent, Ids{c});
+        graph.finish(parent, {});
+        graph.finish(a, broken("cut"));
+        CHECK(graph.outcome(a).error().text() == "cut");
+        for (const TaskId id : {b, c, parent, child})
+            CHECK(graph.outcome(id).error().text() == "task 1 of client 3 failed: cut");
+        CHECK(graph.add(Ids{c}).has_value());
+        CHECK(graph.take({3, 6})->error().text() == "task 1 of client 3 failed: cut");
+    }
+
+    TEST_CASE("what the graph ends itself is told once") {
+        TaskGraph graph(3);
+        const TaskId a = graph.add_running();
+        const TaskId b = *graph.add(Ids{a});
+        const TaskId parent = graph.add_running();
+        const TaskId child = *graph.add_subtask(parent);
+        CHECK(graph.start_next() == child);
+        graph.finish(parent, {});
+        CHECK_FALSE(graph.next_settled());
+        graph.finish(child, {});
+        CHECK(graph.next_settled() == parent);
+        graph.finish(a, broken("cut"));
+        const TaskId c = *graph.add(Ids{a});
+        CHECK(graph.next_settled() == b);
+        CHECK(graph.next_settled() == c);
+        CHECK_FALSE(graph.next_settled());
+    }
+
+    TEST_CASE("a task of another client with the same number is refused") {
+        TaskGraph graph(3, TaskGraph::kCountMax, 1);
+        TaskGraph other(3, TaskGraph::kCountMax, 2);
+        const TaskId a = *graph.add();
+        const TaskId b = *other.add();
+        CHECK(graph.add(Ids{a}).has_value());
+        CHECK(mentions(graph.add(Ids{b}).error(), "it is of another client with this number"));
+        CHECK_FALSE(graph.is_finished(b));
+    }
+
     TEST_CASE("a task is finished when its own work and its subtasks are") {
         TaskGraph graph(3);
         const TaskId a = *graph.add();
