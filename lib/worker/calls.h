@@ -14,6 +14,13 @@
 
 namespace weir {
 
+/// What a call that has a task tells: see Call::reports.
+struct CallReport {
+    uint64_t task = 0;
+    bool has_ended = false;  ///< with `outcome`; else: nobody asks for its outcome any more
+    Status outcome;
+};
+
 struct Call {
     enum class State : uint8_t {
         kStarting,   ///< its requests are still being made
@@ -24,12 +31,15 @@ struct Call {
         kTaken       ///< the same, and the caller has taken the outcome
     };
     State state = State::kStarting;
-    uint32_t open_requests = 1;            ///< and one more while it is kStarting
-    uint64_t deadline_ns = ~uint64_t{0};   ///< on the clock; set when it is sent off
-    uint64_t next_sign_ns = ~uint64_t{0};  ///< when its servers are asked for a sign of life
-    Status status;                         ///< the first error of its requests
-    std::vector<std::byte> body;           ///< of the manager's or a shard's reply
-    uint64_t shown = ~uint64_t{0};         ///< pull: the oldest iteration that a shard showed
+    uint32_t open_requests = 1;                  ///< and one more while it is kStarting
+    uint64_t deadline_ns = ~uint64_t{0};         ///< on the clock; set when it is sent off
+    uint64_t next_sign_ns = ~uint64_t{0};        ///< when its servers are asked for a sign of life
+    Status status;                               ///< the first error of its requests
+    std::vector<std::byte> body;                 ///< of the manager's or a shard's reply
+    uint64_t shown = ~uint64_t{0};               ///< pull: the oldest iteration that a shard showed
+    uint64_t task = 0;                           ///< its number in the task graph; 0: it has none
+    bool has_handler = false;                    ///< its handlers, or subtasks, have not finished
+    std::vector<CallReport>* reports = nullptr;  ///< where it tells its end, if it has a task
 
     [[nodiscard]] bool has_ended() const noexcept {
         return state == State::kEnded || state == State::kTaken;
@@ -51,10 +61,15 @@ struct Call {
     }
 
     void end() noexcept {
-        if (!has_ended()) state = state == State::kUnwatched ? State::kTaken : State::kEnded;
+        if (has_ended()) return;
+        state = state == State::kUnwatched ? State::kTaken : State::kEnded;
+        if (task != 0) reports->push_back({task, true, status});
     }
 
-    void stop_watching() noexcept { state = has_ended() ? State::kTaken : State::kUnwatched; }
+    void stop_watching() noexcept {
+        state = has_ended() ? State::kTaken : State::kUnwatched;
+        if (task != 0) reports->push_back({task, false, {}});
+    }
 };
 
 /// A call that has no open request and is not watched any more is released.
@@ -82,8 +97,21 @@ public:
     /// `needs_caller`: as in request_ended().
     template <class NeedsCaller>
     void started(Id id, Call& call, NeedsCaller&& needs_caller) {
-        call.state = Call::State::kOpen;
+        if (call.state == Call::State::kStarting) call.state = Call::State::kOpen;
         request_ended(id, needs_caller);
+    }
+
+    /// The call has ended before any request was made.
+    void never_started(Id id, Call& call) noexcept {
+        call.open_requests = 0;
+        release_if_over(id, call);
+    }
+
+    /// Its handlers and subtasks have finished, the first of their errors is `outcome`.
+    void handlers_ended(Id id, Call& call, Status outcome) noexcept {
+        if (call.status) call.status = std::move(outcome);
+        call.has_handler = false;
+        release_if_over(id, call);
     }
 
     /// One of its requests has ended. The call ends with the last one; after an error it ends as
@@ -102,8 +130,15 @@ public:
     /// nullptr if it was released.
     [[nodiscard]] Call* find(Id id) noexcept { return calls_.find(id); }
 
-    /// True once the call has ended, with or without an error, or was taken.
+    /// True once the call has ended, with or without an error, and its handlers and subtasks too,
+    /// or was taken.
     [[nodiscard]] bool done(Id id) noexcept {
+        const Call* const call = calls_.find(id);
+        return call == nullptr || (call->has_ended() && !call->has_handler);
+    }
+
+    /// True once its own requests have ended, or none matters any more.
+    [[nodiscard]] bool has_ended(Id id) noexcept {
         const Call* const call = calls_.find(id);
         return call == nullptr || call->has_ended();
     }
@@ -136,7 +171,7 @@ public:
 
 private:
     void release_if_over(Id id, const Call& call) {
-        if (call.is_unwatched() && call.open_requests == 0) calls_.release(id);
+        if (call.is_unwatched() && call.open_requests == 0 && !call.has_handler) calls_.release(id);
     }
 
     Slots<Call> calls_;

@@ -10,9 +10,12 @@ namespace weir {
 
 namespace {
 
-CallOptions options_of(std::optional<uint64_t> iteration, std::chrono::nanoseconds deadline) {
-    if (deadline.count() < 0) return {iteration, 1};  // over already
-    return {iteration, static_cast<uint64_t>(deadline.count())};
+uint64_t deadline_ns_of(std::chrono::nanoseconds deadline) {
+    return deadline.count() < 0 ? 1 : static_cast<uint64_t>(deadline.count());  // 1: over already
+}
+
+CallOptions options_of(const access::Options& options) {
+    return {options.iteration, deadline_ns_of(options.deadline), options.after};
 }
 
 }  // namespace
@@ -24,23 +27,42 @@ Task& Task::operator=(Task&& other) noexcept {
         call_ = other.call_;
         result_ = std::exchange(other.result_, {});
         shown_ = std::exchange(other.shown_, {});
+        id_ = std::exchange(other.id_, kNoTask);
     }
     return *this;
 }
 
+TaskId Task::id() {
+    if (id_ == kNoTask && state_ != nullptr) id_ = state_->core().name_task(call_);
+    return id_;
+}
+
+Status Task::then(std::function<void(const Status&)> handler) {
+    if (state_ != nullptr) return state_->core().on_finished(call_, std::move(handler));
+    return Error(Errc::kInvalidArgument,
+                 "a handler for a task that is empty or whose outcome was taken: attach it before "
+                 "wait()");
+}
+
+bool Task::has_ended() const {
+    return state_ == nullptr || state_->core().done(call_);
+}
+
 bool Task::test() {
-    if (state_ == nullptr || state_->core().done(call_)) return true;
+    if (has_ended()) return true;
     (void)state_->core().poll_seldom();
-    return state_->core().done(call_);
+    return has_ended();
 }
 
 Status Task::wait() {
+    if (state_ != nullptr && !state_->core().done(call_)) WEIR_TRY(state_->may_wait());
     if (state_ != nullptr) state_->wait_until([&] { return state_->core().done(call_); });
     return take();
 }
 
 Status Task::wait_for(std::chrono::nanoseconds at_most) {
     if (state_ == nullptr) return take();
+    if (!state_->core().done(call_)) WEIR_TRY(state_->may_wait());
     at_most = std::min(at_most, kLongDeadline);
     const auto end = std::chrono::steady_clock::now() + at_most;
     const auto over = [&] {
@@ -69,7 +91,11 @@ std::optional<uint64_t> Task::iteration_shown() const noexcept {
 
 /// Polls the client until the call has ended; its other calls progress too.
 void Task::finish() noexcept {
-    (void)state_->finish(call_);
+    if (state_->core().is_in_handler()) {
+        state_->free_memory(call_);
+    } else {
+        (void)state_->finish(call_);
+    }
     state_.reset();
 }
 
@@ -82,9 +108,12 @@ Tasks& Tasks::operator=(Tasks&& other) noexcept {
 }
 
 size_t Tasks::reap() {
+    // By index, and erased only afterwards: test() may run handlers, which may add tasks.
+    for (size_t i = 0; i < under_way_.size(); ++i)
+        (void)under_way_[i].test();
     const size_t before = under_way_.size();
     std::erase_if(under_way_, [&](Task& task) {
-        if (!task.test()) return false;
+        if (!task.has_ended()) return false;
         const Status ended = task.wait();
         if (first_error_) first_error_ = ended;
         return true;
@@ -92,21 +121,23 @@ size_t Tasks::reap() {
     return before - under_way_.size();
 }
 
-void Tasks::finish_one() {
+Status Tasks::finish_one() {
     const Status ended = under_way_.front().wait();
+    if (!under_way_.front().has_ended()) return ended;  // refused: a handler runs
     if (first_error_) first_error_ = ended;
     under_way_.pop_front();
+    return {};
 }
 
 Status Tasks::wait_for_room(size_t count) {
     while (first_error_ && under_way_.size() >= std::max<size_t>(count, 1))
-        finish_one();
+        WEIR_TRY(finish_one());
     return first_error_;
 }
 
 Status Tasks::wait() {
     while (!under_way_.empty())
-        finish_one();
+        WEIR_TRY(finish_one());
     return std::exchange(first_error_, {});
 }
 
@@ -139,19 +170,24 @@ Result<Registration> Client::register_memory(std::span<std::byte> memory) {
     return registration;
 }
 
-Status Client::barrier(std::chrono::nanoseconds at_most) {
-    const CallOptions options = options_of(std::nullopt, at_most);
-    return state_->finish(state_->core().barrier(options.deadline_ns));
+Status Client::barrier(std::chrono::nanoseconds at_most, std::span<const TaskId> after) {
+    WEIR_TRY(state_->may_wait());
+    return state_->finish(state_->core().barrier(deadline_ns_of(at_most), after));
 }
 
 Client& Client::operator=(Client&& other) noexcept {
     if (this != &other) {
+        drop_handlers();
         give_up();
         state_ = std::move(other.state_);
         leave_was_sent_ = other.leave_was_sent_;
         leave_error_ = std::move(other.leave_error_);
     }
     return *this;
+}
+
+void Client::drop_handlers() noexcept {
+    if (state_ != nullptr) state_->core().drop_handlers();
 }
 
 /// A client that has left, or never joined, is not ready() and has nothing to give up.
@@ -168,6 +204,7 @@ void Client::give_up() noexcept {
 Status Client::leave(const Status& outcome) {
     if (state_ == nullptr) return Error(Errc::kUnavailable, "this client was moved from");
     if (!leave_error_) return leave_error_;
+    WEIR_TRY(state_->may_wait());
     // A worker may give up because it cannot reach the manager: do not wait long for the answer.
     const uint64_t deadline_ns = outcome ? 0 : 2 * kSecond;
     Status left = state_->finish(state_->core().leave(outcome, deadline_ns));
@@ -178,6 +215,7 @@ Status Client::leave(const Status& outcome) {
 }
 
 Result<ClientStats> Client::stats() {
+    WEIR_TRY(state_->may_wait());
     ClientCore& core = state_->core();
     ClientStats stats;
     stats.bytes_sent = core.endpoint_counters().bytes_sent;
@@ -206,23 +244,23 @@ Result<ClientStats> Client::stats() {
 namespace access {
 
 uint64_t push(ClientState& state, const TableInfo& table, std::span<const uint64_t> keys,
-              std::span<const std::byte> values, Iteration iteration, Nanoseconds deadline) {
-    return state.core().push(table, keys, values, options_of(iteration, deadline));
+              std::span<const std::byte> values, const Options& options) {
+    return state.core().push(table, keys, values, options_of(options));
 }
 
 uint64_t push(ClientState& state, const TableInfo& table, KeyRange keys,
-              std::span<const std::byte> values, Iteration iteration, Nanoseconds deadline) {
-    return state.core().push(table, keys, values, options_of(iteration, deadline));
+              std::span<const std::byte> values, const Options& options) {
+    return state.core().push(table, keys, values, options_of(options));
 }
 
 uint64_t pull(ClientState& state, const TableInfo& table, std::span<const uint64_t> keys,
-              std::span<std::byte> out, Iteration iteration, Nanoseconds deadline) {
-    return state.core().pull(table, keys, out, options_of(iteration, deadline));
+              std::span<std::byte> out, const Options& options) {
+    return state.core().pull(table, keys, out, options_of(options));
 }
 
 uint64_t pull(ClientState& state, const TableInfo& table, KeyRange keys, std::span<std::byte> out,
-              Iteration iteration, Nanoseconds deadline) {
-    return state.core().pull(table, keys, out, options_of(iteration, deadline));
+              const Options& options) {
+    return state.core().pull(table, keys, out, options_of(options));
 }
 
 const TableSchema& schema(const TableInfo& table) noexcept {
@@ -246,6 +284,7 @@ Result<std::shared_ptr<const TableInfo>> create_table(ClientState& state, std::s
     wanted.initial_value = options.initial_value;
     wanted.allow_not_finite = options.allow_not_finite;
     wanted.max_delay = options.max_delay;
+    WEIR_TRY(state.may_wait());
     const ClientCore::CallId call = state.core().create_table(wanted);
     state.wait_until([&] { return state.core().done(call); });
     WEIR_ASSIGN(TableInfo info, state.core().take_table(call));
@@ -256,6 +295,7 @@ Result<std::shared_ptr<const TableInfo>> create_table(ClientState& state, std::s
 
 Result<std::shared_ptr<const TableInfo>> open_table(ClientState& state, std::string_view name,
                                                     ValueType type, uint32_t width) {
+    WEIR_TRY(state.may_wait());
     const ClientCore::CallId call = state.core().open_table(name);
     state.wait_until([&] { return state.core().done(call); });
     Result<TableInfo> info = state.core().take_table(call);

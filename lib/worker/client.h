@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -18,6 +19,7 @@
 #include "lib/key/value_type.h"
 #include "lib/store/rules.h"
 #include "lib/store/table_schema.h"
+#include "lib/task/task_id.h"
 
 namespace weir {
 
@@ -34,7 +36,8 @@ class Buffer;
 
 /// A push or pull that has been started. Its keys and values must stay valid and unchanged until
 /// it has ended. Therefore the destructor, and an assignment to the Task, first wait until it has
-/// ended, at most until its deadline. Declare a Task after the buffers that it uses: then the
+/// ended, at most until its deadline; that includes what it waits for, and its handlers with
+/// their subtasks. Declare a Task after the buffers that it uses: then the
 /// function can be left at any point. Tasks does the same for several of them.
 ///
 /// Thread: the client's
@@ -57,6 +60,30 @@ public:
     /// Whether it has ended, with or without an error. If not, polls the client once, which also
     /// advances the client's other calls. Does not block.
     [[nodiscard]] bool test();
+    /// Its name, for PushOptions::after of other calls of this client. Names stay valid when the
+    /// Task is moved or gone. kNoTask if it is empty, or if its outcome was taken before it was
+    /// named.
+    [[nodiscard]] TaskId id();
+
+    /// Runs `handler` once with the outcome of the push or pull itself. The calls that the handler
+    /// makes become its *subtasks*: it has ended when its handlers have run and its subtasks have
+    /// ended, and wait() returns the first error of all of these. Several handlers run in the order
+    /// in which they were attached.
+    ///
+    /// Handlers run on the client's thread, while that is in test(), wait() or another function
+    /// that polls or waits; never while another handler runs. A handler may start calls, name
+    /// tasks and attach handlers. It must not wait: in a handler wait(), barrier(), leave(),
+    /// stats() and the making of tables are refused with kInvalidArgument. It may destroy Tasks
+    /// and assign to them, also its own, but not one whose function is running, nor the Client. A
+    /// Task that is destroyed in a handler is cancelled if it has not started yet, and else only
+    /// its requests are waited for; so keep subtasks, for instance in Tasks. A handler must not
+    /// throw.
+    ///
+    /// If it has ended already, or was never started, the calls of the handler are no subtasks.
+    /// Handlers that have not run when the Client is destroyed do not run.
+    /// Errors: kInvalidArgument if its outcome was taken
+    Status then(std::function<void(const Status&)> handler);
+
     /// Waits until it has ended, at most until its deadline (PushOptions::deadline). Returns the
     /// first error of its requests. After an error it may end while some requests are still open,
     /// but only if none of these needs the caller's memory.
@@ -87,14 +114,18 @@ private:
     friend class Table;
     friend class Client;
 
+    friend class Tasks;
+
     Task(std::shared_ptr<ClientState> state, uint64_t call) noexcept
         : state_(std::move(state)), call_(call) {}
 
+    [[nodiscard]] bool has_ended() const;
     void finish() noexcept;
     Status take();
 
     std::shared_ptr<ClientState> state_;  ///< null: it has ended, with `result_`
     uint64_t call_ = 0;
+    TaskId id_ = kNoTask;  ///< or the name, once it was asked for
     Status result_;
     std::optional<uint64_t> shown_;
 };
@@ -134,7 +165,8 @@ public:
 
 private:
     /// Waits for the oldest task and removes it.
-    void finish_one();
+    /// Errors: kInvalidArgument in a handler, if it has not ended
+    [[nodiscard]] Status finish_one();
 
     std::deque<Task> under_way_;
     Status first_error_;
@@ -213,7 +245,10 @@ public:
 
     /// If leave() was never called, the worker counts as having given up: the other workers are
     /// told that its client was destroyed without leave(), as after an early return.
-    ~Client() { give_up(); }
+    ~Client() {
+        drop_handlers();
+        give_up();
+    }
 
     /// Number of this worker, 0 .. worker_count() - 1.
     [[nodiscard]] uint32_t worker() const noexcept;
@@ -242,20 +277,24 @@ public:
 
     /// Waits until all workers of the job have called barrier(), at most `at_most`. 0: at most
     /// the client's deadline (WEIR_DEADLINE_MS).
-    /// Errors: kPeerLost if a worker or server has died; kDeadline
-    [[nodiscard]] Status barrier(std::chrono::nanoseconds at_most = {});
+    /// Comes to the barrier only after the tasks `after` have finished; see PushOptions::after.
+    /// Errors: kPeerLost if a worker or server has died; kDeadline; the error of a task of `after`
+    [[nodiscard]] Status barrier(std::chrono::nanoseconds at_most = {},
+                                 std::span<const TaskId> after = {});
     /// Returns the counters of this client, and asks every shard for its own.
     [[nodiscard]] Result<ClientStats> stats();
     /// Tells the job that this worker is done, or, if `outcome` is an error, that it gives up.
     /// Workers that wait for it at a barrier get the text of that error; workers that wait for
     /// its part of an iteration get an error that says that it gave up. No call can be started
-    /// afterwards. If the manager does not answer, further calls return the same error at once.
+    /// afterwards; calls that still wait for other tasks end with kUnavailable, nothing is sent.
+    /// If the manager does not answer, further calls return the same error at once.
     /// Errors: kDeadline, kPeerLost if the manager cannot be reached; kUnavailable if it has left
-    ///         before, or was moved from; kBusy: nothing was sent
+    ///         before, or was moved from; kBusy: nothing was sent; kInvalidArgument in a handler
     [[nodiscard]] Status leave(const Status& outcome = {});
 
 private:
     void give_up() noexcept;
+    void drop_handlers() noexcept;
 
     std::shared_ptr<ClientState> state_;
     bool leave_was_sent_ = false;

@@ -77,21 +77,8 @@ ClientCore::CallId ClientCore::pull(const TableInfo& table, KeyRange keys, std::
 }
 
 Status ClientCore::check(const Transfer& t) const {
-    if (phase_ != Phase::kReady) {
-        if (!failure_) return failure_;
-        return Error(Errc::kUnavailable, "the client has not joined its job yet");
-    }
+    WEIR_TRY(check_shape(t));
     const TableSchema& schema = t.table->schema;
-    if (t.by_range) WEIR_TRY(check_range(*t.table, t.range));
-    const uint64_t count = t.by_range ? t.range.key_count() : t.keys.size();
-    const size_t given = t.kind == Kind::kPush ? t.values.size() : t.out.size();
-    const size_t value_bytes = size_of(schema.value_type);
-    if (given != count * t.row_bytes) {
-        return Error(Errc::kInvalidArgument,
-                     fmt::format("table '{}': {} keys need {} values, {} each; got {}", schema.name,
-                                 count, count * (t.row_bytes / value_bytes),
-                                 t.row_bytes / value_bytes, given / value_bytes));
-    }
     if (t.kind == Kind::kPush && !schema.allow_not_finite && is_floating(schema.value_type) &&
         !all_finite(schema.value_type, t.values.data(),
                     t.values.size() / size_of(schema.value_type))) {
@@ -103,13 +90,36 @@ Status ClientCore::check(const Transfer& t) const {
     return {};
 }
 
+Status ClientCore::check_ready() const {
+    if (phase_ == Phase::kReady) return {};
+    if (!failure_) return failure_;
+    return Error(Errc::kUnavailable, "the client has not joined its job yet");
+}
+
+/// All but the values.
+Status ClientCore::check_shape(const Transfer& t) const {
+    WEIR_TRY(check_ready());
+    const TableSchema& schema = t.table->schema;
+    if (t.by_range) WEIR_TRY(check_range(*t.table, t.range));
+    const uint64_t count = t.by_range ? t.range.key_count() : t.keys.size();
+    const size_t given = t.kind == Kind::kPush ? t.values.size() : t.out.size();
+    const size_t value_bytes = size_of(schema.value_type);
+    if (given != count * t.row_bytes) {
+        return Error(Errc::kInvalidArgument,
+                     fmt::format("table '{}': {} keys need {} values, {} each; got {}", schema.name,
+                                 count, count * (t.row_bytes / value_bytes),
+                                 t.row_bytes / value_bytes, given / value_bytes));
+    }
+    return {};
+}
+
 /// Iterations come one after the other. Any other push than the next, or a pull that is ahead of
 /// the pushes, would wait until its deadline for a part that this worker itself has not sent.
-Status ClientCore::check_iteration(const Transfer& t) {
+Status ClientCore::check_iteration(const Transfer& t) const {
     if (!t.options.iteration) return {};
     const uint64_t asked = *t.options.iteration;
     const uint32_t table = t.table->schema.id;
-    const uint64_t last = table < pushed_iterations_.size() ? pushed_iterations_[table].last() : 0;
+    const uint64_t last = last_iteration(table);
     const std::string& name = t.table->schema.name;
     if (t.kind == Kind::kPull) {
         if (asked == 0) {
@@ -126,7 +136,7 @@ Status ClientCore::check_iteration(const Transfer& t) {
                                  "own push; it has pushed {}",
                                  name, asked, pushed));
     }
-    if (asked == last + 1) return check_window(t);
+    if (asked == last + 1) return {};
     return Error(
         Errc::kInvalidArgument,
         fmt::format("table '{}': a push of iteration {}, but this worker's next one is {}: "
@@ -138,7 +148,9 @@ Status ClientCore::check_iteration(const Transfer& t) {
 /// at the shards for their turn.
 Status ClientCore::check_window(const Transfer& t) {
     const TableSchema& schema = t.table->schema;
-    if (schema.max_delay == 0 || schema.id >= pushed_iterations_.size()) return {};
+    if (t.kind != Kind::kPush || !t.options.iteration || schema.max_delay == 0 ||
+        schema.id >= pushed_iterations_.size())
+        return {};
     const size_t open = pushed_iterations_[schema.id].open_count(calls_);
     if (open < schema.window()) return {};
     const uint64_t first = *t.options.iteration - open;
@@ -195,27 +207,32 @@ Result<std::shared_ptr<Route>> ClientCore::route_of(const Transfer& t) {
 }
 
 ClientCore::CallId ClientCore::start(const Transfer& t) {
-    if (Status status = check(t); !status) return calls_.failed(std::move(status));
-    if (Status status = check_iteration(t); !status) return calls_.failed(std::move(status));
+    if (is_ordered(t)) return start_in_order(t);
+    CallId id = 0;
+    Status status = check(t);
+    if (status) status = check_iteration(t);
+    if (status) status = check_window(t);
+    if (status) status = launch(t, id);
+    return status ? id : calls_.failed(std::move(status));
+}
+
+/// Makes the requests of a call, and the call if `call_id` is 0. After an error none was made.
+Status ClientCore::launch(const Transfer& t, CallId& call_id) {
     const bool aggregate = t.kind == Kind::kPush && t.options.iteration.has_value();
     const uint64_t count = t.by_range ? t.range.key_count() : t.keys.size();
     const int owner = aggregate ? -1 : single_owner(t);
     std::shared_ptr<Route> route;
     if (owner < 0) {
-        Result<std::shared_ptr<Route>> found = route_of(t);
-        if (!found) return calls_.failed(std::move(found).error());
-        route = std::move(*found);
+        WEIR_ASSIGN(route, route_of(t));
     } else if (!t.by_range) {
-        if (Status status = check_sorted_unique(t.keys); !status)
-            return calls_.failed(std::move(status));
+        WEIR_TRY(check_sorted_unique(t.keys));
     }
     // Start an iteration only if there is room for all of its parts.
     if (aggregate && !requests_.has_room(route->pieces().size() + shard_count())) {
-        return calls_.failed(Error(Errc::kBusy, kTooManyRequests));
+        return Error(Errc::kBusy, kTooManyRequests);
     }
-    CallId call_id = 0;
-    Call* const call = calls_.begin(call_id);
-    if (call == nullptr) return 0;
+    Call* const call = call_id == 0 ? calls_.begin(call_id) : calls_.find(call_id);
+    if (call == nullptr) return {};  // too many: take(0) says so
     if (aggregate) {
         const uint32_t table = t.table->schema.id;
         if (table >= pushed_iterations_.size()) pushed_iterations_.resize(table + 1);
@@ -237,7 +254,7 @@ ClientCore::CallId ClientCore::start(const Transfer& t) {
     }
     calls_.started(call_id, *call, [this](CallId of) { return call_needs_caller(of); });
     send_off(*call, t.options.deadline_ns);
-    return call_id;
+    return {};
 }
 
 void ClientCore::add_request(CallId call_id, Call& call, const Transfer& t, const Slice& slice) {

@@ -57,6 +57,7 @@ ClientCore::ClientCore(ClientCoreOptions options, std::unique_ptr<transport::End
       rules_(rules),
       started_ns_(clock.now_ns()),
       message_bytes_max_(endpoint_->capabilities().message_bytes_max),
+      tasks_(options_.worker, calls_),
       routes_(options_.route_cache_bytes) {
     memory_.add(routes_);
     Peer& manager = peers_.emplace_back();
@@ -87,6 +88,7 @@ size_t ClientCore::poll() {
     if (!held_failures_.empty()) sent += end_held_failures();
     if (count + sent > 0) endpoint_->flush();
     if (++polls_ % kPollsPerClock == 0) expire(clock_.now_ns());
+    if (tasks_.has_work()) sent += run_tasks();
     if (gave_up_ && phase_ == Phase::kLeft && open_requests() == 0) leave_shards();
     return count + sent;
 }
@@ -102,7 +104,8 @@ size_t ClientCore::poll_seldom() {
 
 int ClientCore::arm() {
     polls_ = kPollsPerClock - 1;  // after a sleep, look at the deadlines
-    const bool may_sleep = waiting_count_ == 0 && busy_.empty() && held_failures_.empty();
+    const bool may_sleep =
+        waiting_count_ == 0 && busy_.empty() && held_failures_.empty() && !tasks_.has_work();
     return may_sleep ? endpoint_->arm() : -1;
 }
 
@@ -173,21 +176,25 @@ bool ClientCore::is_referenced(std::span<const std::byte> memory) noexcept {
         found = found || meets(request.from) || meets(request.into) || meets(request.callers_out) ||
                 meets(std::as_bytes(request.keys));
     });
-    return found;
+    return found || tasks_.is_referenced(memory);
 }
 
 ClientCore::CallId ClientCore::control(uint32_t peer, Kind kind, std::vector<std::byte> body,
                                        uint64_t deadline_ns, uint64_t first) {
-    if (phase_ != Phase::kReady) {
-        return calls_.failed(
-            failure_ ? Error(Errc::kUnavailable, "the client has not joined its job yet")
-                     : failure_);
-    }
+    if (Status status = check_ready(); !status) return calls_.failed(std::move(status));
     CallId call_id = 0;
     if (!requests_.has_room(1)) return calls_.failed(Error(Errc::kBusy, kTooManyRequests));
     Call* const call = calls_.begin(call_id);
     if (call == nullptr) return 0;
     call->state = Call::State::kOpen;  // with its only request
+    add_control_request(call_id, peer, kind, std::move(body), first);
+    send_off(*call, deadline_ns);
+    return call_id;
+}
+
+/// There must be room for it.
+void ClientCore::add_control_request(CallId call_id, uint32_t peer, Kind kind,
+                                     std::vector<std::byte> body, uint64_t first) {
     uint64_t id = 0;
     Request* const request = requests_.acquire(id);
     request->call = call_id;
@@ -196,8 +203,6 @@ ClientCore::CallId ClientCore::control(uint32_t peer, Kind kind, std::vector<std
     request->header.first = first;
     request->body = std::move(body);
     submit(id, *request);
-    send_off(*call, deadline_ns);
-    return call_id;
 }
 
 ClientCore::CallId ClientCore::create_table(const TableSchema& schema) {
@@ -216,13 +221,13 @@ ClientCore::CallId ClientCore::open_table(std::string_view table_name) {
                    TableMessage{0, std::string(table_name), {}}.encode());
 }
 
-ClientCore::CallId ClientCore::barrier(uint64_t deadline_ns) {
+Status ClientCore::check_barrier() const {
     for (uint32_t i = 0; phase_ == Phase::kReady && i < manager(); ++i) {
         if (peers_[i].state != Peer::State::kLost) continue;
-        return calls_.failed(Error(
-            Errc::kPeerLost, fmt::format("{} is gone: no barrier can be reached", peers_[i].name)));
+        return Error(Errc::kPeerLost,
+                     fmt::format("{} is gone: no barrier can be reached", peers_[i].name));
     }
-    return control(manager(), Kind::kBarrier, {}, deadline_ns);
+    return {};
 }
 
 ClientCore::CallId ClientCore::leave(const Status& outcome, uint64_t deadline_ns) {

@@ -9,7 +9,7 @@
 ///   client_post.cc       submit(): the frame, and how keys and values travel
 ///   client_replies.cc    answered(): the request has ended, or is sent again
 ///   calls.h              the call has ended: test() and wait() see it
-/// Beside it: client_join.cc (connections), client_deadlines.cc (deadlines and signs of life) and
+/// Beside it: client_tasks.cc (calls that wait for others), client_join.cc (connections), client_deadlines.cc (deadlines and signs of life) and
 /// held_failures.h (which error is the cause).
 
 #include <array>
@@ -18,6 +18,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "lib/base/clock.h"
@@ -29,6 +30,7 @@
 #include "lib/store/memory_with_caches.h"
 #include "lib/store/table_schema.h"
 #include "lib/wire/frame.h"
+#include "lib/worker/call_tasks.h"
 #include "lib/worker/calls.h"
 #include "lib/worker/held_failures.h"
 #include "lib/worker/pushed_iterations.h"
@@ -65,7 +67,9 @@ struct TableInfo {
 struct CallOptions {
     /// Push: combine over all workers; pull: wait until this iteration is applied. Not 0.
     std::optional<uint64_t> iteration = std::nullopt;
-    uint64_t deadline_ns = 0;  ///< from when the call is sent; 0: the client's default
+    uint64_t deadline_ns = 0;  ///< from when the call is made; 0: the client's default
+    /// Tasks that must have finished before the call starts. Read before the call returns.
+    std::span<const TaskId> after = {};
 };
 
 struct ClientCounters {
@@ -118,7 +122,8 @@ public:
     // Calls to the manager.
     CallId create_table(const TableSchema& schema);
     CallId open_table(std::string_view table_name);
-    CallId barrier(uint64_t deadline_ns);  ///< from now; 0: the default
+    /// `deadline_ns`: from now; 0: the default. `after`: as CallOptions::after.
+    CallId barrier(uint64_t deadline_ns, std::span<const TaskId> after = {});
     CallId leave(const Status& outcome, uint64_t deadline_ns);
     /// The table that an ended create_table() or open_table() call found.
     [[nodiscard]] Result<TableInfo> take_table(CallId call);
@@ -134,6 +139,28 @@ public:
                 const CallOptions& options);
     CallId pull(const TableInfo& table, KeyRange keys, std::span<std::byte> out,
                 const CallOptions& options);
+
+    // client_tasks.cc: calls as tasks that others wait for
+    /// The name of a call that was not taken; kNoTask for another.
+    [[nodiscard]] TaskId name_task(CallId call);
+    /// Runs `handler` in a poll() after the requests of the call have ended, or the call has
+    /// without any. The calls that it makes become subtasks; the call is done() when they are.
+    /// Errors: kInvalidArgument if the call was taken
+    [[nodiscard]] Status on_finished(CallId call, CallTasks::Handler handler);
+
+    /// Whether a handler runs. poll() then runs no other.
+    [[nodiscard]] bool is_in_handler() const noexcept { return tasks_.is_in_handler(); }
+
+    /// Whether the caller's memory is its own again.
+    [[nodiscard]] bool is_memory_free(CallId call) noexcept { return calls_.has_ended(call); }
+
+    /// A call that has not started ends with kCancelled.
+    void cancel_waiting(CallId call);
+
+    /// Handlers that have not run will not run.
+    void drop_handlers() { tasks_.drop_handlers(); }
+
+    [[nodiscard]] const TaskGraph& graph() const noexcept { return tasks_.graph(); }
 
     /// True once the call has ended, with or without an error, or was taken.
     [[nodiscard]] bool done(CallId call) noexcept { return calls_.done(call); }
@@ -259,6 +286,9 @@ private:
     void abandon_request(Request& request);
     [[nodiscard]] static bool needs_caller(const Request& request) noexcept;
     [[nodiscard]] bool call_needs_caller(CallId call);
+    [[nodiscard]] Status check_barrier() const;
+    void add_control_request(CallId call_id, uint32_t peer, wire::Kind kind,
+                             std::vector<std::byte> body, uint64_t first = 0);
     CallId control(uint32_t peer, wire::Kind kind, std::vector<std::byte> body,
                    uint64_t deadline_ns = 0, uint64_t first = 0);
 
@@ -284,14 +314,26 @@ private:
 
     // client_calls.cc: what a call consists of
     CallId start(const Transfer& transfer);
+    [[nodiscard]] Status launch(const Transfer& transfer, CallId& call_id);
+    [[nodiscard]] Status check_ready() const;
     [[nodiscard]] Status check(const Transfer& transfer) const;
-    [[nodiscard]] Status check_iteration(const Transfer& transfer);
+    [[nodiscard]] Status check_shape(const Transfer& transfer) const;
+    [[nodiscard]] Status check_iteration(const Transfer& transfer) const;
     [[nodiscard]] Status check_window(const Transfer& transfer);
+    [[nodiscard]] uint64_t last_iteration(uint32_t table) const;
     [[nodiscard]] Result<std::shared_ptr<Route>> route_of(const Transfer& transfer);
     /// The shard to which all of it goes as one request; -1 if there is no such shard.
     [[nodiscard]] int single_owner(const Transfer& transfer) const noexcept;
     [[nodiscard]] int single_owner(PositionRange range) const noexcept;
     void add_request(CallId call_id, Call& call, const Transfer& transfer, const Slice& slice);
+
+    // client_tasks.cc: calls that start later
+    [[nodiscard]] bool is_ordered(const Transfer& transfer) const;
+    CallId start_in_order(const Transfer& transfer);
+    CallId add_task(uint64_t deadline_ns, CallTasks::Waiting waiting, Status wrong);
+    [[nodiscard]] Result<uint64_t> remaining_ns(const Call& call) const;
+    const TableInfo& remember(const TableInfo& table);
+    size_t run_tasks();
 
     // client_post.cc: from a request to a frame
     void submit(uint64_t id, Request& request);
@@ -356,6 +398,9 @@ private:
     View view_;
     std::vector<Peer> peers_;
     Calls calls_;
+    CallTasks tasks_;
+    /// The tables of calls that waited, by number: the caller's may be gone when they start.
+    std::unordered_map<uint32_t, std::unique_ptr<const TableInfo>> remembered_tables_;
     Slots<Request> requests_;
     std::vector<PushedIterations> pushed_iterations_;  ///< by table
     RouteCache routes_;

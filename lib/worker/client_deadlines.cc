@@ -28,7 +28,7 @@ void ClientCore::send_off(Call& call, uint64_t deadline_ns) {
 void ClientCore::expire(uint64_t now_ns) {
     expire_join(now_ns);
     if (now_ns < next_deadline_ns_) return;
-    next_deadline_ns_ = ~uint64_t{0};
+    next_deadline_ns_ = tasks_.expire(now_ns);
     requests_.for_each([&](uint64_t, Request& request) {
         Call* const call = calls_.find(request.call);
         if (call == nullptr || call->has_ended()) return;

@@ -107,6 +107,7 @@ void ClientCore::answered(uint64_t id, Request& request, const wire::Frame& fram
     if (status == Errc::kOk && left && phase_ == Phase::kReady) {
         phase_ = Phase::kLeft;
         failure_ = Error(Errc::kUnavailable, "this client has left its job");
+        tasks_.cancel_waiting(failure_.error());
     }
     end_request(id, request);
 }

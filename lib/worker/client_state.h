@@ -88,6 +88,23 @@ public:
         }
     }
 
+    /// Errors: kInvalidArgument in a handler. What it waits for could need another handler, and
+    ///         handlers do not run while one does
+    [[nodiscard]] Status may_wait() const {
+        if (!core_->is_in_handler()) return {};
+        return Error(Errc::kInvalidArgument,
+                     "a handler of a task must not wait: attach a handler to what it would wait "
+                     "for, or start that after it (PushOptions::after)");
+    }
+
+    /// In a handler: waits until nothing uses the memory of the call. If it has not started, it
+    /// never will.
+    void free_memory(ClientCore::CallId call) {
+        core_->cancel_waiting(call);
+        wait_until([&] { return core_->is_memory_free(call); });
+        core_->drop(call);
+    }
+
     /// Waits until the client has joined its job and reached every shard.
     [[nodiscard]] Status join() {
         wait_until([&] { return core_->ready() || core_->finished(); });

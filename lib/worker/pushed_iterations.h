@@ -20,7 +20,7 @@ public:
 
     /// How many iterations, up to last(), are not known to have ended: the first of them has not.
     [[nodiscard]] size_t open_count(Calls& calls) noexcept {
-        while (!open_.empty() && calls.done(open_.front()))
+        while (!open_.empty() && calls.has_ended(open_.front()))
             open_.pop_front();
         return open_.size();
     }

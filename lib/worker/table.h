@@ -8,12 +8,14 @@
 #include <optional>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "lib/base/result.h"
 #include "lib/key/key_range.h"
 #include "lib/key/key_span.h"
 #include "lib/key/value_type.h"
 #include "lib/store/table_schema.h"
+#include "lib/task/task_id.h"
 #include "lib/worker/client.h"
 #include "lib/worker/table_access.h"
 
@@ -83,7 +85,15 @@ struct PushOptions {
     /// Negative: it is over already. Choose a longer one, such as kLongDeadline, for a call that
     /// waits for other workers' computation. Such a call still fails at once when a worker dies,
     /// and with kDeadline when a server gives no sign of life for the client's deadline.
+    /// It counts also while the call waits for `after`; if it comes before the call has started,
+    /// nothing is sent.
     std::chrono::nanoseconds deadline{0};
+    /// Tasks of this client that must have finished before the push starts; they need not have
+    /// when the call is made. If one fails, the push is not started and ends with that error,
+    /// which names the task. What has been taken by Task::wait() counts as finished without an
+    /// error: the caller has handled it. The values, but not their number, may change until the
+    /// push starts. A push of a later iteration of the table starts after this one has.
+    std::vector<TaskId> after = {};
 };
 
 /// Options of one pull.
@@ -93,6 +103,7 @@ struct PullOptions {
     /// not pushed yet, are refused at once.
     std::optional<uint64_t> iteration = std::nullopt;
     std::chrono::nanoseconds deadline{0};  ///< as PushOptions::deadline
+    std::vector<TaskId> after = {};        ///< as PushOptions::after
 };
 
 /// A handle of a table; cheap to copy. Keys are sorted and unique, in any contiguous range of
@@ -109,13 +120,13 @@ public:
     /// Errors:  through the task, see Task::wait
     Task push(KeySpan keys, std::span<const T> values, const PushOptions& options = {}) {
         return task(access::push(*state_, *info_, keys.span(), std::as_bytes(values),
-                                 options.iteration, options.deadline));
+                                 access_options(options)));
     }
 
     /// The same for all keys of a range of a dense table.
     Task push(KeyRange keys, std::span<const T> values, const PushOptions& options = {}) {
-        return task(access::push(*state_, *info_, keys, std::as_bytes(values), options.iteration,
-                                 options.deadline));
+        return task(
+            access::push(*state_, *info_, keys, std::as_bytes(values), access_options(options)));
     }
 
     /// Starts a pull: writes the values of `keys` to `out`. A key that was never pushed reads as
@@ -125,13 +136,13 @@ public:
     /// Errors:  through the task, see Task::wait
     Task pull(KeySpan keys, std::span<T> out, const PullOptions& options = {}) {
         return task(access::pull(*state_, *info_, keys.span(), std::as_writable_bytes(out),
-                                 options.iteration, options.deadline));
+                                 access_options(options)));
     }
 
     /// The same for all keys of a range of a dense table.
     Task pull(KeyRange keys, std::span<T> out, const PullOptions& options = {}) {
         return task(access::pull(*state_, *info_, keys, std::as_writable_bytes(out),
-                                 options.iteration, options.deadline));
+                                 access_options(options)));
     }
 
     [[nodiscard]] const TableSchema& schema() const noexcept { return access::schema(*info_); }
@@ -149,6 +160,11 @@ private:
 
     Table(std::shared_ptr<ClientState> state, std::shared_ptr<const TableInfo> info) noexcept
         : state_(std::move(state)), info_(std::move(info)) {}
+
+    template <class Options>
+    [[nodiscard]] static access::Options access_options(const Options& options) noexcept {
+        return {options.iteration, options.deadline, options.after};
+    }
 
     /// Takes its reference to the state only now, when the requests are already on their way.
     Task task(uint64_t call) const noexcept { return Task(state_, call); }

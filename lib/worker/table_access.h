@@ -14,6 +14,7 @@
 #include "lib/key/key_range.h"
 #include "lib/key/value_type.h"
 #include "lib/store/table_schema.h"
+#include "lib/task/task_id.h"
 
 namespace weir {
 
@@ -26,15 +27,22 @@ namespace access {
 using Nanoseconds = std::chrono::nanoseconds;
 using Iteration = std::optional<uint64_t>;
 
+/// As PushOptions and PullOptions.
+struct Options {
+    Iteration iteration;
+    Nanoseconds deadline;
+    std::span<const TaskId> after;
+};
+
 // These four start a call and return its id, for a Task.
 uint64_t push(ClientState& state, const TableInfo& table, std::span<const uint64_t> keys,
-              std::span<const std::byte> values, Iteration iteration, Nanoseconds deadline);
+              std::span<const std::byte> values, const Options& options);
 uint64_t push(ClientState& state, const TableInfo& table, KeyRange keys,
-              std::span<const std::byte> values, Iteration iteration, Nanoseconds deadline);
+              std::span<const std::byte> values, const Options& options);
 uint64_t pull(ClientState& state, const TableInfo& table, std::span<const uint64_t> keys,
-              std::span<std::byte> out, Iteration iteration, Nanoseconds deadline);
+              std::span<std::byte> out, const Options& options);
 uint64_t pull(ClientState& state, const TableInfo& table, KeyRange keys, std::span<std::byte> out,
-              Iteration iteration, Nanoseconds deadline);
+              const Options& options);
 
 [[nodiscard]] const TableSchema& schema(const TableInfo& table) noexcept;
 [[nodiscard]] size_t pushed_row_bytes(const TableInfo& table) noexcept;
