@@ -24,9 +24,9 @@ void IterationOrder::add(TaskId task) {
     tasks_.push_back({last_, task});
 }
 
-bool IterationOrder::may_begin(uint64_t iteration) {
+bool IterationOrder::may_begin(uint64_t iteration, Consistency consistency) {
     drop_finished();
-    const uint64_t finished = consistency_.finished_before(iteration);
+    const uint64_t finished = consistency.finished_before(iteration);
     for (const Entry& entry : tasks_) {
         if (entry.iteration > finished) return true;
         if (!graph_.is_finished(entry.task)) return false;
@@ -34,9 +34,9 @@ bool IterationOrder::may_begin(uint64_t iteration) {
     return true;
 }
 
-std::vector<TaskId> IterationOrder::dependencies(uint64_t iteration) {
+std::vector<TaskId> IterationOrder::dependencies(uint64_t iteration, Consistency consistency) {
     drop_finished();
-    const uint64_t finished = consistency_.finished_before(iteration);
+    const uint64_t finished = consistency.finished_before(iteration);
     std::vector<TaskId> tasks;
     for (const Entry& entry : tasks_) {
         if (entry.iteration > finished) break;

@@ -44,10 +44,18 @@ public:
 
     /// Whether all iterations that the model names are finished. A failed one counts as finished.
     /// Does not block.
-    [[nodiscard]] bool may_begin(uint64_t iteration);
+    [[nodiscard]] bool may_begin(uint64_t iteration) { return may_begin(iteration, consistency_); }
+
+    /// The same under another model.
+    [[nodiscard]] bool may_begin(uint64_t iteration, Consistency consistency);
+
     /// What the tasks of `iteration` must wait for: the open tasks of the iterations that the
     /// model names, and failed ones whose error was not taken, so that it is passed on.
-    [[nodiscard]] std::vector<TaskId> dependencies(uint64_t iteration);
+    [[nodiscard]] std::vector<TaskId> dependencies(uint64_t iteration) {
+        return dependencies(iteration, consistency_);
+    }
+
+    [[nodiscard]] std::vector<TaskId> dependencies(uint64_t iteration, Consistency consistency);
 
     /// The iteration that began last; 0: none.
     [[nodiscard]] uint64_t last() const noexcept { return last_; }

@@ -114,6 +114,7 @@ private:
     friend class Table;
     friend class Client;
 
+    friend class Iterations;
     friend class Tasks;
 
     Task(std::shared_ptr<ClientState> state, uint64_t call) noexcept
@@ -293,6 +294,8 @@ public:
     [[nodiscard]] Status leave(const Status& outcome = {});
 
 private:
+    friend class Iterations;
+
     void give_up() noexcept;
     void drop_handlers() noexcept;
 

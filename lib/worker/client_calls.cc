@@ -98,7 +98,7 @@ Status ClientCore::check_ready() const {
 
 /// All but the values.
 Status ClientCore::check_shape(const Transfer& t) const {
-    WEIR_TRY(check_ready());
+    if (phase_ != Phase::kReady) return check_ready();
     const TableSchema& schema = t.table->schema;
     if (t.by_range) WEIR_TRY(check_range(*t.table, t.range));
     const uint64_t count = t.by_range ? t.range.key_count() : t.keys.size();
@@ -208,12 +208,15 @@ Result<std::shared_ptr<Route>> ClientCore::route_of(const Transfer& t) {
 
 ClientCore::CallId ClientCore::start(const Transfer& t) {
     if (is_ordered(t)) return start_in_order(t);
+    if (Status status = check(t); !status) return calls_.failed(std::move(status));
+    if (t.options.iteration) {
+        Status status = check_iteration(t);
+        if (status) status = check_window(t);
+        if (!status) return calls_.failed(std::move(status));
+    }
     CallId id = 0;
-    Status status = check(t);
-    if (status) status = check_iteration(t);
-    if (status) status = check_window(t);
-    if (status) status = launch(t, id);
-    return status ? id : calls_.failed(std::move(status));
+    if (Status status = launch(t, id); !status) return calls_.failed(std::move(status));
+    return id;
 }
 
 /// Makes the requests of a call, and the call if `call_id` is 0. After an error none was made.

@@ -154,6 +154,12 @@ public:
     /// Whether the caller's memory is its own again.
     [[nodiscard]] bool is_memory_free(CallId call) noexcept { return calls_.has_ended(call); }
 
+    /// A call that has ended with `error`.
+    CallId failed_call(Error error) { return calls_.failed(std::move(error)); }
+
+    /// Of a call that names none.
+    [[nodiscard]] uint64_t default_deadline_ns() const noexcept { return options_.deadline_ns; }
+
     /// A call that has not started ends with kCancelled.
     void cancel_waiting(CallId call);
 
@@ -161,6 +167,9 @@ public:
     void drop_handlers() { tasks_.drop_handlers(); }
 
     [[nodiscard]] const TaskGraph& graph() const noexcept { return tasks_.graph(); }
+
+    /// Makes graph() know what has ended and what was taken.
+    void settle_tasks() { tasks_.advance(); }
 
     /// True once the call has ended, with or without an error, or was taken.
     [[nodiscard]] bool done(CallId call) noexcept { return calls_.done(call); }

@@ -2,8 +2,12 @@
 /// \file
 /// Real jobs in this process, over shared memory: what trainers use, end to end.
 
+#include <array>
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <new>
 #include <numeric>
 #include <thread>
@@ -481,6 +485,208 @@ TEST_SUITE("job") {
         }  // drained here
         CHECK(std::count(out.begin(), out.end(), 14.0) == kMiB);
         REQUIRE(client.leave().has_value());
+    }
+
+    TEST_CASE("calls that name tasks run in that order, also when the Tasks are gone") {
+        auto job = start(1, 2, 1);
+        auto client = job->make_client(0);
+        REQUIRE(client.has_value());
+        auto table = *client->create_table<double>("numbers", {.rule = assign()});
+        const std::vector<uint64_t> key{5};
+        std::vector<double> values(100);
+        std::iota(values.begin(), values.end(), 1.0);
+        std::vector<double> seen(1);
+        Tasks tasks;
+        TaskId before = kNoTask;
+        for (const double& value : values) {
+            Task push = table.push(key, std::span(&value, 1), {.after = {before}});
+            before = push.id();
+            tasks.add(std::move(push));
+        }
+        Task pull = table.pull(key, seen, {.after = {before}});
+        CHECK(pull.wait());
+        CHECK(seen[0] == 100);
+        CHECK(tasks.wait());
+        CHECK(pull.id() == kNoTask);
+        Task named = table.pull(key, seen);
+        const TaskId id = named.id();
+        CHECK(named.wait());
+        CHECK(named.id() == id);
+        CHECK(client->barrier({}, std::array{id}));
+        CHECK(client->leave());
+        CHECK(job->serve());
+    }
+
+    TEST_CASE("handlers: they run while the client waits, may not wait, and may end their Task") {
+        auto job = start(1, 2, 1);
+        auto client = job->make_client(0);
+        REQUIRE(client.has_value());
+        auto table = *client->create_table<double>("numbers", {});
+        const std::vector<uint64_t> key{5};
+        const std::vector<double> one{1};
+        std::vector<double> seen(1);
+        Tasks follow_up;
+        Task first = table.push(key, one);
+        REQUIRE(first.then([&](const Status& pushed) {
+            CHECK(pushed);
+            Task refused = table.pull(key, seen);
+            CHECK(refused.wait().code() == Errc::kInvalidArgument);
+            CHECK(client->barrier().code() == Errc::kInvalidArgument);
+            CHECK(client->stats().code() == Errc::kInvalidArgument);
+            CHECK(client->leave().code() == Errc::kInvalidArgument);
+            CHECK(client->open_table<double>("numbers").code() == Errc::kInvalidArgument);
+            follow_up.add(std::move(refused));
+            CHECK(follow_up.wait().code() == Errc::kInvalidArgument);
+            CHECK(follow_up.count() == 1);
+        }));
+        CHECK(first.wait());
+        CHECK(follow_up.reap() == 1);
+        CHECK(follow_up.wait());
+        CHECK(seen[0] == 1);
+        CHECK(first.then([](const Status&) {}).code() == Errc::kInvalidArgument);
+
+        auto owned = std::make_unique<Task>(table.push(key, one));
+        bool has_run = false;
+        REQUIRE(owned->then([&](const Status&) {
+            owned.reset();
+            Task gone = table.push(key, one);  // its requests are waited for
+            has_run = true;
+        }));
+        while (!has_run)
+            CHECK(table.pull(key, seen).wait());
+        CHECK(table.pull(key, seen).wait());
+        CHECK(seen[0] == 3);
+
+        Task last = table.push(key, one);  // its handler would outlive what it uses
+        REQUIRE(last.then([&](const Status&) { has_run = false; }));
+        CHECK(client->leave());
+        has_run = true;
+        client = Error(Errc::kCancelled, "gone");
+        CHECK(last.wait());
+        CHECK(has_run);
+        CHECK(job->serve());
+    }
+
+    TEST_CASE("a client that is destroyed ends the calls that wait") {
+        auto job = start(1, 1, 1);
+        auto client = job->make_client(0);
+        REQUIRE(client.has_value());
+        auto table = *client->create_table<double>("numbers", {});
+        const std::vector<uint64_t> key{5};
+        const std::vector<double> one{1};
+        Task first = table.push(key, one);
+        Task waiting = table.push(key, one, {.after = {first.id()}});
+        Task waiting_for_ever = table.push(key, one, {.after = {waiting.id()}});
+        client = Error(Errc::kCancelled, "gone");
+        (void)first.wait();
+        (void)waiting.wait();
+        (void)waiting_for_ever.wait();
+        CHECK_FALSE(job->serve());
+    }
+
+    TEST_CASE("iterations: no worker is further ahead than its model allows, and all end") {
+        constexpr uint64_t kCount = 60;
+        const auto run = [&](Consistency model) {
+            CAPTURE(model.tau());
+            auto job = start(2, 2, 2);
+            std::array<std::atomic<uint64_t>, 2> begun{};
+            std::array<std::atomic<uint64_t>, 2> done{};
+            std::array<double, 2> sums{};
+            const Status outcome = job->run_workers([&](Client& client) -> Status {
+                const uint32_t me = client.worker();
+                WEIR_ASSIGN(auto table, client.create_table<double>("numbers", {.max_delay = 3}));
+                const std::vector<uint64_t> keys{1, 2, 3, 4, 5, 6, 7, 8};
+                const std::vector<double> ones(keys.size(), 1);
+                std::vector<double> seen(keys.size());
+                Iterations iterations(client, model);
+                Tasks pushes;
+                for (uint64_t t = 1; t <= kCount; ++t) {
+                    WEIR_TRY(iterations.begin(t));
+                    begun[me] = t;
+                    // The other one has pushed what this iteration builds on.
+                    if (done[1 - me] < model.finished_before(t))
+                        return Error(Errc::kProtocol, "began too early");
+                    WEIR_TRY(table.pull(keys, seen).wait());
+                    if (seen[0] < 2.0 * static_cast<double>(model.finished_before(t)))
+                        return Error(Errc::kProtocol, "pulled something staler than the bound");
+                    if (me == 0 && t % 16 == 0) std::this_thread::yield();
+                    done[me] = t;
+                    pushes.add(iterations.push(table, keys, ones));
+                }
+                WEIR_TRY(pushes.wait());
+                WEIR_TRY(client.barrier());
+                WEIR_TRY(table.pull(keys, seen).wait());
+                sums[me] = seen[7];
+                return {};
+            });
+            INFO((outcome ? "" : outcome.error().text()));
+            CHECK(outcome);
+            CHECK(job->serve());
+            CHECK(sums[0] == 2 * kCount);
+            CHECK(sums[1] == 2 * kCount);
+        };
+        run(Consistency::sequential());
+        run(Consistency::bounded(3));
+        run(Consistency::eventual());
+    }
+
+    TEST_CASE("iterations: questions, numbers that go back, deadlines and errors") {
+        using namespace std::chrono_literals;
+        auto job = start(1, 1, 2);
+        const Status outcome = job->run_workers([&](Client& client) -> Status {
+            auto table = *client.create_table<double>("numbers", {});
+            const std::vector<uint64_t> key{5};
+            const std::vector<double> one{1};
+            Iterations iterations(client);
+            if (client.worker() == 1) {  // comes late
+                CHECK(client.barrier());
+                CHECK(iterations.begin(1));
+                CHECK(iterations.push(table, key, one).wait());
+                return {};
+            }
+            CHECK(iterations.push(table, key, one).wait().code() == Errc::kInvalidArgument);
+            Task early = table.push(key, one);
+            CHECK(iterations.add(early).code() == Errc::kInvalidArgument);
+            CHECK(iterations.begin(0).code() == Errc::kInvalidArgument);
+            CHECK(iterations.may_begin(1));
+            CHECK(iterations.begin(1));
+            Task first = iterations.push(table, key, one);
+            CHECK_FALSE(iterations.may_begin(2));
+            CHECK(iterations.may_begin(2, Consistency::bounded(1)));
+            CHECK(iterations.dependencies(2).size() == 1);
+            const Status late = iterations.begin(2, 1ms);
+            CHECK(late.code() == Errc::kDeadline);
+            CHECK(late.error().text().find("iteration 2 may not begin before iteration 1") == 0);
+            CHECK(iterations.begin(2, {Consistency::eventual(), 1ms}));
+            Task own = iterations.push(table, key, one);  // of no common iteration
+            CHECK(own.wait());
+            const Status back = iterations.begin(2);
+            CHECK(back.code() == Errc::kInvalidArgument);
+            CHECK(back.error().text().find("iteration 2 begins after iteration 2") == 0);
+            iterations.set_consistency(Consistency::bounded(1));
+            CHECK(iterations.consistency() == Consistency::bounded(1));
+            CHECK_FALSE(iterations.may_begin(3));
+            CHECK(client.barrier());
+            CHECK(iterations.begin(3, 20s));
+            CHECK(first.wait());
+            Task wrong = table.push(std::vector<uint64_t>{2, 1}, std::vector<double>{1, 1});
+            CHECK(iterations.add(wrong));
+            CHECK(iterations.may_begin(5));
+            const Status failed = iterations.begin(5);
+            CHECK(failed.code() == Errc::kInvalidArgument);
+            CHECK(failed.error().text().find("iteration 5 cannot begin: task ") == 0);
+            CHECK_FALSE(wrong.wait());
+            CHECK(iterations.begin(5));
+            const Status beyond = iterations.push(table, key, one).wait();
+            CHECK(beyond.code() == Errc::kInvalidArgument);
+            CHECK(beyond.error().text().find(
+                      "table 'numbers': a bound of 1 iterations is beyond its max_delay of 0") ==
+                  0);
+            CHECK(iterations.begin(6, {Consistency::bounded(1), 1s}));
+            return {};
+        });
+        CHECK(outcome);
+        CHECK(job->serve());
     }
 
     TEST_CASE("a client that is destroyed without leave() is named as that") {

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/worker/iterations.h"
+
+#include <algorithm>
+
+#include <fmt/core.h>
+
+#include "lib/task/iteration_order.h"
+#include "lib/worker/client_state.h"
+
+namespace weir {
+
+Iterations::Iterations(Client& client, Consistency consistency)
+    : state_(client.state_),
+      order_(std::make_unique<IterationOrder>(state_->core().graph(), consistency)),
+      began_with_(consistency) {}
+
+Iterations::~Iterations() = default;
+
+Consistency Iterations::consistency() const noexcept {
+    return order_->consistency();
+}
+
+void Iterations::set_consistency(Consistency consistency) noexcept {
+    order_->set_consistency(consistency);
+}
+
+uint64_t Iterations::last() const noexcept {
+    return order_->last();
+}
+
+bool Iterations::may_begin(uint64_t iteration) {
+    return may_begin(iteration, consistency());
+}
+
+bool Iterations::may_begin(uint64_t iteration, Consistency consistency) {
+    state_->core().settle_tasks();
+    if (order_->may_begin(iteration, consistency)) return true;
+    (void)state_->core().poll_seldom();
+    return order_->may_begin(iteration, consistency);
+}
+
+Status Iterations::begin(uint64_t iteration, const BeginOptions& options) {
+    if (iteration <= last()) return order_->begin(iteration);  // says what is wrong
+    state_->core().settle_tasks();
+    const auto may = [&] { return order_->may_begin(iteration, options.consistency); };
+    if (!may()) {
+        WEIR_TRY(state_->may_wait());
+        const std::chrono::nanoseconds at_most =
+            options.at_most.count() == 0
+                ? std::chrono::nanoseconds(state_->core().default_deadline_ns())
+                : std::min<std::chrono::nanoseconds>(options.at_most, kLongDeadline);
+        const auto end = std::chrono::steady_clock::now() + at_most;
+        state_->wait_until([&] { return may() || std::chrono::steady_clock::now() >= end; },
+                           static_cast<uint64_t>(std::max<int64_t>(1, at_most.count())));
+        if (!may()) {
+            return Error(
+                Errc::kDeadline,
+                fmt::format("iteration {} may not begin before iteration {} is finished: that "
+                            "still waits for {}; if workers may compute for longer, wait longer",
+                            iteration, options.consistency.finished_before(iteration),
+                            to_string(order_->dependencies(iteration, options.consistency)[0])));
+        }
+    }
+    for (const TaskId id : order_->dependencies(iteration, options.consistency)) {
+        const Status outcome = state_->core().graph().outcome(id);
+        if (outcome) continue;
+        return Error(outcome.code(), fmt::format("iteration {} cannot begin: {}: {}", iteration,
+                                                 to_string(id), outcome.error().text()));
+    }
+    began_with_ = options.consistency;
+    return order_->begin(iteration);
+}
+
+Status Iterations::add(Task& task) {
+    if (last() == 0)
+        return Error(Errc::kInvalidArgument, "a task is added before any iteration has begun");
+    const TaskId id = task.id();
+    if (id == kNoTask) return {};  // it has ended, and its outcome was taken
+    if (task.state_ != nullptr && task.state_ != state_) {
+        return Error(Errc::kInvalidArgument,
+                     fmt::format("{} is of another client than these iterations", to_string(id)));
+    }
+    order_->add(id);
+    return {};
+}
+
+std::vector<TaskId> Iterations::dependencies(uint64_t iteration) {
+    state_->core().settle_tasks();
+    return order_->dependencies(iteration);
+}
+
+Status Iterations::check_push(uint64_t max_delay) const {
+    if (last() == 0) return Error(Errc::kInvalidArgument, "a push before any iteration has begun");
+    if (began_with_.is_eventual() || began_with_.tau() <= max_delay) return {};
+    return Error(
+        Errc::kInvalidArgument,
+        fmt::format("a bound of {} iterations is beyond its max_delay of {}: create it with "
+                    "a greater TableOptions::max_delay (at most {}), or choose a smaller "
+                    "bound",
+                    began_with_.tau(), max_delay, TableSchema::kMaxDelayMax));
+}
+
+Task Iterations::failed(Status why, const TableSchema& table) const {
+    Error named(why.code(), fmt::format("table '{}': {}", table.name, why.error().text()));
+    return Task(state_, state_->core().failed_call(std::move(named)));
+}
+
+}  // namespace weir
