@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/server/open_iterations.h"
+
+#include <array>
+#include <cstring>
+#include <memory>
+#include <span>
+
+#include <doctest/doctest.h>
+
+#include "lib/store/key_list_cache.h"
+#include "lib/store/memory.h"
+#include "lib/store/rule_registry.h"
+#include "tests/table_schemas.h"
+
+namespace weir {
+namespace {
+
+/// A table of two keys whose window is open for two iterations.
+struct WindowOfTwo {
+    explicit WindowOfTwo(uint32_t workers) : iterations(*rows, workers) {}
+
+    static TableSchema two_keys() {
+        TableSchema schema = testing::dense_table("t", 2);
+        schema.max_delay = 1;
+        return schema;
+    }
+
+    /// A part of the only worker that adds `value` to both keys, from its arrival to its effect.
+    void push(uint64_t iteration, uint32_t parts, float value) {
+        REQUIRE(iterations.state().judge(iteration, 0, parts) == Iterations::Verdict::kNow);
+        iterations.state().admit(iteration, 0, parts);
+        const std::array<float, 2> values = {value, value};
+        const KeyRange keys{0, 2};
+        if (iterations.is_all(iteration, parts)) {
+            REQUIRE(rows->push(keys, std::as_bytes(std::span(values))).has_value());
+        } else {
+            REQUIRE(rows->push_aggregate(iteration, keys, std::as_bytes(std::span(values)))
+                        .has_value());
+            iterations.added(iteration);
+        }
+        CHECK_FALSE(iterations.arrived(iteration, {1, iteration, 0}, Errc::kOk).has_value());
+    }
+
+    [[nodiscard]] float value_of_key_0() {
+        const auto values = rows->values(KeyRange{0, 1});
+        REQUIRE(values.has_value());
+        float value = 0;
+        std::memcpy(&value, values->data(), sizeof(value));
+        return value;
+    }
+
+    HeapMemory memory;
+    RuleRegistry rules = RuleRegistry::with_builtin_rules();
+    KeyListCache lists{memory, 4096};
+    std::unique_ptr<TableShard> rows =
+        *TableShard::make(two_keys(), PositionSet::whole_ring(), rules, memory, lists);
+    OpenIterations iterations;
+};
+
+}  // namespace
+
+TEST_SUITE("iterations") {
+    TEST_CASE("a worker's whole part changes the table at once only if no earlier one is open") {
+        WindowOfTwo window(1);
+        window.push(1, 2, 1);
+        window.push(2, 1, 10);  // all of iteration 2, while a part of 1 is still to come
+        CHECK(window.value_of_key_0() == 0);
+        window.push(1, 2, 2);
+        CHECK(window.value_of_key_0() == 0);
+        const auto no_answer = [](const OpenIterations::Part&) {};
+        REQUIRE(window.iterations.state().complete());
+        window.iterations.close(no_answer);
+        CHECK(window.value_of_key_0() == 3);
+        REQUIRE(window.iterations.state().complete());
+        window.iterations.close(no_answer);
+        CHECK(window.value_of_key_0() == 13);
+        window.push(3, 1, 100);  // nothing is open before it
+        CHECK(window.value_of_key_0() == 113);
+    }
+}
+
+}  // namespace weir
