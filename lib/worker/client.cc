@@ -122,9 +122,9 @@ size_t Tasks::reap() {
 }
 
 Status Tasks::finish_one() {
-    const Status ended = under_way_.front().wait();
+    Status ended = under_way_.front().wait();
     if (!under_way_.front().has_ended()) return ended;  // refused: a handler runs
-    if (first_error_) first_error_ = ended;
+    if (first_error_) first_error_ = std::move(ended);
     under_way_.pop_front();
     return {};
 }

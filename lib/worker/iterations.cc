@@ -101,7 +101,7 @@ Status Iterations::check_push(uint64_t max_delay) const {
                     began_with_.tau(), max_delay, TableSchema::kMaxDelayMax));
 }
 
-Task Iterations::failed(Status why, const TableSchema& table) const {
+Task Iterations::failed(const Status& why, const TableSchema& table) const {
     Error named(why.code(), fmt::format("table '{}': {}", table.name, why.error().text()));
     return Task(state_, state_->core().failed_call(std::move(named)));
 }

@@ -101,7 +101,7 @@ public:
 
 private:
     [[nodiscard]] Status check_push(uint64_t max_delay) const;
-    [[nodiscard]] Task failed(Status why, const TableSchema& table) const;
+    [[nodiscard]] Task failed(const Status& why, const TableSchema& table) const;
 
     std::shared_ptr<ClientState> state_;
     std::unique_ptr<IterationOrder> order_;
