@@ -3,8 +3,8 @@
 
 namespace weir {
 
-std::optional<Iterations::Failure> OpenIterations::arrived(uint64_t iteration, const Part& part,
-                                                           Errc status) {
+std::optional<IterationProgress::Failure> OpenIterations::arrived(uint64_t iteration,
+                                                                  const Part& part, Errc status) {
     if (status != Errc::kOk) state_.fail(iteration, {status, part.worker});
     const std::optional<Failure> failure = state_.failure_for(iteration, part.worker);
     if (!failure) open(iteration).parts.push_back(part);

@@ -2,7 +2,7 @@
 #pragma once
 /// \file
 /// OpenIterations: the window of open iterations of one table at one shard. It has their state
-/// (Iterations), knows which of them have a sum in the table, and keeps the parts that are
+/// (IterationProgress), knows which of them have a sum in the table, and keeps the parts that are
 /// answered when their iteration ends.
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "lib/base/result.h"
-#include "lib/server/iterations.h"
+#include "lib/server/iteration_progress.h"
 #include "lib/store/table.h"
 #include "transport/transport.h"
 
@@ -20,7 +20,7 @@ namespace weir {
 /// Thread: the shard's
 class OpenIterations {
 public:
-    using Failure = Iterations::Failure;
+    using Failure = IterationProgress::Failure;
 
     /// `rows`: the table, whose schema says how many iterations are open. It must live as long.
     OpenIterations(TableShard& rows, uint32_t workers)
@@ -40,9 +40,9 @@ public:
         uint32_t worker = 0;
     };
 
-    [[nodiscard]] Iterations& state() noexcept { return state_; }
+    [[nodiscard]] IterationProgress& state() noexcept { return state_; }
 
-    [[nodiscard]] const Iterations& state() const noexcept { return state_; }
+    [[nodiscard]] const IterationProgress& state() const noexcept { return state_; }
 
     /// Whether a part, one of `parts`, needs no sum because it is all that changes the table
     /// next. One of several parts needs it even with a single worker: if another one fails,
@@ -105,7 +105,7 @@ private:
     }
 
     TableShard& rows_;
-    Iterations state_;
+    IterationProgress state_;
     bool has_one_worker_;
     std::vector<Open> open_;  ///< iteration i at i % size
 };

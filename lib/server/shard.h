@@ -9,7 +9,7 @@
 ///   shard_fetch.cc   start(): its keys and values are in the message, or mapped, or read by the
 ///                    Fetcher, which ends in fetched()
 ///   shard_push.cc    apply(): changes the table, unless its rows are pinned (Pins)
-///   shard_parts.cc   end_part(): of an iteration: is it complete (Iterations), then run the rule
+///   shard_parts.cc   end_part(): of an iteration: is it complete (IterationProgress), then run the rule
 ///   shard_replies.cc reply()
 /// A pull goes from apply() to shard_pull.cc, and from there through PullWrites if the network
 /// has to write the values.
@@ -146,7 +146,7 @@ private:
     void reply(ConnectionId connection, uint64_t request, Errc status, uint64_t detail = 0,
                std::span<const std::byte> body = {});
     void reply_failed(ConnectionId connection, uint64_t request,
-                      const Iterations::Failure& failure);
+                      const IterationProgress::Failure& failure);
     void stats(ConnectionId connection, uint64_t request);
 
     ShardOptions options_;

@@ -35,7 +35,7 @@ void Shard::admit(Session& session, const wire::Frame& frame) {
             return;
         }
     } else if (h.iteration > 0) {
-        const Iterations& iterations = table.iterations.state();
+        const IterationProgress& iterations = table.iterations.state();
         if (const auto failure = iterations.failure_for(h.iteration, session.worker)) {
             return reply_failed(session.connection, h.request, *failure);
         }
@@ -54,23 +54,23 @@ void Shard::admit(Session& session, const wire::Frame& frame) {
 /// its worker cannot send it. In both cases the part counts, and its iteration fails.
 void Shard::admit_part(Session& session, ShardTable& table, const wire::Frame& frame, Errc status) {
     const wire::FrameHeader& h = frame.header;
-    Iterations& iterations = table.iterations.state();
+    IterationProgress& iterations = table.iterations.state();
     switch (iterations.judge(h.iteration, session.worker, h.parts)) {
-        case Iterations::Verdict::kLater:
+        case IterationProgress::Verdict::kLater:
             if (const auto failure = iterations.failure_for(h.iteration, session.worker)) {
                 return reply_failed(session.connection, h.request, *failure);
             }
             return defer(session, table, frame);
-        case Iterations::Verdict::kPast:
+        case IterationProgress::Verdict::kPast:
             if (const auto failure = iterations.failure_of(h.iteration)) {
                 return reply_failed(session.connection, h.request, *failure);
             }
             [[fallthrough]];
-        case Iterations::Verdict::kSkips:
-        case Iterations::Verdict::kRefuse:
+        case IterationProgress::Verdict::kSkips:
+        case IterationProgress::Verdict::kRefuse:
             return reply(session.connection, h.request, Errc::kInvalidArgument,
                          iterations.last_seen(session.worker));
-        case Iterations::Verdict::kNow: break;
+        case IterationProgress::Verdict::kNow: break;
     }
     iterations.admit(h.iteration, session.worker, h.parts);
     if (h.part_status != Errc::kOk) status = Errc::kCancelled;

@@ -40,7 +40,7 @@ void Shard::answer_failed(ShardTable& table, uint64_t iteration) {
 /// Ends the iterations that have all their parts, in order. The rule changes any row, so it waits
 /// while some are pinned.
 void Shard::finish_iterations(ShardTable& table) {
-    const Iterations& iterations = table.iterations.state();
+    const IterationProgress& iterations = table.iterations.state();
     while (iterations.complete()) {
         const bool failed = iterations.failure_of(iterations.first_open()).has_value();
         if (!failed && table.pins.any()) return table.pins.hold_iteration();
@@ -86,7 +86,7 @@ void Shard::expect_no_more_parts_of(uint32_t worker) {
     sessions_.lose(worker);
     for (const auto& table : tables_) {
         if (table == nullptr) continue;
-        Iterations& iterations = table->iterations.state();
+        IterationProgress& iterations = table->iterations.state();
         iterations.lose(worker);
         for (uint64_t i = iterations.first_open(); i <= iterations.last_open(); ++i)
             answer_failed(*table, i);

@@ -19,7 +19,7 @@ void Shard::reply(ConnectionId connection, uint64_t request, Errc status, uint64
 
 /// Answers a part of, or a pull that names, an iteration that has failed at this shard.
 void Shard::reply_failed(ConnectionId connection, uint64_t request,
-                         const Iterations::Failure& failure) {
+                         const IterationProgress::Failure& failure) {
     wire::FrameHeader header = wire::header_of(Kind::kReply);
     header.flags = wire::kIteration;
     header.request = request;

@@ -28,7 +28,7 @@ struct WindowOfTwo {
 
     /// A part of the only worker that adds `value` to both keys, from its arrival to its effect.
     void push(uint64_t iteration, uint32_t parts, float value) {
-        REQUIRE(iterations.state().judge(iteration, 0, parts) == Iterations::Verdict::kNow);
+        REQUIRE(iterations.state().judge(iteration, 0, parts) == IterationProgress::Verdict::kNow);
         iterations.state().admit(iteration, 0, parts);
         const std::array<float, 2> values = {value, value};
         const KeyRange keys{0, 2};

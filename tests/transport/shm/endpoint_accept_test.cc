@@ -175,14 +175,15 @@ TEST_SUITE("endpoint accept") {
             a.poll();
             const Descriptor waiting = stranger(a);
             {
+                // nothing of doctest here: UBSan's look at a new class needs a descriptor
                 const NoMoreDescriptors none;
                 const SteadyClock clock;
                 const uint64_t end_ns = clock.now_ns() + 300 * kMillisecond;  // several attempts
                 while (clock.now_ns() < end_ns)
                     a.poll();
-                INFO(log.text());
-                CHECK(log.count("cannot accept connections now") == 1);
             }
+            INFO(log.text());
+            CHECK(log.count("cannot accept connections now") == 1);
             const auto other = test_device();
             Actor friendly(*other);
             CHECK(friendly.connect(a.endpoint().address(), &a) != 0);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Iterations: which iterations of a table are open, which workers' parts of them have arrived,
-/// and which iterations have failed. The update rule runs once all parts have arrived; it does
-/// not run if a part failed.
+/// IterationProgress: which iterations of a table are open, which workers' parts of them have
+/// arrived, and which iterations have failed. The update rule runs once all parts have arrived; it
+/// does not run if a part failed.
 
 #include <cstdint>
 #include <deque>
@@ -18,10 +18,10 @@ namespace weir {
 /// Every worker pushes one or more parts of each, and each part says how many there are.
 ///
 /// Thread: the shard's
-class Iterations {
+class IterationProgress {
 public:
     /// `window`: how many are open; 1 or more.
-    explicit Iterations(uint32_t worker_count, uint32_t window = 1);
+    explicit IterationProgress(uint32_t worker_count, uint32_t window = 1);
 
     /// Why an iteration ends without running its rule, and through which worker.
     struct Failure {

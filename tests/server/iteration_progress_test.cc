@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lib/server/iterations.h"
+#include "lib/server/iteration_progress.h"
 
 #include <doctest/doctest.h>
 
 namespace weir {
 namespace {
 
-using Verdict = Iterations::Verdict;
+using Verdict = IterationProgress::Verdict;
 
 /// One part, from its arrival to its effect; true if it was the last one.
-bool take_part(Iterations& iterations, uint64_t iteration, uint32_t worker) {
+bool take_part(IterationProgress& iterations, uint64_t iteration, uint32_t worker) {
     REQUIRE(iterations.judge(iteration, worker, 1) == Verdict::kNow);
     iterations.admit(iteration, worker, 1);
     iterations.arrived(iteration, worker);
@@ -20,7 +20,7 @@ bool take_part(Iterations& iterations, uint64_t iteration, uint32_t worker) {
 
 TEST_SUITE("iterations") {
     TEST_CASE("an iteration is complete when all parts of all workers have arrived") {
-        Iterations iterations(2);
+        IterationProgress iterations(2);
         REQUIRE(iterations.judge(1, 0, 2) == Verdict::kNow);
         iterations.admit(1, 0, 2);
         iterations.arrived(1, 0);
@@ -37,7 +37,7 @@ TEST_SUITE("iterations") {
     }
 
     TEST_CASE("what comes too early waits, what comes too late or too often is refused") {
-        Iterations iterations(2);
+        IterationProgress iterations(2);
         CHECK(iterations.judge(1, 2, 1) == Verdict::kRefuse);
         CHECK(iterations.judge(1, 0, 0) == Verdict::kRefuse);
         REQUIRE(iterations.judge(1, 0, 1) == Verdict::kNow);
@@ -52,7 +52,7 @@ TEST_SUITE("iterations") {
     }
 
     TEST_CASE("a worker that skips an iteration is refused, whatever the others do") {
-        Iterations iterations(2);
+        IterationProgress iterations(2);
         CHECK(iterations.judge(2, 0, 1) == Verdict::kSkips);
         CHECK(iterations.judge(1, 0, 1) == Verdict::kNow);
         CHECK(iterations.judge(3, 0, 1) == Verdict::kSkips);
@@ -64,7 +64,7 @@ TEST_SUITE("iterations") {
     }
 
     TEST_CASE("a part that is withdrawn may come again") {
-        Iterations iterations(1);
+        IterationProgress iterations(1);
         REQUIRE(iterations.judge(1, 0, 1) == Verdict::kNow);
         iterations.admit(1, 0, 1);
         iterations.withdraw(1, 0);
@@ -72,7 +72,7 @@ TEST_SUITE("iterations") {
     }
 
     TEST_CASE("a part that fails fails its iteration, the first reason stays, the next is open") {
-        Iterations iterations(2);
+        IterationProgress iterations(2);
         CHECK_FALSE(take_part(iterations, 1, 0));
         CHECK_FALSE(iterations.failure_of(1).has_value());
         iterations.fail(1, {Errc::kNoMemory, 1});
@@ -90,20 +90,20 @@ TEST_SUITE("iterations") {
     }
 
     TEST_CASE("so many failed iterations are remembered, and no more") {
-        Iterations iterations(1);
-        constexpr uint64_t kCount = Iterations::kFailuresMax + 10;
+        IterationProgress iterations(1);
+        constexpr uint64_t kCount = IterationProgress::kFailuresMax + 10;
         for (uint64_t i = 1; i <= kCount; ++i) {
             CHECK(take_part(iterations, i, 0));
             iterations.fail(i, {Errc::kNoMemory, 0});
             iterations.close();
         }
-        CHECK_FALSE(iterations.failure_of(kCount - Iterations::kFailuresMax).has_value());
-        CHECK(iterations.failure_of(kCount - Iterations::kFailuresMax + 1).has_value());
+        CHECK_FALSE(iterations.failure_of(kCount - IterationProgress::kFailuresMax).has_value());
+        CHECK(iterations.failure_of(kCount - IterationProgress::kFailuresMax + 1).has_value());
         CHECK(iterations.failure_of(kCount).has_value());
     }
 
     TEST_CASE("what a lost worker has not pushed fails, what it has pushed counts") {
-        Iterations iterations(3);
+        IterationProgress iterations(3);
         CHECK_FALSE(take_part(iterations, 1, 2));
         iterations.lose(2);
         CHECK_FALSE(iterations.failure_of(1).has_value());
@@ -115,7 +115,7 @@ TEST_SUITE("iterations") {
     }
 
     TEST_CASE("parts of every open iteration are taken at once, of later ones they wait") {
-        Iterations iterations(2, 3);
+        IterationProgress iterations(2, 3);
         CHECK(iterations.first_open() == 1);
         CHECK(iterations.last_open() == 3);
         for (const uint64_t i : {1, 2, 3})
@@ -132,7 +132,7 @@ TEST_SUITE("iterations") {
     }
 
     TEST_CASE("a later iteration that is complete waits for the ones before it") {
-        Iterations iterations(1, 3);
+        IterationProgress iterations(1, 3);
         REQUIRE(iterations.judge(1, 0, 2) == Verdict::kNow);
         iterations.admit(1, 0, 2);
         CHECK_FALSE(take_part(iterations, 2, 0));
@@ -151,7 +151,7 @@ TEST_SUITE("iterations") {
     }
 
     TEST_CASE("nothing of a closed iteration is left when its room is used again") {
-        Iterations iterations(2, 2);
+        IterationProgress iterations(2, 2);
         iterations.fail(1, {Errc::kNoMemory, 0});
         CHECK_FALSE(take_part(iterations, 1, 0));
         CHECK(take_part(iterations, 1, 1));
@@ -166,7 +166,7 @@ TEST_SUITE("iterations") {
     }
 
     TEST_CASE("a failure is that of its own iteration") {
-        Iterations iterations(1, 3);
+        IterationProgress iterations(1, 3);
         iterations.fail(2, {Errc::kNoMemory, 0});
         CHECK_FALSE(iterations.failure_of(1).has_value());
         CHECK(iterations.failure_of(2)->status == Errc::kNoMemory);
@@ -181,7 +181,7 @@ TEST_SUITE("iterations") {
     }
 
     TEST_CASE("after an iteration that a lost worker keeps open, none is closed: all have failed") {
-        Iterations iterations(2, 4);
+        IterationProgress iterations(2, 4);
         CHECK_FALSE(take_part(iterations, 1, 1));
         REQUIRE(iterations.judge(2, 1, 2) == Verdict::kNow);
         iterations.admit(2, 1, 2);  // and its other part never comes
@@ -200,7 +200,7 @@ TEST_SUITE("iterations") {
     }
 
     TEST_CASE("a part of a worker that gave up changes no failure when it arrives late") {
-        Iterations iterations(2);
+        IterationProgress iterations(2);
         REQUIRE(iterations.judge(1, 1, 1) == Verdict::kNow);
         iterations.admit(1, 1, 1);
         iterations.lose(1);

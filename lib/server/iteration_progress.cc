@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lib/server/iterations.h"
+#include "lib/server/iteration_progress.h"
 
 #include <algorithm>
 
@@ -7,15 +7,15 @@
 
 namespace weir {
 
-Iterations::Iterations(uint32_t worker_count, uint32_t window)
+IterationProgress::IterationProgress(uint32_t worker_count, uint32_t window)
     : window_(window), last_seen_(worker_count), lost_(worker_count) {
     WEIR_CHECK(window > 0);
     for (Open& open : window_)
         open.parts.resize(worker_count);
 }
 
-Iterations::Verdict Iterations::judge(uint64_t iteration, uint32_t worker,
-                                      uint32_t parts) noexcept {
+IterationProgress::Verdict IterationProgress::judge(uint64_t iteration, uint32_t worker,
+                                                    uint32_t parts) noexcept {
     if (worker >= last_seen_.size() || parts == 0) return Verdict::kRefuse;
     if (iteration <= last_closed_) return Verdict::kPast;
     uint64_t& last_seen = last_seen_[worker];
@@ -27,22 +27,22 @@ Iterations::Verdict Iterations::judge(uint64_t iteration, uint32_t worker,
     return as_announced ? Verdict::kNow : Verdict::kRefuse;
 }
 
-void Iterations::admit(uint64_t iteration, uint32_t worker, uint32_t parts) noexcept {
+void IterationProgress::admit(uint64_t iteration, uint32_t worker, uint32_t parts) noexcept {
     Parts& of = open(iteration).parts[worker];
     of.announced = parts;
     ++of.admitted;
 }
 
-void Iterations::withdraw(uint64_t iteration, uint32_t worker) noexcept {
+void IterationProgress::withdraw(uint64_t iteration, uint32_t worker) noexcept {
     --open(iteration).parts[worker].admitted;
 }
 
-void Iterations::fail(uint64_t iteration, Failure failure) noexcept {
+void IterationProgress::fail(uint64_t iteration, Failure failure) noexcept {
     std::optional<Failure>& first = open(iteration).failure;
     if (!first) first = failure;
 }
 
-void Iterations::arrived(uint64_t iteration, uint32_t worker) noexcept {
+void IterationProgress::arrived(uint64_t iteration, uint32_t worker) noexcept {
     Open& in = open(iteration);
     Parts& of = in.parts[worker];
     ++of.arrived;
@@ -50,7 +50,7 @@ void Iterations::arrived(uint64_t iteration, uint32_t worker) noexcept {
     if (of.complete()) ++in.complete;
 }
 
-void Iterations::lose(uint32_t worker) noexcept {
+void IterationProgress::lose(uint32_t worker) noexcept {
     if (lost_[worker]) return;
     lost_[worker] = true;
     const Failure failure{Errc::kPeerLost, worker};
@@ -62,11 +62,11 @@ void Iterations::lose(uint32_t worker) noexcept {
     if (!loss_) loss_ = failure;
 }
 
-bool Iterations::complete() const noexcept {
+bool IterationProgress::complete() const noexcept {
     return open(first_open()).complete == last_seen_.size();
 }
 
-void Iterations::close() {
+void IterationProgress::close() {
     Open& closed = open(first_open());
     if (closed.failure) {
         failed_.push_back({first_open(), *closed.failure});
@@ -79,15 +79,16 @@ void Iterations::close() {
     ++last_closed_;
 }
 
-std::optional<Iterations::Failure> Iterations::failure_of(uint64_t iteration) const noexcept {
+std::optional<IterationProgress::Failure> IterationProgress::failure_of(
+    uint64_t iteration) const noexcept {
     if (iteration > last_open()) return loss_;
     if (iteration > last_closed_) return open(iteration).failure;
     const auto found = std::ranges::find(failed_, iteration, &Closed::iteration);
     return found == failed_.end() ? std::nullopt : std::optional(found->failure);
 }
 
-std::optional<Iterations::Failure> Iterations::failure_for(uint64_t iteration,
-                                                           uint32_t worker) const noexcept {
+std::optional<IterationProgress::Failure> IterationProgress::failure_for(
+    uint64_t iteration, uint32_t worker) const noexcept {
     if (const auto failure = failure_of(iteration)) return failure;
     const bool gave_up = iteration > last_closed_ && lost_[worker];
     return gave_up ? std::optional(Failure{Errc::kPeerLost, worker}) : std::nullopt;
