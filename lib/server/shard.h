@@ -9,7 +9,7 @@
 ///   shard_fetch.cc   start(): its keys and values are in the message, or mapped, or read by the
 ///                    Fetcher, which ends in fetched()
 ///   shard_push.cc    apply(): changes the table, unless its rows are pinned (Pins)
-///   shard_parts.cc   end_part(): of an iteration: is it complete (IterationProgress), then run the rule
+///   shard_parts.cc   end_part(): is its iteration complete (IterationProgress); run the rule
 ///   shard_replies.cc reply()
 /// A pull goes from apply() to shard_pull.cc, and from there through PullWrites if the network
 /// has to write the values.
