@@ -91,11 +91,11 @@ public:
     template <Value T, class Keys>
     Task push(Table<T>& table, Keys&& keys, std::type_identity_t<std::span<const T>> values,
               PushOptions options = {}) {
-        if (Status wrong = check_push(table.schema().max_delay); !wrong)
-            return failed(std::move(wrong), table.schema());
+        if (const Status wrong = check_push(table.schema().max_delay); !wrong)
+            return failed(wrong, table.schema());
         if (!began_with_.is_eventual()) options.iteration = last();
         Task task = table.push(std::forward<Keys>(keys), values, options);
-        if (Status added = add(task); !added) return failed(std::move(added), table.schema());
+        if (const Status added = add(task); !added) return failed(added, table.schema());
         return task;
     }
 
