@@ -53,6 +53,10 @@ public:
         if (data != nullptr) used_bytes_.fetch_sub(bytes, std::memory_order_relaxed);
     }
 
+    [[nodiscard]] bool split(std::byte* data, size_t, size_t at) noexcept override {
+        return pool_.split(data, at);
+    }
+
     [[nodiscard]] MemoryUse use() const override {
         return {reports_ ? pool_.statistics().reserved_bytes : 0,
                 used_bytes_.load(std::memory_order_relaxed)};

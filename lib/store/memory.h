@@ -31,6 +31,14 @@ public:
     /// Takes back what allocate() gave for the same `bytes` and `alignment`.
     virtual void deallocate(std::byte* data, size_t bytes, size_t alignment) noexcept = 0;
 
+    /// Makes two allocations, of `at` and of `bytes` - `at` bytes, out of the one of `bytes` at
+    /// `data`. False, and nothing has changed, if this Memory cannot do that. `at` is a multiple
+    /// of Block::kAlignment, greater than 0 and smaller than `bytes`.
+    [[nodiscard]] virtual bool split(std::byte* /*data*/, size_t /*bytes*/,
+                                     size_t /*at*/) noexcept {
+        return false;
+    }
+
     /// What is registered and used. If several Memory objects share a pool, only one of them
     /// reports its registered bytes, so that sums are right. Zeros if nothing is registered.
     [[nodiscard]] virtual MemoryUse use() const { return {}; }
@@ -99,6 +107,15 @@ public:
     [[nodiscard]] std::byte* data() const noexcept { return data_; }
 
     [[nodiscard]] size_t bytes() const noexcept { return data_ == nullptr ? 0 : bytes_; }
+
+    /// Cuts the block in two, and returns the part from `at` on. Empty, and this block is whole,
+    /// if its Memory cannot do that. `at`: as for Memory::split().
+    [[nodiscard]] Block cut(size_t at) noexcept {
+        if (!memory_->split(data_, bytes_, at)) return {};
+        Block rest(*memory_, bytes_ - at, data_ + at);
+        bytes_ = at;
+        return rest;
+    }
 
     template <class T>
     [[nodiscard]] T* as() const noexcept {

@@ -54,6 +54,10 @@ public:
         if (gives_back_) memory_.deallocate(data, bytes, alignment);
     }
 
+    [[nodiscard]] bool split(std::byte* data, size_t bytes, size_t at) noexcept override {
+        return memory_.split(data, bytes, at);
+    }
+
     /// From now on, nothing that was allocated here is given back: a peer may still reach it.
     void stop_giving_back() noexcept { gives_back_ = false; }
 

@@ -150,14 +150,18 @@ Result<std::span<const uint64_t>> TableShard::read_block(std::span<const uint64_
                        fmt::format("the key list is not strictly ascending between index {} and {}",
                                    begin == 0 ? 0 : begin - 1, begin + count - 1));
     }
-    if (schema_.layout == Layout::kSparse && !owns_all_) {
-        for (const uint64_t key : block) {
-            if (owned_.contains(PositionMap::sparse().position(key))) continue;
-            return refused(Errc::kOutOfRange,
-                           fmt::format("key {} is not this shard's; ask for the view again", key));
-        }
-    }
+    WEIR_TRY(check_owned(block));
     return block;
+}
+
+Status TableShard::check_owned(std::span<const uint64_t> block) const {
+    if (schema_.layout == Layout::kDense || owns_all_) return {};  // dense: see find_rows()
+    for (const uint64_t key : block) {
+        if (owned_.contains(PositionMap::sparse().position(key))) continue;
+        return refused(Errc::kOutOfRange,
+                       fmt::format("key {} is not this shard's; ask for the view again", key));
+    }
+    return {};
 }
 
 Result<ListId> TableShard::read_list(std::span<const uint64_t> keys) {
@@ -187,14 +191,18 @@ Result<size_t> TableShard::look_up_block(std::span<const uint64_t> block, bool c
 }
 
 Result<size_t> TableShard::look_up(std::span<const uint64_t> keys, const ListId& id, bool create,
-                                   std::span<uint32_t> rows) {
-    if (keys.size() <= kBlockKeys)  // read_list() left a copy in block_
-        return look_up_block(std::span(block_).first(keys.size()), create, rows);
+                                   std::span<uint32_t> rows, bool remember) {
+    if (keys.size() <= kBlockKeys) {  // read_list() left a copy in block_
+        const auto block = std::span(block_).first(keys.size());
+        if (remember) touch(block);
+        return look_up_block(block, create, rows);
+    }
     size_t missing = 0;
     hasher_.reset(keys.size());
     for (size_t begin = 0; begin < keys.size(); begin += kBlockKeys) {
         WEIR_ASSIGN(const std::span<const uint64_t> block, read_block(keys, begin));
         hasher_.add(block);
+        if (remember) touch(block);
         WEIR_ASSIGN(const size_t some,
                     look_up_block(block, create, rows.subspan(begin, block.size())));
         missing += some;
@@ -212,9 +220,10 @@ Result<RowList> TableShard::rows_of(std::span<const uint64_t> keys, bool create)
     }
     if (Block room = lists_.reserve(keys.size())) {
         const std::span rows(room.as<uint32_t>(), keys.size());
-        const Result<size_t> missing = look_up(keys, id, create, rows);
+        touched_ = PositionSlices();
+        const Result<size_t> missing = look_up(keys, id, create, rows, true);
         if (missing && *missing == 0)
-            return remembered(id, lists_.keep(schema_.id, id, std::move(room)));
+            return remembered(id, lists_.keep(schema_.id, id, std::move(room), touched_));
         if (missing) {  // not remembered: missing keys may come later
             scratch_rows_.assign(rows.begin(), rows.end());
             return RowList{scratch_rows_, id, nullptr};
@@ -224,7 +233,7 @@ Result<RowList> TableShard::rows_of(std::span<const uint64_t> keys, bool create)
     }
     if (scratch_rows_.size() < keys.size()) scratch_rows_.resize(keys.size());
     const std::span rows(scratch_rows_.data(), keys.size());
-    WEIR_TRY(look_up(keys, id, create, rows));
+    WEIR_TRY(look_up(keys, id, create, rows, false));
     return RowList{rows, id, nullptr};
 }
 

@@ -15,6 +15,7 @@
 #include "lib/key/key_list.h"
 #include "lib/key/key_range.h"
 #include "lib/key/position_set.h"
+#include "lib/key/position_slices.h"
 #include "lib/store/aggregate.h"
 #include "lib/store/dense_store.h"
 #include "lib/store/key_list_cache.h"
@@ -29,6 +30,15 @@ struct RowList {
     std::span<const uint32_t> rows;  ///< kNoRow for a key that was never written (only in pulls)
     ListId id;
     KeyListCache::Rows remembered;  ///< keeps `rows` alive; none if the list is not remembered
+};
+
+/// Some rows of a table, as TableShard::list() finds them.
+struct ListedRows {
+    KeyRange range;              ///< of a dense table
+    std::vector<uint64_t> keys;  ///< of a sparse table, in any order
+    std::vector<uint32_t> rows;  ///< where they are; valid until rows are dropped
+
+    [[nodiscard]] size_t row_count() const noexcept { return range.key_count() + keys.size(); }
 };
 
 /// Arguments may come from a faulty or hostile peer, and may lie in memory that the peer can
@@ -102,6 +112,41 @@ public:
     /// Forgets what was aggregated: the iteration has failed.
     void drop_aggregate(uint64_t iteration) noexcept;
 
+    // Rows that move. A table holds the rows of a set of positions, as their primary or for
+    // another reason. A row has pulled_row_bytes() of values and state_row_bytes() of state.
+
+    [[nodiscard]] size_t state_row_bytes() const noexcept;
+
+    [[nodiscard]] const PositionSet& held() const noexcept { return owned_; }
+
+    /// Finds up to `row_count_max` rows of `positions`, from `cursor` on, in a bounded time, and
+    /// moves the cursor on: none may be found although more follow. A walk from KeyCursor{} to
+    /// at_end finds every row once that was there all the time, and every other row once or not
+    /// at all. Any cursor is safe.
+    void list(KeyCursor& cursor, const PositionSet& positions, size_t row_count_max,
+              ListedRows& listed) const;
+    /// Shape:   out.size() == listed.row_count() * pulled_row_bytes(), or state_row_bytes()
+    void copy_values(const ListedRows& listed, std::span<std::byte> out) const;
+    void copy_state(const ListedRows& listed, std::span<std::byte> out) const;
+
+    /// Writes rows that come from elsewhere. Keys may be in any order; of equal ones, any counts.
+    /// Errors: as push(); rows of the first keys may be written then
+    [[nodiscard]] Status take(KeyRange keys, std::span<const std::byte> values,
+                              std::span<const std::byte> state);
+    [[nodiscard]] Status take(std::span<const uint64_t> keys, std::span<const std::byte> values,
+                              std::span<const std::byte> state);
+
+    /// Holds these positions, too; their rows are as if never written. Finishes drop_some() first.
+    /// Errors: Errc::kNoMemory, Errc::kInvalidArgument as make(); nothing has changed
+    [[nodiscard]] Status hold(const PositionSet& positions);
+    /// Holds these positions no more: refuses their keys from now on, and forgets the key lists
+    /// that touch them. Nobody may still use a RowList or values() of such a row, and nothing may
+    /// be aggregated. A dense table gives the memory back at once, a sparse one by drop_some().
+    void give_up(const PositionSet& positions);
+    /// Drops some rows that were given up, in a bounded time; their room is used again. Returns
+    /// whether more are left.
+    bool drop_some();
+
 private:
     /// Keys are read in blocks that stay in cache. A list that fits into one block is read once,
     /// a longer one twice.
@@ -115,7 +160,7 @@ private:
     [[nodiscard]] Result<RowList> rows_of(std::span<const uint64_t> keys, bool create);
     [[nodiscard]] static RowList remembered(const ListId& id, KeyListCache::Rows rows);
     [[nodiscard]] Result<size_t> look_up(std::span<const uint64_t> keys, const ListId& id,
-                                         bool create, std::span<uint32_t> rows);
+                                         bool create, std::span<uint32_t> rows, bool remember);
     [[nodiscard]] Result<size_t> look_up_block(std::span<const uint64_t> block, bool create,
                                                std::span<uint32_t> rows);
     [[nodiscard]] Result<std::span<const uint64_t>> read_block(std::span<const uint64_t> keys,
@@ -123,6 +168,11 @@ private:
     [[nodiscard]] Result<ListId> read_list(std::span<const uint64_t> keys);
     [[nodiscard]] Result<uint32_t> range_row(KeyRange keys) const;
     [[nodiscard]] Status check_pushed(uint64_t key_count, std::span<const std::byte> pushed) const;
+    [[nodiscard]] Status check_owned(std::span<const uint64_t> block) const;
+    [[nodiscard]] Status check_taken(uint64_t key_count, std::span<const std::byte> values,
+                                     std::span<const std::byte> state) const;
+    void own(const PositionSet& positions);
+    void touch(std::span<const uint64_t> keys) noexcept;
     [[nodiscard]] Error refused(Errc code, std::string_view why) const;
     [[nodiscard]] RowTarget target() const;
     [[nodiscard]] Aggregate& make_aggregate(uint64_t iteration);
@@ -140,11 +190,13 @@ private:
     size_t pushed_row_bytes_;
     PositionSet owned_;
     bool owns_all_;
+    std::optional<KeyCursor> drop_cursor_;  // of rows outside of owned_
     std::optional<std::variant<DenseStore, SparseStore>> store_;
     KeyListCache& lists_;
     std::vector<std::optional<Aggregate>> aggregates_;  ///< schema_.window()
 
     ListHasher hasher_;
+    PositionSlices touched_;              // by the list that is being looked up
     std::vector<uint64_t> block_;         // a copy of keys, which no peer can change
     std::vector<uint32_t> scratch_rows_;  // of lists that are not remembered
 };

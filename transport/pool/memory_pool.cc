@@ -287,6 +287,16 @@ void MemoryPool::deallocate(std::byte* memory) {
     if (!released.empty()) deregister(released.mapped());
 }
 
+bool MemoryPool::split(std::byte* memory, size_t at) {
+    const std::lock_guard lock(mutex_);
+    const auto large = large_.find(memory);
+    if (large == large_.end()) return false;  // jemalloc's
+    WEIR_CHECK(at > 0 && at < large->second && at % FirstFit::kUnitBytes == 0);
+    large_.emplace(memory + at, large->second - at);
+    large->second = at;
+    return true;
+}
+
 /// Removes and returns the slab of `memory` if it need not be kept.
 MemoryPool::Slabs::node_type MemoryPool::take_empty_slab(const std::byte* memory) {
     const Registered* const registered = slab_of(memory);

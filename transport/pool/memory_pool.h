@@ -104,6 +104,10 @@ public:
     /// Gives back a piece of allocate(); nullptr is allowed.
     void deallocate(std::byte* memory);
 
+    /// Makes two pieces of one: the second begins `at` bytes after its start, a multiple of 64.
+    /// False for pieces that are too small to be worth it.
+    [[nodiscard]] bool split(std::byte* memory, size_t at);
+
     /// Whether the whole of `memory` lies in the backed part of one slab, and so may be used with
     /// every device.
     [[nodiscard]] bool contains(std::span<const std::byte> memory) const;
