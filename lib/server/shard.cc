@@ -117,6 +117,7 @@ void Shard::receive(ConnectionId connection, std::span<const std::byte> message)
         return refuse(connection, "a frame before the hello that names its worker");
     }
     if (kind == Kind::kPush || kind == Kind::kPull) return admit(*session, frame);
+    if (kind == Kind::kScan) return scan(*session, frame);
     if (kind == Kind::kStats) return stats(connection, frame.header.request);
     if (kind == Kind::kLeave) return worker_gave_up(*session, frame.header.request);
     refuse(connection, "a frame that workers do not send to a shard");

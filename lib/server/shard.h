@@ -32,6 +32,7 @@
 #include "lib/server/fetcher.h"
 #include "lib/server/pull_writes.h"
 #include "lib/server/request.h"
+#include "lib/server/row_scan.h"
 #include "lib/server/sessions.h"
 #include "lib/server/shard_table.h"
 #include "lib/store/key_list_cache.h"
@@ -142,6 +143,9 @@ private:
     size_t post_waiting_writes();
     void take_ended_writes();
 
+    // shard_scan.cc: reads out a table
+    void scan(const Session& session, const wire::Frame& frame);
+
     // shard_replies.cc
     void reply(ConnectionId connection, uint64_t request, Errc status, uint64_t detail = 0,
                std::span<const std::byte> body = {});
@@ -173,6 +177,7 @@ private:
     bool retry_ = false;  ///< deferred or held requests may now be able to go on
     PullWrites writes_;
     std::vector<std::byte> reply_buffer_;
+    RowScan row_scan_;
     StatsMessage counters_;
 };
 

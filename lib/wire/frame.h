@@ -39,8 +39,9 @@ enum class Kind : uint8_t {
     kStats = 12,       ///< worker -> shard: send the shard's counters; worker -> manager: give a
                        ///< sign of life, an empty reply
     kWithdraw = 13,    ///< worker -> manager: it no longer waits at barrier request `first`
+    kScan = 14,        ///< worker -> shard: send the next rows of a table
 };
-inline constexpr uint8_t kKindMax = 13;
+inline constexpr uint8_t kKindMax = 14;
 
 /// How keys and values travel: exactly one key form and one value form per push or pull.
 enum Flags : uint8_t {

@@ -23,6 +23,7 @@
 
 #include "lib/base/clock.h"
 #include "lib/node/messages.h"
+#include "lib/node/scan_message.h"
 #include "lib/node/state_machine.h"
 #include "lib/ring/view.h"
 #include "lib/ring/view_change.h"
@@ -129,6 +130,17 @@ public:
     [[nodiscard]] Result<TableInfo> take_table(CallId call);
     CallId stats(uint32_t shard);
     [[nodiscard]] Result<StatsMessage> take_stats(CallId call);
+
+    // client_scan.cc: reading out a table, shard by shard
+    CallId scan(uint32_t shard, const ScanMessage& message, uint64_t deadline_ns);
+    /// The body of the shard's reply.
+    [[nodiscard]] Result<std::vector<std::byte>> take_scan(CallId call);
+
+    [[nodiscard]] const std::string& peer_name(uint32_t shard) const noexcept {
+        return peers_[shard].name;
+    }
+
+    [[nodiscard]] uint64_t epoch() const noexcept { return view_.epoch(); }
 
     // Calls to shards. Keys are sorted and unique.
     CallId push(const TableInfo& table, std::span<const uint64_t> keys,

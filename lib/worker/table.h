@@ -17,6 +17,7 @@
 #include "lib/store/table_schema.h"
 #include "lib/task/task_id.h"
 #include "lib/worker/client.h"
+#include "lib/worker/scan.h"
 #include "lib/worker/table_access.h"
 
 namespace weir {
@@ -143,6 +144,11 @@ public:
     Task pull(KeyRange keys, std::span<T> out, const PullOptions& options = {}) {
         return task(access::pull(*state_, *info_, keys, std::as_writable_bytes(out),
                                  access_options(options)));
+    }
+
+    /// Reads out the table, piece by piece; Scan says how.
+    Scan<T> scan(const ScanOptions& options = {}) {
+        return Scan<T>(std::make_unique<TableScan>(state_, info_, options));
     }
 
     [[nodiscard]] const TableSchema& schema() const noexcept { return access::schema(*info_); }
