@@ -321,6 +321,7 @@ void Manager::leave(const Asker& asker, const wire::Frame& frame) {
     leave_barrier(member);
     reply(asker, Errc::kOk);
     if (!done) return lose_worker(asker.worker);
+    tell_shards_of(asker.worker);
     end_barrier_if_complete();
     end_if_no_worker_is_left();
 }
@@ -344,6 +345,7 @@ void Manager::lost(ConnectionId connection) {
         is_shard ? shard_name(peer.is.number) : fmt::format("worker {}", peer.is.number),
         peer.is.rank);
     if (is_shard) {
+        tell_workers_of(peer.is.number);
         for (TableEntry& entry : tables_) {
             if (!entry.asked[peer.is.number]) continue;
             entry.asked[peer.is.number] = false;
@@ -356,14 +358,28 @@ void Manager::lost(ConnectionId connection) {
     }
 }
 
-/// Tells the shards, too: a shard to which the worker had not yet connected cannot notice the
-/// loss itself.
-void Manager::lose_worker(uint32_t worker) {
+/// A connection between a worker and a shard may break while both live: only the manager says who
+/// is dead, or has left.
+void Manager::tell_shards_of(uint32_t worker) {
     wire::FrameHeader header = wire::header_of(Kind::kLeave);
     header.first = worker;
     for (const Member& shard : shards_) {
         if (shard.state == Member::State::kHere) outbox_.send(shard.connection, header);
     }
+}
+
+void Manager::tell_workers_of(uint32_t shard) {
+    wire::FrameHeader header = wire::header_of(Kind::kLeave);
+    header.first = shard;
+    for (const auto& [connection, peer] : peers_) {
+        if (peer.joined && peer.is.role == JoinMessage::Role::kWorker) {
+            outbox_.send(connection, header);
+        }
+    }
+}
+
+void Manager::lose_worker(uint32_t worker) {
+    tell_shards_of(worker);
     end_barrier_if_complete();
     end_if_no_worker_is_left();
 }

@@ -100,6 +100,8 @@ private:
     void leave_barrier(Member& worker);
     void lost(transport::ConnectionId connection);
     void lose_worker(uint32_t worker);
+    void tell_shards_of(uint32_t worker);
+    void tell_workers_of(uint32_t shard);
     void begin_if_complete();
     [[nodiscard]] Result<View> make_first_view() const;
     void end_if_no_worker_is_left();

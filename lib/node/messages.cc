@@ -44,6 +44,20 @@ std::optional<JoinMessage> JoinMessage::decode(std::span<const std::byte> body) 
     return whole(reader, std::move(message));
 }
 
+std::vector<std::byte> HelloMessage::encode() const {
+    ByteWriter writer;
+    writer.number(table).number(time);
+    return std::move(writer).take();
+}
+
+std::optional<HelloMessage> HelloMessage::decode(std::span<const std::byte> body) {
+    ByteReader reader(body);
+    HelloMessage message;
+    message.table = reader.number<uint32_t>();
+    message.time = reader.number<uint64_t>();
+    return whole(reader, message);
+}
+
 std::vector<std::byte> TableMessage::encode() const {
     ByteWriter writer;
     writer.number(table).text(name).text(schema);

@@ -28,6 +28,16 @@ struct JoinMessage {
     [[nodiscard]] static std::optional<JoinMessage> decode(std::span<const std::byte> body);
 };
 
+/// Kind::kHello, with which a worker begins a connection to a shard, has no body. One that comes
+/// later has this: a push of `table` whose time is far from those before comes next.
+struct HelloMessage {
+    uint32_t table = 0;
+    uint64_t time = 0;
+
+    [[nodiscard]] std::vector<std::byte> encode() const;
+    [[nodiscard]] static std::optional<HelloMessage> decode(std::span<const std::byte> body);
+};
+
 /// Kind::kCreateTable and kOpenTable, and the replies to them. The manager does not decode
 /// schemas; shards and workers do.
 struct TableMessage {

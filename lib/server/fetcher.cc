@@ -44,6 +44,7 @@ void Fetcher::add(transport::ConnectionId connection, const wire::Frame& frame) 
     fetch.keys_at = frame.keys_at;
     fetch.values_at = frame.values_at;
     fetch.ends = frame.ends;
+    fetch.number = frame.number;
     fetch.carried.assign(frame.keys.begin(), frame.keys.end());
     fetch.carried.insert(fetch.carried.end(), frame.values.begin(), frame.values.end());
     fetch.carried_keys_bytes = frame.keys.size();
@@ -150,6 +151,7 @@ std::optional<Fetched> Fetcher::next() {
     fetched.header = fetch.header;
     fetched.values_at = fetch.values_at;
     fetched.ends = fetch.ends;
+    fetched.number = fetch.number;
     fetched.status = fetch.status;
     const std::span carried(fetch.carried);
     fetched.carried_bytes = carried.size();

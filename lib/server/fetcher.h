@@ -30,6 +30,7 @@ struct Fetched {
     std::span<std::byte> room;     ///< pull: buffer for the values, before they are written
     wire::MemoryHandle values_at;  ///< pull: the worker's memory to write them to
     wire::ListEnds ends;           ///< with kKeysKnown: first and last key
+    uint32_t number = 0;           ///< as in its Frame
     size_t carried_bytes = 0;      ///< size of the keys and values in its message
     Errc status = Errc::kOk;       ///< not kOk: kOutOfRange, kPeerLost, kNoMemory
 };
@@ -79,6 +80,7 @@ private:
         wire::MemoryHandle keys_at;
         wire::MemoryHandle values_at;
         wire::ListEnds ends;
+        uint32_t number = 0;
         std::vector<std::byte> carried;  ///< keys, then values that were in the message
         size_t carried_keys_bytes = 0;
         Block memory;  ///< keys that are read, then values; each 64-byte aligned

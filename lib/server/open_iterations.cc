@@ -12,4 +12,17 @@ std::optional<Iterations::Failure> OpenIterations::arrived(uint64_t iteration, c
     return failure;
 }
 
+bool OpenIterations::replace(uint64_t iteration, const Part& again) noexcept {
+    if (iteration < state_.first_open() || iteration > state_.last_open()) return false;
+    for (Part& part : open(iteration).parts) {
+        if (part.worker != again.worker || part.time != again.time || part.first != again.first) {
+            continue;
+        }
+        part.connection = again.connection;
+        part.request = again.request;
+        return true;
+    }
+    return false;
+}
+
 }  // namespace weir

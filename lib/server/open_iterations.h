@@ -38,7 +38,13 @@ public:
         transport::ConnectionId connection = 0;
         uint64_t request = 0;
         uint32_t worker = 0;
+        uint32_t time = 0;  ///< with `worker` and `first`, its name in the iteration
+        uint64_t first = 0;
     };
+
+    /// If a part with this name has arrived, and is kept: that one counts, and `again` gets the
+    /// answer. False if there is none.
+    [[nodiscard]] bool replace(uint64_t iteration, const Part& again) noexcept;
 
     [[nodiscard]] Iterations& state() noexcept { return state_; }
 

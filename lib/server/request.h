@@ -21,6 +21,7 @@ struct ShardRequest {
     wire::ListEnds ends;
     std::byte* out = nullptr;   ///< pull: the worker's memory if it is mapped, or nullptr
     std::span<std::byte> room;  ///< pull of a list, not mapped: buffer for the values
+    uint32_t number = 0;        ///< push: its place among those of its connection in the table
 };
 
 }  // namespace weir

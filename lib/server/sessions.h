@@ -10,15 +10,30 @@
 #include <unordered_map>
 #include <vector>
 
+#include "lib/server/push_order.h"
 #include "transport/transport.h"
 
 namespace weir {
+
+struct PartInFetch {
+    uint32_t table = 0;
+    uint64_t iteration = 0;
+    friend bool operator==(const PartInFetch&, const PartInFetch&) = default;
+};
 
 struct Session {
     transport::ConnectionId connection = 0;
     bool known = false;  ///< its hello has come: `worker` is valid
     uint32_t worker = 0;
-    size_t waiting_bytes = 0;  ///< as Sessions::add_waiting() counts them
+    uint64_t hello = 0;                       ///< number of this connection among the worker's
+    size_t waiting_bytes = 0;                 ///< as Sessions::add_waiting() counts them
+    std::vector<PushOrder> orders;            ///< by table
+    std::vector<PartInFetch> parts_in_fetch;  ///< parts that are admitted and being fetched
+
+    [[nodiscard]] PushOrder& order(uint32_t table) {
+        if (table >= orders.size()) orders.resize(table + 1);
+        return orders[table];
+    }
 };
 
 /// Thread: the shard's
@@ -41,10 +56,14 @@ public:
         return last_;
     }
 
-    enum class Hello { kWelcome, kNoSuchWorker, kConnectedAlready };
-    /// The session says that it is `worker`. Before begin(), any number of 32 bits is welcome,
-    /// because a worker may have the view before its shard has.
-    [[nodiscard]] Hello hello(Session& session, uint64_t worker);
+    enum class Hello { kWelcome, kNoSuchWorker, kOld };
+    /// The session says that it is connection `number` of `worker`. Before begin(), any worker of
+    /// 32 bits is welcome, because it may have the view before its shard has. The connection with
+    /// the highest number is the worker's: others() must be closed then.
+    [[nodiscard]] Hello hello(Session& session, uint64_t worker, uint64_t number);
+
+    /// Other connections of the session's worker.
+    [[nodiscard]] std::vector<transport::ConnectionId> others(const Session& session) const;
 
     /// The first view has come. Returns the connections whose hello named a worker that the job
     /// does not have: close them.
@@ -54,6 +73,18 @@ public:
     std::optional<uint32_t> close(transport::ConnectionId connection);
 
     [[nodiscard]] bool is_connected(uint64_t worker) const noexcept;
+
+    /// The manager says that this worker is dead, or has left: it counts as lost when it is not
+    /// connected.
+    void leaves(uint32_t worker) { leaving_[worker] = true; }
+
+    [[nodiscard]] bool is_leaving(uint64_t worker) const { return leaving_[worker]; }
+
+    template <class Function>
+    void for_each(Function&& function) {
+        for (auto& entry : sessions_)
+            function(entry.second);
+    }
 
     /// This worker sends no part of an iteration any more.
     void lose(uint32_t worker) { lost_[worker] = true; }
@@ -92,7 +123,9 @@ private:
     std::unordered_map<transport::ConnectionId, Session> sessions_;
     Session* last_ = nullptr;  ///< that find() found
     bool begun_ = false;
-    std::vector<bool> lost_;  ///< by worker
+    std::vector<bool> lost_;                         ///< by worker
+    std::vector<bool> leaving_;                      ///< by worker
+    std::unordered_map<uint32_t, uint64_t> newest_;  ///< by worker: its highest hello
 };
 
 }  // namespace weir

@@ -116,20 +116,41 @@ void Shard::receive(ConnectionId connection, std::span<const std::byte> message)
         if (kind == Kind::kHello) return hello(*session, frame);
         return refuse(connection, "a frame before the hello that names its worker");
     }
-    if (kind == Kind::kPush || kind == Kind::kPull) return admit(*session, frame);
+    if (kind == Kind::kPush || kind == Kind::kPull) {
+        const bool is_counted = kind == Kind::kPush &&
+                                (frame.header.flags & wire::kAggregate) == 0 &&
+                                frame.header.table < tables_.size();
+        if (is_counted) frame.number = session->order(frame.header.table).arrived(frame.header);
+        return admit(*session, frame);
+    }
+    if (kind == Kind::kHello) return another_hello(*session, frame);
     if (kind == Kind::kStats) return stats(connection, frame.header.request);
     if (kind == Kind::kLeave) return worker_gave_up(*session, frame.header.request);
     refuse(connection, "a frame that workers do not send to a shard");
 }
 
 void Shard::hello(Session& session, const wire::Frame& frame) {
-    switch (sessions_.hello(session, frame.header.first)) {
-        case Sessions::Hello::kWelcome: return;
+    switch (sessions_.hello(session, frame.header.first, frame.header.request)) {
+        case Sessions::Hello::kWelcome:
+            for (const ConnectionId older : sessions_.others(session)) {
+                endpoint_->close(older);
+                closed(older);
+            }
+            return;
         case Sessions::Hello::kNoSuchWorker: return refuse(session.connection, kNoSuchWorker);
-        case Sessions::Hello::kConnectedAlready:
+        case Sessions::Hello::kOld:
             return refuse(session.connection,
                           "a hello with the number of a worker that is connected already");
     }
+}
+
+/// The next push of a table has a time that is far from those before.
+void Shard::another_hello(Session& session, const wire::Frame& frame) {
+    const auto message = HelloMessage::decode(frame.values);
+    if (!message || message->table >= tables_.size()) {
+        return refuse(session.connection, "a frame that workers do not send to a shard");
+    }
+    session.order(message->table).base_time = message->time;
 }
 
 void Shard::control(ConnectionId connection, const wire::Frame& frame) {
@@ -185,6 +206,10 @@ void Shard::take_view(View view) {
     }
     view_ = std::move(view);
     since_ = self->since;
+    std::vector<PositionRange> held;
+    for (const uint32_t segment : view_.segments_of(options_.number))
+        held.push_back(view_.range(segment));
+    if (is_first) segments_ = SegmentList(since_, std::move(held));
     retry_ |= !early_.empty();
     if (!is_first) return;
     phase_ = Phase::kServing;
@@ -233,17 +258,22 @@ void Shard::closed(ConnectionId connection) {
         log(LogLevel::kWarning,
             "{}: the manager (rank 0) is gone; this shard serves until all workers are gone, too",
             name());
+        for (uint32_t worker = 0; worker < sessions_.worker_count(); ++worker) {
+            if (!sessions_.is_connected(worker)) expect_no_more_parts_of(worker);
+        }
     } else {
+        if (Session* const session = sessions_.find(connection)) forget_pushes(*session);
         const std::optional<uint32_t> worker = sessions_.close(connection);
         for (const auto& table : tables_) {
-            if (table == nullptr) continue;
-            table->deferred.forget(connection);
-            table->pins.forget(connection);
+            if (table != nullptr) table->deferred.forget(connection);
         }
         early_.forget(connection);
         writes_.forget(connection);
         take_ended_writes();
-        if (worker) expect_no_more_parts_of(*worker);
+        // A connection may break between processes that live: the manager says who is dead.
+        const bool is_over = worker && !sessions_.is_connected(*worker) &&
+                             (manager_lost_ || sessions_.is_leaving(*worker));
+        if (is_over) expect_no_more_parts_of(*worker);
     }
     if (manager_lost_ && sessions_.empty() && phase_ == Phase::kServing) {
         end(Error(Errc::kPeerLost,

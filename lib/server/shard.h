@@ -8,7 +8,9 @@
 ///   shard_admit.cc   admit(): is it valid, is it its turn; if not, DeferredRequests keep it
 ///   shard_fetch.cc   start(): its keys and values are in the message, or mapped, or read by the
 ///                    Fetcher, which ends in fetched()
-///   shard_push.cc    apply(): changes the table, unless its rows are pinned (Pins)
+///   shard_order.cc   execute(): in order (PushOrder), unless it was executed before
+///                    (ClockTable) or its rows are pinned (Pins)
+///   shard_push.cc    change(): changes the table
 ///   shard_parts.cc   end_part(): of an iteration: is it complete (Iterations), then run the rule
 ///   shard_replies.cc reply()
 /// A pull goes from apply() to shard_pull.cc, and from there through PullWrites if the network
@@ -92,6 +94,7 @@ private:
     void handle(const transport::Completion& completion);
     void receive(ConnectionId connection, std::span<const std::byte> message);
     void hello(Session& session, const wire::Frame& frame);
+    void another_hello(Session& session, const wire::Frame& frame);
     void control(ConnectionId connection, const wire::Frame& frame);
     void receive_view(std::span<const std::byte> body);
     void take_view(View view);
@@ -120,14 +123,23 @@ private:
     size_t take_fetched();
     void fetched(const Fetched& fetched);
 
+    // shard_order.cc: pushes take effect in order, and once
+    void admit_push(Session& session, ShardTable& table, const wire::Frame& frame);
+    [[nodiscard]] bool execute(Session& session, ShardTable& table, const ShardRequest& request);
+    void raise(ShardTable& table, RangeClock& clock, const ShardRequest& request, uint64_t time);
+    void run_queue(Session& session, ShardTable& table);
+    void fetched_push(Session& session, const Fetched& fetched);
+    void forget_pushes(Session& session);
+
     // shard_push.cc: changes the table
     void apply(const ShardRequest& request);
-    void push(ShardTable& table, const ShardRequest& request);
     void push_part(ShardTable& table, const ShardRequest& request);
 
     // shard_parts.cc: parts that have arrived, workers that send no more, the end of an iteration
     void end_part(ShardTable& table, const Session& session, const wire::FrameHeader& part,
                   Errc status);
+    [[nodiscard]] static bool is_repeated(ShardTable& table, const Session& session,
+                                          const wire::FrameHeader& part);
     void answer_failed(ShardTable& table, uint64_t iteration);
     void finish_iterations(ShardTable& table);
     void manager_lost_worker(uint64_t worker);
@@ -166,7 +178,9 @@ private:
     bool manager_lost_ = false;
     ViewParts view_parts_;
     View view_;
-    uint64_t since_ = 0;  ///< the epoch in which the positions that this shard owns last changed
+    uint64_t since_ = 0;    ///< the epoch in which the positions that this shard owns last changed
+    SegmentList segments_;  ///< those that this shard owns
+    SegmentMarks marks_;
     DeferredRequests early_;  ///< of a later epoch; they wait for its view
     Sessions sessions_;
     std::vector<std::unique_ptr<ShardTable>> tables_;  ///< by number

@@ -29,12 +29,8 @@ void Shard::admit(Session& session, const wire::Frame& frame) {
                       "a push or pull whose size of values does not match its keys");
     if ((h.flags & wire::kAggregate) != 0) return admit_part(session, table, frame, wrong);
     if (wrong != Errc::kOk) return reply(session.connection, h.request, wrong);
-    if (h.kind == Kind::kPush) {
-        if (table.pins.stop(h)) {
-            if (may_wait(session, frame)) table.pins.defer(session.connection, frame);
-            return;
-        }
-    } else if (h.iteration > 0) {
+    if (h.kind == Kind::kPush) return admit_push(session, table, frame);
+    if (h.iteration > 0) {
         const Iterations& iterations = table.iterations.state();
         if (const auto failure = iterations.failure_for(h.iteration, session.worker)) {
             return reply_failed(session.connection, h.request, *failure);
@@ -55,6 +51,7 @@ void Shard::admit(Session& session, const wire::Frame& frame) {
 void Shard::admit_part(Session& session, ShardTable& table, const wire::Frame& frame, Errc status) {
     const wire::FrameHeader& h = frame.header;
     Iterations& iterations = table.iterations.state();
+    if (is_repeated(table, session, h)) return;
     switch (iterations.judge(h.iteration, session.worker, h.parts)) {
         case Iterations::Verdict::kLater:
             if (const auto failure = iterations.failure_for(h.iteration, session.worker)) {
@@ -65,9 +62,15 @@ void Shard::admit_part(Session& session, ShardTable& table, const wire::Frame& f
             if (const auto failure = iterations.failure_of(h.iteration)) {
                 return reply_failed(session.connection, h.request, *failure);
             }
+            if (session.hello > 1) return reply(session.connection, h.request, Errc::kOk);
             [[fallthrough]];
         case Iterations::Verdict::kSkips:
         case Iterations::Verdict::kRefuse:
+            // Sent again after its iteration failed, which nobody could tell it.
+            if (const auto failure = iterations.failure_of(h.iteration);
+                failure && session.hello > 1) {
+                return reply_failed(session.connection, h.request, *failure);
+            }
             return reply(session.connection, h.request, Errc::kInvalidArgument,
                          iterations.last_seen(session.worker));
         case Iterations::Verdict::kNow: break;
@@ -125,16 +128,9 @@ size_t Shard::retry_waiting() {
     size_t done = admit_again(early_.take());
     for (const auto& table : tables_) {
         if (table == nullptr) continue;
-        if (table->pins.may_go_on()) {
-            for (const Pins::Held& held : table->pins.take_held()) {
-                if (Session* const session = sessions_.find(held.request.connection)) {
-                    Sessions::end_waiting(*session, 0);
-                    push(*table, held.request);
-                }
-                fetcher_.release(held.ticket);
-                ++done;
-            }
-            done += admit_again(table->pins.take_deferred());
+        if (table->pins.may_go_on() && table->pins.take_push()) {
+            sessions_.for_each([&](Session& session) { run_queue(session, *table); });
+            ++done;
         }
         done += admit_again(table->deferred.take());
     }

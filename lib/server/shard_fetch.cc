@@ -3,6 +3,8 @@
 /// Where the keys and values of an admitted push or pull are: in its message, in memory that is
 /// mapped, or in memory that the Fetcher has to read first.
 
+#include <algorithm>
+
 #include "lib/server/shard.h"
 
 namespace weir {
@@ -11,7 +13,8 @@ using wire::Kind;
 
 void Shard::start(Session& session, const wire::Frame& frame) {
     ShardRequest request{session.connection, frame.header, frame.keys, frame.values,
-                         frame.values_at,    frame.ends,   nullptr,    {}};
+                         frame.values_at,    frame.ends,   nullptr,    {},
+                         frame.number};
     if (find_bytes(frame, request)) {
         count_mapped(frame);
         return apply(request);
@@ -24,6 +27,8 @@ void Shard::start(Session& session, const wire::Frame& frame) {
         return reply(session.connection, frame.header.request, Errc::kBusy);
     }
     counters_.bytes_copied += frame.keys.size() + frame.values.size();
+    if ((frame.header.flags & wire::kAggregate) != 0)
+        session.parts_in_fetch.push_back({frame.header.table, frame.header.iteration});
     fetcher_.add(session.connection, frame);
 }
 
@@ -78,10 +83,26 @@ void Shard::fetched(const Fetched& fetched) {
     Session* const session = sessions_.find(fetched.connection);
     if (session == nullptr) return;
     Sessions::end_waiting(*session, fetched.carried_bytes);
+    const bool is_part = (fetched.header.flags & wire::kAggregate) != 0;
+    if (fetched.header.kind == Kind::kPush && !is_part) return fetched_push(*session, fetched);
+    if (is_part) {
+        std::vector<PartInFetch>& parts = session->parts_in_fetch;
+        const auto part = std::find(parts.begin(), parts.end(),
+                                    PartInFetch{fetched.header.table, fetched.header.iteration});
+        if (part != parts.end()) parts.erase(part);
+    }
+    // The connection is about to close; the worker sends the request again on another one.
+    if (fetched.status == Errc::kPeerLost || fetched.status == Errc::kCancelled) {
+        if (is_part)
+            tables_[fetched.header.table]->iterations.state().withdraw(fetched.header.iteration,
+                                                                       session->worker);
+        return;
+    }
     const ShardRequest request{fetched.connection, fetched.header, fetched.keys, fetched.values,
-                               fetched.values_at,  fetched.ends,   nullptr,      fetched.room};
+                               fetched.values_at,  fetched.ends,   nullptr,      fetched.room,
+                               fetched.number};
     if (fetched.status == Errc::kOk) return apply(request);
-    if ((fetched.header.flags & wire::kAggregate) != 0) {
+    if (is_part) {
         return end_part(*tables_[fetched.header.table], *session, fetched.header, fetched.status);
     }
     reply(fetched.connection, fetched.header.request, fetched.status);

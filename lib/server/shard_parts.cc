@@ -17,13 +17,22 @@ void Shard::end_part(ShardTable& table, const Session& session, const wire::Fram
         table.iterations.state().withdraw(part.iteration, session.worker);
         return reply(session.connection, part.request, status);
     }
-    const auto failure = table.iterations.arrived(
-        part.iteration, {session.connection, part.request, session.worker}, status);
+    const OpenIterations::Part arrived{session.connection, part.request, session.worker, part.time,
+                                       part.first};
+    const auto failure = table.iterations.arrived(part.iteration, arrived, status);
     if (failure) {
         reply_failed(session.connection, part.request, *failure);
         answer_failed(table, part.iteration);
     }
     finish_iterations(table);
+}
+
+/// Whether the part has arrived before, on a connection that broke. That one counts; this one gets
+/// the answer.
+bool Shard::is_repeated(ShardTable& table, const Session& session, const wire::FrameHeader& part) {
+    if (session.hello <= 1) return false;  // nothing was sent before
+    return table.iterations.replace(
+        part.iteration, {session.connection, part.request, session.worker, part.time, part.first});
 }
 
 /// If an open iteration has failed: drops its sum, answers the parts that have arrived, and has
@@ -59,7 +68,9 @@ void Shard::manager_lost_worker(uint64_t worker) {
                    "{}: the manager says that worker {} is lost; the job has {} workers", name(),
                    worker, sessions_.worker_count());
     }
-    if (sessions_.is_lost(worker) || sessions_.is_connected(worker)) return;
+    if (sessions_.is_lost(worker)) return;
+    sessions_.leaves(static_cast<uint32_t>(worker));
+    if (sessions_.is_connected(worker)) return;
     expect_no_more_parts_of(static_cast<uint32_t>(worker));
 }
 

@@ -92,8 +92,11 @@ void Shard::take_ended_writes() {
         if (!write.buffer.empty()) fetcher_.release(write.ticket);
         if (Session* const session = sessions_.find(write.connection)) {
             Sessions::end_waiting(*session, 0);
+            // Of a connection that is about to close, the worker sends the pull again.
+            const bool is_closing =
+                ended->status == Errc::kPeerLost || ended->status == Errc::kCancelled;
             if (ended->status != Errc::kOk) {
-                reply(write.connection, write.request, ended->status);
+                if (!is_closing) reply(write.connection, write.request, ended->status);
             } else if (write.names_iteration) {
                 reply(write.connection, write.request, Errc::kOk, write.shown);
             }

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// What a push does: it changes the table at once; or it is part of an iteration, and is added to
-/// that iteration's sum (shard_parts.cc goes on).
+/// What a push does: it changes the table; or it is part of an iteration, and is added to that
+/// iteration's sum (shard_parts.cc goes on).
 
 #include "lib/server/shard.h"
 
 namespace weir {
 
 using wire::Kind;
-
-namespace {
 
 Errc change(ShardTable& table, const ShardRequest& request) {
     const wire::FrameHeader& h = request.header;
@@ -18,6 +16,8 @@ Errc change(ShardTable& table, const ShardRequest& request) {
     const Result<RowList> list = rows_of(table, request);
     return list ? table.rows->push(*list, request.values).code() : list.code();
 }
+
+namespace {
 
 Errc add_to_sum(ShardTable& table, const ShardRequest& request) {
     const wire::FrameHeader& h = request.header;
@@ -41,19 +41,7 @@ void Shard::apply(const ShardRequest& request) {
     }
     ++counters_.pushes;
     counters_.keys_pushed += request.header.count;
-    push(table, request);
-}
-
-void Shard::push(ShardTable& table, const ShardRequest& request) {
-    const wire::FrameHeader& h = request.header;
-    if ((h.flags & wire::kAggregate) != 0) return push_part(table, request);
-    if (table.pins.stop(h)) {  // pinned while it was fetched
-        Session* const session = sessions_.find(request.connection);
-        if (session == nullptr) return;
-        Sessions::add_waiting_again(*session);
-        return table.pins.hold(request, fetcher_.keep());
-    }
-    reply(request.connection, h.request, change(table, request));
+    push_part(table, request);
 }
 
 void Shard::push_part(ShardTable& table, const ShardRequest& request) {

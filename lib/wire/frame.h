@@ -106,6 +106,11 @@ static_assert(offsetof(FrameHeader, request) == 8 && offsetof(FrameHeader, first
               offsetof(FrameHeader, epoch) == 32 && offsetof(FrameHeader, count) == 44 &&
               offsetof(FrameHeader, iteration) == 48 && offsetof(FrameHeader, part_status) == 60);
 
+/// A push or pull.
+[[nodiscard]] constexpr bool is_request(Kind kind) noexcept {
+    return kind == Kind::kPush || kind == Kind::kPull;
+}
+
 [[nodiscard]] inline FrameHeader header_of(Kind kind) noexcept {
     FrameHeader header;
     header.kind = kind;
@@ -146,9 +151,10 @@ static_assert(sizeof(ListEnds) == 16);
 /// A decoded frame. The spans point into the message.
 struct Frame {
     FrameHeader header;
-    MemoryHandle keys_at;             ///< with kKeysRemote
-    MemoryHandle values_at;           ///< with kValuesRemote
-    ListEnds ends;                    ///< with kKeysKnown
+    MemoryHandle keys_at;    ///< with kKeysRemote
+    MemoryHandle values_at;  ///< with kValuesRemote
+    ListEnds ends;           ///< with kKeysKnown
+    uint32_t number = 0;     ///< not on the wire: the receiver's count of pushes, if it counts this
     std::span<const std::byte> keys;  ///< with kKeysInline: count * 8 bytes, 8-byte aligned
     std::span<const std::byte>
         values;  ///< push with kValuesInline: its values; neither push nor pull: the body

@@ -275,6 +275,9 @@ void ClientCore::add_request(CallId call_id, Call& call, const Transfer& t, cons
     }
     if (route && piece != nullptr && !t.by_range) request->order = route->order(*piece);
     if (t.kind == Kind::kPush) {
+        if (header.table >= times_.size()) times_.resize(header.table + 1);
+        request->time = ++times_[header.table];
+        header.time = static_cast<uint32_t>(request->time);
         request->from = request->order.empty()
                             ? t.values.subspan(begin * t.row_bytes, count * t.row_bytes)
                             : t.values;

@@ -83,7 +83,7 @@ size_t ClientCore::poll() {
     for (const Completion& completion : std::span(completions_).first(count))
         handle(completion);
     size_t sent = waiting_count_ == 0 ? 0 : send_waiting();
-    if (!busy_.empty()) sent += send_busy_again();
+    if (broken_count_ > 0) connect_again(clock_.now_ns());
     if (!held_failures_.empty()) sent += end_held_failures();
     if (count + sent > 0) endpoint_->flush();
     if (++polls_ % kPollsPerClock == 0) expire(clock_.now_ns());
@@ -102,7 +102,7 @@ size_t ClientCore::poll_seldom() {
 
 int ClientCore::arm() {
     polls_ = kPollsPerClock - 1;  // after a sleep, look at the deadlines
-    const bool may_sleep = waiting_count_ == 0 && busy_.empty() && held_failures_.empty();
+    const bool may_sleep = waiting_count_ == 0 && broken_count_ == 0 && held_failures_.empty();
     return may_sleep ? endpoint_->arm() : -1;
 }
 
@@ -131,8 +131,7 @@ void ClientCore::fail(Status status) {
 /// which the shard may have forgotten.
 bool ClientCore::needs_caller(const Request& request) noexcept {
     const uint8_t flags = request.header.flags;
-    const bool is_to_be_sent =
-        request.state == Request::State::kUnsent || request.state == Request::State::kBusy;
+    const bool is_to_be_sent = request.state == Request::State::kUnsent;
     return is_to_be_sent || (flags & wire::kKeysKnown) != 0 ||
            ((flags & wire::kKeysRemote) != 0 && !request.staged_keys) ||
            ((flags & wire::kValuesRemote) != 0 && !request.staged_values);
@@ -239,6 +238,9 @@ ClientCore::CallId ClientCore::leave(const Status& outcome, uint64_t deadline_ns
 void ClientCore::close() {
     if (open_requests() == 0) return;
     fail(Error(Errc::kCancelled, "the client was destroyed, with this call still open"));
+    for (uint32_t i = 0; i < manager(); ++i) {
+        if (peers_[i].state == Peer::State::kBroken) lose(i, failure_, false);
+    }
     requests_.for_each([&](uint64_t, const Request& request) {
         Peer& peer = peers_[request.peer];
         if (peer.state == Peer::State::kLost || peer.fault != Errc::kOk) return;

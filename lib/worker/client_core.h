@@ -31,6 +31,7 @@
 #include "lib/wire/frame.h"
 #include "lib/worker/calls.h"
 #include "lib/worker/held_failures.h"
+#include "lib/worker/piece_order.h"
 #include "lib/worker/pushed_iterations.h"
 #include "lib/worker/route.h"
 #include "lib/worker/slots.h"
@@ -189,13 +190,26 @@ private:
     /// A shard, or (the last one) the manager.
     struct Peer {
         transport::ConnectionId connection = 0;
-        enum class State { kConnecting, kOpen, kLost } state = State::kConnecting;
-        Errc fault = Errc::kOk;        ///< why we are closing the connection; kOk: we are not
-        bool maps_memory = false;      ///< it addresses our registered memory directly
-        std::string name;              ///< "shard 0 of server 1 (rank 1)"
-        std::deque<uint64_t> waiting;  ///< requests that could not be sent yet
-        bool asks_for_sign = false;    ///< a call waits for it longer than sign_period_ns()
-        CallId sign = 0;               ///< the call that asks it for a sign of life; 0: none
+        enum class State {
+            kConnecting,
+            kOpen,
+            kBroken,  ///< the connection was lost; it is made anew
+            kLost     ///< for good
+        } state = State::kConnecting;
+        Errc fault = Errc::kOk;      ///< why we are closing the connection; kOk: we are not
+        bool is_dead = false;        ///< the manager says that it lost the shard
+        uint64_t hello = 0;          ///< number of the connection, the first has 1
+        bool is_greeted = false;     ///< the hello of this connection is sent
+        uint64_t not_before_ns = 0;  ///< when to connect or send again: there is a pause until then
+        uint64_t pause_ns = 0;       ///< before the next attempt to connect
+        std::vector<PieceOrder> orders;  ///< by table, of this connection
+        bool maps_memory = false;        ///< it addresses our registered memory directly
+        std::string name;                ///< "shard 0 of server 1 (rank 1)"
+        /// Requests that could not be sent yet, or are to be sent again. Of each table, the pushes
+        /// are in the order of their times.
+        std::deque<uint64_t> waiting;
+        bool asks_for_sign = false;  ///< a call waits for it longer than sign_period_ns()
+        CallId sign = 0;             ///< the call that asks it for a sign of life; 0: none
     };
 
     struct Request {
@@ -203,7 +217,6 @@ private:
         uint32_t peer = 0;
         enum class State : uint8_t {
             kUnsent,     ///< new, or to be sent again, and maybe in Peer::waiting
-            kBusy,       ///< in busy_: the shard had no room
             kSent,       ///< its answer is to come
             kWithdrawn,  ///< barrier: the same, and the manager knows that the call has ended
             kAnswered,   ///< in held_failures_
@@ -219,7 +232,10 @@ private:
         std::span<std::byte> callers_out;  ///< pull through a copy: where values go in the end
         std::span<const uint32_t> order;   ///< ... and at which rows
         uint32_t row_bytes = 0;
-        Block staged_keys;  ///< registered copies of what the caller did not register
+        /// Push: its place among the pieces of this client in the table, in the order of cutting.
+        uint64_t time = 0;
+        uint32_t send_number = 0;  ///< in its PieceOrder, while it is kSent
+        Block staged_keys;         ///< registered copies of what the caller did not register
         Block staged_values;
         std::vector<std::byte> body;  ///< control
     };
@@ -264,9 +280,14 @@ private:
 
     // client_join.cc: joining, connections that open and close
     void connected(transport::ConnectionId connection);
+    [[nodiscard]] bool greet(Peer& peer);
     void receive_view(std::span<const std::byte> body);
     void take_view(View view);
     void closed(transport::ConnectionId connection, Errc why, bool memory_in_doubt);
+    void connect_again(uint64_t now_ns);
+    void lose(uint32_t peer, const Status& why, bool memory_in_doubt);
+    void keep_for_next_connection(uint32_t peer, const Status& why, bool memory_in_doubt);
+    void shard_died(uint64_t shard);
     void leave_shards();
     [[nodiscard]] Error no_answer_from(std::string_view whom) const;
 
@@ -317,7 +338,9 @@ private:
     [[nodiscard]] std::byte* stage(const Request& request, Block& block, size_t bytes);
     void send_as_failed(Request& request, Errc why);
     size_t send_waiting();
-    size_t send_busy_again();
+    [[nodiscard]] bool tell_time(Peer& peer, const Request& request);
+    [[nodiscard]] static PieceOrder& order_of(Peer& peer, const Request& request);
+    void send_again(uint64_t id, Request& request, bool after_pause);
     size_t end_held_failures();
 
     // client_replies.cc: from a reply to the end of a request
@@ -326,6 +349,7 @@ private:
     void refuse(transport::ConnectionId connection, std::string_view why);
     void answered(uint64_t id, Request& request, const wire::Frame& frame);
     void note_shown(Call& call, const Request& request, uint64_t shown);
+    [[nodiscard]] bool is_sent_again(uint64_t id, Request& request, Errc answer);
     void pulled(uint64_t id, Request& request);
     void deliver(Request& request, std::span<const std::byte> values);
     [[nodiscard]] Status error_of(const Request& request, const wire::Frame& frame) const;
@@ -348,15 +372,15 @@ private:
     uint32_t message_bytes_max_;
     uint32_t worker_count_ = 0;
     size_t requests_kept_aside_ = 0;
-    size_t waiting_count_ = 0;    ///< size of `waiting`, over all peers
-    std::vector<uint64_t> busy_;  ///< parts of iterations to send again: the shard had no room
+    size_t waiting_count_ = 0;  ///< size of `waiting`, over all peers
+    size_t broken_count_ = 0;   ///< peers that are kBroken
     HeldFailures held_failures_;
-    uint64_t busy_since_ns_ = 0;  ///< when the first was refused, or when they were last sent
     ViewParts view_parts_;
     View view_;
     std::vector<Peer> peers_;
     Calls calls_;
     Slots<Request> requests_;
+    std::vector<uint64_t> times_;                      ///< by table: pieces cut so far
     std::vector<PushedIterations> pushed_iterations_;  ///< by table
     RouteCache routes_;
     ClientCounters counters_;

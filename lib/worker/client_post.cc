@@ -4,6 +4,7 @@
 /// from (or written to) the caller's registered memory, or are copied to registered memory of
 /// ours.
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -25,7 +26,7 @@ namespace {
 /// ClientCoreOptions::eager_bytes.
 constexpr size_t kInlineBytes = 256;
 
-constexpr uint64_t kBusyNs = kMillisecond;  // pause before a busy shard gets a part again
+constexpr uint64_t kPauseNs = kMillisecond;  // before a busy shard gets a request again
 
 /// Copies rows of `row_bytes` from `from` to `to`, to[i] = from[order[i]].
 void copy_in_order(std::span<const uint32_t> order, const std::byte* from, std::byte* to,
@@ -66,6 +67,10 @@ void ClientCore::submit(uint64_t id, Request& request) {
 size_t ClientCore::send_waiting() {
     size_t sent = 0;
     for (Peer& peer : peers_) {
+        if (peer.not_before_ns != 0 && !peer.waiting.empty()) {
+            if (clock_.now_ns() < peer.not_before_ns) continue;
+            if (peer.state == Peer::State::kOpen) peer.not_before_ns = 0;
+        }
         while (!peer.waiting.empty()) {
             const uint64_t id = peer.waiting.front();
             Request* const request = requests_.find(id);
@@ -80,18 +85,44 @@ size_t ClientCore::send_waiting() {
     return sent;
 }
 
-/// Sends parts of iterations again that a shard had no room for, in the order of their refusals.
-size_t ClientCore::send_busy_again() {
-    if (clock_.now_ns() - busy_since_ns_ < kBusyNs) return 0;
-    busy_since_ns_ = clock_.now_ns();
-    const std::vector<uint64_t> busy = std::exchange(busy_, {});
-    for (const uint64_t id : busy) {
-        Request* const request = requests_.find(id);
-        if (request == nullptr) continue;
-        request->state = Request::State::kUnsent;
-        submit(id, *request);
-    }
-    return busy.size();
+/// Puts a request that was sent before into the queue of its peer: before the first push of its
+/// table that has a later time, so that nothing overtakes it.
+void ClientCore::send_again(uint64_t id, Request& request, bool after_pause) {
+    request.state = Request::State::kUnsent;
+    Peer& peer = peers_[request.peer];
+    const auto is_later = [&](uint64_t other_id) {
+        const Request* const other = requests_.find(other_id);
+        return other != nullptr && other->time > request.time &&
+               other->header.table == request.header.table;
+    };
+    const auto at = request.time == 0
+                        ? peer.waiting.end()
+                        : std::find_if(peer.waiting.begin(), peer.waiting.end(), is_later);
+    peer.waiting.insert(at, id);
+    ++waiting_count_;
+    if (after_pause) peer.not_before_ns = clock_.now_ns() + kPauseNs;
+}
+
+PieceOrder& ClientCore::order_of(Peer& peer, const Request& request) {
+    const uint32_t table = request.header.table;
+    if (table >= peer.orders.size()) peer.orders.resize(table + 1);
+    return peer.orders[table];
+}
+
+/// Pushes have the low half of their time only. If that is not enough for the shard to know the
+/// whole, another hello says it. False: it cannot be sent now.
+bool ClientCore::tell_time(Peer& peer, const Request& request) {
+    PieceOrder& order = order_of(peer, request);
+    if (!order.is_far(request.time)) return true;
+    wire::FrameHeader hello = wire::header_of(Kind::kHello);
+    hello.request = peer.hello;
+    hello.first = options_.worker;
+    const std::vector<std::byte> body = HelloMessage{request.header.table, request.time}.encode();
+    hello.body_bytes = static_cast<uint32_t>(body.size());
+    const std::array<std::span<const std::byte>, 2> parts{wire::bytes_of(hello), body};
+    if (endpoint_->send(peer.connection, parts) != Post::kPosted) return false;
+    order.set_base(request.time);
+    return true;
 }
 
 /// Makes the request tell the shard that this part of an iteration has failed. Used if the part
@@ -245,6 +276,13 @@ ClientCore::Outcome ClientCore::post(uint64_t id, Request& request) {
     if (call == nullptr || (call->has_ended() && !is_part)) return Outcome::kFailed;
     if (call->has_ended()) send_as_failed(request, call->status.code());
     Peer& peer = peers_[request.peer];
+    const bool is_unconnected =
+        peer.state == Peer::State::kBroken || peer.state == Peer::State::kConnecting;
+    const bool is_shard = &peer != &peers_.back();
+    if (is_unconnected ||
+        (is_shard && peer.state == Peer::State::kOpen && !peer.is_greeted && !greet(peer))) {
+        return Outcome::kWait;
+    }
     wire::FrameHeader& header = request.header;
     header.request = id;
     header.epoch = static_cast<uint32_t>(view_.epoch());
@@ -255,15 +293,17 @@ ClientCore::Outcome ClientCore::post(uint64_t id, Request& request) {
     MemoryHandle values_at;
     wire::ListEnds ends;
     std::span<const std::byte> inline_values;
-    if (header.kind != Kind::kPush && header.kind != Kind::kPull) {
+    if (!wire::is_request(header.kind)) {
         parts[count++] = request.body;
     } else {
         size_t room =
             message_bytes_max_ - sizeof header - 2 * sizeof(MemoryHandle) - sizeof(wire::ListEnds);
         std::span<const std::byte> inline_keys;
-        const bool placed = peer.state == Peer::State::kOpen &&
-                            place_keys(request, inline_keys, keys_at, room) &&
+        const bool is_open = peer.state == Peer::State::kOpen;
+        const bool placed = is_open && place_keys(request, inline_keys, keys_at, room) &&
                             place_values(request, inline_values, values_at, room);
+        // Without an error, there is memory, but the connection is broken: closed() is about to come.
+        if (!placed && is_open && call->status) return Outcome::kWait;
         if (!placed) {
             call->note_error(
                 Error(Errc::kPeerLost,
@@ -289,10 +329,15 @@ ClientCore::Outcome ClientCore::post(uint64_t id, Request& request) {
     header.body_bytes = 0;
     for (size_t i = 1; i < count; ++i)
         header.body_bytes += static_cast<uint32_t>(parts[i].size());
+    const bool is_push = header.kind == Kind::kPush && !is_part;
+    if (is_push) {
+        if (!tell_time(peer, request)) return Outcome::kWait;
+        header.set_predecessor(order_of(peer, request).predecessor(request.time));
+    }
     switch (endpoint_->send(peer.connection, std::span(parts).first(count))) {
         case Post::kPosted: break;
+        case Post::kClosed:  // closed() is about to come
         case Post::kNotNow: return Outcome::kWait;
-        case Post::kClosed:
         case Post::kInvalid:
             call->note_error(
                 Error(Errc::kPeerLost,
@@ -300,6 +345,7 @@ ClientCore::Outcome ClientCore::post(uint64_t id, Request& request) {
             return Outcome::kFailed;
     }
     request.state = Request::State::kSent;
+    if (is_push) request.send_number = order_of(peer, request).sent(request.time);
     const bool push_inline =
         header.kind == Kind::kPush && (header.flags & wire::kValuesInline) != 0;
     if (push_inline) counters_.bytes_copied += inline_values.size();

@@ -10,6 +10,7 @@
 
 #include "lib/base/log.h"
 #include "lib/worker/client_core.h"
+#include "lib/worker/retry.h"
 
 namespace weir {
 
@@ -31,6 +32,9 @@ void ClientCore::receive(transport::ConnectionId connection, std::span<const std
         }
         case Kind::kView:
             if (from_manager) return receive_view(frame.values);
+            break;
+        case Kind::kLeave:
+            if (from_manager) return shard_died(frame.header.first);
             break;
         case Kind::kShutdown:
             if (from_manager && frame.header.status != Errc::kOk) {
@@ -67,19 +71,9 @@ void ClientCore::refuse(transport::ConnectionId connection, std::string_view why
 void ClientCore::answered(uint64_t id, Request& request, const wire::Frame& frame) {
     const Errc status = frame.header.status;
     const Kind kind = request.header.kind;
-    if (status == Errc::kUnknownList && request.piece != nullptr) {
-        request.piece->was_unknown();
-        request.state = Request::State::kUnsent;
-        return submit(id, request);
-    }
-    if (status == Errc::kBusy && (request.header.flags & wire::kAggregate) != 0) {
-        // Only this worker can send this part, and all workers wait for it: send it again later.
-        if (busy_.empty()) busy_since_ns_ = clock_.now_ns();
-        busy_.push_back(id);
-        request.state = Request::State::kBusy;
-        return;
-    }
-    if (status == Errc::kPeerLost && !gave_up_) {
+    if (wire::is_request(kind) && is_sent_again(id, request, status)) return;
+    const bool is_about_table = kind == Kind::kCreateTable || kind == Kind::kOpenTable;
+    if (status == Errc::kPeerLost && !gave_up_ && !is_about_table) {
         request.state = Request::State::kAnswered;
         return held_failures_.hold(id, error_of(request, frame), clock_.now_ns());
     }
@@ -120,6 +114,23 @@ void ClientCore::note_shown(Call& call, const Request& request, uint64_t shown) 
     call.note_error(Error(Errc::kProtocol,
                           fmt::format("{} sent values of iteration {}, not of {} or a later one",
                                       peers_[request.peer].name, shown, asked)));
+}
+
+/// Takes a push out of the order of its table; if the answer is transient, has the request sent
+/// again.
+bool ClientCore::is_sent_again(uint64_t id, Request& request, Errc answer) {
+    const wire::FrameHeader& header = request.header;
+    if (header.kind == Kind::kPush && (header.flags & wire::kAggregate) == 0) {
+        order_of(peers_[request.peer], request).ended(request.send_number, answer == Errc::kOk);
+    }
+    const Retry retry = retry_after(answer);
+    if (retry == Retry::kNever) return false;
+    if (answer == Errc::kUnknownList) {
+        if (request.piece == nullptr) return false;
+        request.piece->was_unknown();
+    }
+    send_again(id, request, retry == Retry::kLater);
+    return true;
 }
 
 size_t ClientCore::end_held_failures() {

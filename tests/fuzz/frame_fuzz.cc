@@ -59,6 +59,7 @@ void check_schema_bytes(std::string_view bytes) {
 
 /// Decodes the body as that of its kind, and as that of every other kind.
 void check_control(Bytes body) {
+    check_body<HelloMessage>(body);
     check_body<JoinMessage>(body);
     check_body<LeaveMessage>(body);
     check_body<StatsMessage>(body);

@@ -40,7 +40,13 @@ public:
     Hostile(SimCluster& cluster, uint64_t seed) : random_(seed), raw_(cluster, 99) {}
 
     /// Takes an empty place among the workers.
-    void join(uint32_t worker) { raw_.join(worker); }
+    void join(uint32_t worker) { manager_ = raw_.join(worker); }
+
+    /// Leaves the job without a word, as one that dies.
+    void die() {
+        raw_.endpoint().close(manager_);
+        (void)raw_.run_until([&] { return raw_.is_closed(manager_); });
+    }
 
     /// Connects to a shard, says hello as a worker, and sends one frame.
     void attack(const Shard& shard, uint32_t worker) {
@@ -102,6 +108,7 @@ private:
 
     Random random_;
     RawWorker raw_;
+    transport::ConnectionId manager_ = 0;
 };
 
 TableSchema babbled_schema() {
@@ -152,6 +159,7 @@ TEST_SUITE("hostile") {
                 CHECK(cluster.finish(0, push(cluster, 0, *table, 1)).has_value());
                 CHECK(cluster.finish(1, push(cluster, 1, *table, 2)).has_value());
                 CHECK(all_are(cluster, *table, 3));
+                hostile.die();
                 const Status ended = cluster.finish(0, push(cluster, 0, *table, 1, 1));
                 // A part of it may have been sound but for its type; or it is missed.
                 CHECK((ended.code() == Errc::kPeerLost || ended.code() == Errc::kTypeMismatch));

@@ -18,7 +18,7 @@ TEST_SUITE("sessions") {
         REQUIRE(sessions.find(7) != nullptr);
         CHECK_FALSE(sessions.find(7)->known);
         CHECK_FALSE(sessions.is_connected(0));
-        CHECK(sessions.hello(*sessions.find(7), 2) == Sessions::Hello::kWelcome);
+        CHECK(sessions.hello(*sessions.find(7), 2, 0) == Sessions::Hello::kWelcome);
         CHECK(sessions.find(7)->known);
         CHECK(sessions.find(7)->worker == 2);
         CHECK(sessions.is_connected(2));
@@ -34,14 +34,14 @@ TEST_SUITE("sessions") {
         CHECK(sessions.begin(2).empty());
         for (const transport::ConnectionId connection : {1, 2, 3})
             sessions.open(connection);
-        CHECK(sessions.hello(*sessions.find(1), 1) == Sessions::Hello::kWelcome);
-        CHECK(sessions.hello(*sessions.find(2), 1) == Sessions::Hello::kConnectedAlready);
-        CHECK(sessions.hello(*sessions.find(2), 2) == Sessions::Hello::kNoSuchWorker);
-        CHECK(sessions.hello(*sessions.find(2), ~uint64_t{0}) == Sessions::Hello::kNoSuchWorker);
+        CHECK(sessions.hello(*sessions.find(1), 1, 0) == Sessions::Hello::kWelcome);
+        CHECK(sessions.hello(*sessions.find(2), 1, 0) == Sessions::Hello::kOld);
+        CHECK(sessions.hello(*sessions.find(2), 2, 0) == Sessions::Hello::kNoSuchWorker);
+        CHECK(sessions.hello(*sessions.find(2), ~uint64_t{0}, 0) == Sessions::Hello::kNoSuchWorker);
         CHECK_FALSE(sessions.find(2)->known);
         CHECK_FALSE(sessions.close(2).has_value());  // it had no worker
         CHECK(sessions.close(1) == 1U);
-        CHECK(sessions.hello(*sessions.find(3), 1) == Sessions::Hello::kWelcome);
+        CHECK(sessions.hello(*sessions.find(3), 1, 0) == Sessions::Hello::kWelcome);
     }
 
     TEST_CASE("hellos that come before the view are judged by it") {
@@ -49,12 +49,29 @@ TEST_SUITE("sessions") {
         for (const transport::ConnectionId connection : {1, 2, 3})
             sessions.open(connection);
         const uint64_t largest = 0xFFFF'FFFE;
-        CHECK(sessions.hello(*sessions.find(1), 1) == Sessions::Hello::kWelcome);
-        CHECK(sessions.hello(*sessions.find(2), largest) == Sessions::Hello::kWelcome);
-        CHECK(sessions.hello(*sessions.find(3), largest + 1) == Sessions::Hello::kNoSuchWorker);
+        CHECK(sessions.hello(*sessions.find(1), 1, 0) == Sessions::Hello::kWelcome);
+        CHECK(sessions.hello(*sessions.find(2), largest, 0) == Sessions::Hello::kWelcome);
+        CHECK(sessions.hello(*sessions.find(3), largest + 1, 0) == Sessions::Hello::kNoSuchWorker);
         CHECK(sessions.begin(2) == std::vector<transport::ConnectionId>{2});
         CHECK_FALSE(sessions.close(2).has_value());
         CHECK(sessions.close(1) == 1U);
+    }
+
+    TEST_CASE("the highest hello is the worker's, and a lower one is refused") {
+        Sessions sessions(1 << 20);
+        CHECK(sessions.begin(2).empty());
+        for (const transport::ConnectionId connection : {1, 2, 3, 4})
+            sessions.open(connection);
+        CHECK(sessions.hello(*sessions.find(1), 1, 1) == Sessions::Hello::kWelcome);
+        CHECK(sessions.others(*sessions.find(1)).empty());
+        CHECK(sessions.hello(*sessions.find(2), 1, 3) == Sessions::Hello::kWelcome);
+        CHECK(sessions.others(*sessions.find(2)) == std::vector<transport::ConnectionId>{1});
+        CHECK(sessions.close(1) == 1U);
+        CHECK(sessions.is_connected(1));
+        CHECK(sessions.hello(*sessions.find(3), 1, 2) == Sessions::Hello::kOld);  // it came late
+        CHECK(sessions.close(2) == 1U);
+        CHECK(sessions.hello(*sessions.find(3), 1, 2) == Sessions::Hello::kOld);
+        CHECK(sessions.hello(*sessions.find(4), 1, 4) == Sessions::Hello::kWelcome);
     }
 
     TEST_CASE("each worker's waiting requests are bounded, and a failed addition adds nothing") {
@@ -83,7 +100,7 @@ TEST_SUITE("sessions") {
         CHECK(sessions.begin(3).empty());
         CHECK(sessions.worker_count() == 3);
         sessions.open(1);
-        CHECK(sessions.hello(*sessions.find(1), 1) == Sessions::Hello::kWelcome);
+        CHECK(sessions.hello(*sessions.find(1), 1, 0) == Sessions::Hello::kWelcome);
         sessions.lose(1);
         sessions.lose(2);
         CHECK_FALSE(sessions.is_lost(0));

@@ -486,6 +486,44 @@ TEST_SUITE("shard") {
         }
     }
 
+    TEST_CASE(
+        "a push that was executed is acknowledged again, on any connection, and not applied") {
+        WithRawWorker with;
+        const TableInfo table = with.make_table();
+        const std::vector<double> ones(kKeys, 1);
+        const auto push = [&](transport::ConnectionId to, uint64_t number, uint32_t time,
+                              uint32_t predecessor) {
+            wire::FrameHeader header = request(wire::Kind::kPush, number, kKeys);
+            header.time = time;
+            header.set_predecessor(predecessor);
+            with.raw.send(to, header, std::as_bytes(std::span(ones)));
+            REQUIRE(with.raw.run_until([&] { return with.raw.answer(number) != nullptr; }));
+            return with.raw.answer(number)->header.status;
+        };
+        const auto first = with.raw.hello(*with.cluster.shards[0], 1, 1);
+        CHECK(push(first, 1, 1, 0) == Errc::kOk);
+        CHECK(push(first, 2, 2, 1) == Errc::kOk);
+        CHECK(push(first, 3, 4, 0) == Errc::kAgain);  // it names another one than the last
+        CHECK(push(first, 4, 4, 2) == Errc::kOk);
+        CHECK(pull_all(with.cluster, table) == std::vector<double>(kKeys, 3));
+        const auto second = with.raw.hello(*with.cluster.shards[0], 1, 2);
+        REQUIRE(with.raw.run_until([&] { return with.raw.is_closed(first); }));
+        CHECK(push(second, 11, 2, 0) == Errc::kOk);
+        CHECK(push(second, 12, 4, 1) == Errc::kOk);
+        CHECK(pull_all(with.cluster, table) == std::vector<double>(kKeys, 3));
+        CHECK(push(second, 13, 5, 2) == Errc::kOk);
+        CHECK(pull_all(with.cluster, table) == std::vector<double>(kKeys, 4));
+        const auto late = with.raw.hello(*with.cluster.shards[0], 1, 1);
+        CHECK(with.raw.run_until([&] { return with.raw.is_closed(late); }));
+        // A time whose low half is lower than that of the clock, told in full.
+        wire::FrameHeader far = testing::frame_header(wire::Kind::kHello, 2);
+        far.first = 1;
+        with.raw.send(second, far, HelloMessage{0, uint64_t{3} << 32}.encode());
+        CHECK(push(second, 14, 1, 3) == Errc::kOk);
+        CHECK(pull_all(with.cluster, table) == std::vector<double>(kKeys, 5));
+        CHECK_FALSE(with.raw.is_closed(second));
+    }
+
     TEST_CASE("a push of an earlier epoch is refused with the shard's, a later one's waits") {
         WithRawWorker with;
         const TableInfo table = with.make_table();
@@ -500,16 +538,16 @@ TEST_SUITE("shard") {
             CHECK(with.raw.answer(number)->header.status == Errc::kStaleEpoch);
             CHECK(with.raw.answer(number)->header.first == 1);
         }
-        wire::FrameHeader early = request(wire::Kind::kPush, 12, kKeys);
-        early.epoch = 2;
-        with.raw.send(shard, early, std::as_bytes(std::span(ones)));
-        with.raw.run();
-        CHECK(with.raw.answer(12) == nullptr);
         CHECK(pull_all(with.cluster, table) == std::vector<double>(kKeys, 0));
         with.raw.send(shard, request(wire::Kind::kPush, 20, kKeys), std::as_bytes(std::span(ones)));
         REQUIRE(with.raw.run_until([&] { return with.raw.answer(20) != nullptr; }));
         CHECK(with.raw.answer(20)->header.status == Errc::kOk);
         CHECK(pull_all(with.cluster, table) == std::vector<double>(kKeys, 1));
+        wire::FrameHeader early = request(wire::Kind::kPush, 12, kKeys);
+        early.epoch = 2;
+        with.raw.send(shard, early, std::as_bytes(std::span(ones)));
+        with.raw.run();
+        CHECK(with.raw.answer(12) == nullptr);
     }
 }
 
