@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// Whole clusters over a network with faults: posts are refused for now, completions come late,
-/// connections break, and (which no network may do) bits flip. Every push adds one to its keys, so that a key's
-/// value says how many pushes it has counted.
+/// Whole clusters over a network with faults: some posts are refused and have to be repeated,
+/// completions come late, connections break, and (which no network may do) bits flip. Every push
+/// adds one to its keys, so that a key's value says how many pushes it has counted.
 
 #include <set>
 
