@@ -4,6 +4,8 @@
 
 #include <benchmark/benchmark.h>
 
+#include "bench/beside.h"
+
 int main(int argc, char** argv) {
     char repetitions[] = "--benchmark_repetitions=9";
     char aggregates[] = "--benchmark_report_aggregates_only=true";
@@ -16,5 +18,6 @@ int main(int argc, char** argv) {
     benchmark::Initialize(&count, arguments.data());
     if (benchmark::ReportUnrecognizedArguments(count, arguments.data())) return 1;
     benchmark::RunSpecifiedBenchmarks();
+    weir::bench::detail::last_subject().reset();  // before the memory that it lies in
     return 0;
 }

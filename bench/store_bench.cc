@@ -287,6 +287,99 @@ void inserts(benchmark::State& state, bool sized) {
         });
 }
 
+constexpr size_t kMovedRows = 4096;  ///< at a time
+
+/// A table whose rows are listed, and what they are, for a table that takes them.
+struct ListedTable {
+    explicit ListedTable(int64_t key_count)
+        : new_keys(key_count),
+          table(make_table({.name = "listed", .layout = Layout::kSparse}, memory, 0)) {
+        for (const auto& list : new_keys.lists)
+            push(*table, list, new_keys.deltas);
+        for (KeyCursor cursor; !cursor.at_end;) {
+            table->list(cursor, PositionSet::whole_ring(), kMovedRows, listed);
+            if (!listed.keys.empty()) chunks.push_back(listed.keys);
+        }
+    }
+
+    [[nodiscard]] double count() const { return static_cast<double>(new_keys.count); }
+
+    void insert_into_limit() {
+        new_keys.arena.reset();
+        limits::LineTable plain = limit_table(new_keys.arena, new_keys.count);
+        for (const auto& list : new_keys.lists)
+            plain.add(list, new_keys.deltas.data());
+    }
+
+    NewKeys new_keys;
+    HeapMemory memory;
+    Made table;
+    ListedRows listed;
+    std::vector<float> values = std::vector<float>(kMovedRows, 1.5F);
+    std::vector<std::vector<uint64_t>> chunks;
+};
+
+/// The limit inserts as many keys.
+void rows_list(benchmark::State& state) {
+    auto& all = prepared<ListedTable>(state.range(0));
+    run_beside(
+        state, all.count(),
+        [&] {
+            for (KeyCursor cursor; !cursor.at_end;) {
+                all.table->list(cursor, PositionSet::whole_ring(), kMovedRows, all.listed);
+                all.table->copy_values(all.listed, std::as_writable_bytes(std::span(all.values))
+                                                       .first(4 * all.listed.row_count()));
+            }
+        },
+        [&] { all.insert_into_limit(); });
+}
+
+void rows_take(benchmark::State& state) {
+    auto& all = prepared<ListedTable>(state.range(0));
+    Made made;
+    run_beside(
+        state, all.count(),
+        [&] {
+            made = {};
+            all.new_keys.arena.reset();
+            made = make_table({.name = "taken", .layout = Layout::kSparse}, all.new_keys.arena, 0);
+            for (const auto& keys : all.chunks)
+                WEIR_CHECK(made->take(keys, bytes_of(all.values, keys.size()), {}));
+        },
+        [&] {
+            made = {};
+            all.insert_into_limit();
+        });
+}
+
+/// From one dense table to another, as a shard does that holds both. The limit is memcpy.
+void dense_move(benchmark::State& state) {
+    auto& dense = prepared<Dense>(state.range(0));
+    HeapMemory memory;
+    const Made to = make_table({.name = "to", .key_count = dense.keys}, memory, 0);
+    ListedRows listed;
+    std::vector<float> chunk(1 << 16);
+    std::vector<float> plain(dense.keys);
+    run_beside(
+        state, dense.bytes(),
+        [&] {
+            for (KeyCursor cursor; !cursor.at_end;) {
+                dense.table->list(cursor, PositionSet::whole_ring(), chunk.size(), listed);
+                if (listed.row_count() == 0) continue;
+                const auto values =
+                    std::as_writable_bytes(std::span(chunk)).first(4 * listed.row_count());
+                dense.table->copy_values(listed, values);
+                WEIR_CHECK(to->take(listed.range, values, {}));
+            }
+        },
+        [&] {
+            for (size_t key = 0; key < dense.keys; key += chunk.size())
+                limits::copy_buffer(reinterpret_cast<std::byte*>(plain.data() + key),
+                                    reinterpret_cast<const std::byte*>(dense.plain + key),
+                                    chunk.size() * sizeof(float));
+        });
+}
+
 /// The limit is memcpy.
 void finite_check(benchmark::State& state) {
     const std::vector<float> values(1 << 16, 1.5F);
@@ -321,6 +414,9 @@ void key_counts(benchmark::internal::Benchmark* work) {
 BENCHMARK(known_list_add)->Apply(key_counts);
 BENCHMARK(known_list_pull)->Apply(key_counts);
 BENCHMARK(unseen_lists_add)->Apply(key_counts);
+BENCHMARK(rows_list)->Apply(key_counts);
+BENCHMARK(rows_take)->Apply(key_counts);
+BENCHMARK(dense_move)->ArgName("table_MiB")->Arg(16)->Arg(512)->UseManualTime();
 BENCHMARK_CAPTURE(inserts, growing, false)->Apply(key_counts);
 BENCHMARK_CAPTURE(inserts, sized, true)->Apply(key_counts);
 

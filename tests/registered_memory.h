@@ -5,6 +5,7 @@
 /// pool is. It counts what it hands out and can be short.
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 
 #include "lib/store/memory.h"
@@ -43,11 +44,14 @@ public:
         if (memory == nullptr) return;
         device_.deregister_memory(pieces_.at(memory).region);
         pieces_.erase(memory);
+        std::memset(memory, 0xa5, bytes);  // whoever still reads it sees that
         heap_.deallocate(memory, bytes, alignment);
         ++deallocations_;
     }
 
     /// From now on; what is in use stays.
+    [[nodiscard]] MemoryUse use() const override { return {0, heap_.bytes_in_use()}; }
+
     void set_limit(size_t limit_bytes) noexcept { heap_.set_limit(limit_bytes); }
 
     [[nodiscard]] size_t bytes_in_use() const noexcept { return heap_.bytes_in_use(); }

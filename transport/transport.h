@@ -134,7 +134,8 @@ public:
         return capabilities();
     }
 
-    /// Starts to connect; ends with kConnected, or with kClosed and a reason.
+    /// Starts to connect; ends with kConnected, or with kClosed and a reason. The peer may have
+    /// several transports: of its addresses, joined by ';', this backend takes its own.
     /// Errors:  kUnavailable if this backend can never reach such an address; kInvalidArgument
     [[nodiscard]] virtual Result<ConnectionId> connect(std::string_view address) = 0;
     /// Ends a connection. Posted operations end first (with kCancelled if need be), then comes

@@ -30,7 +30,7 @@ public:
 
     [[nodiscard]] uint32_t worker_index() const noexcept override { return client_.worker(); }
 
-    [[nodiscard]] uint32_t worker_count() const noexcept override { return client_.worker_count(); }
+    [[nodiscard]] uint32_t worker_count() const noexcept override { return worker_count_; }
 
     [[nodiscard]] Result<std::span<double>> make_buffer(uint64_t count) override;
     void push(uint64_t iteration, std::span<const uint64_t> keys,
@@ -65,7 +65,8 @@ private:
         Table<uint64_t> lists;
     };
 
-    ClientExchange(Client& client, Tables tables) : client_(client), tables_(std::move(tables)) {}
+    ClientExchange(Client& client, Tables tables)
+        : client_(client), worker_count_(client.worker_count()), tables_(std::move(tables)) {}
 
     // A collective is one iteration of its own table: push_part(), then pull_whole().
     template <class T, class Keys>
@@ -77,6 +78,7 @@ private:
     [[nodiscard]] Status finish(Task task);
 
     Client& client_;
+    uint32_t worker_count_;  ///< of those that take part; who joins later does not
     Tables tables_;
     SteadyClock clock_;
     std::vector<Buffer<double>> buffers_;

@@ -194,7 +194,7 @@ Result<LrRun> run_lr(Client& client, const LrRunOptions& options) {
                 make_exchange(client, options.solver.l1));
     LrRun run;
     data::ReadOptions read;
-    read.part = {client.worker(), client.worker_count()};
+    read.part = {exchange->worker_index(), exchange->worker_count()};
     read.thread_count = options.threads;
     read.skip_bad = options.skip_bad;
     read.format.labels = options.labels;

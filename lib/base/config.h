@@ -55,11 +55,13 @@ inline constexpr auto kConfigVariables = std::to_array<ConfigVariable>({
     {.name = "WEIR_TRANSPORT",
      .kind = VariableKind::kChoice,
      .default_value = "auto",
-     .choices = "auto|shm|verbs",
-     .meaning = "transport between ranks: shared memory, RDMA verbs, or the fastest that reaches "
-                "the peer"},
+     .choices = "auto|shm|verbs|tcp",
+     .meaning = "transport between ranks: shared memory, RDMA verbs, TCP, or for each pair of them "
+                "the first of these that reaches the peer"},
     {.name = "WEIR_RENDEZVOUS",
-     .meaning = "HOST:PORT of rank 0, where ranks started by hand find each other"},
+     .meaning =
+         "HOST:PORT of rank 0, where ranks started by hand find each other, and where others "
+         "find the job while it runs: to join it, or to ask for its state"},
     {.name = "WEIR_RANK",
      .kind = VariableKind::kNumber,
      .most = 999'999,
@@ -138,8 +140,10 @@ inline constexpr auto kConfigVariables = std::to_array<ConfigVariable>({
      .kind = VariableKind::kNumber,
      .default_value = "0",
      .most = 65'535,
-     .meaning = "TCP port of the verbs side channel of the first shard, client or manager of the "
-                "process; each further one takes the next port; 0: any free ports"},
+     .meaning =
+         "TCP port of the first shard, client or manager of the process, for tcp and for the "
+         "side channel of verbs; each further one takes the next port; where both are in "
+         "use, tcp begins 1000 above; 0: any free ports"},
     {.name = "WEIR_BIND",
      .meaning =
          "address to listen on and to give to other ranks; default: that of the default route"},

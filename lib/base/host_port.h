@@ -19,7 +19,7 @@ struct HostPort {
 
     /// Parses HOST:PORT; the port is 1 to 65535. An address with colons must be in brackets,
     /// nothing else may be.
-    /// Errors:  kInvalidArgument naming the text and what it must look like
+    /// Errors:  kInvalidArgument naming the text, the part that is wrong, and what it must look like
     [[nodiscard]] static Result<HostPort> parse(std::string_view text);
     [[nodiscard]] std::string text() const;
 };

@@ -28,6 +28,7 @@ std::string_view to_string(Errc code) noexcept {
         case Errc::kBusy: return "busy";
         case Errc::kInterrupted: return "stopped by SIGINT";
         case Errc::kTerminated: return "stopped by SIGTERM";
+        case Errc::kAgain: return "to be sent again";
     }
     return "unknown error";
 }

@@ -6,6 +6,8 @@
 
 #include <fmt/core.h>
 
+#include "lib/bootstrap/open_rendezvous.h"
+
 namespace weir {
 namespace {
 
@@ -48,6 +50,11 @@ private:
 };
 
 }  // namespace
+
+Result<std::unique_ptr<boot::OpenRendezvous>> Bootstrap::stay_open(const Contact& /*contact*/) {
+    WEIR_TRY(finish());
+    return std::unique_ptr<boot::OpenRendezvous>();
+}
 
 std::unique_ptr<Bootstrap> make_bootstrap_alone() {
     return std::make_unique<BootstrapAlone>();

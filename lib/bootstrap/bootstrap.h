@@ -15,6 +15,12 @@
 
 namespace weir {
 
+struct Contact;
+
+namespace boot {
+class OpenRendezvous;
+}
+
 /// A small key-value exchange among the ranks of a job. Each rank puts values, calls exchange(),
 /// and gets the values of the other ranks. This may be repeated; a rank puts each key once.
 ///
@@ -50,6 +56,11 @@ public:
     /// Tells the launcher that this rank is finished, so that its later death does not end the
     /// job. Call nothing else afterwards.
     virtual Status finish() = 0;
+
+    /// finish(), but where other processes can look for the job later, they find `contact` there
+    /// as long as the returned object lives and is polled. Elsewhere it returns nullptr.
+    [[nodiscard]] virtual Result<std::unique_ptr<boot::OpenRendezvous>> stay_open(
+        const Contact& contact);
 
 protected:
     Bootstrap() = default;

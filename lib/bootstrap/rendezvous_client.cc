@@ -9,8 +9,6 @@
 
 namespace weir::boot {
 
-using transport::Handshake;
-
 namespace {
 
 constexpr uint64_t kRetryEvery = 50 * kMillisecond;
@@ -36,23 +34,24 @@ Result<std::string> RendezvousClient::get(uint32_t rank, std::string_view key) {
 
 Status RendezvousClient::finish() {
     over_ = true;
-    link_.reset();
+    call_.close();
     return {};
 }
 
 Status RendezvousClient::exchange(uint64_t deadline_ns) {
     if (over_) return Error(Errc::kCancelled, "rendezvous: used after finish() or after an error");
-    Status status = link_ ? Status() : join(deadline_ns);
+    Status status = call_.is_connected() ? Status() : join(deadline_ns);
     if (status) status = commit_and_wait(deadline_ns);
     if (!status) (void)finish();
     return status;
 }
 
 Status RendezvousClient::join(uint64_t deadline_ns) {
+    const RendezvousHello hello{
+        .rank = options_.rank, .size = options_.size, .host = options_.host_id};
     for (;;) {
-        Status status = try_join(deadline_ns);
+        Status status = call_.connect(hello, deadline_ns);
         if (status) return {};
-        link_.reset();
         // rank 0 does not listen yet or closed the connection: it may still be starting
         if (status.code() != Errc::kPeerLost && status.code() != Errc::kNotFound &&
             status.code() != Errc::kDeadline) {
@@ -68,54 +67,19 @@ Status RendezvousClient::join(uint64_t deadline_ns) {
     }
 }
 
-Status RendezvousClient::try_join(uint64_t deadline_ns) {
-    WEIR_ASSIGN(transport::Socket socket, tcp_connect(options_.at, clock_, deadline_ns));
-    link_.emplace(std::move(socket), transport::Side::kConnecting, options_.secret);
-    Handshake& handshake = link_->handshake();
-    const RendezvousHello hello{.rank = options_.rank,
-                                .size = options_.size,
-                                .secured = options_.secret.has_value(),
-                                .host = options_.host_id};
-    while (!handshake.is_open()) {
-        WEIR_ASSIGN(const transport::RecordView record, receive(deadline_ns));
-        const Result<Handshake::Step> step = handshake.take(record);
-        if (!step) return not_let_in(step.error());
-        if (*step == Handshake::Step::kSendPayload) handshake.send_payload(hello.encode());
-        if (*step == Handshake::Step::kProven) handshake.ready();
-    }
-    link_->trust();
-    return {};
-}
-
-Error RendezvousClient::not_let_in(const Error& error) {
-    if (link_->handshake().was_refused()) {
-        return {error.code(),
-                fmt::format("rendezvous: rank 0 at {}: {}", options_.at.text(), error.text())};
-    }
-    if (error.code() == Errc::kRefused) {
-        return {Errc::kRefused, fmt::format("rendezvous: the program that listens on {} does not "
-                                            "know this rank's secret: give the "
-                                            "same WEIR_SECRET_FILE to all ranks",
-                                            options_.at.text())};
-    }
-    return {error.code(), fmt::format("rendezvous: rank 0 at {} sent what is not expected now: {}; "
-                                      "use the same version of Weir on all ranks",
-                                      options_.at.text(), error.text())};
-}
-
 Status RendezvousClient::commit_and_wait(uint64_t deadline_ns) {
     for (auto& [key, value] : entries_) {
-        link_->queue({.kind = RendezvousKind::kEntry,
-                      .rank = options_.rank,
-                      .key = std::move(key),
-                      .text = std::move(value)});
+        call_.queue({.kind = RendezvousKind::kEntry,
+                     .rank = options_.rank,
+                     .key = std::move(key),
+                     .text = std::move(value)});
     }
     entries_.clear();
-    link_->queue({.kind = RendezvousKind::kCommit, .round = round_});
-    std::string waiting = fmt::format("rank 0 at {} sent nothing", options_.at.text());
+    call_.queue({.kind = RendezvousKind::kCommit, .round = round_});
+    std::string waiting = fmt::format("rank 0 at {} sent nothing", call_.at());
     const uint64_t verdict_ns = deadline_ns + std::min(kVerdictGrace, ~uint64_t{0} - deadline_ns);
     for (;;) {
-        const auto record = receive(verdict_ns);
+        const auto record = call_.receive(verdict_ns);
         if (!record && record.code() == Errc::kDeadline) return too_late(waiting);
         WEIR_TRY(record);
         auto message = decode_message(*record);
@@ -126,7 +90,7 @@ Status RendezvousClient::commit_and_wait(uint64_t deadline_ns) {
             waiting = std::move(message->text);
         } else if (message->kind == RendezvousKind::kFailed) {
             return Error(Errc::kCancelled, fmt::format("rendezvous: rank 0 at {} gave up: {}",
-                                                       options_.at.text(), message->text));
+                                                       call_.at(), message->text));
         } else if (message->kind == RendezvousKind::kRelease && message->round == round_) {
             local_rank_ = message->local_rank;
             ++round_;
@@ -140,39 +104,9 @@ Status RendezvousClient::commit_and_wait(uint64_t deadline_ns) {
     }
 }
 
-Result<transport::RecordView> RendezvousClient::receive(uint64_t deadline_ns) {
-    for (;;) {
-        auto next = link_->next();
-        if (!next) {
-            return Error(
-                Errc::kProtocol,
-                fmt::format("rendezvous: {} answered, but not as rank 0 of a Weir job: {}; "
-                            "choose another port for --rendezvous",
-                            options_.at.text(), next.error().text()));
-        }
-        if (next->has_value()) return **next;
-        const int slice_ms = poll_slice_ms(clock_, deadline_ns);
-        if (slice_ms == 0) return Error(Errc::kDeadline, "no answer in time");
-        pollfd entry{link_->fd(), static_cast<short>(POLLIN | (link_->has_output() ? POLLOUT : 0)),
-                     0};
-        const int ready = ::poll(&entry, 1, slice_ms);
-        if (ready <= 0) continue;
-        Status status;
-        if ((entry.revents & POLLOUT) != 0) status = link_->flush();
-        if (status && (entry.revents & ~POLLOUT) != 0) status = link_->fill();
-        if (!status) {
-            return Error(
-                Errc::kPeerLost,
-                fmt::format("rendezvous: rank 0 at {}: {}; see the output of rank 0 for the reason",
-                            options_.at.text(), status.error().text()),
-                status.error().os_error());
-        }
-    }
-}
-
 Error RendezvousClient::too_late(const std::string& why) const {
     return {Errc::kDeadline, fmt::format("rendezvous: rank {} gave up waiting for rank 0 at {}: {}",
-                                         options_.rank, options_.at.text(), why)};
+                                         options_.rank, call_.at(), why)};
 }
 
 }  // namespace weir::boot

@@ -5,13 +5,12 @@
 /// puts its entries, and waits for those of the other ranks.
 
 #include <map>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "lib/bootstrap/rendezvous.h"
-#include "lib/bootstrap/rendezvous_link.h"
+#include "lib/bootstrap/rendezvous_call.h"
 
 namespace weir::boot {
 
@@ -19,7 +18,7 @@ namespace weir::boot {
 class RendezvousClient final : public Bootstrap {
 public:
     RendezvousClient(RendezvousOptions options, const Clock& clock)
-        : clock_(clock), options_(std::move(options)) {}
+        : clock_(clock), options_(std::move(options)), call_(options_.at, options_.secret, clock) {}
 
     [[nodiscard]] uint32_t rank() const noexcept override { return options_.rank; }
 
@@ -37,16 +36,12 @@ public:
 private:
     /// Connects and greets until rank 0 admits or refuses this rank, or the deadline has passed.
     [[nodiscard]] Status join(uint64_t deadline_ns);
-    [[nodiscard]] Status try_join(uint64_t deadline_ns);
     [[nodiscard]] Status commit_and_wait(uint64_t deadline_ns);
-    /// Waits for the next record; meanwhile sends what is queued.
-    [[nodiscard]] Result<transport::RecordView> receive(uint64_t deadline_ns);
-    [[nodiscard]] Error not_let_in(const Error& error);
     [[nodiscard]] Error too_late(const std::string& why) const;
 
     const Clock& clock_;
     RendezvousOptions options_;
-    std::optional<RendezvousLink> link_;
+    RendezvousCall call_;
     std::vector<std::pair<std::string, std::string>> entries_;  // not yet sent
     std::map<std::pair<uint32_t, std::string>, std::string> values_;
     uint32_t round_ = 1;

@@ -12,7 +12,9 @@ constexpr size_t kHostBytesMax = 128;
 static_assert(kRendezvousTextBytesMax >= Bootstrap::kValueBytesMax);
 static_assert(kRendezvousBodyBytesMax >=
               4 + 4 + Bootstrap::kKeyBytesMax + 4 + kRendezvousTextBytesMax);
-static_assert(transport::Handshake::kPayloadBytesMax >= 4 + 4 + 1 + 4 + kHostBytesMax);
+static_assert(transport::Handshake::kPayloadBytesMax >= 1 + 4 + 4 + 1 + 4 + kHostBytesMax);
+static_assert(kRendezvousBodyBytesMax >=
+              4 + kRendezvousTextBytesMax + 1 + sizeof(transport::Secret));
 
 std::vector<std::byte> encode_body(const RendezvousMessage& m) {
     ByteWriter body;
@@ -23,6 +25,10 @@ std::vector<std::byte> encode_body(const RendezvousMessage& m) {
         case RendezvousKind::kWaiting:
         case RendezvousKind::kFailed:
             body.text(std::string_view(m.text).substr(0, kRendezvousTextBytesMax));
+            break;
+        case RendezvousKind::kContact:
+            body.text(m.text).number(static_cast<uint8_t>(m.secret.has_value()));
+            if (m.secret) body.raw(*m.secret);
             break;
     }
     return std::move(body).take();
@@ -44,6 +50,13 @@ bool decode_body(std::span<const std::byte> body, RendezvousMessage& m) {
             break;
         case RendezvousKind::kWaiting:
         case RendezvousKind::kFailed: m.text = reader.text(kRendezvousTextBytesMax); break;
+        case RendezvousKind::kContact: {
+            m.text = reader.text(kRendezvousTextBytesMax);
+            const auto has_secret = reader.number<uint8_t>();
+            if (has_secret > 1) return false;
+            if (has_secret == 1) m.secret = reader.array<sizeof(transport::Secret)>();
+            break;
+        }
         default: return false;
     }
     return reader.done();
@@ -53,7 +66,10 @@ bool decode_body(std::span<const std::byte> body, RendezvousMessage& m) {
 
 std::vector<std::byte> RendezvousHello::encode() const {
     ByteWriter writer;
-    writer.number(rank).number(size).number(static_cast<uint8_t>(secured));
+    writer.number(static_cast<uint8_t>(role))
+        .number(rank)
+        .number(size)
+        .number(static_cast<uint8_t>(secured));
     writer.text(std::string_view(host).substr(0, kHostBytesMax));
     return std::move(writer).take();
 }
@@ -61,12 +77,14 @@ std::vector<std::byte> RendezvousHello::encode() const {
 std::optional<RendezvousHello> RendezvousHello::decode(std::span<const std::byte> bytes) {
     ByteReader reader(bytes);
     RendezvousHello hello;
+    hello.role = static_cast<Role>(reader.number<uint8_t>());
     hello.rank = reader.number<uint32_t>();
     hello.size = reader.number<uint32_t>();
     const auto secured = reader.number<uint8_t>();
     hello.secured = secured == 1;
     hello.host = reader.text(kHostBytesMax);
-    if (!reader.done() || secured > 1) return std::nullopt;
+    const bool has_role = hello.role == Role::kRank || hello.role == Role::kNewcomer;
+    if (!reader.done() || secured > 1 || !has_role) return std::nullopt;
     return hello;
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// The messages of the rendezvous, between rank 0 (which listens) and every other rank.
+/// The messages of the rendezvous, between rank 0 (which listens) and who connects to it: the other
+/// ranks at the start of the job, newcomers and commands while it runs.
 ///
 ///   rank r                              rank 0
 ///     the handshake of transport/net, in which rank r says a RendezvousHello and rank 0 nothing;
@@ -9,6 +10,10 @@
 ///     kEntry*, kCommit         ------>            once per round
 ///                              <------  kWaiting  now and then, naming the missing ranks
 ///                              <------  kEntry*, kRelease; or kFailed with the reason
+///
+///   newcomer                            rank 0
+///     the handshake, as above
+///                              <------  kContact  and the newcomer closes the connection
 ///
 /// Each is a record (transport/net/record.h). Without a secret the handshake uses a secret of
 /// zeros: it rejects programs that are not Weir, but proves nothing.
@@ -24,10 +29,13 @@
 namespace weir::boot {
 
 inline constexpr transport::Protocol kRendezvousProtocol{"the rendezvous of a Weir job",
-                                                         0x5644'5257, 2};  // "WRDV"
+                                                         0x5644'5257, 3};  // "WRDV"
 
-/// What a rank says about itself in the handshake, covered by its proof.
+/// What a process says about itself in the handshake, covered by its proof.
 struct RendezvousHello {
+    /// kNewcomer: it asks how to reach the running job, and has neither rank nor size.
+    enum class Role : uint8_t { kRank = 1, kNewcomer = 2 };
+    Role role = Role::kRank;
     uint32_t rank = 0;
     uint32_t size = 0;
     bool secured = false;  ///< it has a secret
@@ -45,6 +53,7 @@ enum class RendezvousKind : uint8_t {
     kWaiting,
     kRelease,
     kFailed,
+    kContact,
 };
 
 /// One message. The comment of a field names the kinds that use it.
@@ -54,7 +63,10 @@ struct RendezvousMessage {
     uint32_t round = 0;       ///< kCommit, kRelease
     uint32_t local_rank = 0;  ///< kRelease
     std::string key = {};     ///< kEntry
-    std::string text = {};    ///< kEntry: value; kWaiting, kFailed: for people
+    /// kEntry: value; kWaiting, kFailed: for people; kContact: the manager's address
+    std::string text = {};
+    /// kContact: the job's; none where both ends have it from their WEIR_SECRET_FILE
+    std::optional<transport::Secret> secret = {};
 
     friend bool operator==(const RendezvousMessage&, const RendezvousMessage&) = default;
 };

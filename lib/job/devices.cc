@@ -8,9 +8,11 @@
 #include <fmt/core.h>
 
 #include "lib/base/log.h"
+#include "lib/base/os_limits.h"
 #include "lib/store/memory_with_caches.h"
 #include "transport/multi/multi.h"
 #include "transport/shm/shm.h"
+#include "transport/tcp/tcp.h"
 #include "weir_features.h"
 
 #if WEIR_HAVE_VERBS
@@ -28,6 +30,9 @@ namespace {
 
 /// Room in a message beside WEIR_EAGER_BYTES: for the header, handles, and control messages.
 constexpr uint32_t kHeadBytes = 4096;
+
+/// Where verbs takes ports from WEIR_PORT on, tcp begins so many above.
+constexpr uint16_t kTcpPortsAbove = 1000;
 
 /// A pool as tables and requests see it.
 class PoolMemory final : public Memory {
@@ -48,14 +53,25 @@ public:
         return *memory;
     }
 
+    bool prepare(size_t bytes) noexcept override { return pool_.prepare(bytes); }
+
     void deallocate(std::byte* data, size_t bytes, size_t) noexcept override {
         pool_.deallocate(data);
         if (data != nullptr) used_bytes_.fetch_sub(bytes, std::memory_order_relaxed);
     }
 
+    [[nodiscard]] bool split(std::byte* data, size_t, size_t at) noexcept override {
+        return pool_.split(data, at);
+    }
+
     [[nodiscard]] MemoryUse use() const override {
         return {reports_ ? pool_.statistics().reserved_bytes : 0,
                 used_bytes_.load(std::memory_order_relaxed)};
+    }
+
+    [[nodiscard]] uint64_t room_bytes() const override {
+        const transport::PoolStatistics now = pool_.statistics();
+        return available_memory_bytes() + now.backed_bytes - now.allocated_bytes;
     }
 
 private:
@@ -124,6 +140,25 @@ Result<std::unique_ptr<Device>> open_verbs(const Config&, const transport::Secre
 }
 #endif
 
+/// `first_port_offset`: what is added to WEIR_PORT.
+Result<std::unique_ptr<Device>> open_tcp(const Config& config, const transport::Secret& secret,
+                                         uint16_t first_port_offset) {
+    transport::tcp::DeviceOptions options;
+    WEIR_ASSIGN(const uint64_t join_timeout_s, config.number("WEIR_JOIN_TIMEOUT_S"));
+    options.handshake_ms_max = static_cast<uint32_t>(join_timeout_s * 1000);
+    options.secret = secret;
+    options.bind_address = config.text("WEIR_BIND");
+    WEIR_ASSIGN(const uint64_t port, config.number("WEIR_PORT"));
+    if (port != 0 && port + first_port_offset > 0xffff) {
+        return Error(Errc::kInvalidArgument,
+                     fmt::format("WEIR_PORT is {}: the ports of tcp, which begin {} above it, go "
+                                 "beyond 65535; choose a lower one",
+                                 port, first_port_offset));
+    }
+    if (port != 0) options.port = static_cast<uint16_t>(port + first_port_offset);
+    return transport::tcp::make_device(options);
+}
+
 }  // namespace
 
 Result<transport::EndpointOptions> endpoint_options(const Config& config) {
@@ -134,11 +169,12 @@ Result<transport::EndpointOptions> endpoint_options(const Config& config) {
 }
 
 Result<std::shared_ptr<Devices>> Devices::open(const Config& config,
-                                               const transport::Secret& secret, bool other_ranks) {
+                                               const transport::Secret& secret, bool others) {
     std::shared_ptr<Devices> devices(new Devices());
     WEIR_ASSIGN(const std::string wanted, config.choice("WEIR_TRANSPORT"));
-    std::vector<std::unique_ptr<Device>> children;
-    if (wanted != "verbs") {
+    const bool any = wanted == "auto";
+    std::vector<std::unique_ptr<Device>> children;  // the preferred ones first
+    if (any || wanted == "shm") {
         transport::shm::DeviceOptions options;
         options.secret = secret;
         WEIR_ASSIGN(const uint64_t join_timeout_s, config.number("WEIR_JOIN_TIMEOUT_S"));
@@ -146,15 +182,22 @@ Result<std::shared_ptr<Devices>> Devices::open(const Config& config,
         WEIR_ASSIGN(std::unique_ptr<Device> shm, transport::shm::make_device(options));
         children.push_back(std::move(shm));
     }
-    if (wanted == "verbs" || (wanted == "auto" && other_ranks)) {
+    bool has_verbs = false;
+    if (wanted == "verbs" || (any && others)) {
         Result<std::unique_ptr<Device>> verbs = open_verbs(config, secret);
-        if (verbs) {
+        has_verbs = verbs.has_value();
+        if (has_verbs) {
             children.push_back(std::move(*verbs));
         } else if (wanted == "verbs") {
             return std::move(verbs).error();
         } else {
             log(LogLevel::kDebug, "no verbs: {}", verbs.error().message());
         }
+    }
+    if (wanted == "tcp" || (any && others)) {
+        WEIR_ASSIGN(std::unique_ptr<Device> tcp,
+                    open_tcp(config, secret, has_verbs ? kTcpPortsAbove : 0));
+        children.push_back(std::move(tcp));
     }
     for (const std::unique_ptr<Device>& child : children) {
         devices->names_ += devices->names_.empty() ? "" : ", ";
@@ -188,6 +231,10 @@ Memory& Devices::store_memory(size_t pool) {
     const bool first = memories.empty();
     memories.push_back(std::make_unique<PoolMemory>(*store_pools_[pool], first, nullptr));
     return *memories.back();
+}
+
+uint64_t Devices::store_room_bytes() {
+    return available_memory_bytes();
 }
 
 size_t Devices::store_cache_bytes(size_t pool) const {

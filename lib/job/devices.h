@@ -26,18 +26,18 @@ namespace weir {
 /// Thread: any; the store pools only while shards are being made, in one thread
 class Devices {
 public:
-    /// Opens the transports that WEIR_TRANSPORT allows and this machine has; verbs by default
-    /// only if there are `other_ranks`. Connecting to a peer may take up to WEIR_JOIN_TIMEOUT_S.
+    /// Opens the transports that WEIR_TRANSPORT allows and this machine has; verbs and tcp by
+    /// default only if there are or may be `others`, processes of the same job. Connecting to a peer may take up to WEIR_JOIN_TIMEOUT_S.
     /// Errors: kUnavailable: a transport that was asked for by name cannot be used, and why
     [[nodiscard]] static Result<std::shared_ptr<Devices>> open(const Config& config,
                                                                const transport::Secret& secret,
-                                                               bool other_ranks);
+                                                               bool others);
     ~Devices();
     Devices(const Devices&) = delete;
     Devices& operator=(const Devices&) = delete;
 
     [[nodiscard]] Result<std::unique_ptr<transport::Endpoint>> make_endpoint();
-    /// The names of the open transports, for example "shm, verbs".
+    /// The names of the open transports, for example "shm, verbs, tcp".
     [[nodiscard]] std::string names() const;
 
     /// Makes the shards' pools, one on each NUMA node of `nodes`, for parameters and for what
@@ -48,6 +48,8 @@ public:
 
     /// The pool of nodes[pool] as a new Memory with its own counters: one for every shard.
     [[nodiscard]] Memory& store_memory(size_t pool);
+    /// How many bytes of parameters this process has room for, as far as can be known now.
+    [[nodiscard]] static uint64_t store_room_bytes();
     /// How many bytes all caches in the pool of nodes[pool] may take together.
     [[nodiscard]] size_t store_cache_bytes(size_t pool) const;
 

@@ -2,6 +2,8 @@
 #include "lib/job/job.h"
 
 #include <algorithm>
+#include <chrono>
+#include <cstring>
 #include <future>
 #include <thread>
 
@@ -13,12 +15,17 @@
 #include "lib/base/sys_file.h"
 #include "lib/base/topology.h"
 #include "lib/bootstrap/bootstrap.h"
+#include "lib/bootstrap/contact.h"
+#include "lib/bootstrap/find_contact.h"
 #include "lib/bootstrap/identity.h"
 #include "lib/bootstrap/rendezvous.h"
+#include "lib/bootstrap/secret.h"
 #include "lib/job/devices.h"
 #include "lib/job/pinning.h"
+#include "lib/job/rendezvous_machine.h"
 #include "lib/job/roles.h"
 #include "lib/node/manager.h"
+#include "lib/node/operator.h"
 #include "lib/node/runtime.h"
 #include "lib/ring/view_data.h"
 #include "lib/server/shard.h"
@@ -41,6 +48,7 @@ Status check_shard_count(const JobOptions& options) {
                     options.servers, options.shards_per_server, shards, ViewLimits::kShardsMax));
 }
 
+constexpr std::chrono::milliseconds kLookForSignals(100);
 constexpr std::string_view kThreadsKey = "weir-threads";
 constexpr size_t kShardsPerCpu = 16;  // beyond this, a warning is logged
 /// Beyond this, a job does not start: each thread polls, and passes would take minutes instead of
@@ -68,6 +76,14 @@ Result<IdleOptions> idle_options(const Config& config) {
     return idle;
 }
 
+/// A random number that is not 0: nobody else has it.
+uint64_t make_joiner_number() {
+    const transport::Secret bytes = make_secret();
+    uint64_t number = 0;
+    std::memcpy(&number, bytes.data(), sizeof number);
+    return number | 1;
+}
+
 }  // namespace
 
 class Job::Part {
@@ -75,21 +91,25 @@ public:
     Part(const JobOptions& options, const Config& config) : options_(options), config_(config) {}
 
     Status start();
+    Status join(const JoinOptions& how);
 
     [[nodiscard]] const JobShape& shape() const noexcept { return roles_.shape; }
 
     [[nodiscard]] Result<Client> make_client(uint32_t i);
     void run_workers(const std::function<void(uint32_t)>& work);
-    [[nodiscard]] Status serve();
+    [[nodiscard]] Status serve(const std::function<bool()>& wants_to_leave);
+    [[nodiscard]] Status leave();
 
 private:
     [[nodiscard]] size_t local_shard_count() const;
+    Status find_threads_of_this_process();
     Status publish_threads(Bootstrap& bootstrap);
     Status find_server_cpus(Bootstrap& bootstrap);
     Status find_ranks_of_host(Bootstrap& bootstrap);
     void choose_idle();
     Status choose_cpus_of_shards();
     Status start_manager(std::string& address);
+    void start_rendezvous(std::unique_ptr<boot::OpenRendezvous> rendezvous);
     Status start_shards();
 
     JobOptions options_;
@@ -106,7 +126,12 @@ private:
     std::vector<int> shard_cpus_;    ///< of the local shards; none: they are not pinned
     std::vector<std::future<Status>> shards_ended_;
     std::future<Status> manager_ended_;  ///< rank 0's
-    std::unique_ptr<Runtime> runtime_;   // last, because its threads use everything above
+    std::optional<ShardJoin> join_;      ///< of a server that joins a running job
+    uint64_t joiner_ = 0;                ///< of a process that does
+    bool has_iterations_ = true;         ///< its workers take part in iterations
+    ContactFile contact_file_;
+    std::unique_ptr<Runtime> rendezvous_;  ///< of rank 0, while newcomers may find the job there
+    std::unique_ptr<Runtime> runtime_;     // last, because its threads use everything above
 };
 
 Status Job::Part::start() {
@@ -127,6 +152,10 @@ Status Job::Part::start() {
         (void)bootstrap->finish();
         return fits;
     }
+    if (Status free = ContactFile::check_place(options_.contact_file); !free) {
+        (void)bootstrap->finish();
+        return free;
+    }
     roles_ = std::move(*roles);
     roles_.shape.launcher = bootstrap->name();
     WEIR_ASSIGN(idle_, idle_options(config_));
@@ -134,7 +163,10 @@ Status Job::Part::start() {
     WEIR_ASSIGN(const JobIdentity identity,
                 exchange_identity(*bootstrap, "", deadline_ns,
                                   std::string(config_.text("WEIR_SECRET_FILE"))));
-    WEIR_ASSIGN(devices_, Devices::open(config_, identity.secret, bootstrap->size() > 1));
+    const bool others_may_join =
+        !options_.contact_file.empty() || !config_.text("WEIR_RENDEZVOUS").empty();
+    WEIR_ASSIGN(devices_,
+                Devices::open(config_, identity.secret, bootstrap->size() > 1 || others_may_join));
     roles_.shape.transports = devices_->names();
     runtime_ = std::make_unique<Runtime>(idle_);
     WEIR_TRY(publish_threads(*bootstrap));
@@ -147,7 +179,44 @@ Status Job::Part::start() {
     WEIR_ASSIGN(manager_address_, bootstrap->get(0, "weir-manager"));
     WEIR_TRY(find_server_cpus(*bootstrap));
     WEIR_TRY(find_ranks_of_host(*bootstrap));
-    WEIR_TRY(bootstrap->finish());
+    const Contact contact{manager_address_, identity.secret};
+    WEIR_ASSIGN(std::unique_ptr<boot::OpenRendezvous> rendezvous, bootstrap->stay_open(contact));
+    if (rendezvous) start_rendezvous(std::move(rendezvous));
+    choose_idle();
+    WEIR_TRY(choose_cpus_of_shards());
+    WEIR_TRY(start_shards());
+    if (options_.contact_file.empty()) return {};
+    const auto writer =
+        roles_.shape.rank == 0 ? ContactFile::Writer::kRank0 : ContactFile::Writer::kOtherRank;
+    WEIR_ASSIGN(contact_file_, ContactFile::write(options_.contact_file, contact, writer));
+    return {};
+}
+
+Status Job::Part::join(const JoinOptions& how) {
+    WEIR_TRY(config_.check());
+    if (how.shards == 0 && how.workers == 0)
+        return Error(Errc::kInvalidArgument, "a process joins a job with shards, workers or both");
+    WEIR_ASSIGN(const Contact contact, find_contact(how.contact, config_, clock_));
+    options_ = {.servers = 1, .shards_per_server = how.shards, .workers = how.workers};
+    options_.add_rules = how.add_rules;
+    if (options_.add_rules) options_.add_rules(rules_);
+    roles_.local_servers = how.shards == 0 ? 0 : 1;
+    roles_.shape.is_server = how.shards != 0;
+    roles_.shape.local_workers = how.workers;
+    roles_.shape.worker_count = 0;
+    roles_.shape.server_count = 0;
+    roles_.shape.launcher = "join";
+    WEIR_TRY(check_thread_count(options_, roles_));
+    WEIR_ASSIGN(idle_, idle_options(config_));
+    WEIR_ASSIGN(devices_, Devices::open(config_, contact.secret, true));
+    roles_.shape.transports = devices_->names();
+    runtime_ = std::make_unique<Runtime>(idle_);
+    manager_address_ = contact.manager_address;
+    joiner_ = make_joiner_number();
+    has_iterations_ = how.has_iterations;
+    if (how.shards != 0)
+        join_ = ShardJoin{joiner_, how.shards, how.weight, Devices::store_room_bytes()};
+    WEIR_TRY(find_threads_of_this_process());
     choose_idle();
     WEIR_TRY(choose_cpus_of_shards());
     return start_shards();
@@ -158,11 +227,16 @@ size_t Job::Part::local_shard_count() const {
 }
 
 Status Job::Part::publish_threads(Bootstrap& bootstrap) {
+    WEIR_TRY(find_threads_of_this_process());
+    return bootstrap.put(kThreadsKey, here_[0].encode());
+}
+
+Status Job::Part::find_threads_of_this_process() {
     RankThreads mine;
     mine.host = boot::this_host_id();
     mine.shard_count = static_cast<uint32_t>(local_shard_count());
     mine.worker_count = roles_.shape.local_workers;
-    mine.manager_count = roles_.shape.rank == 0 ? 1 : 0;
+    mine.manager_count = roles_.shape.rank == 0 && joiner_ == 0 ? 1 : 0;
     WEIR_ASSIGN(const PinPolicy policy, pin_policy(config_));
     if (policy == PinPolicy::kNever || mine.shard_count == 0) {
         mine.cpus = allowed_cpus();
@@ -173,7 +247,7 @@ Status Job::Part::publish_threads(Bootstrap& bootstrap) {
         nodes_ = std::move(topology.nodes);
     }
     here_ = {mine};
-    return bootstrap.put(kThreadsKey, mine.encode());
+    return {};
 }
 
 Status Job::Part::find_server_cpus(Bootstrap& bootstrap) {
@@ -231,11 +305,19 @@ Status Job::Part::start_manager(std::string& address) {
     options.worker_ranks = roles_.worker_ranks;
     WEIR_ASSIGN(const uint64_t timeout_s, config_.number("WEIR_JOIN_TIMEOUT_S"));
     options.join_timeout_ns = timeout_s * kSecond;
+    options.on_worker_loss = options_.on_worker_loss;
+    options.is_being_stopped = options_.is_being_stopped;
     WEIR_ASSIGN(std::unique_ptr<transport::Endpoint> endpoint, devices_->make_endpoint());
     auto manager = std::make_unique<Manager>(std::move(options), std::move(endpoint), clock_);
     address = manager->address();
     manager_ended_ = runtime_->run(std::move(manager));
     return {};
+}
+
+/// Its thread sleeps until somebody connects.
+void Job::Part::start_rendezvous(std::unique_ptr<boot::OpenRendezvous> rendezvous) {
+    rendezvous_ = std::make_unique<Runtime>(IdleOptions{.spin_ns = 0, .yield_ns = 0});
+    (void)rendezvous_->run(std::make_unique<RendezvousMachine>(std::move(rendezvous)));
 }
 
 Status Job::Part::start_shards() {
@@ -257,6 +339,7 @@ Status Job::Part::start_shards() {
             options.rank = roles_.shape.rank;
             options.host = fnv1a(boot::this_host_id());
             options.manager_address = manager_address_;
+            options.join = join_;
             const size_t pool = store.pool_of_shard[local];
             options.list_cache_bytes =
                 devices_->store_cache_bytes(pool) /
@@ -281,6 +364,8 @@ Result<Client> Job::Part::make_client(uint32_t i) {
     ClientCoreOptions options;
     options.worker = roles_.shape.first_worker + i;
     options.rank = roles_.shape.rank;
+    options.joiner = joiner_;
+    options.has_iterations = has_iterations_;
     options.manager_address = manager_address_;
     WEIR_ASSIGN(const uint64_t timeout_s, config_.number("WEIR_JOIN_TIMEOUT_S"));
     options.join_timeout_ns = (timeout_s + 5) * kSecond;  // the manager can name missing ranks
@@ -306,9 +391,23 @@ void Job::Part::run_workers(const std::function<void(uint32_t)>& work) {
     workers.join();
 }
 
-Status Job::Part::serve() {
+Status Job::Part::serve(const std::function<bool()>& wants_to_leave) {
     Status first;
+    bool has_asked = false;
     for (std::future<Status>& ended : shards_ended_) {
+        while (wants_to_leave && !has_asked &&
+               ended.wait_for(kLookForSignals) != std::future_status::ready) {
+            if (!wants_to_leave()) continue;
+            const Status accepted = leave();
+            has_asked = accepted.code() != Errc::kNotFound;  // else it is still joining
+            if (accepted) {
+                log(LogLevel::kInfo, "this server hands over what it holds, and ends");
+            } else if (accepted.code() == Errc::kCancelled) {  // all servers are told so
+                log(LogLevel::kDebug, "{}", accepted.error().message());
+            } else if (has_asked && ended.wait_for(kLookForSignals) != std::future_status::ready) {
+                log(LogLevel::kWarning, "{}; it serves on", accepted.error().message());
+            }
+        }
         Status status = ended.get();
         if (first && !status) first = std::move(status);
     }
@@ -316,7 +415,20 @@ Status Job::Part::serve() {
     if (!manager_ended_.valid()) return first;
     // Other servers learn from our manager that the job is over: wait until it has told them.
     const Status managed = manager_ended_.get();
+    rendezvous_.reset();
     return first ? managed : first;
+}
+
+Status Job::Part::leave() {
+    if (roles_.local_servers != 1) {
+        return Error(Errc::kInvalidArgument,
+                     fmt::format("this process has {} servers: only a process with one server can "
+                                 "leave",
+                                 roles_.local_servers));
+    }
+    WEIR_ASSIGN(std::unique_ptr<transport::Endpoint> endpoint, devices_->make_endpoint());
+    Operator to_manager(std::move(endpoint), manager_address_, clock_);
+    return to_manager.leave_by_itself(roles_.first_server, joiner_);
 }
 
 Job::Job(std::unique_ptr<Part> part) : part_(std::move(part)) {}
@@ -331,6 +443,16 @@ Result<std::unique_ptr<Job>> Job::start(const JobOptions& options, const Config&
 
 Result<std::unique_ptr<Job>> Job::start(const JobOptions& options) {
     return start(options, Config(Environment::snapshot(environ)));
+}
+
+Result<std::unique_ptr<Job>> Job::join(const JoinOptions& options, const Config& config) {
+    auto part = std::make_unique<Part>(JobOptions{}, config);
+    WEIR_TRY(part->join(options));
+    return std::unique_ptr<Job>(new Job(std::move(part)));
+}
+
+Result<std::unique_ptr<Job>> Job::join(const JoinOptions& options) {
+    return join(options, Config(Environment::snapshot(environ)));
 }
 
 const JobShape& Job::shape() const noexcept {
@@ -371,7 +493,15 @@ Status Job::run_workers(const std::function<Status(Client&)>& work) {
 }
 
 Status Job::serve() {
-    return part_->serve();
+    return part_->serve({});
+}
+
+Status Job::serve(const std::function<bool()>& wants_to_leave) {
+    return part_->serve(wants_to_leave);
+}
+
+Status Job::leave() {
+    return part_->leave();
 }
 
 }  // namespace weir

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "lib/base/result.h"
+#include "lib/node/on_worker_loss.h"
 #include "lib/worker/client.h"
 
 namespace weir {
@@ -26,6 +27,28 @@ struct JobOptions {
     bool colocate = false;  ///< every rank is a worker; the first `servers` are servers too
     /// Registers the user's own update rules; must do the same on every rank.
     std::function<void(RuleRegistry&)> add_rules{};
+    OnWorkerLoss on_worker_loss = OnWorkerLoss::kStop;
+    /// A file for Job::join() and for the commands `weir status`, `weir leave` and
+    /// `weir server --join`: this process writes it at the start, for its user only, and removes
+    /// it at the end. Empty: none. (A job whose ranks met at a rendezvous is found there, too.)
+    std::string contact_file{};
+    /// Asked on rank 0, in the manager's thread: whether the whole job is being stopped, because
+    /// this process was told to end. Then servers that leave() stay until the workers have ended:
+    /// a launcher that stops a job signals all its ranks. Empty: never.
+    std::function<bool()> is_being_stopped{};
+};
+
+/// How a process joins a running job: as a server, with workers, or both.
+struct JoinOptions {
+    /// How to reach the job: HOST:PORT of its rendezvous (with the WEIR_SECRET_FILE of the job, if
+    /// it has one), or a contact file that one of its processes has written (./HOST:PORT if it has
+    /// such a name).
+    std::string contact;
+    uint32_t shards = 0;         ///< threads of its server; 0: it has none
+    uint32_t workers = 0;        ///< clients
+    uint32_t weight = 1;         ///< of its server: its share in relation to other servers'
+    bool has_iterations = true;  ///< its workers take part in iterations
+    std::function<void(RuleRegistry&)> add_rules{};  ///< as in JobOptions
 };
 
 /// The size of the job, and this process's part of it.
@@ -38,7 +61,7 @@ struct JobShape {
     uint32_t local_workers = 1;  ///< in this process
     bool is_server = true;
     std::string launcher;    ///< "PMIx", "PMI-1", "rendezvous" or "in-process"
-    std::string transports;  ///< for example "shm", or "shm, verbs"
+    std::string transports;  ///< for example "shm", or "shm, verbs, tcp"
     /// CPUs that rank 0, the first server, may use; none if it runs on another host.
     std::vector<int> server_cpus;
 };
@@ -57,6 +80,16 @@ public:
                                                             const Config& config);
     /// The same, configured by the environment of the process.
     [[nodiscard]] static Result<std::unique_ptr<Job>> start(const JobOptions& options);
+
+    /// Joins a running job. Returns once this process's shards run; serve() and make_client() say
+    /// whether the job takes them. Its shape has rank 0 and knows nothing of other processes.
+    ///
+    /// Errors:  those of start(); kNotFound, kRefused, kParse naming the contact file;
+    ///          kUnavailable if nobody listens at HOST:PORT, kRefused (another secret, a job that
+    ///          has not begun), kProtocol (another version, or no job)
+    [[nodiscard]] static Result<std::unique_ptr<Job>> join(const JoinOptions& options,
+                                                           const Config& config);
+    [[nodiscard]] static Result<std::unique_ptr<Job>> join(const JoinOptions& options);
     ~Job();
     Job(const Job&) = delete;
     Job& operator=(const Job&) = delete;
@@ -79,6 +112,19 @@ public:
     /// Waits until the job is over; for a server process.
     /// Errors: what ended the job early
     [[nodiscard]] Status serve();
+
+    /// The same; looks at `wants_to_leave` several times a second. Once that is true, calls
+    /// leave(), and goes on until the server has handed over all. If it cannot leave, the reason
+    /// is logged, and it serves on until the job is over.
+    [[nodiscard]] Status serve(const std::function<bool()>& wants_to_leave);
+
+    /// Makes this process's server hand over all that it holds, while the job goes on; serve()
+    /// returns when it has. Does not wait for that.
+    ///
+    /// Errors: kUnavailable if no other server would be left; kCancelled if the whole job is being
+    ///         stopped (JobOptions::is_being_stopped of rank 0); kInvalidArgument if this process
+    ///         does not have one server; kDeadline, kPeerLost
+    [[nodiscard]] Status leave();
 
 private:
     class Part;

@@ -38,6 +38,41 @@ PositionSet PositionSet::whole_ring() {
     return PositionSet(std::span(&all, 1));
 }
 
+PositionSet PositionSet::with(const PositionSet& other) const {
+    std::vector<PositionRange> all = ranges_;
+    all.insert(all.end(), other.ranges_.begin(), other.ranges_.end());
+    return PositionSet(all);
+}
+
+PositionSet PositionSet::without(const PositionSet& other) const {
+    std::vector<PositionRange> rest;
+    auto cut = other.ranges_.begin();
+    for (PositionRange range : ranges_) {
+        while (cut != other.ranges_.end() && cut->last < range.first)
+            ++cut;
+        bool any_left = true;
+        for (auto at = cut; at != other.ranges_.end() && at->first <= range.last; ++at) {
+            if (at->first > range.first) rest.push_back({range.first, at->first - 1});
+            any_left = at->last < range.last;
+            if (!any_left) break;
+            range.first = at->last + 1;
+        }
+        if (any_left) rest.push_back(range);
+    }
+    return PositionSet(rest);
+}
+
+bool PositionSet::intersects(const PositionSet& other) const noexcept {
+    auto theirs = other.ranges_.begin();
+    for (const PositionRange range : ranges_) {
+        while (theirs != other.ranges_.end() && theirs->last < range.first)
+            ++theirs;
+        if (theirs == other.ranges_.end()) return false;
+        if (theirs->first <= range.last) return true;
+    }
+    return false;
+}
+
 std::vector<KeyRange> PositionSet::dense_keys(uint64_t key_count) const {
     std::vector<KeyRange> keys;
     if (key_count == 0) return keys;

@@ -36,6 +36,13 @@ public:
         return i < ranges_.size() && ranges_[i].first <= position;
     }
 
+    /// The positions of this set and of `other`.
+    [[nodiscard]] PositionSet with(const PositionSet& other) const;
+    /// The positions of this set that are not in `other`.
+    [[nodiscard]] PositionSet without(const PositionSet& other) const;
+
+    [[nodiscard]] bool intersects(const PositionSet& other) const noexcept;
+
     /// The keys of a dense table whose positions are in the set, ascending. Empty ranges are left
     /// out; adjacent ones are merged.
     [[nodiscard]] std::vector<KeyRange> dense_keys(uint64_t key_count) const;

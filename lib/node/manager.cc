@@ -2,12 +2,13 @@
 #include "lib/node/manager.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
+
+#include <fmt/core.h>
 
 #include "lib/base/log.h"
 #include "lib/ring/plan.h"
-#include "lib/ring/view_change.h"
+#include "lib/wire/fault.h"
 
 namespace weir {
 namespace {
@@ -19,6 +20,16 @@ using wire::Kind;
 
 constexpr uint64_t kShardsCloseNs = 2 * kSecond;  // for shards to close at the end
 
+/// The rank of the first process that joins later.
+uint32_t first_free_rank(const ManagerOptions& options) {
+    uint32_t free = 0;
+    for (const auto* const ranks : {&options.server_ranks, &options.worker_ranks}) {
+        for (const uint32_t rank : *ranks)
+            free = std::max(free, rank + 1);
+    }
+    return free;
+}
+
 }  // namespace
 
 Manager::Manager(ManagerOptions options, std::unique_ptr<transport::Endpoint> endpoint,
@@ -28,8 +39,7 @@ Manager::Manager(ManagerOptions options, std::unique_ptr<transport::Endpoint> en
       clock_(clock),
       outbox_(*endpoint_),
       started_ns_(clock.now_ns()),
-      shards_(size_t{options_.server_count} * options_.shards_per_server),
-      workers_(options_.worker_count) {}
+      joiners_(first_free_rank(options_)) {}
 
 size_t Manager::poll() {
     const size_t count = endpoint_->poll(completions_);
@@ -38,6 +48,13 @@ size_t Manager::poll() {
     const uint64_t now_ns = clock_.now_ns();
     if (phase_ == Phase::kJoining && now_ns - started_ns_ > options_.join_timeout_ns) {
         end(Errc::kDeadline, missing());
+    }
+    if (phase_ == Phase::kRunning) {
+        if (!joiners_.servers().empty()) turn_away_late_servers(now_ns);
+        const bool is_measured = counters_.ends(now_ns);
+        if (is_measured) join_measured_servers();
+        if (has_news_ && !loss_) act();
+        if (is_measured) send_status();  // with what has just been decided
     }
     if (phase_ == Phase::kEnding &&
         (shards_are_gone() || now_ns - ending_since_ns_ > kShardsCloseNs)) {
@@ -50,13 +67,16 @@ size_t Manager::poll() {
 }
 
 bool Manager::shards_are_gone() const {
-    return std::none_of(peers_.begin(), peers_.end(), [](const auto& peer) {
-        return peer.second.joined && peer.second.is.role == JoinMessage::Role::kShard;
+    return std::ranges::none_of(peers_, [](const auto& entry) {
+        const Peer& peer = entry.second;
+        return peer.state == Peer::State::kMember && peer.is.role == JoinMessage::Role::kShard;
     });
 }
 
 int Manager::arm() {
-    return outbox_.empty() && phase_ != Phase::kOver ? endpoint_->arm() : -1;
+    const bool may_act = has_news_ && !loss_ && phase_ == Phase::kRunning;
+    const bool has_work = !outbox_.empty() || may_act;
+    return !has_work && phase_ != Phase::kOver ? endpoint_->arm() : -1;
 }
 
 void Manager::handle(const Completion& completion) {
@@ -72,89 +92,107 @@ void Manager::receive(ConnectionId connection, std::span<const std::byte> messag
     const auto found = peers_.find(connection);
     if (found == peers_.end()) return;  // refused earlier in this poll
     wire::Frame frame;
-    if (wire::decode(message, frame) != Errc::kOk) return refuse(connection, "a malformed frame");
-    const Kind kind = frame.header.kind;
+    if (wire::decode(message, frame) != Errc::kOk)
+        return refuse(connection, wire::fault_of(message));
     Peer& peer = found->second;
-    if (kind == Kind::kJoin && !peer.joined) return join(connection, peer, frame);
-    if (!peer.joined) return refuse(connection, "a frame before joining");
-    if (peer.is.role == JoinMessage::Role::kShard) {
-        if (kind == Kind::kReply) return table_made(peer.is.number, frame);
-        return refuse(connection, "a frame that shards do not send");
+    switch (peer.state) {
+        case Peer::State::kStranger:
+            if (frame.header.kind == Kind::kJoin) return join(connection, peer, frame);
+            return refuse(connection, "a frame before joining");
+        case Peer::State::kAsking: return refuse(connection, "a frame before it has joined");
+        case Peer::State::kMember: break;
     }
-    const Asker asker{connection, frame.header.request, peer.is.number};
-    switch (kind) {
+    if (peer.is.role == JoinMessage::Role::kOperator)
+        return receive_from_operator({connection, frame.header.request, 0}, frame);
+    if (peer.is.role == JoinMessage::Role::kShard)
+        return receive_from_shard(connection, peer.is.number, frame);
+    receive_from_worker({connection, frame.header.request, peer.is.number}, frame);
+}
+
+void Manager::receive_from_worker(const Asker& asker, const wire::Frame& frame) {
+    switch (frame.header.kind) {
+        case Kind::kAdmit: {
+            const auto worker = workers_.find(asker.worker);
+            if (worker != workers_.end()) worker->second.is_on_the_way = false;
+            return;
+        }
         case Kind::kCreateTable: return create_table(asker, frame);
         case Kind::kOpenTable: return open_table(asker, frame);
-        case Kind::kBarrier: return barrier(asker);
-        case Kind::kWithdraw: return withdraw(asker, frame.header.first);
-        case Kind::kStats: return reply(asker, Errc::kOk);  // a sign of life
+        case Kind::kBarrier: barrier_.arrive(asker); return settle_barrier();
+        case Kind::kWithdraw: return barrier_.withdraw(asker, frame.header.first);
+        case Kind::kStats: return answer(outbox_, asker, Errc::kOk);  // a sign of life
         case Kind::kLeave: return leave(asker, frame);
-        default: return refuse(connection, "a frame that workers do not send to a manager");
+        default: return refuse(asker.connection, "a frame that workers do not send to a manager");
     }
 }
 
 void Manager::join(ConnectionId connection, Peer& peer, const wire::Frame& frame) {
-    const auto message = JoinMessage::decode(frame.values);
+    auto message = JoinMessage::decode(frame.values);
     if (!message) return refuse(connection, "a malformed join");
-    const bool is_shard = message->role == JoinMessage::Role::kShard;
-    std::vector<Member>& members = is_shard ? shards_ : workers_;
+    peer.is = std::move(*message);
+    if (peer.is.role == JoinMessage::Role::kOperator) return accept_operator(connection, peer);
+    if (peer.is.joiner != 0) {
+        const Status asked = ask_to_join(connection, peer);
+        return asked ? void() : turn_away(connection, asked.error());
+    }
+    const bool is_shard = peer.is.role == JoinMessage::Role::kShard;
     const char* const what = is_shard ? "shard" : "worker";
-    if (phase_ != Phase::kJoining || message->number >= members.size()) {
+    const uint32_t number = peer.is.number;
+    const size_t expected = is_shard ? size_t{options_.server_count} * options_.shards_per_server
+                                     : options_.worker_count;
+    if (phase_ != Phase::kJoining || number >= expected) {
         return refuse(connection,
                       fmt::format("a join as {} {} of rank {}, which this job of {} {}s does not "
                                   "expect",
-                                  what, message->number, message->rank, members.size(), what));
+                                  what, number, peer.is.rank, expected, what));
     }
-    Member& member = members[message->number];
-    if (member.state != Member::State::kMissing) {
-        return refuse(connection, fmt::format("a second join as {} {}: ranks {} and {}", what,
-                                              message->number, member.rank, message->rank));
+    const auto shard = shards_.find(number);
+    const auto worker = workers_.find(number);
+    const bool is_taken = is_shard ? shard != shards_.end() : worker != workers_.end();
+    if (is_taken) {
+        return refuse(
+            connection,
+            fmt::format("a second join as {} {}: ranks {} and {}", what, number,
+                        is_shard ? shard->second.rank : worker->second.rank, peer.is.rank));
     }
-    member = {connection, Member::State::kHere, message->address, message->rank, message->host};
-    peer.joined = true;
-    peer.is = *message;
+    peer.state = Peer::State::kMember;
+    if (is_shard) {
+        shards_[number] = {connection,      number / options_.shards_per_server,
+                           peer.is.rank,    peer.is.host,
+                           peer.is.address, 0};
+    } else {
+        workers_[number] = {connection, peer.is.rank};
+    }
     begin_if_complete();
 }
 
 void Manager::begin_if_complete() {
-    const auto here = [](const Member& m) { return m.state == Member::State::kHere; };
-    if (!std::all_of(shards_.begin(), shards_.end(), here) ||
-        !std::all_of(workers_.begin(), workers_.end(), here)) {
-        return;
-    }
+    const size_t shards = size_t{options_.server_count} * options_.shards_per_server;
+    if (shards_.size() < shards || workers_.size() < options_.worker_count) return;
     Result<View> first = make_first_view();
     if (!first) return end(first.code(), first.error().message());
     phase_ = Phase::kRunning;
-    view_ = std::move(*first);
-    const size_t body_bytes_max =
-        endpoint_->capabilities().message_bytes_max - wire::kHeaderBytesMin;
-    const auto bodies = encode_parts(whole_view(view_), body_bytes_max);
-    for (const auto& [connection, peer] : peers_) {
-        if (!peer.joined) continue;
-        for (const std::vector<std::byte>& body : bodies)
-            outbox_.send(connection, wire::header_of(Kind::kView), body);
-    }
+    membership_.emplace(std::move(*first),
+                        MembershipOptions{.on_worker_loss = options_.on_worker_loss});
+    has_news_ = true;
+    for (const auto& [number, worker] : workers_)
+        barrier_.add(number);
 }
 
 /// The servers and workers get the numbers with which they joined.
 Result<View> Manager::make_first_view() const {
     std::vector<NewServer> servers(options_.server_count);
-    for (size_t i = 0; i < shards_.size(); ++i) {
-        NewServer& server = servers[i / options_.shards_per_server];
-        server.rank = shards_[i].rank;
-        server.host = shards_[i].host;
-        server.addresses.push_back(shards_[i].address);
+    for (const auto& [number, shard] : shards_) {
+        NewServer& server = servers[shard.server];
+        server.rank = shard.rank;
+        server.host = shard.host;
+        server.addresses.push_back(shard.address);
     }
     WEIR_ASSIGN(const View ring, first_view(servers, points_for(shards_.size())));
     ViewData data = ring.data();
-    for (const Member& worker : workers_)
+    for (const auto& [number, worker] : workers_)
         data.workers.push_back({data.next_worker++, worker.rank, 1});
     return View::make(std::move(data));
-}
-
-std::string Manager::shard_name(size_t shard) const {
-    const size_t shards = options_.shards_per_server;
-    return fmt::format("shard {} of server {}", shard % shards, shard / shards);
 }
 
 std::string Manager::missing() const {
@@ -164,14 +202,15 @@ std::string Manager::missing() const {
         ++named;
         if (named <= 8) text += fmt::format("{}rank {} ({})", text.empty() ? "" : ", ", rank, what);
     };
-    for (size_t i = 0; i < shards_.size(); ++i) {
-        if (shards_[i].state != Member::State::kMissing) continue;
-        const size_t server = i / options_.shards_per_server;
+    const uint32_t per_server = options_.shards_per_server;
+    for (uint32_t i = 0; i < options_.server_count * per_server; ++i) {
+        if (shards_.contains(i)) continue;
+        const uint32_t server = i / per_server;
         add(server < options_.server_ranks.size() ? options_.server_ranks[server] : server,
-            shard_name(i));
+            fmt::format("shard {} of server {}", i % per_server, server));
     }
-    for (size_t i = 0; i < workers_.size(); ++i) {
-        if (workers_[i].state != Member::State::kMissing) continue;
+    for (uint32_t i = 0; i < options_.worker_count; ++i) {
+        if (workers_.contains(i)) continue;
         add(i < options_.worker_ranks.size() ? options_.worker_ranks[i] : i,
             fmt::format("worker {}", i));
     }
@@ -186,143 +225,20 @@ void Manager::create_table(const Asker& asker, const wire::Frame& frame) {
     if (!message || message->name.empty()) {
         return refuse(asker.connection, "a malformed table schema");
     }
-    const auto same_name = [&](const TableEntry& e) { return e.message.name == message->name; };
-    if (auto at = std::find_if(tables_.begin(), tables_.end(), same_name); at != tables_.end()) {
-        at->askers.push_back(asker);
-        return answer_table(*at);  // the worker compares the schemas
+    if (!membership_) {
+        return answer(outbox_, asker, Errc::kUnavailable, encode_text("the job has not begun yet"));
     }
-    if (tables_.size() == TableMessage::kTablesMax) {
-        return reply(asker, Errc::kBusy,
-                     encode_text(fmt::format("the job has {} tables, which is the most; use fewer",
-                                             tables_.size())));
-    }
-    message->table = static_cast<uint32_t>(tables_.size());
-    TableEntry& entry = tables_.emplace_back();
-    entry.message = std::move(*message);
-    entry.askers.push_back(asker);
-    wire::FrameHeader header = wire::header_of(Kind::kCreateTable);
-    header.request = entry.message.table;
-    const std::vector<std::byte> body = entry.message.encode();
-    for (const Member& shard : shards_) {
-        if (shard.state == Member::State::kHere) {
-            outbox_.send(shard.connection, header, body);
-            entry.asked.push_back(true);
-        } else {
-            entry.asked.push_back(false);
-            fail_table_without(entry, entry.asked.size() - 1);
-        }
-    }
-    answer_table(entry);
+    if (loss_) return answer(outbox_, asker, loss_->code(), encode_text(loss_->text()));
+    const auto made = tables_.create(asker, std::move(*message), live_shards());
+    if (!made) return;
+    membership_->add_table(*made);
+    has_news_ = true;
 }
 
 void Manager::open_table(const Asker& asker, const wire::Frame& frame) {
     const auto message = TableMessage::decode(frame.values);
     if (!message) return refuse(asker.connection, "a malformed table name");
-    for (TableEntry& entry : tables_) {
-        if (entry.message.name != message->name) continue;
-        entry.askers.push_back(asker);
-        return answer_table(entry);
-    }
-    reply(asker, Errc::kNotFound);
-}
-
-void Manager::table_made(uint32_t shard, const wire::Frame& frame) {
-    if (frame.header.request >= tables_.size()) return;
-    TableEntry& entry = tables_[frame.header.request];
-    if (!entry.asked[shard]) return;  // it has answered before
-    entry.asked[shard] = false;
-    if (frame.header.status != Errc::kOk) {
-        std::string why = decode_text(frame.values).value_or("");
-        if (why.empty()) {
-            why = fmt::format("{}: {}", shard_name(shard), to_string(frame.header.status));
-        }
-        fail_table(entry, frame.header.status, std::move(why));
-    }
-    answer_table(entry);
-}
-
-void Manager::fail_table(TableEntry& entry, Errc status, std::string why) {
-    if (entry.status != Errc::kOk) return;
-    entry.status = status;
-    entry.why = std::move(why);
-}
-
-void Manager::fail_table_without(TableEntry& entry, size_t shard) {
-    fail_table(entry, Errc::kPeerLost,
-               fmt::format("{} (rank {}) died, or the network to it is cut; a table needs all "
-                           "servers of the job: start the job again",
-                           shard_name(shard), shards_[shard].rank));
-}
-
-void Manager::answer_table(TableEntry& entry) {
-    if (std::find(entry.asked.begin(), entry.asked.end(), true) != entry.asked.end()) return;
-    const std::vector<std::byte> body =
-        entry.status == Errc::kOk ? entry.message.encode() : encode_text(entry.why);
-    for (const Asker& asker : std::exchange(entry.askers, {}))
-        reply(asker, entry.status, body);
-}
-
-void Manager::barrier(const Asker& asker) {
-    Member& worker = workers_[asker.worker];
-    if (worker.state != Member::State::kHere) {
-        return reply(asker, Errc::kUnavailable, encode_text("this worker has left the job"));
-    }
-    if (worker.at_barrier) {
-        return reply(
-            asker, Errc::kInvalidArgument,
-            encode_text("this worker waits at a barrier already; wait for that call first"));
-    }
-    worker.at_barrier = asker;
-    end_barrier_if_complete();
-}
-
-/// The worker's deadline for the barrier is over. It does not count as waiting until it sends
-/// another kBarrier.
-void Manager::withdraw(const Asker& asker, uint64_t request) {
-    Member& worker = workers_[asker.worker];
-    if (worker.at_barrier && worker.at_barrier->request == request) leave_barrier(worker);
-    reply(asker, Errc::kOk);
-}
-
-void Manager::leave_barrier(Member& worker) {
-    if (!worker.at_barrier) return;
-    const Asker asker = *std::exchange(worker.at_barrier, std::nullopt);
-    reply(asker, Errc::kCancelled, encode_text("this worker's call has ended"));
-}
-
-/// Opens the barrier once every worker that is still in the job waits at it; fails it if a worker
-/// is lost. It looks at each worker and does not count arrivals: a worker that came to the
-/// barrier and then left the job must not stand in for one that has yet to come.
-void Manager::end_barrier_if_complete() {
-    const bool broken = std::any_of(workers_.begin(), workers_.end(), [](const Member& m) {
-        return m.state == Member::State::kLost;
-    });
-    const bool all_wait = std::all_of(workers_.begin(), workers_.end(), [](const Member& m) {
-        return m.state != Member::State::kHere || m.at_barrier.has_value();
-    });
-    if (!broken && !all_wait) return;
-    const Status status = broken ? Status(lost_workers()) : Status();
-    const std::vector<std::byte> body =
-        broken ? encode_text(status.error().text()) : std::vector<std::byte>{};
-    for (Member& worker : workers_) {
-        if (!worker.at_barrier) continue;
-        const Asker asker = *std::exchange(worker.at_barrier, std::nullopt);
-        reply(asker, status.code(), body);
-    }
-}
-
-void Manager::leave(const Asker& asker, const wire::Frame& frame) {
-    auto message = LeaveMessage::decode(frame.values);
-    if (!message) return refuse(asker.connection, "a malformed leave");
-    Member& member = workers_[asker.worker];
-    const bool done = message->status == Errc::kOk;
-    member.state = done ? Member::State::kLeft : Member::State::kLost;
-    member.end = std::move(*message);
-    leave_barrier(member);
-    reply(asker, Errc::kOk);
-    if (!done) return lose_worker(asker.worker);
-    end_barrier_if_complete();
-    end_if_no_worker_is_left();
+    tables_.open(asker, message->name);
 }
 
 void Manager::lost(ConnectionId connection) {
@@ -331,111 +247,60 @@ void Manager::lost(ConnectionId connection) {
     if (found == peers_.end()) return;
     const Peer peer = std::move(found->second);
     peers_.erase(found);
-    if (!peer.joined || phase_ == Phase::kEnding) return;
-    const bool is_shard = peer.is.role == JoinMessage::Role::kShard;
-    Member& member = (is_shard ? shards_ : workers_)[peer.is.number];
-    if (phase_ == Phase::kJoining) {  // it may join again
-        member.state = Member::State::kMissing;
+    if (peer.is.role == JoinMessage::Role::kOperator) {
+        if (peer.state == Peer::State::kMember) --operator_count_;
+        std::erase_if(status_askers_, [&](const Asker& a) { return a.connection == connection; });
         return;
     }
-    if (member.state != Member::State::kHere) return;  // it has left, or is lost already
-    member.state = Member::State::kLost;
-    log(LogLevel::kWarning, "{} (rank {}) is lost: it died, or the network to it is cut",
-        is_shard ? shard_name(peer.is.number) : fmt::format("worker {}", peer.is.number),
-        peer.is.rank);
-    if (is_shard) {
-        for (TableEntry& entry : tables_) {
-            if (!entry.asked[peer.is.number]) continue;
-            entry.asked[peer.is.number] = false;
-            fail_table_without(entry, peer.is.number);
-            answer_table(entry);
-        }
-    } else {
-        member.at_barrier.reset();  // its connection is closed: no reply
-        lose_worker(peer.is.number);
+    if (phase_ == Phase::kEnding) return;
+    if (peer.state == Peer::State::kAsking) return stop_asking(connection);
+    if (peer.state != Peer::State::kMember) return;
+    const bool is_shard = peer.is.role == JoinMessage::Role::kShard;
+    if (phase_ == Phase::kJoining) {  // it may join again
+        is_shard ? shards_.erase(peer.is.number) : workers_.erase(peer.is.number);
+    } else if (is_shard) {
+        lose_shard(peer.is.number);
+    } else if (const auto worker = workers_.find(peer.is.number); worker != workers_.end()) {
+        log(LogLevel::kWarning, "worker {} (rank {}) is lost: it died, or the network to it is cut",
+            worker->first, worker->second.rank);
+        lose_worker(peer.is.number, {});
     }
-}
-
-/// Tells the shards, too: a shard to which the worker had not yet connected cannot notice the
-/// loss itself.
-void Manager::lose_worker(uint32_t worker) {
-    wire::FrameHeader header = wire::header_of(Kind::kLeave);
-    header.first = worker;
-    for (const Member& shard : shards_) {
-        if (shard.state == Member::State::kHere) outbox_.send(shard.connection, header);
-    }
-    end_barrier_if_complete();
-    end_if_no_worker_is_left();
 }
 
 void Manager::end_if_no_worker_is_left() {
-    const auto gone = [](const Member& m) {
-        return m.state == Member::State::kLeft || m.state == Member::State::kLost;
-    };
-    if (phase_ != Phase::kRunning || !std::all_of(workers_.begin(), workers_.end(), gone)) return;
-    const bool done = std::any_of(workers_.begin(), workers_.end(),
-                                  [](const Member& m) { return m.state == Member::State::kLeft; });
-    if (done) return end(Errc::kOk, "all workers have left");
-    const Error why = lost_workers();
+    if (phase_ != Phase::kRunning || !workers_.empty()) return;
+    if (loss_) return end(loss_->code(), loss_->text());
+    if (left_count_ != 0) return end(Errc::kOk, "all workers have left");
+    const Error why = lost_workers_.error();
     end(why.code(), why.code() == Errc::kPeerLost
                         ? fmt::format("no worker finished its work: {}", why.text())
                         : why.text());
 }
 
-/// Says which workers are lost and why. A worker that gave up only because it lost another one
-/// (kPeerLost) is named only if no lost worker has another reason. If a signal stopped one of
-/// them, that is the whole reason: stopping one stops them all, and nothing went wrong.
-Error Manager::lost_workers() const {
-    const auto stopped = std::find_if(workers_.begin(), workers_.end(), [](const Member& worker) {
-        return worker.state == Member::State::kLost && was_stopped(worker.end.status);
-    });
-    if (stopped != workers_.end()) return {stopped->end.status, stopped->end.why};
-    std::string causes;
-    std::string echo;
-    size_t named = 0;
-    for (size_t i = 0; i < workers_.size(); ++i) {
-        const Member& worker = workers_[i];
-        if (worker.state != Member::State::kLost) continue;
-        const std::string text =
-            fmt::format("worker {} (rank {}) {}", i, worker.rank,
-                        worker.end.status == Errc::kOk ? "died, or the network to it is cut"
-                                                       : "gave up: " + worker.end.why);
-        if (worker.end.status == Errc::kPeerLost) {
-            if (echo.empty()) echo = text;
-        } else if (++named <= 4) {
-            causes += (named == 1 ? "" : "; ") + text;
-        }
-    }
-    if (named > 4) causes += fmt::format("; and {} more", named - 4);
-    return {Errc::kPeerLost, named == 0 ? echo : causes};
-}
-
 void Manager::end(Errc status, const std::string& why) {
     phase_ = Phase::kEnding;
+    if (status != Errc::kOk) outcome_ = Error(status, why);
     ending_since_ns_ = clock_.now_ns();
     wire::FrameHeader header = wire::header_of(Kind::kShutdown);
     header.status = status;
     const std::vector<std::byte> body = encode_text(why);
     bool anybody_hears = false;
+    std::vector<ConnectionId> joining;
     for (const auto& [connection, peer] : peers_) {
-        if (!peer.joined) continue;
+        if (peer.state == Peer::State::kAsking) joining.push_back(connection);
+        if (peer.state != Peer::State::kMember) continue;
         outbox_.send(connection, header, body);
         anybody_hears = true;
     }
+    for (const ConnectionId connection : joining)
+        turn_away(connection, Error(Errc::kUnavailable, "the job is over: " + why));
     if (status != Errc::kOk && !anybody_hears) log(LogLevel::kWarning, "the job ends: {}", why);
     log(LogLevel::kDebug, "job over: {}", why);  // workers and shards report an error
 }
 
-void Manager::reply(const Asker& to, Errc status, std::span<const std::byte> body) {
-    wire::FrameHeader header = wire::header_of(Kind::kReply);
-    header.request = to.request;
-    header.status = status;
-    outbox_.send(to.connection, header, body);
-}
-
 void Manager::refuse(ConnectionId connection, std::string_view why) {
     const auto peer = peers_.find(connection);
-    const bool joined = peer != peers_.end() && peer->second.joined;
+    const bool joined = peer != peers_.end() && peer->second.state == Peer::State::kMember;
     refusals_.log(LogLevel::kWarning,
                   fmt::format("{}: {}", joined ? "member" : "unknown peer", why),
                   fmt::format("manager: closing the connection to {}: it sent {}",

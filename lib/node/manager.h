@@ -3,8 +3,18 @@
 /// \file
 /// Manager: decides which shards and workers are in the job, which shard owns which keys, and
 /// which tables there are. It runs in the process of the first server.
+///
+/// From file to file:
+///   manager.cc          connections and messages; the start of the job and its end
+///   manager_members.cc  who joins, leaves or dies; carries out what Membership decides
+///   manager_operators.cc  commands of people: the state of the job, and leave
+///   membership.h        decides the views
+///   joiners.h           who asks to join a running job, until that is decided
+///   job_tables.h, barrier.h, lost_workers.h, shard_counters.h: what else it keeps
 
 #include <array>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,8 +23,16 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/repeated_log.h"
+#include "lib/node/asker.h"
+#include "lib/node/barrier.h"
+#include "lib/node/job_status.h"
+#include "lib/node/job_tables.h"
+#include "lib/node/joiners.h"
+#include "lib/node/lost_workers.h"
+#include "lib/node/membership.h"
 #include "lib/node/messages.h"
 #include "lib/node/outbox.h"
+#include "lib/node/shard_counters.h"
 #include "lib/node/state_machine.h"
 #include "lib/ring/view.h"
 #include "transport/transport.h"
@@ -29,11 +47,14 @@ struct ManagerOptions {
     std::vector<uint32_t> server_ranks;
     std::vector<uint32_t> worker_ranks;
     uint64_t join_timeout_ns = 30 * kSecond;
+    OnWorkerLoss on_worker_loss = OnWorkerLoss::kStop;
+    std::function<bool()> is_being_stopped{};  ///< JobOptions::is_being_stopped; may be empty
 };
 
 /// Life: waits until all shards and workers have joined; if one does not join in time, ends the
 ///       job with an error that names it. Then sends all of them the first view, epoch 1, and
-///       serves workers until all have left or are lost. Then tells the shards to end.
+///       serves workers until all have left or are lost, while servers and workers join and leave.
+///       Then tells the shards to end.
 ///
 /// Thread: one
 class Manager final : public StateMachine {
@@ -46,70 +67,119 @@ public:
 
     [[nodiscard]] bool finished() const override { return phase_ == Phase::kOver; }
 
+    /// What ended the job early.
+    [[nodiscard]] Status outcome() const override { return outcome_; }
+
     [[nodiscard]] std::string name() const override { return "manager"; }
 
     [[nodiscard]] std::string address() const { return endpoint_->address(); }
 
+    /// The newest one; that before the first one while the job has not begun.
+    [[nodiscard]] View view() const { return membership_ ? membership_->view() : View(); }
+
+    static constexpr size_t kOperatorsMax = 64;  ///< at a time
+
+    /// A server is to hand over all that it holds, and then to end.
+    ///
+    /// Errors: as Membership::leave_server(); Errc::kUnavailable if the job has not begun
+    [[nodiscard]] Status leave_server(uint32_t server);
+
 private:
+    using ConnectionId = transport::ConnectionId;
     enum class Phase { kJoining, kRunning, kEnding, kOver };
 
+    /// Who is at the other end of a connection.
     struct Peer {
-        bool joined = false;
-        JoinMessage is;
+        enum class State {
+            kStranger,
+            kAsking,  ///< it waits until it may join the running job
+            kMember
+        } state = State::kStranger;
+        JoinMessage is = {};
     };
 
-    /// The worker that sent a request, and what a reply to it needs, now or later.
-    struct Asker {
-        transport::ConnectionId connection;
-        uint64_t request;
-        uint32_t worker;
-    };
-
-    /// A shard or worker of the job.
-    struct Member {
-        transport::ConnectionId connection = 0;
-        enum class State { kMissing, kHere, kLeft, kLost } state = State::kMissing;
-        std::string address;
+    struct Shard {
+        ConnectionId connection = 0;
+        uint32_t server = 0;
         uint32_t rank = 0;
         uint64_t host = 0;
-        LeaveMessage end = {};                 ///< lost worker: why it gave up; kOk: unknown
-        std::optional<Asker> at_barrier = {};  ///< worker: its request while it is at the barrier
+        std::string address;
+        uint64_t joiner = 0;  ///< of its server, as in JoinMessage; 0: it began with the job
     };
 
-    struct TableEntry {
-        TableMessage message;
-        std::vector<bool> asked;    ///< by shard: has not answered yet
-        Errc status = Errc::kOk;    ///< not kOk: the table cannot be made
-        std::string why;            ///< why not: the first reason, which names the shard
-        std::vector<Asker> askers;  ///< workers that wait for the table
+    /// A server that is dead, or of no use.
+    struct Removed {
+        uint32_t rank = 0;
+        bool joined_later = false;
+        std::vector<uint32_t> shards;
     };
 
+    struct Worker {
+        ConnectionId connection = 0;
+        uint32_t rank = 0;
+        /// It has joined the running job and has not said yet that it is connected to the shards:
+        /// it has done nothing, and if it dies it might as well never have come.
+        bool is_on_the_way = false;
+    };
+
+    // manager.cc: messages, connections, start and end
     void handle(const transport::Completion& completion);
-    void receive(transport::ConnectionId connection, std::span<const std::byte> message);
-    void join(transport::ConnectionId connection, Peer& peer, const wire::Frame& frame);
-    void create_table(const Asker& asker, const wire::Frame& frame);
-    void open_table(const Asker& asker, const wire::Frame& frame);
-    void table_made(uint32_t shard, const wire::Frame& frame);
-    static void fail_table(TableEntry& entry, Errc status, std::string why);
-    void fail_table_without(TableEntry& entry, size_t shard);
-    void answer_table(TableEntry& entry);
-    void barrier(const Asker& asker);
-    void withdraw(const Asker& asker, uint64_t request);
-    void leave(const Asker& asker, const wire::Frame& frame);
-    void end_barrier_if_complete();
-    void leave_barrier(Member& worker);
-    void lost(transport::ConnectionId connection);
-    void lose_worker(uint32_t worker);
+    void receive(ConnectionId connection, std::span<const std::byte> message);
+    void receive_from_worker(const Asker& asker, const wire::Frame& frame);
+    void join(ConnectionId connection, Peer& peer, const wire::Frame& frame);
     void begin_if_complete();
     [[nodiscard]] Result<View> make_first_view() const;
+    [[nodiscard]] std::string missing() const;
+    // manager_operators.cc: what people ask for
+    void accept_operator(ConnectionId connection, Peer& peer);
+    void receive_from_operator(const Asker& asker, const wire::Frame& frame);
+    [[nodiscard]] Error job_is_over() const;
+    void leave_server(const Asker& asker, const wire::Frame& frame);
+    [[nodiscard]] Result<uint32_t> server_to_leave(const wire::Frame& frame) const;
+    void ask_for_status(const Asker& asker);
+    void send_status();
+    [[nodiscard]] JobStatus make_status() const;
+
+    // manager.cc: tables and the end
+    void create_table(const Asker& asker, const wire::Frame& frame);
+    void open_table(const Asker& asker, const wire::Frame& frame);
+    void lost(ConnectionId connection);
     void end_if_no_worker_is_left();
     [[nodiscard]] bool shards_are_gone() const;
     void end(Errc status, const std::string& why);
-    [[nodiscard]] std::string shard_name(size_t shard) const;
-    [[nodiscard]] std::string missing() const;
-    [[nodiscard]] Error lost_workers() const;
-    void reply(const Asker& to, Errc status, std::span<const std::byte> body = {});
-    void refuse(transport::ConnectionId connection, std::string_view why);
+    void refuse(ConnectionId connection, std::string_view why);
+
+    // manager_members.cc: who joins, leaves or dies
+    [[nodiscard]] Status ask_to_join(ConnectionId connection, Peer& peer);
+    void receive_from_shard(ConnectionId connection, uint32_t shard, const wire::Frame& frame);
+    void measure_joiners();
+    void join_measured_servers();
+    [[nodiscard]] Status check_room(const Joiners::Server& server) const;
+    void turn_away_late_servers(uint64_t now_ns);
+    void stop_asking(ConnectionId connection);
+    void turn_away_joiner(uint64_t ticket, const Error& why);
+    void turn_away(ConnectionId connection, const Error& why);
+    void leave(const Asker& asker, const wire::Frame& frame);
+    void lose_shard(uint32_t number);
+    void remove_server(uint32_t server, const Error& why);
+    void lose_worker(uint32_t number, LeaveMessage why);
+    void forget_removed();
+    void tell_shards_of(uint32_t worker);
+    void tell_workers_of(uint32_t shard);
+    void settle_barrier();
+    void act();
+    void carry_out(const SendView& action);
+    void carry_out(const ReleaseLosers& action);
+    void carry_out(const AskFirstIteration& action);
+    void carry_out(const AdmitServer& action);
+    void carry_out(const AdmitWorker& action);
+    void carry_out(const RefuseJoin& action);
+    void carry_out(const KeepServer& action);
+    void carry_out(const EndServer& action);
+    void carry_out(const LostSegments& action);
+    void admit(ConnectionId connection, uint32_t number, uint32_t rank);
+    [[nodiscard]] std::vector<ShardPeer> live_shards() const;
+    [[nodiscard]] std::string name_of_shard(uint32_t shard) const;
 
     ManagerOptions options_;
     std::unique_ptr<transport::Endpoint> endpoint_;
@@ -120,11 +190,23 @@ private:
     Phase phase_ = Phase::kJoining;
     uint64_t started_ns_;
     uint64_t ending_since_ns_ = 0;
-    std::unordered_map<transport::ConnectionId, Peer> peers_;
-    View view_;
-    std::vector<Member> shards_;
-    std::vector<Member> workers_;
-    std::vector<TableEntry> tables_;
+    std::unordered_map<ConnectionId, Peer> peers_;
+    std::map<uint32_t, Shard> shards_;      ///< by number, those that are here
+    std::map<uint32_t, Worker> workers_;    ///< by number, those that are here
+    std::optional<Membership> membership_;  ///< once the job runs
+    bool has_news_ = false;                 ///< membership_ has heard something: act()
+    std::map<uint32_t, Removed> removed_;   ///< by number, servers that the view still has
+    std::vector<JobStatus::DeadServer> dead_servers_;
+    std::optional<Error> loss_;  ///< parameters are lost: what has happened
+    Status outcome_;             ///< of the job, once it ends
+    Joiners joiners_;
+    JobTables tables_{outbox_};
+    Barrier barrier_{outbox_};
+    ShardCounters counters_{outbox_};
+    LostWorkers lost_workers_;
+    std::vector<Asker> status_askers_;  ///< operators that wait for the shards' counters
+    size_t operator_count_ = 0;
+    size_t left_count_ = 0;  ///< workers that came to their end
 };
 
 }  // namespace weir

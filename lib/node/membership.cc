@@ -116,6 +116,7 @@ Status Membership::leave_server(uint32_t server) {
                                  server));
     }
     leaving_.insert(server);
+    full_.clear();  // they are asked again
     is_plan_due_ = true;
     return {};
 }
@@ -124,7 +125,6 @@ void Membership::server_died(uint32_t server) {
     if (view_.server(server) == nullptr) return;
     leaving_.erase(server);
     dead_.insert(server);
-    std::erase_if(awaited_, [&](uint32_t shard) { return is_dead_shard(shard); });
 }
 
 void Membership::worker_left(uint32_t worker) {
@@ -136,7 +136,7 @@ void Membership::worker_left(uint32_t worker) {
 void Membership::worker_died(uint32_t worker) {
     if (view_.worker(worker) == nullptr) return;
     silent_workers_.insert(worker);
-    if (options_.on_worker_death == OnWorkerDeath::kContinue) gone_workers_.insert(worker);
+    if (options_.on_worker_loss == OnWorkerLoss::kContinue) gone_workers_.insert(worker);
 }
 
 void Membership::add_table(uint32_t table) {
@@ -158,6 +158,21 @@ Status Membership::stopped(uint32_t shard, uint64_t epoch) {
 }
 
 Status Membership::learner_complete(uint32_t shard, const LearnerReport& report) {
+    WEIR_ASSIGN(const bool counts, is_of_view(shard, report));
+    if (counts) complete_[report.first] = report;
+    return {};
+}
+
+Status Membership::learner_refused(uint32_t shard, const LearnerReport& report) {
+    WEIR_ASSIGN(const bool counts, is_of_view(shard, report));
+    if (!counts) return {};
+    full_.insert(view_.shard(report.shard)->server);
+    is_plan_due_ = true;
+    return {};
+}
+
+/// False: the learner was given up, or has its role.
+Result<bool> Membership::is_of_view(uint32_t shard, const LearnerReport& report) const {
     WEIR_TRY(check_shard(shard));
     const ViewSegment& segment = view_.segments()[view_.segment_index(report.first)];
     if (report.named > view_.epoch()) {
@@ -168,15 +183,14 @@ Status Membership::learner_complete(uint32_t shard, const LearnerReport& report)
     const bool is_current = segment.first == report.first && segment.has_learner() &&
                             segment.learner.shard == report.shard &&
                             segment.learner.named == report.named;
-    if (!is_current) return {};  // it was given up or has its role
+    if (!is_current) return false;
     if (shard != report.shard && shard != segment.primary) {
         return Error(Errc::kProtocol,
                      fmt::format("shard {} reports that shard {} has learned segment {:#x}, with "
                                  "which it has nothing to do",
                                  shard, report.shard, report.first));
     }
-    complete_[report.first] = report;
-    return {};
+    return true;
 }
 
 Status Membership::first_iteration(uint32_t shard, uint64_t epoch, uint32_t table, uint64_t first) {
@@ -185,10 +199,11 @@ Status Membership::first_iteration(uint32_t shard, uint64_t epoch, uint32_t tabl
 }
 
 std::vector<MembershipAction> Membership::decide() {
-    while (awaited_.empty()) {
+    do {
+        if (!losers_.empty() && !dead_.empty()) revise();
+        if (!awaited_.empty()) break;
         if (!losers_.empty()) send_to_the_rest();
-        if (!make_next_view()) break;
-    }
+    } while (make_next_view());
     return std::exchange(actions_, {});
 }
 
@@ -273,6 +288,7 @@ View Membership::without_the_gone(const View& view) {
             lost.share += share_of(next, i);
         }
         if (lost.segment_count != 0) actions_.emplace_back(std::move(lost));
+        std::erase_if(full_, [&](uint32_t server) { return dead_.contains(server); });
         dead_.clear();
         is_plan_due_ = true;
     }
@@ -299,6 +315,7 @@ View Membership::with_joiners(View view) {
         }
         actions_.emplace_back(AdmitServer{join.ticket, view.data().next_server, first_shard});
         view = std::move(*next);
+        full_.clear();
         is_plan_due_ = true;
     }
     return view;
@@ -308,24 +325,26 @@ View Membership::with_plan(View view) {
     if (!is_plan_due_) return view;
     is_plan_due_ = false;
     std::vector<uint32_t> live = staying(view);
-    if (live.empty() && !leaving_.empty()) {
-        keep_leavers();
+    const bool can_leave =
+        std::ranges::any_of(live, [&](uint32_t s) { return !full_.contains(s); });
+    if (!can_leave && !leaving_.empty()) {
+        keep_leavers(live.empty() ? "are dead" : "have no memory for it");
         live = staying(view);
     }
-    const Plan what = plan(view, live, options_.backup_count);
+    const Plan what = plan(view, live, options_.backup_count, as_list(full_));
     if (what.empty()) return view;
     if (std::ranges::none_of(view.segments(), &ViewSegment::has_learner)) done_ = {};
     return begin_moves(view, what);
 }
 
-/// Those who were to take over are dead. Who was leaving must stay.
-void Membership::keep_leavers() {
+/// Those who were to take over cannot. Who was leaving must stay.
+void Membership::keep_leavers(std::string_view why) {
     for (const uint32_t server : std::exchange(leaving_, {})) {
         actions_.emplace_back(KeepServer{
             server, Error(Errc::kUnavailable,
                           fmt::format("server {} stays: the servers that were to take over what "
-                                      "it holds are dead; let one join, and ask again",
-                                      server))});
+                                      "it holds {}; let one join, and ask again",
+                                      server, why))});
     }
 }
 
@@ -370,12 +389,45 @@ void Membership::admit_workers() {
 
 /// First to those who lose something; to the others when they have stopped.
 void Membership::publish(View next) {
-    first_iterations_.forget();
-    is_asking_next_ = !worker_joins_.empty();
     before_ = std::exchange(view_, std::move(next));
     difference_ = std::make_shared<const ViewChange>(view_change(before_, view_));
     losers_ = losers_between(before_, view_);
     awaited_ = {losers_.begin(), losers_.end()};
+    forget_void_answers();
+    losers_.empty() ? send_to_the_rest() : send(losers_, {});
+}
+
+/// Servers have died while only its losers have the view. What one of them was to get goes back to
+/// the shard that had it: that still has all of it. So does what one of them was to give and has not
+/// handed over, because nobody else has all of it: it is lost with its server.
+void Membership::revise() {
+    ViewData data = view_.data();
+    ++data.epoch;
+    for (ViewSegment& segment : data.segments) {
+        const uint32_t was = before_.owner(segment.first);
+        if (was == segment.primary || view_.shard(was) == nullptr) continue;
+        const bool is_unfinished = is_dead_shard(was) && awaited_.contains(was);
+        if (is_dead_shard(segment.primary) || is_unfinished) segment.primary = was;
+    }
+    for (ViewShard& shard : data.shards) {
+        if (shard.since > before_.epoch()) shard.since = data.epoch;
+    }
+    const View first = view_;
+    view_ = as_one_step(first, without_the_gone(std::move(View::make(std::move(data))).value()));
+    difference_ = std::make_shared<const ViewChange>(view_change(before_, view_));
+    std::erase_if(losers_, [&](uint32_t loser) { return view_.shard(loser) == nullptr; });
+    const std::vector<uint32_t> awaited = losers_between(before_, view_);
+    awaited_ = {awaited.begin(), awaited.end()};
+    forget_void_answers();
+    if (losers_.empty()) return send_to_the_rest();
+    actions_.emplace_back(
+        SendView{std::make_shared<const ViewChange>(view_change(first, view_)), losers_, {}});
+}
+
+/// There is a new view: what was asked and reported for those before counts no more.
+void Membership::forget_void_answers() {
+    first_iterations_.forget();
+    is_asking_next_ = !worker_joins_.empty();
     std::erase_if(complete_, [&](const auto& entry) {
         const LearnerReport& report = entry.second;
         const ViewSegment& segment = view_.segments()[view_.segment_index(report.first)];
@@ -383,7 +435,6 @@ void Membership::publish(View next) {
                segment.learner.named != report.named;
     });
     std::erase_if(silent_workers_, [&](uint32_t w) { return view_.worker(w) == nullptr; });
-    losers_.empty() ? send_to_the_rest() : send(losers_, {});
 }
 
 void Membership::send_to_the_rest() {
@@ -394,6 +445,7 @@ void Membership::send_to_the_rest() {
     std::vector<uint32_t> workers;
     for (const ViewWorker& worker : view_.workers())
         workers.push_back(worker.number);
+    if (!losers_.empty()) actions_.emplace_back(ReleaseLosers{view_.epoch(), losers_});
     losers_.clear();
     send(shards, workers);
 }

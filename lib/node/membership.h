@@ -10,11 +10,13 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
 #include "lib/base/result.h"
 #include "lib/node/first_iterations.h"
+#include "lib/node/on_worker_loss.h"
 #include "lib/ring/moves.h"
 #include "lib/ring/plan.h"
 #include "lib/ring/view.h"
@@ -58,7 +60,14 @@ struct RefuseJoin {
     Error why;
 };
 
-/// A server that was leaving stays: nobody is there any more to take over what it holds.
+/// All shards that lose something by a view have stopped. These, which are the ones, may drop it.
+struct ReleaseLosers {
+    uint64_t epoch = 0;
+    std::vector<uint32_t> shards;
+};
+
+/// A server that was leaving stays: nobody is there any more to take over what it holds, or has
+/// memory for that.
 struct KeepServer {
     uint32_t server = 0;
     Error why;
@@ -76,8 +85,8 @@ struct LostSegments {
     double share = 0;  ///< of the ring
 };
 
-using MembershipAction = std::variant<SendView, AskFirstIteration, AdmitServer, AdmitWorker,
-                                      RefuseJoin, KeepServer, EndServer, LostSegments>;
+using MembershipAction = std::variant<SendView, ReleaseLosers, AskFirstIteration, AdmitServer,
+                                      AdmitWorker, RefuseJoin, KeepServer, EndServer, LostSegments>;
 
 /// The moves since the ring was last at rest, for people.
 struct MoveProgress {
@@ -93,20 +102,18 @@ struct NewWorker {
     bool has_iterations = true;  ///< false: it takes part in no iteration of any table
 };
 
-enum class OnWorkerDeath { kStop, kContinue };
-
 struct MembershipOptions {
     uint32_t backup_count = 0;
     /// kStop: a dead worker stays a member, so that nobody goes on without it while the job ends.
-    OnWorkerDeath on_worker_death = OnWorkerDeath::kStop;
+    OnWorkerLoss on_worker_loss = OnWorkerLoss::kStop;
 };
 
 /// Tell it what happened; then decide() says what is to be done. It has no clock and no transport,
 /// and never waits for anything but its inputs.
 ///
 /// One view at a time: if a view takes a primary role from shards, they get it first. The others
-/// get it when all of those have stopped or are dead, and only then the next view is made. What
-/// happens meanwhile is kept for it.
+/// get it when all of those have stopped, and only then the next view is made. What happens
+/// meanwhile is kept for it; but if servers die, the view that nobody serves by yet is revised.
 ///
 /// The caller's part: what goes to one shard or worker arrives in the order in which it was given
 /// out. What comes from the network may be late, repeated or made up: such inputs return a Status,
@@ -158,6 +165,10 @@ public:
     /// A learner is complete. `shard` says so: the learner, or the primary that it learns from.
     [[nodiscard]] Status learner_complete(uint32_t shard, const LearnerReport& report);
 
+    /// A learner has no memory for its segment. Its server gets nothing more, until a server joins or
+    /// is told to leave.
+    [[nodiscard]] Status learner_refused(uint32_t shard, const LearnerReport& report);
+
     /// A shard's answer to AskFirstIteration, for one table.
     [[nodiscard]] Status first_iteration(uint32_t shard, uint64_t epoch, uint32_t table,
                                          uint64_t first);
@@ -190,18 +201,21 @@ private:
     };
 
     bool make_next_view();
+    void revise();
     bool finish_learners();
     bool change_members();
     void admit_workers();
     View without_the_gone(const View& view);
     View with_joiners(View view);
     View with_plan(View view);
-    void keep_leavers();
+    void keep_leavers(std::string_view why);
     void ask();
     void publish(View next);
+    void forget_void_answers();
     void send_to_the_rest();
     void send(const std::vector<uint32_t>& shards, const std::vector<uint32_t>& workers);
     [[nodiscard]] Status check_shard(uint32_t shard) const;
+    [[nodiscard]] Result<bool> is_of_view(uint32_t shard, const LearnerReport& report) const;
     [[nodiscard]] bool has_ticket(uint64_t ticket) const;
     [[nodiscard]] bool is_address_taken(const std::string& address) const;
     [[nodiscard]] std::vector<uint32_t> staying(const View& view) const;
@@ -211,13 +225,14 @@ private:
     View view_;
     View before_;
     std::shared_ptr<const ViewChange> difference_;  // from before_ to view_
-    std::vector<uint32_t> losers_;                  // they have been sent view_ first, ascending
+    std::vector<uint32_t> losers_;                  // they were sent view_ first, ascending
     std::set<uint32_t> awaited_;                    // those of them that have not stopped
     std::vector<MembershipAction> actions_;         // for decide()
     std::vector<ServerJoin> server_joins_;
     std::vector<WorkerJoin> worker_joins_;
     std::set<uint32_t> leaving_;         // servers
     std::set<uint32_t> dead_;            // servers that are still in view_
+    std::set<uint32_t> full_;            // servers that have no memory for more
     std::set<uint32_t> gone_workers_;    // are still in view_, but are to be taken out
     std::set<uint32_t> silent_workers_;  // are sent nothing
     std::set<uint32_t> tables_;

@@ -18,10 +18,10 @@ std::optional<Message> whole(const ByteReader& reader, Message message) {
 }
 
 /// All fields of a StatsMessage, in the order in which they are encoded.
-std::array<uint64_t*, 10> fields(StatsMessage& m) {
+std::array<uint64_t*, 11> fields(StatsMessage& m) {
     return {&m.pushes,           &m.pulls,          &m.keys_pushed, &m.bytes_copied,
             &m.bytes_sent,       &m.bytes_received, &m.keys_held,   &m.lists_remembered,
-            &m.registered_bytes, &m.used_bytes};
+            &m.registered_bytes, &m.used_bytes,     &m.table_bytes};
 }
 
 }  // namespace
@@ -29,6 +29,8 @@ std::array<uint64_t*, 10> fields(StatsMessage& m) {
 std::vector<std::byte> JoinMessage::encode() const {
     ByteWriter writer;
     writer.number(role).number(rank).number(number).text(address).number(host);
+    writer.number(joiner).number(shard_count).number(weight).number(pool_bytes);
+    writer.number(static_cast<uint8_t>(has_iterations));
     return std::move(writer).take();
 }
 
@@ -40,8 +42,43 @@ std::optional<JoinMessage> JoinMessage::decode(std::span<const std::byte> body) 
     message.number = reader.number<uint32_t>();
     message.address = reader.text(kAddressBytesMax);
     message.host = reader.number<uint64_t>();
-    if (message.role != Role::kShard && message.role != Role::kWorker) return std::nullopt;
+    message.joiner = reader.number<uint64_t>();
+    message.shard_count = reader.number<uint32_t>();
+    message.weight = reader.number<uint32_t>();
+    message.pool_bytes = reader.number<uint64_t>();
+    const auto has_iterations = reader.number<uint8_t>();
+    message.has_iterations = has_iterations == 1;
+    if (message.role < Role::kShard || message.role > Role::kOperator) return std::nullopt;
+    if (has_iterations > 1) return std::nullopt;
     return whole(reader, std::move(message));
+}
+
+std::vector<std::byte> AdmitMessage::encode() const {
+    ByteWriter writer;
+    writer.number(number).number(rank);
+    return std::move(writer).take();
+}
+
+std::optional<AdmitMessage> AdmitMessage::decode(std::span<const std::byte> body) {
+    ByteReader reader(body);
+    AdmitMessage message;
+    message.number = reader.number<uint32_t>();
+    message.rank = reader.number<uint32_t>();
+    return whole(reader, message);
+}
+
+std::vector<std::byte> HelloMessage::encode() const {
+    ByteWriter writer;
+    writer.number(table).number(time);
+    return std::move(writer).take();
+}
+
+std::optional<HelloMessage> HelloMessage::decode(std::span<const std::byte> body) {
+    ByteReader reader(body);
+    HelloMessage message;
+    message.table = reader.number<uint32_t>();
+    message.time = reader.number<uint64_t>();
+    return whole(reader, message);
 }
 
 std::vector<std::byte> TableMessage::encode() const {
@@ -81,6 +118,13 @@ std::vector<std::byte> StatsMessage::encode() const {
     ByteWriter writer;
     for (const uint64_t* const field : fields(copy))
         writer.number(*field);
+    writer.number(static_cast<uint32_t>(open.size()));
+    for (const OpenIteration& one : open) {
+        writer.number(one.table).number(one.iteration);
+        writer.number(static_cast<uint32_t>(one.late.size()));
+        for (const uint32_t worker : one.late)
+            writer.number(worker);
+    }
     return std::move(writer).take();
 }
 
@@ -89,6 +133,70 @@ std::optional<StatsMessage> StatsMessage::decode(std::span<const std::byte> body
     StatsMessage message;
     for (uint64_t* const field : fields(message))
         *field = reader.number<uint64_t>();
+    const auto open_count = reader.number<uint32_t>();
+    if (open_count > kOpenMax) return std::nullopt;
+    message.open.resize(open_count);
+    for (OpenIteration& one : message.open) {
+        one.table = reader.number<uint32_t>();
+        one.iteration = reader.number<uint64_t>();
+        const auto late_count = reader.number<uint32_t>();
+        if (late_count > OpenIteration::kLateMax) return std::nullopt;
+        one.late.resize(late_count);
+        for (uint32_t& worker : one.late)
+            worker = reader.number<uint32_t>();
+    }
+    return whole(reader, std::move(message));
+}
+
+std::vector<std::byte> CompleteMessage::encode() const {
+    ByteWriter writer;
+    writer.number(first).number(shard).number(named);
+    return std::move(writer).take();
+}
+
+std::optional<CompleteMessage> CompleteMessage::decode(std::span<const std::byte> body) {
+    ByteReader reader(body);
+    CompleteMessage message;
+    message.first = reader.number<uint64_t>();
+    message.shard = reader.number<uint32_t>();
+    message.named = reader.number<uint64_t>();
+    return whole(reader, message);
+}
+
+std::vector<std::byte> AskFirstIterationMessage::encode() const {
+    ByteWriter writer;
+    writer.number(epoch).number(static_cast<uint32_t>(tables.size()));
+    for (const uint32_t table : tables)
+        writer.number(table);
+    return std::move(writer).take();
+}
+
+std::optional<AskFirstIterationMessage> AskFirstIterationMessage::decode(
+    std::span<const std::byte> body) {
+    ByteReader reader(body);
+    AskFirstIterationMessage message;
+    message.epoch = reader.number<uint64_t>();
+    const uint32_t count = reader.number<uint32_t>();
+    if (count > kTablesMax) return std::nullopt;
+    message.tables.resize(count);
+    for (uint32_t& table : message.tables)
+        table = reader.number<uint32_t>();
+    return whole(reader, std::move(message));
+}
+
+std::vector<std::byte> FirstIterationMessage::encode() const {
+    ByteWriter writer;
+    writer.number(epoch).number(table).number(first);
+    return std::move(writer).take();
+}
+
+std::optional<FirstIterationMessage> FirstIterationMessage::decode(
+    std::span<const std::byte> body) {
+    ByteReader reader(body);
+    FirstIterationMessage message;
+    message.epoch = reader.number<uint64_t>();
+    message.table = reader.number<uint32_t>();
+    message.first = reader.number<uint64_t>();
     return whole(reader, message);
 }
 

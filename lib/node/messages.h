@@ -17,15 +17,45 @@ namespace weir {
 
 /// Kind::kJoin: a shard or worker joins the job.
 struct JoinMessage {
-    enum class Role : uint8_t { kShard = 1, kWorker = 2 };
+    /// kOperator: a person's command. It takes no part in the job, and gets neither number nor
+    /// view.
+    enum class Role : uint8_t { kShard = 1, kWorker = 2, kOperator = 3 };
     Role role = Role::kWorker;
     uint32_t rank = 0;    ///< of the process in the job; for messages to people
     uint32_t number = 0;  ///< of the shard, counted through all servers, or of the worker
     std::string address;  ///< shard: where workers connect to
     uint64_t host = 0;    ///< equal for the processes of one host; means nothing else
 
+    /// Not 0: it joins a running job. A random number, the same for all shards of a server. It has
+    /// no rank and no number yet: kAdmit brings them. `number` is the shard's place in its server.
+    uint64_t joiner = 0;
+    uint32_t shard_count = 1;    ///< of the server that joins
+    uint32_t weight = 1;         ///< of that server, as in ViewServer
+    uint64_t pool_bytes = 0;     ///< that it has for parameters; 0: it does not say
+    bool has_iterations = true;  ///< worker that joins: it takes part in iterations
+
     [[nodiscard]] std::vector<std::byte> encode() const;
     [[nodiscard]] static std::optional<JoinMessage> decode(std::span<const std::byte> body);
+};
+
+/// Kind::kAdmit: a shard or worker that asked to join a running job is in it. A shard then gets the
+/// tables that there are, and both get the view.
+struct AdmitMessage {
+    uint32_t number = 0;  ///< of the shard, or of the worker
+    uint32_t rank = 0;    ///< of its process, for messages to people
+
+    [[nodiscard]] std::vector<std::byte> encode() const;
+    [[nodiscard]] static std::optional<AdmitMessage> decode(std::span<const std::byte> body);
+};
+
+/// Kind::kHello, with which a worker begins a connection to a shard, has no body. One that comes
+/// later has this: a push of `table` whose time is far from those before comes next.
+struct HelloMessage {
+    uint32_t table = 0;
+    uint64_t time = 0;
+
+    [[nodiscard]] std::vector<std::byte> encode() const;
+    [[nodiscard]] static std::optional<HelloMessage> decode(std::span<const std::byte> body);
 };
 
 /// Kind::kCreateTable and kOpenTable, and the replies to them. The manager does not decode
@@ -65,10 +95,57 @@ struct StatsMessage {
     /// Of the shard's store pool, that of its process and NUMA node. Of the shards that share a
     /// pool only one reports this, so that sums are right; the others report 0.
     uint64_t registered_bytes = 0;
-    uint64_t used_bytes = 0;  ///< of that pool, by this shard: tables, lists, fetched bytes
+    uint64_t used_bytes = 0;   ///< of that pool, by this shard: tables, lists, fetched bytes
+    uint64_t table_bytes = 0;  ///< of used_bytes, what does not come from caches
+
+    /// An iteration that has begun here and is not closed.
+    struct OpenIteration {
+        static constexpr size_t kLateMax = 16;  ///< more are not named
+        uint32_t table = 0;
+        uint64_t iteration = 0;
+        std::vector<uint32_t> late = {};  ///< workers of which parts are missing
+
+        [[nodiscard]] size_t bytes() const noexcept { return 16 + 4 * late.size(); }  ///< encoded
+
+        friend bool operator==(const OpenIteration&, const OpenIteration&) = default;
+    };
+
+    static constexpr size_t kOpenMax = 64;  ///< more are not named
+    std::vector<OpenIteration> open = {};   ///< of any table
 
     [[nodiscard]] std::vector<std::byte> encode() const;
     [[nodiscard]] static std::optional<StatsMessage> decode(std::span<const std::byte> body);
+};
+
+/// Kind::kComplete: the fields of LearnerReport (lib/ring/moves.h).
+struct CompleteMessage {
+    uint64_t first = 0;  ///< position of the segment
+    uint32_t shard = 0;  ///< the learner
+    uint64_t named = 0;  ///< the epoch that named it
+    [[nodiscard]] std::vector<std::byte> encode() const;
+    [[nodiscard]] static std::optional<CompleteMessage> decode(std::span<const std::byte> body);
+};
+
+/// Kind::kFirstIteration from the manager: the question for some tables. The answers are one
+/// FirstIterationMessage for each of them.
+struct AskFirstIterationMessage {
+    static constexpr size_t kTablesMax = 512;  ///< of one message; for more there are more of them
+    uint64_t epoch = 0;
+    std::vector<uint32_t> tables;
+    [[nodiscard]] std::vector<std::byte> encode() const;
+    [[nodiscard]] static std::optional<AskFirstIterationMessage> decode(
+        std::span<const std::byte> body);
+};
+
+/// Kind::kFirstIteration from a shard: it closes no iteration of the table from `first` on before
+/// its next view. `epoch` is that of the question.
+struct FirstIterationMessage {
+    uint64_t epoch = 0;
+    uint32_t table = 0;
+    uint64_t first = 0;
+    [[nodiscard]] std::vector<std::byte> encode() const;
+    [[nodiscard]] static std::optional<FirstIterationMessage> decode(
+        std::span<const std::byte> body);
 };
 
 /// The text in the body of a kShutdown, or of a reply that reports an error.

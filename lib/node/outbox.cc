@@ -7,7 +7,7 @@
 
 namespace weir {
 
-void Outbox::send(transport::ConnectionId connection, wire::FrameHeader header,
+void Outbox::send(transport::ConnectionId connection, wire::FrameHeader& header,
                   std::span<const std::byte> body) {
     header.body_bytes = static_cast<uint32_t>(body.size());
     const std::span<const std::byte> head = wire::bytes_of(header);

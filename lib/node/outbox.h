@@ -28,8 +28,14 @@ public:
 
     /// Sends header and body, now or later; sets header.body_bytes. Does nothing if the
     /// connection is closed. Closes it if too many bytes wait for it; its kClosed follows.
-    void send(transport::ConnectionId connection, wire::FrameHeader header,
+    void send(transport::ConnectionId connection, wire::FrameHeader& header,
               std::span<const std::byte> body = {});
+
+    void send(transport::ConnectionId connection, wire::FrameHeader&& header,
+              std::span<const std::byte> body = {}) {
+        send(connection, header, body);
+    }
+
     /// Sends waiting frames as far as there is room. Returns the number of frames sent.
     size_t flush();
     /// Drops the frames that wait for a connection that is closed.

@@ -7,6 +7,7 @@
 
 #include <fmt/core.h>
 #include <pthread.h>
+#include <sched.h>
 
 #include "lib/base/log.h"
 #include "lib/base/topology.h"
@@ -33,6 +34,7 @@ void poll_to_end(StateMachine& machine, Idle& idle, const std::stop_token& stop)
     while (!machine.finished() && !stop.stop_requested()) {
         if (machine.poll() > 0) {
             idle.reset();
+            if (machine.gives_way()) sched_yield();
         } else {
             idle.wait([&] { return machine.arm(); });
         }

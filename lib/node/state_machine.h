@@ -21,6 +21,11 @@ public:
     /// Takes what arrived, does a bounded amount of work, and posts what is to be sent; never
     /// blocks. Returns 0 if there was nothing to do.
     virtual size_t poll() = 0;
+
+    /// Whether what poll() did may have been work that nobody waits for: its thread then yields,
+    /// because others that share the CPU may have requests to answer.
+    [[nodiscard]] virtual bool gives_way() const noexcept { return false; }
+
     /// A descriptor to sleep on: it becomes readable when poll() has something to do. -1: do not
     /// sleep, poll again.
     [[nodiscard]] virtual int arm() = 0;

@@ -35,27 +35,37 @@ Ratio ratio_of(uint128 held, uint128 share) {
 
 }  // namespace
 
-Balance::Balance(const View& view, std::span<const uint32_t> live) : view_(view) {
+Balance::Balance(const View& view, std::span<const uint32_t> live, std::span<const uint32_t> full)
+    : view_(view) {
     for (const ViewShard& shard : view.shards()) {
         index_[shard.number] = static_cast<uint32_t>(shards_.size());
         shards_.push_back({.server = shard.server});
     }
     segments_left_ = ViewLimits::kSegmentsMax - view.segments().size();
-    set_shares(live);
+    set_shares(live, full);
     add_pieces();
     for (uint32_t i = 0; i < shards_.size(); ++i) {
-        if (is_live(i)) by_ratio_.insert({ratio_of(shards_[i].held, shards_[i].share), i});
+        if (is_live(i) && !shards_[i].is_full)
+            by_ratio_.insert({ratio_of(shards_[i].held, shards_[i].share), i});
     }
 }
 
-/// What is not lost is shared by weight; the shards of a server get equal parts.
-void Balance::set_shares(std::span<const uint32_t> live) {
-    const std::unordered_set<uint32_t> is_live(live.begin(), live.end());
+/// What is not lost, and not with servers that are full, is shared by weight; the shards of a server
+/// get equal parts.
+void Balance::set_shares(std::span<const uint32_t> live, std::span<const uint32_t> full) {
+    std::unordered_set<uint32_t> is_live(live.begin(), live.end());
+    for (Shard& shard : shards_) {
+        shard.is_full =
+            is_live.contains(shard.server) && std::ranges::count(full, shard.server) > 0;
+        if (shard.is_full) shard.share = 1;
+    }
+    for (const uint32_t server : full)
+        is_live.erase(server);
     uint128 whole = 0;
     for (size_t i = 0; i < view_.segments().size(); ++i) {
-        if (view_.segments()[i].primary != kNoShard) {
-            whole += position_count(view_.data().segments, i);
-        }
+        const uint32_t primary = view_.segments()[i].primary;
+        if (primary == kNoShard || shards_[index_.at(primary)].is_full) continue;
+        whole += position_count(view_.data().segments, i);
     }
     std::unordered_map<uint32_t, uint32_t> shard_count;
     for (const Shard& shard : shards_)
@@ -89,7 +99,7 @@ void Balance::add_pieces() {
         bool is_movable = true;
         if (segment.has_learner()) {
             const uint32_t learner = index_.at(segment.learner.shard);
-            is_movable = !is_live(learner);
+            is_movable = !is_live(learner) || shards_[learner].is_full;
             if (is_movable) {
                 cancelled_.push_back(i);
             } else if (segment.learner.replaces == segment.primary) {
@@ -184,13 +194,28 @@ void Balance::fill(uint32_t poor, uint128& free) {
         // Nobody is above its share any more: the rest is within the tolerance.
         if (from.held <= from.share && !is_poor) break;
         const uint128 surplus = above(from.held, part_of(from.share, kRich));
-        const uint128 spare = std::min(above(from.held, part_of(from.share, kLow)), surplus + free);
+        const uint128 above_low = above(from.held, part_of(from.share, kLow));
+        if (above_low == 0 && is_poor && can_cut() && pass_on(poor, rich->second)) continue;
+        const uint128 spare = std::min(above_low, surplus + free);
         if (spare == 0 && (can_cut() || !is_poor)) break;
         const uint128 wanted = std::min(spare, above(to.share, to.held));
         const uint128 before = to.held;
         if (!give(rich->second, poor, wanted, wanted)) below = *rich;
         free = above(free, above(to.held - before, surplus));
     }
+}
+
+/// Shards of one server give each other nothing. If they alone have more than their shares, `other`
+/// takes over as much of the richest as `poor` needs, and has it to give then. False: they have not.
+bool Balance::pass_on(uint32_t poor, uint32_t other) {
+    const Shard& to = shards_[poor];
+    const auto rich = std::find_if(by_ratio_.rbegin(), by_ratio_.rend(), [&](const auto& entry) {
+        return shards_[entry.second].server == to.server;
+    });
+    const uint32_t from = rich->second;  // perhaps `poor` itself
+    const uint128 wanted = std::min(above(shards_[from].held, shards_[from].share),
+                                    above(part_of(to.share, kFull), to.held));
+    return wanted > to.share / 1024 && give(from, other, wanted, wanted);
 }
 
 /// What is too much goes to those who get something anyway, while they have room; then to the

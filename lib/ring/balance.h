@@ -33,7 +33,7 @@ public:
     using Ratio = uint64_t;
     static constexpr Ratio kExact = Ratio{1} << 20;
 
-    Balance(const View& view, std::span<const uint32_t> live);
+    Balance(const View& view, std::span<const uint32_t> live, std::span<const uint32_t> full);
 
     /// Moves pieces, whole or cut, as plan() says.
     void run();
@@ -61,13 +61,15 @@ private:
         uint128 held = 0;
         std::set<std::pair<uint128, uint32_t>> movable = {};  ///< size and index of pieces
         bool has_gained = false;
+        bool is_full = false;  ///< it keeps what it holds, and gets nothing
     };
 
-    void set_shares(std::span<const uint32_t> live);
+    void set_shares(std::span<const uint32_t> live, std::span<const uint32_t> full);
     void add_pieces();
     void place_leavers();
     void fill_the_poor();
     void fill(uint32_t poor, uint128& free);
+    bool pass_on(uint32_t poor, uint32_t other);
     void drain(uint32_t rich);
     bool give(uint32_t rich, uint32_t poor, uint128 wanted, uint128 most);
     bool give_smallest(uint32_t rich, uint32_t poor);
@@ -86,7 +88,7 @@ private:
     std::vector<Shard> shards_;
     std::vector<Piece> pieces_;
     std::vector<uint32_t> cancelled_;
-    std::set<std::pair<Ratio, uint32_t>> by_ratio_;  // live shards
+    std::set<std::pair<Ratio, uint32_t>> by_ratio_;  // live shards that are not full
     std::unordered_map<uint32_t, uint32_t> index_;   // of a shard in the view, by number
     size_t segments_left_ = 0;
 };

@@ -17,7 +17,7 @@ constexpr size_t kPartnersMax = 4;
 class Placer {
 public:
     Placer(const View& view, const Balance& balance, std::span<const uint32_t> live)
-        : view_(view), balance_(balance), live_(live.begin(), live.end()) {
+        : view_(view), live_(live.begin(), live.end()) {
         for (const ViewServer& server : view.servers())
             host_of_[server.number] = server.host;
         for (const ViewShard& shard : view.shards()) {
@@ -108,7 +108,6 @@ private:
     }
 
     const View& view_;
-    const Balance& balance_;
     std::unordered_set<uint32_t> live_;                          // servers
     std::unordered_map<uint32_t, uint64_t> host_of_;             // servers
     std::unordered_map<uint32_t, uint32_t> server_of_;           // shards

@@ -9,8 +9,9 @@
 
 namespace weir {
 
-Plan plan(const View& view, std::span<const uint32_t> live, uint32_t backup_count) {
-    Balance balance(view, live);
+Plan plan(const View& view, std::span<const uint32_t> live, uint32_t backup_count,
+          std::span<const uint32_t> full) {
+    Balance balance(view, live, full);
     balance.run();
     const std::span<const ViewSegment> segments = view.segments();
     Plan result;

@@ -59,6 +59,9 @@ inline constexpr double kShareTolerance = 0.05;
 /// first, whole segments if there are any of a good size. A segment that has a learner counts for
 /// the learner and stays as it is; if the learner is leaving, it is given up. Lost segments stay.
 ///
+/// Servers that are `full` have no memory for more: they keep what they hold, and get nothing; what
+/// they are learning is given up.
+///
 /// With ViewLimits::kSegmentsMax segments nothing can be cut. Then whole segments move: leavers
 /// still come to hold nothing, but shares may be beyond the tolerance, as share_min and share_max
 /// say.
@@ -70,7 +73,8 @@ inline constexpr double kShareTolerance = 0.05;
 /// Backups are on other servers than the primary and each other, on other hosts while there are
 /// enough, and a shard's segments share few partners. What cannot be placed now (there are too few
 /// servers, or the segment has a learner already) is left to the next plan.
-[[nodiscard]] Plan plan(const View& view, std::span<const uint32_t> live, uint32_t backup_count);
+[[nodiscard]] Plan plan(const View& view, std::span<const uint32_t> live, uint32_t backup_count,
+                        std::span<const uint32_t> full = {});
 
 /// How many segments each of `shard_count` shards begins with: 16, and fewer if those of all were
 /// more than half of ViewLimits::kSegmentsMax, which leaves room for cuts.

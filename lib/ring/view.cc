@@ -120,14 +120,14 @@ bool View::holds_nothing(uint32_t server) const {
     });
 }
 
-std::string shard_name(const View& view, const ViewShard& shard) {
+std::string shard_name(const View& view, const ViewShard& shard, bool joined_later) {
     const auto is_before = [&](const ViewShard& other) {
         return other.server == shard.server && other.number < shard.number;
     };
     const ViewServer* const server = view.server(shard.server);
-    return fmt::format("shard {} of server {} (rank {})",
+    return fmt::format("shard {} of server {} (rank {}{})",
                        std::ranges::count_if(view.shards(), is_before), shard.server,
-                       server == nullptr ? 0 : server->rank);
+                       server == nullptr ? 0 : server->rank, joined_later ? kJoinedLater : "");
 }
 
 }  // namespace weir

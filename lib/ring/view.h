@@ -116,7 +116,10 @@ private:
     uint32_t shift_ = 63;
 };
 
-/// Of a shard of the view, for messages to people: "shard 0 of server 1 (rank 1)".
-[[nodiscard]] std::string shard_name(const View& view, const ViewShard& shard);
+/// Of a shard of the view, for messages to people: "shard 0 of server 1 (rank 1)", or "(rank 1, which
+/// joined later)" if its server came when the job was running.
+[[nodiscard]] std::string shard_name(const View& view, const ViewShard& shard, bool joined_later);
+
+inline constexpr const char* kJoinedLater = ", which joined later";
 
 }  // namespace weir

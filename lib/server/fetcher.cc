@@ -44,6 +44,7 @@ void Fetcher::add(transport::ConnectionId connection, const wire::Frame& frame) 
     fetch.keys_at = frame.keys_at;
     fetch.values_at = frame.values_at;
     fetch.ends = frame.ends;
+    fetch.number = frame.number;
     fetch.carried.assign(frame.keys.begin(), frame.keys.end());
     fetch.carried.insert(fetch.carried.end(), frame.values.begin(), frame.values.end());
     fetch.carried_keys_bytes = frame.keys.size();
@@ -59,21 +60,41 @@ size_t Fetcher::start() {
     for (size_t idle = 0; idle < turns_.size();) {
         const transport::ConnectionId connection = turns_.front();
         Line& line = lines_.at(connection);
-        const size_t slot = line.waiting.front();
-        const Outcome outcome = start(slot, line);
-        if (outcome == Outcome::kNoMemory) break;  // the connection keeps its turn
+        const Outcome outcome = start_first(line);
+        if (outcome == Outcome::kNoMemory) return started + post_with_memory();
         turns_.pop_front();
         ++idle;
         if (outcome == Outcome::kDone) {
-            slots_[slot].posted = true;
-            if (slots_[slot].reads_open == 0) ready_.push_back(slot);
-            line.waiting.pop_front();
             ++started;
             idle = 0;
         }
         if (!line.waiting.empty()) turns_.push_back(connection);
     }
     return started;
+}
+
+/// The first connection keeps its turn until there is memory for it. Those that have some already
+/// go on: they give it back in the end.
+size_t Fetcher::post_with_memory() {
+    size_t started = 0;
+    std::erase_if(turns_, [&](transport::ConnectionId connection) {
+        Line& line = lines_.at(connection);
+        if (!slots_[line.waiting.front()].memory || start_first(line) != Outcome::kDone)
+            return false;
+        ++started;
+        return line.waiting.empty();
+    });
+    return started;
+}
+
+Fetcher::Outcome Fetcher::start_first(Line& line) {
+    const size_t slot = line.waiting.front();
+    const Outcome outcome = start(slot, line);
+    if (outcome != Outcome::kDone) return outcome;
+    slots_[slot].posted = true;
+    if (slots_[slot].reads_open == 0) ready_.push_back(slot);
+    line.waiting.pop_front();
+    return outcome;
 }
 
 Fetcher::Outcome Fetcher::start(size_t slot, Line& line) {
@@ -150,6 +171,7 @@ std::optional<Fetched> Fetcher::next() {
     fetched.header = fetch.header;
     fetched.values_at = fetch.values_at;
     fetched.ends = fetch.ends;
+    fetched.number = fetch.number;
     fetched.status = fetch.status;
     const std::span carried(fetch.carried);
     fetched.carried_bytes = carried.size();

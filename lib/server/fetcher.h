@@ -30,6 +30,7 @@ struct Fetched {
     std::span<std::byte> room;     ///< pull: buffer for the values, before they are written
     wire::MemoryHandle values_at;  ///< pull: the worker's memory to write them to
     wire::ListEnds ends;           ///< with kKeysKnown: first and last key
+    uint32_t number = 0;           ///< as in its Frame
     size_t carried_bytes = 0;      ///< size of the keys and values in its message
     Errc status = Errc::kOk;       ///< not kOk: kOutOfRange, kPeerLost, kNoMemory
 };
@@ -68,7 +69,7 @@ public:
     void forget(transport::ConnectionId connection);
 
     /// Blocks that were given back and are kept for further requests.
-    [[nodiscard]] Reclaimable& spares() noexcept { return spares_; }
+    [[nodiscard]] SpareBlocks& spares() noexcept { return spares_; }
 
     [[nodiscard]] bool waiting() const noexcept { return !turns_.empty() || !ready_.empty(); }
 
@@ -79,6 +80,7 @@ private:
         wire::MemoryHandle keys_at;
         wire::MemoryHandle values_at;
         wire::ListEnds ends;
+        uint32_t number = 0;
         std::vector<std::byte> carried;  ///< keys, then values that were in the message
         size_t carried_keys_bytes = 0;
         Block memory;  ///< keys that are read, then values; each 64-byte aligned
@@ -103,6 +105,8 @@ private:
         kNoMemory  ///< no request can get memory until some is given back
     };
     [[nodiscard]] size_t free_slot();
+    [[nodiscard]] size_t post_with_memory();
+    [[nodiscard]] Outcome start_first(Line& line);
     [[nodiscard]] Outcome start(size_t slot, Line& line);
     [[nodiscard]] Outcome get_memory(Fetch& fetch, Line& line);
     [[nodiscard]] Outcome post(size_t slot);

@@ -2,96 +2,224 @@
 #include "lib/server/iteration_progress.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "lib/base/check.h"
 
 namespace weir {
 
-IterationProgress::IterationProgress(uint32_t worker_count, uint32_t window)
-    : window_(window), last_seen_(worker_count), lost_(worker_count) {
+IterationProgress::IterationProgress(uint32_t window) : window_(window) {
     WEIR_CHECK(window > 0);
-    for (Open& open : window_)
-        open.parts.resize(worker_count);
+}
+
+size_t IterationProgress::search(uint32_t worker) const noexcept {
+    const auto at = std::ranges::lower_bound(members_, worker, {},
+                                             [](const Member& member) { return member.is.worker; });
+    if (at == members_.end() || at->is.worker != worker) return kNone;
+    return static_cast<size_t>(at - members_.begin());
+}
+
+void IterationProgress::set_members(std::span<const IterationMember> members) {
+    std::vector<Member> after;
+    std::vector<size_t> old_index;
+    for (const IterationMember member : members) {
+        const size_t i = search(member.worker);
+        old_index.push_back(i);
+        after.push_back({member, std::max(member.first - 1, last_closed())});
+        if (i == kNone) continue;
+        after.back().last_seen = std::max(members_[i].last_seen, member.first - 1);
+        after.back().is_lost = members_[i].is_lost;
+    }
+    members_ = std::move(after);
+    for (uint64_t iteration = first_open(); iteration <= last_open(); ++iteration) {
+        Open& in = open(iteration);
+        const std::vector<Parts> before =
+            std::exchange(in.parts, std::vector<Parts>(members_.size()));
+        for (size_t i = 0; i < members_.size(); ++i) {
+            if (old_index[i] < before.size()) in.parts[i] = before[old_index[i]];
+        }
+        count_missing(iteration);
+    }
+    find_hopeless();
+}
+
+void IterationProgress::restart(std::span<const PositionRange> primary) {
+    closed_.set_primary(primary);
+    for (Member& member : members_)
+        member.last_seen = std::max(member.is.first - 1, last_closed());
+    for (uint64_t iteration = first_open(); iteration <= last_open(); ++iteration) {
+        reopen(iteration);
+        open(iteration).failure.reset();
+        open(iteration).is_used = false;
+    }
+    find_hopeless();
+    fail_hopeless();
 }
 
 IterationProgress::Verdict IterationProgress::judge(uint64_t iteration, uint32_t worker,
                                                     uint32_t parts) noexcept {
-    if (worker >= last_seen_.size() || parts == 0) return Verdict::kRefuse;
-    if (iteration <= last_closed_) return Verdict::kPast;
-    uint64_t& last_seen = last_seen_[worker];
-    if (iteration > last_seen + 1) return Verdict::kSkips;
-    last_seen = std::max(last_seen, iteration);
-    if (iteration > last_open()) return Verdict::kLater;
-    const Parts& of = open(iteration).parts[worker];
-    const bool as_announced = of.announced == 0 || (of.announced == parts && of.admitted < parts);
-    return as_announced ? Verdict::kNow : Verdict::kRefuse;
+    const size_t i = index_of(worker);
+    if (i == kNone || parts == 0 || parts > kPartsMax) return Verdict::kRefuse;
+    Member& member = members_[i];
+    if (iteration < member.is.first) return Verdict::kRefuse;
+    if (iteration <= last_closed()) return Verdict::kPast;
+    if (iteration > member.last_seen + 1) return Verdict::kSkips;
+    member.last_seen = std::max(member.last_seen, iteration);
+    return iteration > last_open() ? Verdict::kLater : Verdict::kNow;
 }
 
-void IterationProgress::admit(uint64_t iteration, uint32_t worker, uint32_t parts) noexcept {
-    Parts& of = open(iteration).parts[worker];
+bool IterationProgress::lacks(uint64_t iteration, uint32_t worker, uint32_t parts) const noexcept {
+    const size_t i = index_of(worker);
+    if (i == kNone) return false;
+    const Parts& of = open(iteration).parts[i];
+    return of.announced == 0 || (of.announced == parts && of.arrived < parts);
+}
+
+bool IterationProgress::is_over(uint64_t iteration, uint32_t worker) const noexcept {
+    const size_t i = index_of(worker);
+    return i == kNone || open(iteration).parts[i].is_over;
+}
+
+bool IterationProgress::is_last(uint64_t iteration, uint32_t worker,
+                                uint32_t parts) const noexcept {
+    return parts == 1 && iteration == first_open() && iteration < hold_ &&
+           open(iteration).missing == 1 && lacks(iteration, worker, parts) &&
+           !is_over(iteration, worker) && closed_.has_primary();
+}
+
+void IterationProgress::arrived(uint64_t iteration, uint32_t worker, uint32_t parts) {
+    const size_t i = index_of(worker);
+    WEIR_CHECK(i != kNone);
+    Open& in = open(iteration);
+    Parts& of = in.parts[i];
+    in.is_used = true;
     of.announced = parts;
-    ++of.admitted;
+    if (++of.arrived == of.announced) end_parts(iteration, i);
 }
 
-void IterationProgress::withdraw(uint64_t iteration, uint32_t worker) noexcept {
-    --open(iteration).parts[worker].admitted;
+void IterationProgress::fail(uint64_t iteration, uint32_t worker, Errc status) noexcept {
+    note(iteration, {status, worker});
+    if (const size_t i = index_of(worker); i != kNone) end_parts(iteration, i);
 }
 
-void IterationProgress::fail(uint64_t iteration, Failure failure) noexcept {
+void IterationProgress::end_parts(uint64_t iteration, size_t member) noexcept {
+    Open& in = open(iteration);
+    if (std::exchange(in.parts[member].is_over, true)) return;
+    if (members_[member].is.first <= iteration) --in.missing;
+}
+
+void IterationProgress::note(uint64_t iteration, Failure failure) noexcept {
     std::optional<Failure>& first = open(iteration).failure;
+    open(iteration).is_used = true;
     if (!first) first = failure;
 }
 
-void IterationProgress::arrived(uint64_t iteration, uint32_t worker) noexcept {
-    Open& in = open(iteration);
-    Parts& of = in.parts[worker];
-    ++of.arrived;
-    WEIR_CHECK(of.arrived <= of.announced);
-    if (of.complete()) ++in.complete;
+void IterationProgress::lose(uint32_t worker) noexcept {
+    const size_t i = index_of(worker);
+    if (i == kNone || members_[i].is_lost) return;
+    members_[i].is_lost = true;
+    find_hopeless();
+    fail_hopeless();
 }
 
-void IterationProgress::lose(uint32_t worker) noexcept {
-    if (lost_[worker]) return;
-    lost_[worker] = true;
-    const Failure failure{Errc::kPeerLost, worker};
-    uint64_t iteration = first_open();
-    while (iteration <= last_open() && open(iteration).parts[worker].complete())
-        ++iteration;
-    for (; iteration <= last_open(); ++iteration)
-        fail(iteration, failure);
-    if (!loss_) loss_ = failure;
+/// From which iteration on a lost worker lacks parts.
+void IterationProgress::find_hopeless() noexcept {
+    hopeless_from_ = kNotHeld;
+    loss_.reset();
+    for (const Member& member : members_) {
+        if (!member.is_lost) continue;
+        uint64_t iteration = std::max(first_open(), member.is.first);
+        while (iteration <= last_open() && is_over(iteration, member.is.worker))
+            ++iteration;
+        if (iteration >= hopeless_from_) continue;
+        hopeless_from_ = iteration;
+        loss_ = Failure{Errc::kPeerLost, member.is.worker};
+    }
+}
+
+void IterationProgress::fail_hopeless() noexcept {
+    for (uint64_t iteration = hopeless_from_; iteration <= last_open(); ++iteration)
+        note(iteration, *loss_);
+}
+
+std::optional<IterationProgress::Failure> IterationProgress::hopeless(
+    uint64_t iteration, uint32_t worker) const noexcept {
+    const size_t i = index_of(worker);
+    const bool gave_up = i != kNone && members_[i].is_lost;
+    return gave_up || is_hopeless(iteration) ? failure_for(iteration, worker) : std::nullopt;
+}
+
+uint64_t IterationProgress::hold() noexcept {
+    hold_ = std::min(hold_, last_open() + 1);
+    return hold_;
 }
 
 bool IterationProgress::complete() const noexcept {
-    return open(first_open()).complete == last_seen_.size();
+    return open(first_open()).missing == 0 && !members_.empty() && closed_.has_primary() &&
+           first_open() < hold_;
 }
 
 void IterationProgress::close() {
-    Open& closed = open(first_open());
-    if (closed.failure) {
-        failed_.push_back({first_open(), *closed.failure});
-        if (failed_.size() > kFailuresMax) failed_.pop_front();
+    closed_.close(first_open(), open(first_open()).failure);
+    reopen(last_open());  // in the room of the one that is closed now
+}
+
+bool IterationProgress::close_empty() {
+    if (!complete()) return false;
+    uint64_t end = hold_;
+    for (const Member& member : members_)
+        end = std::min(end, member.is.first);
+    const bool is_used = std::ranges::any_of(window_, &Open::is_used);
+    if (is_used || end <= first_open()) return false;
+    closed_.close(end - 1, std::nullopt);
+    for (uint64_t iteration = first_open(); iteration <= last_open(); ++iteration)
+        reopen(iteration);
+    return true;
+}
+
+/// Nothing of the iteration has arrived yet.
+void IterationProgress::reopen(uint64_t iteration) {
+    Open& opened = open(iteration);
+    opened.parts.assign(members_.size(), Parts());
+    opened.is_used = loss_.has_value();
+    opened.failure = loss_;
+    count_missing(iteration);
+}
+
+void IterationProgress::count_missing(uint64_t iteration) noexcept {
+    Open& in = open(iteration);
+    in.missing = 0;
+    for (size_t i = 0; i < members_.size(); ++i) {
+        if (members_[i].is.first <= iteration && !in.parts[i].is_over) ++in.missing;
     }
-    // It is the room of the iteration that is opened now.
-    std::ranges::fill(closed.parts, Parts());
-    closed.complete = 0;
-    closed.failure = loss_;
-    ++last_closed_;
 }
 
 std::optional<IterationProgress::Failure> IterationProgress::failure_of(
     uint64_t iteration) const noexcept {
     if (iteration > last_open()) return loss_;
-    if (iteration > last_closed_) return open(iteration).failure;
-    const auto found = std::ranges::find(failed_, iteration, &Closed::iteration);
-    return found == failed_.end() ? std::nullopt : std::optional(found->failure);
+    if (iteration > last_closed()) return open(iteration).failure;
+    return closed_.failure_of(iteration);
 }
 
 std::optional<IterationProgress::Failure> IterationProgress::failure_for(
     uint64_t iteration, uint32_t worker) const noexcept {
     if (const auto failure = failure_of(iteration)) return failure;
-    const bool gave_up = iteration > last_closed_ && lost_[worker];
+    const size_t i = index_of(worker);
+    const bool gave_up = iteration > last_closed() && i != kNone && members_[i].is_lost;
     return gave_up ? std::optional(Failure{Errc::kPeerLost, worker}) : std::nullopt;
+}
+
+uint64_t IterationProgress::last_begun() const noexcept {
+    uint64_t last = last_closed();
+    for (const Member& member : members_) {
+        if (member.last_seen >= member.is.first) last = std::max(last, member.last_seen);
+    }
+    return last;
+}
+
+uint64_t IterationProgress::last_seen(uint32_t worker) const noexcept {
+    const size_t i = index_of(worker);
+    return i == kNone ? 0 : members_[i].last_seen;
 }
 
 }  // namespace weir

@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "lib/base/result.h"
@@ -23,22 +25,32 @@ public:
     using Failure = IterationProgress::Failure;
 
     /// `rows`: the table, whose schema says how many iterations are open. It must live as long.
-    OpenIterations(TableShard& rows, uint32_t workers)
-        : rows_(rows),
-          state_(workers, rows.schema().window()),
-          has_one_worker_(workers == 1),
-          open_(rows.schema().window()) {}
+    explicit OpenIterations(TableShard& rows)
+        : rows_(rows), state_(rows.schema().window()), open_(rows.schema().window()) {}
 
     OpenIterations(const OpenIterations&) = delete;
     OpenIterations& operator=(const OpenIterations&) = delete;
     ~OpenIterations() = default;
 
-    /// A part that has arrived.
+    /// A part that has arrived. Within its iteration its name is its worker, its time and its
+    /// first position: what is left of a piece that was cut again has the time of that piece.
     struct Part {
         transport::ConnectionId connection = 0;
         uint64_t request = 0;
         uint32_t worker = 0;
+        uint32_t time = 0;
+        std::optional<uint64_t> first;  ///< nothing if it has no keys
+        bool is_closed = false;  ///< its positions have closed the iteration: it is only counted
+        bool is_excuse = false;  ///< the worker sends no more parts of the iteration
+
+        [[nodiscard]] bool has_name_of(const Part& other) const noexcept {
+            return worker == other.worker && time == other.time && first == other.first;
+        }
     };
+
+    /// If a part with this name has arrived before, and is kept: that one counts, and `again` gets
+    /// the answer. False if there is none.
+    [[nodiscard]] bool replace(uint64_t iteration, const Part& again) noexcept;
 
     [[nodiscard]] IterationProgress& state() noexcept { return state_; }
 
@@ -47,26 +59,36 @@ public:
     /// Whether a part, one of `parts`, needs no sum because it is all that changes the table
     /// next. One of several parts needs it even with a single worker: if another one fails,
     /// nothing of the iteration may be applied.
-    [[nodiscard]] bool is_all(uint64_t iteration, uint32_t parts) const noexcept {
-        return has_one_worker_ && parts == 1 && iteration == state_.first_open();
+    [[nodiscard]] bool is_all(uint64_t iteration, uint32_t worker, uint32_t parts) const noexcept {
+        return !open_[iteration % open_.size()].has_sum &&
+               state_.is_last(iteration, worker, parts) && state_.closed().highest() < iteration;
     }
 
     /// Something is added to the iteration's sum, which has to be applied or dropped.
     void added(uint64_t iteration) noexcept { open(iteration).has_sum = true; }
 
-    /// An admitted part has had its effect, or has failed. If its iteration fails, returns how:
-    /// answer the part, and what take_failed() says. Otherwise it is kept until then or close().
-    [[nodiscard]] std::optional<Failure> arrived(uint64_t iteration, const Part& part, Errc status);
+    /// A part, one of `parts`, has had its effect, or has failed: `status`. Returns how its
+    /// iteration fails if that is hopeless(): answer the part. Otherwise it is kept until close().
+    /// Only while the iteration lacks() a part of the worker.
+    [[nodiscard]] std::optional<Failure> arrived(uint64_t iteration, const Part& part,
+                                                 uint32_t parts, Errc status);
 
-    /// Drops the sum of an open iteration that has failed, and calls answer(part) for each part
-    /// that is kept. None is kept afterwards.
+    /// A part that has no effect, and says that none of the worker will have any. The iteration
+    /// fails. Returns how if the part is to be answered now; one is kept until close().
+    [[nodiscard]] std::optional<Failure> excuse(uint64_t iteration, const Part& part, Errc status);
+
+    /// A part, one of `parts`, whose positions have closed the iteration. It is only counted, but is
+    /// answered with the others: its worker may have no other part here, and must say again that it
+    /// has come when a segment goes elsewhere before. Only while the iteration lacks() a part of
+    /// the worker.
+    void arrived_again(uint64_t iteration, const Part& part, uint32_t parts);
+
+    /// Drops the sum of an open iteration, and calls answer(part) for each part that is kept. None
+    /// is kept afterwards.
     template <class Answer>
-    void take_failed(uint64_t iteration, Answer&& answer) {
-        Open& failed = open(iteration);
-        if (failed.has_sum) rows_.drop_aggregate(iteration);
-        failed.has_sum = false;
-        std::ranges::for_each(failed.parts, answer);
-        failed.parts.clear();
+    void give_up(uint64_t iteration, Answer&& answer) {
+        drop_sum(iteration);
+        answer_all(open(iteration), answer);
     }
 
     /// Calls answer(part) for each part of this connection that is kept, and forgets
@@ -87,11 +109,18 @@ public:
     template <class Answer>
     void close(Answer&& answer) {
         Open& first = open(state_.first_open());
-        if (first.has_sum) rows_.apply_aggregate(state_.first_open());
-        first.has_sum = false;
+        if (std::exchange(first.has_sum, false)) rows_.apply_aggregate(state_.first_open());
         state_.close();
-        std::ranges::for_each(first.parts, answer);
-        first.parts.clear();
+        answer_all(first, answer);
+    }
+
+    /// The shard is primary of these ranges from now on. Drops the sums of all open iterations,
+    /// and calls answer(part) for each part that is kept: its worker sends it again.
+    template <class Answer>
+    void restart(std::span<const PositionRange> primary, Answer&& answer) {
+        for (uint64_t i = state_.first_open(); i <= state_.last_open(); ++i)
+            give_up(i, answer);
+        state_.restart(primary);
     }
 
 private:
@@ -104,9 +133,18 @@ private:
         return open_[iteration % open_.size()];
     }
 
+    void drop_sum(uint64_t iteration) noexcept {
+        if (std::exchange(open(iteration).has_sum, false)) rows_.drop_aggregate(iteration);
+    }
+
+    template <class Answer>
+    static void answer_all(Open& of, Answer&& answer) {
+        std::ranges::for_each(of.parts, answer);
+        of.parts.clear();
+    }
+
     TableShard& rows_;
     IterationProgress state_;
-    bool has_one_worker_;
     std::vector<Open> open_;  ///< iteration i at i % size
 };
 

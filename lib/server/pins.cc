@@ -10,10 +10,7 @@ bool Pins::unpin(uint64_t write) {
     return std::erase_if(pins_, is_its) > 0 && pins_.empty();
 }
 
-bool Pins::stop(const wire::FrameHeader& push) const noexcept {
-    if (pins_.empty()) return false;
-    if ((push.flags & wire::kKeysRange) == 0) return true;
-    const KeyRange keys{push.first, push.first + push.count};
+bool Pins::any_of(KeyRange keys) const noexcept {
     return std::any_of(pins_.begin(), pins_.end(),
                        [&](const Pin& pin) { return !intersect(pin.keys, keys).empty(); });
 }

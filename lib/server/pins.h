@@ -9,11 +9,7 @@
 #include <vector>
 
 #include "lib/key/key_range.h"
-#include "lib/server/deferred_requests.h"
-#include "lib/server/fetcher.h"
-#include "lib/server/request.h"
 #include "lib/wire/frame.h"
-#include "transport/transport.h"
 
 namespace weir {
 
@@ -25,12 +21,6 @@ namespace weir {
 /// Thread: the shard's
 class Pins {
 public:
-    /// A push whose keys and values were fetched, and have to be kept.
-    struct Held {
-        ShardRequest request;
-        Fetcher::Ticket ticket = 0;  ///< of its keys and values
-    };
-
     /// Pins the rows of `keys` for the write `write`. Not while has_waiting().
     void pin(uint64_t write, KeyRange keys) { pins_.push_back({write, keys}); }
 
@@ -39,36 +29,32 @@ public:
 
     [[nodiscard]] bool any() const noexcept { return !pins_.empty(); }
 
+    /// Whether some row of `keys` is pinned.
+    [[nodiscard]] bool any_of(KeyRange keys) const noexcept;
+
     /// Whether a push with this header may touch a pinned row. Which rows those of a key list
     /// are is not known here, so any pin stops it.
-    [[nodiscard]] bool stop(const wire::FrameHeader& push) const noexcept;
+    [[nodiscard]] bool stop(const wire::FrameHeader& push) const noexcept {
+        if (!any()) return false;
+        if ((push.flags & wire::kKeysRange) == 0) return true;
+        return any_of({push.first, push.first + push.count});
+    }
 
-    /// A push that came while its rows were pinned.
-    void defer(transport::ConnectionId from, const wire::Frame& push) { deferred_.add(from, push); }
-
-    /// A push whose rows were pinned while it was fetched.
-    void hold(const ShardRequest& push, Fetcher::Ticket ticket) { held_.push_back({push, ticket}); }
+    /// A push was stopped; it waits in its PushOrder.
+    void hold_push() noexcept { push_waits_ = true; }
 
     /// A complete iteration, whose rule changes any row.
     void hold_iteration() noexcept { iteration_waits_ = true; }
 
-    [[nodiscard]] bool has_waiting() const noexcept {
-        return iteration_waits_ || !held_.empty() || !deferred_.empty();
-    }
+    [[nodiscard]] bool has_waiting() const noexcept { return iteration_waits_ || push_waits_; }
 
-    /// Pushes, and no iteration before them, may go on: take_held(), then take_deferred(). That
-    /// is their order: held pushes were admitted before the others were stopped.
+    /// Pushes, and no iteration before them, may go on: take_push().
     [[nodiscard]] bool may_go_on() const noexcept { return !any() && has_waiting(); }
 
     [[nodiscard]] bool take_iteration() noexcept { return std::exchange(iteration_waits_, false); }
 
-    [[nodiscard]] std::vector<Held> take_held() { return std::exchange(held_, {}); }
-
-    [[nodiscard]] auto take_deferred() { return deferred_.take(); }
-
-    /// Drops the deferred pushes of a connection that is closed. Held ones stay, because they
-    /// have a ticket to give back.
-    void forget(transport::ConnectionId connection) { deferred_.forget(connection); }
+    /// Whether pushes were stopped.
+    [[nodiscard]] bool take_push() noexcept { return std::exchange(push_waits_, false); }
 
 private:
     struct Pin {
@@ -77,9 +63,8 @@ private:
     };
 
     std::vector<Pin> pins_;
-    std::vector<Held> held_;
-    DeferredRequests deferred_;
     bool iteration_waits_ = false;
+    bool push_waits_ = false;
 };
 
 }  // namespace weir

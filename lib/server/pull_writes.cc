@@ -77,6 +77,22 @@ void PullWrites::forget(transport::ConnectionId connection) {
     }
 }
 
+void PullWrites::forget(const PositionSet& positions) {
+    for (const uint64_t id : std::exchange(waiting_, {})) {
+        const PullWrite& write = writes_.at(id);
+        const PositionMap& map = write.table->positions;
+        const bool is_of_rows = write.buffer.empty() && !write.keys.empty();
+        const PositionRange range = is_of_rows ? PositionRange{map.position(write.keys.begin),
+                                                               map.position(write.keys.end - 1)}
+                                               : PositionRange{};
+        if (is_of_rows && positions.intersects(PositionSet(std::span(&range, 1)))) {
+            end(id, Errc::kStaleEpoch);
+        } else {
+            waiting_.push_back(id);
+        }
+    }
+}
+
 void PullWrites::end(uint64_t id, Errc status) {
     const auto found = writes_.find(id);
     if (found == writes_.end()) return;

@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "lib/key/key_range.h"
+#include "lib/key/position_set.h"
 #include "lib/server/fetcher.h"
 #include "lib/server/shard_table.h"
 #include "transport/transport.h"
@@ -48,6 +49,9 @@ public:
 
     /// Ends the queued writes of a connection that is closed. The posted ones still complete.
     void forget(transport::ConnectionId connection);
+
+    /// Ends the queued writes that would take rows at these positions from their tables.
+    void forget(const PositionSet& positions);
 
     struct Ended {
         PullWrite write;

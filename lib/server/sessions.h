@@ -1,31 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Sessions: which connection is which worker, how many bytes of each worker's requests wait, and
-/// which workers send nothing more.
+/// Sessions: which connection is which worker, how many bytes of each worker's requests wait, who
+/// is in the view, and which workers send nothing more.
 
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
+#include "lib/ring/view_data.h"
+#include "lib/server/push_order.h"
 #include "transport/transport.h"
 
 namespace weir {
 
 struct Session {
     transport::ConnectionId connection = 0;
-    bool known = false;  ///< its hello has come: `worker` is valid
+    bool known = false;      ///< its hello has come: `worker` is valid
+    bool is_member = false;  ///< its worker is in the view
     uint32_t worker = 0;
-    size_t waiting_bytes = 0;  ///< as Sessions::add_waiting() counts them
+    uint64_t hello = 0;             ///< number of this connection among the worker's
+    size_t waiting_bytes = 0;       ///< as Sessions::add_waiting() counts them
+    std::vector<PushOrder> orders;  ///< by table
+
+    [[nodiscard]] PushOrder& order(uint32_t table) {
+        if (table >= orders.size()) orders.resize(table + 1);
+        return orders[table];
+    }
 };
 
+/// Worker numbers are never used twice. One that no view has given out yet may be that of a worker
+/// that has the next view before this shard has it.
+///
 /// Thread: the shard's
 class Sessions {
 public:
     /// What a waiting request takes, about, beside its keys and values.
     static constexpr size_t kWaitingBytes = 512;
+    /// So many workers of later views may be connected at a time.
+    static constexpr size_t kEarlyWorkersMax = 1024;
 
     explicit Sessions(size_t waiting_bytes_max) noexcept : waiting_bytes_max_(waiting_bytes_max) {}
 
@@ -41,31 +57,70 @@ public:
         return last_;
     }
 
-    enum class Hello { kWelcome, kNoSuchWorker, kConnectedAlready };
-    /// The session says that it is `worker`. Before begin(), any number of 32 bits is welcome,
-    /// because a worker may have the view before its shard has.
-    [[nodiscard]] Hello hello(Session& session, uint64_t worker);
+    enum class Hello { kWelcome, kNoSuchWorker, kGone, kOld };
+    /// The session says that it is connection `number` of `worker`: one of the view, or one that
+    /// only a later view may have; before the first one, that is any number of 32 bits. The
+    /// connection with the highest number is the worker's: others() must be closed then. kGone: the
+    /// worker has left, or is dead, and its hello was slower than the view that says so.
+    [[nodiscard]] Hello hello(Session& session, uint64_t worker, uint64_t number);
 
-    /// The first view has come. Returns the connections whose hello named a worker that the job
-    /// does not have: close them.
-    [[nodiscard]] std::vector<transport::ConnectionId> begin(uint32_t worker_count);
+    /// Other connections of the session's worker.
+    [[nodiscard]] std::vector<transport::ConnectionId> others(const Session& session) const;
 
-    /// The connection is closed. Returns whose it was, if that is a worker of the job.
+    /// A view has come, with these workers. All numbers below `next_worker` were given out.
+    /// Forgets the workers that are gone, and returns their connections: close them.
+    [[nodiscard]] std::vector<transport::ConnectionId> take_view(
+        std::span<const ViewWorker> workers, uint32_t next_worker);
+
+    /// The connection is closed. Returns whose it was, if that is a worker of the view.
     std::optional<uint32_t> close(transport::ConnectionId connection);
 
     [[nodiscard]] bool is_connected(uint64_t worker) const noexcept;
 
-    /// This worker sends no part of an iteration any more.
-    void lose(uint32_t worker) { lost_[worker] = true; }
+    [[nodiscard]] bool is_member(uint64_t worker) const noexcept {
+        const Worker* const found = find_worker(worker);
+        return found != nullptr && found->is_member;
+    }
 
-    [[nodiscard]] bool is_lost(uint64_t worker) const { return lost_[worker]; }
+    template <class Function>
+    void for_each(Function&& function) {
+        for (auto& entry : sessions_)
+            function(entry.second);
+    }
 
-    /// Workers of the job; 0 before begin().
-    [[nodiscard]] uint32_t worker_count() const noexcept {
-        return static_cast<uint32_t>(lost_.size());
+    // Of a worker of the view; of another one, nothing happens:
+
+    /// The manager says that it is dead, or has given up: it counts as lost when it is not
+    /// connected, or says so itself.
+    void leaves(uint64_t worker) noexcept;
+
+    [[nodiscard]] bool is_leaving(uint64_t worker) const noexcept {
+        const Worker* const found = find_worker(worker);
+        return found != nullptr && found->is_leaving;
+    }
+
+    /// It says itself that it sends no part of an iteration any more.
+    void gives_up(uint64_t worker) noexcept;
+
+    [[nodiscard]] bool has_given_up(uint64_t worker) const noexcept {
+        const Worker* const found = find_worker(worker);
+        return found != nullptr && found->has_given_up;
+    }
+
+    /// It sends no part of an iteration any more, and who waits for one fails.
+    void lose(uint64_t worker) noexcept;
+
+    [[nodiscard]] bool is_lost(uint64_t worker) const noexcept {
+        const Worker* const found = find_worker(worker);
+        return found != nullptr && found->is_lost;
     }
 
     [[nodiscard]] bool empty() const noexcept { return sessions_.empty(); }
+
+    /// It was in some view, maybe one that this shard never had, and is in none any more.
+    [[nodiscard]] bool is_gone(uint64_t worker) const noexcept {
+        return worker < next_worker_ && !is_member(worker);
+    }
 
     /// Counts a request that waits with `bytes` of keys and values. False if too many bytes of
     /// this worker wait already. A request that has waited and must wait again fits: its bytes
@@ -88,11 +143,35 @@ public:
     }
 
 private:
+    /// One of the view, or one that said hello before the view that has it, while it is connected.
+    struct Worker {
+        uint64_t newest = 0;  ///< the highest number of its hellos
+        bool has_said_hello = false;
+        bool is_member = false;
+        bool is_leaving = false;
+        bool has_given_up = false;
+        bool is_lost = false;
+    };
+
+    [[nodiscard]] const Worker* find_worker(uint64_t number) const noexcept {
+        if (number > kWorkerMax) return nullptr;
+        const auto found = workers_.find(static_cast<uint32_t>(number));
+        return found == workers_.end() ? nullptr : &found->second;
+    }
+
+    /// No view in sight has this number.
+    [[nodiscard]] bool is_beyond(uint64_t worker) const noexcept {
+        return next_worker_ > 0 && worker >= uint64_t{next_worker_} + ViewLimits::kWorkersMax;
+    }
+
+    static constexpr uint64_t kWorkerMax = 0xFFFF'FFFE;
+
     size_t waiting_bytes_max_;
     std::unordered_map<transport::ConnectionId, Session> sessions_;
-    Session* last_ = nullptr;  ///< that find() found
-    bool begun_ = false;
-    std::vector<bool> lost_;  ///< by worker
+    Session* last_ = nullptr;   ///< that find() found
+    uint32_t next_worker_ = 0;  ///< 0: no view has come
+    size_t member_count_ = 0;
+    std::unordered_map<uint32_t, Worker> workers_;
 };
 
 }  // namespace weir

@@ -8,19 +8,13 @@
 
 #include "lib/base/log.h"
 #include "lib/node/schema_codec.h"
+#include "lib/wire/fault.h"
 
 namespace weir {
 
 using transport::Completion;
 using transport::Event;
 using wire::Kind;
-
-namespace {
-
-constexpr const char* kNoSuchWorker =
-    "a hello with the number of a worker that this job does not have";
-
-}  // namespace
 
 Shard::Shard(ShardOptions options, std::unique_ptr<transport::Endpoint> endpoint,
              const Clock& clock, Memory& memory, const RuleRegistry& rules)
@@ -32,8 +26,11 @@ Shard::Shard(ShardOptions options, std::unique_ptr<transport::Endpoint> endpoint
       outbox_(*endpoint_),
       fetcher_(*endpoint_, memory_, options_.fetch_bytes_max),
       lists_(memory_, options_.list_cache_bytes),
+      touched_(options_.list_cache_bytes / 4),
       sessions_(options_.waiting_bytes_max),
-      writes_(*endpoint_) {
+      streams_(*endpoint_, clock_, holdings_, tables_, refusals_),
+      writes_(*endpoint_),
+      row_scan_(options_.secret_seed) {
     memory_.add(fetcher_.spares());
     memory_.add(lists_);
     Result<ConnectionId> connection = endpoint_->connect(options_.manager_address);
@@ -45,11 +42,25 @@ Shard::Shard(ShardOptions options, std::unique_ptr<transport::Endpoint> endpoint
 }
 
 Shard::~Shard() {
-    endpoint_.reset();  // first: it may still be reading into or out of the members' memory
+    streams_.end();     // they close their connections
+    endpoint_.reset();  // it may still be reading into or out of the members' memory
 }
 
 std::string Shard::name() const {
-    return fmt::format("shard {}", options_.number);
+    const bool has_number = !options_.join || is_admitted_;
+    return fmt::format("shard {}{}", options_.number, has_number ? "" : " of a joining server");
+}
+
+JoinMessage Shard::join_message() const {
+    JoinMessage message{JoinMessage::Role::kShard, options_.rank, options_.number,
+                        endpoint_->address(), options_.host};
+    if (options_.join) {
+        message.joiner = options_.join->joiner;
+        message.shard_count = options_.join->shard_count;
+        message.weight = options_.join->weight;
+        message.pool_bytes = options_.join->pool_bytes;
+    }
+    return message;
 }
 
 size_t Shard::poll() {
@@ -61,6 +72,7 @@ size_t Shard::poll() {
     size_t done = count;
     if (fetcher_.waiting()) done += take_fetched();
     if (writes_.waiting()) done += post_waiting_writes();
+    if (is_moving_) done += move_on();
     if (retry_) done += retry_waiting();
     if (!outbox_.empty()) done += outbox_.flush();
     if (refusals_.pending()) refusals_.look();
@@ -77,8 +89,9 @@ void Shard::prefetch_rows(const Completion& next) const {
 }
 
 int Shard::arm() {
-    const bool nothing_waits =
-        outbox_.empty() && !fetcher_.waiting() && !retry_ && !writes_.waiting();
+    const bool nothing_waits = outbox_.empty() && !fetcher_.waiting() && !retry_ &&
+                               !writes_.waiting() && !streams_.must_poll() &&
+                               !holdings_.is_dropping() && !is_preparing();
     return nothing_waits ? endpoint_->arm() : -1;
 }
 
@@ -90,11 +103,10 @@ void Shard::handle(const Completion& completion) {
             writes_.completed(completion.context, completion.status);
             return take_ended_writes();
         case Event::kAccepted: return sessions_.open(completion.connection);
-        case Event::kConnected: {
-            const JoinMessage join{JoinMessage::Role::kShard, options_.rank, options_.number,
-                                   endpoint_->address(), options_.host};
-            return outbox_.send(completion.connection, wire::header_of(Kind::kJoin), join.encode());
-        }
+        case Event::kConnected:
+            if (streams_.connected(completion.connection)) return;
+            return outbox_.send(completion.connection, wire::header_of(Kind::kJoin),
+                                join_message().encode());
         case Event::kClosed: return closed(completion.connection);
         case Event::kImmediate:
             return refuse(completion.connection, "an immediate, which shards do not take");
@@ -105,47 +117,71 @@ void Shard::receive(ConnectionId connection, std::span<const std::byte> message)
     wire::Frame frame;
     if (wire::decode(message, frame) != Errc::kOk) {
         return connection == manager_
-                   ? end(Error(Errc::kProtocol, "the manager sent a malformed frame"))
-                   : refuse(connection, "a malformed frame");
+                   ? end(Error(Errc::kProtocol,
+                               fmt::format("the manager sent {}", wire::fault_of(message))))
+                   : refuse(connection, wire::fault_of(message));
     }
-    if (connection == manager_) return control(connection, frame);
+    if (connection == manager_) return control(frame);
     Session* const session = sessions_.find(connection);
-    if (session == nullptr) return;  // refused earlier in this poll
+    if (session == nullptr) return receive_from_shard(connection, frame);
     const Kind kind = frame.header.kind;
     if (!session->known) {
         if (kind == Kind::kHello) return hello(*session, frame);
+        if (kind == Kind::kFollow) return follow(connection, frame);
         return refuse(connection, "a frame before the hello that names its worker");
     }
-    if (kind == Kind::kPush || kind == Kind::kPull) return admit(*session, frame);
+    if (kind == Kind::kPush || kind == Kind::kPull) {
+        const bool is_counted = kind == Kind::kPush &&
+                                (frame.header.flags & wire::kAggregate) == 0 &&
+                                frame.header.table < tables_.size();
+        if (is_counted) frame.number = session->order(frame.header.table).arrived(frame.header);
+        return admit(*session, frame);
+    }
+    if (kind == Kind::kHello) return another_hello(*session, frame);
+    if (kind == Kind::kScan) return scan(*session, frame);
     if (kind == Kind::kStats) return stats(connection, frame.header.request);
     if (kind == Kind::kLeave) return worker_gave_up(*session, frame.header.request);
     refuse(connection, "a frame that workers do not send to a shard");
 }
 
 void Shard::hello(Session& session, const wire::Frame& frame) {
-    switch (sessions_.hello(session, frame.header.first)) {
-        case Sessions::Hello::kWelcome: return;
-        case Sessions::Hello::kNoSuchWorker: return refuse(session.connection, kNoSuchWorker);
-        case Sessions::Hello::kConnectedAlready:
+    switch (sessions_.hello(session, frame.header.first, frame.header.request)) {
+        case Sessions::Hello::kWelcome:
+            for (const ConnectionId older : sessions_.others(session)) {
+                endpoint_->close(older);
+                closed(older);
+            }
+            return;
+        case Sessions::Hello::kNoSuchWorker: return refuse_worker(session.connection);
+        case Sessions::Hello::kGone: {
+            const ConnectionId late = session.connection;
+            endpoint_->close(late);
+            return closed(late);
+        }
+        case Sessions::Hello::kOld:
             return refuse(session.connection,
                           "a hello with the number of a worker that is connected already");
     }
 }
 
-void Shard::control(ConnectionId connection, const wire::Frame& frame) {
+/// The next push of a table has a time that is far from those before.
+void Shard::another_hello(Session& session, const wire::Frame& frame) {
+    const auto message = HelloMessage::decode(frame.values);
+    if (!message || message->table >= tables_.size()) {
+        return refuse(session.connection, "a frame that workers do not send to a shard");
+    }
+    session.order(message->table).base_time = message->time;
+}
+
+void Shard::control(const wire::Frame& frame) {
     switch (frame.header.kind) {
+        case Kind::kAdmit: return admitted(frame.values);
         case Kind::kView: return receive_view(frame.values);
-        case Kind::kCreateTable: {
-            wire::FrameHeader header = wire::header_of(Kind::kReply);
-            header.request = frame.header.request;
-            const Status made = create_table(frame.values);
-            header.status = made.code();
-            const std::string why =
-                made ? std::string() : fmt::format("{}: {}", name(), made.error().message());
-            return outbox_.send(connection, header,
-                                made ? std::vector<std::byte>() : encode_text(why.substr(0, 600)));
-        }
+        case Kind::kCreateTable: return order_table(frame.header.request, frame.values);
+        case Kind::kStats: return stats(manager_, frame.header.request);
         case Kind::kLeave: return manager_lost_worker(frame.header.first);
+        case Kind::kFirstIteration: return answer_first_iterations(frame.values);
+        case Kind::kStopped: return holdings_.let_go();
         case Kind::kShutdown:
             if (frame.header.status == Errc::kOk) return end({});
             return end(Error(frame.header.status,
@@ -156,40 +192,19 @@ void Shard::control(ConnectionId connection, const wire::Frame& frame) {
     }
 }
 
-void Shard::receive_view(std::span<const std::byte> body) {
-    if (const Status part = view_parts_.add(body); !part) {
-        return end(
-            Error(Errc::kProtocol, "the manager sent a malformed view: " + part.error().message()));
+/// The manager orders a table. A shard that joins makes those that come before its first view when
+/// it has that.
+void Shard::order_table(uint64_t request, std::span<const std::byte> body) {
+    if (phase_ == Phase::kJoining && is_admitted_ &&
+        early_tables_.size() < TableMessage::kTablesMax) {
+        early_tables_.push_back({request, {body.begin(), body.end()}});
+        return;
     }
-    if (!view_parts_.complete()) return;
-    const ViewParts parts = std::exchange(view_parts_, {});
-    Result<View> view = weir::apply(view_, parts.change());
-    if (!view) {
-        return end(Error(Errc::kProtocol,
-                         "the manager sent an impossible view: " + view.error().message()));
-    }
-    take_view(std::move(*view));
-}
-
-void Shard::take_view(View view) {
-    const ViewShard* const self = view.shard(options_.number);
-    const bool is_first = phase_ == Phase::kJoining;
-    // Rows do not move yet, and the members of iterations do not change.
-    const bool is_like_before = is_first || (self != nullptr && self->since == since_ &&
-                                             std::ranges::equal(view.workers(), view_.workers()));
-    if (self == nullptr || view.workers().size() != view.data().next_worker || !is_like_before) {
-        return end(Error(Errc::kProtocol,
-                         fmt::format("the manager sent view {}, which has another place for this "
-                                     "shard, or none, or other workers",
-                                     view.epoch())));
-    }
-    view_ = std::move(view);
-    since_ = self->since;
-    retry_ |= !early_.empty();
-    if (!is_first) return;
-    phase_ = Phase::kServing;
-    for (const ConnectionId connection : sessions_.begin(view_.data().next_worker))
-        refuse(connection, kNoSuchWorker);
+    const Status made = create_table(body);
+    const std::string why =
+        made ? std::string() : fmt::format("{}: {}", name(), made.error().message());
+    reply(manager_, request, made.code(), 0,
+          made ? std::vector<std::byte>() : encode_text(why.substr(0, 600)));
 }
 
 Status Shard::create_table(std::span<const std::byte> body) {
@@ -199,11 +214,21 @@ Status Shard::create_table(std::span<const std::byte> body) {
         return Error(Errc::kProtocol, "a malformed table schema");
     }
     schema->id = message->table;
+    const PositionSet held = holdings_.in_role(
+        {Holdings::Role::kPrimary, Holdings::Role::kLeaving, Holdings::Role::kHandedOver,
+         Holdings::Role::kLearning, Holdings::Role::kLearned});
     Result<std::unique_ptr<TableShard>> table =
-        TableShard::make(*schema, view_.owned(options_.number), rules_, memory_, lists_);
+        TableShard::make(*schema, held, rules_, memory_, lists_, options_.secret_seed);
     if (!table) {
         log(LogLevel::kError, "{}: table '{}': {}", name(), schema->name, table.error().message());
         return std::move(table).error();
+    }
+    const size_t row_bytes = (*table)->pulled_row_bytes() + (*table)->state_row_bytes();
+    if (row_bytes > RecordMessage::kRowBytesMax) {
+        return Error(Errc::kInvalidArgument,
+                     fmt::format("a row of {} MiB with its state is too long: more than {} MiB "
+                                 "could not move to another server; choose a lower width",
+                                 row_bytes >> 20, RecordMessage::kRowBytesMax >> 20));
     }
     if (message->table < tables_.size() && tables_[message->table] != nullptr) {
         // The network may be reading the rows of the first one.
@@ -211,12 +236,11 @@ Status Shard::create_table(std::span<const std::byte> body) {
                      "the manager gave the number of this table to another table before");
     }
     if (tables_.size() <= message->table) tables_.resize(message->table + 1);
-    const uint32_t workers = sessions_.worker_count();
-    auto made = std::make_unique<ShardTable>(std::move(*table), workers);
-    for (uint32_t worker = 0; worker < workers; ++worker) {
-        if (sessions_.is_lost(worker)) made->iterations.state().lose(worker);
-    }
+    auto made = std::make_unique<ShardTable>(std::move(*table));
+    made->iterations.state().restart(primary_ranges());
+    set_members(*made);
     tables_[message->table] = std::move(made);
+    finish_iterations(*tables_[message->table]);  // those before its first member's are empty
     return {};
 }
 
@@ -233,17 +257,22 @@ void Shard::closed(ConnectionId connection) {
         log(LogLevel::kWarning,
             "{}: the manager (rank 0) is gone; this shard serves until all workers are gone, too",
             name());
-    } else {
+        for (const ViewWorker& worker : view_.workers()) {
+            if (!sessions_.is_connected(worker.number)) expect_no_more_parts_of(worker.number);
+        }
+    } else if (!closed_of_shard(connection)) {
+        if (Session* const session = sessions_.find(connection)) forget_pushes(*session);
         const std::optional<uint32_t> worker = sessions_.close(connection);
         for (const auto& table : tables_) {
-            if (table == nullptr) continue;
-            table->deferred.forget(connection);
-            table->pins.forget(connection);
+            if (table != nullptr) table->deferred.forget(connection);
         }
         early_.forget(connection);
         writes_.forget(connection);
         take_ended_writes();
-        if (worker) expect_no_more_parts_of(*worker);
+        // A connection may break between processes that live: the manager says who is dead.
+        const bool is_over = worker && !sessions_.is_connected(*worker) &&
+                             (manager_lost_ || sessions_.is_leaving(*worker));
+        if (is_over) expect_no_more_parts_of(*worker);
     }
     if (manager_lost_ && sessions_.empty() && phase_ == Phase::kServing) {
         end(Error(Errc::kPeerLost,
@@ -260,6 +289,10 @@ void Shard::refuse(ConnectionId connection, std::string_view why) {
                               endpoint_->peer_name(connection), why));
     endpoint_->close(connection);
     closed(connection);
+}
+
+void Shard::refuse_worker(ConnectionId connection) {
+    refuse(connection, "a hello with the number of a worker that this job does not have");
 }
 
 void Shard::end(Status outcome) {

@@ -8,17 +8,23 @@
 ///   shard_admit.cc   admit(): is it valid, is it its turn; if not, DeferredRequests keep it
 ///   shard_fetch.cc   start(): its keys and values are in the message, or mapped, or read by the
 ///                    Fetcher, which ends in fetched()
-///   shard_push.cc    apply(): changes the table, unless its rows are pinned (Pins)
-///   shard_parts.cc   end_part(): is its iteration complete (IterationProgress); run the rule
+///   shard_order.cc   execute(): in order (PushOrder), unless it was executed before
+///                    (ClockTable) or its rows are pinned (Pins)
+///   shard_push.cc    change(): changes the table
+///   shard_parts.cc   end_part(): of an iteration: is it complete (IterationProgress), then run the
+///                    rule; shard_members.cc says whose parts it waits for
 ///   shard_replies.cc reply()
+/// A segment that moves: shard_view.cc and shard_streams.cc, with Holdings, Streams and Follower.
 /// A pull goes from apply() to shard_pull.cc, and from there through PullWrites if the network
 /// has to write the values.
 
 #include <array>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "lib/base/clock.h"
@@ -30,10 +36,15 @@
 #include "lib/ring/view_change.h"
 #include "lib/server/deferred_requests.h"
 #include "lib/server/fetcher.h"
+#include "lib/server/follower.h"
+#include "lib/server/holdings.h"
 #include "lib/server/pull_writes.h"
 #include "lib/server/request.h"
+#include "lib/server/row_scan.h"
 #include "lib/server/sessions.h"
 #include "lib/server/shard_table.h"
+#include "lib/server/streams.h"
+#include "lib/server/touched_lists.h"
 #include "lib/store/key_list_cache.h"
 #include "lib/store/memory.h"
 #include "lib/store/memory_with_caches.h"
@@ -43,10 +54,19 @@
 
 namespace weir {
 
+/// How a shard joins a running job: what all shards of its server say alike.
+struct ShardJoin {
+    uint64_t joiner = 0;  ///< a random number, by which they find together; not 0
+    uint32_t shard_count = 1;
+    uint32_t weight = 1;      ///< of the server, as in ViewServer
+    uint64_t pool_bytes = 0;  ///< of the server
+};
+
 struct ShardOptions {
-    uint32_t number = 0;  ///< counted through all servers of the job
+    uint32_t number = 0;  ///< counted through all servers; one that joins: its place in its server
     uint32_t rank = 0;    ///< of its process in the job; for messages to people
-    uint64_t host = 0;    ///< equal for the processes of one host
+    std::optional<ShardJoin> join = {};  ///< none: it begins with the job
+    uint64_t host = 0;                   ///< equal for the processes of one host
     std::string manager_address;
     size_t fetch_bytes_max = size_t{64} << 20;  ///< of requests whose bytes are read or written
     /// Limit of the remembered key lists of all tables together: this shard's part of what its
@@ -55,8 +75,12 @@ struct ShardOptions {
     /// Limit of one worker's requests that wait: for each, a few hundred bytes and the keys and
     /// values in its message. Beyond it (8,000 full messages), requests are answered with kBusy.
     size_t waiting_bytes_max = size_t{64} << 20;
+    /// Of what peers must not predict: how keys are spread, and what cursors of scans say. None:
+    /// drawn at random. Only simulations that are to be repeated name one.
+    std::optional<uint64_t> secret_seed = {};
 };
 
+/// One that joins a running job gets its number from the manager, then the tables, then the view.
 /// Serves pushes and pulls until the manager ends the job, or the manager and all workers are
 /// gone. It also ends if it cannot reach the manager, or if the manager breaks the protocol.
 ///
@@ -74,6 +98,8 @@ public:
     size_t poll() override;
     [[nodiscard]] int arm() override;
 
+    [[nodiscard]] bool gives_way() const noexcept override { return is_moving_; }
+
     [[nodiscard]] bool finished() const override { return phase_ == Phase::kOver; }
 
     [[nodiscard]] std::string name() const override;
@@ -82,6 +108,12 @@ public:
 
     /// Ok, or the error that ended the job early.
     [[nodiscard]] Status outcome() const override { return outcome_; }
+
+    /// Of the view that it has; 0: none yet.
+    [[nodiscard]] uint64_t epoch() const noexcept { return view_.epoch(); }
+
+    /// The positions for which it answers, in that epoch.
+    [[nodiscard]] const PositionSet& primary() const noexcept { return holdings_.primary(); }
 
 private:
     using ConnectionId = transport::ConnectionId;
@@ -92,47 +124,112 @@ private:
     void handle(const transport::Completion& completion);
     void receive(ConnectionId connection, std::span<const std::byte> message);
     void hello(Session& session, const wire::Frame& frame);
-    void control(ConnectionId connection, const wire::Frame& frame);
-    void receive_view(std::span<const std::byte> body);
-    void take_view(View view);
+    void another_hello(Session& session, const wire::Frame& frame);
+    void control(const wire::Frame& frame);
+    [[nodiscard]] JoinMessage join_message() const;
+    void order_table(uint64_t request, std::span<const std::byte> body);
     [[nodiscard]] Status create_table(std::span<const std::byte> body);
     void closed(ConnectionId connection);
     void refuse(ConnectionId connection, std::string_view why);
+    void refuse_worker(ConnectionId connection);
     void end(Status outcome);
+
+    // shard_view.cc: who holds what, who takes part
+    void receive_view(std::span<const std::byte> body);
+    void take_view(View view);
+    void admitted(std::span<const std::byte> body);
+    void begin_anew();
+    void run_queues();
+    [[nodiscard]] std::vector<PositionRange> primary_ranges() const;
+
+    // shard_members.cc: who takes part in iterations, and from when on
+    void take_members();
+    void set_members(ShardTable& table) const;
+    void release_iterations();
+    void answer_first_iterations(std::span<const std::byte> body);
+    void manager_lost_worker(uint64_t worker);
+    void worker_gave_up(const Session& session, uint64_t request);
+    void expect_no_more_parts_of(uint32_t worker);
 
     // shard_admit.cc: is a request valid, is it its turn
     enum class OfEpoch { kServed, kStale, kEarly };
-    [[nodiscard]] OfEpoch judge_epoch(uint32_t epoch) const noexcept;
+
+    [[nodiscard]] OfEpoch judge_epoch(uint32_t epoch) const noexcept {
+        return epoch == static_cast<uint32_t>(view_.epoch()) ? OfEpoch::kServed
+                                                             : judge_other_epoch(epoch);
+    }
+
+    [[nodiscard]] OfEpoch judge_other_epoch(uint32_t epoch) const noexcept;
     void admit(Session& session, const wire::Frame& frame);
     [[nodiscard]] Errc check(const ShardTable& table, const wire::Frame& frame) const;
     void admit_part(Session& session, ShardTable& table, const wire::Frame& frame, Errc status);
+    [[nodiscard]] IterationProgress::Verdict judge_part(const Session& session, ShardTable& table,
+                                                        const wire::FrameHeader& part,
+                                                        std::optional<uint64_t> first);
     [[nodiscard]] bool may_wait(Session& session, const wire::Frame& frame);
     void defer(Session& session, ShardTable& table, const wire::Frame& frame);
     size_t retry_waiting();
     size_t admit_again(const std::deque<DeferredRequests::Deferred>& requests);
 
+    // shard_streams.cc: segments that move
+    void look_at_moves() noexcept;
+    size_t move_on();
+    [[nodiscard]] bool is_preparing() const noexcept;
+    void follow(ConnectionId connection, const wire::Frame& frame);
+    void receive_from_shard(ConnectionId connection, const wire::Frame& frame);
+    [[nodiscard]] bool closed_of_shard(ConnectionId connection);
+    void tell_manager(const LearnerReport& report, Errc status);
+    void tell_applied(ConnectionId connection, Follower& follower);
+    [[nodiscard]] bool take_roles(const View& view, bool is_first);
+    void follow_view();
+    [[nodiscard]] Errc judge_push(const ShardTable& table, const ShardRequest& request) const;
+    [[nodiscard]] bool serves(const ShardTable& table, const ShardRequest& request) const;
+
     // shard_fetch.cc: where are its keys and values
     void start(Session& session, const wire::Frame& frame);
     void count_mapped(const wire::Frame& frame);
-    [[nodiscard]] bool find_bytes(const wire::Frame& frame, ShardRequest& request);
+
+    [[nodiscard]] bool find_bytes(const wire::Frame& frame, ShardRequest& request) {
+        constexpr uint8_t kRemote = wire::kKeysRemote | wire::kValuesRemote;
+        return (frame.header.flags & kRemote) == 0 || map_bytes(frame, request);
+    }
+
+    [[nodiscard]] bool map_bytes(const wire::Frame& frame, ShardRequest& request);
     [[nodiscard]] std::byte* map(ConnectionId connection, const wire::MemoryHandle& at,
                                  size_t alignment, transport::Access access);
     size_t take_fetched();
     void fetched(const Fetched& fetched);
+    [[nodiscard]] bool may_still_run(const Session& session, const Fetched& fetched);
+
+    // shard_order.cc: pushes take effect in order, and once
+    void admit_push(Session& session, ShardTable& table, const wire::Frame& frame);
+    [[nodiscard]] bool execute(const Session& session, ShardTable& table, PushOrder& order,
+                               const ShardRequest& request);
+    [[nodiscard]] uint32_t first_segment(const ShardTable& table,
+                                         const ShardRequest& request) const noexcept;
+    [[nodiscard]] Errc change_in_time(ShardTable& table, RangeClock& clock,
+                                      const ShardRequest& request, uint32_t first, uint64_t time);
+    void run_queue(Session& session, ShardTable& table);
+    void fetched_push(Session& session, const Fetched& fetched);
+    void forget_pushes(Session& session);
 
     // shard_push.cc: changes the table
     void apply(const ShardRequest& request);
-    void push(ShardTable& table, const ShardRequest& request);
     void push_part(ShardTable& table, const ShardRequest& request);
 
-    // shard_parts.cc: parts that have arrived, workers that send no more, the end of an iteration
-    void end_part(ShardTable& table, const Session& session, const wire::FrameHeader& part,
-                  Errc status);
-    void answer_failed(ShardTable& table, uint64_t iteration);
+    // shard_parts.cc: parts that have arrived, the end of an iteration
+    void end_part(ShardTable& table, const OpenIterations::Part& part,
+                  const wire::FrameHeader& header, Errc status);
+    void end_unused_part(ShardTable& table, const Session& session, const wire::FrameHeader& part,
+                         Errc status);
+    void refuse_part(ShardTable& table, const Session& session, const wire::FrameHeader& part,
+                     IterationProgress::Verdict verdict);
+    [[nodiscard]] static bool is_repeated(ShardTable& table, const Session& session,
+                                          const OpenIterations::Part& part, uint64_t iteration);
+    void answer_closed(ShardTable& table, const OpenIterations::Part& part, uint64_t iteration);
+    void answer_hopeless(ShardTable& table, uint64_t iteration);
+    void restart_iterations(ShardTable& table);
     void finish_iterations(ShardTable& table);
-    void manager_lost_worker(uint64_t worker);
-    void worker_gave_up(const Session& session, uint64_t request);
-    void expect_no_more_parts_of(uint32_t worker);
 
     // shard_pull.cc: sends values
     void pull(ShardTable& table, const ShardRequest& request);
@@ -142,12 +239,16 @@ private:
     size_t post_waiting_writes();
     void take_ended_writes();
 
+    // shard_scan.cc: reads out a table
+    void scan(const Session& session, const wire::Frame& frame);
+
     // shard_replies.cc
     void reply(ConnectionId connection, uint64_t request, Errc status, uint64_t detail = 0,
                std::span<const std::byte> body = {});
     void reply_failed(ConnectionId connection, uint64_t request,
                       const IterationProgress::Failure& failure);
     void stats(ConnectionId connection, uint64_t request);
+    void note_open_iterations(StatsMessage& message) const;
 
     ShardOptions options_;
     std::unique_ptr<transport::Endpoint> endpoint_;
@@ -164,15 +265,33 @@ private:
     Status outcome_;
     ConnectionId manager_ = 0;
     bool manager_lost_ = false;
+
+    /// A table that the manager orders before the first view: it is made when that is here.
+    struct EarlyTable {
+        uint64_t request;
+        std::vector<std::byte> body;
+    };
+
+    bool is_admitted_ = false;  ///< a joining shard has its number
+    std::vector<EarlyTable> early_tables_;
     ViewParts view_parts_;
     View view_;
     uint64_t since_ = 0;  ///< the epoch in which the positions that this shard owns last changed
+    TouchedLists touched_;
+    uint64_t held_in_ = 0;    ///< the epoch of the question for which iterations are held
     DeferredRequests early_;  ///< of a later epoch; they wait for its view
     Sessions sessions_;
     std::vector<std::unique_ptr<ShardTable>> tables_;  ///< by number
-    bool retry_ = false;  ///< deferred or held requests may now be able to go on
+    Holdings holdings_{tables_};
+    Streams streams_;  ///< to shards that learn from this one
+    std::unordered_map<ConnectionId, std::unique_ptr<Follower>> followers_;  ///< what it learns
+    std::optional<uint64_t> stopping_;  ///< for this epoch: kStopped is to be sent
+    bool is_moving_ = false;            ///< any of that
+    bool holds_pushes_ = false;         ///< until streams have room
+    bool retry_ = false;                ///< deferred or held requests may now be able to go on
     PullWrites writes_;
     std::vector<std::byte> reply_buffer_;
+    RowScan row_scan_;
     StatsMessage counters_;
 };
 

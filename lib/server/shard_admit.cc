@@ -19,6 +19,8 @@ void Shard::admit(Session& session, const wire::Frame& frame) {
             if (may_wait(session, frame)) early_.add(session.connection, frame);
             return;
     }
+    // Its number was not given out yet, but it names a view that has come.
+    if (!session.is_member) return refuse_worker(session.connection);
     if (h.table >= tables_.size() || tables_[h.table] == nullptr) {
         return reply(session.connection, h.request, Errc::kNotFound);
     }
@@ -29,21 +31,16 @@ void Shard::admit(Session& session, const wire::Frame& frame) {
                       "a push or pull whose size of values does not match its keys");
     if ((h.flags & wire::kAggregate) != 0) return admit_part(session, table, frame, wrong);
     if (wrong != Errc::kOk) return reply(session.connection, h.request, wrong);
-    if (h.kind == Kind::kPush) {
-        if (table.pins.stop(h)) {
-            if (may_wait(session, frame)) table.pins.defer(session.connection, frame);
-            return;
-        }
-    } else if (h.iteration > 0) {
+    if (h.kind == Kind::kPush) return admit_push(session, table, frame);
+    if (h.iteration > 0) {
         const IterationProgress& iterations = table.iterations.state();
-        if (const auto failure = iterations.failure_for(h.iteration, session.worker)) {
-            return reply_failed(session.connection, h.request, *failure);
-        }
-        const uint64_t sent = iterations.last_seen(session.worker);
-        if (h.iteration > sent) {  // no part was sent: it would wait for its own worker
-            return reply(session.connection, h.request, Errc::kInvalidArgument, sent);
-        }
-        if (h.iteration > iterations.last_closed()) {
+        const bool is_closed = h.iteration <= iterations.last_closed();
+        const auto failure =
+            is_closed
+                ? failure_at(table, h.iteration, first_position(table, h, frame.keys, frame.ends))
+                : iterations.failure_for(h.iteration, session.worker);
+        if (failure) return reply_failed(session.connection, h.request, *failure);
+        if (!is_closed) {
             return defer(session, table, frame);
         }
     }
@@ -51,37 +48,48 @@ void Shard::admit(Session& session, const wire::Frame& frame) {
 }
 
 /// `status`: what check() found wrong with the part. The part may also say (part_status) that
-/// its worker cannot send it. In both cases the part counts, and its iteration fails.
+/// its worker cannot send it. In both cases its iteration fails, and waits for nothing more of the
+/// worker.
 void Shard::admit_part(Session& session, ShardTable& table, const wire::Frame& frame, Errc status) {
     const wire::FrameHeader& h = frame.header;
-    IterationProgress& iterations = table.iterations.state();
-    switch (iterations.judge(h.iteration, session.worker, h.parts)) {
+    const IterationProgress& iterations = table.iterations.state();
+    switch (judge_part(session, table, h, first_position(table, h, frame.keys, frame.ends))) {
+        case IterationProgress::Verdict::kNow: break;
         case IterationProgress::Verdict::kLater:
             if (const auto failure = iterations.failure_for(h.iteration, session.worker)) {
                 return reply_failed(session.connection, h.request, *failure);
             }
             return defer(session, table, frame);
-        case IterationProgress::Verdict::kPast:
-            if (const auto failure = iterations.failure_of(h.iteration)) {
-                return reply_failed(session.connection, h.request, *failure);
-            }
-            [[fallthrough]];
-        case IterationProgress::Verdict::kSkips:
-        case IterationProgress::Verdict::kRefuse:
-            return reply(session.connection, h.request, Errc::kInvalidArgument,
-                         iterations.last_seen(session.worker));
-        case IterationProgress::Verdict::kNow: break;
+        default: return;
     }
-    iterations.admit(h.iteration, session.worker, h.parts);
     if (h.part_status != Errc::kOk) status = Errc::kCancelled;
-    const bool failed = iterations.failure_of(h.iteration).has_value();
-    if (failed || status != Errc::kOk) return end_part(table, session, h, status);
+    if (status != Errc::kOk) return end_unused_part(table, session, h, status);
     start(session, frame);
+}
+
+/// Says what to do with a part of a member, and answers it unless that is kNow or kLater. `first`:
+/// the position of its first key, if that is known.
+IterationProgress::Verdict Shard::judge_part(const Session& session, ShardTable& table,
+                                             const wire::FrameHeader& part,
+                                             std::optional<uint64_t> first) {
+    IterationProgress& iterations = table.iterations.state();
+    const auto verdict = iterations.judge(part.iteration, session.worker, part.parts);
+    switch (verdict) {
+        case IterationProgress::Verdict::kNow:
+        case IterationProgress::Verdict::kLater: break;
+        case IterationProgress::Verdict::kPast:
+            answer_closed(table,
+                          {session.connection, part.request, session.worker, part.time, first},
+                          part.iteration);
+            break;
+        default: refuse_part(table, session, part, verdict);
+    }
+    return verdict;
 }
 
 /// A shard serves all epochs in which it owned what it owns now. A later one may be on its way: a
 /// worker may have a view before the shard has it.
-Shard::OfEpoch Shard::judge_epoch(uint32_t epoch) const noexcept {
+Shard::OfEpoch Shard::judge_other_epoch(uint32_t epoch) const noexcept {
     const auto ahead = static_cast<int32_t>(epoch - static_cast<uint32_t>(view_.epoch()));
     if (ahead > 0) return OfEpoch::kEarly;
     const auto behind = static_cast<uint64_t>(-int64_t{ahead});
@@ -125,16 +133,9 @@ size_t Shard::retry_waiting() {
     size_t done = admit_again(early_.take());
     for (const auto& table : tables_) {
         if (table == nullptr) continue;
-        if (table->pins.may_go_on()) {
-            for (const Pins::Held& held : table->pins.take_held()) {
-                if (Session* const session = sessions_.find(held.request.connection)) {
-                    Sessions::end_waiting(*session, 0);
-                    push(*table, held.request);
-                }
-                fetcher_.release(held.ticket);
-                ++done;
-            }
-            done += admit_again(table->pins.take_deferred());
+        if (table->pins.may_go_on() && table->pins.take_push()) {
+            sessions_.for_each([&](Session& session) { run_queue(session, *table); });
+            ++done;
         }
         done += admit_again(table->deferred.take());
     }

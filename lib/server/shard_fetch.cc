@@ -10,26 +10,21 @@ namespace weir {
 using wire::Kind;
 
 void Shard::start(Session& session, const wire::Frame& frame) {
-    ShardRequest request{session.connection, frame.header, frame.keys, frame.values,
-                         frame.values_at,    frame.ends,   nullptr,    {}};
+    ShardRequest request = request_of(session.connection, frame);
     if (find_bytes(frame, request)) {
         count_mapped(frame);
         return apply(request);
     }
-    if (!sessions_.add_waiting(session, frame.keys.size() + frame.values.size())) {
-        if ((frame.header.flags & wire::kAggregate) != 0) {
-            tables_[frame.header.table]->iterations.state().withdraw(frame.header.iteration,
-                                                                     session.worker);
-        }
+    if (!sessions_.add_waiting(session, frame.keys.size() + frame.values.size()))
         return reply(session.connection, frame.header.request, Errc::kBusy);
-    }
     counters_.bytes_copied += frame.keys.size() + frame.values.size();
     fetcher_.add(session.connection, frame);
 }
 
 /// Maps the keys and values that lie in the worker's memory. False: they cannot be mapped, so
-/// that the Fetcher must read them, or provide a buffer for the values of a pulled list.
-bool Shard::find_bytes(const wire::Frame& frame, ShardRequest& request) {
+/// that the Fetcher must read them, or provide a buffer for pulled values: those of a list, or of a
+/// range that does not lie side by side.
+bool Shard::map_bytes(const wire::Frame& frame, ShardRequest& request) {
     const wire::FrameHeader& h = frame.header;
     const size_t value_bytes = size_of(static_cast<ValueType>(h.value_type));
     if ((h.flags & wire::kKeysRemote) != 0 && frame.keys_at.length_bytes > 0) {
@@ -47,7 +42,9 @@ bool Shard::find_bytes(const wire::Frame& frame, ShardRequest& request) {
     }
     request.out =
         map(request.connection, frame.values_at, value_bytes, transport::Access::kRemoteWrite);
-    return request.out != nullptr || (h.flags & wire::kKeysRange) != 0;
+    if (request.out != nullptr) return true;
+    const KeyRange keys{h.first, h.first + h.count};
+    return (h.flags & wire::kKeysRange) != 0 && tables_[h.table]->rows->is_in_extent(keys);
 }
 
 std::byte* Shard::map(ConnectionId connection, const wire::MemoryHandle& at, size_t alignment,
@@ -78,13 +75,40 @@ void Shard::fetched(const Fetched& fetched) {
     Session* const session = sessions_.find(fetched.connection);
     if (session == nullptr) return;
     Sessions::end_waiting(*session, fetched.carried_bytes);
+    const bool is_part = (fetched.header.flags & wire::kAggregate) != 0;
+    if (fetched.header.kind == Kind::kPush && !is_part) return fetched_push(*session, fetched);
+    // The connection is about to close; the worker sends the request again on another one.
+    if (fetched.status == Errc::kPeerLost || fetched.status == Errc::kCancelled) return;
+    if (!may_still_run(*session, fetched)) return;
     const ShardRequest request{fetched.connection, fetched.header, fetched.keys, fetched.values,
-                               fetched.values_at,  fetched.ends,   nullptr,      fetched.room};
+                               fetched.values_at,  fetched.ends,   nullptr,      fetched.room,
+                               fetched.number};
     if (fetched.status == Errc::kOk) return apply(request);
-    if ((fetched.header.flags & wire::kAggregate) != 0) {
-        return end_part(*tables_[fetched.header.table], *session, fetched.header, fetched.status);
+    if (is_part) {
+        return end_unused_part(*tables_[fetched.header.table], *session, fetched.header,
+                               fetched.status);
     }
     reply(fetched.connection, fetched.header.request, fetched.status);
+}
+
+/// Much may have happened while the bytes of a pull or part were read. If it may not go on, it is
+/// answered.
+bool Shard::may_still_run(const Session& session, const Fetched& fetched) {
+    const wire::FrameHeader& h = fetched.header;
+    if (judge_epoch(h.epoch) != OfEpoch::kServed) {
+        reply(fetched.connection, h.request, Errc::kStaleEpoch, view_.epoch());
+        return false;
+    }
+    if (h.kind == Kind::kPull) return true;
+    ShardTable& table = *tables_[h.table];
+    const auto first = first_position(table, h, fetched.keys, fetched.ends);
+    switch (judge_part(session, table, h, first)) {
+        case IterationProgress::Verdict::kNow: return true;
+        case IterationProgress::Verdict::kLater:
+            reply(fetched.connection, h.request, Errc::kBusy);
+            return false;
+        default: return false;
+    }
 }
 
 }  // namespace weir

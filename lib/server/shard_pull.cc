@@ -8,8 +8,6 @@
 /// Where a pull names an iteration, its reply says which one the values show; a network write is
 /// then followed by a reply, too. A write from the table pins its rows until it ends. New pins wait while pushes wait for pins.
 
-#include <cstring>
-
 #include "lib/base/check.h"
 #include "lib/server/shard.h"
 
@@ -36,11 +34,9 @@ void Shard::pull(ShardTable& table, const ShardRequest& request) {
 Errc Shard::read_rows(ShardTable& table, const ShardRequest& request, std::span<std::byte> out) {
     const wire::FrameHeader& h = request.header;
     if (h.count == 0) return Errc::kOk;
+    if (is_moving_ && !serves(table, request)) return Errc::kOutOfRange;
     if ((h.flags & wire::kKeysRange) != 0) {
-        const auto values = table.rows->values({h.first, h.first + h.count});
-        if (!values) return values.code();
-        std::memcpy(out.data(), values->data(), out.size());
-        return Errc::kOk;
+        return table.rows->pull({h.first, h.first + h.count}, out).code();
     }
     const Result<RowList> rows = rows_of(table, request);
     return rows ? table.rows->pull(*rows, out).code() : rows.code();
@@ -58,8 +54,10 @@ void Shard::pull_by_write(ShardTable& table, const ShardRequest& request, size_t
     write.request = h.request;
     write.names_iteration = h.iteration > 0;
     write.shown = table.iterations.state().last_closed();
-    if ((h.flags & wire::kKeysRange) != 0) {
+    if (request.room.empty()) {
         write.keys = {h.first, h.first + h.count};
+        if (is_moving_ && !serves(table, request))
+            return reply(request.connection, h.request, Errc::kOutOfRange);
         const auto values = table.rows->values(write.keys);
         if (!values) return reply(request.connection, h.request, values.code());
         if (!sessions_.add_waiting(*session, 0))
@@ -92,8 +90,11 @@ void Shard::take_ended_writes() {
         if (!write.buffer.empty()) fetcher_.release(write.ticket);
         if (Session* const session = sessions_.find(write.connection)) {
             Sessions::end_waiting(*session, 0);
+            // Of a connection that is about to close, the worker sends the pull again.
+            const bool is_closing =
+                ended->status == Errc::kPeerLost || ended->status == Errc::kCancelled;
             if (ended->status != Errc::kOk) {
-                reply(write.connection, write.request, ended->status);
+                if (!is_closing) reply(write.connection, write.request, ended->status);
             } else if (write.names_iteration) {
                 reply(write.connection, write.request, Errc::kOk, write.shown);
             }

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// What a push does: it changes the table at once; or it is part of an iteration, and is added to
-/// that iteration's sum (shard_parts.cc goes on).
+/// What a push does: it changes the table; or it is part of an iteration, and is added to that
+/// iteration's sum (shard_parts.cc goes on).
 
 #include "lib/server/shard.h"
 
 namespace weir {
 
 using wire::Kind;
-
-namespace {
 
 Errc change(ShardTable& table, const ShardRequest& request) {
     const wire::FrameHeader& h = request.header;
@@ -18,6 +16,8 @@ Errc change(ShardTable& table, const ShardRequest& request) {
     const Result<RowList> list = rows_of(table, request);
     return list ? table.rows->push(*list, request.values).code() : list.code();
 }
+
+namespace {
 
 Errc add_to_sum(ShardTable& table, const ShardRequest& request) {
     const wire::FrameHeader& h = request.header;
@@ -36,36 +36,90 @@ Errc add_to_sum(ShardTable& table, const ShardRequest& request) {
 void Shard::apply(const ShardRequest& request) {
     ShardTable& table = *tables_[request.header.table];
     if (request.header.kind == Kind::kPull) {
+        if (judge_epoch(request.header.epoch) != OfEpoch::kServed) {
+            return reply(request.connection, request.header.request, Errc::kStaleEpoch,
+                         view_.epoch());
+        }
         ++counters_.pulls;
         return pull(table, request);
     }
     ++counters_.pushes;
     counters_.keys_pushed += request.header.count;
-    push(table, request);
-}
-
-void Shard::push(ShardTable& table, const ShardRequest& request) {
-    const wire::FrameHeader& h = request.header;
-    if ((h.flags & wire::kAggregate) != 0) return push_part(table, request);
-    if (table.pins.stop(h)) {  // pinned while it was fetched
-        Session* const session = sessions_.find(request.connection);
-        if (session == nullptr) return;
-        Sessions::add_waiting_again(*session);
-        return table.pins.hold(request, fetcher_.keep());
-    }
-    reply(request.connection, h.request, change(table, request));
+    push_part(table, request);
 }
 
 void Shard::push_part(ShardTable& table, const ShardRequest& request) {
     const Session* const session = sessions_.find(request.connection);
     if (session == nullptr) return;
     const wire::FrameHeader& h = request.header;
+    const OpenIterations::Part part{request.connection, h.request, session->worker, h.time,
+                                    first_position(table, h, request.keys, request.ends)};
+    if (is_repeated(table, *session, part, h.iteration)) return;
+    const IterationProgress& iterations = table.iterations.state();
+    if (!iterations.lacks(h.iteration, session->worker, h.parts))
+        return refuse_part(table, *session, h, IterationProgress::Verdict::kRefuse);
     Errc status = Errc::kOk;
-    if (h.count > 0 && !table.iterations.state().failure_of(h.iteration)) {
-        const bool is_all = table.iterations.is_all(h.iteration, h.parts) && !table.pins.any();
+    if (h.count > 0 && h.iteration <= iterations.closed().highest()) {
+        switch (judge_positions(table, request)) {
+            case OfPositions::kOpen: break;
+            case OfPositions::kClosed:
+                table.iterations.arrived_again(h.iteration, part, h.parts);
+                return finish_iterations(table);
+            case OfPositions::kBoth: status = Errc::kInvalidArgument; break;
+            case OfPositions::kUnknown: status = Errc::kUnknownList; break;
+        }
+    }
+    if (status == Errc::kOk && h.count > 0 && !iterations.failure_of(h.iteration)) {
+        const bool is_all =
+            table.iterations.is_all(h.iteration, session->worker, h.parts) && !table.pins.any();
         status = is_all ? change(table, request) : add_to_sum(table, request);
     }
-    end_part(table, *session, h, status);
+    end_part(table, part, h, status);
+}
+
+OfPositions judge_positions(const ShardTable& table, const ShardRequest& request) {
+    const wire::FrameHeader& h = request.header;
+    const ClosedIterations& closed = table.iterations.state().closed();
+    bool has_open = false;
+    bool has_closed = false;
+    const auto look_at = [&](uint64_t last) {
+        (last < h.iteration ? has_open : has_closed) = true;
+    };
+    if ((h.flags & wire::kKeysKnown) != 0) return OfPositions::kUnknown;
+    if ((h.flags & wire::kKeysRange) != 0) {
+        const PositionRange range{table.positions.position(h.first),
+                                  table.positions.position(h.first + h.count - 1)};
+        for (const ClosedRun& run : closed.runs(range))
+            look_at(run.state.last);
+    } else {
+        const std::span keys(reinterpret_cast<const uint64_t*>(request.keys.data()), h.count);
+        for (const uint64_t key : keys) {
+            const ClosedState* const state = closed.find(table.positions.position(key));
+            look_at(state == nullptr ? 0 : state->last);
+        }
+    }
+    if (has_open && has_closed) return OfPositions::kBoth;
+    return has_closed ? OfPositions::kClosed : OfPositions::kOpen;
+}
+
+std::optional<uint64_t> first_position(const ShardTable& table, const wire::FrameHeader& header,
+                                       std::span<const std::byte> keys,
+                                       const wire::ListEnds& ends) {
+    const bool is_list = (header.flags & (wire::kKeysInline | wire::kKeysRemote)) != 0;
+    if (header.count == 0 || (is_list && keys.empty())) return std::nullopt;
+    ShardRequest request;
+    request.header = header;
+    request.keys = keys;
+    request.ends = ends;
+    return table.positions.position(first_key_of(request));
+}
+
+std::optional<IterationFailure> failure_at(const ShardTable& table, uint64_t iteration,
+                                           std::optional<uint64_t> position) {
+    const ClosedIterations& closed = table.iterations.state().closed();
+    if (closed.has_no_failure()) return std::nullopt;
+    const ClosedState* const state = position ? closed.find(*position) : nullptr;
+    return state != nullptr ? state->failure_of(iteration) : closed.failure_of(iteration);
 }
 
 Result<RowList> rows_of(ShardTable& table, const ShardRequest& request) {

@@ -2,6 +2,9 @@
 /// \file
 /// What a shard answers.
 
+#include <algorithm>
+#include <utility>
+
 #include "lib/server/shard.h"
 
 namespace weir {
@@ -36,11 +39,41 @@ void Shard::stats(ConnectionId connection, uint64_t request) {
     const MemoryUse use = memory_.use();
     message.registered_bytes = use.registered_bytes;
     message.used_bytes = use.used_bytes;
+    const size_t cached_bytes = lists_.bytes() + fetcher_.spares().bytes();
+    message.table_bytes = use.used_bytes - std::min<uint64_t>(cached_bytes, use.used_bytes);
     message.lists_remembered = lists_.list_count();
     for (const auto& table : tables_) {
         if (table != nullptr) message.keys_held += table->rows->row_count();
     }
+    note_open_iterations(message);
     reply(connection, request, Errc::kOk, 0, message.encode());
+}
+
+/// The open iterations that have begun, as many as the message has room for: the first one of each
+/// table, then the second ones, and so on.
+void Shard::note_open_iterations(StatsMessage& message) const {
+    size_t room_bytes = endpoint_->capabilities().message_bytes_max - wire::kHeaderBytesMin -
+                        message.encode().size();
+    bool has_more = true;
+    for (uint64_t ahead = 0; has_more; ++ahead) {
+        has_more = false;
+        for (const auto& table : tables_) {
+            if (table == nullptr) continue;
+            const IterationProgress& iterations = table->iterations.state();
+            const uint64_t iteration = iterations.first_open() + ahead;
+            if (iteration > std::min(iterations.last_begun(), iterations.last_open())) continue;
+            StatsMessage::OpenIteration open{table->rows->schema().id, iteration};
+            for (const ViewWorker& worker : view_.workers()) {
+                if (open.late.size() == StatsMessage::OpenIteration::kLateMax) break;
+                if (iterations.waits_for(iteration, worker.number))
+                    open.late.push_back(worker.number);
+            }
+            if (message.open.size() == StatsMessage::kOpenMax || open.bytes() > room_bytes) return;
+            room_bytes -= open.bytes();
+            message.open.push_back(std::move(open));
+            has_more = true;
+        }
+    }
 }
 
 }  // namespace weir

@@ -5,27 +5,61 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
 #include <utility>
 
+#include "lib/key/position.h"
 #include "lib/server/deferred_requests.h"
 #include "lib/server/open_iterations.h"
 #include "lib/server/pins.h"
 #include "lib/server/request.h"
 #include "lib/store/table.h"
+#include "lib/vclock/clock_table.h"
 
 namespace weir {
 
 struct ShardTable {
-    ShardTable(std::unique_ptr<TableShard> table, uint32_t workers)
-        : rows(std::move(table)), iterations(*rows, workers) {}
+    explicit ShardTable(std::unique_ptr<TableShard> table)
+        : rows(std::move(table)), iterations(*rows) {
+        const TableSchema& schema = rows->schema();
+        if (schema.layout == Layout::kDense) positions = PositionMap::dense(schema.key_count);
+    }
 
     std::unique_ptr<TableShard> rows;
     OpenIterations iterations;
     DeferredRequests deferred;  ///< wait until an iteration is closed
     Pins pins;
+    ClockTable clocks;
+    bool was_pushed = false;  ///< rows, times or iterations may not be as in the beginning
+    PositionMap positions = PositionMap::sparse();
 };
 
 /// The rows of the key list that a push or pull names. Errors: as TableShard's look-ups of rows
 [[nodiscard]] Result<RowList> rows_of(ShardTable& table, const ShardRequest& request);
+
+/// The position of the first key of a push or pull, unless it has no keys or they are not here.
+[[nodiscard]] std::optional<uint64_t> first_position(const ShardTable& table,
+                                                     const wire::FrameHeader& header,
+                                                     std::span<const std::byte> keys,
+                                                     const wire::ListEnds& ends);
+
+/// How a closed iteration failed at a position, or without one anywhere at this shard.
+[[nodiscard]] std::optional<IterationFailure> failure_at(const ShardTable& table,
+                                                         uint64_t iteration,
+                                                         std::optional<uint64_t> position);
+
+/// How the positions of a part, which has keys, have come on with its iteration, which is open
+/// where this shard is furthest behind.
+enum class OfPositions {
+    kOpen,
+    kClosed,
+    kBoth,    ///< no worker that follows the rules cuts a part so
+    kUnknown  ///< its keys are not here
+};
+[[nodiscard]] OfPositions judge_positions(const ShardTable& table, const ShardRequest& part);
+
+/// Runs the table's rule with the push's values. Errors: as TableShard::push()
+[[nodiscard]] Errc change(ShardTable& table, const ShardRequest& request);
 
 }  // namespace weir

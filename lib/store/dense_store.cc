@@ -9,23 +9,30 @@
 
 namespace weir {
 
+namespace {
+
+Error too_many_keys() {
+    return Error(Errc::kInvalidArgument,
+                 fmt::format("dense table: a shard cannot own {} keys or more; use more shards, or "
+                             "a larger width and fewer keys",
+                             kNoRow));
+}
+
+}  // namespace
+
 Result<DenseStore> DenseStore::make(Memory& memory, std::span<const KeyRange> owned,
                                     std::span<const std::byte> initial_values,
                                     std::span<const std::byte> initial_state) {
     uint64_t keys = 0;
     for (const KeyRange range : owned) {
         keys += std::min<uint64_t>(range.key_count(), kNoRow);
-        if (keys >= kNoRow) {
-            return Error(Errc::kInvalidArgument,
-                         fmt::format("dense table: a shard cannot own {} keys or more; use more "
-                                     "shards, or a larger width and fewer keys",
-                                     kNoRow));
-        }
+        if (keys >= kNoRow) return too_many_keys();
     }
     DenseStore store(memory, owned, initial_values, initial_state);
-    // One reserve() makes one allocation, so the rows lie side by side.
-    WEIR_TRY(store.values_.reserve(store.row_count_));
-    if (store.state_) WEIR_TRY(store.state_->reserve(store.row_count_));
+    if (keys == 0) return store;
+    const auto rows = static_cast<uint32_t>(keys);
+    WEIR_TRY(store.values_.add_run(0, rows));
+    if (store.state_) WEIR_TRY(store.state_->add_run(0, rows));
     return store;
 }
 
@@ -40,12 +47,96 @@ DenseStore::DenseStore(Memory& memory, std::span<const KeyRange> owned,
     }
 }
 
+Status DenseStore::add(std::span<const KeyRange> keys) {
+    for (size_t i = 0; i < keys.size(); ++i) {
+        Status added = keys[i].empty() ? Status() : add(keys[i]);
+        if (added) continue;
+        while (i-- > 0)
+            drop(keys[i]);
+        return added;
+    }
+    return {};
+}
+
+Status DenseStore::add(KeyRange keys) {
+    const std::optional<uint32_t> row = unused_rows(keys.key_count());
+    if (!row) return too_many_keys();
+    const auto count = static_cast<uint32_t>(keys.key_count());
+    WEIR_TRY(values_.add_run(*row, count));
+    if (state_) {
+        Status added = state_->add_run(*row, count);
+        if (!added) {
+            values_.drop_run(*row, count);
+            return added;
+        }
+    }
+    const auto next = std::ranges::upper_bound(owned_, keys.begin, {}, &KeyRange::begin);
+    first_rows_.insert(first_rows_.begin() + (next - owned_.begin()), *row);
+    owned_.insert(next, keys);
+    row_count_ += count;
+    return {};
+}
+
+/// The lowest row numbers that are free for so many keys. They begin at a granule, and no other
+/// range has rows in their granules.
+std::optional<uint32_t> DenseStore::unused_rows(uint64_t count) const {
+    const uint64_t unit =
+        std::max(values_.rows_per_granule(), state_ ? state_->rows_per_granule() : 0U);
+    const auto round_up = [&](uint64_t row) { return (row + unit - 1) / unit * unit; };
+    std::vector<KeyRange> used;  // rows
+    for (size_t i = 0; i < owned_.size(); ++i)
+        used.push_back({first_rows_[i], first_rows_[i] + owned_[i].key_count()});
+    std::ranges::sort(used, {}, &KeyRange::begin);
+    uint64_t first = 0;
+    for (const KeyRange rows : used) {
+        if (count <= kNoRow && round_up(first + count) <= rows.begin / unit * unit) break;
+        first = round_up(rows.end);
+    }
+    if (count >= kNoRow || first + count >= kNoRow) return std::nullopt;
+    return static_cast<uint32_t>(first);
+}
+
+void DenseStore::drop(KeyRange keys) {
+    if (keys.empty()) return;
+    const std::optional<uint32_t> row = first_row(keys);
+    WEIR_CHECK(row.has_value());
+    const auto count = static_cast<uint32_t>(keys.key_count());
+    values_.drop_run(*row, count);
+    if (state_) state_->drop_run(*row, count);
+    row_count_ -= count;
+    const auto next = std::ranges::upper_bound(owned_, keys.begin, {}, &KeyRange::begin);
+    const auto at = next - owned_.begin() - 1;
+    const KeyRange whole = owned_[static_cast<size_t>(at)];
+    owned_.erase(owned_.begin() + at);
+    const uint32_t whole_row = first_rows_[static_cast<size_t>(at)];
+    first_rows_.erase(first_rows_.begin() + at);
+    const auto keep = [&](KeyRange part) {
+        if (part.empty()) return;
+        const auto behind = std::ranges::upper_bound(owned_, part.begin, {}, &KeyRange::begin);
+        first_rows_.insert(first_rows_.begin() + (behind - owned_.begin()),
+                           whole_row + static_cast<uint32_t>(part.begin - whole.begin));
+        owned_.insert(behind, part);
+    };
+    keep({whole.begin, keys.begin});
+    keep({keys.end, whole.end});
+    if (owned_.empty()) {  // row numbers begin anew
+        values_.clear();
+        if (state_) state_->clear();
+    }
+}
+
 std::optional<uint32_t> DenseStore::first_row(KeyRange keys) const noexcept {
     const auto next = std::ranges::upper_bound(owned_, keys.begin, {}, &KeyRange::begin);
     if (next == owned_.begin() || keys.empty()) return std::nullopt;
     const auto i = static_cast<size_t>(next - owned_.begin()) - 1;
     if (!owned_[i].contains(keys)) return std::nullopt;
     return first_rows_[i] + static_cast<uint32_t>(keys.begin - owned_[i].begin);
+}
+
+KeyRange DenseStore::range_of(uint64_t key) const noexcept {
+    const auto next = std::ranges::upper_bound(owned_, key, {}, &KeyRange::begin);
+    if (next == owned_.begin() || !std::prev(next)->contains(key)) return {};
+    return *std::prev(next);
 }
 
 Status DenseStore::find_rows(std::span<const uint64_t> keys, std::span<uint32_t> rows) const {
@@ -68,6 +159,16 @@ Status DenseStore::find_rows(std::span<const uint64_t> keys, std::span<uint32_t>
         rows[i] = first_row_of_range + static_cast<uint32_t>(key - range.begin);
     }
     return {};
+}
+
+void DenseStore::put(std::span<const uint32_t> rows, const std::byte* values,
+                     const std::byte* state) noexcept {
+    put_rows(values_.view(), rows, values_.initial().size(), values);
+    if (state_) put_rows(state_->view(), rows, state_->initial().size(), state);
+}
+
+void DenseStore::pull_state(std::span<const uint32_t> rows, std::byte* out) const noexcept {
+    if (state_) copy_rows(state_->view(), rows, state_->initial().size(), nullptr, out);
 }
 
 void DenseStore::pull(std::span<const uint32_t> rows, std::byte* out) const noexcept {

@@ -15,8 +15,9 @@
 
 namespace weir {
 
-/// All owned values lie in one array, key range after key range; the rule's state lies in
-/// another. A key's row is its index among the owned keys.
+/// The values that are owned from the start lie in one array, key range after key range; the
+/// rule's state lies in another. Each range that is added later has arrays of its own. Rows never
+/// move.
 ///
 /// Thread: owning shard
 class DenseStore {
@@ -27,9 +28,20 @@ public:
                                                  std::span<const std::byte> initial_values,
                                                  std::span<const std::byte> initial_state);
 
+    /// Adds key ranges, which are disjoint and not owned yet, with the initial values. They stay
+    /// apart from ranges that they touch: first_row() finds no keys that reach into both.
+    /// Errors: as make(); nothing was added
+    [[nodiscard]] Status add(std::span<const KeyRange> keys);
+
+    /// Drops owned keys and gives their memory back. The other rows stay where they are.
+    void drop(KeyRange keys);
+
     /// The row of the first key of `keys`; the others follow. Nothing if `keys` is empty or not
     /// wholly within one owned range.
     [[nodiscard]] std::optional<uint32_t> first_row(KeyRange keys) const noexcept;
+
+    /// The owned range that has `key`; empty if there is none.
+    [[nodiscard]] KeyRange range_of(uint64_t key) const noexcept;
 
     /// The row of each of the ascending `keys`. Reads each key once.
     /// Errors: Errc::kOutOfRange naming the first key that is not owned
@@ -46,10 +58,18 @@ public:
     /// Copies the values of `rows` to `out`, row by row.
     void pull(std::span<const uint32_t> rows, std::byte* out) const noexcept;
 
+    /// The same for the state, if the rule has any.
+    void pull_state(std::span<const uint32_t> rows, std::byte* out) const noexcept;
+
+    /// Writes values and state of `rows`, which have the same order; no state if the rule has none.
+    void put(std::span<const uint32_t> rows, const std::byte* values,
+             const std::byte* state) noexcept;
+
     [[nodiscard]] RowTarget target(uint32_t width) const noexcept {
         return {values_.view(), state_ ? state_->view() : RowView{}, width};
     }
 
+    /// The owned ranges of keys, ascending; in each, values lie side by side.
     [[nodiscard]] std::span<const KeyRange> owned() const noexcept { return owned_; }
 
     [[nodiscard]] size_t row_count() const noexcept { return row_count_; }
@@ -61,6 +81,9 @@ public:
 private:
     DenseStore(Memory& memory, std::span<const KeyRange> owned,
                std::span<const std::byte> initial_values, std::span<const std::byte> initial_state);
+
+    [[nodiscard]] Status add(KeyRange keys);
+    [[nodiscard]] std::optional<uint32_t> unused_rows(uint64_t count) const;
 
     std::vector<KeyRange> owned_;
     std::vector<uint32_t> first_rows_;  // of each owned range

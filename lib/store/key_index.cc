@@ -3,12 +3,14 @@
 
 #include <bit>
 #include <cstring>
+#include <numeric>
 #include <utility>
 
 #include <fmt/core.h>
-#include <sys/random.h>
 
 #include "lib/base/random.h"
+#include "lib/base/secret_seed.h"
+#include "lib/key/key_list.h"
 
 namespace weir {
 namespace {
@@ -19,12 +21,6 @@ constexpr size_t kLinesAhead = 32;
 /// At three quarters full, one key in eight has overflowed.
 constexpr size_t keys_in(size_t bucket_count) noexcept {
     return bucket_count * KeyBucket::kKeys / 4 * 3;
-}
-
-uint64_t secret_seed() {
-    uint64_t seed = 0;
-    WEIR_CHECK(getrandom(&seed, sizeof(seed), 0) == static_cast<ssize_t>(sizeof(seed)));
-    return seed;
 }
 
 KeyHash hash_from(uint64_t seed) {
@@ -83,7 +79,7 @@ inline __attribute__((always_inline)) size_t KeyIndex::pass_with(
             found = find_behind(key);
         if constexpr (kInsert) {
             if (found == 0) {
-                found = static_cast<uint32_t>(size_) + ++missing;
+                found = static_cast<uint32_t>(next_row_) + ++missing;
                 if (bucket.used < KeyBucket::kKeys) {
                     put_into(bucket, key, found);
                 } else {
@@ -133,7 +129,9 @@ size_t KeyIndex::find(std::span<const uint64_t> keys, std::span<uint32_t> rows) 
 void KeyIndex::upsert(std::span<const uint64_t> keys, std::span<uint32_t> rows) noexcept {
     WEIR_CHECK(rows.size() == keys.size() && has_room_for(keys.size()));
     if (keys.empty()) return;
-    size_ += pass<true>(keys, rows);
+    const size_t added = pass<true>(keys, rows);
+    size_ += added;
+    next_row_ += added;
 }
 
 /// Looks in the buckets behind the key's own bucket, which has overflowed and does not hold it.
@@ -170,15 +168,50 @@ size_t KeyIndex::longest_walk() const noexcept {
 Status KeyIndex::insert_missing(std::span<const uint64_t> keys, std::span<uint32_t> rows,
                                 size_t missing_count) {
     if (missing_count == 0) return {};
-    WEIR_TRY(reserve(size_ + missing_count));
-    auto next = static_cast<uint32_t>(size_);
+    std::vector<uint32_t> next(missing_count);
+    std::iota(next.begin(), next.end(), static_cast<uint32_t>(next_row_));
+    WEIR_TRY(insert_missing(keys, rows, next));
+    return {};
+}
+
+Result<size_t> KeyIndex::insert_missing(std::span<const uint64_t> keys, std::span<uint32_t> rows,
+                                        std::span<const uint32_t> new_rows) {
+    if (new_rows.empty()) return size_t{0};
+    WEIR_TRY(reserve(size_ + new_rows.size()));
+    const bool may_repeat = !is_sorted_unique(keys);
+    size_t used = 0;
     for (size_t i = 0; i < keys.size(); ++i) {
         if (rows[i] != kNoRow) continue;
-        put_behind(keys[i], next + 1);
-        rows[i] = next++;
+        uint32_t found = may_repeat ? find_one(keys[i]) : 0;
+        if (found == 0) {
+            const uint32_t row = new_rows[used++];
+            found = row + 1;
+            put_behind(keys[i], found);
+            next_row_ = std::max<size_t>(next_row_, found);
+        }
+        rows[i] = found - 1;
     }
-    size_ = next;
-    return {};
+    size_ += used;
+    return used;
+}
+
+/// Returns the row + 1, or 0.
+uint32_t KeyIndex::find_one(uint64_t key) const noexcept {
+    const Place at = place_of(hash_(key));
+    const KeyBucket& bucket = at.buckets[at.bucket];
+    for (size_t place = 0; place < bucket.used; ++place) {
+        if (bucket.keys[place] == key) return bucket.rows_plus_one[place];
+    }
+    return bucket.overflowed != 0 ? find_behind(key) : 0;
+}
+
+void KeyIndex::clear() noexcept {
+    directory_.clear();
+    blocks_.clear();
+    spare_segments_.clear();
+    depth_ = 0;
+    split_count_ = bucket_count_ = bytes_ = 0;
+    size_ = next_row_ = 0;
 }
 
 /// Calls put(hash, key, row + 1) for every key of these buckets.

@@ -25,13 +25,21 @@ Block KeyListCache::reserve(size_t key_count) {
     return {memory_, bytes};
 }
 
-KeyListCache::Rows KeyListCache::keep(uint32_t table, const ListId& id, Block rows) {
+KeyListCache::Rows KeyListCache::keep(uint32_t table, const ListId& id, Block rows,
+                                      const PositionSlices& touched) {
     const auto found = by_place_.find(place(table, id));
     if (found != by_place_.end()) forget(found->second);
     bytes_ += rows.bytes() + kEntryBytes;
-    by_age_.push_front({table, id, std::make_shared<const Block>(std::move(rows))});
+    by_age_.push_front({table, id, touched, std::make_shared<const Block>(std::move(rows))});
     by_place_[place(table, id)] = by_age_.begin();
     return by_age_.front().rows;
+}
+
+void KeyListCache::forget(uint32_t table, const PositionSlices& positions) noexcept {
+    for (auto entry = by_age_.begin(); entry != by_age_.end();) {
+        const bool is_hit = entry->table == table && entry->touched.intersects(positions);
+        entry = is_hit ? forget(entry) : std::next(entry);
+    }
 }
 
 size_t KeyListCache::give_back(size_t bytes) noexcept {

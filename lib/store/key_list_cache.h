@@ -10,14 +10,17 @@
 #include <unordered_map>
 
 #include "lib/key/key_list.h"
+#include "lib/key/position_slices.h"
 #include "lib/store/memory.h"
 #include "lib/store/memory_with_caches.h"
 
 namespace weir {
 
-/// Rows by table and list; the least recently used are forgotten first. Rows never move and keys
-/// are never removed, so an entry stays right for ever. A list with keys that have no row yet is
-/// not final and must not be kept. The shard itself computes the hash of an entry from keys that
+/// Rows by table and list; the least recently used are forgotten first. Rows never move, so an
+/// entry is right until rows of it are dropped, or change their role. Each entry notes which
+/// positions it touches, and is forgotten when one of them is given up: so whoever finds a list
+/// need not look whether its keys are still held. A list with keys that have no row yet is not
+/// final and must not be kept. The shard itself computes the hash of an entry from keys that
 /// it has read; it never relies on a peer's hash.
 ///
 /// Thread: owning shard
@@ -40,8 +43,13 @@ public:
     /// memory is short.
     [[nodiscard]] Block reserve(size_t key_count);
 
-    /// Remembers `rows`, a Block from reserve(), as those of `id`.
-    Rows keep(uint32_t table, const ListId& id, Block rows);
+    /// Remembers `rows`, a Block from reserve(), as those of `id`. `touched` has the position of
+    /// every key of the list.
+    Rows keep(uint32_t table, const ListId& id, Block rows,
+              const PositionSlices& touched = PositionSlices::whole_ring());
+
+    /// Forgets the lists of `table` that touch any of `positions`.
+    void forget(uint32_t table, const PositionSlices& positions) noexcept;
 
     size_t give_back(size_t bytes) noexcept override;
 
@@ -54,6 +62,7 @@ private:
     struct Entry {
         uint32_t table;
         ListId id;
+        PositionSlices touched;
         Rows rows;
     };
 

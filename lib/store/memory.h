@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <utility>
 
 namespace weir {
@@ -28,12 +29,31 @@ public:
         return allocate(bytes, alignment);
     }
 
+    /// Does a bounded part of what allocate() would have to do for an allocation of so many bytes
+    /// beyond finding a free piece, if it is much. Returns whether it did: then call it again
+    /// before.
+    virtual bool prepare(size_t /*bytes*/) noexcept { return false; }
+
     /// Takes back what allocate() gave for the same `bytes` and `alignment`.
     virtual void deallocate(std::byte* data, size_t bytes, size_t alignment) noexcept = 0;
+
+    /// Makes two allocations, of `at` and of `bytes` - `at` bytes, out of the one of `bytes` at
+    /// `data`. False, and nothing has changed, if this Memory cannot do that. `at` is a multiple
+    /// of Block::kAlignment, greater than 0 and smaller than `bytes`.
+    [[nodiscard]] virtual bool split(std::byte* /*data*/, size_t /*bytes*/,
+                                     size_t /*at*/) noexcept {
+        return false;
+    }
 
     /// What is registered and used. If several Memory objects share a pool, only one of them
     /// reports its registered bytes, so that sums are right. Zeros if nothing is registered.
     [[nodiscard]] virtual MemoryUse use() const { return {}; }
+
+    /// How much more can be allocated, as far as is known: other programs and other shards take
+    /// memory, too. For saying at once that something large cannot fit.
+    [[nodiscard]] virtual uint64_t room_bytes() const {
+        return std::numeric_limits<uint64_t>::max();
+    }
 
 protected:
     Memory() = default;
@@ -54,6 +74,8 @@ public:
     void set_limit(size_t limit_bytes) noexcept { limit_bytes_ = limit_bytes; }
 
     [[nodiscard]] size_t bytes_in_use() const noexcept { return bytes_in_use_; }
+
+    [[nodiscard]] uint64_t room_bytes() const override { return limit_bytes_ - bytes_in_use_; }
 
 private:
     size_t limit_bytes_;
@@ -99,6 +121,15 @@ public:
     [[nodiscard]] std::byte* data() const noexcept { return data_; }
 
     [[nodiscard]] size_t bytes() const noexcept { return data_ == nullptr ? 0 : bytes_; }
+
+    /// Cuts the block in two, and returns the part from `at` on. Empty, and this block is whole,
+    /// if its Memory cannot do that. `at`: as for Memory::split().
+    [[nodiscard]] Block cut(size_t at) noexcept {
+        if (!memory_->split(data_, bytes_, at)) return {};
+        Block rest(*memory_, bytes_ - at, data_ + at);
+        bytes_ = at;
+        return rest;
+    }
 
     template <class T>
     [[nodiscard]] T* as() const noexcept {

@@ -50,14 +50,22 @@ public:
         return memory_.allocate_spare(bytes, alignment);
     }
 
+    bool prepare(size_t bytes) noexcept override { return memory_.prepare(bytes); }
+
     void deallocate(std::byte* data, size_t bytes, size_t alignment) noexcept override {
         if (gives_back_) memory_.deallocate(data, bytes, alignment);
+    }
+
+    [[nodiscard]] bool split(std::byte* data, size_t bytes, size_t at) noexcept override {
+        return memory_.split(data, bytes, at);
     }
 
     /// From now on, nothing that was allocated here is given back: a peer may still reach it.
     void stop_giving_back() noexcept { gives_back_ = false; }
 
     [[nodiscard]] MemoryUse use() const override { return memory_.use(); }
+
+    [[nodiscard]] uint64_t room_bytes() const override { return memory_.room_bytes(); }
 
 private:
     [[nodiscard]] size_t give_back(size_t bytes) noexcept;

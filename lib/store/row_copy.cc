@@ -103,6 +103,21 @@ void copy_rows(const RowView& view, std::span<const uint32_t> rows, size_t bytes
     }
 }
 
+void put_rows(const RowView& view, std::span<const uint32_t> rows, size_t bytes,
+              const std::byte* in) noexcept {
+    constexpr size_t kRunRowsMin = 16;
+    while (!rows.empty()) {
+        size_t some = 1;
+        if (view.stride_bytes == bytes && rows.size() >= kRunRowsMin &&
+            rows[kRunRowsMin - 1] == rows[0] + kRunRowsMin - 1)
+            some = consecutive_rows(rows);
+        some = std::min<size_t>(some, view.run(rows[0]));
+        std::memcpy(view.at(rows[0]), in, some * bytes);
+        rows = rows.subspan(some);
+        in += some * bytes;
+    }
+}
+
 size_t consecutive_rows(std::span<const uint32_t> rows) noexcept {
     if (rows.empty()) return 0;
     if (rows[0] == kNoRow) return 1;

@@ -17,6 +17,10 @@ namespace weir {
 void copy_rows(const RowView& view, std::span<const uint32_t> rows, size_t bytes,
                const std::byte* missing, std::byte* out) noexcept;
 
+/// Copies `bytes` from `in` to each row of `view`, one after the other.
+void put_rows(const RowView& view, std::span<const uint32_t> rows, size_t bytes,
+              const std::byte* in) noexcept;
+
 /// How many of `rows`, from the first on, are r, r+1, r+2 ... kNoRow ends the run. 0 if there are
 /// no rows, else at least 1.
 [[nodiscard]] size_t consecutive_rows(std::span<const uint32_t> rows) noexcept;

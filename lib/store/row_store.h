@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -37,8 +38,8 @@ struct RowView {
 
 /// Grows by extents, each as large as all before it together, but at least 2 MiB and at most 16
 /// MiB, so that no push waits long for one; larger if one reserve() needs more. An extent is one
-/// allocation. A table of pointers cuts it into granules of at most 64 KiB (or one row), so that a
-/// row is found with two loads, wherever its extent lies.
+/// allocation. A table of pointers cuts it into granules of at most 64 KiB (or one row), so that
+/// a row is found with two loads, wherever its extent lies.
 ///
 /// Thread: owning shard
 class RowStore {
@@ -56,15 +57,42 @@ public:
     /// The same without room for more, in one allocation: for a store that will not grow.
     [[nodiscard]] Status reserve_only(size_t row_count);
 
+    /// Makes room for `row_count` rows that lie side by side. No row of their granules may have
+    /// room: neither before this call, nor from reserve() after it.
+    /// Errors: Errc::kNoMemory; existing rows are unchanged
+    [[nodiscard]] Status add_run(uint32_t first_row, uint32_t row_count);
+
+    /// Gives back the memory of rows that have room, all from one allocation. If the Memory cannot
+    /// take back a part of an allocation, it gets all of it back with the last rows.
+    void drop_run(uint32_t first_row, uint32_t row_count);
+
+    /// Makes rows fresh again.
+    void reset_rows(std::span<const uint32_t> rows) noexcept;
+
+    /// Gives everything back.
+    void clear() noexcept;
+
+    /// One past the last row that ever had room.
     [[nodiscard]] size_t capacity() const noexcept { return granules_.size() << shift_; }
 
-    [[nodiscard]] size_t bytes() const noexcept { return capacity() * initial_.size(); }
+    [[nodiscard]] size_t bytes() const noexcept { return bytes_; }
+
+    [[nodiscard]] uint32_t rows_per_granule() const noexcept { return uint32_t{1} << shift_; }
+
+    /// Rows that have room and lie side by side.
+    struct Run {
+        uint32_t first_row = 0;
+        uint32_t row_count = 0;
+    };
+
+    /// All rows that have room, one Run for each allocation.
+    [[nodiscard]] std::vector<Run> runs() const;
 
     [[nodiscard]] std::span<const std::byte> initial() const noexcept { return initial_; }
 
     /// Valid until the next reserve(); the rows themselves stay.
     [[nodiscard]] RowView view(size_t offset_bytes = 0) const noexcept {
-        std::byte* flat = is_flat_ && !granules_.empty() ? granules_[0] + offset_bytes : nullptr;
+        std::byte* flat = flat_ == nullptr ? nullptr : flat_ + offset_bytes;
         return {granules_.data(), initial_.size(), offset_bytes, shift_, flat};
     }
 
@@ -75,16 +103,34 @@ private:
     }
 
     [[nodiscard]] Error no_memory(size_t row_count) const;
+
+    /// Rows of one allocation. Those that a drop_run() has cut apart may share it.
+    struct Extent {
+        Run run;
+        std::byte* first = nullptr;  // the first row
+        std::shared_ptr<Block> block;
+    };
+
     [[nodiscard]] bool add_extent(size_t granule_count, bool is_needed);
+    void add_extent(Run run, Block block);
+
+    struct Halves {
+        std::shared_ptr<Block> head;
+        std::shared_ptr<Block> tail;
+    };
+
+    [[nodiscard]] Halves free_between(const std::shared_ptr<Block>& block, const std::byte* begin,
+                                      const std::byte* end);
     void fill(std::byte* rows, size_t row_count) const noexcept;
 
     Memory& memory_;
     std::vector<std::byte> initial_;
     bool initial_is_zero_;
-    bool is_flat_ = true;
     uint32_t shift_;
-    std::vector<Block> extents_;
+    std::vector<Extent> extents_;
     std::vector<std::byte*> granules_;
+    std::byte* flat_ = nullptr;  // row 0, if all rows lie side by side with it
+    size_t bytes_ = 0;
 };
 
 }  // namespace weir

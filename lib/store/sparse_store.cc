@@ -2,6 +2,7 @@
 #include "lib/store/sparse_store.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "lib/store/row_copy.h"
 
@@ -15,15 +16,38 @@ Status SparseStore::find_or_insert_rows(std::span<const uint64_t> keys, std::spa
         const size_t count = std::min(kChunk, keys.size() - begin);
         const auto some_keys = keys.subspan(begin, count);
         const auto some_rows = rows.subspan(begin, count);
-        if (index_.has_room_for(count) && rows_.capacity() >= index_.size() + count) {
+        if (free_.empty() && index_.has_room_for(count) &&
+            rows_.capacity() >= index_.next_row() + count) {
             index_.upsert(some_keys, some_rows);
             continue;
         }
         const size_t missing = index_.find(some_keys, some_rows);
         if (missing == 0) continue;
-        WEIR_TRY(reserve_rows(index_.size() + missing));
-        WEIR_TRY(index_.insert_missing(some_keys, some_rows, missing));
+        some_rows_.resize(missing);
+        WEIR_TRY(take_rows(some_rows_));
+        const Result<size_t> used = index_.insert_missing(some_keys, some_rows, some_rows_);
+        // Rows that were never used need not be freed: they are beyond next_row().
+        for (size_t i = used ? *used : 0; i < missing; ++i) {
+            if (some_rows_[i] < index_.next_row()) free_.add(some_rows_[i]);
+        }
+        if (!used) return used.error();
     }
+    return {};
+}
+
+/// Chooses rows for new keys: free ones first, in ascending order.
+Status SparseStore::take_rows(std::span<uint32_t> rows) {
+    while (free_.count() < rows.size() && !given_back_.empty()) {
+        const RowStore::Run run = given_back_.back();
+        if (!rows_.add_run(run.first_row, run.row_count)) break;
+        given_back_.pop_back();
+        free_.add_run(run.first_row, run.row_count);
+    }
+    const size_t reused = std::min(rows.size(), free_.count());
+    WEIR_TRY(reserve_rows(index_.next_row() + rows.size() - reused));
+    free_.take(rows.first(reused));
+    std::iota(rows.begin() + static_cast<ptrdiff_t>(reused), rows.end(),
+              static_cast<uint32_t>(index_.next_row()));
     return {};
 }
 
@@ -33,11 +57,50 @@ Status SparseStore::reserve_rows(size_t row_count) {
         if (rows_.reserve(expected_keys_)) return {};
         expected_keys_ = 0;  // too little memory: grow step by step
     }
-    return rows_.reserve(row_count);
+    return rows_.reserve(std::min<size_t>(row_count, kNoRow));
 }
 
 void SparseStore::pull(std::span<const uint32_t> rows, std::byte* out) const noexcept {
     copy_rows(rows_.view(), rows, values_bytes_, rows_.initial().data(), out);
+}
+
+void SparseStore::pull_state(std::span<const uint32_t> rows, std::byte* out) const noexcept {
+    const size_t bytes = rows_.initial().size() - values_bytes_;
+    if (bytes != 0) copy_rows(rows_.view(values_bytes_), rows, bytes, nullptr, out);
+}
+
+void SparseStore::put(std::span<const uint32_t> rows, const std::byte* values,
+                      const std::byte* state) noexcept {
+    const size_t state_bytes = rows_.initial().size() - values_bytes_;
+    put_rows(rows_.view(), rows, values_bytes_, values);
+    if (state_bytes != 0) put_rows(rows_.view(values_bytes_), rows, state_bytes, state);
+}
+
+void SparseStore::drop_outside(KeyCursor& cursor, const PositionSet& kept,
+                               size_t bucket_count_max) {
+    some_rows_.clear();
+    index_.remove_outside(cursor, kept, bucket_count_max, some_rows_);
+    if (index_.size() == 0) {
+        index_.clear();
+        rows_.clear();
+        free_.clear();
+        given_back_.clear();
+        return;
+    }
+    rows_.reset_rows(some_rows_);
+    for (const uint32_t row : some_rows_)
+        free_.add(row);
+    if (cursor.at_end) give_back_extents();
+}
+
+void SparseStore::give_back_extents() {
+    for (const RowStore::Run run : rows_.runs()) {
+        if (size_t{run.first_row} + run.row_count > index_.next_row()) continue;
+        if (!free_.has_run(run.first_row, run.row_count)) continue;
+        free_.remove_run(run.first_row, run.row_count);
+        rows_.drop_run(run.first_row, run.row_count);
+        given_back_.push_back(run);
+    }
 }
 
 }  // namespace weir

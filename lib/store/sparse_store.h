@@ -5,26 +5,29 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "lib/base/result.h"
+#include "lib/store/free_rows.h"
 #include "lib/store/key_index.h"
 #include "lib/store/row_store.h"
 #include "lib/store/rule.h"
 
 namespace weir {
 
-/// A row is `width` values, then their rule state. Rows are numbered in the order in which their
-/// keys came, and never move.
+/// A row is `width` values, then their rule state, and never moves. Rows are numbered in the
+/// order in which their keys came, but the numbers of dropped rows are used first.
 ///
 /// Thread: owning shard
 class SparseStore {
 public:
     /// `initial_row` is what a key that was never written reads as: values, then state.
+    /// `secret_seed` is that of its KeyIndex.
     SparseStore(Memory& memory, std::span<const std::byte> initial_row, size_t values_bytes,
-                size_t expected_keys)
+                size_t expected_keys, std::optional<uint64_t> secret_seed)
         : values_bytes_(values_bytes),
           expected_keys_(expected_keys),
-          index_(memory, {.expected_keys = expected_keys}),
+          index_(memory, {.expected_keys = expected_keys, .seed = secret_seed}),
           rows_(memory, initial_row) {}
 
     /// Writes the row of each key to `rows`, kNoRow for missing keys. Returns the number of
@@ -41,6 +44,24 @@ public:
     /// Copies the values of `rows` to `out`, row by row; kNoRow reads as the initial values.
     void pull(std::span<const uint32_t> rows, std::byte* out) const noexcept;
 
+    /// The same for the state, if the rule has any. No row may be kNoRow.
+    void pull_state(std::span<const uint32_t> rows, std::byte* out) const noexcept;
+
+    /// Writes values and state of `rows`, as pull() and pull_state() read them.
+    void put(std::span<const uint32_t> rows, const std::byte* values,
+             const std::byte* state) noexcept;
+
+    /// As KeyIndex::list().
+    void list(KeyCursor& cursor, const PositionSet& positions, size_t key_count_max,
+              size_t bucket_count_max, std::vector<uint64_t>& keys,
+              std::vector<uint32_t>& rows) const {
+        index_.list(cursor, positions, key_count_max, bucket_count_max, keys, rows);
+    }
+
+    /// Drops rows outside of `kept`, as KeyIndex::remove_outside(). At the end of the walk, gives
+    /// back the memory of extents that have no row left.
+    void drop_outside(KeyCursor& cursor, const PositionSet& kept, size_t bucket_count_max);
+
     [[nodiscard]] RowTarget target(uint32_t width) const noexcept {
         return {rows_.view(), rows_.view(values_bytes_), width};
     }
@@ -50,12 +71,17 @@ public:
     [[nodiscard]] size_t bytes() const noexcept { return index_.bytes() + rows_.bytes(); }
 
 private:
+    [[nodiscard]] Status take_rows(std::span<uint32_t> rows);
     [[nodiscard]] Status reserve_rows(size_t row_count);
+    void give_back_extents();
 
     size_t values_bytes_;
     size_t expected_keys_;
     KeyIndex index_;
     RowStore rows_;
+    FreeRows free_;
+    std::vector<RowStore::Run> given_back_;  // rows below next_row() that have no memory
+    std::vector<uint32_t> some_rows_;        // kept for its memory
 };
 
 }  // namespace weir

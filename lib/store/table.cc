@@ -24,10 +24,11 @@ std::vector<std::byte> repeated(double value, ValueType type, size_t count) {
 Result<std::unique_ptr<TableShard>> TableShard::make(const TableSchema& schema,
                                                      const PositionSet& owned,
                                                      const RuleRegistry& rules, Memory& memory,
-                                                     KeyListCache& lists) {
+                                                     KeyListCache& lists,
+                                                     std::optional<uint64_t> secret_seed) {
     WEIR_ASSIGN(const RuleEntry* rule, check_schema(schema, rules));
     std::unique_ptr<TableShard> table(new TableShard(schema, owned, *rule, memory, lists));
-    WEIR_TRY(table->make_store(memory, *rule, owned));
+    WEIR_TRY(table->make_store(memory, *rule, owned, secret_seed));
     if (schema.layout == Layout::kDense && schema.max_delay > 0) WEIR_TRY(table->reserve_window());
     return table;
 }
@@ -46,7 +47,8 @@ TableShard::TableShard(const TableSchema& schema, const PositionSet& owned, cons
       aggregates_(schema.window()),
       block_(kBlockKeys) {}
 
-Status TableShard::make_store(Memory& memory, const RuleEntry& rule, const PositionSet& owned) {
+Status TableShard::make_store(Memory& memory, const RuleEntry& rule, const PositionSet& owned,
+                              std::optional<uint64_t> secret_seed) {
     const ValueType type = schema_.value_type;
     auto initial = repeated(schema_.initial_value, type, schema_.width);
     const auto state = repeated(rule.initial_state(schema_.parameters), type,
@@ -57,7 +59,8 @@ Status TableShard::make_store(Memory& memory, const RuleEntry& rule, const Posit
         store_.emplace(std::move(*dense));
     } else {
         initial.insert(initial.end(), state.begin(), state.end());
-        store_.emplace(SparseStore(memory, initial, pulled_row_bytes_, schema_.key_count));
+        store_.emplace(
+            SparseStore(memory, initial, pulled_row_bytes_, schema_.key_count, secret_seed));
     }
     return {};
 }
@@ -111,10 +114,43 @@ Result<uint32_t> TableShard::range_row(KeyRange keys) const {
 }
 
 Status TableShard::push(KeyRange keys, std::span<const std::byte> pushed) {
-    WEIR_ASSIGN(const uint32_t row, range_row(keys));
+    if (const auto* dense = std::get_if<DenseStore>(&*store_)) {
+        if (const auto row = dense->first_row(keys)) {
+            WEIR_TRY(check_pushed(keys.key_count(), pushed));
+            rule_.run(target(), *row, keys.key_count(), pushed.data());
+            return {};
+        }
+    }
     WEIR_TRY(check_pushed(keys.key_count(), pushed));
-    rule_.run(target(), row, keys.key_count(), pushed.data());
-    return {};
+    return for_extents(keys, pushed_row_bytes_,
+                       [&](uint32_t row, uint64_t row_count, size_t offset) -> Status {
+                           rule_.run(target(), row, row_count, pushed.data() + offset);
+                           return {};
+                       });
+}
+
+Status TableShard::pull(KeyRange keys, std::span<std::byte> out) const {
+    if (out.size() != keys.key_count() * pulled_row_bytes_) {
+        return refused(Errc::kInvalidArgument,
+                       fmt::format("a pull of {} keys into {} bytes; it needs {} per key",
+                                   keys.key_count(), out.size(), pulled_row_bytes_));
+    }
+    return for_extents(
+        keys, pulled_row_bytes_, [&](uint32_t row, uint64_t row_count, size_t offset) -> Status {
+            const auto& dense = std::get<DenseStore>(*store_);
+            std::memcpy(out.data() + offset, dense.values(row), row_count * pulled_row_bytes_);
+            return {};
+        });
+}
+
+std::span<const KeyRange> TableShard::extents() const noexcept {
+    const auto* dense = std::get_if<DenseStore>(&*store_);
+    return dense == nullptr ? std::span<const KeyRange>() : dense->owned();
+}
+
+bool TableShard::is_in_extent(KeyRange keys) const noexcept {
+    const auto* dense = std::get_if<DenseStore>(&*store_);
+    return dense != nullptr && dense->first_row(keys).has_value();
 }
 
 void TableShard::prefetch(KeyRange keys) const noexcept {
@@ -137,6 +173,13 @@ Result<std::span<const std::byte>> TableShard::values(KeyRange keys) const {
     return std::span(first, keys.key_count() * pulled_row_bytes_);
 }
 
+Result<std::span<const std::byte>> TableShard::state(KeyRange keys) const {
+    WEIR_ASSIGN(const uint32_t row, range_row(keys));
+    if (state_row_bytes() == 0) return std::span<const std::byte>();
+    const std::byte* const first = std::get<DenseStore>(*store_).state(row);
+    return std::span(first, keys.key_count() * state_row_bytes());
+}
+
 // Key lists.
 
 Result<std::span<const uint64_t>> TableShard::read_block(std::span<const uint64_t> keys,
@@ -150,14 +193,18 @@ Result<std::span<const uint64_t>> TableShard::read_block(std::span<const uint64_
                        fmt::format("the key list is not strictly ascending between index {} and {}",
                                    begin == 0 ? 0 : begin - 1, begin + count - 1));
     }
-    if (schema_.layout == Layout::kSparse && !owns_all_) {
-        for (const uint64_t key : block) {
-            if (owned_.contains(PositionMap::sparse().position(key))) continue;
-            return refused(Errc::kOutOfRange,
-                           fmt::format("key {} is not this shard's; ask for the view again", key));
-        }
-    }
+    WEIR_TRY(check_owned(block));
     return block;
+}
+
+Status TableShard::check_owned(std::span<const uint64_t> block) const {
+    if (schema_.layout == Layout::kDense || owns_all_) return {};  // dense: see find_rows()
+    for (const uint64_t key : block) {
+        if (owned_.contains(PositionMap::sparse().position(key))) continue;
+        return refused(Errc::kOutOfRange,
+                       fmt::format("key {} is not this shard's; ask for the view again", key));
+    }
+    return {};
 }
 
 Result<ListId> TableShard::read_list(std::span<const uint64_t> keys) {
@@ -187,14 +234,18 @@ Result<size_t> TableShard::look_up_block(std::span<const uint64_t> block, bool c
 }
 
 Result<size_t> TableShard::look_up(std::span<const uint64_t> keys, const ListId& id, bool create,
-                                   std::span<uint32_t> rows) {
-    if (keys.size() <= kBlockKeys)  // read_list() left a copy in block_
-        return look_up_block(std::span(block_).first(keys.size()), create, rows);
+                                   std::span<uint32_t> rows, bool remember) {
+    if (keys.size() <= kBlockKeys) {  // read_list() left a copy in block_
+        const auto block = std::span(block_).first(keys.size());
+        if (remember) touch(block);
+        return look_up_block(block, create, rows);
+    }
     size_t missing = 0;
     hasher_.reset(keys.size());
     for (size_t begin = 0; begin < keys.size(); begin += kBlockKeys) {
         WEIR_ASSIGN(const std::span<const uint64_t> block, read_block(keys, begin));
         hasher_.add(block);
+        if (remember) touch(block);
         WEIR_ASSIGN(const size_t some,
                     look_up_block(block, create, rows.subspan(begin, block.size())));
         missing += some;
@@ -212,9 +263,10 @@ Result<RowList> TableShard::rows_of(std::span<const uint64_t> keys, bool create)
     }
     if (Block room = lists_.reserve(keys.size())) {
         const std::span rows(room.as<uint32_t>(), keys.size());
-        const Result<size_t> missing = look_up(keys, id, create, rows);
+        touched_ = PositionSlices();
+        const Result<size_t> missing = look_up(keys, id, create, rows, true);
         if (missing && *missing == 0)
-            return remembered(id, lists_.keep(schema_.id, id, std::move(room)));
+            return remembered(id, lists_.keep(schema_.id, id, std::move(room), touched_));
         if (missing) {  // not remembered: missing keys may come later
             scratch_rows_.assign(rows.begin(), rows.end());
             return RowList{scratch_rows_, id, nullptr};
@@ -224,7 +276,7 @@ Result<RowList> TableShard::rows_of(std::span<const uint64_t> keys, bool create)
     }
     if (scratch_rows_.size() < keys.size()) scratch_rows_.resize(keys.size());
     const std::span rows(scratch_rows_.data(), keys.size());
-    WEIR_TRY(look_up(keys, id, create, rows));
+    WEIR_TRY(look_up(keys, id, create, rows, false));
     return RowList{rows, id, nullptr};
 }
 
@@ -275,29 +327,33 @@ Aggregate& TableShard::make_aggregate(uint64_t iteration) {
 
 Status TableShard::reserve_window() {
     const size_t rows = row_count();
-    size_t reserved = 0;
-    for (uint64_t i = 0; i < schema_.window(); ++i) {
-        Aggregate& aggregate = make_aggregate(i);
-        if (aggregate.reserve_only(rows)) {
-            reserved += aggregate.bytes();
-            continue;
+    const uint64_t needed = schema_.window() * rows * pushed_row_bytes_;
+    uint64_t room = memory_.room_bytes();
+    bool fits = needed <= room;  // else nobody waits until all of the memory was taken
+    if (fits) {
+        room = 0;
+        for (uint64_t i = 0; i < schema_.window() && fits; ++i) {
+            Aggregate& aggregate = make_aggregate(i);
+            fits = aggregate.reserve_only(rows).has_value();
+            if (fits) room += aggregate.bytes();
         }
-        return refused(
-            Errc::kNoMemory,
-            fmt::format("the sums of its {} open iterations (max_delay {}) need {} bytes on this "
-                        "shard, and only {} were left; choose a smaller max_delay, use more "
-                        "servers, or give them larger pools",
-                        schema_.window(), schema_.max_delay,
-                        schema_.window() * rows * pushed_row_bytes_, reserved));
     }
-    return {};
+    if (fits) return {};
+    return refused(
+        Errc::kNoMemory,
+        fmt::format("the sums of its {} open iterations (max_delay {}) need {} bytes on this "
+                    "shard, and only {} were left; choose a smaller max_delay, use more "
+                    "servers, or give them larger pools",
+                    schema_.window(), schema_.max_delay, needed, room));
 }
 
 Status TableShard::push_aggregate(uint64_t iteration, KeyRange keys,
                                   std::span<const std::byte> pushed) {
-    WEIR_ASSIGN(const uint32_t row, range_row(keys));
     WEIR_TRY(check_pushed(keys.key_count(), pushed));
-    return make_aggregate(iteration).add_run(row, keys.key_count(), pushed.data());
+    return for_extents(
+        keys, pushed_row_bytes_, [&](uint32_t row, uint64_t row_count, size_t offset) {
+            return make_aggregate(iteration).add_run(row, row_count, pushed.data() + offset);
+        });
 }
 
 Status TableShard::push_aggregate(uint64_t iteration, const RowList& list,

@@ -3,6 +3,7 @@
 /// \file
 /// TableShard: one shard's part of a table, as the shard's push and pull use it.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -15,6 +16,7 @@
 #include "lib/key/key_list.h"
 #include "lib/key/key_range.h"
 #include "lib/key/position_set.h"
+#include "lib/key/position_slices.h"
 #include "lib/store/aggregate.h"
 #include "lib/store/dense_store.h"
 #include "lib/store/key_list_cache.h"
@@ -31,6 +33,15 @@ struct RowList {
     KeyListCache::Rows remembered;  ///< keeps `rows` alive; none if the list is not remembered
 };
 
+/// Some rows of a table, as TableShard::list() finds them: those of a range of keys, or of a list.
+struct ListedRows {
+    KeyRange range;              ///< of a dense table, within one of extents()
+    std::vector<uint64_t> keys;  ///< list() gives those of a sparse table; in any order
+    std::vector<uint32_t> rows;  ///< where they are; valid until rows are dropped
+
+    [[nodiscard]] size_t row_count() const noexcept { return range.key_count() + keys.size(); }
+};
+
 /// Arguments may come from a faulty or hostile peer, and may lie in memory that the peer can
 /// change at any time. Therefore keys are copied before they are checked and used, sizes and
 /// alignments are checked, and a refused call leaves all values as they were. Key lists are
@@ -45,13 +56,12 @@ public:
     /// `owned` is the shard's part of the ring. `rules`, `memory` and `lists` must outlive the
     /// table. No other table that uses `lists` may have the same id in its schema. A dense table
     /// with a max_delay takes the memory of its aggregates at once, so that its window cannot fail
-    /// later; other tables take it when they need it.
+    /// later; other tables take it when they need it. `secret_seed` spreads the keys of a sparse
+    /// table; none: drawn at random.
     /// Errors: those of check_schema(); Errc::kNoMemory
-    [[nodiscard]] static Result<std::unique_ptr<TableShard>> make(const TableSchema& schema,
-                                                                  const PositionSet& owned,
-                                                                  const RuleRegistry& rules,
-                                                                  Memory& memory,
-                                                                  KeyListCache& lists);
+    [[nodiscard]] static Result<std::unique_ptr<TableShard>> make(
+        const TableSchema& schema, const PositionSet& owned, const RuleRegistry& rules,
+        Memory& memory, KeyListCache& lists, std::optional<uint64_t> secret_seed = {});
 
     [[nodiscard]] const TableSchema& schema() const noexcept { return schema_; }
 
@@ -65,14 +75,23 @@ public:
     /// What values, state, index and accumulators take together.
     [[nodiscard]] size_t bytes() const;
 
-    // Ranges of a dense table, each within one owned range.
+    // Ranges of a dense table, all of whose keys are held. The values of each of extents() lie side
+    // by side.
     // Errors: Errc::kInvalidArgument (sparse table, wrong size, misaligned), Errc::kOutOfRange
 
     [[nodiscard]] Status push(KeyRange keys, std::span<const std::byte> pushed);
+    [[nodiscard]] Status pull(KeyRange keys, std::span<std::byte> out) const;
     /// Prefetches the first of these values, if this shard has them. Any range is allowed.
     void prefetch(KeyRange keys) const noexcept;
-    /// The values in place, to be sent without a copy; valid until the next change.
+    /// Ascending; neighbours may touch. Of a sparse table: none.
+    [[nodiscard]] std::span<const KeyRange> extents() const noexcept;
+    /// Whether the keys are in one extent.
+    [[nodiscard]] bool is_in_extent(KeyRange keys) const noexcept;
+    /// The values of keys of one extent in place, to be sent without a copy; valid until the next
+    /// change.
     [[nodiscard]] Result<std::span<const std::byte>> values(KeyRange keys) const;
+    /// The same for the state; empty if the rule has none.
+    [[nodiscard]] Result<std::span<const std::byte>> state(KeyRange keys) const;
 
     // Key lists: first find the rows, then push to or pull from them.
     // Errors: Errc::kInvalidArgument (unsorted, duplicate), Errc::kOutOfRange (not owned)
@@ -102,6 +121,45 @@ public:
     /// Forgets what was aggregated: the iteration has failed.
     void drop_aggregate(uint64_t iteration) noexcept;
 
+    // Rows that move. A table holds the rows of a set of positions, as their primary or for
+    // another reason. A row has pulled_row_bytes() of values and state_row_bytes() of state.
+
+    [[nodiscard]] size_t state_row_bytes() const noexcept;
+
+    [[nodiscard]] const PositionSet& held() const noexcept { return owned_; }
+
+    /// Finds up to `row_count_max` rows of `positions`, from `cursor` on, in a bounded time, and
+    /// moves the cursor on: none may be found although more follow. A walk from KeyCursor{} to
+    /// at_end finds every row once that was there all the time, and every other row once or not
+    /// at all. Any cursor is safe.
+    void list(KeyCursor& cursor, const PositionSet& positions, size_t row_count_max,
+              ListedRows& listed) const;
+    /// Shape:   out.size() == listed.row_count() * pulled_row_bytes(), or state_row_bytes()
+    void copy_values(const ListedRows& listed, std::span<std::byte> out) const;
+    void copy_state(const ListedRows& listed, std::span<std::byte> out) const;
+
+    /// Writes rows that come from elsewhere. Keys may be in any order; of equal ones, any counts.
+    /// Errors: as push(); rows of the first keys may be written then
+    [[nodiscard]] Status take(KeyRange keys, std::span<const std::byte> values,
+                              std::span<const std::byte> state);
+    [[nodiscard]] Status take(std::span<const uint64_t> keys, std::span<const std::byte> values,
+                              std::span<const std::byte> state);
+
+    /// Does a bounded part of what hold() of these positions would take long for. Returns whether
+    /// it did: then call it again before. `bytes` is the memory that other tables are to take
+    /// from the same Memory before; what this one takes is added to it.
+    bool prepare(const PositionSet& positions, size_t& bytes);
+    /// Holds these positions, too; their rows are as if never written. Finishes drop_some() first.
+    /// Errors: Errc::kNoMemory, Errc::kInvalidArgument as make(); nothing has changed
+    [[nodiscard]] Status hold(const PositionSet& positions);
+    /// Holds these positions no more: refuses their keys from now on, and forgets the key lists
+    /// that touch them. Nobody may still use a RowList or values() of such a row, and nothing may
+    /// be aggregated. A dense table gives the memory back at once, a sparse one by drop_some().
+    void give_up(const PositionSet& positions);
+    /// Drops some rows that were given up, in a bounded time; their room is used again. Returns
+    /// whether more are left.
+    bool drop_some();
+
 private:
     /// Keys are read in blocks that stay in cache. A list that fits into one block is read once,
     /// a longer one twice.
@@ -109,20 +167,29 @@ private:
 
     TableShard(const TableSchema& schema, const PositionSet& owned, const RuleEntry& rule,
                Memory& memory, KeyListCache& lists);
-    [[nodiscard]] Status make_store(Memory& memory, const RuleEntry& rule,
-                                    const PositionSet& owned);
+    [[nodiscard]] Status make_store(Memory& memory, const RuleEntry& rule, const PositionSet& owned,
+                                    std::optional<uint64_t> secret_seed);
 
     [[nodiscard]] Result<RowList> rows_of(std::span<const uint64_t> keys, bool create);
     [[nodiscard]] static RowList remembered(const ListId& id, KeyListCache::Rows rows);
     [[nodiscard]] Result<size_t> look_up(std::span<const uint64_t> keys, const ListId& id,
-                                         bool create, std::span<uint32_t> rows);
+                                         bool create, std::span<uint32_t> rows, bool remember);
     [[nodiscard]] Result<size_t> look_up_block(std::span<const uint64_t> block, bool create,
                                                std::span<uint32_t> rows);
     [[nodiscard]] Result<std::span<const uint64_t>> read_block(std::span<const uint64_t> keys,
                                                                size_t begin);
     [[nodiscard]] Result<ListId> read_list(std::span<const uint64_t> keys);
     [[nodiscard]] Result<uint32_t> range_row(KeyRange keys) const;
+    /// Calls use(row, row_count, offset) for the part of `keys` in each extent; `offset` is where its
+    /// values begin, in bytes, among those of all. Calls nothing if not all keys are held.
+    template <class Use>
+    [[nodiscard]] Status for_extents(KeyRange keys, size_t row_bytes, Use&& use) const;
     [[nodiscard]] Status check_pushed(uint64_t key_count, std::span<const std::byte> pushed) const;
+    [[nodiscard]] Status check_owned(std::span<const uint64_t> block) const;
+    [[nodiscard]] Status check_taken(uint64_t key_count, std::span<const std::byte> values,
+                                     std::span<const std::byte> state) const;
+    void own(const PositionSet& positions);
+    void touch(std::span<const uint64_t> keys) noexcept;
     [[nodiscard]] Error refused(Errc code, std::string_view why) const;
     [[nodiscard]] RowTarget target() const;
     [[nodiscard]] Aggregate& make_aggregate(uint64_t iteration);
@@ -140,13 +207,32 @@ private:
     size_t pushed_row_bytes_;
     PositionSet owned_;
     bool owns_all_;
+    std::optional<KeyCursor> drop_cursor_;  // of rows outside of owned_
     std::optional<std::variant<DenseStore, SparseStore>> store_;
     KeyListCache& lists_;
     std::vector<std::optional<Aggregate>> aggregates_;  ///< schema_.window()
 
     ListHasher hasher_;
+    PositionSlices touched_;              // by the list that is being looked up
     std::vector<uint64_t> block_;         // a copy of keys, which no peer can change
     std::vector<uint32_t> scratch_rows_;  // of lists that are not remembered
 };
+
+template <class Use>
+Status TableShard::for_extents(KeyRange keys, size_t row_bytes, Use&& use) const {
+    const auto* dense = std::get_if<DenseStore>(&*store_);
+    if (dense == nullptr || !keys.well_formed() || keys.empty()) return range_row(keys).error();
+    for (uint64_t key = keys.begin; key < keys.end;) {
+        const KeyRange extent = dense->range_of(key);
+        if (extent.empty()) return range_row({key, keys.end}).error();
+        key = extent.end;
+    }
+    for (uint64_t key = keys.begin; key < keys.end;) {
+        const KeyRange part{key, std::min(keys.end, dense->range_of(key).end)};
+        WEIR_TRY(use(*dense->first_row(part), part.key_count(), (key - keys.begin) * row_bytes));
+        key = part.end;
+    }
+    return {};
+}
 
 }  // namespace weir

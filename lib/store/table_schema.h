@@ -16,7 +16,7 @@ enum class Layout : uint8_t { kDense = 0, kSparse = 1 };
 
 struct TableSchema {
     static constexpr uint32_t kWidthMax = 1U << 20;
-    /// Of a window: its failures are remembered (IterationProgress::kFailuresMax).
+    /// Of a window: its failures are remembered (ClosedState::kRemembered).
     static constexpr uint32_t kMaxDelayMax = 63;
 
     uint32_t id = 0;

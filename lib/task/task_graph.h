@@ -77,6 +77,9 @@ public:
 
     [[nodiscard]] uint32_t client() const noexcept { return client_; }
 
+    /// Of a client that learns its number late. Only before the first task.
+    void set_client(uint32_t client) noexcept { client_ = client; }
+
     [[nodiscard]] TaskId id_of(uint64_t number) const noexcept {
         return {client_, number, instance_};
     }

@@ -38,6 +38,11 @@ void RangeClock::raise(const SegmentList& held, const TouchedSegments& touched, 
     if (!touched.runs().empty()) raise_runs(held, touched.runs(), time);
 }
 
+/// One that is not just what an entry holds.
+void RangeClock::raise_other_run(const SegmentList& held, SegmentRun run, uint64_t time) {
+    raise_runs(held, std::span(&run, 1), time);
+}
+
 void RangeClock::raise_runs(const SegmentList& held, std::span<const SegmentRun> runs,
                             uint64_t time) {
     split(held, runs);

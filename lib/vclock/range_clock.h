@@ -4,6 +4,7 @@
 /// RangeClock: how far one worker has come in one table at one shard: a time for each segment that
 /// the shard holds. It decides whether a piece was executed before.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -35,15 +36,20 @@ public:
         return entries_[index_at(position)].time;
     }
 
+    /// The same, of the whole of a segment of `held`.
+    [[nodiscard]] uint64_t of_segment(const SegmentList& held, uint32_t segment) const noexcept {
+        return entries_[index_of(held, segment)].time;
+    }
+
     /// Raises the times of these segments to `time` where they are below it. Does not allocate
     /// once the clock has had as many entries.
     void raise(const SegmentList& held, SegmentRun run, uint64_t time) {
         if (run.empty()) return;
         const PositionRange reach = held.reach(run);
-        const size_t i = index_at(reach.first);
+        const size_t i = index_of(held, run.begin);
         // Mostly the run is just what one entry holds: all segments, or one segment again.
         if (entries_[i].from != reach.first || last_of(i) != reach.last)
-            return raise_runs(held, std::span(&run, 1), time);
+            return raise_other_run(held, run, time);
         if (time <= entries_[i].time) return;
         entries_[i].time = time;
         if (entries_.size() > 1) merge_around(i);
@@ -80,6 +86,14 @@ private:
         return hit ? i : search(position);
     }
 
+    /// The entry in which a segment begins. Random pushes of single keys soon leave an entry for each
+    /// segment, at the place of the segment.
+    [[nodiscard]] size_t index_of(const SegmentList& held, uint32_t segment) const noexcept {
+        const uint64_t first = segment == 0 ? 0 : held.segments()[segment].first;
+        const size_t i = std::min<size_t>(segment, entries_.size() - 1);
+        return entries_[i].from <= first && first <= last_of(i) ? i : index_at(first);
+    }
+
     [[nodiscard]] size_t search(uint64_t position) const noexcept;
 
     /// The last position of entry `i`.
@@ -87,6 +101,7 @@ private:
         return i + 1 == entries_.size() ? ~uint64_t{0} : entries_[i + 1].from - 1;
     }
 
+    void raise_other_run(const SegmentList& held, SegmentRun run, uint64_t time);
     void raise_runs(const SegmentList& held, std::span<const SegmentRun> runs, uint64_t time);
     void split(const SegmentList& held, std::span<const SegmentRun> runs);
     size_t split(uint64_t position);

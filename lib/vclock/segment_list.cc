@@ -54,6 +54,7 @@ PositionRange SegmentList::reach(PositionRange range) const noexcept {
 
 void SegmentMarks::reset(const SegmentList& held) {
     generation_ = held.generation();
+    unmarked_ = held.count();
     words_.assign((held.count() + kBits - 1) / kBits, 0);
 }
 

@@ -117,7 +117,15 @@ public:
     void reset(const SegmentList& held);
 
     /// `index`: of a segment of the list; in any order, and as often as keys lie in it.
-    void mark(uint32_t index) noexcept { words_[index / kBits] |= uint64_t{1} << (index % kBits); }
+    void mark(uint32_t index) noexcept {
+        uint64_t& word = words_[index / kBits];
+        const uint64_t bit = uint64_t{1} << (index % kBits);
+        unmarked_ -= (word & bit) == 0;
+        word |= bit;
+    }
+
+    /// Whether all segments are marked: no further mark changes anything.
+    [[nodiscard]] bool has_all() const noexcept { return unmarked_ == 0; }
 
     /// What was marked since reset(). Valid until the next call of touched().
     [[nodiscard]] const TouchedSegments& touched();
@@ -126,6 +134,7 @@ private:
     static constexpr uint32_t kBits = 64;
 
     std::vector<uint64_t> words_;
+    uint32_t unmarked_ = 0;
     uint64_t generation_ = 0;
     TouchedSegments touched_;
 };

@@ -67,17 +67,18 @@ Errc decode(std::span<const std::byte> message, Frame& frame) noexcept {
     if (rest.size() < kHeaderBytesMin) return Errc::kProtocol;
     std::memcpy(static_cast<void*>(&h), rest.data(), kHeaderBytesMin);
     rest = rest.subspan(kHeaderBytesMin);
-    const bool is_request = h.kind == Kind::kPush || h.kind == Kind::kPull;
     if (h.magic != kMagic || !is_known(h.kind) || h.encoding != 0 ||
-        (h.reserved2 != 0 && !is_request) || !take_rest(rest, h) || h.body_bytes != rest.size()) {
+        (h.reserved2 != 0 && !is_request(h.kind)) || !take_rest(rest, h) ||
+        h.body_bytes != rest.size()) {
         return Errc::kProtocol;
     }
     frame.keys_at = {};
     frame.values_at = {};
     frame.ends = {};
+    frame.number = 0;
     frame.keys = {};
     frame.values = rest;
-    if (!is_request) return Errc::kOk;
+    if (!is_request(h.kind)) return Errc::kOk;
     if (!request_is_consistent(h)) return Errc::kProtocol;
     if ((h.flags & kKeysRemote) != 0) {
         if (!take(rest, frame.keys_at) ||

@@ -33,14 +33,27 @@ enum class Kind : uint8_t {
     kBarrier = 9,      ///< worker -> manager: reply when all workers wait at the barrier
     kLeave = 10,       ///< worker -> manager: it is done, or gives up and why; worker -> shard:
                        ///< it gives up, and pushes no further part of an iteration; manager ->
-                       ///< shard: worker `first` is lost
+                       ///< shard: worker `first` is lost; manager -> worker: shard `first` is;
+                       ///< command, or the server itself -> manager: a server is to leave
     kShutdown = 11,    ///< manager -> shard or worker: the job is over, or why it has failed, or
                        ///< why the manager closes this connection
     kStats = 12,       ///< worker -> shard: send the shard's counters; worker -> manager: give a
                        ///< sign of life, an empty reply
     kWithdraw = 13,    ///< worker -> manager: it no longer waits at barrier request `first`
+    kScan = 14,        ///< worker -> shard: send the next rows of a table
+    kFollow = 15,      ///< shard -> shard: begins a connection from a primary to its learner
+    kRecord = 16,      ///< primary -> learner: a part of a record
+    kApplied = 17,     ///< learner -> primary: it has applied all up to record `first`
+    kStopped = 18,     ///< shard -> manager: it answers no more for what the view of epoch `first`
+                       ///< takes from it, and its learners have all of it; manager -> shard:
+                       ///< all such shards have said so, and it may drop that
+    kComplete = 19,    ///< shard -> manager: a learner has all of its segment, or has no memory for
+                       ///< it
+    kFirstIteration = 20,  ///< manager -> shard: from which iteration on may a new worker take
+                           ///< part in some tables; shard -> manager: the answer for one of them
+    kAdmit = 21,           ///< manager -> shard or worker that joins a running job: its numbers
 };
-inline constexpr uint8_t kKindMax = 13;
+inline constexpr uint8_t kKindMax = 21;
 
 /// How keys and values travel: exactly one key form and one value form per push or pull.
 enum Flags : uint8_t {
@@ -68,8 +81,9 @@ struct FrameHeader {
     uint8_t encoding = 0;    ///< of the body of a push, pull or reply: 0, plain; else zero
     uint64_t request = 0;    ///< the sender's number for this request, echoed in the reply
     /// kKeysRange: the first key. kKeysKnown: the list's hash. kReply: detail of an error, or for
-    /// a pull with an iteration, which one its values show. kHello
-    /// and kLeave from the manager: a worker's number. kWithdraw: the barrier's request number.
+    /// a pull with an iteration, which one its values show. kHello:
+    /// a worker's number. kLeave from the manager: that of the worker or shard that is lost; of a
+    /// command: of the server that is to leave. kWithdraw: the barrier's request number.
     uint64_t first = 0;
     uint32_t body_bytes = 0;  ///< length of what follows the header
     /// kReply, kShutdown: how the request, or the job, ended. In pushes and pulls, predecessor() is
@@ -105,6 +119,11 @@ static_assert(offsetof(FrameHeader, request) == 8 && offsetof(FrameHeader, first
               offsetof(FrameHeader, body_bytes) == 24 && offsetof(FrameHeader, status) == 28 &&
               offsetof(FrameHeader, epoch) == 32 && offsetof(FrameHeader, count) == 44 &&
               offsetof(FrameHeader, iteration) == 48 && offsetof(FrameHeader, part_status) == 60);
+
+/// A push or pull.
+[[nodiscard]] constexpr bool is_request(Kind kind) noexcept {
+    return kind == Kind::kPush || kind == Kind::kPull;
+}
 
 [[nodiscard]] inline FrameHeader header_of(Kind kind) noexcept {
     FrameHeader header;
@@ -146,9 +165,10 @@ static_assert(sizeof(ListEnds) == 16);
 /// A decoded frame. The spans point into the message.
 struct Frame {
     FrameHeader header;
-    MemoryHandle keys_at;             ///< with kKeysRemote
-    MemoryHandle values_at;           ///< with kValuesRemote
-    ListEnds ends;                    ///< with kKeysKnown
+    MemoryHandle keys_at;    ///< with kKeysRemote
+    MemoryHandle values_at;  ///< with kValuesRemote
+    ListEnds ends;           ///< with kKeysKnown
+    uint32_t number = 0;     ///< not on the wire: the receiver's count of pushes, if it counts this
     std::span<const std::byte> keys;  ///< with kKeysInline: count * 8 bytes, 8-byte aligned
     std::span<const std::byte>
         values;  ///< push with kValuesInline: its values; neither push nor pull: the body

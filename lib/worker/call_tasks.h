@@ -47,6 +47,9 @@ public:
 
     CallTasks(uint32_t client, Calls& calls);
 
+    /// Only before the first task.
+    void set_client(uint32_t client) noexcept { graph_.set_client(client); }
+
     /// Whether advance() or run_handlers() has something to do.
     [[nodiscard]] bool has_work() const noexcept { return !reports_.empty() || !due_.empty(); }
 

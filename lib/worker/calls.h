@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -31,14 +33,18 @@ struct Call {
         kTaken       ///< the same, and the caller has taken the outcome
     };
     State state = State::kStarting;
-    uint32_t open_requests = 1;                  ///< and one more while it is kStarting
-    uint64_t deadline_ns = ~uint64_t{0};         ///< on the clock; set when it is sent off
-    uint64_t next_sign_ns = ~uint64_t{0};        ///< when its servers are asked for a sign of life
-    Status status;                               ///< the first error of its requests
-    std::vector<std::byte> body;                 ///< of the manager's or a shard's reply
-    uint64_t shown = ~uint64_t{0};               ///< pull: the oldest iteration that a shard showed
-    uint64_t task = 0;                           ///< its number in the task graph; 0: it has none
-    bool has_handler = false;                    ///< its handlers, or subtasks, have not finished
+    uint32_t open_requests = 1;            ///< and one more while it is kStarting
+    uint64_t deadline_ns = ~uint64_t{0};   ///< on the clock; set when it is sent off
+    uint64_t next_sign_ns = ~uint64_t{0};  ///< when its servers are asked for a sign of life
+    Status status;                         ///< the first error of its requests
+    std::vector<std::byte> body;           ///< of the manager's or a shard's reply
+    uint64_t shown = ~uint64_t{0};         ///< pull: the oldest iteration that a shard showed
+    uint64_t task = 0;                     ///< its number in the task graph; 0: it has none
+    /// Its deadline has come. Nothing more of it is sent, and it ends once no server reaches the
+    /// caller's memory.
+    bool is_withdrawn = false;
+    bool is_memory_in_doubt = false;  ///< a server may still reach it, and `status` says so
+    bool has_handler = false;         ///< its handlers, or subtasks, have not finished
     std::vector<CallReport>* reports = nullptr;  ///< where it tells its end, if it has a task
 
     [[nodiscard]] bool has_ended() const noexcept {
@@ -52,6 +58,12 @@ struct Call {
     /// The call will end with this error, unless it has another one already.
     void note_error(Status error) {
         if (!has_ended() && status) status = std::move(error);
+    }
+
+    /// The call ends at its deadline, but a server may still reach its memory: the error says so.
+    void note_memory_in_doubt(std::string_view text) {
+        if (has_ended() || status || std::exchange(is_memory_in_doubt, true)) return;
+        status = Error(status.code(), status.error().text() + std::string(text));
     }
 
     /// Ends the call at once, even if requests are still open.

@@ -14,6 +14,12 @@ uint64_t deadline_ns_of(std::chrono::nanoseconds deadline) {
     return deadline.count() < 0 ? 1 : static_cast<uint64_t>(deadline.count());  // 1: over already
 }
 
+/// Before a call of which the caller waits for the end anyway.
+Status wait_for(ClientState& state, std::span<const TaskId> after) {
+    WEIR_TRY(state.may_wait());
+    return after.empty() ? Status() : state.finish(state.core().wait_for(0, after));
+}
+
 CallOptions options_of(const access::Options& options) {
     return {options.iteration, deadline_ns_of(options.deadline), options.after};
 }
@@ -214,8 +220,8 @@ Status Client::leave(const Status& outcome) {
     return left;
 }
 
-Result<ClientStats> Client::stats() {
-    WEIR_TRY(state_->may_wait());
+Result<ClientStats> Client::stats(std::span<const TaskId> after) {
+    WEIR_TRY(wait_for(*state_, after));
     ClientCore& core = state_->core();
     ClientStats stats;
     stats.bytes_sent = core.endpoint_counters().bytes_sent;
@@ -226,17 +232,23 @@ Result<ClientStats> Client::stats() {
     const MemoryUse use = state_->pool().use();
     stats.registered_bytes = use.registered_bytes + state_->registrar().registered_bytes();
     stats.used_bytes = use.used_bytes;
-    for (uint32_t shard = 0; shard < core.shard_count(); ++shard) {
+    std::vector<uint32_t> shards;
+    for (const ViewShard& shard : core.view().shards())
+        shards.push_back(shard.number);
+    for (const uint32_t shard : shards) {
+        if (core.view().shard(shard) == nullptr) continue;  // it has left meanwhile
         const ClientCore::CallId call = core.stats(shard);
         state_->wait_until([&] { return core.done(call); });
-        WEIR_ASSIGN(const StatsMessage message, core.take_stats(call));
-        stats.servers_bytes_sent += message.bytes_sent;
-        stats.servers_bytes_received += message.bytes_received;
-        stats.servers_bytes_copied += message.bytes_copied;
-        stats.servers_keys_held += message.keys_held;
-        stats.servers_lists_remembered += message.lists_remembered;
-        stats.servers_registered_bytes += message.registered_bytes;
-        stats.servers_used_bytes += message.used_bytes;
+        const Result<StatsMessage> message = core.take_stats(call);
+        if (!message && core.view().shard(shard) == nullptr) continue;
+        if (!message) return message.error();
+        stats.servers_bytes_sent += message->bytes_sent;
+        stats.servers_bytes_received += message->bytes_received;
+        stats.servers_bytes_copied += message->bytes_copied;
+        stats.servers_keys_held += message->keys_held;
+        stats.servers_lists_remembered += message->lists_remembered;
+        stats.servers_registered_bytes += message->registered_bytes;
+        stats.servers_used_bytes += message->used_bytes;
     }
     return stats;
 }
@@ -271,8 +283,13 @@ size_t pushed_row_bytes(const TableInfo& table) noexcept {
     return table.pushed_row_bytes;
 }
 
+Iteration next_iteration(ClientState& state, const TableInfo& table) {
+    return state.core().next_iteration(table.schema.id);
+}
+
 Result<std::shared_ptr<const TableInfo>> create_table(ClientState& state, std::string_view name,
-                                                      ValueType type, const TableOptions& options) {
+                                                      ValueType type, const TableOptions& options,
+                                                      std::span<const TaskId> after) {
     TableSchema wanted;
     wanted.name = name;
     wanted.value_type = type;
@@ -284,7 +301,7 @@ Result<std::shared_ptr<const TableInfo>> create_table(ClientState& state, std::s
     wanted.initial_value = options.initial_value;
     wanted.allow_not_finite = options.allow_not_finite;
     wanted.max_delay = options.max_delay;
-    WEIR_TRY(state.may_wait());
+    WEIR_TRY(wait_for(state, after));
     const ClientCore::CallId call = state.core().create_table(wanted);
     state.wait_until([&] { return state.core().done(call); });
     WEIR_ASSIGN(TableInfo info, state.core().take_table(call));
@@ -294,8 +311,9 @@ Result<std::shared_ptr<const TableInfo>> create_table(ClientState& state, std::s
 }
 
 Result<std::shared_ptr<const TableInfo>> open_table(ClientState& state, std::string_view name,
-                                                    ValueType type, uint32_t width) {
-    WEIR_TRY(state.may_wait());
+                                                    ValueType type, uint32_t width,
+                                                    std::span<const TaskId> after) {
+    WEIR_TRY(wait_for(state, after));
     const ClientCore::CallId call = state.core().open_table(name);
     state.wait_until([&] { return state.core().done(call); });
     Result<TableInfo> info = state.core().take_table(call);

@@ -88,16 +88,18 @@ public:
     /// first error of its requests. After an error it may end while some requests are still open,
     /// but only if none of these needs the caller's memory.
     ///
-    /// Errors: kPeerLost names the server or worker, kDeadline the server; kStaleEpoch; kNoMemory;
+    /// Errors: kPeerLost names the server or worker, kDeadline the server; kNoMemory;
     ///         kUnavailable after leave(), or if a server may not access the memory; kBusy if too
     ///         many calls or requests are open; kCancelled if a worker withdrew its part of the
     ///         iteration; kInvalidArgument, kOutOfRange, kNotFinite for a mistake of the caller,
     ///         mostly found before anything is sent
     ///
-    /// After kDeadline, a server may still carry out the request: it then reads the push's values
-    /// as they are at that time, or writes to the pull's memory. The same is true after the job
-    /// has failed, and after kPeerLost if the error text says so. A Buffer is kept alive for
-    /// this; any other memory must stay valid as long as the client lives.
+    /// A push that ended with kDeadline or kPeerLost may have been applied, once at most. Once the
+    /// call has ended, nothing reads or writes its memory: at its deadline it closes the
+    /// connections over which a server still might, and waits for that. Two exceptions: a server
+    /// that did not confirm the end of its connection may still do so, and the error text says
+    /// that; and any server may after the job has failed. This client does not use such memory
+    /// again: it keeps a Buffer aside, and any other memory must stay valid as long as it lives.
     Status wait();
     /// Waits at most `at_most`.
     /// Errors: kDeadline if it has not ended by then (it continues, and can be waited for again);
@@ -204,8 +206,8 @@ private:
     uint64_t id_ = 0;
 };
 
-/// What this client has counted since it started, and what all servers of the job together have
-/// counted since they started.
+/// What this client has counted since it started, and what all servers that are in the job now
+/// have counted together since each of them started.
 ///
 /// bytes_copied counts the values and keys that the library copied between the user's buffers and
 /// the store. It stays 0 for bulk pushes from, and pulls into, registered memory of dense tables.
@@ -251,22 +253,29 @@ public:
         give_up();
     }
 
-    /// Number of this worker, 0 .. worker_count() - 1.
+    /// Number of this worker. Those that start with the job have 0 .. JobShape::worker_count - 1;
+    /// who joins gets a greater one. No number is used twice.
     [[nodiscard]] uint32_t worker() const noexcept;
+    /// How many workers are in the job now, as far as this client has heard. It changes when one
+    /// joins or leaves; then worker() need not be below it.
     [[nodiscard]] uint32_t worker_count() const noexcept;
 
     /// Creates a table, or finds the one that another worker created with the same name and
-    /// options.
+    /// options. Like open_table() and stats(), waits for the tasks `after` before it begins, at
+    /// most for the client's deadline (WEIR_DEADLINE_MS); see PushOptions::after.
     /// Errors: kTypeMismatch if it exists with another value type or width, or if the rule does
     ///         not support T; kAlreadyExists if another option differs; kNotFound for an unknown
-    ///         rule; kInvalidArgument for a wrong option or rule parameter; kPeerLost, kDeadline
+    ///         rule; kInvalidArgument for a wrong option or rule parameter; kPeerLost, kDeadline;
+    ///         the error of a task of `after`
     template <Value T>
-    [[nodiscard]] Result<Table<T>> create_table(std::string_view name, const TableOptions& options);
+    [[nodiscard]] Result<Table<T>> create_table(std::string_view name, const TableOptions& options,
+                                                std::span<const TaskId> after = {});
     /// Opens an existing table. `width` 0 accepts any width.
     /// Errors: kNotFound; kTypeMismatch if its values are not of type T, or if `width` is given
-    ///         and differs; kPeerLost, kDeadline
+    ///         and differs; kPeerLost, kDeadline; the error of a task of `after`
     template <Value T>
-    [[nodiscard]] Result<Table<T>> open_table(std::string_view name, uint32_t width = 0);
+    [[nodiscard]] Result<Table<T>> open_table(std::string_view name, uint32_t width = 0,
+                                              std::span<const TaskId> after = {});
 
     /// Allocates `count` zeroed values in registered memory.
     /// Errors: kNoMemory
@@ -282,8 +291,10 @@ public:
     /// Errors: kPeerLost if a worker or server has died; kDeadline; the error of a task of `after`
     [[nodiscard]] Status barrier(std::chrono::nanoseconds at_most = {},
                                  std::span<const TaskId> after = {});
-    /// Returns the counters of this client, and asks every shard for its own.
-    [[nodiscard]] Result<ClientStats> stats();
+    /// Returns the counters of this client, and asks every shard for its own. One that leaves the
+    /// job meanwhile is left out.
+    /// Errors: kPeerLost, kDeadline; the error of a task of `after`
+    [[nodiscard]] Result<ClientStats> stats(std::span<const TaskId> after = {});
     /// Tells the job that this worker is done, or, if `outcome` is an error, that it gives up.
     /// Workers that wait for it at a barrier get the text of that error; workers that wait for
     /// its part of an iteration get an error that says that it gave up. No call can be started

@@ -119,8 +119,15 @@ Status ClientCore::check_iteration(const Transfer& t) const {
     if (!t.options.iteration) return {};
     const uint64_t asked = *t.options.iteration;
     const uint32_t table = t.table->schema.id;
+    const uint64_t first = first_iteration(table);
     const uint64_t last = last_iteration(table);
     const std::string& name = t.table->schema.name;
+    if (t.kind == Kind::kPush && first == kNoIteration) {
+        return Error(Errc::kInvalidArgument,
+                     fmt::format("table '{}': a push of iteration {}, but this worker takes part "
+                                 "in no iterations",
+                                 name, asked));
+    }
     if (t.kind == Kind::kPull) {
         if (asked == 0) {
             return Error(Errc::kInvalidArgument,
@@ -128,9 +135,10 @@ Status ClientCore::check_iteration(const Transfer& t) const {
                                      "leave `iteration` out for a pull that does not wait",
                                      name));
         }
-        if (asked <= last) return {};
+        // What was closed before its first iteration never waits for it.
+        if (first == kNoIteration || asked <= last) return {};
         const std::string pushed =
-            last == 0 ? std::string("none yet") : fmt::format("iterations up to {}", last);
+            last + 1 == first ? std::string("none yet") : fmt::format("iterations up to {}", last);
         return Error(Errc::kInvalidArgument,
                      fmt::format("table '{}': a pull of iteration {} would wait for this worker's "
                                  "own push; it has pushed {}",
@@ -140,18 +148,19 @@ Status ClientCore::check_iteration(const Transfer& t) const {
     return Error(
         Errc::kInvalidArgument,
         fmt::format("table '{}': a push of iteration {}, but this worker's next one is {}: "
-                    "iterations count from 1, one after the other",
-                    name, asked, last + 1));
+                    "iterations count from {}, one after the other",
+                    name, asked, last + 1, first));
 }
 
 /// Of a table without a max_delay, parts of any number of iterations may be under way: they wait
 /// at the shards for their turn.
 Status ClientCore::check_window(const Transfer& t) {
     const TableSchema& schema = t.table->schema;
+    const auto pushed = pushed_iterations_.find(schema.id);
     if (t.kind != Kind::kPush || !t.options.iteration || schema.max_delay == 0 ||
-        schema.id >= pushed_iterations_.size())
+        pushed == pushed_iterations_.end())
         return {};
-    const size_t open = pushed_iterations_[schema.id].open_count(calls_);
+    const size_t open = pushed->second.open_count(calls_);
     if (open < schema.window()) return {};
     const uint64_t first = *t.options.iteration - open;
     return Error(
@@ -168,8 +177,7 @@ int ClientCore::single_owner(const Transfer& t) const noexcept {
     const PieceLimits limits = limits_for(t.by_range, t.row_bytes);
     if (t.by_range) {
         if (t.range.empty() || t.range.key_count() > limits.keys_max) return -1;
-        return single_owner(
-            {positions.position(t.range.begin), positions.position(t.range.end - 1)});
+        return single_owner(positions, t.range);
     }
     if (t.keys.empty() || t.keys.size() > kShortList || t.keys.size() > limits.keys_max) return -1;
     if (positions.is_dense() && t.keys.back() >= positions.key_count()) return -1;
@@ -180,12 +188,12 @@ int ClientCore::single_owner(const Transfer& t) const noexcept {
     return owner == kNoShard ? -1 : static_cast<int>(owner);
 }
 
-int ClientCore::single_owner(PositionRange range) const noexcept {
-    const std::span<const ViewSegment> segments = view_.segments();
-    size_t i = view_.segment_index(range.first);
-    const uint32_t owner = segments[i].primary;
-    while (++i < segments.size() && segments[i].first <= range.last) {
-        if (segments[i].primary != owner) return -1;
+/// Of keys that are all in the table.
+int ClientCore::single_owner(const PositionMap& positions, KeyRange keys) const noexcept {
+    size_t i = view_.segment_index(positions.position(keys.begin));
+    const uint32_t owner = view_.segments()[i].primary;
+    while (positions.end_key_at(view_.range(i).last) < keys.end) {
+        if (view_.segments()[++i].primary != owner) return -1;
     }
     return owner == kNoShard ? -1 : static_cast<int>(owner);
 }
@@ -231,27 +239,27 @@ Status ClientCore::launch(const Transfer& t, CallId& call_id) {
         WEIR_TRY(check_sorted_unique(t.keys));
     }
     // Start an iteration only if there is room for all of its parts.
-    if (aggregate && !requests_.has_room(route->pieces().size() + shard_count())) {
+    if (aggregate && !requests_.has_room(route->pieces().size() + owners_.size())) {
         return Error(Errc::kBusy, kTooManyRequests);
     }
     Call* const call = call_id == 0 ? calls_.begin(call_id) : calls_.find(call_id);
     if (call == nullptr) return {};  // too many: take(0) says so
     if (aggregate) {
         const uint32_t table = t.table->schema.id;
-        if (table >= pushed_iterations_.size()) pushed_iterations_.resize(table + 1);
-        pushed_iterations_[table].add(call_id, t.table->schema.max_delay > 0);
+        pushed_iterations_.try_emplace(table, first_iteration(table))
+            .first->second.add(call_id, t.table->schema.max_delay > 0);
     }
     if (owner >= 0) {
         add_request(call_id, *call, t, {.shard = static_cast<uint32_t>(owner), .count = count});
     } else {
         for (Piece& piece : route->pieces()) {
-            const uint32_t parts = aggregate ? route->pieces_per_shard()[piece.shard] : 0;
+            const uint32_t parts = aggregate ? route->pieces_to(piece.shard) : 0;
             add_request(call_id, *call, t,
                         {piece.shard, piece.begin, piece.count, &piece, route, parts});
         }
         // A shard without any of these keys must be told: it waits for a part of every worker.
-        for (uint32_t shard = 0; aggregate && shard < shard_count(); ++shard) {
-            if (route->pieces_per_shard()[shard] != 0) continue;
+        for (const uint32_t shard : owners_) {
+            if (!aggregate || route->pieces_to(shard) != 0) continue;
             add_request(call_id, *call, t, {.shard = shard, .parts = 1});
         }
     }
@@ -273,7 +281,7 @@ void ClientCore::add_request(CallId call_id, Call& call, const Transfer& t, cons
     request->peer = shard;
     if (!t.by_range) {
         request->piece = piece;
-        request->route = route;  // keeps the piece alive
+        request->keeps = route;  // keeps the piece alive
     }
     request->row_bytes = static_cast<uint32_t>(t.row_bytes);
     wire::FrameHeader& header = request->header;
@@ -284,7 +292,9 @@ void ClientCore::add_request(CallId call_id, Call& call, const Transfer& t, cons
     header.flags = parts != 0 ? uint8_t{wire::kAggregate} : uint8_t{0};
     header.iteration = t.options.iteration.value_or(0);
     if (header.iteration != 0) header.flags |= wire::kIteration;
+    header.epoch = static_cast<uint32_t>(view_.epoch());
     header.count = static_cast<uint32_t>(count);  // bounded by PieceLimits
+    request->positions = t.table->positions;
     if (t.by_range || count == 0) {
         header.flags |= wire::kKeysRange;
         header.first = t.range.begin + begin;
@@ -295,6 +305,9 @@ void ClientCore::add_request(CallId call_id, Call& call, const Transfer& t, cons
     }
     if (route && piece != nullptr && !t.by_range) request->order = route->order(*piece);
     if (t.kind == Kind::kPush) {
+        if (header.table >= times_.size()) times_.resize(header.table + 1);
+        request->place.time = ++times_[header.table];
+        header.time = static_cast<uint32_t>(request->place.time);
         request->from = request->order.empty()
                             ? t.values.subspan(begin * t.row_bytes, count * t.row_bytes)
                             : t.values;

@@ -62,6 +62,8 @@ ClientCore::ClientCore(ClientCoreOptions options, std::unique_ptr<transport::End
     memory_.add(routes_);
     Peer& manager = peers_.emplace_back();
     manager.name = "the manager (rank 0)";
+    manager.state = Peer::State::kConnecting;
+    manager.is_greeted = true;
     Result<ConnectionId> connection = endpoint_->connect(options_.manager_address);
     if (connection) {
         manager.connection = *connection;
@@ -84,12 +86,13 @@ size_t ClientCore::poll() {
     for (const Completion& completion : std::span(completions_).first(count))
         handle(completion);
     size_t sent = waiting_count_ == 0 ? 0 : send_waiting();
-    if (!busy_.empty()) sent += send_busy_again();
+    if (next_view_ && !awaits_answers()) adopt();
+    if (broken_count_ > 0) connect_again(clock_.now_ns());
     if (!held_failures_.empty()) sent += end_held_failures();
     if (count + sent > 0) endpoint_->flush();
     if (++polls_ % kPollsPerClock == 0) expire(clock_.now_ns());
     if (tasks_.has_work()) sent += run_tasks();
-    if (gave_up_ && phase_ == Phase::kLeft && open_requests() == 0) leave_shards();
+    if (phase_ == Phase::kLeft && is_at_shards_ && open_requests() == 0) leave_shards();
     return count + sent;
 }
 
@@ -104,9 +107,23 @@ size_t ClientCore::poll_seldom() {
 
 int ClientCore::arm() {
     polls_ = kPollsPerClock - 1;  // after a sleep, look at the deadlines
-    const bool may_sleep =
-        waiting_count_ == 0 && busy_.empty() && held_failures_.empty() && !tasks_.has_work();
+    const bool may_sleep = !tasks_.has_work() && sleep_ns_max() > 0;
     return may_sleep ? endpoint_->arm() : -1;
+}
+
+uint64_t ClientCore::sleep_ns_max() const noexcept {
+    constexpr uint64_t kNever = ~uint64_t{0};
+    if (waiting_count_ == 0 && broken_count_ == 0 && held_failures_.empty()) return kNever;
+    const uint64_t now_ns = clock_.now_ns();
+    uint64_t end_ns = held_failures_.due_ns();
+    for (const Peer& peer : peers_) {
+        const bool is_broken = peer.state == Peer::State::kBroken;
+        const bool would_send = !peer.waiting.empty() && peer.state == Peer::State::kOpen;
+        if (!peer.is_held && (is_broken || would_send))
+            end_ns = std::min(end_ns, peer.not_before_ns);
+    }
+    if (end_ns == kNever) return kNever;
+    return end_ns > now_ns ? end_ns - now_ns : 0;
 }
 
 void ClientCore::handle(const Completion& completion) {
@@ -129,28 +146,41 @@ void ClientCore::fail(Status status) {
     calls_.for_each([&](CallId, Call& call) { call.fail(failure_); });
 }
 
-/// Whether this request reads or writes the caller's memory, or may have to: it is not sent yet;
-/// its values or keys were sent as an address in that memory; or its keys were sent as a hash,
-/// which the shard may have forgotten.
-bool ClientCore::needs_caller(const Request& request) noexcept {
+/// Whether keys or values of this request were sent as an address in the caller's memory.
+bool ClientCore::exposes_caller(const Request& request) noexcept {
     const uint8_t flags = request.header.flags;
-    const bool is_to_be_sent =
-        request.state == Request::State::kUnsent || request.state == Request::State::kBusy;
-    return is_to_be_sent || (flags & wire::kKeysKnown) != 0 ||
-           ((flags & wire::kKeysRemote) != 0 && !request.staged_keys) ||
+    return ((flags & wire::kKeysRemote) != 0 && !request.staged_keys) ||
            ((flags & wire::kValuesRemote) != 0 && !request.staged_values);
 }
 
+/// Whether a server may read or write the caller's memory for this request.
+bool ClientCore::is_caller_reached(const Request& request) noexcept {
+    return request.state == Request::State::kSent && exposes_caller(request);
+}
+
+/// Whether this request reads or writes the caller's memory, or may have to: it is to be sent, or its
+/// keys were sent as a hash, which the shard may have forgotten.
+bool ClientCore::needs_caller(const Request& request) noexcept {
+    const bool is_to_be_sent =
+        request.state == Request::State::kUnsent || request.state == Request::State::kStale;
+    return is_to_be_sent || (request.header.flags & wire::kKeysKnown) != 0 ||
+           is_caller_reached(request);
+}
+
 /// Whether an open request of this call may use the caller's memory.
-bool ClientCore::call_needs_caller(CallId call) {
+bool ClientCore::call_needs_caller(CallId call_id) {
+    const Call* const call = calls_.find(call_id);
+    const bool is_withdrawn = call != nullptr && call->is_withdrawn;
     bool found = false;
     requests_.for_each([&](uint64_t, const Request& request) {
-        if (request.call == call && needs_caller(request)) found = true;
+        if (request.call != call_id) return;
+        found = found || (is_withdrawn ? is_caller_reached(request) : needs_caller(request));
     });
     return found;
 }
 
 void ClientCore::end_request(uint64_t id, Request& request) {
+    if (request.is_in_doubt) return abandon_request(request);
     const CallId call = request.call;
     requests_.release(id);
     calls_.request_ended(call, [this](CallId of) { return call_needs_caller(of); });
@@ -159,10 +189,31 @@ void ClientCore::end_request(uint64_t id, Request& request) {
 /// Lets the call go on without this request. The request stays, with what it refers to, because a
 /// server may still reach that memory.
 void ClientCore::abandon_request(Request& request) {
+    Call* const call = calls_.find(request.call);
+    if (call != nullptr && call->is_withdrawn && exposes_caller(request))
+        call->note_memory_in_doubt(kMemoryNotReleased);
     ++requests_kept_aside_;
     request.state = Request::State::kKeptAside;
     calls_.request_ended(std::exchange(request.call, 0),
                          [this](CallId of) { return call_needs_caller(of); });
+}
+
+/// The same for a request that goes on without its memory: another one keeps that. Without room for
+/// one nothing changes.
+void ClientCore::abandon_memory(Request& request) {
+    uint64_t id = 0;
+    Request* const aside = requests_.acquire(id);
+    if (aside == nullptr) return;
+    aside->call = request.call;
+    aside->header.flags = request.header.flags;
+    aside->keeps = request.keeps;
+    aside->keys = request.keys;
+    aside->from = request.from;
+    aside->staged_keys = std::move(request.staged_keys);
+    aside->staged_values = std::move(request.staged_values);
+    if (Call* const call = calls_.find(request.call)) ++call->open_requests;
+    abandon_request(*aside);
+    request.is_in_doubt = false;
 }
 
 bool ClientCore::is_referenced(std::span<const std::byte> memory) noexcept {
@@ -180,27 +231,28 @@ bool ClientCore::is_referenced(std::span<const std::byte> memory) noexcept {
 }
 
 ClientCore::CallId ClientCore::control(uint32_t peer, Kind kind, std::vector<std::byte> body,
-                                       uint64_t deadline_ns, uint64_t first) {
+                                       uint64_t deadline_ns, uint64_t first, uint32_t epoch) {
     if (Status status = check_ready(); !status) return calls_.failed(std::move(status));
     CallId call_id = 0;
     if (!requests_.has_room(1)) return calls_.failed(Error(Errc::kBusy, kTooManyRequests));
     Call* const call = calls_.begin(call_id);
     if (call == nullptr) return 0;
     call->state = Call::State::kOpen;  // with its only request
-    add_control_request(call_id, peer, kind, std::move(body), first);
+    add_control_request(call_id, peer, kind, std::move(body), first, epoch);
     send_off(*call, deadline_ns);
     return call_id;
 }
 
 /// There must be room for it.
 void ClientCore::add_control_request(CallId call_id, uint32_t peer, Kind kind,
-                                     std::vector<std::byte> body, uint64_t first) {
+                                     std::vector<std::byte> body, uint64_t first, uint32_t epoch) {
     uint64_t id = 0;
     Request* const request = requests_.acquire(id);
     request->call = call_id;
     request->peer = peer;
     request->header.kind = kind;
     request->header.first = first;
+    request->header.epoch = epoch;
     request->body = std::move(body);
     submit(id, *request);
 }
@@ -244,6 +296,9 @@ ClientCore::CallId ClientCore::leave(const Status& outcome, uint64_t deadline_ns
 void ClientCore::close() {
     if (open_requests() == 0) return;
     fail(Error(Errc::kCancelled, "the client was destroyed, with this call still open"));
+    for (uint32_t i = 0; i < manager(); ++i) {
+        if (peers_[i].state == Peer::State::kBroken) lose(i, failure_);
+    }
     requests_.for_each([&](uint64_t, const Request& request) {
         Peer& peer = peers_[request.peer];
         if (peer.state == Peer::State::kLost || peer.fault != Errc::kOk) return;

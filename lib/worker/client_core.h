@@ -8,6 +8,7 @@
 ///   client_calls.cc      push(): is it valid; a Call, and by the Route a Request to each shard
 ///   client_post.cc       submit(): the frame, and how keys and values travel
 ///   client_replies.cc    answered(): the request has ended, or is sent again
+///   client_views.cc      of a later view: requests that are cut again
 ///   calls.h              the call has ended: test() and wait() see it
 /// Beside it: client_tasks.cc (calls that wait for others), client_join.cc (connections), client_deadlines.cc (deadlines and signs of life) and
 /// held_failures.h (which error is the cause).
@@ -23,6 +24,7 @@
 
 #include "lib/base/clock.h"
 #include "lib/node/messages.h"
+#include "lib/node/scan_message.h"
 #include "lib/node/state_machine.h"
 #include "lib/ring/view.h"
 #include "lib/ring/view_change.h"
@@ -32,7 +34,9 @@
 #include "lib/wire/frame.h"
 #include "lib/worker/call_tasks.h"
 #include "lib/worker/calls.h"
+#include "lib/worker/fragments.h"
 #include "lib/worker/held_failures.h"
+#include "lib/worker/piece_order.h"
 #include "lib/worker/pushed_iterations.h"
 #include "lib/worker/route.h"
 #include "lib/worker/slots.h"
@@ -43,6 +47,9 @@ namespace weir {
 struct ClientCoreOptions {
     uint32_t worker = 0;  ///< number in the job
     uint32_t rank = 0;    ///< of this process; the manager gets it
+    /// Not 0: the worker joins a running job, which gives it number and rank. Any other number.
+    uint64_t joiner = 0;
+    bool has_iterations = true;  ///< a worker that joins: it takes part in iterations
     std::string manager_address;
     uint64_t join_timeout_ns = 35 * kSecond;
     uint64_t deadline_ns = 30 * kSecond;  ///< of a call, from when it is sent
@@ -79,10 +86,13 @@ struct ClientCounters {
     uint64_t bytes_copied = 0;  ///< values and keys that were copied into or out of our buffers
 };
 
-/// A call ends when all its requests have ended, with the first error among them. At its deadline
-/// it ends even if requests are still open. A call that has an error ends as soon as no open
-/// request needs the caller's memory. Buffers given to push and pull belong to the call until it
-/// has ended.
+/// A call ends when all its requests have ended, with the first error among them. A call that has an
+/// error ends as soon as no open request needs the caller's memory. Buffers given to push and pull
+/// belong to the call until it has ended.
+///
+/// At its deadline a call is withdrawn. If a server may still read or write the caller's memory, its
+/// connection is closed, and the call ends when that is done. What other calls have open there is sent
+/// again on the next connection. A push that was withdrawn may have been applied, at most once.
 ///
 /// Thread: one
 class ClientCore final : public StateMachine {
@@ -100,6 +110,8 @@ public:
     /// not done so for 1 ms. poll() itself checks them only once in many calls.
     size_t poll_seldom();
     [[nodiscard]] int arm() override;
+    /// How long the owner may sleep at most after arm(): until a pause ends.
+    [[nodiscard]] uint64_t sleep_ns_max() const noexcept;
 
     [[nodiscard]] bool finished() const override { return phase_ == Phase::kFailed; }
 
@@ -115,20 +127,47 @@ public:
 
     [[nodiscard]] uint32_t worker_count() const noexcept { return worker_count_; }
 
-    [[nodiscard]] uint32_t shard_count() const noexcept {
-        return static_cast<uint32_t>(view_.shards().size());
-    }
+    [[nodiscard]] const View& view() const noexcept { return view_; }
+
+    [[nodiscard]] uint64_t epoch() const noexcept { return view_.epoch(); }
+
+    [[nodiscard]] size_t shard_count() const noexcept { return view_.shards().size(); }
 
     // Calls to the manager.
     CallId create_table(const TableSchema& schema);
     CallId open_table(std::string_view table_name);
     /// `deadline_ns`: from now; 0: the default. `after`: as CallOptions::after.
     CallId barrier(uint64_t deadline_ns, std::span<const TaskId> after = {});
+    /// Sends nothing, and ends when the tasks have finished; see CallOptions::after.
+    CallId wait_for(uint64_t deadline_ns, std::span<const TaskId> after);
     CallId leave(const Status& outcome, uint64_t deadline_ns);
     /// The table that an ended create_table() or open_table() call found.
     [[nodiscard]] Result<TableInfo> take_table(CallId call);
     CallId stats(uint32_t shard);
     [[nodiscard]] Result<StatsMessage> take_stats(CallId call);
+
+    // client_scan.cc: reading out a table, shard by shard. A scan whose positions have moved ends
+    // with kStaleEpoch when this client has the view that says so.
+    CallId scan(uint32_t shard, const ScanMessage& message, uint64_t deadline_ns);
+    /// The body of the shard's reply.
+    [[nodiscard]] Result<std::vector<std::byte>> take_scan(CallId call);
+
+    [[nodiscard]] const std::string& peer_name(uint32_t shard) const noexcept {
+        return peers_[shard].name;
+    }
+
+    /// From which iteration of a table on this worker takes part: 1, or for one that joined later
+    /// an iteration that no shard had closed; kNoIteration: in none.
+    [[nodiscard]] uint64_t first_iteration(uint32_t table) const noexcept {
+        return view_.first_iteration(options_.worker, table);
+    }
+
+    /// What the next push of an iteration of the table has to name; nothing if this worker takes
+    /// part in none.
+    [[nodiscard]] std::optional<uint64_t> next_iteration(uint32_t table) const {
+        if (first_iteration(table) == kNoIteration) return std::nullopt;
+        return last_iteration(table) + 1;
+    }
 
     // Calls to shards. Keys are sorted and unique.
     CallId push(const TableInfo& table, std::span<const uint64_t> keys,
@@ -212,6 +251,9 @@ public:
 private:
     static constexpr const char* kTooManyRequests =
         "too many requests are open; wait for some calls";
+    static constexpr const char* kMemoryNotReleased =
+        "; the peer did not confirm the end of the connection, and may still read or write the "
+        "memory of the requests that were open there: this client does not use that memory again";
 
     enum class Phase {
         kConnectingToManager,
@@ -225,13 +267,35 @@ private:
     /// A shard, or (the last one) the manager.
     struct Peer {
         transport::ConnectionId connection = 0;
-        enum class State { kConnecting, kOpen, kLost } state = State::kConnecting;
-        Errc fault = Errc::kOk;        ///< why we are closing the connection; kOk: we are not
-        bool maps_memory = false;      ///< it addresses our registered memory directly
-        std::string name;              ///< "shard 0 of server 1 (rank 1)"
-        std::deque<uint64_t> waiting;  ///< requests that could not be sent yet
-        bool asks_for_sign = false;    ///< a call waits for it longer than sign_period_ns()
-        CallId sign = 0;               ///< the call that asks it for a sign of life; 0: none
+        enum class State {
+            kConnecting,
+            kOpen,
+            kBroken,  ///< the connection was lost, or there was none yet; it is made anew
+            kLost,    ///< for good
+            kGone     ///< not in the view
+        } state = State::kGone;
+        Errc fault = Errc::kOk;      ///< why we are closing the connection; kOk: we are not
+        bool is_dead = false;        ///< the manager says that it lost the shard
+        uint64_t hello = 0;          ///< number of the connection, the first has 1
+        bool is_greeted = false;     ///< the hello of this connection is sent
+        bool is_held = false;        ///< changed by a view that is to be taken: nothing is sent
+        bool is_closing = false;     ///< we close the connection, and it may be made anew
+        uint64_t opened_ns = 0;      ///< when the connection opened
+        uint64_t not_before_ns = 0;  ///< when to connect or send again: there is a pause until then
+        uint64_t pause_ns = 0;       ///< before the next attempt to connect
+        std::vector<PieceOrder> orders;  ///< by table, of this connection
+        bool maps_memory = false;        ///< it addresses our registered memory directly
+        std::string name;                ///< "shard 0 of server 1 (rank 1)"
+        /// Requests that could not be sent yet, or are to be sent again. Of each table, the pushes
+        /// are in the order of their places.
+        std::deque<uint64_t> waiting;
+        bool asks_for_sign = false;  ///< a call waits for it longer than sign_period_ns()
+        CallId sign = 0;             ///< the call that asks it for a sign of life; 0: none
+
+        [[nodiscard]] PieceOrder& order(uint32_t table) {
+            if (table >= orders.size()) orders.resize(table + 1);
+            return orders[table];
+        }
     };
 
     struct Request {
@@ -239,15 +303,16 @@ private:
         uint32_t peer = 0;
         enum class State : uint8_t {
             kUnsent,     ///< new, or to be sent again, and maybe in Peer::waiting
-            kBusy,       ///< in busy_: the shard had no room
             kSent,       ///< its answer is to come
             kWithdrawn,  ///< barrier: the same, and the manager knows that the call has ended
             kAnswered,   ///< in held_failures_
+            kStale,      ///< the shard has a later view: it waits for that one
             kKeptAside   ///< it never ends: the server did not release its memory
         };
         State state = State::kUnsent;
         wire::FrameHeader header;
-        std::shared_ptr<Route> route;  ///< keeps `piece` and regrouped keys; none for small calls
+        /// A Route or Fragments: keeps `piece` and regrouped keys. None for small calls.
+        std::shared_ptr<const void> keeps;
         Piece* piece = nullptr;
         std::span<const uint64_t> keys;    ///< none for ranges
         std::span<const std::byte> from;   ///< push: the values to send; control: the body
@@ -255,6 +320,13 @@ private:
         std::span<std::byte> callers_out;  ///< pull through a copy: where values go in the end
         std::span<const uint32_t> order;   ///< ... and at which rows
         uint32_t row_bytes = 0;
+        uint32_t send_number = 0;  ///< in its PieceOrder, while it is kSent
+        PiecePlace place;          ///< of a push among those of this client in the table
+        PositionMap positions = PositionMap::sparse();  ///< the table's
+        bool was_sent = false;
+        /// A connection to its shard closed without the shard's confirmation: until another one brings
+        /// the answer, the shard may reach its memory.
+        bool is_in_doubt = false;
         Block staged_keys;  ///< registered copies of what the caller did not register
         Block staged_values;
         std::vector<std::byte> body;  ///< control
@@ -293,25 +365,57 @@ private:
 
     void end_request(uint64_t id, Request& request);
     void abandon_request(Request& request);
+    void abandon_memory(Request& request);
+    [[nodiscard]] static bool exposes_caller(const Request& request) noexcept;
+    [[nodiscard]] static bool is_caller_reached(const Request& request) noexcept;
     [[nodiscard]] static bool needs_caller(const Request& request) noexcept;
     [[nodiscard]] bool call_needs_caller(CallId call);
     [[nodiscard]] Status check_barrier() const;
     void add_control_request(CallId call_id, uint32_t peer, wire::Kind kind,
-                             std::vector<std::byte> body, uint64_t first = 0);
+                             std::vector<std::byte> body, uint64_t first = 0, uint32_t epoch = 0);
+    /// `epoch`: of the view in which `peer` is asked, if it matters who is.
     CallId control(uint32_t peer, wire::Kind kind, std::vector<std::byte> body,
-                   uint64_t deadline_ns = 0, uint64_t first = 0);
+                   uint64_t deadline_ns = 0, uint64_t first = 0, uint32_t epoch = 0);
 
     // client_join.cc: joining, connections that open and close
     void connected(transport::ConnectionId connection);
-    void receive_view(std::span<const std::byte> body);
-    void take_view(View view);
+    [[nodiscard]] bool greet(Peer& peer);
+    void admitted(std::span<const std::byte> body);
+    void begin_if_connected();
+    void send_to_manager(wire::Kind kind, std::span<const std::byte> body);
     void closed(transport::ConnectionId connection, Errc why, bool memory_in_doubt);
+    void connect_again(uint64_t now_ns);
+    void lose(uint32_t peer, const Status& why);
+    void keep_for_next_connection(uint32_t peer);
+    void shard_died(uint64_t shard);
     void leave_shards();
     [[nodiscard]] Error no_answer_from(std::string_view whom) const;
+
+    // client_views.cc: later views
+    void receive_view(std::span<const std::byte> body);
+    void take_view(View view);
+    void begin_with(View view);
+    void hold_changed(const View& next);
+    [[nodiscard]] bool is_awaited(const Request& request) const noexcept;
+    [[nodiscard]] bool awaits_answers();
+    void adopt();
+    void take_shards();
+    void cut_again(const std::vector<uint64_t>& requests, uint64_t before);
+    [[nodiscard]] bool is_void(const Request& request) const noexcept;
+    void cut_again(uint64_t id, Request& request, std::vector<uint64_t>& cut);
+    void cut_range(Request& from, SplitBy by, std::vector<uint64_t>& cut);
+    void cut_list(Request& from, SplitBy by, std::vector<uint64_t>& cut);
+    Request* add_fragment(const Request& from, uint32_t shard, KeyRange lost,
+                          std::vector<uint64_t>& cut);
+    void renew_part(CallId call_id, const std::vector<uint64_t>& requests, uint64_t before,
+                    std::vector<uint64_t>& cut);
 
     // client_deadlines.cc: deadlines, and servers that have stopped
     void send_off(Call& call, uint64_t deadline_ns);
     void expire(uint64_t now_ns);
+    [[nodiscard]] std::string text_of_deadline(const Request& request) const;
+    void end_withdrawn(uint64_t now_ns);
+    void close_for_withdrawn(Peer& peer, uint64_t now_ns);
     void expire_join(uint64_t now_ns);
 
     /// Half the usual deadline, so that a stopped server is noticed within that deadline.
@@ -333,7 +437,7 @@ private:
     [[nodiscard]] Result<std::shared_ptr<Route>> route_of(const Transfer& transfer);
     /// The shard to which all of it goes as one request; -1 if there is no such shard.
     [[nodiscard]] int single_owner(const Transfer& transfer) const noexcept;
-    [[nodiscard]] int single_owner(PositionRange range) const noexcept;
+    [[nodiscard]] int single_owner(const PositionMap& positions, KeyRange keys) const noexcept;
     void add_request(CallId call_id, Call& call, const Transfer& transfer, const Slice& slice);
 
     // client_tasks.cc: calls that start later
@@ -348,6 +452,21 @@ private:
     void submit(uint64_t id, Request& request);
     enum class Outcome { kSent, kWait, kFailed };
     [[nodiscard]] Outcome post(uint64_t id, Request& request);
+    [[nodiscard]] bool may_send_to(Peer& peer);
+
+    /// What follows the header.
+    struct Body {
+        std::array<std::span<const std::byte>, 5> parts;  ///< the first one is the header
+        size_t count = 1;
+        wire::MemoryHandle keys_at;
+        wire::MemoryHandle values_at;
+        wire::ListEnds ends;
+
+        void add(std::span<const std::byte> part) { parts[count++] = part; }
+    };
+
+    [[nodiscard]] bool place(Request& request, Body& body);
+    [[nodiscard]] Outcome send(Peer& peer, Request& request, Body& body);
     [[nodiscard]] bool place_keys(Request& request, std::span<const std::byte>& inline_keys,
                                   wire::MemoryHandle& handle, size_t& room);
     /// How the values of a push or pull travel.
@@ -368,7 +487,9 @@ private:
     [[nodiscard]] std::byte* stage(const Request& request, Block& block, size_t bytes);
     void send_as_failed(Request& request, Errc why);
     size_t send_waiting();
-    size_t send_busy_again();
+    [[nodiscard]] bool tell_time(Peer& peer, PieceOrder& order, const Request& request);
+    void send_again(uint64_t id, Request& request, bool after_pause);
+    void queue_again(Peer& peer, std::vector<uint64_t> requests);
     size_t end_held_failures();
 
     // client_replies.cc: from a reply to the end of a request
@@ -377,6 +498,7 @@ private:
     void refuse(transport::ConnectionId connection, std::string_view why);
     void answered(uint64_t id, Request& request, const wire::Frame& frame);
     void note_shown(Call& call, const Request& request, uint64_t shown);
+    [[nodiscard]] bool is_sent_again(uint64_t id, Request& request, Errc answer);
     void pulled(uint64_t id, Request& request);
     void deliver(Request& request, std::span<const std::byte> values);
     [[nodiscard]] Status error_of(const Request& request, const wire::Frame& frame) const;
@@ -394,24 +516,29 @@ private:
     uint64_t started_ns_;
     uint64_t last_look_ns_ = 0;
     uint64_t next_deadline_ns_ = ~uint64_t{0};  ///< no deadline or sign is due before
-    bool gave_up_ = false;  ///< leave() was called with an error; shards are still connected
+    bool gave_up_ = false;                      ///< leave() was called with an error
+    bool is_at_shards_ = true;  ///< until the worker has left and its calls have ended
     uint32_t polls_ = 0;
     uint32_t message_bytes_max_;
     uint32_t worker_count_ = 0;
     size_t requests_kept_aside_ = 0;
-    size_t waiting_count_ = 0;    ///< size of `waiting`, over all peers
-    std::vector<uint64_t> busy_;  ///< parts of iterations to send again: the shard had no room
+    size_t waiting_count_ = 0;  ///< size of `waiting`, over all peers
+    size_t broken_count_ = 0;   ///< peers that are kBroken
     HeldFailures held_failures_;
-    uint64_t busy_since_ns_ = 0;  ///< when the first was refused, or when they were last sent
+    bool is_admitted_ = false;  ///< a worker that joins has its number
     ViewParts view_parts_;
     View view_;
+    std::optional<View> next_view_;  ///< to be taken when all shards that it changes have answered
+    uint64_t awaited_ = 0;           ///< a request that it waits for
+    std::vector<uint32_t> owners_;   ///< the shards that have segments
     std::vector<Peer> peers_;
     Calls calls_;
     CallTasks tasks_;
     /// The tables of calls that waited, by number: the caller's may be gone when they start.
     std::unordered_map<uint32_t, std::unique_ptr<const TableInfo>> remembered_tables_;
     Slots<Request> requests_;
-    std::vector<PushedIterations> pushed_iterations_;  ///< by table
+    std::vector<uint64_t> times_;  ///< by table: pieces cut so far
+    std::unordered_map<uint32_t, PushedIterations> pushed_iterations_;  ///< by table
     RouteCache routes_;
     ClientCounters counters_;
 };

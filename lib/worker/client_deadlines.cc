@@ -4,6 +4,7 @@
 /// stopped.
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -14,6 +15,19 @@
 namespace weir {
 
 using wire::Kind;
+
+namespace {
+
+/// A connection is closed for calls that are withdrawn only after so long: closing it delays all that
+/// other calls have open there.
+constexpr uint64_t kConnectionNsMin = 100 * kMillisecond;
+
+/// What the error of a call that was withdrawn has to say of a push.
+constexpr std::string_view fate_of_push(Kind kind) {
+    return kind == Kind::kPush ? "; the push may have been applied, once at most" : "";
+}
+
+}  // namespace
 
 /// Sends the call's requests, then sets its deadline: reading the clock takes as long as writing
 /// a short message, so it must not delay them.
@@ -37,23 +51,70 @@ void ClientCore::expire(uint64_t now_ns) {
             next_deadline_ns_ = std::min(next_deadline_ns_, call->deadline_ns);
             return;
         }
-        std::string text =
-            request.header.kind == Kind::kBarrier
-                ? "not all workers came to the barrier before the deadline; if they may compute "
-                  "for longer, give it a longer one, such as kLongDeadline"
-                : fmt::format("{} did not answer before the deadline", peers_[request.peer].name);
-        if (request.header.iteration != 0) {
-            text += fmt::format(
-                "; it may still wait for another worker's part of iteration {}: if "
-                "that one may compute for longer, give the call a longer deadline, "
-                "such as kLongDeadline",
-                request.header.iteration);
-        }
-        call->fail(Error(Errc::kDeadline, std::move(text)));
+        if (call->is_withdrawn) return;
+        call->is_withdrawn = true;
+        call->note_error(Error(Errc::kDeadline, text_of_deadline(request)));
+        if (!wire::is_request(request.header.kind)) call->end();
     });
     take_signs_of_life();
+    end_withdrawn(now_ns);
     ask_for_signs_of_life(now_ns);
     withdraw_barriers();
+}
+
+std::string ClientCore::text_of_deadline(const Request& request) const {
+    if (request.header.kind == Kind::kBarrier) {
+        return "not all workers came to the barrier before the deadline; if they may compute for "
+               "longer, give it a longer one, such as kLongDeadline";
+    }
+    std::string text =
+        fmt::format("{} did not answer before the deadline", peers_[request.peer].name);
+    if (request.header.iteration != 0) {
+        text += fmt::format(
+            "; it may still wait for another worker's part of iteration {}: if "
+            "that one may compute for longer, give the call a longer deadline, "
+            "such as kLongDeadline",
+            request.header.iteration);
+    }
+    return text.append(fate_of_push(request.header.kind));
+}
+
+/// Ends the calls that are withdrawn and whose memory no server reaches. For the others it closes the
+/// connections of the servers that do.
+void ClientCore::end_withdrawn(uint64_t now_ns) {
+    std::vector<CallId> withdrawn;
+    calls_.for_each([&](CallId id, const Call& call) {
+        if (call.is_withdrawn && !call.has_ended()) withdrawn.push_back(id);
+    });
+    if (withdrawn.empty()) return;
+    std::vector<CallId> reached;
+    requests_.for_each([&](uint64_t, Request& request) {
+        const Call* const call = calls_.find(request.call);
+        if (call == nullptr || !call->is_withdrawn || call->has_ended()) return;
+        const bool is_unsent = request.state == Request::State::kUnsent;
+        if (request.is_in_doubt && is_unsent) {
+            const bool is_part = (request.header.flags & wire::kAggregate) != 0;
+            return is_part ? send_as_failed(request, Errc::kDeadline) : abandon_request(request);
+        }
+        Peer& peer = peers_[request.peer];
+        if (!is_caller_reached(request) || peers_.back().state != Peer::State::kOpen) return;
+        reached.push_back(request.call);
+        close_for_withdrawn(peer, now_ns);
+    });
+    for (const CallId id : withdrawn) {
+        Call* const call = calls_.find(id);
+        if (call != nullptr && !std::ranges::count(reached, id)) call->end();
+    }
+}
+
+void ClientCore::close_for_withdrawn(Peer& peer, uint64_t now_ns) {
+    if (peer.is_closing || peer.state != Peer::State::kOpen) return;
+    if (now_ns - peer.opened_ns < kConnectionNsMin) {
+        next_deadline_ns_ = std::min(next_deadline_ns_, peer.opened_ns + kConnectionNsMin);
+        return;
+    }
+    peer.is_closing = true;
+    endpoint_->close(peer.connection);
 }
 
 void ClientCore::expire_join(uint64_t now_ns) {
@@ -93,11 +154,14 @@ void ClientCore::take_signs_of_life() {
         requests_.for_each([&](uint64_t, Request& request) {
             Call* const call = request.peer == i ? calls_.find(request.call) : nullptr;
             if (call == nullptr || call->has_ended()) return;
-            call->fail(
+            call->is_withdrawn = true;
+            call->note_error(
                 Error(Errc::kDeadline,
                       fmt::format("{} gave no sign of life for {} ms; see whether it is stopped or "
-                                  "overloaded, or the network to it is cut",
-                                  peer.name, sign_period_ns() / kMillisecond)));
+                                  "overloaded, or the network to it is cut{}",
+                                  peer.name, sign_period_ns() / kMillisecond,
+                                  fate_of_push(request.header.kind))));
+            if (!wire::is_request(request.header.kind)) call->end();
         });
     }
 }

@@ -4,6 +4,7 @@
 /// from (or written to) the caller's registered memory, or are copied to registered memory of
 /// ours.
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -25,7 +26,7 @@ namespace {
 /// ClientCoreOptions::eager_bytes.
 constexpr size_t kInlineBytes = 256;
 
-constexpr uint64_t kBusyNs = kMillisecond;  // pause before a busy shard gets a part again
+constexpr uint64_t kPauseNs = kMillisecond;  // before a busy shard gets a request again
 
 /// Copies rows of `row_bytes` from `from` to `to`, to[i] = from[order[i]].
 void copy_in_order(std::span<const uint32_t> order, const std::byte* from, std::byte* to,
@@ -66,6 +67,11 @@ void ClientCore::submit(uint64_t id, Request& request) {
 size_t ClientCore::send_waiting() {
     size_t sent = 0;
     for (Peer& peer : peers_) {
+        if (peer.is_held) continue;
+        if (peer.not_before_ns != 0 && !peer.waiting.empty()) {
+            if (clock_.now_ns() < peer.not_before_ns) continue;
+            if (peer.state == Peer::State::kOpen) peer.not_before_ns = 0;
+        }
         while (!peer.waiting.empty()) {
             const uint64_t id = peer.waiting.front();
             Request* const request = requests_.find(id);
@@ -80,24 +86,60 @@ size_t ClientCore::send_waiting() {
     return sent;
 }
 
-/// Sends parts of iterations again that a shard had no room for, in the order of their refusals.
-size_t ClientCore::send_busy_again() {
-    if (clock_.now_ns() - busy_since_ns_ < kBusyNs) return 0;
-    busy_since_ns_ = clock_.now_ns();
-    const std::vector<uint64_t> busy = std::exchange(busy_, {});
-    for (const uint64_t id : busy) {
-        Request* const request = requests_.find(id);
-        if (request == nullptr) continue;
-        request->state = Request::State::kUnsent;
-        submit(id, *request);
+/// Puts a request that was sent before into the queue of its peer: before the first push of its
+/// table that has a later place, so that nothing overtakes it.
+void ClientCore::send_again(uint64_t id, Request& request, bool after_pause) {
+    request.state = Request::State::kUnsent;
+    Peer& peer = peers_[request.peer];
+    auto at = peer.waiting.end();
+    for (auto before = at; request.place.time != 0 && before != peer.waiting.begin();) {
+        const Request* const other = requests_.find(*--before);
+        if (other == nullptr || other->header.table != request.header.table) continue;
+        if (other->place.time == 0) continue;
+        if (other->place < request.place) break;
+        at = before;
     }
-    return busy.size();
+    peer.waiting.insert(at, id);
+    ++waiting_count_;
+    if (after_pause) peer.not_before_ns = clock_.now_ns() + kPauseNs;
+}
+
+/// The same, of many. What has no place comes after what has one.
+void ClientCore::queue_again(Peer& peer, std::vector<uint64_t> requests) {
+    waiting_count_ -= peer.waiting.size();
+    requests.insert(requests.end(), peer.waiting.begin(), peer.waiting.end());
+    std::erase_if(requests, [&](uint64_t id) { return requests_.find(id) == nullptr; });
+    const auto place_of = [&](uint64_t id) {
+        PiecePlace place = requests_.find(id)->place;
+        if (place.time == 0) place.time = ~uint64_t{0};
+        return place;
+    };
+    std::stable_sort(requests.begin(), requests.end(),
+                     [&](uint64_t a, uint64_t b) { return place_of(a) < place_of(b); });
+    peer.waiting.assign(requests.begin(), requests.end());
+    waiting_count_ += peer.waiting.size();
+}
+
+/// Pushes have the low half of their time only. If that is not enough for the shard to know the
+/// whole, another hello says it. False: it cannot be sent now.
+bool ClientCore::tell_time(Peer& peer, PieceOrder& order, const Request& request) {
+    wire::FrameHeader hello = wire::header_of(Kind::kHello);
+    hello.request = peer.hello;
+    hello.first = options_.worker;
+    const std::vector<std::byte> body =
+        HelloMessage{request.header.table, request.place.time}.encode();
+    hello.body_bytes = static_cast<uint32_t>(body.size());
+    const std::array<std::span<const std::byte>, 2> parts{wire::bytes_of(hello), body};
+    if (endpoint_->send(peer.connection, parts) != Post::kPosted) return false;
+    order.set_base(request.place.time);
+    return true;
 }
 
 /// Makes the request tell the shard that this part of an iteration has failed. Used if the part
 /// cannot be sent, mostly because its call has ended. Otherwise all workers would wait for the
 /// part until their deadlines.
 void ClientCore::send_as_failed(Request& request, Errc why) {
+    if (request.is_in_doubt) abandon_memory(request);
     wire::FrameHeader& header = request.header;
     header.flags = wire::kAggregate | wire::kIteration | wire::kKeysRange | wire::kValuesInline;
     header.count = 0;
@@ -236,73 +278,110 @@ bool ClientCore::place_values(Request& request, std::span<const std::byte>& inli
                   handle);
 }
 
+/// Whether a peer takes requests now. Greets it first if need be.
+bool ClientCore::may_send_to(Peer& peer) {
+    switch (peer.state) {
+        case Peer::State::kOpen: return !peer.is_held && (peer.is_greeted || greet(peer));
+        case Peer::State::kConnecting:
+        case Peer::State::kBroken: return false;
+        case Peer::State::kLost:
+        case Peer::State::kGone: break;  // the request fails
+    }
+    return true;
+}
+
+/// Where keys and values go. False: there is no memory, which the call is told, or the connection is
+/// broken, and closed() is about to come.
+bool ClientCore::place(Request& request, Body& body) {
+    const wire::FrameHeader& header = request.header;
+    size_t room =
+        message_bytes_max_ - sizeof header - 2 * sizeof(MemoryHandle) - sizeof(wire::ListEnds);
+    std::span<const std::byte> inline_keys;
+    std::span<const std::byte> inline_values;
+    if (!place_keys(request, inline_keys, body.keys_at, room) ||
+        !place_values(request, inline_values, body.values_at, room)) {
+        return false;
+    }
+    if ((header.flags & wire::kKeysRemote) != 0)
+        body.add(std::as_bytes(std::span(&body.keys_at, 1)));
+    if ((header.flags & wire::kValuesRemote) != 0)
+        body.add(std::as_bytes(std::span(&body.values_at, 1)));
+    if ((header.flags & wire::kKeysKnown) != 0) {
+        body.ends = {request.keys.front(), request.keys.back()};
+        body.add(std::as_bytes(std::span(&body.ends, 1)));
+    }
+    if (!inline_keys.empty()) body.add(inline_keys);
+    if (!inline_values.empty()) body.add(inline_values);
+    return true;
+}
+
 ClientCore::Outcome ClientCore::post(uint64_t id, Request& request) {
-    // For a call that has ended (its deadline, another shard's death) nothing more is sent: the
-    // caller may already use its memory for something else. Only a part of an iteration goes out,
-    // as failed.
+    // Of a call that has ended or is withdrawn nothing more is sent: the caller may already use its
+    // memory for something else. Only a part of an iteration goes out, as failed.
     Call* const call = calls_.find(request.call);
     const bool is_part = (request.header.flags & wire::kAggregate) != 0;
-    if (call == nullptr || (call->has_ended() && !is_part)) return Outcome::kFailed;
-    if (call->has_ended()) send_as_failed(request, call->status.code());
+    const bool is_over = call == nullptr || call->has_ended() || call->is_withdrawn;
+    if (is_over && (call == nullptr || !is_part)) return Outcome::kFailed;
+    if (is_over) send_as_failed(request, call->status.code());
     Peer& peer = peers_[request.peer];
+    if (!may_send_to(peer)) return Outcome::kWait;
     wire::FrameHeader& header = request.header;
-    header.request = id;
-    header.epoch = static_cast<uint32_t>(view_.epoch());
-    std::array<std::span<const std::byte>, 5> parts;
-    parts[0] = wire::bytes_of(header);
-    size_t count = 1;
-    MemoryHandle keys_at;
-    MemoryHandle values_at;
-    wire::ListEnds ends;
-    std::span<const std::byte> inline_values;
-    if (header.kind != Kind::kPush && header.kind != Kind::kPull) {
-        parts[count++] = request.body;
-    } else {
-        size_t room =
-            message_bytes_max_ - sizeof header - 2 * sizeof(MemoryHandle) - sizeof(wire::ListEnds);
-        std::span<const std::byte> inline_keys;
-        const bool placed = peer.state == Peer::State::kOpen &&
-                            place_keys(request, inline_keys, keys_at, room) &&
-                            place_values(request, inline_values, values_at, room);
-        if (!placed) {
-            call->note_error(
-                Error(Errc::kPeerLost,
-                      fmt::format("{} is gone: it died or the network to it is cut", peer.name)));
-            if (!is_part || peer.state != Peer::State::kOpen || header.count == 0) {
-                return Outcome::kFailed;
-            }
-            send_as_failed(request, call->status.code());  // no memory for a copy
-            return post(id, request);
-        }
-        if ((header.flags & wire::kKeysRemote) != 0)
-            parts[count++] = std::as_bytes(std::span(&keys_at, 1));
-        if ((header.flags & wire::kValuesRemote) != 0) {
-            parts[count++] = std::as_bytes(std::span(&values_at, 1));
-        }
-        if ((header.flags & wire::kKeysKnown) != 0) {
-            ends = {request.keys.front(), request.keys.back()};
-            parts[count++] = std::as_bytes(std::span(&ends, 1));
-        }
-        if (!inline_keys.empty()) parts[count++] = inline_keys;
-        if (!inline_values.empty()) parts[count++] = inline_values;
+    if (peer.state == Peer::State::kLost && !wire::is_request(header.kind)) {
+        call->note_error(
+            Error(Errc::kPeerLost,
+                  fmt::format("{} is gone: it died or the network to it is cut", peer.name)));
+        return Outcome::kFailed;
     }
+    header.request = id;
+    Body body;
+    body.parts[0] = wire::bytes_of(header);
+    if (!wire::is_request(header.kind)) {
+        body.add(request.body);
+        return send(peer, request, body);
+    }
+    const bool is_open = peer.state == Peer::State::kOpen;
+    if (is_open && place(request, body)) return send(peer, request, body);
+    // Without an error, there is memory, but the connection is broken: closed() is about to come.
+    if (is_open && call->status) return Outcome::kWait;
+    call->note_error(
+        Error(Errc::kPeerLost,
+              fmt::format("{} is gone: it died or the network to it is cut", peer.name)));
+    if (!is_part || !is_open || header.count == 0) return Outcome::kFailed;
+    send_as_failed(request, call->status.code());  // no memory for a copy
+    return post(id, request);
+}
+
+ClientCore::Outcome ClientCore::send(Peer& peer, Request& request, Body& body) {
+    wire::FrameHeader& header = request.header;
+    const std::span parts = std::span(body.parts).first(body.count);
     header.body_bytes = 0;
-    for (size_t i = 1; i < count; ++i)
-        header.body_bytes += static_cast<uint32_t>(parts[i].size());
-    switch (endpoint_->send(peer.connection, std::span(parts).first(count))) {
+    for (const std::span<const std::byte> part : parts.subspan(1))
+        header.body_bytes += static_cast<uint32_t>(part.size());
+    const bool is_push = header.kind == Kind::kPush && (header.flags & wire::kAggregate) == 0;
+    PieceOrder* const order = is_push ? &peer.order(header.table) : nullptr;
+    if (order != nullptr) {
+        if (order->is_far(request.place.time) && !tell_time(peer, *order, request))
+            return Outcome::kWait;
+        header.set_predecessor(order->predecessor(request.place));
+    }
+    switch (endpoint_->send(peer.connection, parts)) {
         case Post::kPosted: break;
+        case Post::kClosed:  // closed() is about to come
         case Post::kNotNow: return Outcome::kWait;
-        case Post::kClosed:
         case Post::kInvalid:
-            call->note_error(
-                Error(Errc::kPeerLost,
-                      fmt::format("{} is gone: it died or the network to it is cut", peer.name)));
+            if (Call* const call = calls_.find(request.call)) {
+                call->note_error(Error(
+                    Errc::kPeerLost,
+                    fmt::format("{} is gone: it died or the network to it is cut", peer.name)));
+            }
             return Outcome::kFailed;
     }
     request.state = Request::State::kSent;
+    request.was_sent = true;
+    if (order != nullptr) request.send_number = order->sent(request.place);
     const bool push_inline =
         header.kind == Kind::kPush && (header.flags & wire::kValuesInline) != 0;
-    if (push_inline) counters_.bytes_copied += inline_values.size();
+    if (push_inline) counters_.bytes_copied += size_t{header.count} * request.row_bytes;
     if ((header.flags & wire::kKeysInline) != 0)
         counters_.bytes_copied += request.keys.size_bytes();
     return Outcome::kSent;

@@ -9,7 +9,9 @@
 #include <fmt/core.h>
 
 #include "lib/base/log.h"
+#include "lib/wire/fault.h"
 #include "lib/worker/client_core.h"
+#include "lib/worker/transient.h"
 
 namespace weir {
 
@@ -17,8 +19,13 @@ using wire::Kind;
 
 void ClientCore::receive(transport::ConnectionId connection, std::span<const std::byte> message) {
     wire::Frame frame;
-    if (wire::decode(message, frame) != Errc::kOk) return refuse(connection, "a malformed frame");
     const Peer& manager = peers_.back();
+    if (wire::decode(message, frame) != Errc::kOk) {
+        const std::string_view fault = wire::fault_of(message);
+        if (connection == manager.connection && phase_ < Phase::kReady)
+            fail(Error(Errc::kProtocol, fmt::format("the manager sent {}", fault)));
+        return refuse(connection, fault);
+    }
     const bool from_manager =
         connection == manager.connection && manager.state != Peer::State::kLost;
     switch (frame.header.kind) {
@@ -31,6 +38,12 @@ void ClientCore::receive(transport::ConnectionId connection, std::span<const std
         }
         case Kind::kView:
             if (from_manager) return receive_view(frame.values);
+            break;
+        case Kind::kAdmit:
+            if (from_manager) return admitted(frame.values);
+            break;
+        case Kind::kLeave:
+            if (from_manager) return shard_died(frame.header.first);
             break;
         case Kind::kShutdown:
             if (from_manager && frame.header.status != Errc::kOk) {
@@ -67,19 +80,11 @@ void ClientCore::refuse(transport::ConnectionId connection, std::string_view why
 void ClientCore::answered(uint64_t id, Request& request, const wire::Frame& frame) {
     const Errc status = frame.header.status;
     const Kind kind = request.header.kind;
-    if (status == Errc::kUnknownList && request.piece != nullptr) {
-        request.piece->was_unknown();
-        request.state = Request::State::kUnsent;
-        return submit(id, request);
-    }
-    if (status == Errc::kBusy && (request.header.flags & wire::kAggregate) != 0) {
-        // Only this worker can send this part, and all workers wait for it: send it again later.
-        if (busy_.empty()) busy_since_ns_ = clock_.now_ns();
-        busy_.push_back(id);
-        request.state = Request::State::kBusy;
+    request.is_in_doubt = false;  // the hello of this connection has ended all older ones
+    if ((wire::is_request(kind) || kind == Kind::kScan) && is_sent_again(id, request, status))
         return;
-    }
-    if (status == Errc::kPeerLost && !gave_up_) {
+    const bool is_about_table = kind == Kind::kCreateTable || kind == Kind::kOpenTable;
+    if (status == Errc::kPeerLost && !gave_up_ && !is_about_table) {
         request.state = Request::State::kAnswered;
         return held_failures_.hold(id, error_of(request, frame), clock_.now_ns());
     }
@@ -123,6 +128,28 @@ void ClientCore::note_shown(Call& call, const Request& request, uint64_t shown) 
                                       peers_[request.peer].name, shown, asked)));
 }
 
+/// Takes a push out of the order of its table; if the answer is transient, has the request sent
+/// again.
+bool ClientCore::is_sent_again(uint64_t id, Request& request, Errc answer) {
+    const wire::FrameHeader& header = request.header;
+    if (header.kind == Kind::kPush && (header.flags & wire::kAggregate) == 0) {
+        peers_[request.peer].order(header.table).ended(request.send_number, answer == Errc::kOk);
+    }
+    const std::optional<Transient> why = transient(answer);
+    if (!why) return false;
+    switch (*why) {
+        case Transient::kAgain: break;
+        case Transient::kUnknownList:
+            if (request.piece == nullptr) return false;  // it came with its keys
+            request.piece->was_unknown();
+            break;
+        case Transient::kBusy: send_again(id, request, true); return true;
+        case Transient::kStaleEpoch: request.state = Request::State::kStale; return true;
+    }
+    send_again(id, request, false);
+    return true;
+}
+
 size_t ClientCore::end_held_failures() {
     const std::vector<HeldFailures::Failure> due = held_failures_.take_due(clock_.now_ns());
     for (const auto& [id, error] : due) {
@@ -136,6 +163,7 @@ size_t ClientCore::end_held_failures() {
 }
 
 void ClientCore::pulled(uint64_t id, Request& request) {
+    request.is_in_doubt = false;
     if (request.staged_values) deliver(request, request.into);
     if (request.piece != nullptr) {
         request.piece->succeeded((request.header.flags & wire::kKeysKnown) != 0);

@@ -84,7 +84,8 @@ public:
             const bool progress = core_->poll() > 0;
             if (progress) idle_.reset();
             if (over()) return;
-            if (!progress) idle_.wait([&] { return core_->arm(); }, sleep_ns_max);
+            if (progress) continue;
+            idle_.wait([&] { return core_->arm(); }, std::min(sleep_ns_max, core_->sleep_ns_max()));
         }
     }
 

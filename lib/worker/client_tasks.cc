@@ -24,7 +24,8 @@ bool ClientCore::is_ordered(const Transfer& t) const {
 uint64_t ClientCore::last_iteration(uint32_t table) const {
     const uint64_t waiting = tasks_.last_waiting_iteration(table);
     if (waiting != 0) return waiting;
-    return table < pushed_iterations_.size() ? pushed_iterations_[table].last() : 0;
+    const auto pushed = pushed_iterations_.find(table);
+    return pushed != pushed_iterations_.end() ? pushed->second.last() : first_iteration(table) - 1;
 }
 
 const TableInfo& ClientCore::remember(const TableInfo& table) {
@@ -76,6 +77,16 @@ ClientCore::CallId ClientCore::barrier(uint64_t deadline_ns, std::span<const Tas
         send_off(call, left_ns);
         add_control_request(id, manager(), Kind::kBarrier, {});
         endpoint_->flush();
+        return {};
+    };
+    return add_task(deadline_ns, std::move(waiting), check_ready());
+}
+
+ClientCore::CallId ClientCore::wait_for(uint64_t deadline_ns, std::span<const TaskId> after) {
+    CallTasks::Waiting waiting;
+    waiting.after.assign(after.begin(), after.end());
+    waiting.start = [this](CallId id, Call& call) -> Status {
+        calls_.started(id, call, [](CallId) { return false; });
         return {};
     };
     return add_task(deadline_ns, std::move(waiting), check_ready());

@@ -45,6 +45,11 @@ public:
         return std::exchange(failures_, {});
     }
 
+    /// When that is; never if there are none.
+    [[nodiscard]] uint64_t due_ns() const noexcept {
+        return failures_.empty() ? ~uint64_t{0} : since_ns_ + kHoldNs;
+    }
+
     [[nodiscard]] bool empty() const noexcept { return failures_.empty(); }
 
 private:

@@ -2,6 +2,7 @@
 #include "lib/worker/iterations.h"
 
 #include <algorithm>
+#include <optional>
 
 #include <fmt/core.h>
 
@@ -69,6 +70,7 @@ Status Iterations::begin(uint64_t iteration, const BeginOptions& options) {
                                                  to_string(id), outcome.error().text()));
     }
     began_with_ = options.consistency;
+    in_tables_.clear();
     return order_->begin(iteration);
 }
 
@@ -90,15 +92,55 @@ std::vector<TaskId> Iterations::dependencies(uint64_t iteration) {
     return order_->dependencies(iteration);
 }
 
-Status Iterations::check_push(uint64_t max_delay) const {
-    if (last() == 0) return Error(Errc::kInvalidArgument, "a push before any iteration has begun");
-    if (began_with_.is_eventual() || began_with_.tau() <= max_delay) return {};
-    return Error(
-        Errc::kInvalidArgument,
-        fmt::format("a bound of {} iterations is beyond its max_delay of {}: create it with "
-                    "a greater TableOptions::max_delay (at most {}), or choose a smaller "
-                    "bound",
-                    began_with_.tau(), max_delay, TableSchema::kMaxDelayMax));
+Status Iterations::check_begun(const char* what) const {
+    if (last() > 0) return {};
+    return Error(Errc::kInvalidArgument, fmt::format("{} before any iteration has begun", what));
+}
+
+/// Which iteration of the table a push names; none: it is a push of its own.
+Result<std::optional<uint64_t>> Iterations::number_of_push(const TableSchema& table,
+                                                           std::optional<uint64_t> next) {
+    WEIR_TRY(check_begun("a push"));
+    if (began_with_.is_eventual()) return std::optional<uint64_t>();
+    if (began_with_.tau() > table.max_delay) {
+        return Error(
+            Errc::kInvalidArgument,
+            fmt::format("a bound of {} iterations is beyond its max_delay of {}: create it with "
+                        "a greater TableOptions::max_delay (at most {}), or choose a smaller "
+                        "bound",
+                        began_with_.tau(), table.max_delay, TableSchema::kMaxDelayMax));
+    }
+    if (!next) {
+        return Error(Errc::kInvalidArgument,
+                     "this worker takes part in no iterations (JoinOptions::has_iterations); push "
+                     "with Consistency::eventual()");
+    }
+    if (*next > iteration_in(table, *next)) {
+        return Error(Errc::kInvalidArgument,
+                     fmt::format("iteration {} has pushed to it before: a worker pushes once in "
+                                 "each iteration",
+                                 last()));
+    }
+    return next;
+}
+
+/// All that bounded delay does not leave open. begin() has waited for what this worker pushed; what
+/// was pushed before it joined is only named here.
+std::optional<uint64_t> Iterations::oldest_for_pull(const TableSchema& table,
+                                                    std::optional<uint64_t> next) {
+    if (!next) return std::nullopt;
+    const uint64_t oldest = began_with_.finished_before(iteration_in(table, *next));
+    return oldest == 0 ? std::nullopt : std::optional(oldest);
+}
+
+/// The number stays that of the first use, so that a second push, or a pull after the push, is
+/// seen as that; but a push that could not start has given its number back.
+uint64_t Iterations::iteration_in(const TableSchema& table, uint64_t next) {
+    const auto known = std::ranges::find(in_tables_, table.id, &InTable::table);
+    if (known == in_tables_.end())
+        return in_tables_.emplace_back(InTable{table.id, next}).iteration;
+    known->iteration = std::min(known->iteration, next);
+    return known->iteration;
 }
 
 Task Iterations::failed(const Status& why, const TableSchema& table) const {

@@ -6,12 +6,14 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "lib/base/result.h"
+#include "lib/store/table_schema.h"
 #include "lib/task/consistency.h"
 #include "lib/task/task_id.h"
 #include "lib/worker/client.h"
@@ -25,11 +27,15 @@ class IterationOrder;
 /// begins when all iterations are finished that the model names: sequential: all before it;
 /// bounded(tau): 1 .. t - tau - 1; eventual: none.
 ///
+/// A table counts its own iterations, one after the other: push() is the table's next one
+/// (Table::next_iteration), whatever t is. So an iteration may leave a table out, be eventual, or
+/// have its push refused; what matters is that all workers push to a table equally often.
+///
 /// ```cpp
 /// weir::Iterations iterations(client, weir::Consistency::bounded(2));
 /// for (uint64_t t = 1; t <= 100; ++t) {
 ///     WEIR_TRY(iterations.begin(t));
-///     WEIR_TRY(table.pull(all, weights).wait());
+///     WEIR_TRY(iterations.pull(table, all, weights).wait());
 ///     ...  // compute
 ///     pushes.add(iterations.push(table, all, gradient[t % 3]));  // one buffer per open iteration
 /// }
@@ -57,7 +63,8 @@ public:
     void set_consistency(Consistency consistency) noexcept;
 
     /// Whether `iteration` may begin. If not, polls the client once. Does not block. A failed
-    /// task counts as finished: begin() returns its error.
+    /// task counts as finished: begin() returns its error. Only this worker's tasks count: one that
+    /// has just joined may begin at once, and its pull() waits for the others.
     [[nodiscard]] bool may_begin(uint64_t iteration);
     [[nodiscard]] bool may_begin(uint64_t iteration, Consistency consistency);
 
@@ -82,30 +89,61 @@ public:
     [[nodiscard]] std::vector<TaskId> dependencies(uint64_t iteration);
 
     /// Starts this worker's push of the iteration that began last, and adds it to that. The servers
-    /// combine the pushes of all workers (PushOptions::iteration), so it is finished when those of
-    /// all workers are in. With Consistency::eventual() no worker waits for others: then it is a
-    /// push of its own.
+    /// combine the pushes of all workers (PushOptions::iteration, which is set here), so it is
+    /// finished when those of all workers are in. With Consistency::eventual() no worker waits for
+    /// others: then it is a push of its own.
     ///
-    /// Errors:  through the task: kInvalidArgument if none has begun, or if tau is above the
-    ///          table's max_delay; see Table::push
+    /// Errors:  through the task: kInvalidArgument if none has begun, if it has pushed to the table
+    ///          before, or if tau is above the table's max_delay; see Table::push
     template <Value T, class Keys>
     Task push(Table<T>& table, Keys&& keys, std::type_identity_t<std::span<const T>> values,
               PushOptions options = {}) {
-        if (const Status wrong = check_push(table.schema().max_delay); !wrong)
-            return failed(wrong, table.schema());
-        if (!began_with_.is_eventual()) options.iteration = last();
+        const Result<std::optional<uint64_t>> number =
+            number_of_push(table.schema(), table.next_iteration());
+        if (!number) return failed(number.error(), table.schema());
+        options.iteration = *number;
         Task task = table.push(std::forward<Keys>(keys), values, options);
         if (const Status added = add(task); !added) return failed(added, table.schema());
         return task;
     }
 
+    /// Starts a pull that names the oldest iteration of the table that will do for the one that
+    /// began last, tau + 1 before its own push there (PullOptions::iteration, which is set here).
+    /// It waits for that one only if this worker has joined since. Task::iteration_shown() says, in
+    /// the table's count, what the values show; Staleness makes a staleness of it. It names none
+    /// with Consistency::eventual(), in the first tau + 1 iterations of a table, and if this worker
+    /// takes part in none. It is not added to the iteration.
+    ///
+    /// Errors:  through the task: kInvalidArgument if none has begun; see Table::pull
+    template <Value T, class Keys>
+    Task pull(Table<T>& table, Keys&& keys, std::type_identity_t<std::span<T>> out,
+              PullOptions options = {}) {
+        if (const Status wrong = check_begun("a pull"); !wrong)
+            return failed(wrong, table.schema());
+        options.iteration = oldest_for_pull(table.schema(), table.next_iteration());
+        return table.pull(std::forward<Keys>(keys), out, options);
+    }
+
 private:
-    [[nodiscard]] Status check_push(uint64_t max_delay) const;
+    /// Of a table that was used in the iteration that began last.
+    struct InTable {
+        uint32_t table = 0;
+        uint64_t iteration = 0;  ///< the table's own, for which that one pushes
+    };
+
+    [[nodiscard]] Status check_begun(const char* what) const;
+    /// `next`: Table::next_iteration().
+    [[nodiscard]] Result<std::optional<uint64_t>> number_of_push(const TableSchema& table,
+                                                                 std::optional<uint64_t> next);
+    [[nodiscard]] std::optional<uint64_t> oldest_for_pull(const TableSchema& table,
+                                                          std::optional<uint64_t> next);
+    [[nodiscard]] uint64_t iteration_in(const TableSchema& table, uint64_t next);
     [[nodiscard]] Task failed(const Status& why, const TableSchema& table) const;
 
     std::shared_ptr<ClientState> state_;
     std::unique_ptr<IterationOrder> order_;
-    Consistency began_with_;  ///< the model of the iteration that began last
+    Consistency began_with_;          ///< the model of the iteration that began last
+    std::vector<InTable> in_tables_;  ///< of that iteration
 };
 
 }  // namespace weir

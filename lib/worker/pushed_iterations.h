@@ -15,7 +15,10 @@ namespace weir {
 /// Thread: the client's
 class PushedIterations {
 public:
-    /// The last one that was pushed; 0: none.
+    /// `first`: the iteration from which on the worker takes part.
+    explicit PushedIterations(uint64_t first = 1) noexcept : last_(first - 1) {}
+
+    /// The last one that was pushed; the one before the first if none was.
     [[nodiscard]] uint64_t last() const noexcept { return last_; }
 
     /// How many iterations, up to last(), are not known to have ended: the first of them has not.
@@ -33,7 +36,7 @@ public:
     }
 
 private:
-    uint64_t last_ = 0;
+    uint64_t last_;
     std::deque<Calls::Id> open_;  ///< pushes of the iterations up to last_, one after the other
 };
 

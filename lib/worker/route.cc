@@ -20,12 +20,6 @@ std::vector<uint32_t> owners_of(std::span<const uint64_t> keys, const View& view
     return owners;
 }
 
-Error lost(KeyRange keys) {
-    return {Errc::kPeerLost,
-            fmt::format("keys {} to {} are lost: no server has a copy of their part of the ring",
-                        keys.begin, keys.end - 1)};
-}
-
 size_t run_count(std::span<const uint32_t> owners) {
     size_t runs = 1;
     for (size_t i = 1; i < owners.size(); ++i)
@@ -34,6 +28,12 @@ size_t run_count(std::span<const uint32_t> owners) {
 }
 
 }  // namespace
+
+Error lost_keys(KeyRange keys) {
+    return {Errc::kPeerLost,
+            fmt::format("keys {} to {} are lost: no server has a copy of their part of the ring",
+                        keys.begin, keys.end - 1)};
+}
 
 Result<std::shared_ptr<Route>> Route::make(std::span<const uint64_t> keys, const View& view,
                                            const PositionMap& positions, PieceLimits limits,
@@ -47,18 +47,18 @@ Result<std::shared_ptr<Route>> Route::make(std::span<const uint64_t> keys, const
                                                     keys.back(), positions.key_count() - 1));
     }
     std::shared_ptr<Route> route(new Route(&memory));
-    const size_t shard_count = view.shards().size();
+    const size_t shard_count = view.data().next_shard;  // numbers of shards are below it
     const bool is_lost_anywhere = std::ranges::any_of(
         view.segments(), [](const ViewSegment& s) { return s.primary == kNoShard; });
-    if (shard_count == 1 && !is_lost_anywhere) {
-        route->add_pieces(0, 0, keys.size(), limits);
+    if (view.shards().size() == 1 && !is_lost_anywhere) {
+        route->add_pieces(view.shards().front().number, 0, keys.size(), limits);
     } else {
         const std::vector<uint32_t> owners = owners_of(keys, view, positions);
         if (const auto at = std::ranges::find(owners, kNoShard); at != owners.end()) {
             const uint64_t key = keys[static_cast<size_t>(at - owners.begin())];
-            return lost({key, key + 1});
+            return lost_keys({key, key + 1});
         }
-        const size_t few = 4 * shard_count;  // up to so many runs, keep the caller's order
+        const size_t few = 4 * view.shards().size();  // up to so many runs, keep the caller's order
         if (keys.size() <= 8 || run_count(owners) <= few) {
             for (size_t begin = 0, end = 0; begin < keys.size(); begin = end) {
                 while (end < keys.size() && owners[end] == owners[begin])
@@ -82,11 +82,11 @@ Result<std::shared_ptr<Route>> Route::make(KeyRange keys, const View& view,
     }
     std::shared_ptr<Route> route(new Route(nullptr));
     for (const OwnedKeys& owned : view.split_dense(keys, positions.key_count(), SplitBy::kOwner)) {
-        if (owned.owner == kNoShard) return lost(owned.keys);
+        if (owned.owner == kNoShard) return lost_keys(owned.keys);
         route->add_pieces(owned.owner, owned.keys.begin - keys.begin, owned.keys.key_count(),
                           limits);
     }
-    route->count_pieces(view.shards().size());
+    route->count_pieces(view.data().next_shard);
     return route;
 }
 

@@ -52,8 +52,7 @@ struct PieceLimits {
     uint64_t keys_max = 0;
 };
 
-/// It belongs to the epoch of its view: a shard's number is its place among the view's shards.
-/// Immutable except for the fields of its pieces that say what the shard knows.
+/// It holds as long as no segment changes its primary. Immutable except for the fields of its pieces that say what the shard knows.
 ///
 /// Thread: one
 class Route {
@@ -91,9 +90,9 @@ public:
         return std::span(order_).subspan(piece.begin, piece.count);
     }
 
-    /// How many pieces go to shard `i`.
-    [[nodiscard]] std::span<const uint32_t> pieces_per_shard() const noexcept {
-        return pieces_per_shard_;
+    /// How many pieces go to this shard.
+    [[nodiscard]] uint32_t pieces_to(uint32_t shard) const noexcept {
+        return shard < pieces_per_shard_.size() ? pieces_per_shard_[shard] : 0;
     }
 
     /// What the route takes, with its entry in a RouteCache.
@@ -118,10 +117,13 @@ private:
     /// allocations.
     static constexpr size_t kEntryBytes = 320;
 
-    std::vector<uint32_t> pieces_per_shard_;
+    std::vector<uint32_t> pieces_per_shard_;  ///< by the shard's number
     uint64_t* grouped_ = nullptr;
     size_t grouped_bytes_ = 0;
 };
+
+/// The error of a call that has keys of a segment of which no copy is left.
+[[nodiscard]] Error lost_keys(KeyRange keys);
 
 /// The routes used most recently, by table and list.
 ///
@@ -135,6 +137,13 @@ public:
     /// Forgets the oldest routes if there is no room. A route that is larger than the limit is
     /// not remembered.
     void remember(uint32_t table, const ListId& list, std::shared_ptr<Route> route);
+
+    /// Segments have changed their primaries: forgets all routes.
+    void clear() noexcept {
+        by_key_.clear();
+        by_age_.clear();
+        size_bytes_ = 0;
+    }
 
     /// Frees registered memory. Routes that have none stay.
     size_t give_back(size_t bytes) noexcept override;

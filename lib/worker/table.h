@@ -17,6 +17,7 @@
 #include "lib/store/table_schema.h"
 #include "lib/task/task_id.h"
 #include "lib/worker/client.h"
+#include "lib/worker/scan.h"
 #include "lib/worker/table_access.h"
 
 namespace weir {
@@ -145,6 +146,11 @@ public:
                                  access_options(options)));
     }
 
+    /// Reads out the table, piece by piece; Scan says how.
+    Scan<T> scan(const ScanOptions& options = {}) {
+        return Scan<T>(std::make_unique<TableScan>(state_, info_, options));
+    }
+
     [[nodiscard]] const TableSchema& schema() const noexcept { return access::schema(*info_); }
 
     [[nodiscard]] uint32_t width() const noexcept { return schema().width; }
@@ -153,6 +159,13 @@ public:
     /// (prox_l1: 2).
     [[nodiscard]] size_t pushed_width() const noexcept {
         return access::pushed_row_bytes(*info_) / sizeof(T);
+    }
+
+    /// What PushOptions::iteration of this worker's next push of an iteration has to be: 1 at
+    /// first; for a worker that joined a running job, the first iteration in which it takes part.
+    /// Nothing if it takes part in none (JoinOptions::has_iterations).
+    [[nodiscard]] std::optional<uint64_t> next_iteration() const {
+        return access::next_iteration(*state_, *info_);
     }
 
 private:
@@ -174,15 +187,17 @@ private:
 };
 
 template <Value T>
-Result<Table<T>> Client::create_table(std::string_view name, const TableOptions& options) {
-    auto info = access::create_table(*state_, name, value_type_of<T>(), options);
+Result<Table<T>> Client::create_table(std::string_view name, const TableOptions& options,
+                                      std::span<const TaskId> after) {
+    auto info = access::create_table(*state_, name, value_type_of<T>(), options, after);
     if (!info) return std::move(info).error();
     return Table<T>(state_, std::move(*info));
 }
 
 template <Value T>
-Result<Table<T>> Client::open_table(std::string_view name, uint32_t width) {
-    auto info = access::open_table(*state_, name, value_type_of<T>(), width);
+Result<Table<T>> Client::open_table(std::string_view name, uint32_t width,
+                                    std::span<const TaskId> after) {
+    auto info = access::open_table(*state_, name, value_type_of<T>(), width, after);
     if (!info) return std::move(info).error();
     return Table<T>(state_, std::move(*info));
 }

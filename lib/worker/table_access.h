@@ -46,14 +46,17 @@ uint64_t pull(ClientState& state, const TableInfo& table, KeyRange keys, std::sp
 
 [[nodiscard]] const TableSchema& schema(const TableInfo& table) noexcept;
 [[nodiscard]] size_t pushed_row_bytes(const TableInfo& table) noexcept;
+[[nodiscard]] Iteration next_iteration(ClientState& state, const TableInfo& table);
 
 [[nodiscard]] Result<std::shared_ptr<const TableInfo>> create_table(ClientState& state,
                                                                     std::string_view name,
                                                                     ValueType type,
-                                                                    const TableOptions& options);
+                                                                    const TableOptions& options,
+                                                                    std::span<const TaskId> after);
 [[nodiscard]] Result<std::shared_ptr<const TableInfo>> open_table(ClientState& state,
                                                                   std::string_view name,
-                                                                  ValueType type, uint32_t width);
+                                                                  ValueType type, uint32_t width,
+                                                                  std::span<const TaskId> after);
 /// Zeroed registered memory. It keeps the client alive, and returns to the pool once no request
 /// of the client uses it any more.
 /// Errors: kNoMemory

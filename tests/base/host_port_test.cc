@@ -15,6 +15,24 @@ TEST_SUITE("host_port") {
             CHECK(HostPort::parse(text)->text() == text);
     }
 
+    TEST_CASE("the part of a text that is wrong is named") {
+        const auto says = [](std::string_view text, std::string_view what) {
+            const auto parsed = HostPort::parse(text);
+            REQUIRE_FALSE(parsed.has_value());
+            CHECK_MESSAGE(parsed.error().text().find(what) != std::string::npos,
+                          parsed.error().text());
+        };
+        says("", "there is no ':' with a port");
+        says("node7", "there is no ':' with a port");
+        says(":7777", "there is no host before the ':'");
+        says("node7:99999", "'99999' is not a port");
+        says("node7:", "'' is not a port");
+        says("fe80::1:4000", "'fe80::1' has colons, and no brackets");
+        says("[node7]:4000", "'node7' has brackets, which only an IPv6 address has");
+        says("no de7:4000", "'no de7' has a bracket or a space in it");
+        says(std::string(300, 'a') + ":4000", "the host has more than 255 bytes");
+    }
+
     TEST_CASE("a text that is not HOST:PORT is refused with an example") {
         for (const char* const bad :
              {"",          ":",           "::",       "node7",        "node7:",  ":4000",

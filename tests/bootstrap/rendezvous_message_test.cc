@@ -20,7 +20,11 @@ std::vector<RendezvousMessage> one_of_each() {
             {.kind = RendezvousKind::kCommit, .round = 9},
             {.kind = RendezvousKind::kWaiting, .text = ""},
             {.kind = RendezvousKind::kRelease, .round = 1, .local_rank = 2},
-            {.kind = RendezvousKind::kFailed, .text = std::string(kRendezvousTextBytesMax, 'x')}};
+            {.kind = RendezvousKind::kFailed, .text = std::string(kRendezvousTextBytesMax, 'x')},
+            {.kind = RendezvousKind::kContact, .text = "shm:abc"},
+            {.kind = RendezvousKind::kContact,
+             .text = std::string(kRendezvousTextBytesMax, 'x'),
+             .secret = transport::Secret{std::byte{7}}}};
 }
 
 /// The only record of these bytes.
@@ -59,7 +63,7 @@ TEST_SUITE("bootstrap rendezvous message") {
 
     TEST_CASE("a kind that there is not is refused") {
         std::vector<std::byte> bytes = encode({.kind = RendezvousKind::kCommit, .round = 1});
-        for (const int kind : {0, 1, 4, 15, 21, 255}) {
+        for (const int kind : {0, 1, 4, 15, 22, 255}) {
             bytes[5] = static_cast<std::byte>(kind);
             CHECK(read(bytes).code() == Errc::kProtocol);
         }
@@ -72,9 +76,17 @@ TEST_SUITE("bootstrap rendezvous message") {
         CHECK(*RendezvousHello::decode(bytes) == hello);
         for (size_t size = 0; size < bytes.size(); ++size)
             CHECK_FALSE(RendezvousHello::decode(std::span(bytes).first(size)).has_value());
-        bytes[8] = std::byte{2};
-        CHECK_FALSE(RendezvousHello::decode(bytes).has_value());
-        bytes[8] = std::byte{1};
+        const auto with = [&](size_t at, int value) {
+            std::vector<std::byte> changed = bytes;
+            changed[at] = static_cast<std::byte>(value);
+            return RendezvousHello::decode(changed);
+        };
+        constexpr size_t kRoleAt = 0;
+        constexpr size_t kSecuredAt = 9;
+        CHECK_FALSE(with(kSecuredAt, 2).has_value());
+        CHECK_FALSE(with(kRoleAt, 0).has_value());
+        CHECK_FALSE(with(kRoleAt, 3).has_value());
+        CHECK(with(kRoleAt, 2)->role == RendezvousHello::Role::kNewcomer);
         bytes.push_back({});
         CHECK_FALSE(RendezvousHello::decode(bytes).has_value());
         const RendezvousHello long_host{.host = std::string(10'000, 'h')};

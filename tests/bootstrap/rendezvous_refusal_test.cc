@@ -214,7 +214,7 @@ TEST_SUITE("bootstrap rendezvous refusal") {
         Status ours;
         std::thread rank_0([&] { ours = run_server(*server, 20); });
         std::vector<transport::Socket> crowd;
-        for (size_t i = 0; i < 3 * RendezvousServer::kUnadmittedMax; ++i) {
+        for (size_t i = 0; i < 3 * RendezvousListener::kUnkeptMax; ++i) {
             crowd.push_back(connect_raw(server->port()));
         }
         CHECK(text_of(run_other(server->port(), {})) == "ok");

@@ -15,7 +15,10 @@
 #include <vector>
 
 #include "lib/base/check.h"
+#include "lib/node/job_status.h"
 #include "lib/node/messages.h"
+#include "lib/node/record_message.h"
+#include "lib/node/scan_message.h"
 #include "lib/node/schema_codec.h"
 #include "lib/wire/frame.h"
 
@@ -57,10 +60,39 @@ void check_schema_bytes(std::string_view bytes) {
     (void)check_schema(*schema, rules);
 }
 
+void check_scan_reply(Bytes body) {
+    for (const size_t row_bytes : {size_t{4}, size_t{8} << 20}) {
+        const std::optional<ScanReply> reply = ScanReply::decode(body, row_bytes);
+        if (!reply) continue;
+        WEIR_CHECK(within(reply->keys, body) && within(reply->values, body));
+        WEIR_CHECK(same(reply->encode_head(), body.first(ScanReply::kHeadBytes)));
+        WEIR_CHECK(ScanReply::kHeadBytes + reply->keys.size() + reply->values.size() ==
+                   body.size());
+    }
+}
+
+void check_record(Bytes body) {
+    const std::optional<RecordMessage> record = RecordMessage::decode(body);
+    if (!record) return;
+    WEIR_CHECK(within(record->keys, body) && within(record->values, body));
+    WEIR_CHECK(within(record->state, body));
+    WEIR_CHECK(same(record->encode(), body));
+}
+
 /// Decodes the body as that of its kind, and as that of every other kind.
 void check_control(Bytes body) {
+    check_body<AdmitMessage>(body);
+    check_body<AskFirstIterationMessage>(body);
+    check_body<CompleteMessage>(body);
+    check_body<FirstIterationMessage>(body);
+    check_body<HelloMessage>(body);
+    check_body<JobStatus>(body);
     check_body<JoinMessage>(body);
     check_body<LeaveMessage>(body);
+    check_body<ScanMessage>(body);
+    check_scan_reply(body);
+    check_body<FollowMessage>(body);
+    check_record(body);
     check_body<StatsMessage>(body);
     check_body<TableMessage>(body);
     if (const auto table = TableMessage::decode(body)) check_schema_bytes(table->schema);

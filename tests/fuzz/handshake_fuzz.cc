@@ -2,14 +2,15 @@
 /// \file
 /// Fuzz target: any bytes that an unknown peer sends into a handshake are refused, or the handshake
 /// waits for more. There is no crash, no read out of bounds and no proof without the secret. The
-/// bytes are also decoded as the hello of a rank and as fields of message bodies. Layout of an
-/// input: a byte that chooses the side, then the peer's bytes in pieces; the byte before each piece
-/// gives its length.
+/// bytes are also decoded as the hello and the messages of a rendezvous, and as fields of bodies.
+/// Layout of an input: a byte that chooses the side, then the peer's bytes in pieces; the byte
+/// before each piece gives its length.
 
 #include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "lib/base/byte_codec.h"
 #include "lib/base/check.h"
@@ -75,7 +76,7 @@ void read_fields(std::span<const std::byte> bytes) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (size == 0) return 0;
     const auto bytes = std::as_bytes(std::span(data + 1, size - 1));
-    switch (data[0] % 5) {
+    switch (data[0] % 6) {
         case 0: {
             Handshake side(kProtocol, Side::kAccepting, kSecret, {std::byte{3}});
             feed(side, bytes);
@@ -93,6 +94,16 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
             if (!parsed) break;
             const auto again = HostPort::parse(parsed->text());
             WEIR_CHECK(again && again->host == parsed->host && again->port == parsed->port);
+            break;
+        }
+        case 4: {
+            if (bytes.empty()) break;
+            const auto message = boot::decode_message(
+                {.type = std::to_integer<uint8_t>(bytes[0]), .body = bytes.subspan(1)});
+            if (!message) break;
+            const std::vector<std::byte> again = boot::encode(*message);
+            WEIR_CHECK(std::equal(again.begin() + kRecordHeaderBytes, again.end(),
+                                  bytes.begin() + 1, bytes.end()));
             break;
         }
         default: {

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lib/key/position.h"
 
+#include <algorithm>
 #include <vector>
 
 #include <doctest/doctest.h>
 
 #include "lib/key/position_set.h"
+#include "lib/key/position_slices.h"
 #include "tests/seed.h"
 
 TEST_SUITE("position") {
@@ -93,5 +95,38 @@ TEST_SUITE("position") {
             CHECK(count == n);
             CHECK(PositionSet::whole_ring().dense_keys(n) == std::vector<KeyRange>{{0, n}});
         }
+    }
+
+    TEST_CASE("sets are joined, cut and compared as sets of single positions are") {
+        WEIR_TEST_SEED(seed, 12);
+        Random random(seed);
+        // 64 slots of the ring; a bit of `bits` for each.
+        const auto set_of = [](uint64_t bits) {
+            std::vector<PositionRange> ranges;
+            for (uint64_t slot = 0; slot < 64; ++slot) {
+                if ((bits >> slot & 1) != 0)
+                    ranges.push_back({slot << 58, slot << 58 | ~uint64_t{0} >> 6});
+            }
+            return PositionSet(ranges);
+        };
+        const auto same = [](const PositionSet& a, const PositionSet& b) {
+            return std::ranges::equal(a.ranges(), b.ranges());
+        };
+        for (int i = 0; i < 500; ++i) {
+            const uint64_t a = random() & random() & (random() >> random.below(64));
+            const uint64_t b = (random() | random()) << random.below(64);
+            REQUIRE(same(set_of(a).with(set_of(b)), set_of(a | b)));
+            REQUIRE(same(set_of(a).without(set_of(b)), set_of(a & ~b)));
+            REQUIRE(set_of(a).intersects(set_of(b)) == ((a & b) != 0));
+            const PositionSlices slices(set_of(a));
+            REQUIRE(slices.intersects(PositionSlices(set_of(b))) == ((a & b) != 0));
+        }
+        CHECK(PositionSlices(PositionSet::whole_ring()).is_whole_ring());
+        CHECK_FALSE(PositionSlices(set_of(~uint64_t{1})).is_whole_ring());
+        PositionSlices one;
+        one.add(~uint64_t{0});
+        CHECK(one.intersects(PositionSlices(set_of(uint64_t{1} << 63))));
+        CHECK_FALSE(one.intersects(PositionSlices(set_of(~uint64_t{0} >> 1))));
+        CHECK(PositionSlices::slice_of(~uint64_t{0}).last == ~uint64_t{0});
     }
 }

@@ -208,6 +208,7 @@ private:
         uint32_t server = 0;
         View view = {};
         std::deque<std::function<void(Shard&)>> inbox = {};
+        View settled = {};      ///< the last one of which it may have dropped what that took
         uint64_t stopping = 0;  ///< the epoch for which it has yet to stop
         std::set<uint32_t> tables = {};
         std::map<uint32_t, uint64_t> closed = {};  ///< by table
@@ -258,6 +259,17 @@ private:
             CHECK_FALSE(workers_[number].is_gone);
             workers_[number].inbox.push_back(*send.change);
         }
+    }
+
+    void take(const ReleaseLosers& release) {
+        CHECK(release.epoch == newest_.epoch());
+        for (const auto& [number, shard] : shards_)
+            if (loses(number)) CHECK((shard.view == newest_ && shard.stopping == 0));
+        for (const uint32_t number : release.shards) {
+            REQUIRE(shards_.contains(number));
+            shards_[number].inbox.emplace_back([](Shard& to) { to.settled = to.view; });
+        }
+        settled_ = newest_;
     }
 
     void take(const AskFirstIteration& ask) {
@@ -315,9 +327,15 @@ private:
 
     /// Every view follows the one before by the rules of views.
     void see_new_view(const ViewChange& change) {
-        const View before = newest_;
-        newest_ = std::move(apply(before, change)).value();
-        const Status step = check_view_step(before.data(), newest_.data());
+        newest_ =
+            std::move(apply(change.from == settled_.epoch() ? settled_ : newest_, change)).value();
+        // Nobody serves by a view that was sent to its losers alone: it may be taken back.
+        const View& before = settled_;
+        ViewData after = newest_.data();
+        for (ViewShard& shard : after.shards) {
+            if (is_taken_back(shard.number)) shard.since = before.shard(shard.number)->since;
+        }
+        const Status step = check_view_step(before.data(), after);
         REQUIRE_MESSAGE(step, (step ? std::string() : step.error().text()));
         for (size_t i = 0; i < newest_.segments().size(); ++i) {
             const ViewSegment& segment = newest_.segments()[i];
@@ -331,6 +349,26 @@ private:
             for (const uint32_t table : tables_)
                 check_nothing_closed(worker.number, table);
         }
+        const bool has_losers = std::ranges::any_of(
+            newest_.shards(), [&](const ViewShard& shard) { return loses(shard.number); });
+        if (!has_losers) settled_ = newest_;
+    }
+
+    /// Whether the shard loses something by the newest view.
+    [[nodiscard]] bool loses(uint32_t number) const {
+        return std::ranges::any_of(newest_.segments(), [&](const ViewSegment& segment) {
+            return settled_.owner(segment.first) == number && segment.primary != number;
+        });
+    }
+
+    /// Whether it has lost or got something since the settled view, and all that is undone.
+    [[nodiscard]] bool is_taken_back(uint32_t number) const {
+        const ViewShard* const was = settled_.shard(number);
+        if (was == nullptr || was->since == newest_.shard(number)->since) return false;
+        return std::ranges::none_of(newest_.segments(), [&](const ViewSegment& segment) {
+            const uint32_t owner = settled_.owner(segment.first);
+            return owner != segment.primary && (owner == number || segment.primary == number);
+        });
     }
 
     /// No shard has closed an iteration of which the new worker is to be a member.
@@ -340,27 +378,22 @@ private:
     }
 
     void adopt(uint32_t number, Shard& shard, const ViewChange& change) {
-        CHECK(shard.stopping == 0);
         Result<View> next = apply(shard.view, change);
         REQUIRE_MESSAGE(next, (next ? std::string() : next.error().text()));
         CHECK(next->epoch() > shard.view.epoch());
         const View before = std::exchange(shard.view, std::move(*next));
         shard.hold.clear();
+        if (shard.settled.epoch() == 0) shard.settled = shard.view;
+        bool loses = false;
         for (const ViewSegment& segment : shard.view.segments()) {
-            const uint32_t was = before.epoch() == 0 ? kNoShard : before.owner(segment.first);
-            if (segment.primary == number && was != number) check_alone(number, segment.first);
+            const uint32_t was = shard.settled.owner(segment.first);
+            const bool had = before.epoch() != 0 && before.owner(segment.first) == number;
+            loses |= was == number && segment.primary != number;
+            if (segment.primary == number && was != number && !had)
+                check_alone(number, segment.first);
         }
-        for (const ViewSegment& segment : before.segments()) {
-            if (segment.primary == number && before.epoch() != 0) check_loss(number, shard, before);
-            if (shard.stopping != 0) break;
-        }
-    }
-
-    void check_loss(uint32_t number, Shard& shard, const View& before) {
-        for (const ViewSegment& segment : shard.view.segments()) {
-            if (before.owner(segment.first) == number && segment.primary != number)
-                shard.stopping = shard.view.epoch();
-        }
+        shard.stopping = loses ? shard.view.epoch() : 0;
+        if (!loses) shard.settled = shard.view;
     }
 
     /// Nobody else answers for the position: neither by its view nor because it has not stopped.
@@ -393,7 +426,7 @@ private:
             return post([this, number, epoch] { CHECK(membership_.stopped(number, epoch)); });
         }
         if (kind == 2) return learn(number, shard);
-        if (shard.inbox.empty() || shard.stopping != 0) return;
+        if (shard.inbox.empty()) return;
         const auto message = std::move(shard.inbox.front());
         shard.inbox.pop_front();
         message(shard);
@@ -480,6 +513,7 @@ private:
 
     Random random_;
     View newest_;
+    View settled_ = newest_;  ///< the newest one by which somebody serves
     Membership membership_;
     uint64_t next_id_ = 1000;
     uint64_t last_ticket_ = 0;

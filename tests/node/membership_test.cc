@@ -98,10 +98,101 @@ TEST_SUITE("membership") {
         const auto lost = only<LostSegments>(actions);
         REQUIRE(lost.size() == 1);
         CHECK(lost[0].servers == std::vector<uint32_t>{0});
-        CHECK(lost[0].share == doctest::Approx(1.0 / 3).epsilon(0.1));
+        // What it was to give counts, too: nobody else may have all that was pushed to it.
+        CHECK(lost[0].share == doctest::Approx(0.5).epsilon(0.1));
         CHECK(membership.view().server(0) == nullptr);
         for (const SendView& send : only<SendView>(actions))
             CHECK(std::ranges::find(send.shards, 0U) == send.shards.end());
+    }
+
+    TEST_CASE("what a dead server was to get stays with those who had it, until all have stopped") {
+        for (const bool has_stopped : {false, true}) {
+            const View first = membership_view(2, 1, 1);
+            Membership membership(first, {});
+            REQUIRE(membership.join_server(9, membership_server(2, 1)));
+            (void)membership.decide();
+            (void)complete_all(membership);
+            const uint64_t epoch = membership.view().epoch();
+            if (has_stopped) CHECK(membership.stopped(0, epoch));
+            membership.server_died(2);
+            const auto actions = membership.decide();
+            CHECK(only<LostSegments>(actions).empty());
+            CHECK_FALSE(membership.has_losers());
+            for (const ViewSegment& segment : membership.view().segments())
+                CHECK(segment.primary == first.owner(segment.first));
+            for (const ViewShard& shard : membership.view().shards())
+                CHECK(shard.since == epoch + 1);  // chains begin anew with each change
+            const auto sends = only<SendView>(actions);
+            REQUIRE(sends.size() == 2);
+            CHECK(sends[0].change->from == epoch);
+            CHECK(sends[0].shards == std::vector<uint32_t>{0, 1});
+            CHECK(sends[1].change->from == epoch - 1);
+            CHECK(sends[1].workers == std::vector<uint32_t>{0});
+            CHECK(membership.stopped(1, epoch));  // late
+        }
+    }
+
+    TEST_CASE("a joiner without memory keeps nobody from anything") {
+        const View before = membership_view(2, 1, 1);
+        Membership membership(before, {});
+        REQUIRE(membership.join_server(9, membership_server(2, 1)));
+        (void)membership.decide();
+        const auto refuse = [&](uint32_t by) {
+            const View view = membership.view();
+            for (const ViewSegment& segment : view.segments()) {
+                if (segment.learner.shard != by) continue;
+                CHECK(membership.learner_refused(segment.primary,
+                                                 {segment.first, by, segment.learner.named}));
+            }
+            return membership.decide();
+        };
+        (void)refuse(2);
+        for (const ViewSegment& segment : membership.view().segments()) {
+            CHECK_FALSE(segment.has_learner());
+            CHECK(segment.primary == before.owner(segment.first));
+        }
+        // One that leaves can give all to a server that has room.
+        REQUIRE(membership.leave_server(0));
+        (void)membership.decide();
+        (void)refuse(2);
+        CHECK(membership.is_leaving(0));
+        size_t learners = 0;
+        for (const ViewSegment& segment : membership.view().segments()) {
+            learners += segment.has_learner();
+            if (segment.has_learner()) CHECK(segment.learner.shard == 1);
+        }
+        CHECK(learners > 0);
+        const auto kept = only<KeepServer>(refuse(1));
+        REQUIRE(kept.size() == 1);
+        CHECK(kept[0].server == 0);
+        CHECK(kept[0].why.text().find("have no memory for it") != std::string::npos);
+        CHECK(membership.progress().segments_to_move == 0);
+        CHECK(complete_all(membership).empty());
+    }
+
+    TEST_CASE("a view that its losers have is revised for those who live, and goes on") {
+        Membership membership(membership_view(2, 1, 1), {});
+        REQUIRE(membership.join_server(8, membership_server(2, 1)));
+        REQUIRE(membership.join_server(9, membership_server(3, 1)));
+        (void)membership.decide();
+        (void)complete_all(membership);
+        const uint64_t epoch = membership.view().epoch();
+        CHECK(membership.stopped(0, epoch));
+        membership.server_died(3);
+        const auto revised = membership.decide();
+        CHECK(only<ReleaseLosers>(revised).empty());
+        CHECK(membership.losers() == std::set<uint32_t>{0, 1});  // they say it for the new view
+        CHECK(membership.view().segments_of(3).empty());
+        CHECK_FALSE(membership.view().segments_of(2).empty());
+        CHECK(membership.stopped(0, epoch + 1));
+        CHECK(membership.stopped(1, epoch));  // of the view before
+        CHECK(membership.decide().empty());
+        CHECK(membership.stopped(1, epoch + 1));
+        const auto actions = membership.decide();
+        REQUIRE(only<ReleaseLosers>(actions).size() == 1);
+        CHECK(only<ReleaseLosers>(actions)[0].epoch == epoch + 1);
+        CHECK(only<ReleaseLosers>(actions)[0].shards == std::vector<uint32_t>{0, 1});
+        CHECK(only<SendView>(actions)[0].shards == std::vector<uint32_t>{2});
     }
 
     TEST_CASE("a server that leaves may end when it holds nothing and no view has it") {
@@ -251,7 +342,7 @@ TEST_SUITE("membership") {
     }
 
     TEST_CASE("a dead worker leaves the members if the job continues, else it stays one") {
-        Membership goes_on(membership_view(1, 1, 3), {.on_worker_death = OnWorkerDeath::kContinue});
+        Membership goes_on(membership_view(1, 1, 3), {.on_worker_loss = OnWorkerLoss::kContinue});
         goes_on.worker_died(1);
         goes_on.worker_died(7);
         CHECK(only<SendView>(goes_on.decide()).back().workers == std::vector<uint32_t>{0, 2});
@@ -332,7 +423,7 @@ TEST_SUITE("membership") {
             const auto servers = 1 + static_cast<uint32_t>(random.below(5));
             const auto shards = 1 + static_cast<uint32_t>(random.below(3));
             MembershipJob job(membership_view(servers, shards, 2),
-                              {.on_worker_death = OnWorkerDeath::kContinue}, random());
+                              {.on_worker_loss = OnWorkerLoss::kContinue}, random());
             const uint64_t pace = 1 + random.below(40);
             for (int step = 0; step < 2000; ++step) {
                 if (random.below(pace) == 0 && step % 4 == 0) wish(job, random);

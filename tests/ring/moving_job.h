@@ -37,7 +37,10 @@ class MovingJob {
 public:
     MovingJob(const std::vector<NewServer>& servers, uint32_t points, uint32_t backup_count,
               uint64_t seed)
-        : random_(seed), backup_count_(backup_count), view_(*first_view(servers, points)) {
+        : MovingJob(*first_view(servers, points), backup_count, seed) {}
+
+    MovingJob(View view, uint32_t backup_count, uint64_t seed)
+        : random_(seed), backup_count_(backup_count), view_(std::move(view)) {
         for (const ViewServer& server : view_.servers())
             live_.push_back(server.number);
     }

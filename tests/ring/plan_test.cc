@@ -148,6 +148,51 @@ TEST_SUITE("plan") {
         CHECK(job.unevenness() <= 0.05);
     }
 
+    TEST_CASE("a shard is filled though only others of its server have more than their shares") {
+        ViewData data = first_view(std::vector{new_server(0, 3, 3), new_server(1, 1)}, 1)->data();
+        const double shares[] = {1.049, 0.947, 1.049, 0.955};
+        double first = 0;
+        for (size_t i = 0; i < 4; ++i) {
+            data.segments[i].first = static_cast<uint64_t>(first * 0x1p64);
+            data.segments[i].primary = static_cast<uint32_t>(i);
+            first += shares[i] / 4;
+        }
+        MovingJob job(View::make(std::move(data)).value(), 0, 1);
+        CHECK(job.unevenness() > 0.05);
+        job.begin();
+        CHECK(job.last_plan().moved < 0.05);
+        job.settle();
+        CHECK(job.unevenness() <= 0.05);
+    }
+
+    TEST_CASE("servers without memory for more keep what they have, and get nothing") {
+        MovingJob job(new_servers(4, 2), 16, 0, 1);
+        const std::vector<uint32_t> live{1, 2, 3};
+        const std::vector<uint32_t> full{1};
+        const auto is_of = [&](uint32_t shard, uint32_t server) {
+            return job.view().shard(shard)->server == server;
+        };
+        Plan made = plan(job.view(), live, 0, full);
+        CHECK(made.moved == doctest::Approx(0.25));  // all of server 0
+        for (const LearnerNaming& naming : made.learners) {
+            CHECK(is_of(naming.replaces, 0));
+            CHECK_FALSE(is_of(naming.shard, 1));
+        }
+        CHECK(plan(job.view(), live, 0, live).empty());  // nobody can take what server 0 has
+        // What a server was to get when it says so is given up, and goes to others who need it.
+        job.leave(0);
+        job.begin();
+        size_t learned = 0;
+        for (const ViewSegment& segment : job.view().segments())
+            learned += segment.has_learner() && is_of(segment.learner.shard, 1) ? 1 : 0;
+        REQUIRE(learned > 0);
+        made = plan(job.view(), live, 0, full);
+        CHECK(made.cancelled.size() == learned);
+        CHECK_FALSE(made.learners.empty());
+        for (const LearnerNaming& naming : made.learners)
+            CHECK_FALSE(is_of(naming.shard, 1));
+    }
+
     TEST_CASE("when the last server leaves nothing is planned, and nothing is lost") {
         MovingJob job(new_servers(2, 1), 4, 0, 1);
         const Plan none = plan(job.view(), {}, 0);

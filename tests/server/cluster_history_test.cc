@@ -1,22 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
 /// Whole clusters (manager, 2 servers x 2 shards, 3 workers) in one thread, over a simulated
-/// network with random delays: thousands of histories, each checked.
-///
-/// Every push of a key adds a bit of its own. So the sum of a key says which pushes it has counted,
-/// a push counted twice carries into other bits, and one order of a key's pushes and pulls, in
-/// which nothing stands before what had ended when it began, explains all pulls of that key if and
-/// only if each has every bit that was certain when it began (a push was acknowledged, or a pull
-/// had shown it) and none of a push that began after its end; with a bit it has all that were
-/// certain when that push began; and of any two pulls one has all bits of the other.
+/// network with random delays: thousands of histories, each checked by CountedPushes.
 
-#include <algorithm>
+#include <optional>
 #include <set>
 
 #include <doctest/doctest.h>
 
 #include "lib/base/random.h"
 #include "tests/seed.h"
+#include "tests/server/counted_pushes.h"
 #include "tests/server/sim_cluster.h"
 
 namespace weir::test {
@@ -50,12 +44,13 @@ struct History {
         options.step_bytes = 64;
         cluster = std::make_unique<SimCluster>(random(), shape, options);
         dense = random.below(2) == 0;
-        width = static_cast<uint32_t>(1 + random.below(3) * random.below(50));
+        counted.emplace(kHistoryKeys,
+                        static_cast<uint32_t>(1 + random.below(3) * random.below(50)));
     }
 
     [[nodiscard]] TableSchema schema() const {
         return table_of(dense ? Layout::kDense : Layout::kSparse, "t", kHistoryKeys,
-                        ValueType::kUInt64, width);
+                        ValueType::kUInt64, counted->width());
     }
 
     void choose_keys(Operation& op) {
@@ -80,14 +75,12 @@ struct History {
     void begin(uint32_t worker, Operation& op) {
         ClientCore& client = *cluster->workers[worker];
         choose_keys(op);
-        op.is_push = random.below(2) == 0;
-        for (const uint64_t key : op.keys) {
-            if (op.is_push && used[key] == 63) op.is_push = false;
-        }
-        const size_t bytes = op.keys.size() * width * sizeof(uint64_t);
+        op.is_push = random.below(2) == 0 && counted->may_push(op.keys);
+        const size_t count = op.keys.size() * counted->width();
+        const size_t bytes = count * sizeof(uint64_t);
         std::span<std::byte> values;
         if (random.below(3) == 0) {
-            op.plain.assign(op.keys.size() * width, 0);
+            op.plain.assign(count, 0);
             values = std::as_writable_bytes(std::span(op.plain));
         } else {
             op.memory = cluster->memory_of(worker).allocate(bytes, 64);
@@ -97,18 +90,11 @@ struct History {
         auto* const numbers = reinterpret_cast<uint64_t*>(values.data());
         const CallOptions options;
         if (op.is_push) {
-            for (size_t i = 0; i < op.keys.size(); ++i) {
-                const uint64_t key = op.keys[i];
-                const uint64_t bit = uint64_t{1} << used[key]++;
-                issued[key] |= bit;
-                certain_before_push[key].push_back(certain[key]);
-                for (uint32_t j = 0; j < width; ++j)
-                    numbers[i * width + j] = bit;
-            }
+            counted->begin_push(op.keys, {numbers, count});
             op.call = op.by_range ? client.push(table[worker], op.range, values, options)
                                   : client.push(table[worker], op.keys, values, options);
         } else {
-            op.certain_before = certain;
+            op.certain_before = counted->begin_pull();
             op.call = op.by_range ? client.pull(table[worker], op.range, values, options)
                                   : client.pull(table[worker], op.keys, values, options);
         }
@@ -120,46 +106,14 @@ struct History {
         REQUIRE(ended.has_value());
         const auto* const numbers =
             op.memory == nullptr ? op.plain.data() : reinterpret_cast<uint64_t*>(op.memory);
-        for (size_t i = 0; i < op.keys.size(); ++i) {
-            const uint64_t key = op.keys[i];
-            const uint64_t value = numbers[i * width];
-            if (!op.is_push) {
-                INFO("key " << key << ", width " << width << ", dense " << dense << ", range "
-                            << op.by_range << ", keys " << op.keys.size() << ", plain "
-                            << (op.memory == nullptr));
-                REQUIRE(all_are(value, {numbers + i * width, width}));  // they change together
-                REQUIRE(has_all(value, op.certain_before[key]));
-                REQUIRE(has_all(issued[key], value));
-                REQUIRE(shows_what_was_before(key, value));
-                REQUIRE(is_in_line(key, value));
-                pulled[key].push_back(value);
-            }
-            certain[key] |= value;
+        const std::span values(numbers, op.keys.size() * counted->width());
+        if (op.is_push) {
+            counted->end_push(op.keys, values);
+        } else {
+            counted->end_pull(op.keys, values, op.certain_before);
         }
         cluster->memory_of(worker).deallocate(op.memory, op.memory_bytes, 64);
         op = Operation();
-    }
-
-    static bool has_all(uint64_t value, uint64_t bits) { return (value & bits) == bits; }
-
-    static bool all_are(uint64_t value, std::span<const uint64_t> values) {
-        return std::ranges::all_of(values, [&](uint64_t other) { return other == value; });
-    }
-
-    /// With every push that a pulled value shows, what was certain when that push began.
-    bool shows_what_was_before(uint64_t key, uint64_t value) const {
-        uint64_t before = 0;
-        for (size_t push = 0; push < certain_before_push[key].size(); ++push) {
-            if ((value >> push & 1) != 0) before |= certain_before_push[key][push];
-        }
-        return has_all(value, before);
-    }
-
-    /// Whether it comes before or after every value that was pulled so far.
-    bool is_in_line(uint64_t key, uint64_t value) const {
-        return std::ranges::all_of(pulled[key], [&](uint64_t other) {
-            return has_all(value, other) || has_all(other, value);
-        });
     }
 
     void run(size_t operation_count) {
@@ -199,29 +153,19 @@ struct History {
         std::vector<uint64_t> keys(kHistoryKeys);
         for (uint64_t key = 0; key < kHistoryKeys; ++key)
             keys[key] = key;
-        std::vector<uint64_t> values(kHistoryKeys * width);
+        std::vector<uint64_t> values(kHistoryKeys * counted->width());
         const auto call = cluster->workers[0]->pull(table[0], keys,
                                                     std::as_writable_bytes(std::span(values)), {});
         REQUIRE(cluster->finish(0, call).has_value());
-        for (uint64_t key = 0; key < kHistoryKeys; ++key)
-            REQUIRE(all_are(certain[key], std::span(values).subspan(key * width, width)));
+        counted->check_all(values);
     }
 
     Random random;
     std::unique_ptr<SimCluster> cluster;
     bool dense = false;
-    uint32_t width = 1;
+    std::optional<CountedPushes> counted;
     size_t idle = 0;
     std::vector<TableInfo> table;  ///< by worker
-    std::vector<uint64_t> used =
-        std::vector<uint64_t>(kHistoryKeys, 0);  ///< pushes of a key so far
-    std::vector<uint64_t> issued = std::vector<uint64_t>(kHistoryKeys, 0);  ///< their bits
-    /// Those acknowledged, or shown by a pull that has ended.
-    std::vector<uint64_t> certain = std::vector<uint64_t>(kHistoryKeys, 0);
-    /// By key, of each of its pushes: what was certain when it began.
-    std::vector<std::vector<uint64_t>> certain_before_push =
-        std::vector<std::vector<uint64_t>>(kHistoryKeys);
-    std::vector<std::vector<uint64_t>> pulled = std::vector<std::vector<uint64_t>>(kHistoryKeys);
 };
 
 }  // namespace

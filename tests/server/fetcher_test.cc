@@ -279,6 +279,18 @@ TEST_SUITE("fetcher") {
         }
     }
 
+    TEST_CASE("who has memory is read on while another one waits for it") {
+        transport::sim::Options options;
+        options.operations_max = 1;
+        World world(512, options);
+        world.add_push(0, 1, 128, 128);  // the second read finds no room at first
+        world.add_push(1, 2, 300, 300);
+        world.run_until([&] { return world.ended.size() == 2; });
+        REQUIRE(world.ended.size() == 2);
+        for (const Ended& ended : world.ended)
+            CHECK(ended.status == Errc::kOk);
+    }
+
     TEST_CASE("a connection that is stuck holds up nobody else") {
         for (const bool partly : {true, false}) {
             INFO("partly posted " << partly);

@@ -156,20 +156,23 @@ TEST_SUITE("hostile frames") {
         for (uint8_t kind = 1; kind <= wire::kKindMax; ++kind) {
             wire::FrameHeader header =
                 one_key(static_cast<wire::Kind>(kind), wire::kKeysRange | wire::kValuesInline);
-            header.first = 3;  // of a hello: no worker of this job
+            header.first = 1 << 20;  // of a hello: no worker of this job
             BadFrame frame{"kind " + std::to_string(kind), frame_bytes(header, {})};
             if (header.kind == wire::Kind::kPush) {
                 frame.bytes = frame_bytes(header, std::vector<std::byte>(8));
             }
-            frame.why = header.kind == wire::Kind::kHello
-                            ? "a hello with the number of a worker that this job does not have"
-                            : "a frame before the hello that names its worker";
+            frame.why = "a frame before the hello that names its worker";
+            if (header.kind == wire::Kind::kHello)
+                frame.why = "a hello with the number of a worker that this job does not have";
+            if (header.kind == wire::Kind::kFollow) frame.why = "a malformed beginning of a stream";
             job.check_closed(kind % 4, frame, false);
             if (header.kind == wire::Kind::kPush || header.kind == wire::Kind::kPull ||
                 header.kind == wire::Kind::kStats || header.kind == wire::Kind::kLeave) {
                 continue;
             }
-            frame.why = "a frame that workers do not send to a shard";
+            frame.why = header.kind == wire::Kind::kScan
+                            ? "a malformed scan"
+                            : "a frame that workers do not send to a shard";
             job.check_closed(kind % 4, frame);
         }
     }

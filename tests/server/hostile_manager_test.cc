@@ -56,7 +56,7 @@ private:
 
     /// A body of the right form with invalid fields; or random bytes.
     std::vector<std::byte> body() {
-        switch (random_.below(5)) {
+        switch (random_.below(7)) {
             case 0: {
                 ViewChange change;
                 change.epoch = small_or_extreme();
@@ -77,6 +77,13 @@ private:
                                    small_or_extreme(), small_or_extreme(), text()}
                     .encode();
             case 2: return TableMessage{small_or_extreme(), text(), text()}.encode();
+            case 4: return AdmitMessage{small_or_extreme(), small_or_extreme()}.encode();
+            case 5: {
+                AskFirstIterationMessage ask{extreme(), {}};
+                for (uint64_t i = random_.below(3); i > 0; --i)
+                    ask.tables.push_back(small_or_extreme());
+                return ask.encode();
+            }
             case 3: return LeaveMessage{static_cast<Errc>(random_.below(30)), text()}.encode();
             default: break;
         }
@@ -89,7 +96,7 @@ private:
     void say(ConnectionId connection) {
         const std::vector<std::byte> words = body();
         wire::FrameHeader header;
-        header.kind = static_cast<wire::Kind>(random_.below(16));
+        header.kind = static_cast<wire::Kind>(random_.below(wire::kKindMax + 2));
         header.request = extreme();
         header.status = static_cast<Errc>(random_.below(4) == 0 ? random_.below(1000) : 0);
         header.first = extreme();
@@ -118,7 +125,7 @@ std::vector<BadFrame> bad_joins() {
         return control_frame(std::move(what), wire::Kind::kJoin, message.encode(), std::move(why));
     };
     std::vector<BadFrame> frames{
-        join("no such role", {static_cast<Role>(3), 0, 0, {}}, "a malformed join"),
+        join("no such role", {static_cast<Role>(4), 0, 0, {}}, "a malformed join"),
         join("an endless address", {Role::kShard, 0, 0, std::string(600, 'a')}, "a malformed join"),
         join("a worker too many", {Role::kWorker, 9, 3, {}},
              "a join as worker 3 of rank 9, which this job of 3 workers does not expect"),
@@ -152,13 +159,20 @@ std::vector<BadFrame> bad_requests() {
         control_frame("a cut name", Kind::kOpenTable, half, "a malformed table name"),
         control_frame("a long name", Kind::kOpenTable, long_name, "a malformed table name"),
         control_frame("a cut leave", Kind::kLeave, half, "a malformed leave")};
-    const Kind others[] = {Kind::kPush, Kind::kPull,     Kind::kReply, Kind::kHello,
-                           Kind::kView, Kind::kShutdown, Kind::kJoin};
-    for (const Kind kind : others) {
+    // All others, among them what only shards send: a worker that claims to be one.
+    const Kind sent_by_workers[] = {Kind::kAdmit,   Kind::kCreateTable, Kind::kOpenTable,
+                                    Kind::kBarrier, Kind::kWithdraw,    Kind::kStats,
+                                    Kind::kLeave};
+    for (uint8_t number = 1; number <= wire::kKindMax; ++number) {
+        const auto kind = static_cast<Kind>(number);
+        if (std::ranges::find(sent_by_workers, kind) != std::end(sent_by_workers)) continue;
         const wire::FrameHeader header = one_key(kind, wire::kKeysRange | wire::kValuesInline);
-        frames.push_back({"kind " + std::to_string(static_cast<int>(kind)), frame_bytes(header, {}),
+        frames.push_back({"kind " + std::to_string(number), frame_bytes(header, {}),
                           "a frame that workers do not send to a manager"});
     }
+    frames.push_back(control_frame("a report of a learner", Kind::kComplete,
+                                   CompleteMessage{0, 1, 1}.encode(),
+                                   "a frame that workers do not send to a manager"));
     return frames;
 }
 
@@ -174,6 +188,37 @@ void check_manager_closes(SimCluster& cluster, RawWorker& raw, ConnectionId conn
     REQUIRE(closed);
     REQUIRE(closings(log, "manager", frame.why) == 1);
 }
+
+/// A process alone on a simulated network with a manager that talks nonsense.
+struct Babbled {
+    Babbled(uint64_t seed, transport::Access access)
+        : network(seed, clock, {}),
+          there(network.make_device(0)),
+          here(network.make_device(1)),
+          manager(*there, seed),
+          memory(*here, access) {}
+
+    [[nodiscard]] std::unique_ptr<transport::Endpoint> endpoint() const {
+        return std::move(here->make_endpoint({})).value();
+    }
+
+    /// Until the process has ended, or has heard enough.
+    void run(StateMachine& process) {
+        for (int i = 0; i < 3000 && !process.finished(); ++i) {
+            manager.poll();
+            (void)process.poll();
+            if (!network.step()) clock.advance(kMillisecond);
+        }
+    }
+
+    ManualClock clock;
+    transport::sim::Network network;
+    std::unique_ptr<transport::Device> there;
+    std::unique_ptr<transport::Device> here;
+    Babbler manager;
+    RegisteredMemory memory;
+    RuleRegistry rules = RuleRegistry::with_builtin_rules();
+};
 
 TableSchema eight_numbers() {
     return dense_table("numbers", 8);
@@ -276,29 +321,108 @@ TEST_SUITE("hostile manager") {
         }
     }
 
+    TEST_CASE("a worker that joins and claims to be more than that is closed, others go on") {
+        using Role = JoinMessage::Role;
+        SimCluster cluster(1, {}, {});
+        REQUIRE(cluster.start());
+        RawWorker raw(cluster, 99);
+        const auto table = cluster.make_table(1, eight_numbers());
+        REQUIRE(table.has_value());
+        JoinMessage join{Role::kWorker, 0, 0, {}};
+        join.joiner = 5;
+        for (const wire::Kind kind : {wire::Kind::kComplete, wire::Kind::kStopped,
+                                      wire::Kind::kFirstIteration, wire::Kind::kReply}) {
+            cluster.clock.advance(RepeatedLog::kIntervalNs);
+            const LogLines log;
+            const ConnectionId connection = raw.connect(cluster.manager->address());
+            raw.send(connection, testing::frame_header(wire::Kind::kJoin), join.encode());
+            raw.send(connection, testing::frame_header(kind), CompleteMessage{0, 1, 1}.encode());
+            REQUIRE(raw.run_until([&] { return raw.is_closed(connection); }, 50));
+            INFO(log.text());
+            CHECK(closings(log, "manager", "a frame before it has joined") == 1);
+            check_push(cluster, 0, *table);
+        }
+        CHECK(cluster.manager->view().workers().size() == 3);
+    }
+
+    TEST_CASE("who joins a job of another version of Weir is told so") {
+        for (const bool is_shard : {false, true}) {
+            CAPTURE(is_shard);
+            ManualClock clock;
+            transport::sim::Network network(1, clock, {});
+            const auto there = network.make_device(0);
+            const auto here = network.make_device(1);
+            const auto manager = std::move(there->make_endpoint({})).value();
+            wire::FrameHeader answer = wire::header_of(wire::Kind::kShutdown);
+            answer.magic += 1U << 24;
+            RegisteredMemory memory(*here, transport::Access::kRemote);
+            const RuleRegistry rules = RuleRegistry::with_builtin_rules();
+            auto endpoint = std::move(here->make_endpoint({})).value();
+            std::unique_ptr<ClientCore> client;
+            std::unique_ptr<Shard> shard;
+            if (is_shard) {
+                ShardOptions options;
+                options.manager_address = manager->address();
+                options.join = ShardJoin{5, 1, 1, 0};
+                shard = std::make_unique<Shard>(options, std::move(endpoint), clock, memory, rules);
+            } else {
+                ClientCoreOptions options;
+                options.manager_address = manager->address();
+                options.joiner = 5;
+                client = std::make_unique<ClientCore>(options, std::move(endpoint), clock, memory,
+                                                      rules);
+            }
+            const auto has_ended = [&] {
+                return is_shard ? shard->finished() : client->finished();
+            };
+            for (int i = 0; i < 3000 && !has_ended(); ++i) {
+                std::array<transport::Completion, 8> completions;
+                const size_t count = manager->poll(completions);
+                for (const transport::Completion& completion :
+                     std::span(completions).first(count)) {
+                    if (completion.event == transport::Event::kReceived)
+                        (void)testing::send_frame(*manager, completion.connection, answer, {});
+                }
+                (void)(is_shard ? shard->poll() : client->poll());
+                if (!network.step()) clock.advance(kMillisecond);
+            }
+            REQUIRE(has_ended());
+            const Status ended = is_shard ? shard->outcome() : client->failure();
+            REQUIRE(ended.code() == Errc::kProtocol);
+            CHECK(ended.error().text().find("another version of Weir") != std::string::npos);
+        }
+    }
+
+    TEST_CASE("a shard whose manager talks nonsense ends with an error, or waits for sense") {
+        uint64_t heard = 0;
+        const uint64_t first = testing::seed_or(1);
+        for (uint64_t seed = first; seed < first + 200; ++seed) {
+            INFO("WEIR_SEED=" << seed);
+            Babbled host(seed, transport::Access::kLocal);
+            ShardOptions options;
+            options.manager_address = host.manager.address();
+            if (seed % 2 == 0) options.join = ShardJoin{seed, 1, 1, 0};
+            Shard shard(options, host.endpoint(), host.clock, host.memory, host.rules);
+            host.run(shard);
+            heard += host.manager.answers();
+            // It may have been told that the job is over.
+            if (!shard.outcome()) CHECK_FALSE(shard.outcome().error().text().empty());
+        }
+        CHECK(heard > 0);
+    }
+
     TEST_CASE("a worker whose manager talks nonsense ends with an error, or waits for sense") {
         uint64_t heard = 0;
         const uint64_t first = testing::seed_or(1);
         for (uint64_t seed = first; seed < first + 200; ++seed) {
             INFO("WEIR_SEED=" << seed);
-            ManualClock clock;
-            transport::sim::Network network(seed, clock, {});
-            const auto there = network.make_device(0);
-            const auto here = network.make_device(1);
-            Babbler manager(*there, seed);
-            RegisteredMemory memory(*here, transport::Access::kRemote);
-            const RuleRegistry rules = RuleRegistry::with_builtin_rules();
+            Babbled host(seed, transport::Access::kRemote);
             ClientCoreOptions options;
-            options.manager_address = manager.address();
+            options.manager_address = host.manager.address();
             options.join_timeout_ns = kSecond;
-            ClientCore client(options, std::move(here->make_endpoint({})).value(), clock, memory,
-                              rules);
-            for (int i = 0; i < 3000 && !client.finished(); ++i) {
-                manager.poll();
-                (void)client.poll();
-                if (!network.step()) clock.advance(kMillisecond);
-            }
-            heard += manager.answers();
+            ClientCore client(options, host.endpoint(), host.clock, host.memory, host.rules);
+            host.run(client);
+            heard += host.manager.answers();
             CHECK_FALSE(client.ready());
             CHECK(client.finished());
             CHECK_FALSE(client.failure().has_value());

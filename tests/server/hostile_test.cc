@@ -3,12 +3,14 @@
 /// A peer that knows the secret and sends random frames: the shard closes its connection or
 /// refuses its request; the cluster goes on, and no value changes.
 
+#include <algorithm>
 #include <array>
 #include <iterator>
 
 #include <doctest/doctest.h>
 
 #include "lib/base/random.h"
+#include "lib/node/record_message.h"
 #include "tests/seed.h"
 #include "tests/server/raw_worker.h"
 
@@ -40,7 +42,13 @@ public:
     Hostile(SimCluster& cluster, uint64_t seed) : random_(seed), raw_(cluster, 99) {}
 
     /// Takes an empty place among the workers.
-    void join(uint32_t worker) { raw_.join(worker); }
+    void join(uint32_t worker) { manager_ = raw_.join(worker); }
+
+    /// Leaves the job without a word, as one that dies.
+    void die() {
+        raw_.endpoint().close(manager_);
+        (void)raw_.run_until([&] { return raw_.is_closed(manager_); });
+    }
 
     /// Connects to a shard, says hello as a worker, and sends one frame.
     void attack(const Shard& shard, uint32_t worker) {
@@ -54,7 +62,51 @@ public:
         }
     }
 
+    /// Connects to a shard as the primary of what it learns, and sends records with every field at
+    /// its extremes.
+    void stream(const Shard& shard) {
+        const auto connection = raw_.connect(shard.address());
+        REQUIRE(connection != 0);
+        wire::FrameHeader h = testing::frame_header(wire::Kind::kFollow);
+        h.first = random_.below(4) == 0 ? extreme() : random_.below(5);
+        FollowMessage follow;
+        follow.epoch = random_.below(2) == 0 ? extreme() : 2;
+        follow.number = random_.below(3);
+        raw_.send(connection, h, follow.encode());
+        for (uint64_t i = 1; i <= 8 && !raw_.is_closed(connection); ++i) {
+            h = testing::frame_header(wire::Kind::kRecord);
+            h.first = random_.below(8) == 0 ? extreme() : i;
+            std::vector<std::byte> bytes = record().encode();
+            if (random_.below(8) == 0) bytes.resize(random_.below(bytes.size() + 1));
+            raw_.send(connection, h, bytes);
+            raw_.run();
+        }
+        raw_.endpoint().close(connection);
+        (void)raw_.run_until([&] { return raw_.is_closed(connection); });
+    }
+
 private:
+    RecordMessage record() {
+        const auto range = [&] {
+            const uint64_t first = extreme();
+            return PositionRange{first, std::max(first, extreme())};
+        };
+        RecordMessage record;
+        record.kind = static_cast<RecordMessage::Kind>(random_.below(5));
+        record.table = static_cast<uint32_t>(random_.below(4) == 0 ? extreme() : 0);
+        record.is_range = random_.below(2) == 0;
+        record.first_key = extreme();
+        record.row_count = static_cast<uint32_t>(random_.below(3) == 0 ? extreme() : 4);
+        for (uint64_t i = random_.below(3); i > 0; --i)
+            record.segments.push_back({range(), extreme()});
+        for (uint64_t i = random_.below(3); i > 0; --i)
+            record.times.push_back({static_cast<uint32_t>(extreme()), range(), extreme()});
+        for (uint64_t i = random_.below(3); i > 0; --i)
+            record.iterations.push_back({range(), extreme(), {}});
+        record.values = std::as_bytes(std::span(kExtremes)).first(8 * random_.below(5));
+        return record;
+    }
+
     /// Whether this is a push as an honest worker could make it.
     [[nodiscard]] static bool is_honest(const wire::FrameHeader& h, size_t body_bytes) {
         const size_t key_bytes = (h.flags & wire::kKeysInline) != 0 ? size_t{h.count} * 8 : 0;
@@ -67,7 +119,7 @@ private:
 
     void send_anything(transport::ConnectionId connection) {
         wire::FrameHeader h;
-        h.kind = static_cast<wire::Kind>(random_.below(4) == 0 ? random_.below(16)
+        h.kind = static_cast<wire::Kind>(random_.below(4) == 0 ? random_.below(wire::kKindMax + 2)
                                                                : 1 + random_.below(2));
         // Mostly forms that the decoder accepts, so that the code behind it is reached too.
         const uint8_t keys[] = {wire::kKeysRange, wire::kKeysInline, wire::kKeysRemote,
@@ -84,6 +136,8 @@ private:
         h.parts = static_cast<uint32_t>(random_.below(3));
         h.iteration = random_.below(2) == 0 ? random_.below(3) : extreme();
         if (h.iteration != 0 && random_.below(8) != 0) h.flags |= wire::kIteration;
+        if (random_.below(2) == 0) h.time = static_cast<uint32_t>(extreme());
+        if (random_.below(2) == 0) h.set_predecessor(static_cast<uint32_t>(extreme()));
         h.first = extreme();
         h.count = static_cast<uint32_t>(random_.below(3) == 0 ? extreme() : random_.below(20));
         std::vector<uint64_t> body(random_.below(3) == 0 ? random_.below(100)
@@ -102,6 +156,7 @@ private:
 
     Random random_;
     RawWorker raw_;
+    transport::ConnectionId manager_ = 0;
 };
 
 TableSchema babbled_schema() {
@@ -152,11 +207,40 @@ TEST_SUITE("hostile") {
                 CHECK(cluster.finish(0, push(cluster, 0, *table, 1)).has_value());
                 CHECK(cluster.finish(1, push(cluster, 1, *table, 2)).has_value());
                 CHECK(all_are(cluster, *table, 3));
+                hostile.die();
                 const Status ended = cluster.finish(0, push(cluster, 0, *table, 1, 1));
                 // A part of it may have been sound but for its type; or it is missed.
                 CHECK((ended.code() == Errc::kPeerLost || ended.code() == Errc::kTypeMismatch));
                 CHECK(ended.error().message().find("worker 2") != std::string::npos);
             }
+        }
+    }
+
+    TEST_CASE("who claims to be a server that hands over segments changes nothing") {
+        const uint64_t first = testing::seed_or(1);
+        for (uint64_t seed = first; seed < first + 40; ++seed) {
+            INFO("WEIR_SEED=" << seed);
+            SimCluster cluster(seed, {}, {});
+            REQUIRE(cluster.start());
+            auto table = cluster.make_table(0, babbled_schema());
+            REQUIRE(table.has_value());
+            CHECK(cluster.finish(0, push(cluster, 0, *table, 1)).has_value());
+            Hostile hostile(cluster, seed);
+            for (size_t i = 0; i < 8; ++i)
+                hostile.stream(*cluster.shards[i % 4]);
+            CHECK(all_are(cluster, *table, 1));
+            // A server can still join, and takes over what it is given by who has it.
+            cluster.add_server();
+            const auto is_in = [&] {
+                const View view = cluster.manager->view();
+                return view.servers().size() == 3 && !view.holds_nothing(2) &&
+                       std::ranges::none_of(view.segments(), &ViewSegment::has_learner);
+            };
+            REQUIRE(cluster.run_until(is_in));
+            cluster.run_idle(3);
+            hostile.stream(*cluster.shards.back());
+            CHECK(cluster.finish(1, push(cluster, 1, *table, 2)).has_value());
+            CHECK(all_are(cluster, *table, 3));
         }
     }
 

@@ -134,6 +134,8 @@ private:
         SimShape shape;
         shape.message_bytes_max = random_.below(2) == 0 ? 8192 : 1024;
         shape.fetch_bytes_max = 512;
+        // Where there is one shard, a pull says exactly what that has shown.
+        if (random_.below(3) == 0) shape.servers = shape.shards = 1;
         shape.eager_bytes = random_.below(2) == 0 ? 64 : 4096;
         shape.workers = static_cast<uint32_t>(1 + random_.below(kWorkersMax));
         return shape;
@@ -170,7 +172,8 @@ private:
             begin_push(number);
         } else if (may_push && open == ahead && random_.below(4) == 0) {
             push_too_early(number);
-        } else if (w.pushed > 0 && w.pulls.size() < 3 && random_.below(2) == 0) {
+        } else if (w.pushed > 0 && w.pulls.size() < 3 && random_.below(2) == 0 &&
+                   (may_push || !w.pushes.empty())) {
             begin_pull(number, 1 + random_.below(w.pushed));
         } else if (!may_push && w.pushes.empty() && w.pulls.empty()) {
             w.finished = w.last_pull || w.stopped;

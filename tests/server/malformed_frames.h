@@ -105,6 +105,8 @@ inline std::vector<BadFrame> malformed_frames() {
     };
     header("no magic", [](Header& h) { h.magic = 0; });
     header("the magic of another version", [](Header& h) { h.magic += 1U << 24; });
+    frames.back().why = "a frame of another version of Weir: use one version everywhere";
+    header("another magic", [](Header& h) { h.magic += 1U << 25 | 1; });
     header("an encoding that nobody knows", [](Header& h) { h.encoding = 1; });
     header("no keys", [](Header& h) { h.flags = kValuesInline; });
     header("keys in two forms", [](Header& h) { h.flags |= kKeysInline; });

@@ -18,7 +18,10 @@ namespace {
 
 /// A table of two keys whose window is open for two iterations.
 struct WindowOfTwo {
-    explicit WindowOfTwo(uint32_t workers) : iterations(*rows, workers) {}
+    WindowOfTwo() {
+        iterations.state().restart(std::array{PositionRange{}});
+        iterations.state().set_members(std::array{IterationMember{0, 1}});
+    }
 
     static TableSchema two_keys() {
         TableSchema schema = testing::dense_table("t", 2);
@@ -29,17 +32,17 @@ struct WindowOfTwo {
     /// A part of the only worker that adds `value` to both keys, from its arrival to its effect.
     void push(uint64_t iteration, uint32_t parts, float value) {
         REQUIRE(iterations.state().judge(iteration, 0, parts) == IterationProgress::Verdict::kNow);
-        iterations.state().admit(iteration, 0, parts);
         const std::array<float, 2> values = {value, value};
         const KeyRange keys{0, 2};
-        if (iterations.is_all(iteration, parts)) {
+        if (iterations.is_all(iteration, 0, parts)) {
             REQUIRE(rows->push(keys, std::as_bytes(std::span(values))).has_value());
         } else {
             REQUIRE(rows->push_aggregate(iteration, keys, std::as_bytes(std::span(values)))
                         .has_value());
             iterations.added(iteration);
         }
-        CHECK_FALSE(iterations.arrived(iteration, {1, iteration, 0}, Errc::kOk).has_value());
+        const OpenIterations::Part part{1, iteration, 0, ++time, 0};
+        CHECK_FALSE(iterations.arrived(iteration, part, parts, Errc::kOk).has_value());
     }
 
     [[nodiscard]] float value_of_key_0() {
@@ -55,14 +58,15 @@ struct WindowOfTwo {
     KeyListCache lists{memory, 4096};
     std::unique_ptr<TableShard> rows =
         *TableShard::make(two_keys(), PositionSet::whole_ring(), rules, memory, lists);
-    OpenIterations iterations;
+    OpenIterations iterations{*rows};
+    uint32_t time = 0;
 };
 
 }  // namespace
 
 TEST_SUITE("iterations") {
     TEST_CASE("a worker's whole part changes the table at once only if no earlier one is open") {
-        WindowOfTwo window(1);
+        WindowOfTwo window;
         window.push(1, 2, 1);
         window.push(2, 1, 10);  // all of iteration 2, while a part of 1 is still to come
         CHECK(window.value_of_key_0() == 0);

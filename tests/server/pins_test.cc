@@ -26,12 +26,6 @@ wire::FrameHeader push_of_list() {
     return header;
 }
 
-wire::Frame frame_of(const wire::FrameHeader& header) {
-    wire::Frame frame;
-    frame.header = header;
-    return frame;
-}
-
 }  // namespace
 
 TEST_SUITE("pins") {
@@ -72,29 +66,20 @@ TEST_SUITE("pins") {
         CHECK_FALSE(pins.unpin(1));
     }
 
-    TEST_CASE("what waits goes on when no row is pinned at all, held pushes before deferred ones") {
+    TEST_CASE("a push that was stopped goes on when no row is pinned at all") {
         Pins pins;
         pins.pin(1, {0, 4});
         pins.pin(2, {8, 9});
         CHECK_FALSE(pins.has_waiting());
-        pins.defer(5, frame_of(push_of({0, 1})));
-        pins.defer(6, frame_of(push_of({1, 2})));
-        pins.hold({7, push_of({2, 3}), {}, {}, {}, {}, nullptr, {}}, 11);
+        pins.hold_push();
         CHECK(pins.has_waiting());
         CHECK_FALSE(pins.may_go_on());
         CHECK_FALSE(pins.unpin(1));
-        CHECK_FALSE(pins.may_go_on());  // though the rows of all of them are free
+        CHECK_FALSE(pins.may_go_on());
         CHECK(pins.unpin(2));
         CHECK(pins.may_go_on());
-        const auto held = pins.take_held();
-        REQUIRE(held.size() == 1);
-        CHECK(held[0].request.connection == 7);
-        CHECK(held[0].ticket == 11);
-        CHECK(pins.has_waiting());
-        const auto deferred = pins.take_deferred();
-        REQUIRE(deferred.size() == 2);
-        CHECK(deferred[0].connection == 5);
-        CHECK(deferred[1].connection == 6);
+        CHECK(pins.take_push());
+        CHECK_FALSE(pins.take_push());
         CHECK_FALSE(pins.has_waiting());
         CHECK_FALSE(pins.may_go_on());
     }
@@ -109,37 +94,6 @@ TEST_SUITE("pins") {
         CHECK(pins.take_iteration());
         CHECK_FALSE(pins.take_iteration());
         CHECK_FALSE(pins.has_waiting());
-    }
-
-    TEST_CASE("of a closed connection the deferred pushes are dropped, those held stay") {
-        Pins pins;
-        pins.pin(1, {0, 4});
-        pins.defer(5, frame_of(push_of({0, 1})));
-        pins.defer(6, frame_of(push_of({0, 1})));
-        pins.hold({5, push_of({2, 3}), {}, {}, {}, {}, nullptr, {}}, 11);
-        pins.forget(5);
-        CHECK(pins.take_held().size() == 1);
-        const auto deferred = pins.take_deferred();
-        REQUIRE(deferred.size() == 1);
-        CHECK(deferred[0].connection == 6);
-    }
-
-    TEST_CASE("a deferred push has a copy of its message") {
-        Pins pins;
-        std::vector<std::byte> message{std::byte{1}, std::byte{2}, std::byte{3}};
-        wire::Frame frame = frame_of(push_of_list());
-        frame.keys = std::span(message).first(1);
-        frame.values = std::span(message).subspan(1);
-        pins.defer(5, frame);
-        message.assign(message.size(), std::byte{9});
-        const auto deferred = pins.take_deferred();
-        REQUIRE(deferred.size() == 1);
-        const wire::Frame& kept = deferred[0].frame;
-        REQUIRE(kept.keys.size() == 1);
-        REQUIRE(kept.values.size() == 2);
-        CHECK(kept.keys[0] == std::byte{1});
-        CHECK(kept.values[0] == std::byte{2});
-        CHECK(kept.values[1] == std::byte{3});
     }
 }
 

@@ -46,16 +46,22 @@ public:
     }
 
     /// Connects to a shard and says that this is worker `number`.
-    [[nodiscard]] transport::ConnectionId hello(const Shard& shard, uint64_t number) {
+    /// `connection_number`: among the worker's connections to this shard.
+    [[nodiscard]] transport::ConnectionId hello(const Shard& shard, uint64_t number,
+                                                uint64_t connection_number = 0) {
         const transport::ConnectionId connection = connect(shard.address());
-        wire::FrameHeader header = testing::frame_header(wire::Kind::kHello);
+        wire::FrameHeader header = testing::frame_header(wire::Kind::kHello, connection_number);
         header.first = number;
         send(connection, header);
         return connection;
     }
 
-    void send(transport::ConnectionId connection, const wire::FrameHeader& header,
+    /// A push without a time gets the next one, and names the push before it, as a client's does.
+    void send(transport::ConnectionId connection, wire::FrameHeader header,
               std::span<const std::byte> body = {}) {
+        const bool is_ordered = header.kind == wire::Kind::kPush && header.time == 0 &&
+                                (header.flags & wire::kAggregate) == 0;
+        if (is_ordered) set_order(connection, header);
         (void)testing::send_frame(*endpoint_, connection, header, body);
     }
 
@@ -123,6 +129,28 @@ public:
     }
 
 private:
+    struct Push {
+        transport::ConnectionId connection = 0;
+        uint32_t table = 0;
+        uint64_t request = 0;
+    };
+
+    void set_order(transport::ConnectionId connection, wire::FrameHeader& header) {
+        uint32_t number = 0;
+        uint32_t predecessor = 0;
+        for (const Push& push : pushes_) {
+            if (push.connection != connection || push.table != header.table) continue;
+            ++number;
+            const Answer* const had = answer(push.request);
+            if (had == nullptr || had->header.status == Errc::kOk) predecessor = number;
+        }
+        header.time = ++time_;
+        header.set_predecessor(predecessor);
+        pushes_.push_back({connection, header.table, header.request});
+    }
+
+    std::vector<Push> pushes_;
+    uint32_t time_ = 0;
     SimCluster& cluster_;
     std::unique_ptr<transport::Device> device_;
     RegisteredMemory memory_;

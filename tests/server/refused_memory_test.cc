@@ -65,6 +65,11 @@ public:
         header.request = request;
         header.epoch = 1;
         header.count = kTableKeys;
+        if (kind == wire::Kind::kPush) {
+            header.set_predecessor(taken_);
+            header.time = ++pushes_;
+            if (!gone) taken_ = pushes_;
+        }
         const wire::MemoryHandle handle{exposed->address, exposed->length_bytes, exposed->key};
         send(connection_, header, std::as_bytes(std::span(&handle, 1)));
     }
@@ -81,6 +86,9 @@ public:
     }
 
 private:
+    uint32_t pushes_ = 0;
+    uint32_t taken_ = 0;  ///< the last one whose memory was there
+
     static std::unique_ptr<transport::Device> device() {
         transport::shm::DeviceOptions options;
         options.secret.fill(std::byte{7});

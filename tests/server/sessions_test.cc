@@ -4,21 +4,41 @@
 
 #include "lib/server/sessions.h"
 
+#include <initializer_list>
+#include <vector>
+
 #include <doctest/doctest.h>
 
 namespace weir::test {
+namespace {
+
+std::vector<ViewWorker> workers_of(std::initializer_list<uint32_t> numbers) {
+    std::vector<ViewWorker> workers;
+    for (const uint32_t number : numbers)
+        workers.push_back({number, number, 1});
+    return workers;
+}
+
+std::vector<ViewWorker> first_workers(uint32_t count) {
+    std::vector<ViewWorker> workers;
+    for (uint32_t number = 0; number < count; ++number)
+        workers.push_back({number, number, 1});
+    return workers;
+}
+
+}  // namespace
 
 TEST_SUITE("sessions") {
     TEST_CASE("a connection is a worker once it has said so, until it is closed") {
         Sessions sessions(1 << 20);
         CHECK(sessions.empty());
-        CHECK(sessions.begin(3).empty());
+        CHECK(sessions.take_view(first_workers(3), 3).empty());
         CHECK(sessions.find(7) == nullptr);
         sessions.open(7);
         REQUIRE(sessions.find(7) != nullptr);
         CHECK_FALSE(sessions.find(7)->known);
         CHECK_FALSE(sessions.is_connected(0));
-        CHECK(sessions.hello(*sessions.find(7), 2) == Sessions::Hello::kWelcome);
+        CHECK(sessions.hello(*sessions.find(7), 2, 0) == Sessions::Hello::kWelcome);
         CHECK(sessions.find(7)->known);
         CHECK(sessions.find(7)->worker == 2);
         CHECK(sessions.is_connected(2));
@@ -31,17 +51,18 @@ TEST_SUITE("sessions") {
 
     TEST_CASE("a number that is taken, or that the job does not have, is refused") {
         Sessions sessions(1 << 20);
-        CHECK(sessions.begin(2).empty());
+        CHECK(sessions.take_view(first_workers(2), 2).empty());
         for (const transport::ConnectionId connection : {1, 2, 3})
             sessions.open(connection);
-        CHECK(sessions.hello(*sessions.find(1), 1) == Sessions::Hello::kWelcome);
-        CHECK(sessions.hello(*sessions.find(2), 1) == Sessions::Hello::kConnectedAlready);
-        CHECK(sessions.hello(*sessions.find(2), 2) == Sessions::Hello::kNoSuchWorker);
-        CHECK(sessions.hello(*sessions.find(2), ~uint64_t{0}) == Sessions::Hello::kNoSuchWorker);
+        CHECK(sessions.hello(*sessions.find(1), 1, 0) == Sessions::Hello::kWelcome);
+        CHECK(sessions.hello(*sessions.find(2), 1, 0) == Sessions::Hello::kOld);
+        const uint64_t beyond = 2 + ViewLimits::kWorkersMax;
+        CHECK(sessions.hello(*sessions.find(2), beyond, 0) == Sessions::Hello::kNoSuchWorker);
+        CHECK(sessions.hello(*sessions.find(2), ~uint64_t{0}, 0) == Sessions::Hello::kNoSuchWorker);
         CHECK_FALSE(sessions.find(2)->known);
         CHECK_FALSE(sessions.close(2).has_value());  // it had no worker
         CHECK(sessions.close(1) == 1U);
-        CHECK(sessions.hello(*sessions.find(3), 1) == Sessions::Hello::kWelcome);
+        CHECK(sessions.hello(*sessions.find(3), 1, 0) == Sessions::Hello::kWelcome);
     }
 
     TEST_CASE("hellos that come before the view are judged by it") {
@@ -49,18 +70,35 @@ TEST_SUITE("sessions") {
         for (const transport::ConnectionId connection : {1, 2, 3})
             sessions.open(connection);
         const uint64_t largest = 0xFFFF'FFFE;
-        CHECK(sessions.hello(*sessions.find(1), 1) == Sessions::Hello::kWelcome);
-        CHECK(sessions.hello(*sessions.find(2), largest) == Sessions::Hello::kWelcome);
-        CHECK(sessions.hello(*sessions.find(3), largest + 1) == Sessions::Hello::kNoSuchWorker);
-        CHECK(sessions.begin(2) == std::vector<transport::ConnectionId>{2});
+        CHECK(sessions.hello(*sessions.find(1), 1, 0) == Sessions::Hello::kWelcome);
+        CHECK(sessions.hello(*sessions.find(2), largest, 0) == Sessions::Hello::kWelcome);
+        CHECK(sessions.hello(*sessions.find(3), largest + 1, 0) == Sessions::Hello::kNoSuchWorker);
+        CHECK(sessions.take_view(first_workers(2), 2) == std::vector<transport::ConnectionId>{2});
         CHECK_FALSE(sessions.close(2).has_value());
         CHECK(sessions.close(1) == 1U);
+    }
+
+    TEST_CASE("the highest hello is the worker's, and a lower one is refused") {
+        Sessions sessions(1 << 20);
+        CHECK(sessions.take_view(first_workers(2), 2).empty());
+        for (const transport::ConnectionId connection : {1, 2, 3, 4})
+            sessions.open(connection);
+        CHECK(sessions.hello(*sessions.find(1), 1, 1) == Sessions::Hello::kWelcome);
+        CHECK(sessions.others(*sessions.find(1)).empty());
+        CHECK(sessions.hello(*sessions.find(2), 1, 3) == Sessions::Hello::kWelcome);
+        CHECK(sessions.others(*sessions.find(2)) == std::vector<transport::ConnectionId>{1});
+        CHECK(sessions.close(1) == 1U);
+        CHECK(sessions.is_connected(1));
+        CHECK(sessions.hello(*sessions.find(3), 1, 2) == Sessions::Hello::kOld);  // it came late
+        CHECK(sessions.close(2) == 1U);
+        CHECK(sessions.hello(*sessions.find(3), 1, 2) == Sessions::Hello::kOld);
+        CHECK(sessions.hello(*sessions.find(4), 1, 4) == Sessions::Hello::kWelcome);
     }
 
     TEST_CASE("each worker's waiting requests are bounded, and a failed addition adds nothing") {
         constexpr size_t kBytes = Sessions::kWaitingBytes;
         Sessions sessions(3 * kBytes);
-        CHECK(sessions.begin(2).empty());
+        CHECK(sessions.take_view(first_workers(2), 2).empty());
         sessions.open(1);
         sessions.open(2);
         Session& first = *sessions.find(1);
@@ -77,21 +115,62 @@ TEST_SUITE("sessions") {
         CHECK(first.waiting_bytes == 0);
     }
 
-    TEST_CASE("a worker that sends no more is remembered, connected or not") {
+    TEST_CASE("a worker that sends no more is remembered while it is in the view") {
         Sessions sessions(1 << 20);
-        CHECK(sessions.worker_count() == 0);
-        CHECK(sessions.begin(3).empty());
-        CHECK(sessions.worker_count() == 3);
+        CHECK(sessions.take_view(first_workers(3), 3).empty());
         sessions.open(1);
-        CHECK(sessions.hello(*sessions.find(1), 1) == Sessions::Hello::kWelcome);
-        sessions.lose(1);
-        sessions.lose(2);
+        CHECK(sessions.hello(*sessions.find(1), 1, 0) == Sessions::Hello::kWelcome);
+        sessions.leaves(1);
+        for (const uint64_t worker : {1U, 2U, 3U, ~0U})
+            sessions.lose(worker);
         CHECK_FALSE(sessions.is_lost(0));
         CHECK(sessions.is_lost(1));
         CHECK(sessions.is_lost(2));
+        CHECK_FALSE(sessions.is_lost(3));
         CHECK(sessions.is_connected(1));
         CHECK(sessions.close(1) == 1U);
         CHECK(sessions.is_lost(1));
+        CHECK(sessions.take_view(workers_of({0, 1}), 3).empty());
+        CHECK(sessions.is_lost(1));
+        CHECK(sessions.is_leaving(1));
+        CHECK_FALSE(sessions.is_lost(2));
+    }
+
+    TEST_CASE(
+        "who is gone by a view is closed and refused, who comes by a later one waits for it") {
+        Sessions sessions(1 << 20);
+        CHECK(sessions.take_view(first_workers(2), 2).empty());
+        for (const transport::ConnectionId connection : {1, 2, 3, 4})
+            sessions.open(connection);
+        CHECK(sessions.hello(*sessions.find(1), 1, 5) == Sessions::Hello::kWelcome);
+        CHECK(sessions.hello(*sessions.find(2), 2, 5) == Sessions::Hello::kWelcome);
+        CHECK(sessions.find(1)->is_member);
+        CHECK_FALSE(sessions.find(2)->is_member);
+        CHECK_FALSE(sessions.is_member(2));
+        CHECK(sessions.take_view(workers_of({0, 2}), 3) == std::vector<transport::ConnectionId>{1});
+        CHECK(sessions.find(2)->is_member);
+        CHECK_FALSE(sessions.close(1).has_value());
+        CHECK(sessions.hello(*sessions.find(3), 1, 6) == Sessions::Hello::kGone);
+        CHECK(sessions.hello(*sessions.find(3), 2, 4) == Sessions::Hello::kOld);
+        CHECK(sessions.close(2) == 2U);
+        CHECK(sessions.hello(*sessions.find(3), 2, 4) == Sessions::Hello::kOld);
+        // Of numbers that nobody was given, nothing stays.
+        CHECK(sessions.hello(*sessions.find(4), 9, 5) == Sessions::Hello::kWelcome);
+        CHECK_FALSE(sessions.close(4).has_value());
+        CHECK(sessions.hello(*sessions.find(3), 9, 1) == Sessions::Hello::kWelcome);
+    }
+
+    TEST_CASE("no more than so many workers are waited for that are in no view") {
+        Sessions sessions(1 << 20);
+        CHECK(sessions.take_view(first_workers(3), 3).empty());
+        for (transport::ConnectionId i = 1; i <= Sessions::kEarlyWorkersMax + 1; ++i) {
+            sessions.open(i);
+            const bool fits = i <= Sessions::kEarlyWorkersMax;
+            CHECK(sessions.hello(*sessions.find(i), 100 + i, 0) ==
+                  (fits ? Sessions::Hello::kWelcome : Sessions::Hello::kNoSuchWorker));
+        }
+        const transport::ConnectionId last = Sessions::kEarlyWorkersMax + 1;
+        CHECK(sessions.hello(*sessions.find(last), 1, 0) == Sessions::Hello::kWelcome);
     }
 }
 

@@ -2,13 +2,15 @@
 #pragma once
 /// \file
 /// SimCluster: manager, servers and workers in one thread, on simulated time over a simulated
-/// network.
+/// network. The same seed, shape and calls give the same history.
 
 #include <memory>
+#include <set>
 #include <vector>
 
 #include <doctest/doctest.h>
 
+#include "lib/base/random.h"
 #include "lib/node/manager.h"
 #include "lib/server/shard.h"
 #include "lib/worker/client_core.h"
@@ -31,52 +33,96 @@ struct SimShape {
     uint32_t message_bytes_max = 8192;
     size_t fetch_bytes_max = size_t{1} << 20;
     size_t waiting_bytes_max = size_t{64} << 20;
+    size_t list_cache_bytes = size_t{256} << 20;
     size_t eager_bytes = 4096;
     size_t server_memory_bytes = ~size_t{0};
     size_t worker_memory_bytes = ~size_t{0};
     std::shared_ptr<transport::Faults> faults = nullptr;  ///< of the first worker's network
     bool faults_of_all = false;                           ///< of all hosts' networks
+    bool is_manager_apart = false;  ///< the manager has a host of its own, without faults
+    OnWorkerLoss on_worker_loss = OnWorkerLoss::kStop;
+};
+
+/// A server that joins a running cluster.
+struct SimJoiner {
+    uint32_t shards = 2;
+    uint32_t weight = 1;
+    uint64_t pool_bytes = 0;
 };
 
 class SimCluster {
 public:
     SimCluster(uint64_t seed, const SimShape& shape, const transport::sim::Options& options)
-        : network(seed, clock, options), shape_(shape) {
+        : network(seed, clock, options), shape_(shape), seed_(seed) {
         transport::Device& first = add_host(shape.faults_of_all);
         ManagerOptions manager_options;
         manager_options.server_count = shape.servers;
         manager_options.shards_per_server = shape.shards;
         manager_options.worker_count = shape.workers;
-        manager = std::make_unique<Manager>(manager_options, endpoint(first), clock);
+        manager_options.on_worker_loss = shape.on_worker_loss;
+        if (shape.is_manager_apart) managers_device_ = network.make_device(kManagersHost);
+        manager = std::make_unique<Manager>(
+            manager_options, endpoint(shape.is_manager_apart ? *managers_device_ : first), clock);
+        if (shape.is_manager_apart && shape.faults != nullptr)
+            shape.faults->spared_address = manager->address();
         for (uint32_t server = 0; server < shape.servers; ++server) {
             transport::Device& device = server == 0 ? first : add_host(shape.faults_of_all);
             Memory& memory =
                 add_memory(device, transport::Access::kLocal, shape.server_memory_bytes);
             for (uint32_t shard = 0; shard < shape.shards; ++shard) {
-                ShardOptions shard_options;
-                shard_options.number = server * shape.shards + shard;
-                shard_options.manager_address = manager->address();
-                shard_options.fetch_bytes_max = shape.fetch_bytes_max;
-                shard_options.waiting_bytes_max = shape.waiting_bytes_max;
                 shards.push_back(
-                    std::make_unique<Shard>(shard_options, endpoint(device), clock, memory, rules));
+                    std::make_unique<Shard>(shard_options(server * shape.shards + shard),
+                                            endpoint(device), clock, memory, rules));
             }
         }
-        for (uint32_t worker = 0; worker < shape.workers; ++worker)
-            add_worker(worker);
+        for (uint32_t worker = 0; worker < shape.workers; ++worker) {
+            ClientCoreOptions worker_options;
+            worker_options.worker = worker;
+            worker_options.rank = worker;
+            add_worker(worker_options, shape.faults_of_all || worker == 0);
+        }
     }
 
-    /// The host of a server is its number, that of a worker comes after all servers.
-    [[nodiscard]] uint32_t host_of_worker(uint32_t worker) const { return shape_.servers + worker; }
+    [[nodiscard]] const SimShape& shape() const { return shape_; }
+
+    /// The host of a server is its number, that of a worker comes after all servers. Hosts of those
+    /// that join come later.
+    [[nodiscard]] uint32_t host_of_worker(uint32_t worker) const { return worker_hosts_[worker]; }
+
+    /// A server asks to join. Its shards are the last ones of `shards`. Returns its host.
+    uint32_t add_server(const SimJoiner& joiner = {}) {
+        const auto host = static_cast<uint32_t>(devices_.size());
+        transport::Device& device = add_host(shape_.faults_of_all);
+        Memory& memory = add_memory(device, transport::Access::kLocal, shape_.server_memory_bytes);
+        for (uint32_t shard = 0; shard < joiner.shards; ++shard) {
+            ShardOptions options = shard_options(shard);
+            options.host = host;
+            options.join = ShardJoin{host + 1, joiner.shards, joiner.weight, joiner.pool_bytes};
+            shards.push_back(
+                std::make_unique<Shard>(options, endpoint(device), clock, memory, rules));
+        }
+        return host;
+    }
+
+    /// A worker asks to join. It is the last one of `workers`.
+    ClientCore& add_joining_worker(bool has_iterations = true) {
+        ClientCoreOptions options;
+        options.joiner = 1;
+        options.has_iterations = has_iterations;
+        add_worker(options, shape_.faults_of_all);
+        return *workers.back();
+    }
 
     /// Polls everything; if nothing was done, lets the network take one step. False if there was none
     /// either: then a millisecond passes.
     bool step() {
         size_t done = manager != nullptr ? manager->poll() : 0;
-        for (auto& shard : shards)
-            done += shard->finished() ? 0 : shard->poll();
+        for (auto& shard : shards) {
+            if (shard != nullptr && !shard->finished() && !stopped.contains(shard.get()))
+                done += shard->poll();
+        }
         for (auto& worker : workers) {
-            if (worker != nullptr) done += worker->poll();
+            if (worker != nullptr && !stopped.contains(worker.get())) done += worker->poll();
         }
         if (done > 0) return true;
         if (network.step()) return true;
@@ -157,28 +203,43 @@ private:
         return std::move(device.make_endpoint(options)).value();
     }
 
-    void add_worker(uint32_t number) {
-        transport::Device& device = add_host(shape_.faults_of_all || number == 0);
+    [[nodiscard]] ShardOptions shard_options(uint32_t number) const {
+        ShardOptions options;
+        options.number = number;
+        options.manager_address = manager->address();
+        options.fetch_bytes_max = shape_.fetch_bytes_max;
+        options.waiting_bytes_max = shape_.waiting_bytes_max;
+        options.list_cache_bytes = shape_.list_cache_bytes;
+        options.secret_seed = mix64(seed_ + shards.size());
+        return options;
+    }
+
+    void add_worker(ClientCoreOptions options, bool has_faults) {
+        worker_hosts_.push_back(static_cast<uint32_t>(devices_.size()));
+        transport::Device& device = add_host(has_faults);
         worker_memories_.push_back(
             &add_memory(device, transport::Access::kRemote, shape_.worker_memory_bytes));
-        ClientCoreOptions options;
-        options.worker = number;
-        options.rank = number;
         options.manager_address = manager->address();
         options.eager_bytes = shape_.eager_bytes;
         workers.push_back(std::make_unique<ClientCore>(options, endpoint(device), clock,
                                                        *worker_memories_.back(), rules));
     }
 
+    static constexpr uint32_t kManagersHost = 1'000'000;
+
     SimShape shape_;
+    uint64_t seed_;
+    std::unique_ptr<transport::Device> managers_device_;
     std::vector<std::unique_ptr<transport::Device>> devices_;
     std::vector<std::unique_ptr<RegisteredMemory>> memories_;
     std::vector<Memory*> worker_memories_;
+    std::vector<uint32_t> worker_hosts_;
 
 public:
     std::unique_ptr<Manager> manager;
     std::vector<std::unique_ptr<Shard>> shards;
     std::vector<std::unique_ptr<ClientCore>> workers;
+    std::set<const StateMachine*> stopped;  ///< these are not polled
 };
 
 /// One server of one shard.

@@ -346,6 +346,7 @@ TEST_SUITE("table_errors") {
         CHECK(text.find("table 't': the sums of its 8 open iterations (max_delay 7) need 8388608 "
                         "bytes on this shard, and only ") != std::string::npos);
         CHECK(text.find("choose a smaller max_delay") != std::string::npos);
+        CHECK(text.find("and only 5242880 were left") != std::string::npos);  // 6 MiB less values
         CHECK(memory.bytes_in_use() == 0);
         CHECK(refusal({.name = "t", .max_delay = 63}) == Errc::kOk);
         CHECK(refusal({.name = "t", .max_delay = 64}) == Errc::kInvalidArgument);

@@ -185,6 +185,21 @@ class Bench(unittest.TestCase):
         for rank in ranks:
             self.assertFalse(os.path.exists(f"/proc/{rank}"))
 
+    def test_its_ranks_write_the_contact_file(self):
+        for name in ("delay", "push", "latency"):
+            with self.subTest(name), tempfile.TemporaryDirectory() as folder:
+                contact = os.path.join(folder, "contact")
+                with subprocess.Popen([WEIR, "bench", name, "--local", "--seconds", "60", "--contact", contact], env=environment(),
+                                      stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+                    try:
+                        until = time.monotonic() + 30
+                        while subprocess.run([WEIR, "status", contact], env=environment(), capture_output=True, check=False).returncode != 0:
+                            self.assertIsNone(process.poll())
+                            self.assertLess(time.monotonic(), until)
+                            time.sleep(0.05)
+                    finally:
+                        process.kill()
+
     def test_a_result_that_cannot_be_written_is_told_before_the_work(self):
         begin = time.monotonic()
         done = subprocess.run([WEIR, "bench", "push", "--local", "--seconds", "30", "--json", "/nowhere/push.json"], env=environment(),

@@ -43,7 +43,7 @@ class Info(unittest.TestCase):
         self.assertEqual(list(info), ["version", "compiler", "features", "transports", "rdma_devices", "topology",
                                       "huge_pages", "limits", "pool", "registered", "variables", "unknown_variables"])
         self.assertEqual(set(info["features"]), {"verbs", "rdmacm", "pmix", "jemalloc", "hwloc"})
-        self.assertEqual([t["name"] for t in info["transports"]], ["shm", "verbs"])
+        self.assertEqual([t["name"] for t in info["transports"]], ["shm", "verbs", "tcp"])
         for transport in info["transports"]:
             self.assertNotEqual(transport["usable"], bool(transport["reason"]), transport)
         topology = info["topology"]

@@ -221,7 +221,7 @@ class Words(Flags):
     def test_flags_without_an_effect_are_named(self):
         train = self.data()
         self.assertIn("warning: --colocate has no effect", self.good("lr", "--train", train, "--colocate", "--workers", 2)[1])
-        self.assertIn("warning: --rank, --size and --rendezvous have no effect", self.good("lr", "--train", train, "--rank", 0, "--size", 1)[1])
+        self.assertIn("warning: --rank and --size have no effect", self.good("lr", "--train", train, "--rank", 0, "--size", 1)[1])
         self.assertNotIn("effect", self.good("lr", "--train", train, "--workers", 2, "--shards", 2, "--servers", 2)[1])
 
     def test_a_plot_is_an_svg_with_a_name_of_one_and_says_what_it_shows(self):
@@ -309,10 +309,53 @@ class Signals(Flags):
             self.assertEqual(testing.read_json(out)["ended_because"], "stopped by SIGTERM")
             os.unlink(out)
 
+    def test_a_server_that_alone_gets_a_signal_leaves_and_the_training_goes_on(self):
+        out, train = self.path("out.json"), self.data(rows=testing.endless())
+        command = [self.WEIR, "lr", "--servers", "3", "--train", train, "--json", out, *testing.ENDLESS]
+        for name, code in (("SIGTERM", 143), ("SIGINT", 130)):
+            with testing.Ranks(self.folder, command, 4) as job:
+                job.start_all()
+                self.assertTrue(job.until_training(), job.everything())
+                os.kill(job.pid(1), getattr(signal, name))
+                self.assertEqual(job.wait(1), 0, job.everything())
+                self.assertIn("this server hands over what it holds, and ends", job.err(1))
+                passes = job.err(3).count("pass ")
+                self.assertTrue(job.until(lambda job=job, passes=passes: job.err(3).count("pass ") > passes + 2), job.everything())
+                os.kill(job.pid(0), getattr(signal, name))  # the manager is there: it stays, and so does everybody
+                os.kill(job.pid(2), getattr(signal, name))
+                time.sleep(2)
+                self.assertEqual([job.processes[rank].poll() for rank in (0, 2, 3)], [None] * 3, job.everything())
+                os.kill(job.pid(3), getattr(signal, name))
+                self.assertEqual([job.wait(rank) for rank in (0, 2, 3)], [code] * 3, job.everything())
+                for rank in range(4):
+                    self.assertNotIn("error", job.err(rank), job.everything())
+                self.assertNotIn("hands over", job.err(2), job.everything())
+            self.assertEqual(testing.read_json(out)["ended_because"], f"stopped by {name}")
+
+    def test_a_second_signal_ends_a_server_at_once(self):
+        command = [self.WEIR, "lr", "--servers", "2", "--train", self.data(rows=testing.endless()), *testing.ENDLESS]
+        with testing.Ranks(self.folder, command, 3) as job:
+            job.start_all()
+            self.assertTrue(job.until_training(), job.everything())
+            os.kill(job.pid(1), signal.SIGSTOP)  # both are there before it looks
+            os.kill(job.pid(1), signal.SIGTERM)
+            os.kill(job.pid(1), signal.SIGINT)
+            os.kill(job.pid(1), signal.SIGCONT)
+            self.assertIn(job.wait(1), (-signal.SIGINT, -signal.SIGTERM))
+
     @staticmethod
-    def readers(job, path):
+    def has_open(pid, path):
+        for descriptor in glob.glob(f"/proc/{pid}/fd/*"):
+            try:
+                if os.readlink(descriptor) == path:
+                    return True
+            except FileNotFoundError:
+                pass  # the process closed it since the folder was listed
+        return False
+
+    def readers(self, job, path):
         """The ranks of the job that have the file open."""
-        return [rank for rank in range(3) if any(os.path.realpath(fd) == path for fd in glob.glob(f"/proc/{job.pid(rank)}/fd/*"))]
+        return [rank for rank in range(3) if self.has_open(job.pid(rank), path)]
 
     def test_a_signal_while_one_rank_reads_stops_all_of_them(self):
         """Only that rank gets the signal: the others learn from the manager what ended the job, and which signal it was."""

@@ -172,8 +172,8 @@ def read_json(path):
 class Ranks:
     """Processes of one job started by hand; their output goes to files. Processes that still run at the end are killed."""
 
-    def __init__(self, folder, command, size, extra=None, port=None):
-        self.folder, self.size, self.port = Path(folder), size, port or free_port()
+    def __init__(self, folder, command, size, extra=None, port=None, host="127.0.0.1"):
+        self.folder, self.size, self.host, self.port = Path(folder), size, host, port or free_port()
         self.command, self.extra, self.processes = command, {**POOL, **(extra or {})}, {}
 
     def __enter__(self):
@@ -185,8 +185,9 @@ class Ranks:
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
-    def start(self, rank, extra=None, flags=()):
-        words = [*self.command, "--rendezvous", f"127.0.0.1:{self.port}", "--rank", str(rank), "--size", str(self.size), *flags]
+    def start(self, rank, extra=None, flags=(), within=()):
+        """`within`: a command that runs the rank's."""
+        words = [*within, *self.command, "--rendezvous", f"{self.host}:{self.port}", "--rank", str(rank), "--size", str(self.size), *flags]
         with open(self.folder / f"{rank}.out", "wb") as out, open(self.folder / f"{rank}.err", "wb") as err:
             self.processes[rank] = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=out, stderr=err,  # pylint: disable=consider-using-with
                                                     env=clean_environment({**self.extra, **(extra or {})}), start_new_session=True)

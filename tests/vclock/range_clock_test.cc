@@ -60,6 +60,26 @@ TEST_SUITE("range_clock") {
         CHECK(entries(clock) == Steps{{0, 6}});
     }
 
+    TEST_CASE("the time of a segment is that of its positions, wherever entries begin") {
+        RangeClock clock;
+        const auto all_agree = [&] {
+            for (uint32_t i = 0; i < kFour.count(); ++i) {
+                const PositionRange segment = kFour.segments()[i];
+                if (clock.of_segment(kFour, i) != clock.at(segment.first)) return false;
+                if (clock.of_segment(kFour, i) != clock.at(segment.last)) return false;
+            }
+            return true;
+        };
+        uint64_t time = 0;
+        for (const uint32_t i : {2, 0, 3, 1, 3, 0, 0, 2}) {
+            clock.raise(kFour, {i, i + 1}, ++time);
+            CHECK(clock.of_segment(kFour, i) == time);
+            CHECK(all_agree());
+        }
+        clock.raise(kFour, {1, 3}, ++time);
+        CHECK(all_agree());
+    }
+
     TEST_CASE("an empty run changes nothing") {
         RangeClock clock;
         clock.raise(kFour, {2, 2}, 5);

@@ -104,6 +104,7 @@ TEST_SUITE("segment_list") {
                 if (wanted[i]) marks.mark(i);
                 if (wanted[i]) marks.mark(i);
             }
+            CHECK(marks.has_all() == (std::ranges::count(wanted, false) == 0));
             const TouchedSegments& touched = marks.touched();
             CHECK(touched.generation() == count);
             std::vector<bool> got(count);

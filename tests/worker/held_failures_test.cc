@@ -113,6 +113,7 @@ TEST_SUITE("held failures") {
         while (!job.cluster.workers[0]->done(job.part) && job.elapsed_ns() < kSecond) {
             // Not step(): the next event may be the loss of server 1, far away.
             job.cluster.network.advance_to(job.cluster.clock.now_ns() + kMillisecond);
+            (void)job.cluster.manager->poll();
             (void)job.cluster.shards[0]->poll();
             (void)job.cluster.workers[0]->poll();
             (void)job.cluster.workers[1]->poll();

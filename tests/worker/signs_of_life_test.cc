@@ -111,6 +111,8 @@ TEST_SUITE("signs of life") {
         CHECK(ended.error().message().find("server 1 (rank") != std::string::npos);
         CHECK(ended.error().message().find("gave no sign of life for 15000 ms") !=
               std::string::npos);
+        CHECK(ended.error().message().find("; the push may have been applied, once at most") !=
+              std::string::npos);
         CHECK(job.cluster.clock.now_ns() - before_ns < kUsualNs + kSecond);
     }
 
@@ -130,6 +132,7 @@ TEST_SUITE("signs of life") {
         REQUIRE(ended.code() == Errc::kDeadline);
         CAPTURE(ended.error().message());
         CHECK(ended.error().message().find("the manager (rank 0) gave no sign of life") == 0);
+        CHECK(ended.error().message().find("applied") == std::string::npos);
         CHECK(job.cluster.clock.now_ns() - before_ns < kUsualNs + kSecond);
     }
 

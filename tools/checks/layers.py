@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Refuses includes of higher layers, and foreign headers outside of the folders that may use them. Usage: layers.py ROOT [--markdown]"""
+"""Refuses includes of higher layers, and foreign headers outside of the folders that may use them.
+
+Usage: layers.py [ROOT [--markdown]]; ROOT: by default the tree of this script"""
 
 import re
 import sys
@@ -93,7 +95,7 @@ def errors(root):
 
 
 def main():
-    root = Path(sys.argv[1])
+    root = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).resolve().parents[2]
     acyclic()
     if "--markdown" in sys.argv:
         print("| layer | may use |\n| --- | --- |")

@@ -15,6 +15,7 @@
 #include "lib/base/os_limits.h"
 #include "lib/data/output_file.h"
 #include "tools/weir/bench_delay.h"
+#include "tools/weir/bench_elastic.h"
 #include "tools/weir/bench_local.h"
 #include "tools/weir/bench_place.h"
 #include "tools/weir/command.h"
@@ -91,10 +92,21 @@ Status choose_cpus(BenchFlags& flags) {
 
 Status prepare(BenchFlags& flags) {
     if (flags.is_dense()) WEIR_TRY(check_sizes(flags));
+    if (flags.is_elastic() && !flags.local && flags.job.options.contact_file.empty()) {
+        return Error(Errc::kInvalidArgument,
+                     "servers join the job by its contact file: give --contact FILE, or --local");
+    }
     return choose_cpus(flags);
 }
 
-int run_local(const BenchFlags& flags) {
+int run_local(BenchFlags& flags) {
+    std::optional<ScratchFolder> folder;
+    if (flags.is_elastic() && flags.job.options.contact_file.empty()) {
+        Result<ScratchFolder> made = ScratchFolder::make();
+        if (!made) return failure(made.error());
+        folder.emplace(std::move(*made));
+        flags.job.options.contact_file = folder->path() + "/contact";
+    }
     for (const std::string& path : {flags.json, flags.plot}) {
         if (path.empty()) continue;
         if (const Status good = data::check_output(path); !good) return failure(good.error());
@@ -114,6 +126,9 @@ int run_local(const BenchFlags& flags) {
         add("--factor", flags.factor);
         if (flags.steady) arguments.emplace_back("--steady");
         if (!flags.plot.empty()) add("--plot", flags.plot);
+    } else if (flags.is_elastic()) {
+        add("--table-mib", flags.table_mib);
+        add("--rounds", flags.rounds);
     } else if (flags.bench != "latency") {
         add("--in-flight", flags.in_flight);
     }
@@ -121,6 +136,7 @@ int run_local(const BenchFlags& flags) {
     add("--servers", job.servers);
     add("--shards", job.shards_per_server);
     add("--workers", job.workers);
+    if (!job.contact_file.empty()) add("--contact", job.contact_file);
     if (job.colocate) {
         arguments.emplace_back("--colocate");
     } else {
@@ -168,18 +184,22 @@ Status measure(Client& client, const BenchFlags& flags, const JobShape& shape) {
     return report.write_json(flags.json);
 }
 
-/// The first worker measures; the others wait until it has finished, unless all work.
-Status work(Job& job, uint32_t i, const BenchFlags& flags) {
+/// In `delay` and `elastic` all work. Else the first worker measures; the others wait until it has finished, unless all work.
+Status work(Job& job, uint32_t i, const BenchFlags& flags, const Config& config) {
+    std::optional<ElasticMoves> moves;
     WEIR_ASSIGN(Client client, job.make_client(i));
     Status outcome;
     if (flags.is_delay()) {
         outcome = bench_delay(client, flags, job.shape());
+    } else if (flags.is_elastic()) {
+        outcome = bench_elastic(client, flags, job.shape(), config, moves);
     } else if (client.worker() == 0) {
         outcome = measure(client, flags, job.shape());
     }
     constexpr std::chrono::hours kLongest(24 * 7);  // more than all rows of --seconds 3600
     if (outcome && client.worker_count() > 1) outcome = client.barrier(kLongest);
     const Status left = client.leave(outcome);
+    if (outcome && left && moves) return moves->wait_for_servers();
     return outcome ? left : outcome;
 }
 
@@ -227,6 +247,11 @@ int run_rank(BenchFlags& flags, Config& config) {
         config.source("WEIR_POOL_MIB") == ConfigSource::kDefault) {
         config.set_flag("WEIR_POOL_MIB", "weir bench insert", "2048");
     }
+    // Each server that joins touches so much first.
+    if (flags.is_elastic() && config.source("WEIR_POOL_MIB") == ConfigSource::kDefault) {
+        const uint64_t pool_mib = 3 * flags.table_mib + 128;
+        config.set_flag("WEIR_POOL_MIB", "weir bench elastic", fmt::format("{}", pool_mib));
+    }
     const Result<std::optional<uint32_t>> rank = foreseen_rank(config);
     if (!rank) return failure(rank.error());
     if (const Status placed = take_place(flags, *rank); !placed) return failure(placed.error());
@@ -238,7 +263,7 @@ int run_rank(BenchFlags& flags, Config& config) {
     if (const Status found = find_servers_core(flags, shape); !found) return failure(found.error());
     std::vector<Status> outcomes(shape.local_workers);
     if (shape.local_workers > 0)
-        job.run_workers([&](uint32_t i) { outcomes[i] = work(job, i, flags); });
+        job.run_workers([&](uint32_t i) { outcomes[i] = work(job, i, flags, config); });
     for (const Status& outcome : outcomes) {
         if (!outcome) return failure(outcome.error());
     }

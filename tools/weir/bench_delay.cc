@@ -93,7 +93,7 @@ Status DelayRun::prepare(size_t number) {
     options.max_delay = static_cast<uint32_t>(open - 1);
     const std::string name = fmt::format("delay.{}", number);
     WEIR_ASSIGN(table_, client_.create_table<float>(name, options));
-    const uint64_t workers = client_.worker_count();
+    const uint64_t workers = slowdown_.worker_count;
     WEIR_ASSIGN(progress_, client_.create_table<uint64_t>(
                                name + ".progress",
                                {.layout = Layout::kDense, .key_count = workers, .rule = assign()}));
@@ -163,7 +163,7 @@ void DelayRun::compute() {
 
 Result<std::optional<DelayRow>> DelayRun::row() {
     if (client_.worker() != 0) return std::optional<DelayRow>();
-    const uint64_t workers = client_.worker_count();
+    const uint64_t workers = slowdown_.worker_count;
     std::vector<double> all(workers * Measured::kNumbers);
     WEIR_TRY(results_->pull(KeyRange{0, all.size()}, all).wait());
     DelayRow row;
@@ -187,13 +187,13 @@ Result<std::optional<DelayRow>> DelayRun::row() {
     return std::optional(row);
 }
 
-std::string work_text(const Client& client, const BenchFlags& flags) {
+std::string work_text(uint32_t workers, const BenchFlags& flags) {
     const std::string slowed = flags.steady
                                    ? fmt::format("the last one {} times slower", flags.factor)
                                    : fmt::format("by turns {} times slower for {} ms", flags.factor,
                                                  kBurstNs / kMillisecond);
-    return fmt::format("{} workers that compute for {} ms per iteration (asleep), {}",
-                       client.worker_count(), kComputeNs / kMillisecond, slowed);
+    return fmt::format("{} workers that compute for {} ms per iteration (asleep), {}", workers,
+                       kComputeNs / kMillisecond, slowed);
 }
 
 }  // namespace
@@ -210,9 +210,9 @@ Status bench_delay(Client& client, const BenchFlags& flags, const JobShape& shap
     const Slowdown slowdown{.burst_ns = kBurstNs,
                             .factor = flags.factor,
                             .is_steady = flags.steady,
-                            .worker_count = client.worker_count()};
+                            .worker_count = shape.worker_count};
     std::optional<DelayReport> report;
-    if (reports) report.emplace(work_text(client, flags), shape);
+    if (reports) report.emplace(work_text(shape.worker_count, flags), shape);
     for (size_t i = 0; i < kModels.size(); ++i) {
         DelayRun run(client, kModels[i], iterations, slowdown);
         WEIR_TRY(run.prepare(i));

@@ -4,11 +4,12 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
+#include <system_error>
 
 #include <arpa/inet.h>
 #include <fmt/core.h>
 #include <netinet/in.h>
-#include <spawn.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -17,6 +18,7 @@
 
 #include "lib/base/descriptor.h"
 #include "lib/bootstrap/secret.h"
+#include "tools/weir/child_process.h"
 
 namespace weir::tools {
 namespace {
@@ -94,14 +96,7 @@ public:
     }
 
     Status start(std::vector<std::string> arguments) {
-        std::vector<char*> argv;
-        for (std::string& argument : arguments)
-            argv.push_back(argument.data());
-        argv.push_back(nullptr);
-        pid_t pid = 0;
-        const int code =
-            posix_spawn(&pid, "/proc/self/exe", nullptr, nullptr, argv.data(), environ);
-        if (code != 0) return Error(Errc::kIo, "bench --local: cannot start a process", code);
+        WEIR_ASSIGN(const pid_t pid, start_this_program(std::move(arguments)));
         pids_.push_back(pid);
         return {};
     }
@@ -117,33 +112,41 @@ public:
             for (size_t rank = 0; rank < pids_.size(); ++rank) {
                 if (pids_[rank] != pid) continue;
                 pids_[rank] = 0;
-                if (status != 0) return Error(Errc::kIo, fmt::format("{}", died(rank, status)));
+                if (status == 0) continue;
+                return Error(Errc::kIo,
+                             fmt::format("bench --local: rank {} {}", rank, end_text(status)));
             }
         }
         return {};
     }
 
 private:
-    static std::string died(size_t rank, int status) {
-        if (WIFSIGNALED(status)) {
-            return fmt::format("bench --local: rank {} was killed by signal {}", rank,
-                               WTERMSIG(status));
-        }
-        return fmt::format(
-            "bench --local: rank {} failed with exit code {}; its error stands above", rank,
-            WEXITSTATUS(status));
-    }
-
     std::vector<pid_t> pids_;
 };
 
 }  // namespace
+
+Result<ScratchFolder> ScratchFolder::make() {
+    std::error_code failed;
+    std::string path = std::filesystem::temp_directory_path(failed) / "weir-bench-XXXXXX";
+    if (failed || mkdtemp(path.data()) == nullptr)
+        return Error(Errc::kIo, fmt::format("bench --local: cannot make the folder {}", path),
+                     errno);
+    return ScratchFolder(std::move(path));
+}
+
+ScratchFolder::~ScratchFolder() {
+    std::error_code ignored;
+    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+}
 
 Status run_local_ranks(const std::vector<std::string>& arguments, size_t count) {
     HeldPort held;
     WEIR_ASSIGN(const uint16_t port, held.take());
     HeldSecret secret;
     WEIR_TRY(secret.share());
+    // All of them are here. What is not used is not polled, either; unless the user wants it.
+    (void)setenv("WEIR_TRANSPORT", "shm", 0);
     Ranks ranks;
     for (size_t rank = 0; rank < count; ++rank) {
         std::vector<std::string> all = arguments;

@@ -38,12 +38,15 @@ struct BenchFlags {
     std::string plot;        ///< delay
     double factor = 3;       ///< delay: by which a worker is slowed
     bool steady = false;     ///< delay: always the same worker is slowed
+    uint32_t rounds = 10;    ///< elastic: servers that join, and that leave
     /// The cores of the limits: the server's and the worker's.
     std::array<int, 2> limit_cpus = {0, 1};
 
     [[nodiscard]] bool is_dense() const { return bench == "push" || bench == "pull"; }
 
     [[nodiscard]] bool is_delay() const { return bench == "delay"; }
+
+    [[nodiscard]] bool is_elastic() const { return bench == "elastic"; }
 
     [[nodiscard]] bool is_sparse() const { return bench == "insert" || bench == "lookup"; }
 

@@ -12,6 +12,7 @@
 
 #include "tools/weir/bench.h"
 #include "tools/weir/command.h"
+#include "tools/weir/elastic.h"
 #include "tools/weir/info.h"
 #include "tools/weir/lr.h"
 #include "tools/weir/numbers.h"
@@ -54,10 +55,18 @@ void add_job(CLI::App& command, JobFlags& job) {
         ->capture_default_str();
     command.add_flag("--colocate", job.options.colocate,
                      "run workers on every rank, also on those of servers");
-    command.add_option("--rendezvous", job.rendezvous,
-                       "HOST:PORT of rank 0, for ranks started by hand");
+    command.add_option(
+        "--rendezvous", job.rendezvous,
+        "HOST:PORT of rank 0, for ranks started by hand; also `weir server`, `leave` "
+        "and `status` find the job there");
     command.add_option("--rank", job.rank, "number of this process, from 0");
     command.add_option("--size", job.size, "number of processes");
+    command
+        .add_option("--contact", job.options.contact_file,
+                    "file to write at the start, for `weir server`, `leave` and `status`")
+        ->check([](const std::string& path) {
+            return path.empty() ? "the name of the file is empty" : "";
+        });
 }
 
 constexpr const char* kLrFooter =
@@ -78,8 +87,11 @@ constexpr const char* kLrFooter =
     "standard output is taken, the summary goes to standard error.\n"
     "SIGINT, SIGTERM: the training ends after this pass on all ranks, and the results so far are\n"
     "written. Every rank ends with exit code 130 (SIGINT) or 143 (SIGTERM). A second signal ends\n"
-    "the process at once. A rank with a server only goes on until the workers have ended. (mpirun\n"
-    "kills its ranks one second after it was interrupted itself.)\n"
+    "the process at once. A rank that only serves goes on until the workers have ended; but if it\n"
+    "gets the signal and rank 0 does not, it hands over what it holds to the other servers after "
+    "a\n"
+    "second, as with `weir leave`, and ends with 0, and the training goes on. (mpirun kills its\n"
+    "ranks one second after it was interrupted itself.)\n"
     "Exit codes: 0 done, 1 failed, 2 wrong flags or variables, 130 and 143 stopped by a signal.";
 
 constexpr const char* kPredictFooter =
@@ -163,6 +175,20 @@ void add_lr(CLI::App& app, Command& chosen) {
     });
 }
 
+void add_worker_loss(CLI::App& command, OnWorkerLoss& on_worker_loss) {
+    static const std::map<std::string, OnWorkerLoss> kWords{{"stop", OnWorkerLoss::kStop},
+                                                            {"continue", OnWorkerLoss::kContinue}};
+    command
+        .add_option("--on-worker-loss", on_worker_loss,
+                    "when a worker dies: stop (an error for all), or continue (the others go on); "
+                    "default: stop")
+        ->option_text("WORD")
+        ->transform(CLI::Transformer(kWords))
+        ->check([](const std::string& text) {
+            return text.size() == 1 ? "" : text + ": must be stop or continue";
+        });
+}
+
 /// Sets small sizes and short times, except for flags that the user gave.
 void make_brief(const CLI::App& command, BenchFlags& flags) {
     const auto set = [&](const char* flag, auto& value, auto brief) {
@@ -198,6 +224,16 @@ void add_delay(CLI::App& command, BenchFlags& flags) {
     command.add_option("--plot", flags.plot, "FILE.svg for iterations per second by tau");
 }
 
+void add_elastic(CLI::App& command, BenchFlags& flags) {
+    flags.table_mib = 128;
+    command.add_option("--table-mib", flags.table_mib, "size of the dense table")
+        ->check(CLI::Range(1, 1 << 20))
+        ->capture_default_str();
+    command.add_option("--rounds", flags.rounds, "how often a server joins and another one leaves")
+        ->check(count(1, 100'000))
+        ->capture_default_str();
+}
+
 void add_one(CLI::App& bench, const std::string& name, const std::string& meaning,
              Command& chosen) {
     const auto flags = std::make_shared<BenchFlags>();
@@ -219,6 +255,8 @@ void add_one(CLI::App& bench, const std::string& name, const std::string& meanin
     if (flags->is_dense()) add_sizes(*command, *flags);
     if (flags->is_delay()) {
         add_delay(*command, *flags);
+    } else if (flags->is_elastic()) {
+        add_elastic(*command, *flags);
     } else if (name != "latency") {
         command
             ->add_option("--in-flight", flags->in_flight,
@@ -228,7 +266,8 @@ void add_one(CLI::App& bench, const std::string& name, const std::string& meanin
     }
     command->add_flag("--child", flags->child)->group("");
     add_job(*command, flags->job);
-    for (const char* const by_hand : {"--rendezvous", "--rank", "--size"})
+    add_worker_loss(*command, flags->job.options.on_worker_loss);
+    for (const char* const by_hand : {"--rendezvous", "--rank", "--size", "--on-worker-loss"})
         command->get_option(by_hand)->excludes(local);
     command->callback([flags, command, &chosen] {
         if (flags->brief) make_brief(*command, *flags);
@@ -242,7 +281,7 @@ void add_bench(CLI::App& app, Command& chosen) {
     bench->require_subcommand(1);
     bench->footer(
         "Start it with --local, or under mpirun or srun with 2 ranks or more. The first worker\n"
-        "measures; all other workers are idle, except in `delay`, where all work.\n"
+        "measures; all other workers are idle, except in `delay` and `elastic`, where all work.\n"
         "--cpus A,B pins servers to core A and workers to core B, even if a launcher has bound\n"
         "them to other cores.");
     add_one(*bench, "push", "dense pushes, by size", chosen);
@@ -251,6 +290,7 @@ void add_bench(CLI::App& app, Command& chosen) {
     add_one(*bench, "insert", "sparse pushes: new keys, known and unseen lists", chosen);
     add_one(*bench, "lookup", "sparse pulls and adagrad pushes of wide rows", chosen);
     add_one(*bench, "delay", "iterations by the bound on their delay, with slowed workers", chosen);
+    add_one(*bench, "elastic", "pushes while servers join and leave", chosen);
 }
 
 void add_synth(CLI::App& app, Command& chosen) {
@@ -273,6 +313,69 @@ void add_synth(CLI::App& app, Command& chosen) {
         ->capture_default_str();
     command->callback(
         [flags, &chosen] { chosen.run = [flags](Config&) { return run_synth(*flags); }; });
+}
+
+constexpr const char* kContactMeaning =
+    "the --rendezvous of the job, or the file that --contact made it write";
+constexpr const char* kContactType = "HOST:PORT|FILE";
+constexpr const char* kContactFooter =
+    "At HOST:PORT, give WEIR_SECRET_FILE as the ranks of the job have it. A file whose name looks\n"
+    "like HOST:PORT needs a folder before it: ./HOST:PORT.\n";
+
+void add_server(CLI::App& app, Command& chosen) {
+    const auto flags = std::make_shared<ServerFlags>();
+    CLI::App* const command = app.add_subcommand("server", "join a running job as a server");
+    command->add_option("--join", flags->join.contact, kContactMeaning)
+        ->required()
+        ->type_name(kContactType);
+    command->add_option("--shards", flags->join.shards, "shards, each a thread")
+        ->check(count(1, 1024))
+        ->capture_default_str();
+    command
+        ->add_option("--weight", flags->join.weight,
+                     "share of the parameters, where the servers of the job's start have 1 each")
+        ->check(count(1, 1000))
+        ->capture_default_str();
+    command->footer(
+        std::string(kContactFooter) +
+        "The job gives it its share of the parameters, while training goes on. SIGTERM, or Ctrl-C\n"
+        "once, makes it hand over all and end with 0, unless rank 0 of the job gets the signal, "
+        "too;\n"
+        "a second signal ends it at once. If a signal stops the training, it ends as the ranks of\n"
+        "the job do, with 130 (SIGINT) or 143 (SIGTERM).");
+    command->callback([flags, &chosen] {
+        chosen.run = [flags](Config& config) { return run_server(*flags, config); };
+    });
+}
+
+void add_leave(CLI::App& app, Command& chosen) {
+    const auto flags = std::make_shared<LeaveFlags>();
+    CLI::App* const command = app.add_subcommand("leave", "make a server leave a running job");
+    command->add_option("contact", flags->contact, kContactMeaning)
+        ->required()
+        ->type_name(kContactType);
+    command->add_option("--server", flags->server, "its number, as `weir status` shows it")
+        ->required()
+        ->check(count(0, kCountMax));
+    command->footer(
+        std::string(kContactFooter) +
+        "Waits until the server has handed over all that it holds. The last server cannot leave.");
+    command->callback([flags, &chosen] {
+        chosen.run = [flags](Config& config) { return run_leave(*flags, config); };
+    });
+}
+
+void add_status(CLI::App& app, Command& chosen) {
+    const auto flags = std::make_shared<StatusFlags>();
+    CLI::App* const command = app.add_subcommand("status", "show the state of a running job");
+    command->add_option("contact", flags->contact, kContactMeaning)
+        ->required()
+        ->type_name(kContactType);
+    command->add_flag("--json", flags->json, "as JSON, for programs");
+    command->footer(kContactFooter);
+    command->callback([flags, &chosen] {
+        chosen.run = [flags](Config& config) { return run_status(*flags, config); };
+    });
 }
 
 void add_info(CLI::App& app, Command& chosen) {
@@ -361,6 +464,9 @@ Command parse_command_line(int argc, char** argv) {
     add_lr(app, chosen);
     add_predict(app, chosen);
     add_bench(app, chosen);
+    add_server(app, chosen);
+    add_leave(app, chosen);
+    add_status(app, chosen);
     add_synth(app, chosen);
     add_info(app, chosen);
     if (argc < 2) {

@@ -8,6 +8,7 @@
 #include "lib/base/bytes.h"
 #include "lib/job/devices.h"
 #include "lib/store/memory_with_caches.h"
+#include "transport/net/own_address.h"
 #include "transport/pool/jemalloc_arena.h"
 #include "transport/shm/shm.h"
 
@@ -64,6 +65,17 @@ void add_verbs(InfoReport& report) {
     info.reason = "this build has no verbs: install libibverbs-dev and build again";
 #endif
     report.transports.push_back(std::move(info));
+}
+
+/// tcp needs a network interface that leads to other hosts only for ranks of other hosts.
+TransportInfo tcp_transport() {
+    const transport::SocketAddress own = transport::own_address();
+    TransportInfo info{.name = "tcp", .usable = true, .reason = {}, .use = {}};
+    info.use =
+        own.is_loopback()
+            ? std::string("ranks of this host only: no network interface is up")
+            : fmt::format("any ranks without a common RDMA network; this host is {}", own.host());
+    return info;
 }
 
 std::string pool_pages(const Topology& topology, uint64_t size_bytes, std::string_view policy) {
@@ -148,6 +160,7 @@ InfoReport make_info_report(const Config& config) {
     report.features = features();
     report.transports.push_back(shm_transport());
     add_verbs(report);
+    report.transports.push_back(tcp_transport());
     report.topology = read_topology();
     report.locked = locked_memory_limit();
     report.files = open_files_limit();

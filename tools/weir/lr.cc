@@ -78,9 +78,8 @@ void name_idle_flags(const LrFlags& flags, const JobShape& shape) {
         log(LogLevel::kWarning,
             "--colocate has no effect: this job has one process, which does "
             "everything anyway");
-    if (shape.size == 1 && (!job.rank.empty() || !job.size.empty()))
-        log(LogLevel::kWarning,
-            "--rank, --size and --rendezvous have no effect: this job has one process");
+    if (shape.size == 1 && job.rendezvous.empty() && (!job.rank.empty() || !job.size.empty()))
+        log(LogLevel::kWarning, "--rank and --size have no effect: this job has one process");
 }
 
 /// The outcomes of this process's workers. It keeps the first error, but prefers other errors to
@@ -155,7 +154,7 @@ bool has_first_worker(const JobShape& shape) {
 }
 
 /// Installs the handlers of SIGINT and SIGTERM. Usually all ranks get the signal; only one prints a
-/// line.
+/// line. A server that leaves because only it got the signal says so later (Job::serve).
 void handle_stop_signals(const JobShape& shape) {
     remember_stop_signals(has_first_worker(shape) ? "a training that has begun ends after this "
                                                     "pass, and the results so far are written"
@@ -209,6 +208,7 @@ int run_lr(LrFlags& flags, Config& config) {
     if (const Status status = prepare(flags); !status) return failure(status.error());
     flags.job.apply_to(config);
     flags.job.options.add_rules = apps::add_exchange_rules;
+    flags.job.options.is_being_stopped = [] { return stop_signal() != 0; };
     Result<std::unique_ptr<Job>> started =
         data::or_shortage([&] { return Job::start(flags.job.options, config); });
     if (!started) return failure(started.error());
@@ -236,7 +236,9 @@ int run_lr(LrFlags& flags, Config& config) {
         return {};
     });
     if (!ran) return failure(ran.error());
-    const Status served = job.serve();
+    // Rank 0 has the manager, and serves to the end; a rank with workers ends with them.
+    const bool may_leave = shape.rank != 0 && shape.local_workers == 0;
+    const Status served = may_leave ? job.serve(stop_signal_has_settled) : job.serve();
     if (outcomes.error()) return ended_by(*outcomes.error(), shape);
     if (!served && shape.is_server) return ended_by(served.error(), shape);
     return kExitOk;

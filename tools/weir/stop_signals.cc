@@ -9,6 +9,8 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include "lib/base/clock.h"
+
 namespace weir::tools {
 namespace {
 
@@ -17,8 +19,12 @@ namespace {
 std::atomic<int> g_signal = 0;
 std::atomic<const char*> g_says = nullptr;
 std::atomic<size_t> g_says_bytes = 0;
+std::atomic<uint64_t> g_since_ns = 0;  // when g_signal came; 0: not yet
 static_assert(std::atomic<int>::is_always_lock_free);
+static_assert(std::atomic<uint64_t>::is_always_lock_free);
 static_assert(std::atomic<const char*>::is_always_lock_free);
+
+constexpr uint64_t kSettledNs = kSecond;
 
 void tell(std::string_view text) {
     (void)!::write(STDERR_FILENO, text.data(), text.size());
@@ -28,6 +34,7 @@ void take(int signal) {
     const int saved_errno = errno;
     int none = 0;
     if (g_signal.compare_exchange_strong(none, signal)) {
+        g_since_ns = SteadyClock().now_ns();  // clock_gettime(), which a handler may call
         if (g_says_bytes.load() > 0) {
             tell("\nweir: ");
             tell(signal_name(signal));
@@ -64,6 +71,12 @@ void remember_stop_signals(std::string_view says) {
 
 int stop_signal() noexcept {
     return g_signal.load(std::memory_order_relaxed);  // relaxed: it guards no other data
+}
+
+bool stop_signal_has_settled() noexcept {
+    // relaxed: it guards no other data
+    const uint64_t since_ns = g_since_ns.load(std::memory_order_relaxed);
+    return since_ns != 0 && SteadyClock().now_ns() - since_ns >= kSettledNs;
 }
 
 std::string_view signal_name(int signal) noexcept {

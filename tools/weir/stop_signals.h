@@ -20,6 +20,11 @@ void remember_stop_signals(std::string_view says);
 /// The remembered signal, or 0. Thread: any
 [[nodiscard]] int stop_signal() noexcept;
 
+/// Whether a signal was remembered so long ago (a second) that the other ranks have it, too, if it
+/// was sent to all of them. A server asks to leave only then: rank 0 refuses that if it has the
+/// signal itself, because the whole job is being stopped. Thread: any
+[[nodiscard]] bool stop_signal_has_settled() noexcept;
+
 /// "SIGINT", "SIGTERM", or "a signal".
 [[nodiscard]] std::string_view signal_name(int signal) noexcept;
 

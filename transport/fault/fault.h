@@ -6,6 +6,7 @@
 /// transport.h.
 
 #include <memory>
+#include <string>
 
 #include "lib/base/random.h"
 #include "transport/transport.h"
@@ -17,11 +18,12 @@ struct Faults {
     explicit Faults(uint64_t seed) : random(seed) {}
 
     Random random;
-    double not_now = 0;            ///< share of posts that are answered with kNotNow
-    uint32_t delay_polls_max = 0;  ///< completions are held back for up to so many polls
-    double broken = 0;             ///< share of posts at which the connection breaks
-    double corrupted = 0;          ///< share of messages that arrive with one bit flipped
-    uint64_t not_now_count = 0;    ///< how often each fault was injected
+    double not_now = 0;               ///< share of posts that are answered with kNotNow
+    uint32_t delay_polls_max = 0;     ///< completions are held back for up to so many polls
+    double broken = 0;                ///< share of posts at which the connection breaks
+    std::string spared_address = {};  ///< posts on connections that are made to it go on
+    double corrupted = 0;             ///< share of messages that arrive with one bit flipped
+    uint64_t not_now_count = 0;       ///< how often each fault was injected
     uint64_t broken_count = 0;
     uint64_t corrupted_count = 0;
 };

@@ -10,10 +10,17 @@ bool FaultEndpoint::is_broken(ConnectionId connection) const {
     return found != connections_.end() && found->second == Health::kBroken;
 }
 
+Result<ConnectionId> FaultEndpoint::connect(std::string_view address) {
+    Result<ConnectionId> connection = inner_->connect(address);
+    if (connection && address == faults_->spared_address) spared_.insert(*connection);
+    return connection;
+}
+
 Post FaultEndpoint::interfere(ConnectionId connection) {
     const auto found = connections_.find(connection);
     if (found == connections_.end()) return Post::kPosted;  // the inner endpoint answers
     if (found->second == Health::kBroken) return Post::kClosed;
+    if (spared_.contains(connection)) return Post::kPosted;
     Faults& faults = *faults_;
     if (faults.broken > 0 && faults.random.uniform() < faults.broken) {
         ++faults.broken_count;
@@ -104,6 +111,7 @@ void FaultEndpoint::take_in(const Completion& completion) {
         case Event::kClosed:
             if (broken) held.completion.status = Errc::kPeerLost;
             connections_.erase(completion.connection);
+            spared_.erase(completion.connection);
             break;
     }
     Faults& faults = *faults_;

@@ -5,6 +5,7 @@
 
 #include <deque>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "transport/fault/fault.h"
@@ -24,9 +25,7 @@ public:
         return inner_->capabilities_of(connection);
     }
 
-    [[nodiscard]] Result<ConnectionId> connect(std::string_view address) override {
-        return inner_->connect(address);
-    }
+    [[nodiscard]] Result<ConnectionId> connect(std::string_view address) override;
 
     void close(ConnectionId connection) override { inner_->close(connection); }
 
@@ -77,6 +76,7 @@ private:
     std::unique_ptr<Endpoint> inner_;
     std::shared_ptr<Faults> faults_;
     std::unordered_map<ConnectionId, Health> connections_;  ///< opened and not closed yet
+    std::unordered_set<ConnectionId> spared_;               ///< those to Faults::spared_address
     std::vector<Completion> fresh_;
     std::deque<Held> held_;
     std::deque<Held> lent_;

@@ -15,7 +15,8 @@ namespace weir::transport {
 inline constexpr size_t kMultiChildrenMax = 8;
 
 /// Combines devices, the preferred ones first. An endpoint's address is its children's, joined by
-/// ';'. connect() takes the first child that can reach the part that begins with its name.
+/// ';'. connect() takes the first child that can reach the part that begins with its name. If that
+/// fails before the connection is made, and not because the peer refuses, it tries the next.
 /// capabilities() is what all children can do, capabilities_of() what the connection's child can.
 /// A single device is returned as it is.
 /// Errors:  kInvalidArgument if there are none or too many

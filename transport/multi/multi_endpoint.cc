@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "lib/base/check.h"
+#include "transport/address_parts.h"
 
 namespace weir::transport {
 
@@ -21,20 +22,11 @@ ConnectionId joined(ConnectionId inner, size_t index) {
     return inner << kIndexBits | index;
 }
 
-ConnectionId inner(ConnectionId connection) {
-    return connection >> kIndexBits;
-}
-
-size_t index_of(ConnectionId connection) {
-    return connection & (kMultiChildrenMax - 1);
-}
-
-/// Removes the part before the next ';' from the front of `text` and returns it.
-std::string_view take_part(std::string_view& text) {
-    const size_t end = std::min(text.find(';'), text.size());
-    const std::string_view part = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
-    return part;
+/// Whether another transport may succeed where one has failed for this reason. A peer that says
+/// no would say it again.
+bool may_try_another(Errc reason) {
+    return reason == Errc::kPeerLost || reason == Errc::kDeadline || reason == Errc::kUnavailable ||
+           reason == Errc::kIo;
 }
 
 }  // namespace
@@ -47,9 +39,13 @@ Result<std::unique_ptr<MultiEndpoint>> MultiEndpoint::make(std::vector<Child> ch
     return std::unique_ptr<MultiEndpoint>(new MultiEndpoint(std::move(children), std::move(epoll)));
 }
 
-Endpoint* MultiEndpoint::child_of(ConnectionId connection) const {
-    const size_t index = index_of(connection);
-    return index < children_.size() ? children_[index].endpoint.get() : nullptr;
+MultiEndpoint::Inner MultiEndpoint::inner_of(ConnectionId id) const {
+    if (!current_.empty()) {
+        if (const auto found = current_.find(id); found != current_.end()) id = found->second;
+    }
+    const size_t index = id & (kMultiChildrenMax - 1);
+    if (index >= children_.size()) return {};
+    return {children_[index].endpoint.get(), id >> kIndexBits};
 }
 
 std::string MultiEndpoint::address() const {
@@ -75,72 +71,129 @@ Capabilities MultiEndpoint::capabilities() const {
 }
 
 Capabilities MultiEndpoint::capabilities_of(ConnectionId connection) const {
-    const Endpoint* const child = child_of(connection);
-    return child == nullptr ? capabilities() : child->capabilities_of(inner(connection));
+    const Inner inner = inner_of(connection);
+    return inner.child == nullptr ? capabilities() : inner.child->capabilities_of(inner.connection);
+}
+
+/// The ways to a peer, the best one last.
+std::vector<MultiEndpoint::Way> MultiEndpoint::ways_to(std::string_view address) const {
+    std::vector<Way> ways;
+    for (size_t i = 0; i < children_.size(); ++i) {
+        const std::string_view name = children_[i].name;
+        for (std::string_view rest = address; !rest.empty();) {
+            const std::string_view part = take_part(rest);
+            if (!part.starts_with(name) || !part.substr(name.size()).starts_with(':')) continue;
+            ways.push_back({i, std::string(part)});
+        }
+    }
+    std::reverse(ways.begin(), ways.end());
+    return ways;
 }
 
 Result<ConnectionId> MultiEndpoint::connect(std::string_view address) {
     Errc code = Errc::kUnavailable;
-    std::string reasons;
-    for (size_t i = 0; i < children_.size(); ++i) {
-        const std::string_view name = children_[i].name;
-        std::string reason;
-        for (std::string_view rest = address; !rest.empty();) {
-            const std::string_view part = take_part(rest);
-            if (!part.starts_with(name) || !part.substr(name.size()).starts_with(':')) continue;
-            const auto begun = children_[i].endpoint->connect(part);
-            if (begun) return joined(*begun, i);
-            // An error other than kUnavailable ("not my address") tells more.
-            if (code == Errc::kUnavailable) code = begun.code();
-            reason = begun.error().message();
+    std::vector<std::string> reasons(children_.size(), "the peer does not offer it");
+    for (std::vector<Way> ways = ways_to(address); !ways.empty();) {
+        const Way way = std::move(ways.back());
+        ways.pop_back();
+        const auto begun = children_[way.child].endpoint->connect(way.address);
+        if (begun) {
+            const ConnectionId id = joined(*begun, way.child);
+            if (!ways.empty()) attempts_[id] = {id, std::move(ways)};
+            return id;
         }
-        if (reason.empty()) reason = "the peer does not offer it";
-        reasons += std::string(i == 0 ? "" : "; ") + std::string(name) + ": " + reason;
+        // An error other than kUnavailable ("not my address") tells more.
+        if (code == Errc::kUnavailable) code = begun.code();
+        reasons[way.child] = begun.error().message();
     }
-    return Error(
-        code, "no transport reaches \"" + std::string(address.substr(0, 200)) + "\": " + reasons);
+    std::string text = "no transport reaches \"" + std::string(address.substr(0, 200)) + "\"";
+    for (size_t i = 0; i < children_.size(); ++i) {
+        text += (i == 0 ? ": " : "; ") + std::string(children_[i].name) + ": " + reasons[i];
+    }
+    return Error(code, text);
+}
+
+bool MultiEndpoint::translate(Completion& completion, size_t child) {
+    const ConnectionId current = joined(completion.connection, child);
+    completion.connection = current;
+    const bool is_closed = completion.event == Event::kClosed;
+    if (!attempts_.empty() && (is_closed || completion.event == Event::kConnected)) {
+        if (auto found = attempts_.extract(current)) {
+            if (is_closed && may_try_another(completion.status) &&
+                try_another(std::move(found.mapped()))) {
+                first_ids_.erase(current);
+                return false;
+            }
+        }
+    }
+    if (first_ids_.empty()) return true;
+    if (const auto found = first_ids_.find(current); found != first_ids_.end()) {
+        completion.connection = found->second;
+        if (is_closed) {
+            current_.erase(found->second);
+            first_ids_.erase(found);
+        }
+    }
+    return true;
+}
+
+bool MultiEndpoint::try_another(Attempt attempt) {
+    while (!attempt.ways.empty()) {
+        const Way way = std::move(attempt.ways.back());
+        attempt.ways.pop_back();
+        const auto begun = children_[way.child].endpoint->connect(way.address);
+        if (!begun) continue;
+        const ConnectionId current = joined(*begun, way.child);
+        current_[attempt.id] = current;
+        first_ids_[current] = attempt.id;
+        attempts_[current] = std::move(attempt);
+        return true;
+    }
+    return false;
 }
 
 void MultiEndpoint::close(ConnectionId connection) {
-    if (Endpoint* const child = child_of(connection)) child->close(inner(connection));
+    const Inner inner = inner_of(connection);
+    if (inner.child != nullptr) inner.child->close(inner.connection);
 }
 
 Post MultiEndpoint::send(ConnectionId connection,
                          std::span<const std::span<const std::byte>> parts) {
-    Endpoint* const child = child_of(connection);
-    return child == nullptr ? Post::kClosed : child->send(inner(connection), parts);
+    const Inner inner = inner_of(connection);
+    return inner.child == nullptr ? Post::kClosed : inner.child->send(inner.connection, parts);
 }
 
 Result<RemoteSpan> MultiEndpoint::expose(ConnectionId connection,
                                          std::span<const std::byte> memory) {
-    Endpoint* const child = child_of(connection);
-    if (child == nullptr) return Error(Errc::kPeerLost, "the connection is closed");
-    return child->expose(inner(connection), memory);
+    const Inner inner = inner_of(connection);
+    if (inner.child == nullptr) return Error(Errc::kPeerLost, "the connection is closed");
+    return inner.child->expose(inner.connection, memory);
 }
 
 Post MultiEndpoint::read(ConnectionId connection, std::span<std::byte> into, const RemoteSpan& from,
                          uint64_t context) {
-    Endpoint* const child = child_of(connection);
-    return child == nullptr ? Post::kClosed : child->read(inner(connection), into, from, context);
+    const Inner inner = inner_of(connection);
+    return inner.child == nullptr ? Post::kClosed
+                                  : inner.child->read(inner.connection, into, from, context);
 }
 
 Post MultiEndpoint::write(ConnectionId connection, std::span<const std::byte> from,
                           const RemoteSpan& to, uint64_t context) {
-    Endpoint* const child = child_of(connection);
-    return child == nullptr ? Post::kClosed : child->write(inner(connection), from, to, context);
+    const Inner inner = inner_of(connection);
+    return inner.child == nullptr ? Post::kClosed
+                                  : inner.child->write(inner.connection, from, to, context);
 }
 
 Post MultiEndpoint::write_immediate(ConnectionId connection, std::span<const std::byte> from,
                                     const RemoteSpan& to, uint32_t immediate, uint64_t context) {
-    Endpoint* const child = child_of(connection);
-    return child == nullptr
-               ? Post::kClosed
-               : child->write_immediate(inner(connection), from, to, immediate, context);
+    const Inner inner = inner_of(connection);
+    if (inner.child == nullptr) return Post::kClosed;
+    return inner.child->write_immediate(inner.connection, from, to, immediate, context);
 }
 
 std::byte* MultiEndpoint::map(ConnectionId connection, const RemoteSpan& span, Access wanted) {
-    Endpoint* const child = child_of(connection);
-    return child == nullptr ? nullptr : child->map(inner(connection), span, wanted);
+    const Inner inner = inner_of(connection);
+    return inner.child == nullptr ? nullptr : inner.child->map(inner.connection, span, wanted);
 }
 
 void MultiEndpoint::flush() {
@@ -156,10 +209,11 @@ size_t MultiEndpoint::poll(std::span<Completion> completions) {
     size_t index = first_;
     for (size_t turn = 0; turn < children_.size(); ++turn) {
         const size_t found = children_[index].endpoint->poll(completions.subspan(count));
-        for (Completion& completion : completions.subspan(count, found)) {
-            completion.connection = joined(completion.connection, index);
+        const std::span<Completion> from_child = completions.subspan(count, found);
+        for (size_t i = 0; i < found; ++i) {
+            Completion completion = from_child[i];
+            if (translate(completion, index)) completions[count++] = completion;
         }
-        count += found;
         if (++index == children_.size()) index = 0;
     }
     if (++first_ == children_.size()) first_ = 0;
@@ -180,8 +234,9 @@ int MultiEndpoint::arm() {
 }
 
 std::string MultiEndpoint::peer_name(ConnectionId connection) const {
-    const Endpoint* const child = child_of(connection);
-    return child == nullptr ? "a closed connection" : child->peer_name(inner(connection));
+    const Inner inner = inner_of(connection);
+    return inner.child == nullptr ? "a closed connection"
+                                  : inner.child->peer_name(inner.connection);
 }
 
 const EndpointCounters& MultiEndpoint::counters() const noexcept {

@@ -2,9 +2,13 @@
 #pragma once
 /// \file
 /// MultiEndpoint: one child endpoint per device. A connection's id is the child's id with the
-/// child's index in the lowest bits, so that every call finds its child without a table.
+/// child's index in the lowest bits, so that every call finds its child without a table. Only a
+/// connection that could not be made by the first way, and was made by another, keeps its first id
+/// in a table.
 
+#include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "lib/base/descriptor.h"
@@ -58,12 +62,38 @@ private:
           watched_(children_.size(), -1),
           epoll_(std::move(epoll)) {}
 
-    /// The connection's child, or nullptr.
-    [[nodiscard]] Endpoint* child_of(ConnectionId connection) const;
+    /// A child and the part of the peer's address that is for it.
+    struct Way {
+        size_t child = 0;
+        std::string address;
+    };
+
+    /// A connection that is not made yet.
+    struct Attempt {
+        ConnectionId id = 0;    ///< the caller's
+        std::vector<Way> ways;  ///< to be tried if this one fails; the next one last
+    };
+
+    /// A connection of a child; no child: there is no such connection.
+    struct Inner {
+        Endpoint* child = nullptr;
+        ConnectionId connection = 0;
+    };
+
+    [[nodiscard]] Inner inner_of(ConnectionId id) const;
+    [[nodiscard]] std::vector<Way> ways_to(std::string_view address) const;
+    /// Passes a child's completion on in the caller's terms. False: it is not for the caller.
+    [[nodiscard]] bool translate(Completion& completion, size_t child);
+    /// The attempt has failed: tries its other ways. False: none is left.
+    [[nodiscard]] bool try_another(Attempt attempt);
 
     std::vector<Child> children_;
     std::vector<int> watched_;  ///< each child's descriptor once it is in the epoll set
     Descriptor epoll_;
+    std::unordered_map<ConnectionId, Attempt> attempts_;  ///< by the current child's joined id
+    /// Connections whose first way failed: the caller's id and the current child's joined id.
+    std::unordered_map<ConnectionId, ConnectionId> current_;
+    std::unordered_map<ConnectionId, ConnectionId> first_ids_;
     size_t first_ = 0;  ///< the child that the next poll() begins with
     mutable EndpointCounters counters_;
 };

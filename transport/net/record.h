@@ -52,6 +52,11 @@ public:
     /// Received bytes that belong to no record returned so far.
     [[nodiscard]] size_t bytes_left() const noexcept { return bytes_.size() - begin_; }
 
+    /// These bytes: another protocol follows on the connection. Valid until the next call.
+    [[nodiscard]] std::span<const std::byte> rest() const noexcept {
+        return std::span(bytes_).subspan(begin_);
+    }
+
 private:
     Protocol protocol_;
     size_t body_bytes_max_;

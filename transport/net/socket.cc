@@ -93,6 +93,18 @@ std::optional<size_t> Socket::send_some(std::span<const std::byte> bytes) const 
     return done;
 }
 
+std::optional<size_t> Socket::send_some(std::span<iovec> parts) const {
+    msghdr message{};
+    message.msg_iov = parts.data();
+    message.msg_iovlen = parts.size();
+    for (;;) {
+        const ssize_t sent = ::sendmsg(fd(), &message, MSG_NOSIGNAL);
+        if (sent >= 0) return static_cast<size_t>(sent);
+        if (errno == EAGAIN || errno == EWOULDBLOCK) return 0;
+        if (errno != EINTR) return std::nullopt;
+    }
+}
+
 bool Socket::send(std::vector<std::byte>& bytes) {
     const std::optional<size_t> sent = send_some(bytes);
     if (sent) bytes.erase(bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(*sent));
@@ -100,9 +112,17 @@ bool Socket::send(std::vector<std::byte>& bytes) {
 }
 
 Socket::Got Socket::receive(std::span<std::byte> into, size_t& count) {
+    iovec one{into.data(), into.size()};
+    return receive(std::span(&one, 1), count);
+}
+
+Socket::Got Socket::receive(std::span<iovec> into, size_t& count) {
+    msghdr message{};
+    message.msg_iov = into.data();
+    message.msg_iovlen = into.size();
     count = 0;
     for (;;) {
-        const ssize_t got = ::recv(fd(), into.data(), into.size(), 0);
+        const ssize_t got = ::recvmsg(fd(), &message, 0);
         if (got > 0) {
             count = static_cast<size_t>(got);
             return Got::kSome;

@@ -9,6 +9,8 @@
 #include <span>
 #include <vector>
 
+#include <sys/uio.h>
+
 #include "lib/base/descriptor.h"
 #include "lib/base/result.h"
 #include "transport/net/socket_address.h"
@@ -43,11 +45,15 @@ public:
     /// Sends what the kernel takes at once and returns the number of bytes; nullopt if the
     /// connection has ended.
     [[nodiscard]] std::optional<size_t> send_some(std::span<const std::byte> bytes) const;
+    /// As send_some(), from several places, in one call to the kernel.
+    [[nodiscard]] std::optional<size_t> send_some(std::span<iovec> parts) const;
     /// Sends what the kernel takes at once and removes it from the front. False if the connection
     /// has ended.
     [[nodiscard]] bool send(std::vector<std::byte>& bytes);
     /// Reads into the front of `into` and stores the number of bytes in `count`.
     [[nodiscard]] Got receive(std::span<std::byte> into, size_t& count);
+    /// As receive(), into several places, in order.
+    [[nodiscard]] Got receive(std::span<iovec> into, size_t& count);
 
     void close() noexcept { fd_.reset(); }
 

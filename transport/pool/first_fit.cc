@@ -48,23 +48,32 @@ bool FirstFit::remove(std::span<std::byte> stretch) {
     return true;
 }
 
-FirstFit::Piece FirstFit::allocate(size_t size_bytes, size_t alignment) {
+/// The first free memory that has room for such a piece.
+FirstFit::Pieces::const_iterator FirstFit::find(size_t size_bytes, size_t alignment) const {
     WEIR_CHECK(std::has_single_bit(alignment));
-    if (size_bytes == 0 || size_bytes > free_bytes_) return {};
-    size_bytes = round_up(size_bytes, kUnitBytes);
-    alignment = std::max(alignment, kUnitBytes);
-    for (auto free = free_.begin(); free != free_.end(); ++free) {
-        if (free->second < size_bytes) continue;
-        std::byte* const piece = align(free->first, alignment);
-        const auto skipped = static_cast<size_t>(piece - free->first);
-        if (skipped > free->second - size_bytes) continue;
-        take(free, piece, size_bytes);
-        return {piece, mark_used(piece, size_bytes)};
-    }
-    return {};
+    if (size_bytes == 0 || size_bytes > free_bytes_) return free_.end();
+    return std::ranges::find_if(free_, [&](const auto& free) {
+        const auto skipped = static_cast<size_t>(align(free.first, alignment) - free.first);
+        return skipped <= free.second && size_bytes <= free.second - skipped;
+    });
 }
 
-void FirstFit::take(Pieces::iterator free, std::byte* piece, size_t size_bytes) {
+bool FirstFit::has_free(size_t size_bytes, size_t alignment) const {
+    return find(round_up(size_bytes, kUnitBytes), std::max(alignment, kUnitBytes)) != free_.end();
+}
+
+FirstFit::Piece FirstFit::allocate(size_t size_bytes, size_t alignment) {
+    size_bytes = round_up(size_bytes, kUnitBytes);
+    alignment = std::max(alignment, kUnitBytes);
+    const auto free = find(size_bytes, alignment);
+    if (free == free_.end()) return {};
+    std::byte* const piece = align(free->first, alignment);
+    take(free, piece, size_bytes);
+    return {piece, mark_used(piece, size_bytes)};
+}
+
+void FirstFit::take(Pieces::const_iterator from, std::byte* piece, size_t size_bytes) {
+    const auto free = free_.erase(from, from);  // no more const
     std::byte* const end = free->first + free->second;
     const auto before = static_cast<size_t>(piece - free->first);
     const auto after = static_cast<size_t>(end - (piece + size_bytes));

@@ -36,6 +36,8 @@ public:
 
     /// A piece of `size_bytes` at a multiple of `alignment` (a power of two).
     [[nodiscard]] Piece allocate(size_t size_bytes, size_t alignment);
+    /// Whether allocate() would find a piece.
+    [[nodiscard]] bool has_free(size_t size_bytes, size_t alignment) const;
     /// Gives back a piece, or a part of it that starts and ends on multiples of kUnitBytes.
     void deallocate(std::byte* piece, size_t size_bytes);
 
@@ -48,7 +50,8 @@ private:
     using Pieces = std::map<std::byte*, size_t>;
     using Stretches = std::map<const std::byte*, std::byte*>;
 
-    void take(Pieces::iterator free, std::byte* piece, size_t size_bytes);
+    [[nodiscard]] Pieces::const_iterator find(size_t size_bytes, size_t alignment) const;
+    void take(Pieces::const_iterator from, std::byte* piece, size_t size_bytes);
     [[nodiscard]] size_t mark_used(const std::byte* piece, size_t size_bytes);
     [[nodiscard]] Stretches::const_iterator stretch_of(const std::byte* address) const;
 

@@ -212,7 +212,21 @@ uint64_t MemoryPool::piece_bytes(const PoolRequest& request) {
     return round_up(request.size_bytes, kPageBytes);
 }
 
-Result<bool> MemoryPool::extend_for(const PoolRequest& request) {
+bool MemoryPool::prepare(size_t size_bytes) {
+    const std::lock_guard lock(mutex_);
+    const size_t bytes = round_up(size_bytes, kPageBytes);
+    // Smaller pieces need a step at most.
+    if (size_bytes < kStepBytes || !grows_ || pieces_.has_free(bytes, kPageBytes)) return false;
+    // After an error, allocate() says what is wrong.
+    const Result<bool> extended = extend_for({.size_bytes = bytes}, kStepBytes);
+    if (!extended) return false;
+    const uint64_t slab_bytes = std::max<uint64_t>(options_.slab_bytes, bytes);
+    return *extended ||
+           (bytes <= kSizeMax && slab_bytes <= options_.limit_bytes - reserved_bytes_ &&
+            try_slab(slab_bytes, options_.slab_bytes_min).has_value());
+}
+
+Result<bool> MemoryPool::extend_for(const PoolRequest& request, uint64_t bytes_max) {
     if (request.size_bytes > kSizeMax) return false;
     const uint64_t least_bytes = piece_bytes(request);
     const bool small = request.size_bytes < kLargeBytes;
@@ -230,7 +244,7 @@ Result<bool> MemoryPool::extend_for(const PoolRequest& request) {
         if (end > slab.memory().size() && !small) continue;
         // A small request may be served from a smaller extent than jemalloc usually takes.
         const uint64_t missing_bytes = end - std::min<uint64_t>(end, slab.backed().size());
-        WEIR_TRY(extend(slab, std::min(missing_bytes, left_bytes)));
+        WEIR_TRY(extend(slab, std::min({missing_bytes, left_bytes, bytes_max})));
         return true;
     }
     return false;
@@ -239,8 +253,7 @@ Result<bool> MemoryPool::extend_for(const PoolRequest& request) {
 /// Makes the backed part of the slab longer, by `least_bytes` or a step.
 Status MemoryPool::extend(Slab& slab, uint64_t least_bytes) {
     const uint64_t before = slab.backed().size();
-    const uint64_t step = std::clamp(before, kStepBytesMin, kStepBytesMax);
-    Status extended = slab.extend(round_up(std::max(step, least_bytes), kAlignmentMax));
+    Status extended = slab.extend(round_up(std::max(kStepBytes, least_bytes), kAlignmentMax));
     if (extended.code() == Errc::kNoMemory)
         extended = slab.extend(std::max(least_bytes, kPageBytes));
     WEIR_TRY(std::move(extended));
@@ -285,6 +298,16 @@ void MemoryPool::deallocate(std::byte* memory) {
     released = take_empty_slab(memory);
     lock.unlock();  // deregistering may wait for threads that wait for us
     if (!released.empty()) deregister(released.mapped());
+}
+
+bool MemoryPool::split(std::byte* memory, size_t at) {
+    const std::lock_guard lock(mutex_);
+    const auto large = large_.find(memory);
+    if (large == large_.end()) return false;  // jemalloc's
+    WEIR_CHECK(at > 0 && at < large->second && at % FirstFit::kUnitBytes == 0);
+    large_.emplace(memory + at, large->second - at);
+    large->second = at;
+    return true;
 }
 
 /// Removes and returns the slab of `memory` if it need not be kept.

@@ -73,17 +73,16 @@ struct PoolStatistics {
     std::vector<std::string> notes;  ///< what differs from the options, for people
 };
 
-/// Thread: any. While one thread takes more memory from the system (up to kStepBytesMax, or what
-///         one piece needs), the other threads wait. A service should take what it needs at its
-///         start.
+/// Thread: any. While one thread takes more memory from the system (kStepBytes, or what one piece
+///         needs), the other threads wait. A service takes what it needs at its start, or by
+///         prepare().
 /// It must outlive the use of its pieces: those that were not given back are unmapped with it.
 class MemoryPool {
 public:
     static constexpr size_t kAlignmentMax = size_t{2} << 20;
-    /// A slab that grows doubles what it has, in steps within these limits. The smallest step is
-    /// a whole number of huge pages; the largest takes some 20 ms where memory was never used.
-    static constexpr uint64_t kStepBytesMin = uint64_t{4} << 20;
-    static constexpr uint64_t kStepBytesMax = uint64_t{32} << 20;
+    /// A slab grows in steps of a huge page, which take 0.1 ms, or a few ms where the system has to
+    /// find the memory first.
+    static constexpr uint64_t kStepBytes = kAlignmentMax;
 
     /// The devices must outlive the pool.
     /// Errors:  kNoMemory if not even slab_bytes_min can be allocated or registered, with what to
@@ -101,8 +100,15 @@ public:
     [[nodiscard]] Result<std::byte*> allocate(const PoolRequest& request);
     /// As above; nullptr on any error.
     [[nodiscard]] std::byte* allocate(size_t size_bytes, size_t alignment = 64);
+    /// Takes a step of memory from the system if a piece of this size needs more. Returns whether
+    /// it did: allocate() takes all that is missing at once, so call it again before.
+    [[nodiscard]] bool prepare(size_t size_bytes);
     /// Gives back a piece of allocate(); nullptr is allowed.
     void deallocate(std::byte* memory);
+
+    /// Makes two pieces of one: the second begins `at` bytes after its start, a multiple of 64.
+    /// False for pieces that are too small to be worth it.
+    [[nodiscard]] bool split(std::byte* memory, size_t at);
 
     /// Whether the whole of `memory` lies in the backed part of one slab, and so may be used with
     /// every device.
@@ -130,9 +136,10 @@ private:
     /// backed.
     [[nodiscard]] Status add_slab(uint64_t bytes, uint64_t bytes_min);
     [[nodiscard]] Status try_slab(uint64_t bytes, uint64_t backed_bytes);
-    /// Extends a slab whose unbacked part has room for the request. False if there is no such
-    /// slab.
-    [[nodiscard]] Result<bool> extend_for(const PoolRequest& request);
+    /// Extends a slab whose unbacked part has room for the request, by at most `bytes_max`. False
+    /// if there is no such slab.
+    [[nodiscard]] Result<bool> extend_for(const PoolRequest& request,
+                                          uint64_t bytes_max = kUnlimited);
     [[nodiscard]] Status extend(Slab& slab, uint64_t least_bytes);
     [[nodiscard]] Result<std::vector<RegionId>> register_slab(const Slab& slab);
     [[nodiscard]] Status add_slab_for(const PoolRequest& request);

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "lib/base/random.h"
+#include "transport/address_parts.h"
 #include "transport/net/secret.h"
 
 namespace weir::transport::shm {
@@ -57,7 +58,8 @@ std::string make_address(std::string_view host, std::string_view name) {
     return fmt::format("{}{}/{}", kPrefix, host, name);
 }
 
-Result<std::string> parse_address(std::string_view address, std::string_view host) {
+Result<std::string> parse_address(std::string_view any_address, std::string_view host) {
+    const std::string_view address = part_of_scheme(any_address, kPrefix);
     if (!address.starts_with(kPrefix)) {
         return Error(Errc::kUnavailable,
                      fmt::format("shm cannot reach \"{}\": not an address of shm", address));

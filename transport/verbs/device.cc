@@ -102,11 +102,11 @@ Result<RegionId> VerbsDevice::register_memory(const MemoryBlock& block, Access a
         return Error(Errc::kInvalidArgument, "cannot register an empty block of memory");
     }
     WEIR_ASSIGN(MrPtr mr, register_pages(hardware_.pd.get(), block.bytes, access_flags(access)));
-    VerbsRegion region;
+    Region region;
     region.begin = reinterpret_cast<uint64_t>(block.bytes.data());
     region.end = region.begin + block.bytes.size();
-    region.lkey = mr->lkey;
-    region.rkey = mr->rkey;
+    region.local_key = mr->lkey;
+    region.remote_key = mr->rkey;
     region.access = access;
     const std::lock_guard lock(mutex_);
     region.id = ++last_region_;

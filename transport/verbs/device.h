@@ -10,8 +10,8 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/descriptor.h"
+#include "transport/regions.h"
 #include "transport/verbs/hardware.h"
-#include "transport/verbs/regions.h"
 #include "transport/verbs/verbs.h"
 
 namespace weir::transport::verbs {
@@ -82,7 +82,7 @@ public:
 
     [[nodiscard]] const Clock& clock() const noexcept { return *clock_; }
 
-    [[nodiscard]] const VerbsRegionTable& regions() const noexcept { return regions_; }
+    [[nodiscard]] const RegionTable& regions() const noexcept { return regions_; }
 
     /// Notes for queue pairs whose context is `owner` go to `notes`.
     void subscribe(const void* owner, DeviceNotes* notes);
@@ -106,7 +106,7 @@ private:
     DeviceOptions options_;
     SteadyClock steady_clock_;
     const Clock* clock_;
-    VerbsRegionTable regions_;
+    RegionTable regions_;
     std::atomic<uint32_t> endpoints_made_{0};
     std::atomic<bool> reports_last_receives_{false};
 

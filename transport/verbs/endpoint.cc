@@ -5,6 +5,7 @@
 
 #include <fmt/core.h>
 
+#include "transport/address_parts.h"
 #include "transport/verbs/endpoint_limits.h"
 #include "transport/verbs/verbs.h"
 
@@ -50,7 +51,8 @@ Capabilities VerbsEndpoint::capabilities() const {
     return can;
 }
 
-Result<ConnectionId> VerbsEndpoint::connect(std::string_view address) {
+Result<ConnectionId> VerbsEndpoint::connect(std::string_view any_address) {
+    const std::string_view address = part_of_scheme(any_address, kScheme);
     if (!address.starts_with(kScheme)) {
         return Error(Errc::kUnavailable,
                      fmt::format("'{}' is not an address of verbs; those begin with verbs:",

@@ -5,7 +5,7 @@
 /// own:
 ///
 ///     VerbsConnectionTable            the connections
-///     Meeting, Listener, SideChannel  how connections are set up
+///     Meeting, Acceptor, SideChannel  how connections are set up
 ///     Supplies                        what each connection gets of the shared queues
 ///     SendQueue, ReceiveQueue         work requests in flight
 ///     Delivery                        completions on their way to the caller
@@ -33,7 +33,7 @@ public:
     VerbsEndpoint& operator=(const VerbsEndpoint&) = delete;
     ~VerbsEndpoint() override;
 
-    [[nodiscard]] std::string address() const override { return meeting_->address(); }
+    [[nodiscard]] std::string address() const override { return meeting_->acceptor().address(); }
 
     [[nodiscard]] Capabilities capabilities() const override;
     [[nodiscard]] Result<ConnectionId> connect(std::string_view address) override;

@@ -89,7 +89,7 @@ void VerbsEndpoint::fail(VerbsConnection& c, Errc reason, std::string_view why) 
     const std::string line =
         fmt::format("verbs: the connection with {} ends: {}", c.peer_name, why);
     if (c.is_unproven()) {
-        meeting_->log_unproven(why, line);
+        meeting_->acceptor().log_unproven(why, line);
     } else {
         log_line(LogLevel::kWarning, line);
     }
@@ -159,14 +159,14 @@ void VerbsEndpoint::release(VerbsConnection& c) {
     if (c.is_in_flush_list) std::erase(flush_list_, &c);
     supplies_->take_back(c);
     connections_.remove(c);
-    meeting_->note_room();
+    meeting_->acceptor().note_room();
 }
 
 void VerbsEndpoint::check_deadlines() {
-    const bool paused = meeting_->pause_ends_ns() != Listener::kUntilResumedNs;
+    const bool paused = meeting_->acceptor().pause_ends_ns() != Listener::kUntilResumedNs;
     if (!connections_.has_deadlines() && !paused) return;
     const uint64_t now_ns = device_.clock().now_ns();
-    if (paused) meeting_->check_pause(now_ns);
+    if (paused) meeting_->acceptor().check_pause(now_ns);
     connections_.for_each([&](VerbsConnection& c) {
         if (c.deadline_ns == 0 || c.deadline_ns > now_ns) return;
         switch (c.state) {

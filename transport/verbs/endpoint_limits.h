@@ -32,9 +32,8 @@ inline constexpr uint32_t kSendsMost = 32768;
 /// Send rings of ended connections that stay registered for later ones.
 inline constexpr size_t kSpareRingsMost = 16;
 
-inline constexpr uint64_t kAcceptAgainMs = 100;  ///< after the process ran out of descriptors
-inline constexpr uint64_t kCloseMs = 1000;       ///< for an orderly end
-inline constexpr uint64_t kDrainMs = 2000;       ///< for the device to flush a queue pair
+inline constexpr uint64_t kCloseMs = 1000;  ///< for an orderly end
+inline constexpr uint64_t kDrainMs = 2000;  ///< for the device to flush a queue pair
 /// After that, for the device to report that the queue pair holds no buffer of the receive queue
 /// any more. InfiniBand devices report it. rxe (Linux 6.1) does not, but completes half-filled
 /// buffers.

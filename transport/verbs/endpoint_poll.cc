@@ -102,7 +102,7 @@ void VerbsEndpoint::watch() {
     const size_t count = watcher_->ready(ready);
     for (size_t i = 0; i < count; ++i) {
         switch (ready[i]) {
-            case kWatchListener: meeting_->accept_all(); break;
+            case kWatchListener: meeting_->acceptor().accept_all(); break;
             case kWatchCompletions: {
                 ibv_cq* cq = nullptr;
                 void* context = nullptr;
@@ -120,7 +120,7 @@ void VerbsEndpoint::watch() {
         }
     }
     check_deadlines();
-    meeting_->sum_up_log();
+    meeting_->acceptor().sum_up_log();
 }
 
 void VerbsEndpoint::take_notes() {
@@ -151,7 +151,8 @@ int VerbsEndpoint::arm() {
     post_returned_buffers();
     flush();
     if (delivery_.is_waiting() || !drained_.empty()) notes_.wake();
-    const uint64_t wanted_ns = std::min(connections_.next_deadline_ns(), meeting_->pause_ends_ns());
+    const uint64_t wanted_ns =
+        std::min(connections_.next_deadline_ns(), meeting_->acceptor().pause_ends_ns());
     if (wanted_ns != std::numeric_limits<uint64_t>::max()) {
         const uint64_t now_ns = device_.clock().now_ns();
         watcher_->set_alarm(wanted_ns > now_ns ? wanted_ns - now_ns : 0);

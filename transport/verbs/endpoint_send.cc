@@ -7,8 +7,6 @@
 #include <cstring>
 #include <limits>
 
-#include <fmt/core.h>
-
 #include "transport/verbs/endpoint.h"
 #include "transport/verbs/endpoint_limits.h"
 
@@ -60,20 +58,7 @@ Result<RemoteSpan> VerbsEndpoint::expose(ConnectionId connection,
     if (find_open(connection) == nullptr) {
         return Error(Errc::kPeerLost, "verbs: cannot expose memory: the connection is closed");
     }
-    for (const Access access : {Access::kRemote, Access::kRemoteRead, Access::kRemoteWrite}) {
-        if (const VerbsRegion* const region = regions_.find(memory, access)) {
-            return RemoteSpan{reinterpret_cast<uint64_t>(memory.data()), memory.size(),
-                              region->rkey};
-        }
-    }
-    if (regions_.find(memory, Access::kLocal) != nullptr) {
-        return Error(Errc::kRefused,
-                     "verbs: cannot expose memory that was registered as Access::kLocal");
-    }
-    return Error(Errc::kInvalidArgument,
-                 fmt::format("verbs: cannot expose {} bytes at {}: not all of them are registered; "
-                             "use memory of the pool, or register it",
-                             memory.size(), static_cast<const void*>(memory.data())));
+    return regions_.expose(memory, "verbs");
 }
 
 std::byte* VerbsEndpoint::map(ConnectionId /*connection*/, const RemoteSpan& /*span*/,
@@ -115,9 +100,9 @@ Post VerbsEndpoint::post_operation(ConnectionId id, std::span<const std::byte> l
     if (c == nullptr) return Post::kClosed;
     if (local.size() != remote.length_bytes) return Post::kInvalid;
     if (!local.empty()) {
-        const VerbsRegion* const region = regions_.find(local, Access::kLocal);
+        const Region* const region = regions_.find(local, Access::kLocal);
         if (region == nullptr) return Post::kInvalid;
-        work.next.lkey = region->lkey;
+        work.next.lkey = static_cast<uint32_t>(region->local_key);
     }
     const bool immediate = work.last_opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
     if (c->remainder || c->operations_open >= kOperationsMost || !c->sends->has_room() ||

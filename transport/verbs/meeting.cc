@@ -12,25 +12,6 @@
 
 namespace weir::transport::verbs {
 
-Status Meeting::listen(const SocketAddress& address) {
-    WEIR_ASSIGN(Descriptor socket, listen_on(address));
-    WEIR_ASSIGN(listener_, Listener::make(std::move(socket), watcher_, kWatchListener));
-    SocketAddress reachable = SocketAddress::own(listener_->fd());
-    if (reachable.is_any()) {
-        SocketAddress host = device_.hardware().local;
-        if (host.family() == 0) {
-            return Error(Errc::kInvalidArgument,
-                         fmt::format("cannot find out at which address other hosts reach this one: "
-                                     "bind to an address instead of {}",
-                                     address.host()));
-        }
-        host.set_port(reachable.port());
-        reachable = host;
-    }
-    address_ = std::string(kScheme) + reachable.text();
-    return {};
-}
-
 VerbsConnection& Meeting::begin(const SocketAddress& to) {
     VerbsConnection& c =
         connections_.add(Side::kConnecting, device_.options().secret, random_bytes());
@@ -45,14 +26,10 @@ VerbsConnection& Meeting::begin(const SocketAddress& to) {
 void Meeting::update_place(const VerbsConnection& c) {
     if (c.side != Side::kAccepting) return;
     if (c.state == State::kJoining) {
-        places_.prove(c.id);
-    } else if (!c.is_coming() && places_.leave(c.id)) {
-        listener_->resume();
+        acceptor_.prove(c.id);
+    } else if (!c.is_coming()) {
+        acceptor_.leave(c.id);
     }
-}
-
-void Meeting::check_pause(uint64_t now_ns) {
-    if (listener_->pause_ends_ns() <= now_ns) listener_->resume();
 }
 
 void Meeting::dial(VerbsConnection& c) {
@@ -150,12 +127,12 @@ Status Meeting::take_step(VerbsConnection& c, ClaimHandshake::Step step) {
 }
 
 Status Meeting::equip(VerbsConnection& c) {
-    const uint32_t others = connections_.count() - places_.count();
+    const uint32_t others = connections_.count() - acceptor_.coming();
     if (others >= options_.connections_max) {
         return Error(
             Errc::kBusy,
             fmt::format("{} has {} connections, its limit; use more shards or fewer workers",
-                        address_, others));
+                        acceptor_.address(), others));
     }
     WEIR_TRY(supplies_.equip(c, VerbsConnectionTable::slot_of(c.id)));
     connections_.add_queue_pair(c);

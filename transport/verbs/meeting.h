@@ -4,11 +4,9 @@
 /// Meeting: sets connections up, from the first packet on the side channel until the queue pairs
 /// are up. Afterwards it takes what the peer sends on the side channel.
 
-#include <optional>
 #include <string>
 
-#include "transport/net/half_open.h"
-#include "transport/net/listener.h"
+#include "transport/net/acceptor.h"
 #include "transport/net/watcher.h"
 #include "transport/verbs/cm_way.h"
 #include "transport/verbs/connection_table.h"
@@ -35,7 +33,7 @@ protected:
 };
 
 /// Thread: the endpoint's. All that the constructor takes outlives it.
-class Meeting {
+class Meeting final : private AcceptorHost {
 public:
     Meeting(const VerbsDevice& device, const EndpointOptions& options, Watcher& watcher,
             Supplies& supplies, VerbsConnectionTable& connections, EndpointCounters& counters,
@@ -47,18 +45,21 @@ public:
           connections_(connections),
           counters_(counters),
           host_(host),
-          cm_(device, watcher, kWatchCm) {}
+          cm_(device, watcher, kWatchCm),
+          acceptor_(kScheme, device.clock(), device.options().handshake_ms_max * kMillisecond,
+                    watcher, kWatchListener, *this) {}
 
     /// Errors: kAlreadyExists (port in use), kInvalidArgument, kIo
-    [[nodiscard]] Status listen(const SocketAddress& address);
+    [[nodiscard]] Status listen(const SocketAddress& address) {
+        return acceptor_.listen(address, device_.hardware().local);
+    }
 
-    /// The address at which peers reach this endpoint.
-    [[nodiscard]] const std::string& address() const noexcept { return address_; }
+    [[nodiscard]] Acceptor& acceptor() noexcept { return acceptor_; }
+
+    [[nodiscard]] const Acceptor& acceptor() const noexcept { return acceptor_; }
 
     /// Begins a connection. It opens or fails later, or fails at once.
     VerbsConnection& begin(const SocketAddress& to);
-    /// Accepts the waiting connections, as long as there are places.
-    void accept_all();
     /// Handles what has happened on the side channel of a connection.
     void serve(VerbsConnection& c);
     /// Sends the handshake's output.
@@ -69,30 +70,16 @@ public:
     /// its place is free.
     void update_place(const VerbsConnection& c);
 
-    /// A connection is gone: there may be room for another.
-    void note_room() { listener_->resume(); }
-
-    /// When the listener accepts again after a pause; the greatest number: it is not paused, or
-    /// until a place is free.
-    [[nodiscard]] uint64_t pause_ends_ns() const noexcept { return listener_->pause_ends_ns(); }
-
-    void check_pause(uint64_t now_ns);
-
-    /// Logs a line about a peer that has proved nothing.
-    void log_unproven(std::string_view reason, std::string_view line) {
-        places_.log().log(LogLevel::kWarning, reason, line);
-    }
-
-    /// Call it from time to time: it logs how many such lines were left out.
-    void sum_up_log() { places_.log().look(); }
-
     /// Frees what librdmacm holds for a connection, whose queue pair must still exist.
     void forget(const VerbsConnection& c) { cm_.forget(c); }
 
 private:
     using State = VerbsConnection::State;
 
-    void free_a_place();
+    [[nodiscard]] bool has_room() const override { return !connections_.is_full(); }
+
+    [[nodiscard]] uint64_t adopt(Descriptor socket) override;
+    void evict(uint64_t id) override;
     void dial(VerbsConnection& c);
     void advance_handshake(VerbsConnection& c);
     Status take_step(VerbsConnection& c, ClaimHandshake::Step step);
@@ -111,10 +98,7 @@ private:
     EndpointCounters& counters_;
     MeetingHost& host_;
     CmWay cm_;
-    std::optional<Listener> listener_;
-    std::string address_;
-    HalfOpenPlaces places_{device_.clock(), kHalfOpenPlacesMax,
-                           device_.options().handshake_ms_max* kMillisecond};
+    Acceptor acceptor_;
 };
 
 }  // namespace weir::transport::verbs

@@ -26,18 +26,29 @@ weir::Status count(weir::Client& client, weir::Consistency model, const char* na
     const std::vector<int64_t> ones(keys.size(), 1);
     std::vector<int64_t> seen(keys.size());
     weir::Iterations iterations(client, model);
+    weir::Staleness staleness;
     weir::Tasks pushes;  // after the values that they send
     for (uint64_t t = 1; t <= kIterations; ++t) {
         WEIR_TRY(iterations.begin(t));
-        WEIR_TRY(table.pull(keys, seen).wait());
+        weir::Task pull = iterations.pull(table, keys, seen);
+        WEIR_TRY(pull.wait());
         const uint64_t finished = model.finished_before(t);
         if (seen[0] < static_cast<int64_t>(kWorkers * finished)) return wrong("too stale");
+        const auto shown = pull.iteration_shown();  // none with eventual(), nor in the first ones
+        if (shown) {
+            if (seen[0] < static_cast<int64_t>(kWorkers * *shown))
+                return wrong("an untrue staleness");
+            staleness.count(t, *shown);
+        }
         pushes.add(iterations.push(table, keys, ones));
     }
     WEIR_TRY(pushes.wait());
     WEIR_TRY(client.barrier());
     WEIR_TRY(table.pull(keys, seen).wait());
-    std::printf("worker %u, %s: %lld\n", client.worker(), name, static_cast<long long>(seen[2]));
+    std::printf("worker %u, %s: %lld; staleness %.2f on average, %llu at most\n", client.worker(),
+                name, static_cast<long long>(seen[2]), staleness.mean(),
+                static_cast<unsigned long long>(staleness.max()));
+    if (!model.is_eventual() && staleness.max() > model.tau()) return wrong("too stale");
     return seen[2] == static_cast<int64_t>(kWorkers * kIterations) ? weir::Status()
                                                                    : wrong("a wrong sum");
 }

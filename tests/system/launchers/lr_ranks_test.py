@@ -9,6 +9,8 @@ import json
 import os
 import sys
 import tempfile
+import threading
+import time
 from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parent.parent)]
@@ -53,6 +55,45 @@ def all_cases(kind, launch, weir, folder, alone):
     case(f"{kind}: more servers than ranks is an error", done.code != 0 and "--servers 2 needs at least 3 ranks" in done.err, done)
     done = launch(3, [weir, "lr", "--train", str(folder / "missing.svm"), "--servers", "1"], testing.POOL)
     case(f"{kind}: a missing file ends the job with an error that names it", done.code != 0 and "missing.svm: no such file" in done.err, done)
+    elastic_case(kind, launch, weir, folder)
+
+
+def until(is_so, seconds=40):
+    """Whether it becomes so."""
+    end = time.monotonic() + seconds
+    while not is_so():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def elastic_case(kind, launch, weir, folder):
+    """A server joins the launcher's job by its contact file, and leaves again, while iterations go on."""
+    contact, done = folder / "contact", []
+
+    def ask(*words):
+        return launchers.run([weir, *words], launchers.clean_environment(testing.POOL), 60)
+
+    def servers():
+        status = ask("status", contact, "--json")
+        return [server["server"] for server in json.loads(status.out)["servers"] if server["share"] > 0] if status.code == 0 else []
+
+    bench = [weir, "bench", "delay", "--seconds", "4", "--workers", "1", "--contact", str(contact)]
+    job = threading.Thread(target=lambda: done.append(launch(3, bench, testing.POOL)))
+    job.start()
+    opened = until(lambda: servers() == [0])
+    mode = contact.stat().st_mode & 0o777 if opened else None
+    joiner = []
+    joining = threading.Thread(target=lambda: joiner.append(ask("server", "--join", contact)))
+    joining.start()
+    joined = opened and until(lambda: servers() == [0, 1])
+    left = ask("leave", contact, "--server", "1")
+    joining.join()
+    job.join()
+    good = mode == 0o600 and joined and left.code == 0 and joiner[0].code == 0 and done[0].code == 0
+    case(f"{kind}: a server joins by the contact file, gets a share, and leaves", good, f"mode {mode}, joined {joined}, {left}, {joiner}, {done}")
+    case(f"{kind}: the contact file is gone with the job", not contact.exists(), contact)
 
 
 def main():

@@ -12,17 +12,6 @@
 #include "lib/base/clock.h"
 #include "tests/transport/conformance/stage.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define WEIR_RESIDENT_MEMORY_TELLS 0
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define WEIR_RESIDENT_MEMORY_TELLS 0
-#endif
-#endif
-#ifndef WEIR_RESIDENT_MEMORY_TELLS
-#define WEIR_RESIDENT_MEMORY_TELLS 1
-#endif
-
 namespace weir::transport::conformance {
 
 namespace {
@@ -44,7 +33,7 @@ public:
             const Usage after = fabric_.usage(process);
             CAPTURE(process);
             CHECK(after.open_files <= before_[process].open_files);
-            if (WEIR_RESIDENT_MEMORY_TELLS) {
+            if (kResidentMemoryTells) {
                 CHECK(after.resident_bytes < before_[process].resident_bytes + growth_bytes_max);
             }
         }

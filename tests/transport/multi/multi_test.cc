@@ -64,6 +64,60 @@ TEST_SUITE("multi") {
         CHECK(*first != *second);
     }
 
+    Completion event(Event event, ConnectionId connection, Errc status = Errc::kOk) {
+        Completion completion;
+        completion.event = event;
+        completion.connection = connection;
+        completion.status = status;
+        return completion;
+    }
+
+    TEST_CASE("a child that fails to connect is followed by the next, under the same id") {
+        Combined three({"a", "b", "c"});
+        std::vector<Completion> got(4);
+        const ConnectionId id = three.endpoint->connect("a:there;b:there;c:there").value();
+        three.child(0).completions = {event(Event::kClosed, 1, Errc::kPeerLost)};
+        three.child(1).refusal = Errc::kUnavailable;
+        CHECK(three.endpoint->poll(got) == 0);
+        CHECK(three.child(2).connected_to == std::vector<std::string>{"c:there"});
+        three.child(2).completions = {event(Event::kConnected, 1), event(Event::kReceived, 1)};
+        REQUIRE(three.endpoint->poll(got) == 2);
+        CHECK(got[0].event == Event::kConnected);
+        CHECK(got[0].connection == id);
+        CHECK(got[1].connection == id);
+        CHECK(three.endpoint->send(id, {}) == Post::kPosted);
+        CHECK(three.child(2).called == std::vector<ConnectionId>{1});
+        CHECK(three.child(0).called.empty());
+        // Once it has been connected, its end is the end.
+        three.child(2).completions = {event(Event::kClosed, 1, Errc::kPeerLost)};
+        REQUIRE(three.endpoint->poll(got) == 1);
+        CHECK(got[0].connection == id);
+        CHECK(got[0].status == Errc::kPeerLost);
+        CHECK(three.endpoint->send(id, {}) == Post::kPosted);  // the first child's id again
+        CHECK(three.child(0).called == std::vector<ConnectionId>{1});
+    }
+
+    TEST_CASE("the last way's failure, a refusal and a close are the end of an attempt") {
+        Combined both({"a", "b"});
+        std::vector<Completion> got(4);
+        const ConnectionId lost = both.endpoint->connect("a:there;b:there").value();
+        both.child(0).completions = {event(Event::kClosed, 1, Errc::kDeadline)};
+        CHECK(both.endpoint->poll(got) == 0);
+        both.child(1).completions = {event(Event::kClosed, 1, Errc::kPeerLost)};
+        REQUIRE(both.endpoint->poll(got) == 1);
+        CHECK(got[0].connection == lost);
+        CHECK(got[0].status == Errc::kPeerLost);
+        for (const Errc reason : {Errc::kRefused, Errc::kBusy, Errc::kOk}) {
+            const ConnectionId refused = both.endpoint->connect("a:there;b:there").value();
+            const auto number = both.child(0).connected_to.size();
+            both.child(0).completions = {event(Event::kClosed, number, reason)};
+            REQUIRE(both.endpoint->poll(got) == 1);
+            CHECK(got[0].connection == refused);
+            CHECK(got[0].status == reason);
+        }
+        CHECK(both.child(1).connected_to.size() == 1);
+    }
+
     TEST_CASE("an address that no child reaches is refused with every child's reason") {
         Combined both({"a", "b"});
         both.child(0).refusal = Errc::kUnavailable;

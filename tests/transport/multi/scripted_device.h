@@ -3,8 +3,10 @@
 /// \file
 /// ScriptedDevice and ScriptedEndpoint: record their calls, and return what a test has set.
 
+#include <algorithm>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "transport/transport.h"
@@ -19,6 +21,7 @@ public:
     Errc refusal = Errc::kOk;  ///< the result of connect()
     bool endless = false;      ///< every poll is filled with events of connection 1
     int fd = -1;
+    std::vector<Completion> completions;  ///< of the next poll
     std::vector<std::string> connected_to;
     std::vector<ConnectionId> called;
     size_t polls = 0;
@@ -68,15 +71,18 @@ public:
 
     void flush() override {}
 
-    size_t poll(std::span<Completion> completions) override {
+    size_t poll(std::span<Completion> out) override {
         ++polls;
-        if (!endless) return 0;
-        for (Completion& completion : completions) {
+        if (!endless) {
+            std::copy(completions.begin(), completions.end(), out.begin());
+            return std::exchange(completions, {}).size();
+        }
+        for (Completion& completion : out) {
             completion = {};
             completion.event = Event::kImmediate;
             completion.connection = 1;
         }
-        return completions.size();
+        return out.size();
     }
 
     int arm() override { return fd; }

@@ -101,10 +101,33 @@ TEST_SUITE("growth") {
                 CHECK(taken - most <= std::max<uint64_t>(size + 2 * kMiB, most));
                 most = taken;
             }
-            CHECK(most < used_bytes + used_bytes / 4 + MemoryPool::kStepBytesMax);
+            CHECK(most < used_bytes + used_bytes / 4 + MemoryPool::kStepBytes);
             CHECK(pool->statistics().reserved_bytes == kPoolBytes);
             CHECK(pool->statistics().slab_count == 1);
         }
+    }
+
+    TEST_CASE("memory for a large piece can be taken in steps before") {
+        LimitedDevice device;
+        device.pins = false;
+        const auto pool = make_pool(device);
+        constexpr size_t kPiece = 40 * kMiB;
+        uint64_t most = taken_bytes(device);
+        size_t steps = 0;
+        for (; pool->prepare(kPiece); ++steps) {
+            REQUIRE(steps < 100);
+            CHECK(taken_bytes(device) > most);
+            CHECK(taken_bytes(device) <= most + MemoryPool::kStepBytes);
+            most = taken_bytes(device);
+        }
+        CHECK(steps > 1);
+        REQUIRE(pool->allocate(kPiece) != nullptr);
+        CHECK(taken_bytes(device) == most);          // all was there
+        CHECK_FALSE(pool->prepare(4 * kPoolBytes));  // what it cannot get, it does not begin
+        CHECK(taken_bytes(device) == most);
+        CHECK_FALSE(pool->prepare(1000));
+        LimitedDevice pinning;
+        CHECK_FALSE(make_pool(pinning)->prepare(kPiece));
     }
 
     TEST_CASE("a pool that a device pins, or with prefault, takes all its memory at once") {

@@ -420,4 +420,23 @@ TEST_SUITE("memory_pool") {
         options.slab_bytes_min = 0;
         CHECK(MemoryPool::make(options, devices).code() == Errc::kInvalidArgument);
     }
+
+    TEST_CASE("a large piece that was split is given back in parts") {
+        LimitedDevice device;
+        const auto pool = make_pool(small_options(), device);
+        std::byte* const piece = pool->allocate(4 * kMiB);
+        REQUIRE(piece != nullptr);
+        const uint64_t whole = pool->statistics().allocated_bytes;
+        REQUIRE(pool->split(piece, kMiB + 64));
+        REQUIRE(pool->split(piece + kMiB + 64, kMiB));
+        pool->deallocate(piece + kMiB + 64);
+        CHECK(pool->statistics().allocated_bytes == whole - kMiB);
+        pool->deallocate(piece);
+        pool->deallocate(piece + 2 * kMiB + 64);
+        CHECK(pool->statistics().allocated_bytes == 0);
+        std::byte* const small = pool->allocate(256);
+        REQUIRE(small != nullptr);
+        if (pool->statistics().bookkeeping == "jemalloc") CHECK_FALSE(pool->split(small, 64));
+        pool->deallocate(small);
+    }
 }

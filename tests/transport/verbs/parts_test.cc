@@ -12,7 +12,6 @@
 #include "transport/verbs/capacity.h"
 #include "transport/verbs/device.h"
 #include "transport/verbs/receive_queue.h"
-#include "transport/verbs/regions.h"
 #include "transport/verbs/ring_space.h"
 #include "transport/verbs/verbs.h"
 
@@ -107,44 +106,6 @@ TEST_SUITE("verbs parts") {
             capacity.release(grant);
         CHECK(capacity.receives_free() == kReceives);
         CHECK(capacity.admit(wanted)->window == 128);
-    }
-
-    TEST_CASE("a region is found by any span within it, and by no other") {
-        VerbsRegionTable table;
-        RegionView view(table);
-        std::vector<std::byte> memory(1000);
-        const std::span<std::byte> all(memory);
-        const auto begin = reinterpret_cast<uint64_t>(memory.data());
-        CHECK(view.find(all, Access::kLocal) == nullptr);
-        table.add({begin + 100, begin + 300, 1, 1, Access::kLocal, 1});
-        table.add({begin + 400, begin + 500, 2, 2, Access::kRemoteRead, 2});
-        CHECK(view.find(all.subspan(100, 200), Access::kLocal)->id == 1);
-        CHECK(view.find(all.subspan(299, 1), Access::kLocal)->id == 1);
-        CHECK(view.find(all.subspan(99, 2), Access::kLocal) == nullptr);
-        CHECK(view.find(all.subspan(299, 2), Access::kLocal) == nullptr);
-        CHECK(view.find(all.subspan(250, 200), Access::kLocal) == nullptr);
-        CHECK(view.find(all.subspan(100, 1), Access::kRemoteRead) == nullptr);
-        CHECK(view.find(all.subspan(400, 100), Access::kRemoteRead)->id == 2);
-        CHECK(view.find(all.subspan(400, 100), Access::kRemote) == nullptr);
-        table.remove(2);
-        CHECK(view.find(all.subspan(400, 1), Access::kLocal) == nullptr);
-        CHECK(view.find(all.subspan(100, 1), Access::kLocal)->id == 1);
-    }
-
-    TEST_CASE("regions may overlap") {
-        VerbsRegionTable table;
-        RegionView view(table);
-        std::vector<std::byte> memory(1000);
-        const std::span<std::byte> all(memory);
-        const auto begin = reinterpret_cast<uint64_t>(memory.data());
-        table.add({begin, begin + 1000, 1, 1, Access::kRemoteRead, 1});
-        for (uint32_t i = 0; i < 9; ++i) {
-            table.add({begin + i * 100, begin + i * 100 + 10, 9, 9, Access::kRemoteWrite, 10 + i});
-        }
-        CHECK(view.find(all.subspan(850, 100), Access::kRemoteRead)->id == 1);
-        CHECK(view.find(all.subspan(800, 10), Access::kRemoteWrite)->id == 18);
-        CHECK(view.find(all.subspan(800, 11), Access::kRemoteWrite) == nullptr);
-        CHECK(view.find(all.subspan(800, 10), Access::kRemoteRead)->id == 1);
     }
 
     TEST_CASE("a receive queue has more places than its windows, and aligned buffers") {

@@ -10,36 +10,36 @@
 #include <cstdint>
 #include <mutex>
 #include <span>
+#include <string_view>
 #include <vector>
 
+#include "lib/base/result.h"
 #include "transport/transport.h"
 
-namespace weir::transport::verbs {
+namespace weir::transport {
 
-struct VerbsRegion {
+struct Region {
     uint64_t begin = 0;
     uint64_t end = 0;
-    uint32_t lkey = 0;
-    uint32_t rkey = 0;
+    uint64_t local_key = 0;
+    uint64_t remote_key = 0;
     Access access = Access::kLocal;
     RegionId id = 0;
 };
 
 /// Thread: any.
-class VerbsRegionTable {
+class RegionTable {
 public:
-    void add(const VerbsRegion& region) {
+    void add(const Region& region) {
         const std::lock_guard lock(mutex_);
-        const auto later = [](const VerbsRegion& a, const VerbsRegion& b) {
-            return a.begin < b.begin;
-        };
+        const auto later = [](const Region& a, const Region& b) { return a.begin < b.begin; };
         regions_.insert(std::upper_bound(regions_.begin(), regions_.end(), region, later), region);
         changed();
     }
 
     void remove(RegionId id) {
         const std::lock_guard lock(mutex_);
-        std::erase_if(regions_, [&](const VerbsRegion& region) { return region.id == id; });
+        std::erase_if(regions_, [&](const Region& region) { return region.id == id; });
         changed();
     }
 
@@ -49,7 +49,7 @@ public:
     }
 
     /// Copies all regions, sorted by `begin`. Returns the copy's version.
-    uint64_t copy(std::vector<VerbsRegion>& into) const {
+    uint64_t copy(std::vector<Region>& into) const {
         const std::lock_guard lock(mutex_);
         into = regions_;
         return version_.load(std::memory_order_relaxed);  // the lock orders it
@@ -59,27 +59,46 @@ private:
     void changed() noexcept { version_.fetch_add(1, std::memory_order_release); }
 
     mutable std::mutex mutex_;
-    std::vector<VerbsRegion> regions_;
+    std::vector<Region> regions_;
     std::atomic<uint64_t> version_{1};
 };
 
 /// Thread: one endpoint's.
 class RegionView {
 public:
-    explicit RegionView(const VerbsRegionTable& table) : table_(table) {}
+    explicit RegionView(const RegionTable& table) : table_(table) {}
 
     /// A region that holds all of `bytes` and allows `wanted`, or nullptr.
-    [[nodiscard]] const VerbsRegion* find(std::span<const std::byte> bytes, Access wanted) {
+    [[nodiscard]] const Region* find(std::span<const std::byte> bytes, Access wanted) {
+        return find_if(reinterpret_cast<uint64_t>(bytes.data()), bytes.size(),
+                       [&](const Region& region) { return allows(region.access, wanted); });
+    }
+
+    /// Describes `memory` for a peer. The text of an error begins with `transport` ("tcp").
+    /// Errors:  as Endpoint::expose()
+    [[nodiscard]] Result<RemoteSpan> expose(std::span<const std::byte> memory,
+                                            std::string_view transport);
+
+    /// The region that a peer means, if it holds all of `span` and allows `wanted`; else nullptr.
+    /// The span may be any numbers.
+    [[nodiscard]] const Region* find_remote(const RemoteSpan& span, Access wanted) {
+        return find_if(span.address, span.length_bytes, [&](const Region& region) {
+            return region.remote_key == span.key && allows(region.access, wanted);
+        });
+    }
+
+private:
+    template <class Fits>
+    [[nodiscard]] const Region* find_if(uint64_t begin, uint64_t length_bytes, const Fits& fits) {
         if (table_.version() != version_) refresh();
-        const auto begin = reinterpret_cast<uint64_t>(bytes.data());
-        const auto holds = [&](const VerbsRegion& region) {
+        const auto holds = [&](const Region& region) {
             return region.begin <= begin && begin <= region.end &&
-                   bytes.size() <= region.end - begin && allows(region.access, wanted);
+                   length_bytes <= region.end - begin && fits(region);
         };
         if (last_ < regions_.size() && holds(regions_[last_])) return &regions_[last_];
-        const auto behind = std::upper_bound(
-            regions_.begin(), regions_.end(), begin,
-            [](uint64_t at, const VerbsRegion& region) { return at < region.begin; });
+        const auto behind =
+            std::upper_bound(regions_.begin(), regions_.end(), begin,
+                             [](uint64_t at, const Region& region) { return at < region.begin; });
         // Regions may overlap: go back as long as an earlier one may reach this address.
         for (auto i = static_cast<size_t>(behind - regions_.begin()); i > 0; --i) {
             if (reach_[i - 1] < begin) break;
@@ -91,7 +110,6 @@ public:
         return nullptr;
     }
 
-private:
     void refresh() {
         version_ = table_.copy(regions_);
         last_ = 0;
@@ -103,11 +121,11 @@ private:
         }
     }
 
-    const VerbsRegionTable& table_;
+    const RegionTable& table_;
     uint64_t version_ = 0;
     size_t last_ = 0;
-    std::vector<VerbsRegion> regions_;
+    std::vector<Region> regions_;
     std::vector<uint64_t> reach_;  ///< the greatest end of regions 0..i
 };
 
-}  // namespace weir::transport::verbs
+}  // namespace weir::transport

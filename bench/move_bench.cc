@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+// How fast segments move over shared memory, both ends on one core by turns. Each end has a core of
+// its own in a job, so the slower one counts. The limits: copying the values once, and inserting the
+// keys and values into a table.
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "bench/arena.h"
+#include "bench/beside.h"
+#include "lib/base/bytes.h"
+#include "lib/base/check.h"
+#include "lib/base/clock.h"
+#include "lib/node/outbox.h"
+#include "lib/ring/plan.h"
+#include "lib/server/follower.h"
+#include "lib/server/streams.h"
+#include "transport/shm/shm.h"
+
+namespace weir::bench {
+namespace {
+
+struct Side {
+    explicit Side(size_t memory_bytes) : memory(memory_bytes), lists(memory, 0) {}
+
+    Arena memory;
+    KeyListCache lists;
+    RuleRegistry rules = RuleRegistry::with_builtin_rules();
+    ShardTables tables;
+    Holdings holdings{tables};
+};
+
+size_t arena_bytes(Layout layout, uint64_t keys) {
+    return keys * (layout == Layout::kDense ? 8 : 128) + 32 * kMiB;
+}
+
+/// A primary with one table, of which a learner gets half.
+class Move {
+public:
+    Move(Layout layout, uint64_t keys)
+        : primary_(arena_bytes(layout, keys)),
+          learner_(arena_bytes(layout, keys)),
+          from_(std::move(device_->make_endpoint({})).value()),
+          to_(std::move(device_->make_endpoint({})).value()),
+          outbox_(*to_),
+          streams_(*from_, clock_, primary_.holdings, primary_.tables, failures_) {
+        const std::vector<NewServer> servers{{.addresses = {from_->address()}},
+                                             {.addresses = {to_->address()}}};
+        ViewData data = first_view(servers, 1)->data();
+        data.segments[0].learner = {1, 0, 1};
+        view_ = std::move(View::make(data)).value();
+        const std::array range{view_.range(0)};
+        primary_.holdings.begin(range);
+        learner_.holdings.begin({});
+        TableSchema schema{.name = "t", .layout = layout, .key_count = 2 * keys};
+        for (Side* const side : {&primary_, &learner_}) {
+            const PositionSet held = side->holdings.primary();
+            auto rows = TableShard::make(schema, held, side->rules, side->memory, side->lists);
+            side->tables.push_back(std::make_unique<ShardTable>(std::move(rows).value()));
+        }
+        ShardTable& table = *primary_.tables[0];
+        table.was_pushed = true;
+        (void)table.clocks.of(0);
+        if (layout == Layout::kDense) {
+            bytes_ = table.rows->row_count() * sizeof(float);
+            return;
+        }
+        for (uint64_t key = 1; keys_.size() < keys; ++key) {
+            if (range[0].contains(table.positions.position(key))) keys_.push_back(key);
+        }
+        const std::vector<float> values(keys_.size(), 1);
+        WEIR_CHECK(table.rows->take(keys_, std::as_bytes(std::span(values)), {}));
+        bytes_ = keys_.size() * sizeof(float);
+    }
+
+    /// Moves all. Seconds of the end that takes longer, without the room that is made at first.
+    double run() {
+        streams_.take_view(view_, 0);
+        double send_s = 0;
+        double take_s = 0;
+        while (streams_.take_complete().empty()) {
+            send_s += cpu_seconds([&] { poll_primary(); });
+            take_s += cpu_seconds([&] { poll_learner(); });
+        }
+        take_s -= room_s_;
+        WEIR_CHECK(learner_.tables[0]->rows->row_count() == primary_.tables[0]->rows->row_count());
+        return std::max(send_s, take_s);
+    }
+
+    [[nodiscard]] size_t bytes() const { return bytes_; }
+
+    [[nodiscard]] std::span<const uint64_t> keys() const { return keys_; }
+
+private:
+    void poll_primary() {
+        const size_t count = from_->poll(completions_);
+        for (const transport::Completion& c : std::span(completions_).first(count)) {
+            if (c.event == transport::Event::kConnected) (void)streams_.connected(c.connection);
+            wire::Frame frame;
+            if (c.event != transport::Event::kReceived) continue;
+            WEIR_CHECK(wire::decode(c.message, frame) == Errc::kOk);
+            WEIR_CHECK(streams_.receive(c.connection, frame.header).empty());
+        }
+        (void)streams_.send(size_t{1} << 20);
+        from_->flush();
+    }
+
+    void poll_learner() {
+        const size_t count = to_->poll(completions_);
+        for (const transport::Completion& c : std::span(completions_).first(count)) {
+            wire::Frame frame;
+            if (c.event != transport::Event::kReceived) continue;
+            WEIR_CHECK(wire::decode(c.message, frame) == Errc::kOk);
+            if (frame.header.kind == wire::Kind::kFollow) {
+                connection_ = c.connection;
+                follower_ = std::make_unique<Follower>(Follower::Ends{0, 1, 1}, view_,
+                                                       learner_.holdings, learner_.tables);
+                continue;
+            }
+            const auto take = [&] { WEIR_CHECK(follower_->receive(frame).empty()); };
+            if (frame.header.first == 1) {
+                room_s_ += cpu_seconds(take);
+            } else {
+                take();
+            }
+        }
+        if (follower_ == nullptr) return;
+        if (const auto applied = follower_->take_applied()) {
+            wire::FrameHeader header = wire::header_of(wire::Kind::kApplied);
+            header.first = *applied;
+            outbox_.send(connection_, header);
+        }
+        (void)outbox_.flush();
+        to_->flush();
+    }
+
+    SteadyClock clock_;
+    std::unique_ptr<transport::Device> device_ = std::move(transport::shm::make_device({})).value();
+    Side primary_;
+    Side learner_;
+    std::unique_ptr<transport::Endpoint> from_;
+    std::unique_ptr<transport::Endpoint> to_;
+    Outbox outbox_;
+    View view_;
+    RepeatedLog failures_{clock_};
+    Streams streams_;
+    std::unique_ptr<Follower> follower_;
+    transport::ConnectionId connection_ = 0;
+    std::array<transport::Completion, 64> completions_;
+    double room_s_ = 0;
+    size_t bytes_ = 0;
+    std::vector<uint64_t> keys_;
+};
+
+void report(benchmark::State& state, double move_s, double limit_s, size_t units) {
+    const double all = static_cast<double>(units) * static_cast<double>(state.iterations());
+    state.counters["ours_per_s"] = all / move_s;
+    state.counters["limit_per_s"] = all / limit_s;
+    state.counters["share"] = limit_s / move_s;
+}
+
+void move_dense(benchmark::State& state) {
+    double move_s = 0;
+    double limit_s = 0;
+    size_t bytes = 0;
+    for ([[maybe_unused]] auto _ : state) {
+        Move move(Layout::kDense, static_cast<uint64_t>(state.range(0)));
+        const double now_s = move.run();
+        state.SetIterationTime(now_s);
+        move_s += now_s;
+        bytes = move.bytes();
+        const std::vector<std::byte> source(bytes, std::byte{1});
+        std::vector<std::byte> copy(bytes, std::byte{2});
+        limit_s += cpu_seconds([&] {
+            std::memcpy(copy.data(), source.data(), bytes);
+            benchmark::DoNotOptimize(copy.data());
+        });
+    }
+    report(state, move_s, limit_s, bytes);
+}
+
+void move_sparse(benchmark::State& state) {
+    double move_s = 0;
+    double limit_s = 0;
+    size_t keys = 0;
+    for ([[maybe_unused]] auto _ : state) {
+        Move move(Layout::kSparse, static_cast<uint64_t>(state.range(0)));
+        const double now_s = move.run();
+        state.SetIterationTime(now_s);
+        move_s += now_s;
+        keys = move.keys().size();
+        Arena arena(arena_bytes(Layout::kSparse, keys));
+        KeyListCache lists(arena, 0);
+        const RuleRegistry rules = RuleRegistry::with_builtin_rules();
+        const auto table =
+            std::move(TableShard::make({.name = "t", .layout = Layout::kSparse},
+                                       PositionSet::whole_ring(), rules, arena, lists))
+                .value();
+        const std::vector<float> values(keys, 1);
+        limit_s += cpu_seconds([&] {
+            constexpr size_t kSome = 4096;
+            for (size_t begin = 0; begin < keys; begin += kSome) {
+                const auto some = move.keys().subspan(begin, std::min(kSome, keys - begin));
+                const auto rows = table->rows_for_push(some);
+                WEIR_CHECK(table->push(
+                    *rows, std::as_bytes(std::span(values).subspan(begin, some.size()))));
+            }
+        });
+    }
+    report(state, move_s, limit_s, keys);
+}
+
+BENCHMARK(move_dense)->Arg(1 << 12)->Arg(16'000'000)->Iterations(3)->UseManualTime();
+BENCHMARK(move_sparse)->Arg(1 << 12)->Arg(1'000'000)->Iterations(3)->UseManualTime();
+
+}  // namespace
+}  // namespace weir::bench

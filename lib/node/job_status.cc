@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/node/job_status.h"
+
+#include <utility>
+
+#include "lib/base/byte_codec.h"
+
+namespace weir {
+namespace {
+
+constexpr size_t kEntriesMax = size_t{1} << 16;  // of any list, in a status that was received
+
+template <class Entry, class Write>
+void write_list(ByteWriter& writer, const std::vector<Entry>& list, Write&& write) {
+    writer.number(static_cast<uint32_t>(list.size()));
+    for (const Entry& entry : list)
+        write(entry);
+}
+
+/// Grows with what is there, not with what is announced.
+template <class Entry, class Read>
+bool read_list(ByteReader& reader, size_t& room, std::vector<Entry>& list, Read&& read) {
+    const auto count = reader.number<uint32_t>();
+    if (count > room) return false;
+    room -= count;
+    for (uint32_t i = 0; i < count; ++i) {
+        if (!read(list.emplace_back())) return false;
+    }
+    return true;
+}
+
+}  // namespace
+
+std::vector<std::byte> JobStatus::encode() const {
+    ByteWriter w;
+    const auto number = [&](uint32_t value) { w.number(value); };
+    w.number(epoch).number(joining_servers).number(joining_workers).number(tables);
+    w.number(segments_to_move).number(segments_moved).number(share_to_move).number(share_moved);
+    w.number(share_lost);
+    write_list(w, dead, [&](const DeadServer& server) {
+        w.number(server.number).number(server.rank);
+        w.number(static_cast<uint8_t>(server.held_parameters));
+    });
+    write_list(w, servers, [&](const Server& server) {
+        w.number(server.number).number(server.rank).number(server.weight);
+        w.number(static_cast<uint8_t>(server.is_leaving));
+        write_list(w, server.shards, [&](const Shard& shard) {
+            w.number(shard.number).number(shard.segments).number(shard.share);
+            w.number(static_cast<uint8_t>(shard.answered)).number(shard.keys).number(shard.bytes);
+            w.number(shard.pushes).number(shard.pulls);
+        });
+    });
+    write_list(w, workers,
+               [&](const Worker& worker) { w.number(worker.number).number(worker.rank); });
+    write_list(w, losers, number);
+    write_list(w, open, [&](const OpenIteration& one) {
+        w.text(one.table).number(one.iteration);
+        write_list(w, one.late, number);
+    });
+    return std::move(w).take();
+}
+
+std::optional<JobStatus> JobStatus::decode(std::span<const std::byte> body) {
+    ByteReader r(body);
+    JobStatus status;
+    size_t room = 4 * kEntriesMax;
+    const auto number = [&](uint32_t& value) {
+        value = r.number<uint32_t>();
+        return true;
+    };
+    const auto flag = [&](bool& value) {
+        const auto byte = r.number<uint8_t>();
+        value = byte == 1;
+        return byte <= 1;
+    };
+    status.epoch = r.number<uint64_t>();
+    status.joining_servers = r.number<uint32_t>();
+    status.joining_workers = r.number<uint32_t>();
+    status.tables = r.number<uint32_t>();
+    status.segments_to_move = r.number<uint64_t>();
+    status.segments_moved = r.number<uint64_t>();
+    status.share_to_move = r.number<double>();
+    status.share_moved = r.number<double>();
+    status.share_lost = r.number<double>();
+    const auto shard = [&](Shard& s) {
+        s.number = r.number<uint32_t>();
+        s.segments = r.number<uint32_t>();
+        s.share = r.number<double>();
+        if (!flag(s.answered)) return false;
+        s.keys = r.number<uint64_t>();
+        s.bytes = r.number<uint64_t>();
+        s.pushes = r.number<uint64_t>();
+        s.pulls = r.number<uint64_t>();
+        return true;
+    };
+    const auto server = [&](Server& s) {
+        s.number = r.number<uint32_t>();
+        s.rank = r.number<uint32_t>();
+        s.weight = r.number<uint32_t>();
+        return flag(s.is_leaving) && read_list(r, room, s.shards, shard);
+    };
+    const auto worker = [&](Worker& w) { return number(w.number) && number(w.rank); };
+    const auto dead_server = [&](DeadServer& s) {
+        s.number = r.number<uint32_t>();
+        s.rank = r.number<uint32_t>();
+        return flag(s.held_parameters);
+    };
+    const auto iteration = [&](OpenIteration& one) {
+        one.table = r.text(TableMessage::kNameBytesMax);
+        one.iteration = r.number<uint64_t>();
+        return read_list(r, room, one.late, number);
+    };
+    const bool is_whole =
+        read_list(r, room, status.dead, dead_server) &&
+        read_list(r, room, status.servers, server) && read_list(r, room, status.workers, worker) &&
+        read_list(r, room, status.losers, number) && read_list(r, room, status.open, iteration);
+    if (!is_whole || !r.done()) return std::nullopt;
+    return status;
+}
+
+}  // namespace weir

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// JobStatus: what a running job looks like, for people and their programs.
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lib/node/messages.h"
+
+namespace weir {
+
+struct JobStatus {
+    struct Shard {
+        uint32_t number = 0;
+        uint32_t segments = 0;  ///< that it is primary of
+        double share = 0;       ///< of the ring
+        bool answered = false;  ///< the following are known
+        uint64_t keys = 0;
+        uint64_t bytes = 0;  ///< of tables
+        uint64_t pushes = 0;
+        uint64_t pulls = 0;
+        friend bool operator==(const Shard&, const Shard&) = default;
+    };
+
+    struct Server {
+        uint32_t number = 0;
+        uint32_t rank = 0;
+        uint32_t weight = 1;
+        bool is_leaving = false;
+        std::vector<Shard> shards = {};
+        friend bool operator==(const Server&, const Server&) = default;
+    };
+
+    struct Worker {
+        uint32_t number = 0;
+        uint32_t rank = 0;
+        friend bool operator==(const Worker&, const Worker&) = default;
+    };
+
+    /// A server that died, or was of no use.
+    struct DeadServer {
+        uint32_t number = 0;
+        uint32_t rank = 0;
+        bool held_parameters = false;  ///< parameters are lost with it
+        friend bool operator==(const DeadServer&, const DeadServer&) = default;
+    };
+
+    /// An iteration that has begun at some shard and is not closed there.
+    struct OpenIteration {
+        std::string table = {};
+        uint64_t iteration = 0;
+        std::vector<uint32_t> late = {};  ///< workers of which parts are missing
+        friend bool operator==(const OpenIteration&, const OpenIteration&) = default;
+    };
+
+    uint64_t epoch = 0;
+    std::vector<Server> servers = {};
+    std::vector<Worker> workers = {};
+    uint32_t joining_servers = 0;
+    uint32_t joining_workers = 0;
+    uint32_t tables = 0;
+    uint64_t segments_to_move = 0;  ///< moves that are under way
+    uint64_t segments_moved = 0;    ///< and what was moved since the ring was last at rest
+    double share_to_move = 0;
+    double share_moved = 0;
+    double share_lost = 0;  ///< of the ring. More than 0: calls fail, and the job is to end
+    std::vector<DeadServer> dead = {};
+    std::vector<uint32_t> losers = {};  ///< shards that have yet to hand over what they lose
+    std::vector<OpenIteration> open = {};
+
+    [[nodiscard]] std::vector<std::byte> encode() const;
+    [[nodiscard]] static std::optional<JobStatus> decode(std::span<const std::byte> body);
+    friend bool operator==(const JobStatus&, const JobStatus&) = default;
+};
+
+}  // namespace weir

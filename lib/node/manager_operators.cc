@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+/// \file
+/// Commands of people: they connect as any other peer does, and ask for the state of the job, or
+/// for a server to leave.
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/core.h>
+
+#include "lib/base/byte_codec.h"
+#include "lib/base/log.h"
+#include "lib/node/manager.h"
+
+namespace weir {
+
+using wire::Kind;
+
+void Manager::accept_operator(ConnectionId connection, Peer& peer) {
+    if (operator_count_ == kOperatorsMax) {
+        return turn_away(connection, Error(Errc::kBusy,
+                                           "too many commands are at work; try again "
+                                           "in a while"));
+    }
+    ++operator_count_;
+    peer.state = Peer::State::kMember;
+}
+
+void Manager::receive_from_operator(const Asker& asker, const wire::Frame& frame) {
+    const Kind kind = frame.header.kind;
+    if (kind != Kind::kStats && kind != Kind::kLeave)
+        return refuse(asker.connection, "a frame that commands do not send to a manager");
+    if (phase_ == Phase::kJoining) {
+        return answer(outbox_, asker, Errc::kUnavailable,
+                      encode_text("the job has not begun yet: not all of its processes are here"));
+    }
+    if (phase_ != Phase::kRunning) {
+        const Error over = job_is_over();
+        return answer(outbox_, asker, over.code(), encode_text(over.text()));
+    }
+    kind == Kind::kStats ? ask_for_status(asker) : leave_server(asker, frame);
+}
+
+/// Errc::kUnavailable: in order. Else what ended the job early.
+Error Manager::job_is_over() const {
+    if (outcome_) return {Errc::kUnavailable, "the job is over"};
+    return {outcome_.code(), "the job is over: " + outcome_.error().text()};
+}
+
+void Manager::leave_server(const Asker& asker, const wire::Frame& frame) {
+    Status accepted;
+    const bool asks_itself = !frame.values.empty();
+    if (loss_) {
+        accepted = *loss_;
+    } else if (asks_itself && options_.is_being_stopped && options_.is_being_stopped()) {
+        accepted = Error(Errc::kCancelled,
+                         "the whole job is being stopped: this server stays until "
+                         "the workers have ended");
+    } else if (const Result<uint32_t> server = server_to_leave(frame); !server) {
+        accepted = server.error();
+    } else {
+        const bool is_first = !membership_->is_leaving(*server);
+        accepted = leave_server(*server);
+        if (accepted && is_first)
+            log(LogLevel::kInfo, "server {} is to leave, and hands over what it holds", *server);
+    }
+    answer(outbox_, asker, accepted.code(),
+           accepted ? std::vector<std::byte>() : encode_text(accepted.error().text()));
+}
+
+/// By its number, in `first`. In the body, which only a server that asks itself sends, is the number
+/// with which it has joined the running job; 0 if it began with the job.
+Result<uint32_t> Manager::server_to_leave(const wire::Frame& frame) const {
+    ByteReader reader(frame.values);
+    const uint64_t joiner = frame.values.empty() ? 0 : reader.number<uint64_t>();
+    const uint64_t number = frame.header.first;
+    if (joiner != 0) {
+        for (const auto& [shard, is] : shards_) {
+            if (is.joiner == joiner) return is.server;
+        }
+        return Error(Errc::kNotFound, "this server has not joined the job, or has left it");
+    }
+    if (number < membership_->view().data().next_server) return static_cast<uint32_t>(number);
+    return Error(
+        Errc::kNotFound,
+        fmt::format("this job has had no server {}; `weir status` lists its servers", number));
+}
+
+void Manager::ask_for_status(const Asker& asker) {
+    if (status_askers_.size() == 2 * kOperatorsMax)
+        return answer(outbox_, asker, Errc::kBusy, encode_text("too many questions at a time"));
+    status_askers_.push_back(asker);
+    measure_joiners();
+}
+
+/// The shards have answered, or did not in time. A status that is longer than a message comes in
+/// several replies: `first` says how many bytes it has in all.
+void Manager::send_status() {
+    if (status_askers_.empty()) return;
+    const std::vector<std::byte> status = make_status().encode();
+    const size_t part_bytes_max =
+        endpoint_->capabilities().message_bytes_max - wire::kHeaderBytesMin;
+    for (const Asker& asker : std::exchange(status_askers_, {})) {
+        wire::FrameHeader header = wire::header_of(Kind::kReply);
+        header.request = asker.request;
+        header.first = status.size();
+        for (size_t at = 0; at < status.size(); at += part_bytes_max) {
+            const size_t bytes = std::min(part_bytes_max, status.size() - at);
+            outbox_.send(asker.connection, header, std::span(status).subspan(at, bytes));
+        }
+    }
+}
+
+JobStatus Manager::make_status() const {
+    const View& view = membership_->view();
+    JobStatus status;
+    status.epoch = view.epoch();
+    status.joining_servers = static_cast<uint32_t>(joiners_.servers().size());
+    status.joining_workers = static_cast<uint32_t>(joiners_.workers().size());
+    status.tables = static_cast<uint32_t>(tables_.size());
+    const MoveProgress progress = membership_->progress();
+    status.segments_to_move = progress.segments_to_move;
+    status.segments_moved = progress.segments_moved;
+    status.share_to_move = progress.share_to_move;
+    status.share_moved = progress.share_moved;
+    status.dead = dead_servers_;
+    status.losers.assign(membership_->losers().begin(), membership_->losers().end());
+    std::map<uint32_t, JobStatus::Shard> shards;
+    for (const ViewShard& shard : view.shards())
+        shards[shard.number].number = shard.number;
+    for (size_t i = 0; i < view.segments().size(); ++i) {
+        const uint32_t primary = view.segments()[i].primary;
+        const double share = static_cast<double>(position_count(view.data().segments, i)) * 0x1p-64;
+        if (loss_ && !shards_.contains(primary)) status.share_lost += share;
+        const auto at = shards.find(primary);
+        if (at == shards.end()) continue;
+        ++at->second.segments;
+        at->second.share += share;
+    }
+    std::map<std::pair<uint32_t, uint64_t>, std::vector<uint32_t>> late;
+    for (const auto& [number, counters] : counters_.counters()) {
+        const auto at = shards.find(number);
+        if (at == shards.end()) continue;
+        at->second.answered = true;
+        at->second.keys = counters.keys_held;
+        at->second.bytes = counters.table_bytes;
+        at->second.pushes = counters.pushes;
+        at->second.pulls = counters.pulls;
+        for (const StatsMessage::OpenIteration& open : counters.open) {
+            std::vector<uint32_t>& names = late[{open.table, open.iteration}];
+            names.insert(names.end(), open.late.begin(), open.late.end());
+        }
+    }
+    for (const ViewServer& server : view.servers()) {
+        JobStatus::Server& entry = status.servers.emplace_back();
+        entry = {server.number, server.rank, server.weight, membership_->is_leaving(server.number)};
+        for (const ViewShard& shard : view.shards()) {
+            if (shard.server == server.number) entry.shards.push_back(shards[shard.number]);
+        }
+    }
+    for (const ViewWorker& worker : view.workers())
+        status.workers.push_back({worker.number, worker.rank});
+    for (auto& [which, names] : late) {
+        if (which.first >= tables_.size()) continue;
+        std::ranges::sort(names);
+        names.erase(std::unique(names.begin(), names.end()), names.end());
+        status.open.push_back({tables_.name(which.first), which.second, std::move(names)});
+    }
+    return status;
+}
+
+}  // namespace weir

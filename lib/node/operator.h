@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// Operator: a command's connection to the manager of a running job.
+
+#include <array>
+#include <memory>
+#include <string>
+
+#include "lib/base/clock.h"
+#include "lib/node/job_status.h"
+#include "lib/wire/frame.h"
+#include "transport/transport.h"
+
+namespace weir {
+
+/// Each call waits for its answer. After an error other than the manager's refusal of a request,
+/// the connection is of no more use.
+///
+/// Thread: one
+class Operator {
+public:
+    static constexpr size_t kStatusBytesMax = size_t{64} << 20;
+
+    /// Connects with the first call.
+    Operator(std::unique_ptr<transport::Endpoint> endpoint, std::string manager_address,
+             const Clock& clock, uint64_t timeout_ns = 10 * kSecond)
+        : endpoint_(std::move(endpoint)),
+          manager_address_(std::move(manager_address)),
+          clock_(clock),
+          timeout_ns_(timeout_ns) {}
+
+    /// Errors: Errc::kUnavailable if the job has not begun, or is over; Errc::kDeadline,
+    ///         Errc::kPeerLost if the manager does not answer
+    [[nodiscard]] Result<JobStatus> status();
+
+    /// Tells a server to hand over what it holds, and to end. Returns once that has begun.
+    ///
+    /// Errors: those of Membership::leave_server(), and of status()
+    [[nodiscard]] Status leave(uint32_t server);
+
+    /// The same, asked by the server itself. One that joined as `joiner` (JoinMessage::joiner)
+    /// names itself by that number, one that began with the job (`joiner` 0) by `server`.
+    ///
+    /// Errors: as well Errc::kCancelled if the whole job is being stopped
+    [[nodiscard]] Status leave_by_itself(uint32_t server, uint64_t joiner);
+
+private:
+    [[nodiscard]] Status connect();
+    [[nodiscard]] Result<std::vector<std::byte>> ask(wire::Kind kind, uint64_t first,
+                                                     std::span<const std::byte> body = {});
+    [[nodiscard]] Status poll();
+    void send(wire::Kind kind, uint64_t request, uint64_t first, std::span<const std::byte> body);
+
+    std::unique_ptr<transport::Endpoint> endpoint_;
+    std::string manager_address_;
+    const Clock& clock_;
+    uint64_t timeout_ns_;
+    transport::ConnectionId connection_ = 0;
+    bool is_connected_ = false;
+    uint64_t last_request_ = 0;
+    std::array<transport::Completion, 8> completions_;
+
+    /// The answer to the last request, as far as it is here.
+    struct Answer {
+        bool is_whole = false;
+        Errc status = Errc::kOk;
+        std::vector<std::byte> body;
+    } answer_;
+};
+
+}  // namespace weir

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/node/record_message.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "lib/base/byte_codec.h"
+
+namespace weir {
+namespace {
+
+constexpr uint8_t kHasTail = 1;
+constexpr uint8_t kIsRange = 2;
+
+struct Head {
+    uint8_t kind = 0;
+    uint8_t flags = 0;
+    uint16_t reserved = 0;
+    uint32_t table = 0;
+    uint64_t row_count = 0;
+    uint64_t first_key = 0;
+    uint64_t value_bytes = 0;
+    uint64_t state_bytes = 0;
+};
+
+static_assert(sizeof(Head) == RecordMessage::kHeadBytes);
+
+PositionRange read_range(ByteReader& reader) {
+    PositionRange range;
+    range.first = reader.number<uint64_t>();
+    range.last = reader.number<uint64_t>();
+    return range;
+}
+
+/// Reads a list; false if it is malformed. It grows as bytes are read.
+template <class Entry, class Read>
+bool read_list(ByteReader& reader, std::vector<Entry>& list, Read&& read) {
+    for (auto count = reader.number<uint32_t>(); reader.ok() && count > 0; --count) {
+        Entry entry;
+        if (!read(entry)) return false;
+        list.push_back(std::move(entry));
+    }
+    return reader.ok();
+}
+
+}  // namespace
+
+std::vector<std::byte> FollowMessage::encode() const {
+    ByteWriter writer;
+    writer.number(epoch).number(number);
+    return std::move(writer).take();
+}
+
+std::optional<FollowMessage> FollowMessage::decode(std::span<const std::byte> body) {
+    ByteReader reader(body);
+    FollowMessage message;
+    message.epoch = reader.number<uint64_t>();
+    message.number = reader.number<uint64_t>();
+    if (!reader.done()) return std::nullopt;
+    return message;
+}
+
+uint64_t RecordMessage::rows_to_cut() const noexcept {
+    const size_t bytes = keys.size() + values.size() + state.size();
+    if (bytes <= kCutBytes) return std::max<uint64_t>(1, row_count);
+    return std::max<uint64_t>(1, kCutBytes / (bytes / row_count));
+}
+
+RecordMessage RecordMessage::rows_from(uint64_t row, uint64_t count) const {
+    const auto part = [&](std::span<const std::byte> bytes) {
+        const size_t row_bytes = bytes.size() / row_count;
+        return bytes.subspan(row * row_bytes, count * row_bytes);
+    };
+    RecordMessage rows;
+    rows.is_range = is_range;
+    rows.table = table;
+    rows.row_count = count;
+    rows.first_key = is_range ? first_key + row : 0;
+    rows.keys = part(keys);
+    rows.values = part(values);
+    rows.state = part(state);
+    return rows;
+}
+
+std::array<std::byte, RecordMessage::kHeadBytes> RecordMessage::encode_head() const noexcept {
+    Head head;
+    head.kind = static_cast<uint8_t>(kind);
+    head.flags = static_cast<uint8_t>((has_tail() ? kHasTail : 0) | (is_range ? kIsRange : 0));
+    head.table = table;
+    head.row_count = row_count;
+    head.first_key = first_key;
+    head.value_bytes = values.size();
+    head.state_bytes = state.size();
+    std::array<std::byte, kHeadBytes> bytes;
+    std::memcpy(bytes.data(), &head, sizeof head);
+    return bytes;
+}
+
+std::vector<std::byte> RecordMessage::encode() const {
+    ByteWriter writer;
+    writer.raw(encode_head()).raw(keys).raw(values).raw(state);
+    if (!has_tail()) return std::move(writer).take();
+    writer.number(static_cast<uint32_t>(segments.size()));
+    for (const LearnedSegment& segment : segments)
+        writer.number(segment.range.first).number(segment.range.last).number(segment.named);
+    writer.number(static_cast<uint32_t>(times.size()));
+    for (const RecordedTime& time : times)
+        writer.number(time.worker)
+            .number(time.range.first)
+            .number(time.range.last)
+            .number(time.time);
+    writer.number(static_cast<uint32_t>(clocks.size()));
+    for (const ClockTimes& clock : clocks)
+        clock.encode(writer);
+    writer.number(static_cast<uint32_t>(iterations.size()));
+    for (const RecordedIterations& one : iterations) {
+        writer.number(one.range.first).number(one.range.last).number(one.last_closed);
+        writer.number(static_cast<uint32_t>(one.failed.size()));
+        for (const RecordedIterations::Failed& failed : one.failed)
+            writer.number(failed.iteration).number(failed.status).number(failed.worker);
+    }
+    return std::move(writer).take();
+}
+
+std::optional<RecordMessage> RecordMessage::decode(std::span<const std::byte> bytes) {
+    Head head;
+    if (bytes.size() < sizeof head || bytes.size() > kBytesMax) return std::nullopt;
+    std::memcpy(&head, bytes.data(), sizeof head);
+    RecordMessage message;
+    message.kind = static_cast<Kind>(head.kind);
+    message.is_range = (head.flags & kIsRange) != 0;
+    message.table = head.table;
+    message.row_count = head.row_count;
+    message.first_key = head.first_key;
+    const bool is_sound = head.kind >= static_cast<uint8_t>(Kind::kBegin) &&
+                          head.kind <= static_cast<uint8_t>(Kind::kEnd) &&
+                          (head.flags & ~(kHasTail | kIsRange)) == 0 && head.reserved == 0 &&
+                          head.row_count <= kRowsMax && head.value_bytes <= kBytesMax &&
+                          head.state_bytes <= kBytesMax;
+    if (!is_sound) return std::nullopt;
+    if (message.is_range ? head.first_key + head.row_count < head.first_key : head.first_key != 0)
+        return std::nullopt;
+    const uint64_t key_bytes = message.is_range ? 0 : head.row_count * sizeof(uint64_t);
+    std::span<const std::byte> rest = bytes.subspan(sizeof head);
+    if (rest.size() < key_bytes + head.value_bytes + head.state_bytes) return std::nullopt;
+    message.keys = rest.first(key_bytes);
+    message.values = rest.subspan(key_bytes, head.value_bytes);
+    message.state = rest.subspan(key_bytes + head.value_bytes, head.state_bytes);
+    rest = rest.subspan(key_bytes + head.value_bytes + head.state_bytes);
+    const bool has_tail = (head.flags & kHasTail) != 0;
+    if (has_tail ? !message.decode_tail(rest) : !rest.empty()) return std::nullopt;
+    const bool has_rows = head.row_count != 0 || !message.values.empty() || !message.state.empty();
+    const bool is_about_rows = has_rows || message.is_range || head.table != 0 ||
+                               !message.times.empty() || !message.clocks.empty() ||
+                               !message.iterations.empty();
+    const bool fits_kind = message.kind == Kind::kRows
+                               ? message.segments.empty()
+                               : !message.segments.empty() && !is_about_rows;
+    if (!fits_kind) return std::nullopt;
+    return message;
+}
+
+bool RecordMessage::decode_tail(std::span<const std::byte> bytes) {
+    ByteReader reader(bytes);
+    const bool is_sound =
+        read_list(reader, segments,
+                  [&](LearnedSegment& segment) {
+                      segment.range = read_range(reader);
+                      segment.named = reader.number<uint64_t>();
+                      return segment.range.first <= segment.range.last &&
+                             segments.size() < kSegmentsMax;
+                  }) &&
+        read_list(reader, times,
+                  [&](RecordedTime& time) {
+                      time.worker = reader.number<uint32_t>();
+                      time.range = read_range(reader);
+                      time.time = reader.number<uint64_t>();
+                      return time.range.first <= time.range.last && times.size() < kSegmentsMax;
+                  }) &&
+        read_list(reader, clocks,
+                  [&](ClockTimes& clock) {
+                      auto decoded = ClockTimes::decode(reader);
+                      if (!decoded || clocks.size() >= kSegmentsMax) return false;
+                      clock = std::move(*decoded);
+                      return true;
+                  }) &&
+        read_list(reader, iterations, [&](RecordedIterations& one) {
+            one.range = read_range(reader);
+            one.last_closed = reader.number<uint64_t>();
+            const auto read_failed = [&](RecordedIterations::Failed& failed) {
+                failed.iteration = reader.number<uint64_t>();
+                failed.status = reader.number<Errc>();
+                failed.worker = reader.number<uint32_t>();
+                return one.failed.size() < kFailedMax;
+            };
+            return read_list(reader, one.failed, read_failed) &&
+                   one.range.first <= one.range.last && iterations.size() < kSegmentsMax;
+        });
+    return is_sound && reader.done() && has_tail();
+}
+
+}  // namespace weir

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// The bodies of kFollow and of records: how the rows of a segment, and the times of its workers,
+/// go from the shard that is its primary to one that learns it.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "lib/base/result.h"
+#include "lib/key/key_range.h"
+#include "lib/key/position.h"
+#include "lib/vclock/clock_times.h"
+#include "lib/wire/frame.h"
+
+namespace weir {
+
+/// Kind::kFollow, with which a primary begins a stream. The number of its shard is in the header's
+/// `first`.
+struct FollowMessage {
+    uint64_t epoch = 0;   ///< of its view
+    uint64_t number = 0;  ///< of this connection among those of the two shards: the highest counts
+    [[nodiscard]] std::vector<std::byte> encode() const;
+    [[nodiscard]] static std::optional<FollowMessage> decode(std::span<const std::byte> body);
+};
+
+/// A segment that a learner is to get.
+struct LearnedSegment {
+    PositionRange range;
+    uint64_t named = 0;  ///< the epoch that named the learner
+    friend bool operator==(const LearnedSegment&, const LearnedSegment&) = default;
+};
+
+/// What a push sets in a range clock.
+struct RecordedTime {
+    uint32_t worker = 0;
+    PositionRange range;
+    uint64_t time = 0;
+    friend bool operator==(const RecordedTime&, const RecordedTime&) = default;
+};
+
+/// How far the iterations of a table have come in a range.
+struct RecordedIterations {
+    struct Failed {
+        uint64_t iteration = 0;
+        Errc status = Errc::kOk;
+        uint32_t worker = 0;
+        friend bool operator==(const Failed&, const Failed&) = default;
+    };
+
+    PositionRange range;
+    uint64_t last_closed = 0;
+    std::vector<Failed> failed;
+    friend bool operator==(const RecordedIterations&, const RecordedIterations&) = default;
+};
+
+/// One record of a stream. It is sent as the bodies of one or more frames of Kind::kRecord, with
+/// its index in `first`, and in `request` the bytes of it that are still to come.
+///
+/// A record has a head of 40 bytes, the keys of a list, the values, the state, and a tail. The
+/// head: kind (1 byte), flags (1; 1: a tail follows, 2: the keys are a range), zero (2), table (4),
+/// row_count, first_key, bytes of values, bytes of state (8 each). The tail has the lists of
+/// segments, times, clocks and iterations, each with its length (4) in front.
+struct RecordMessage {
+    /// Rows are cut by rows_from() into records that are much shorter, but for a single row that is
+    /// longer.
+    static constexpr size_t kBytesMax = 8 * wire::kRequestBytesMax;
+    static constexpr size_t kCutBytes = size_t{4} << 20;
+    static constexpr size_t kHeadBytes = 40;
+    static constexpr size_t kRowBytesMax = kBytesMax - (size_t{1} << 20);  ///< and its times
+    static constexpr size_t kSegmentsMax = size_t{1} << 16;
+    static constexpr size_t kFailedMax = 1024;
+    static constexpr uint64_t kRowsMax = wire::kRequestKeysMax * 16;
+
+    enum class Kind : uint8_t {
+        kBegin = 1,  ///< of `segments` the learner drops what it has: all of them follows
+        kRows = 2,   ///< rows of one table, and times
+        kEnd = 3,    ///< all of `segments` is there
+    };
+    Kind kind = Kind::kRows;
+    bool is_range = false;
+    uint32_t table = 0;
+    uint64_t row_count = 0;
+    uint64_t first_key = 0;           ///< of a range
+    std::span<const std::byte> keys;  ///< of a list, in any order, 8 bytes each
+    std::span<const std::byte> values;
+    std::span<const std::byte> state;
+    std::vector<LearnedSegment> segments;
+    std::vector<RecordedTime> times;
+    std::vector<ClockTimes> clocks;
+    std::vector<RecordedIterations> iterations;
+
+    /// Whether it says more than rows.
+    [[nodiscard]] bool has_tail() const noexcept {
+        return !segments.empty() || !times.empty() || !clocks.empty() || !iterations.empty();
+    }
+
+    [[nodiscard]] KeyRange range() const noexcept { return {first_key, first_key + row_count}; }
+
+    /// How many rows make up about kCutBytes, at least one.
+    [[nodiscard]] uint64_t rows_to_cut() const noexcept;
+    /// `count` of its rows, from one of them on, without its tail.
+    [[nodiscard]] RecordMessage rows_from(uint64_t row, uint64_t count) const;
+
+    [[nodiscard]] std::array<std::byte, kHeadBytes> encode_head() const noexcept;
+    [[nodiscard]] std::vector<std::byte> encode() const;
+    /// The spans point into `bytes`, which a peer may still change: read what they hold once.
+    /// Nothing, if the bytes are not what encode() writes. Takes memory in proportion to them.
+    [[nodiscard]] static std::optional<RecordMessage> decode(std::span<const std::byte> bytes);
+
+private:
+    [[nodiscard]] bool decode_tail(std::span<const std::byte> bytes);
+};
+
+}  // namespace weir

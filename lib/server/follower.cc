@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/server/follower.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "lib/base/log.h"
+#include "lib/node/messages.h"
+
+namespace weir {
+
+Follower::Follower(Ends ends, const View& view, Holdings& holdings, ShardTables& tables)
+    : ends_(ends), view_(view), holdings_(holdings), tables_(tables) {}
+
+std::string_view Follower::receive(const wire::Frame& frame) {
+    const wire::FrameHeader& h = frame.header;
+    if (refusal_ != Errc::kOk) return {};
+    const bool is_first = bytes_to_come_ == 0;
+    if (h.first != received_ + (is_first ? 1 : 0)) return "a record with another index than is due";
+    if (frame.values.empty() && !(is_first && h.request == 0))
+        return "a part of a record with nothing in it";
+    received_ = h.first;
+    if (is_first && h.request == 0 && waiting_.empty()) {
+        const Outcome outcome = apply(frame.values);
+        if (outcome != Outcome::kWait) return judge(outcome);
+    }
+    if (is_first) {
+        if (h.request > RecordMessage::kBytesMax) return "a record that is too long";
+        partial_.clear();
+    } else if (h.request + frame.values.size() != bytes_to_come_) {
+        return "a part of a record that does not fit to those before";
+    }
+    partial_.insert(partial_.end(), frame.values.begin(), frame.values.end());
+    if (partial_.size() > RecordMessage::kBytesMax) return "a record that is too long";
+    bytes_to_come_ = h.request;
+    if (bytes_to_come_ > 0) return {};
+    waiting_bytes_ += partial_.size();
+    const bool is_alone = waiting_.empty();
+    waiting_.push_back(std::move(partial_));
+    partial_.clear();
+    if (is_alone) return go_on();
+    return waiting_bytes_ > kWaitingBytesMax ? "more records than the window has room for" : "";
+}
+
+std::string_view Follower::go_on() {
+    while (!waiting_.empty() && refusal_ == Errc::kOk) {
+        const Outcome outcome = apply(waiting_.front());
+        if (outcome == Outcome::kWait) return {};
+        waiting_bytes_ -= waiting_.front().size();
+        waiting_.pop_front();
+        if (const std::string_view wrong = judge(outcome); !wrong.empty()) return wrong;
+    }
+    return {};
+}
+
+std::string_view Follower::judge(Outcome outcome) {
+    if (outcome == Outcome::kApplied) ++applied_;
+    if (outcome == Outcome::kRefused) waiting_.clear();
+    return outcome == Outcome::kMalformed ? wrong_ : std::string_view();
+}
+
+std::optional<uint64_t> Follower::take_applied() {
+    const bool is_news = told_ != applied_ || (refusal_ != Errc::kOk && !has_told_refusal_);
+    if (!is_news) return std::nullopt;
+    has_told_refusal_ = refusal_ != Errc::kOk;
+    return told_ = applied_;
+}
+
+Follower::Outcome Follower::apply(std::span<const std::byte> bytes) {
+    const auto record = RecordMessage::decode(bytes);
+    wrong_ = "a malformed record";
+    if (!record) return Outcome::kMalformed;
+    switch (record->kind) {
+        case RecordMessage::Kind::kBegin: return begin(*record);
+        case RecordMessage::Kind::kEnd:
+            for (const LearnedSegment& segment : record->segments) {
+                const Segment* const known = find(segment.range);
+                if (known != nullptr && known->is == segment && known->is_active)
+                    holdings_.learned(segment.range);
+            }
+            return Outcome::kApplied;
+        case RecordMessage::Kind::kRows: break;
+    }
+    if (record->table >= TableMessage::kTablesMax) return Outcome::kMalformed;
+    if (record->table >= tables_.size() || tables_[record->table] == nullptr) return Outcome::kWait;
+    return take_rows(*tables_[record->table], *record);
+}
+
+bool Follower::is_named(const LearnedSegment& segment) const noexcept {
+    const size_t i = view_.segment_index(segment.range.first);
+    const ViewSegment& is = view_.segments()[i];
+    return view_.range(i) == segment.range && is.primary == ends_.primary &&
+           is.learner.shard == ends_.learner && is.learner.named == segment.named;
+}
+
+const Follower::Segment* Follower::find(PositionRange range) const noexcept {
+    for (const Segment& segment : segments_) {
+        if (segment.is.range == range) return &segment;
+    }
+    return nullptr;
+}
+
+/// Drops what is here of the segments, and makes room for them.
+Follower::Outcome Follower::begin(const RecordMessage& record) {
+    for (const LearnedSegment& segment : record.segments) {
+        if (segment.named > view_.epoch()) return Outcome::kWait;
+    }
+    wrong_ = "the beginning of a segment that it has begun";
+    for (const LearnedSegment& segment : record.segments) {
+        const Segment* const known = find(segment.range);
+        // Named anew, or begun in part before rows had to be dropped.
+        if (known != nullptr && known->is.named >= segment.named && known->is != segment)
+            return Outcome::kMalformed;
+        if (known != nullptr && known->is == segment && known->is_active) continue;
+        const bool is_active = is_named(segment);
+        if (is_active) {
+            holdings_.forget(segment.range);  // what came on an earlier connection
+            is_preparing_ = holdings_.prepare(segment.range);
+            if (is_preparing_) return Outcome::kWait;
+            const Status room = holdings_.learn(segment.range);
+            if (room.code() == Errc::kBusy) return Outcome::kWait;
+            if (!room) return ended(room);
+        }
+        std::erase_if(segments_, [&](const Segment& s) { return s.is.range == segment.range; });
+        if (segments_.size() >= kSegmentsMax) return Outcome::kMalformed;
+        segments_.push_back({segment, is_active});
+        find_positions();
+    }
+    return Outcome::kApplied;
+}
+
+Follower::Outcome Follower::ended(const Status& status) {
+    if (status) return Outcome::kApplied;
+    if (status.code() != Errc::kNoMemory) {
+        wrong_ = "rows that do not fit the table, or a segment that this shard has";
+        return Outcome::kMalformed;
+    }
+    log(LogLevel::kError, "shard {}: no memory for what it is to learn from shard {}: {}",
+        ends_.learner, ends_.primary, status.error().message());
+    refusal_ = Errc::kNoMemory;
+    return Outcome::kRefused;
+}
+
+Follower::Outcome Follower::take_rows(ShardTable& table, const RecordMessage& record) {
+    table.was_pushed = true;
+    if (record.row_count > 0) {
+        const Outcome rows = record.is_range ? take_range(table, record) : take_list(table, record);
+        if (rows != Outcome::kApplied) return rows;
+    }
+    return take_times(table, record);
+}
+
+Follower::Outcome Follower::take_range(ShardTable& table, const RecordMessage& record) {
+    wrong_ = "rows of segments that it has not begun";
+    if (!table.positions.is_dense()) return Outcome::kMalformed;
+    const uint64_t key_count = table.positions.key_count();
+    const KeyRange keys = record.range();
+    if (keys.end > key_count) return Outcome::kMalformed;
+    const PositionRange positions{table.positions.position(keys.begin),
+                                  table.positions.position(keys.end - 1)};
+    uint64_t covered = 0;
+    for (const PositionRange known : known_.ranges()) {
+        const KeyRange has{table.positions.first_key_at(known.first),
+                           table.positions.end_key_at(known.last)};
+        covered += intersect(has, keys).key_count();
+    }
+    if (covered != keys.key_count()) return Outcome::kMalformed;
+    const size_t row_bytes = table.rows->pulled_row_bytes();
+    const size_t state_row_bytes = table.rows->state_row_bytes();
+    if (record.values.size() != row_bytes * keys.key_count() ||
+        record.state.size() != state_row_bytes * keys.key_count()) {
+        return ended(Error(Errc::kInvalidArgument, "rows of another size"));
+    }
+    for (const PositionRange active : active_.ranges()) {
+        if (active.last < positions.first || active.first > positions.last) continue;
+        const KeyRange part = intersect(keys, {table.positions.first_key_at(active.first),
+                                               table.positions.end_key_at(active.last)});
+        if (part.empty()) continue;
+        const size_t at = part.begin - keys.begin;
+        const Status taken = table.rows->take(
+            part, record.values.subspan(at * row_bytes, part.key_count() * row_bytes),
+            record.state.subspan(at * state_row_bytes, part.key_count() * state_row_bytes));
+        if (!taken) return ended(taken);
+    }
+    return Outcome::kApplied;
+}
+
+Follower::Outcome Follower::take_list(ShardTable& table, const RecordMessage& record) {
+    wrong_ = "rows of segments that it has not begun";
+    const size_t count = record.row_count;
+    keys_.resize(count);
+    std::memcpy(keys_.data(), record.keys.data(), record.keys.size());
+    const bool is_dense = table.positions.is_dense();
+    const auto position = [&](uint64_t key) { return table.positions.position(key); };
+    for (const uint64_t key : keys_) {
+        if (is_dense && key >= table.positions.key_count()) return Outcome::kMalformed;
+        if (!known_.contains(position(key))) return Outcome::kMalformed;
+    }
+    if (all_active_) return ended(table.rows->take(keys_, record.values, record.state));
+    const size_t row_bytes = table.rows->pulled_row_bytes();
+    const size_t state_row_bytes = table.rows->state_row_bytes();
+    if (record.values.size() != row_bytes * count || record.state.size() != state_row_bytes * count)
+        return ended(Error(Errc::kInvalidArgument, "rows of another size"));
+    values_.assign(record.values.begin(), record.values.end());
+    state_.assign(record.state.begin(), record.state.end());
+    size_t kept = 0;
+    for (size_t i = 0; i < count; ++i) {
+        if (!active_.contains(position(keys_[i]))) continue;
+        keys_[kept] = keys_[i];
+        std::copy_n(&values_[i * row_bytes], row_bytes, &values_[kept * row_bytes]);
+        if (state_row_bytes > 0)
+            std::copy_n(&state_[i * state_row_bytes], state_row_bytes,
+                        &state_[kept * state_row_bytes]);
+        ++kept;
+    }
+    return ended(table.rows->take(std::span(keys_).first(kept),
+                                  std::span(values_).first(kept * row_bytes),
+                                  std::span(state_).first(kept * state_row_bytes)));
+}
+
+/// A view says what numbers were given out; records may be ahead of it, but not by much.
+bool Follower::is_plausible(uint32_t worker) const noexcept {
+    return worker < uint64_t{view_.data().next_worker} + ViewLimits::kWorkersMax;
+}
+
+Follower::Outcome Follower::take_times(ShardTable& table, const RecordMessage& record) {
+    wrong_ = "times of segments that it has not begun, or of workers that cannot be";
+    for (const ClockTimes& times : record.clocks) {
+        const Segment* const segment = find(times.range);
+        if (segment == nullptr) return Outcome::kMalformed;
+        for (const WorkerTimes& one : times.workers) {
+            if (!is_plausible(one.worker)) return Outcome::kMalformed;
+        }
+        if (!segment->is_active) continue;
+        if (!table.clocks.take(holdings_.segments(), times)) return Outcome::kMalformed;
+    }
+    for (const RecordedTime& time : record.times) {
+        const Segment* const segment = find(time.range);
+        if (segment == nullptr || !is_plausible(time.worker)) return Outcome::kMalformed;
+        if (!segment->is_active) continue;
+        const ClockStep step{time.range.first, time.time};
+        if (RangeClock* const clock = table.clocks.of(time.worker))
+            clock->set(holdings_.segments(), time.range, std::span(&step, 1));
+    }
+    return take_iterations(table, record);
+}
+
+Follower::Outcome Follower::take_iterations(ShardTable& table, const RecordMessage& record) {
+    wrong_ = "iterations of segments that it has not begun, or that cannot be";
+    for (const RecordedIterations& one : record.iterations) {
+        ClosedRun run{one.range, {one.last_closed, {}}};
+        for (const RecordedIterations::Failed& failed : one.failed)
+            run.state.failed.push_back({failed.iteration, {failed.status, failed.worker}});
+        const auto segment = std::ranges::find_if(segments_, [&](const Segment& s) {
+            return s.is.range.first <= one.range.first && one.range.last <= s.is.range.last;
+        });
+        if (segment == segments_.end() || !run.state.is_sound()) return Outcome::kMalformed;
+        if (segment->is_active) table.iterations.state().closed().set(run);
+    }
+    return Outcome::kApplied;
+}
+
+void Follower::take_view(uint32_t learner) {
+    ends_.learner = learner;
+    for (Segment& segment : segments_)
+        segment.is_active = segment.is_active && is_named(segment.is);
+    find_positions();
+}
+
+void Follower::find_positions() {
+    std::vector<PositionRange> known;
+    std::vector<PositionRange> active;
+    for (const Segment& segment : segments_) {
+        known.push_back(segment.is.range);
+        if (segment.is_active) active.push_back(segment.is.range);
+    }
+    known_ = PositionSet(known);
+    active_ = PositionSet(active);
+    all_active_ = active.size() == known.size();
+}
+
+}  // namespace weir

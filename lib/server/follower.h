@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// Follower: a learner's end of a Stream. It takes the records of one connection and applies them.
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "lib/node/record_message.h"
+#include "lib/ring/view.h"
+#include "lib/server/holdings.h"
+#include "lib/server/stream.h"
+#include "lib/wire/frame.h"
+
+namespace weir {
+
+/// A record is applied as a whole, as soon as all of it is here. One that cannot be applied yet
+/// keeps those behind it waiting: a kBegin until the view is here that names its learners, and
+/// while rows are being dropped; rows of a table until that is made here.
+///
+/// What comes is not trusted: rows and times count only where the view names this shard as the
+/// learner of the sender, in segments that a kBegin of this connection has named. For other
+/// segments the sender may have an older view: what comes for them is left out.
+///
+/// What was learned stays when the connection ends: the view that makes this shard its primary may
+/// be on its way. It is dropped when a kBegin comes for it again, or a view does not name it.
+///
+/// Thread: the shard's
+class Follower {
+public:
+    /// More than a window of records does not wait here, beside the one that comes in parts.
+    static constexpr size_t kWaitingBytesMax = Stream::kWindowBytes + (size_t{1} << 20);
+
+    static constexpr size_t kSegmentsMax = size_t{1} << 16;  ///< of one connection
+
+    /// Who sends, and who learns, by number; and the number of this connection among theirs.
+    struct Ends {
+        uint32_t primary = 0;
+        uint32_t learner = 0;
+        uint64_t connection = 0;
+    };
+
+    /// `view`, `holdings` and `tables` must outlive it.
+    Follower(Ends ends, const View& view, Holdings& holdings, ShardTables& tables);
+    Follower(const Follower&) = delete;
+    Follower& operator=(const Follower&) = delete;
+    ~Follower() = default;
+
+    [[nodiscard]] uint32_t primary() const noexcept { return ends_.primary; }
+
+    [[nodiscard]] uint64_t number() const noexcept { return ends_.connection; }
+
+    /// Takes a frame of kind kRecord. Returns what is wrong with it; empty if nothing is.
+    [[nodiscard]] std::string_view receive(const wire::Frame& frame);
+
+    /// Applies what waits, as far as it can. Returns what is wrong with it.
+    [[nodiscard]] std::string_view go_on();
+
+    [[nodiscard]] bool is_waiting() const noexcept { return !waiting_.empty(); }
+
+    /// It makes room for a segment, a bounded part in each go_on().
+    [[nodiscard]] bool is_preparing() const noexcept { return is_preparing_; }
+
+    /// The index of the last record that was applied, if there is a new one since the last call.
+    [[nodiscard]] std::optional<uint64_t> take_applied();
+
+    /// Why it cannot learn, once that is so: nothing more is applied.
+    [[nodiscard]] Errc refusal() const noexcept { return refusal_; }
+
+    /// There is a new view: what comes for segments that it does not name any more is left out.
+    /// `learner`: the number of this shard, which one that joins knows only then.
+    void take_view(uint32_t learner);
+
+private:
+    enum class Outcome : uint8_t { kApplied, kWait, kRefused, kMalformed };
+
+    struct Segment {
+        LearnedSegment is;
+        bool is_active = false;  ///< it is learned; else what comes for it is left out
+    };
+
+    [[nodiscard]] Outcome apply(std::span<const std::byte> bytes);
+    [[nodiscard]] Outcome begin(const RecordMessage& record);
+    [[nodiscard]] Outcome take_rows(ShardTable& table, const RecordMessage& record);
+    [[nodiscard]] Outcome take_range(ShardTable& table, const RecordMessage& record);
+    [[nodiscard]] Outcome take_list(ShardTable& table, const RecordMessage& record);
+    [[nodiscard]] Outcome take_times(ShardTable& table, const RecordMessage& record);
+    [[nodiscard]] Outcome take_iterations(ShardTable& table, const RecordMessage& record);
+    [[nodiscard]] Outcome ended(const Status& status);
+    [[nodiscard]] bool is_named(const LearnedSegment& segment) const noexcept;
+    [[nodiscard]] bool is_plausible(uint32_t worker) const noexcept;
+    [[nodiscard]] const Segment* find(PositionRange range) const noexcept;
+    void find_positions();
+    [[nodiscard]] std::string_view judge(Outcome outcome);
+
+    Ends ends_;
+    const View& view_;
+    Holdings& holdings_;
+    ShardTables& tables_;
+
+    std::vector<Segment> segments_;  ///< that a kBegin has named
+    PositionSet known_;              ///< of all of them
+    PositionSet active_;
+    bool all_active_ = true;
+
+    uint64_t received_ = 0;  ///< index of the last record of which something has come
+    uint64_t applied_ = 0;
+    uint64_t told_ = 0;  ///< of applied_
+    Errc refusal_ = Errc::kOk;
+    bool has_told_refusal_ = false;
+    bool is_preparing_ = false;
+    std::string_view wrong_;          ///< with the last record
+    std::vector<std::byte> partial_;  ///< the beginning of a record that comes in parts
+    size_t bytes_to_come_ = 0;        ///< of it
+    std::deque<std::vector<std::byte>> waiting_;
+    size_t waiting_bytes_ = 0;
+    std::vector<uint64_t> keys_;  ///< kept for their memory
+    std::vector<std::byte> values_;
+    std::vector<std::byte> state_;
+};
+
+}  // namespace weir

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+/// \file
+/// Segments that move: this shard sends those that others learn (Streams), takes those that it
+/// learns (Follower), and stops serving what a view takes from it.
+
+#include <algorithm>
+
+#include <fmt/core.h>
+
+#include "lib/base/log.h"
+#include "lib/server/shard.h"
+
+namespace weir {
+
+using wire::Kind;
+
+namespace {
+
+/// What streams may send in one poll: a push that has just missed it waits for so much.
+constexpr size_t kBytesPerPoll = size_t{64} << 10;
+
+}  // namespace
+
+void Shard::look_at_moves() noexcept {
+    is_moving_ = !holdings_.is_settled() || !streams_.empty() || !followers_.empty() ||
+                 stopping_.has_value();
+}
+
+// Views.
+
+/// Takes the roles that a view gives to this shard. False: it cannot, and has ended.
+bool Shard::take_roles(const View& view, bool is_first) {
+    std::vector<PositionRange> primary;
+    for (const uint32_t segment : view.segments_of(options_.number))
+        primary.push_back(view.range(segment));
+    if (is_first) {
+        holdings_.begin(primary);
+        return true;
+    }
+    if (const Status taken = holdings_.set_primary(primary); !taken) {
+        end(Error(taken.code(), fmt::format("the manager sent view {}: {}", view.epoch(),
+                                            taken.error().message())));
+        return false;
+    }
+    // What was handed over before may have been given back; what was not is told again, for this view.
+    using Role = Holdings::Role;
+    const bool loses = !holdings_.in_role({Role::kLeaving, Role::kHandedOver}).ranges().empty();
+    stopping_ = loses ? std::optional(view.epoch()) : std::nullopt;
+    return true;
+}
+
+/// The view is here: streams and followers go by it.
+void Shard::follow_view() {
+    holdings_.forget_unless([&](PositionRange range) {
+        const size_t i = view_.segment_index(range.first);
+        return view_.range(i) == range && view_.segments()[i].learner.shard == options_.number;
+    });
+    streams_.take_view(view_, options_.number);
+    if (stopping_) streams_.mark();
+    for (const auto& [connection, follower] : followers_)
+        follower->take_view(options_.number);
+    look_at_moves();
+}
+
+// What moves, in each poll while something does.
+
+size_t Shard::move_on() {
+    size_t done = holdings_.drop_some() ? 1 : 0;
+    std::vector<std::pair<ConnectionId, std::string_view>> wrong;
+    for (const auto& [connection, follower] : followers_) {
+        if (const std::string_view why = follower->go_on(); !why.empty())
+            wrong.emplace_back(connection, why);
+        if (follower->is_preparing()) ++done;
+        tell_applied(connection, *follower);
+    }
+    for (const auto& [connection, why] : wrong)
+        refuse(connection, why);
+    done += streams_.send(kBytesPerPoll);
+    for (const LearnerReport& report : streams_.take_complete())
+        tell_manager(report, Errc::kOk);
+    for (const LearnerReport& report : streams_.take_refused())
+        tell_manager(report, Errc::kNoMemory);
+    if (stopping_ && streams_.have_leavers_arrived()) {
+        wire::FrameHeader header = wire::header_of(Kind::kStopped);
+        header.first = *std::exchange(stopping_, std::nullopt);
+        outbox_.send(manager_, header);
+        holdings_.hand_over();
+        streams_.take_view(view_, options_.number);
+        ++done;
+    }
+    if (holds_pushes_ && streams_.has_room()) {
+        holds_pushes_ = false;
+        retry_ = true;
+    }
+    look_at_moves();
+    return done;
+}
+
+void Shard::tell_manager(const LearnerReport& report, Errc status) {
+    wire::FrameHeader header = wire::header_of(Kind::kComplete);
+    header.status = status;
+    outbox_.send(manager_, header,
+                 CompleteMessage{report.first, report.shard, report.named}.encode());
+}
+
+bool Shard::is_preparing() const noexcept {
+    return std::ranges::any_of(followers_,
+                               [](const auto& entry) { return entry.second->is_preparing(); });
+}
+
+void Shard::tell_applied(ConnectionId connection, Follower& follower) {
+    const std::optional<uint64_t> applied = follower.take_applied();
+    if (!applied) return;
+    wire::FrameHeader header = wire::header_of(Kind::kApplied);
+    header.first = *applied;
+    header.status = follower.refusal();
+    outbox_.send(connection, header);
+}
+
+// Pushes and pulls while something moves.
+
+/// Whether this shard is primary of all keys that a request names. A worker that goes by the view
+/// names no others.
+bool Shard::serves(const ShardTable& table, const ShardRequest& request) const {
+    const wire::FrameHeader& h = request.header;
+    const PositionSet& primary = holdings_.primary();
+    if (h.count == 0 || holdings_.is_settled()) return true;
+    if ((h.flags & wire::kKeysKnown) != 0) return true;  // forgotten with what was dropped
+    if ((h.flags & wire::kKeysRange) != 0) {
+        const KeyRange keys{h.first, h.first + h.count};
+        if (!table.positions.is_dense() || keys.end > table.positions.key_count()) return false;
+        uint64_t count = 0;
+        for (const KeyRange own : primary.dense_keys(table.positions.key_count()))
+            count += intersect(own, keys).key_count();
+        return count == keys.key_count();
+    }
+    const std::span keys(reinterpret_cast<const uint64_t*>(request.keys.data()), h.count);
+    const uint64_t limit =
+        table.positions.is_dense() ? table.positions.key_count() - 1 : ~uint64_t{0};
+    return std::ranges::all_of(keys, [&](uint64_t key) {
+        return key <= limit && primary.contains(table.positions.position(key));
+    });
+}
+
+/// Whether a push can be executed now: kOk, or kBusy if it must wait until streams have room, or
+/// how it is answered.
+Errc Shard::judge_push(const ShardTable& table, const ShardRequest& request) const {
+    if (!serves(table, request)) return Errc::kOutOfRange;
+    if (streams_.empty()) return Errc::kOk;
+    if (!streams_.has_room()) return Errc::kBusy;
+    const wire::FrameHeader& h = request.header;
+    if ((h.flags & wire::kKeysKnown) == 0) return Errc::kOk;
+    const ListId id{h.first, h.count, request.ends.first_key, request.ends.last_key};
+    const TouchedSegments* const touched = touched_.find(h.table, id, holdings_.segments());
+    const bool is_recorded = touched != nullptr && streams_.knows(h.table, id, *touched);
+    return is_recorded ? Errc::kOk : Errc::kUnknownList;
+}
+
+// Connections between shards.
+
+/// A connection turns out to be the stream of another shard.
+void Shard::follow(ConnectionId connection, const wire::Frame& frame) {
+    const auto message = FollowMessage::decode(frame.values);
+    if (!message || frame.header.first >= kNoShard)
+        return refuse(connection, "a malformed beginning of a stream");
+    const auto primary = static_cast<uint32_t>(frame.header.first);
+    const bool names_us = std::ranges::any_of(view_.segments(), [&](const ViewSegment& segment) {
+        return segment.primary == primary && segment.learner.shard == options_.number;
+    });
+    if (message->epoch <= view_.epoch() && !names_us)
+        return refuse(connection, "a stream, though the view does not name it for that");
+    if (followers_.size() > view_.shards().size())
+        return refuse(connection, "one stream more than there are shards");
+    for (const auto& [older, follower] : followers_) {
+        if (follower->primary() != primary) continue;
+        if (follower->number() >= message->number)
+            return refuse(connection, "a stream that is older than the one that there is");
+        const ConnectionId old = older;
+        endpoint_->close(old);
+        closed(old);
+        break;
+    }
+    (void)sessions_.close(connection);
+    followers_.emplace(connection, std::make_unique<Follower>(
+                                       Follower::Ends{primary, options_.number, message->number},
+                                       view_, holdings_, tables_));
+    look_at_moves();
+}
+
+void Shard::receive_from_shard(ConnectionId connection, const wire::Frame& frame) {
+    std::string_view wrong;
+    if (const auto found = followers_.find(connection); found != followers_.end()) {
+        wrong = frame.header.kind == Kind::kRecord ? found->second->receive(frame)
+                                                   : "a frame that a stream does not have";
+    } else {
+        wrong = streams_.receive(connection, frame.header);  // nothing, if it was closed
+    }
+    if (!wrong.empty()) refuse(connection, wrong);
+}
+
+/// Whether it was a connection to or from another shard.
+bool Shard::closed_of_shard(ConnectionId connection) {
+    const bool was_theirs = followers_.erase(connection) > 0;
+    return streams_.closed(connection) || was_theirs;
+}
+
+}  // namespace weir

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// Stream: a connection from a primary to a shard that learns segments of it: chunks of what is
+/// there, and between them records of all that changes.
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "lib/base/clock.h"
+#include "lib/base/repeated_log.h"
+#include "lib/key/position_set.h"
+#include "lib/node/record_message.h"
+#include "lib/server/holdings.h"
+#include "transport/transport.h"
+
+namespace weir {
+
+/// Segments are streamed in batches, of those that were named at the same time. A batch begins with
+/// a kBegin, from which on all that changes in it is to be added as records; then come the times of
+/// each table; then the rows, in chunks of about a message, each as it is now; then kEnd. What
+/// comes later wins. The learner says which record it has applied last, and not more than a window
+/// of bytes is ahead of that.
+///
+/// If the connection breaks, or the learner closes it, everything begins anew on another one.
+///
+/// Thread: the shard's
+class Stream {
+public:
+    /// The learner may find so much at once, and whatever else comes to it waits for that.
+    static constexpr size_t kWindowBytes = size_t{512} << 10;
+    /// Records that wait; beyond it, has_room() is false. One push may be longer.
+    static constexpr size_t kQueueBytesMax = size_t{16} << 20;
+    static constexpr uint64_t kPauseNs = 20 * kMillisecond;           ///< before it connects again
+    static constexpr uint64_t kRefusedPauseNs = 1000 * kMillisecond;  ///< if the learner refused
+
+    /// What the two ends are, and where the learner is.
+    struct Ends {
+        uint32_t primary = 0;
+        uint32_t learner = 0;
+        std::string address;
+    };
+
+    /// `failures`: for connections that cannot be made. What is a reference must outlive it.
+    Stream(Ends ends, transport::Endpoint& endpoint, const Clock& clock, const Holdings& holdings,
+           ShardTables& tables, RepeatedLog& failures);
+    Stream(const Stream&) = delete;
+    Stream& operator=(const Stream&) = delete;
+    ~Stream();
+
+    /// The segments that the learner is to get; ascending. Others are not streamed any more.
+    void carry(std::span<const LearnedSegment> segments, uint64_t epoch);
+
+    [[nodiscard]] std::vector<LearnedSegment> segments() const;
+
+    /// The positions of which every change must be added.
+    [[nodiscard]] const PositionSet& positions() const noexcept { return positions_; }
+
+    /// Grows with every change of positions().
+    [[nodiscard]] uint64_t generation() const noexcept { return generation_; }
+
+    /// Adds a record of something that has just changed.
+    void add(const RecordMessage& record);
+
+    /// The rule has run on any rows of a table, or an iteration has failed: the rows of its segments
+    /// are sent once more. (A segment becomes complete with the first time; what comes after that
+    /// must have arrived before it changes hands.)
+    void iteration_closed(size_t table);
+
+    /// False: too much waits. Let what makes records wait until there is room.
+    [[nodiscard]] bool has_room() const noexcept { return queue_bytes_ < kQueueBytesMax; }
+
+    /// Nothing changes any more in some of its segments: has_sent_all_of() looks at what was added
+    /// until now.
+    void mark() noexcept;
+    /// Whether the learner has applied all of those of its segments that are in `positions`, and
+    /// what was added before mark().
+    [[nodiscard]] bool has_sent_all_of(const PositionSet& positions) const;
+
+    /// Whether the learner has refused what it was to learn since the last call: it has no memory.
+    [[nodiscard]] bool take_refusal() noexcept { return std::exchange(is_refused_, false); }
+
+    /// The segments that have become complete at the learner, once each.
+    [[nodiscard]] std::vector<LearnedSegment> take_complete();
+
+    // The connection:
+
+    [[nodiscard]] std::optional<transport::ConnectionId> connection() const noexcept {
+        return connection_;
+    }
+
+    void connected();
+    void closed();
+    /// The learner has sent kApplied. Returns what is wrong with it; empty if nothing is.
+    [[nodiscard]] std::string_view applied(const wire::FrameHeader& header);
+
+    /// Connects if it is time; sends records, and chunks up to about `bytes_max`. Returns what it
+    /// has sent, in bytes.
+    size_t send(size_t bytes_max);
+
+    /// Whether it can only go on when the connection takes more, or time has passed.
+    [[nodiscard]] bool must_poll() const noexcept { return must_poll_; }
+
+private:
+    enum class State : uint8_t { kPaused, kConnecting, kOpen };
+
+    struct Batch {
+        std::vector<LearnedSegment> segments;
+        PositionSet positions = {};  ///< of the segments
+        bool has_begun = false;
+        std::set<size_t> tables = {};       ///< whose rows were not sent
+        std::set<size_t> again = {};        ///< whose rows changed since, but are not recorded
+        std::optional<size_t> walked = {};  ///< the table whose rows are being sent
+        KeyCursor cursor = {};              ///< in it
+        std::optional<uint64_t> end = {};   ///< index of its kEnd, or of the last row behind that
+        bool is_reported = false;
+
+        [[nodiscard]] bool is_done() const noexcept {
+            return end.has_value() && again.empty() && !walked.has_value();
+        }
+    };
+
+    struct Queued {
+        std::vector<std::byte> bytes;
+        size_t sent = 0;
+    };
+
+    struct Sent {
+        uint64_t index = 0;
+        size_t bytes = 0;
+    };
+
+    void enter(State state, uint64_t pause_ns = 0);
+    void connect();
+    void add_whole(const RecordMessage& record);
+    void find_positions();
+    [[nodiscard]] bool has_window(size_t bytes) const noexcept;
+    [[nodiscard]] bool post(uint64_t index, size_t bytes_to_come,
+                            std::span<const std::span<const std::byte>> body);
+    void was_sent(size_t bytes);
+    [[nodiscard]] bool send_queue();
+    [[nodiscard]] bool send_next_chunk();
+    void begin(Batch& batch);
+    void end(Batch& batch);
+    [[nodiscard]] uint64_t next_index() const noexcept;
+    [[nodiscard]] bool begin_walk(Batch& batch);
+    void add_iterations(const Batch& batch, size_t table);
+    [[nodiscard]] bool send_rows(Batch& batch, const ShardTable& table);
+
+    Ends ends_;
+    transport::Endpoint& endpoint_;
+    const Clock& clock_;
+    const Holdings& holdings_;
+    ShardTables& tables_;
+    RepeatedLog& failures_;
+
+    State state_ = State::kPaused;
+    uint64_t until_ns_ = 0;  ///< kPaused: when to connect
+    std::optional<transport::ConnectionId> connection_;
+    uint64_t connection_count_ = 0;
+    uint64_t epoch_ = 0;
+    bool must_poll_ = false;
+    bool is_refused_ = false;
+    uint64_t sent_bytes_ = 0;  ///< and what it took to find them
+
+    std::vector<Batch> batches_;
+    PositionSet positions_;
+    uint64_t generation_ = 1;
+    uint64_t mark_ = 0;  ///< index that must be applied
+    std::deque<Queued> queue_;
+    size_t queue_bytes_ = 0;
+    uint64_t last_index_ = 0;  ///< of the record that was sent last, or of which some was sent
+    uint64_t applied_ = 0;
+    std::deque<Sent> unapplied_;
+    size_t unapplied_bytes_ = 0;
+    ListedRows listed_;  ///< kept for their memory
+    std::vector<std::byte> values_;
+    std::vector<std::byte> state_bytes_;
+};
+
+}  // namespace weir

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// Streams: all streams of one primary, one to each shard that learns from it; and what a push
+/// means to them.
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "lib/base/clock.h"
+#include "lib/base/repeated_log.h"
+#include "lib/key/key_list.h"
+#include "lib/ring/moves.h"
+#include "lib/ring/view.h"
+#include "lib/server/holdings.h"
+#include "lib/server/request.h"
+#include "lib/server/stream.h"
+#include "lib/vclock/range_clock.h"
+#include "transport/transport.h"
+
+namespace weir {
+
+/// Thread: the shard's
+class Streams {
+public:
+    /// Of keys that are remembered for lists that are pushed by their hash.
+    static constexpr size_t kListBytesMax = size_t{64} << 20;
+
+    /// They must outlive this.
+    Streams(transport::Endpoint& endpoint, const Clock& clock, const Holdings& holdings,
+            ShardTables& tables, RepeatedLog& failures)
+        : endpoint_(endpoint),
+          clock_(clock),
+          holdings_(holdings),
+          tables_(tables),
+          failures_(failures) {}
+
+    [[nodiscard]] bool empty() const noexcept { return streams_.empty(); }
+
+    /// Follows a view, which the holdings already have: begins streams to learners that it names,
+    /// and ends those of others; a stream of what is leaving goes on until that is let go.
+    /// `number`: of this shard.
+    void take_view(const View& view, uint32_t number);
+
+    /// Ends all streams: before the endpoint goes.
+    void end() noexcept { streams_.clear(); }
+
+    /// Nothing of what is leaving changes any more.
+    void mark() noexcept {
+        for (const auto& [learner, stream] : streams_)
+            stream->mark();
+    }
+
+    // Pushes:
+
+    /// False: too much waits to be sent.
+    [[nodiscard]] bool has_room() const noexcept;
+
+    /// Whether a push of this list by its hash could be recorded, or need not be.
+    [[nodiscard]] bool knows(uint32_t table, const ListId& id,
+                             const TouchedSegments& touched) const;
+
+    /// A push was executed, and the worker's clock raised: records what it has changed.
+    void pushed(ShardTable& table, uint32_t worker, const RangeClock& clock,
+                const ShardRequest& request);
+
+    /// An iteration of the table was closed.
+    void iteration_closed(uint32_t table) {
+        for (const auto& [learner, stream] : streams_)
+            stream->iteration_closed(table);
+    }
+
+    // Connections. The functions return whether it is one of a stream.
+
+    bool connected(transport::ConnectionId connection);
+    bool closed(transport::ConnectionId connection);
+    /// Whether the connection is one of a stream.
+    [[nodiscard]] bool has(transport::ConnectionId connection) const noexcept;
+    /// Returns what is wrong with the frame; empty if nothing is.
+    [[nodiscard]] std::string_view receive(transport::ConnectionId connection,
+                                           const wire::FrameHeader& header);
+
+    /// Sends records, and chunks up to about `bytes_max` in all. Returns what it has sent.
+    size_t send(size_t bytes_max);
+
+    /// As Stream::must_poll().
+    [[nodiscard]] bool must_poll() const noexcept;
+
+    /// Learners that have become complete since the last call.
+    [[nodiscard]] std::vector<LearnerReport> take_complete();
+
+    /// What learners were to learn that have had no memory for it since the last call.
+    [[nodiscard]] std::vector<LearnerReport> take_refused();
+
+    /// Whether the learners have all of what is leaving.
+    [[nodiscard]] bool have_leavers_arrived() const;
+
+private:
+    /// The keys of a list that are streamed, and their places in the list.
+    struct StreamedKeys {
+        uint32_t table = 0;
+        ListId id;
+        std::vector<uint64_t> keys;
+        std::vector<uint32_t> places;
+    };
+
+    [[nodiscard]] static uint64_t place(uint32_t table, const ListId& id) noexcept;
+    [[nodiscard]] Stream* find(transport::ConnectionId connection) const noexcept;
+    [[nodiscard]] bool is_streamed(uint64_t position) const noexcept;
+    void look_at_positions();
+    void pushed_range(Stream& stream, ShardTable& table, KeyRange keys, uint32_t worker,
+                      const RangeClock& clock);
+    void pushed_list(Stream& stream, ShardTable& table, uint32_t worker, const RangeClock& clock);
+    void select(const ShardTable& table, std::span<const uint64_t> keys,
+                std::span<const uint32_t> rows);
+
+    transport::Endpoint& endpoint_;
+    const Clock& clock_;
+    const Holdings& holdings_;
+    ShardTables& tables_;
+    RepeatedLog& failures_;
+    std::map<uint32_t, std::unique_ptr<Stream>> streams_;  ///< by the learner's shard
+
+    uint32_t next_to_send_ = 0;    ///< the learner whose turn it is, or who comes next
+    uint64_t positions_seen_ = 0;  ///< sum of the streams' generations that lists_ belongs to
+    std::unordered_map<uint64_t, StreamedKeys> lists_;
+    size_t list_bytes_ = 0;
+    StreamedKeys selected_;  ///< of the push that is being recorded
+    std::vector<uint32_t> selected_rows_;
+    ListedRows listed_;  ///< kept for their memory
+    std::vector<std::byte> values_;
+    std::vector<std::byte> state_;
+};
+
+}  // namespace weir

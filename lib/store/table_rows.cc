@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+/// \file
+/// TableShard: rows that are listed, come from elsewhere, and are dropped.
+
+#include <algorithm>
+#include <cstring>
+
+#include <fmt/core.h>
+
+#include "lib/store/table.h"
+
+namespace weir {
+namespace {
+
+/// Buckets of a sparse table that one step reads at most: some 50 us.
+constexpr size_t kStepBuckets = size_t{1} << 11;
+
+}  // namespace
+
+size_t TableShard::state_row_bytes() const noexcept {
+    return pulled_row_bytes_ * rule_entry_.state_values;
+}
+
+// Listing.
+
+void TableShard::list(KeyCursor& cursor, const PositionSet& positions, size_t row_count_max,
+                      ListedRows& listed) const {
+    listed.range = {};
+    listed.keys.clear();
+    listed.rows.clear();
+    if (const auto* sparse = std::get_if<SparseStore>(&*store_)) {
+        return sparse->list(cursor, positions, row_count_max, kStepBuckets, listed.keys,
+                            listed.rows);
+    }
+    if (cursor.at_end) return;
+    const auto& dense = std::get<DenseStore>(*store_);
+    const std::vector<KeyRange> wanted = positions.dense_keys(schema_.key_count);
+    for (const KeyRange held : dense.owned()) {
+        for (const KeyRange range : wanted) {
+            KeyRange both = intersect(held, range);
+            both.begin = std::max(both.begin, cursor.next);
+            if (both.empty()) continue;
+            both.end = std::min(both.end, both.begin + std::min(both.key_count(), row_count_max));
+            listed.range = both;
+            cursor.next = both.end;
+            return;
+        }
+    }
+    cursor.at_end = true;
+}
+
+void TableShard::copy_values(const ListedRows& listed, std::span<std::byte> out) const {
+    WEIR_CHECK(out.size() == listed.row_count() * pulled_row_bytes_);
+    if (listed.row_count() == 0) return;
+    if (const auto* sparse = std::get_if<SparseStore>(&*store_))
+        return sparse->pull(listed.rows, out.data());
+    const auto& dense = std::get<DenseStore>(*store_);
+    if (listed.range.empty()) return dense.pull(listed.rows, out.data());
+    std::memcpy(out.data(), dense.values(*dense.first_row(listed.range)), out.size());
+}
+
+void TableShard::copy_state(const ListedRows& listed, std::span<std::byte> out) const {
+    WEIR_CHECK(out.size() == listed.row_count() * state_row_bytes());
+    if (out.empty()) return;
+    if (const auto* sparse = std::get_if<SparseStore>(&*store_))
+        return sparse->pull_state(listed.rows, out.data());
+    const auto& dense = std::get<DenseStore>(*store_);
+    if (listed.range.empty()) return dense.pull_state(listed.rows, out.data());
+    std::memcpy(out.data(), dense.state(*dense.first_row(listed.range)), out.size());
+}
+
+// Taking.
+
+Status TableShard::check_taken(uint64_t key_count, std::span<const std::byte> values,
+                               std::span<const std::byte> state) const {
+    const size_t state_bytes = state_row_bytes();
+    const bool values_fit =
+        values.size() % pulled_row_bytes_ == 0 && values.size() / pulled_row_bytes_ == key_count;
+    const bool state_fits = state_bytes == 0 ? state.empty()
+                                             : state.size() % state_bytes == 0 &&
+                                                   state.size() / state_bytes == key_count;
+    if (values_fit && state_fits) return {};
+    return refused(
+        Errc::kInvalidArgument,
+        fmt::format("{} rows come with {} bytes of values and {} of state; they need "
+                    "{} and {} per row",
+                    key_count, values.size(), state.size(), pulled_row_bytes_, state_bytes));
+}
+
+Status TableShard::take(KeyRange keys, std::span<const std::byte> values,
+                        std::span<const std::byte> state) {
+    WEIR_TRY(check_taken(keys.key_count(), values, state));
+    return for_extents(keys, 1, [&](uint32_t row, uint64_t row_count, size_t at) -> Status {
+        const auto& dense = std::get<DenseStore>(*store_);
+        std::memcpy(dense.values(row), values.data() + at * pulled_row_bytes_,
+                    row_count * pulled_row_bytes_);
+        if (state.empty()) return {};
+        std::memcpy(dense.state(row), state.data() + at * state_row_bytes(),
+                    row_count * state_row_bytes());
+        return {};
+    });
+}
+
+Status TableShard::take(std::span<const uint64_t> keys, std::span<const std::byte> values,
+                        std::span<const std::byte> state) {
+    WEIR_TRY(check_taken(keys.size(), values, state));
+    for (size_t begin = 0; begin < keys.size(); begin += kBlockKeys) {
+        const size_t count = std::min(kBlockKeys, keys.size() - begin);
+        std::memcpy(block_.data(), keys.data() + begin, count * sizeof(uint64_t));
+        const auto block = std::span<const uint64_t>(block_).first(count);
+        WEIR_TRY(check_owned(block));
+        if (scratch_rows_.size() < count) scratch_rows_.resize(count);
+        const std::span rows(scratch_rows_.data(), count);
+        WEIR_TRY(look_up_block(block, true, rows));
+        const std::byte* const from = values.data() + begin * pulled_row_bytes_;
+        const std::byte* const state_from =
+            state.empty() ? nullptr : state.data() + begin * state_row_bytes();
+        std::visit([&](auto& store) { store.put(rows, from, state_from); }, *store_);
+    }
+    return {};
+}
+
+// Positions that come and go.
+
+bool TableShard::prepare(const PositionSet& positions, size_t& bytes) {
+    if (drop_cursor_) {
+        drop_some();
+        return true;
+    }
+    if (schema_.layout == Layout::kSparse) return false;
+    for (const KeyRange range : positions.without(owned_).dense_keys(schema_.key_count))
+        bytes += range.key_count() * (pulled_row_bytes_ + state_row_bytes());
+    return memory_.prepare(bytes);
+}
+
+Status TableShard::hold(const PositionSet& positions) {
+    while (drop_some()) {
+    }
+    const PositionSet fresh = positions.without(owned_);
+    if (auto* dense = std::get_if<DenseStore>(&*store_))
+        WEIR_TRY(dense->add(fresh.dense_keys(schema_.key_count)));
+    own(owned_.with(fresh));
+    return {};
+}
+
+void TableShard::give_up(const PositionSet& positions) {
+    lists_.forget(schema_.id, PositionSlices(positions));
+    own(owned_.without(positions));
+    if (auto* dense = std::get_if<DenseStore>(&*store_)) {
+        for (const KeyRange given_up : positions.dense_keys(schema_.key_count)) {
+            const std::vector<KeyRange> held(dense->owned().begin(), dense->owned().end());
+            for (const KeyRange range : held)
+                dense->drop(intersect(range, given_up));
+        }
+    } else {
+        drop_cursor_ = KeyCursor{};
+    }
+}
+
+bool TableShard::drop_some() {
+    if (!drop_cursor_) return false;
+    std::get<SparseStore>(*store_).drop_outside(*drop_cursor_, owned_, kStepBuckets);
+    if (drop_cursor_->at_end) drop_cursor_.reset();
+    return drop_cursor_.has_value();
+}
+
+void TableShard::own(const PositionSet& positions) {
+    owned_ = positions;
+    owns_all_ = owned_.is_whole_ring();
+}
+
+/// Notes the positions of ascending keys, for a list that will be remembered.
+void TableShard::touch(std::span<const uint64_t> keys) noexcept {
+    if (schema_.layout == Layout::kSparse) {
+        constexpr size_t kSome = 4096;  // random keys then have met all slices
+        for (size_t begin = 0; begin < keys.size() && !touched_.is_whole_ring(); begin += kSome) {
+            for (const uint64_t key : keys.subspan(begin, std::min(kSome, keys.size() - begin)))
+                touched_.add(PositionMap::sparse().position(key));
+        }
+        return;
+    }
+    const PositionMap map = PositionMap::dense(schema_.key_count);
+    for (auto key = keys.begin(); key != keys.end();) {
+        const PositionRange slice = PositionSlices::slice_of(map.position(*key));
+        touched_.add(slice.first);
+        key = std::lower_bound(key, keys.end(), map.end_key_at(slice.last));
+    }
+}
+
+}  // namespace weir

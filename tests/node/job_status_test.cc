@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/node/job_status.h"
+
+#include <doctest/doctest.h>
+
+namespace weir {
+namespace {
+
+JobStatus full_status() {
+    JobStatus status;
+    status.epoch = 7;
+    status.servers = {{0, 0, 1, true, {{0, 3, 0.5, true, 10, 80, 4, 5}, {1}}}, {2, 3, 1, false}};
+    status.workers = {{0, 1}, {4, 2}};
+    status.share_lost = 0.25;
+    status.dead = {{1, 2, true}, {3, 4, false}};
+    status.losers = {1};
+    status.open = {{"numbers", 5, {0, 4}}, {"numbers", 6, {}}};
+    return status;
+}
+
+}  // namespace
+
+TEST_SUITE("job_status") {
+    TEST_CASE("a status is read as it was written") {
+        const JobStatus status = full_status();
+        CHECK(JobStatus::decode(status.encode()) == status);
+    }
+
+    TEST_CASE("a status that is cut off is refused, and what is changed is refused or kept") {
+        const std::vector<std::byte> good = full_status().encode();
+        for (size_t bytes = 0; bytes < good.size(); ++bytes)
+            CHECK_FALSE(JobStatus::decode(std::span(good).first(bytes)).has_value());
+        for (size_t i = 0; i < good.size(); ++i) {
+            for (const int value : {0, 1, 2, 255}) {
+                CAPTURE(i);
+                std::vector<std::byte> changed = good;
+                changed[i] = std::byte(value);
+                const auto read = JobStatus::decode(changed);
+                if (read) CHECK(read->encode() == changed);
+            }
+        }
+    }
+}
+
+}  // namespace weir

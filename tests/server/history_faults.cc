@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/server/history_faults.h"
+
+#include <algorithm>
+#include <array>
+
+#include "tests/server/history_shape.h"
+
+namespace weir::test {
+namespace {
+
+constexpr size_t kServersMax = 4;
+
+}  // namespace
+
+void HistoryFaults::add_server() {
+    if (cluster_.manager->view().servers().size() + joiners_.size() >= kServersMax) return;
+    Joiner joiner;
+    joiner.first_shard = cluster_.shards.size();
+    joiner.shards = 1 + random_.below(2);
+    joiner.host = cluster_.add_server({.shards = static_cast<uint32_t>(joiner.shards)});
+    constexpr std::array kFates{Fate::kDiesEarly, Fate::kDiesAsLearner, Fate::kDiesAsGainer,
+                                Fate::kJoins,     Fate::kJoins,         Fate::kJoins};
+    joiner.fate = kFates[random_.below(kFates.size())];
+    joiner.turns = random_.below(200);
+    events_.add("a server asks to join, fate {}", static_cast<int>(joiner.fate));
+    joiners_.push_back(joiner);
+}
+
+void HistoryFaults::remove_server() {
+    const View view = cluster_.manager->view();
+    const uint32_t server = some_server(random_, view);
+    const Status leaves = cluster_.manager->leave_server(server);
+    events_.add("server {} is asked to leave: {}", server, leaves ? "ok" : leaves.error().text());
+    if (leaves) ++counts_.servers_left;
+}
+
+void HistoryFaults::kill_worker() {
+    if (cluster_.workers.size() < 2 || cluster_.shape().on_worker_loss != OnWorkerLoss::kContinue) {
+        return;
+    }
+    const auto number = static_cast<uint32_t>(1 + random_.below(cluster_.workers.size() - 1));
+    if (!workers_.kill(number)) return;
+    cluster_.network.kill(cluster_.host_of_worker(number));
+    forget(cluster_.workers[number].get());
+    cluster_.workers[number].reset();
+}
+
+void HistoryFaults::slow_down() {
+    for (uint32_t worker = 0; worker < cluster_.shape().workers; ++worker) {
+        if (random_.below(2) == 0) continue;
+        cluster_.network.set_slowness(cluster_.host_of_worker(worker),
+                                      static_cast<double>(2 + random_.below(40)));
+    }
+}
+
+void HistoryFaults::pause() {
+    const size_t count = cluster_.shards.size() + cluster_.workers.size();
+    const size_t which = random_.below(count);
+    const StateMachine* machine = nullptr;
+    if (which < cluster_.shards.size()) {
+        machine = cluster_.shards[which].get();
+    } else {
+        machine = cluster_.workers[which - cluster_.shards.size()].get();
+    }
+    if (machine == nullptr || !cluster_.stopped.insert(machine).second) return;
+    pauses_.push_back({machine, 20 + random_.below(300)});
+    ++counts_.pauses;
+}
+
+void HistoryFaults::live() {
+    // While a joiner is dead and nobody knows it, shards stand still: see live(Joiner&).
+    const bool shards_stand = std::ranges::any_of(joiners_, &Joiner::is_dead);
+    std::erase_if(pauses_, [&](Pause& pause) {
+        if (!is_draining_ && --pause.turns > 0) return false;
+        const bool is_shard = std::ranges::any_of(
+            cluster_.shards, [&](const auto& shard) { return shard.get() == pause.machine; });
+        if (!is_shard || !shards_stand) cluster_.stopped.erase(pause.machine);
+        return true;
+    });
+    for (Joiner& joiner : joiners_)
+        live(joiner);
+    std::erase_if(joiners_, [](const Joiner& joiner) { return joiner.is_over; });
+}
+
+/// A joiner dies while it holds nothing alone.
+void HistoryFaults::live(Joiner& joiner) {
+    const View view = cluster_.manager->view();
+    if (joiner.is_dead) {
+        const bool is_known = std::ranges::none_of(joiners_, [&](const Joiner& other) {
+            return other.is_dead && view.server(other.server) != nullptr;
+        });
+        if (is_known) bury(joiner);
+        return;
+    }
+    const std::string address = cluster_.shards[joiner.first_shard]->address();
+    const auto in_view = std::ranges::find_if(
+        view.shards(), [&](const ViewShard& shard) { return shard.address == address; });
+    bool holds = false;
+    bool learns = false;
+    if (in_view != view.shards().end()) {
+        const uint32_t server = in_view->server;
+        for (const ViewSegment& segment : view.segments()) {
+            const ViewShard* const primary = view.shard(segment.primary);
+            holds |= primary != nullptr && primary->server == server;
+            const ViewShard* const learner =
+                segment.has_learner() ? view.shard(segment.learner.shard) : nullptr;
+            learns |= learner != nullptr && learner->server == server;
+        }
+    }
+    if (in_view == view.shards().end() && cluster_.shards[joiner.first_shard]->finished()) {
+        joiner.is_over = true;  // it was told to leave before it held anything
+        return;
+    }
+    const bool dies = (joiner.fate == Fate::kDiesEarly && !learns && joiner.turns == 0) ||
+                      (joiner.fate == Fate::kDiesAsLearner && learns);
+    if (joiner.turns > 0) --joiner.turns;
+    if (dies && !holds) {
+        kill(joiner);
+        joiner.is_over = true;
+    } else if (holds && joiner.fate == Fate::kDiesAsGainer) {
+        kill(joiner);
+        // Those who are to hand over to it do not get to it before it is known to be dead.
+        joiner.is_dead = true;
+        joiner.server = in_view->server;
+        for (const auto& shard : cluster_.shards) {
+            if (shard != nullptr) cluster_.stopped.insert(shard.get());
+        }
+    } else if (holds || (learns && joiner.fate == Fate::kDiesEarly)) {
+        joiner.is_over = true;
+        ++counts_.servers_joined;
+    }
+}
+
+void HistoryFaults::kill(const Joiner& joiner) {
+    events_.add("a joiner dies, fate {}", static_cast<int>(joiner.fate));
+    cluster_.network.kill(joiner.host);
+    for (size_t i = 0; i < joiner.shards; ++i) {
+        auto& shard = cluster_.shards[joiner.first_shard + i];
+        forget(shard.get());
+        shard.reset();
+    }
+    ++counts_.joiners_died;
+}
+
+void HistoryFaults::bury(Joiner& joiner) {
+    for (const auto& shard : cluster_.shards) {
+        if (!is_paused(shard.get())) cluster_.stopped.erase(shard.get());
+    }
+    joiner.is_over = true;
+}
+
+void HistoryFaults::forget(const StateMachine* machine) {
+    cluster_.stopped.erase(machine);
+    std::erase_if(pauses_, [&](const Pause& pause) { return pause.machine == machine; });
+}
+
+bool HistoryFaults::is_paused(const StateMachine* machine) const {
+    return std::ranges::any_of(pauses_,
+                               [&](const Pause& pause) { return pause.machine == machine; });
+}
+
+bool HistoryFaults::is_at_rest() const {
+    return std::ranges::none_of(joiners_, &Joiner::is_dead);
+}
+
+}  // namespace weir::test

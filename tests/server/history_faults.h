@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// HistoryFaults: what happens to the processes of a history: servers join and leave, joiners and
+/// workers die, processes pause or are slow.
+
+#include <utility>
+#include <vector>
+
+#include "lib/base/random.h"
+#include "tests/server/history_log.h"
+#include "tests/server/history_workers.h"
+#include "tests/server/sim_cluster.h"
+
+namespace weir::test {
+
+/// Thread: one
+class HistoryFaults {
+public:
+    HistoryFaults(SimCluster& cluster, Random& random, HistoryWorkers& workers,
+                  HistoryEvents& events, HistoryCounts& counts)
+        : cluster_(cluster), random_(random), workers_(workers), events_(events), counts_(counts) {}
+
+    /// A server asks to join, and may die on the way.
+    void add_server();
+    void remove_server();
+    /// Not the first one.
+    void kill_worker();
+    /// A shard or a worker stands still for some turns.
+    void pause();
+    /// Some workers are slower than all others. What is fetched from them may wait long.
+    void slow_down();
+
+    /// A turn has passed.
+    void live();
+
+    /// From now on nobody stands still.
+    void drain() { is_draining_ = true; }
+
+    /// Nobody is dead whom the manager does not know as that.
+    [[nodiscard]] bool is_at_rest() const;
+
+private:
+    enum class Fate { kJoins, kDiesEarly, kDiesAsLearner, kDiesAsGainer };
+
+    struct Joiner {
+        uint32_t host = 0;
+        size_t first_shard = 0;  ///< in SimCluster::shards
+        size_t shards = 0;
+        Fate fate = Fate::kJoins;
+        uint64_t turns = 0;
+        uint32_t server = 0;  ///< once it is dead
+        bool is_dead = false;
+        bool is_over = false;
+    };
+
+    struct Pause {
+        const StateMachine* machine = nullptr;
+        uint64_t turns = 0;
+    };
+
+    void live(Joiner& joiner);
+    void kill(const Joiner& joiner);
+    void bury(Joiner& joiner);
+    /// The process is gone.
+    void forget(const StateMachine* machine);
+    [[nodiscard]] bool is_paused(const StateMachine* machine) const;
+
+    SimCluster& cluster_;
+    Random& random_;
+    HistoryWorkers& workers_;
+    HistoryEvents& events_;
+    HistoryCounts& counts_;
+    bool is_draining_ = false;
+    std::vector<Joiner> joiners_;
+    std::vector<Pause> pauses_;
+};
+
+}  // namespace weir::test

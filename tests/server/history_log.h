@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// What happened in a history: its last events, and counts over all histories.
+
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <utility>
+
+#include <fmt/core.h>
+
+#include "lib/base/clock.h"
+#include "lib/base/fnv.h"
+#include "lib/base/random.h"
+
+namespace weir::test {
+
+/// What happened last, for people who look for the cause of a failure.
+class HistoryEvents {
+public:
+    explicit HistoryEvents(const Clock& clock) : clock_(clock) {}
+
+    template <class... Args>
+    void add(fmt::format_string<Args...> text, Args&&... args) {
+        if (last_.size() == 100) last_.pop_front();
+        last_.push_back(fmt::format("{} us: {}", clock_.now_ns() / kMicrosecond,
+                                    fmt::format(text, std::forward<Args>(args)...)));
+        digest_ = mix64(digest_ + fnv1a(last_.back()));
+    }
+
+    /// Of all events so far.
+    [[nodiscard]] uint64_t digest() const { return digest_; }
+
+    [[nodiscard]] std::string text() const {
+        std::string all;
+        for (const std::string& event : last_)
+            all += event + "\n";
+        return all;
+    }
+
+private:
+    const Clock& clock_;
+    std::deque<std::string> last_;
+    uint64_t digest_ = 0;
+};
+
+/// What happened in all histories, to see that they reach what they are to reach.
+struct HistoryCounts {
+    uint64_t servers_joined = 0;
+    uint64_t servers_left = 0;
+    uint64_t joiners_died = 0;
+    uint64_t workers_joined = 0;
+    uint64_t workers_left = 0;
+    uint64_t workers_died = 0;
+    uint64_t views = 0;
+    uint64_t breaks = 0;
+    uint64_t pauses = 0;
+    uint64_t pushes = 0;
+    uint64_t given_up = 0;
+    uint64_t rounds = 0;
+    uint64_t primaries_checked = 0;
+};
+
+}  // namespace weir::test

@@ -1,0 +1,629 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "lib/base/random.h"
+#include "lib/node/messages.h"
+#include "lib/node/outbox.h"
+#include "lib/ring/plan.h"
+#include "lib/server/follower.h"
+#include "lib/server/streams.h"
+#include "tests/frames.h"
+#include "tests/log_lines.h"
+#include "tests/seed.h"
+#include "tests/table_schemas.h"
+#include "transport/sim/network.h"
+
+namespace weir {
+namespace {
+
+using testing::dense_table;
+using testing::sparse_table;
+
+constexpr uint64_t kSparseKeys = 400;
+constexpr uint32_t kMessageBytesMax = 1024;
+
+/// Memory that knows how much of an allocation was not prepared.
+class PreparedMemory final : public Memory {
+public:
+    static constexpr size_t kStepBytes = 4096;
+
+    explicit PreparedMemory(size_t limit_bytes) noexcept : heap_(limit_bytes) {}
+
+    [[nodiscard]] std::byte* allocate(size_t bytes, size_t alignment) noexcept override {
+        unprepared_bytes_max =
+            std::max(unprepared_bytes_max, bytes - std::min(bytes, ready_bytes_));
+        ready_bytes_ -= std::min(bytes, ready_bytes_);
+        return heap_.allocate(bytes, alignment);
+    }
+
+    bool prepare(size_t bytes) noexcept override {
+        if (bytes < kStepBytes || bytes <= ready_bytes_) return false;
+        ready_bytes_ += kStepBytes;
+        return true;
+    }
+
+    void deallocate(std::byte* data, size_t bytes, size_t alignment) noexcept override {
+        heap_.deallocate(data, bytes, alignment);
+    }
+
+    void set_limit(size_t limit_bytes) noexcept { heap_.set_limit(limit_bytes); }
+
+    [[nodiscard]] size_t bytes_in_use() const noexcept { return heap_.bytes_in_use(); }
+
+    size_t unprepared_bytes_max = 0;
+
+private:
+    HeapMemory heap_;
+    size_t ready_bytes_ = 0;
+};
+
+/// Tables, and what is held of them.
+struct Side {
+    explicit Side(size_t memory_bytes = ~size_t{0})
+        : heap(memory_bytes), lists(heap, size_t{1} << 20), holdings(tables) {}
+
+    void make_table(TableSchema schema) {
+        schema.id = static_cast<uint32_t>(tables.size());
+        const PositionSet held = holdings.in_role(
+            {Holdings::Role::kPrimary, Holdings::Role::kLearning, Holdings::Role::kLearned});
+        auto rows = TableShard::make(schema, held, rules, heap, lists);
+        REQUIRE(rows);
+        tables.push_back(std::make_unique<ShardTable>(std::move(*rows)));
+        std::vector<PositionRange> ranges;
+        for (const PositionRange range : holdings.primary().ranges())
+            ranges.push_back(range);
+        tables.back()->iterations.state().restart(ranges);
+    }
+
+    PreparedMemory heap;
+    KeyListCache lists;
+    RuleRegistry rules = RuleRegistry::with_builtin_rules();
+    ShardTables tables;
+    Holdings holdings;
+};
+
+/// Shard 0 and shard 1, which learns some of its segments over a simulated network.
+class StreamPair {
+public:
+    explicit StreamPair(uint64_t seed, size_t learner_memory_bytes = ~size_t{0})
+        : network(seed, clock),
+          random(seed),
+          learner(learner_memory_bytes),
+          devices{network.make_device(0), network.make_device(1)},
+          from(endpoint(0)),
+          to(endpoint(1)),
+          streams(*from, clock, primary.holdings, primary.tables, failures) {
+        const std::vector<NewServer> servers{{.rank = 0, .host = 0, .addresses = {from->address()}},
+                                             {.rank = 1, .host = 1, .addresses = {to->address()}}};
+        data = first_view(servers, 4)->data();
+        view = std::move(View::make(data)).value();
+        hold(primary, 0);
+        hold(learner, 1);
+    }
+
+    /// A later view, in which shard 1 learns these segments of shard 0.
+    void name_learner(const std::vector<size_t>& segments) {
+        ++data.epoch;
+        for (const size_t i : segments) {
+            REQUIRE(data.segments[i].primary == 0);
+            data.segments[i].learner = {1, 0, data.epoch};
+        }
+        take_view();
+    }
+
+    void take_view() {
+        view = std::move(View::make(data)).value();
+        streams.take_view(view, 0);
+        if (follower != nullptr) follower->take_view(1);
+        learner.holdings.forget_unless([&](PositionRange range) {
+            const size_t i = view.segment_index(range.first);
+            return view.range(i) == range && view.segments()[i].learner.shard == 1;
+        });
+    }
+
+    void make_table(const TableSchema& schema) {
+        primary.make_table(schema);
+        learner.make_table(schema);
+    }
+
+    /// All segments of shard 0.
+    [[nodiscard]] std::vector<size_t> segments_of_primary() const {
+        std::vector<size_t> its;
+        for (size_t i = 0; i < view.segments().size(); ++i)
+            if (view.segments()[i].primary == 0) its.push_back(i);
+        return its;
+    }
+
+    bool step() {
+        size_t done = poll_primary();
+        if (!is_learner_stopped) done += poll_learner();
+        if (done > 0) return true;
+        if (network.step()) return true;
+        clock.advance(kMillisecond);
+        return false;
+    }
+
+    template <class Over>
+    bool run_until(Over&& over, size_t idle_max = 5000) {
+        for (size_t idle = 0; idle < idle_max;) {
+            if (over()) return true;
+            if (!step()) ++idle;
+        }
+        return over();
+    }
+
+    /// Both ends lose what is under way.
+    void break_stream() {
+        network.partition(0, 1);
+        const uint64_t until = clock.now_ns() + 200 * kMillisecond;
+        (void)run_until([&] { return clock.now_ns() >= until; });
+        network.heal(0, 1);
+    }
+
+    /// Any push to what shard 0 has, by any of three workers.
+    void push_something() {
+        const uint32_t number = static_cast<uint32_t>(random.below(primary.tables.size()));
+        ShardTable& table = *primary.tables[number];
+        const uint32_t worker = static_cast<uint32_t>(random.below(3));
+        RangeClock& times = *table.clocks.of(worker);
+        table.was_pushed = true;
+        ShardRequest request;
+        request.header = wire::header_of(wire::Kind::kPush);
+        request.header.table = number;
+        std::vector<uint64_t> keys = some_keys(table);
+        if (keys.empty()) return;
+        const bool is_range = table.positions.is_dense() && random.below(2) == 0;
+        if (is_range) {
+            const KeyRange extent =
+                table.rows->extents()[random.below(table.rows->extents().size())];
+            const uint64_t begin = extent.begin + random.below(extent.key_count());
+            const uint64_t end = std::min(extent.end, begin + 1 + random.below(20));
+            keys = {begin, end};
+            request.header.flags = wire::kKeysRange | wire::kValuesInline;
+            request.header.first = begin;
+            request.header.count = static_cast<uint32_t>(end - begin);
+        } else {
+            request.header.flags = wire::kKeysInline | wire::kValuesInline;
+            request.header.count = static_cast<uint32_t>(keys.size());
+            request.keys = std::as_bytes(std::span(keys));
+        }
+        std::vector<float> values(request.header.count * table.rows->pushed_row_bytes() / 4);
+        for (float& value : values)
+            value = static_cast<float>(random.uniform()) + 0.1F;
+        request.values = std::as_bytes(std::span(values));
+        REQUIRE(change(table, request) == Errc::kOk);
+        const SegmentList& held = primary.holdings.segments();
+        const uint64_t time = ++time_;
+        const auto touch = [&](uint64_t key) {
+            const uint32_t i = held.find(table.positions.position(key));
+            times.raise(held, SegmentRun{i, i + 1}, time);
+        };
+        if (is_range) {
+            for (uint64_t key = keys[0]; key < keys[1]; ++key)
+                touch(key);
+        } else {
+            std::ranges::for_each(keys, touch);
+        }
+        streams.pushed(table, worker, times, request);
+    }
+
+    /// An iteration of a table is closed: its rule has run on any rows.
+    void close_iteration(bool fails) {
+        const uint32_t number = static_cast<uint32_t>(random.below(primary.tables.size()));
+        ShardTable& table = *primary.tables[number];
+        const std::vector<uint64_t> keys = some_keys(table);
+        if (!fails && !keys.empty()) {
+            const RowList rows = *table.rows->rows_for_push(keys);
+            const std::vector<float> ones(keys.size() * table.rows->pushed_row_bytes() / 4, 2.5F);
+            REQUIRE(table.rows->push(rows, std::as_bytes(std::span(ones))));
+        }
+        std::optional<IterationFailure> failure;
+        if (fails) failure = IterationFailure{Errc::kNoMemory, 1};
+        ClosedIterations& closed = table.iterations.state().closed();
+        closed.close(closed.lowest() + 1, failure);
+        streams.iteration_closed(number);
+    }
+
+    /// Values, state, times and iterations of the learned segments are the same on both sides.
+    void check_equal() {
+        for (size_t t = 0; t < primary.tables.size(); ++t) {
+            INFO("table " << t);
+            for (size_t i = 0; i < view.segments().size(); ++i) {
+                if (!view.segments()[i].has_learner()) continue;
+                const PositionRange range = view.range(i);
+                INFO("segment " << i);
+                CHECK(rows(primary, t, range) == rows(learner, t, range));
+                const auto times = [&](Side& side) {
+                    return side.tables[t]->clocks.part(side.holdings.segments(), range).workers;
+                };
+                CHECK(times(primary) == times(learner));
+                const auto last = [&](Side& side) {
+                    const auto& closed = side.tables[t]->iterations.state().closed();
+                    const ClosedState* const state = closed.find(range.first);
+                    return state == nullptr ? ClosedState{} : *state;
+                };
+                CHECK(last(primary) == last(learner));
+            }
+        }
+    }
+
+    [[nodiscard]] bool has_all() {
+        bool all = true;
+        for (const LearnerReport& report : streams.take_complete())
+            complete.push_back(report);
+        for (const ViewSegment& segment : view.segments()) {
+            all = all && (!segment.has_learner() ||
+                          std::ranges::any_of(complete, [&](const LearnerReport& r) {
+                              return r.first == segment.first && r.named == segment.learner.named;
+                          }));
+        }
+        return all;
+    }
+
+    ManualClock clock;
+    transport::sim::Network network;
+    Random random;
+    Side primary;
+    Side learner;
+    std::unique_ptr<transport::Device> devices[2];
+    std::unique_ptr<transport::Endpoint> from;
+    std::unique_ptr<transport::Endpoint> to;
+    RepeatedLog failures{clock};
+    Streams streams;
+    ViewData data;
+    View view;
+    std::unique_ptr<Follower> follower;
+    transport::ConnectionId connection = 0;  // of the follower
+    std::vector<LearnerReport> complete;
+    std::string_view wrong;
+    Errc refusal = Errc::kOk;
+    size_t chunk_bytes = 2000;  // of a step
+    size_t sent_max = 0;        // by any step
+    bool is_learner_stopped = false;
+
+private:
+    using Row = std::pair<std::vector<std::byte>, std::vector<std::byte>>;
+
+    [[nodiscard]] std::unique_ptr<transport::Endpoint> endpoint(size_t i) {
+        transport::EndpointOptions options;
+        options.message_bytes_max = kMessageBytesMax;
+        options.messages_in_flight = 2048;
+        return std::move(devices[i]->make_endpoint(options)).value();
+    }
+
+    void hold(Side& side, uint32_t shard) const {
+        std::vector<PositionRange> ranges;
+        for (const uint32_t i : view.segments_of(shard))
+            ranges.push_back(view.range(i));
+        side.holdings.begin(ranges);
+    }
+
+    [[nodiscard]] std::vector<uint64_t> some_keys(const ShardTable& table) {
+        std::vector<uint64_t> keys;
+        for (uint64_t n = 1 + random.below(12); n > 0; --n) {
+            const uint64_t key = random.below(
+                table.positions.is_dense() ? table.positions.key_count() : kSparseKeys);
+            if (primary.holdings.primary().contains(table.positions.position(key)))
+                keys.push_back(key);
+        }
+        std::ranges::sort(keys);
+        keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
+        return keys;
+    }
+
+    [[nodiscard]] static std::map<uint64_t, Row> rows(Side& side, size_t number,
+                                                      PositionRange range) {
+        const TableShard& table = *side.tables[number]->rows;
+        std::map<uint64_t, Row> all;
+        ListedRows listed;
+        for (KeyCursor cursor; !cursor.at_end;) {
+            table.list(cursor, PositionSet(std::span(&range, 1)), 1, listed);
+            if (listed.row_count() == 0) continue;
+            Row row{std::vector<std::byte>(table.pulled_row_bytes()),
+                    std::vector<std::byte>(table.state_row_bytes())};
+            table.copy_values(listed, row.first);
+            table.copy_state(listed, row.second);
+            all[listed.keys.empty() ? listed.range.begin : listed.keys[0]] = row;
+        }
+        return all;
+    }
+
+    size_t poll_primary() {
+        std::array<transport::Completion, 8> completions;
+        const size_t count = from->poll(completions);
+        for (const transport::Completion& c : std::span(completions).first(count)) {
+            if (c.event == transport::Event::kConnected) (void)streams.connected(c.connection);
+            if (c.event == transport::Event::kClosed) (void)streams.closed(c.connection);
+            if (c.event != transport::Event::kReceived) continue;
+            wire::Frame frame;
+            REQUIRE(wire::decode(c.message, frame) == Errc::kOk);
+            CHECK(streams.receive(c.connection, frame.header).empty());
+        }
+        const size_t sent = streams.send(chunk_bytes);
+        sent_max = std::max(sent_max, sent);
+        from->flush();
+        return count + sent;
+    }
+
+    size_t poll_learner() {
+        std::array<transport::Completion, 8> completions;
+        const size_t count = to->poll(completions);
+        for (const transport::Completion& c : std::span(completions).first(count)) {
+            if (c.event == transport::Event::kClosed && c.connection == connection)
+                follower.reset();
+            if (c.event != transport::Event::kReceived) continue;
+            wire::Frame frame;
+            REQUIRE(wire::decode(c.message, frame) == Errc::kOk);
+            if (frame.header.kind == wire::Kind::kFollow) {
+                connection = c.connection;
+                follower = std::make_unique<Follower>(Follower::Ends{0, 1, 1}, view,
+                                                      learner.holdings, learner.tables);
+            } else if (follower != nullptr && c.connection == connection) {
+                const std::string_view what = follower->receive(frame);
+                if (!what.empty()) wrong = what;
+            }
+        }
+        size_t done = learner.holdings.drop_some() ? 1 : 0;
+        if (follower == nullptr) return count + done + outbox_.flush();
+        const std::string_view what = follower->go_on();
+        if (!what.empty()) wrong = what;
+        if (const auto applied = follower->take_applied()) {
+            wire::FrameHeader header = testing::frame_header(wire::Kind::kApplied);
+            header.first = *applied;
+            header.status = follower->refusal();
+            if (header.status != Errc::kOk) refusal = header.status;
+            outbox_.send(connection, header);
+        }
+        return count + done + outbox_.flush();
+    }
+
+    Outbox outbox_{*to};
+    uint64_t time_ = 0;
+};
+
+std::vector<TableSchema> some_tables() {
+    TableSchema state = dense_table("state", 300);
+    state.rule = "adagrad";
+    state.parameters.value = {0.1, 1e-8};
+    TableSchema wide = dense_table("wide", 20, ValueType::kFloat32, 600);  // longer than a message
+    TableSchema sparse = sparse_table("sparse");
+    sparse.rule = "adagrad";
+    sparse.parameters.value = {0.1, 1e-8};
+    TableSchema pairs = sparse_table("pairs", ValueType::kFloat32, 3);
+    return {state, wide, sparse, pairs};
+}
+
+TEST_SUITE("stream") {
+    TEST_CASE("a learner that cannot be reached is logged once, and then counted") {
+        const testing::LogLines log;
+        StreamPair pair(1);
+        for (ViewShard& shard : pair.data.shards) {
+            if (shard.number == 1) shard.address = "nowhere";
+        }
+        const auto first = std::ranges::find(pair.data.segments, 0U, &ViewSegment::primary);
+        pair.name_learner({static_cast<size_t>(first - pair.data.segments.begin())});
+        for (int i = 0; i < 20; ++i) {
+            (void)pair.streams.send(1);
+            pair.clock.advance(Stream::kRefusedPauseNs + 1);
+        }
+        CHECK(log.count("cannot connect to shard 1 at nowhere") == 1);
+        pair.failures.finish();
+        CHECK(log.count("cannot connect to shard 1 at nowhere") == 2);  // how many there were
+    }
+
+    TEST_CASE("a learner ends with the same bits, whatever happens meanwhile, in many histories") {
+        const uint64_t first = testing::seed_or(1);
+        const uint64_t last = first + testing::histories_or(60);
+        for (uint64_t seed = first; seed < last; ++seed) {
+            INFO("run again with WEIR_SEED=" << seed << " WEIR_HISTORIES=1");
+            StreamPair pair(seed);
+            for (const TableSchema& schema : some_tables())
+                pair.make_table(schema);
+            for (uint64_t n = pair.random.below(60); n > 0; --n)
+                pair.push_something();
+            const std::vector<size_t> named = pair.segments_of_primary();
+            pair.name_learner({named[0], named[2]});
+            const uint64_t more_at = pair.random.below(150);
+            const uint64_t breaks_at = pair.random.below(300);
+            for (uint64_t i = 0; i < 150; ++i) {
+                if (i == more_at) pair.name_learner({named[1]});
+                if (i == breaks_at) pair.break_stream();
+                if (pair.random.below(2) == 0) pair.push_something();
+                if (pair.random.below(25) == 0) pair.close_iteration(pair.random.below(4) == 0);
+                for (uint64_t n = pair.random.below(6); n > 0; --n)
+                    (void)pair.step();
+            }
+            (void)pair.run_until([&] { return pair.has_all(); });
+            REQUIRE(pair.wrong == "");
+            REQUIRE(pair.has_all());
+            for (uint64_t n = pair.random.below(20); n > 0; --n)
+                pair.push_something();
+            (void)pair.run_until([] { return false; }, 50);
+            CHECK(pair.wrong.empty());
+            pair.check_equal();
+        }
+    }
+
+    TEST_CASE("a learner without memory says so, and is asked again later") {
+        StreamPair pair(1, size_t{1} << 20);
+        pair.make_table(dense_table("big", 100'000));
+        pair.push_something();
+        pair.learner.heap.set_limit(pair.learner.heap.bytes_in_use());
+        pair.name_learner({pair.segments_of_primary()[0]});
+        CHECK(pair.run_until([&] { return pair.refusal == Errc::kNoMemory; }));
+        CHECK_FALSE(pair.has_all());
+        pair.learner.heap.set_limit(size_t{1} << 30);
+        CHECK(pair.run_until([&] { return pair.has_all(); }));
+        pair.check_equal();
+    }
+
+    TEST_CASE("a learner takes the memory for a segment step by step") {
+        StreamPair pair(1);
+        pair.make_table(dense_table("big", 200'000));
+        pair.make_table(dense_table("wide", 20'000, ValueType::kFloat32, 10));
+        pair.push_something();
+        pair.learner.heap.unprepared_bytes_max = 0;
+        pair.name_learner(pair.segments_of_primary());
+        CHECK(pair.run_until([&] { return pair.has_all(); }));
+        CHECK(pair.learner.heap.unprepared_bytes_max < PreparedMemory::kStepBytes);
+        pair.check_equal();
+    }
+
+    TEST_CASE("a stream is a window ahead of its learner at most, and what waits has a limit") {
+        StreamPair pair(1);
+        pair.make_table(dense_table("big", 1'000'000));
+        pair.make_table(dense_table("wide", 2000, ValueType::kFloat32, 600));
+        pair.push_something();
+        for (auto& table : pair.primary.tables)
+            table->was_pushed = true;
+        const uint64_t before = pair.network.counters().packets;
+        pair.name_learner(pair.segments_of_primary());
+        REQUIRE(pair.run_until([&] { return pair.follower != nullptr; }));
+        pair.is_learner_stopped = true;
+        (void)pair.run_until([] { return false; }, 50);
+        const uint64_t ahead_bytes =
+            (pair.network.counters().packets - before) * uint64_t{kMessageBytesMax};
+        CHECK(ahead_bytes > Stream::kWindowBytes / 2);
+        CHECK(ahead_bytes < Stream::kWindowBytes * 11 / 10);
+        // One step goes beyond the limit of a poll, and takes as much as two messages.
+        CHECK(pair.sent_max < pair.chunk_bytes + 4 * kMessageBytesMax);
+
+        CHECK(pair.streams.has_room());
+        size_t pushes = 0;
+        for (; pair.streams.has_room() && pushes < 5000; ++pushes)
+            pair.push_something();
+        CHECK(pushes > 100);
+        CHECK_FALSE(pair.streams.has_room());
+        pair.is_learner_stopped = false;
+        CHECK(pair.run_until([&] { return pair.streams.has_room(); }));
+        CHECK(pair.run_until([&] { return pair.has_all(); }));
+        (void)pair.run_until([] { return false; }, 50);
+        pair.check_equal();
+    }
+
+    TEST_CASE("rows that were handed over are dropped in small steps") {
+        Side side;
+        const PositionRange ring{0, ~uint64_t{0}};
+        side.holdings.begin(std::span(&ring, 1));
+        side.make_table(sparse_table("t"));
+        TableShard& rows = *side.tables[0]->rows;
+        std::vector<uint64_t> keys(200'000);
+        std::iota(keys.begin(), keys.end(), 0);
+        const std::vector<float> ones(keys.size(), 1);
+        REQUIRE(rows.push(*rows.rows_for_push(keys), std::as_bytes(std::span(ones))));
+        REQUIRE(side.holdings.set_primary({}));
+        side.tables[0]->iterations.state().restart({});
+        CHECK_FALSE(side.holdings.drop_some());  // the manager has not said that they may go
+        side.holdings.hand_over();
+        CHECK_FALSE(side.holdings.drop_some());
+        side.holdings.let_go();
+        size_t steps = 0;
+        size_t most = 0;
+        for (size_t before = rows.row_count(); side.holdings.drop_some(); ++steps) {
+            most = std::max(most, before - rows.row_count());
+            before = rows.row_count();
+        }
+        CHECK(rows.row_count() == 0);
+        CHECK(steps > 20);
+        CHECK(most < 12'000);
+        CHECK(side.holdings.is_settled());
+    }
+
+    TEST_CASE("rows that the network still reads are dropped when it has read them") {
+        Side side;
+        const PositionRange ring{0, ~uint64_t{0}};
+        side.holdings.begin(std::span(&ring, 1));
+        side.make_table(dense_table("t", 1000));
+        ShardTable& table = *side.tables[0];
+        table.pins.pin(7, {10, 20});
+        REQUIRE(side.holdings.set_primary({}));
+        table.iterations.state().restart({});
+        side.holdings.hand_over();
+        side.holdings.let_go();
+        for (int i = 0; i < 10; ++i)
+            (void)side.holdings.drop_some();
+        CHECK(table.rows->row_count() == 1000);
+        CHECK_FALSE(side.holdings.is_settled());
+        CHECK(table.pins.unpin(7));
+        while (side.holdings.drop_some()) {
+        }
+        CHECK(table.rows->row_count() == 0);
+        CHECK(side.holdings.is_settled());
+    }
+
+    TEST_CASE("what a stream must not bring closes it, and changes nothing") {
+        StreamPair pair(1);
+        pair.make_table(dense_table("t", 100));
+        pair.name_learner({0});
+        const PositionRange range = pair.view.range(0);
+        const KeyRange keys = PositionSet(std::span(&range, 1)).dense_keys(100)[0];
+        const std::vector<float> values(100, 5);
+        RecordMessage begin;
+        begin.kind = RecordMessage::Kind::kBegin;
+        begin.segments = {{range, pair.data.epoch}};
+        RecordMessage rows;
+        rows.is_range = true;
+        rows.first_key = keys.begin;
+        rows.row_count = keys.key_count();
+        rows.values = std::as_bytes(std::span(values)).first(keys.key_count() * 4);
+        const auto follow = [&](const std::vector<RecordMessage>& records, uint64_t skip = 0) {
+            Follower follower({0, 1, 1}, pair.view, pair.learner.holdings, pair.learner.tables);
+            std::string_view wrong;
+            uint64_t index = skip;
+            for (const RecordMessage& record : records) {
+                wire::Frame frame;
+                frame.header = wire::header_of(wire::Kind::kRecord);
+                frame.header.first = ++index;
+                const std::vector<std::byte> bytes = record.encode();
+                frame.values = bytes;
+                wrong = follower.receive(frame);
+                for (int i = 0; i < 5; ++i) {
+                    (void)pair.learner.holdings.drop_some();
+                    if (wrong.empty()) wrong = follower.go_on();
+                }
+            }
+            return std::string(wrong);
+        };
+        CHECK(follow({begin, rows}).empty());
+        CHECK(follow({begin, rows}, 1) == "a record with another index than is due");
+        CHECK(follow({rows}) == "rows of segments that it has not begun");
+        RecordMessage outside = rows;
+        outside.first_key = keys.end;
+        CHECK(follow({begin, outside}) == "rows of segments that it has not begun");
+        RecordMessage beyond = rows;
+        beyond.first_key = 1000;
+        CHECK(follow({begin, beyond}) == "rows of segments that it has not begun");
+        RecordMessage short_rows = rows;
+        short_rows.values = rows.values.first(4);
+        CHECK(follow({begin, short_rows}) ==
+              "rows that do not fit the table, or a segment that this shard has");
+        RecordMessage far_times;
+        far_times.times = {{~0U, range, 5}};
+        CHECK(follow({begin, far_times}) ==
+              "times of segments that it has not begun, or of workers that cannot be");
+        RecordMessage impossible;
+        impossible.iterations = {{range, 3, {{9, Errc::kNoMemory, 0}}}};
+        CHECK(follow({begin, impossible}) ==
+              "iterations of segments that it has not begun, or that cannot be");
+        RecordMessage no_table = rows;
+        no_table.table = TableMessage::kTablesMax;
+        CHECK(follow({begin, no_table}) == "a malformed record");
+        // Not an error: the sender may have an older view, or be ahead of us.
+        RecordMessage other = begin;
+        other.segments[0].range = pair.view.range(1);
+        CHECK(follow({other}).empty());
+        RecordMessage later = begin;
+        later.segments[0].named = pair.data.epoch + 1;
+        CHECK(follow({later, rows}).empty());
+        CHECK(pair.learner.holdings.in_role({Holdings::Role::kLearning}).ranges().size() <= 1);
+    }
+}
+
+}  // namespace
+}  // namespace weir

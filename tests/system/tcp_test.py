@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs over TCP: on one host, and on three hosts without RDMA, which are network namespaces. Usage: tcp_test.py PATH-OF-WEIR"""
+
+import os
+import shutil
+import subprocess
+import unittest
+
+import lr_testing as testing
+
+
+def ip(*words):
+    return subprocess.run(["ip", *words], capture_output=True, text=True, timeout=30, check=False)
+
+
+class Hosts:
+    """Network namespaces that are joined by a bridge in another one. The names are this process's own."""
+
+    def __init__(self, count):
+        self.names = [f"weir-{os.getpid()}-{i}" for i in range(count)]
+        self.switch = f"weir-{os.getpid()}-switch"
+
+    def __enter__(self):
+        self.do("netns", "add", self.switch)
+        self.do("-n", self.switch, "link", "add", "bridge", "type", "bridge")
+        self.do("-n", self.switch, "link", "set", "bridge", "up")
+        for i, name in enumerate(self.names):
+            self.do("netns", "add", name)
+            self.do("-n", self.switch, "link", "add", f"port{i}", "type", "veth", "peer", "name", "eth0", "netns", name)
+            self.do("-n", self.switch, "link", "set", f"port{i}", "master", "bridge", "up")
+            self.do("-n", name, "address", "add", f"{self.address(i)}/24", "dev", "eth0")
+            for link in ("eth0", "lo"):
+                self.do("-n", name, "link", "set", link, "up")
+        return self
+
+    def __exit__(self, *_):
+        for name in (self.switch, *self.names):
+            ip("netns", "del", name)
+
+    @staticmethod
+    def do(*words):
+        done = ip(*words)
+        assert done.returncode == 0, (words, done.stderr)
+
+    @staticmethod
+    def address(i):
+        return f"10.99.0.{i + 1}"
+
+    def within(self, i):
+        return ["ip", "netns", "exec", self.names[i]]
+
+
+def why_no_namespaces():
+    if shutil.which("ip") is None:
+        return "no ip command (iproute2): no network namespaces"
+    name = f"weir-{os.getpid()}-try"
+    made = ip("netns", "add", name)
+    ip("netns", "del", name)
+    return None if made.returncode == 0 else "this process may not make network namespaces"
+
+
+class Tcp(testing.Folder, unittest.TestCase):
+    def setUp(self):
+        super().setUp()
+        rows = testing.text_like()
+        self.wanted = testing.solve(rows, 0.3)
+        self.train = [testing.write(self.path(f"part{i}.svm"), rows[i::2]) for i in range(2)]
+
+    def check(self, job):
+        codes = [job.wait(rank) for rank in range(job.size)]
+        self.assertEqual(codes, [0] * job.size, job.everything())
+        self.near(testing.read_json(self.path("result.json"))["objective"], self.wanted)
+
+    def command(self):
+        return [self.WEIR, "lr", "--servers", "1", "--train", *self.train, "--l1", "0.3", "--json", self.path("result.json")]
+
+    def test_ranks_of_one_host_may_use_it(self):
+        with testing.Ranks(self.folder, self.command(), 3, extra={"WEIR_TRANSPORT": "tcp"}) as job:
+            job.start_all()
+            self.check(job)
+
+    @unittest.skipIf(why_no_namespaces(), why_no_namespaces())
+    def test_hosts_without_rdma_train_together(self):
+        with Hosts(3) as hosts, testing.Ranks(self.folder, self.command(), 3, host=hosts.address(0)) as job:
+            for rank in range(3):
+                job.start(rank, within=hosts.within(rank))
+            self.check(job)
+
+    @unittest.skipIf(why_no_namespaces(), why_no_namespaces())
+    def test_a_host_that_goes_is_noticed(self):
+        with Hosts(3) as hosts:
+            endless = [self.WEIR, "lr", "--servers", "1", "--train", *self.train, *testing.ENDLESS]
+            with testing.Ranks(self.folder, endless, 3, host=hosts.address(0)) as job:
+                for rank in range(3):
+                    job.start(rank, within=hosts.within(rank))
+                self.assertTrue(job.until_training(), job.everything())
+                ip("-n", hosts.names[2], "link", "set", "eth0", "down")
+                codes = [job.wait(rank) for rank in range(3)]
+                self.assertNotIn(None, codes, job.everything())
+                self.assertNotEqual(codes[1], 0, job.everything())
+                self.assertIn("worker 1 ", job.err(1), job.everything())
+                self.assertIn("worker 1 (rank 2)", job.err(0), job.everything())
+
+
+if __name__ == "__main__":
+    testing.main(Tcp, "__main__")

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/weir/child_process.h"
+
+#include <algorithm>
+#include <csignal>
+#include <string_view>
+#include <utility>
+
+#include <fmt/core.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace weir::tools {
+
+Result<pid_t> start_this_program(std::vector<std::string> arguments,
+                                 std::vector<std::string> variables) {
+    std::vector<char*> argv;
+    for (std::string& argument : arguments)
+        argv.push_back(argument.data());
+    argv.push_back(nullptr);
+    std::vector<char*> environment;
+    for (std::string& variable : variables)
+        environment.push_back(variable.data());
+    for (char* const* inherited = environ; *inherited != nullptr; ++inherited) {
+        const std::string_view name =
+            std::string_view(*inherited).substr(0, std::string_view(*inherited).find('=') + 1);
+        const bool is_replaced = std::ranges::any_of(
+            variables, [&](const std::string& variable) { return variable.starts_with(name); });
+        if (!is_replaced) environment.push_back(*inherited);
+    }
+    environment.push_back(nullptr);
+    pid_t pid = 0;
+    const int code =
+        posix_spawn(&pid, "/proc/self/exe", nullptr, nullptr, argv.data(), environment.data());
+    if (code != 0) return Error(Errc::kIo, "bench --local: cannot start a process", code);
+    return pid;
+}
+
+std::string end_text(int status) {
+    if (WIFSIGNALED(status)) return fmt::format("was killed by signal {}", WTERMSIG(status));
+    return fmt::format("failed with exit code {}; its error stands above", WEXITSTATUS(status));
+}
+
+ChildProcess::ChildProcess(ChildProcess&& other) noexcept : pid_(std::exchange(other.pid_, 0)) {}
+
+ChildProcess& ChildProcess::operator=(ChildProcess&& other) noexcept {
+    if (this != &other) {
+        kill();
+        pid_ = std::exchange(other.pid_, 0);
+    }
+    return *this;
+}
+
+ChildProcess::~ChildProcess() {
+    kill();
+}
+
+void ChildProcess::kill() noexcept {
+    if (pid_ == 0) return;
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+}
+
+std::optional<int> ChildProcess::ended() {
+    int status = 0;
+    if (pid_ == 0 || ::waitpid(pid_, &status, WNOHANG) != pid_) return std::nullopt;
+    pid_ = 0;
+    return status;
+}
+
+}  // namespace weir::tools

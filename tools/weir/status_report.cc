@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/weir/status_report.h"
+
+#include <algorithm>
+#include <vector>
+
+#include <fmt/core.h>
+#include <nlohmann/json.hpp>
+
+#include "lib/base/os_limits.h"
+
+namespace weir::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// Of one server.
+struct Sum {
+    uint32_t segments = 0;
+    double share = 0;
+    uint64_t keys = 0;
+    uint64_t bytes = 0;
+    size_t silent = 0;  ///< shards that have not answered
+};
+
+Sum sum_of(const JobStatus::Server& server) {
+    Sum sum;
+    for (const JobStatus::Shard& shard : server.shards) {
+        sum.segments += shard.segments;
+        sum.share += shard.share;
+        sum.keys += shard.keys;
+        sum.bytes += shard.bytes;
+        sum.silent += shard.answered ? 0 : 1;
+    }
+    return sum;
+}
+
+std::string counted(size_t count, const char* what) {
+    return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
+
+std::string list_text(const std::vector<uint32_t>& numbers) {
+    std::string text;
+    for (const uint32_t number : numbers)
+        text += (text.empty() ? "" : ", ") + std::to_string(number);
+    return text;
+}
+
+/// The dead servers with which parameters are lost, or those with which none are.
+std::string dead_text(const JobStatus& status, bool held_parameters) {
+    std::string text;
+    for (const JobStatus::DeadServer& server : status.dead) {
+        if (server.held_parameters != held_parameters) continue;
+        text += fmt::format("{}server {}, rank {}", text.empty() ? "" : "; ", server.number,
+                            server.rank);
+    }
+    return text;
+}
+
+Json shard_json(const JobStatus::Shard& shard) {
+    const auto known = [&](uint64_t value) { return shard.answered ? Json(value) : Json(nullptr); };
+    return {{"shard", shard.number},         {"segments", shard.segments},
+            {"share", shard.share},          {"answered", shard.answered},
+            {"keys", known(shard.keys)},     {"bytes", known(shard.bytes)},
+            {"pushes", known(shard.pushes)}, {"pulls", known(shard.pulls)}};
+}
+
+}  // namespace
+
+std::string status_text(const JobStatus& status) {
+    std::string text =
+        fmt::format("view {}: {}, {}, {}\n", status.epoch, counted(status.servers.size(), "server"),
+                    counted(status.workers.size(), "worker"), counted(status.tables, "table"));
+    text += "server  rank  shards  segments   share        keys     memory\n";
+    for (const JobStatus::Server& server : status.servers) {
+        const Sum sum = sum_of(server);
+        text +=
+            fmt::format("{:6}  {:4}  {:6}  {:8}  {:5.1f} %  {:10}  {:>9}{}{}\n", server.number,
+                        server.rank, server.shards.size(), sum.segments, sum.share * 100, sum.keys,
+                        bytes_text(sum.bytes), server.is_leaving ? "  is leaving" : "",
+                        sum.silent == 0   ? ""
+                        : sum.silent == 1 ? "  1 shard does not answer"
+                                          : fmt::format("  {} shards do not answer", sum.silent));
+    }
+    if (status.share_lost > 0) {
+        text += fmt::format("lost: {:.1f} % of the parameters ({})\n", status.share_lost * 100,
+                            dead_text(status, true));
+    }
+    if (const std::string dead = dead_text(status, false); !dead.empty())
+        text += fmt::format("dead, but nothing is lost with it: {}\n", dead);
+    text += "workers:";
+    constexpr size_t kNamedMax = 32;
+    for (size_t i = 0; i < std::min(status.workers.size(), kNamedMax); ++i)
+        text += fmt::format(" {} (rank {})", status.workers[i].number, status.workers[i].rank);
+    if (status.workers.size() > kNamedMax)
+        text += fmt::format(" and {} more", status.workers.size() - kNamedMax);
+    text += "\n";
+    if (status.joining_servers + status.joining_workers > 0) {
+        text += fmt::format("joining: {}, {}\n", counted(status.joining_servers, "server"),
+                            counted(status.joining_workers, "worker"));
+    }
+    if (status.segments_to_move > 0) {
+        text += fmt::format("moving: {} of {} segments moved, {:.1f} % of {:.1f} % of the ring\n",
+                            status.segments_moved, status.segments_moved + status.segments_to_move,
+                            status.share_moved * 100,
+                            (status.share_moved + status.share_to_move) * 100);
+    }
+    if (!status.losers.empty()) {
+        text += fmt::format("handing over: shards {}\n", list_text(status.losers));
+    }
+    for (const JobStatus::OpenIteration& open : status.open) {
+        text +=
+            fmt::format("table '{}': iteration {} is open{}{}\n", open.table, open.iteration,
+                        open.late.empty() ? "" : "; it waits for workers ", list_text(open.late));
+    }
+    return text;
+}
+
+std::string status_json(const JobStatus& status) {
+    Json servers = Json::array();
+    for (const JobStatus::Server& server : status.servers) {
+        Json shards = Json::array();
+        for (const JobStatus::Shard& shard : server.shards)
+            shards.push_back(shard_json(shard));
+        const Sum sum = sum_of(server);
+        servers.push_back({{"server", server.number},
+                           {"rank", server.rank},
+                           {"weight", server.weight},
+                           {"leaving", server.is_leaving},
+                           {"segments", sum.segments},
+                           {"share", sum.share},
+                           {"keys", sum.keys},
+                           {"bytes", sum.bytes},
+                           {"shards", std::move(shards)}});
+    }
+    Json workers = Json::array();
+    for (const JobStatus::Worker& worker : status.workers)
+        workers.push_back({{"worker", worker.number}, {"rank", worker.rank}});
+    Json dead = Json::array();
+    for (const JobStatus::DeadServer& server : status.dead)
+        dead.push_back({{"server", server.number},
+                        {"rank", server.rank},
+                        {"held_parameters", server.held_parameters}});
+    Json open = Json::array();
+    for (const JobStatus::OpenIteration& one : status.open)
+        open.push_back({{"table", one.table}, {"iteration", one.iteration}, {"late", one.late}});
+    const Json all = {{"epoch", status.epoch},
+                      {"servers", std::move(servers)},
+                      {"share_lost", status.share_lost},
+                      {"dead_servers", std::move(dead)},
+                      {"workers", std::move(workers)},
+                      {"joining_servers", status.joining_servers},
+                      {"joining_workers", status.joining_workers},
+                      {"tables", status.tables},
+                      {"moves",
+                       {{"segments_to_move", status.segments_to_move},
+                        {"segments_moved", status.segments_moved},
+                        {"share_to_move", status.share_to_move},
+                        {"share_moved", status.share_moved},
+                        {"handing_over", status.losers}}},
+                      {"open_iterations", std::move(open)}};
+    return all.dump(2) + "\n";
+}
+
+}  // namespace weir::tools

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/tcp/output.h"
+
+#include <algorithm>
+
+namespace weir::transport::tcp {
+
+void Output::add(std::span<const std::byte> bytes) {
+    if (bytes.empty()) return;
+    copies_.insert(copies_.end(), bytes.begin(), bytes.end());
+    if (!empty() && parts_.back().memory == Memory::kCopied) {
+        parts_.back().bytes += bytes.size();
+    } else {
+        parts_.push_back({Memory::kCopied, nullptr, bytes.size()});
+    }
+}
+
+void Output::add(Memory memory, std::span<const std::byte> data) {
+    if (!data.empty()) {
+        parts_.push_back({memory, data.data(), data.size()});
+        if (memory == Memory::kExposed) ++exposed_parts_;
+    }
+    add_padding(data.size());
+}
+
+size_t Output::next(std::span<iovec> vectors) const noexcept {
+    size_t copied = copies_sent_;
+    const size_t count = std::min(vectors.size(), parts_.size() - next_);
+    for (size_t i = 0; i < count; ++i) {
+        const Part& part = parts_[next_ + i];
+        const std::byte* from = part.at;
+        if (part.memory == Memory::kCopied) {
+            from = copies_.data() + copied;
+            copied += part.bytes;
+        }
+        vectors[i] = {const_cast<std::byte*>(from), part.bytes};
+    }
+    return count;
+}
+
+void Output::sent(uint64_t bytes) {
+    while (bytes > 0) {
+        Part& part = parts_[next_];
+        const uint64_t now = std::min(bytes, part.bytes);
+        if (part.memory == Memory::kCopied) {
+            copies_sent_ += now;
+        } else {
+            part.at += now;
+        }
+        part.bytes -= now;
+        bytes -= now;
+        if (part.bytes > 0) break;
+        if (part.memory == Memory::kExposed) --exposed_parts_;
+        ++next_;
+    }
+    if (!empty()) {
+        // Memory stays bounded while the queue is never empty.
+        if (next_ < 256) return;
+        parts_.erase(parts_.begin(), parts_.begin() + static_cast<ptrdiff_t>(next_));
+        copies_.erase(copies_.begin(), copies_.begin() + static_cast<ptrdiff_t>(copies_sent_));
+    } else {
+        parts_.clear();
+        copies_.clear();
+    }
+    next_ = 0;
+    copies_sent_ = 0;
+}
+
+}  // namespace weir::transport::tcp
