@@ -22,6 +22,7 @@ namespace weir {
 class SparseStore {
 public:
     /// `initial_row` is what a key that was never written reads as: values, then state.
+    /// `expected_keys` are those of this shard.
     /// `secret_seed` is that of its KeyIndex.
     SparseStore(Memory& memory, std::span<const std::byte> initial_row, size_t values_bytes,
                 size_t expected_keys, std::optional<uint64_t> secret_seed)

@@ -19,6 +19,14 @@ std::vector<std::byte> repeated(double value, ValueType type, size_t count) {
     return bytes;
 }
 
+/// This shard's share of the keys that a table has, or is to expect.
+size_t share_of(uint64_t key_count, const PositionSet& owned) {
+    size_t share = 0;
+    for (const KeyRange keys : owned.dense_keys(key_count))
+        share += keys.key_count();
+    return share;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<TableShard>> TableShard::make(const TableSchema& schema,
@@ -29,7 +37,7 @@ Result<std::unique_ptr<TableShard>> TableShard::make(const TableSchema& schema,
     WEIR_ASSIGN(const RuleEntry* rule, check_schema(schema, rules));
     std::unique_ptr<TableShard> table(new TableShard(schema, owned, *rule, memory, lists));
     WEIR_TRY(table->make_store(memory, *rule, owned, secret_seed));
-    if (schema.layout == Layout::kDense && schema.max_delay > 0) WEIR_TRY(table->reserve_window());
+    if (schema.max_delay > 0) WEIR_TRY(table->reserve_window(owned));
     return table;
 }
 
@@ -59,8 +67,8 @@ Status TableShard::make_store(Memory& memory, const RuleEntry& rule, const Posit
         store_.emplace(std::move(*dense));
     } else {
         initial.insert(initial.end(), state.begin(), state.end());
-        store_.emplace(
-            SparseStore(memory, initial, pulled_row_bytes_, schema_.key_count, secret_seed));
+        store_.emplace(SparseStore(memory, initial, pulled_row_bytes_,
+                                   share_of(schema_.key_count, owned), secret_seed));
     }
     return {};
 }
@@ -325,9 +333,10 @@ Aggregate& TableShard::make_aggregate(uint64_t iteration) {
     return *aggregate;
 }
 
-Status TableShard::reserve_window() {
-    const size_t rows = row_count();
-    const uint64_t needed = schema_.window() * rows * pushed_row_bytes_;
+Status TableShard::reserve_window(const PositionSet& owned) {
+    const size_t rows = share_of(schema_.key_count, owned);
+    const uint64_t row_bytes = schema_.window() * pushed_row_bytes_;
+    const uint64_t needed = std::min(rows, ~uint64_t{0} / row_bytes) * row_bytes;
     uint64_t room = memory_.room_bytes();
     bool fits = needed <= room;  // else nobody waits until all of the memory was taken
     if (fits) {

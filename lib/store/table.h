@@ -54,10 +54,10 @@ struct ListedRows {
 class TableShard {
 public:
     /// `owned` is the shard's part of the ring. `rules`, `memory` and `lists` must outlive the
-    /// table. No other table that uses `lists` may have the same id in its schema. A dense table
-    /// with a max_delay takes the memory of its aggregates at once, so that its window cannot fail
-    /// later; other tables take it when they need it. `secret_seed` spreads the keys of a sparse
-    /// table; none: drawn at random.
+    /// table. No other table that uses `lists` may have the same id in its schema. A table with a
+    /// max_delay takes the memory of its aggregates at once, for as many keys as it has or is to
+    /// expect, so that its window cannot fail later; other tables take it when they need it.
+    /// `secret_seed` spreads the keys of a sparse table; none: drawn at random.
     /// Errors: those of check_schema(); Errc::kNoMemory
     [[nodiscard]] static Result<std::unique_ptr<TableShard>> make(
         const TableSchema& schema, const PositionSet& owned, const RuleRegistry& rules,
@@ -193,7 +193,7 @@ private:
     [[nodiscard]] Error refused(Errc code, std::string_view why) const;
     [[nodiscard]] RowTarget target() const;
     [[nodiscard]] Aggregate& make_aggregate(uint64_t iteration);
-    [[nodiscard]] Status reserve_window();
+    [[nodiscard]] Status reserve_window(const PositionSet& owned);
 
     [[nodiscard]] std::optional<Aggregate>& aggregate_of(uint64_t iteration) noexcept {
         return aggregates_[iteration % aggregates_.size()];

@@ -185,7 +185,9 @@ struct TableOptions {
     bool allow_not_finite = false;  ///< accept pushes with a NaN or an infinity
     /// By how many iterations a worker may be ahead of the slowest one (bounded delay). The
     /// servers take parts of max_delay + 1 iterations at once, and need memory for the sum of
-    /// each; a dense table takes it when it is made. At most 63.
+    /// each; they take it when the table is made, for key_count keys. A sparse table with more
+    /// keys takes the rest when they come, and an iteration for which there is none fails. At
+    /// most 63.
     uint32_t max_delay = 0;
 };
 

@@ -353,6 +353,54 @@ TEST_SUITE("table_errors") {
         CHECK(refusal({.name = "t", .max_delay = ~uint32_t{0}}) == Errc::kInvalidArgument);
     }
 
+    TEST_CASE("a sparse table takes the memory of its window for the keys that it is to expect") {
+        constexpr uint64_t kKeys = 1 << 14;
+        TableSchema schema{.name = "t", .layout = Layout::kSparse, .key_count = kKeys};
+        HeapMemory memory;
+        const auto plain = made(schema, memory);
+        const size_t plain_bytes = memory.bytes_in_use();
+        schema.max_delay = 3;
+        const auto table = made(schema, memory);
+        const size_t sums = 4 * kKeys * sizeof(float);
+        CHECK(memory.bytes_in_use() - plain_bytes >= plain_bytes + sums);
+        CHECK(memory.bytes_in_use() - plain_bytes < plain_bytes + sums + sums / 4);
+        const std::vector<uint64_t> keys = numbers(kKeys);
+        const std::vector<float> ones(kKeys, 1.0F);
+        const RowList rows = *table->rows_for_push(keys);
+        memory.set_limit(0);
+        for (uint64_t i = 1; i <= 4; ++i)
+            CHECK(table->push_aggregate(i, rows, std::as_bytes(std::span(ones))));
+
+        HeapMemory small(size_t{1} << 20);
+        const RuleRegistry rules = RuleRegistry::with_builtin_rules();
+        KeyListCache lists(small, 0);
+        for (const uint64_t expected : {uint64_t{1} << 20, ~uint64_t{0}}) {
+            CAPTURE(expected);
+            schema.key_count = expected;
+            const auto refused =
+                TableShard::make(schema, PositionSet::whole_ring(), rules, small, lists);
+            REQUIRE(refused.code() == Errc::kNoMemory);
+            CHECK(refused.error().message().find("the sums of its 4 open iterations") !=
+                  std::string::npos);
+        }
+        CHECK(small.bytes_in_use() == 0);
+    }
+
+    TEST_CASE("a shard of a sparse table expects its share of the keys") {
+        constexpr uint64_t kKeys = 1 << 16;
+        const RuleRegistry rules = RuleRegistry::with_builtin_rules();
+        const TableSchema schema{
+            .name = "t", .layout = Layout::kSparse, .key_count = kKeys, .max_delay = 7};
+        HeapMemory memory;
+        KeyListCache lists(memory, 0);
+        const PositionRange first_quarter{0, ~uint64_t{0} / 4};
+        const PositionSet quarter(std::span(&first_quarter, 1));
+        const auto table = TableShard::make(schema, quarter, rules, memory, lists);
+        REQUIRE(table);
+        CHECK(memory.bytes_in_use() >= 8 * kKeys / 4 * sizeof(float));
+        CHECK(memory.bytes_in_use() < 8 * kKeys / 2 * sizeof(float));
+    }
+
     TEST_CASE("a sparse table's sums of several iterations fail one by one") {
         HeapMemory memory;
         const auto table =
