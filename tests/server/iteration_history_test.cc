@@ -69,7 +69,8 @@ public:
         : random_(seed),
           trouble_(trouble),
           shape_(make_shape()),
-          cluster_(random_(), shape_, make_options()) {
+          network_(make_options()),
+          cluster_(random_(), shape_, network_) {
         REQUIRE(cluster_.rules.register_rule<InOrder>("in_order").has_value());
         REQUIRE(cluster_.start());
         layout_ = random_.below(2) == 0 ? Layout::kDense : Layout::kSparse;
@@ -293,6 +294,7 @@ private:
     Random random_;
     Trouble trouble_;
     SimShape shape_;
+    transport::sim::Options network_;
     SimCluster cluster_;
     Layout layout_ = Layout::kDense;
     std::deque<Worker> workers_;
