@@ -66,7 +66,7 @@ struct TableMessage {
     static constexpr size_t kSchemaBytesMax = 2048;
     uint32_t table = 0;  ///< its number, given by the manager
     std::string name;
-    std::string schema;  ///< bytes; see lib/node/schema_codec.h
+    std::string schema;  ///< bytes; see lib/store/schema_codec.h
 
     [[nodiscard]] std::vector<std::byte> encode() const;
     [[nodiscard]] static std::optional<TableMessage> decode(std::span<const std::byte> body);

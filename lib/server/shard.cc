@@ -7,7 +7,7 @@
 #include <fmt/core.h>
 
 #include "lib/base/log.h"
-#include "lib/node/schema_codec.h"
+#include "lib/store/schema_codec.h"
 #include "lib/wire/fault.h"
 
 namespace weir {

@@ -19,7 +19,7 @@
 #include "lib/node/messages.h"
 #include "lib/node/record_message.h"
 #include "lib/node/scan_message.h"
-#include "lib/node/schema_codec.h"
+#include "lib/store/schema_codec.h"
 #include "lib/wire/frame.h"
 
 namespace {

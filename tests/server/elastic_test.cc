@@ -8,7 +8,7 @@
 
 #include <doctest/doctest.h>
 
-#include "lib/node/schema_codec.h"
+#include "lib/store/schema_codec.h"
 #include "tests/log_lines.h"
 #include "tests/seed.h"
 #include "tests/server/raw_worker.h"

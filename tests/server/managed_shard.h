@@ -10,8 +10,8 @@
 
 #include <doctest/doctest.h>
 
-#include "lib/node/schema_codec.h"
 #include "lib/ring/view_change.h"
+#include "lib/store/schema_codec.h"
 #include "tests/server/raw_worker.h"
 
 namespace weir::test {

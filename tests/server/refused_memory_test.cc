@@ -12,8 +12,8 @@
 
 #include "lib/node/manager.h"
 #include "lib/node/messages.h"
-#include "lib/node/schema_codec.h"
 #include "lib/server/shard.h"
+#include "lib/store/schema_codec.h"
 #include "tests/frames.h"
 #include "tests/registered_memory.h"
 #include "tests/table_schemas.h"

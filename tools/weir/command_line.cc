@@ -11,6 +11,7 @@
 #include <fmt/core.h>
 
 #include "tools/weir/bench.h"
+#include "tools/weir/checkpoint_flags.h"
 #include "tools/weir/command.h"
 #include "tools/weir/elastic.h"
 #include "tools/weir/info.h"
@@ -467,6 +468,7 @@ Command parse_command_line(int argc, char** argv) {
     add_server(app, chosen);
     add_leave(app, chosen);
     add_status(app, chosen);
+    add_checkpoint(app, chosen);
     add_synth(app, chosen);
     add_info(app, chosen);
     if (argc < 2) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lib/node/schema_codec.h"
+#include "lib/store/schema_codec.h"
 
 #include <span>
 

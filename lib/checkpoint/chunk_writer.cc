@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/checkpoint/chunk_writer.h"
+
+#include <cstring>
+#include <utility>
+
+#include "lib/base/byte_codec.h"
+#include "lib/checkpoint/folder.h"
+
+namespace weir::checkpoint {
+
+ChunkWriter::ChunkWriter(const ChunkPlace& place) : place_(place) {
+    ByteWriter head;
+    head.raw(std::as_bytes(std::span("WEIRCHNK", 8))).number(Chunk::kVersion);
+    head.number(place.table).number(place.layout).number(place.value_type).number(uint16_t{0});
+    head.number(place.width).number(place.state_values).number(uint32_t{0});
+    head.number(place.key_count).number(place.range.first).number(place.range.last);
+    bytes_ = std::move(head).take();
+    WEIR_CHECK(bytes_.size() == Chunk::kHeadBytes);
+}
+
+std::byte* ChunkWriter::append(size_t size) {
+    const size_t before = bytes_.size();
+    bytes_.resize(before + size);
+    return bytes_.data() + before;
+}
+
+void ChunkWriter::begin_block(Chunk::Block kind, uint64_t count, uint64_t first_key) {
+    ByteWriter head;
+    head.number(kind).number(uint32_t{0}).number(count).number(first_key);
+    std::memcpy(append(Chunk::kBlockHeadBytes), head.bytes().data(), Chunk::kBlockHeadBytes);
+}
+
+ChunkWriter::Room ChunkWriter::add_rows(uint64_t count) {
+    const size_t value_bytes = count * place_.value_row_bytes();
+    const size_t state_bytes = count * place_.state_row_bytes();
+    std::byte* const room = append(value_bytes + state_bytes);
+    row_count_ += count;
+    return {{room, value_bytes}, {room + value_bytes, state_bytes}};
+}
+
+ChunkWriter::Room ChunkWriter::add(KeyRange keys) {
+    begin_block(Chunk::Block::kRange, keys.key_count(), keys.begin);
+    return add_rows(keys.key_count());
+}
+
+ChunkWriter::Room ChunkWriter::add(std::span<const uint64_t> keys) {
+    begin_block(Chunk::Block::kList, keys.size(), 0);
+    std::memcpy(append(keys.size_bytes()), keys.data(), keys.size_bytes());
+    return add_rows(keys.size());
+}
+
+void ChunkWriter::add_clocks(const ClockTimes& times) {
+    ByteWriter encoded;
+    times.encode(encoded);
+    begin_block(Chunk::Block::kClocks, encoded.bytes().size(), 0);
+    std::memcpy(append(encoded.bytes().size()), encoded.bytes().data(), encoded.bytes().size());
+}
+
+void ChunkWriter::add_iteration(const ClosedUpTo& closed) {
+    begin_block(Chunk::Block::kClosed, 1, 0);
+    const uint64_t item[] = {closed.range.first, closed.range.last, closed.iteration};
+    std::memcpy(append(sizeof(item)), item, sizeof(item));
+}
+
+Result<ChunkEntry> ChunkWriter::finish(Disk& disk, const std::string& folder,
+                                       const std::string& name) {
+    begin_block(Chunk::Block::kEnd, row_count_, 0);
+    const uint64_t checksum = checksum_of(name, bytes_);
+    std::memcpy(append(sizeof(checksum)), &checksum, sizeof(checksum));
+    WEIR_TRY(write_file(disk, folder, name, bytes_));
+    WEIR_TRY(disk.sync_folder(folder));
+    return ChunkEntry{.table = place_.table,
+                      .range = place_.range,
+                      .row_count = row_count_,
+                      .size_bytes = bytes_.size(),
+                      .checksum = checksum,
+                      .name = name};
+}
+
+}  // namespace weir::checkpoint

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// ChunkWriter: collects a chunk in memory and writes its file.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lib/base/result.h"
+#include "lib/checkpoint/chunk.h"
+#include "lib/checkpoint/disk.h"
+#include "lib/checkpoint/manifest.h"
+
+namespace weir::checkpoint {
+
+/// A shard adds rows as they are, and gives the writer to a thread that may wait for the disk.
+///
+/// Thread: one at a time
+class ChunkWriter {
+public:
+    explicit ChunkWriter(const ChunkPlace& place);
+
+    [[nodiscard]] const ChunkPlace& place() const noexcept { return place_; }
+
+    /// Where the values and the state of new rows are to be put, before the next call.
+    struct Room {
+        std::span<std::byte> values;
+        std::span<std::byte> state;
+    };
+
+    /// Keys of a dense table. They must follow those before; at the end all of the range are there.
+    [[nodiscard]] Room add(KeyRange keys);
+    /// Keys of a sparse table, within the range; each at most once.
+    [[nodiscard]] Room add(std::span<const uint64_t> keys);
+    /// Times of workers in a part of the range.
+    void add_clocks(const ClockTimes& times);
+    void add_iteration(const ClosedUpTo& closed);
+
+    [[nodiscard]] size_t bytes() const noexcept { return bytes_.size(); }
+
+    /// The last call: writes the file. It is on the disk when this returns.
+    /// Errors: those of Disk; a file that could not be written whole is removed
+    [[nodiscard]] Result<ChunkEntry> finish(Disk& disk, const std::string& folder,
+                                            const std::string& name);
+
+private:
+    [[nodiscard]] std::byte* append(size_t size);
+    void begin_block(Chunk::Block kind, uint64_t count, uint64_t first_key);
+    [[nodiscard]] Room add_rows(uint64_t count);
+
+    ChunkPlace place_;
+    uint64_t row_count_ = 0;
+    std::vector<std::byte> bytes_;
+};
+
+}  // namespace weir::checkpoint

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/checkpoint/disk.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <utility>
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lib/base/descriptor.h"
+
+namespace weir::checkpoint {
+namespace {
+
+Error failed(const std::string& path, std::string_view what, int reason) {
+    const Errc code = reason == EEXIST   ? Errc::kAlreadyExists
+                      : reason == ENOENT ? Errc::kNotFound
+                                         : Errc::kIo;
+    const std::string_view advice =
+        reason == ENOSPC || reason == EDQUOT || reason == EFBIG
+            ? "; make room there (`weir checkpoint prune` removes old ones), or choose another "
+              "folder"
+        : reason == ENOENT ? "; check the name, and that this host sees the folder"
+        : reason == EEXIST ? "; give each job a folder of its own"
+                           : "; look at the disk and at the permissions";
+    return {code, fmt::format("{}: {}{}", path, what, advice), reason};
+}
+
+class RealFile final : public NewFile {
+public:
+    RealFile(Descriptor fd, std::string path) : fd_(std::move(fd)), path_(std::move(path)) {}
+
+    [[nodiscard]] Status write(std::span<const std::byte> bytes) override {
+        while (!bytes.empty()) {
+            const ssize_t done = ::write(fd_.get(), bytes.data(), bytes.size());
+            if (done < 0 && errno == EINTR) continue;
+            if (done < 0) return failed(path_, "cannot be written", errno);
+            bytes = bytes.subspan(static_cast<size_t>(done));
+        }
+        return {};
+    }
+
+    [[nodiscard]] Status sync() override {
+        if (::fsync(fd_.get()) != 0) return failed(path_, "cannot be written", errno);
+        return {};
+    }
+
+private:
+    Descriptor fd_;
+    std::string path_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<NewFile>> RealDisk::create(const std::string& path) {
+    Descriptor fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    if (!fd) return failed(path, "cannot be created", errno);
+    return std::unique_ptr<NewFile>(std::make_unique<RealFile>(std::move(fd), path));
+}
+
+Result<std::vector<std::byte>> RealDisk::read(const std::string& path, uint64_t bytes_max) {
+    const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    struct stat facts = {};
+    if (!fd || ::fstat(fd.get(), &facts) != 0) return failed(path, "cannot be read", errno);
+    const auto size = static_cast<uint64_t>(facts.st_size);
+    if (!S_ISREG(facts.st_mode)) return failed(path, "is not a file of a checkpoint", 0);
+    if (size > bytes_max)
+        return Error(Errc::kOutOfRange,
+                     fmt::format("{}: {} bytes are too many; at most {} were expected", path, size,
+                                 bytes_max));
+    std::vector<std::byte> bytes(size);
+    for (size_t have = 0; have < bytes.size();) {
+        const ssize_t done = ::read(fd.get(), bytes.data() + have, bytes.size() - have);
+        if (done < 0 && errno == EINTR) continue;
+        if (done < 0) return failed(path, "cannot be read", errno);
+        if (done == 0) bytes.resize(have);  // it became shorter
+        have += static_cast<size_t>(done);
+    }
+    return bytes;
+}
+
+Result<std::vector<std::string>> RealDisk::list(const std::string& folder) {
+    std::error_code error;
+    std::vector<std::string> names;
+    std::filesystem::directory_iterator entries(folder, error);
+    while (!error && entries != std::filesystem::directory_iterator()) {
+        names.push_back(entries->path().filename().string());
+        entries.increment(error);
+    }
+    if (error) return failed(folder, "the folder cannot be read", error.value());
+    return names;
+}
+
+Status RealDisk::rename(const std::string& from, const std::string& to) {
+    if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return {};
+    if (errno != EINVAL && errno != ENOSYS) return failed(to, "cannot be created", errno);
+    // A network file system that cannot do that: a second name is never given to two files either.
+    if (::link(from.c_str(), to.c_str()) != 0) return failed(to, "cannot be created", errno);
+    return remove(from);
+}
+
+Status RealDisk::remove(const std::string& path) {
+    if (::unlink(path.c_str()) != 0) return failed(path, "cannot be removed", errno);
+    return {};
+}
+
+Status RealDisk::sync_folder(const std::string& folder) {
+    const Descriptor fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!fd || ::fsync(fd.get()) != 0) return failed(folder, "the folder cannot be written", errno);
+    return {};
+}
+
+}  // namespace weir::checkpoint

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/checkpoint/folder.h"
+
+#include <algorithm>
+#include <charconv>
+#include <memory>
+#include <set>
+#include <utility>
+
+#include <fmt/core.h>
+
+#include "lib/checkpoint/manifest.h"
+
+namespace weir::checkpoint {
+namespace {
+
+constexpr std::string_view kManifestSuffix = ".manifest";
+constexpr std::string_view kChunkSuffix = ".chunk";
+
+enum class FileKind : uint8_t { kManifest, kChunk, kPart };
+
+struct FileName {
+    uint64_t number = 0;
+    FileKind kind = FileKind::kChunk;
+};
+
+/// What a file is, if it belongs to a checkpoint.
+std::optional<FileName> parse_name(std::string_view name) noexcept {
+    FileName file;
+    const char* const end = name.data() + name.size();
+    const auto [after, error] = std::from_chars(name.data(), end, file.number);
+    if (error != std::errc() || after - name.data() < 6) return std::nullopt;
+    const std::string_view rest(after, static_cast<size_t>(end - after));
+    if (rest == kManifestSuffix) {
+        file.kind = FileKind::kManifest;
+    } else if (rest.starts_with(kManifestSuffix) &&
+               rest.substr(kManifestSuffix.size()) == kPartSuffix) {
+        file.kind = FileKind::kPart;
+    } else if (!rest.starts_with(".t") || !rest.ends_with(kChunkSuffix) ||
+               rest.find('/') != std::string_view::npos) {
+        return std::nullopt;
+    }
+    return file;
+}
+
+}  // namespace
+
+std::string manifest_name(uint64_t number) {
+    return fmt::format("{:06}{}", number, kManifestSuffix);
+}
+
+std::string chunk_name(uint64_t checkpoint, uint32_t table, uint64_t first, uint32_t writer) {
+    return fmt::format("{:06}.t{}.{:016x}.s{}{}", checkpoint, table, first, writer, kChunkSuffix);
+}
+
+bool is_chunk_name(std::string_view name) noexcept {
+    const std::optional<FileName> file = parse_name(name);
+    return file && file->kind == FileKind::kChunk;
+}
+
+std::string path_of(const std::string& folder, std::string_view name) {
+    return fmt::format("{}/{}", folder, name);
+}
+
+Result<std::vector<uint64_t>> list_checkpoints(Disk& disk, const std::string& folder) {
+    WEIR_ASSIGN(const std::vector<std::string> names, disk.list(folder));
+    std::vector<uint64_t> numbers;
+    for (const std::string& name : names) {
+        const std::optional<FileName> file = parse_name(name);
+        if (file && file->kind == FileKind::kManifest && manifest_name(file->number) == name)
+            numbers.push_back(file->number);
+    }
+    std::ranges::sort(numbers);
+    return numbers;
+}
+
+Result<uint64_t> latest(Disk& disk, const std::string& folder) {
+    WEIR_ASSIGN(const std::vector<uint64_t> numbers, list_checkpoints(disk, folder));
+    if (!numbers.empty()) return numbers.back();
+    return Error(Errc::kNotFound,
+                 fmt::format("{}: there is no checkpoint (no file like {}); check the name of the "
+                             "folder",
+                             folder, manifest_name(1)));
+}
+
+Result<uint64_t> next_number(Disk& disk, const std::string& folder) {
+    WEIR_ASSIGN(const std::vector<std::string> names, disk.list(folder));
+    uint64_t highest = 0;
+    for (const std::string& name : names) {
+        if (const std::optional<FileName> file = parse_name(name))
+            highest = std::max(highest, file->number);
+    }
+    return highest + 1;
+}
+
+Result<Pruned> prune(Disk& disk, const std::string& folder, size_t keep) {
+    WEIR_ASSIGN(const std::vector<uint64_t> numbers, list_checkpoints(disk, folder));
+    Pruned pruned;
+    if (numbers.empty()) return pruned;
+    const size_t gone = numbers.size() - std::min(numbers.size(), std::max<size_t>(keep, 1));
+    std::set<std::string, std::less<>> named;
+    for (const uint64_t number : std::span(numbers).subspan(gone)) {
+        WEIR_ASSIGN(const Manifest manifest, read_manifest(disk, folder, number));
+        for (const ChunkEntry& chunk : manifest.chunks)
+            named.insert(chunk.name);
+    }
+    for (const uint64_t number : std::span(numbers).first(gone)) {
+        WEIR_TRY(disk.remove(path_of(folder, manifest_name(number))));
+        pruned.checkpoints.push_back(number);
+    }
+    // A manifest must never be there without its chunks.
+    WEIR_TRY(disk.sync_folder(folder));
+    WEIR_ASSIGN(const std::vector<std::string> names, disk.list(folder));
+    for (const std::string& name : names) {
+        const std::optional<FileName> file = parse_name(name);
+        if (!file || file->kind == FileKind::kManifest || file->number > numbers.back()) continue;
+        if (named.contains(name)) continue;
+        WEIR_TRY(disk.remove(path_of(folder, name)));
+        if (file->kind == FileKind::kChunk) ++pruned.chunk_count;
+    }
+    return pruned;
+}
+
+Status write_file(Disk& disk, const std::string& folder, const std::string& name,
+                  std::span<const std::byte> bytes) {
+    const std::string path = path_of(folder, name);
+    WEIR_ASSIGN(const std::unique_ptr<NewFile> file, disk.create(path));
+    Status written = file->write(bytes);
+    if (written) written = file->sync();
+    if (!written) (void)disk.remove(path);  // the first error counts
+    return written;
+}
+
+}  // namespace weir::checkpoint

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// The folder that checkpoints are in: the names of its files, which checkpoints are there, and
+/// removing old ones.
+///
+/// Every name begins with the number of the checkpoint that wrote the file:
+/// 000007.manifest, 000007.t0.8000000000000000.s3.chunk; and .part behind a manifest that is not
+/// whole. Other files may lie there, too; they are left alone.
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lib/base/result.h"
+#include "lib/checkpoint/disk.h"
+
+namespace weir::checkpoint {
+
+inline constexpr std::string_view kPartSuffix = ".part";
+
+[[nodiscard]] std::string manifest_name(uint64_t number);
+/// Of the rows from this position on. `writer`: no two of a checkpoint are equal (the shard).
+[[nodiscard]] std::string chunk_name(uint64_t checkpoint, uint32_t table, uint64_t first,
+                                     uint32_t writer);
+[[nodiscard]] bool is_chunk_name(std::string_view name) noexcept;
+[[nodiscard]] std::string path_of(const std::string& folder, std::string_view name);
+
+/// The numbers of the checkpoints, ascending. Errors: those of Disk
+[[nodiscard]] Result<std::vector<uint64_t>> list_checkpoints(Disk& disk, const std::string& folder);
+/// The newest one. Errors: those of Disk; kNotFound if there is none
+[[nodiscard]] Result<uint64_t> latest(Disk& disk, const std::string& folder);
+/// Above that of every file that is there, also of what was interrupted. Errors: those of Disk
+[[nodiscard]] Result<uint64_t> next_number(Disk& disk, const std::string& folder);
+
+struct Pruned {
+    std::vector<uint64_t> checkpoints;  ///< that are gone
+    size_t chunk_count = 0;             ///< files that no manifest named any more
+};
+
+/// Removes all but the newest `keep` (at least 1) checkpoints, then the chunks that none of those
+/// names, then what was left of interrupted ones. Files with a higher number than the newest
+/// checkpoint stay: one may just be written.
+/// Errors: those of Disk and of read_manifest(), if it cannot be known which chunks are needed;
+///         then no file is removed
+[[nodiscard]] Result<Pruned> prune(Disk& disk, const std::string& folder, size_t keep);
+
+/// Writes a file that was not there; removes it if it cannot be written whole. Its content is on
+/// the disk when this returns; its name may not be. Errors: those of Disk
+[[nodiscard]] Status write_file(Disk& disk, const std::string& folder, const std::string& name,
+                                std::span<const std::byte> bytes);
+
+}  // namespace weir::checkpoint

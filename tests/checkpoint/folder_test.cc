@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/checkpoint/folder.h"
+
+#include <cerrno>
+
+#include <doctest/doctest.h>
+
+#include "tests/checkpoint/sim_disk.h"
+#include "tests/checkpoint/small_checkpoint.h"
+#include "tests/seed.h"
+
+using namespace weir;
+using namespace weir::checkpoint;
+using namespace weir::testing;
+
+namespace {
+
+std::string as_text(const Result<std::vector<uint64_t>>& numbers) {
+    std::string text;
+    for (const uint64_t number : numbers.value())
+        text += std::to_string(number) + " ";
+    return text;
+}
+
+}  // namespace
+
+TEST_SUITE("checkpoint folder") {
+    TEST_CASE("the newest checkpoint is found, and the next one gets a number of its own") {
+        SimDisk disk;
+        CHECK(latest(disk, "d").code() == Errc::kNotFound);
+        CHECK(*next_number(disk, "d") == 1);
+        REQUIRE(write_small(disk, "d", 1, 1, 2));
+        REQUIRE(write_small(disk, "d", 12, 2, 3));
+        CHECK(*latest(disk, "d") == 12);
+        REQUIRE(write_file(disk, "d", chunk_name(13, 0, 0, 0), {}));  // of one that was interrupted
+        REQUIRE(write_file(disk, "d", "notes.txt", {}));
+        CHECK(*latest(disk, "d") == 12);
+        CHECK(*next_number(disk, "d") == 14);
+        CHECK(as_text(list_checkpoints(disk, "d")) == "1 12 ");
+        CHECK(write_small(disk, "d", 12, 2, 3).code() == Errc::kAlreadyExists);
+    }
+
+    TEST_CASE("a crash at any step of a checkpoint leaves the one before, or the new one") {
+        WEIR_TEST_SEED(seed, 14);
+        SimDisk steps;
+        REQUIRE(write_small(steps, "d", 1, 1, 2));
+        const uint64_t step_count = steps.steps();
+        CHECK(step_count == 4 * 4 + 6);
+        uint64_t new_count = 0;
+        uint64_t old_count = 0;
+        for (uint64_t step = 1; step <= step_count; ++step) {
+            for (uint64_t i = 0; i < 40; ++i) {
+                SimDisk disk;
+                REQUIRE(write_small(disk, "d", 1, 1, 2));
+                disk.fail_at(step);
+                CHECK_FALSE(write_small(disk, "d", 2, 2, 2));
+                disk.crash(seed + step * 1000 + i);
+                const uint64_t number = latest(disk, "d").value();
+                ++(number == 2 ? new_count : old_count);
+                const std::string wrong = check_small(disk, "d", number, number, 3);
+                REQUIRE_MESSAGE(wrong.empty(), wrong, " (step ", step, ", try ", i, ")");
+                // The next one is written beside what is left, and then that can go.
+                const uint64_t next = next_number(disk, "d").value();
+                REQUIRE(write_small(disk, "d", next, next, 1));
+                REQUIRE(prune(disk, "d", 1));
+                CHECK(disk.list("d")->size() == 3);
+                REQUIRE(check_small(disk, "d", next, next, 2).empty());
+            }
+        }
+        CHECK(new_count > 0);
+        CHECK(old_count > new_count);
+    }
+
+    TEST_CASE("a finished checkpoint survives a crash") {
+        for (uint64_t seed = 0; seed < 200; ++seed) {
+            SimDisk disk;
+            REQUIRE(write_small(disk, "d", 1, 1, 2));
+            disk.crash(seed);
+            REQUIRE(check_small(disk, "d", 1, 1, 1).empty());
+        }
+    }
+
+    TEST_CASE("a full disk is an error, and what was written of the file is removed") {
+        SimDisk disk;
+        REQUIRE(write_small(disk, "d", 1, 1, 2));
+        const size_t files = disk.list("d")->size();
+        disk.fill();
+        const Status full = write_small(disk, "d", 2, 2, 2);
+        REQUIRE_FALSE(full);
+        CHECK(full.error().os_error() == ENOSPC);
+        CHECK(disk.list("d")->size() == files);
+        disk.empty_out();
+        CHECK(write_small(disk, "d", 2, 2, 2));
+    }
+
+    TEST_CASE("pruning keeps the newest, and chunks that they share with older ones") {
+        SimDisk disk;
+        REQUIRE(write_small(disk, "d", 1, 1, 4));
+        REQUIRE(write_small(disk, "d", 2, 2, 4));
+        // The third one has a dense table as the second, which did not change, and new counts.
+        Manifest third = read_manifest(disk, "d", 2).value();
+        third.number = 3;
+        for (ChunkEntry& chunk : third.chunks) {
+            if (chunk.table != 1) continue;
+            chunk = small_chunk(sparse_table(), chunk.range, 2)
+                        .finish(disk, "d", chunk_name(3, 1, chunk.range.first, 0))
+                        .value();
+        }
+        REQUIRE(write_manifest(disk, "d", third));
+        REQUIRE(write_file(disk, "d", chunk_name(4, 0, 0, 0), {}));  // one that is being written
+        REQUIRE(write_file(disk, "d", chunk_name(2, 0, 0, 9), {}));  // one that was interrupted
+        REQUIRE(write_file(disk, "d", "notes.txt", {}));
+        const Pruned pruned = prune(disk, "d", 1).value();
+        CHECK(pruned.checkpoints == std::vector<uint64_t>{1, 2});
+        CHECK(pruned.chunk_count == 8 + 4 + 1);
+        CHECK(disk.list("d")->size() == 1 + 4 + 4 + 2);
+        CHECK(check_small(disk, "d", 3, 2, 3).empty());
+        CHECK(prune(disk, "d", 0)->checkpoints.empty());
+        CHECK(check_small(disk, "d", 3, 2, 3).empty());
+    }
+
+    TEST_CASE("nothing is pruned if a checkpoint that stays cannot be read") {
+        SimDisk disk;
+        REQUIRE(write_small(disk, "d", 1, 1, 2));
+        REQUIRE(write_small(disk, "d", 2, 2, 2));
+        auto bytes = disk.read("d/" + manifest_name(2), 1 << 20).value();
+        bytes[40] ^= std::byte{1};
+        disk.damage("d/" + manifest_name(2), bytes);
+        const size_t files = disk.list("d")->size();
+        CHECK(prune(disk, "d", 1).code() == Errc::kParse);
+        CHECK(disk.list("d")->size() == files);
+        CHECK(check_small(disk, "d", 1, 1, 1).empty());
+    }
+
+    TEST_CASE("a crash while old ones are pruned leaves whole checkpoints") {
+        WEIR_TEST_SEED(seed, 15);
+        for (uint64_t step = 1; step <= 12; ++step) {
+            for (uint64_t i = 0; i < 20; ++i) {
+                SimDisk disk;
+                for (uint64_t number = 1; number <= 3; ++number)
+                    REQUIRE(write_small(disk, "d", number, number, 2));
+                disk.fail_at(step);
+                (void)prune(disk, "d", 1);
+                disk.crash(seed + step * 100 + i);
+                const auto numbers = list_checkpoints(disk, "d").value();
+                REQUIRE(numbers.back() == 3);
+                for (const uint64_t number : numbers)
+                    REQUIRE(check_small(disk, "d", number, number, 2).empty());
+            }
+        }
+    }
+}

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+/// \file
+/// Writes the checkpoint of small_checkpoint.h: small_checkpoint FOLDER NUMBER STAMP SHARDS
+
+#include "tests/checkpoint/small_checkpoint.h"
+
+#include <cstdio>
+#include <cstdlib>
+
+int main(int argc, char** argv) {
+    if (argc != 5) return 2;
+    const auto number = [&](int i) { return std::strtoull(argv[i], nullptr, 10); };
+    weir::checkpoint::RealDisk disk;
+    const weir::Status written =
+        weir::testing::write_small(disk, argv[1], number(2), number(3), number(4));
+    if (!written) std::fprintf(stderr, "%s\n", written.error().message().c_str());
+    return written ? 0 : 1;
+}

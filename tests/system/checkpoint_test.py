@@ -1,0 +1,178 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""`weir checkpoint`: what it shows, refuses, exports and removes.
+
+Usage: checkpoint_test.py PATH-OF-WEIR PATH-OF-SMALL-CHECKPOINT"""
+
+import json
+import resource
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+try:
+    import numpy
+except ImportError:
+    numpy = None
+
+WEIR = ""
+WRITER = ""
+MASK = (1 << 64) - 1
+
+
+def small_files():
+    resource.setrlimit(resource.RLIMIT_FSIZE, (16, 16))
+
+
+def mix(x):
+    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & MASK
+    return x ^ (x >> 31)
+
+
+def value(key, index, stamp):
+    """As tests/checkpoint/small_checkpoint.h has it."""
+    return key % 1000 * 16 + index + stamp * 100_000
+
+
+class Checkpoint(unittest.TestCase):
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory(prefix="weir-checkpoint-")
+        self.addCleanup(holder.cleanup)
+        self.folder = Path(holder.name)
+        self.dir = self.folder / "saved"
+        self.dir.mkdir()
+
+    def write(self, number, stamp, shards):
+        subprocess.run([WRITER, self.dir, str(number), str(stamp), str(shards)], check=True, timeout=60)
+
+    def weir(self, what, *arguments, code=0, prepare=None):
+        done = subprocess.run([WEIR, "checkpoint", what, self.dir, *arguments], capture_output=True, text=True, timeout=60, check=False,
+                              preexec_fn=prepare)
+        self.assertEqual(done.returncode, code, done.stderr)
+        return done
+
+    def json(self, what, *arguments, code=0):
+        return json.loads(self.weir(what, "--json", *arguments, code=code).stdout)
+
+    def chunk(self, number):
+        return min(self.dir.glob(f"{number:06}.t0.*.chunk"))
+
+    def test_checkpoints_are_listed_and_shown(self):
+        self.write(1, 7, 2)
+        self.write(2, 9, 3)
+        listed = self.json("list")
+        self.assertEqual([(one["checkpoint"], one["iteration"], one["rows"], one["chunks"]) for one in listed], [(1, 7, 100, 4), (2, 9, 100, 6)])
+        text = self.weir("list").stdout
+        self.assertIn("iteration 9", text)
+        self.assertIn("2023-11-14T22:13:20Z", text)
+        shown = self.json("show")
+        self.assertEqual(shown["checkpoint"], 2)
+        self.assertEqual([table["table"] for table in shown["tables"]], ["weights", "counts"])
+        self.assertEqual(self.json("show", "-n", "1")["iteration"], 7)
+        self.assertIn("table 'counts': sparse, 1 x int64, rule adagrad; 60 rows in 3 chunks", self.weir("show").stdout)
+
+    def test_damage_is_found_and_named(self):
+        self.write(1, 7, 2)
+        self.write(2, 9, 2)
+        self.assertEqual(self.weir("verify").stdout, "checkpoint 1: whole\ncheckpoint 2: whole\n")
+        path = self.chunk(2)
+        good = path.read_bytes()
+        path.write_bytes(good[:50] + bytes([good[50] ^ 16]) + good[51:])
+        verified = self.json("verify", code=1)
+        self.assertTrue(verified[0]["whole"])
+        self.assertIn(path.name, verified[1]["faults"][0])
+        self.assertIn("damaged", verified[1]["faults"][0])
+        path.write_bytes(good[:-1])
+        self.assertRegex(self.weir("verify", code=1).stdout, f"{path.name}: the chunk has .* bytes instead of")
+        self.assertIn(path.name, self.weir("export", "-t", "weights", code=1).stderr)
+        path.unlink()
+        self.assertRegex(self.weir("verify", "-n", "2", code=1).stdout, f"{path.name}.*No such file")
+        self.weir("verify", "-n", "1")
+        manifest = self.dir / "000002.manifest"
+        manifest.write_bytes(manifest.read_bytes()[:-3])
+        self.assertRegex(self.weir("show", code=1).stderr, "000002.manifest: the manifest is damaged.*use another")
+        self.assertEqual(len(json.loads(self.weir("list", "--json", code=1).stdout)), 1)
+        self.assertIn("000002.manifest", self.weir("prune", "--keep", "1", code=1).stderr)
+        self.weir("verify", "-n", "1")
+
+    def test_a_manifest_of_a_newer_version_is_refused(self):
+        self.write(1, 7, 2)
+        manifest = self.dir / "000001.manifest"
+        content = bytearray(manifest.read_bytes())
+        content[8:12] = struct.pack("<I", 2)
+        manifest.write_bytes(content)
+        self.assertRegex(self.weir("show", code=1).stderr, "000001.manifest: the manifest has version 2 .* use the version of Weir that wrote it")
+
+    def test_a_folder_that_is_missing_or_empty_is_an_error_that_names_it(self):
+        self.assertRegex(self.weir("show", code=1).stderr, f"{self.dir}: there is no checkpoint.*check the name")
+        self.assertEqual(self.json("list"), [])
+        self.dir.rmdir()
+        for what in ("list", "show", "verify"):
+            self.assertRegex(self.weir(what, code=1).stderr, f"{self.dir}: .*check the name.*No such file")
+
+    def test_old_ones_are_removed(self):
+        for number in (1, 2, 3):
+            self.write(number, number, 2)
+        self.assertEqual(self.json("prune", "--keep", "2"), {"checkpoints": [1], "chunks": 4})
+        self.assertEqual([one["checkpoint"] for one in self.json("list")], [2, 3])
+        self.weir("verify")
+        self.weir("prune", "--keep", "0", code=2)
+        self.weir("prune", code=2)
+
+    def test_tables_are_exported_as_text(self):
+        self.write(1, 0, 3)
+        self.assertRegex(self.weir("export", code=2).stderr, "choose one by --table: 'weights', 'counts'")
+        self.assertRegex(self.weir("export", "-t", "cousins", code=2).stderr, "no table 'cousins'; choose one of: 'weights', 'counts'")
+        lines = self.weir("export", "-t", "weights").stdout.splitlines()
+        self.assertEqual(lines[:2], ["0 1:1", "1 0:16 1:17"])
+        self.assertEqual(len(lines), 40)
+        counts = dict(map(int, line.split()) for line in self.weir("export", "-t", "counts").stdout.splitlines())
+        keys = [mix(i * 7919) % 1_000_000_007 for i in range(60)]
+        self.assertEqual(counts, {key: value(key, 0, 0) for key in keys if value(key, 0, 0)})
+        self.weir("export", "-t", "counts", "--state", code=2)
+        self.weir("export", "--format", "tar", code=2)
+
+    def test_without_room_there_is_no_half_file(self):
+        self.write(1, 0, 2)
+        out = self.folder / "out"
+        for form in ("text", "npz", "safetensors"):
+            done = self.weir("export", "-t", "weights", "-f", form, "-o", out, code=1, prepare=small_files)
+            self.assertRegex(done.stderr, "out: cannot be written: File too large")
+            self.assertFalse(out.exists())
+        self.assertRegex(self.weir("export", "-t", "weights", "-o", "/dev/full", code=1).stderr, "/dev/full: cannot be written: No space left")
+
+    def test_a_sparse_table_has_no_array(self):
+        self.write(1, 0, 2)
+        self.assertRegex(self.weir("export", "-t", "counts", "-f", "npz", code=2).stderr, "'counts' is sparse.*--format text")
+
+    @unittest.skipUnless(numpy, "NumPy is not installed: exported arrays are not read back")
+    def test_numpy_reads_dense_tables(self):
+        self.write(1, 3, 3)
+        expected = [[value(key, index, 3) for index in range(2)] for key in range(40)]
+        out = self.folder / "out.npz"
+        self.weir("export", "-f", "npz", "-o", out, "--state")
+        with numpy.load(out) as arrays:
+            self.assertEqual(arrays.files, ["weights"])
+            self.assertEqual(arrays["weights"].dtype, numpy.float32)
+            self.assertEqual(arrays["weights"].tolist(), expected)
+        out = self.folder / "out.safetensors"
+        self.weir("export", "-f", "safetensors", "-o", out)
+        content = out.read_bytes()
+        size = struct.unpack("<Q", content[:8])[0]
+        self.assertEqual(size % 8, 0)
+        head = json.loads(content[8:8 + size])
+        self.assertEqual(list(head), ["weights"])
+        self.assertEqual((head["weights"]["dtype"], head["weights"]["shape"]), ("F32", [40, 2]))
+        begin, end = head["weights"]["data_offsets"]
+        self.assertEqual(8 + size + end, len(content))
+        read = numpy.frombuffer(content[8 + size + begin:8 + size + end], dtype="<f4").reshape(40, 2)
+        self.assertEqual(read.tolist(), expected)
+
+
+if __name__ == "__main__":
+    WEIR, WRITER = sys.argv.pop(1), sys.argv.pop(1)
+    unittest.main(verbosity=2)

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// What `weir checkpoint` prints, as text and as JSON.
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lib/checkpoint/folder.h"
+#include "lib/checkpoint/manifest.h"
+
+namespace weir::tools {
+
+struct VerifiedCheckpoint {
+    uint64_t number = 0;
+    std::vector<std::string> faults;  ///< none: it is whole
+};
+
+[[nodiscard]] std::string list_text(std::span<const checkpoint::Manifest> manifests);
+[[nodiscard]] std::string list_json(std::span<const checkpoint::Manifest> manifests);
+[[nodiscard]] std::string show_text(const checkpoint::Manifest& manifest);
+[[nodiscard]] std::string show_json(const checkpoint::Manifest& manifest);
+[[nodiscard]] std::string verify_text(std::span<const VerifiedCheckpoint> verified);
+[[nodiscard]] std::string verify_json(std::span<const VerifiedCheckpoint> verified);
+[[nodiscard]] std::string prune_text(const checkpoint::Pruned& pruned);
+[[nodiscard]] std::string prune_json(const checkpoint::Pruned& pruned);
+
+}  // namespace weir::tools
