@@ -140,6 +140,16 @@ class TestCase(unittest.TestCase):
         self.addCleanup(joiner.kill)
         return joiner
 
+    @staticmethod
+    def read_until(process, word):
+        """Reads what the process writes to stderr up to the line with `word`."""
+        lines = []
+        for line in process.stderr:
+            lines.append(line)
+            if word in line:
+                return
+        raise AssertionError(f"no {word!r} in {lines}")
+
     def assert_fails(self, done, *words):
         self.assertEqual(done.returncode, 1, done)
         self.assertEqual(done.stdout, "")
@@ -289,8 +299,13 @@ class Elastic(TestCase):
                     while len(self.shares(job.contact) or ()) < 2:
                         self.assertLess(time.monotonic(), until)
                         time.sleep(0.05)
-                    joiner.send_signal(getattr(signal, name))  # as to all processes of the two: it does not leave
+                    self.read_until(job.process, "pass ")  # before, the training files are read
+                    # Both have the signal before the joiner can do anything about its own, and before the pass can end.
+                    joiner.send_signal(signal.SIGSTOP)
+                    joiner.send_signal(getattr(signal, name))
                     job.process.send_signal(getattr(signal, name))
+                    self.read_until(job.process, f"{name} received")
+                    joiner.send_signal(signal.SIGCONT)
                     out, err = joiner.communicate(timeout=60)
                     job.process.communicate(timeout=60)
                 self.assertEqual((joiner.returncode, job.process.returncode), (code, code), out + err)
@@ -396,16 +411,6 @@ class Rendezvous(TestCase):
             self.assertEqual(server.returncode, -signal.SIGINT, errors)
         finally:
             job.ranks[0].send_signal(signal.SIGCONT)
-
-    @staticmethod
-    def read_until(process, word):
-        """Reads what the process writes to stderr up to the line with `word`."""
-        lines = []
-        for line in process.stderr:
-            lines.append(line)
-            if word in line:
-                return
-        raise AssertionError(f"no {word!r} in {lines}")
 
     def test_a_joiner_that_is_killed_on_the_way_changes_nothing(self):
         job = self.start_open()
