@@ -33,7 +33,7 @@ class RunningJob {
 public:
     explicit RunningJob(const MaybeSecret& secret = {}) {
         const auto server = open_server(1, secret);
-        REQUIRE(server->exchange(in_s(5)));
+        REQUIRE(server->exchange(in_s(20)));
         auto open = server->stay_open(a_contact(secret));
         REQUIRE(open);
         rendezvous_ = std::move(*open);
@@ -52,7 +52,7 @@ public:
 
     [[nodiscard]] HostPort at() const { return {"127.0.0.1", port_}; }
 
-    [[nodiscard]] Result<Contact> ask(const MaybeSecret& secret = {}, uint64_t wait_s = 5) const {
+    [[nodiscard]] Result<Contact> ask(const MaybeSecret& secret = {}, uint64_t wait_s = 20) const {
         return ask_for_contact(at(), secret, kClock, in_s(wait_s));
     }
 
@@ -89,8 +89,8 @@ TEST_SUITE("bootstrap open rendezvous") {
         const MaybeSecret secret = make_secret();
         const RunningJob job(secret);
         RendezvousCall call(job.at(), secret, kClock);
-        REQUIRE(call.connect({.role = RendezvousHello::Role::kNewcomer}, in_s(5)));
-        const auto record = call.receive(in_s(5));
+        REQUIRE(call.connect({.role = RendezvousHello::Role::kNewcomer}, in_s(20)));
+        const auto record = call.receive(in_s(20));
         REQUIRE(record);
         const auto message = decode_message(*record);
         REQUIRE(message);
@@ -160,7 +160,7 @@ TEST_SUITE("bootstrap open rendezvous") {
         const auto server = open_server(2);
         Status ours;
         std::thread rank_0([&] { ours = run_server(*server, 20); });
-        const auto early = ask_for_contact({"127.0.0.1", server->port()}, {}, kClock, in_s(5));
+        const auto early = ask_for_contact({"127.0.0.1", server->port()}, {}, kClock, in_s(20));
         CHECK(early.code() == Errc::kRefused);
         CHECK(mentions(error_of(early), "the job has not begun yet"));
         CHECK(text_of(run_other(server->port(), {})) == "ok");
@@ -189,7 +189,7 @@ TEST_SUITE("bootstrap open rendezvous") {
             std::this_thread::sleep_for(std::chrono::milliseconds(200));
         });
         const auto contact =
-            ask_for_contact({"127.0.0.1", tcp_port(*listener)}, {}, kClock, in_s(5));
+            ask_for_contact({"127.0.0.1", tcp_port(*listener)}, {}, kClock, in_s(20));
         stranger.join();
         CHECK(contact.code() == Errc::kProtocol);
         CHECK(mentions(error_of(contact), "not as rank 0 of a Weir job"));
@@ -211,10 +211,10 @@ TEST_SUITE("bootstrap open rendezvous") {
             if (i % 3 == 0) open.pop_back();
         }
         RendezvousCall call(job.at(), {}, kClock);
-        REQUIRE(call.connect({.role = RendezvousHello::Role::kNewcomer}, in_s(5)));
-        REQUIRE(call.receive(in_s(5)));
+        REQUIRE(call.connect({.role = RendezvousHello::Role::kNewcomer}, in_s(20)));
+        REQUIRE(call.receive(in_s(20)));
         call.queue({.kind = RendezvousKind::kCommit, .round = 1});
-        CHECK(call.receive(in_s(5)).code() == Errc::kPeerLost);
+        CHECK(call.receive(in_s(20)).code() == Errc::kPeerLost);
         CHECK(error_of(job.ask()) == "ok");
         CHECK(mentions(captured.text(), "a newcomer sends nothing after the handshake"));
     }

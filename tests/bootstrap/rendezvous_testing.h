@@ -3,6 +3,8 @@
 /// \file
 /// Both sides of a rendezvous on loopback, and unknown peers with a plain socket.
 
+#include <atomic>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -24,13 +26,26 @@ inline uint64_t in_s(uint64_t seconds) {
     return kClock.now_ns() + seconds * kSecond;
 }
 
+/// A clock that runs, and can be set ahead: a wait ends when what it waited for has been seen.
+/// Thread: any.
+class AheadClock final : public Clock {
+public:
+    [[nodiscard]] uint64_t now_ns() const noexcept override { return kClock.now_ns() + ahead_ns_; }
+
+    void advance(uint64_t by_ns) noexcept { ahead_ns_ += by_ns; }
+
+private:
+    std::atomic<uint64_t> ahead_ns_ = 0;
+};
+
 /// Rank 0 of a job on loopback, on a port that was free.
 inline std::unique_ptr<RendezvousServer> open_server(uint32_t size,
-                                                     std::optional<transport::Secret> secret = {}) {
+                                                     std::optional<transport::Secret> secret = {},
+                                                     const Clock& clock = kClock) {
     RendezvousOptions options{.at = {"127.0.0.1", 0}, .size = size};
     options.secret = secret;
     options.host_id = "host-a";
-    auto server = RendezvousServer::open(std::move(options), kClock);
+    auto server = RendezvousServer::open(std::move(options), clock);
     REQUIRE(server);
     return std::move(server).value();
 }
@@ -67,7 +82,7 @@ inline Status run_server(RendezvousServer& server, uint64_t wait_s) {
 }
 
 inline transport::Socket connect_raw(uint16_t port) {
-    auto socket = tcp_connect({"127.0.0.1", port}, kClock, in_s(5));
+    auto socket = tcp_connect({"127.0.0.1", port}, kClock, in_s(20));
     REQUIRE(socket);
     return std::move(socket).value();
 }
@@ -111,6 +126,12 @@ inline RendezvousLink sit_raw(uint16_t port, uint32_t rank, uint32_t size) {
 
 inline std::string text_of(const Status& status) {
     return status ? "ok" : status.error().message();
+}
+
+/// Whether `trial` comes true. It gets the seconds that ranks wait for each other: few, and if they
+/// are too few on a busy machine for a rank to come within them, more.
+inline bool comes_true(const std::function<bool(uint64_t wait_s)>& trial) {
+    return trial(1) || trial(5) || trial(30);
 }
 
 }  // namespace weir::boot

@@ -15,6 +15,7 @@ import unittest
 import lr_testing as testing
 
 DEADLINE_S = 5
+SLOW_S = 20  # on top of a deadline, for a busy machine: in all still less than the default deadline of 30 s
 SERVERS, WORKERS = (0, 1), (2, 3)
 VARIABLES = {"WEIR_DEADLINE_MS": str(DEADLINE_S * 1000)}
 
@@ -130,7 +131,7 @@ class Killed(testing.Folder, unittest.TestCase):
 
     def ends(self, job, ranks):
         """Waits for ranks; all must end within the deadline, and by themselves."""
-        until = time.monotonic() + DEADLINE_S + 3
+        until = time.monotonic() + DEADLINE_S + SLOW_S
         codes = {rank: job.wait(rank, max(0.1, until - time.monotonic())) for rank in ranks}
         self.assertTrue(all(code is not None and code >= 0 for code in codes.values()), f"{codes}\n{job.everything()}")
         return codes
@@ -152,7 +153,7 @@ class Killed(testing.Folder, unittest.TestCase):
                 self.assertTrue(job.until_training(), job.everything())
                 stop(job.pid(server))
                 for rank in WORKERS:  # the deadline, and 2 s for an answer to leave()
-                    self.assertEqual(job.wait(rank, 2 + 2 + 3), 1, job.everything())
+                    self.assertEqual(job.wait(rank, 2 + 2 + SLOW_S), 1, job.everything())
                     self.assertRegex(job.err(rank), rf"error: .*(server {server}|rank {server}|shard)", job.everything())
                     self.assertNotIn("without leave()", job.err(rank))
 
@@ -174,13 +175,12 @@ class Killed(testing.Folder, unittest.TestCase):
             stop(job.pid(2))  # it is alive and silent
             held = [holdings(job.pid(rank)) for rank in SERVERS]
             job.kill(3)
-            self.assertTrue(job.until(lambda: "worker 1 (rank 3) is lost" in job.err(0), DEADLINE_S), job.everything())
+            self.assertTrue(job.until(lambda: "worker 1 (rank 3) is lost" in job.err(0)), job.everything())
+            for rank, before in zip(SERVERS, held):  # the memory and descriptors of the dead rank are released
+                released = job.until(lambda rank=rank, before=before: all(now < then for now, then in zip(holdings(job.pid(rank)), before)))
+                self.assertTrue(released, f"{before}, {holdings(job.pid(rank))}\n{job.everything()}")
             time.sleep(0.5)
             self.assertTrue(all(job.running(rank) for rank in SERVERS), job.everything())
-            for rank, (descriptors, shared) in zip(SERVERS, held):  # the memory and descriptors of the dead rank are released
-                now = holdings(job.pid(rank))
-                self.assertLess(now[0], descriptors, job.everything())
-                self.assertLess(now[1], shared, job.everything())
             os.kill(job.pid(2), signal.SIGCONT)
             self.assertEqual(self.ends(job, (0, 1, 2))[2], 1)
 

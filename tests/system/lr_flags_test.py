@@ -241,7 +241,7 @@ class Words(Flags):
                 self.skipTest("so many processors do get round to 1,000 threads")
             start = time.monotonic()
             self.refused(f"are more than 100 for each of its {cpus} CPUs", "lr", "--train", self.data(), *flags)
-            self.assertLess(time.monotonic() - start, 5)
+            self.assertLess(time.monotonic() - start, 30)  # it does not try
 
 
 class Signals(Flags):

@@ -221,8 +221,16 @@ class Ranks:
             time.sleep(0.02)
         return True
 
+    def takes_signals(self, rank):
+        """Whether the rank has a handler of SIGTERM. A rank that only serves may install it after the others have begun to train."""
+        with open(f"/proc/{self.pid(rank)}/status", encoding="utf-8") as file:
+            caught = next(int(line.split()[1], 16) for line in file if line.startswith("SigCgt:"))
+        return caught >> (signal.SIGTERM - 1) & 1 == 1
+
     def until_training(self):
-        return self.until(lambda: any("pass " in self.err(rank) for rank in self.processes))
+        """Waits until the ranks train, and a signal that comes now is remembered by each of them."""
+        return self.until(lambda: any("pass " in self.err(rank) for rank in self.processes) and
+                          all(self.takes_signals(rank) for rank in self.processes if self.running(rank)))
 
     def wait(self, rank, seconds=LIMIT_S):
         """The exit code, or None if the process does not end."""
