@@ -55,7 +55,7 @@ std::vector<uint32_t> losers_between(const View& before, const View& after) {
 }  // namespace
 
 Membership::Membership(View first, const MembershipOptions& options)
-    : options_(options), view_(std::move(first)) {
+    : options_(options), view_(std::move(first)), is_plan_due_(options.backup_count > 0) {
     difference_ = std::make_shared<const ViewChange>(whole_view(view_));
     send_to_the_rest();
 }
@@ -115,6 +115,14 @@ Status Membership::leave_server(uint32_t server) {
                                  "over what it holds; let one join first",
                                  server));
     }
+    const size_t copies = options_.backup_count + size_t{1};
+    if (others.size() <= copies && options_.backup_count > 0) {
+        return Error(
+            Errc::kUnavailable,
+            fmt::format("server {} cannot leave: each segment has {} copies, and {} servers "
+                        "would be left for them; let one join first",
+                        server, copies, others.size() - 1));
+    }
     leaving_.insert(server);
     full_.clear();  // they are asked again
     is_plan_due_ = true;
@@ -164,6 +172,16 @@ Status Membership::learner_complete(uint32_t shard, const LearnerReport& report)
 }
 
 Status Membership::learner_refused(uint32_t shard, const LearnerReport& report) {
+    WEIR_TRY(check_shard(shard));
+    const ViewSegment& segment = view_.segments()[view_.segment_index(report.first)];
+    const bool is_backup = segment.first == report.first && segment.primary == shard &&
+                           std::ranges::count(segment.backups, report.shard) > 0;
+    if (is_backup && report.shard != kNoShard) {
+        refusing_.push_back(report);
+        full_.insert(view_.shard(report.shard)->server);
+        is_plan_due_ = true;
+        return {};
+    }
     WEIR_ASSIGN(const bool counts, is_of_view(shard, report));
     if (!counts) return {};
     full_.insert(view_.shard(report.shard)->server);
@@ -229,10 +247,19 @@ bool Membership::make_next_view() {
         return true;
     }
     const bool can_ask = !worker_joins_.empty() && !view_.shards().empty();
+    if (drop_refusing_backups()) return true;
     if (!(can_ask && is_asking_next_) && (finish_learners() || change_members())) return true;
     if (!can_ask) return false;
     ask();
     return first_iterations_.is_complete();
+}
+
+/// Their primaries' answers wait for them until then.
+bool Membership::drop_refusing_backups() {
+    std::optional<View> next = without_backups(view_, std::exchange(refusing_, {}));
+    if (!next) return false;
+    publish(std::move(*next));
+    return true;
 }
 
 bool Membership::finish_learners() {
@@ -327,8 +354,11 @@ View Membership::with_plan(View view) {
     std::vector<uint32_t> live = staying(view);
     const bool can_leave =
         std::ranges::any_of(live, [&](uint32_t s) { return !full_.contains(s); });
-    if (!can_leave && !leaving_.empty()) {
-        keep_leavers(live.empty() ? "are dead" : "have no memory for it");
+    const bool has_too_few = options_.backup_count > 0 && live.size() <= options_.backup_count;
+    if ((!can_leave || has_too_few) && !leaving_.empty()) {
+        keep_leavers(live.empty()  ? "are dead"
+                     : has_too_few ? "are fewer than each segment has copies"
+                                   : "have no memory for it");
         live = staying(view);
     }
     const Plan what = plan(view, live, options_.backup_count, as_list(full_));

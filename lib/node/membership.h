@@ -103,6 +103,7 @@ struct NewWorker {
 };
 
 struct MembershipOptions {
+    /// K: so many backups each segment gets on other servers, while there are enough of them.
     uint32_t backup_count = 0;
     /// kStop: a dead worker stays a member, so that nobody goes on without it while the job ends.
     OnWorkerLoss on_worker_loss = OnWorkerLoss::kStop;
@@ -142,7 +143,7 @@ public:
     /// A server is to hand over all that it holds, and then to end. Asked again, nothing changes.
     ///
     /// Errors: Errc::kNotFound if there is no such server; Errc::kUnavailable if no other server
-    ///         would be left. The text says so
+    ///         would be left, or fewer than each segment has copies. The text says so
     [[nodiscard]] Status leave_server(uint32_t server);
 
     /// The end of a server is proved. Nothing happens if it is in no view any more.
@@ -165,8 +166,8 @@ public:
     /// A learner is complete. `shard` says so: the learner, or the primary that it learns from.
     [[nodiscard]] Status learner_complete(uint32_t shard, const LearnerReport& report);
 
-    /// A learner has no memory for its segment. Its server gets nothing more, until a server joins or
-    /// is told to leave.
+    /// A learner has no memory for its segment, or a backup for what its primary sends it. Its server
+    /// gets nothing more, until a server joins or is told to leave; a backup is none any more.
     [[nodiscard]] Status learner_refused(uint32_t shard, const LearnerReport& report);
 
     /// A shard's answer to AskFirstIteration, for one table.
@@ -203,6 +204,7 @@ private:
     bool make_next_view();
     void revise();
     bool finish_learners();
+    bool drop_refusing_backups();
     bool change_members();
     void admit_workers();
     View without_the_gone(const View& view);
@@ -237,6 +239,7 @@ private:
     std::set<uint32_t> silent_workers_;  // are sent nothing
     std::set<uint32_t> tables_;
     std::map<uint64_t, LearnerReport> complete_;  // by the segment's first position
+    std::vector<LearnerReport> refusing_;         // backups
     FirstIterations first_iterations_;
     bool is_plan_due_ = false;
     bool is_asking_next_ = false;  // moves and joiners take turns

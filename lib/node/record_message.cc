@@ -11,6 +11,7 @@ namespace {
 
 constexpr uint8_t kHasTail = 1;
 constexpr uint8_t kIsRange = 2;
+constexpr uint8_t kHasMore = 4;
 
 struct Head {
     uint8_t kind = 0;
@@ -47,7 +48,7 @@ bool read_list(ByteReader& reader, std::vector<Entry>& list, Read&& read) {
 
 std::vector<std::byte> FollowMessage::encode() const {
     ByteWriter writer;
-    writer.number(epoch).number(number);
+    writer.number(epoch).number(number).number(stream).number(behind);
     return std::move(writer).take();
 }
 
@@ -56,7 +57,9 @@ std::optional<FollowMessage> FollowMessage::decode(std::span<const std::byte> bo
     FollowMessage message;
     message.epoch = reader.number<uint64_t>();
     message.number = reader.number<uint64_t>();
-    if (!reader.done()) return std::nullopt;
+    message.stream = reader.number<uint64_t>();
+    message.behind = reader.number<uint64_t>();
+    if (!reader.done() || (message.stream == 0 && message.behind != 0)) return std::nullopt;
     return message;
 }
 
@@ -85,7 +88,8 @@ RecordMessage RecordMessage::rows_from(uint64_t row, uint64_t count) const {
 std::array<std::byte, RecordMessage::kHeadBytes> RecordMessage::encode_head() const noexcept {
     Head head;
     head.kind = static_cast<uint8_t>(kind);
-    head.flags = static_cast<uint8_t>((has_tail() ? kHasTail : 0) | (is_range ? kIsRange : 0));
+    head.flags = static_cast<uint8_t>((has_tail() ? kHasTail : 0) | (is_range ? kIsRange : 0) |
+                                      (has_more ? kHasMore : 0));
     head.table = table;
     head.row_count = row_count;
     head.first_key = first_key;
@@ -129,14 +133,15 @@ std::optional<RecordMessage> RecordMessage::decode(std::span<const std::byte> by
     RecordMessage message;
     message.kind = static_cast<Kind>(head.kind);
     message.is_range = (head.flags & kIsRange) != 0;
+    message.has_more = (head.flags & kHasMore) != 0;
     message.table = head.table;
     message.row_count = head.row_count;
     message.first_key = head.first_key;
     const bool is_sound = head.kind >= static_cast<uint8_t>(Kind::kBegin) &&
-                          head.kind <= static_cast<uint8_t>(Kind::kEnd) &&
-                          (head.flags & ~(kHasTail | kIsRange)) == 0 && head.reserved == 0 &&
-                          head.row_count <= kRowsMax && head.value_bytes <= kBytesMax &&
-                          head.state_bytes <= kBytesMax;
+                          head.kind <= static_cast<uint8_t>(Kind::kTakeOver) &&
+                          (head.flags & ~(kHasTail | kIsRange | kHasMore)) == 0 &&
+                          head.reserved == 0 && head.row_count <= kRowsMax &&
+                          head.value_bytes <= kBytesMax && head.state_bytes <= kBytesMax;
     if (!is_sound) return std::nullopt;
     if (message.is_range ? head.first_key + head.row_count < head.first_key : head.first_key != 0)
         return std::nullopt;
@@ -155,7 +160,7 @@ std::optional<RecordMessage> RecordMessage::decode(std::span<const std::byte> by
                                !message.iterations.empty();
     const bool fits_kind = message.kind == Kind::kRows
                                ? message.segments.empty()
-                               : !message.segments.empty() && !is_about_rows;
+                               : !message.segments.empty() && !is_about_rows && !message.has_more;
     if (!fits_kind) return std::nullopt;
     return message;
 }

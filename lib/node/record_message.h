@@ -24,6 +24,11 @@ namespace weir {
 struct FollowMessage {
     uint64_t epoch = 0;   ///< of its view
     uint64_t number = 0;  ///< of this connection among those of the two shards: the highest counts
+    /// Of the stream among those of this primary, from 1 on, if it goes on when its connection has
+    /// broken; 0: it begins anew with every connection.
+    uint64_t stream = 0;
+    /// The index behind which it goes on: that of the last record that was confirmed.
+    uint64_t behind = 0;
     [[nodiscard]] std::vector<std::byte> encode() const;
     [[nodiscard]] static std::optional<FollowMessage> decode(std::span<const std::byte> body);
 };
@@ -62,8 +67,8 @@ struct RecordedIterations {
 /// its index in `first`, and in `request` the bytes of it that are still to come.
 ///
 /// A record has a head of 40 bytes, the keys of a list, the values, the state, and a tail. The
-/// head: kind (1 byte), flags (1; 1: a tail follows, 2: the keys are a range), zero (2), table (4),
-/// row_count, first_key, bytes of values, bytes of state (8 each). The tail has the lists of
+/// head: kind (1 byte), flags (1; 1: a tail follows, 2: the keys are a range, 4: the next record is
+/// a part of the same change), zero (2), table (4), row_count, first_key, bytes of values, bytes of state (8 each). The tail has the lists of
 /// segments, times, clocks and iterations, each with its length (4) in front.
 struct RecordMessage {
     /// Rows are cut by rows_from() into records that are much shorter, but for a single row that is
@@ -80,8 +85,13 @@ struct RecordMessage {
         kBegin = 1,  ///< of `segments` the learner drops what it has: all of them follows
         kRows = 2,   ///< rows of one table, and times
         kEnd = 3,    ///< all of `segments` is there
+        /// The sender is the new primary of `segments`, of which the copy has what the sender has:
+        /// it goes on from there.
+        kTakeOver = 4,
     };
     Kind kind = Kind::kRows;
+    /// The next record is a part of the same change: a copy takes effect of both or of neither.
+    bool has_more = false;
     bool is_range = false;
     uint32_t table = 0;
     uint64_t row_count = 0;

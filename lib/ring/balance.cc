@@ -35,13 +35,14 @@ Ratio ratio_of(uint128 held, uint128 share) {
 
 }  // namespace
 
-Balance::Balance(const View& view, std::span<const uint32_t> live, std::span<const uint32_t> full)
-    : view_(view) {
+Balance::Balance(const View& view, std::span<const uint32_t> live, uint32_t backup_count,
+                 std::span<const uint32_t> full)
+    : view_(view), backups_needed_(std::min<size_t>(backup_count, view.servers().size() - 1)) {
     for (const ViewShard& shard : view.shards()) {
         index_[shard.number] = static_cast<uint32_t>(shards_.size());
         shards_.push_back({.server = shard.server});
     }
-    segments_left_ = ViewLimits::kSegmentsMax - view.segments().size();
+    if (backup_count == 0) segments_left_ = ViewLimits::kSegmentsMax - view.segments().size();
     set_shares(live, full);
     add_pieces();
     for (uint32_t i = 0; i < shards_.size(); ++i) {
@@ -96,7 +97,7 @@ void Balance::add_pieces() {
                     .holder = index_.at(segment.primary),
                     .is_cuttable = !segment.has_learner(),
                     .is_moved = false};
-        bool is_movable = true;
+        bool is_movable = segment.backup_count() >= backups_needed_;
         if (segment.has_learner()) {
             const uint32_t learner = index_.at(segment.learner.shard);
             is_movable = !is_live(learner) || shards_[learner].is_full;

@@ -33,7 +33,10 @@ public:
     using Ratio = uint64_t;
     static constexpr Ratio kExact = Ratio{1} << 20;
 
-    Balance(const View& view, std::span<const uint32_t> live, std::span<const uint32_t> full);
+    /// `backup_count`: what has fewer backups stays, unless there are no servers for them; and if it
+    /// is not 0, nothing is cut.
+    Balance(const View& view, std::span<const uint32_t> live, uint32_t backup_count,
+            std::span<const uint32_t> full);
 
     /// Moves pieces, whole or cut, as plan() says.
     void run();
@@ -91,6 +94,7 @@ private:
     std::set<std::pair<Ratio, uint32_t>> by_ratio_;  // live shards that are not full
     std::unordered_map<uint32_t, uint32_t> index_;   // of a shard in the view, by number
     size_t segments_left_ = 0;
+    size_t backups_needed_ = 0;  ///< of a segment that may move
 };
 
 }  // namespace weir

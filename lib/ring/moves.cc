@@ -66,6 +66,7 @@ View without_servers(const View& view, std::span<const uint32_t> servers) {
         if (gone_servers.contains(shard.server)) gone.insert(shard.number);
     }
     for (ViewSegment& segment : next.segments) {
+        const size_t backups_before = segment.backup_count();
         std::vector<uint32_t> left;
         for (size_t i = 0; i < segment.backup_count(); ++i) {
             if (!gone.contains(segment.backups[i])) left.push_back(segment.backups[i]);
@@ -86,12 +87,33 @@ View without_servers(const View& view, std::span<const uint32_t> servers) {
         }
         // The role that it was to take is vacant: it becomes a backup.
         if (gone.contains(learner.replaces)) learner.replaces = kNoShard;
-        if (segment.primary != was) learner.named = next.epoch;
+        const bool moves_without =
+            learner.replaces == segment.primary && segment.backup_count() < backups_before;
+        if (moves_without) learner.replaces = kNoShard;
+        if (segment.primary != was || moves_without) learner.named = next.epoch;
     }
     std::erase_if(next.shards, [&](const ViewShard& s) { return gone.contains(s.number); });
     std::erase_if(next.servers,
                   [&](const ViewServer& s) { return gone_servers.contains(s.number); });
     set_since(next, changed);
+    return made(std::move(next));
+}
+
+std::optional<View> without_backups(const View& view, std::span<const LearnerReport> reports) {
+    ViewData next = next_of(view);
+    bool has_changed = false;
+    for (const LearnerReport& report : reports) {
+        const auto at = find_first(next.segments, report.first);
+        if (!at || report.shard == kNoShard) continue;
+        ViewSegment& segment = next.segments[*at];
+        const auto backup = std::ranges::find(segment.backups, report.shard);
+        if (backup == segment.backups.end()) continue;
+        std::shift_left(backup, segment.backups.end(), 1);
+        segment.backups.back() = kNoShard;
+        if (segment.learner.replaces == report.shard) segment.learner.replaces = kNoShard;
+        has_changed = true;
+    }
+    if (!has_changed) return std::nullopt;
     return made(std::move(next));
 }
 

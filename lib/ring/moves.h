@@ -28,8 +28,14 @@ struct LearnerReport {
 
 /// The view without `servers`, dead or holding nothing. The first backup of each segment takes its
 /// primary's place; a segment of which no copy is left is lost; a learner of a segment with a new
-/// primary is named anew.
+/// primary is named anew. One that was to be primary becomes a backup first, if the segment has lost
+/// one.
 [[nodiscard]] View without_servers(const View& view, std::span<const uint32_t> servers);
+
+/// The view in which the shards that are reported are backups no more: they cannot follow. Reports
+/// that do not fit the view count for nothing. Nothing is returned if none is left.
+[[nodiscard]] std::optional<View> without_backups(const View& view,
+                                                  std::span<const LearnerReport> reports);
 
 /// The view in which the segments are cut and the learners named. The plan is of this very view.
 [[nodiscard]] View begin_moves(const View& view, const Plan& plan);

@@ -16,8 +16,9 @@ constexpr size_t kPartnersMax = 4;
 
 class Placer {
 public:
-    Placer(const View& view, const Balance& balance, std::span<const uint32_t> live)
-        : view_(view), live_(live.begin(), live.end()) {
+    Placer(const View& view, const Balance& balance, std::span<const uint32_t> live,
+           std::span<const uint32_t> full)
+        : view_(view), live_(live.begin(), live.end()), full_(full.begin(), full.end()) {
         for (const ViewServer& server : view.servers())
             host_of_[server.number] = server.host;
         for (const ViewShard& shard : view.shards()) {
@@ -78,6 +79,7 @@ private:
     [[nodiscard]] bool fits(const ViewSegment& segment, uint32_t replaces, uint32_t shard,
                             bool on_another_host) const {
         const uint32_t server = server_of_.at(shard);
+        if (full_.contains(server)) return false;
         const auto is_near = [&](uint32_t holder) {
             const uint32_t other = server_of_.at(holder);
             return other == server ||
@@ -109,6 +111,7 @@ private:
 
     const View& view_;
     std::unordered_set<uint32_t> live_;                          // servers
+    std::unordered_set<uint32_t> full_;                          // servers
     std::unordered_map<uint32_t, uint64_t> host_of_;             // servers
     std::unordered_map<uint32_t, uint32_t> server_of_;           // shards
     std::unordered_map<uint32_t, uint32_t> weight_of_;           // shards
@@ -120,11 +123,12 @@ private:
 }  // namespace
 
 void place_backups(const View& view, const Balance& balance, std::span<const uint32_t> live,
-                   uint32_t backup_count, std::vector<LearnerNaming>& learners) {
+                   std::span<const uint32_t> full, uint32_t backup_count,
+                   std::vector<LearnerNaming>& learners) {
     const bool has_backups = std::ranges::any_of(
         view.segments(), [](const ViewSegment& s) { return s.backup_count() > 0; });
     if (backup_count == 0 && !has_backups) return;
-    Placer placer(view, balance, live);
+    Placer placer(view, balance, live, full);
     backup_count = std::min<uint32_t>(backup_count, ViewLimits::kBackupsMax);
     for (const Balance::Piece& piece : balance.pieces())
         placer.place(piece, backup_count, learners);

@@ -15,7 +15,9 @@ namespace weir {
 
 /// Names a learner for every piece that lacks a backup, or has one that is leaving, and that gets
 /// no other learner. The least loaded shards get more, those first that follow the primary already.
+/// Servers that are `full` keep what they have, and get nothing.
 void place_backups(const View& view, const Balance& balance, std::span<const uint32_t> live,
-                   uint32_t backup_count, std::vector<LearnerNaming>& learners);
+                   std::span<const uint32_t> full, uint32_t backup_count,
+                   std::vector<LearnerNaming>& learners);
 
 }  // namespace weir

@@ -11,7 +11,7 @@ namespace weir {
 
 Plan plan(const View& view, std::span<const uint32_t> live, uint32_t backup_count,
           std::span<const uint32_t> full) {
-    Balance balance(view, live, full);
+    Balance balance(view, live, backup_count, full);
     balance.run();
     const std::span<const ViewSegment> segments = view.segments();
     Plan result;
@@ -26,7 +26,7 @@ Plan plan(const View& view, std::span<const uint32_t> live, uint32_t backup_coun
         result.learners.push_back(
             {piece.first, view.shards()[piece.holder].number, segment.primary});
     }
-    place_backups(view, balance, live, backup_count, result.learners);
+    place_backups(view, balance, live, full, backup_count, result.learners);
     std::ranges::sort(result.cuts);
     std::ranges::sort(result.learners, {}, &LearnerNaming::first);
     constexpr double kExact = Balance::kExact;

@@ -66,6 +66,10 @@ inline constexpr double kShareTolerance = 0.05;
 /// still come to hold nothing, but shares may be beyond the tolerance, as share_min and share_max
 /// say.
 ///
+/// With backups nothing is cut either, so that all copies of a segment are of the same positions:
+/// shares may be beyond the tolerance by a segment. A segment that has fewer backups than it should
+/// is not moved before it has them.
+///
 /// Backups are not yet promoted in place of a move: a server that has a backup of a segment does
 /// not become its primary. With backups and few servers, shares may therefore be beyond the
 /// tolerance, and a leaver whose segments all live servers have copies of keeps them.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "lib/base/log.h"
 #include "lib/node/messages.h"
@@ -21,7 +22,7 @@ std::string_view Follower::receive(const wire::Frame& frame) {
         return "a part of a record with nothing in it";
     received_ = h.first;
     if (is_first && h.request == 0 && waiting_.empty()) {
-        const Outcome outcome = apply(frame.values);
+        const Outcome outcome = take(frame.values);
         if (outcome != Outcome::kWait) return judge(outcome);
     }
     if (is_first) {
@@ -44,7 +45,7 @@ std::string_view Follower::receive(const wire::Frame& frame) {
 
 std::string_view Follower::go_on() {
     while (!waiting_.empty() && refusal_ == Errc::kOk) {
-        const Outcome outcome = apply(waiting_.front());
+        const Outcome outcome = take(waiting_.front());
         if (outcome == Outcome::kWait) return {};
         waiting_bytes_ -= waiting_.front().size();
         waiting_.pop_front();
@@ -54,24 +55,92 @@ std::string_view Follower::go_on() {
 }
 
 std::string_view Follower::judge(Outcome outcome) {
-    if (outcome == Outcome::kApplied) ++applied_;
+    if (outcome == Outcome::kApplied) {
+        ++taken_;
+        if (change_.empty() && taken_ > applied_) {
+            applied_ = taken_;
+            mend();
+        }
+    }
     if (outcome == Outcome::kRefused) waiting_.clear();
     return outcome == Outcome::kMalformed ? wrong_ : std::string_view();
 }
 
-std::optional<uint64_t> Follower::take_applied() {
-    const bool is_news = told_ != applied_ || (refusal_ != Errc::kOk && !has_told_refusal_);
+std::optional<Follower::Progress> Follower::take_progress() {
+    const Progress progress{std::min(applied_, taken_), taken_};
+    const bool is_news = told_ != progress || (refusal_ != Errc::kOk && !has_told_refusal_);
     if (!is_news) return std::nullopt;
     has_told_refusal_ = refusal_ != Errc::kOk;
-    return told_ = applied_;
+    return told_ = progress;
 }
 
-Follower::Outcome Follower::apply(std::span<const std::byte> bytes) {
+bool Follower::go_on_behind(uint64_t index, uint64_t number) {
+    if (index > applied_) return false;
+    ends_.connection = number;
+    received_ = taken_ = index;
+    told_ = {index, index};
+    partial_.clear();
+    bytes_to_come_ = 0;
+    waiting_.clear();
+    waiting_bytes_ = 0;
+    change_.clear();
+    change_bytes_ = 0;
+    refusal_ = Errc::kOk;
+    has_told_refusal_ = false;
+    return true;
+}
+
+/// A whole record comes: it is applied, or kept until its change is whole.
+Follower::Outcome Follower::take(std::span<const std::byte> bytes) {
+    if (taken_ < applied_) return Outcome::kApplied;  // on an earlier connection
     const auto record = RecordMessage::decode(bytes);
     wrong_ = "a malformed record";
     if (!record) return Outcome::kMalformed;
+    if (record->has_more) {
+        wrong_ = "a change that is too long";
+        if (ends_.stream == 0 || change_bytes_ + bytes.size() > kChangeBytesMax)
+            return Outcome::kMalformed;
+        change_bytes_ += bytes.size();
+        change_.emplace_back(bytes.begin(), bytes.end());
+        return Outcome::kApplied;
+    }
+    // All records of a change are of one table: only the first one can have to wait.
+    for (const std::vector<std::byte>& part : change_) {
+        const Outcome outcome = apply(*RecordMessage::decode(part));
+        if (outcome != Outcome::kApplied) return outcome;
+    }
+    const Outcome outcome = apply(*record);
+    if (outcome == Outcome::kApplied) {
+        change_.clear();
+        change_bytes_ = 0;
+    }
+    return outcome;
+}
+
+/// Some rows of a change may have been written. If this shard became primary now, the change would
+/// come again from its worker, and take effect twice there.
+void Follower::tear() {
+    for (Segment& segment : segments_) {
+        if (!segment.is_active || !holdings_.has(segment.is.range, Holdings::Role::kLearned))
+            continue;
+        segment.is_torn = true;
+        holdings_.unlearned(segment.is.range);
+    }
+}
+
+/// The refused change came again and is whole.
+void Follower::mend() {
+    for (Segment& segment : segments_) {
+        if (std::exchange(segment.is_torn, false) && segment.is_active)
+            holdings_.learned(segment.is.range);
+    }
+}
+
+Follower::Outcome Follower::apply(const RecordMessage& message) {
+    const RecordMessage* const record = &message;
     switch (record->kind) {
         case RecordMessage::Kind::kBegin: return begin(*record);
+        case RecordMessage::Kind::kTakeOver: return take_over(*record);
         case RecordMessage::Kind::kEnd:
             for (const LearnedSegment& segment : record->segments) {
                 const Segment* const known = find(segment.range);
@@ -83,10 +152,19 @@ Follower::Outcome Follower::apply(std::span<const std::byte> bytes) {
     }
     if (record->table >= TableMessage::kTablesMax) return Outcome::kMalformed;
     if (record->table >= tables_.size() || tables_[record->table] == nullptr) return Outcome::kWait;
-    return take_rows(*tables_[record->table], *record);
+    const Outcome outcome = take_rows(*tables_[record->table], *record);
+    if (outcome == Outcome::kRefused) tear();
+    return outcome;
 }
 
-bool Follower::is_named(const LearnedSegment& segment) const noexcept {
+/// Of whichever primary.
+bool Follower::is_backup(PositionRange range) const noexcept {
+    const size_t i = view_.segment_index(range.first);
+    return view_.range(i) == range &&
+           std::ranges::count(view_.segments()[i].backups, ends_.learner) > 0;
+}
+
+bool Follower::is_learner(const LearnedSegment& segment) const noexcept {
     const size_t i = view_.segment_index(segment.range.first);
     const ViewSegment& is = view_.segments()[i];
     return view_.range(i) == segment.range && is.primary == ends_.primary &&
@@ -112,7 +190,7 @@ Follower::Outcome Follower::begin(const RecordMessage& record) {
         if (known != nullptr && known->is.named >= segment.named && known->is != segment)
             return Outcome::kMalformed;
         if (known != nullptr && known->is == segment && known->is_active) continue;
-        const bool is_active = is_named(segment);
+        const bool is_active = is_learner(segment);
         if (is_active) {
             holdings_.forget(segment.range);  // what came on an earlier connection
             is_preparing_ = holdings_.prepare(segment.range);
@@ -121,12 +199,33 @@ Follower::Outcome Follower::begin(const RecordMessage& record) {
             if (room.code() == Errc::kBusy) return Outcome::kWait;
             if (!room) return ended(room);
         }
-        std::erase_if(segments_, [&](const Segment& s) { return s.is.range == segment.range; });
-        if (segments_.size() >= kSegmentsMax) return Outcome::kMalformed;
-        segments_.push_back({segment, is_active});
-        find_positions();
+        if (!add_segment(segment, is_active)) return Outcome::kMalformed;
     }
     return Outcome::kApplied;
+}
+
+/// Goes on from what is here of the segments: the last primary has seen to it that this is all.
+Follower::Outcome Follower::take_over(const RecordMessage& record) {
+    for (const LearnedSegment& segment : record.segments) {
+        if (segment.named > view_.epoch()) return Outcome::kWait;
+    }
+    wrong_ = "a takeover of a segment that this shard has not";
+    for (const LearnedSegment& segment : record.segments) {
+        const bool is_ours = is_backup(segment.range);
+        if (is_ours && !holdings_.has(segment.range, Holdings::Role::kLearned))
+            return Outcome::kMalformed;
+        const bool is_active = is_ours && holdings_.take_over(segment.range, segment.named);
+        if (!add_segment(segment, is_active)) return Outcome::kMalformed;
+    }
+    return Outcome::kApplied;
+}
+
+bool Follower::add_segment(const LearnedSegment& segment, bool is_active) {
+    std::erase_if(segments_, [&](const Segment& s) { return s.is.range == segment.range; });
+    if (segments_.size() >= kSegmentsMax) return false;
+    segments_.push_back({segment, is_active});
+    find_positions();
+    return true;
 }
 
 Follower::Outcome Follower::ended(const Status& status) {
@@ -260,10 +359,13 @@ Follower::Outcome Follower::take_iterations(ShardTable& table, const RecordMessa
     return Outcome::kApplied;
 }
 
+/// A backup follows the old primary until the new one takes over: the view may have come early, for
+/// something that it takes from this shard, and the old primary is not done then.
 void Follower::take_view(uint32_t learner) {
     ends_.learner = learner;
     for (Segment& segment : segments_)
-        segment.is_active = segment.is_active && is_named(segment.is);
+        segment.is_active =
+            segment.is_active && (is_learner(segment.is) || is_backup(segment.is.range));
     find_positions();
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Follower: a learner's end of a Stream. It takes the records of one connection and applies them.
+/// Follower: the end of a Stream at a learner or backup. It takes the records and applies them.
 
 #include <cstddef>
 #include <cstdint>
@@ -25,11 +25,15 @@ namespace weir {
 /// while rows are being dropped; rows of a table until that is made here.
 ///
 /// What comes is not trusted: rows and times count only where the view names this shard as the
-/// learner of the sender, in segments that a kBegin of this connection has named. For other
+/// learner or a backup of the sender, in segments that a kBegin or kTakeOver has named. For other
 /// segments the sender may have an older view: what comes for them is left out.
 ///
+/// The records of one change are applied when the last of them is here. What has been applied is what
+/// the sender may promise; so what is not applied when the sender dies was promised to nobody.
+///
 /// What was learned stays when the connection ends: the view that makes this shard its primary may
-/// be on its way. It is dropped when a kBegin comes for it again, or a view does not name it.
+/// be on its way. It is dropped when a kBegin comes for it again, or a view does not name it. A
+/// stream that lasts goes on() with the next connection.
 ///
 /// Thread: the shard's
 class Follower {
@@ -39,11 +43,23 @@ public:
 
     static constexpr size_t kSegmentsMax = size_t{1} << 16;  ///< of one connection
 
+    /// What is kept of a change until the rest of it comes.
+    static constexpr size_t kChangeBytesMax = size_t{8} << 30;
+
     /// Who sends, and who learns, by number; and the number of this connection among theirs.
     struct Ends {
         uint32_t primary = 0;
         uint32_t learner = 0;
         uint64_t connection = 0;
+        uint64_t stream = 0;  ///< as in FollowMessage
+    };
+
+    /// Indices of the last record that was applied, and of the last one that was applied or is kept
+    /// until its change is whole.
+    struct Progress {
+        uint64_t applied = 0;
+        uint64_t taken = 0;
+        friend bool operator==(Progress, Progress) noexcept = default;
     };
 
     /// `view`, `holdings` and `tables` must outlive it.
@@ -56,6 +72,12 @@ public:
 
     [[nodiscard]] uint64_t number() const noexcept { return ends_.connection; }
 
+    [[nodiscard]] uint64_t stream() const noexcept { return ends_.stream; }
+
+    /// The stream goes on with connection `number`, behind a record. What came of later ones and
+    /// was not applied comes again. False: that record was not applied here.
+    [[nodiscard]] bool go_on_behind(uint64_t index, uint64_t number);
+
     /// Takes a frame of kind kRecord. Returns what is wrong with it; empty if nothing is.
     [[nodiscard]] std::string_view receive(const wire::Frame& frame);
 
@@ -67,8 +89,8 @@ public:
     /// It makes room for a segment, a bounded part in each go_on().
     [[nodiscard]] bool is_preparing() const noexcept { return is_preparing_; }
 
-    /// The index of the last record that was applied, if there is a new one since the last call.
-    [[nodiscard]] std::optional<uint64_t> take_applied();
+    /// How far it is, if there is news since the last call.
+    [[nodiscard]] std::optional<Progress> take_progress();
 
     /// Why it cannot learn, once that is so: nothing more is applied.
     [[nodiscard]] Errc refusal() const noexcept { return refusal_; }
@@ -83,17 +105,24 @@ private:
     struct Segment {
         LearnedSegment is;
         bool is_active = false;  ///< it is learned; else what comes for it is left out
+        bool is_torn = false;    ///< it was learned, and has a part of a change that was refused
     };
 
-    [[nodiscard]] Outcome apply(std::span<const std::byte> bytes);
+    [[nodiscard]] Outcome take(std::span<const std::byte> bytes);
+    [[nodiscard]] Outcome apply(const RecordMessage& record);
     [[nodiscard]] Outcome begin(const RecordMessage& record);
+    [[nodiscard]] Outcome take_over(const RecordMessage& record);
+    [[nodiscard]] bool add_segment(const LearnedSegment& segment, bool is_active);
+    void tear();
+    void mend();
     [[nodiscard]] Outcome take_rows(ShardTable& table, const RecordMessage& record);
     [[nodiscard]] Outcome take_range(ShardTable& table, const RecordMessage& record);
     [[nodiscard]] Outcome take_list(ShardTable& table, const RecordMessage& record);
     [[nodiscard]] Outcome take_times(ShardTable& table, const RecordMessage& record);
     [[nodiscard]] Outcome take_iterations(ShardTable& table, const RecordMessage& record);
     [[nodiscard]] Outcome ended(const Status& status);
-    [[nodiscard]] bool is_named(const LearnedSegment& segment) const noexcept;
+    [[nodiscard]] bool is_learner(const LearnedSegment& segment) const noexcept;
+    [[nodiscard]] bool is_backup(PositionRange range) const noexcept;
     [[nodiscard]] bool is_plausible(uint32_t worker) const noexcept;
     [[nodiscard]] const Segment* find(PositionRange range) const noexcept;
     void find_positions();
@@ -111,7 +140,10 @@ private:
 
     uint64_t received_ = 0;  ///< index of the last record of which something has come
     uint64_t applied_ = 0;
-    uint64_t told_ = 0;  ///< of applied_
+    uint64_t taken_ = 0;
+    Progress told_;
+    std::vector<std::vector<std::byte>> change_;  ///< records of one that is not whole
+    size_t change_bytes_ = 0;
     Errc refusal_ = Errc::kOk;
     bool has_told_refusal_ = false;
     bool is_preparing_ = false;

@@ -64,7 +64,8 @@ Status Holdings::set_primary(std::span<const PositionRange> segments) {
     if (!missing.ranges().empty()) {
         const PositionRange first = missing.ranges().front();
         return Error(Errc::kProtocol, fmt::format("this shard is to be primary of the positions "
-                                                  "{:#x}..{:#x}, which it does not have",
+                                                  "{:#x}..{:#x}, which it does not have, or not "
+                                                  "whole",
                                                   first.first, first.last));
     }
     std::vector<Held> held;
@@ -132,6 +133,18 @@ void Holdings::learned(PositionRange range) {
     if (held != nullptr && held->role == Role::kLearning) held->role = Role::kLearned;
 }
 
+bool Holdings::take_over(PositionRange range, uint64_t epoch) {
+    Held* const held = find(range);
+    if (held == nullptr || held->role != Role::kLearned || epoch < held->taken_over) return false;
+    held->taken_over = epoch;
+    return true;
+}
+
+void Holdings::unlearned(PositionRange range) {
+    Held* const held = find(range);
+    if (held != nullptr && held->role == Role::kLearned) held->role = Role::kLearning;
+}
+
 void Holdings::forget(PositionRange range) {
     Held* const held = find(range);
     const bool is_learned =
@@ -140,7 +153,7 @@ void Holdings::forget(PositionRange range) {
 }
 
 bool Holdings::drop_some() {
-    if (is_settled_) return false;
+    if (!is_dropping()) return false;
     bool any = give_up_dropped();
     if (!drops_rows_) return any;
     for (const auto& table : tables_) {

@@ -20,8 +20,7 @@ namespace weir {
 using ShardTables = std::vector<std::unique_ptr<ShardTable>>;  ///< by number; null: none
 
 /// A segment that a view gives to this shard, or that it is to learn, has rows in every table from
-/// then on, until they are dropped. (Backups will be held like learned segments, with a role of
-/// their own.)
+/// then on, until they are dropped. A backup is held as a learned segment.
 ///
 /// The life of a segment that moves: here kLearning, kLearned, kPrimary; at the shard that had it
 /// kPrimary, kLeaving, kHandedOver, kDropped. Until it is to be dropped, a later view may give it
@@ -42,6 +41,7 @@ public:
     struct Held {
         PositionRange range;
         Role role = Role::kPrimary;
+        uint64_t taken_over = 0;  ///< kLearned: the epoch of the last primary that took it over
     };
 
     /// `tables` must outlive this.
@@ -92,6 +92,11 @@ public:
     [[nodiscard]] Status learn(PositionRange range);
     /// All of a segment that is being learned has come.
     void learned(PositionRange range);
+    /// The primary of `epoch` goes on with a segment that was learned from another one. False if a
+    /// later one has done that, or the segment was not learned.
+    [[nodiscard]] bool take_over(PositionRange range, uint64_t epoch);
+    /// Some of it is missing again.
+    void unlearned(PositionRange range);
     /// Drops a segment that is being learned, or was.
     void forget(PositionRange range);
 

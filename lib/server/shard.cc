@@ -247,6 +247,7 @@ Status Shard::create_table(std::span<const std::byte> body) {
 void Shard::closed(ConnectionId connection) {
     outbox_.forget(connection);
     fetcher_.forget(connection);
+    if (holds_answers_) held_.forget(connection);
     if (connection == manager_) {
         manager_lost_ = true;
         if (phase_ == Phase::kJoining) {

@@ -37,6 +37,7 @@
 #include "lib/server/deferred_requests.h"
 #include "lib/server/fetcher.h"
 #include "lib/server/follower.h"
+#include "lib/server/held_answers.h"
 #include "lib/server/holdings.h"
 #include "lib/server/pull_writes.h"
 #include "lib/server/request.h"
@@ -115,6 +116,11 @@ public:
     /// The positions for which it answers, in that epoch.
     [[nodiscard]] const PositionSet& primary() const noexcept { return holdings_.primary(); }
 
+    /// What it has, for who looks at it from outside between two polls.
+    [[nodiscard]] const ShardTables& tables() const noexcept { return tables_; }
+
+    [[nodiscard]] const Holdings& holdings() const noexcept { return holdings_; }
+
 private:
     using ConnectionId = transport::ConnectionId;
     enum class Phase { kJoining, kServing, kOver };
@@ -180,6 +186,8 @@ private:
     [[nodiscard]] bool closed_of_shard(ConnectionId connection);
     void tell_manager(const LearnerReport& report, Errc status);
     void tell_applied(ConnectionId connection, Follower& follower);
+    void cut_off_the_gone(const View& view);
+    [[nodiscard]] bool is_named_for(uint32_t primary, PositionRange range) const;
     [[nodiscard]] bool take_roles(const View& view, bool is_first);
     void follow_view();
     [[nodiscard]] Errc judge_push(const ShardTable& table, const ShardRequest& request) const;
@@ -247,6 +255,11 @@ private:
                std::span<const std::byte> body = {});
     void reply_failed(ConnectionId connection, uint64_t request,
                       const IterationProgress::Failure& failure);
+    void promise(ConnectionId connection, uint64_t request, Errc status, uint64_t detail = 0,
+                 std::span<const std::byte> body = {});
+    void promise_failed(ConnectionId connection, uint64_t request,
+                        const IterationProgress::Failure& failure);
+    size_t release_answers();
     void stats(ConnectionId connection, uint64_t request);
     void note_open_iterations(StatsMessage& message) const;
 
@@ -285,6 +298,10 @@ private:
     Holdings holdings_{tables_};
     Streams streams_;  ///< to shards that learn from this one
     std::unordered_map<ConnectionId, std::unique_ptr<Follower>> followers_;  ///< what it learns
+    /// Of streams that last and have no connection now; by the number of their primary.
+    std::unordered_map<uint32_t, std::unique_ptr<Follower>> detached_;
+    HeldAnswers held_;
+    bool holds_answers_ = false;        ///< some copy is counted, or answers are held
     std::optional<uint64_t> stopping_;  ///< for this epoch: kStopped is to be sent
     bool is_moving_ = false;            ///< any of that
     bool holds_pushes_ = false;         ///< until streams have room

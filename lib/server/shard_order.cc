@@ -48,7 +48,7 @@ bool Shard::execute(const Session& session, ShardTable& table, PushOrder& order,
                     const ShardRequest& request) {
     const wire::FrameHeader& h = request.header;
     const auto answer = [&](Errc status) {
-        reply(request.connection, h.request, status);
+        promise(request.connection, h.request, status);
         return true;
     };
     if (judge_epoch(h.epoch) != OfEpoch::kServed) return answer(Errc::kStaleEpoch);

@@ -56,8 +56,8 @@ bool Shard::is_repeated(ShardTable& table, const Session& session, const OpenIte
 /// failed with the iteration.
 void Shard::answer_closed(ShardTable& table, const OpenIterations::Part& part, uint64_t iteration) {
     const auto failure = failure_at(table, iteration, part.first);
-    if (failure) return reply_failed(part.connection, part.request, *failure);
-    reply(part.connection, part.request, Errc::kOk);
+    if (failure) return promise_failed(part.connection, part.request, *failure);
+    promise(part.connection, part.request, Errc::kOk);
 }
 
 /// If an open iteration will not be closed: answers the parts that have arrived.
@@ -84,6 +84,7 @@ void Shard::finish_iterations(ShardTable& table) {
     while (iterations.complete()) {
         table.was_pushed = true;
         retry_ |= !table.deferred.empty();
+        if (is_moving_) streams_.iteration_closes();
         if (iterations.close_empty()) {
             if (is_moving_) streams_.iteration_closed(table.rows->schema().id);
             continue;

@@ -22,11 +22,14 @@ void Shard::pull(ShardTable& table, const ShardRequest& request) {
         const Errc status = read_rows(table, request, reply_buffer_);
         if (status != Errc::kOk) reply_buffer_.clear();
         counters_.bytes_copied += 2 * reply_buffer_.size();  // into the buffer, then the message
+        if (h.iteration > 0)
+            return promise(request.connection, h.request, status, shown, reply_buffer_);
         return reply(request.connection, h.request, status, shown, reply_buffer_);
     }
     if (request.out != nullptr) {
-        return reply(request.connection, h.request, read_rows(table, request, {request.out, bytes}),
-                     shown);
+        const Errc status = read_rows(table, request, {request.out, bytes});
+        if (h.iteration > 0) return promise(request.connection, h.request, status, shown);
+        return reply(request.connection, h.request, status, shown);
     }
     pull_by_write(table, request, bytes);
 }
@@ -96,7 +99,7 @@ void Shard::take_ended_writes() {
             if (ended->status != Errc::kOk) {
                 if (!is_closing) reply(write.connection, write.request, ended->status);
             } else if (write.names_iteration) {
-                reply(write.connection, write.request, Errc::kOk, write.shown);
+                promise(write.connection, write.request, Errc::kOk, write.shown);
             }
         }
         if (!ended->unpinned) continue;

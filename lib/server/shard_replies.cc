@@ -20,15 +20,49 @@ void Shard::reply(ConnectionId connection, uint64_t request, Errc status, uint64
     outbox_.send(connection, header, body);
 }
 
-/// Answers a part of, or a pull that names, an iteration that has failed at this shard.
-void Shard::reply_failed(ConnectionId connection, uint64_t request,
-                         const IterationProgress::Failure& failure) {
+static wire::FrameHeader failed_reply(uint64_t request, const IterationProgress::Failure& failure) {
     wire::FrameHeader header = wire::header_of(Kind::kReply);
     header.flags = wire::kIteration;
     header.request = request;
     header.status = failure.status;
     header.first = failure.worker;
-    outbox_.send(connection, header);
+    return header;
+}
+
+/// Answers a part of, or a pull that names, an iteration that has failed at this shard.
+void Shard::reply_failed(ConnectionId connection, uint64_t request,
+                         const IterationProgress::Failure& failure) {
+    outbox_.send(connection, failed_reply(request, failure));
+}
+
+/// Answers what is true only as long as some copy has the state of now: pushes, parts of closed
+/// iterations, pulls that name an iteration. The answer leaves when all counted copies have it.
+void Shard::promise(ConnectionId connection, uint64_t request, Errc status, uint64_t detail,
+                    std::span<const std::byte> body) {
+    if (!holds_answers_) [[likely]]
+        return reply(connection, request, status, detail, body);
+    wire::FrameHeader header = wire::header_of(Kind::kReply);
+    header.request = request;
+    header.status = status;
+    header.first = detail;
+    held_.add(streams_.state(), connection, header, body);
+}
+
+void Shard::promise_failed(ConnectionId connection, uint64_t request,
+                           const IterationProgress::Failure& failure) {
+    if (!holds_answers_) [[likely]]
+        return reply_failed(connection, request, failure);
+    held_.add(streams_.state(), connection, failed_reply(request, failure), {});
+}
+
+/// Sends the answers whose promises all counted copies can keep.
+size_t Shard::release_answers() {
+    if (held_.empty()) return 0;
+    return held_.release(
+        streams_.confirmed_state(),
+        [&](ConnectionId connection, wire::FrameHeader& header, std::span<const std::byte> body) {
+            outbox_.send(connection, header, body);
+        });
 }
 
 void Shard::stats(ConnectionId connection, uint64_t request) {

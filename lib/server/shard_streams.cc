@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// Segments that move: this shard sends those that others learn (Streams), takes those that it
-/// learns (Follower), and stops serving what a view takes from it.
+/// Segments that move, and their backups: this shard sends those that others learn or have
+/// (Streams), takes those that it learns or backs up (Follower), and stops serving what a view takes
+/// from it.
 
 #include <algorithm>
 
@@ -22,11 +23,39 @@ constexpr size_t kBytesPerPoll = size_t{64} << 10;
 }  // namespace
 
 void Shard::look_at_moves() noexcept {
+    holds_answers_ = streams_.is_counted() || !held_.empty();
     is_moving_ = !holdings_.is_settled() || !streams_.empty() || !followers_.empty() ||
-                 stopping_.has_value();
+                 stopping_.has_value() || holds_answers_;
 }
 
 // Views.
+
+/// Closes the streams of shards that are in the view no more, before anything is done by it: what a
+/// dead primary has sent and nobody has applied was promised to nobody, and must not arrive when
+/// another one serves.
+void Shard::cut_off_the_gone(const View& view) {
+    const auto is_gone = [&](uint32_t shard) {
+        return shard < view.data().next_shard && view.shard(shard) == nullptr;
+    };
+    std::vector<ConnectionId> gone;
+    for (const auto& [connection, follower] : followers_) {
+        if (is_gone(follower->primary())) gone.push_back(connection);
+    }
+    for (const ConnectionId connection : gone) {
+        endpoint_->close(connection);
+        closed(connection);
+    }
+    std::erase_if(detached_, [&](const auto& entry) { return is_gone(entry.first); });
+}
+
+/// Whether this shard learns the segment from `primary`, or is its backup.
+bool Shard::is_named_for(uint32_t primary, PositionRange range) const {
+    const size_t i = view_.segment_index(range.first);
+    const ViewSegment& segment = view_.segments()[i];
+    return view_.range(i) == range && segment.primary == primary &&
+           (segment.learner.shard == options_.number ||
+            std::ranges::count(segment.backups, options_.number) > 0);
+}
 
 /// Takes the roles that a view gives to this shard. False: it cannot, and has ended.
 bool Shard::take_roles(const View& view, bool is_first) {
@@ -51,13 +80,13 @@ bool Shard::take_roles(const View& view, bool is_first) {
 
 /// The view is here: streams and followers go by it.
 void Shard::follow_view() {
-    holdings_.forget_unless([&](PositionRange range) {
-        const size_t i = view_.segment_index(range.first);
-        return view_.range(i) == range && view_.segments()[i].learner.shard == options_.number;
-    });
+    holdings_.forget_unless(
+        [&](PositionRange range) { return is_named_for(view_.owner(range.first), range); });
     streams_.take_view(view_, options_.number);
     if (stopping_) streams_.mark();
     for (const auto& [connection, follower] : followers_)
+        follower->take_view(options_.number);
+    for (const auto& [primary, follower] : detached_)
         follower->take_view(options_.number);
     look_at_moves();
 }
@@ -80,6 +109,7 @@ size_t Shard::move_on() {
         tell_manager(report, Errc::kOk);
     for (const LearnerReport& report : streams_.take_refused())
         tell_manager(report, Errc::kNoMemory);
+    done += release_answers();
     if (stopping_ && streams_.have_leavers_arrived()) {
         wire::FrameHeader header = wire::header_of(Kind::kStopped);
         header.first = *std::exchange(stopping_, std::nullopt);
@@ -109,10 +139,11 @@ bool Shard::is_preparing() const noexcept {
 }
 
 void Shard::tell_applied(ConnectionId connection, Follower& follower) {
-    const std::optional<uint64_t> applied = follower.take_applied();
-    if (!applied) return;
+    const std::optional<Follower::Progress> progress = follower.take_progress();
+    if (!progress) return;
     wire::FrameHeader header = wire::header_of(Kind::kApplied);
-    header.first = *applied;
+    header.first = progress->applied;
+    if (progress->taken > progress->applied) header.request = progress->taken;
     header.status = follower.refusal();
     outbox_.send(connection, header);
 }
@@ -164,10 +195,13 @@ void Shard::follow(ConnectionId connection, const wire::Frame& frame) {
     if (!message || frame.header.first >= kNoShard)
         return refuse(connection, "a malformed beginning of a stream");
     const auto primary = static_cast<uint32_t>(frame.header.first);
-    const bool names_us = std::ranges::any_of(view_.segments(), [&](const ViewSegment& segment) {
-        return segment.primary == primary && segment.learner.shard == options_.number;
-    });
-    if (message->epoch <= view_.epoch() && !names_us)
+    bool names_us = false;
+    for (size_t i = 0; i < view_.segments().size() && !names_us; ++i)
+        names_us = is_named_for(primary, view_.range(i));
+    // The view may have come early, for something that it takes from this shard: a backup follows the
+    // old primary until the new one takes over.
+    const bool goes_on = message->stream != 0 && view_.shard(primary) != nullptr;
+    if (message->epoch <= view_.epoch() && !names_us && !goes_on)
         return refuse(connection, "a stream, though the view does not name it for that");
     if (followers_.size() > view_.shards().size())
         return refuse(connection, "one stream more than there are shards");
@@ -180,10 +214,22 @@ void Shard::follow(ConnectionId connection, const wire::Frame& frame) {
         closed(old);
         break;
     }
+    std::unique_ptr<Follower> follower;
+    if (auto detached = detached_.extract(primary); !detached.empty())
+        follower = std::move(detached.mapped());
+    if (follower != nullptr && (message->stream == 0 || follower->stream() != message->stream ||
+                                !follower->go_on_behind(message->behind, message->number))) {
+        follower.reset();
+    }
+    if (follower == nullptr && message->behind != 0)
+        return refuse(connection, "a stream that goes on behind what never came here");
+    if (follower == nullptr) {
+        follower = std::make_unique<Follower>(
+            Follower::Ends{primary, options_.number, message->number, message->stream}, view_,
+            holdings_, tables_);
+    }
     (void)sessions_.close(connection);
-    followers_.emplace(connection, std::make_unique<Follower>(
-                                       Follower::Ends{primary, options_.number, message->number},
-                                       view_, holdings_, tables_));
+    followers_.emplace(connection, std::move(follower));
     look_at_moves();
 }
 
@@ -200,7 +246,10 @@ void Shard::receive_from_shard(ConnectionId connection, const wire::Frame& frame
 
 /// Whether it was a connection to or from another shard.
 bool Shard::closed_of_shard(ConnectionId connection) {
-    const bool was_theirs = followers_.erase(connection) > 0;
+    auto follower = followers_.extract(connection);
+    const bool was_theirs = !follower.empty();
+    if (was_theirs && follower.mapped()->stream() != 0)
+        detached_[follower.mapped()->primary()] = std::move(follower.mapped());
     return streams_.closed(connection) || was_theirs;
 }
 

@@ -45,6 +45,7 @@ void Shard::take_view(View view) {
                          fmt::format("the manager sent view {}, which has no place for this shard",
                                      view.epoch())));
     }
+    cut_off_the_gone(view);
     if (!take_roles(view, is_first)) return;
     // A shard that is in no view any more serves nothing until the manager ends it.
     const uint64_t since = self != nullptr ? self->since : view.epoch();

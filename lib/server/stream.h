@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Stream: a connection from a primary to a shard that learns segments of it: chunks of what is
-/// there, and between them records of all that changes.
+/// Stream: a connection from a primary to a shard that learns segments of it, or is a backup of
+/// them: chunks of what is there, and between them records of all that changes.
 
 #include <cstddef>
 #include <cstdint>
@@ -30,7 +30,15 @@ namespace weir {
 /// comes later wins. The learner says which record it has applied last, and not more than a window
 /// of bytes is ahead of that.
 ///
-/// If the connection breaks, or the learner closes it, everything begins anew on another one.
+/// If the connection breaks, or the learner closes it, everything begins anew on another one;
+/// unless the stream is `lasting`, as all streams are of a job that has backups. Such a stream keeps
+/// what was not applied, and goes on behind that on the next connection. It goes on after the
+/// learner has everything: it is a backup then. Records of one change are applied together there,
+/// so that a backup never has half of one when it becomes primary.
+///
+/// A copy is *counted* as soon as it has the last chunk: from then on answers wait until it has
+/// what they promise. It is reported after that, when it has all that was answered before. `state`
+/// is the shard's count of changes.
 ///
 /// Thread: the shard's
 class Stream {
@@ -47,7 +55,19 @@ public:
         uint32_t primary = 0;
         uint32_t learner = 0;
         std::string address;
+        uint64_t lasting = 0;  ///< as FollowMessage::stream
     };
+
+    /// A segment that it is to carry.
+    struct Carried {
+        LearnedSegment is;
+        bool is_copy = false;  ///< its shard is a backup, or is to be one
+        bool has_all = false;  ///< as of now, from another primary
+        friend bool operator==(const Carried&, const Carried&) = default;
+    };
+
+    /// Any count of changes is below it.
+    static constexpr uint64_t kAllStates = ~uint64_t{0};
 
     /// `failures`: for connections that cannot be made. What is a reference must outlive it.
     Stream(Ends ends, transport::Endpoint& endpoint, const Clock& clock, const Holdings& holdings,
@@ -57,7 +77,7 @@ public:
     ~Stream();
 
     /// The segments that the learner is to get; ascending. Others are not streamed any more.
-    void carry(std::span<const LearnedSegment> segments, uint64_t epoch);
+    void carry(std::span<const Carried> segments, uint64_t epoch);
 
     [[nodiscard]] std::vector<LearnedSegment> segments() const;
 
@@ -67,13 +87,25 @@ public:
     /// Grows with every change of positions().
     [[nodiscard]] uint64_t generation() const noexcept { return generation_; }
 
-    /// Adds a record of something that has just changed.
-    void add(const RecordMessage& record);
+    /// Adds a record of something that has just changed. `has_more`: so is the next one of.
+    void add(const RecordMessage& record, bool has_more = false);
+
+    /// All of a change was added, by which the shard came to `state`.
+    void was_changed(uint64_t state);
 
     /// The rule has run on any rows of a table, or an iteration has failed: the rows of its segments
     /// are sent once more. (A segment becomes complete with the first time; what comes after that
-    /// must have arrived before it changes hands.)
+    /// must have arrived before it changes hands.) Copies get them as one change, with the
+    /// iteration.
     void iteration_closed(size_t table);
+
+    /// Whether answers wait for it.
+    [[nodiscard]] bool is_counted() const noexcept { return is_counted_; }
+
+    /// All states up to this one have been confirmed, or are none of this stream's.
+    [[nodiscard]] uint64_t confirmed_state() const noexcept {
+        return changes_.empty() ? kAllStates : changes_.front().state - 1;
+    }
 
     /// False: too much waits. Let what makes records wait until there is room.
     [[nodiscard]] bool has_room() const noexcept { return queue_bytes_ < kQueueBytesMax; }
@@ -87,6 +119,9 @@ public:
 
     /// Whether the learner has refused what it was to learn since the last call: it has no memory.
     [[nodiscard]] bool take_refusal() noexcept { return std::exchange(is_refused_, false); }
+
+    /// What the learner has refused, or may have: those that it learns; if there are none, its copies.
+    [[nodiscard]] std::vector<LearnedSegment> refused_segments() const;
 
     /// The segments that have become complete at the learner, once each.
     [[nodiscard]] std::vector<LearnedSegment> take_complete();
@@ -121,6 +156,10 @@ private:
         std::optional<size_t> walked = {};  ///< the table whose rows are being sent
         KeyCursor cursor = {};              ///< in it
         std::optional<uint64_t> end = {};   ///< index of its kEnd, or of the last row behind that
+        std::optional<uint64_t> counted_behind =
+            {};  ///< index of the last record before it counted
+        bool is_copy = false;
+        bool has_all = false;  ///< nothing has to be learned
         bool is_reported = false;
 
         [[nodiscard]] bool is_done() const noexcept {
@@ -136,11 +175,20 @@ private:
     struct Sent {
         uint64_t index = 0;
         size_t bytes = 0;
+        std::vector<std::byte> kept = {};  ///< all of it, if the stream is lasting
+    };
+
+    struct Change {
+        uint64_t index = 0;  ///< of its last record
+        uint64_t state = 0;
     };
 
     void enter(State state, uint64_t pause_ns = 0);
+    void begin_anew();
+    void send_again();
     void connect();
-    void add_whole(const RecordMessage& record);
+    void add_whole(const RecordMessage& record, bool has_more);
+    void add_all_rows(Batch& batch, size_t table);
     void find_positions();
     [[nodiscard]] bool has_window(size_t bytes) const noexcept;
     [[nodiscard]] bool post(uint64_t index, size_t bytes_to_come,
@@ -154,6 +202,8 @@ private:
     [[nodiscard]] bool begin_walk(Batch& batch);
     void add_iterations(const Batch& batch, size_t table);
     [[nodiscard]] bool send_rows(Batch& batch, const ShardTable& table);
+    [[nodiscard]] RecordMessage record_of(const ShardTable& table, size_t number);
+    void find_counted();
 
     Ends ends_;
     transport::Endpoint& endpoint_;
@@ -179,8 +229,11 @@ private:
     size_t queue_bytes_ = 0;
     uint64_t last_index_ = 0;  ///< of the record that was sent last, or of which some was sent
     uint64_t applied_ = 0;
+    uint64_t taken_ = 0;  ///< as applied_, and what the learner keeps until the change is whole
     std::deque<Sent> unapplied_;
-    size_t unapplied_bytes_ = 0;
+    size_t untaken_bytes_ = 0;
+    std::deque<Change> changes_;  ///< that are not confirmed; of a lasting stream
+    bool is_counted_ = false;
     ListedRows listed_;  ///< kept for their memory
     std::vector<std::byte> values_;
     std::vector<std::byte> state_bytes_;

@@ -7,31 +7,75 @@
 
 namespace weir {
 
-void Streams::take_view(const View& view, uint32_t number) {
-    std::map<uint32_t, std::vector<LearnedSegment>> wanted;
+std::map<uint32_t, std::vector<Stream::Carried>> Streams::wanted_by(const View& view,
+                                                                    uint32_t number) const {
+    std::map<uint32_t, std::vector<Stream::Carried>> wanted;
     for (size_t i = 0; i < view.segments().size(); ++i) {
         const ViewSegment& segment = view.segments()[i];
-        if (segment.primary == number && segment.has_learner())
-            wanted[segment.learner.shard].push_back({view.range(i), segment.learner.named});
+        if (segment.primary != number) continue;
+        const PositionRange range = view.range(i);
+        if (segment.has_learner()) {
+            const bool is_copy = segment.learner.replaces != number;
+            wanted[segment.learner.shard].push_back({{range, segment.learner.named}, is_copy});
+        }
+        for (size_t b = 0; b < segment.backup_count(); ++b) {
+            // One that has learned it from here goes on; another one has all, from the last primary.
+            Stream::Carried carried{{range, view.epoch()}, true, true};
+            const auto stream = streams_.find(segment.backups[b]);
+            if (stream != streams_.end()) {
+                for (const LearnedSegment& known : stream->second->segments()) {
+                    if (known.range == range) carried = {known, true, false};
+                }
+            }
+            wanted[segment.backups[b]].push_back(carried);
+        }
     }
     for (const auto& [learner, stream] : streams_) {
         for (const LearnedSegment& segment : stream->segments()) {
-            const bool is_its = holdings_.has(segment.range, Holdings::Role::kLeaving) &&
-                                view.owner(segment.range.first) == learner;
-            if (is_its) wanted[learner].push_back(segment);
+            if (!holdings_.has(segment.range, Holdings::Role::kLeaving)) continue;
+            const ViewSegment& is = view.segments()[view.segment_index(segment.range.first)];
+            const bool is_its =
+                is.primary == learner || std::ranges::count(is.backups, learner) > 0;
+            if (is_its) wanted[learner].push_back({segment});
         }
     }
+    return wanted;
+}
+
+void Streams::take_view(const View& view, uint32_t number) {
+    const auto wanted = wanted_by(view, number);
+    const bool has_backups = std::ranges::any_of(view.segments(), [](const ViewSegment& segment) {
+        return segment.backup_count() > 0 ||
+               (segment.has_learner() && segment.learner.replaces != segment.primary);
+    });
     std::erase_if(streams_, [&](const auto& entry) { return !wanted.contains(entry.first); });
-    for (auto& [learner, segments] : wanted) {
+    for (const auto& [learner, segments] : wanted) {
         std::unique_ptr<Stream>& stream = streams_[learner];
         if (stream == nullptr) {
             const ViewShard* const shard = view.shard(learner);
             WEIR_CHECK(shard != nullptr);  // View::make() has seen to that
-            stream = std::make_unique<Stream>(Stream::Ends{number, learner, shard->address},
-                                              endpoint_, clock_, holdings_, tables_, failures_);
+            Stream::Ends ends{number, learner, shard->address, 0};
+            if (has_backups) ends.lasting = ++stream_count_;
+            stream = std::make_unique<Stream>(std::move(ends), endpoint_, clock_, holdings_,
+                                              tables_, failures_);
         }
         stream->carry(segments, view.epoch());
     }
+    positions_seen_ = 0;  // other streams may have generations of the same sum
+    look_at_positions();
+}
+
+bool Streams::is_counted() const noexcept {
+    return std::ranges::any_of(streams_,
+                               [](const auto& entry) { return entry.second->is_counted(); });
+}
+
+uint64_t Streams::confirmed_state() const noexcept {
+    uint64_t least = Stream::kAllStates;
+    for (const auto& [learner, stream] : streams_) {
+        if (stream->is_counted()) least = std::min(least, stream->confirmed_state());
+    }
+    return least;
 }
 
 bool Streams::has_room() const noexcept {
@@ -75,6 +119,7 @@ void Streams::pushed(ShardTable& table, uint32_t worker, const RangeClock& clock
                      const ShardRequest& request) {
     const wire::FrameHeader& h = request.header;
     if (h.count == 0) return;
+    ++state_;
     if ((h.flags & wire::kKeysRange) != 0) {
         for (const auto& [learner, stream] : streams_)
             pushed_range(*stream, table, {h.first, h.first + h.count}, worker, clock);
@@ -153,13 +198,14 @@ void Streams::pushed_range(Stream& stream, ShardTable& table, KeyRange keys, uin
             record.row_count = part.key_count();
             record.values = *table.rows->values(part);
             record.state = *table.rows->state(part);
-            stream.add(record);
+            stream.add(record, true);
         }
     }
     RecordMessage times;
     times.table = record.table;
     times.times = times_of(held, std::move(segments), worker, clock);
     stream.add(times);
+    stream.was_changed(state_);
 }
 
 void Streams::pushed_list(Stream& stream, ShardTable& table, uint32_t worker,
@@ -179,17 +225,18 @@ void Streams::pushed_list(Stream& stream, ShardTable& table, uint32_t worker,
     }
     if (listed_.keys.empty()) return;
     values_.resize(listed_.keys.size() * table.rows->pulled_row_bytes());
-    state_.resize(listed_.keys.size() * table.rows->state_row_bytes());
+    state_bytes_.resize(listed_.keys.size() * table.rows->state_row_bytes());
     table.rows->copy_values(listed_, values_);
-    table.rows->copy_state(listed_, state_);
+    table.rows->copy_state(listed_, state_bytes_);
     RecordMessage record;
     record.table = table.rows->schema().id;
     record.row_count = listed_.keys.size();
     record.keys = std::as_bytes(std::span(listed_.keys));
     record.values = values_;
-    record.state = state_;
+    record.state = state_bytes_;
     record.times = times_of(held, std::move(segments), worker, clock);
     stream.add(record);
+    stream.was_changed(state_);
 }
 
 Stream* Streams::find(transport::ConnectionId connection) const noexcept {
@@ -255,7 +302,7 @@ std::vector<LearnerReport> Streams::take_refused() {
     std::vector<LearnerReport> reports;
     for (const auto& [learner, stream] : streams_) {
         if (!stream->take_refusal()) continue;
-        for (const LearnedSegment& segment : stream->segments())
+        for (const LearnedSegment& segment : stream->refused_segments())
             reports.push_back({segment.range.first, learner, segment.named});
     }
     return reports;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Streams: all streams of one primary, one to each shard that learns from it; and what a push
-/// means to them.
+/// Streams: all streams of one primary, one to each shard that learns from it or is its backup; and
+/// what a push means to them.
 
 #include <cstddef>
 #include <cstdint>
@@ -26,6 +26,9 @@
 
 namespace weir {
 
+/// It counts the changes of the shard: state() is how many there were. What a change promised to its
+/// sender holds once confirmed_state() is not below it.
+///
 /// Thread: the shard's
 class Streams {
 public:
@@ -43,8 +46,8 @@ public:
 
     [[nodiscard]] bool empty() const noexcept { return streams_.empty(); }
 
-    /// Follows a view, which the holdings already have: begins streams to learners that it names,
-    /// and ends those of others; a stream of what is leaving goes on until that is let go.
+    /// Follows a view, which the holdings already have: begins streams to learners and backups that
+    /// it names, and ends those of others; a stream of what is leaving goes on until that is let go.
     /// `number`: of this shard.
     void take_view(const View& view, uint32_t number);
 
@@ -56,6 +59,15 @@ public:
         for (const auto& [learner, stream] : streams_)
             stream->mark();
     }
+
+    /// Whether answers have to wait for some copy.
+    [[nodiscard]] bool is_counted() const noexcept;
+
+    /// How many changes there were.
+    [[nodiscard]] uint64_t state() const noexcept { return state_; }
+
+    /// All counted copies have what the shard had after this many changes.
+    [[nodiscard]] uint64_t confirmed_state() const noexcept;
 
     // Pushes:
 
@@ -70,10 +82,15 @@ public:
     void pushed(ShardTable& table, uint32_t worker, const RangeClock& clock,
                 const ShardRequest& request);
 
+    /// An iteration of the table is about to be closed: what is answered from now on waits for it.
+    void iteration_closes() noexcept { ++state_; }
+
     /// An iteration of the table was closed.
     void iteration_closed(uint32_t table) {
-        for (const auto& [learner, stream] : streams_)
+        for (const auto& [learner, stream] : streams_) {
             stream->iteration_closed(table);
+            stream->was_changed(state_);
+        }
     }
 
     // Connections. The functions return whether it is one of a stream.
@@ -110,6 +127,8 @@ private:
         std::vector<uint32_t> places;
     };
 
+    [[nodiscard]] std::map<uint32_t, std::vector<Stream::Carried>> wanted_by(const View& view,
+                                                                             uint32_t number) const;
     [[nodiscard]] static uint64_t place(uint32_t table, const ListId& id) noexcept;
     [[nodiscard]] Stream* find(transport::ConnectionId connection) const noexcept;
     [[nodiscard]] bool is_streamed(uint64_t position) const noexcept;
@@ -126,6 +145,8 @@ private:
     ShardTables& tables_;
     RepeatedLog& failures_;
     std::map<uint32_t, std::unique_ptr<Stream>> streams_;  ///< by the learner's shard
+    uint64_t stream_count_ = 0;                            ///< that there have been
+    uint64_t state_ = 0;
 
     uint32_t next_to_send_ = 0;    ///< the learner whose turn it is, or who comes next
     uint64_t positions_seen_ = 0;  ///< sum of the streams' generations that lists_ belongs to
@@ -135,7 +156,7 @@ private:
     std::vector<uint32_t> selected_rows_;
     ListedRows listed_;  ///< kept for their memory
     std::vector<std::byte> values_;
-    std::vector<std::byte> state_;
+    std::vector<std::byte> state_bytes_;
 };
 
 }  // namespace weir

@@ -32,6 +32,7 @@ struct MoveShape {
     uint32_t workers = 2;
     uint32_t points = 4;  ///< segments of a shard
     uint32_t message_bytes_max = 1024;
+    uint32_t backups = 0;                                 ///< of a segment
     std::shared_ptr<transport::Faults> faults = nullptr;  ///< of the servers' networks
 };
 
@@ -56,6 +57,24 @@ public:
     size_t poll();
 
     [[nodiscard]] bool is_idle() const { return calls_.empty() && pieces_.empty(); }
+
+    /// Calls fn(table, key, value) for every value that may have been added or not.
+    template <class Fn>
+    void for_open(Fn&& fn) const {
+        const auto each = [&](const Call& call) {
+            if (!call.is_range) {
+                for (const uint64_t key : call.keys)
+                    fn(call.table, key, call.value);
+                return;
+            }
+            for (uint64_t key = call.keys[0]; key < call.keys[1]; ++key)
+                fn(call.table, key, call.value);
+        };
+        for (const Call& call : calls_)
+            each(call);
+        for (const Piece& piece : pieces_)
+            each(piece.is);
+    }
 
     /// Breaks all connections.
     void break_connections() {
@@ -138,7 +157,7 @@ public:
         for (uint32_t i = 0; i < shape.workers; ++i)
             data.workers.push_back({data.next_worker++, i, 1});
         membership = std::make_unique<Membership>(std::move(View::make(std::move(data))).value(),
-                                                  MembershipOptions{});
+                                                  MembershipOptions{.backup_count = shape.backups});
         for (uint32_t i = 0; i < shape.workers; ++i)
             workers.push_back(std::make_unique<MoveWorker>(*this, i, add_host()));
         act();
@@ -158,13 +177,24 @@ public:
 
     /// A server is gone, and its death is proved. Servers are hosts, in the order in which they came.
     void kill_server(uint32_t server) {
+        kill_unnoticed(server);
+        membership->server_died(server);
+        act();
+    }
+
+    /// A server is gone, and nobody knows it yet.
+    void kill_unnoticed(uint32_t server) {
         network.kill(hosts_[server]);
         for (const auto& [connection, shard] : std::map(joined_)) {
             if (shard / shape_.shards != server) continue;
             shards[shard] = nullptr;
             joined_.erase(connection);
             tables_asked_.erase(connection);
+            ++ended_shards;
         }
+    }
+
+    void notice_death(uint32_t server) {
         membership->server_died(server);
         act();
     }
@@ -174,11 +204,21 @@ public:
         act();
     }
 
+    /// It is told to leave, if it may. Returns whether it may.
+    bool may_leave(uint32_t server) {
+        const bool may = membership->leave_server(server).has_value();
+        act();
+        return may;
+    }
+
     uint32_t make_table(TableSchema schema) {
         schema.id = static_cast<uint32_t>(schemas.size());
         schemas.push_back(schema);
-        for (const auto& [connection, shard] : joined_)
+        for (const auto& [connection, shard] : joined_) {
+            // One that joins gets all tables with its first view.
+            if (membership->view().shard(shard) == nullptr || new_shards_.contains(shard)) continue;
             send_table(connection, schema);
+        }
         REQUIRE(run_until([&] { return tables_asked_.empty(); }));
         membership->add_table(schema.id);
         return schema.id;
@@ -189,7 +229,7 @@ public:
         for (auto& shard : shards)
             done += shard == nullptr || shard->finished() ? 0 : shard->poll();
         for (auto& worker : workers)
-            done += worker->poll();
+            done += worker == nullptr ? 0 : worker->poll();
         if (done > 0) return true;
         if (network.step()) return true;
         clock.advance(kMillisecond);
@@ -210,7 +250,10 @@ public:
         const auto count = static_cast<uint32_t>(hosts_.size());
         const uint32_t a = hosts_[random.below(count)];
         const uint32_t b = hosts_[random.below(count)];
-        if (a == b) return;
+        if (a != b) break_between(a, b);
+    }
+
+    void break_between(transport::sim::HostId a, transport::sim::HostId b) {
         network.partition(a, b);
         const uint64_t until = clock.now_ns() + random.below(20 * kMillisecond);
         (void)run_until([&] { return clock.now_ns() >= until; });
@@ -220,7 +263,7 @@ public:
     [[nodiscard]] bool is_quiet() const {
         bool all_idle = true;
         for (const auto& worker : workers)
-            all_idle = all_idle && worker->is_idle();
+            all_idle = all_idle && (worker == nullptr || worker->is_idle());
         return all_idle && membership->progress().segments_to_move == 0 &&
                !membership->has_losers();
     }
@@ -249,6 +292,7 @@ public:
     uint64_t complete = 0;  ///< and kComplete
     uint64_t refused = 0;   ///< and those that say that there is no memory
     size_t ended_shards = 0;
+    uint64_t kept = 0;      ///< leavers that stay
     bool has_loss = false;  ///< segments were lost
 
 private:
@@ -285,23 +329,29 @@ private:
     void act() {
         for (const MembershipAction& action : membership->decide()) {
             if (const auto* send = std::get_if<SendView>(&action)) {
-                for (const uint32_t shard : send->shards)
-                    send_view(connection_of(shard), *send->change);
+                for (const uint32_t shard : send->shards) {
+                    const auto connection = connection_of(shard);
+                    if (connection != 0) send_view(connection, *send->change);
+                }
                 if (!send->workers.empty()) {
-                    for (auto& worker : workers)
-                        worker->adopt(membership->view());
+                    for (auto& worker : workers) {
+                        if (worker != nullptr) worker->adopt(membership->view());
+                    }
                 }
             } else if (const auto* release = std::get_if<ReleaseLosers>(&action)) {
                 wire::FrameHeader header = testing::frame_header(wire::Kind::kStopped);
                 header.first = release->epoch;
-                for (const uint32_t shard : release->shards)
-                    outbox_->send(connection_of(shard), header);
+                for (const uint32_t shard : release->shards) {
+                    const auto connection = connection_of(shard);
+                    if (connection != 0) outbox_->send(connection, header);
+                }
             } else if (const auto* admit = std::get_if<AdmitServer>(&action)) {
                 for (uint32_t s = 0; s < shape_.shards; ++s)
                     new_shards_.insert(admit->first_shard + s);
             } else if (const auto* ended = std::get_if<EndServer>(&action)) {
                 for (uint32_t s = 0; s < shape_.shards; ++s) {
                     const auto connection = connection_of(ended->server * shape_.shards + s);
+                    if (connection == 0) continue;  // it was killed
                     outbox_->send(connection, testing::frame_header(wire::Kind::kShutdown));
                     joined_.erase(connection);
                     tables_asked_.erase(connection);
@@ -309,6 +359,8 @@ private:
                 }
             } else if (std::holds_alternative<LostSegments>(action)) {
                 has_loss = true;
+            } else if (std::holds_alternative<KeepServer>(action)) {
+                ++kept;
             } else {
                 FAIL("membership wants what this manager cannot do");
             }

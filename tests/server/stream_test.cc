@@ -373,9 +373,9 @@ private:
         if (follower == nullptr) return count + done + outbox_.flush();
         const std::string_view what = follower->go_on();
         if (!what.empty()) wrong = what;
-        if (const auto applied = follower->take_applied()) {
+        if (const auto progress = follower->take_progress()) {
             wire::FrameHeader header = testing::frame_header(wire::Kind::kApplied);
-            header.first = *applied;
+            header.first = progress->applied;
             header.status = follower->refusal();
             if (header.status != Errc::kOk) refusal = header.status;
             outbox_.send(connection, header);

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+/// \file
+/// What a Stream sends: records that wait, and chunks of rows when none does.
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "lib/base/check.h"
+#include "lib/server/stream.h"
+
+namespace weir {
+
+using wire::Kind;
+
+size_t Stream::send(size_t bytes_max) {
+    must_poll_ = false;
+    if (batches_.empty()) return 0;
+    if (state_ == State::kPaused) {
+        must_poll_ = clock_.now_ns() < until_ns_;
+        if (must_poll_ || connection_) return 0;
+        connect();
+        return 1;
+    }
+    if (state_ != State::kOpen) return 0;
+    constexpr size_t kStepBytes = 2048;  // what a step takes beside its bytes
+    const uint64_t before = sent_bytes_;
+    for (size_t done = 0; done < bytes_max; done = sent_bytes_ - before) {
+        if (queue_.empty() ? !send_next_chunk() : !send_queue()) break;
+        sent_bytes_ += kStepBytes;
+    }
+    return sent_bytes_ - before;
+}
+
+bool Stream::has_window(size_t bytes) const noexcept {
+    return taken_ == last_index_ || untaken_bytes_ + bytes <= kWindowBytes;
+}
+
+/// False: the connection takes nothing now, or is closed.
+bool Stream::post(uint64_t index, size_t bytes_to_come,
+                  std::span<const std::span<const std::byte>> body) {
+    constexpr size_t kPartsMax = 4;
+    wire::FrameHeader header = wire::header_of(Kind::kRecord);
+    header.first = index;
+    header.request = bytes_to_come;
+    std::array<std::span<const std::byte>, kPartsMax + 1> parts{wire::bytes_of(header)};
+    WEIR_CHECK(body.size() <= kPartsMax);
+    size_t bytes = 0;
+    for (size_t i = 0; i < body.size(); ++i) {
+        parts[i + 1] = body[i];
+        bytes += body[i].size();
+    }
+    header.body_bytes = static_cast<uint32_t>(bytes);
+    switch (endpoint_.send(*connection_, std::span(parts).first(body.size() + 1))) {
+        case transport::Post::kPosted: sent_bytes_ += bytes; return true;
+        case transport::Post::kNotNow: must_poll_ = true; return false;
+        case transport::Post::kClosed: return false;  // its kClosed comes
+        case transport::Post::kInvalid: break;
+    }
+    log(LogLevel::kError,
+        "shard {}: a record of {} bytes to shard {} is not sent: the connection takes no frames of "
+        "this length; this is a bug of weir",
+        ends_.primary, bytes, ends_.learner);
+    return false;
+}
+
+void Stream::was_sent(size_t bytes) {
+    unapplied_.push_back({++last_index_, bytes});
+    untaken_bytes_ += bytes;
+}
+
+/// Sends the next frame of what waits. False: not now.
+bool Stream::send_queue() {
+    Queued& next = queue_.front();
+    const size_t room =
+        endpoint_.capabilities_of(*connection_).message_bytes_max - wire::kHeaderBytesMin;
+    const auto rest = std::span<const std::byte>(next.bytes).subspan(next.sent);
+    const auto some = rest.first(std::min(rest.size(), room));
+    const bool is_first = next.sent == 0;
+    if (is_first && !has_window(next.bytes.size())) return false;
+    const uint64_t index = last_index_ + (is_first ? 1 : 0);
+    if (!post(index, rest.size() - some.size(), std::span(&some, 1))) return false;
+    if (is_first) was_sent(next.bytes.size());
+    next.sent += some.size();
+    if (next.sent < next.bytes.size()) return true;
+    queue_bytes_ -= next.bytes.size();
+    if (ends_.lasting != 0) unapplied_.back().kept = std::move(next.bytes);
+    queue_.pop_front();
+    return true;
+}
+
+/// What comes next of the first batch that is not done. False: nothing, or not now.
+bool Stream::send_next_chunk() {
+    const auto batch =
+        std::ranges::find_if(batches_, [](const Batch& one) { return !one.is_done(); });
+    if (batch == batches_.end() || !has_window(0)) return false;
+    if (!batch->has_begun) {
+        begin(*batch);
+        return true;
+    }
+    if (!batch->walked && !begin_walk(*batch)) return true;
+    if (!batch->cursor.at_end) return send_rows(*batch, *tables_[*batch->walked]);
+    batch->walked.reset();
+    if (batch->end) batch->end = next_index() - 1;
+    return true;
+}
+
+/// Chooses the next table whose rows are to be sent. False: there is none, and the end is sent.
+bool Stream::begin_walk(Batch& batch) {
+    if (batch.tables.empty() && !batch.end) {
+        end(batch);
+        return false;
+    }
+    std::set<size_t>& tables = batch.tables.empty() ? batch.again : batch.tables;
+    batch.walked = tables.extract(tables.begin()).value();
+    batch.cursor = {};
+    return true;
+}
+
+/// From now on every change is recorded, so the times of now are enough. Nobody needs them who has
+/// everything: he is counted at once.
+void Stream::begin(Batch& batch) {
+    RecordMessage record;
+    record.kind = batch.has_all ? RecordMessage::Kind::kTakeOver : RecordMessage::Kind::kBegin;
+    record.segments = batch.segments;
+    add(record);
+    if (batch.has_all) {
+        batch.has_begun = batch.is_reported = true;
+        batch.end = batch.counted_behind = next_index() - 1;
+        return;
+    }
+    for (size_t i = 0; i < tables_.size(); ++i) {
+        // Without a push it is as in the beginning, and a learner may not have it yet.
+        if (tables_[i] == nullptr || !tables_[i]->was_pushed) continue;
+        RecordMessage times;
+        times.table = static_cast<uint32_t>(i);
+        for (const LearnedSegment& segment : batch.segments)
+            times.clocks.push_back(tables_[i]->clocks.part(holdings_.segments(), segment.range));
+        add(times);
+        add_iterations(batch, i);
+        batch.tables.insert(i);
+    }
+    batch.has_begun = true;
+    find_positions();
+}
+
+void Stream::end(Batch& batch) {
+    RecordMessage record;
+    record.kind = RecordMessage::Kind::kEnd;
+    record.segments = batch.segments;
+    add(record);
+    batch.end = next_index() - 1;
+}
+
+/// Of the rows that were listed.
+RecordMessage Stream::record_of(const ShardTable& table, size_t number) {
+    const TableShard& rows = *table.rows;
+    RecordMessage record;
+    record.table = static_cast<uint32_t>(number);
+    record.is_range = table.positions.is_dense();
+    record.row_count = listed_.row_count();
+    if (record.is_range) {
+        record.first_key = listed_.range.begin;
+        record.values = *rows.values(listed_.range);
+        record.state = *rows.state(listed_.range);
+        return record;
+    }
+    values_.resize(listed_.row_count() * rows.pulled_row_bytes());
+    state_bytes_.resize(listed_.row_count() * rows.state_row_bytes());
+    rows.copy_values(listed_, values_);
+    rows.copy_state(listed_, state_bytes_);
+    record.keys = std::as_bytes(std::span(listed_.keys));
+    record.values = values_;
+    record.state = state_bytes_;
+    return record;
+}
+
+/// Sends rows of a table, as they are now. False: not now.
+bool Stream::send_rows(Batch& batch, const ShardTable& table) {
+    const TableShard& rows = *table.rows;
+    const bool is_dense = table.positions.is_dense();
+    const size_t row_bytes =
+        rows.pulled_row_bytes() + rows.state_row_bytes() + (is_dense ? 0 : sizeof(uint64_t));
+    const size_t room = endpoint_.capabilities_of(*connection_).message_bytes_max -
+                        wire::kHeaderBytesMin - RecordMessage::kHeadBytes;
+    const size_t row_count = std::max<size_t>(1, room / row_bytes);
+    KeyCursor cursor = batch.cursor;
+    rows.list(cursor, batch.positions, row_count, listed_);
+    if (listed_.row_count() == 0) {
+        constexpr size_t kListBytes = size_t{8} << 10;  // it has read many buckets
+        sent_bytes_ += kListBytes;
+        batch.cursor = cursor;
+        return true;
+    }
+    const RecordMessage record = record_of(table, *batch.walked);
+    if (row_bytes > room || ends_.lasting != 0) {  // a row longer than a message; or it is kept
+        batch.cursor = cursor;
+        add(record);
+        return true;
+    }
+    const auto head = record.encode_head();
+    const std::array<std::span<const std::byte>, 4> parts{head, record.keys, record.values,
+                                                          record.state};
+    if (!post(last_index_ + 1, 0, parts)) return false;
+    was_sent(listed_.row_count() * row_bytes);
+    batch.cursor = cursor;
+    return true;
+}
+
+}  // namespace weir

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+/// \file
+/// Membership of a job whose segments have a backup.
+
+#include <algorithm>
+#include <variant>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "lib/node/membership.h"
+#include "tests/node/membership_job.h"
+
+namespace weir::test {
+namespace {
+
+using testing::membership_server;
+using testing::membership_view;
+
+/// Servers of one shard each; shard and server have the same number.
+class Backups {
+public:
+    explicit Backups(uint32_t servers)
+        : is(membership_view(servers, 1, 1), MembershipOptions{.backup_count = 1}) {
+        decide();
+    }
+
+    void decide() {
+        for (const MembershipAction& action : is.decide()) {
+            has_loss |= std::holds_alternative<LostSegments>(action);
+            kept += std::holds_alternative<KeepServer>(action) ? 1 : 0;
+        }
+    }
+
+    /// Learners complete and losers stop until nothing is left to do.
+    void settle() {
+        for (int i = 0; i < 1000; ++i) {
+            const View view = is.view();
+            for (const ViewSegment& segment : view.segments()) {
+                if (!segment.has_learner()) continue;
+                REQUIRE(is.learner_complete(segment.primary, {segment.first, segment.learner.shard,
+                                                              segment.learner.named}));
+            }
+            const std::set<uint32_t> losers = is.losers();
+            for (const uint32_t loser : losers)
+                REQUIRE(is.stopped(loser, view.epoch()));
+            decide();
+            if (is.view().epoch() == view.epoch() && losers.empty()) return;
+        }
+        FAIL("it does not come to rest");
+    }
+
+    [[nodiscard]] size_t without_backup() const {
+        return static_cast<size_t>(std::ranges::count_if(
+            is.view().segments(),
+            [](const ViewSegment& segment) { return segment.backup_count() == 0; }));
+    }
+
+    Membership is;
+    bool has_loss = false;
+    size_t kept = 0;
+};
+
+}  // namespace
+
+TEST_SUITE("backups") {
+    TEST_CASE("each segment gets a backup on another server before anything moves") {
+        Backups job(3);
+        REQUIRE(job.is.join_server(1, membership_server(3, 1)));
+        job.decide();
+        for (const ViewSegment& segment : job.is.view().segments()) {
+            REQUIRE(segment.has_learner());
+            CHECK(segment.learner.replaces == kNoShard);
+            CHECK(segment.learner.shard != segment.primary);
+        }
+        job.settle();
+        CHECK(job.without_backup() == 0);
+        CHECK_FALSE(job.is.view().segments_of(3).empty());
+    }
+
+    TEST_CASE("when a server dies its backups are primary, and lost copies are learned anew") {
+        Backups job(3);
+        job.settle();
+        const View before = job.is.view();
+        job.is.server_died(1);
+        job.decide();
+        CHECK_FALSE(job.has_loss);
+        const View after = job.is.view();
+        for (size_t i = 0; i < after.segments().size(); ++i) {
+            const ViewSegment& was = before.segments()[i];
+            const uint32_t primary = was.primary == 1 ? was.backups[0] : was.primary;
+            CHECK(after.segments()[i].primary == primary);
+        }
+        CHECK(job.without_backup() > 0);
+        job.settle();
+        CHECK(job.without_backup() == 0);
+        job.is.server_died(0);
+        job.settle();
+        CHECK_FALSE(job.has_loss);
+        CHECK(job.is.view().owned(2).ranges().size() == 1);  // the whole ring, without a copy
+        CHECK(job.without_backup() == job.is.view().segments().size());
+        job.is.server_died(2);
+        job.decide();
+        CHECK(job.has_loss);
+    }
+
+    TEST_CASE("a backup without memory is none any more, and its server gets no other") {
+        Backups job(3);
+        job.settle();
+        const ViewSegment segment = job.is.view().segments()[0];
+        const uint32_t full = segment.backups[0];
+        // Only the primary can know.
+        CHECK(job.is.learner_refused(3 - segment.primary - full, {segment.first, full, 1}));
+        CHECK(job.is.view().segments()[0].backups[0] == full);
+        REQUIRE(job.is.learner_refused(segment.primary, {segment.first, full, 1}));
+        job.decide();
+        CHECK(job.is.view().segments()[0].backup_count() == 0);
+        job.settle();
+        CHECK(job.is.view().segments()[0].backups[0] != full);
+        CHECK(job.is.view().segments()[0].backup_count() == 1);
+    }
+
+    TEST_CASE("a server may not leave if fewer servers than copies would be left") {
+        Backups job(2);
+        job.settle();
+        CHECK(job.is.leave_server(0).code() == Errc::kUnavailable);
+        REQUIRE(job.is.join_server(1, membership_server(2, 1)));
+        job.settle();
+        REQUIRE(job.is.leave_server(0));
+        job.settle();
+        CHECK(job.is.view().server(0) == nullptr);
+        CHECK(job.without_backup() == 0);
+    }
+
+    TEST_CASE("a leaver stays when another server dies that was needed") {
+        Backups job(3);
+        job.settle();
+        REQUIRE(job.is.leave_server(0));
+        job.is.server_died(1);
+        job.settle();
+        CHECK(job.kept == 1);
+        CHECK_FALSE(job.has_loss);
+        CHECK(job.is.view().server(0) != nullptr);
+        CHECK(job.without_backup() == 0);
+    }
+
+    TEST_CASE("a learner that was to be primary becomes a backup first if that is lost") {
+        Backups job(3);
+        job.settle();
+        REQUIRE(job.is.join_server(1, membership_server(3, 1)));
+        job.decide();
+        const View view = job.is.view();
+        const auto moving = std::ranges::find_if(view.segments(), [](const ViewSegment& segment) {
+            return segment.has_learner() && segment.learner.replaces == segment.primary;
+        });
+        REQUIRE(moving != view.segments().end());
+        job.is.server_died(moving->backups[0]);
+        job.decide();
+        const ViewSegment& after =
+            job.is.view().segments()[job.is.view().segment_index(moving->first)];
+        CHECK(after.primary == moving->primary);
+        CHECK(after.learner.shard == moving->learner.shard);
+        CHECK(after.learner.replaces == kNoShard);
+        CHECK(after.learner.named > moving->learner.named);
+    }
+}
+
+}  // namespace weir::test
