@@ -11,7 +11,9 @@
 #include <fmt/core.h>
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 
+#include "bench/limits/socket_pair.h"
 #include "lib/base/clock.h"
 #include "transport/shm/byte_ring.h"
 
@@ -86,6 +88,8 @@ bool wait_until(const std::atomic<bool>& over, Look&& look) noexcept {
 /// Passes a number through one cache line per direction.
 class FlagPlayer {
 public:
+    using Ground = SharedMemory;
+
     FlagPlayer(const SharedMemory& memory, int side, const PingpongOptions& /*options*/,
                const std::atomic<bool>& over)
         : over_(over), ours_(flag(memory, side)), theirs_(flag(memory, 1 - side)) {}
@@ -116,6 +120,8 @@ private:
 /// Passes a record through one ring per direction.
 class RingPlayer {
 public:
+    using Ground = SharedMemory;
+
     RingPlayer(const SharedMemory& memory, int side, const PingpongOptions& options,
                const std::atomic<bool>& over)
         : over_(over),
@@ -156,7 +162,37 @@ private:
     std::vector<std::byte> message_;
 };
 
-/// Returns the times of the single rounds; empty if a ring is broken.
+/// Passes a message over a connection.
+class SocketPlayer {
+public:
+    using Ground = SocketPair;
+
+    SocketPlayer(const SocketPair& pair, int side, const PingpongOptions& options,
+                 const std::atomic<bool>& over)
+        : over_(over), fd_(pair.fd(side)), message_(options.message_bytes, std::byte{1}) {}
+
+    bool send() noexcept { return send_all(fd_, message_); }
+
+    bool receive() noexcept {
+        size_t have = 0;
+        bool broken = false;
+        const auto look = [&] {
+            const ssize_t got =
+                ::recv(fd_, message_.data() + have, message_.size() - have, MSG_DONTWAIT);
+            if (got > 0) have += static_cast<size_t>(got);
+            broken = got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
+            return broken || have == message_.size();
+        };
+        return wait_until(over_, look) && !broken;
+    }
+
+private:
+    const std::atomic<bool>& over_;
+    int fd_;
+    std::vector<std::byte> message_;
+};
+
+/// Returns the times of the single rounds; empty if a ring or a connection is broken.
 template <class Player>
 std::vector<uint64_t> play(Player& player, const PingpongOptions& options) {
     const SteadyClock clock;
@@ -186,14 +222,16 @@ PingpongResult summary(std::vector<uint64_t>& times) {
 
 template <class Player>
 Result<PingpongResult> pingpong(const PingpongOptions& options) {
-    if (options.message_bytes > kMessageBytesMax || options.rounds == 0) {
+    if (options.message_bytes == 0 || options.message_bytes > kMessageBytesMax ||
+        options.rounds == 0) {
         return Error(Errc::kInvalidArgument,
-                     fmt::format("ping-pong of {} rounds with {} bytes: needs a round, and at "
-                                 "most {} bytes",
+                     fmt::format("ping-pong of {} rounds with {} bytes: needs a round, and 1 to "
+                                 "{} bytes",
                                  options.rounds, options.message_bytes, kMessageBytesMax));
     }
-    const SharedMemory memory;
-    if (!memory.valid()) return Error(Errc::kNoMemory, "ping-pong: no shared memory", errno);
+    const typename Player::Ground ground;
+    if (!ground.valid())
+        return Error(Errc::kNoMemory, "ping-pong: no shared memory, or no connection", errno);
     cpu_set_t before;
     if (sched_getaffinity(0, sizeof(before), &before) != 0)
         return Error(Errc::kIo, "ping-pong: cannot read which cores this thread may use", errno);
@@ -206,17 +244,17 @@ Result<PingpongResult> pingpong(const PingpongOptions& options) {
     std::atomic<bool> over = false;
     std::thread echo([&] {
         pin(options.cpus[1]);
-        Player player(memory, 1, options, over);
+        Player player(ground, 1, options, over);
         while (player.receive() && player.send()) {
         }
         over.store(true, std::memory_order_relaxed);  // ends the other player's wait
     });
-    Player player(memory, 0, options, over);
+    Player player(ground, 0, options, over);
     std::vector<uint64_t> times = play(player, options);
     over.store(true, std::memory_order_relaxed);
     echo.join();
     sched_setaffinity(0, sizeof(before), &before);
-    if (times.empty()) return Error(Errc::kIo, "ping-pong: a ring is broken");
+    if (times.empty()) return Error(Errc::kIo, "ping-pong: a ring or a connection is broken");
     return summary(times);
 }
 
@@ -228,6 +266,10 @@ Result<PingpongResult> flag_pingpong(const PingpongOptions& options) {
 
 Result<PingpongResult> ring_pingpong(const PingpongOptions& options) {
     return pingpong<RingPlayer>(options);
+}
+
+Result<PingpongResult> socket_pingpong(const PingpongOptions& options) {
+    return pingpong<SocketPlayer>(options);
 }
 
 }  // namespace weir::bench

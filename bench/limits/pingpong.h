@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// The limits of round trips over shared memory, between two threads that are each alone on their
-/// core.
+/// The limits of round trips, between two threads that are each alone on their core.
 /// - The flag: each side writes a number to a cache line of its own and waits for it in the other
 ///   side's line. It contains no code of Weir, so Weir is measured against it.
 /// - The ring: one record to and fro through two bare byte rings of Weir. It shows how much of
 ///   Weir's time the rings take.
+/// - The socket: one message to and fro over a TCP connection on loopback. Both sides ask the kernel
+///   again and again, which is faster than to sleep. Weir over tcp is measured against it.
 
 #include <array>
 #include <cstdint>
@@ -16,7 +17,7 @@
 namespace weir::bench {
 
 struct PingpongOptions {
-    uint32_t message_bytes = 8;  ///< of the ring's record
+    uint32_t message_bytes = 8;  ///< of the ring's record, of the socket's message
     uint32_t rounds = 200'000;   ///< at most; timed one by one, after some warm-up rounds
     uint64_t duration_max_ns = 200'000'000;  ///< ends the rounds early if the cores are busy
     std::array<int, 2> cpus = {0, 1};        ///< cores of the calling thread and of the other one
@@ -30,9 +31,10 @@ struct PingpongResult {
     uint64_t max_ns = 0;
 };
 
-/// Both start a thread for the other side, and pin the calling thread until they return.
+/// Each starts a thread for the other side, and pin the calling thread until they return.
 /// Errors: kInvalidArgument (message over 64 KiB, no rounds, no such core), kNoMemory, kIo
 [[nodiscard]] Result<PingpongResult> flag_pingpong(const PingpongOptions& options);
 [[nodiscard]] Result<PingpongResult> ring_pingpong(const PingpongOptions& options);
+[[nodiscard]] Result<PingpongResult> socket_pingpong(const PingpongOptions& options);
 
 }  // namespace weir::bench

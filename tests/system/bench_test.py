@@ -53,24 +53,26 @@ def bound_to(pid):
 
 @unittest.skipIf(len(os.sched_getaffinity(0)) < 2, "needs two cores")
 class Bench(unittest.TestCase):
-    def bench(self, name, *flags):
+    def bench(self, name, *flags, transport=None):
+        """`transport`: None lets the job choose, which is shm on one host."""
+        variables = environment() | ({"WEIR_TRANSPORT": transport} if transport else {})
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "result.json")
-            done = subprocess.run([WEIR, "bench", name, "--local", "--brief", "--json", path, *flags], env=environment(),
+            done = subprocess.run([WEIR, "bench", name, "--local", "--brief", "--json", path, *flags], env=variables,
                                   capture_output=True, text=True, timeout=100, check=False)
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertNotIn("secret", done.stderr)  # its ranks have one
             with open(path, encoding="utf-8") as file:
                 result = json.load(file)
         self.assertEqual(result["bench"], name)
-        self.assertEqual(result["transport"], "shm")
+        self.assertEqual(result["transport"], transport or "shm")
         self.assertGreaterEqual(result["machine"]["cpus"], 2)
         self.assertEqual(result["machine"]["memory_bytes"], os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
         self.assertGreaterEqual(result["registered_bytes"], 2 * (4 << 20))  # a store pool and a worker pool
         self.assertTrue(done.stdout.startswith(f"# Weir {name}"), done.stdout)
         self.assertEqual(sum(not line.startswith("#") for line in done.stdout.splitlines()), len(result["rows"]))
         self.assertIn("# Ratio: the share of the limit that is reached", done.stdout)
-        self.last_legend = self.legend(done.stdout)
+        self.last_title, self.last_legend = done.stdout.splitlines()[0], self.legend(done.stdout)
         for column in self.columns(done.stdout):
             self.assertIn(column, self.last_legend, done.stdout)
         for column in ("p90", "Ring us", "Payload in", "Copied B"):
@@ -114,6 +116,15 @@ class Bench(unittest.TestCase):
             self.assertGreater(row["ring_us"], 0)
             self.assertGreater(row["ring_ratio"], 0)
         self.assertLess(rows[0]["ratio"], 1)  # a flag is quicker than a push: its time is divided by ours
+
+    def test_over_tcp_the_limit_is_a_bare_connection(self):
+        push = self.bench("push", "--min-bytes", "1048576", "--max-bytes", "1048576", transport="tcp")
+        self.assertIn("a bare TCP connection", self.last_title)
+        latency = self.bench("latency", transport="tcp")
+        self.assertIn("a bare TCP connection", self.last_title)
+        self.assertIn("a bare TCP connection", self.last_legend)
+        self.assertEqual((len(push), len(latency)), (1, 11))
+        self.assertGreater(latency[0]["limit"], latency[0]["ring_us"])  # the kernel is slower than a cache line
 
     def test_insert_counts_keys(self):
         rows = self.bench("insert")

@@ -149,17 +149,23 @@ int run_local(BenchFlags& flags) {
 }
 
 std::string what(const BenchFlags& flags) {
-    if (flags.bench == "latency")
-        return "round trip of a small push, one at a time; limit: a flag passed from core to core "
-               "and back";
+    if (flags.bench == "latency") {
+        return fmt::format("round trip of a small push, one at a time; limit: {}",
+                           flags.over_tcp ? "its bytes over a bare TCP connection and back"
+                                          : "a flag passed from core to core and back");
+    }
     if (flags.bench == "insert") return "sparse float32 add; limit: one core without messages";
     if (flags.bench == "lookup") {
         return "lists of 8192 keys of 1e6 that the server has not seen, rows of float32; limit: "
                "one core without messages";
     }
-    return fmt::format("dense float32 {}, table of {} MiB; limit: one core {} the same values",
-                       flags.bench == "push" ? "add" : "pull", flags.table_mib,
-                       flags.bench == "push" ? "adding" : "copying");
+    const char* const limit = flags.bench == "pull" ? "one core copying the same values"
+                              : flags.over_tcp
+                                  ? "one core adding the same values as a bare TCP connection "
+                                    "brings them"
+                                  : "one core adding the same values";
+    return fmt::format("dense float32 {}, table of {} MiB; limit: {}",
+                       flags.bench == "push" ? "add" : "pull", flags.table_mib, limit);
 }
 
 Status measure(Client& client, const BenchFlags& flags, const JobShape& shape) {
@@ -261,6 +267,7 @@ int run_rank(BenchFlags& flags, Config& config) {
     const JobShape& shape = job.shape();
     if (const Status good = check_shape(flags, *rank, shape); !good) return failure(good.error());
     if (const Status found = find_servers_core(flags, shape); !found) return failure(found.error());
+    flags.over_tcp = shape.transports == "tcp";
     std::vector<Status> outcomes(shape.local_workers);
     if (shape.local_workers > 0)
         job.run_workers([&](uint32_t i) { outcomes[i] = work(job, i, flags, config); });

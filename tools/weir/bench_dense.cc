@@ -2,12 +2,16 @@
 // weir bench push and pull: dense tables, registered buffers, one size after the other.
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
+#include <optional>
 #include <thread>
 
 #include <fmt/core.h>
 
 #include "bench/arena.h"
 #include "bench/limits/memory_work.h"
+#include "bench/limits/socket_pair.h"
+#include "lib/base/check.h"
 #include "tools/weir/bench_work.h"
 
 namespace weir::tools {
@@ -23,6 +27,9 @@ uint32_t in_flight(const BenchFlags& flags, uint64_t bytes) {
 
 /// The size of the pull that wakes the server: large enough that its values are not copied.
 constexpr uint64_t kWakingValues = 1 << 14;
+
+/// What the limit over tcp takes from its connection at a time: an L2 cache holds it.
+constexpr uint64_t kTakenValues = 1 << 15;
 
 uint64_t round_count(uint64_t bytes, uint32_t in_flight) {
     return std::max<uint64_t>(in_flight, kRoundBytesMin / bytes);
@@ -72,8 +79,9 @@ private:
 /// That is outside the measured time, for Weir and for the limit.
 class DenseBench {
 public:
+    /// `pair`: if the limit is to take the payloads from a bare connection.
     DenseBench(Client& client, const BenchFlags& flags, Table<float> table, Buffer<float> buffer,
-               Buffer<float> waking)
+               Buffer<float> waking, std::optional<bench::SocketPair> pair)
         : client_(client),
           flags_(flags),
           pull_(flags.bench == "pull"),
@@ -81,7 +89,8 @@ public:
           buffer_(std::move(buffer)),
           waking_(std::move(waking)),
           limit_memory_(flags.table_mib << 20),
-          limit_table_(limit_memory_.array<float>(flags.table_mib << 18)) {}
+          limit_table_(limit_memory_.array<float>(flags.table_mib << 18)),
+          pair_(std::move(pair)) {}
 
     Result<BenchRow> row(uint64_t bytes, uint32_t in_flight);
     Status touch();
@@ -90,7 +99,8 @@ private:
     void write_payloads(uint64_t values, uint64_t count);
     Result<double> ours(uint64_t values, Flight& flight, uint32_t in_flight);
     double limit(uint64_t values, uint32_t in_flight);
-    void use_payload(float* payload, float* place, uint64_t values) const;
+    void use_payload(float* payload, float* place, uint64_t values);
+    bool take_and_add(float* place, uint64_t values);
 
     Client& client_;
     const BenchFlags& flags_;
@@ -101,6 +111,8 @@ private:
     SteadyClock clock_;
     bench::Arena limit_memory_;
     float* limit_table_;
+    std::optional<bench::SocketPair> pair_;
+    std::vector<float> taken_ = std::vector<float>(kTakenValues);  ///< from the connection
 };
 
 /// Touches the whole table once, so that the bench does not measure its first touch.
@@ -147,7 +159,7 @@ Result<double> DenseBench::ours(uint64_t values, Flight& flight, uint32_t in_fli
 }
 
 /// Returns the limit's operations per second: the server's core alone does the same work with the
-/// same payloads, which the worker's core writes.
+/// same payloads, which the worker's core writes, and over tcp sends.
 double DenseBench::limit(uint64_t values, uint32_t in_flight) {
     const uint64_t count = round_count(values * sizeof(float), in_flight);
     Turn turn;
@@ -156,6 +168,9 @@ double DenseBench::limit(uint64_t values, uint32_t in_flight) {
         while (turn.wait_for(Turn::kWriter)) {
             write_payloads(values, count);
             turn.give_to(Turn::kUser);
+            if (pair_)
+                WEIR_CHECK(bench::send_all(pair_->fd(1),
+                                           std::as_bytes(buffer_.span().first(values * count))));
         }
     });
     const double per_s = on_core(flags_.limit_cpus[0], [&] {
@@ -178,8 +193,20 @@ double DenseBench::limit(uint64_t values, uint32_t in_flight) {
     return per_s;
 }
 
-void DenseBench::use_payload(float* payload, float* place, uint64_t values) const {
-    if (pull_) {
+/// Adds values to the table's as they come over the bare connection.
+bool DenseBench::take_and_add(float* place, uint64_t values) {
+    for (uint64_t at = 0; at < values; at += kTakenValues) {
+        const std::span part = std::span(taken_).first(std::min(kTakenValues, values - at));
+        if (!bench::receive_all(pair_->fd(0), std::as_writable_bytes(part))) return false;
+        limits::add_buffer(place + at, part.data(), part.size());
+    }
+    return true;
+}
+
+void DenseBench::use_payload(float* payload, float* place, uint64_t values) {
+    if (pair_) {
+        WEIR_CHECK(take_and_add(place, values));
+    } else if (pull_) {
         limits::copy_buffer(reinterpret_cast<std::byte*>(payload),
                             reinterpret_cast<const std::byte*>(place), values * sizeof(float));
     } else {
@@ -236,7 +263,10 @@ Status bench_dense(Client& client, const BenchFlags& flags, BenchReport& report)
     WEIR_ASSIGN(Buffer<float> buffer,
                 client.make_buffer<float>(dense_buffer_bytes(flags) / sizeof(float)));
     WEIR_ASSIGN(Buffer<float> waking, client.make_buffer<float>(kWakingValues));
-    DenseBench bench(client, flags, table, std::move(buffer), std::move(waking));
+    std::optional<bench::SocketPair> pair;
+    if (flags.over_tcp && flags.bench == "push" && !pair.emplace().valid())
+        return Error(Errc::kIo, "the limit has no TCP connection on loopback", errno);
+    DenseBench bench(client, flags, table, std::move(buffer), std::move(waking), std::move(pair));
     WEIR_TRY(bench.touch());
     for (uint64_t bytes = flags.min_bytes; bytes <= flags.max_bytes; bytes *= 2) {
         WEIR_ASSIGN(BenchRow row, bench.row(bytes, in_flight(flags, bytes)));

@@ -131,9 +131,13 @@ void BenchReport::print_legend() const {
         unit_ == BenchUnit::kMicroseconds ? "p50, p90, p99: 50, 90 and 99" : "p50, p99: 50 and 99");
     if (unit_ == BenchUnit::kMicroseconds) {
         fmt::print(
-            "# Limit us: a number in a cache line goes to the other core and one comes back.\n# "
+            "# Limit us: {}.\n# "
             "Ring us: a record of this size goes there and one comes back through two rings of "
-            "Weir's\n#   shm transport, used alone. Ring ratio: the share of their speed.\n");
+            "Weir's\n#   shm transport, used alone. Ring ratio: the share of their speed.\n",
+            shape_.transports == "tcp" ? "a message of the push's bytes goes over a bare TCP "
+                                         "connection and one comes back"
+                                       : "a number in a cache line goes to the other core and one "
+                                         "comes back");
     } else {
         fmt::print("# {}; In flight: operations that have begun and not ended.\n",
                    unit_ == BenchUnit::kKeysPerSecond

@@ -41,6 +41,9 @@ struct BenchFlags {
     uint32_t rounds = 10;    ///< elastic: servers that join, and that leave
     /// The cores of the limits: the server's and the worker's.
     std::array<int, 2> limit_cpus = {0, 1};
+    /// Whether the job has no transport but tcp: then the limits of `push` and `latency` are bare
+    /// sockets.
+    bool over_tcp = false;
 
     [[nodiscard]] bool is_dense() const { return bench == "push" || bench == "pull"; }
 

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/limits/socket_pair.h"
+
+#include <cerrno>
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+namespace weir::bench {
+
+SocketPair::SocketPair() noexcept {
+    const Descriptor listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t length = sizeof address;
+    auto* const at = reinterpret_cast<sockaddr*>(&address);
+    if (::bind(listener.get(), at, length) != 0 || ::listen(listener.get(), 1) != 0 ||
+        ::getsockname(listener.get(), at, &length) != 0)
+        return;
+    ends_[0] = Descriptor(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (::connect(ends_[0].get(), at, length) != 0) return;
+    ends_[1] = Descriptor(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    const int yes = 1;
+    for (const Descriptor& end : ends_)
+        (void)::setsockopt(end.get(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+}
+
+bool send_all(int fd, std::span<const std::byte> bytes) noexcept {
+    while (!bytes.empty()) {
+        const ssize_t sent = ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+        if (sent < 0 && errno == EINTR) continue;
+        if (sent <= 0) return false;
+        bytes = bytes.subspan(static_cast<size_t>(sent));
+    }
+    return true;
+}
+
+bool receive_all(int fd, std::span<std::byte> bytes) noexcept {
+    while (!bytes.empty()) {
+        const ssize_t got = ::recv(fd, bytes.data(), bytes.size(), 0);
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) return false;
+        bytes = bytes.subspan(static_cast<size_t>(got));
+    }
+    return true;
+}
+
+}  // namespace weir::bench
