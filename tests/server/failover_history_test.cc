@@ -65,6 +65,8 @@ public:
         INFO(cluster_text());
         REQUIRE(is_over);
         if (shape_.faults != nullptr) shape_.faults->not_now = 0;
+        // What workers sent that have died since may still be on its way to the copies.
+        (void)cluster_.run_until([] { return false; }, 200);
         check_copies();
         check_values();
         counts_.complete += cluster_.complete;
