@@ -106,7 +106,7 @@ std::optional<View> without_backups(const View& view, std::span<const LearnerRep
         const auto at = find_first(next.segments, report.first);
         if (!at || report.shard == kNoShard) continue;
         ViewSegment& segment = next.segments[*at];
-        const auto backup = std::ranges::find(segment.backups, report.shard);
+        auto* const backup = std::ranges::find(segment.backups, report.shard);
         if (backup == segment.backups.end()) continue;
         std::shift_left(backup, segment.backups.end(), 1);
         segment.backups.back() = kNoShard;
