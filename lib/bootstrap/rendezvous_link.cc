@@ -50,7 +50,8 @@ Status RendezvousLink::fill() {
     switch (socket_.receive(buffer, count)) {
         case Socket::Got::kSome: reader_.append(std::span(buffer).first(count)); break;
         case Socket::Got::kNothing: break;
-        case Socket::Got::kEnd: return Error(Errc::kPeerLost, "the connection was closed");
+        case Socket::Got::kEnd:
+        case Socket::Got::kBroken: return Error(Errc::kPeerLost, "the connection was closed");
     }
     return {};
 }

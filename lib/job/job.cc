@@ -24,6 +24,7 @@
 #include "lib/job/pinning.h"
 #include "lib/job/rendezvous_machine.h"
 #include "lib/job/roles.h"
+#include "lib/node/life_line.h"
 #include "lib/node/manager.h"
 #include "lib/node/operator.h"
 #include "lib/node/runtime.h"
@@ -49,6 +50,7 @@ Status check_shard_count(const JobOptions& options) {
 }
 
 constexpr std::chrono::milliseconds kLookForSignals(100);
+constexpr uint64_t kLifeLineNs = 10 * kSecond;  // for the manager to answer on a life line
 constexpr std::string_view kThreadsKey = "weir-threads";
 constexpr size_t kShardsPerCpu = 16;  // beyond this, a warning is logged
 /// Beyond this, a job does not start: each thread polls, and passes would take minutes instead of
@@ -77,7 +79,7 @@ Result<IdleOptions> idle_options(const Config& config) {
 }
 
 /// A random number that is not 0: nobody else has it.
-uint64_t make_joiner_number() {
+uint64_t make_number() {
     const transport::Secret bytes = make_secret();
     uint64_t number = 0;
     std::memcpy(&number, bytes.data(), sizeof number);
@@ -109,6 +111,8 @@ private:
     void choose_idle();
     Status choose_cpus_of_shards();
     Status start_manager(std::string& address);
+    Status start_life_line();
+    [[nodiscard]] LinkIdentity make_link() const;
     void start_rendezvous(std::unique_ptr<boot::OpenRendezvous> rendezvous);
     Status start_shards();
 
@@ -130,6 +134,9 @@ private:
     uint64_t joiner_ = 0;                ///< of a process that does
     bool has_iterations_ = true;         ///< its workers take part in iterations
     ContactFile contact_file_;
+    uint64_t process_ = make_number();  ///< of its life line
+    std::shared_ptr<ManagerLife> manager_life_ = std::make_shared<ManagerLife>();
+    std::unique_ptr<Runtime> life_line_;   ///< ends after all members of this process
     std::unique_ptr<Runtime> rendezvous_;  ///< of rank 0, while newcomers may find the job there
     std::unique_ptr<Runtime> runtime_;     // last, because its threads use everything above
 };
@@ -184,6 +191,7 @@ Status Job::Part::start() {
     if (rendezvous) start_rendezvous(std::move(rendezvous));
     choose_idle();
     WEIR_TRY(choose_cpus_of_shards());
+    WEIR_TRY(start_life_line());
     WEIR_TRY(start_shards());
     if (options_.contact_file.empty()) return {};
     const auto writer =
@@ -212,13 +220,14 @@ Status Job::Part::join(const JoinOptions& how) {
     roles_.shape.transports = devices_->names();
     runtime_ = std::make_unique<Runtime>(idle_);
     manager_address_ = contact.manager_address;
-    joiner_ = make_joiner_number();
+    joiner_ = make_number();
     has_iterations_ = how.has_iterations;
     if (how.shards != 0)
         join_ = ShardJoin{joiner_, how.shards, how.weight, Devices::store_room_bytes()};
     WEIR_TRY(find_threads_of_this_process());
     choose_idle();
     WEIR_TRY(choose_cpus_of_shards());
+    WEIR_TRY(start_life_line());
     return start_shards();
 }
 
@@ -306,12 +315,31 @@ Status Job::Part::start_manager(std::string& address) {
     WEIR_ASSIGN(const uint64_t timeout_s, config_.number("WEIR_JOIN_TIMEOUT_S"));
     options.join_timeout_ns = timeout_s * kSecond;
     options.on_worker_loss = options_.on_worker_loss;
+    WEIR_ASSIGN(const uint64_t lease_ms, config_.number("WEIR_LEASE_MS"));
+    options.lease_ns = lease_ms * kMillisecond;
     options.is_being_stopped = options_.is_being_stopped;
     WEIR_ASSIGN(std::unique_ptr<transport::Endpoint> endpoint, devices_->make_endpoint());
     auto manager = std::make_unique<Manager>(std::move(options), std::move(endpoint), clock_);
     address = manager->address();
     manager_ended_ = runtime_->run(std::move(manager));
     return {};
+}
+
+/// Before any member of this process: the manager then knows how to learn of its end. Its thread
+/// sleeps. If the manager cannot be reached, the members report that.
+Status Job::Part::start_life_line() {
+    WEIR_ASSIGN(std::unique_ptr<transport::Endpoint> endpoint, devices_->make_endpoint());
+    life_line_ = std::make_unique<Runtime>(IdleOptions{.spin_ns = 0, .yield_ns = 0});
+    (void)life_line_->run(std::make_unique<LifeLine>(std::move(endpoint), clock_, manager_address_,
+                                                     process_, manager_life_));
+    const uint64_t end_ns = clock_.now_ns() + kLifeLineNs;
+    while (!manager_life_->is_tried.load() && clock_.now_ns() < end_ns)
+        std::this_thread::sleep_for(std::chrono::microseconds(100));
+    return {};
+}
+
+LinkIdentity Job::Part::make_link() const {
+    return {make_number(), process_, manager_life_};
 }
 
 /// Its thread sleeps until somebody connects.
@@ -339,6 +367,7 @@ Status Job::Part::start_shards() {
             options.rank = roles_.shape.rank;
             options.host = fnv1a(boot::this_host_id());
             options.manager_address = manager_address_;
+            options.link = make_link();
             options.join = join_;
             const size_t pool = store.pool_of_shard[local];
             options.list_cache_bytes =
@@ -367,6 +396,7 @@ Result<Client> Job::Part::make_client(uint32_t i) {
     options.joiner = joiner_;
     options.has_iterations = has_iterations_;
     options.manager_address = manager_address_;
+    options.link = make_link();
     WEIR_ASSIGN(const uint64_t timeout_s, config_.number("WEIR_JOIN_TIMEOUT_S"));
     options.join_timeout_ns = (timeout_s + 5) * kSecond;  // the manager can name missing ranks
     WEIR_ASSIGN(const uint64_t deadline_ms, config_.number("WEIR_DEADLINE_MS"));

@@ -35,7 +35,7 @@ uint32_t first_free_rank(const ManagerOptions& options) {
 Manager::Manager(ManagerOptions options, std::unique_ptr<transport::Endpoint> endpoint,
                  const Clock& clock)
     : options_(std::move(options)),
-      endpoint_(std::move(endpoint)),
+      endpoint_(std::make_unique<MemberLinks>(std::move(endpoint), clock)),
       clock_(clock),
       outbox_(*endpoint_),
       started_ns_(clock.now_ns()),
@@ -50,6 +50,7 @@ size_t Manager::poll() {
         end(Errc::kDeadline, missing());
     }
     if (phase_ == Phase::kRunning) {
+        if (count == 0) lose_silent_workers(now_ns);  // all that has come is read
         if (!joiners_.servers().empty()) turn_away_late_servers(now_ns);
         const bool is_measured = counters_.ends(now_ns);
         if (is_measured) join_measured_servers();

@@ -29,6 +29,7 @@
 #include "lib/node/job_tables.h"
 #include "lib/node/joiners.h"
 #include "lib/node/lost_workers.h"
+#include "lib/node/member_links.h"
 #include "lib/node/membership.h"
 #include "lib/node/messages.h"
 #include "lib/node/outbox.h"
@@ -48,6 +49,8 @@ struct ManagerOptions {
     std::vector<uint32_t> worker_ranks;
     uint64_t join_timeout_ns = 30 * kSecond;
     OnWorkerLoss on_worker_loss = OnWorkerLoss::kStop;
+    /// A worker whose process is out of reach for so long counts as lost.
+    uint64_t lease_ns = kSecond;
     std::function<bool()> is_being_stopped{};  ///< JobOptions::is_being_stopped; may be empty
 };
 
@@ -163,6 +166,7 @@ private:
     void lose_shard(uint32_t number);
     void remove_server(uint32_t server, const Error& why);
     void lose_worker(uint32_t number, LeaveMessage why);
+    void lose_silent_workers(uint64_t now_ns);
     void forget_removed();
     void tell_shards_of(uint32_t worker);
     void tell_workers_of(uint32_t shard);
@@ -182,7 +186,7 @@ private:
     [[nodiscard]] std::string name_of_shard(uint32_t shard) const;
 
     ManagerOptions options_;
-    std::unique_ptr<transport::Endpoint> endpoint_;
+    std::unique_ptr<MemberLinks> endpoint_;
     const Clock& clock_;
     Outbox outbox_;
     RepeatedLog refusals_{clock_};

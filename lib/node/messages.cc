@@ -53,6 +53,23 @@ std::optional<JoinMessage> JoinMessage::decode(std::span<const std::byte> body) 
     return whole(reader, std::move(message));
 }
 
+std::vector<std::byte> LinkMessage::encode() const {
+    ByteWriter writer;
+    writer.number(link).number(process).number(static_cast<uint8_t>(is_known));
+    return std::move(writer).take();
+}
+
+std::optional<LinkMessage> LinkMessage::decode(std::span<const std::byte> body) {
+    ByteReader reader(body);
+    LinkMessage message;
+    message.link = reader.number<uint64_t>();
+    message.process = reader.number<uint64_t>();
+    const auto is_known = reader.number<uint8_t>();
+    message.is_known = is_known == 1;
+    if (message.link == 0 || is_known > 1) return std::nullopt;
+    return whole(reader, message);
+}
+
 std::vector<std::byte> AdmitMessage::encode() const {
     ByteWriter writer;
     writer.number(number).number(rank);

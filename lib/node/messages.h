@@ -48,6 +48,17 @@ struct AdmitMessage {
     [[nodiscard]] static std::optional<AdmitMessage> decode(std::span<const std::byte> body);
 };
 
+/// Kind::kLink, with which a member begins a connection to the manager (lib/node/link.h). The
+/// manager's answer has no body.
+struct LinkMessage {
+    uint64_t link = 0;      ///< a random number of the member; not 0
+    uint64_t process = 0;   ///< of the life line of its process
+    bool is_known = false;  ///< the manager has answered an earlier connection of the link
+
+    [[nodiscard]] std::vector<std::byte> encode() const;
+    [[nodiscard]] static std::optional<LinkMessage> decode(std::span<const std::byte> body);
+};
+
 /// Kind::kHello, with which a worker begins a connection to a shard, has no body. One that comes
 /// later has this: a push of `table` whose time is far from those before comes next.
 struct HelloMessage {

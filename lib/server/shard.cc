@@ -26,6 +26,7 @@ Shard::Shard(ShardOptions options, std::unique_ptr<transport::Endpoint> endpoint
       outbox_(*endpoint_),
       fetcher_(*endpoint_, memory_, options_.fetch_bytes_max),
       lists_(memory_, options_.list_cache_bytes),
+      to_manager_(*endpoint_, clock_, options_.manager_address, options_.link),
       touched_(options_.list_cache_bytes / 4),
       sessions_(options_.waiting_bytes_max),
       streams_(*endpoint_, clock_, holdings_, tables_, refusals_),
@@ -33,16 +34,12 @@ Shard::Shard(ShardOptions options, std::unique_ptr<transport::Endpoint> endpoint
       row_scan_(options_.secret_seed) {
     memory_.add(fetcher_.spares());
     memory_.add(lists_);
-    Result<ConnectionId> connection = endpoint_->connect(options_.manager_address);
-    if (connection) {
-        manager_ = *connection;
-    } else {
-        end(std::move(connection).error());
-    }
+    if (Status begun = to_manager_.connect(); !begun) end(std::move(begun));
 }
 
 Shard::~Shard() {
-    streams_.end();     // they close their connections
+    streams_.end();  // they close their connections
+    to_manager_.end();
     endpoint_.reset();  // it may still be reading into or out of the members' memory
 }
 
@@ -75,8 +72,18 @@ size_t Shard::poll() {
     if (is_moving_) done += move_on();
     if (retry_) done += retry_waiting();
     if (!outbox_.empty()) done += outbox_.flush();
+    if (to_manager_.must_poll()) done += poll_link();
     if (refusals_.pending()) refusals_.look();
     if (done > 0) endpoint_->flush();
+    return done;
+}
+
+size_t Shard::poll_link() {
+    const size_t done = to_manager_.poll(name());
+    if (const std::optional<Error> end = to_manager_.take_end()) {
+        log(LogLevel::kWarning, "{}: {}", name(), end->text());
+        lose_manager();
+    }
     return done;
 }
 
@@ -89,9 +96,9 @@ void Shard::prefetch_rows(const Completion& next) const {
 }
 
 int Shard::arm() {
-    const bool nothing_waits = outbox_.empty() && !fetcher_.waiting() && !retry_ &&
-                               !writes_.waiting() && !streams_.must_poll() &&
-                               !holdings_.is_dropping() && !is_preparing();
+    const bool nothing_waits = outbox_.empty() && to_manager_.due_ns() != 0 &&
+                               !fetcher_.waiting() && !retry_ && !writes_.waiting() &&
+                               !streams_.must_poll() && !holdings_.is_dropping() && !is_preparing();
     return nothing_waits ? endpoint_->arm() : -1;
 }
 
@@ -105,8 +112,9 @@ void Shard::handle(const Completion& completion) {
         case Event::kAccepted: return sessions_.open(completion.connection);
         case Event::kConnected:
             if (streams_.connected(completion.connection)) return;
-            return outbox_.send(completion.connection, wire::header_of(Kind::kJoin),
-                                join_message().encode());
+            if (to_manager_.owns(completion.connection) && to_manager_.connected())
+                to_manager_.send(wire::header_of(Kind::kJoin), join_message().encode());
+            return;
         case Event::kClosed: return closed(completion.connection);
         case Event::kImmediate:
             return refuse(completion.connection, "an immediate, which shards do not take");
@@ -116,12 +124,12 @@ void Shard::handle(const Completion& completion) {
 void Shard::receive(ConnectionId connection, std::span<const std::byte> message) {
     wire::Frame frame;
     if (wire::decode(message, frame) != Errc::kOk) {
-        return connection == manager_
+        return to_manager_.owns(connection)
                    ? end(Error(Errc::kProtocol,
                                fmt::format("the manager sent {}", wire::fault_of(message))))
                    : refuse(connection, wire::fault_of(message));
     }
-    if (connection == manager_) return control(frame);
+    if (to_manager_.owns(connection)) return receive_from_manager(frame);
     Session* const session = sessions_.find(connection);
     if (session == nullptr) return receive_from_shard(connection, frame);
     const Kind kind = frame.header.kind;
@@ -139,7 +147,7 @@ void Shard::receive(ConnectionId connection, std::span<const std::byte> message)
     }
     if (kind == Kind::kHello) return another_hello(*session, frame);
     if (kind == Kind::kScan) return scan(*session, frame);
-    if (kind == Kind::kStats) return stats(connection, frame.header.request);
+    if (kind == Kind::kStats) return reply(connection, frame.header.request, Errc::kOk, 0, stats());
     if (kind == Kind::kLeave) return worker_gave_up(*session, frame.header.request);
     refuse(connection, "a frame that workers do not send to a shard");
 }
@@ -173,12 +181,21 @@ void Shard::another_hello(Session& session, const wire::Frame& frame) {
     session.order(message->table).base_time = message->time;
 }
 
+void Shard::receive_from_manager(const wire::Frame& frame) {
+    switch (to_manager_.take(frame)) {
+        case ManagerLink::Taken::kFrame: return control(frame);
+        case ManagerLink::Taken::kOwn: return;
+        case ManagerLink::Taken::kWrong:
+            return end(Error(Errc::kProtocol, "the manager sent a frame out of order"));
+    }
+}
+
 void Shard::control(const wire::Frame& frame) {
     switch (frame.header.kind) {
         case Kind::kAdmit: return admitted(frame.values);
         case Kind::kView: return receive_view(frame.values);
         case Kind::kCreateTable: return order_table(frame.header.request, frame.values);
-        case Kind::kStats: return stats(manager_, frame.header.request);
+        case Kind::kStats: return reply_to_manager(frame.header.request, Errc::kOk, stats());
         case Kind::kLeave: return manager_lost_worker(frame.header.first);
         case Kind::kFirstIteration: return answer_first_iterations(frame.values);
         case Kind::kStopped: return holdings_.let_go();
@@ -203,8 +220,8 @@ void Shard::order_table(uint64_t request, std::span<const std::byte> body) {
     const Status made = create_table(body);
     const std::string why =
         made ? std::string() : fmt::format("{}: {}", name(), made.error().message());
-    reply(manager_, request, made.code(), 0,
-          made ? std::vector<std::byte>() : encode_text(why.substr(0, 600)));
+    reply_to_manager(request, made.code(),
+                     made ? std::vector<std::byte>() : encode_text(why.substr(0, 600)));
 }
 
 Status Shard::create_table(std::span<const std::byte> body) {
@@ -248,20 +265,10 @@ void Shard::closed(ConnectionId connection) {
     outbox_.forget(connection);
     fetcher_.forget(connection);
     if (holds_answers_) held_.forget(connection);
-    if (connection == manager_) {
-        manager_lost_ = true;
-        if (phase_ == Phase::kJoining) {
-            return end(Error(Errc::kPeerLost,
-                             "the manager (rank 0) is gone before the job began; look for its "
-                             "output"));
-        }
-        log(LogLevel::kWarning,
-            "{}: the manager (rank 0) is gone; this shard serves until all workers are gone, too",
-            name());
-        for (const ViewWorker& worker : view_.workers()) {
-            if (!sessions_.is_connected(worker.number)) expect_no_more_parts_of(worker.number);
-        }
-    } else if (!closed_of_shard(connection)) {
+    if (to_manager_.owns(connection)) {
+        return to_manager_.closed() ? void() : lose_manager();
+    }
+    if (!closed_of_shard(connection)) {
         if (Session* const session = sessions_.find(connection)) forget_pushes(*session);
         const std::optional<uint32_t> worker = sessions_.close(connection);
         for (const auto& table : tables_) {
@@ -275,10 +282,29 @@ void Shard::closed(ConnectionId connection) {
                              (manager_lost_ || sessions_.is_leaving(*worker));
         if (is_over) expect_no_more_parts_of(*worker);
     }
-    if (manager_lost_ && sessions_.empty() && phase_ == Phase::kServing) {
-        end(Error(Errc::kPeerLost,
-                  "the manager (rank 0) and all workers are gone; look for their output"));
+    end_if_all_are_gone();
+}
+
+/// For good.
+void Shard::lose_manager() {
+    manager_lost_ = true;
+    if (phase_ == Phase::kJoining) {
+        return end(Error(Errc::kPeerLost,
+                         "the manager (rank 0) is gone before the job began; look for its output"));
     }
+    log(LogLevel::kWarning,
+        "{}: the manager (rank 0) is gone; this shard serves until all workers are gone, too",
+        name());
+    for (const ViewWorker& worker : view_.workers()) {
+        if (!sessions_.is_connected(worker.number)) expect_no_more_parts_of(worker.number);
+    }
+    end_if_all_are_gone();
+}
+
+void Shard::end_if_all_are_gone() {
+    if (!manager_lost_ || !sessions_.empty() || phase_ != Phase::kServing) return;
+    end(Error(Errc::kPeerLost,
+              "the manager (rank 0) and all workers are gone; look for their output"));
 }
 
 void Shard::refuse(ConnectionId connection, std::string_view why) {

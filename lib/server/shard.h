@@ -29,6 +29,7 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/repeated_log.h"
+#include "lib/node/manager_link.h"
 #include "lib/node/messages.h"
 #include "lib/node/outbox.h"
 #include "lib/node/state_machine.h"
@@ -69,6 +70,7 @@ struct ShardOptions {
     std::optional<ShardJoin> join = {};  ///< none: it begins with the job
     uint64_t host = 0;                   ///< equal for the processes of one host
     std::string manager_address;
+    LinkIdentity link = {};                     ///< of the link to the manager
     size_t fetch_bytes_max = size_t{64} << 20;  ///< of requests whose bytes are read or written
     /// Limit of the remembered key lists of all tables together: this shard's part of what its
     /// pool may spend on such lists.
@@ -153,6 +155,10 @@ private:
     void set_members(ShardTable& table) const;
     void release_iterations();
     void answer_first_iterations(std::span<const std::byte> body);
+    size_t poll_link();
+    void receive_from_manager(const wire::Frame& frame);
+    void lose_manager();
+    void end_if_all_are_gone();
     void manager_lost_worker(uint64_t worker);
     void worker_gave_up(const Session& session, uint64_t request);
     void expect_no_more_parts_of(uint32_t worker);
@@ -251,6 +257,7 @@ private:
     void scan(const Session& session, const wire::Frame& frame);
 
     // shard_replies.cc
+    void reply_to_manager(uint64_t request, Errc status, std::span<const std::byte> body);
     void reply(ConnectionId connection, uint64_t request, Errc status, uint64_t detail = 0,
                std::span<const std::byte> body = {});
     void reply_failed(ConnectionId connection, uint64_t request,
@@ -260,7 +267,7 @@ private:
     void promise_failed(ConnectionId connection, uint64_t request,
                         const IterationProgress::Failure& failure);
     size_t release_answers();
-    void stats(ConnectionId connection, uint64_t request);
+    [[nodiscard]] std::vector<std::byte> stats();
     void note_open_iterations(StatsMessage& message) const;
 
     ShardOptions options_;
@@ -276,7 +283,7 @@ private:
     KeyListCache lists_;
     Phase phase_ = Phase::kJoining;
     Status outcome_;
-    ConnectionId manager_ = 0;
+    ManagerLink to_manager_;
     bool manager_lost_ = false;
 
     /// A table that the manager orders before the first view: it is made when that is here.

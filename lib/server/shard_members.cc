@@ -75,8 +75,8 @@ void Shard::answer_first_iterations(std::span<const std::byte> body) {
             IterationProgress& iterations = tables_[number]->iterations.state();
             first = holds ? iterations.hold() : iterations.last_open() + 1;
         }
-        outbox_.send(manager_, wire::header_of(Kind::kFirstIteration),
-                     FirstIterationMessage{asked->epoch, number, first}.encode());
+        to_manager_.send(wire::header_of(Kind::kFirstIteration),
+                         FirstIterationMessage{asked->epoch, number, first}.encode());
     }
 }
 

@@ -65,7 +65,15 @@ size_t Shard::release_answers() {
         });
 }
 
-void Shard::stats(ConnectionId connection, uint64_t request) {
+void Shard::reply_to_manager(uint64_t request, Errc status, std::span<const std::byte> body) {
+    wire::FrameHeader header = wire::header_of(Kind::kReply);
+    header.request = request;
+    header.status = status;
+    to_manager_.send(header, body);
+}
+
+/// The body of the answer to kStats.
+std::vector<std::byte> Shard::stats() {
     StatsMessage message = counters_;
     message.bytes_sent += endpoint_->counters().bytes_sent;
     message.bytes_received += endpoint_->counters().bytes_received;
@@ -80,7 +88,7 @@ void Shard::stats(ConnectionId connection, uint64_t request) {
         if (table != nullptr) message.keys_held += table->rows->row_count();
     }
     note_open_iterations(message);
-    reply(connection, request, Errc::kOk, 0, message.encode());
+    return message.encode();
 }
 
 /// The open iterations that have begun, as many as the message has room for: the first one of each

@@ -113,7 +113,7 @@ size_t Shard::move_on() {
     if (stopping_ && streams_.have_leavers_arrived()) {
         wire::FrameHeader header = wire::header_of(Kind::kStopped);
         header.first = *std::exchange(stopping_, std::nullopt);
-        outbox_.send(manager_, header);
+        to_manager_.send(header);
         holdings_.hand_over();
         streams_.take_view(view_, options_.number);
         ++done;
@@ -129,8 +129,7 @@ size_t Shard::move_on() {
 void Shard::tell_manager(const LearnerReport& report, Errc status) {
     wire::FrameHeader header = wire::header_of(Kind::kComplete);
     header.status = status;
-    outbox_.send(manager_, header,
-                 CompleteMessage{report.first, report.shard, report.named}.encode());
+    to_manager_.send(header, CompleteMessage{report.first, report.shard, report.named}.encode());
 }
 
 bool Shard::is_preparing() const noexcept {

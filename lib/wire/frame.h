@@ -52,8 +52,14 @@ enum class Kind : uint8_t {
     kFirstIteration = 20,  ///< manager -> shard: from which iteration on may a new worker take
                            ///< part in some tables; shard -> manager: the answer for one of them
     kAdmit = 21,           ///< manager -> shard or worker that joins a running job: its numbers
+    kLink = 22,   ///< shard or worker -> manager: its link goes on over this connection, number
+                  ///< `request` of it, and it has taken `first` frames, or (with a status) it ends;
+                  ///< manager -> shard or worker: the same number of frames, to go on
+    kTaken = 23,  ///< to the other end of a link: `first` frames were taken
+    kLifeLine = 24,  ///< process -> manager: this connection, number `request`, tells that the
+                     ///< process lives; manager -> process: so it does
 };
-inline constexpr uint8_t kKindMax = 21;
+inline constexpr uint8_t kKindMax = 24;
 
 /// How keys and values travel: exactly one key form and one value form per push or pull.
 enum Flags : uint8_t {

@@ -57,6 +57,7 @@ ClientCore::ClientCore(ClientCoreOptions options, std::unique_ptr<transport::End
       rules_(rules),
       started_ns_(clock.now_ns()),
       message_bytes_max_(endpoint_->capabilities().message_bytes_max),
+      to_manager_(*endpoint_, clock_, options_.manager_address, options_.link),
       tasks_(options_.worker, calls_),
       routes_(options_.route_cache_bytes) {
     memory_.add(routes_);
@@ -64,15 +65,12 @@ ClientCore::ClientCore(ClientCoreOptions options, std::unique_ptr<transport::End
     manager.name = "the manager (rank 0)";
     manager.state = Peer::State::kConnecting;
     manager.is_greeted = true;
-    Result<ConnectionId> connection = endpoint_->connect(options_.manager_address);
-    if (connection) {
-        manager.connection = *connection;
-    } else {
-        fail(std::move(connection).error());
-    }
+    if (Status begun = to_manager_.connect(); !begun) fail(std::move(begun));
+    manager.connection = to_manager_.connection();
 }
 
 ClientCore::~ClientCore() {
+    to_manager_.end();
     endpoint_.reset();  // first: servers may write to memory until connections are closed
     if (requests_.in_use() > 0) memory_.stop_giving_back();
 }
@@ -88,6 +86,7 @@ size_t ClientCore::poll() {
     size_t sent = waiting_count_ == 0 ? 0 : send_waiting();
     if (next_view_ && !awaits_answers()) adopt();
     if (broken_count_ > 0) connect_again(clock_.now_ns());
+    if (to_manager_.must_poll()) sent += poll_link();
     if (!held_failures_.empty()) sent += end_held_failures();
     if (count + sent > 0) endpoint_->flush();
     if (++polls_ % kPollsPerClock == 0) expire(clock_.now_ns());
@@ -113,9 +112,10 @@ int ClientCore::arm() {
 
 uint64_t ClientCore::sleep_ns_max() const noexcept {
     constexpr uint64_t kNever = ~uint64_t{0};
-    if (waiting_count_ == 0 && broken_count_ == 0 && held_failures_.empty()) return kNever;
+    const bool has_pauses = waiting_count_ > 0 || broken_count_ > 0 || !held_failures_.empty();
+    if (!has_pauses && !to_manager_.must_poll()) return kNever;
     const uint64_t now_ns = clock_.now_ns();
-    uint64_t end_ns = held_failures_.due_ns();
+    uint64_t end_ns = std::min(held_failures_.due_ns(), to_manager_.due_ns());
     for (const Peer& peer : peers_) {
         const bool is_broken = peer.state == Peer::State::kBroken;
         const bool would_send = !peer.waiting.empty() && peer.state == Peer::State::kOpen;
@@ -299,6 +299,8 @@ void ClientCore::close() {
     for (uint32_t i = 0; i < manager(); ++i) {
         if (peers_[i].state == Peer::State::kBroken) lose(i, failure_);
     }
+    if (to_manager_.connection() == 0 && peers_.back().state != Peer::State::kLost)
+        lose(manager(), failure_);
     requests_.for_each([&](uint64_t, const Request& request) {
         Peer& peer = peers_[request.peer];
         if (peer.state == Peer::State::kLost || peer.fault != Errc::kOk) return;

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "lib/base/clock.h"
+#include "lib/node/manager_link.h"
 #include "lib/node/messages.h"
 #include "lib/node/scan_message.h"
 #include "lib/node/state_machine.h"
@@ -51,6 +52,7 @@ struct ClientCoreOptions {
     uint64_t joiner = 0;
     bool has_iterations = true;  ///< a worker that joins: it takes part in iterations
     std::string manager_address;
+    LinkIdentity link = {};  ///< of the link to the manager
     uint64_t join_timeout_ns = 35 * kSecond;
     uint64_t deadline_ns = 30 * kSecond;  ///< of a call, from when it is sent
     /// Limit for remembered routes: this client's share of what caches may take of its pool.
@@ -383,6 +385,9 @@ private:
     void admitted(std::span<const std::byte> body);
     void begin_if_connected();
     void send_to_manager(wire::Kind kind, std::span<const std::byte> body);
+    [[nodiscard]] bool goes_on_without(transport::ConnectionId connection);
+    size_t poll_link();
+    void lose_manager(const Status& why);
     void closed(transport::ConnectionId connection, Errc why, bool memory_in_doubt);
     void connect_again(uint64_t now_ns);
     void lose(uint32_t peer, const Status& why);
@@ -532,6 +537,7 @@ private:
     uint64_t awaited_ = 0;           ///< a request that it waits for
     std::vector<uint32_t> owners_;   ///< the shards that have segments
     std::vector<Peer> peers_;
+    ManagerLink to_manager_;
     Calls calls_;
     CallTasks tasks_;
     /// The tables of calls that waited, by number: the caller's may be gone when they start.

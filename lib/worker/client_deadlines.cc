@@ -141,6 +141,7 @@ void ClientCore::ask_for_signs_of_life(uint64_t now_ns) {
         Peer& peer = peers_[i];
         if (!std::exchange(peer.asks_for_sign, false)) continue;
         if (peer.sign != 0 || peer.state != Peer::State::kOpen) continue;
+        if (i == manager() && to_manager_.is_broken()) continue;  // it is made anew
         peer.sign = control(i, Kind::kStats, {}, sign_period_ns());
     }
 }
@@ -151,6 +152,7 @@ void ClientCore::take_signs_of_life() {
         Peer& peer = peers_[i];
         if (peer.sign == 0 || !done(peer.sign)) continue;
         if (take(std::exchange(peer.sign, 0)).code() != Errc::kDeadline) continue;
+        if (i == manager() && to_manager_.is_broken()) continue;  // it is made anew
         requests_.for_each([&](uint64_t, Request& request) {
             Call* const call = request.peer == i ? calls_.find(request.call) : nullptr;
             if (call == nullptr || call->has_ended()) return;

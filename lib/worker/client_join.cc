@@ -24,22 +24,24 @@ constexpr uint64_t kPauseNsMax = 100 * kMillisecond;  // between two attempts to
 void ClientCore::connected(ConnectionId connection) {
     for (uint32_t i = 0; i < peers_.size(); ++i) {
         Peer& peer = peers_[i];
+        if (i == manager() && to_manager_.owns(connection)) {
+            if (!to_manager_.connected()) break;
+            peer.state = Peer::State::kOpen;
+            phase_ = Phase::kJoining;
+            JoinMessage join{JoinMessage::Role::kWorker, options_.rank, options_.worker, {}};
+            join.joiner = options_.joiner;
+            join.has_iterations = options_.has_iterations;
+            send_to_manager(Kind::kJoin, join.encode());
+            break;
+        }
         if (peer.connection != connection || peer.state != Peer::State::kConnecting) continue;
         peer.state = Peer::State::kOpen;
         peer.maps_memory = endpoint_->capabilities_of(connection).maps_memory;
         peer.opened_ns = clock_.now_ns();
-        if (i != manager()) {
-            ++peer.hello;
-            peer.is_greeted = false;
-            peer.not_before_ns = 0;
-            (void)greet(peer);
-            continue;
-        }
-        phase_ = Phase::kJoining;
-        JoinMessage join{JoinMessage::Role::kWorker, options_.rank, options_.worker, {}};
-        join.joiner = options_.joiner;
-        join.has_iterations = options_.has_iterations;
-        send_to_manager(Kind::kJoin, join.encode());
+        ++peer.hello;
+        peer.is_greeted = false;
+        peer.not_before_ns = 0;
+        (void)greet(peer);
     }
     endpoint_->flush();
     begin_if_connected();
@@ -55,13 +57,32 @@ void ClientCore::begin_if_connected() {
     if (is_admitted_) send_to_manager(Kind::kAdmit, {});
 }
 
-/// A frame that needs no request. Only while nothing else is on its way.
+/// A frame that needs no request.
 void ClientCore::send_to_manager(Kind kind, std::span<const std::byte> body) {
-    wire::FrameHeader header = wire::header_of(kind);
-    header.body_bytes = static_cast<uint32_t>(body.size());
-    const std::array<std::span<const std::byte>, 2> parts{wire::bytes_of(header), body};
-    WEIR_CHECK(endpoint_->send(peers_.back().connection, parts) != transport::Post::kNotNow);
+    to_manager_.send(wire::header_of(kind), body);
     endpoint_->flush();
+}
+
+size_t ClientCore::poll_link() {
+    const size_t done = to_manager_.poll(name());
+    peers_.back().connection = to_manager_.connection();
+    const std::optional<Error> end = to_manager_.take_end();
+    if (end && peers_.back().state != Peer::State::kLost) lose_manager(*end);
+    return done;
+}
+
+/// The connection is closed. Whether it is the manager's, and is made anew.
+bool ClientCore::goes_on_without(ConnectionId connection) {
+    if (!to_manager_.owns(connection) || peers_.back().fault != Errc::kOk) return false;
+    return to_manager_.closed();
+}
+
+/// For good: nobody says any more who lives.
+void ClientCore::lose_manager(const Status& why) {
+    lose(manager(), why);
+    for (uint32_t shard = 0; shard < manager(); ++shard) {
+        if (peers_[shard].state == Peer::State::kBroken) shard_died(shard);
+    }
 }
 
 /// The number of a worker that joins a running job.
@@ -89,6 +110,7 @@ bool ClientCore::greet(Peer& peer) {
 }
 
 void ClientCore::closed(ConnectionId connection, Errc why, bool memory_in_doubt) {
+    if (goes_on_without(connection)) return;
     for (uint32_t i = 0; i < peers_.size(); ++i) {
         Peer& peer = peers_[i];
         const bool is_connected =
@@ -116,12 +138,8 @@ void ClientCore::closed(ConnectionId connection, Errc why, bool memory_in_doubt)
                               (phase_ == Phase::kReady || phase_ == Phase::kLeft ||
                                (phase_ == Phase::kConnectingToShards && is_admitted_));
         peer.is_closing = false;
-        may_live || is_leaving ? keep_for_next_connection(i) : lose(i, lost);
-        if (i != manager()) return;
-        for (uint32_t shard = 0; shard < manager(); ++shard) {  // nobody says any more who lives
-            if (peers_[shard].state == Peer::State::kBroken) shard_died(shard);
-        }
-        return;
+        if (i == manager()) return lose_manager(lost);
+        return may_live || is_leaving ? keep_for_next_connection(i) : lose(i, lost);
     }
 }
 

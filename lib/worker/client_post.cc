@@ -358,6 +358,11 @@ ClientCore::Outcome ClientCore::send(Peer& peer, Request& request, Body& body) {
     for (const std::span<const std::byte> part : parts.subspan(1))
         header.body_bytes += static_cast<uint32_t>(part.size());
     const bool is_push = header.kind == Kind::kPush && (header.flags & wire::kAggregate) == 0;
+    if (request.peer == manager()) {
+        to_manager_.send(header, request.body);
+        request.state = Request::State::kSent;
+        return Outcome::kSent;
+    }
     PieceOrder* const order = is_push ? &peer.order(header.table) : nullptr;
     if (order != nullptr) {
         if (order->is_far(request.place.time) && !tell_time(peer, *order, request))

@@ -26,6 +26,11 @@ void ClientCore::receive(transport::ConnectionId connection, std::span<const std
             fail(Error(Errc::kProtocol, fmt::format("the manager sent {}", fault)));
         return refuse(connection, fault);
     }
+    if (to_manager_.owns(connection)) {
+        const ManagerLink::Taken taken = to_manager_.take(frame);
+        if (taken == ManagerLink::Taken::kOwn) return;
+        if (taken == ManagerLink::Taken::kWrong) return refuse(connection, "a frame out of order");
+    }
     const bool from_manager =
         connection == manager.connection && manager.state != Peer::State::kLost;
     switch (frame.header.kind) {

@@ -92,12 +92,14 @@ private:
 
     /// What somebody may want.
     void wish() {
-        switch (random_.below(7)) {
+        switch (random_.below(9)) {
             case 0: return faults_.add_server();
             case 1: return faults_.remove_server();
             case 2: return workers_.add();
             case 3: return workers_.remove();
             case 4: return faults_.kill_worker();
+            case 5:
+            case 6: return faults_.cut_from_manager();
             default: return faults_.pause();
         }
     }
@@ -184,15 +186,17 @@ TEST_SUITE("elastic_history") {
         }
         MESSAGE(fmt::format(
             "{} views, {} servers joined, {} asked to leave, {} joiners died, {} workers joined, "
-            "{} left, {} died, {} pushes, {} calls given up, {} parts, {} breaks, {} pauses",
+            "{} left, {} died, {} pushes, {} calls given up, {} parts, {} breaks, {} pauses, {} "
+            "cuts "
+            "from the manager",
             counts.views, counts.servers_joined, counts.servers_left, counts.joiners_died,
             counts.workers_joined, counts.workers_left, counts.workers_died, counts.pushes,
-            counts.given_up, counts.rounds, counts.breaks, counts.pauses));
+            counts.given_up, counts.rounds, counts.breaks, counts.pauses, counts.cuts));
         // Histories that no longer reach what they are there for fail.
         for (const uint64_t reached :
              {counts.views, counts.servers_joined, counts.servers_left, counts.joiners_died,
               counts.workers_joined, counts.workers_left, counts.workers_died, counts.breaks,
-              counts.pauses, counts.primaries_checked})
+              counts.pauses, counts.cuts, counts.primaries_checked})
             CHECK(reached >= count / 4);
         CHECK(counts.given_up >= count / 40);
         CHECK(counts.pushes >= 10 * count);

@@ -40,10 +40,21 @@ void HistoryFaults::kill_worker() {
         return;
     }
     const auto number = static_cast<uint32_t>(1 + random_.below(cluster_.workers.size() - 1));
+    if (!cluster_.has_life_line(cluster_.host_of_worker(number))) return;
     if (!workers_.kill(number)) return;
     cluster_.network.kill(cluster_.host_of_worker(number));
+    dead_hosts_.insert(cluster_.host_of_worker(number));
     forget(cluster_.workers[number].get());
     cluster_.workers[number].reset();
+}
+
+void HistoryFaults::cut_from_manager() {
+    const auto host = static_cast<uint32_t>(random_.below(cluster_.host_count()));
+    // One that has never reached the manager would end. Of one that is dead the proof would be lost.
+    if (!cluster_.has_reached_manager(host) || dead_hosts_.contains(host)) return;
+    events_.add("host {} is cut from the manager", host);
+    cluster_.cut_from_manager(host);
+    ++counts_.cuts;
 }
 
 void HistoryFaults::slow_down() {
@@ -115,10 +126,11 @@ void HistoryFaults::live(Joiner& joiner) {
     const bool dies = (joiner.fate == Fate::kDiesEarly && !learns && joiner.turns == 0) ||
                       (joiner.fate == Fate::kDiesAsLearner && learns);
     if (joiner.turns > 0) --joiner.turns;
-    if (dies && !holds) {
+    const bool is_known = cluster_.has_life_line(joiner.host);
+    if (dies && !holds && is_known) {
         kill(joiner);
         joiner.is_over = true;
-    } else if (holds && joiner.fate == Fate::kDiesAsGainer) {
+    } else if (holds && is_known && joiner.fate == Fate::kDiesAsGainer) {
         kill(joiner);
         // Those who are to hand over to it do not get to it before it is known to be dead.
         joiner.is_dead = true;
@@ -135,6 +147,7 @@ void HistoryFaults::live(Joiner& joiner) {
 void HistoryFaults::kill(const Joiner& joiner) {
     events_.add("a joiner dies, fate {}", static_cast<int>(joiner.fate));
     cluster_.network.kill(joiner.host);
+    dead_hosts_.insert(joiner.host);
     for (size_t i = 0; i < joiner.shards; ++i) {
         auto& shard = cluster_.shards[joiner.first_shard + i];
         forget(shard.get());

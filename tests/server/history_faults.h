@@ -4,6 +4,7 @@
 /// HistoryFaults: what happens to the processes of a history: servers join and leave, joiners and
 /// workers die, processes pause or are slow.
 
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -28,6 +29,8 @@ public:
     void kill_worker();
     /// A shard or a worker stands still for some turns.
     void pause();
+    /// The connections of a process to the manager break, and with them the proof that it lives.
+    void cut_from_manager();
     /// Some workers are slower than all others. What is fetched from them may wait long.
     void slow_down();
 
@@ -74,6 +77,7 @@ private:
     bool is_draining_ = false;
     std::vector<Joiner> joiners_;
     std::vector<Pause> pauses_;
+    std::set<uint32_t> dead_hosts_;
 };
 
 }  // namespace weir::test

@@ -4,6 +4,7 @@
 /// SimCluster: manager, servers and workers in one thread, on simulated time over a simulated
 /// network. The same seed, shape and calls give the same history.
 
+#include <map>
 #include <memory>
 #include <set>
 #include <vector>
@@ -11,6 +12,7 @@
 #include <doctest/doctest.h>
 
 #include "lib/base/random.h"
+#include "lib/node/life_line.h"
 #include "lib/node/manager.h"
 #include "lib/server/shard.h"
 #include "lib/worker/client_core.h"
@@ -67,11 +69,12 @@ public:
             shape.faults->spared_address = manager->address();
         for (uint32_t server = 0; server < shape.servers; ++server) {
             transport::Device& device = server == 0 ? first : add_host(shape.faults_of_all);
+            add_life_line(server);
             Memory& memory =
                 add_memory(device, transport::Access::kLocal, shape.server_memory_bytes);
             for (uint32_t shard = 0; shard < shape.shards; ++shard) {
                 shards.push_back(
-                    std::make_unique<Shard>(shard_options(server * shape.shards + shard),
+                    std::make_unique<Shard>(shard_options(server * shape.shards + shard, server),
                                             endpoint(device), clock, memory, rules));
             }
         }
@@ -82,6 +85,8 @@ public:
             add_worker(worker_options, shape.faults_of_all || worker == 0);
         }
     }
+
+    static constexpr uint32_t kManagersHost = 1'000'000;  ///< if it is apart
 
     [[nodiscard]] const SimShape& shape() const { return shape_; }
 
@@ -94,8 +99,9 @@ public:
         const auto host = static_cast<uint32_t>(devices_.size());
         transport::Device& device = add_host(shape_.faults_of_all);
         Memory& memory = add_memory(device, transport::Access::kLocal, shape_.server_memory_bytes);
+        add_life_line(host);
         for (uint32_t shard = 0; shard < joiner.shards; ++shard) {
-            ShardOptions options = shard_options(shard);
+            ShardOptions options = shard_options(shard, host);
             options.host = host;
             options.join = ShardJoin{host + 1, joiner.shards, joiner.weight, joiner.pool_bytes};
             shards.push_back(
@@ -117,6 +123,8 @@ public:
     /// either: then a millisecond passes.
     bool step() {
         size_t done = manager != nullptr ? manager->poll() : 0;
+        for (const auto& [host, process] : processes_)
+            done += process.life_line->poll();
         for (auto& shard : shards) {
             if (shard != nullptr && !shard->finished() && !stopped.contains(shard.get()))
                 done += shard->poll();
@@ -137,6 +145,27 @@ public:
             if (!step()) ++idle;
         }
         return over();
+    }
+
+    /// Breaks the connections of the process on that host to the manager, with its life line. The
+    /// manager must be apart.
+    void cut_from_manager(uint32_t host) {
+        network.reset(kManagersHost, host);
+        processes_.at(host).cut_ns = clock.now_ns();
+    }
+
+    [[nodiscard]] uint32_t host_count() const { return static_cast<uint32_t>(devices_.size()); }
+
+    [[nodiscard]] bool has_reached_manager(uint32_t host) const {
+        return processes_.at(host).manager->is_reached;
+    }
+
+    /// Whether the manager would learn that a process on that host dies now. If its life line has
+    /// just been cut, the proof would be lost.
+    [[nodiscard]] bool has_life_line(uint32_t host) const {
+        constexpr uint64_t kMadeAnewNs = 200 * kMillisecond;
+        const uint64_t cut_ns = processes_.at(host).cut_ns;
+        return cut_ns == 0 || clock.now_ns() - cut_ns > kMadeAnewNs;
     }
 
     /// Runs until `count` milliseconds have passed in which there was nothing to do.
@@ -203,9 +232,10 @@ private:
         return std::move(device.make_endpoint(options)).value();
     }
 
-    [[nodiscard]] ShardOptions shard_options(uint32_t number) const {
+    [[nodiscard]] ShardOptions shard_options(uint32_t number, uint32_t host) {
         ShardOptions options;
         options.number = number;
+        options.link = identity(host);
         options.manager_address = manager->address();
         options.fetch_bytes_max = shape_.fetch_bytes_max;
         options.waiting_bytes_max = shape_.waiting_bytes_max;
@@ -219,13 +249,34 @@ private:
         transport::Device& device = add_host(has_faults);
         worker_memories_.push_back(
             &add_memory(device, transport::Access::kRemote, shape_.worker_memory_bytes));
+        add_life_line(worker_hosts_.back());
+        options.link = identity(worker_hosts_.back());
         options.manager_address = manager->address();
         options.eager_bytes = shape_.eager_bytes;
         workers.push_back(std::make_unique<ClientCore>(options, endpoint(device), clock,
                                                        *worker_memories_.back(), rules));
     }
 
-    static constexpr uint32_t kManagersHost = 1'000'000;
+    struct Process {
+        std::shared_ptr<ManagerLife> manager;
+        std::unique_ptr<transport::Device> device;
+        std::unique_ptr<LifeLine> life_line;
+        uint64_t cut_ns = 0;  ///< when the last cut_from_manager() was
+    };
+
+    /// All that runs on a host is one process. Its life line has no faults.
+    void add_life_line(uint32_t host) {
+        Process& process = processes_[host];
+        process.manager = std::make_shared<ManagerLife>();
+        process.device = network.make_device(host);
+        process.life_line =
+            std::make_unique<LifeLine>(std::move(process.device->make_endpoint({})).value(), clock,
+                                       manager->address(), host + 1, process.manager);
+    }
+
+    [[nodiscard]] LinkIdentity identity(uint32_t host) {
+        return {++links_, host + 1, processes_.at(host).manager};
+    }
 
     SimShape shape_;
     uint64_t seed_;
@@ -234,6 +285,8 @@ private:
     std::vector<std::unique_ptr<RegisteredMemory>> memories_;
     std::vector<Memory*> worker_memories_;
     std::vector<uint32_t> worker_hosts_;
+    std::map<uint32_t, Process> processes_;  // by host
+    uint64_t links_ = 0;
 
 public:
     std::unique_ptr<Manager> manager;

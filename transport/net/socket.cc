@@ -129,7 +129,7 @@ Socket::Got Socket::receive(std::span<iovec> into, size_t& count) {
         }
         if (got == 0) return Got::kEnd;
         if (errno == EINTR) continue;
-        return errno == EAGAIN || errno == EWOULDBLOCK ? Got::kNothing : Got::kEnd;
+        return errno == EAGAIN || errno == EWOULDBLOCK ? Got::kNothing : Got::kBroken;
     }
 }
 

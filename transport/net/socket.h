@@ -27,7 +27,12 @@ inline constexpr int kBacklog = 1024;
 /// A stream to a peer. Thread: one.
 class Socket {
 public:
-    enum class Got : uint8_t { kSome, kNothing, kEnd };
+    enum class Got : uint8_t {
+        kSome,
+        kNothing,
+        kEnd,    ///< the peer, or the kernel of a peer that has ended, closed the stream
+        kBroken  ///< by a reset or a timeout: nobody knows what became of the peer
+    };
 
     Socket() = default;
 

@@ -63,6 +63,7 @@ struct ShmConnection {
     std::unordered_set<uint64_t> known_regions;  ///< keys of our regions that the peer knows
     uint32_t operations_open = 0;
     bool exposed = false;          ///< the peer knows memory of ours
+    bool peer_ended = false;       ///< see Completion
     bool memory_in_doubt = false;  ///< the peer has not released that memory in time
     Errc end_status = Errc::kOk;   ///< kClosing: how it ended
 

@@ -210,6 +210,7 @@ bool ShmEndpoint::take_record(ShmConnection& connection, const Record& record,
     completion.connection = connection.id;
     const bool offered = connection.state == State::kOffered;
     if (record.kind == RecordKind::kClose) {
+        connection.peer_ended = !offered;
         finish(connection, offered ? Errc::kRefused : Errc::kOk);
         return false;
     }

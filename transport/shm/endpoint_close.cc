@@ -139,6 +139,7 @@ void ShmEndpoint::check_closing() {
 /// The peer has ended. What it sent before is still delivered.
 void ShmEndpoint::begin_draining(ShmConnection& connection) {
     unwatch_peer(connection);
+    connection.peer_ended = true;
     enter(connection, State::kDraining);
 }
 
@@ -155,6 +156,7 @@ void ShmEndpoint::finish(ShmConnection& connection, Errc status) {
         completion.status = status;
         completion.connection = connection.id;
         completion.memory_in_doubt = connection.memory_in_doubt;
+        completion.peer_ended = connection.peer_ended;
         own_.push(completion);
     }
     if (connection.has_channel()) {

@@ -69,6 +69,7 @@ struct End {
     EndState state = EndState::kAbsent;
     HostId host = 0;
     bool close_acknowledged = false;
+    bool peer_ended = false;           ///< see Completion
     bool has_held = false;             ///< is on its endpoint's list of ends to flush
     uint32_t message_bytes_max = 0;    ///< the shorter of both sides'
     uint32_t room = 0;                 ///< messages that may still be sent

@@ -39,6 +39,7 @@ public:
     // Faults.
     void partition(HostId a, HostId b);
     void heal(HostId a, HostId b);
+    void reset(HostId a, HostId b);
     void kill(HostId host);
 
     void set_slowness(HostId host, double factor) { hosts_[host].slowness = factor; }
@@ -76,7 +77,7 @@ private:
         uint64_t wire_free_ns = 0;
     };
 
-    enum class Happening : uint8_t { kLane, kBreak, kSilence };
+    enum class Happening : uint8_t { kLane, kBreak, kSilence, kDeath };
 
     struct Pending {
         uint64_t at_ns;

@@ -157,6 +157,7 @@ void Core::deliver_close(SimConnection& connection, uint32_t to, const Packet& p
     Packet answer;
     answer.kind = PacketKind::kCloseAck;
     put(connection, posted_lane(to), std::move(answer), false);
+    connection.ends[to].peer_ended = true;
     end(connection, to, Errc::kOk);
 }
 

@@ -52,6 +52,10 @@ void Core::happen(const Pending& pending) {
     switch (pending.what) {
         case Happening::kLane: run_lane(*connection, pending.index); break;
         case Happening::kBreak: break_end(*connection, pending.index, pending.status); break;
+        case Happening::kDeath:
+            connection->ends[pending.index].peer_ended = true;
+            break_end(*connection, pending.index, pending.status);
+            break;
         case Happening::kSilence:
             if (cut_off(*connection)) {
                 break_both(*connection, static_cast<uint32_t>(random_.below(2)), Errc::kPeerLost);
@@ -146,6 +150,7 @@ void Core::end(SimConnection& connection, uint32_t side, Errc status) {
     completion.event = Event::kClosed;
     completion.context = 0;
     completion.status = status;
+    completion.peer_ended = end.peer_ended;
     end.owner->arrive(completion);
     end.owner->ended();
     end.owner = nullptr;
@@ -161,6 +166,17 @@ void Core::partition(HostId a, HostId b) {
 
 void Core::heal(HostId a, HostId b) {
     partitions_.erase(std::minmax({a, b}));
+}
+
+void Core::reset(HostId a, HostId b) {
+    for (const auto& connection : connections_) {
+        if (connection == nullptr) continue;
+        const auto hosts = std::minmax({connection->ends[0].host, connection->ends[1].host});
+        if (hosts != std::minmax({a, b})) continue;
+        for (uint32_t lane = 0; lane < 4; ++lane)
+            cut(*connection, lane);
+        break_both(*connection, static_cast<uint32_t>(random_.below(2)), Errc::kPeerLost);
+    }
 }
 
 void Core::kill(HostId host) {
@@ -201,7 +217,7 @@ void Core::kill_end(SimConnection& connection, uint32_t side) {
         peer.state = EndState::kEnded;
     }
     schedule(now_ns() + options_.silence_ns + random_.below(options_.silence_ns + 1), connection,
-             Happening::kBreak, 1 - side, Errc::kPeerLost);
+             Happening::kDeath, 1 - side, Errc::kPeerLost);
 }
 
 }  // namespace weir::transport::sim

@@ -35,6 +35,10 @@ void Network::heal(HostId a, HostId b) {
     core_->heal(a, b);
 }
 
+void Network::reset(HostId a, HostId b) {
+    core_->reset(a, b);
+}
+
 void Network::kill(HostId host) {
     core_->kill(host);
 }

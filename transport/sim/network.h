@@ -71,8 +71,12 @@ public:
     /// again.
     void partition(HostId a, HostId b);
     void heal(HostId a, HostId b);
+    /// Breaks every connection between the two hosts, as resets do; new ones can be made. What is
+    /// under way is lost, and the ends notice it at different times.
+    void reset(HostId a, HostId b);
     /// Ends the host's devices and their endpoints at once, without an orderly close. Their
-    /// endpoints return kClosed and report nothing; peers notice after a while.
+    /// endpoints return kClosed and report nothing; after a while the host's kernel tells the peers
+    /// (Completion::peer_ended).
     void kill(HostId host);
     /// Everything to and from the host takes `factor` times as long.
     void set_slowness(HostId host, double factor);

@@ -96,6 +96,7 @@ struct TcpConnection {
     bool is_blocked = false;        ///< the kernel takes no more: wait until the socket is writable
     bool is_watched_for_output = false;
     bool peer_bye = false;
+    bool peer_ended = false;   ///< see Completion
     Errc reason = Errc::kOk;   ///< status of the kClosed completion
     uint32_t writes_done = 0;  ///< of the peer, to be reported by kWritten
     uint64_t deadline_ns = 0;  ///< of the state; 0: none

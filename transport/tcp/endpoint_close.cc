@@ -63,6 +63,7 @@ void TcpEndpoint::advance_close(TcpConnection& c) {
 
 void TcpEndpoint::take_bye(TcpConnection& c) {
     c.peer_bye = true;
+    c.peer_ended = true;
     if (c.state == State::kOpen) enter(c, State::kFinishing);
     advance_close(c);
 }
@@ -115,7 +116,10 @@ void TcpEndpoint::release_ended() {
                            c.reason == Errc::kOk ? Errc::kCancelled : Errc::kPeerLost,
                            open.context);
         }
-        if (c.is_known_to_caller) add_completion(c, Event::kClosed, c.reason);
+        if (c.is_known_to_caller) {
+            add_completion(c, Event::kClosed, c.reason);
+            delivery_.back().peer_ended = c.peer_ended;
+        }
         if (c.is_in_flush_list) std::erase(flush_list_, &c);
         connections_.erase(id);
         acceptor_.note_room();

@@ -99,7 +99,7 @@ void TcpEndpoint::meet(TcpConnection& c) {
         size_t count = 0;
         const Socket::Got got = c.socket.receive(bytes, count);
         if (got == Socket::Got::kNothing) return;
-        if (got == Socket::Got::kEnd) {
+        if (got != Socket::Got::kSome) {
             if (c.side == Side::kAccepting) ++counters_.refused;
             return fail(c, Errc::kPeerLost,
                         "it closed the connection before the handshake was complete");

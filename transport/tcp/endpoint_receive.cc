@@ -42,7 +42,9 @@ void TcpEndpoint::receive(TcpConnection& c) {
         size_t count = 0;
         size_t wanted = 0;
         const Socket::Got got = receive_some(c, count, wanted);
-        if (got == Socket::Got::kEnd && c.state != State::kEnded) take_end(c);
+        if (got == Socket::Got::kEnd) c.peer_ended = true;
+        const bool is_over = got == Socket::Got::kEnd || got == Socket::Got::kBroken;
+        if (is_over && c.state != State::kEnded) take_end(c);
         if (got != Socket::Got::kSome) return;
         received += count;
         use_input(c);
@@ -72,7 +74,7 @@ Socket::Got TcpEndpoint::receive_some(TcpConnection& c, size_t& count, size_t& w
         if (regions_.find_remote(rest_of(*c.incoming), Access::kRemoteWrite) == nullptr) {
             exposed_stays.unlock();
             fail(c, Errc::kRefused, "what it writes to was deregistered meanwhile");
-            return Socket::Got::kEnd;
+            return Socket::Got::kBroken;
         }
     }
     const Socket::Got got = c.socket.receive(std::span(to).first(parts), count);

@@ -83,6 +83,7 @@ struct VerbsConnection {
     uint64_t messages_out = 0;  ///< messages sent: everything that costs a credit
     uint64_t messages_in = 0;
     std::optional<uint32_t> fence;              ///< in kFinishing, once there was room to post it
+    bool peer_ended = false;                    ///< see Completion
     std::optional<uint64_t> peer_bye_messages;  ///< in the peer's Bye: the messages that it sent
 
     Grant grant;

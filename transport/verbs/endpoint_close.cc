@@ -62,6 +62,7 @@ void VerbsEndpoint::advance_close(VerbsConnection& c) {
 
 void VerbsEndpoint::take_bye(VerbsConnection& c, uint64_t messages) {
     c.peer_bye_messages = messages;
+    c.peer_ended = true;
     if (c.state == State::kOpen) enter(c, State::kFinishing);
     advance_close(c);
 }
@@ -153,6 +154,7 @@ void VerbsEndpoint::release(VerbsConnection& c) {
         Completion completion;
         completion.event = Event::kClosed;
         completion.status = c.reason;
+        completion.peer_ended = c.peer_ended;
         completion.connection = c.id;
         delivery_.add(completion);
     }

@@ -57,6 +57,7 @@ void Meeting::serve(VerbsConnection& c) {
             host_.fail(c, Errc::kPeerLost,
                        "it closed the connection before the handshake was complete");
         } else {
+            c.peer_ended = c.peer_ended || got == SideChannel::Got::kEnd;
             host_.take_peer_close(c);
         }
     }

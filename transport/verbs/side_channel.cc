@@ -54,7 +54,7 @@ SideChannel::Got SideChannel::receive() {
     const auto got =
         socket_.receive(std::span(bytes).first(std::min(bytes.size(), handshake_.room())), count);
     if (got == Socket::Got::kNothing) return Got::kNothing;
-    if (got == Socket::Got::kEnd) return Got::kEnd;
+    if (got != Socket::Got::kSome) return got;
     handshake_.append(std::span(bytes).first(count));
     return Got::kSome;
 }

@@ -22,11 +22,7 @@ public:
         kUp,
     };
 
-    enum class Got : uint8_t {
-        kSome,     ///< handshake() has new bytes
-        kNothing,  ///< no bytes now, more may come
-        kEnd,      ///< the peer has closed it
-    };
+    using Got = Socket::Got;  ///< kSome: handshake() has new bytes
 
     SideChannel(Side side, const Secret& secret, const Nonce& nonce)
         : side_(side), handshake_(side, secret, nonce) {}
