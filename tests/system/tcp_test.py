@@ -4,7 +4,6 @@
 
 import os
 import shutil
-import signal
 import subprocess
 import unittest
 
@@ -112,25 +111,18 @@ class Tcp(testing.Folder, unittest.TestCase):
     @unittest.skipIf(why_no_namespaces() or shutil.which("ss") is None, why_no_namespaces() or "no ss command (iproute2)")
     def test_connections_that_break_between_living_processes_are_made_anew(self):
         with Hosts(3) as hosts:
-            rows = testing.endless()
-            train = [testing.write(self.path(f"endless{i}.svm"), rows[i::2]) for i in range(2)]
-            command = [self.WEIR, "lr", "--servers", "1", "--train", *train, *testing.ENDLESS, "--json", self.path("result.json"),
-                       "--model", self.path("model.txt")]
-            with testing.Ranks(self.folder, command, 3, host=hosts.address(0)) as job:
+            # It goes on after the optimum, until passes gain nothing at all.
+            with testing.Ranks(self.folder, [*self.command(), "--tolerance", "1e-300"], 3, host=hosts.address(0)) as job:
                 for rank in range(3):
                     job.start(rank, within=hosts.within(rank))
                 self.assertTrue(job.until_training(), job.everything())
-                for _ in range(5):
-                    for rank in (1, 2):
-                        if not break_connections(hosts.within(rank)):
-                            self.skipTest("this kernel breaks no connections for `ss -K` (CONFIG_INET_DIAG_DESTROY)")
+                for turn in range(5):
+                    broken = [break_connections(hosts.within(rank)) for rank in (1, 2)]
+                    if turn == 0 and not all(broken):
+                        self.skipTest("this kernel breaks no connections for `ss -K` (CONFIG_INET_DIAG_DESTROY)")
                     passes = job.err(1).count("pass ")
-                    self.assertTrue(job.until(lambda: job.err(1).count("pass ") > passes), job.everything())  # pylint: disable=cell-var-from-loop
-                os.kill(job.pid(1), signal.SIGTERM)  # ends the training on all ranks, with its results
-                codes = [job.wait(rank) for rank in range(3)]
-                self.assertEqual(codes, [143] * 3, job.everything())
-            # The objective comes from sums at the servers, and the model from its tables: nothing was lost or done twice.
-            self.near(testing.read_json(self.path("result.json"))["objective"], testing.objective(rows, testing.read_model(self.path("model.txt")), 0))
+                    self.assertTrue(job.until(lambda: job.err(1).count("pass ") > passes or not job.running(1)), job.everything())  # pylint: disable=cell-var-from-loop
+                self.check(job)
 
 
 if __name__ == "__main__":

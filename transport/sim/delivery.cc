@@ -149,6 +149,7 @@ void Core::refuse(SimConnection& connection, uint32_t to) {
 }
 
 void Core::deliver_close(SimConnection& connection, uint32_t to, const Packet& packet) {
+    connection.ends[to].peer_ended = true;
     if (packet.status != Errc::kOk) return break_end(connection, to, packet.status);
     // What this side has sent still goes out, up to the first packet that needs memory the owner
     // may reuse now.
@@ -157,7 +158,6 @@ void Core::deliver_close(SimConnection& connection, uint32_t to, const Packet& p
     Packet answer;
     answer.kind = PacketKind::kCloseAck;
     put(connection, posted_lane(to), std::move(answer), false);
-    connection.ends[to].peer_ended = true;
     end(connection, to, Errc::kOk);
 }
 

@@ -60,6 +60,22 @@ void an_idle_peer_that_goes_is_noticed(Fabric& fabric) {
     stage.remove(b);
     REQUIRE(stage.until([&] { return a.closed(link.near); }));
     CHECK(a.seen().size() == 2);
+    CHECK(a.last(Event::kClosed, link.near).peer_ended);
+}
+
+void the_death_of_an_idle_peer_is_proved(Fabric& fabric) {
+    Stage stage(fabric);
+    Party& a = stage.add(0);
+    Party& b = stage.add(1);
+    const Link link = stage.connect(a, b);
+    stage.settle();
+    stage.stop_polling(b);
+    if (!fabric.kill_other()) {
+        MESSAGE("does not apply: there is nothing to kill here");
+        return;
+    }
+    REQUIRE(stage.until([&] { return a.closed(link.near); }));
+    CHECK(a.last(Event::kClosed, link.near).peer_ended);
 }
 
 void a_killed_peer_is_noticed(Fabric& fabric) {
@@ -114,6 +130,7 @@ std::vector<Case> death_cases() {
         {"a destroyed endpoint closes its connections",
          a_destroyed_endpoint_closes_its_connections},
         {"an idle peer that goes is noticed", an_idle_peer_that_goes_is_noticed},
+        {"the death of an idle peer is proved", the_death_of_an_idle_peer_is_proved},
         {"a killed peer is noticed, and everything posted ends", a_killed_peer_is_noticed},
         {"a peer may go while it is connected to", a_peer_may_go_while_it_is_connected_to},
         {"unpolled messages die with their endpoint", unpolled_messages_die_with_their_endpoint},

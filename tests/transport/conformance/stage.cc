@@ -63,7 +63,8 @@ void Party::check(const Completion& c) {
         reinterpret_cast<uintptr_t>(c.message.data()) % 8 != 0) {
         FAIL_CHECK(who << ": a message that is not 8-byte aligned");
     }
-    seen_.push_back({c.event, c.status, c.immediate, c.connection, c.context, text_of(c.message)});
+    seen_.push_back({c.event, c.status, c.immediate, c.connection, c.context, text_of(c.message),
+                     c.peer_ended});
 }
 
 Result<ConnectionId> Party::connect(std::string_view address) {

@@ -24,6 +24,7 @@ struct Seen {
     ConnectionId connection = 0;
     uint64_t context = 0;
     std::string message;
+    bool peer_ended = false;
 };
 
 /// An endpoint whose completions are checked: a connection begins with kConnected or kAccepted,

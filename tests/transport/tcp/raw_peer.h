@@ -43,7 +43,8 @@ public:
             poll();
             std::array<std::byte, 512> bytes;
             size_t count = 0;
-            if (socket_.receive(bytes, count) == Socket::Got::kEnd) return false;
+            const Socket::Got got = socket_.receive(bytes, count);
+            if (got == Socket::Got::kEnd || got == Socket::Got::kBroken) return false;
             records.append(std::span(bytes).first(count));
             for (;;) {
                 const auto record = records.next();
@@ -75,7 +76,7 @@ public:
         size_t count = 0;
         for (;;) {
             const Socket::Got got = socket_.receive(bytes, count);
-            if (got == Socket::Got::kEnd) closed_ = true;
+            closed_ = closed_ || got == Socket::Got::kEnd || got == Socket::Got::kBroken;
             if (got != Socket::Got::kSome) return all;
             all.insert(all.end(), bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(count));
         }
@@ -84,6 +85,14 @@ public:
     [[nodiscard]] bool is_closed() const noexcept { return closed_; }
 
     void hang_up() { socket_.close(); }
+
+    /// As a network that breaks the connection.
+    void reset() {
+        const linger at_once{1, 0};
+        static_cast<void>(
+            ::setsockopt(socket_.fd(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once));
+        socket_.close();
+    }
 
     void stop_sending() const { ::shutdown(socket_.fd(), SHUT_WR); }
 

@@ -80,6 +80,17 @@ struct Scene {
 }  // namespace
 
 TEST_SUITE("tcp endpoint") {
+    TEST_CASE("the end of a stream says that its peer has ended; a reset says nothing") {
+        for (const bool is_reset : {false, true}) {
+            CAPTURE(is_reset);
+            Scene scene;
+            const ConnectionId connection = scene.party.accepted()[0];
+            is_reset ? scene.peer.reset() : scene.peer.hang_up();
+            REQUIRE(scene.until([&] { return scene.party.closed(connection); }));
+            CHECK(scene.party.last(Event::kClosed, connection).peer_ended == !is_reset);
+        }
+    }
+
     TEST_CASE("frames that no honest peer sends end the connection, and nothing else") {
         const LogLines log;
         std::vector<std::byte> garbage(64, std::byte{0xff});

@@ -41,7 +41,8 @@ bool was_closed(Socket& socket) {
     size_t count = 0;
     for (;;) {
         const auto got = socket.receive(bytes, count);
-        if (got != Socket::Got::kSome) return got == Socket::Got::kEnd;
+        if (got != Socket::Got::kSome)
+            return got == Socket::Got::kEnd || got == Socket::Got::kBroken;
     }
 }
 
