@@ -268,6 +268,19 @@ void Manager::lost(ConnectionId connection) {
     }
 }
 
+/// A worker that computes says nothing, but the life line of its process holds. If that breaks and is
+/// not made anew, nobody knows whether the process lives.
+void Manager::lose_silent_workers(uint64_t now_ns) {
+    for (const auto& [number, worker] : workers_) {
+        const uint64_t since_ns = endpoint_->silent_since_ns(worker.connection);
+        if (since_ns == 0 || now_ns - since_ns <= options_.lease_ns) continue;
+        log(LogLevel::kWarning,
+            "worker {} (rank {}) is out of reach for {} ms (WEIR_LEASE_MS) and counts as lost",
+            number, worker.rank, options_.lease_ns / kMillisecond);
+        return endpoint_->close(worker.connection);  // it is lost when that is told
+    }
+}
+
 void Manager::end_if_no_worker_is_left() {
     if (phase_ != Phase::kRunning || !workers_.empty()) return;
     if (loss_) return end(loss_->code(), loss_->text());

@@ -147,6 +147,7 @@ private:
     void create_table(const Asker& asker, const wire::Frame& frame);
     void open_table(const Asker& asker, const wire::Frame& frame);
     void lost(ConnectionId connection);
+    void lose_silent_workers(uint64_t now_ns);
     void end_if_no_worker_is_left();
     [[nodiscard]] bool shards_are_gone() const;
     void end(Errc status, const std::string& why);
@@ -166,7 +167,6 @@ private:
     void lose_shard(uint32_t number);
     void remove_server(uint32_t server, const Error& why);
     void lose_worker(uint32_t number, LeaveMessage why);
-    void lose_silent_workers(uint64_t now_ns);
     void forget_removed();
     void tell_shards_of(uint32_t worker);
     void tell_workers_of(uint32_t shard);

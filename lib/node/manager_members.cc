@@ -265,19 +265,6 @@ void Manager::lose_worker(uint32_t number, LeaveMessage why) {
     end_if_no_worker_is_left();
 }
 
-/// A worker that computes says nothing, but the life line of its process holds. If that breaks and is
-/// not made anew, nobody knows whether the process lives.
-void Manager::lose_silent_workers(uint64_t now_ns) {
-    for (const auto& [number, worker] : workers_) {
-        const uint64_t since_ns = endpoint_->silent_since_ns(worker.connection);
-        if (since_ns == 0 || now_ns - since_ns <= options_.lease_ns) continue;
-        log(LogLevel::kWarning,
-            "worker {} (rank {}) is out of reach for {} ms (WEIR_LEASE_MS) and counts as lost",
-            number, worker.rank, options_.lease_ns / kMillisecond);
-        return endpoint_->close(worker.connection);  // it is lost when that is told
-    }
-}
-
 /// A connection between a worker and a shard may break while both live: only the manager says who
 /// is dead.
 void Manager::tell_shards_of(uint32_t worker) {
