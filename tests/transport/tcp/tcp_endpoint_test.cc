@@ -3,6 +3,7 @@
 /// tcp endpoints and peers that break the rules. What all transports promise is in the
 /// conformance suite.
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 #include <vector>
@@ -191,8 +192,7 @@ TEST_SUITE("tcp endpoint") {
         REQUIRE(scene.until([&] {
             const std::vector<std::byte> bytes = scene.peer.received();
             received += bytes.size();
-            for (const std::byte byte : bytes)
-                REQUIRE(byte != std::byte{9});
+            REQUIRE(std::ranges::count(bytes, std::byte{9}) == 0);
             return scene.peer.is_closed();
         }));
         CHECK(received < big.size());
