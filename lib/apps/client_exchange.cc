@@ -27,6 +27,10 @@ struct MaxOfIteration : SumOfIteration {
     static constexpr Combine kCombine = Combine::kMax;
 };
 
+std::string weights_name(std::string_view name) {
+    return fmt::format("{}.weights", name);
+}
+
 }  // namespace
 
 void add_exchange_rules(RuleRegistry& rules) {
@@ -35,7 +39,7 @@ void add_exchange_rules(RuleRegistry& rules) {
 }
 
 Result<std::unique_ptr<ClientExchange>> ClientExchange::make(Client& client, std::string_view name,
-                                                             double l1) {
+                                                             double l1, data::Part place) {
     TableOptions weights;
     weights.layout = Layout::kSparse;
     weights.rule = prox_l1(l1, kFirstTrust);
@@ -52,8 +56,7 @@ Result<std::unique_ptr<ClientExchange>> ClientExchange::make(Client& client, std
     greatest_by_key.rule = kMaxRule;
     TableOptions lists = reduced;
     lists.rule = "assign";
-    WEIR_ASSIGN(Table<double> a,
-                client.create_table<double>(fmt::format("{}.weights", name), weights));
+    WEIR_ASSIGN(Table<double> a, client.create_table<double>(weights_name(name), weights));
     WEIR_ASSIGN(Table<double> b,
                 client.create_table<double>(fmt::format("{}.sums", name), reduced));
     WEIR_ASSIGN(Table<double> c,
@@ -65,8 +68,14 @@ Result<std::unique_ptr<ClientExchange>> ClientExchange::make(Client& client, std
     WEIR_ASSIGN(Table<uint64_t> f,
                 client.create_table<uint64_t>(fmt::format("{}.lists", name), lists));
     return std::unique_ptr<ClientExchange>(new ClientExchange(
-        client,
+        client, place,
         {std::move(a), std::move(b), std::move(c), std::move(d), std::move(e), std::move(f)}));
+}
+
+Status ClientExchange::read_weights(Client& client, std::string_view name,
+                                    std::span<const uint64_t> keys, std::span<double> out) {
+    WEIR_ASSIGN(Table<double> weights, client.open_table<double>(weights_name(name)));
+    return weights.pull(keys, out, {.deadline = kLongDeadline}).wait();
 }
 
 Result<std::span<double>> ClientExchange::make_buffer(uint64_t count) {
@@ -104,8 +113,9 @@ Status ClientExchange::wait(uint64_t iteration) {
         if (ended || !first) continue;
         first = std::move(ended);
         // The outstanding tasks may wait for other workers, and other workers for this one. After
-        // leave() neither side waits any more: the tasks end soon and release their buffers.
-        (void)client_.leave(first);
+        // leave() neither side waits any more: the tasks end soon and release their buffers. If
+        // the work is taken anew, all tasks of these tables end.
+        if (first.code() != Errc::kReassigned) (void)client_.leave(first);
     }
     return first;
 }

@@ -9,6 +9,7 @@
 
 #include "lib/apps/block_exchange.h"
 #include "lib/base/clock.h"
+#include "lib/data/file_share.h"
 #include "lib/store/rule_registry.h"
 #include "lib/weir.h"
 
@@ -22,15 +23,22 @@ void add_exchange_rules(RuleRegistry& rules);
 /// Thread: the worker's own.
 class ClientExchange final : public BlockExchange {
 public:
-    /// Makes or finds the tables, whose names begin with `name`. All workers call it.
+    /// Makes or finds the tables, whose names begin with `name`. All workers call it. `place`: this
+    /// worker's index and the number of workers that take part.
     /// Errors: those of Client::create_table
     [[nodiscard]] static Result<std::unique_ptr<ClientExchange>> make(Client& client,
                                                                       std::string_view name,
-                                                                      double l1);
+                                                                      double l1, data::Part place);
 
-    [[nodiscard]] uint32_t worker_index() const noexcept override { return client_.worker(); }
+    /// The weights, as an exchange of that name keeps them; also of one whose workers have gone.
+    /// Shape:  keys sorted, unique; out.size() == keys.size(). A key never pushed reads as 0.
+    /// Errors: those of Client::open_table and Table::pull
+    [[nodiscard]] static Status read_weights(Client& client, std::string_view name,
+                                             std::span<const uint64_t> keys, std::span<double> out);
 
-    [[nodiscard]] uint32_t worker_count() const noexcept override { return worker_count_; }
+    [[nodiscard]] uint32_t worker_index() const noexcept override { return place_.index; }
+
+    [[nodiscard]] uint32_t worker_count() const noexcept override { return place_.count; }
 
     [[nodiscard]] Result<std::span<double>> make_buffer(uint64_t count) override;
     void push(uint64_t iteration, std::span<const uint64_t> keys,
@@ -65,8 +73,8 @@ private:
         Table<uint64_t> lists;
     };
 
-    ClientExchange(Client& client, Tables tables)
-        : client_(client), worker_count_(client.worker_count()), tables_(std::move(tables)) {}
+    ClientExchange(Client& client, data::Part place, Tables tables)
+        : client_(client), place_(place), tables_(std::move(tables)) {}
 
     // A collective is one iteration of its own table: push_part(), then pull_whole().
     template <class T, class Keys>
@@ -78,7 +86,7 @@ private:
     [[nodiscard]] Status finish(Task task);
 
     Client& client_;
-    uint32_t worker_count_;  ///< of those that take part; who joins later does not
+    data::Part place_;
     Tables tables_;
     SteadyClock clock_;
     std::vector<Buffer<double>> buffers_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lib/apps/lr_run.h"
 
+#include <algorithm>
 #include <array>
 #include <functional>
 #include <string_view>
@@ -37,10 +38,16 @@ std::function<bool()> stop_of(const LrRunOptions& options) {
     return [stop = options.solver.stop] { return stop() != 0; };
 }
 
+std::string name_of_round(uint64_t round) {
+    return round == 0 ? "lr" : fmt::format("lr{}", round);
+}
+
 /// l1 is a parameter of the table of weights. If another worker has made it with another one, that
 /// is the only possible difference.
-Result<std::unique_ptr<ClientExchange>> make_exchange(Client& client, double l1) {
-    Result<std::unique_ptr<ClientExchange>> made = ClientExchange::make(client, "lr", l1);
+Result<std::unique_ptr<ClientExchange>> make_exchange(Client& client, double l1,
+                                                      const WorkShare& share) {
+    Result<std::unique_ptr<ClientExchange>> made = ClientExchange::make(
+        client, name_of_round(share.round), l1, {share.index, share.worker_count});
     if (made.code() != Errc::kAlreadyExists) return made;
     return Error(Errc::kInvalidArgument,
                  fmt::format("the ranks have different options (l1: this one {}, another one not); "
@@ -187,14 +194,74 @@ Status count(Client& client, ClientExchange& exchange, LrRun& run) {
     return {};
 }
 
-}  // namespace
+/// Pieces of the training files for each worker of the first round: enough that the others share
+/// what a lost one had.
+constexpr uint32_t kPiecesPerWorker = 4;
 
-Result<LrRun> run_lr(Client& client, const LrRunOptions& options) {
+/// This worker's share of the training files. Without rounds, one piece for each of its threads.
+Result<WorkShare> take_share(Client& client, const LrRunOptions& options) {
+    const uint32_t threads = std::max(options.threads, 1U);
+    if (options.takes_work) {
+        const uint64_t pieces =
+            uint64_t{client.worker_count()} * std::max(kPiecesPerWorker, threads);
+        return client.take_work(
+            static_cast<uint32_t>(std::min<uint64_t>(pieces, WorkShare::kPiecesMax)));
+    }
+    WorkShare share{0, client.worker(), client.worker_count(), client.worker_count() * threads, {}};
+    for (uint32_t thread = 0; thread < threads; ++thread)
+        share.pieces.push_back(share.index * threads + thread);
+    return share;
+}
+
+/// The weights of this worker's features at the end of the last round that has trained them, as
+/// far as any worker knows. Without such a round those of `given`.
+Result<Model> weights_to_start_from(Client& client, ClientExchange& exchange,
+                                    std::span<const uint64_t> keys, const Model& given,
+                                    const LrRounds& rounds) {
+    auto trained = static_cast<double>(rounds.trained);
+    WEIR_TRY(exchange.max({&trained, 1}));
+    if (trained == 0) return given;
+    Model model;
+    model.keys.assign(keys.begin(), keys.end());
+    std::ranges::sort(model.keys);
+    model.weights.resize(model.keys.size());
+    WEIR_TRY(ClientExchange::read_weights(client, name_of_round(static_cast<uint64_t>(trained)),
+                                          model.keys, model.weights));
+    return model;
+}
+
+/// As if it had followed these passes.
+LrProgress behind(const std::vector<LrProgress>& history, LrProgress pass) {
+    if (history.empty()) return pass;
+    pass.pass += history.back().pass;
+    pass.seconds += history.back().seconds;
+    return pass;
+}
+
+/// The solver's options in this round. `passes`: gets those of this round, as they are made.
+LrOptions options_of_round(const LrRunOptions& options, const WorkShare& share, LrRounds& rounds,
+                           std::vector<LrProgress>& passes) {
+    LrOptions solver = options.solver;
+    const bool tells = share.index == 0 && options.solver.progress;
+    solver.progress = [&, tells, round = share.round](const LrProgress& pass) {
+        rounds.trained = round;
+        passes.push_back(behind(rounds.history, pass));
+        if (tells) options.solver.progress(passes.back());
+    };
+    return solver;
+}
+
+Result<LrRun> run_round(Client& client, const LrRunOptions& options, LrRounds& rounds,
+                        std::vector<LrProgress>& passes) {
+    WEIR_ASSIGN(const WorkShare share, take_share(client, options));
     WEIR_ASSIGN(const std::unique_ptr<ClientExchange> exchange,
-                make_exchange(client, options.solver.l1));
+                make_exchange(client, options.solver.l1, share));
     LrRun run;
+    run.is_first = share.index == 0;
     data::ReadOptions read;
-    read.part = {exchange->worker_index(), exchange->worker_count()};
+    read.parts.clear();
+    for (const uint32_t piece : share.pieces)
+        read.parts.push_back({piece, share.piece_count});
     read.thread_count = options.threads;
     read.skip_bad = options.skip_bad;
     read.format.labels = options.labels;
@@ -211,17 +278,21 @@ Result<LrRun> run_lr(Client& client, const LrRunOptions& options) {
     WEIR_TRY(labels_good);
     run.bad_lines = {all.bad_line_count, all.first_bad_line};
     add_warnings(all, options, options.train, run.warnings);
-    WEIR_ASSIGN(LrSolver solver, LrSolver::create(*exchange, std::move(examples), options.solver));
+    LrOptions of_round = options_of_round(options, share, rounds, passes);
+    WEIR_ASSIGN(of_round.init, weights_to_start_from(client, *exchange, examples.keys,
+                                                     options.solver.init, rounds));
+    WEIR_ASSIGN(LrSolver solver,
+                LrSolver::create(*exchange, std::move(examples), std::move(of_round)));
     run.data_bytes = solver.data_bytes();
     WEIR_ASSIGN(run.result, solver.solve());
     // The first worker writes the model; the others need it only for the test files.
-    const bool wanted = client.worker() == 0 || !options.test.empty();
+    const bool wanted = run.is_first || !options.test.empty();
     WEIR_ASSIGN(run.model, solver.model(wanted));
     Scores scores;
     scores.add(solver.labels(), solver.margins());
     WEIR_ASSIGN(run.train, measure(*exchange, scores));
-    if (const uint64_t left_out = options.solver.init.keys.size() - run.result.init_feature_count;
-        left_out > 0) {
+    const uint64_t left_out = options.solver.init.keys.size() - run.result.init_feature_count;
+    if (left_out > 0 && rounds.history.empty()) {
         run.warnings.push_back(
             fmt::format("the model to start from: {} of {} features are in no training line; their "
                         "weights were left out",
@@ -237,6 +308,28 @@ Result<LrRun> run_lr(Client& client, const LrRunOptions& options) {
         WEIR_TRY(test(client, *exchange, options, solver.keys(), run));
     WEIR_TRY(count(client, *exchange, run));
     WEIR_TRY(client.barrier(kLongDeadline));
+    return run;
+}
+
+}  // namespace
+
+Result<LrRun> run_lr(Client& client, const LrRunOptions& options, LrRounds& rounds) {
+    std::vector<LrProgress> passes;
+    Result<LrRun> run = run_round(client, options, rounds, passes);
+    if (run.code() == Errc::kReassigned) {
+        rounds.history.insert(rounds.history.end(), passes.begin(), passes.end());
+        if (!rounds.history.empty()) rounds.restarts.push_back(rounds.history.back().seconds);
+        return run;
+    }
+    if (!run || rounds.history.empty()) return run;
+    LrResult& result = run->result;
+    std::vector<LrProgress> history = rounds.history;
+    for (const LrProgress& pass : result.history)
+        history.push_back(behind(rounds.history, pass));
+    result.history = std::move(history);
+    result.pass_count = result.history.back().pass;
+    result.seconds += rounds.history.back().seconds;
+    run->restarts = rounds.restarts;
     return run;
 }
 

@@ -25,6 +25,16 @@ struct LrRunOptions {
     data::LabelMap labels;
     data::OptionNames names;  ///< what messages call skip_bad and labels
     uint32_t threads = 1;     ///< reading threads of each worker
+    /// The job has OnWorkerLoss::kReassign: workers take their parts of the training files as
+    /// Client::take_work() gives them out.
+    bool takes_work = false;
+};
+
+/// What a worker keeps from one round of work to the next; see LrRunOptions::takes_work.
+struct LrRounds {
+    uint64_t trained = 0;  ///< the last round that changed weights, as far as it knows; 0: none
+    std::vector<LrProgress> history;  ///< of all rounds before this one
+    std::vector<double> restarts;     ///< when they ended, in seconds as in `history`
 };
 
 /// Bad lines of a set of files that all workers together left out.
@@ -35,11 +45,13 @@ struct BadLines {
 
 /// The same for all workers, except the members that are marked as this worker's.
 struct LrRun {
+    bool is_first = false;  ///< this worker is the first one: it has the model
     LrResult result;
-    Model model;              ///< without test files only the first worker has it
-    data::ReadReport read;    ///< this worker's
-    uint64_t data_bytes = 0;  ///< this worker's matrix, keys and labels
-    BadLines bad_lines;       ///< of the training files
+    std::vector<double> restarts;  ///< as in LrRounds
+    Model model;                   ///< without test files only the first worker has it
+    data::ReadReport read;         ///< this worker's
+    uint64_t data_bytes = 0;       ///< this worker's matrix, keys and labels
+    BadLines bad_lines;            ///< of the training files
     BadLines bad_test_lines;
     Metrics train;
     std::optional<Metrics> test;        ///< empty if there was no test
@@ -51,11 +63,12 @@ struct LrRun {
     uint64_t registered_bytes = 0;      ///< for all workers and servers
 };
 
-/// Every worker of the job calls it with the same options, then leaves the job.
-/// Errors: kInvalidArgument if the workers' options differ; kCancelled if LrOptions::stop
+/// Every worker of the job calls it with the same options, then leaves the job. LrOptions::progress
+/// is called by the first worker alone.
+/// Errors: kReassigned: call it again, with the same `rounds`; kInvalidArgument if the workers' options differ; kCancelled if LrOptions::stop
 ///     returned non-zero while the training files were read; those of the training files, the
 ///     solver and the cluster. An error of the test files, or a stop while they are read, does
 ///     not undo the training: it is in LrRun::tested
-[[nodiscard]] Result<LrRun> run_lr(Client& client, const LrRunOptions& options);
+[[nodiscard]] Result<LrRun> run_lr(Client& client, const LrRunOptions& options, LrRounds& rounds);
 
 }  // namespace weir::apps

@@ -22,6 +22,7 @@ constexpr int kDecadeLabelCountMax = 8;
 constexpr size_t kDotCountMax = 80;  ///< with more passes the curve alone is clearer
 constexpr size_t kTitleLengthMax = 84;
 constexpr const char* kInk = "#1667c0";
+constexpr const char* kLossInk = "#c0392b";
 /// Differences below this part of the objective are rounding.
 constexpr double kDrawnRounding = 1e-14;
 
@@ -186,9 +187,25 @@ std::string descent(std::span<const PlotPoint> points, const PlotPoint& best, do
     return svg;
 }
 
+/// A vertical line for each time at which workers came or went.
+std::string marks(std::span<const double> losses, const TimeAxis& x) {
+    std::string svg;
+    for (const double seconds : losses) {
+        const double at = x.page(std::clamp(seconds, 0.0, x.high));
+        svg += fmt::format(
+            "<line x1=\"{0:.2f}\" x2=\"{0:.2f}\" y1=\"{1}\" y2=\"{2}\" stroke=\"{3}\" "
+            "stroke-dasharray=\"2 3\"/>\n"
+            "<text transform=\"translate({4:.2f} {5}) rotate(-90)\" font-size=\"11\" "
+            "fill=\"{3}\">workers came or went</text>\n",
+            at, kTop, kBottom, kLossInk, at - 4, kBottom - 8);
+    }
+    return svg;
+}
+
 }  // namespace
 
-std::string plot_descent(std::span<const PlotPoint> points, const PlotText& text) {
+std::string plot_descent(std::span<const PlotPoint> points, const PlotText& text,
+                         std::span<const double> losses) {
     std::vector<PlotPoint> finite;
     for (const PlotPoint& point : points) {
         if (std::isfinite(point.seconds) && std::isfinite(point.objective)) finite.push_back(point);
@@ -219,7 +236,7 @@ std::string plot_descent(std::span<const PlotPoint> points, const PlotText& text
     }
     const TimeAxis x = TimeAxis::up_to(last);
     const LogAxis y = LogAxis::over(least, most);
-    return frame(text, "seconds", "objective \u2212 best") + grid(x, y) +
+    return frame(text, "seconds", "objective \u2212 best") + grid(x, y) + marks(losses, x) +
            descent(finite, *best, floor, x, y) + "</svg>\n";
 }
 

@@ -22,8 +22,9 @@ struct PlotText {
 /// Plots the objective minus its best value, on a logarithmic axis, against time. Each pass is a
 /// dot (with many passes the curve alone), and a vertical line marks the best value. Points that
 /// are not finite are left out. If all values are the same, or there is none, the plot is a text
-/// that says so.
-[[nodiscard]] std::string plot_descent(std::span<const PlotPoint> points, const PlotText& text);
+/// that says so. `losses`: at these seconds workers came or went; each has a vertical line.
+[[nodiscard]] std::string plot_descent(std::span<const PlotPoint> points, const PlotText& text,
+                                       std::span<const double> losses = {});
 
 struct PlotBar {
     std::string name;  ///< below the bar

@@ -29,6 +29,7 @@ std::string_view to_string(Errc code) noexcept {
         case Errc::kInterrupted: return "stopped by SIGINT";
         case Errc::kTerminated: return "stopped by SIGTERM";
         case Errc::kAgain: return "to be sent again";
+        case Errc::kReassigned: return "work is assigned anew";
     }
     return "unknown error";
 }

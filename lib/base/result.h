@@ -40,6 +40,7 @@ enum class Errc : uint16_t {
     kInterrupted = 19,     ///< SIGINT stopped the job: a person asked for it
     kTerminated = 20,      ///< SIGTERM stopped the job: a person or the launcher asked for it
     kAgain = 21,           ///< what was sent before it was not executed: it is sent again, too
+    kReassigned = 22,      ///< workers have come or gone, and the work is to be taken anew
 };
 
 /// The name of a code as programs and logs show it ("peer lost").

@@ -33,7 +33,10 @@ struct ThreadShare {
 
     Status read(std::span<const std::string> paths, const StreamOptions& options) {
         const auto consume = [this](const ParsedLines& lines) { return take(lines); };
-        WEIR_ASSIGN(report, stream_libsvm(paths, options, consume));
+        WEIR_ASSIGN(const ReadReport of_part, stream_libsvm(paths, options, consume));
+        const double seconds = report.seconds + of_part.seconds;
+        report.add(of_part);
+        report.seconds = seconds;
         return {};
     }
 };
@@ -50,16 +53,20 @@ Status join(FeatureDictionary& dictionary, ThreadShare& share) {
     return {};
 }
 
-/// Every thread reads its share.
+/// Every thread reads every thread_count-th of the parts.
 Status read_shares(std::span<const std::string> paths, const ReadOptions& options,
                    std::vector<ThreadShare>& shares) {
     const auto thread_count = static_cast<uint32_t>(shares.size());
     const auto read_share = [&](uint32_t thread) {
-        const Part part{options.part.index * thread_count + thread,
-                        options.part.count * thread_count};
-        const StreamOptions stream{part, options.skip_bad, options.format, options.stop};
-        shares[thread].status = or_shortage([&] { return shares[thread].read(paths, stream); });
-        if (!shares[thread].status) shares[thread].chunks = {};  // frees memory for other threads
+        ThreadShare& share = shares[thread];
+        share.status = or_shortage([&]() -> Status {
+            for (size_t i = thread; i < options.parts.size(); i += thread_count) {
+                WEIR_TRY(share.read(
+                    paths, {options.parts[i], options.skip_bad, options.format, options.stop}));
+            }
+            return {};
+        });
+        if (!share.status) share.chunks = {};  // frees memory for other threads
     };
     {
         std::vector<std::jthread> threads;  // joined at the end, also if one does not start

@@ -29,9 +29,9 @@ struct Examples {
 };
 
 struct ReadOptions {
-    Part part;                  ///< this worker's index, and the number of workers
-    uint32_t thread_count = 1;  ///< threads of this worker; each reads a part of its own
-    uint64_t skip_bad = 0;      ///< bad lines to leave out, for all threads together
+    std::vector<Part> parts = {Part{}};  ///< this worker's; those of all workers, of one count
+    uint32_t thread_count = 1;           ///< threads of this worker; each reads parts of its own
+    uint64_t skip_bad = 0;               ///< bad lines to leave out, for all threads together
     LibsvmFormat format = {};
     /// May be empty. If it returns true, reading soon ends with kCancelled. Thread: any.
     std::function<bool()> stop = {};

@@ -121,6 +121,7 @@ void Manager::receive_from_worker(const Asker& asker, const wire::Frame& frame) 
         case Kind::kOpenTable: return open_table(asker, frame);
         case Kind::kBarrier: barrier_.arrive(asker); return settle_barrier();
         case Kind::kWithdraw: return barrier_.withdraw(asker, frame.header.first);
+        case Kind::kWork: return take_work(asker, frame);
         case Kind::kStats: return answer(outbox_, asker, Errc::kOk);  // a sign of life
         case Kind::kLeave: return leave(asker, frame);
         default: return refuse(asker.connection, "a frame that workers do not send to a manager");
@@ -176,8 +177,10 @@ void Manager::begin_if_complete() {
     membership_.emplace(std::move(*first),
                         MembershipOptions{.on_worker_loss = options_.on_worker_loss});
     has_news_ = true;
-    for (const auto& [number, worker] : workers_)
+    for (const auto& [number, worker] : workers_) {
         barrier_.add(number);
+        work_.add(number);
+    }
 }
 
 /// The servers and workers get the numbers with which they joined.
@@ -230,6 +233,7 @@ void Manager::create_table(const Asker& asker, const wire::Frame& frame) {
         return answer(outbox_, asker, Errc::kUnavailable, encode_text("the job has not begun yet"));
     }
     if (loss_) return answer(outbox_, asker, loss_->code(), encode_text(loss_->text()));
+    if (!may_share(asker)) return;
     const auto made = tables_.create(asker, std::move(*message), live_shards());
     if (!made) return;
     membership_->add_table(*made);
@@ -239,6 +243,7 @@ void Manager::create_table(const Asker& asker, const wire::Frame& frame) {
 void Manager::open_table(const Asker& asker, const wire::Frame& frame) {
     const auto message = TableMessage::decode(frame.values);
     if (!message) return refuse(asker.connection, "a malformed table name");
+    if (!may_share(asker)) return;
     tables_.open(asker, message->name);
 }
 

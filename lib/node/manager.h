@@ -10,7 +10,7 @@
 ///   manager_operators.cc  commands of people: the state of the job, and leave
 ///   membership.h        decides the views
 ///   joiners.h           who asks to join a running job, until that is decided
-///   job_tables.h, barrier.h, lost_workers.h, shard_counters.h: what else it keeps
+///   job_tables.h, barrier.h, work_rounds.h, lost_workers.h, shard_counters.h: what else it keeps
 
 #include <array>
 #include <functional>
@@ -35,6 +35,7 @@
 #include "lib/node/outbox.h"
 #include "lib/node/shard_counters.h"
 #include "lib/node/state_machine.h"
+#include "lib/node/work_rounds.h"
 #include "lib/ring/view.h"
 #include "transport/transport.h"
 
@@ -171,6 +172,12 @@ private:
     void tell_shards_of(uint32_t worker);
     void tell_workers_of(uint32_t shard);
     void settle_barrier();
+    // manager_work.cc: who has which part of the work
+    void take_work(const Asker& asker, const wire::Frame& frame);
+    [[nodiscard]] bool may_share(const Asker& asker);
+    void end_round();
+    void settle_work();
+    void end_iterations(ConnectionId shard);
     void act();
     void carry_out(const SendView& action);
     void carry_out(const ReleaseLosers& action);
@@ -206,8 +213,11 @@ private:
     Joiners joiners_;
     JobTables tables_{outbox_};
     Barrier barrier_{outbox_};
+    WorkRounds work_{outbox_};
+    size_t ended_tables_ = 0;  ///< of tables_, the first ones: their iterations are over
     ShardCounters counters_{outbox_};
     LostWorkers lost_workers_;
+    bool is_stopping_ = false;          ///< a worker is lost, and the job does not go on without it
     std::vector<Asker> status_askers_;  ///< operators that wait for the shards' counters
     size_t operator_count_ = 0;
     size_t left_count_ = 0;  ///< workers that came to their end

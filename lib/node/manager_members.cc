@@ -9,6 +9,7 @@
 
 #include "lib/base/log.h"
 #include "lib/node/manager.h"
+#include "lib/node/work_share.h"
 
 namespace weir {
 namespace {
@@ -192,7 +193,9 @@ void Manager::leave(const Asker& asker, const wire::Frame& frame) {
     membership_->worker_left(asker.worker);
     has_news_ = true;
     barrier_.remove(asker.worker);
+    work_.remove(asker.worker);
     settle_barrier();
+    settle_work();
     end_if_no_worker_is_left();
 }
 
@@ -253,15 +256,22 @@ void Manager::lose_worker(uint32_t number, LeaveMessage why) {
     const Worker lost = worker->second;
     workers_.erase(worker);
     barrier_.remove(number);
+    const bool is_missed = work_.remove(number);
     has_news_ = true;
     if (lost.is_on_the_way) {
         membership_->worker_left(number);
     } else {
-        membership_->worker_died(number);
+        const bool gave_up = why.status != Errc::kOk;
+        gave_up ? membership_->worker_gave_up(number) : membership_->worker_died(number);
         lost_workers_.add(number, lost.rank, std::move(why));
-        if (options_.on_worker_loss == OnWorkerLoss::kStop) tell_shards_of(number);
+        const bool stops = options_.on_worker_loss == OnWorkerLoss::kStop ||
+                           (options_.on_worker_loss == OnWorkerLoss::kReassign && gave_up);
+        is_stopping_ |= stops;
+        if (stops) tell_shards_of(number);
     }
+    if (is_missed) end_round();
     settle_barrier();
+    settle_work();
     end_if_no_worker_is_left();
 }
 
@@ -281,10 +291,13 @@ void Manager::tell_workers_of(uint32_t shard) {
         outbox_.send(worker.connection, header);
 }
 
-/// The death of a worker breaks the barrier, unless the job goes on without it.
+/// The death of a worker breaks the barrier, unless the job goes on without it. If it goes on with
+/// the work taken anew, who waits has to take it.
 void Manager::settle_barrier() {
-    const bool is_broken = options_.on_worker_loss == OnWorkerLoss::kStop && !lost_workers_.empty();
-    barrier_.settle(is_broken ? Status(lost_workers_.error()) : Status());
+    if (is_stopping_) return barrier_.settle(lost_workers_.error());
+    const bool is_reassigning =
+        options_.on_worker_loss == OnWorkerLoss::kReassign && work_.is_over();
+    barrier_.settle(is_reassigning ? Status(reassigned()) : Status());
 }
 
 Status Manager::leave_server(uint32_t server) {
@@ -358,6 +371,7 @@ void Manager::carry_out(const AdmitServer& action) {
                                  server->is.host,  server->is.addresses[i], server->joiner};
         admit(shard.connection, shard.number, server->is.rank);
         tables_.send_all(shard);
+        end_iterations(shard.connection);
     }
 }
 
@@ -368,6 +382,7 @@ void Manager::carry_out(const AdmitWorker& action) {
     log(LogLevel::kInfo, "worker {} (rank {}) joins the job", action.worker, worker->rank);
     workers_[action.worker] = {worker->connection, worker->rank, true};
     barrier_.add(action.worker);
+    work_.add(action.worker);
     admit(worker->connection, action.worker, worker->rank);
 }
 
@@ -423,6 +438,7 @@ void Manager::carry_out(const LostSegments& action) {
     const std::vector<Joiners::Worker> workers = joiners_.workers();
     for (const Joiners::Worker& worker : workers)
         turn_away_joiner(worker.ticket, *loss_);
+    settle_work();
 }
 
 std::vector<ShardPeer> Manager::live_shards() const {

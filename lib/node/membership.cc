@@ -144,7 +144,12 @@ void Membership::worker_left(uint32_t worker) {
 void Membership::worker_died(uint32_t worker) {
     if (view_.worker(worker) == nullptr) return;
     silent_workers_.insert(worker);
-    if (options_.on_worker_loss == OnWorkerLoss::kContinue) gone_workers_.insert(worker);
+    if (options_.on_worker_loss != OnWorkerLoss::kStop) gone_workers_.insert(worker);
+}
+
+void Membership::worker_gave_up(uint32_t worker) {
+    if (options_.on_worker_loss != OnWorkerLoss::kReassign) return worker_died(worker);
+    if (view_.worker(worker) != nullptr) silent_workers_.insert(worker);
 }
 
 void Membership::add_table(uint32_t table) {

@@ -106,6 +106,7 @@ struct MembershipOptions {
     /// K: so many backups each segment gets on other servers, while there are enough of them.
     uint32_t backup_count = 0;
     /// kStop: a dead worker stays a member, so that nobody goes on without it while the job ends.
+    /// kReassign: so does one that gives up.
     OnWorkerLoss on_worker_loss = OnWorkerLoss::kStop;
 };
 
@@ -155,6 +156,8 @@ public:
 
     /// The end of a worker is proved.
     void worker_died(uint32_t worker);
+    /// It gives up, with an error.
+    void worker_gave_up(uint32_t worker);
 
     /// A table is being made: call this when all shards have been sent that. Who joins from now on
     /// gets its first iteration of it from the shards.

@@ -122,10 +122,16 @@ void IterationProgress::lose(uint32_t worker) noexcept {
     fail_hopeless();
 }
 
-/// From which iteration on a lost worker lacks parts.
+void IterationProgress::end(Failure failure) noexcept {
+    end_ = failure;
+    find_hopeless();
+    fail_hopeless();
+}
+
+/// From which iteration on a lost worker lacks parts; if iterations have ended, from the first one.
 void IterationProgress::find_hopeless() noexcept {
-    hopeless_from_ = kNotHeld;
-    loss_.reset();
+    hopeless_from_ = end_ ? first_open() : kNotHeld;
+    loss_ = end_;
     for (const Member& member : members_) {
         if (!member.is_lost) continue;
         uint64_t iteration = std::max(first_open(), member.is.first);
@@ -156,7 +162,7 @@ uint64_t IterationProgress::hold() noexcept {
 
 bool IterationProgress::complete() const noexcept {
     return open(first_open()).missing == 0 && !members_.empty() && closed_.has_primary() &&
-           first_open() < hold_;
+           first_open() < hold_ && !end_;
 }
 
 void IterationProgress::close() {

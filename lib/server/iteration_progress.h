@@ -84,6 +84,9 @@ public:
     /// failed, and all later ones have, too, because they could only be closed after it.
     void lose(uint32_t worker) noexcept;
 
+    /// No iteration is closed any more: all that are open and all later ones have failed so.
+    void end(Failure failure) noexcept;
+
     /// Closes no iteration from the first one above the window on, before release(). Returns that
     /// iteration. Held already, it is the same one.
     [[nodiscard]] uint64_t hold() noexcept;
@@ -186,6 +189,7 @@ private:
     std::vector<Open> window_;     ///< iteration i at i % size
     std::vector<Member> members_;  ///< ascending by worker
     std::optional<Failure> loss_;  ///< of every iteration that is not open yet: a lost worker
+    std::optional<Failure> end_;   ///< end() was called
     ClosedIterations closed_;
     uint64_t hold_ = kNotHeld;           ///< none from here on is closed
     uint64_t hopeless_from_ = kNotHeld;  ///< the first iteration that lacks a lost worker's part

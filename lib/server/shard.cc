@@ -199,6 +199,7 @@ void Shard::control(const wire::Frame& frame) {
         case Kind::kLeave: return manager_lost_worker(frame.header.first);
         case Kind::kFirstIteration: return answer_first_iterations(frame.values);
         case Kind::kStopped: return holdings_.let_go();
+        case Kind::kWork: return end_iterations(frame.header.first);
         case Kind::kShutdown:
             if (frame.header.status == Errc::kOk) return end({});
             return end(Error(frame.header.status,

@@ -160,6 +160,7 @@ private:
     void lose_manager();
     void end_if_all_are_gone();
     void manager_lost_worker(uint64_t worker);
+    void end_iterations(uint64_t tables_end);
     void worker_gave_up(const Session& session, uint64_t request);
     void expect_no_more_parts_of(uint32_t worker);
 
@@ -298,8 +299,9 @@ private:
     View view_;
     uint64_t since_ = 0;  ///< the epoch in which the positions that this shard owns last changed
     TouchedLists touched_;
-    uint64_t held_in_ = 0;    ///< the epoch of the question for which iterations are held
-    DeferredRequests early_;  ///< of a later epoch; they wait for its view
+    uint64_t held_in_ = 0;       ///< the epoch of the question for which iterations are held
+    uint64_t ended_tables_ = 0;  ///< those below this number take no parts any more
+    DeferredRequests early_;     ///< of a later epoch; they wait for its view
     Sessions sessions_;
     std::vector<std::unique_ptr<ShardTable>> tables_;  ///< by number
     Holdings holdings_{tables_};

@@ -47,6 +47,21 @@ void Shard::set_members(ShardTable& table) const {
     for (const IterationMember& member : members) {
         if (sessions_.is_lost(member.worker)) iterations.lose(member.worker);
     }
+    if (table.rows->schema().id < ended_tables_) iterations.end({Errc::kReassigned});
+}
+
+/// The manager says that workers have come or gone, and that all take the work anew: nobody pushes
+/// further parts to the tables below this number.
+void Shard::end_iterations(uint64_t tables_end) {
+    ended_tables_ = std::max(ended_tables_, tables_end);
+    for (const auto& table : tables_) {
+        if (table == nullptr || table->rows->schema().id >= ended_tables_) continue;
+        IterationProgress& iterations = table->iterations.state();
+        iterations.end({Errc::kReassigned});
+        for (uint64_t i = iterations.first_open(); i <= iterations.last_open(); ++i)
+            answer_hopeless(*table, i);
+    }
+    retry_ = true;
 }
 
 /// A view has come: what was held goes on, unless the question for it was for this view, or for a

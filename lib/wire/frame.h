@@ -58,8 +58,10 @@ enum class Kind : uint8_t {
     kTaken = 23,  ///< to the other end of a link: `first` frames were taken
     kLifeLine = 24,  ///< process -> manager: this connection, number `request`, tells that the
                      ///< process lives; manager -> process: so it does
+    kWork = 25,      ///< worker -> manager: it wants its share of the work; manager -> shard:
+                     ///< iterations of all tables below number `first` are over
 };
-inline constexpr uint8_t kKindMax = 24;
+inline constexpr uint8_t kKindMax = 25;
 
 /// How keys and values travel: exactly one key form and one value form per push or pull.
 enum Flags : uint8_t {

@@ -181,6 +181,17 @@ Status Client::barrier(std::chrono::nanoseconds at_most, std::span<const TaskId>
     return state_->finish(state_->core().barrier(deadline_ns_of(at_most), after));
 }
 
+Result<WorkShare> Client::take_work(uint32_t piece_count) {
+    if (piece_count == 0 || piece_count > WorkShare::kPiecesMax)
+        return Error(Errc::kInvalidArgument, fmt::format("{} pieces of work; there can be 1 to {}",
+                                                         piece_count, WorkShare::kPiecesMax));
+    WEIR_TRY(state_->may_wait());
+    const ClientCore::CallId call =
+        state_->core().take_work(piece_count, deadline_ns_of(kLongDeadline));
+    state_->wait_until([&] { return state_->core().done(call); });
+    return state_->core().take_share(call);
+}
+
 Client& Client::operator=(Client&& other) noexcept {
     if (this != &other) {
         drop_handlers();

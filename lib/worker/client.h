@@ -17,6 +17,7 @@
 
 #include "lib/base/result.h"
 #include "lib/key/value_type.h"
+#include "lib/node/work_share.h"
 #include "lib/store/rules.h"
 #include "lib/store/table_schema.h"
 #include "lib/task/task_id.h"
@@ -293,6 +294,18 @@ public:
     /// Errors: kPeerLost if a worker or server has died; kDeadline; the error of a task of `after`
     [[nodiscard]] Status barrier(std::chrono::nanoseconds at_most = {},
                                  std::span<const TaskId> after = {});
+    /// Waits until all workers of the job have called take_work(), and returns this one's share of
+    /// `piece_count` pieces of work, 1 to 4096; the number that came first counts for all. What a
+    /// piece is, the workers agree on: a part of the training data, say.
+    ///
+    /// With OnWorkerLoss::kReassign a worker that dies, or joins and calls take_work(), ends the
+    /// round. All calls that wait for other workers (parts of iterations, pulls of an iteration,
+    /// barriers), and all that create or open tables, then end with kReassigned until the worker
+    /// has called take_work() again. Tables keep their values, but those of rounds that are over
+    /// take no parts of iterations any more: make new ones. Each worker keeps the pieces that it
+    /// had, as far as nobody has more than one piece more than another.
+    /// Errors: kInvalidArgument; kPeerLost if a worker gave up or a server is lost
+    [[nodiscard]] Result<WorkShare> take_work(uint32_t piece_count);
     /// Returns the counters of this client, and asks every shard for its own. One that leaves the
     /// job meanwhile is left out.
     /// Errors: kPeerLost, kDeadline; the error of a task of `after`

@@ -325,6 +325,16 @@ Result<TableInfo> ClientCore::take_table(CallId id) {
     return make_table_info(std::move(*schema), rules_);
 }
 
+Result<WorkShare> ClientCore::take_share(CallId id) {
+    Call* const call = calls_.find(id);
+    const std::vector<std::byte> body =
+        call == nullptr ? std::vector<std::byte>() : std::move(call->body);
+    WEIR_TRY(take(id));
+    auto share = WorkShare::decode(body);
+    if (!share) return Error(Errc::kProtocol, "the manager sent a malformed share of the work");
+    return *std::move(share);
+}
+
 Result<StatsMessage> ClientCore::take_stats(CallId id) {
     Call* const call = calls_.find(id);
     const std::vector<std::byte> body =

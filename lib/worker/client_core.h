@@ -27,6 +27,7 @@
 #include "lib/node/messages.h"
 #include "lib/node/scan_message.h"
 #include "lib/node/state_machine.h"
+#include "lib/node/work_share.h"
 #include "lib/ring/view.h"
 #include "lib/ring/view_change.h"
 #include "lib/store/memory.h"
@@ -140,6 +141,9 @@ public:
     CallId open_table(std::string_view table_name);
     /// `deadline_ns`: from now; 0: the default. `after`: as CallOptions::after.
     CallId barrier(uint64_t deadline_ns, std::span<const TaskId> after = {});
+    CallId take_work(uint32_t piece_count, uint64_t deadline_ns);
+    /// What an ended take_work() call brought.
+    [[nodiscard]] Result<WorkShare> take_share(CallId call);
     /// Sends nothing, and ends when the tasks have finished; see CallOptions::after.
     CallId wait_for(uint64_t deadline_ns, std::span<const TaskId> after);
     CallId leave(const Status& outcome, uint64_t deadline_ns);

@@ -212,6 +212,7 @@ Error ClientCore::failed_iteration(const Request& request, const wire::Frame& fr
                     fmt::format("worker {} died or gave up before its part of iteration {} was in "
                                 "(reported by {})",
                                 header.first, iteration, shard)};
+        case Errc::kReassigned: return reassigned();
         case Errc::kNoMemory:
             return {header.status,
                     fmt::format("iteration {} failed at {}: it has no memory left for the part of "
@@ -243,6 +244,8 @@ Status ClientCore::error_of(const Request& request, const wire::Frame& frame) co
                      fmt::format("the barrier cannot be reached: {}",
                                  why.empty() ? std::string(to_string(header.status)) : why));
     }
+    if (request.header.kind == Kind::kWork)
+        return Error(header.status, decode_text(frame.values).value_or("there is no work"));
     if ((header.flags & wire::kIteration) != 0) return failed_iteration(request, frame);
     switch (header.status) {
         case Errc::kStaleEpoch:

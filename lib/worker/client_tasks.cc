@@ -7,6 +7,7 @@
 
 #include <fmt/core.h>
 
+#include "lib/base/byte_codec.h"
 #include "lib/worker/client_core.h"
 
 namespace weir {
@@ -80,6 +81,12 @@ ClientCore::CallId ClientCore::barrier(uint64_t deadline_ns, std::span<const Tas
         return {};
     };
     return add_task(deadline_ns, std::move(waiting), check_ready());
+}
+
+ClientCore::CallId ClientCore::take_work(uint32_t piece_count, uint64_t deadline_ns) {
+    ByteWriter writer;
+    writer.number(piece_count);
+    return control(manager(), Kind::kWork, std::move(writer).take(), deadline_ns);
 }
 
 ClientCore::CallId ClientCore::wait_for(uint64_t deadline_ns, std::span<const TaskId> after) {

@@ -32,11 +32,15 @@ std::unique_ptr<Job> start(uint32_t workers, const std::string& deadline_ms = "3
     return std::move(*job);
 }
 
+data::Part place_of(const Client& client) {
+    return {client.worker(), client.worker_count()};
+}
+
 /// One worker's checks; what fails is an error, since doctest's are for one thread.
 Status exchange_of(Client& client) {
     constexpr double kL1 = 0.5;
     WEIR_ASSIGN(const std::unique_ptr<ClientExchange> exchange,
-                ClientExchange::make(client, "t", kL1));
+                ClientExchange::make(client, "t", kL1, place_of(client)));
     const auto wrong = [](const char* what) { return Error(Errc::kIo, what); };
     const double me = exchange->worker_index();
     for (int round = 1; round <= 3; ++round) {
@@ -156,7 +160,8 @@ TEST_SUITE("client exchange") {
         std::vector<std::string> failed(2);
         job->run_workers([&](uint32_t i) {
             auto client = std::move(job->make_client(i)).value();
-            auto exchange = std::move(ClientExchange::make(client, "t", 0.5)).value();
+            auto exchange =
+                std::move(ClientExchange::make(client, "t", 0.5, place_of(client))).value();
             uint64_t iteration = 0;
             for (const Wait& wait : all_waits()) {
                 if (iteration++ % 2 == i) std::this_thread::sleep_for(kDeadline * 5 / 2);
@@ -180,7 +185,8 @@ TEST_SUITE("client exchange") {
             const auto before = std::chrono::steady_clock::now();
             job->run_workers([&](uint32_t i) {
                 auto client = std::move(job->make_client(i)).value();
-                auto exchange = std::move(ClientExchange::make(client, "t", 0.5)).value();
+                auto exchange =
+                    std::move(ClientExchange::make(client, "t", 0.5, place_of(client))).value();
                 if (!exchange->barrier() || i == 2) {
                     std::this_thread::sleep_for(std::chrono::milliseconds(50));
                     return;  // without leaving
@@ -203,7 +209,8 @@ TEST_SUITE("client exchange") {
         const auto before = std::chrono::steady_clock::now();
         job->run_workers([&](uint32_t i) {
             auto client = std::move(job->make_client(i)).value();
-            auto exchange = std::move(ClientExchange::make(client, "t", 0.5)).value();
+            auto exchange =
+                std::move(ClientExchange::make(client, "t", 0.5, place_of(client))).value();
             std::vector<uint64_t> keys(kKeys);
             std::iota(keys.begin(), keys.end(), 1);
             const std::vector<double> pairs(2 * kKeys, 1.0);

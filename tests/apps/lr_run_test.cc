@@ -43,7 +43,8 @@ std::vector<Result<LrRun>> train(uint32_t workers, const LrRunOptions& options,
         if (!client) return;
         LrRunOptions own = options;
         if (change) change(i, own);
-        runs[i] = run_lr(*client, own);
+        LrRounds rounds;
+        runs[i] = run_lr(*client, own, rounds);
         (void)client->leave(runs[i] ? Status() : Status(runs[i].error()));
     });
     (void)(*job)->serve();

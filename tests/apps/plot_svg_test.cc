@@ -34,6 +34,16 @@ TEST_SUITE("plot_svg") {
         CHECK_FALSE(has(svg, "nan"));
     }
 
+    TEST_CASE("a line marks each time at which workers came or went") {
+        const std::vector<PlotPoint> points = {{1, 1100}, {2, 1010}, {3, 1001}, {4, 1000}};
+        const std::vector<double> losses = {2, 100};  // the last one is beyond the last pass
+        const std::string svg = plot_descent(points, {"t", "n"}, losses);
+        CHECK(has(svg, "<line x1=\"410.00\" x2=\"410.00\" y1=\"76\" y2=\"400\""));
+        CHECK(has(svg, "<line x1=\"736.00\" x2=\"736.00\" y1=\"76\" y2=\"400\""));
+        CHECK(has(svg, ">workers came or went<"));
+        CHECK_FALSE(has(plot_descent(points, {"t", "n"}), "came or went"));
+    }
+
     TEST_CASE("a tenth of the distance is a decade on the page") {
         const std::vector<PlotPoint> points = {{1, 1100}, {2, 1010}, {3, 1001}, {4, 1000}};
         const std::string svg = plot_descent(points, {"t", "n"});

@@ -59,7 +59,7 @@ std::vector<Row> read_in_parts(const std::vector<std::string>& paths, uint32_t p
     std::vector<Row> rows;
     for (uint32_t index = 0; index < part_count; ++index) {
         const auto examples = read_libsvm(
-            paths, {.part = {index, part_count}, .thread_count = thread_count, .skip_bad = 0});
+            paths, {.parts = {{index, part_count}}, .thread_count = thread_count, .skip_bad = 0});
         REQUIRE(examples);
         const std::vector<Row> part = rows_of(*examples);
         CHECK(examples->report.example_count == part.size());
@@ -90,6 +90,31 @@ TEST_SUITE("examples") {
             CHECK(read_in_parts(paths, parts, 1) == whole);
         CHECK(read_in_parts(paths, 1, 3) == whole);
         CHECK(read_in_parts(paths, 2, 2) == whole);
+    }
+
+    TEST_CASE("a reader of several parts has the examples of all of them, with any threads") {
+        const test::Scratch scratch;
+        const std::string text = sample_text(20000);
+        const std::vector<std::string> paths = {scratch.file("a", text), scratch.gzip("b", text)};
+        std::vector<Row> whole = read_in_parts(paths, 1, 1);
+        std::ranges::sort(whole);
+        for (const uint32_t threads : {1U, 2U, 5U}) {
+            std::vector<Row> rows;
+            for (const std::vector<Part>& mine :
+                 {std::vector<Part>{{0, 4}, {2, 4}, {3, 4}}, std::vector<Part>{{1, 4}}}) {
+                const auto examples =
+                    read_libsvm(paths, {.parts = mine, .thread_count = threads, .skip_bad = 0});
+                REQUIRE(examples);
+                const std::vector<Row> part = rows_of(*examples);
+                CHECK(examples->report.example_count == part.size());
+                rows.insert(rows.end(), part.begin(), part.end());
+            }
+            std::ranges::sort(rows);
+            CHECK(rows == whole);
+        }
+        const auto none = read_libsvm(paths, {.parts = {}, .thread_count = 2, .skip_bad = 0});
+        REQUIRE(none);
+        CHECK(none->report.example_count == 0);
     }
 
     TEST_CASE("no example of a tiny file is lost or doubled, wherever the file is split") {
@@ -134,8 +159,10 @@ TEST_SUITE("examples") {
             line);
         CHECK(failure(plain) == plain + tail);
         CHECK(failure(packed) == packed + tail);
-        CHECK(failure(plain, {.part = {3, 4}, .thread_count = 1, .skip_bad = 0}) == plain + tail);
-        CHECK(failure(plain, {.part = {0, 1}, .thread_count = 3, .skip_bad = 0}) == plain + tail);
+        CHECK(failure(plain, {.parts = {{3, 4}}, .thread_count = 1, .skip_bad = 0}) ==
+              plain + tail);
+        CHECK(failure(plain, {.parts = {{0, 1}}, .thread_count = 3, .skip_bad = 0}) ==
+              plain + tail);
     }
 
     TEST_CASE("bad lines are skipped and counted up to the limit, over all threads") {
@@ -145,14 +172,15 @@ TEST_SUITE("examples") {
             text += i % 1000 == 500 ? "oops\n" : "1 3:1\n";
         const std::string path = scratch.file("a", text);
         for (const uint32_t threads : {1U, 3U}) {
-            const auto examples = read_libsvm(std::vector<std::string>{path},
-                                              {.part = {}, .thread_count = threads, .skip_bad = 3});
+            const auto examples =
+                read_libsvm(std::vector<std::string>{path},
+                            {.parts = {{}}, .thread_count = threads, .skip_bad = 3});
             REQUIRE(examples);
             CHECK(examples->report.bad_line_count == 3);
             CHECK(examples->report.example_count == 2997);
             CHECK(examples->report.first_bad_line ==
                   path + ":501:1: expected a label: -1, 0 or +1, found 'oops'");
-            CHECK(failure(path, {.part = {}, .thread_count = threads, .skip_bad = 2})
+            CHECK(failure(path, {.parts = {{}}, .thread_count = threads, .skip_bad = 2})
                       .find("2 may be skipped") != std::string::npos);
         }
     }

@@ -142,7 +142,7 @@ TEST_SUITE("labels") {
             for (const auto& files : {paths, packed}) {
                 ReadOptions options;
                 // The packed file is one piece, which the first part reads.
-                options.part = {files == packed ? 0U : 1U, 2};
+                options.parts = {{files == packed ? 0U : 1U, 2}};
                 options.skip_bad = skip_bad;
                 const auto refused = read_libsvm(files, options);
                 REQUIRE_FALSE(refused);

@@ -19,6 +19,7 @@
 #include "lib/node/messages.h"
 #include "lib/node/record_message.h"
 #include "lib/node/scan_message.h"
+#include "lib/node/work_share.h"
 #include "lib/store/schema_codec.h"
 #include "lib/wire/frame.h"
 
@@ -95,6 +96,7 @@ void check_control(Bytes body) {
     check_record(body);
     check_body<StatsMessage>(body);
     check_body<TableMessage>(body);
+    check_body<WorkShare>(body);
     if (const auto table = TableMessage::decode(body)) check_schema_bytes(table->schema);
     if (const auto text = decode_text(body)) WEIR_CHECK(same(encode_text(*text), body));
     check_schema_bytes({reinterpret_cast<const char*>(body.data()), body.size()});

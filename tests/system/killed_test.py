@@ -168,6 +168,55 @@ class Killed(testing.Folder, unittest.TestCase):
                 self.assertEqual(codes[rank], 1, job.everything())
             self.assertRegex(job.err(0), r"error: no worker finished its work: worker 1 \(rank 3\) died")
 
+    def reassigning(self, rows, *flags):
+        train = testing.write(self.path("train.svm"), rows)
+        command = [self.WEIR, "lr", "--train", train, "--servers", "2", "--on-worker-loss", "reassign", *flags]
+        return testing.Ranks(self.folder, command, 5, VARIABLES)
+
+    def test_the_others_take_over_the_examples_of_workers_that_are_killed(self):
+        out, model, plot = (self.path(name) for name in ("out.json", "model", "plot.svg"))
+        with self.reassigning(testing.endless(), "--json", out, "--model", model, "--plot", plot, *testing.ENDLESS) as job:
+            job.start_all()
+            self.assertTrue(job.until_training(), job.everything())
+            for victim, speaker in ((2, 3), (3, 4)):  # each time the one that speaks
+                job.kill(victim)
+                self.assertTrue(job.until(lambda speaker=speaker: job.err(speaker).count("pass ") > 2), job.everything())
+            os.kill(job.pid(4), signal.SIGTERM)
+            self.assertEqual([job.wait(rank) for rank in (0, 1, 4)], [143] * 3, job.everything())
+        result = testing.read_json(out)
+        self.assertEqual(result["examples"], 100)
+        self.assertEqual(len(result["restarts"]), 2)
+        self.assertEqual([p["pass"] for p in result["history"]], list(range(1, result["passes"] + 1)))
+        self.assertLess(result["objective"], result["history"][0]["objective"])
+        self.assertEqual(len(testing.read_model(model)), result["nonzeros"])
+        self.assertEqual(testing.Path(plot).read_text(encoding="utf-8").count(">workers came or went<"), 2)
+
+    def test_a_training_that_lost_a_worker_ends_at_the_same_optimum(self):
+        rows, out = testing.far_from_zero(), self.path("out.json")
+        wanted = testing.read_json(self.trained_undisturbed(rows))["objective"]
+        for victim in (2, 4):
+            with self.reassigning(rows, "--json", out, "--l1", "1", "--tolerance", "1e-7", "--blocks", "8") as job:
+                job.start_all()
+                self.assertTrue(job.until_training(), job.everything())
+                job.kill(victim)  # or it has come to its end just now
+                left = [rank for rank in range(5) if rank != victim]
+                self.assertEqual([job.wait(rank) for rank in left], [0] * 4, job.everything())
+            result = testing.read_json(out)
+            self.assertEqual(result["examples"], len(rows))
+            self.near(result["objective"], wanted)
+
+    def trained_undisturbed(self, rows):
+        out = self.path("undisturbed.json")
+        train = testing.write(self.path("undisturbed.svm"), rows)
+        done = self.lr("--train", train, "--json", out, "--l1", "1", "--tolerance", "1e-7")
+        self.assertEqual(done.code, 0, done.err)
+        return out
+
+    def test_only_words_that_there_are_say_what_happens_when_a_worker_is_lost(self):
+        done = self.lr("--train", testing.write(self.path("train.svm"), testing.dense()), "--on-worker-loss", "continue")
+        self.assertNotEqual(done.code, 0)
+        self.assertIn("must be stop or reassign", done.err)
+
     def test_servers_stay_up_while_a_stopped_worker_is_there(self):
         with self.job(*testing.ENDLESS) as job:
             job.start_all()

@@ -131,6 +131,21 @@ void add_predict(CLI::App& app, Command& chosen) {
         [flags, &chosen] { chosen.run = [flags](Config&) { return run_predict(*flags); }; });
 }
 
+/// `word`: what can be done but stop.
+void add_worker_loss(CLI::App& command, OnWorkerLoss& on_worker_loss, const std::string& word,
+                     OnWorkerLoss meaning, const std::string& what) {
+    const std::map<std::string, OnWorkerLoss> words{{"stop", OnWorkerLoss::kStop}, {word, meaning}};
+    command
+        .add_option("--on-worker-loss", on_worker_loss,
+                    "when a worker dies: stop (an error for all), or " + word + " (" + what +
+                        "); default: stop")
+        ->option_text("WORD")
+        ->transform(CLI::Transformer(words))
+        ->check([word](const std::string& text) {
+            return text.size() == 1 ? "" : text + ": must be stop or " + word;
+        });
+}
+
 void add_lr(CLI::App& app, Command& chosen) {
     const auto flags = std::make_shared<LrFlags>();
     CLI::App* const command =
@@ -171,23 +186,11 @@ void add_lr(CLI::App& app, Command& chosen) {
     command->add_option("--plot", flags->plot, "FILE.svg for objective against time; or -");
     command->footer(kLrFooter);
     add_job(*command, flags->job);
+    add_worker_loss(*command, flags->job.options.on_worker_loss, "reassign",
+                    OnWorkerLoss::kReassign, "the others read its part of the data, and go on");
     command->callback([flags, &chosen] {
         chosen.run = [flags](Config& config) { return run_lr(*flags, config); };
     });
-}
-
-void add_worker_loss(CLI::App& command, OnWorkerLoss& on_worker_loss) {
-    static const std::map<std::string, OnWorkerLoss> kWords{{"stop", OnWorkerLoss::kStop},
-                                                            {"continue", OnWorkerLoss::kContinue}};
-    command
-        .add_option("--on-worker-loss", on_worker_loss,
-                    "when a worker dies: stop (an error for all), or continue (the others go on); "
-                    "default: stop")
-        ->option_text("WORD")
-        ->transform(CLI::Transformer(kWords))
-        ->check([](const std::string& text) {
-            return text.size() == 1 ? "" : text + ": must be stop or continue";
-        });
 }
 
 /// Sets small sizes and short times, except for flags that the user gave.
@@ -267,7 +270,8 @@ void add_one(CLI::App& bench, const std::string& name, const std::string& meanin
     }
     command->add_flag("--child", flags->child)->group("");
     add_job(*command, flags->job);
-    add_worker_loss(*command, flags->job.options.on_worker_loss);
+    add_worker_loss(*command, flags->job.options.on_worker_loss, "continue",
+                    OnWorkerLoss::kContinue, "the others go on");
     for (const char* const by_hand : {"--rendezvous", "--rank", "--size", "--on-worker-loss"})
         command->get_option(by_hand)->excludes(local);
     command->callback([flags, command, &chosen] {

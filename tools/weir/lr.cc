@@ -104,12 +104,15 @@ private:
     bool was_echo_ = false;
 };
 
-Result<apps::LrRun> train(Client& client, const LrFlags& flags, bool speaks) {
+/// `speaks`: this worker was the first one at the start.
+Result<apps::LrRun> train(Client& client, const LrFlags& flags, bool speaks,
+                          apps::LrRounds& rounds) {
     Progress progress;
     apps::LrRunOptions options = flags.run;
     options.names = kFlagNames;
     options.solver.stop = stop_signal;
-    if (speaks) {
+    options.takes_work = flags.job.options.on_worker_loss == OnWorkerLoss::kReassign;
+    if (speaks || options.takes_work) {
         options.solver.progress = [&](const apps::LrProgress& p) {
             const std::string gap = p.gap <= kTellingGap ? ", gap " + percent(p.gap) : "";
             progress.show(fmt::format("pass {:4}  {:7.2f} s  objective {:.6g}, {} non-zeros{}",
@@ -118,9 +121,9 @@ Result<apps::LrRun> train(Client& client, const LrFlags& flags, bool speaks) {
     }
     Result<apps::LrRun> run = data::or_shortage([&]() -> Result<apps::LrRun> {
         if (speaks) WEIR_TRY(check_outputs(outputs_of(flags)));
-        return apps::run_lr(client, options);
+        return apps::run_lr(client, options, rounds);
     });
-    if (speaks) progress.end();
+    progress.end();
     return run;
 }
 
@@ -161,30 +164,45 @@ void handle_stop_signals(const JobShape& shape) {
                                                   : "");
 }
 
+/// The worker has no result.
+Status give_up(Client& client, const Error& error) {
+    Status failed = error;
+    if (error.code() == Errc::kCancelled && stop_signal() != 0)
+        failed =
+            stopped_by(stop_signal(), "the training files were being read; nothing is written");
+    (void)client.leave(failed);
+    return failed;
+}
+
 /// The whole work of one worker. The first worker writes the results before it leaves. Until then no
 /// worker that has results leaves with an error: a launcher may kill all ranks once one fails.
 Status work(Job& job, uint32_t i, const LrFlags& flags) {
     WEIR_ASSIGN(Client client, job.make_client(i));
     handle_stop_signals(job.shape());
-    const bool speaks = client.worker() == 0;
-    const Result<apps::LrRun> run = train(client, flags, speaks);
-    if (!run) {
-        Status failed = run.error();
-        if (failed.code() == Errc::kCancelled && stop_signal() != 0)
-            failed = stopped_by(stop_signal(),
-                                "the training files were being read; nothing is "
-                                "written");
-        (void)client.leave(failed);
-        return failed;
+    const bool takes_work = flags.job.options.on_worker_loss == OnWorkerLoss::kReassign;
+    apps::LrRounds rounds;
+    while (true) {
+        const Result<apps::LrRun> run =
+            train(client, flags, client.worker() == 0 && rounds.history.empty(), rounds);
+        if (run.code() == Errc::kReassigned) {
+            log(LogLevel::kInfo, "{}", run.error().text());
+            continue;
+        }
+        if (!run) return give_up(client, run.error());
+        Status written;
+        if (run->is_first)
+            written = data::or_shortage([&] { return report(flags, *run, job.shape()); });
+        const bool all_is_well = outcome_of(*run).has_value();
+        const Status outcome = with_written(*run, outcome_of(*run), std::move(written));
+        // Writing a model can take long. If the one that writes it dies, another one does.
+        if (!all_is_well || takes_work) {
+            const Status met = client.barrier(kLongDeadline);
+            if (met.code() == Errc::kReassigned) continue;
+        }
+        // An error of writing concerns this rank only: the other ranks end as the training did.
+        const Status left = client.leave(outcome_of(*run));
+        return outcome ? left : outcome;
     }
-    Status written;
-    if (speaks) written = data::or_shortage([&] { return report(flags, *run, job.shape()); });
-    const bool all_is_well = outcome_of(*run).has_value();
-    const Status outcome = with_written(*run, outcome_of(*run), std::move(written));
-    if (!all_is_well) (void)client.barrier(kLongDeadline);  // writing a model can take long
-    // An error of writing concerns this rank only: the other ranks end as the training did.
-    const Status left = client.leave(outcome_of(*run));
-    return outcome ? left : outcome;
 }
 
 /// Prints the error that ends the job and returns the exit code. If a signal ended the job, all

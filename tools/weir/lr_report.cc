@@ -122,6 +122,7 @@ nlohmann::json to_json(const LrFlags& flags, const apps::LrRun& run, const JobSh
                            {"nonzeros", p.nonzero_count}});
     }
     json["history"] = std::move(history);
+    json["restarts"] = run.restarts;
     return json;
 }
 
@@ -132,6 +133,9 @@ void print_summary(std::FILE* to, const apps::LrRun& run) {
     fmt::print(to, "train           {}\n", metrics_text(run.train));
     if (run.test) fmt::print(to, "test            {}\n", metrics_text(*run.test));
     fmt::print(to, "passes          {} in {:.3g} s: {}\n", r.pass_count, r.seconds, to_text(r));
+    if (!run.restarts.empty())
+        fmt::print(to, "workers         came or went {} times; their examples went to the others\n",
+                   run.restarts.size());
     fmt::print(to, "moved           {:.4g} MB sent, {:.4g} MB copied\n",
                static_cast<double>(run.bytes_sent) / 1e6,
                static_cast<double>(run.bytes_copied) / 1e6);
@@ -168,7 +172,7 @@ std::string plot(const LrFlags& flags, const apps::LrRun& run, const JobShape& s
     if (run.result.gap <= kTellingGap)
         note +=
             fmt::format(", the result proven within {} of the optimum", percent(run.result.gap));
-    return apps::plot_descent(points, {plot_title(flags, shape), note});
+    return apps::plot_descent(points, {plot_title(flags, shape), note}, run.restarts);
 }
 
 Status write_outputs(const LrFlags& flags, const apps::LrRun& run, const JobShape& shape) {

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// WorkRounds: who has which pieces of the job's work. Workers take it in rounds: once all of them
+/// ask, it is dealt out to them. A worker that comes or dies ends the round; then all ask again.
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "lib/base/result.h"
+#include "lib/node/asker.h"
+
+namespace weir {
+
+/// The pieces of each worker, ascending.
+using Pieces = std::map<uint32_t, std::vector<uint32_t>>;
+
+/// Deals out pieces 0 .. piece_count - 1. Nobody gets more than one piece more than another one,
+/// and each keeps as many of those it had `before` as that allows.
+///
+/// Shape: `workers` ascending, not empty
+[[nodiscard]] Pieces deal_pieces(uint32_t piece_count, std::span<const uint32_t> workers,
+                                 const Pieces& before);
+
+/// Thread: the manager's
+class WorkRounds {
+public:
+    explicit WorkRounds(Outbox& outbox) noexcept : outbox_(outbox) {}
+
+    /// The worker is in the job: a round begins when it, too, has asked.
+    void add(uint32_t worker) { workers_.try_emplace(worker); }
+
+    /// The worker is in the job no more. True: it is missed in the round that goes on, if one does.
+    bool remove(uint32_t worker);
+
+    /// A worker asks for its share. The number of pieces is that of the first one that asks. True:
+    /// it takes no part in the round that goes on, if one does. One that is not in the job, or waits
+    /// already, is refused.
+    bool arrive(const Asker& asker, uint32_t piece_count);
+
+    /// The round is over. False: none was going on.
+    bool end() noexcept;
+
+    /// Deals the work out if all workers of the job ask for it. If it is `broken`, they get that.
+    void settle(const Status& broken);
+
+    /// Whether rounds have begun, and the worker has no share in one that goes on.
+    [[nodiscard]] bool is_outside(uint32_t worker) const {
+        return round_ > 0 && !(is_going_on_ && pieces_.contains(worker));
+    }
+
+    /// Whether there was a round, and it is over.
+    [[nodiscard]] bool is_over() const noexcept { return round_ > 0 && !is_going_on_; }
+
+private:
+    Outbox& outbox_;
+    std::map<uint32_t, std::optional<Asker>> workers_;  // those that ask, with their requests
+    Pieces pieces_;                                     // as last dealt
+    uint32_t piece_count_ = 0;
+    uint64_t round_ = 0;
+    bool is_going_on_ = false;
+};
+
+}  // namespace weir

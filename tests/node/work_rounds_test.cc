@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+/// \file
+/// How work is dealt out to workers, and the message that says so.
+
+#include "lib/node/work_rounds.h"
+
+#include <algorithm>
+#include <set>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "lib/base/random.h"
+#include "lib/node/work_share.h"
+#include "tests/seed.h"
+
+namespace weir::testing {
+namespace {
+
+using Numbers = std::vector<uint32_t>;
+
+size_t held(const Pieces& pieces, uint32_t worker) {
+    const auto at = pieces.find(worker);
+    return at == pieces.end() ? 0 : at->second.size();
+}
+
+/// Of those that the worker had.
+size_t kept(const Pieces& before, const Pieces& after, uint32_t worker) {
+    if (!before.contains(worker)) return 0;
+    return static_cast<size_t>(std::ranges::count_if(before.at(worker), [&](uint32_t piece) {
+        return std::ranges::binary_search(after.at(worker), piece);
+    }));
+}
+
+}  // namespace
+
+TEST_SUITE("work_rounds") {
+    TEST_CASE("pieces are dealt evenly, and what one had is kept") {
+        CHECK(deal_pieces(5, Numbers{0, 7}, {}) == Pieces{{0, {0, 1, 2}}, {7, {3, 4}}});
+        const Pieces three{{0, {0, 1}}, {1, {2, 3}}, {2, {4, 5}}};
+        CHECK(deal_pieces(6, Numbers{0, 2}, three) == Pieces{{0, {0, 1, 2}}, {2, {3, 4, 5}}});
+        CHECK(deal_pieces(6, Numbers{0, 1, 2, 3}, three) ==
+              Pieces{{0, {0, 1}}, {1, {2, 3}}, {2, {4}}, {3, {5}}});
+        CHECK(deal_pieces(2, Numbers{3, 4, 5}, {}) == Pieces{{3, {0}}, {4, {1}}, {5, {}}});
+    }
+
+    TEST_CASE("whoever comes and goes, each piece has one worker, and the least moves") {
+        WEIR_TEST_SEED(seed, 1);
+        Random random(seed);
+        for (int history = 0; history < 300; ++history) {
+            const auto piece_count = static_cast<uint32_t>(1 + random.below(100));
+            std::set<uint32_t> workers;
+            uint32_t next = 0;
+            Pieces before;
+            for (int round = 0; round < 10; ++round) {
+                for (uint64_t come = random.below(4) + (workers.empty() ? 1 : 0); come > 0; --come)
+                    workers.insert(next++);
+                while (workers.size() > 1 && random.below(3) == 0)
+                    workers.erase(
+                        std::next(workers.begin(), static_cast<int>(random.below(workers.size()))));
+                const Numbers numbers(workers.begin(), workers.end());
+                const Pieces after = deal_pieces(piece_count, numbers, before);
+                REQUIRE(after.size() == workers.size());
+                std::vector<bool> is_dealt(piece_count);
+                for (const auto& [worker, mine] : after) {
+                    REQUIRE(workers.contains(worker));
+                    REQUIRE(std::ranges::is_sorted(mine));
+                    REQUIRE(mine.size() >= piece_count / workers.size());
+                    REQUIRE(mine.size() <= (piece_count - 1) / workers.size() + 1);
+                    REQUIRE(kept(before, after, worker) ==
+                            std::min(held(before, worker), mine.size()));
+                    for (const uint32_t piece : mine) {
+                        REQUIRE_FALSE(is_dealt[piece]);
+                        is_dealt[piece] = true;
+                    }
+                }
+                REQUIRE(std::ranges::all_of(is_dealt, [](bool is) { return is; }));
+                before = after;
+            }
+        }
+    }
+
+    TEST_CASE("a share is decoded as it was, and no other bytes are") {
+        const WorkShare share{7, 1, 3, 20, {0, 8, 19}};
+        const auto body = share.encode();
+        CHECK(WorkShare::decode(body) == share);
+        for (size_t size = 0; size < body.size(); ++size)
+            CHECK_FALSE(WorkShare::decode(std::span(body).first(size)));
+        auto longer = body;
+        longer.push_back({});
+        CHECK_FALSE(WorkShare::decode(longer));
+        longer = body;
+        longer.back() |= std::byte{16};  // piece 20 of 20
+        CHECK_FALSE(WorkShare::decode(longer));
+        CHECK_FALSE(WorkShare::decode(WorkShare{7, 3, 3, 20, {}}.encode()));
+        CHECK_FALSE(WorkShare::decode(WorkShare{7, 0, 3, 4097, {}}.encode()));
+        CHECK(WorkShare::decode(WorkShare{7, 0, 3, 4096, {4095}}.encode()));
+    }
+}
+
+}  // namespace weir::testing
