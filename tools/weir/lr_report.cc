@@ -126,6 +126,11 @@ nlohmann::json to_json(const LrFlags& flags, const apps::LrRun& run, const JobSh
     return json;
 }
 
+std::string counted(uint64_t count, std::string_view thing) {
+    const std::string_view ending = count == 1 ? "" : thing.ends_with("s") ? "es" : "s";
+    return fmt::format("{} {}{}", count, thing, ending);
+}
+
 void print_summary(std::FILE* to, const apps::LrRun& run) {
     const apps::LrResult& r = run.result;
     fmt::print(to, "objective       {:.6g}{}\n", r.objective, proof(r));
@@ -134,8 +139,8 @@ void print_summary(std::FILE* to, const apps::LrRun& run) {
     if (run.test) fmt::print(to, "test            {}\n", metrics_text(*run.test));
     fmt::print(to, "passes          {} in {:.3g} s: {}\n", r.pass_count, r.seconds, to_text(r));
     if (!run.restarts.empty())
-        fmt::print(to, "workers         came or went {} times; their examples went to the others\n",
-                   run.restarts.size());
+        fmt::print(to, "workers         came or went {}; the work was dealt out anew\n",
+                   counted(run.restarts.size(), "time"));
     fmt::print(to, "moved           {:.4g} MB sent, {:.4g} MB copied\n",
                static_cast<double>(run.bytes_sent) / 1e6,
                static_cast<double>(run.bytes_copied) / 1e6);
@@ -143,11 +148,6 @@ void print_summary(std::FILE* to, const apps::LrRun& run) {
         if (bad->count > 0)
             fmt::print(to, "left out        {} bad lines; the first: {}\n", bad->count, bad->first);
     }
-}
-
-std::string counted(uint64_t count, std::string_view thing) {
-    const std::string_view ending = count == 1 ? "" : thing.ends_with("s") ? "es" : "s";
-    return fmt::format("{} {}{}", count, thing, ending);
 }
 
 /// The title of the plot: the training, in one line.
