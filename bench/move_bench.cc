@@ -127,9 +127,9 @@ private:
             }
         }
         if (follower_ == nullptr) return;
-        if (const auto applied = follower_->take_applied()) {
+        if (const auto progress = follower_->take_progress()) {
             wire::FrameHeader header = wire::header_of(wire::Kind::kApplied);
-            header.first = *applied;
+            header.first = progress->applied;
             outbox_.send(connection_, header);
         }
         (void)outbox_.flush();

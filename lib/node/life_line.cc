@@ -15,8 +15,8 @@ using transport::Event;
 namespace {
 
 // Between two attempts to connect.
-constexpr uint64_t kPauseNsMin = 5 * kMillisecond;
-constexpr uint64_t kPauseNsMax = 500 * kMillisecond;
+constexpr uint64_t kLinePauseNsMin = 5 * kMillisecond;
+constexpr uint64_t kLinePauseNsMax = 500 * kMillisecond;
 
 }  // namespace
 
@@ -39,7 +39,7 @@ void LifeLine::try_later() {
     manager_->is_tried.store(true);
     connection_ = 0;
     is_answered_ = false;
-    pause_ns_ = std::clamp(2 * pause_ns_, kPauseNsMin, kPauseNsMax);
+    pause_ns_ = std::clamp(2 * pause_ns_, kLinePauseNsMin, kLinePauseNsMax);
     not_before_ns_ = clock_.now_ns() + pause_ns_;
 }
 
