@@ -266,7 +266,9 @@ private:
             counts_.resent += worker->resent;
         }
         MoveReader reader(cluster_);
-        for (const auto& [where, sum] : sums_) {
+        for (const auto& entry : sums_) {
+            const auto& where = entry.first;
+            const int64_t sum = entry.second;
             std::set<int64_t> possible{sum};
             for (const int64_t value : maybe_[where]) {
                 for (const int64_t before : std::set(possible))
