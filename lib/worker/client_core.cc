@@ -13,7 +13,6 @@
 namespace weir {
 
 using transport::Completion;
-using transport::ConnectionId;
 using transport::Event;
 using wire::Kind;
 
