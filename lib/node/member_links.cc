@@ -40,11 +40,6 @@ uint64_t MemberLinks::silent_since_ns(ConnectionId connection) const {
     return line == lines_.end() || line->second.connection != 0 ? 0 : line->second.broken_ns;
 }
 
-bool MemberLinks::is_broken(ConnectionId connection) const {
-    const auto link = links_.find(connection);
-    return link != links_.end() && link->second.connection == 0;
-}
-
 size_t MemberLinks::poll(std::span<Completion> completions) {
     if (!ending_.empty()) end_late_ones();
     size_t count = 0;

@@ -38,9 +38,6 @@ public:
     /// none.
     [[nodiscard]] uint64_t silent_since_ns(ConnectionId connection) const;
 
-    /// Whether the link has no connection now.
-    [[nodiscard]] bool is_broken(ConnectionId connection) const;
-
     // Endpoint
     [[nodiscard]] std::string address() const override { return inner_->address(); }
 
