@@ -315,6 +315,7 @@ Status Job::Part::start_manager(std::string& address) {
     WEIR_ASSIGN(const uint64_t timeout_s, config_.number("WEIR_JOIN_TIMEOUT_S"));
     options.join_timeout_ns = timeout_s * kSecond;
     options.on_worker_loss = options_.on_worker_loss;
+    options.replicas = options_.replicas;
     WEIR_ASSIGN(const uint64_t lease_ms, config_.number("WEIR_LEASE_MS"));
     options.lease_ns = lease_ms * kMillisecond;
     options.is_being_stopped = options_.is_being_stopped;

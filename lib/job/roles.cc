@@ -7,11 +7,25 @@ namespace weir {
 namespace {
 
 constexpr uint32_t kCountMax = 4096;
+constexpr uint32_t kReplicasMax = 1;
 
 Status check_count(const char* flag, uint32_t count) {
     if (count >= 1 && count <= kCountMax) return {};
     return Error(Errc::kInvalidArgument,
                  fmt::format("--{} {}: must be between 1 and {}", flag, count, kCountMax));
+}
+
+Status check_replicas(const JobOptions& options) {
+    if (options.replicas > kReplicasMax) {
+        return Error(Errc::kInvalidArgument,
+                     fmt::format("--replicas {}: must be 0 or {}", options.replicas, kReplicasMax));
+    }
+    if (options.replicas == 0 || options.replicas < options.servers) return {};
+    return Error(
+        Errc::kInvalidArgument,
+        fmt::format("--replicas {} needs at least {} servers, because a copy lies on another "
+                    "server; the job has --servers {}",
+                    options.replicas, options.replicas + 1, options.servers));
 }
 
 }  // namespace
@@ -20,6 +34,7 @@ Result<Roles> plan_roles(const JobOptions& options, uint32_t rank, uint32_t size
     WEIR_TRY(check_count("servers", options.servers));
     WEIR_TRY(check_count("shards", options.shards_per_server));
     WEIR_TRY(check_count("workers", options.workers));
+    WEIR_TRY(check_replicas(options));
     Roles roles;
     JobShape& shape = roles.shape;
     shape.rank = rank;

@@ -175,7 +175,8 @@ void Manager::begin_if_complete() {
     if (!first) return end(first.code(), first.error().message());
     phase_ = Phase::kRunning;
     membership_.emplace(std::move(*first),
-                        MembershipOptions{.on_worker_loss = options_.on_worker_loss});
+                        MembershipOptions{.backup_count = options_.replicas,
+                                          .on_worker_loss = options_.on_worker_loss});
     has_news_ = true;
     for (const auto& [number, worker] : workers_) {
         barrier_.add(number);

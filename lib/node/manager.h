@@ -50,6 +50,7 @@ struct ManagerOptions {
     std::vector<uint32_t> worker_ranks;
     uint64_t join_timeout_ns = 30 * kSecond;
     OnWorkerLoss on_worker_loss = OnWorkerLoss::kStop;
+    uint32_t replicas = 0;  ///< backups of each segment, on other servers
     /// A worker whose process is out of reach for so long counts as lost.
     uint64_t lease_ns = kSecond;
     std::function<bool()> is_being_stopped{};  ///< JobOptions::is_being_stopped; may be empty

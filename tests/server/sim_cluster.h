@@ -43,6 +43,7 @@ struct SimShape {
     bool faults_of_all = false;                           ///< of all hosts' networks
     bool is_manager_apart = false;  ///< the manager has a host of its own, without faults
     OnWorkerLoss on_worker_loss = OnWorkerLoss::kStop;
+    uint32_t replicas = 0;
 };
 
 /// A server that joins a running cluster.
@@ -62,6 +63,7 @@ public:
         manager_options.shards_per_server = shape.shards;
         manager_options.worker_count = shape.workers;
         manager_options.on_worker_loss = shape.on_worker_loss;
+        manager_options.replicas = shape.replicas;
         if (shape.is_manager_apart) managers_device_ = network.make_device(kManagersHost);
         manager = std::make_unique<Manager>(
             manager_options, endpoint(shape.is_manager_apart ? *managers_device_ : first), clock);

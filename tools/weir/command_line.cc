@@ -54,6 +54,11 @@ void add_job(CLI::App& command, JobFlags& job) {
     command.add_option("--workers", job.options.workers, "workers per worker process")
         ->check(count(1, kPartCountMax))
         ->capture_default_str();
+    command
+        .add_option("--replicas", job.options.replicas,
+                    "copies on other servers, 0 or 1: with 1 the job goes on when a server dies")
+        ->check(count(0, 1))
+        ->capture_default_str();
     command.add_flag("--colocate", job.options.colocate,
                      "run workers on every rank, also on those of servers");
     command.add_option(
