@@ -24,6 +24,7 @@
 #include "lib/job/pinning.h"
 #include "lib/job/rendezvous_machine.h"
 #include "lib/job/roles.h"
+#include "lib/node/lease_line.h"
 #include "lib/node/life_line.h"
 #include "lib/node/manager.h"
 #include "lib/node/operator.h"
@@ -112,6 +113,7 @@ private:
     Status choose_cpus_of_shards();
     Status start_manager(std::string& address);
     Status start_life_line();
+    Status start_lease_line();
     [[nodiscard]] LinkIdentity make_link() const;
     void start_rendezvous(std::unique_ptr<boot::OpenRendezvous> rendezvous);
     Status start_shards();
@@ -136,7 +138,9 @@ private:
     ContactFile contact_file_;
     uint64_t process_ = make_number();  ///< of its life line
     std::shared_ptr<ManagerLife> manager_life_ = std::make_shared<ManagerLife>();
+    std::shared_ptr<ServerLease> lease_ = std::make_shared<ServerLease>();  ///< of its server
     std::unique_ptr<Runtime> life_line_;   ///< ends after all members of this process
+    std::unique_ptr<Runtime> lease_line_;  ///< of a process with a server
     std::unique_ptr<Runtime> rendezvous_;  ///< of rank 0, while newcomers may find the job there
     std::unique_ptr<Runtime> runtime_;     // last, because its threads use everything above
 };
@@ -336,6 +340,15 @@ Status Job::Part::start_life_line() {
     const uint64_t end_ns = clock_.now_ns() + kLifeLineNs;
     while (!manager_life_->is_tried.load() && clock_.now_ns() < end_ns)
         std::this_thread::sleep_for(std::chrono::microseconds(100));
+    return local_shard_count() == 0 ? Status() : start_lease_line();
+}
+
+/// Its thread sleeps, too.
+Status Job::Part::start_lease_line() {
+    WEIR_ASSIGN(std::unique_ptr<transport::Endpoint> endpoint, devices_->make_endpoint());
+    lease_line_ = std::make_unique<Runtime>(IdleOptions{.spin_ns = 0, .yield_ns = 0});
+    (void)lease_line_->run(std::make_unique<LeaseLine>(
+        std::move(endpoint), clock_, manager_address_, process_, manager_life_, lease_));
     return {};
 }
 
@@ -370,6 +383,7 @@ Status Job::Part::start_shards() {
             options.manager_address = manager_address_;
             options.link = make_link();
             options.join = join_;
+            options.lease = lease_;
             const size_t pool = store.pool_of_shard[local];
             options.list_cache_bytes =
                 devices_->store_cache_bytes(pool) /

@@ -36,16 +36,18 @@ std::vector<std::byte> JobStatus::encode() const {
     const auto number = [&](uint32_t value) { w.number(value); };
     w.number(epoch).number(joining_servers).number(joining_workers).number(tables);
     w.number(segments_to_move).number(segments_moved).number(share_to_move).number(share_moved);
-    w.number(share_lost);
+    w.number(share_lost).number(replicas).number(segments).number(segments_to_copy);
+    w.number(segments_copying).number(lease_ms);
     write_list(w, dead, [&](const DeadServer& server) {
         w.number(server.number).number(server.rank);
         w.number(static_cast<uint8_t>(server.held_parameters));
     });
     write_list(w, servers, [&](const Server& server) {
         w.number(server.number).number(server.rank).number(server.weight);
-        w.number(static_cast<uint8_t>(server.is_leaving));
+        w.number(static_cast<uint8_t>(server.is_leaving)).number(server.silent_ms);
         write_list(w, server.shards, [&](const Shard& shard) {
-            w.number(shard.number).number(shard.segments).number(shard.share);
+            w.number(shard.number).number(shard.segments).number(shard.backups);
+            w.number(shard.share);
             w.number(static_cast<uint8_t>(shard.answered)).number(shard.keys).number(shard.bytes);
             w.number(shard.pushes).number(shard.pulls);
         });
@@ -82,9 +84,15 @@ std::optional<JobStatus> JobStatus::decode(std::span<const std::byte> body) {
     status.share_to_move = r.number<double>();
     status.share_moved = r.number<double>();
     status.share_lost = r.number<double>();
+    status.replicas = r.number<uint32_t>();
+    status.segments = r.number<uint64_t>();
+    status.segments_to_copy = r.number<uint64_t>();
+    status.segments_copying = r.number<uint64_t>();
+    status.lease_ms = r.number<uint64_t>();
     const auto shard = [&](Shard& s) {
         s.number = r.number<uint32_t>();
         s.segments = r.number<uint32_t>();
+        s.backups = r.number<uint32_t>();
         s.share = r.number<double>();
         if (!flag(s.answered)) return false;
         s.keys = r.number<uint64_t>();
@@ -97,7 +105,9 @@ std::optional<JobStatus> JobStatus::decode(std::span<const std::byte> body) {
         s.number = r.number<uint32_t>();
         s.rank = r.number<uint32_t>();
         s.weight = r.number<uint32_t>();
-        return flag(s.is_leaving) && read_list(r, room, s.shards, shard);
+        if (!flag(s.is_leaving)) return false;
+        s.silent_ms = r.number<uint64_t>();
+        return read_list(r, room, s.shards, shard);
     };
     const auto worker = [&](Worker& w) { return number(w.number) && number(w.rank); };
     const auto dead_server = [&](DeadServer& s) {

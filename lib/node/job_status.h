@@ -18,6 +18,7 @@ struct JobStatus {
     struct Shard {
         uint32_t number = 0;
         uint32_t segments = 0;  ///< that it is primary of
+        uint32_t backups = 0;   ///< segments that it has a copy of
         double share = 0;       ///< of the ring
         bool answered = false;  ///< the following are known
         uint64_t keys = 0;
@@ -32,6 +33,7 @@ struct JobStatus {
         uint32_t rank = 0;
         uint32_t weight = 1;
         bool is_leaving = false;
+        uint64_t silent_ms = 0;  ///< nothing was heard of it for so long; 0: it is in reach
         std::vector<Shard> shards = {};
         friend bool operator==(const Server&, const Server&) = default;
     };
@@ -70,6 +72,11 @@ struct JobStatus {
     double share_moved = 0;
     double share_lost = 0;  ///< of the ring. More than 0: calls fail, and the job is to end
     std::vector<DeadServer> dead = {};
+    uint32_t replicas = 0;              ///< copies that each segment is to have on other servers
+    uint64_t segments = 0;              ///< of the ring
+    uint64_t segments_to_copy = 0;      ///< those that have fewer
+    uint64_t segments_copying = 0;      ///< and those of them whose copy is being made
+    uint64_t lease_ms = 0;              ///< WEIR_LEASE_MS of the manager
     std::vector<uint32_t> losers = {};  ///< shards that have yet to hand over what they lose
     std::vector<OpenIteration> open = {};
 

@@ -35,7 +35,7 @@ uint32_t first_free_rank(const ManagerOptions& options) {
 Manager::Manager(ManagerOptions options, std::unique_ptr<transport::Endpoint> endpoint,
                  const Clock& clock)
     : options_(std::move(options)),
-      endpoint_(std::make_unique<MemberLinks>(std::move(endpoint), clock)),
+      endpoint_(std::make_unique<MemberLinks>(std::move(endpoint), clock, options_.lease_ns)),
       clock_(clock),
       outbox_(*endpoint_),
       started_ns_(clock.now_ns()),
@@ -46,11 +46,17 @@ size_t Manager::poll() {
     for (const Completion& completion : std::span(completions_).first(count))
         handle(completion);
     const uint64_t now_ns = clock_.now_ns();
+    if (now_ns - polled_ns_ > options_.lease_ns / 2) awake_since_ns_ = now_ns;
+    polled_ns_ = now_ns;
     if (phase_ == Phase::kJoining && now_ns - started_ns_ > options_.join_timeout_ns) {
         end(Errc::kDeadline, missing());
     }
     if (phase_ == Phase::kRunning) {
-        if (count == 0) lose_silent_workers(now_ns);  // all that has come is read
+        if (count == 0) {  // all that has come is read
+            lose_silent_workers(now_ns);
+            look_for_silence(now_ns);
+        }
+        if (!fenced_.empty()) give_up_fenced(now_ns);
         if (!joiners_.servers().empty()) turn_away_late_servers(now_ns);
         const bool is_measured = counters_.ends(now_ns);
         if (is_measured) join_measured_servers();
@@ -159,9 +165,13 @@ void Manager::join(ConnectionId connection, Peer& peer, const wire::Frame& frame
     }
     peer.state = Peer::State::kMember;
     if (is_shard) {
-        shards_[number] = {connection,      number / options_.shards_per_server,
-                           peer.is.rank,    peer.is.host,
-                           peer.is.address, 0};
+        shards_[number] = {connection,
+                           number / options_.shards_per_server,
+                           peer.is.rank,
+                           peer.is.host,
+                           peer.is.address,
+                           0,
+                           endpoint_->process_of(connection)};
     } else {
         workers_[number] = {connection, peer.is.rank};
     }

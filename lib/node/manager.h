@@ -7,6 +7,7 @@
 /// From file to file:
 ///   manager.cc          connections and messages; the start of the job and its end
 ///   manager_members.cc  who joins, leaves or dies; carries out what Membership decides
+///   manager_silence.cc  servers that are out of reach: who may be given up, and when
 ///   manager_operators.cc  commands of people: the state of the job, and leave
 ///   membership.h        decides the views
 ///   joiners.h           who asks to join a running job, until that is decided
@@ -17,6 +18,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -51,7 +53,8 @@ struct ManagerOptions {
     uint64_t join_timeout_ns = 30 * kSecond;
     OnWorkerLoss on_worker_loss = OnWorkerLoss::kStop;
     uint32_t replicas = 0;  ///< backups of each segment, on other servers
-    /// A worker whose process is out of reach for so long counts as lost.
+    /// A worker whose process is out of reach for so long counts as lost. What a silent server holds is
+    /// given to the servers that have copies of it after a quarter more (lease_line.h).
     uint64_t lease_ns = kSecond;
     std::function<bool()> is_being_stopped{};  ///< JobOptions::is_being_stopped; may be empty
 };
@@ -69,6 +72,9 @@ public:
 
     size_t poll() override;
     [[nodiscard]] int arm() override;
+
+    /// It looks for silent servers as often.
+    [[nodiscard]] uint64_t sleep_ns_max() const noexcept override { return options_.lease_ns / 8; }
 
     [[nodiscard]] bool finished() const override { return phase_ == Phase::kOver; }
 
@@ -109,7 +115,8 @@ private:
         uint32_t rank = 0;
         uint64_t host = 0;
         std::string address;
-        uint64_t joiner = 0;  ///< of its server, as in JoinMessage; 0: it began with the job
+        uint64_t joiner = 0;   ///< of its server, as in JoinMessage; 0: it began with the job
+        uint64_t process = 0;  ///< as in LinkMessage; 0: unknown
     };
 
     /// A server that is dead, or of no use.
@@ -170,6 +177,12 @@ private:
     void remove_server(uint32_t server, const Error& why);
     void lose_worker(uint32_t number, LeaveMessage why);
     void forget_removed();
+    // manager_silence.cc: servers that are out of reach
+    void look_for_silence(uint64_t now_ns);
+    void judge_silent(uint32_t server, uint64_t silent_ns, const std::set<uint32_t>& silent);
+    void give_up_fenced(uint64_t now_ns);
+    [[nodiscard]] std::map<uint32_t, uint64_t> silent_servers(uint64_t now_ns) const;
+    [[nodiscard]] std::string name_of_server(uint32_t server) const;
     void tell_shards_of(uint32_t worker);
     void tell_workers_of(uint32_t shard);
     void settle_barrier();
@@ -206,8 +219,14 @@ private:
     std::map<uint32_t, Shard> shards_;      ///< by number, those that are here
     std::map<uint32_t, Worker> workers_;    ///< by number, those that are here
     std::optional<Membership> membership_;  ///< once the job runs
-    bool has_news_ = false;                 ///< membership_ has heard something: act()
-    std::map<uint32_t, Removed> removed_;   ///< by number, servers that the view still has
+    uint64_t polled_ns_ = 0;                ///< when it was last polled
+    uint64_t awake_since_ns_ = 0;           ///< it has been polled often enough
+    uint64_t next_look_ns_ = 0;             ///< for silent servers
+    std::set<uint32_t> silent_;             ///< servers that are out of reach; that was logged
+    /// Servers that were removed while they had a lease, and when that ends.
+    std::map<uint32_t, uint64_t> fenced_;
+    bool has_news_ = false;                ///< membership_ has heard something: act()
+    std::map<uint32_t, Removed> removed_;  ///< by number, servers that the view still has
     std::vector<JobStatus::DeadServer> dead_servers_;
     std::optional<Error> loss_;  ///< parameters are lost: what has happened
     Status outcome_;             ///< of the job, once it ends

@@ -214,8 +214,11 @@ void Manager::remove_server(uint32_t server, const Error& why) {
     wire::FrameHeader header = wire::header_of(Kind::kShutdown);
     header.status = why.code();
     const std::vector<std::byte> body = encode_text(why.message());
+    uint64_t lease_end_ns = 0;  // 0 as well if its end is proved
     std::erase_if(shards_, [&](const auto& entry) {
         if (entry.second.server != server) return false;
+        endpoint_->refuse_leases(entry.second.process);
+        lease_end_ns = endpoint_->lease_end_ns(entry.second.process);
         removed_[server].rank = entry.second.rank;
         removed_[server].joined_later = entry.second.joiner != 0;
         removed_[server].shards.push_back(entry.first);
@@ -224,7 +227,12 @@ void Manager::remove_server(uint32_t server, const Error& why) {
         counters_.forget_shard(entry.first);
         return true;
     });
-    membership_->server_died(server);
+    silent_.erase(server);
+    if (options_.replicas > 0 && lease_end_ns > clock_.now_ns()) {
+        fenced_[server] = lease_end_ns;  // it may still answer: nobody may take over from it yet
+    } else {
+        membership_->server_died(server);
+    }
     has_news_ = true;
     const View& view = membership_->view();
     const bool adds_to_loss =
@@ -367,8 +375,13 @@ void Manager::carry_out(const AdmitServer& action) {
         server->is.rank, server->shards.size());
     for (uint32_t i = 0; i < server->shards.size(); ++i) {
         const ShardPeer shard{action.first_shard + i, server->shards[i]};
-        shards_[shard.number] = {shard.connection, action.server,           server->is.rank,
-                                 server->is.host,  server->is.addresses[i], server->joiner};
+        shards_[shard.number] = {shard.connection,
+                                 action.server,
+                                 server->is.rank,
+                                 server->is.host,
+                                 server->is.addresses[i],
+                                 server->joiner,
+                                 endpoint_->process_of(shard.connection)};
         admit(shard.connection, shard.number, server->is.rank);
         tables_.send_all(shard);
         end_iterations(shard.connection);

@@ -111,6 +111,21 @@ void Manager::send_status() {
     }
 }
 
+namespace {
+
+void note_copies(const ViewSegment& segment, std::map<uint32_t, JobStatus::Shard>& shards,
+                 JobStatus& status) {
+    for (const uint32_t backup : segment.backups) {
+        if (const auto at = shards.find(backup); at != shards.end()) ++at->second.backups;
+    }
+    if (segment.backup_count() >= status.replicas) return;
+    ++status.segments_to_copy;
+    const bool is_move = segment.learner.replaces == segment.primary;
+    if (segment.has_learner() && !is_move) ++status.segments_copying;
+}
+
+}  // namespace
+
 JobStatus Manager::make_status() const {
     const View& view = membership_->view();
     JobStatus status;
@@ -124,6 +139,9 @@ JobStatus Manager::make_status() const {
     status.share_to_move = progress.share_to_move;
     status.share_moved = progress.share_moved;
     status.dead = dead_servers_;
+    status.replicas = options_.replicas;
+    status.lease_ms = options_.lease_ns / kMillisecond;
+    status.segments = view.segments().size();
     status.losers.assign(membership_->losers().begin(), membership_->losers().end());
     std::map<uint32_t, JobStatus::Shard> shards;
     for (const ViewShard& shard : view.shards())
@@ -132,6 +150,7 @@ JobStatus Manager::make_status() const {
         const uint32_t primary = view.segments()[i].primary;
         const double share = static_cast<double>(position_count(view.data().segments, i)) * 0x1p-64;
         if (loss_ && !shards_.contains(primary)) status.share_lost += share;
+        note_copies(view.segments()[i], shards, status);
         const auto at = shards.find(primary);
         if (at == shards.end()) continue;
         ++at->second.segments;
@@ -151,9 +170,12 @@ JobStatus Manager::make_status() const {
             names.insert(names.end(), open.late.begin(), open.late.end());
         }
     }
+    const std::map<uint32_t, uint64_t> silent_ns = silent_servers(clock_.now_ns());
     for (const ViewServer& server : view.servers()) {
         JobStatus::Server& entry = status.servers.emplace_back();
-        entry = {server.number, server.rank, server.weight, membership_->is_leaving(server.number)};
+        const auto silent = silent_ns.find(server.number);
+        entry = {server.number, server.rank, server.weight, membership_->is_leaving(server.number),
+                 silent == silent_ns.end() ? 0 : silent->second / kMillisecond};
         for (const ViewShard& shard : view.shards()) {
             if (shard.server == server.number) entry.shards.push_back(shards[shard.number]);
         }

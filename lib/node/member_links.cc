@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lib/base/log.h"
+#include "lib/node/lease_line.h"
 #include "lib/node/messages.h"
 
 namespace weir {
@@ -38,6 +39,26 @@ uint64_t MemberLinks::silent_since_ns(ConnectionId connection) const {
     if (link == links_.end()) return 0;
     const auto line = lines_.find(link->second.process);
     return line == lines_.end() || line->second.connection != 0 ? 0 : line->second.broken_ns;
+}
+
+uint64_t MemberLinks::process_of(ConnectionId connection) const {
+    const auto link = links_.find(connection);
+    return link == links_.end() ? 0 : link->second.process;
+}
+
+uint64_t MemberLinks::heard_ns(uint64_t process) const {
+    const auto line = lines_.find(process);
+    return line == lines_.end() ? ~uint64_t{0} : line->second.heard_ns;
+}
+
+uint64_t MemberLinks::lease_end_ns(uint64_t process) const {
+    const auto line = lines_.find(process);
+    return line == lines_.end() ? 0 : line->second.lease_end_ns;
+}
+
+void MemberLinks::refuse_leases(uint64_t process) {
+    if (const auto line = lines_.find(process); line != lines_.end())
+        line->second.is_refused = true;
 }
 
 size_t MemberLinks::poll(std::span<Completion> completions) {
@@ -79,6 +100,7 @@ bool MemberLinks::receive(Completion& completion) {
     if (wire::decode(completion.message, frame) != Errc::kOk) return true;
     if (frame.header.kind == Kind::kLink) return begin(frame, completion);
     if (frame.header.kind == Kind::kLifeLine) return begin_line(frame, completion.connection);
+    if (frame.header.kind == Kind::kLease) return give_lease(frame, completion.connection);
     return true;
 }
 
@@ -186,10 +208,28 @@ bool MemberLinks::begin_line(const wire::Frame& frame, ConnectionId connection) 
         lines_by_connection_.erase(line.connection);
         inner_->close(line.connection);
     }
-    line = {connection, frame.header.request, 0};
+    line.connection = connection;
+    line.number = frame.header.request;
+    line.broken_ns = 0;
+    line.heard_ns = clock_.now_ns();
     lines_by_connection_[connection] = process;
     const wire::FrameHeader header = wire::header_of(Kind::kLifeLine);
     const std::array parts{wire::bytes_of(header)};
+    if (inner_->send(connection, parts) == Post::kNotNow) inner_->close(connection);
+    return false;
+}
+
+/// A process asks for the lease of its servers. One without a life line could not be told dead.
+bool MemberLinks::give_lease(const wire::Frame& frame, ConnectionId connection) {
+    const auto line = lines_.find(frame.header.first);
+    if (line == lines_.end()) return true;
+    if (line->second.is_refused) return false;
+    wire::FrameHeader header = wire::header_of(Kind::kLease);
+    header.request = frame.header.request;
+    header.first = lease_of_server_ns(lease_ns_);
+    const std::array parts{wire::bytes_of(header)};
+    line->second.heard_ns = clock_.now_ns();  // before the answer leaves
+    line->second.lease_end_ns = line->second.heard_ns + lease_of_manager_ns(lease_ns_);
     if (inner_->send(connection, parts) == Post::kNotNow) inner_->close(connection);
     return false;
 }

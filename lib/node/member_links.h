@@ -31,12 +31,26 @@ public:
     /// Of links and of life lines. Beyond it a connection is closed.
     static constexpr size_t kLinksMax = 65536;
 
-    MemberLinks(std::unique_ptr<transport::Endpoint> inner, const Clock& clock)
-        : inner_(std::move(inner)), clock_(clock) {}
+    /// `lease_ns`: as ManagerOptions has it.
+    MemberLinks(std::unique_ptr<transport::Endpoint> inner, const Clock& clock, uint64_t lease_ns)
+        : inner_(std::move(inner)), clock_(clock), lease_ns_(lease_ns) {}
 
     /// Since when the life line of the process at the other end is broken; 0: it is not, or there is
     /// none.
     [[nodiscard]] uint64_t silent_since_ns(ConnectionId connection) const;
+
+    /// The process at the other end of a link; 0 if it has not said that.
+    [[nodiscard]] uint64_t process_of(ConnectionId connection) const;
+
+    /// When the process was last heard of: it made its life line, or got a lease. ~0: that cannot be
+    /// told, because it has no life line.
+    [[nodiscard]] uint64_t heard_ns(uint64_t process) const;
+
+    /// When its lease ends, as counted here; in the past, or 0, if it has none. 0 if its end is proved.
+    [[nodiscard]] uint64_t lease_end_ns(uint64_t process) const;
+
+    /// The process gets no lease any more.
+    void refuse_leases(uint64_t process);
 
     // Endpoint
     [[nodiscard]] std::string address() const override { return inner_->address(); }
@@ -91,6 +105,9 @@ private:
         ConnectionId connection = 0;  ///< 0: broken
         uint64_t number = 0;          ///< the highest of its connections
         uint64_t broken_ns = 0;       ///< since when
+        uint64_t heard_ns = 0;        ///< when it was made, or the last lease was given
+        uint64_t lease_end_ns = 0;    ///< 0: it was never asked for
+        bool is_refused = false;      ///< it gets no lease
     };
 
     /// Whether the caller sees it.
@@ -101,6 +118,7 @@ private:
     [[nodiscard]] bool begin(const wire::Frame& frame, transport::Completion& completion);
     [[nodiscard]] bool resume(ConnectionId id, const wire::Frame& frame, ConnectionId connection);
     [[nodiscard]] bool begin_line(const wire::Frame& frame, ConnectionId connection);
+    [[nodiscard]] bool give_lease(const wire::Frame& frame, ConnectionId connection);
     [[nodiscard]] bool closed(transport::Completion& completion);
     void refuse(ConnectionId connection);
     void answer(ConnectionId connection, const MemberLink& link);
@@ -111,6 +129,7 @@ private:
 
     std::unique_ptr<transport::Endpoint> inner_;
     const Clock& clock_;
+    uint64_t lease_ns_;
     std::unordered_map<ConnectionId, MemberLink> links_;  ///< by the id that the caller knows
     std::unordered_map<uint64_t, ConnectionId> by_identity_;
     std::unordered_map<ConnectionId, ConnectionId> by_connection_;

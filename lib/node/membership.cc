@@ -230,6 +230,37 @@ std::vector<MembershipAction> Membership::decide() {
     return std::exchange(actions_, {});
 }
 
+bool Membership::may_put_out(uint32_t server, const std::set<uint32_t>& silent) const {
+    if (view_.server(server) == nullptr) return false;
+    const bool is_handing_over = !losers_.empty();
+    for (const ViewSegment& segment : view_.segments()) {
+        const ViewSegment& was = before_.segments()[before_.segment_index(segment.first)];
+        const bool has_moved = is_handing_over && was.primary != segment.primary &&
+                               view_.shard(was.primary) != nullptr;
+        // Until the view is released, who had the segment has it, and the others do not serve.
+        if (is_last_copy(has_moved ? before_ : view_, has_moved ? was : segment, server, silent))
+            return false;
+    }
+    return true;
+}
+
+/// Whether the server has a copy of the segment, and all others that have one are silent or dead.
+bool Membership::is_last_copy(const View& view, const ViewSegment& segment, uint32_t server,
+                              const std::set<uint32_t>& silent) const {
+    bool has_copy = false;
+    bool has_other = false;
+    const auto look_at = [&](uint32_t shard) {
+        const ViewShard* const is = shard == kNoShard ? nullptr : view.shard(shard);
+        if (is == nullptr) return;
+        has_copy |= is->server == server;
+        has_other |= is->server != server && !silent.contains(is->server) &&
+                     !dead_.contains(is->server) && view_.server(is->server) != nullptr;
+    };
+    look_at(segment.primary);
+    std::ranges::for_each(segment.backups, look_at);
+    return has_copy && !has_other;
+}
+
 MoveProgress Membership::progress() const {
     MoveProgress progress = done_;
     for (size_t i = 0; i < view_.segments().size(); ++i) {

@@ -147,7 +147,8 @@ public:
     ///         would be left, or fewer than each segment has copies. The text says so
     [[nodiscard]] Status leave_server(uint32_t server);
 
-    /// The end of a server is proved. Nothing happens if it is in no view any more.
+    /// The end of a server is proved, or its lease has ended and may_put_out() allows it. Nothing
+    /// happens if it is in no view any more.
     void server_died(uint32_t server);
 
     /// A worker's calls have all ended, and it has left. So every iteration in which it took part
@@ -191,6 +192,10 @@ public:
 
     [[nodiscard]] bool is_leaving(uint32_t server) const { return leaving_.contains(server); }
 
+    /// Whether a server that is silent, and answers nobody any more, may be given up: each segment of
+    /// which it has a copy has another one on a server that is not in `silent`.
+    [[nodiscard]] bool may_put_out(uint32_t server, const std::set<uint32_t>& silent) const;
+
     [[nodiscard]] MoveProgress progress() const;
 
 private:
@@ -225,6 +230,8 @@ private:
     [[nodiscard]] bool is_address_taken(const std::string& address) const;
     [[nodiscard]] std::vector<uint32_t> staying(const View& view) const;
     [[nodiscard]] bool is_dead_shard(uint32_t shard) const;
+    [[nodiscard]] bool is_last_copy(const View& view, const ViewSegment& segment, uint32_t server,
+                                    const std::set<uint32_t>& silent) const;
 
     MembershipOptions options_;
     View view_;

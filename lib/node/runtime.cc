@@ -36,7 +36,7 @@ void poll_to_end(StateMachine& machine, Idle& idle, const std::stop_token& stop)
             idle.reset();
             if (machine.gives_way()) sched_yield();
         } else {
-            idle.wait([&] { return machine.arm(); });
+            idle.wait([&] { return machine.arm(); }, machine.sleep_ns_max());
         }
     }
 }

@@ -29,6 +29,10 @@ public:
     /// A descriptor to sleep on: it becomes readable when poll() has something to do. -1: do not
     /// sleep, poll again.
     [[nodiscard]] virtual int arm() = 0;
+
+    /// So long it may sleep if nothing arrives: then poll() has something to do all the same.
+    [[nodiscard]] virtual uint64_t sleep_ns_max() const noexcept { return ~uint64_t{0}; }
+
     /// True once poll() will never have anything to do again.
     [[nodiscard]] virtual bool finished() const = 0;
 

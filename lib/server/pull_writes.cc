@@ -47,7 +47,7 @@ bool PullWrites::post(uint64_t id) {
 
 Post PullWrites::post_values(uint64_t id, std::span<const std::byte> from) {
     const PullWrite& write = writes_.at(id);
-    if (write.names_iteration) return endpoint_.write(write.connection, from, write.to, id);
+    if (write.is_replied) return endpoint_.write(write.connection, from, write.to, id);
     return endpoint_.write_immediate(write.connection, from, write.to,
                                      static_cast<uint32_t>(write.request), id);
 }
@@ -65,6 +65,11 @@ size_t PullWrites::post_waiting() {
         }
     }
     return posted;
+}
+
+void PullWrites::want_replies() noexcept {
+    for (const uint64_t id : waiting_)
+        writes_.at(id).is_replied = true;
 }
 
 void PullWrites::forget(transport::ConnectionId connection) {

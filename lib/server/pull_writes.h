@@ -22,7 +22,8 @@ namespace weir {
 struct PullWrite {
     transport::ConnectionId connection = 0;
     uint64_t request = 0;
-    bool names_iteration = false;  ///< its worker gets a reply, not an immediate
+    bool is_replied = false;       ///< its worker gets a reply, not an immediate
+    bool names_iteration = false;  ///< the reply says which one the values show
     uint64_t shown = 0;            ///< the last closed iteration when the values were read
     transport::RemoteSpan to;
     ShardTable* table = nullptr;  ///< must outlive the write
@@ -43,6 +44,9 @@ public:
     void add(const PullWrite& write);
     /// Posts the queued writes that need not wait any longer. Returns how many were posted.
     size_t post_waiting();
+
+    /// The workers of all queued writes get a reply.
+    void want_replies() noexcept;
 
     /// The write that was posted with `context` has ended.
     void completed(uint64_t context, Errc status) { end(context, status); }

@@ -95,6 +95,12 @@ void Shard::prefetch_rows(const Completion& next) const {
     if (const auto& table = tables_[h.table]) table->rows->prefetch({h.first, h.first + h.count});
 }
 
+/// The lease is extended by another thread.
+uint64_t Shard::sleep_ns_max() const noexcept {
+    constexpr uint64_t kLookForLeaseNs = kMillisecond;
+    return needs_lease_ && !ready_.empty() ? kLookForLeaseNs : ~uint64_t{0};
+}
+
 int Shard::arm() {
     const bool nothing_waits = outbox_.empty() && to_manager_.due_ns() != 0 &&
                                !fetcher_.waiting() && !retry_ && !writes_.waiting() &&
@@ -147,7 +153,7 @@ void Shard::receive(ConnectionId connection, std::span<const std::byte> message)
     }
     if (kind == Kind::kHello) return another_hello(*session, frame);
     if (kind == Kind::kScan) return scan(*session, frame);
-    if (kind == Kind::kStats) return reply(connection, frame.header.request, Errc::kOk, 0, stats());
+    if (kind == Kind::kStats) return give_sign_of_life(connection, frame.header.request);
     if (kind == Kind::kLeave) return worker_gave_up(*session, frame.header.request);
     refuse(connection, "a frame that workers do not send to a shard");
 }
@@ -265,7 +271,10 @@ Status Shard::create_table(std::span<const std::byte> body) {
 void Shard::closed(ConnectionId connection) {
     outbox_.forget(connection);
     fetcher_.forget(connection);
-    if (holds_answers_) held_.forget(connection);
+    if (holds_answers_) {
+        held_.forget(connection);
+        ready_.forget(connection);
+    }
     if (to_manager_.owns(connection)) {
         return to_manager_.closed() ? void() : lose_manager();
     }

@@ -29,6 +29,7 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/repeated_log.h"
+#include "lib/node/lease_line.h"
 #include "lib/node/manager_link.h"
 #include "lib/node/messages.h"
 #include "lib/node/outbox.h"
@@ -70,7 +71,9 @@ struct ShardOptions {
     std::optional<ShardJoin> join = {};  ///< none: it begins with the job
     uint64_t host = 0;                   ///< equal for the processes of one host
     std::string manager_address;
-    LinkIdentity link = {};                     ///< of the link to the manager
+    LinkIdentity link = {};  ///< of the link to the manager
+    /// That of its server. None: it never needs one.
+    std::shared_ptr<const ServerLease> lease = nullptr;
     size_t fetch_bytes_max = size_t{64} << 20;  ///< of requests whose bytes are read or written
     /// Limit of the remembered key lists of all tables together: this shard's part of what its
     /// pool may spend on such lists.
@@ -100,6 +103,8 @@ public:
 
     size_t poll() override;
     [[nodiscard]] int arm() override;
+
+    [[nodiscard]] uint64_t sleep_ns_max() const noexcept override;
 
     [[nodiscard]] bool gives_way() const noexcept override { return is_moving_; }
 
@@ -259,6 +264,7 @@ private:
 
     // shard_replies.cc
     void reply_to_manager(uint64_t request, Errc status, std::span<const std::byte> body);
+    void give_sign_of_life(ConnectionId connection, uint64_t request);
     void reply(ConnectionId connection, uint64_t request, Errc status, uint64_t detail = 0,
                std::span<const std::byte> body = {});
     void reply_failed(ConnectionId connection, uint64_t request,
@@ -267,6 +273,9 @@ private:
                  std::span<const std::byte> body = {});
     void promise_failed(ConnectionId connection, uint64_t request,
                         const IterationProgress::Failure& failure);
+    void answer(ConnectionId connection, wire::FrameHeader& header,
+                std::span<const std::byte> body);
+    [[nodiscard]] bool has_lease();
     size_t release_answers();
     [[nodiscard]] std::vector<std::byte> stats();
     void note_open_iterations(StatsMessage& message) const;
@@ -309,8 +318,10 @@ private:
     std::unordered_map<ConnectionId, std::unique_ptr<Follower>> followers_;  ///< what it learns
     /// Of streams that last and have no connection now; by the number of their primary.
     std::unordered_map<uint32_t, std::unique_ptr<Follower>> detached_;
-    HeldAnswers held_;
+    HeldAnswers held_;                  ///< for counted copies to have what they promise
+    HeldAnswers ready_;                 ///< they wait for nothing but a look at the lease
     bool holds_answers_ = false;        ///< some copy is counted, or answers are held
+    bool needs_lease_ = false;          ///< a counted copy may take over once the lease has ended
     std::optional<uint64_t> stopping_;  ///< for this epoch: kStopped is to be sent
     bool is_moving_ = false;            ///< any of that
     bool holds_pushes_ = false;         ///< until streams have room

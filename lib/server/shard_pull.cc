@@ -6,7 +6,7 @@
 ///  - to the worker's memory by a network write otherwise: those of a range from the table
 ///    itself, those of a list from a buffer.
 /// Where a pull names an iteration, its reply says which one the values show; a network write is
-/// then followed by a reply, too. A write from the table pins its rows until it ends. New pins wait while pushes wait for pins.
+/// then followed by a reply, too; so it is while answers need a lease. A write from the table pins its rows until it ends. New pins wait while pushes wait for pins.
 
 #include "lib/base/check.h"
 #include "lib/server/shard.h"
@@ -56,6 +56,7 @@ void Shard::pull_by_write(ShardTable& table, const ShardRequest& request, size_t
     write.to = {at.address, at.length_bytes, at.key};
     write.request = h.request;
     write.names_iteration = h.iteration > 0;
+    write.is_replied = write.names_iteration || needs_lease_;
     write.shown = table.iterations.state().last_closed();
     if (request.room.empty()) {
         write.keys = {h.first, h.first + h.count};
@@ -85,7 +86,7 @@ size_t Shard::post_waiting_writes() {
 }
 
 /// Writes that have ended: the worker learns of success by the immediate or, if it named an
-/// iteration, by a reply; of failure by a reply.
+/// iteration or answers need a lease, by a reply; of failure by a reply.
 /// Changes that waited for the rows of a write go on.
 void Shard::take_ended_writes() {
     while (const std::optional<PullWrites::Ended> ended = writes_.next_ended()) {
@@ -100,6 +101,8 @@ void Shard::take_ended_writes() {
                 if (!is_closing) reply(write.connection, write.request, ended->status);
             } else if (write.names_iteration) {
                 promise(write.connection, write.request, Errc::kOk, write.shown);
+            } else if (write.is_replied) {
+                reply(write.connection, write.request, Errc::kOk);
             }
         }
         if (!ended->unpinned) continue;

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include <fmt/core.h>
+
 #include "lib/server/shard.h"
 
 namespace weir {
@@ -17,7 +19,16 @@ void Shard::reply(ConnectionId connection, uint64_t request, Errc status, uint64
     header.request = request;
     header.status = status;
     header.first = detail;
-    outbox_.send(connection, header, body);
+    answer(connection, header, body);
+}
+
+/// While others may take over from this shard, an answer leaves only after a look at the lease, at the
+/// end of the poll.
+void Shard::answer(ConnectionId connection, wire::FrameHeader& header,
+                   std::span<const std::byte> body) {
+    if (!needs_lease_) [[likely]]
+        return outbox_.send(connection, header, body);
+    ready_.add(0, connection, header, body);
 }
 
 static wire::FrameHeader failed_reply(uint64_t request, const IterationProgress::Failure& failure) {
@@ -32,7 +43,8 @@ static wire::FrameHeader failed_reply(uint64_t request, const IterationProgress:
 /// Answers a part of, or a pull that names, an iteration that has failed at this shard.
 void Shard::reply_failed(ConnectionId connection, uint64_t request,
                          const IterationProgress::Failure& failure) {
-    outbox_.send(connection, failed_reply(request, failure));
+    wire::FrameHeader header = failed_reply(request, failure);
+    answer(connection, header, {});
 }
 
 /// Answers what is true only as long as some copy has the state of now: pushes, parts of closed
@@ -55,14 +67,31 @@ void Shard::promise_failed(ConnectionId connection, uint64_t request,
     held_.add(streams_.state(), connection, failed_reply(request, failure), {});
 }
 
-/// Sends the answers whose promises all counted copies can keep.
+/// Whether what was done up to now may be reported.
+bool Shard::has_lease() {
+    if (!needs_lease_ || options_.lease->holds(clock_.now_ns())) return true;
+    refusals_.log(LogLevel::kWarning, "lease",
+                  fmt::format("{}: the lease of this server has ended, so its answers wait: the "
+                              "manager (rank 0) does not answer, or cannot be reached",
+                              name()));
+    return false;
+}
+
+/// Sends the answers that wait for nothing else, and those whose promises all counted copies can keep.
 size_t Shard::release_answers() {
-    if (held_.empty()) return 0;
-    return held_.release(
-        streams_.confirmed_state(),
-        [&](ConnectionId connection, wire::FrameHeader& header, std::span<const std::byte> body) {
-            outbox_.send(connection, header, body);
-        });
+    if ((held_.empty() && ready_.empty()) || !has_lease()) return 0;
+    const auto send = [&](ConnectionId connection, wire::FrameHeader& header,
+                          std::span<const std::byte> body) {
+        outbox_.send(connection, header, body);
+    };
+    return ready_.release(~uint64_t{0}, send) + held_.release(streams_.confirmed_state(), send);
+}
+
+/// With the counters. It promises nothing, so it needs no lease.
+void Shard::give_sign_of_life(ConnectionId connection, uint64_t request) {
+    wire::FrameHeader header = wire::header_of(Kind::kReply);
+    header.request = request;
+    outbox_.send(connection, header, stats());
 }
 
 void Shard::reply_to_manager(uint64_t request, Errc status, std::span<const std::byte> body) {

@@ -5,6 +5,7 @@
 /// from it.
 
 #include <algorithm>
+#include <utility>
 
 #include <fmt/core.h>
 
@@ -23,7 +24,10 @@ constexpr size_t kBytesPerPoll = size_t{64} << 10;
 }  // namespace
 
 void Shard::look_at_moves() noexcept {
-    holds_answers_ = streams_.is_counted() || !held_.empty();
+    const bool is_counted = streams_.is_counted();
+    holds_answers_ = is_counted || !held_.empty() || !ready_.empty();
+    const bool needed_lease = std::exchange(needs_lease_, is_counted && options_.lease != nullptr);
+    if (needs_lease_ && !needed_lease) writes_.want_replies();
     is_moving_ = !holdings_.is_settled() || !streams_.empty() || !followers_.empty() ||
                  stopping_.has_value() || holds_answers_;
 }

@@ -60,8 +60,11 @@ enum class Kind : uint8_t {
                      ///< process lives; manager -> process: so it does
     kWork = 25,      ///< worker -> manager: it wants its share of the work; manager -> shard:
                      ///< iterations of all tables below number `first` are over
+    kLease = 26,  ///< process with a server -> manager: process `first` asks for a lease, question
+                  ///< `request`; manager -> process: it holds for `first` nanoseconds, counted
+                  ///< from when it was asked for
 };
-inline constexpr uint8_t kKindMax = 25;
+inline constexpr uint8_t kKindMax = 26;
 
 /// How keys and values travel: exactly one key form and one value form per push or pull.
 enum Flags : uint8_t {

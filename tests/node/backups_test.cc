@@ -104,6 +104,45 @@ TEST_SUITE("backups") {
         CHECK(job.has_loss);
     }
 
+    TEST_CASE("a silent server may be put out if others in reach have copies of what it has") {
+        Backups job(3);
+        CHECK_FALSE(job.is.may_put_out(1, {1}));  // learners do not count
+        job.settle();
+        CHECK(job.is.may_put_out(1, {1}));
+        CHECK_FALSE(job.is.may_put_out(7, {7}));
+        CHECK_FALSE(job.is.may_put_out(1, {0, 1, 2}));
+        CHECK_FALSE(job.is.may_put_out(1, {0, 1}));  // some are copied on 0 only
+        job.is.server_died(0);
+        CHECK_FALSE(job.is.may_put_out(1, {1}));  // and 2 has no copy yet of what 0 and 1 had
+        job.settle();
+        CHECK(job.is.may_put_out(1, {1}));
+    }
+
+    TEST_CASE("a silent server that holds nothing may be put out; one that hands over may not") {
+        Membership job(membership_view(2, 1, 1), MembershipOptions{});
+        (void)job.decide();
+        CHECK_FALSE(job.may_put_out(1, {1}));
+        REQUIRE(job.join_server(1, membership_server(2, 1)));
+        (void)job.decide();
+        CHECK(job.may_put_out(2, {2}));
+        const View view = job.view();
+        for (const ViewSegment& segment : view.segments()) {
+            if (!segment.has_learner()) continue;
+            REQUIRE(job.learner_complete(
+                segment.primary, {segment.first, segment.learner.shard, segment.learner.named}));
+        }
+        (void)job.decide();
+        REQUIRE(job.has_losers());
+        REQUIRE_FALSE(job.view().segments_of(2).empty());
+        CHECK(job.may_put_out(2, {2}));  // it does not serve yet: the losers get it back
+        CHECK_FALSE(job.may_put_out(0, {0}));
+        const std::set<uint32_t> losers = job.losers();
+        for (const uint32_t loser : losers)
+            REQUIRE(job.stopped(loser, job.view().epoch()));
+        (void)job.decide();
+        CHECK_FALSE(job.may_put_out(2, {2}));
+    }
+
     TEST_CASE("a backup without memory is none any more, and its server gets no other") {
         Backups job(3);
         job.settle();

@@ -4,6 +4,8 @@
 
 #include <doctest/doctest.h>
 
+#include "lib/base/clock.h"
+
 namespace weir {
 namespace {
 
@@ -19,8 +21,6 @@ bool wait_once(Idle& idle, bool long_enough) {
     idle.reset();
     return spins;
 }
-
-constexpr uint64_t kMillisecond = 1'000'000;
 
 }  // namespace
 

@@ -9,10 +9,16 @@ namespace {
 JobStatus full_status() {
     JobStatus status;
     status.epoch = 7;
-    status.servers = {{0, 0, 1, true, {{0, 3, 0.5, true, 10, 80, 4, 5}, {1}}}, {2, 3, 1, false}};
+    status.servers = {{0, 0, 1, true, 0, {{0, 3, 2, 0.5, true, 10, 80, 4, 5}, {1}}},
+                      {2, 3, 1, false, 40}};
     status.workers = {{0, 1}, {4, 2}};
     status.share_lost = 0.25;
     status.dead = {{1, 2, true}, {3, 4, false}};
+    status.replicas = 1;
+    status.segments = 3;
+    status.segments_to_copy = 2;
+    status.segments_copying = 1;
+    status.lease_ms = 1000;
     status.losers = {1};
     status.open = {{"numbers", 5, {0, 4}}, {"numbers", 6, {}}};
     return status;

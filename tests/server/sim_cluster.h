@@ -12,6 +12,7 @@
 #include <doctest/doctest.h>
 
 #include "lib/base/random.h"
+#include "lib/node/lease_line.h"
 #include "lib/node/life_line.h"
 #include "lib/node/manager.h"
 #include "lib/server/shard.h"
@@ -125,8 +126,11 @@ public:
     /// either: then a millisecond passes.
     bool step() {
         size_t done = manager != nullptr ? manager->poll() : 0;
-        for (const auto& [host, process] : processes_)
+        for (const auto& [host, process] : processes_) {
             done += process.life_line->poll();
+            if (process.lease_line != nullptr && !stopped_hosts.contains(host))
+                done += process.lease_line->poll();
+        }
         for (auto& shard : shards) {
             if (shard != nullptr && !shard->finished() && !stopped.contains(shard.get()))
                 done += shard->poll();
@@ -238,6 +242,7 @@ private:
         ShardOptions options;
         options.number = number;
         options.link = identity(host);
+        options.lease = lease_of(host);
         options.manager_address = manager->address();
         options.fetch_bytes_max = shape_.fetch_bytes_max;
         options.waiting_bytes_max = shape_.waiting_bytes_max;
@@ -263,6 +268,8 @@ private:
         std::shared_ptr<ManagerLife> manager;
         std::unique_ptr<transport::Device> device;
         std::unique_ptr<LifeLine> life_line;
+        std::shared_ptr<ServerLease> lease;
+        std::unique_ptr<LeaseLine> lease_line;
         uint64_t cut_ns = 0;  ///< when the last cut_from_manager() was
     };
 
@@ -274,6 +281,18 @@ private:
         process.life_line =
             std::make_unique<LifeLine>(std::move(process.device->make_endpoint({})).value(), clock,
                                        manager->address(), host + 1, process.manager);
+    }
+
+    /// Of the server on that host.
+    [[nodiscard]] std::shared_ptr<const ServerLease> lease_of(uint32_t host) {
+        Process& process = processes_.at(host);
+        if (process.lease == nullptr) {
+            process.lease = std::make_shared<ServerLease>();
+            process.lease_line = std::make_unique<LeaseLine>(
+                std::move(process.device->make_endpoint({})).value(), clock, manager->address(),
+                host + 1, process.manager, process.lease);
+        }
+        return process.lease;
     }
 
     [[nodiscard]] LinkIdentity identity(uint32_t host) {
@@ -295,6 +314,7 @@ public:
     std::vector<std::unique_ptr<Shard>> shards;
     std::vector<std::unique_ptr<ClientCore>> workers;
     std::set<const StateMachine*> stopped;  ///< these are not polled
+    std::set<uint32_t> stopped_hosts;       ///< nor the lease lines of these
 };
 
 /// One server of one shard.

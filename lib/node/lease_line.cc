@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/node/lease_line.h"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+namespace weir {
+
+using transport::Completion;
+using transport::Event;
+using wire::Kind;
+
+namespace {
+
+// Between two attempts to connect.
+constexpr uint64_t kPauseNsMin = 5 * kMillisecond;
+constexpr uint64_t kPauseNsMax = 100 * kMillisecond;
+/// No manager says that it holds longer: WEIR_LEASE_MS is not longer.
+constexpr uint64_t kLeaseNsMax = 60 * kSecond;
+/// A lease is asked for so many times while one holds.
+constexpr uint64_t kAsksPerLease = 3;
+
+}  // namespace
+
+LeaseLine::LeaseLine(std::unique_ptr<transport::Endpoint> endpoint, const Clock& clock,
+                     std::string address, uint64_t process,
+                     std::shared_ptr<const ManagerLife> manager, std::shared_ptr<ServerLease> lease)
+    : endpoint_(std::move(endpoint)),
+      clock_(clock),
+      address_(std::move(address)),
+      process_(process),
+      manager_(std::move(manager)),
+      lease_(std::move(lease)) {
+    connect();
+}
+
+void LeaseLine::connect() {
+    const Result<transport::ConnectionId> begun = endpoint_->connect(address_);
+    begun ? void(connection_ = *begun) : try_later();
+}
+
+void LeaseLine::try_later() {
+    connection_ = 0;
+    is_open_ = false;
+    is_asking_ = false;
+    pause_ns_ = std::clamp(2 * pause_ns_, kPauseNsMin, kPauseNsMax);
+    due_ns_ = clock_.now_ns() + pause_ns_;
+}
+
+void LeaseLine::ask() {
+    wire::FrameHeader header = wire::header_of(Kind::kLease);
+    header.request = ++question_;
+    header.first = process_;
+    asked_ns_ = clock_.now_ns();  // before it leaves
+    is_asking_ = true;
+    const std::array parts{wire::bytes_of(header)};
+    if (endpoint_->send(connection_, parts) == transport::Post::kNotNow)
+        endpoint_->close(connection_);  // one small frame is open at a time: there is room
+}
+
+void LeaseLine::answered(const wire::FrameHeader& answer) {
+    if (!is_asking_ || answer.request != question_) return;
+    is_asking_ = false;
+    pause_ns_ = 0;
+    const uint64_t holds_ns = std::min(answer.first, kLeaseNsMax);
+    lease_->extend_until(asked_ns_ + holds_ns);
+    due_ns_ = asked_ns_ + holds_ns / kAsksPerLease;
+}
+
+size_t LeaseLine::poll() {
+    size_t count = endpoint_->poll(completions_);
+    for (const Completion& completion : std::span(completions_).first(count)) {
+        if (completion.connection != connection_) continue;
+        wire::Frame frame;
+        switch (completion.event) {
+            case Event::kConnected:
+                is_open_ = true;
+                due_ns_ = 0;
+                break;
+            case Event::kReceived:
+                if (wire::decode(completion.message, frame) == Errc::kOk &&
+                    frame.header.kind == Kind::kLease)
+                    answered(frame.header);
+                break;
+            case Event::kClosed: try_later(); break;
+            default: break;
+        }
+    }
+    const bool is_due = (connection_ == 0 || (is_open_ && !is_asking_)) && !finished() &&
+                        clock_.now_ns() >= due_ns_;
+    if (is_due) {
+        connection_ == 0 ? connect() : ask();
+        ++count;
+    }
+    if (count > 0) endpoint_->flush();
+    return count;
+}
+
+int LeaseLine::arm() {
+    return sleep_ns_max() == 0 ? -1 : endpoint_->arm();
+}
+
+uint64_t LeaseLine::sleep_ns_max() const noexcept {
+    if (connection_ != 0 && (!is_open_ || is_asking_)) return ~uint64_t{0};
+    const uint64_t now_ns = clock_.now_ns();
+    return due_ns_ > now_ns ? due_ns_ - now_ns : 0;
+}
+
+}  // namespace weir

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// LeaseLine: asks the manager again and again for the lease of a process with a server. Shards whose
+/// segments have copies elsewhere let answers go only while it holds: the manager gives what they
+/// hold to others only when it has ended. Clocks of hosts are not compared; each counts on its own.
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "lib/base/clock.h"
+#include "lib/node/life_line.h"
+#include "lib/node/state_machine.h"
+#include "lib/wire/frame.h"
+#include "transport/transport.h"
+
+namespace weir {
+
+/// How long the manager says that a lease holds, counted from when it was asked for; and how long the
+/// manager itself counts, from when it answered. The distance is more than two clocks differ that go
+/// 10 % too slow and 10 % too fast.
+[[nodiscard]] constexpr uint64_t lease_of_server_ns(uint64_t lease_ns) noexcept {
+    return lease_ns / 4 * 3;
+}
+
+[[nodiscard]] constexpr uint64_t lease_of_manager_ns(uint64_t lease_ns) noexcept {
+    return lease_ns / 4 * 5;
+}
+
+/// The lease of this process. Thread: any
+class ServerLease {
+public:
+    /// Whether answers may leave. Look after the work that they report.
+    [[nodiscard]] bool holds(uint64_t now_ns) const noexcept {
+        // Relaxed: nothing else is read because of it, and an older value only ends earlier.
+        return now_ns < until_ns_.load(std::memory_order_relaxed);
+    }
+
+    void extend_until(uint64_t until_ns) noexcept {
+        until_ns_.store(until_ns, std::memory_order_relaxed);
+    }
+
+private:
+    std::atomic<uint64_t> until_ns_ = 0;
+};
+
+/// It has a connection of its own, because nothing may be sent on the life line. One question is open
+/// at a time: a server that hears no answers asks no more, so that its lease ends at the manager, too.
+/// Its thread sleeps. It is finished once the manager has ended.
+///
+/// Thread: one
+class LeaseLine final : public StateMachine {
+public:
+    /// `process`: as its life line says it.
+    LeaseLine(std::unique_ptr<transport::Endpoint> endpoint, const Clock& clock,
+              std::string address, uint64_t process, std::shared_ptr<const ManagerLife> manager,
+              std::shared_ptr<ServerLease> lease);
+
+    size_t poll() override;
+    [[nodiscard]] int arm() override;
+    [[nodiscard]] uint64_t sleep_ns_max() const noexcept override;
+
+    [[nodiscard]] bool finished() const override { return manager_->has_ended.load(); }
+
+    [[nodiscard]] std::string name() const override { return "lease"; }
+
+private:
+    void connect();
+    void try_later();
+    void ask();
+    void answered(const wire::FrameHeader& answer);
+
+    std::unique_ptr<transport::Endpoint> endpoint_;
+    const Clock& clock_;
+    std::string address_;
+    uint64_t process_;
+    std::shared_ptr<const ManagerLife> manager_;
+    std::shared_ptr<ServerLease> lease_;
+    std::array<transport::Completion, 4> completions_;
+    transport::ConnectionId connection_ = 0;  ///< 0: none
+    bool is_open_ = false;
+    bool is_asking_ = false;
+    uint64_t question_ = 0;  ///< number of the last one
+    uint64_t asked_ns_ = 0;
+    uint64_t due_ns_ = 0;  ///< of the next question, or attempt to connect
+    uint64_t pause_ns_ = 0;
+};
+
+}  // namespace weir

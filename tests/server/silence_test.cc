@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+/// \file
+/// Servers that are out of reach: stopped, or cut off from the manager or from all. Whether their
+/// copies take over, and what they may still do.
+
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "lib/node/manager_link.h"
+#include "tests/server/sim_cluster.h"
+
+namespace weir::test {
+namespace {
+
+constexpr uint32_t kManagerHost = SimCluster::kManagersHost;
+constexpr uint64_t kCounters = 1000;
+constexpr uint64_t kServersLeaseNs = kSecond;  // as ManagerOptions has it
+
+/// A cluster with a table of counters, of which each segment has its copies.
+class SilentCluster : public SimCluster {
+public:
+    explicit SilentCluster(uint32_t replicas, uint32_t servers = 3)
+        : SimCluster(1, shape_of(replicas, servers), {}) {
+        REQUIRE(start());
+        auto made = make_table(0, dense_table("counters", kCounters, ValueType::kUInt64));
+        REQUIRE(made.has_value());
+        table = *std::move(made);
+        REQUIRE(run_until([&] { return has_all_copies(); }));
+    }
+
+    [[nodiscard]] bool has_all_copies() const {
+        return std::ranges::all_of(manager->view().segments(), [&](const ViewSegment& segment) {
+            return segment.backup_count() >= shape().replicas;
+        });
+    }
+
+    [[nodiscard]] bool has_server(uint32_t server) const {
+        const View view = manager->view();
+        return view.server(server) != nullptr;
+    }
+
+    /// As SIGSTOP does to its process. Server and host have the same number.
+    void stop_server(uint32_t server) {
+        stopped_hosts.insert(server);
+        for (uint32_t shard = 0; shard < shape().shards; ++shard)
+            stopped.insert(shards[server * shape().shards + shard].get());
+    }
+
+    void continue_server(uint32_t server) {
+        stopped_hosts.erase(server);
+        for (uint32_t shard = 0; shard < shape().shards; ++shard)
+            stopped.erase(shards[server * shape().shards + shard].get());
+    }
+
+    void pass(uint64_t ns) {
+        const uint64_t end_ns = clock.now_ns() + ns;
+        REQUIRE(run_until([&] { return clock.now_ns() >= end_ns; }));
+    }
+
+    /// Adds 1 to all counters.
+    [[nodiscard]] ClientCore::CallId push(uint32_t worker = 0) {
+        return workers[worker]->push(table, KeyRange{0, kCounters}, std::as_bytes(std::span(ones_)),
+                                     {});
+    }
+
+    [[nodiscard]] Status push_and_wait(uint32_t worker = 0) { return finish(worker, push(worker)); }
+
+    /// The sum of all counters.
+    [[nodiscard]] uint64_t sum(uint32_t worker = 0) {
+        std::vector<uint64_t> values(kCounters);
+        const auto pull = workers[worker]->pull(table, KeyRange{0, kCounters},
+                                                std::as_writable_bytes(std::span(values)), {});
+        REQUIRE(finish(worker, pull).has_value());
+        uint64_t all = 0;
+        for (const uint64_t value : values)
+            all += value;
+        return all;
+    }
+
+    TableInfo table;
+
+private:
+    static SimShape shape_of(uint32_t replicas, uint32_t servers) {
+        SimShape shape;
+        shape.servers = servers;
+        shape.shards = 2;
+        shape.workers = 2;
+        shape.replicas = replicas;
+        shape.is_manager_apart = true;
+        return shape;
+    }
+
+    std::vector<uint64_t> ones_ = std::vector<uint64_t>(kCounters, 1);
+};
+
+}  // namespace
+
+TEST_SUITE("silence") {
+    TEST_CASE("a stopped server is replaced after its lease, and does no harm when it goes on") {
+        SilentCluster cluster(1);
+        REQUIRE(cluster.push_and_wait().has_value());
+        cluster.stop_server(1);
+        const uint64_t stopped_ns = cluster.clock.now_ns();
+        const auto push = cluster.push();
+        REQUIRE(cluster.finish(0, push).has_value());  // by those who have taken over
+        const uint64_t took_ns = cluster.clock.now_ns() - stopped_ns;
+        CHECK(took_ns > kServersLeaseNs / 2);
+        CHECK(took_ns < 3 * kServersLeaseNs);
+        CHECK_FALSE(cluster.has_server(1));
+        CHECK(cluster.sum() == 2 * kCounters);
+        cluster.continue_server(1);
+        const auto& first = *cluster.shards[2];
+        const auto& second = *cluster.shards[3];
+        REQUIRE(cluster.run_until([&] { return first.finished() && second.finished(); }));
+        CHECK(first.outcome().error().text().find("out of reach") != std::string::npos);
+        for (int i = 0; i < 10; ++i)
+            REQUIRE(cluster.push_and_wait().has_value());
+        CHECK(cluster.sum() == 12 * kCounters);
+        CHECK(cluster.run_until([&] { return cluster.has_all_copies(); }));
+    }
+
+    TEST_CASE("a server that only the manager cannot reach answers nobody after its lease") {
+        SilentCluster cluster(1);
+        cluster.network.partition(kManagerHost, 1);
+        cluster.pass(kServersLeaseNs);
+        // The others go on without it as soon as the manager may say so.
+        REQUIRE(cluster.push_and_wait().has_value());
+        CHECK_FALSE(cluster.has_server(1));
+        CHECK(cluster.sum(1) == kCounters);
+        cluster.network.heal(kManagerHost, 1);
+        REQUIRE(cluster.run_until([&] { return cluster.shards[2]->finished(); }));
+        CHECK(cluster.sum() == kCounters);
+    }
+
+    TEST_CASE("while nobody has a lease the answers wait, and come when the manager is back") {
+        SilentCluster cluster(1);
+        for (uint32_t server = 0; server < 3; ++server)
+            cluster.network.partition(kManagerHost, server);
+        cluster.pass(2 * kServersLeaseNs);
+        const auto push = cluster.push();
+        cluster.pass(5 * kServersLeaseNs);
+        CHECK_FALSE(cluster.workers[0]->done(push));
+        CHECK(cluster.has_server(0));  // all are silent: none of them is put out
+        CHECK(cluster.has_server(1));
+        CHECK(cluster.has_server(2));
+        for (uint32_t server = 0; server < 3; ++server)
+            cluster.network.heal(kManagerHost, server);
+        CHECK(cluster.finish(0, push).has_value());
+        CHECK(cluster.sum() == kCounters);
+    }
+
+    TEST_CASE("a manager that has slept does not take the others for silent") {
+        SilentCluster cluster(1);
+        auto manager = std::move(cluster.manager);
+        cluster.pass(10 * kServersLeaseNs);
+        cluster.manager = std::move(manager);
+        REQUIRE(cluster.push_and_wait().has_value());
+        cluster.pass(3 * kServersLeaseNs);
+        for (uint32_t server = 0; server < 3; ++server)
+            CHECK(cluster.has_server(server));
+    }
+
+    TEST_CASE("who has the last copy is waited for") {
+        SilentCluster cluster(1, 2);
+        cluster.network.kill(1);
+        for (const size_t shard : {size_t{2}, size_t{3}})
+            cluster.shards[shard].reset();
+        REQUIRE(cluster.run_until([&] { return !cluster.has_server(1); }));
+        REQUIRE(cluster.push_and_wait().has_value());
+        cluster.stop_server(0);
+        const auto push = cluster.push();
+        cluster.pass(10 * kServersLeaseNs);
+        CHECK(cluster.has_server(0));
+        CHECK_FALSE(cluster.workers[0]->done(push));
+        cluster.continue_server(0);
+        CHECK(cluster.finish(0, push).has_value());
+        CHECK(cluster.sum() == 2 * kCounters);
+    }
+
+    TEST_CASE("without copies a silent server is waited for, and then the job says what is lost") {
+        SilentCluster cluster(0);
+        REQUIRE(cluster.push_and_wait().has_value());
+        cluster.network.partition(kManagerHost, 1);
+        cluster.pass(20 * kSecond);
+        CHECK(cluster.has_server(1));
+        REQUIRE(cluster.push_and_wait().has_value());  // workers reach it, and it serves
+        cluster.pass(ManagerLink::kGiveUpNs);
+        const auto made =
+            cluster.workers[0]->create_table(dense_table("late", 8, ValueType::kUInt64));
+        REQUIRE(cluster.run_until([&] { return cluster.workers[0]->done(made); }));
+        const Result<TableInfo> table = cluster.workers[0]->take_table(made);
+        REQUIRE_FALSE(table.has_value());
+        CHECK(table.error().text().find("server 1") != std::string::npos);
+        CHECK(table.error().text().find("% of the parameters") != std::string::npos);
+    }
+
+    TEST_CASE("a joiner that falls silent before it holds anything is given up") {
+        SilentCluster cluster(0);
+        const uint32_t host = cluster.add_server();
+        const auto in_view = [&] { return cluster.manager->view().servers().size() == 4; };
+        REQUIRE(cluster.run_until(in_view));
+        REQUIRE(cluster.manager->view().segments_of(6).empty());
+        cluster.network.partition(kManagerHost, host);
+        for (uint32_t other = 0; other < 3; ++other)
+            cluster.network.partition(other, host);
+        const auto made =
+            cluster.workers[0]->create_table(dense_table("late", 8, ValueType::kUInt64));
+        CHECK(cluster.run_until([&] { return cluster.workers[0]->done(made); }));
+        CHECK(cluster.workers[0]->take_table(made).has_value());
+        CHECK(cluster.manager->view().servers().size() == 3);
+        CHECK(cluster.clock.now_ns() < 10 * kServersLeaseNs);
+    }
+}
+
+}  // namespace weir::test
