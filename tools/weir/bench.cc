@@ -16,6 +16,7 @@
 #include "lib/data/output_file.h"
 #include "tools/weir/bench_delay.h"
 #include "tools/weir/bench_elastic.h"
+#include "tools/weir/bench_failover.h"
 #include "tools/weir/bench_local.h"
 #include "tools/weir/bench_place.h"
 #include "tools/weir/command.h"
@@ -92,7 +93,7 @@ Status choose_cpus(BenchFlags& flags) {
 
 Status prepare(BenchFlags& flags) {
     if (flags.is_dense()) WEIR_TRY(check_sizes(flags));
-    if (flags.is_elastic() && !flags.local && flags.job.options.contact_file.empty()) {
+    if (flags.needs_contact() && !flags.local && flags.job.options.contact_file.empty()) {
         return Error(Errc::kInvalidArgument,
                      "servers join the job by its contact file: give --contact FILE, or --local");
     }
@@ -101,7 +102,7 @@ Status prepare(BenchFlags& flags) {
 
 int run_local(BenchFlags& flags) {
     std::optional<ScratchFolder> folder;
-    if (flags.is_elastic() && flags.job.options.contact_file.empty()) {
+    if (flags.needs_contact() && flags.job.options.contact_file.empty()) {
         Result<ScratchFolder> made = ScratchFolder::make();
         if (!made) return failure(made.error());
         folder.emplace(std::move(*made));
@@ -129,6 +130,11 @@ int run_local(BenchFlags& flags) {
     } else if (flags.is_elastic()) {
         add("--table-mib", flags.table_mib);
         add("--rounds", flags.rounds);
+    } else if (flags.is_failover()) {
+        add("--table-mib", flags.table_mib);
+        add("--rounds", flags.rounds);
+        add("--seed", flags.seed);
+        if (flags.stops) arguments.emplace_back("--stop");
     } else if (flags.bench != "latency") {
         add("--in-flight", flags.in_flight);
     }
@@ -136,6 +142,7 @@ int run_local(BenchFlags& flags) {
     add("--servers", job.servers);
     add("--shards", job.shards_per_server);
     add("--workers", job.workers);
+    add("--replicas", job.replicas);
     if (!job.contact_file.empty()) add("--contact", job.contact_file);
     if (job.colocate) {
         arguments.emplace_back("--colocate");
@@ -190,7 +197,7 @@ Status measure(Client& client, const BenchFlags& flags, const JobShape& shape) {
     return report.write_json(flags.json);
 }
 
-/// In `delay` and `elastic` all work. Else the first worker measures; the others wait until it has finished, unless all work.
+/// In `delay`, `elastic` and `failover` all work. Else the first worker measures; the others wait until it has finished, unless all work.
 Status work(Job& job, uint32_t i, const BenchFlags& flags, const Config& config) {
     std::optional<ElasticMoves> moves;
     WEIR_ASSIGN(Client client, job.make_client(i));
@@ -199,6 +206,8 @@ Status work(Job& job, uint32_t i, const BenchFlags& flags, const Config& config)
         outcome = bench_delay(client, flags, job.shape());
     } else if (flags.is_elastic()) {
         outcome = bench_elastic(client, flags, job.shape(), config, moves);
+    } else if (flags.is_failover()) {
+        outcome = bench_failover(client, flags, job.shape(), config);
     } else if (client.worker() == 0) {
         outcome = measure(client, flags, job.shape());
     }
@@ -245,8 +254,9 @@ int run_rank(BenchFlags& flags, Config& config) {
     if (flags.child) prctl(PR_SET_PDEATHSIG, SIGKILL);
     flags.job.apply_to(config);
     // The limits' memory is touched before the work begins, too: a bench does not measure how long
-    // the kernel takes to give out memory.
-    config.set_flag("WEIR_PREFAULT", "weir bench", "yes");
+    // the kernel takes to give out memory. (A server that is killed gives it back before its end is
+    // seen: for `failover` there is no more than is used.)
+    if (!flags.is_failover()) config.set_flag("WEIR_PREFAULT", "weir bench", "yes");
     // Only the first region of a pool is touched before the work begins, so the tables of `insert`
     // must fit into it.
     if (flags.bench == "insert" && !flags.brief &&

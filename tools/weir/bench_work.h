@@ -38,7 +38,10 @@ struct BenchFlags {
     std::string plot;        ///< delay
     double factor = 3;       ///< delay: by which a worker is slowed
     bool steady = false;     ///< delay: always the same worker is slowed
-    uint32_t rounds = 10;    ///< elastic: servers that join, and that leave
+    uint32_t rounds =
+        10;              ///< elastic: servers that join, and that leave; failover: that are killed
+    uint64_t seed = 1;   ///< failover: which one, and when
+    bool stops = false;  ///< failover: they are stopped, and go on later
     /// The cores of the limits: the server's and the worker's.
     std::array<int, 2> limit_cpus = {0, 1};
     /// Whether the job has no transport but tcp: then the limits of `push` and `latency` are bare
@@ -50,6 +53,11 @@ struct BenchFlags {
     [[nodiscard]] bool is_delay() const { return bench == "delay"; }
 
     [[nodiscard]] bool is_elastic() const { return bench == "elastic"; }
+
+    [[nodiscard]] bool is_failover() const { return bench == "failover"; }
+
+    /// Servers join it.
+    [[nodiscard]] bool needs_contact() const { return is_elastic() || is_failover(); }
 
     [[nodiscard]] bool is_sparse() const { return bench == "insert" || bench == "lookup"; }
 

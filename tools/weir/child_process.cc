@@ -62,6 +62,10 @@ void ChildProcess::kill() noexcept {
     ::waitpid(pid_, nullptr, 0);
 }
 
+void ChildProcess::send(int signal) const noexcept {
+    if (pid_ != 0) ::kill(pid_, signal);
+}
+
 std::optional<int> ChildProcess::ended() {
     int status = 0;
     if (pid_ == 0 || ::waitpid(pid_, &status, WNOHANG) != pid_) return std::nullopt;

@@ -34,6 +34,9 @@ public:
     ChildProcess& operator=(const ChildProcess&) = delete;
     ~ChildProcess();
 
+    /// If it still runs.
+    void send(int signal) const noexcept;
+
     /// What waitpid() says, if it has ended.
     [[nodiscard]] std::optional<int> ended();
 

@@ -243,6 +243,23 @@ void add_elastic(CLI::App& command, BenchFlags& flags) {
         ->capture_default_str();
 }
 
+void add_failover(CLI::App& command, BenchFlags& flags) {
+    flags.table_mib = 32;
+    flags.job.options.servers = 2;
+    flags.job.options.replicas = 1;
+    command.add_option("--table-mib", flags.table_mib, "size of the dense table")
+        ->check(CLI::Range(1, 1 << 20))
+        ->capture_default_str();
+    command.add_option("--rounds", flags.rounds, "how many servers are killed")
+        ->check(count(1, 100'000))
+        ->capture_default_str();
+    command.add_option("--seed", flags.seed, "which one is killed, and when")
+        ->check(count(0, kLongCountMax))
+        ->capture_default_str();
+    command.add_flag("--stop", flags.stops,
+                     "stop them (SIGSTOP) in place of killing them; they go on later");
+}
+
 void add_one(CLI::App& bench, const std::string& name, const std::string& meaning,
              Command& chosen) {
     const auto flags = std::make_shared<BenchFlags>();
@@ -266,6 +283,8 @@ void add_one(CLI::App& bench, const std::string& name, const std::string& meanin
         add_delay(*command, *flags);
     } else if (flags->is_elastic()) {
         add_elastic(*command, *flags);
+    } else if (flags->is_failover()) {
+        add_failover(*command, *flags);
     } else if (name != "latency") {
         command
             ->add_option("--in-flight", flags->in_flight,
@@ -291,7 +310,8 @@ void add_bench(CLI::App& app, Command& chosen) {
     bench->require_subcommand(1);
     bench->footer(
         "Start it with --local, or under mpirun or srun with 2 ranks or more. The first worker\n"
-        "measures; all other workers are idle, except in `delay` and `elastic`, where all work.\n"
+        "measures; all other workers are idle, except in `delay`, `elastic` and `failover`, where\n"
+        "all work.\n"
         "--cpus A,B pins servers to core A and workers to core B, even if a launcher has bound\n"
         "them to other cores.");
     add_one(*bench, "push", "dense pushes, by size", chosen);
@@ -301,6 +321,7 @@ void add_bench(CLI::App& app, Command& chosen) {
     add_one(*bench, "lookup", "sparse pulls and adagrad pushes of wide rows", chosen);
     add_one(*bench, "delay", "iterations by the bound on their delay, with slowed workers", chosen);
     add_one(*bench, "elastic", "pushes while servers join and leave", chosen);
+    add_one(*bench, "failover", "pushes while servers are killed", chosen);
 }
 
 void add_synth(CLI::App& app, Command& chosen) {

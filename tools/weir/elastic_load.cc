@@ -161,8 +161,12 @@ Status ElasticLoad::take_back() {
 
 Result<uint64_t> ElasticLoad::count_wrong_values() {
     WEIR_TRY(take_back());
+    if (client_.worker() != 0) return uint64_t{0};
+    return look_at_values();
+}
+
+Result<uint64_t> ElasticLoad::look_at_values() {
     uint64_t wrong = 0;
-    if (client_.worker() != 0) return wrong;
     const auto look = [&](std::span<const uint64_t> values) {
         wrong += values.size() - static_cast<size_t>(std::ranges::count(values, uint64_t{0}));
     };

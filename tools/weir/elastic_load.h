@@ -61,6 +61,9 @@ public:
     /// of the tables are not 0 then; only the first worker looks.
     [[nodiscard]] Result<uint64_t> count_wrong_values();
 
+    /// How many values of the tables are not 0. For the first worker, after count_wrong_values().
+    [[nodiscard]] Result<uint64_t> look_at_values();
+
     [[nodiscard]] uint64_t push_count() const noexcept { return push_count_; }
 
 private:

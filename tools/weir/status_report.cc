@@ -17,6 +17,7 @@ using Json = nlohmann::ordered_json;
 /// Of one server.
 struct Sum {
     uint32_t segments = 0;
+    uint32_t backups = 0;
     double share = 0;
     uint64_t keys = 0;
     uint64_t bytes = 0;
@@ -27,6 +28,7 @@ Sum sum_of(const JobStatus::Server& server) {
     Sum sum;
     for (const JobStatus::Shard& shard : server.shards) {
         sum.segments += shard.segments;
+        sum.backups += shard.backups;
         sum.share += shard.share;
         sum.keys += shard.keys;
         sum.bytes += shard.bytes;
@@ -57,12 +59,24 @@ std::string dead_text(const JobStatus& status, bool held_parameters) {
     return text;
 }
 
+std::string copies_text(const JobStatus& status) {
+    if (status.replicas == 0) return "copies: none, so the death of a server ends the job\n";
+    std::string text =
+        fmt::format("copies: {} of each segment, on another server", status.replicas);
+    if (status.segments_to_copy > 0) {
+        text += fmt::format("; {} of {} segments have none yet, of which {} are being copied",
+                            status.segments_to_copy, status.segments, status.segments_copying);
+    }
+    return text + "\n";
+}
+
 Json shard_json(const JobStatus::Shard& shard) {
     const auto known = [&](uint64_t value) { return shard.answered ? Json(value) : Json(nullptr); };
-    return {{"shard", shard.number},         {"segments", shard.segments},
-            {"share", shard.share},          {"answered", shard.answered},
-            {"keys", known(shard.keys)},     {"bytes", known(shard.bytes)},
-            {"pushes", known(shard.pushes)}, {"pulls", known(shard.pulls)}};
+    return {{"shard", shard.number},       {"segments", shard.segments},
+            {"copies", shard.backups},     {"share", shard.share},
+            {"answered", shard.answered},  {"keys", known(shard.keys)},
+            {"bytes", known(shard.bytes)}, {"pushes", known(shard.pushes)},
+            {"pulls", known(shard.pulls)}};
 }
 
 }  // namespace
@@ -71,16 +85,18 @@ std::string status_text(const JobStatus& status) {
     std::string text =
         fmt::format("view {}: {}, {}, {}\n", status.epoch, counted(status.servers.size(), "server"),
                     counted(status.workers.size(), "worker"), counted(status.tables, "table"));
-    text += "server  rank  shards  segments   share        keys     memory\n";
+    text += "server  rank  shards  segments  copies   share        keys     memory\n";
     for (const JobStatus::Server& server : status.servers) {
         const Sum sum = sum_of(server);
-        text +=
-            fmt::format("{:6}  {:4}  {:6}  {:8}  {:5.1f} %  {:10}  {:>9}{}{}\n", server.number,
-                        server.rank, server.shards.size(), sum.segments, sum.share * 100, sum.keys,
-                        bytes_text(sum.bytes), server.is_leaving ? "  is leaving" : "",
-                        sum.silent == 0   ? ""
-                        : sum.silent == 1 ? "  1 shard does not answer"
-                                          : fmt::format("  {} shards do not answer", sum.silent));
+        text += fmt::format(
+            "{:6}  {:4}  {:6}  {:8}  {:6}  {:5.1f} %  {:10}  {:>9}{}{}{}\n", server.number,
+            server.rank, server.shards.size(), sum.segments, sum.backups, sum.share * 100, sum.keys,
+            bytes_text(sum.bytes), server.is_leaving ? "  is leaving" : "",
+            server.silent_ms == 0 ? std::string()
+                                  : fmt::format("  out of reach for {} ms", server.silent_ms),
+            sum.silent == 0   ? ""
+            : sum.silent == 1 ? "  1 shard does not answer"
+                              : fmt::format("  {} shards do not answer", sum.silent));
     }
     if (status.share_lost > 0) {
         text += fmt::format("lost: {:.1f} % of the parameters ({})\n", status.share_lost * 100,
@@ -88,6 +104,7 @@ std::string status_text(const JobStatus& status) {
     }
     if (const std::string dead = dead_text(status, false); !dead.empty())
         text += fmt::format("dead, but nothing is lost with it: {}\n", dead);
+    text += copies_text(status);
     text += "workers:";
     constexpr size_t kNamedMax = 32;
     for (size_t i = 0; i < std::min(status.workers.size(), kNamedMax); ++i)
@@ -128,6 +145,8 @@ std::string status_json(const JobStatus& status) {
                            {"weight", server.weight},
                            {"leaving", server.is_leaving},
                            {"segments", sum.segments},
+                           {"copies", sum.backups},
+                           {"silent_ms", server.silent_ms},
                            {"share", sum.share},
                            {"keys", sum.keys},
                            {"bytes", sum.bytes},
@@ -148,6 +167,12 @@ std::string status_json(const JobStatus& status) {
                       {"servers", std::move(servers)},
                       {"share_lost", status.share_lost},
                       {"dead_servers", std::move(dead)},
+                      {"copies",
+                       {{"replicas", status.replicas},
+                        {"segments", status.segments},
+                        {"segments_to_copy", status.segments_to_copy},
+                        {"segments_copying", status.segments_copying}}},
+                      {"lease_ms", status.lease_ms},
                       {"workers", std::move(workers)},
                       {"joining_servers", status.joining_servers},
                       {"joining_workers", status.joining_workers},
