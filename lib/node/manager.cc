@@ -188,6 +188,12 @@ void Manager::begin_if_complete() {
                         MembershipOptions{.backup_count = options_.replicas,
                                           .on_worker_loss = options_.on_worker_loss});
     has_news_ = true;
+    const auto is_elsewhere = [](uint32_t rank) { return rank != 0; };
+    if (options_.replicas == 0 && (std::ranges::any_of(options_.server_ranks, is_elsewhere) ||
+                                   std::ranges::any_of(options_.worker_ranks, is_elsewhere))) {
+        log(LogLevel::kInfo,
+            "no parameter has a copy (--replicas 0): the death of a server ends this job");
+    }
     for (const auto& [number, worker] : workers_) {
         barrier_.add(number);
         work_.add(number);

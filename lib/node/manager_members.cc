@@ -251,6 +251,10 @@ void Manager::remove_server(uint32_t server, const Error& why) {
 void Manager::forget_removed() {
     std::erase_if(removed_, [&](const auto& entry) {
         if (!loss_ && membership_->view().server(entry.first) != nullptr) return false;
+        if (!loss_) {
+            log(LogLevel::kInfo, "the job goes on without server {} (rank {}{}): nothing is lost",
+                entry.first, entry.second.rank, entry.second.joined_later ? kJoinedLater : "");
+        }
         for (const uint32_t shard : entry.second.shards)
             tables_.forget_shard(shard, loss_ ? Status(*loss_) : Status());
         return true;

@@ -1,0 +1,147 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs with copies of their parameters, whose servers are killed, stopped or told to leave. Usage: failover_test.py PATH-OF-WEIR"""
+
+import json
+import os
+import signal
+import unittest
+
+import lr_testing as testing
+
+SERVERS, SIZE = 3, 5  # rank 0 is the manager's; ranks 3 and 4 work
+LEASE_MS = 500
+
+
+class Failover(testing.Folder, unittest.TestCase):
+    def job(self, rows, *flags, replicas=1, **variables):
+        train = testing.write(self.path("train.svm"), rows)
+        command = [self.WEIR, "lr", "--train", train, "--servers", str(SERVERS), "--replicas", str(replicas), *flags]
+        return testing.Ranks(self.folder, command, SIZE, {"WEIR_LEASE_MS": str(LEASE_MS), **variables})
+
+    def weir(self, *words, **variables):
+        return testing.run([self.WEIR, *map(str, words)], testing.clean_environment({**testing.POOL, **variables}), testing.LIMIT_S)
+
+    def status(self, job):
+        done = self.weir("status", f"127.0.0.1:{job.port}", "--json")
+        return json.loads(done.out) if done.code == 0 else None
+
+    def has_copies(self, job, servers):
+        """Whether each segment has its copy, on so many servers."""
+        status = self.status(job)
+        return status is not None and len(status["servers"]) == servers and status["copies"]["segments_to_copy"] == 0
+
+    def ready(self, job):
+        job.start_all()
+        self.assertTrue(job.until_training(), job.everything())
+        self.assertTrue(job.until(lambda: self.has_copies(job, SERVERS)), job.everything())
+
+    def trains_on(self, job):
+        before = job.err(3).count("pass ")
+        self.assertTrue(job.until(lambda: job.err(3).count("pass ") > before + 2), job.everything())
+
+    def ends(self, job, ranks):
+        for rank in (3, 4):
+            os.kill(job.pid(rank), signal.SIGTERM)
+        self.assertEqual([job.wait(rank) for rank in ranks], [143] * len(ranks), job.everything())
+
+    def test_a_training_goes_on_when_its_servers_are_killed_one_after_the_other(self):
+        out = self.path("out.json")
+        with self.job(testing.endless(), "--json", out, *testing.ENDLESS) as job:
+            self.ready(job)
+            job.kill(2)
+            self.trains_on(job)
+            self.assertTrue(job.until(lambda: self.has_copies(job, 2)), job.everything())
+            job.kill(1)
+            self.trains_on(job)
+            self.assertIn("the job goes on without server 2 (rank 2): nothing is lost", job.err(0))
+            self.assertIn("the job goes on without server 1 (rank 1): nothing is lost", job.err(0))
+            status = self.status(job)
+            self.assertEqual([server["server"] for server in status["servers"]], [0])
+            self.assertEqual([dead["server"] for dead in status["dead_servers"]], [2, 1])
+            self.assertEqual(status["share_lost"], 0)
+            self.assertEqual(status["copies"]["segments_to_copy"], status["copies"]["segments"])
+            text = self.weir("status", f"127.0.0.1:{job.port}").out
+            self.assertIn("segments have none yet", text)
+            self.assertIn("dead, but nothing is lost with it: server 2, rank 2; server 1, rank 1", text)
+            self.ends(job, (0, 3, 4))
+        result = testing.read_json(out)
+        self.assertLess(result["objective"], result["history"][0]["objective"])
+        objectives = [p["objective"] for p in result["history"]]
+        self.assertEqual(objectives, sorted(objectives, reverse=True))  # no step was lost, and none done twice
+
+    def test_a_training_that_lost_a_server_ends_at_the_same_optimum(self):
+        rows, out, settings = testing.far_from_zero(), self.path("out.json"), ("--l1", "1", "--tolerance", "1e-7", "--blocks", "8")
+        done = self.lr("--train", testing.write(self.path("alone.svm"), rows), "--json", out, *settings)
+        self.assertEqual(done.code, 0, done.err)
+        wanted = testing.read_json(out)["objective"]
+        with self.job(rows, "--json", out, *settings) as job:
+            job.start_all()
+            self.assertTrue(job.until_training(), job.everything())
+            self.assertTrue(job.until(lambda: self.has_copies(job, SERVERS) or not job.running(3)), job.everything())
+            job.kill(1)  # or the training has come to its end just now
+            self.assertEqual([job.wait(rank) for rank in (0, 2, 3, 4)], [0] * 4, job.everything())
+        self.near(testing.read_json(out)["objective"], wanted)
+
+    def test_a_server_that_is_stopped_is_replaced_and_does_no_harm_when_it_goes_on(self):
+        with self.job(testing.endless(), *testing.ENDLESS) as job:
+            self.ready(job)
+            os.kill(job.pid(1), signal.SIGSTOP)
+            self.trains_on(job)
+            self.assertRegex(job.err(0), rf"server 1 \(rank 1\) is out of reach for \d+ ms \(WEIR_LEASE_MS is {LEASE_MS}\)")
+            os.kill(job.pid(1), signal.SIGCONT)
+            self.assertEqual(job.wait(1), 1, job.everything())
+            self.assertRegex(job.err(1), r"error: .*server 1 \(rank 1\) is out of reach .*and the job goes on without it")
+            self.trains_on(job)
+            self.ends(job, (0, 2, 3, 4))
+
+    def test_a_server_may_not_leave_when_its_copies_would_have_no_place(self):
+        with self.job(testing.endless(), *testing.ENDLESS) as job:
+            self.ready(job)
+            done = self.weir("leave", f"127.0.0.1:{job.port}", "--server", 2)
+            self.assertEqual(done.code, 0, done.err)
+            self.assertEqual(job.wait(2), 0, job.everything())
+            done = self.weir("leave", f"127.0.0.1:{job.port}", "--server", 1)
+            self.assertEqual(done.code, 1)
+            self.assertIn("each segment has 2 copies", done.err)
+            self.trains_on(job)
+            self.assertTrue(self.has_copies(job, 2), job.everything())
+            self.ends(job, (0, 1, 3, 4))
+
+    def test_without_copies_the_job_says_what_the_death_of_a_server_means(self):
+        with self.job(testing.endless(), *testing.ENDLESS, replicas=0) as job:
+            job.start_all()
+            self.assertTrue(job.until_training(), job.everything())
+            self.assertIn("no parameter has a copy (--replicas 0): the death of a server ends this job", job.err(0))
+            self.assertIn("copies: none", self.weir("status", f"127.0.0.1:{job.port}").out)
+            job.kill(1)
+            self.assertEqual([job.wait(rank) for rank in (3, 4)], [1, 1], job.everything())
+            self.assertRegex(job.err(3), r"error: .*server 1 \(rank 1\) is gone")
+
+    def test_wrong_numbers_of_copies_are_named(self):
+        train = testing.write(self.path("train.svm"), testing.dense())
+        for words, says in (
+            (("--replicas", "1"), "--replicas 1 needs at least 2 servers"),
+            (("--replicas", "2", "--servers", "3"), "--replicas"),
+            (("--replicas", "some"), "--replicas"),
+        ):
+            with self.subTest(words):
+                done = self.lr("--train", train, *words)
+                self.assertNotEqual(done.code, 0)
+                self.assertIn(says, done.err)
+
+    def test_servers_that_are_killed_or_stopped_at_random_lose_no_push(self):
+        for how in ((), ("--stop",)):
+            with self.subTest(how):
+                out = self.path("failover.json")
+                words = ("bench", "failover", "--local", "--brief", "--rounds", 3, "--seconds", 0.2, "--seed", testing.seed(), "--json", out, *how)
+                done = self.weir(*words, WEIR_LEASE_MS=str(LEASE_MS))
+                self.assertEqual(done.code, 0, done.err + done.out)
+                result = testing.read_json(out)
+                self.assertEqual((result["wrong_values"], result["wrong_copies"], result["rounds"]), (0, 0, 3))
+                self.assertEqual(len(result["rows"]), 3)
+                self.assertGreater(result["acknowledged"], 0)
+
+
+if __name__ == "__main__":
+    testing.main(testing.Folder, "__main__")
