@@ -405,6 +405,8 @@ private:
     void take_view(View view);
     void begin_with(View view);
     void hold_changed(const View& next);
+    [[nodiscard]] bool may_write(uint32_t shard);
+    [[nodiscard]] bool is_given_up(transport::ConnectionId connection) const noexcept;
     [[nodiscard]] bool is_awaited(const Request& request) const noexcept;
     [[nodiscard]] bool awaits_answers();
     void adopt();

@@ -37,7 +37,10 @@ void ClientCore::receive(transport::ConnectionId connection, std::span<const std
         case Kind::kReply: {
             Request* const request = requests_.find(frame.header.request);
             if (request == nullptr) return;
-            if (peers_[request->peer].connection != connection) break;
+            if (peers_[request->peer].connection != connection) {
+                if (is_given_up(connection)) return;  // an answer that was on its way
+                break;
+            }
             if (request->state == Request::State::kAnswered) return;  // a second answer
             return answered(frame.header.request, *request, frame);
         }
@@ -59,6 +62,12 @@ void ClientCore::receive(transport::ConnectionId connection, std::span<const std
         default: break;
     }
     refuse(connection, "a frame that workers do not take, or from the wrong peer");
+}
+
+/// Whether no peer has this connection (any more).
+bool ClientCore::is_given_up(transport::ConnectionId connection) const noexcept {
+    return std::ranges::none_of(peers_,
+                                [&](const Peer& peer) { return peer.connection == connection; });
 }
 
 void ClientCore::values_written(transport::ConnectionId connection, uint32_t immediate) {

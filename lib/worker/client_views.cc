@@ -46,8 +46,8 @@ void ClientCore::take_view(View view) {
                                       view.epoch(), view.shards().size(), view.data().next_shard)));
     }
     if (phase_ == Phase::kJoining) return begin_with(std::move(view));
-    hold_changed(view);
     next_view_ = std::move(view);
+    hold_changed(*next_view_);
 }
 
 /// The first view.
@@ -69,7 +69,8 @@ void ClientCore::begin_with(View view) {
 }
 
 /// Sends nothing more to the shards that `next` changes, and closes the connections to those that
-/// are not in it.
+/// are not in it. What such a shard still does changes nothing any more; only values that it may write
+/// into this worker's memory have to be waited for. A server that was stopped confirms nothing.
 void ClientCore::hold_changed(const View& next) {
     for (uint32_t i = 0; i < manager(); ++i) {
         Peer& peer = peers_[i];
@@ -81,7 +82,21 @@ void ClientCore::hold_changed(const View& next) {
         if (shard != nullptr || !is_connected || peer.is_closing) continue;
         peer.is_closing = true;
         endpoint_->close(peer.connection);
+        if (may_write(i)) continue;
+        closed(peer.connection, Errc::kPeerLost, false);
+        peer.connection = 0;
     }
+}
+
+/// Whether a shard may write values of a pull that is under way into this worker's memory.
+bool ClientCore::may_write(uint32_t shard) {
+    bool found = false;
+    requests_.for_each([&](uint64_t, const Request& request) {
+        found |= request.peer == shard && request.state == Request::State::kSent &&
+                 request.header.kind == Kind::kPull &&
+                 (request.header.flags & wire::kValuesRemote) != 0;
+    });
+    return found;
 }
 
 /// Whether a view that is to be taken waits for the answer.

@@ -9,6 +9,7 @@
 #include <doctest/doctest.h>
 
 #include "lib/node/manager_link.h"
+#include "tests/doubtful_endpoint.h"
 #include "tests/server/sim_cluster.h"
 
 namespace weir::test {
@@ -21,8 +22,19 @@ constexpr uint64_t kServersLeaseNs = kSecond;  // as ManagerOptions has it
 /// A cluster with a table of counters, of which each segment has its copies.
 class SilentCluster : public SimCluster {
 public:
-    explicit SilentCluster(uint32_t replicas, uint32_t servers = 3)
-        : SimCluster(1, shape_of(replicas, servers), {}) {
+    /// `waits`: the first worker hears of the end of no connection.
+    explicit SilentCluster(uint32_t replicas, uint32_t servers = 3, bool waits = false)
+        : SimCluster(1, shape_of(replicas, servers), {.maps_memory = true}) {
+        if (waits) {
+            ClientCoreOptions options;
+            options.manager_address = manager->address();
+            workers[0].reset();
+            workers[0] = std::make_unique<ClientCore>(
+                options,
+                std::make_unique<testing::DoubtfulEndpoint>(
+                    std::move(device_of_worker(0).make_endpoint({})).value(), true),
+                clock, memory_of(0), rules);
+        }
         REQUIRE(start());
         auto made = make_table(0, dense_table("counters", kCounters, ValueType::kUInt64));
         REQUIRE(made.has_value());
@@ -119,6 +131,16 @@ TEST_SUITE("silence") {
             REQUIRE(cluster.push_and_wait().has_value());
         CHECK(cluster.sum() == 12 * kCounters);
         CHECK(cluster.run_until([&] { return cluster.has_all_copies(); }));
+    }
+
+    TEST_CASE("pushes to a stopped server go on, though it never confirms a connection's end") {
+        SilentCluster cluster(1, 3, true);
+        REQUIRE(cluster.push_and_wait().has_value());
+        cluster.stop_server(1);
+        const uint64_t stopped_ns = cluster.clock.now_ns();
+        REQUIRE(cluster.push_and_wait().has_value());
+        CHECK(cluster.clock.now_ns() - stopped_ns < 3 * kServersLeaseNs);
+        CHECK(cluster.sum(1) == 2 * kCounters);
     }
 
     TEST_CASE("a server that only the manager cannot reach answers nobody after its lease") {

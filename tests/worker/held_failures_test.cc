@@ -65,7 +65,7 @@ bool names(const Status& ended, const char* text) {
 
 TEST_SUITE("held failures") {
     TEST_CASE("a dead server is the error, not the worker that noticed it first and gave up") {
-        Waiting job(HeldFailures::kHoldNs / 2);
+        Waiting job(HeldFailures::kHoldNs / 3);  // a death is noticed after twice that at most
         job.cluster.network.kill(1);
         job.give_up();
         const Status ended = job.cluster.finish(0, job.part);
@@ -77,7 +77,7 @@ TEST_SUITE("held failures") {
     }
 
     TEST_CASE("a call that only living servers were asked for names the dead server, too") {
-        Waiting job(HeldFailures::kHoldNs / 2);
+        Waiting job(HeldFailures::kHoldNs / 3);
         std::vector<std::byte> out(kKeyCount * job.table.row_bytes);
         std::vector<ClientCore::CallId> pulls;  // some keys are server 0's
         for (uint64_t key = 0; key < kKeyCount; ++key) {
