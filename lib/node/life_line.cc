@@ -18,6 +18,11 @@ namespace {
 constexpr uint64_t kLinePauseNsMin = 5 * kMillisecond;
 constexpr uint64_t kLinePauseNsMax = 500 * kMillisecond;
 
+bool is_answer(std::span<const std::byte> message) {
+    wire::Frame frame;
+    return wire::decode(message, frame) == Errc::kOk && frame.header.kind == wire::Kind::kLifeLine;
+}
+
 }  // namespace
 
 LifeLine::LifeLine(std::unique_ptr<transport::Endpoint> endpoint, const Clock& clock,
@@ -59,6 +64,7 @@ size_t LifeLine::poll() {
         switch (completion.event) {
             case Event::kConnected: greet(); break;
             case Event::kReceived:
+                if (!is_answer(completion.message)) break;  // a refusal: it does not keep the line
                 is_answered_ = true;
                 pause_ns_ = 0;
                 manager_->is_reached.store(true);

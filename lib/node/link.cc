@@ -20,7 +20,7 @@ void Link::add(std::span<const std::span<const std::byte>> parts) {
 }
 
 bool Link::note_taken(uint64_t others_count) {
-    if (others_count < dropped_ || others_count - dropped_ > kept_.size()) return false;
+    if (others_count < dropped_ || others_count > offered_) return false;
     const size_t count = others_count - dropped_;
     for (size_t i = 0; i < count; ++i) {
         kept_bytes_ -= kept_.front().size() + kFrameBytes;
@@ -57,6 +57,7 @@ size_t Link::post(transport::Endpoint& endpoint, transport::ConnectionId connect
             continue;
         }
         ++posted_;
+        offered_ = std::max(offered_, dropped_ + posted_);
     }
     return posted_ - before;
 }

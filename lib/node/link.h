@@ -29,7 +29,8 @@ struct LinkIdentity {
 /// One end. Thread: that of the endpoint.
 class Link {
 public:
-    /// Kept for an end that takes nothing. Beyond it, the link is of no use.
+    /// Kept by the manager for an end that is connected and takes nothing. Beyond it, the link is of
+    /// no use.
     static constexpr size_t kKeptBytesMax = size_t{64} << 20;
 
     /// Keeps the frame; post() sends it behind the others.
@@ -71,6 +72,7 @@ private:
     size_t kept_bytes_ = 0;
     size_t posted_ = 0;     ///< of kept_, on this connection
     uint64_t dropped_ = 0;  ///< frames before kept_: the other end has them
+    uint64_t offered_ = 0;  ///< frames that were posted on any connection: it has no others
     uint64_t taken_ = 0;
     size_t owed_bytes_ = 0;
 };

@@ -8,6 +8,7 @@
 
 #include "lib/base/log.h"
 #include "lib/node/lease_line.h"
+#include "lib/node/manager_link.h"
 #include "lib/node/messages.h"
 
 namespace weir {
@@ -38,7 +39,11 @@ uint64_t MemberLinks::silent_since_ns(ConnectionId connection) const {
     const auto link = links_.find(connection);
     if (link == links_.end()) return 0;
     const auto line = lines_.find(link->second.process);
-    return line == lines_.end() || line->second.connection != 0 ? 0 : line->second.broken_ns;
+    if (line == lines_.end()) return 0;
+    if (line->second.connection == 0) return line->second.broken_ns;
+    if (link->second.connection != 0) return 0;
+    const uint64_t given_up_ns = link->second.broken_ns + ManagerLink::kGiveUpNs;
+    return clock_.now_ns() > given_up_ns ? given_up_ns : 0;
 }
 
 uint64_t MemberLinks::process_of(ConnectionId connection) const {
@@ -124,8 +129,8 @@ bool MemberLinks::receive(ConnectionId id, MemberLink& link, Completion& complet
 /// A link begins, or goes on over this connection.
 bool MemberLinks::begin(const wire::Frame& frame, Completion& completion) {
     const auto message = LinkMessage::decode(frame.values);
-    if (!message) return true;
     const ConnectionId connection = completion.connection;
+    if (!message || lines_by_connection_.contains(connection)) return true;
     if (const auto known = by_identity_.find(message->link); known != by_identity_.end())
         return resume(known->second, frame, connection);
     if (frame.header.status != Errc::kOk || message->is_known || frame.header.first != 0 ||
@@ -251,6 +256,7 @@ bool MemberLinks::closed(Completion& completion) {
     MemberLink& link = links_.at(id);
     by_connection_.erase(found);
     link.connection = 0;
+    link.broken_ns = clock_.now_ns();
     unposted_.erase(id);
     if (link.end_ns != 0 || !lines_.contains(link.process)) end(id);
     return false;
@@ -307,15 +313,30 @@ Post MemberLinks::send(ConnectionId connection, std::span<const std::span<const 
     if ((connection & kLinkBit) == 0) return inner_->send(connection, parts);
     const auto found = links_.find(connection);
     if (found == links_.end()) return Post::kClosed;
+    const size_t kept_before = found->second.link.kept_bytes();
     found->second.link.add(parts);
+    const size_t added_bytes = found->second.link.kept_bytes() - kept_before;
     post(connection, found->second);
-    if (found->second.link.kept_bytes() > Link::kKeptBytesMax) {
+    if (takes_too_little(found->second, added_bytes)) {
         log(LogLevel::kWarning,
             "manager: {} does not take what it is sent: more than {} MiB wait; it is closed",
             peer_name(connection), Link::kKeptBytesMax >> 20);
         close(connection);
     }
     return Post::kPosted;
+}
+
+/// Whether more is kept for the member than an honest one lets pile up. What is added while its link
+/// is broken does not count: it cannot take that, and asks for nothing, so that there is only what
+/// happens in the job (views, tables, workers that end). A server that is waited for must not be
+/// ended for that.
+bool MemberLinks::takes_too_little(MemberLink& link, size_t added_bytes) {
+    if (link.connection == 0) {
+        link.added_bytes += added_bytes;
+        return false;
+    }
+    if (link.link.kept_bytes() <= Link::kKeptBytesMax) link.added_bytes = 0;
+    return link.link.kept_bytes() > Link::kKeptBytesMax + link.added_bytes;
 }
 
 void MemberLinks::close(ConnectionId connection) {

@@ -35,8 +35,9 @@ public:
     MemberLinks(std::unique_ptr<transport::Endpoint> inner, const Clock& clock, uint64_t lease_ns)
         : inner_(std::move(inner)), clock_(clock), lease_ns_(lease_ns) {}
 
-    /// Since when the life line of the process at the other end is broken; 0: it is not, or there is
-    /// none.
+    /// Since when the process at the other end is out of reach: its life line is broken. Or it lives,
+    /// but its member has given the link up: that is broken for longer than a member tries. 0: neither,
+    /// or there is no life line.
     [[nodiscard]] uint64_t silent_since_ns(ConnectionId connection) const;
 
     /// The process at the other end of a link; 0 if it has not said that.
@@ -97,6 +98,8 @@ private:
         uint64_t process = 0;         ///< as in LinkMessage
         ConnectionId connection = 0;  ///< 0: broken
         uint64_t number = 0;          ///< the highest of its connections
+        uint64_t broken_ns = 0;       ///< since when, if it is
+        size_t added_bytes = 0;       ///< while it was broken, and may be kept beside the others
         /// Its process has ended: when to close it at the latest. 0: it has not.
         uint64_t end_ns = 0;
     };
@@ -125,6 +128,7 @@ private:
     void process_ended(uint64_t process);
     void end(ConnectionId id);
     void post(ConnectionId id, MemberLink& link);
+    [[nodiscard]] static bool takes_too_little(MemberLink& link, size_t added_bytes);
     void end_late_ones();
 
     std::unique_ptr<transport::Endpoint> inner_;

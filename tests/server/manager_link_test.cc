@@ -113,6 +113,26 @@ TEST_SUITE("manager_link") {
         CHECK_FALSE(has_worker(cluster, 1));
     }
 
+    TEST_CASE("a worker that gives up while its link is broken is lost, though its process lives") {
+        SimCluster cluster(6, shape_of(OnWorkerLoss::kContinue), {});
+        REQUIRE(cluster.start());
+        const uint32_t host = cluster.host_of_worker(1);
+        cluster.network.partition(kManager, host);
+        pass(cluster, 200 * kMillisecond);
+        cluster.workers[1].reset();  // it cannot say so
+        cluster.network.heal(kManager, host);
+        const uint64_t since_ns = cluster.clock.now_ns();
+        pass(cluster, 10 * kSecond);
+        CHECK(has_worker(cluster, 1));  // for all that the manager knows it may come back
+        REQUIRE(cluster.run_until([&] { return !has_worker(cluster, 1); }, 10'000'000));
+        CHECK(cluster.clock.now_ns() - since_ns > ManagerLink::kGiveUpNs);
+        CHECK(cluster.clock.now_ns() - since_ns < ManagerLink::kGiveUpNs + 3 * kSecond);
+        const auto first = cluster.workers[0]->barrier(kSecond);  // nobody waits for it any more
+        const auto third = cluster.workers[2]->barrier(kSecond);
+        CHECK(cluster.finish(0, first).has_value());
+        CHECK(cluster.finish(2, third).has_value());
+    }
+
     TEST_CASE("a server out of reach is waited for; pushes go on, and the rest when it is back") {
         SimCluster cluster(3, shape_of(OnWorkerLoss::kStop), {});
         REQUIRE(cluster.start());

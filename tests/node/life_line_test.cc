@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+/// \file
+/// What proves to a process that the manager's has ended, and what does not.
+
+#include "lib/node/life_line.h"
+
+#include <memory>
+#include <utility>
+
+#include <doctest/doctest.h>
+
+#include "lib/node/messages.h"
+#include "tests/node/fake_endpoint.h"
+
+namespace weir::testing {
+namespace {
+
+using wire::Kind;
+
+struct LineOfProcess {
+    LineOfProcess() {
+        auto made = std::make_unique<FakeEndpoint>();
+        endpoint = made.get();
+        line = std::make_unique<LifeLine>(std::move(made), clock, "fake:1", 7, manager);
+    }
+
+    void poll() {
+        while (line->poll() != 0) {
+        }
+    }
+
+    /// The connection that is being made opens.
+    transport::ConnectionId open() {
+        const transport::ConnectionId connection = endpoint->last();
+        endpoint->answer(connection);
+        poll();
+        return connection;
+    }
+
+    /// The manager answers on it, too.
+    transport::ConnectionId open_and_answer() {
+        const transport::ConnectionId connection = open();
+        endpoint->arrive(connection, wire::header_of(Kind::kLifeLine));
+        poll();
+        return connection;
+    }
+
+    ManualClock clock;
+    std::shared_ptr<ManagerLife> manager = std::make_shared<ManagerLife>();
+    FakeEndpoint* endpoint = nullptr;
+    std::unique_ptr<LifeLine> line;
+};
+
+}  // namespace
+
+TEST_SUITE("life_line") {
+    TEST_CASE("an orderly end after the manager's answer proves its end") {
+        LineOfProcess process;
+        const auto connection = process.open_and_answer();
+        REQUIRE(process.endpoint->sent(connection).size() == 1);
+        const wire::FrameHeader hello = header_in(process.endpoint->sent(connection)[0]);
+        CHECK(hello.kind == Kind::kLifeLine);
+        CHECK(hello.request == 1);
+        CHECK(hello.first == 7);
+        CHECK(process.manager->is_reached);
+        CHECK_FALSE(process.line->finished());
+        process.endpoint->end_in_order(connection);
+        process.poll();
+        CHECK(process.manager->has_ended);
+        CHECK(process.line->finished());
+    }
+
+    TEST_CASE("a reset proves nothing: the line is made anew, with the next number") {
+        LineOfProcess process;
+        const auto first = process.open_and_answer();
+        process.endpoint->cut(first);
+        process.poll();
+        CHECK_FALSE(process.manager->has_ended);
+        CHECK(process.endpoint->connects == 1);
+        process.clock.advance(kSecond);
+        process.poll();
+        REQUIRE(process.endpoint->connects == 2);
+        const auto second = process.open();
+        CHECK(header_in(process.endpoint->sent(second)[0]).request == 2);
+        process.endpoint->end_in_order(second);  // before the manager has answered on it
+        process.poll();
+        CHECK_FALSE(process.manager->has_ended);
+        CHECK(process.manager->is_reached);
+    }
+
+    TEST_CASE("no other frame counts as the manager's answer") {
+        const Bytes refusal = encode_text("too many life lines");
+        for (const Kind kind : {Kind::kShutdown, Kind::kLink, Kind::kReply}) {
+            CAPTURE(static_cast<int>(kind));
+            LineOfProcess process;
+            const auto connection = process.open();
+            process.endpoint->arrive(connection, wire::header_of(kind), refusal);
+            process.endpoint->arrive(connection, Bytes(5));
+            process.endpoint->end_in_order(connection);
+            process.poll();
+            CHECK_FALSE(process.manager->is_reached);
+            CHECK_FALSE(process.manager->has_ended);
+            CHECK(process.manager->is_tried);
+        }
+    }
+
+    TEST_CASE("a manager that cannot be reached is tried again, ever more slowly") {
+        LineOfProcess process;
+        process.endpoint->cut(process.endpoint->last());
+        process.poll();
+        CHECK(process.manager->is_tried);
+        process.endpoint->is_unreachable = true;
+        for (int i = 0; i < 10'000; ++i) {
+            process.clock.advance(kMillisecond);
+            process.poll();
+        }
+        CHECK(process.endpoint->connects > 20);
+        CHECK(process.endpoint->connects < 40);
+        process.endpoint->is_unreachable = false;
+        process.clock.advance(kSecond);
+        process.poll();
+        (void)process.open_and_answer();
+        CHECK(process.manager->is_reached);
+    }
+}
+
+}  // namespace weir::testing
