@@ -90,6 +90,7 @@ void check_control(Bytes body) {
     check_body<JobStatus>(body);
     check_body<JoinMessage>(body);
     check_body<LeaveMessage>(body);
+    check_body<LinkMessage>(body);
     check_body<ScanMessage>(body);
     check_scan_reply(body);
     check_body<FollowMessage>(body);
