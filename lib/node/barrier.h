@@ -30,7 +30,7 @@ public:
     void arrive(const Asker& asker);
 
     /// The worker's deadline for the barrier is over. It does not count as waiting until it comes
-    /// again.
+    /// again. Answers that, also if it does not wait.
     void withdraw(const Asker& asker, uint64_t request);
 
     /// Opens the barrier if all workers wait at it. If it is `broken`, fails it.

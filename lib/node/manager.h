@@ -188,6 +188,7 @@ private:
     void settle_barrier();
     // manager_work.cc: who has which part of the work
     void take_work(const Asker& asker, const wire::Frame& frame);
+    void withdraw(const Asker& asker, uint64_t request);
     [[nodiscard]] bool may_share(const Asker& asker);
     void end_round();
     void settle_work();

@@ -21,6 +21,13 @@ void Manager::take_work(const Asker& asker, const wire::Frame& frame) {
     settle_work();
 }
 
+/// The worker's call at a barrier or for work has ended. If its share comes too late for that, the
+/// others must not wait for its part of the work.
+void Manager::withdraw(const Asker& asker, uint64_t request) {
+    if (work_.withdraw(asker.worker, request)) end_round();
+    barrier_.withdraw(asker, request);
+}
+
 /// Workers have come or gone. What waits for the others' parts ends, and they take the work anew.
 void Manager::end_round() {
     if (options_.on_worker_loss != OnWorkerLoss::kReassign || !work_.end()) return;

@@ -69,6 +69,18 @@ bool WorkRounds::arrive(const Asker& asker, uint32_t piece_count) {
     return is_going_on_;
 }
 
+bool WorkRounds::withdraw(uint32_t worker, uint64_t request) {
+    const auto at = workers_.find(worker);
+    if (at == workers_.end()) return false;
+    if (at->second && at->second->request == request) {
+        answer(outbox_, *std::exchange(at->second, std::nullopt), Errc::kCancelled,
+               encode_text("this worker's call has ended"));
+        return false;
+    }
+    const auto dealt = dealt_.find(worker);
+    return is_going_on_ && dealt != dealt_.end() && dealt->second == request;
+}
+
 bool WorkRounds::end() noexcept {
     return std::exchange(is_going_on_, false);
 }
@@ -91,12 +103,14 @@ void WorkRounds::settle(const Status& broken) {
     pieces_ = deal_pieces(piece_count_, workers, pieces_);
     ++round_;
     is_going_on_ = true;
+    dealt_.clear();
     WorkShare share;
     share.round = round_;
     share.worker_count = static_cast<uint32_t>(workers.size());
     share.piece_count = piece_count_;
     for (auto& [worker, asker] : workers_) {
         share.pieces = pieces_.at(worker);
+        dealt_[worker] = asker->request;
         answer(outbox_, *std::exchange(asker, std::nullopt), Errc::kOk, share.encode());
         ++share.index;
     }

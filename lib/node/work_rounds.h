@@ -41,6 +41,10 @@ public:
     /// already, is refused.
     bool arrive(const Asker& asker, uint32_t piece_count);
 
+    /// The worker's call has ended without its share, and it asks no more. True: it had a share
+    /// already, in the round that goes on, and does not know of it.
+    [[nodiscard]] bool withdraw(uint32_t worker, uint64_t request);
+
     /// The round is over. False: none was going on.
     bool end() noexcept;
 
@@ -59,6 +63,7 @@ private:
     Outbox& outbox_;
     std::map<uint32_t, std::optional<Asker>> workers_;  // those that ask, with their requests
     Pieces pieces_;                                     // as last dealt
+    std::map<uint32_t, uint64_t> dealt_;                // to which requests
     uint32_t piece_count_ = 0;
     uint64_t round_ = 0;
     bool is_going_on_ = false;

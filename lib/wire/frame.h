@@ -39,7 +39,8 @@ enum class Kind : uint8_t {
                        ///< why the manager closes this connection
     kStats = 12,       ///< worker -> shard: send the shard's counters; worker -> manager: give a
                        ///< sign of life, an empty reply
-    kWithdraw = 13,    ///< worker -> manager: it no longer waits at barrier request `first`
+    kWithdraw = 13,    ///< worker -> manager: it no longer waits for the answer to the barrier or
+                       ///< work request `first`
     kScan = 14,        ///< worker -> shard: send the next rows of a table
     kFollow = 15,      ///< shard -> shard: begins a connection from a primary to its learner
     kRecord = 16,      ///< primary -> learner: a part of a record
@@ -94,7 +95,8 @@ struct FrameHeader {
     /// kKeysRange: the first key. kKeysKnown: the list's hash. kReply: detail of an error, or for
     /// a pull with an iteration, which one its values show. kHello:
     /// a worker's number. kLeave from the manager: that of the worker or shard that is lost; of a
-    /// command: of the server that is to leave. kWithdraw: the barrier's request number.
+    /// command: of the server that is to leave. kWithdraw: the request number of the barrier,
+    /// or of the question for work.
     uint64_t first = 0;
     uint32_t body_bytes = 0;  ///< length of what follows the header
     /// kReply, kShutdown: how the request, or the job, ended. In pushes and pulls, predecessor() is

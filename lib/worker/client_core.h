@@ -310,7 +310,7 @@ private:
         enum class State : uint8_t {
             kUnsent,     ///< new, or to be sent again, and maybe in Peer::waiting
             kSent,       ///< its answer is to come
-            kWithdrawn,  ///< barrier: the same, and the manager knows that the call has ended
+            kWithdrawn,  ///< barrier, work: the same, and the manager knows that the call has ended
             kAnswered,   ///< in held_failures_
             kStale,      ///< the shard has a later view: it waits for that one
             kKeptAside   ///< it never ends: the server did not release its memory
@@ -434,7 +434,7 @@ private:
 
     void take_signs_of_life();
     void ask_for_signs_of_life(uint64_t now_ns);
-    void withdraw_barriers();
+    void withdraw_from_manager();
 
     // client_calls.cc: what a call consists of
     CallId start(const Transfer& transfer);

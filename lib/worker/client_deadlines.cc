@@ -59,7 +59,7 @@ void ClientCore::expire(uint64_t now_ns) {
     take_signs_of_life();
     end_withdrawn(now_ns);
     ask_for_signs_of_life(now_ns);
-    withdraw_barriers();
+    withdraw_from_manager();
 }
 
 std::string ClientCore::text_of_deadline(const Request& request) const {
@@ -67,6 +67,8 @@ std::string ClientCore::text_of_deadline(const Request& request) const {
         return "not all workers came to the barrier before the deadline; if they may compute for "
                "longer, give it a longer one, such as kLongDeadline";
     }
+    if (request.header.kind == Kind::kWork)
+        return "not all workers asked for work before the deadline";
     std::string text =
         fmt::format("{} did not answer before the deadline", peers_[request.peer].name);
     if (request.header.iteration != 0) {
@@ -168,12 +170,14 @@ void ClientCore::take_signs_of_life() {
     }
 }
 
-/// Tells the manager of barriers whose call has ended here and which are still open there: this
-/// worker must not count as waiting, and their requests must end.
-void ClientCore::withdraw_barriers() {
+/// Tells the manager of barriers and questions for work whose call has ended here and which are still
+/// open there: this worker must not count as waiting, and their requests must end.
+void ClientCore::withdraw_from_manager() {
     std::vector<uint64_t> ended;
     requests_.for_each([&](uint64_t id, Request& request) {
-        if (request.header.kind != Kind::kBarrier || request.state != Request::State::kSent) return;
+        const Kind kind = request.header.kind;
+        const bool may_wait = kind == Kind::kBarrier || kind == Kind::kWork;
+        if (!may_wait || request.state != Request::State::kSent) return;
         const Call* const call = calls_.find(request.call);
         if (call != nullptr && !call->has_ended()) return;
         request.state = Request::State::kWithdrawn;

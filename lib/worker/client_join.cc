@@ -190,7 +190,7 @@ void ClientCore::lose(uint32_t i, const Status& why) {
         end_request(id, request);
     });
     if (i != manager()) held_failures_.blame(why);
-    withdraw_barriers();
+    withdraw_from_manager();
     // Who joins a running job goes on without the server, if the next view does.
     const bool may_go_on = is_admitted_ && i != manager();
     if (phase_ < Phase::kReady && !may_go_on) fail(why);

@@ -11,7 +11,9 @@
 #include <doctest/doctest.h>
 
 #include "lib/base/random.h"
+#include "lib/node/outbox.h"
 #include "lib/node/work_share.h"
+#include "tests/node/fake_endpoint.h"
 #include "tests/seed.h"
 
 namespace weir::testing {
@@ -42,6 +44,32 @@ TEST_SUITE("work_rounds") {
         CHECK(deal_pieces(6, Numbers{0, 1, 2, 3}, three) ==
               Pieces{{0, {0, 1}}, {1, {2, 3}}, {2, {4}}, {3, {5}}});
         CHECK(deal_pieces(2, Numbers{3, 4, 5}, {}) == Pieces{{3, {0}}, {4, {1}}, {5, {}}});
+    }
+
+    TEST_CASE("who does not ask any more has no share, or ends the round that gave it one") {
+        FakeEndpoint endpoint;
+        Outbox outbox(endpoint);
+        WorkRounds rounds(outbox);
+        const transport::ConnectionId connection = endpoint.accept();
+        const auto asks = [&](uint32_t worker, uint64_t request) {
+            const bool is_outside = rounds.arrive({connection, request, worker}, 4);
+            rounds.settle({});
+            return is_outside;
+        };
+        for (const uint32_t worker : {0U, 1U})
+            rounds.add(worker);
+        CHECK_FALSE(asks(0, 5));
+        CHECK_FALSE(rounds.withdraw(0, 5));
+        CHECK_FALSE(rounds.withdraw(0, 5));
+        CHECK_FALSE(rounds.withdraw(7, 5));  // no such worker
+        CHECK_FALSE(asks(1, 5));
+        CHECK_FALSE(rounds.end());  // no round has begun: it needs worker 0
+        CHECK_FALSE(asks(0, 6));
+        CHECK_FALSE(rounds.is_outside(0));
+        CHECK_FALSE(rounds.withdraw(0, 5));
+        CHECK(rounds.withdraw(0, 6));
+        CHECK(rounds.end());
+        CHECK_FALSE(rounds.withdraw(0, 6));
     }
 
     TEST_CASE("whoever comes and goes, each piece has one worker, and the least moves") {

@@ -153,6 +153,44 @@ TEST_SUITE("work") {
         CHECK(job.finish(0, job.part(0, table, 2)).code() == Errc::kReassigned);
     }
 
+    TEST_CASE("a question for work that timed out is withdrawn: the others wait for its worker") {
+        WorkCluster job;
+        const CallId impatient = job.workers[0]->take_work(WorkCluster::kPieces, kMillisecond);
+        const Status ended = job.finish(0, impatient);
+        CHECK(ended.code() == Errc::kDeadline);
+        CHECK(ended.error().message().find("not all workers asked for work") != std::string::npos);
+        const CallId second = job.workers[1]->take_work(WorkCluster::kPieces, kNever);
+        const CallId third = job.workers[2]->take_work(WorkCluster::kPieces, kNever);
+        job.run_idle(50);
+        CHECK_FALSE(job.workers[1]->done(second));
+        std::vector<WorkShare> shares = job.take_all({0});
+        shares.push_back(job.share(1, second));
+        shares.push_back(job.share(2, third));
+        check_whole(shares, 1);
+    }
+
+    TEST_CASE("a share that comes too late for its worker's call ends the round") {
+        uint64_t late = 0;
+        for (uint64_t deadline_ns = 1000; deadline_ns < 100'000; deadline_ns += 1000) {
+            CAPTURE(deadline_ns);
+            WorkCluster job;
+            const CallId second = job.workers[1]->take_work(WorkCluster::kPieces, kNever);
+            const CallId third = job.workers[2]->take_work(WorkCluster::kPieces, kNever);
+            job.run_idle(50);
+            const CallId first = job.workers[0]->take_work(WorkCluster::kPieces, deadline_ns);
+            REQUIRE(job.run_until([&] { return job.workers[0]->done(first); }));
+            const bool is_in_time = job.workers[0]->take_share(first).has_value();
+            job.run_idle(50);
+            if (is_in_time || !job.workers[1]->done(second)) continue;
+            ++late;
+            (void)job.share(1, second);
+            (void)job.share(2, third);
+            CHECK(job.finish(1, job.workers[1]->barrier(kNever)).code() == Errc::kReassigned);
+            check_whole(job.take_all({0, 1, 2}), 2);
+        }
+        CHECK(late > 0);
+    }
+
     TEST_CASE("a worker that gives up ends the job of the others, also if they wait for work") {
         WorkCluster job;
         const CallId first = job.workers[0]->take_work(WorkCluster::kPieces, kNever);
