@@ -27,7 +27,7 @@ class Aggregate {
 public:
     Aggregate(Memory& memory, ValueType type, const RuleEntry& rule, uint32_t width);
 
-    /// Takes the memory of all rows of a table that does not grow: adding to it cannot fail.
+    /// Takes the memory of all rows that a table has, and no more: adding to them cannot fail.
     /// Errors: Errc::kNoMemory
     [[nodiscard]] Status reserve_only(size_t row_count);
 
@@ -47,8 +47,11 @@ public:
 
     [[nodiscard]] size_t touched_count() const noexcept;
 
+    /// What the sums take.
+    [[nodiscard]] size_t row_bytes() const noexcept { return accumulators_.bytes(); }
+
     [[nodiscard]] size_t bytes() const noexcept {
-        return accumulators_.bytes() + touched_.size() * sizeof(uint64_t);
+        return row_bytes() + touched_.size() * sizeof(uint64_t);
     }
 
 private:

@@ -3,6 +3,7 @@
 /// \file
 /// DenseStore: the values of a dense table's key ranges that one shard owns.
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -73,6 +74,14 @@ public:
     [[nodiscard]] std::span<const KeyRange> owned() const noexcept { return owned_; }
 
     [[nodiscard]] size_t row_count() const noexcept { return row_count_; }
+
+    /// One past the highest row of a key.
+    [[nodiscard]] size_t row_end() const noexcept {
+        size_t end = 0;
+        for (size_t i = 0; i < owned_.size(); ++i)
+            end = std::max<size_t>(end, first_rows_[i] + owned_[i].key_count());
+        return end;
+    }
 
     [[nodiscard]] size_t bytes() const noexcept {
         return values_.bytes() + (state_ ? state_->bytes() : 0);

@@ -54,7 +54,7 @@ public:
     /// Makes room for the rows 0..row_count-1. Existing rows stay where they are.
     /// Errors: Errc::kNoMemory; existing rows are unchanged
     [[nodiscard]] Status reserve(size_t row_count);
-    /// The same without room for more, in one allocation: for a store that will not grow.
+    /// The same without room for more, in one allocation: for a store that grows seldom.
     [[nodiscard]] Status reserve_only(size_t row_count);
 
     /// Makes room for `row_count` rows that lie side by side. No row of their granules may have

@@ -333,14 +333,21 @@ Aggregate& TableShard::make_aggregate(uint64_t iteration) {
     return *aggregate;
 }
 
+/// Takes what the aggregates lack to have as many rows as the table has, or is to expect. What they
+/// get they keep, also if it is not enough.
 Status TableShard::reserve_window(const PositionSet& owned) {
-    const size_t rows = share_of(schema_.key_count, owned);
+    const auto* const dense = std::get_if<DenseStore>(&*store_);
+    const size_t rows = dense != nullptr ? dense->row_end() : share_of(schema_.key_count, owned);
     const uint64_t row_bytes = schema_.window() * pushed_row_bytes_;
-    const uint64_t needed = std::min(rows, ~uint64_t{0} / row_bytes) * row_bytes;
+    uint64_t needed = std::min(rows, ~uint64_t{0} / row_bytes) * row_bytes;
+    uint64_t had = 0;
+    for (const std::optional<Aggregate>& aggregate : aggregates_)
+        had += aggregate ? aggregate->row_bytes() : 0;
+    needed -= std::min(needed, had);
     uint64_t room = memory_.room_bytes();
     bool fits = needed <= room;  // else nobody waits until all of the memory was taken
     if (fits) {
-        room = 0;
+        room = 0;  // if it does not suffice after all: what of it was taken
         for (uint64_t i = 0; i < schema_.window() && fits; ++i) {
             Aggregate& aggregate = make_aggregate(i);
             fits = aggregate.reserve_only(rows).has_value();

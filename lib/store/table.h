@@ -56,7 +56,8 @@ public:
     /// `owned` is the shard's part of the ring. `rules`, `memory` and `lists` must outlive the
     /// table. No other table that uses `lists` may have the same id in its schema. A table with a
     /// max_delay takes the memory of its aggregates at once, for as many keys as it has or is to
-    /// expect, so that its window cannot fail later; other tables take it when they need it.
+    /// expect, so that its window cannot fail later; hold() takes more. Other tables take it when
+    /// they need it.
     /// `secret_seed` spreads the keys of a sparse table; none: drawn at random.
     /// Errors: those of check_schema(); Errc::kNoMemory
     [[nodiscard]] static Result<std::unique_ptr<TableShard>> make(

@@ -137,9 +137,18 @@ Status TableShard::hold(const PositionSet& positions) {
     while (drop_some()) {
     }
     const PositionSet fresh = positions.without(owned_);
-    if (auto* dense = std::get_if<DenseStore>(&*store_))
-        WEIR_TRY(dense->add(fresh.dense_keys(schema_.key_count)));
-    own(owned_.with(fresh));
+    const PositionSet after = owned_.with(fresh);
+    auto* dense = std::get_if<DenseStore>(&*store_);
+    if (dense != nullptr) WEIR_TRY(dense->add(fresh.dense_keys(schema_.key_count)));
+    Status reserved = schema_.max_delay > 0 ? reserve_window(after) : Status();
+    if (!reserved) {
+        if (dense != nullptr) {
+            for (const KeyRange keys : fresh.dense_keys(schema_.key_count))
+                dense->drop(keys);
+        }
+        return reserved;
+    }
+    own(after);
     return {};
 }
 

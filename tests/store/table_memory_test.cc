@@ -148,6 +148,50 @@ TEST_SUITE("table_memory") {
         CHECK(memory.bytes_in_use() < 8 * kKeys / 2 * sizeof(float));
     }
 
+    TEST_CASE("a table takes the memory of its window for what it takes over, or refuses that") {
+        constexpr uint64_t kKeys = 1 << 18;  // 1 MiB of values
+        constexpr uint64_t kHalf = ~uint64_t{0} / 2;
+        const PositionRange first_half{0, kHalf};
+        const PositionRange second_half{kHalf + 1, ~uint64_t{0}};
+        const PositionSet first(std::span(&first_half, 1));
+        const PositionSet second(std::span(&second_half, 1));
+        const RuleRegistry rules = RuleRegistry::with_builtin_rules();
+        for (const Layout layout : {Layout::kDense, Layout::kSparse}) {
+            CAPTURE(static_cast<int>(layout));
+            HeapMemory memory;
+            KeyListCache lists(memory, 0);
+            const TableSchema schema{
+                .name = "t", .layout = layout, .key_count = kKeys, .max_delay = 3};
+            const auto table = *TableShard::make(schema, first, rules, memory, lists);
+            const size_t in_use = memory.bytes_in_use();
+            const size_t sums = 4 * kKeys / 2 * sizeof(float);
+            memory.set_limit(in_use + sums);
+            if (layout == Layout::kDense) {
+                const Status refused = table->hold(second);  // values and sums
+                REQUIRE(refused.code() == Errc::kNoMemory);
+                CHECK(refused.error().message().find("the sums of its 4 open iterations") !=
+                      std::string::npos);
+                CHECK_FALSE(table->held().intersects(second));
+                CHECK(table->row_count() == kKeys / 2);
+                CHECK(memory.bytes_in_use() == in_use);
+            }
+            memory.set_limit(in_use + 8 * sums);
+            REQUIRE(table->hold(second).has_value());
+            CHECK(memory.bytes_in_use() >= in_use + sums);
+            const std::vector<uint64_t> keys = numbers(kKeys);
+            const std::vector<float> ones(kKeys, 1.0F);
+            const RowList rows = *table->rows_for_push(keys);
+            memory.set_limit(0);
+            for (uint64_t i = 1; i <= 4; ++i)
+                CHECK(table->push_aggregate(i, rows, std::as_bytes(std::span(ones))));
+            for (uint64_t i = 1; i <= 4; ++i)
+                table->apply_aggregate(i);
+            std::vector<float> out(kKeys);
+            REQUIRE(table->pull(rows, std::as_writable_bytes(std::span(out))));
+            CHECK(out == std::vector<float>(kKeys, 4));
+        }
+    }
+
     TEST_CASE("a sparse table's sums of several iterations fail one by one") {
         HeapMemory memory;
         const auto table =
