@@ -499,19 +499,19 @@ class Load(unittest.TestCase):
     def test_servers_join_and_leave_while_workers_push_and_every_push_counts_once(self):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "elastic.json")
-            done = weir("bench", "elastic", "--local", "--brief", "--rounds", 3, "--workers", 2, "--shards", 2, "--json", path)
+            done = weir("bench", "elastic", "--local", "--brief", "--rounds", 10, "--workers", 2, "--shards", 2, "--json", path)
             self.assertEqual(done.returncode, 0, done.stderr)
             with open(path, encoding="utf-8") as file:
                 result = json.load(file)
         self.assertEqual(result["bench"], "elastic")
-        self.assertEqual(result["rounds"], 3)
+        self.assertEqual(result["rounds"], 10)
         self.assertEqual(result["wrong_values"], 0)
         self.assertIn("none of which failed; 0 wrong values", done.stdout)
         rows = result["rows"]
         self.assertEqual(len(rows), 25)  # five kinds of pushes, in five phases
         self.assertEqual(sum(row["pushes"] for row in rows), result["acknowledged"])
         self.assertGreater(sum(row["pushes"] for row in rows if row["when"] in ("join", "leave")), 0)
-        self.assertEqual(done.stderr.count("has handed over all that it held"), 3)
+        self.assertEqual(done.stderr.count("has handed over all that it held"), 10)
 
     def test_what_makes_no_sense_is_refused(self):
         for words, flags in (("--local", ()), ("--rounds: 0: must be", ("--local", "--rounds", 0)), ("unknown flag --in-flight", ("--local", "--in-flight", 4))):

@@ -90,6 +90,26 @@ class Speed(unittest.TestCase):
         self.measured((0.45, 0.8))
         self.assertIn("new      latency: 8 bytes: 0.80 of the limit", self.speed().stdout)
 
+    def built(self, plan_ms, clock_ns):
+        for name, says in (("tests/ring/ring_test", f"1000 servers x 8 shards: a join moves 1.02 of the least in 63 segments, a leave 1 in 64; longest plan {plan_ms} ms"),
+                           ("bench/clock_bench", json.dumps({"benchmarks": [{"cpu_time": clock_ns, "time_unit": "ns"}]}))):
+            program = self.folder / name
+            program.parent.mkdir(parents=True, exist_ok=True)
+            program.write_text(f"#!/bin/sh\necho '{says}'\n")
+            program.chmod(0o755)
+        return self.speed("--built", self.folder)
+
+    def test_what_takes_longer_than_is_promised_is_named_and_no_error(self):
+        self.recorded()
+        done = self.built(120.5, 3.61)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertNotIn("slow ", done.stdout)
+        self.assertIn("a plan for 1,000 servers of 8 shards: 0.12 s, promised 1 s", done.stdout)
+        done = self.built(1.2e3, 51)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("slow     a plan for 1,000 servers of 8 shards: 1.2 s, promised 1 s", done.stdout)
+        self.assertIn("slow     a clock that a push raises in all segments: 51 ns, promised 50 ns", done.stdout)
+
     def test_what_cannot_be_compared_says_why(self):
         done = self.speed()
         self.assertEqual(done.returncode, 2)
