@@ -17,6 +17,7 @@ void Link::add(std::span<const std::span<const std::byte>> parts) {
     for (const std::span<const std::byte> part : parts)
         frame.insert(frame.end(), part.begin(), part.end());
     kept_bytes_ += frame.size() + kFrameBytes;
+    ++unposted_count_;
 }
 
 bool Link::note_taken(uint64_t others_count) {
@@ -27,21 +28,21 @@ bool Link::note_taken(uint64_t others_count) {
         kept_.pop_front();
     }
     dropped_ = others_count;
-    posted_ -= std::min(posted_, count);
+    unposted_count_ = std::min(unposted_count_, kept_.size());
     return true;
 }
 
 bool Link::resume(uint64_t others_count) {
     if (!note_taken(others_count)) return false;
-    posted_ = 0;
+    unposted_count_ = kept_.size();
     owed_bytes_ = 0;  // the other end hears it as the link goes on
     return true;
 }
 
 size_t Link::post(transport::Endpoint& endpoint, transport::ConnectionId connection) {
-    const size_t before = posted_;
+    const size_t before = unposted_count_;
     while (has_unposted()) {
-        std::vector<std::byte>& frame = kept_[posted_];
+        std::vector<std::byte>& frame = kept_[kept_.size() - unposted_count_];
         const std::span<const std::byte> part = frame;
         const Post answer = endpoint.send(connection, std::span(&part, 1));
         if (answer == Post::kNotNow || answer == Post::kClosed) break;
@@ -56,10 +57,10 @@ size_t Link::post(transport::Endpoint& endpoint, transport::ConnectionId connect
                         sizeof(wire::FrameHeader::body_bytes));
             continue;
         }
-        ++posted_;
-        offered_ = std::max(offered_, dropped_ + posted_);
+        --unposted_count_;
+        offered_ = std::max(offered_, dropped_ + kept_.size() - unposted_count_);
     }
-    return posted_ - before;
+    return before - unposted_count_;
 }
 
 void Link::take(size_t bytes) noexcept {

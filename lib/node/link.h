@@ -46,9 +46,9 @@ public:
     size_t post(transport::Endpoint& endpoint, transport::ConnectionId connection);
 
     /// What is posted counts as taken: there is no other connection to come.
-    void drop_posted() { (void)note_taken(dropped_ + posted_); }
+    void drop_posted() { (void)note_taken(dropped_ + kept_.size() - unposted_count_); }
 
-    [[nodiscard]] bool has_unposted() const noexcept { return posted_ < kept_.size(); }
+    [[nodiscard]] bool has_unposted() const noexcept { return unposted_count_ > 0; }
 
     [[nodiscard]] size_t kept_bytes() const noexcept { return kept_bytes_; }
 
@@ -68,13 +68,14 @@ private:
     static constexpr size_t kBytesPerCount = size_t{64} << 10;
     static constexpr size_t kFrameBytes = 1024;
 
+    // What every poll of a member asks for lies together, and is counted as it changes.
+    size_t unposted_count_ = 0;  ///< the last ones of kept_, on this connection
+    size_t owed_bytes_ = 0;
     std::deque<std::vector<std::byte>> kept_;
     size_t kept_bytes_ = 0;
-    size_t posted_ = 0;     ///< of kept_, on this connection
     uint64_t dropped_ = 0;  ///< frames before kept_: the other end has them
     uint64_t offered_ = 0;  ///< frames that were posted on any connection: it has no others
     uint64_t taken_ = 0;
-    size_t owed_bytes_ = 0;
 };
 
 }  // namespace weir

@@ -269,8 +269,18 @@ private:
                std::span<const std::byte> body = {});
     void reply_failed(ConnectionId connection, uint64_t request,
                       const IterationProgress::Failure& failure);
+
+    /// Answers what is true only as long as some copy has the state of now: pushes, parts of closed
+    /// iterations, pulls that name an iteration. The answer leaves when all counted copies have it.
     void promise(ConnectionId connection, uint64_t request, Errc status, uint64_t detail = 0,
-                 std::span<const std::byte> body = {});
+                 std::span<const std::byte> body = {}) {
+        if (!holds_answers_) [[likely]]
+            return reply(connection, request, status, detail, body);
+        hold(connection, request, status, detail, body);
+    }
+
+    void hold(ConnectionId connection, uint64_t request, Errc status, uint64_t detail,
+              std::span<const std::byte> body);
     void promise_failed(ConnectionId connection, uint64_t request,
                         const IterationProgress::Failure& failure);
     void answer(ConnectionId connection, wire::FrameHeader& header,

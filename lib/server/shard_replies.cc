@@ -47,12 +47,8 @@ void Shard::reply_failed(ConnectionId connection, uint64_t request,
     answer(connection, header, {});
 }
 
-/// Answers what is true only as long as some copy has the state of now: pushes, parts of closed
-/// iterations, pulls that name an iteration. The answer leaves when all counted copies have it.
-void Shard::promise(ConnectionId connection, uint64_t request, Errc status, uint64_t detail,
-                    std::span<const std::byte> body) {
-    if (!holds_answers_) [[likely]]
-        return reply(connection, request, status, detail, body);
+void Shard::hold(ConnectionId connection, uint64_t request, Errc status, uint64_t detail,
+                 std::span<const std::byte> body) {
     wire::FrameHeader header = wire::header_of(Kind::kReply);
     header.request = request;
     header.status = status;

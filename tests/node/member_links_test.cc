@@ -42,7 +42,7 @@ struct Links {
     Links() {
         auto made = std::make_unique<FakeEndpoint>();
         below = made.get();
-        links = std::make_unique<MemberLinks>(std::move(made), clock);
+        links = std::make_unique<MemberLinks>(std::move(made), clock, kSecond);
     }
 
     std::vector<Seen> poll() {
