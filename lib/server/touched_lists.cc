@@ -37,13 +37,15 @@ const TouchedSegments& TouchedLists::look_up(uint32_t table, const PositionMap& 
     const bool comes_by_hash = keys.size() >= kRememberedKeysMin;
     if (comes_by_hash) hasher_.reset(keys.size());
     marks_.reset(held);
-    for (size_t begin = 0; begin < keys.size(); begin += kBlockKeys) {
+    size_t begin = 0;
+    for (; begin < keys.size() && !marks_.has_all(); begin += block_.size()) {
         const auto block = keys.subspan(begin, std::min(kBlockKeys, keys.size() - begin));
-        block_.assign(block.begin(), block.end());
+        block_.assign(block.begin(), block.end());  // what is marked is what is hashed
         if (comes_by_hash) hasher_.add(block_);
-        // Random keys soon lie in all segments: then the rest of a long list need only be hashed.
-        if (!marks_.has_all()) mark(positions, block_, held);
+        mark(positions, block_, held);
     }
+    // Random keys soon lie in all segments: the rest of a long list is only hashed, where it lies.
+    if (comes_by_hash) hasher_.add(keys.subspan(begin));
     const TouchedSegments& touched = marks_.touched();
     if (comes_by_hash && hasher_.hash() == id.hash) remember(table, id, touched);
     return touched;
