@@ -86,8 +86,13 @@ bool Shard::take_roles(const View& view, bool is_first) {
 void Shard::follow_view() {
     holdings_.forget_unless(
         [&](PositionRange range) { return is_named_for(view_.owner(range.first), range); });
-    streams_.take_view(view_, options_.number);
-    if (stopping_) streams_.mark();
+    // One that loses something has the view early. What the view gives it begins when it has stopped:
+    // others take the beginning of it only when they have the view, and would keep what is leaving
+    // waiting behind that.
+    streams_.take_view(view_, options_.number,
+                       stopping_ ? Streams::Begin::kLater : Streams::Begin::kNow);
+    // What was handed over by an earlier view, which this one revises, waits for nothing any more.
+    if (!holdings_.in_role({Holdings::Role::kLeaving}).ranges().empty()) streams_.mark();
     for (const auto& [connection, follower] : followers_)
         follower->take_view(options_.number);
     for (const auto& [primary, follower] : detached_)

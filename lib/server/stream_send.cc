@@ -125,6 +125,10 @@ void Stream::begin(Batch& batch) {
     record.segments = batch.segments;
     add(record);
     if (batch.has_all) {
+        // Empty iterations may have been closed since this shard got the view.
+        for (size_t i = 0; i < tables_.size(); ++i) {
+            if (tables_[i] != nullptr && tables_[i]->was_pushed) add_iterations(batch, i);
+        }
         batch.has_begun = batch.is_reported = true;
         batch.end = batch.counted_behind = next_index() - 1;
         return;

@@ -42,8 +42,22 @@ std::map<uint32_t, std::vector<Stream::Carried>> Streams::wanted_by(const View& 
     return wanted;
 }
 
-void Streams::take_view(const View& view, uint32_t number) {
-    const auto wanted = wanted_by(view, number);
+/// What is carried already.
+void Streams::leave_only_known(std::map<uint32_t, std::vector<Stream::Carried>>& wanted) const {
+    for (auto& [learner, segments] : wanted) {
+        const auto stream = streams_.find(learner);
+        const std::vector<LearnedSegment> known =
+            stream != streams_.end() ? stream->second->segments() : std::vector<LearnedSegment>();
+        std::erase_if(segments, [&](const Stream::Carried& carried) {
+            return std::ranges::count(known, carried.is) == 0;
+        });
+    }
+    std::erase_if(wanted, [](const auto& entry) { return entry.second.empty(); });
+}
+
+void Streams::take_view(const View& view, uint32_t number, Begin begin) {
+    auto wanted = wanted_by(view, number);
+    if (begin == Begin::kLater) leave_only_known(wanted);
     const bool has_backups = std::ranges::any_of(view.segments(), [](const ViewSegment& segment) {
         return segment.backup_count() > 0 ||
                (segment.has_learner() && segment.learner.replaces != segment.primary);

@@ -46,10 +46,13 @@ public:
 
     [[nodiscard]] bool empty() const noexcept { return streams_.empty(); }
 
+    /// What a view names anew begins when it is here; or later, when this is called once more.
+    enum class Begin : uint8_t { kNow, kLater };
+
     /// Follows a view, which the holdings already have: begins streams to learners and backups that
     /// it names, and ends those of others; a stream of what is leaving goes on until that is let go.
     /// `number`: of this shard.
-    void take_view(const View& view, uint32_t number);
+    void take_view(const View& view, uint32_t number, Begin begin = Begin::kNow);
 
     /// Ends all streams: before the endpoint goes.
     void end() noexcept { streams_.clear(); }
@@ -129,6 +132,7 @@ private:
 
     [[nodiscard]] std::map<uint32_t, std::vector<Stream::Carried>> wanted_by(const View& view,
                                                                              uint32_t number) const;
+    void leave_only_known(std::map<uint32_t, std::vector<Stream::Carried>>& wanted) const;
     [[nodiscard]] static uint64_t place(uint32_t table, const ListId& id) noexcept;
     [[nodiscard]] Stream* find(transport::ConnectionId connection) const noexcept;
     [[nodiscard]] bool is_streamed(uint64_t position) const noexcept;
