@@ -156,7 +156,7 @@ std::optional<IterationProgress::Failure> IterationProgress::hopeless(
 }
 
 uint64_t IterationProgress::hold() noexcept {
-    hold_ = std::min(hold_, last_open() + 1);
+    hold_ = std::min(hold_, std::max(last_open(), closed_.highest()) + 1);
     return hold_;
 }
 

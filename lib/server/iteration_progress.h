@@ -87,8 +87,8 @@ public:
     /// No iteration is closed any more: all that are open and all later ones have failed so.
     void end(Failure failure) noexcept;
 
-    /// Closes no iteration from the first one above the window on, before release(). Returns that
-    /// iteration. Held already, it is the same one.
+    /// Closes no iteration from the first one on that is above the window and closed nowhere, before
+    /// release(). Returns that iteration. Held already, it is the same one.
     [[nodiscard]] uint64_t hold() noexcept;
 
     void release() noexcept { hold_ = kNotHeld; }

@@ -294,6 +294,19 @@ TEST_SUITE("iterations") {
         CHECK(iterations.complete());
     }
 
+    TEST_CASE("an iteration that is closed somewhere is not named, though it is above the window") {
+        Progress iterations(1);
+        iterations.closed().set({kHigh, {3, {}}});
+        iterations.restart(std::array{kLow, kHigh});
+        CHECK(iterations.last_open() == 1);
+        CHECK(iterations.hold() == 4);
+        for (const uint64_t i : {1, 2, 3}) {
+            CHECK(iterations.take_part(i, 0));
+            iterations.close();
+        }
+        CHECK_FALSE(iterations.take_part(4, 0));
+    }
+
     TEST_CASE("the window counts from the segment that is furthest behind") {
         Progress iterations(2, 2);
         iterations.restart(std::array{kHigh});
