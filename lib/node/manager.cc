@@ -209,7 +209,8 @@ Result<View> Manager::make_first_view() const {
         server.host = shard.host;
         server.addresses.push_back(shard.address);
     }
-    WEIR_ASSIGN(const View ring, first_view(servers, points_for(shards_.size())));
+    const uint32_t points = options_.points > 0 ? options_.points : points_for(shards_.size());
+    WEIR_ASSIGN(const View ring, first_view(servers, points));
     ViewData data = ring.data();
     for (const auto& [number, worker] : workers_)
         data.workers.push_back({data.next_worker++, worker.rank, 1});

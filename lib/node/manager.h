@@ -53,6 +53,7 @@ struct ManagerOptions {
     uint64_t join_timeout_ns = 30 * kSecond;
     OnWorkerLoss on_worker_loss = OnWorkerLoss::kStop;
     uint32_t replicas = 0;  ///< backups of each segment, on other servers
+    uint32_t points = 0;    ///< segments of each shard in the beginning; 0: as points_for() says
     /// A worker whose process is out of reach for so long counts as lost. What a silent server holds is
     /// given to the servers that have copies of it after a quarter more (lease_line.h).
     uint64_t lease_ns = kSecond;

@@ -30,6 +30,22 @@ struct RoundsInOrder : rules::Plain {
     }
 };
 
+/// The same, with a state that must be where the values are.
+struct RoundsWithState : rules::Plain {
+    static constexpr uint32_t kStateValues = 1;
+    template <class T>
+    static constexpr bool kSupports = std::is_same_v<T, uint64_t>;
+
+    template <class T>
+    static void update(T& value, T* state, const T* pushed, const RuleParameters& parameters) {
+        if (*pushed == 0) return;
+        const bool is_whole = *state == value;
+        RoundsInOrder::update<T>(value, nullptr, pushed, parameters);
+        if (!is_whole) value |= kBrokenValue;
+        *state = value;
+    }
+};
+
 /// `add`, with a state that must be where the values are.
 struct AddWithState : rules::Plain {
     static constexpr uint32_t kStateValues = 1;
@@ -53,7 +69,10 @@ public:
     static constexpr uint32_t kWorkers = 5;  ///< all that there ever are
 
     explicit CountedRounds(uint64_t key_count)
-        : pushed_(kRounds + 1, std::vector<uint64_t>(key_count)), perhaps_(pushed_) {}
+        : pushed_(kRounds + 1, std::vector<uint64_t>(key_count)),
+          perhaps_(pushed_),
+          certain_(key_count),
+          may_fail_(kRounds + 1) {}
 
     /// A worker pushes its part of an iteration: these are its values.
     [[nodiscard]] std::vector<uint64_t> begin_push(uint64_t iteration, uint32_t worker,
@@ -64,6 +83,11 @@ public:
         return std::vector<uint64_t>(keys.size(), bit);
     }
 
+    /// A worker may withdraw its part of an iteration: that fails then wherever it is still open.
+    void let_fail(uint64_t iteration) { may_fail_[iteration] = true; }
+
+    [[nodiscard]] bool may_fail(uint64_t iteration) const { return may_fail_[iteration]; }
+
     /// The worker of a part has died before it had an answer: the part counts where it arrived.
     void give_up_push(uint64_t iteration, std::span<const uint64_t> keys,
                       std::span<const uint64_t> values) {
@@ -73,8 +97,25 @@ public:
         }
     }
 
-    /// All parts of each iteration up to `shown`; of a later one all or none, because another shard
-    /// may show more.
+    /// A part was acknowledged: pulls that begin from now on show it.
+    void end_push(std::span<const uint64_t> keys, std::span<const uint64_t> values) {
+        for (size_t i = 0; i < keys.size(); ++i)
+            certain_[keys[i]] |= values[i];
+    }
+
+    /// A pull that names an iteration begins. What it must show is kept by its caller, by key.
+    [[nodiscard]] std::vector<uint64_t> begin_pull() const { return certain_; }
+
+    /// Such a pull has shown a value of a key; `before` is what was certain when it began.
+    void end_pull(uint64_t key, uint64_t value, uint64_t shown, uint64_t before) {
+        check(key, value, shown);
+        INFO("key " << key << " has " << value << ", certain was " << before);
+        REQUIRE((value & before) == before);
+        certain_[key] |= value;
+    }
+
+    /// All parts of each iteration up to `shown`; of a later one, or one that may fail, all or none,
+    /// because another shard may show more.
     void check(uint64_t key, uint64_t value, uint64_t shown) const {
         INFO("key " << key << " has " << value << ", shown " << shown);
         REQUIRE(value < kBrokenValue);
@@ -83,7 +124,8 @@ public:
             const uint64_t certain = value & mask & ~perhaps_[t][key];
             INFO("iteration " << t << " was pushed as " << pushed_[t][key] << ", perhaps with "
                               << perhaps_[t][key]);
-            if (t <= shown || certain != 0) REQUIRE(certain == pushed_[t][key]);
+            const bool is_due = t <= shown && !may_fail_[t];
+            if (is_due || certain != 0) REQUIRE(certain == pushed_[t][key]);
         }
     }
 
@@ -92,6 +134,8 @@ private:
     std::vector<std::vector<uint64_t>> pushed_;
     /// The same, of parts that were given up.
     std::vector<std::vector<uint64_t>> perhaps_;
+    std::vector<uint64_t> certain_;  ///< by key: what was acknowledged, or shown by a pull
+    std::vector<bool> may_fail_;     ///< by iteration
 };
 
 }  // namespace weir::test

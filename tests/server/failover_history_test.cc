@@ -14,6 +14,7 @@
 #include <fmt/core.h>
 
 #include "tests/seed.h"
+#include "tests/server/equal_copies.h"
 #include "tests/server/move_cluster.h"
 
 namespace weir::test {
@@ -207,54 +208,13 @@ private:
         }
     }
 
-    using Rows = std::map<uint64_t, std::vector<std::byte>>;
-
-    /// Values and state of the rows of a segment.
-    [[nodiscard]] static Rows rows_of(const ShardTable& table, PositionRange range) {
-        Rows rows;
-        const PositionSet positions(std::span(&range, 1));
-        const size_t value_bytes = table.rows->pulled_row_bytes();
-        const size_t state_bytes = table.rows->state_row_bytes();
-        ListedRows listed;
-        for (KeyCursor cursor; !cursor.at_end;) {
-            table.rows->list(cursor, positions, 100, listed);
-            const size_t count = listed.row_count();
-            std::vector<std::byte> values(count * value_bytes);
-            std::vector<std::byte> state(count * state_bytes);
-            table.rows->copy_values(listed, values);
-            table.rows->copy_state(listed, state);
-            for (size_t i = 0; i < count; ++i) {
-                const uint64_t key = listed.keys.empty() ? listed.range.begin + i : listed.keys[i];
-                auto& row = rows[key];
-                row.insert(row.end(), values.begin() + static_cast<ptrdiff_t>(i * value_bytes),
-                           values.begin() + static_cast<ptrdiff_t>((i + 1) * value_bytes));
-                row.insert(row.end(), state.begin() + static_cast<ptrdiff_t>(i * state_bytes),
-                           state.begin() + static_cast<ptrdiff_t>((i + 1) * state_bytes));
-            }
-        }
-        return rows;
-    }
-
     void check_copies() {
         const View& view = cluster_.membership->view();
         for (size_t i = 0; i < view.segments().size(); ++i) {
             const ViewSegment& segment = view.segments()[i];
             if (segment.backup_count() == 0) continue;
-            const Shard& primary = *cluster_.shards[segment.primary];
-            const Shard& backup = *cluster_.shards[segment.backups[0]];
-            const PositionRange range = view.range(i);
-            for (size_t t = 0; t < cluster_.schemas.size(); ++t) {
-                INFO("segment " << range.first << " of table " << t << ", shards "
-                                << segment.primary << " and " << segment.backups[0]);
-                const ShardTable& a = *primary.tables()[t];
-                const ShardTable& b = *backup.tables()[t];
-                REQUIRE(rows_of(a, range) == rows_of(b, range));
-                // A push of a range sets its time also in segments between its keys that have none,
-                // where nobody ever asks for it.
-                if (a.positions.is_dense() && rows_of(a, range).empty()) continue;
-                REQUIRE(a.clocks.part(primary.holdings().segments(), range) ==
-                        b.clocks.part(backup.holdings().segments(), range));
-            }
+            check_equal_copies(*cluster_.shards[segment.primary],
+                               *cluster_.shards[segment.backups[0]], view.range(i));
             ++counts_.equal_segments;
         }
     }

@@ -9,19 +9,24 @@
 namespace weir::test {
 namespace {
 
-constexpr size_t kServersMax = 4;
+constexpr size_t kServersMax = 4;  ///< beside backups
 
 }  // namespace
 
 void HistoryFaults::add_server() {
-    if (cluster_.manager->view().servers().size() + joiners_.size() >= kServersMax) return;
+    if (cluster_.manager->view().servers().size() + joiners_.size() >=
+        kServersMax + cluster_.shape().replicas) {
+        return;
+    }
     Joiner joiner;
     joiner.first_shard = cluster_.shards.size();
-    joiner.shards = 1 + random_.below(2);
-    joiner.host = cluster_.add_server({.shards = static_cast<uint32_t>(joiner.shards)});
+    joiner.host = cluster_.add_server({.shards = static_cast<uint32_t>(1 + random_.below(2))});
     constexpr std::array kFates{Fate::kDiesEarly, Fate::kDiesAsLearner, Fate::kDiesAsGainer,
                                 Fate::kJoins,     Fate::kJoins,         Fate::kJoins};
     joiner.fate = kFates[random_.below(kFates.size())];
+    // With backups, those who hold something die by HistoryDeaths.
+    if (cluster_.shape().replicas > 0 && joiner.fate == Fate::kDiesAsGainer)
+        joiner.fate = Fate::kJoins;
     joiner.turns = random_.below(200);
     events_.add("a server asks to join, fate {}", static_cast<int>(joiner.fate));
     joiners_.push_back(joiner);
@@ -67,11 +72,12 @@ void HistoryFaults::slow_down() {
 
 void HistoryFaults::pause() {
     const size_t count = cluster_.shards.size() + cluster_.workers.size();
-    const size_t which = random_.below(count);
-    const StateMachine* machine = nullptr;
+    // With backups, the manager too: deaths are known late then.
+    const size_t which = random_.below(count + cluster_.shape().replicas);
+    const StateMachine* machine = cluster_.manager.get();
     if (which < cluster_.shards.size()) {
         machine = cluster_.shards[which].get();
-    } else {
+    } else if (which < count) {
         machine = cluster_.workers[which - cluster_.shards.size()].get();
     }
     if (machine == nullptr || !cluster_.stopped.insert(machine).second) return;
@@ -104,6 +110,10 @@ void HistoryFaults::live(Joiner& joiner) {
         if (is_known) bury(joiner);
         return;
     }
+    if (cluster_.shards[joiner.first_shard] == nullptr) {
+        joiner.is_over = true;  // HistoryDeaths has killed it
+        return;
+    }
     const std::string address = cluster_.shards[joiner.first_shard]->address();
     const auto in_view = std::ranges::find_if(
         view.shards(), [&](const ViewShard& shard) { return shard.address == address; });
@@ -114,6 +124,8 @@ void HistoryFaults::live(Joiner& joiner) {
         for (const ViewSegment& segment : view.segments()) {
             const ViewShard* const primary = view.shard(segment.primary);
             holds |= primary != nullptr && primary->server == server;
+            for (size_t b = 0; b < segment.backup_count(); ++b)
+                holds |= view.shard(segment.backups[b])->server == server;
             const ViewShard* const learner =
                 segment.has_learner() ? view.shard(segment.learner.shard) : nullptr;
             learns |= learner != nullptr && learner->server == server;
@@ -146,14 +158,19 @@ void HistoryFaults::live(Joiner& joiner) {
 
 void HistoryFaults::kill(const Joiner& joiner) {
     events_.add("a joiner dies, fate {}", static_cast<int>(joiner.fate));
-    cluster_.network.kill(joiner.host);
-    dead_hosts_.insert(joiner.host);
-    for (size_t i = 0; i < joiner.shards; ++i) {
-        auto& shard = cluster_.shards[joiner.first_shard + i];
+    kill_host(joiner.host);
+    ++counts_.joiners_died;
+}
+
+void HistoryFaults::kill_host(uint32_t host) {
+    cluster_.network.kill(host);
+    dead_hosts_.insert(host);
+    for (size_t i = 0; i < cluster_.shards.size(); ++i) {
+        auto& shard = cluster_.shards[i];
+        if (shard == nullptr || cluster_.host_of_shard(i) != host) continue;
         forget(shard.get());
         shard.reset();
     }
-    ++counts_.joiners_died;
 }
 
 void HistoryFaults::bury(Joiner& joiner) {

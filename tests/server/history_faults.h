@@ -34,6 +34,9 @@ public:
     /// Some workers are slower than all others. What is fetched from them may wait long.
     void slow_down();
 
+    /// All shards of a server are dead, and what is in its memory is gone.
+    void kill_host(uint32_t host);
+
     /// A turn has passed.
     void live();
 
@@ -49,7 +52,6 @@ private:
     struct Joiner {
         uint32_t host = 0;
         size_t first_shard = 0;  ///< in SimCluster::shards
-        size_t shards = 0;
         Fate fate = Fate::kJoins;
         uint64_t turns = 0;
         uint32_t server = 0;  ///< once it is dead

@@ -61,6 +61,15 @@ struct HistoryCounts {
     uint64_t given_up = 0;
     uint64_t rounds = 0;
     uint64_t primaries_checked = 0;
+
+    // Of histories with backups:
+    uint64_t servers_killed = 0;
+    uint64_t killed_primaries = 0;  ///< those of them that were primary of something
+    uint64_t killed_losers = 0;     ///< in the middle of a move
+    uint64_t killed_gainers = 0;    ///< the same
+    uint64_t killed_learners = 0;   ///< those of them that learned something
+    uint64_t failed_parts = 0;
+    uint64_t equal_segments = 0;
 };
 
 }  // namespace weir::test

@@ -26,6 +26,7 @@ void HistoryWorkers::start() {
     TableSchema rounds = table_of(random_.below(2) == 0 ? Layout::kDense : Layout::kSparse,
                                   "rounds", kKeys, ValueType::kUInt64);
     rounds.rule = "rounds_in_order";
+    if (cluster_.shape().replicas > 0 && random_.below(2) == 0) rounds.rule = "rounds_with_state";
     rounds.max_delay = static_cast<uint32_t>(random_.below(3));
     TableSchema dense = table_of(Layout::kDense, "dense", kKeys, ValueType::kUInt64, width);
     TableSchema sparse = table_of(Layout::kSparse, "sparse", kKeys, ValueType::kUInt64, width);
@@ -40,6 +41,9 @@ void HistoryWorkers::start() {
     for (Worker& worker : workers_)
         worker.is_ready = true;
     counted_ = {CountedPushes(kKeys, width), CountedPushes(kKeys, width)};
+    if (cluster_.shape().replicas == 0) return;
+    for (CountedPushes& counted : counted_)
+        counted.take_back();
 }
 
 void HistoryWorkers::add() {
@@ -71,6 +75,8 @@ bool HistoryWorkers::kill(uint32_t number) {
     for (const Round& round : worker.rounds) {
         if (round.is_push) rounds_.give_up_push(round.iteration, round.keys, round.values);
     }
+    for (const Round& round : worker.failed)
+        rounds_.give_up_push(round.iteration, round.keys, round.values);
     worker.has_died = true;
     events_.add("worker {} dies", number);
     ++counts_.workers_died;
@@ -214,14 +220,22 @@ void HistoryWorkers::begin_round(uint32_t number) {
         round.iteration = ++worker.pushed;
         if (random_.below(8) != 0) round.keys = some_keys(1 + random_.below(kKeys));
         round.values = rounds_.begin_push(round.iteration, number, round.keys);
-        round.id = client.push(table, round.keys, std::as_bytes(std::span(round.values)),
-                               {round.iteration});
+        CallOptions options{round.iteration};
+        // The last one is what is looked at in the end.
+        round.is_hurried = cluster_.shape().replicas > 0 && !is_draining_ &&
+                           round.iteration < CountedRounds::kRounds && random_.below(40) == 0;
+        if (round.is_hurried) {
+            options.deadline_ns = (1 + random_.below(3000)) * kMicrosecond;
+            rounds_.let_fail(round.iteration);
+        }
+        round.id = client.push(table, round.keys, std::as_bytes(std::span(round.values)), options);
         ++counts_.rounds;
     } else if (worker.pushed > 0 && !is_draining_) {
         Round& round = worker.rounds.emplace_back();
         round.iteration = 1 + random_.below(worker.pushed);
         round.keys = some_keys(1 + random_.below(kKeys));
         round.values.resize(round.keys.size());
+        round.before = rounds_.begin_pull();
         round.id = client.pull(table, round.keys, std::as_writable_bytes(std::span(round.values)),
                                {round.iteration});
     }
@@ -231,14 +245,30 @@ bool HistoryWorkers::end(uint32_t number, Round& round) {
     ClientCore& client = *cluster_.workers[number];
     if (!client.done(round.id)) return false;
     const std::optional<uint64_t> shown = client.iteration_shown(round.id);
-    check(client.take(round.id), round.is_push ? "a part" : "a pull of an iteration");
-    if (round.is_push) return true;
+    const Status ended = client.take(round.id);
+    if (round.is_push) {
+        events_.add("worker {}: its part of iteration {} has ended: {}", number, round.iteration,
+                    ended ? "ok" : ended.error().message());
+    }
+    if (!ended && rounds_.may_fail(round.iteration)) {
+        if (!round.is_push) return true;
+        ++counts_.failed_parts;
+        workers_[number].failed.push_back(round);
+        return true;
+    }
+    check(ended, round.is_push ? "a part" : "a pull of an iteration");
+    if (round.is_push) {
+        rounds_.end_push(round.keys, round.values);
+        return true;
+    }
     INFO("worker " << number << " asked for iteration " << round.iteration << "\n"
                    << events_.text());
     REQUIRE(shown.has_value());
     REQUIRE(*shown >= round.iteration);
-    for (size_t i = 0; i < round.keys.size(); ++i)
-        rounds_.check(round.keys[i], round.values[i], *shown);
+    for (size_t i = 0; i < round.keys.size(); ++i) {
+        const uint64_t key = round.keys[i];
+        rounds_.end_pull(key, round.values[i], *shown, round.before[key]);
+    }
     return true;
 }
 

@@ -79,9 +79,11 @@ private:
     struct Round {
         ClientCore::CallId id = 0;
         bool is_push = false;
+        bool is_hurried = false;  ///< it has a deadline that it may miss
         uint64_t iteration = 0;
         std::vector<uint64_t> keys;
         std::vector<uint64_t> values;
+        std::vector<uint64_t> before;  ///< of a pull
     };
 
     struct Worker {
@@ -94,6 +96,7 @@ private:
         ClientCore::CallId leave = 0;
         std::deque<Call> calls;
         std::deque<Round> rounds;
+        std::vector<Round> failed;  ///< parts; shards may not know yet that it has withdrawn them
         std::vector<std::vector<uint64_t>> lists;
     };
 

@@ -45,6 +45,7 @@ struct SimShape {
     bool is_manager_apart = false;  ///< the manager has a host of its own, without faults
     OnWorkerLoss on_worker_loss = OnWorkerLoss::kStop;
     uint32_t replicas = 0;
+    uint32_t points = 0;  ///< segments of a shard; 0: the manager's choice
 };
 
 /// A server that joins a running cluster.
@@ -65,6 +66,7 @@ public:
         manager_options.worker_count = shape.workers;
         manager_options.on_worker_loss = shape.on_worker_loss;
         manager_options.replicas = shape.replicas;
+        manager_options.points = shape.points;
         if (shape.is_manager_apart) managers_device_ = network.make_device(kManagersHost);
         manager = std::make_unique<Manager>(
             manager_options, endpoint(shape.is_manager_apart ? *managers_device_ : first), clock);
@@ -76,9 +78,9 @@ public:
             Memory& memory =
                 add_memory(device, transport::Access::kLocal, shape.server_memory_bytes);
             for (uint32_t shard = 0; shard < shape.shards; ++shard) {
-                shards.push_back(
-                    std::make_unique<Shard>(shard_options(server * shape.shards + shard, server),
-                                            endpoint(device), clock, memory, rules));
+                ShardOptions one = shard_options(server * shape.shards + shard, server);
+                if (shape.replicas > 0) one.host = server;
+                add_shard(one, device, memory);
             }
         }
         for (uint32_t worker = 0; worker < shape.workers; ++worker) {
@@ -97,6 +99,17 @@ public:
     /// that join come later.
     [[nodiscard]] uint32_t host_of_worker(uint32_t worker) const { return worker_hosts_[worker]; }
 
+    /// By index in `shards`.
+    [[nodiscard]] uint32_t host_of_shard(size_t index) const { return shard_hosts_[index]; }
+
+    /// The shard that a view lists; null if it is dead.
+    [[nodiscard]] const Shard* find_shard(const ViewShard& listed) const {
+        for (const auto& shard : shards) {
+            if (shard != nullptr && shard->address() == listed.address) return shard.get();
+        }
+        return nullptr;
+    }
+
     /// A server asks to join. Its shards are the last ones of `shards`. Returns its host.
     uint32_t add_server(const SimJoiner& joiner = {}) {
         const auto host = static_cast<uint32_t>(devices_.size());
@@ -107,8 +120,7 @@ public:
             ShardOptions options = shard_options(shard, host);
             options.host = host;
             options.join = ShardJoin{host + 1, joiner.shards, joiner.weight, joiner.pool_bytes};
-            shards.push_back(
-                std::make_unique<Shard>(options, endpoint(device), clock, memory, rules));
+            add_shard(options, device, memory);
         }
         return host;
     }
@@ -125,7 +137,8 @@ public:
     /// Polls everything; if nothing was done, lets the network take one step. False if there was none
     /// either: then a millisecond passes.
     bool step() {
-        size_t done = manager != nullptr ? manager->poll() : 0;
+        const bool is_managed = manager != nullptr && !stopped.contains(manager.get());
+        size_t done = is_managed ? manager->poll() : 0;
         for (const auto& [host, process] : processes_) {
             done += process.life_line->poll();
             if (process.lease_line != nullptr && !stopped_hosts.contains(host))
@@ -251,6 +264,11 @@ private:
         return options;
     }
 
+    void add_shard(const ShardOptions& options, transport::Device& device, Memory& memory) {
+        shards.push_back(std::make_unique<Shard>(options, endpoint(device), clock, memory, rules));
+        shard_hosts_.push_back(static_cast<uint32_t>(options.link.process - 1));
+    }
+
     void add_worker(ClientCoreOptions options, bool has_faults) {
         worker_hosts_.push_back(static_cast<uint32_t>(devices_.size()));
         transport::Device& device = add_host(has_faults);
@@ -306,6 +324,7 @@ private:
     std::vector<std::unique_ptr<RegisteredMemory>> memories_;
     std::vector<Memory*> worker_memories_;
     std::vector<uint32_t> worker_hosts_;
+    std::vector<uint32_t> shard_hosts_;
     std::map<uint32_t, Process> processes_;  // by host
     uint64_t links_ = 0;
 

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+/// \file
+/// The judge of whole jobs with backups: the histories of elastic_history_test.cc, with one backup
+/// of each segment, and servers that are killed at any instant, their memory with them: also one that
+/// gives or gets a segment, or learns one, in the middle of that. Before the next one dies, each
+/// segment has its backup again. Beside what must be true there: no call fails because of a death;
+/// what was acknowledged, or shown by a pull that names an iteration, is never taken back; no segment
+/// is lost; and in the end all copies are equal bit by bit, with rule state, times and closed
+/// iterations.
+
+#include <doctest/doctest.h>
+#include <fmt/core.h>
+
+#include "tests/seed.h"
+#include "tests/server/elastic_history.h"
+
+namespace weir::test {
+
+TEST_SUITE("backup_history") {
+    TEST_CASE("nothing is lost or done twice when servers die that hold something") {
+        const uint64_t first = testing::seed_or(1);
+        const uint64_t count = testing::histories_or(250);
+        HistoryCounts counts;
+        for (uint64_t seed = first; seed < first + count; ++seed) {
+            INFO("WEIR_SEED=" << seed);
+            (void)ElasticHistory(seed, counts, 1).run();
+        }
+        MESSAGE(fmt::format(
+            "{} servers killed, {} of them primaries, {} that gave something, {} that got it, {} "
+            "that learned; {} joiners died, {} servers joined, {} asked to leave, {} workers "
+            "joined, {} left, {} died, {} views, {} pushes, {} calls given up, {} parts, {} "
+            "failed, {} "
+            "breaks, {} pauses, {} cuts from the manager, {} segments with equal copies",
+            counts.servers_killed, counts.killed_primaries, counts.killed_losers,
+            counts.killed_gainers, counts.killed_learners, counts.joiners_died,
+            counts.servers_joined, counts.servers_left, counts.workers_joined, counts.workers_left,
+            counts.workers_died, counts.views, counts.pushes, counts.given_up, counts.rounds,
+            counts.failed_parts, counts.breaks, counts.pauses, counts.cuts, counts.equal_segments));
+        // Histories that no longer reach what they are there for fail.
+        for (const uint64_t reached :
+             {counts.servers_killed, counts.killed_primaries, counts.servers_joined,
+              counts.workers_joined, counts.workers_left, counts.workers_died, counts.breaks,
+              counts.pauses, counts.cuts, counts.equal_segments})
+            CHECK(reached >= count / 4);
+        for (const uint64_t reached :
+             {counts.killed_losers, counts.killed_gainers, counts.killed_learners,
+              counts.joiners_died, counts.servers_left, counts.given_up, counts.failed_parts})
+            CHECK(reached >= count / 40);
+        CHECK(counts.pushes >= 10 * count);
+        CHECK(counts.rounds >= 10 * count);
+    }
+}
+
+}  // namespace weir::test

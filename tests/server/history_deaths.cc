@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/server/history_deaths.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "tests/server/history_shape.h"
+
+namespace weir::test {
+namespace {
+
+/// A shard that was to hand over something may still have the only copy after so many views.
+constexpr size_t kViewsSeen = 4;
+
+}  // namespace
+
+bool HistoryDeaths::has_all_copies(const View& view) {
+    return std::ranges::all_of(
+        view.segments(), [](const ViewSegment& segment) { return segment.backup_count() > 0; });
+}
+
+void HistoryDeaths::wish() {
+    if (target_) return;
+    const View view = cluster_.manager->view();
+    Target target{some_server(random_, view)};
+    if (random_.below(2) == 0) {
+        for (const ViewSegment& segment : view.segments()) {
+            if (!segment.has_learner()) continue;
+            target = {view.shard(segment.learner.shard)->server, Why::kLearns, random_.below(40)};
+            break;
+        }
+    }
+    target_ = target;
+}
+
+/// Who loses or gains something by a view often dies before all have it.
+void HistoryDeaths::look_at_moves(const View& before, const View& after) {
+    if (target_ || random_.below(4) == 0) return;
+    std::vector<Target> moving;
+    for (const ViewSegment& segment : after.segments()) {
+        const ViewShard* const was = after.shard(before.owner(segment.first));
+        const ViewShard* const is = after.shard(segment.primary);
+        if (was == nullptr || is == nullptr || was == is) continue;
+        moving.push_back({was->server, Why::kLoses});
+        moving.push_back({is->server, Why::kGains});
+    }
+    if (moving.empty()) return;
+    target_ = moving[random_.below(moving.size())];
+    target_->turns = random_.below(random_.below(2) == 0 ? 10 : 100);
+}
+
+void HistoryDeaths::live() {
+    const View view = cluster_.manager->view();
+    if (dead_ && view.server(*dead_) == nullptr) {
+        events_.add("the death of server {} is known", *dead_);
+        dead_.reset();
+    }
+    if (is_draining_) return;
+    if (seen_.empty() || seen_.front().epoch() != view.epoch()) {
+        if (!seen_.empty()) look_at_moves(seen_.front(), view);
+        seen_.push_front(view);
+        if (seen_.size() > kViewsSeen) seen_.pop_back();
+    }
+    if (target_ && target_->turns-- == 0) kill(*std::exchange(target_, std::nullopt));
+}
+
+bool HistoryDeaths::may_die(uint32_t server, const View& view) const {
+    if (view.server(server) == nullptr) return false;
+    return std::ranges::all_of(view.segments(), [&](const ViewSegment& segment) {
+        // The manager may make the learner primary before it hears of the death.
+        const ViewShard* const learner = view.shard(segment.learner.shard);
+        const bool gets_it = learner != nullptr && learner->server == server;
+        if (segment.backup_count() > 0) return true;
+        return !gets_it && std::ranges::none_of(seen_, [&](const View& seen) {
+            const ViewShard* const was = seen.shard(seen.owner(segment.first));
+            return was != nullptr && was->server == server;
+        });
+    });
+}
+
+void HistoryDeaths::kill(const Target& target) {
+    const View view = cluster_.manager->view();
+    if (dead_ || !may_die(target.server, view)) return;
+    if (view.servers().size() < 3 && random_.below(3) != 0) return;
+    const auto its = std::ranges::find(view.shards(), target.server, &ViewShard::server);
+    size_t index = 0;
+    while (index < cluster_.shards.size() &&
+           (cluster_.shards[index] == nullptr || cluster_.shards[index]->address() != its->address))
+        ++index;
+    if (index == cluster_.shards.size() || cluster_.shards[index]->finished()) return;
+    const uint32_t host = cluster_.host_of_shard(index);
+    if (!cluster_.has_reached_manager(host) || !cluster_.has_life_line(host)) return;
+    const bool is_primary = std::ranges::any_of(view.segments(), [&](const ViewSegment& segment) {
+        return view.shard(segment.primary)->server == target.server;
+    });
+    events_.add("server {} dies, why {}", target.server, static_cast<int>(target.why));
+    ++counts_.servers_killed;
+    if (is_primary) ++counts_.killed_primaries;
+    if (target.why == Why::kLoses) ++counts_.killed_losers;
+    if (target.why == Why::kGains) ++counts_.killed_gainers;
+    if (target.why == Why::kLearns) ++counts_.killed_learners;
+    dead_ = target.server;
+    faults_.kill_host(host);
+    if (view.servers().size() < 4) faults_.add_server();
+}
+
+bool HistoryDeaths::is_at_rest() const {
+    if (cluster_.shape().replicas == 0) return true;
+    const View view = cluster_.manager->view();
+    if (dead_ || (view.servers().size() > 1 && !has_all_copies(view))) return false;
+    return std::ranges::all_of(view.shards(), [&](const ViewShard& listed) {
+        const Shard* const shard = cluster_.find_shard(listed);
+        return shard != nullptr && shard->epoch() == view.epoch();
+    });
+}
+
+}  // namespace weir::test

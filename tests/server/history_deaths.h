@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// HistoryDeaths: servers of a history die that hold something, and their memory with them. One at a
+/// time: the next one dies when the manager knows of the last one, and if each segment of which it is
+/// primary, or was not long ago, has a backup.
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+
+#include "lib/base/random.h"
+#include "tests/server/history_faults.h"
+#include "tests/server/history_log.h"
+#include "tests/server/sim_cluster.h"
+
+namespace weir::test {
+
+/// Thread: one
+class HistoryDeaths {
+public:
+    HistoryDeaths(SimCluster& cluster, Random& random, HistoryFaults& faults, HistoryEvents& events,
+                  HistoryCounts& counts)
+        : cluster_(cluster), random_(random), faults_(faults), events_(events), counts_(counts) {}
+
+    /// Some server dies, if one may.
+    void wish();
+    /// A turn has passed.
+    void live();
+
+    /// From now on nobody dies.
+    void drain() { is_draining_ = true; }
+
+    /// All servers of the view are alive and have that view, and each segment has its backups, if
+    /// there are two servers.
+    [[nodiscard]] bool is_at_rest() const;
+
+private:
+    enum class Why : uint8_t { kAny, kLoses, kGains, kLearns };
+
+    struct Target {
+        uint32_t server = 0;
+        Why why = Why::kAny;
+        uint64_t turns = 0;  ///< until it dies
+    };
+
+    void look_at_moves(const View& before, const View& after);
+    [[nodiscard]] bool may_die(uint32_t server, const View& view) const;
+    void kill(const Target& target);
+    [[nodiscard]] static bool has_all_copies(const View& view);
+
+    SimCluster& cluster_;
+    Random& random_;
+    HistoryFaults& faults_;
+    HistoryEvents& events_;
+    HistoryCounts& counts_;
+    bool is_draining_ = false;
+    std::deque<View> seen_;  ///< the last views, the newest one first
+    std::optional<Target> target_;
+    std::optional<uint32_t> dead_;  ///< a server of the view
+};
+
+}  // namespace weir::test
