@@ -14,8 +14,8 @@ using wire::Kind;
 namespace {
 
 // Between two attempts to connect.
-constexpr uint64_t kPauseNsMin = 5 * kMillisecond;
-constexpr uint64_t kPauseNsMax = 100 * kMillisecond;
+constexpr uint64_t kLeasePauseNsMin = 5 * kMillisecond;
+constexpr uint64_t kLeasePauseNsMax = 100 * kMillisecond;
 /// No manager says that it holds longer: WEIR_LEASE_MS is not longer.
 constexpr uint64_t kLeaseNsMax = 60 * kSecond;
 /// A lease is asked for so many times while one holds.
@@ -44,7 +44,7 @@ void LeaseLine::try_later() {
     connection_ = 0;
     is_open_ = false;
     is_asking_ = false;
-    pause_ns_ = std::clamp(2 * pause_ns_, kPauseNsMin, kPauseNsMax);
+    pause_ns_ = std::clamp(2 * pause_ns_, kLeasePauseNsMin, kLeasePauseNsMax);
     due_ns_ = clock_.now_ns() + pause_ns_;
 }
 

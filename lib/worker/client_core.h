@@ -114,7 +114,7 @@ public:
     size_t poll_seldom();
     [[nodiscard]] int arm() override;
     /// How long the owner may sleep at most after arm(): until a pause ends.
-    [[nodiscard]] uint64_t sleep_ns_max() const noexcept;
+    [[nodiscard]] uint64_t sleep_ns_max() const noexcept override;
 
     [[nodiscard]] bool finished() const override { return phase_ == Phase::kFailed; }
 

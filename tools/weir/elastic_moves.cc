@@ -8,20 +8,13 @@
 #include <fmt/core.h>
 
 #include "lib/base/topology.h"
+#include "tools/weir/job_at_rest.h"
 
 namespace weir::tools {
 namespace {
 
 constexpr std::chrono::milliseconds kLook(5);
 constexpr uint64_t kPatienceNs = 120 * kSecond;  // for one join, or one leave
-
-bool is_at_rest(const JobStatus& status) {
-    return status.segments_to_move == 0 && status.losers.empty() && status.joining_servers == 0;
-}
-
-bool holds_parameters(const JobStatus::Server& server) {
-    return std::ranges::all_of(server.shards, [](const auto& shard) { return shard.share > 0; });
-}
 
 }  // namespace
 

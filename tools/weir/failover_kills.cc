@@ -10,23 +10,14 @@
 #include <sys/wait.h>
 
 #include "lib/base/topology.h"
+#include "tools/weir/job_at_rest.h"
 
 namespace weir::tools {
 namespace {
 
-constexpr std::chrono::milliseconds kLook(5);
-constexpr std::chrono::milliseconds kLookForRecovery(1);
-constexpr uint64_t kPatienceNs = 120 * kSecond;  // for one step
-
-/// Each segment has its copies, and nothing moves.
-bool is_at_rest(const JobStatus& status) {
-    return status.segments_to_copy == 0 && status.segments_to_move == 0 && status.losers.empty() &&
-           status.joining_servers == 0;
-}
-
-bool holds_parameters(const JobStatus::Server& server) {
-    return std::ranges::all_of(server.shards, [](const auto& shard) { return shard.share > 0; });
-}
+constexpr std::chrono::milliseconds kLookAtServers(5);
+constexpr std::chrono::milliseconds kLookForPushes(1);
+constexpr uint64_t kStepNsMax = 120 * kSecond;  // for one step
 
 }  // namespace
 
@@ -88,20 +79,20 @@ Status FailoverKills::until_all_have_copies() {
 }
 
 Status FailoverKills::until_recovered() {
-    const uint64_t end_ns = clock_.now_ns() + kPatienceNs;
+    const uint64_t end_ns = clock_.now_ns() + kStepNsMax;
     while (recovered_ns_.load(std::memory_order_relaxed) == 0) {
         if (is_cancelled_.load(std::memory_order_relaxed))
             return Error(Errc::kCancelled, "the load has ended");
         if (clock_.now_ns() > end_ns)
             return Error(Errc::kDeadline, "no push to all servers was acknowledged since");
-        std::this_thread::sleep_for(kLookForRecovery);
+        std::this_thread::sleep_for(kLookForPushes);
     }
     return {};
 }
 
 /// A server that was stopped must end by itself, with an error: it is out of the job.
 Status FailoverKills::until_ended(ChildProcess& server) {
-    const uint64_t end_ns = clock_.now_ns() + kPatienceNs;
+    const uint64_t end_ns = clock_.now_ns() + kStepNsMax;
     for (;;) {
         if (const std::optional<int> ended = server.ended()) {
             const bool is_right =
@@ -111,13 +102,13 @@ Status FailoverKills::until_ended(ChildProcess& server) {
         }
         if (clock_.now_ns() > end_ns)
             return Error(Errc::kDeadline, "the server that was stopped does not end");
-        std::this_thread::sleep_for(kLook);
+        std::this_thread::sleep_for(kLookAtServers);
     }
 }
 
 template <class Holds>
 Status FailoverKills::until(const char* what, Holds&& holds) {
-    const uint64_t end_ns = clock_.now_ns() + kPatienceNs;
+    const uint64_t end_ns = clock_.now_ns() + kStepNsMax;
     while (true) {
         WEIR_ASSIGN(const JobStatus status, connection_.manager->status());
         if (holds(status)) return {};
@@ -129,7 +120,7 @@ Status FailoverKills::until(const char* what, Holds&& holds) {
             return Error(Errc::kCancelled, "the load has ended");
         if (clock_.now_ns() > end_ns)
             return Error(Errc::kDeadline, fmt::format("{} for two minutes", what));
-        std::this_thread::sleep_for(kLook);
+        std::this_thread::sleep_for(kLookAtServers);
     }
 }
 
