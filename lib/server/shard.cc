@@ -302,6 +302,14 @@ void Shard::lose_manager() {
         return end(Error(Errc::kPeerLost,
                          "the manager (rank 0) is gone before the job began; look for its output"));
     }
+    const bool has_copies = std::ranges::any_of(view_.segments(), [](const ViewSegment& segment) {
+        return segment.backup_count() > 0 || segment.has_learner();
+    });
+    if (has_copies) {
+        return end(Error(Errc::kPeerLost,
+                         "the manager (rank 0) is gone, and without it no server may answer for "
+                         "what has copies; look for its output"));
+    }
     log(LogLevel::kWarning,
         "{}: the manager (rank 0) is gone; this shard serves until all workers are gone, too",
         name());

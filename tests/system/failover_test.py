@@ -95,6 +95,16 @@ class Failover(testing.Folder, unittest.TestCase):
             self.trains_on(job)
             self.ends(job, (0, 2, 3, 4))
 
+    def test_the_death_of_the_manager_ends_the_job_at_once(self):
+        with self.job(testing.endless(), *testing.ENDLESS) as job:
+            self.ready(job)
+            job.kill(0)
+            self.assertEqual([job.wait(rank, 20) for rank in (1, 2, 3, 4)], [1] * 4, job.everything())
+            for rank in (1, 2):
+                self.assertIn("the manager (rank 0) is gone", job.err(rank))
+            for rank in (3, 4):
+                self.assertRegex(job.err(rank), r"error: .*(manager|rank 0|is gone)")
+
     def test_a_server_may_not_leave_when_its_copies_would_have_no_place(self):
         with self.job(testing.endless(), *testing.ENDLESS) as job:
             self.ready(job)
