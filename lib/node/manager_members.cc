@@ -190,7 +190,10 @@ void Manager::leave(const Asker& asker, const wire::Frame& frame) {
     if (message->status != Errc::kOk) return lose_worker(asker.worker, std::move(*message));
     workers_.erase(worker);
     ++left_count_;
-    membership_->worker_left(asker.worker);
+    std::vector<ViewWithdrawal> withdrawn;
+    for (const LeaveMessage::Withdrawn& one : message->withdrawn)
+        withdrawn.push_back({asker.worker, one.table, one.first_iteration, one.last_iteration});
+    membership_->worker_left(asker.worker, withdrawn);
     has_news_ = true;
     barrier_.remove(asker.worker);
     work_.remove(asker.worker);
@@ -271,7 +274,7 @@ void Manager::lose_worker(uint32_t number, LeaveMessage why) {
     const bool is_missed = work_.remove(number);
     has_news_ = true;
     if (lost.is_on_the_way) {
-        membership_->worker_left(number);
+        membership_->worker_left(number, {});
     } else {
         const bool gave_up = why.status != Errc::kOk;
         gave_up ? membership_->worker_gave_up(number) : membership_->worker_died(number);

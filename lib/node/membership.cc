@@ -135,10 +135,12 @@ void Membership::server_died(uint32_t server) {
     dead_.insert(server);
 }
 
-void Membership::worker_left(uint32_t worker) {
+void Membership::worker_left(uint32_t worker, std::span<const ViewWithdrawal> withdrawn) {
     if (view_.worker(worker) == nullptr) return;
     gone_workers_.insert(worker);
     silent_workers_.insert(worker);
+    std::ranges::copy_if(withdrawn, std::back_inserter(withdrawals_),
+                         [&](const auto& one) { return tables_.contains(one.table); });
 }
 
 void Membership::worker_died(uint32_t worker) {
@@ -361,10 +363,23 @@ View Membership::without_the_gone(const View& view) {
         const auto is_gone = [&](uint32_t worker) { return gone_workers_.contains(worker); };
         std::erase_if(data.workers, [&](const ViewWorker& w) { return is_gone(w.number); });
         std::erase_if(data.members, [&](const ViewMember& m) { return is_gone(m.worker); });
+        put_withdrawals(data);
         next = std::move(View::make(std::move(data))).value();
         gone_workers_.clear();
     }
     return next;
+}
+
+/// Those of the workers that have just left. The oldest make room: they were closed long ago.
+void Membership::put_withdrawals(ViewData& data) {
+    std::vector<ViewWithdrawal>& list = data.withdrawals;
+    list.insert(list.end(), withdrawals_.begin(), withdrawals_.end());
+    withdrawals_.clear();
+    std::ranges::sort(list, {}, [](const ViewWithdrawal& one) { return view_key(one); });
+    if (list.size() > ViewLimits::kWithdrawalsMax) {
+        const size_t excess = list.size() - ViewLimits::kWithdrawalsMax;
+        list.erase(list.begin(), list.begin() + static_cast<ptrdiff_t>(excess));
+    }
 }
 
 /// With the servers that ask to join. They hold nothing yet.

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -151,9 +152,10 @@ public:
     /// happens if it is in no view any more.
     void server_died(uint32_t server);
 
-    /// A worker's calls have all ended, and it has left. So every iteration in which it took part
-    /// is closed, and none after them waits for it from the next view on.
-    void worker_left(uint32_t worker);
+    /// A worker has left, and is waited for no more from the next view on. Every iteration in which
+    /// it took part is closed, but for those of `withdrawn`, whose worker is this one: from the next
+    /// view on they fail. Those of unknown tables are left out.
+    void worker_left(uint32_t worker, std::span<const ViewWithdrawal> withdrawn);
 
     /// The end of a worker is proved.
     void worker_died(uint32_t worker);
@@ -216,6 +218,7 @@ private:
     bool change_members();
     void admit_workers();
     View without_the_gone(const View& view);
+    void put_withdrawals(ViewData& data);
     View with_joiners(View view);
     View with_plan(View view);
     void keep_leavers(std::string_view why);
@@ -242,11 +245,12 @@ private:
     std::vector<MembershipAction> actions_;         // for decide()
     std::vector<ServerJoin> server_joins_;
     std::vector<WorkerJoin> worker_joins_;
-    std::set<uint32_t> leaving_;         // servers
-    std::set<uint32_t> dead_;            // servers that are still in view_
-    std::set<uint32_t> full_;            // servers that have no memory for more
-    std::set<uint32_t> gone_workers_;    // are still in view_, but are to be taken out
-    std::set<uint32_t> silent_workers_;  // are sent nothing
+    std::set<uint32_t> leaving_;               // servers
+    std::set<uint32_t> dead_;                  // servers that are still in view_
+    std::set<uint32_t> full_;                  // servers that have no memory for more
+    std::set<uint32_t> gone_workers_;          // are still in view_, but are to be taken out
+    std::vector<ViewWithdrawal> withdrawals_;  // of these
+    std::set<uint32_t> silent_workers_;        // are sent nothing
     std::set<uint32_t> tables_;
     std::map<uint64_t, LearnerReport> complete_;  // by the segment's first position
     std::vector<LearnerReport> refusing_;         // backups

@@ -114,9 +114,12 @@ std::optional<TableMessage> TableMessage::decode(std::span<const std::byte> body
 }
 
 std::vector<std::byte> LeaveMessage::encode() const {
-    if (status == Errc::kOk) return {};
+    if (status == Errc::kOk && withdrawn.empty()) return {};
     ByteWriter writer;
     writer.number(status).text(std::string_view(why).substr(0, kWhyBytesMax));
+    writer.number(static_cast<uint32_t>(withdrawn.size()));
+    for (const Withdrawn& one : withdrawn)
+        writer.number(one.table).number(one.first_iteration).number(one.last_iteration);
     return std::move(writer).take();
 }
 
@@ -126,7 +129,18 @@ std::optional<LeaveMessage> LeaveMessage::decode(std::span<const std::byte> body
     ByteReader reader(body);
     message.status = reader.number<Errc>();
     message.why = reader.text(kWhyBytesMax);
-    if (message.status == Errc::kOk) return std::nullopt;
+    const auto count = reader.number<uint32_t>();
+    if (count > kWithdrawnMax) return std::nullopt;
+    for (uint32_t i = 0; i < count && reader.ok(); ++i) {
+        Withdrawn one;
+        one.table = reader.number<uint32_t>();
+        one.first_iteration = reader.number<uint64_t>();
+        one.last_iteration = reader.number<uint64_t>();
+        const bool is_in_order = i == 0 || message.withdrawn.back().table < one.table;
+        const bool is_range = one.first_iteration != 0 && one.last_iteration >= one.first_iteration;
+        if (!is_in_order || !is_range) return std::nullopt;
+        message.withdrawn.push_back(one);
+    }
     return whole(reader, std::move(message));
 }
 

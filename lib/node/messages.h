@@ -83,11 +83,23 @@ struct TableMessage {
     [[nodiscard]] static std::optional<TableMessage> decode(std::span<const std::byte> body);
 };
 
-/// Kind::kLeave: a worker is done, or gives up and says why. An empty body means that it is done.
+/// Kind::kLeave: a worker is done, or gives up and says why. An empty body means that it is done, and
+/// has nothing open.
 struct LeaveMessage {
-    static constexpr size_t kWhyBytesMax = 600;  ///< longer text is cut off
+    static constexpr size_t kWhyBytesMax = 600;   ///< longer text is cut off
+    static constexpr size_t kWithdrawnMax = 256;  ///< further tables are left out
     Errc status = Errc::kOk;
     std::string why;
+
+    /// Iterations of a table of which shards may not have all that the worker pushed, and will not
+    /// get it any more; one entry per table, ascending.
+    struct Withdrawn {
+        uint32_t table = 0;
+        uint64_t first_iteration = 1;
+        uint64_t last_iteration = 1;
+    };
+
+    std::vector<Withdrawn> withdrawn;
 
     [[nodiscard]] std::vector<std::byte> encode() const;
     [[nodiscard]] static std::optional<LeaveMessage> decode(std::span<const std::byte> body);

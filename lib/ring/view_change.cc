@@ -62,7 +62,8 @@ ViewChange view_change(const View& before, const View& after) {
                       .shards = list_change(a.shards, b.shards),
                       .segments = list_change(a.segments, b.segments),
                       .workers = list_change(a.workers, b.workers),
-                      .members = list_change(a.members, b.members)};
+                      .members = list_change(a.members, b.members),
+                      .withdrawals = list_change(a.withdrawals, b.withdrawals)};
     return change;
 }
 
@@ -87,7 +88,8 @@ Result<View> apply(const View& before, const ViewChange& change) {
                       apply_list(old.shards, change.shards, data.shards) &&
                       apply_list(old.segments, change.segments, data.segments) &&
                       apply_list(old.workers, change.workers, data.workers) &&
-                      apply_list(old.members, change.members, data.members);
+                      apply_list(old.members, change.members, data.members) &&
+                      apply_list(old.withdrawals, change.withdrawals, data.withdrawals);
     if (!fits) {
         return Error(Errc::kInvalidArgument,
                      fmt::format("the change to view {} removes what view {} does not have",

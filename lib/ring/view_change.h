@@ -35,6 +35,7 @@ struct ViewChange {
     ListChange<ViewSegment> segments = {};
     ListChange<ViewWorker> workers = {};
     ListChange<ViewMember> members = {};
+    ListChange<ViewWithdrawal> withdrawals = {};
     friend bool operator==(const ViewChange&, const ViewChange&) = default;
 };
 

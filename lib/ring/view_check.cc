@@ -101,6 +101,25 @@ Status check_workers(const ViewData& view) {
     return {};
 }
 
+Status check_withdrawals(const ViewData& view) {
+    WEIR_TRY(check_list(view.epoch, view.withdrawals, ViewLimits::kWithdrawalsMax, "withdrawal"));
+    for (const ViewWithdrawal& withdrawal : view.withdrawals) {
+        const bool is_listed =
+            std::ranges::binary_search(view.workers, withdrawal.worker, {}, &ViewWorker::number);
+        if (is_listed || withdrawal.worker >= view.next_worker) {
+            return wrong_view(view.epoch, "worker {} has withdrawn iterations, but has not left",
+                              withdrawal.worker);
+        }
+        if (withdrawal.first_iteration == 0 ||
+            withdrawal.first_iteration > withdrawal.last_iteration) {
+            return wrong_view(view.epoch, "worker {} has withdrawn iterations {} to {} of table {}",
+                              withdrawal.worker, withdrawal.first_iteration,
+                              withdrawal.last_iteration, withdrawal.table);
+        }
+    }
+    return {};
+}
+
 /// The copies of one segment and its learner.
 Status check_copies(const ViewData& view, const ViewSegment& segment, const ServerOf& server_of) {
     const size_t backups = segment.backup_count();
@@ -166,6 +185,7 @@ Status check_view(const ViewData& view) {
     ServerOf server_of;
     WEIR_TRY(check_servers(view, server_of));
     WEIR_TRY(check_workers(view));
+    WEIR_TRY(check_withdrawals(view));
     WEIR_TRY(check_list(view.epoch, view.segments, ViewLimits::kSegmentsMax, "segment"));
     if (view.segments.empty() || view.segments.front().first != 0) {
         return wrong_view(view.epoch, "the segments do not begin at position 0");

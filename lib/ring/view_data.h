@@ -26,6 +26,7 @@ struct ViewLimits {
     static constexpr size_t kShardsMax = size_t{1} << 16;
     static constexpr size_t kWorkersMax = size_t{1} << 16;
     static constexpr size_t kMembersMax = size_t{1} << 20;
+    static constexpr size_t kWithdrawalsMax = size_t{1} << 16;
     static constexpr size_t kBackupsMax = 3;
     static constexpr size_t kAddressBytesMax = 512;
 };
@@ -95,6 +96,16 @@ struct ViewMember {
     friend bool operator==(const ViewMember&, const ViewMember&) = default;
 };
 
+/// Iterations of a table of which a worker that has left in order did not push all: it had withdrawn
+/// its part of each, at a deadline say. They fail wherever they are not closed.
+struct ViewWithdrawal {
+    uint32_t worker = 0;  ///< gone
+    uint32_t table = 0;
+    uint64_t first_iteration = 1;
+    uint64_t last_iteration = 1;
+    friend bool operator==(const ViewWithdrawal&, const ViewWithdrawal&) = default;
+};
+
 /// Every list is in ascending order of view_key(). The default is the view before the first one:
 /// it has no servers and no workers, and the whole ring has no primary.
 struct ViewData {
@@ -107,6 +118,7 @@ struct ViewData {
     std::vector<ViewSegment> segments = std::vector<ViewSegment>(1);
     std::vector<ViewWorker> workers;
     std::vector<ViewMember> members;
+    std::vector<ViewWithdrawal> withdrawals;
     friend bool operator==(const ViewData&, const ViewData&) = default;
 };
 
@@ -128,6 +140,10 @@ struct ViewData {
 
 [[nodiscard]] inline uint64_t view_key(const ViewMember& member) noexcept {
     return uint64_t{member.worker} << 32 | member.table;
+}
+
+[[nodiscard]] inline uint64_t view_key(const ViewWithdrawal& withdrawal) noexcept {
+    return uint64_t{withdrawal.worker} << 32 | withdrawal.table;
 }
 
 /// The last position of segment `i`.

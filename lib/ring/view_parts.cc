@@ -27,6 +27,8 @@ enum RecordKind : uint8_t {
     kWorker,
     kMemberGone,
     kMember,
+    kWithdrawalGone,
+    kWithdrawal,
 };
 
 void write(ByteWriter& to, const ViewServer& server) {
@@ -53,6 +55,11 @@ void write(ByteWriter& to, const ViewWorker& worker) {
 
 void write(ByteWriter& to, const ViewMember& member) {
     to.number(member.worker).number(member.table).number(member.first_iteration);
+}
+
+void write(ByteWriter& to, const ViewWithdrawal& withdrawal) {
+    to.number(withdrawal.worker).number(withdrawal.table).number(withdrawal.first_iteration);
+    to.number(withdrawal.last_iteration);
 }
 
 bool read(ByteReader& from, ViewServer& server) {
@@ -99,6 +106,14 @@ bool read(ByteReader& from, ViewMember& member) {
     member.worker = from.number<uint32_t>();
     member.table = from.number<uint32_t>();
     member.first_iteration = from.number<uint64_t>();
+    return true;
+}
+
+bool read(ByteReader& from, ViewWithdrawal& withdrawal) {
+    withdrawal.worker = from.number<uint32_t>();
+    withdrawal.table = from.number<uint32_t>();
+    withdrawal.first_iteration = from.number<uint64_t>();
+    withdrawal.last_iteration = from.number<uint64_t>();
     return true;
 }
 
@@ -189,6 +204,10 @@ std::string_view read_record(ByteReader& from, uint8_t kind, ViewChange& change)
         case kWorker: return read_record(from, kind == kWorkerGone, L::kWorkersMax, change.workers);
         case kMemberGone:
         case kMember: return read_record(from, kind == kMemberGone, L::kMembersMax, change.members);
+        case kWithdrawalGone:
+        case kWithdrawal:
+            return read_record(from, kind == kWithdrawalGone, L::kWithdrawalsMax,
+                               change.withdrawals);
         default: return "a record of an unknown kind";
     }
 }
@@ -206,6 +225,7 @@ std::vector<std::vector<std::byte>> encode_parts(const ViewChange& change, size_
     writer.list(kSegmentGone, change.segments);
     writer.list(kWorkerGone, change.workers);
     writer.list(kMemberGone, change.members);
+    writer.list(kWithdrawalGone, change.withdrawals);
     return writer.finish();
 }
 

@@ -51,6 +51,7 @@ void IterationProgress::restart(std::span<const PositionRange> primary) {
         reopen(iteration);
         open(iteration).failure.reset();
         open(iteration).is_used = false;
+        note_withdrawals(iteration);
     }
     find_hopeless();
     fail_hopeless();
@@ -112,6 +113,19 @@ void IterationProgress::note(uint64_t iteration, Failure failure) noexcept {
     std::optional<Failure>& first = open(iteration).failure;
     open(iteration).is_used = true;
     if (!first) first = failure;
+}
+
+void IterationProgress::set_withdrawals(std::vector<Withdrawal> withdrawals) {
+    withdrawals_ = std::move(withdrawals);
+    for (uint64_t iteration = first_open(); iteration <= last_open(); ++iteration)
+        note_withdrawals(iteration);
+}
+
+void IterationProgress::note_withdrawals(uint64_t iteration) noexcept {
+    for (const Withdrawal& of : withdrawals_) {
+        if (of.first <= iteration && iteration <= of.last)
+            note(iteration, {Errc::kCancelled, of.worker});
+    }
 }
 
 void IterationProgress::lose(uint32_t worker) noexcept {
@@ -190,6 +204,7 @@ void IterationProgress::reopen(uint64_t iteration) {
     opened.is_used = loss_.has_value();
     opened.failure = loss_;
     count_missing(iteration);
+    note_withdrawals(iteration);
 }
 
 void IterationProgress::count_missing(uint64_t iteration) noexcept {

@@ -84,6 +84,17 @@ public:
     /// failed, and all later ones have, too, because they could only be closed after it.
     void lose(uint32_t worker) noexcept;
 
+    /// The worker, who is gone, withdrew its parts of iterations `first` to `last`: they fail unless
+    /// they are closed.
+    struct Withdrawal {
+        uint32_t worker = 0;
+        uint64_t first = 1;
+        uint64_t last = 1;
+    };
+
+    /// All of a view.
+    void set_withdrawals(std::vector<Withdrawal> withdrawals);
+
     /// No iteration is closed any more: all that are open and all later ones have failed so.
     void end(Failure failure) noexcept;
 
@@ -185,11 +196,13 @@ private:
     void find_hopeless() noexcept;
     void fail_hopeless() noexcept;
     void note(uint64_t iteration, Failure failure) noexcept;
+    void note_withdrawals(uint64_t iteration) noexcept;
 
     std::vector<Open> window_;     ///< iteration i at i % size
     std::vector<Member> members_;  ///< ascending by worker
     std::optional<Failure> loss_;  ///< of every iteration that is not open yet: a lost worker
     std::optional<Failure> end_;   ///< end() was called
+    std::vector<Withdrawal> withdrawals_;
     ClosedIterations closed_;
     uint64_t hold_ = kNotHeld;           ///< none from here on is closed
     uint64_t hopeless_from_ = kNotHeld;  ///< the first iteration that lacks a lost worker's part

@@ -33,6 +33,13 @@ std::optional<IterationProgress::Failure> OpenIterations::excuse(uint64_t iterat
     return std::nullopt;
 }
 
+void OpenIterations::set_withdrawals(std::vector<IterationProgress::Withdrawal> withdrawals) {
+    state_.set_withdrawals(std::move(withdrawals));
+    for (uint64_t i = state_.first_open(); i <= state_.last_open(); ++i) {
+        if (state_.failure_of(i)) drop_sum(i);
+    }
+}
+
 void OpenIterations::arrived_again(uint64_t iteration, const Part& part, uint32_t parts) {
     open(iteration).parts.push_back(part);
     open(iteration).parts.back().is_closed = true;

@@ -83,6 +83,9 @@ public:
     /// the worker.
     void arrived_again(uint64_t iteration, const Part& part, uint32_t parts);
 
+    /// IterationProgress::set_withdrawals(). The sums of what fails by it are dropped.
+    void set_withdrawals(std::vector<IterationProgress::Withdrawal> withdrawals);
+
     /// Drops the sum of an open iteration, and calls answer(part) for each part that is kept. None
     /// is kept afterwards.
     template <class Answer>

@@ -47,6 +47,13 @@ void Shard::set_members(ShardTable& table) const {
     for (const IterationMember& member : members) {
         if (sessions_.is_lost(member.worker)) iterations.lose(member.worker);
     }
+    std::vector<IterationProgress::Withdrawal> withdrawals;
+    for (const ViewWithdrawal& of : view_.data().withdrawals) {
+        const bool is_open = of.last_iteration >= iterations.first_open();
+        if (of.table == table.rows->schema().id && is_open)
+            withdrawals.push_back({of.worker, of.first_iteration, of.last_iteration});
+    }
+    table.iterations.set_withdrawals(std::move(withdrawals));
     if (table.rows->schema().id < ended_tables_) iterations.end({Errc::kReassigned});
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <utility>
 
 #include <fmt/core.h>
@@ -288,8 +289,29 @@ ClientCore::CallId ClientCore::leave(const Status& outcome, uint64_t deadline_ns
     for (uint32_t i = 0; gave_up_ && phase_ == Phase::kReady && i < manager(); ++i) {
         if (peers_[i].state == Peer::State::kOpen) drop(control(i, Kind::kLeave, {}, deadline_ns));
     }
-    const LeaveMessage message{outcome.code(), outcome ? std::string() : outcome.error().message()};
+    LeaveMessage message{outcome.code(), outcome ? std::string() : outcome.error().message(), {}};
+    message.withdrawn = withdrawn_iterations();
     return control(manager(), Kind::kLeave, message.encode(), deadline_ns);
+}
+
+/// Of which a part is still on its way, or waits at a shard. Its call has ended before, mostly at its
+/// deadline. If a segment moves, nobody sends that part again after this worker has left.
+std::vector<LeaveMessage::Withdrawn> ClientCore::withdrawn_iterations() {
+    std::map<uint32_t, LeaveMessage::Withdrawn> withdrawn;
+    requests_.for_each([&](uint64_t, const Request& request) {
+        const wire::FrameHeader& header = request.header;
+        const bool is_part = header.kind == Kind::kPush && (header.flags & wire::kAggregate) != 0;
+        if (!is_part || request.state == Request::State::kKeptAside) return;
+        const LeaveMessage::Withdrawn one{header.table, header.iteration, header.iteration};
+        LeaveMessage::Withdrawn& of = withdrawn.try_emplace(header.table, one).first->second;
+        of.first_iteration = std::min(of.first_iteration, header.iteration);
+        of.last_iteration = std::max(of.last_iteration, header.iteration);
+    });
+    std::vector<LeaveMessage::Withdrawn> list;
+    for (const auto& [table, of] : withdrawn) {
+        if (list.size() < LeaveMessage::kWithdrawnMax) list.push_back(of);
+    }
+    return list;
 }
 
 void ClientCore::close() {

@@ -397,6 +397,7 @@ private:
     void lose(uint32_t peer, const Status& why);
     void keep_for_next_connection(uint32_t peer);
     void shard_died(uint64_t shard);
+    [[nodiscard]] std::vector<LeaveMessage::Withdrawn> withdrawn_iterations();
     void leave_shards();
     [[nodiscard]] Error no_answer_from(std::string_view whom) const;
 

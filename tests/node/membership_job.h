@@ -118,7 +118,7 @@ public:
 
     void end_worker(uint32_t worker, bool dies) {
         workers_[worker].is_gone = true;
-        dies ? membership_.worker_died(worker) : membership_.worker_left(worker);
+        dies ? membership_.worker_died(worker) : membership_.worker_left(worker, {});
         act_or_not();
     }
 
@@ -171,7 +171,7 @@ public:
         CHECK_FALSE(m.leave_server(before.data().next_server + (some >> 8)));
         m.server_died(before.data().next_server);
         m.worker_died(before.data().next_worker);
-        m.worker_left(~0U);
+        m.worker_left(~0U, {});
         m.withdraw(~0ULL);
     }
 

@@ -281,7 +281,7 @@ TEST_SUITE("membership") {
         CHECK(asks[0].tables == std::vector<uint32_t>{4});
         CHECK(membership.first_iteration(0, 1, 4, 90));
         // A view is made meanwhile, so everybody is asked again.
-        membership.worker_left(0);
+        membership.worker_left(0, {});
         const auto again = membership.decide();
         REQUIRE(only<AskFirstIteration>(again).size() == 1);
         CHECK(only<AskFirstIteration>(again)[0].epoch == 2);
@@ -352,8 +352,24 @@ TEST_SUITE("membership") {
         stops.worker_died(1);
         CHECK(stops.decide().empty());
         CHECK(stops.view().worker(1) != nullptr);
-        stops.worker_left(0);
+        stops.worker_left(0, {});
         CHECK(only<SendView>(stops.decide()).back().workers == std::vector<uint32_t>{2});
+    }
+
+    TEST_CASE("what a worker that leaves has withdrawn is in the view that it is not in any more") {
+        Membership membership(membership_view(1, 1, 3), {});
+        membership.add_table(4);
+        (void)membership.decide();
+        const ViewWithdrawal withdrawn{2, 4, 7, 8};
+        membership.worker_left(2, std::array{withdrawn, ViewWithdrawal{2, 5, 1, 1}});
+        CHECK(membership.view().data().withdrawals.empty());
+        (void)membership.decide();
+        CHECK(membership.view().worker(2) == nullptr);
+        CHECK(membership.view().data().withdrawals == std::vector{withdrawn});  // no table 5
+        membership.worker_left(1, std::array{ViewWithdrawal{1, 4, 9, 9}});
+        (void)membership.decide();
+        CHECK(membership.view().data().withdrawals ==
+              std::vector{ViewWithdrawal{1, 4, 9, 9}, withdrawn});
     }
 
     TEST_CASE("servers join and leave one by one with little more moved than must be") {

@@ -70,6 +70,15 @@ inline ViewData random_view_data(Random& random, uint64_t epoch) {
         for (const uint32_t table : some_numbers(random, 5))
             view.members.push_back({number, table, 1 + random.below(100)});
     }
+    for (uint32_t number = 0; number < view.next_worker; ++number) {
+        const bool is_listed =
+            std::ranges::any_of(view.workers, [&](const auto& of) { return of.number == number; });
+        if (is_listed || random.below(3) != 0) continue;
+        for (const uint32_t table : some_numbers(random, 5)) {
+            const uint64_t first = 1 + random.below(100);
+            view.withdrawals.push_back({number, table, first, first + random.below(3)});
+        }
+    }
     return view;
 }
 

@@ -608,6 +608,27 @@ TEST_SUITE("elastic") {
         push_works(cluster, 1, cluster.table);
     }
 
+    TEST_CASE(
+        "a worker that has withdrawn its part and leaves fails the iteration, for all shards") {
+        StartedCluster cluster(13, {}, dense_table("numbers", 8));
+        std::array<float, 8> ones{};
+        const auto push = [&](uint32_t worker, uint64_t deadline_ns) {
+            CallOptions options{1};
+            options.deadline_ns = deadline_ns;
+            return cluster.workers[worker]->push(cluster.table, KeyRange{0, 8},
+                                                 std::as_bytes(std::span(ones)), options);
+        };
+        CHECK(cluster.finish(0, push(0, kMillisecond)).code() == Errc::kDeadline);
+        CHECK(cluster.finish(0, cluster.workers[0]->leave({}, 0)).has_value());
+        cluster.run_idle(3);
+        const uint32_t table = cluster.table.schema.id;
+        CHECK(cluster.manager->view().data().withdrawals ==
+              std::vector{ViewWithdrawal{0, table, 1, 1}});
+        const std::array parts{push(1, 0), push(2, 0)};
+        CHECK(cluster.finish(1, parts[0]).code() == Errc::kCancelled);
+        CHECK(cluster.finish(2, parts[1]).code() == Errc::kCancelled);
+    }
+
     TEST_CASE("a worker that joins and dies before it has done anything changes nothing") {
         for (uint64_t seed = 1; seed < 40; ++seed) {
             CAPTURE(seed);

@@ -59,9 +59,6 @@ void HistoryWorkers::remove() {
     if (workers_.size() < 2) return;  // the first one looks at everything in the end
     Worker& worker = workers_[1 + random_.below(workers_.size() - 1)];
     if (!worker.is_ready || worker.is_leaving || worker.has_died) return;
-    // One that has withdrawn a part and leaves before all shards have heard of that is not judged yet:
-    // the iteration may be closed without its part (README, "What is not there yet").
-    if (!worker.failed.empty() || std::ranges::any_of(worker.rounds, &Round::is_hurried)) return;
     worker.is_leaving = true;
     events_.add("a worker is to leave");
     ++counts_.workers_left;
@@ -225,7 +222,7 @@ void HistoryWorkers::begin_round(uint32_t number) {
         round.values = rounds_.begin_push(round.iteration, number, round.keys);
         CallOptions options{round.iteration};
         // The last one is what is looked at in the end.
-        round.is_hurried = cluster_.shape().replicas > 0 && !is_draining_ && !worker.is_leaving &&
+        round.is_hurried = !is_draining_ && !worker.is_leaving &&
                            round.iteration < CountedRounds::kRounds && random_.below(40) == 0;
         if (round.is_hurried) {
             options.deadline_ns = (1 + random_.below(3000)) * kMicrosecond;

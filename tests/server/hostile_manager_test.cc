@@ -84,7 +84,12 @@ private:
                     ask.tables.push_back(small_or_extreme());
                 return ask.encode();
             }
-            case 3: return LeaveMessage{static_cast<Errc>(random_.below(30)), text()}.encode();
+            case 3: {
+                LeaveMessage leave{static_cast<Errc>(random_.below(30)), text(), {}};
+                for (uint64_t i = random_.below(3); i > 0; --i)
+                    leave.withdrawn.push_back({small_or_extreme(), extreme(), extreme()});
+                return leave.encode();
+            }
             default: break;
         }
         std::vector<std::byte> bytes(random_.below(200));

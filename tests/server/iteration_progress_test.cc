@@ -246,6 +246,27 @@ TEST_SUITE("iterations") {
         CHECK_FALSE(iterations.complete());
     }
 
+    TEST_CASE(
+        "what a worker that is gone has withdrawn fails, also what opens or comes here later") {
+        Progress iterations(1, 2);
+        iterations.take(1, 0);
+        iterations.set_withdrawals({{.worker = 5, .first = 1, .last = 3}});
+        CHECK(iterations.failure_of(1)->status == Errc::kCancelled);
+        CHECK(iterations.failure_of(1)->worker == 5);
+        CHECK(iterations.complete());  // it waits for nobody else
+        iterations.close();
+        CHECK(iterations.failure_of(3)->worker == 5);  // open since then
+        iterations.restart(std::array{kHigh});
+        CHECK(iterations.failure_of(2)->worker == 5);
+        CHECK(iterations.failure_of(3)->worker == 5);
+        for (const uint64_t i : {2, 3}) {
+            CHECK(iterations.take_part(i, 0));
+            iterations.close();
+        }
+        CHECK_FALSE(iterations.failure_of(4));
+        CHECK(iterations.failure_of(3)->worker == 5);
+    }
+
     TEST_CASE("without members no iteration ends, and those before the first member's are empty") {
         Progress iterations(0, 3);
         CHECK_FALSE(iterations.complete());

@@ -82,6 +82,25 @@ TEST_SUITE("iterations") {
         window.push(3, 1, 100);  // nothing is open before it
         CHECK(window.value_of_key_0() == 113);
     }
+
+    TEST_CASE("nothing is applied of an iteration of which a worker has withdrawn its part") {
+        WindowOfTwo window;
+        window.push(1, 2, 1);
+        window.iterations.set_withdrawals({{.worker = 5, .first = 1, .last = 1}});
+        window.push(2, 1, 10);
+        const OpenIterations::Part last{1, 3, 0, 3, 0};
+        CHECK_FALSE(window.iterations.arrived(1, last, 2, Errc::kOk).has_value());
+        int answers = 0;
+        const auto count = [&](const OpenIterations::Part&) { ++answers; };
+        REQUIRE(window.iterations.state().complete());
+        window.iterations.close(count);
+        CHECK(answers == 2);
+        CHECK(window.iterations.state().failure_of(1)->worker == 5);
+        CHECK(window.value_of_key_0() == 0);
+        REQUIRE(window.iterations.state().complete());
+        window.iterations.close(count);
+        CHECK(window.value_of_key_0() == 10);
+    }
 }
 
 }  // namespace weir
