@@ -47,10 +47,10 @@ void Shard::set_members(ShardTable& table) const {
     for (const IterationMember& member : members) {
         if (sessions_.is_lost(member.worker)) iterations.lose(member.worker);
     }
+    // Also those of iterations that are closed here: a segment that is to come may have them open.
     std::vector<IterationProgress::Withdrawal> withdrawals;
     for (const ViewWithdrawal& of : view_.data().withdrawals) {
-        const bool is_open = of.last_iteration >= iterations.first_open();
-        if (of.table == table.rows->schema().id && is_open)
+        if (of.table == table.rows->schema().id)
             withdrawals.push_back({of.worker, of.first_iteration, of.last_iteration});
     }
     table.iterations.set_withdrawals(std::move(withdrawals));

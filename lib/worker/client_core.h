@@ -393,6 +393,8 @@ private:
     size_t poll_link();
     void lose_manager(const Status& why);
     void closed(transport::ConnectionId connection, Errc why, bool memory_in_doubt);
+    [[nodiscard]] static Error gone(const Peer& peer, const Request& request);
+    [[nodiscard]] static Error with_keys(const Status& why, const Request& request);
     void connect_again(uint64_t now_ns);
     void lose(uint32_t peer, const Status& why);
     void keep_for_next_connection(uint32_t peer);

@@ -186,7 +186,7 @@ void ClientCore::lose(uint32_t i, const Status& why) {
             return;
         }
         if (request.state == Request::State::kKeptAside) return;
-        if (Call* const call = calls_.find(request.call)) call->note_error(why);
+        if (Call* const call = calls_.find(request.call)) call->note_error(with_keys(why, request));
         end_request(id, request);
     });
     if (i != manager()) held_failures_.blame(why);
@@ -210,6 +210,26 @@ void ClientCore::shard_died(uint64_t shard) {
     lose(static_cast<uint32_t>(shard),
          Error(Errc::kPeerLost,
                fmt::format("{} is gone; it died or the network to it is cut", peer.name)));
+}
+
+Error ClientCore::gone(const Peer& peer, const Request& request) {
+    return with_keys(
+        Error(Errc::kPeerLost,
+              fmt::format("{} is gone: it died or the network to it is cut", peer.name)),
+        request);
+}
+
+/// `why` with the keys that the call has there, if it has some.
+Error ClientCore::with_keys(const Status& why, const Request& request) {
+    const wire::FrameHeader& header = request.header;
+    const std::string& text = why.error().text();
+    if (!wire::is_request(header.kind) || header.count == 0) return {why.code(), text};
+    const bool is_range = (header.flags & wire::kKeysRange) != 0;
+    if (!is_range && request.keys.empty()) return {why.code(), text};
+    const uint64_t first = is_range ? header.first : request.keys.front();
+    const uint64_t last = is_range ? header.first + header.count - 1 : request.keys.back();
+    return {why.code(), fmt::format("{}; it has {} keys of this call, {} to {}", text, header.count,
+                                    first, last)};
 }
 
 void ClientCore::connect_again(uint64_t now_ns) {

@@ -327,9 +327,7 @@ ClientCore::Outcome ClientCore::post(uint64_t id, Request& request) {
     if (!may_send_to(peer)) return Outcome::kWait;
     wire::FrameHeader& header = request.header;
     if (peer.state == Peer::State::kLost && !wire::is_request(header.kind)) {
-        call->note_error(
-            Error(Errc::kPeerLost,
-                  fmt::format("{} is gone: it died or the network to it is cut", peer.name)));
+        call->note_error(gone(peer, request));
         return Outcome::kFailed;
     }
     header.request = id;
@@ -343,9 +341,7 @@ ClientCore::Outcome ClientCore::post(uint64_t id, Request& request) {
     if (is_open && place(request, body)) return send(peer, request, body);
     // Without an error, there is memory, but the connection is broken: closed() is about to come.
     if (is_open && call->status) return Outcome::kWait;
-    call->note_error(
-        Error(Errc::kPeerLost,
-              fmt::format("{} is gone: it died or the network to it is cut", peer.name)));
+    call->note_error(gone(peer, request));
     if (!is_part || !is_open || header.count == 0) return Outcome::kFailed;
     send_as_failed(request, call->status.code());  // no memory for a copy
     return post(id, request);
@@ -374,11 +370,7 @@ ClientCore::Outcome ClientCore::send(Peer& peer, Request& request, Body& body) {
         case Post::kClosed:  // closed() is about to come
         case Post::kNotNow: return Outcome::kWait;
         case Post::kInvalid:
-            if (Call* const call = calls_.find(request.call)) {
-                call->note_error(Error(
-                    Errc::kPeerLost,
-                    fmt::format("{} is gone: it died or the network to it is cut", peer.name)));
-            }
+            if (Call* const call = calls_.find(request.call)) call->note_error(gone(peer, request));
             return Outcome::kFailed;
     }
     request.state = Request::State::kSent;

@@ -7,6 +7,7 @@
 #include <array>
 
 #include <doctest/doctest.h>
+#include <fmt/core.h>
 
 #include "lib/store/schema_codec.h"
 #include "tests/log_lines.h"
@@ -606,6 +607,26 @@ TEST_SUITE("elastic") {
         cluster.run_idle(3);
         CHECK(cluster.manager->view().workers().size() == 3);
         push_works(cluster, 1, cluster.table);
+    }
+
+    TEST_CASE("without copies the death of a server ends a call with the keys that it has there") {
+        StartedCluster cluster(14, {}, dense_table("numbers", 1000));
+        const std::vector<float> ones(1000, 1.0F);
+        const auto call = cluster.workers[0]->push(cluster.table, KeyRange{0, 1000},
+                                                   std::as_bytes(std::span(ones)), {});
+        cluster.network.kill(1);
+        const Status ended = cluster.finish(0, call);
+        REQUIRE(ended.code() == Errc::kPeerLost);
+        INFO(ended.error().text());
+        const View view = cluster.manager->view();
+        bool is_named = false;
+        for (const OwnedKeys& piece : view.split_dense({0, 1000}, 1000, SplitBy::kOwner)) {
+            const std::string keys =
+                fmt::format("it has {} keys of this call, {} to {}", piece.keys.key_count(),
+                            piece.keys.begin, piece.keys.end - 1);
+            is_named |= ended.error().text().find(keys) != std::string::npos;
+        }
+        CHECK(is_named);
     }
 
     TEST_CASE(
