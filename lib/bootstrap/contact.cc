@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "lib/base/descriptor.h"
+#include "lib/base/log.h"
 
 namespace weir {
 namespace {
@@ -106,19 +107,22 @@ Result<Contact> read_contact_file(const std::string& path) {
         return Error(Errc::kInvalidArgument,
                      fmt::format("contact file {}: not a regular file", path));
     }
+    std::string text(kFileBytesMax, '\0');
+    const ssize_t got = ::read(fd.get(), text.data(), text.size());
+    if (got < 0) return io_error(path, "read it");
+    text.resize(static_cast<size_t>(got));
+    Result<Contact> contact = Contact::parse(text);
+    if (!contact) {
+        return Error(contact.code(),
+                     fmt::format("contact file {}: {}", path, contact.error().text()));
+    }
     if ((info.st_mode & 077) != 0) {
         return Error(Errc::kRefused,
                      fmt::format("contact file {}: mode {:04o} gives other users the job's "
                                  "secret; run: chmod 0600 {}",
                                  path, info.st_mode & 07777, path));
     }
-    std::string text(kFileBytesMax, '\0');
-    const ssize_t got = ::read(fd.get(), text.data(), text.size());
-    if (got < 0) return io_error(path, "read it");
-    text.resize(static_cast<size_t>(got));
-    Result<Contact> contact = Contact::parse(text);
-    if (contact) return contact;
-    return Error(contact.code(), fmt::format("contact file {}: {}", path, contact.error().text()));
+    return contact;
 }
 
 Status ContactFile::check_place(const std::string& path) {
@@ -153,6 +157,12 @@ Result<ContactFile> ContactFile::write(const std::string& path, const Contact& c
         if (is_linked || is_there) (void)::unlink(beside.c_str());
         if (is_there) return ContactFile();
         if (is_linked) return ContactFile(path, info.st_ino);
+    }
+    if (const Result<Contact> other = read_contact_file(path); other && *other != contact) {
+        log(LogLevel::kWarning,
+            "contact file {}: it named another job, whose manager is at {}; from now on it names "
+            "this one",
+            path, other->manager_address);
     }
     is_written = is_written && ::rename(beside.c_str(), path.c_str()) == 0;
     if (!is_written) {

@@ -56,7 +56,7 @@ std::vector<std::byte> JobStatus::encode() const {
                [&](const Worker& worker) { w.number(worker.number).number(worker.rank); });
     write_list(w, losers, number);
     write_list(w, open, [&](const OpenIteration& one) {
-        w.text(one.table).number(one.iteration);
+        w.text(one.table).number(one.iteration).number(one.late_count);
         write_list(w, one.late, number);
     });
     return std::move(w).take();
@@ -118,6 +118,7 @@ std::optional<JobStatus> JobStatus::decode(std::span<const std::byte> body) {
     const auto iteration = [&](OpenIteration& one) {
         one.table = r.text(TableMessage::kNameBytesMax);
         one.iteration = r.number<uint64_t>();
+        one.late_count = r.number<uint32_t>();
         return read_list(r, room, one.late, number);
     };
     const bool is_whole =

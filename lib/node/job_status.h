@@ -56,7 +56,8 @@ struct JobStatus {
     struct OpenIteration {
         std::string table = {};
         uint64_t iteration = 0;
-        std::vector<uint32_t> late = {};  ///< workers of which parts are missing
+        uint32_t late_count = 0;          ///< workers of which parts are missing, at least
+        std::vector<uint32_t> late = {};  ///< some of them
         friend bool operator==(const OpenIteration&, const OpenIteration&) = default;
     };
 

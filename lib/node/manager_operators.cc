@@ -156,7 +156,7 @@ JobStatus Manager::make_status() const {
         ++at->second.segments;
         at->second.share += share;
     }
-    std::map<std::pair<uint32_t, uint64_t>, std::vector<uint32_t>> late;
+    std::map<std::pair<uint32_t, uint64_t>, JobStatus::OpenIteration> open_iterations;
     for (const auto& [number, counters] : counters_.counters()) {
         const auto at = shards.find(number);
         if (at == shards.end()) continue;
@@ -166,8 +166,9 @@ JobStatus Manager::make_status() const {
         at->second.pushes = counters.pushes;
         at->second.pulls = counters.pulls;
         for (const StatsMessage::OpenIteration& open : counters.open) {
-            std::vector<uint32_t>& names = late[{open.table, open.iteration}];
-            names.insert(names.end(), open.late.begin(), open.late.end());
+            JobStatus::OpenIteration& all = open_iterations[{open.table, open.iteration}];
+            all.late.insert(all.late.end(), open.late.begin(), open.late.end());
+            all.late_count = std::max(all.late_count, open.late_count);
         }
     }
     const std::map<uint32_t, uint64_t> silent_ns = silent_servers(clock_.now_ns());
@@ -182,11 +183,14 @@ JobStatus Manager::make_status() const {
     }
     for (const ViewWorker& worker : view.workers())
         status.workers.push_back({worker.number, worker.rank});
-    for (auto& [which, names] : late) {
+    for (auto& [which, open] : open_iterations) {
         if (which.first >= tables_.size()) continue;
-        std::ranges::sort(names);
-        names.erase(std::unique(names.begin(), names.end()), names.end());
-        status.open.push_back({tables_.name(which.first), which.second, std::move(names)});
+        std::ranges::sort(open.late);
+        open.late.erase(std::unique(open.late.begin(), open.late.end()), open.late.end());
+        open.late_count = std::max(open.late_count, static_cast<uint32_t>(open.late.size()));
+        open.table = tables_.name(which.first);
+        open.iteration = which.second;
+        status.open.push_back(std::move(open));
     }
     return status;
 }

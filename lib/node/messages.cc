@@ -137,10 +137,14 @@ std::optional<LeaveMessage> LeaveMessage::decode(std::span<const std::byte> body
         one.first_iteration = reader.number<uint64_t>();
         one.last_iteration = reader.number<uint64_t>();
         const bool is_in_order = i == 0 || message.withdrawn.back().table < one.table;
-        const bool is_range = one.first_iteration != 0 && one.last_iteration >= one.first_iteration;
+        const bool is_range = one.first_iteration != 0 &&
+                              one.last_iteration >= one.first_iteration &&
+                              one.last_iteration - one.first_iteration < kIterationsMax;
         if (!is_in_order || !is_range) return std::nullopt;
         message.withdrawn.push_back(one);
     }
+    const bool says_nothing = message.withdrawn.empty() || !message.why.empty();
+    if (message.status == Errc::kOk && says_nothing) return std::nullopt;
     return whole(reader, std::move(message));
 }
 
@@ -151,7 +155,7 @@ std::vector<std::byte> StatsMessage::encode() const {
         writer.number(*field);
     writer.number(static_cast<uint32_t>(open.size()));
     for (const OpenIteration& one : open) {
-        writer.number(one.table).number(one.iteration);
+        writer.number(one.table).number(one.iteration).number(one.late_count);
         writer.number(static_cast<uint32_t>(one.late.size()));
         for (const uint32_t worker : one.late)
             writer.number(worker);
@@ -170,9 +174,11 @@ std::optional<StatsMessage> StatsMessage::decode(std::span<const std::byte> body
     for (OpenIteration& one : message.open) {
         one.table = reader.number<uint32_t>();
         one.iteration = reader.number<uint64_t>();
-        const auto late_count = reader.number<uint32_t>();
-        if (late_count > OpenIteration::kLateMax) return std::nullopt;
-        one.late.resize(late_count);
+        one.late_count = reader.number<uint32_t>();
+        const auto named_count = reader.number<uint32_t>();
+        const bool fits = named_count <= one.late_count && named_count <= OpenIteration::kLateMax;
+        if (!fits) return std::nullopt;
+        one.late.resize(named_count);
         for (uint32_t& worker : one.late)
             worker = reader.number<uint32_t>();
     }

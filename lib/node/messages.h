@@ -86,8 +86,9 @@ struct TableMessage {
 /// Kind::kLeave: a worker is done, or gives up and says why. An empty body means that it is done, and
 /// has nothing open.
 struct LeaveMessage {
-    static constexpr size_t kWhyBytesMax = 600;   ///< longer text is cut off
-    static constexpr size_t kWithdrawnMax = 256;  ///< further tables are left out
+    static constexpr size_t kWhyBytesMax = 600;                    ///< longer text is cut off
+    static constexpr size_t kWithdrawnMax = 256;                   ///< further tables are left out
+    static constexpr uint64_t kIterationsMax = uint64_t{1} << 16;  ///< of one table
     Errc status = Errc::kOk;
     std::string why;
 
@@ -126,9 +127,10 @@ struct StatsMessage {
         static constexpr size_t kLateMax = 16;  ///< more are not named
         uint32_t table = 0;
         uint64_t iteration = 0;
-        std::vector<uint32_t> late = {};  ///< workers of which parts are missing
+        uint32_t late_count = 0;          ///< workers of which parts are missing
+        std::vector<uint32_t> late = {};  ///< the first of them
 
-        [[nodiscard]] size_t bytes() const noexcept { return 16 + 4 * late.size(); }  ///< encoded
+        [[nodiscard]] size_t bytes() const noexcept { return 20 + 4 * late.size(); }  ///< encoded
 
         friend bool operator==(const OpenIteration&, const OpenIteration&) = default;
     };

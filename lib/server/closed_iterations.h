@@ -32,8 +32,8 @@ struct FailedIteration {
 /// How far the iterations of a table have come at some positions.
 struct ClosedState {
     /// So many of the last closed iterations are remembered if they failed. A worker has at most a
-    /// window of iterations open, so a part that it repeats is not older (for a table without a
-    /// max_delay, whose parts wait at the shard: mostly not).
+    /// window of iterations open, or as many as this of a table without a max_delay, so a part that
+    /// it repeats is not older.
     static constexpr uint64_t kRemembered = 64;
     static constexpr uint64_t kIterationMax = uint64_t{1} << 62;
 

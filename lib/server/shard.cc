@@ -299,8 +299,11 @@ void Shard::closed(ConnectionId connection) {
 void Shard::lose_manager() {
     manager_lost_ = true;
     if (phase_ == Phase::kJoining) {
-        return end(Error(Errc::kPeerLost,
-                         "the manager (rank 0) is gone before the job began; look for its output"));
+        return end(
+            Error(Errc::kPeerLost,
+                  options_.join
+                      ? "the manager (rank 0) of the job is gone; is the job still running?"
+                      : "the manager (rank 0) is gone before the job began; look for its output"));
     }
     const bool has_copies = std::ranges::any_of(view_.segments(), [](const ViewSegment& segment) {
         return segment.backup_count() > 0 || segment.has_learner();

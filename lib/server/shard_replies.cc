@@ -129,11 +129,11 @@ void Shard::note_open_iterations(StatsMessage& message) const {
             const IterationProgress& iterations = table->iterations.state();
             const uint64_t iteration = iterations.first_open() + ahead;
             if (iteration > std::min(iterations.last_begun(), iterations.last_open())) continue;
-            StatsMessage::OpenIteration open{table->rows->schema().id, iteration};
+            StatsMessage::OpenIteration open{table->rows->schema().id, iteration, 0, {}};
             for (const ViewWorker& worker : view_.workers()) {
-                if (open.late.size() == StatsMessage::OpenIteration::kLateMax) break;
-                if (iterations.waits_for(iteration, worker.number))
-                    open.late.push_back(worker.number);
+                if (!iterations.waits_for(iteration, worker.number)) continue;
+                const bool is_named = open.late_count++ < StatsMessage::OpenIteration::kLateMax;
+                if (is_named) open.late.push_back(worker.number);
             }
             if (message.open.size() == StatsMessage::kOpenMax || open.bytes() > room_bytes) return;
             room_bytes -= open.bytes();

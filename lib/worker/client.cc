@@ -222,6 +222,8 @@ Status Client::leave(const Status& outcome) {
     if (state_ == nullptr) return Error(Errc::kUnavailable, "this client was moved from");
     if (!leave_error_) return leave_error_;
     WEIR_TRY(state_->may_wait());
+    ClientCore& core = state_->core();
+    if (outcome) state_->wait_until([&] { return !core.has_open_parts() || core.finished(); });
     // A worker may give up because it cannot reach the manager: do not wait long for the answer.
     const uint64_t deadline_ns = outcome ? 0 : 2 * kSecond;
     Status left = state_->finish(state_->core().leave(outcome, deadline_ns));

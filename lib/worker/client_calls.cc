@@ -152,17 +152,24 @@ Status ClientCore::check_iteration(const Transfer& t) const {
                     name, asked, last + 1, first));
 }
 
-/// Of a table without a max_delay, parts of any number of iterations may be under way: they wait
-/// at the shards for their turn.
+/// Of a table without a max_delay, parts of several iterations may be under way, too: they wait at the
+/// shards for their turn. Not of more than shards remember the failures of.
 Status ClientCore::check_window(const Transfer& t) {
     const TableSchema& schema = t.table->schema;
     const auto pushed = pushed_iterations_.find(schema.id);
-    if (t.kind != Kind::kPush || !t.options.iteration || schema.max_delay == 0 ||
-        pushed == pushed_iterations_.end())
+    if (t.kind != Kind::kPush || !t.options.iteration || pushed == pushed_iterations_.end())
         return {};
     const size_t open = pushed->second.open_count(calls_);
-    if (open < schema.window()) return {};
+    constexpr size_t kOpenMax = TableSchema::kMaxDelayMax + 1;
+    if (open < (schema.max_delay == 0 ? kOpenMax : schema.window())) return {};
     const uint64_t first = *t.options.iteration - open;
+    if (schema.max_delay == 0) {
+        return Error(
+            Errc::kInvalidArgument,
+            fmt::format("table '{}': a push of iteration {}, but that of iteration {} has not "
+                        "ended: parts of {} iterations may be under way; wait for it first",
+                        schema.name, *t.options.iteration, first, kOpenMax));
+    }
     return Error(
         Errc::kInvalidArgument,
         fmt::format("table '{}': a push of iteration {}, but that of iteration {} has not ended: "
@@ -246,8 +253,7 @@ Status ClientCore::launch(const Transfer& t, CallId& call_id) {
     if (call == nullptr) return {};  // too many: take(0) says so
     if (aggregate) {
         const uint32_t table = t.table->schema.id;
-        pushed_iterations_.try_emplace(table, first_iteration(table))
-            .first->second.add(call_id, t.table->schema.max_delay > 0);
+        pushed_iterations_.try_emplace(table, first_iteration(table)).first->second.add(call_id);
     }
     if (owner >= 0) {
         add_request(call_id, *call, t, {.shard = static_cast<uint32_t>(owner), .count = count});

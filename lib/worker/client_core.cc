@@ -294,7 +294,17 @@ ClientCore::CallId ClientCore::leave(const Status& outcome, uint64_t deadline_ns
     return control(manager(), Kind::kLeave, message.encode(), deadline_ns);
 }
 
-/// Of which a part is still on its way, or waits at a shard. Its call has ended before, mostly at its
+bool ClientCore::has_open_parts() {
+    bool found = false;
+    requests_.for_each([&](uint64_t, const Request& request) {
+        const Call* const call = calls_.find(request.call);
+        const bool is_part = (request.header.flags & wire::kAggregate) != 0;
+        found = found || (is_part && call != nullptr && !call->has_ended());
+    });
+    return found;
+}
+
+/// Of which a part is still on its way, or waits at a shard; mostly because its call has ended at its
 /// deadline. If a segment moves, nobody sends that part again after this worker has left.
 std::vector<LeaveMessage::Withdrawn> ClientCore::withdrawn_iterations() {
     std::map<uint32_t, LeaveMessage::Withdrawn> withdrawn;

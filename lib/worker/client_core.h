@@ -146,7 +146,9 @@ public:
     [[nodiscard]] Result<WorkShare> take_share(CallId call);
     /// Sends nothing, and ends when the tasks have finished; see CallOptions::after.
     CallId wait_for(uint64_t deadline_ns, std::span<const TaskId> after);
+    /// A part of an iteration that is still open, has_open_parts(), counts as withdrawn.
     CallId leave(const Status& outcome, uint64_t deadline_ns);
+    [[nodiscard]] bool has_open_parts();
     /// The table that an ended create_table() or open_table() call found.
     [[nodiscard]] Result<TableInfo> take_table(CallId call);
     CallId stats(uint32_t shard);

@@ -28,11 +28,10 @@ public:
         return open_.size();
     }
 
-    /// `push` is the push of the next iteration. It is remembered until it has ended only if it
-    /// `counts`.
-    void add(Calls::Id push, bool counts) {
+    /// `push` is the push of the next iteration.
+    void add(Calls::Id push) {
         ++last_;
-        if (counts) open_.push_back(push);
+        open_.push_back(push);
     }
 
 private:

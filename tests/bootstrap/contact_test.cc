@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "lib/bootstrap/secret.h"
+#include "tests/log_lines.h"
 
 namespace weir {
 namespace {
@@ -57,6 +58,21 @@ TEST_SUITE("contact") {
             CHECK(std::distance(std::filesystem::directory_iterator(folder.path), {}) == 1);
         }
         CHECK(read_contact_file(path).code() == Errc::kNotFound);
+    }
+
+    TEST_CASE("a file that named another job is replaced, and the log says so") {
+        const Folder folder;
+        const std::string path = folder.path / "contact";
+        const testing::LogLines lines;
+        auto one = ContactFile::write(path, {"first:1", make_secret()}, Writer::kRank0);
+        REQUIRE(one.has_value());
+        CHECK(lines.count("it named another job") == 0);
+        auto two = ContactFile::write(path, {"second:1", make_secret()}, Writer::kRank0);
+        REQUIRE(two.has_value());
+        CHECK(lines.count("it named another job, whose manager is at first:1") == 1);
+        CHECK(read_contact_file(path)->manager_address == "second:1");
+        *one = {};
+        CHECK(std::filesystem::exists(path));  // the other job's
     }
 
     TEST_CASE("of the ranks that write the same file, rank 0 removes it, whoever wrote first") {

@@ -20,7 +20,7 @@ JobStatus full_status() {
     status.segments_copying = 1;
     status.lease_ms = 1000;
     status.losers = {1};
-    status.open = {{"numbers", 5, {0, 4}}, {"numbers", 6, {}}};
+    status.open = {{"numbers", 5, 7, {0, 4}}, {"numbers", 6, 0, {}}};
     return status;
 }
 

@@ -390,6 +390,7 @@ TEST_SUITE("elastic") {
         CHECK(status.open[0].table == "numbers");
         CHECK(status.open[0].iteration == 1);
         CHECK(status.open[0].late == std::vector<uint32_t>{1});
+        CHECK(status.open[0].late_count == 1);
     }
 
     TEST_CASE("a command sees every open iteration of every table, and who is late for each") {
@@ -419,7 +420,21 @@ TEST_SUITE("elastic") {
         RawWorker command(cluster, 99);
         const JobStatus status = status_of(cluster, command);
         CHECK(status.open == std::vector<JobStatus::OpenIteration>{
-                                 {"a", 2, {2}}, {"a", 3, {1, 2}}, {"b", 1, {0, 1}}});
+                                 {"a", 2, 1, {2}}, {"a", 3, 2, {1, 2}}, {"b", 1, 2, {0, 1}}});
+    }
+
+    TEST_CASE("of many late workers the first are named, and all are counted") {
+        SimCluster cluster(16, {.servers = 1, .shards = 1, .workers = 20}, {});
+        REQUIRE(cluster.start());
+        const TableInfo table = *cluster.make_table(0, dense_table("a", 8));
+        const std::vector<std::byte> row(8 * table.row_bytes);
+        (void)cluster.workers[3]->push(table, KeyRange{0, 8}, row, {.iteration = 1});
+        RawWorker command(cluster, 99);
+        const JobStatus status = status_of(cluster, command);
+        REQUIRE(status.open.size() == 1);
+        CHECK(status.open[0].late_count == 19);
+        REQUIRE(status.open[0].late.size() == 16);
+        CHECK(status.open[0].late.back() == 16);
     }
 
     TEST_CASE("a command makes a server leave, but not the last one, nor one that is not there") {

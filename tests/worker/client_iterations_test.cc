@@ -123,6 +123,32 @@ TEST_SUITE("client_iterations") {
         CHECK(job.push(a, 3).has_value());
     }
 
+    TEST_CASE("without a max_delay, parts of as many iterations wait as shards remember") {
+        SimCluster cluster(1, {.workers = 2}, {});
+        REQUIRE(cluster.start());
+        const TableInfo table = *cluster.make_table(0, sparse_table("model", ValueType::kFloat64));
+        const std::array<uint64_t, 1> keys{7};
+        const std::array<double, 1> one{1};
+        std::vector<ClientCore::CallId> ahead;
+        const auto push = [&](uint64_t iteration) {
+            return cluster.workers[0]->push(table, keys, std::as_bytes(std::span(one)),
+                                            {iteration});
+        };
+        for (uint64_t i = 1; i <= 64; ++i)
+            ahead.push_back(push(i));
+        check_refused(cluster.finish(0, push(65)),
+                      "table 'model': a push of iteration 65, but that of iteration 1 has not "
+                      "ended: parts of 64 iterations may be under way; wait for it first");
+        CHECK_FALSE(cluster.workers[0]->done(ahead[0]));
+        CHECK(cluster
+                  .finish(1,
+                          cluster.workers[1]->push(table, keys, std::as_bytes(std::span(one)), {1}))
+                  .has_value());
+        CHECK(cluster.finish(0, ahead[0]).has_value());
+        CHECK(cluster.workers[0]->has_open_parts());
+        CHECK_FALSE(cluster.workers[0]->done(push(65)));
+    }
+
     TEST_CASE("as many iterations as the window has may be open, and no more") {
         SimCluster cluster(1, {.workers = 2}, {});
         REQUIRE(cluster.start());

@@ -461,7 +461,9 @@ std::string what_is_wrong(const CLI::ParseError& error) {
     const std::string text = error.what();
     if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) == nullptr) return text;
     const size_t end = text.find(": ");
-    return end == std::string::npos ? text : text.substr(0, end) + ": a value is missing";
+    if (end == std::string::npos) return text;
+    const bool is_repeated = text.find("At most") != std::string::npos;
+    return text.substr(0, end) + (is_repeated ? ": it is given twice" : ": a value is missing");
 }
 
 /// The subcommands that were chosen so far: "bench push".

@@ -66,7 +66,7 @@ Result<JobStatus> status_of(const StatusFlags& flags, const Config& config) {
 }  // namespace
 
 int run_server(const ServerFlags& flags, Config& config) {
-    remember_stop_signals("this server hands over what it holds, and ends");
+    remember_stop_signals("the job is asked to take over what this server holds");
     JoinOptions join = flags.join;
     join.add_rules = apps::add_exchange_rules;  // those of `weir lr`
     Result<std::unique_ptr<Job>> job = Job::join(join, config);

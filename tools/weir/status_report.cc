@@ -88,10 +88,12 @@ std::string status_text(const JobStatus& status) {
     text += "server  rank  shards  segments  copies   share        keys     memory\n";
     for (const JobStatus::Server& server : status.servers) {
         const Sum sum = sum_of(server);
+        const bool is_known = sum.silent < server.shards.size();
         text += fmt::format(
-            "{:6}  {:4}  {:6}  {:8}  {:6}  {:5.1f} %  {:10}  {:>9}{}{}{}\n", server.number,
-            server.rank, server.shards.size(), sum.segments, sum.backups, sum.share * 100, sum.keys,
-            bytes_text(sum.bytes), server.is_leaving ? "  is leaving" : "",
+            "{:6}  {:4}  {:6}  {:8}  {:6}  {:5.1f} %  {:>10}  {:>9}{}{}{}\n", server.number,
+            server.rank, server.shards.size(), sum.segments, sum.backups, sum.share * 100,
+            is_known ? std::to_string(sum.keys) : "?", is_known ? bytes_text(sum.bytes) : "?",
+            server.is_leaving ? "  is leaving" : "",
             server.silent_ms == 0 ? std::string()
                                   : fmt::format("  out of reach for {} ms", server.silent_ms),
             sum.silent == 0   ? ""
@@ -126,9 +128,11 @@ std::string status_text(const JobStatus& status) {
         text += fmt::format("handing over: shards {}\n", list_text(status.losers));
     }
     for (const JobStatus::OpenIteration& open : status.open) {
+        const size_t unnamed = open.late_count - open.late.size();
         text +=
-            fmt::format("table '{}': iteration {} is open{}{}\n", open.table, open.iteration,
-                        open.late.empty() ? "" : "; it waits for workers ", list_text(open.late));
+            fmt::format("table '{}': iteration {} is open{}{}{}\n", open.table, open.iteration,
+                        open.late.empty() ? "" : "; it waits for workers ", list_text(open.late),
+                        unnamed == 0 ? "" : fmt::format(" and {} more", unnamed));
     }
     return text;
 }
@@ -140,6 +144,7 @@ std::string status_json(const JobStatus& status) {
         for (const JobStatus::Shard& shard : server.shards)
             shards.push_back(shard_json(shard));
         const Sum sum = sum_of(server);
+        const bool is_known = sum.silent < server.shards.size();
         servers.push_back({{"server", server.number},
                            {"rank", server.rank},
                            {"weight", server.weight},
@@ -148,8 +153,8 @@ std::string status_json(const JobStatus& status) {
                            {"copies", sum.backups},
                            {"silent_ms", server.silent_ms},
                            {"share", sum.share},
-                           {"keys", sum.keys},
-                           {"bytes", sum.bytes},
+                           {"keys", is_known ? Json(sum.keys) : Json(nullptr)},
+                           {"bytes", is_known ? Json(sum.bytes) : Json(nullptr)},
                            {"shards", std::move(shards)}});
     }
     Json workers = Json::array();
@@ -162,7 +167,10 @@ std::string status_json(const JobStatus& status) {
                         {"held_parameters", server.held_parameters}});
     Json open = Json::array();
     for (const JobStatus::OpenIteration& one : status.open)
-        open.push_back({{"table", one.table}, {"iteration", one.iteration}, {"late", one.late}});
+        open.push_back({{"table", one.table},
+                        {"iteration", one.iteration},
+                        {"late", one.late},
+                        {"late_count", one.late_count}});
     const Json all = {{"epoch", status.epoch},
                       {"servers", std::move(servers)},
                       {"share_lost", status.share_lost},
