@@ -34,15 +34,15 @@ void Shard::admit(Session& session, const wire::Frame& frame) {
     if (h.kind == Kind::kPush) return admit_push(session, table, frame);
     if (h.iteration > 0) {
         const IterationProgress& iterations = table.iterations.state();
-        const bool is_closed = h.iteration <= iterations.last_closed();
-        const auto failure =
-            is_closed
-                ? failure_at(table, h.iteration, first_position(table, h, frame.keys, frame.ends))
-                : iterations.failure_for(h.iteration, session.worker);
-        if (failure) return reply_failed(session.connection, h.request, *failure);
-        if (!is_closed) {
+        if (h.iteration > iterations.last_closed()) {
+            // One that has failed but will be closed may not fail at a shard that takes over.
+            const auto failure = iterations.hopeless(h.iteration, session.worker);
+            if (failure) return reply_failed(session.connection, h.request, *failure);
             return defer(session, table, frame);
         }
+        const auto failure =
+            failure_at(table, h.iteration, first_position(table, h, frame.keys, frame.ends));
+        if (failure) return promise_failed(session.connection, h.request, *failure);
     }
     start(session, frame);
 }

@@ -40,7 +40,8 @@ static wire::FrameHeader failed_reply(uint64_t request, const IterationProgress:
     return header;
 }
 
-/// Answers a part of, or a pull that names, an iteration that has failed at this shard.
+/// Answers a part of, or a pull that names, an iteration that has failed at this shard. It promises
+/// nothing: if a shard that takes over could make the iteration succeed, promise_failed() is due.
 void Shard::reply_failed(ConnectionId connection, uint64_t request,
                          const IterationProgress::Failure& failure) {
     wire::FrameHeader header = failed_reply(request, failure);
