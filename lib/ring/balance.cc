@@ -100,11 +100,11 @@ void Balance::add_pieces() {
         bool is_movable = segment.backup_count() >= backups_needed_;
         if (segment.has_learner()) {
             const uint32_t learner = index_.at(segment.learner.shard);
-            is_movable = !is_live(learner) || shards_[learner].is_full;
-            if (is_movable) {
+            if (!is_live(learner) || shards_[learner].is_full) {
                 cancelled_.push_back(i);
-            } else if (segment.learner.replaces == segment.primary) {
-                piece.holder = learner;
+            } else {
+                is_movable = false;
+                if (segment.learner.replaces == segment.primary) piece.holder = learner;
             }
         }
         Shard& holder = shards_[piece.holder];

@@ -110,7 +110,11 @@ std::optional<View> without_backups(const View& view, std::span<const LearnerRep
         if (backup == segment.backups.end()) continue;
         std::shift_left(backup, segment.backups.end(), 1);
         segment.backups.back() = kNoShard;
-        if (segment.learner.replaces == report.shard) segment.learner.replaces = kNoShard;
+        ViewLearner& learner = segment.learner;
+        if (learner.replaces == report.shard) learner.replaces = kNoShard;
+        // One that was to be primary becomes a backup first.
+        if (segment.has_learner() && learner.replaces == segment.primary)
+            learner = {learner.shard, kNoShard, next.epoch};
         has_changed = true;
     }
     if (!has_changed) return std::nullopt;

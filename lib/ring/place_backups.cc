@@ -31,7 +31,7 @@ public:
                 note(segment, segment.backups[i], piece.size);
             const ViewLearner& learner = segment.learner;
             const bool is_backup =
-                segment.has_learner() && learner.replaces != segment.primary && is_live(learner);
+                segment.has_learner() && learner.replaces != segment.primary && is_kept(learner);
             if (is_backup) note(segment, learner.shard, piece.size);
         }
         for (const ViewShard& shard : view.shards()) {
@@ -42,7 +42,7 @@ public:
     void place(const Balance::Piece& piece, uint32_t backup_count,
                std::vector<LearnerNaming>& learners) {
         const ViewSegment& segment = view_.segments()[piece.segment];
-        if (piece.is_moved || (segment.has_learner() && is_live(segment.learner))) return;
+        if (piece.is_moved || (segment.has_learner() && is_kept(segment.learner))) return;
         std::optional<uint32_t> replaces;
         for (size_t i = 0; i < segment.backup_count() && !replaces; ++i) {
             if (!live_.contains(server_of_.at(segment.backups[i]))) replaces = segment.backups[i];
@@ -59,8 +59,10 @@ public:
 private:
     using Load = uint128;
 
-    [[nodiscard]] bool is_live(const ViewLearner& learner) const {
-        return live_.contains(server_of_.at(learner.shard));
+    /// As Balance gives learners up.
+    [[nodiscard]] bool is_kept(const ViewLearner& learner) const {
+        const uint32_t server = server_of_.at(learner.shard);
+        return live_.contains(server) && !full_.contains(server);
     }
 
     [[nodiscard]] Load load(uint32_t shard) const {

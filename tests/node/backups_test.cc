@@ -201,6 +201,19 @@ TEST_SUITE("backups") {
         CHECK(after.learner.shard == moving->learner.shard);
         CHECK(after.learner.replaces == kNoShard);
         CHECK(after.learner.named > moving->learner.named);
+        job.settle();
+        const View moving_again = job.is.view();
+        CHECK(job.without_backup() == 0);
+        REQUIRE(job.is.leave_server(moving_again.segments()[0].primary));
+        job.decide();
+        const ViewSegment leaving = job.is.view().segments()[0];
+        REQUIRE(leaving.learner.replaces == leaving.primary);
+        REQUIRE(job.is.learner_refused(leaving.primary, {leaving.first, leaving.backups[0], 1}));
+        job.decide();
+        const ViewSegment& refused = job.is.view().segments()[0];
+        CHECK(refused.backup_count() == 0);
+        CHECK(refused.learner.replaces == kNoShard);
+        CHECK(refused.learner.named > leaving.learner.named);
     }
 }
 

@@ -148,6 +148,38 @@ TEST_SUITE("plan") {
         CHECK(job.unevenness() <= 0.05);
     }
 
+    TEST_CASE("what has no backup stays when the learner that was to be one is given up") {
+        MovingJob job(new_servers(4, 1), 16, 1, 1);
+        job.begin();  // a learner for each segment
+        const auto check_moves = [&] {
+            for (const LearnerNaming& learner : job.last_plan().learners) {
+                const size_t i = job.view().segment_index(learner.first);
+                const ViewSegment& segment = job.view().segments()[i];
+                CHECK((segment.backup_count() > 0 || learner.replaces != segment.primary));
+            }
+        };
+        job.leave(1);
+        job.leave(2);
+        job.begin();
+        CHECK(job.last_plan().cancelled.size() >= 10);
+        CHECK(job.last_plan().learners.size() >= job.last_plan().cancelled.size());
+        check_moves();
+        // The same for a learner whose server has no memory.
+        const std::vector<uint32_t> full{3};
+        const Plan after = plan(job.view(), std::vector<uint32_t>{0, 3, 2}, 1, full);
+        CHECK(after.cancelled.size() >= 5);
+        CHECK(after.moved == 0);
+        for (const uint64_t first : after.cancelled) {
+            const uint32_t owner = job.view().owner(first);
+            const auto named = std::ranges::find(after.learners, first, &LearnerNaming::first);
+            REQUIRE(named != after.learners.end());
+            CHECK(named->shard == (owner == 0 ? 2 : 0));
+            CHECK(named->replaces == kNoShard);
+        }
+        job.settle();
+        CHECK(job.view().servers().size() == 2);
+    }
+
     TEST_CASE("a shard is filled though only others of its server have more than their shares") {
         ViewData data = first_view(std::vector{new_server(0, 3, 3), new_server(1, 1)}, 1)->data();
         const double shares[] = {1.049, 0.947, 1.049, 0.955};

@@ -68,14 +68,10 @@ void HistoryDeaths::live() {
 bool HistoryDeaths::may_die(uint32_t server, const View& view) const {
     if (view.server(server) == nullptr) return false;
     return std::ranges::all_of(view.segments(), [&](const ViewSegment& segment) {
-        // The manager may make the learner primary before it hears of the death.
-        const ViewShard* const learner = view.shard(segment.learner.shard);
-        const bool gets_it = learner != nullptr && learner->server == server;
-        if (segment.backup_count() > 0) return true;
-        return !gets_it && std::ranges::none_of(seen_, [&](const View& seen) {
-            const ViewShard* const was = seen.shard(seen.owner(segment.first));
-            return was != nullptr && was->server == server;
-        });
+        return segment.backup_count() > 0 || std::ranges::none_of(seen_, [&](const View& seen) {
+                   const ViewShard* const was = seen.shard(seen.owner(segment.first));
+                   return was != nullptr && was->server == server;
+               });
     });
 }
 
