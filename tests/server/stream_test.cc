@@ -450,6 +450,38 @@ TEST_SUITE("stream") {
         }
     }
 
+    // The learner has the view only when this shard has stopped, and would keep the beginning of what
+    // is new, and all behind it, until then.
+    TEST_CASE("what a view gives to a shard that loses something begins when it has stopped") {
+        StreamPair pair(1);
+        pair.make_table(some_tables()[0]);
+        const std::vector<size_t> named = pair.segments_of_primary();
+        pair.name_learner({named[0]});
+        REQUIRE(pair.run_until([&] { return pair.has_all(); }));
+        // It hands over one segment, and gets the shard that takes it as the backup of another one.
+        ++pair.data.epoch;
+        ViewSegment& leaving = pair.data.segments[named[0]];
+        leaving.primary = 1;
+        leaving.learner = {};
+        pair.data.segments[named[1]].backups[0] = 1;
+        for (ViewShard& shard : pair.data.shards)
+            shard.since = pair.data.epoch;
+        pair.view = std::move(View::make(pair.data)).value();
+        std::vector<PositionRange> left;
+        for (const size_t i : pair.segments_of_primary())
+            left.push_back(pair.view.range(i));
+        REQUIRE(pair.primary.holdings.set_primary(left));
+        pair.streams.take_view(pair.view, 0, Streams::Begin::kLater);
+        pair.streams.mark();
+        pair.is_learner_stopped = true;
+        (void)pair.run_until([] { return false; }, 50);
+        CHECK(pair.streams.have_leavers_arrived());
+        CHECK_FALSE(pair.streams.is_counted());
+        pair.primary.holdings.hand_over();
+        pair.streams.take_view(pair.view, 0);
+        CHECK(pair.streams.is_counted());
+    }
+
     TEST_CASE("a learner without memory says so, and is asked again later") {
         StreamPair pair(1, size_t{1} << 20);
         pair.make_table(dense_table("big", 100'000));
