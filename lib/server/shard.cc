@@ -98,7 +98,12 @@ void Shard::prefetch_rows(const Completion& next) const {
 /// The lease is extended by another thread.
 uint64_t Shard::sleep_ns_max() const noexcept {
     constexpr uint64_t kLookForLeaseNs = kMillisecond;
-    return needs_lease_ && !ready_.empty() ? kLookForLeaseNs : ~uint64_t{0};
+    if (needs_lease_ && !ready_.empty()) return kLookForLeaseNs;
+    if (streams_.empty()) return ~uint64_t{0};
+    const uint64_t due_ns = streams_.due_ns();
+    if (due_ns == ~uint64_t{0}) return due_ns;
+    const uint64_t now_ns = clock_.now_ns();
+    return due_ns > now_ns ? due_ns - now_ns : 0;
 }
 
 int Shard::arm() {

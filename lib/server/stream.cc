@@ -80,20 +80,26 @@ void Stream::begin_anew() {
 
 void Stream::connect() {
     const Result<transport::ConnectionId> connection = endpoint_.connect(ends_.address);
-    if (!connection) {
-        const std::string why = connection.error().message();
-        failures_.log(LogLevel::kWarning, "stream: " + why,
-                      fmt::format("shard {}: cannot connect to shard {} at {}, which learns from "
-                                  "it: {}",
-                                  ends_.primary, ends_.learner, ends_.address, why));
-        return enter(State::kPaused, kRefusedPauseNs);
-    }
+    if (!connection) return try_later(connection.error().message());
     connection_ = *connection;
     enter(State::kConnecting);
 }
 
+/// There is no connection, or not long. The learner may be gone, and the view without it on its way.
+void Stream::try_later(std::string_view why) {
+    if (state_ != State::kOpen && !std::exchange(is_out_, true)) {
+        failures_.log(LogLevel::kWarning, fmt::format("stream: {}", why),
+                      fmt::format("shard {}: cannot connect to shard {} at {}, which has or learns "
+                                  "copies of what it holds: {}; it is tried again",
+                                  ends_.primary, ends_.learner, ends_.address, why));
+    }
+    pause_ns_ = std::clamp(2 * pause_ns_, kPauseNs, kPauseNsMax);
+    enter(State::kPaused, pause_ns_);
+}
+
 void Stream::connected() {
     enter(State::kOpen);
+    connected_ns_ = clock_.now_ns();
     wire::FrameHeader header = wire::header_of(Kind::kFollow);
     header.first = ends_.primary;
     const std::vector<std::byte> body =
@@ -107,7 +113,9 @@ void Stream::connected() {
 
 void Stream::closed() {
     connection_.reset();
-    if (state_ != State::kPaused) enter(State::kPaused, kPauseNs);
+    if (state_ == State::kPaused) return;
+    if (state_ == State::kOpen && clock_.now_ns() - connected_ns_ >= kPauseNsMax) pause_ns_ = 0;
+    try_later("the connection was not accepted, or ended at once");
 }
 
 void Stream::carry(std::span<const Carried> segments, uint64_t epoch) {
@@ -270,6 +278,8 @@ std::string_view Stream::applied(const wire::FrameHeader& header) {
     const uint64_t taken = std::max(header.first, header.request);
     if (state_ != State::kOpen || header.first < applied_ || taken < taken_ || taken > last_index_)
         return "an answer to a record that was not sent";
+    pause_ns_ = 0;
+    is_out_ = false;
     for (const Sent& sent : unapplied_) {
         if (sent.index > taken_ && sent.index <= taken) untaken_bytes_ -= sent.bytes;
     }
@@ -286,7 +296,7 @@ std::string_view Stream::applied(const wire::FrameHeader& header) {
     is_refused_ = true;
     endpoint_.close(*connection_);
     connection_.reset();
-    enter(State::kPaused, kRefusedPauseNs);
+    enter(State::kPaused, kPauseNsMax);
     return {};
 }
 

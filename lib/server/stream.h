@@ -47,8 +47,10 @@ public:
     static constexpr size_t kWindowBytes = size_t{512} << 10;
     /// Records that wait; beyond it, has_room() is false. One push may be longer.
     static constexpr size_t kQueueBytesMax = size_t{16} << 20;
-    static constexpr uint64_t kPauseNs = 20 * kMillisecond;           ///< before it connects again
-    static constexpr uint64_t kRefusedPauseNs = 1000 * kMillisecond;  ///< if the learner refused
+    // Before it connects again: the first pause, and the last one, which is also that before it asks a
+    // learner that refused.
+    static constexpr uint64_t kPauseNs = 20 * kMillisecond;
+    static constexpr uint64_t kPauseNsMax = 1000 * kMillisecond;
 
     /// What the two ends are, and where the learner is.
     struct Ends {
@@ -141,8 +143,14 @@ public:
     /// has sent, in bytes.
     size_t send(size_t bytes_max);
 
-    /// Whether it can only go on when the connection takes more, or time has passed.
+    /// Whether it can only go on when the connection takes more.
     [[nodiscard]] bool must_poll() const noexcept { return must_poll_; }
+
+    /// When it goes on though nothing arrives: it connects again then. All ones: never.
+    [[nodiscard]] uint64_t due_ns() const noexcept {
+        const bool waits = state_ == State::kPaused && !connection_ && !batches_.empty();
+        return waits ? until_ns_ : ~uint64_t{0};
+    }
 
 private:
     enum class State : uint8_t { kPaused, kConnecting, kOpen };
@@ -184,6 +192,7 @@ private:
     };
 
     void enter(State state, uint64_t pause_ns = 0);
+    void try_later(std::string_view why);
     void begin_anew();
     void send_again();
     void connect();
@@ -213,7 +222,10 @@ private:
     RepeatedLog& failures_;
 
     State state_ = State::kPaused;
-    uint64_t until_ns_ = 0;  ///< kPaused: when to connect
+    uint64_t until_ns_ = 0;      ///< kPaused: when to connect
+    uint64_t pause_ns_ = 0;      ///< before the next attempt; grows until the learner answers
+    uint64_t connected_ns_ = 0;  ///< when the connection was made
+    bool is_out_ = false;        ///< the learner is out of reach, and that was logged
     std::optional<transport::ConnectionId> connection_;
     uint64_t connection_count_ = 0;
     uint64_t epoch_ = 0;

@@ -17,8 +17,7 @@ size_t Stream::send(size_t bytes_max) {
     must_poll_ = false;
     if (batches_.empty()) return 0;
     if (state_ == State::kPaused) {
-        must_poll_ = clock_.now_ns() < until_ns_;
-        if (must_poll_ || connection_) return 0;
+        if (clock_.now_ns() < until_ns_ || connection_) return 0;
         connect();
         return 1;
     }

@@ -303,6 +303,13 @@ bool Streams::must_poll() const noexcept {
                                [](const auto& entry) { return entry.second->must_poll(); });
 }
 
+uint64_t Streams::due_ns() const noexcept {
+    uint64_t due_ns = ~uint64_t{0};
+    for (const auto& [learner, stream] : streams_)
+        due_ns = std::min(due_ns, stream->due_ns());
+    return due_ns;
+}
+
 std::vector<LearnerReport> Streams::take_complete() {
     std::vector<LearnerReport> reports;
     for (const auto& [learner, stream] : streams_) {

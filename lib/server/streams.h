@@ -112,6 +112,9 @@ public:
     /// As Stream::must_poll().
     [[nodiscard]] bool must_poll() const noexcept;
 
+    /// As Stream::due_ns(), of the first one.
+    [[nodiscard]] uint64_t due_ns() const noexcept;
+
     /// Learners that have become complete since the last call.
     [[nodiscard]] std::vector<LearnerReport> take_complete();
 

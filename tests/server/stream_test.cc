@@ -400,21 +400,45 @@ std::vector<TableSchema> some_tables() {
 }
 
 TEST_SUITE("stream") {
-    TEST_CASE("a learner that cannot be reached is logged once, and then counted") {
+    TEST_CASE("a learner that cannot be reached is logged once, and tried ever more rarely") {
         const testing::LogLines log;
         StreamPair pair(1);
         for (ViewShard& shard : pair.data.shards) {
             if (shard.number == 1) shard.address = "nowhere";
         }
-        const auto first = std::ranges::find(pair.data.segments, 0U, &ViewSegment::primary);
-        pair.name_learner({static_cast<size_t>(first - pair.data.segments.begin())});
-        for (int i = 0; i < 20; ++i) {
-            (void)pair.streams.send(1);
-            pair.clock.advance(Stream::kRefusedPauseNs + 1);
+        pair.name_learner({pair.segments_of_primary()[0]});
+        std::vector<uint64_t> tried_ns;
+        const uint64_t end_ns = pair.clock.now_ns() + 10 * kSecond;
+        for (; pair.clock.now_ns() < end_ns; pair.clock.advance(kMillisecond)) {
+            if (pair.streams.send(1) > 0) tried_ns.push_back(pair.clock.now_ns());
+            CHECK(pair.streams.due_ns() > pair.clock.now_ns());
+            CHECK_FALSE(pair.streams.must_poll());
         }
-        CHECK(log.count("cannot connect to shard 1 at nowhere") == 1);
+        REQUIRE(tried_ns.size() > 2);
+        CHECK(tried_ns.size() < 20);
+        CHECK(tried_ns[1] - tried_ns[0] == Stream::kPauseNs);
+        CHECK(tried_ns.back() - tried_ns[tried_ns.size() - 2] == Stream::kPauseNsMax);
         pair.failures.finish();
-        CHECK(log.count("cannot connect to shard 1 at nowhere") == 2);  // how many there were
+        CHECK(log.count("cannot connect to shard 1 at nowhere") == 1);
+    }
+
+    TEST_CASE("each time that a learner is out of reach is logged, and the pauses begin anew") {
+        const testing::LogLines log;
+        StreamPair pair(1);
+        pair.make_table(some_tables()[0]);
+        const std::vector<size_t> named = pair.segments_of_primary();
+        for (const size_t i : {named[0], named[1]}) {
+            pair.network.partition(0, 1);
+            pair.name_learner({i});
+            const uint64_t heals_ns = pair.clock.now_ns() + 10 * kSecond;
+            (void)pair.run_until([&] { return pair.clock.now_ns() >= heals_ns; }, 20'000);
+            pair.network.heal(0, 1);
+            REQUIRE(pair.run_until([&] { return pair.has_all(); }));
+            CHECK(pair.clock.now_ns() - heals_ns < 3 * Stream::kPauseNsMax);
+        }
+        CHECK(log.count("cannot connect to shard 1") == 1);  // it is the same reason
+        pair.failures.finish();
+        CHECK(log.count("cannot connect to shard 1") == 2);
     }
 
     TEST_CASE("a learner ends with the same bits, whatever happens meanwhile, in many histories") {
