@@ -29,8 +29,11 @@ std::string ElasticHistory::run() {
     if (random_.below(2) == 0) network_faults_->broken = 0.002;
     network_faults_->not_now = random_.below(3) == 0 ? 0.05 : 0;
     if (random_.below(3) == 0) faults_.slow_down();
+    has_silences_ = has_backups() && random_.below(2) == 0;
     // Until each segment has its backup, many turns pass.
-    const uint64_t turns = (600 + random_.below(1500)) * (has_backups() ? 4 : 1);
+    const uint64_t turns = (600 + random_.below(1500)) * (has_silences_   ? 6
+                                                          : has_backups() ? 4
+                                                                          : 1);
     for (uint64_t turn = 0; turn < turns; ++turn) {
         if (random_.below(60) == 0) wish();
         live();
@@ -41,6 +44,7 @@ std::string ElasticHistory::run() {
     workers_.drain();
     faults_.drain();
     deaths_.drain();
+    silence_.drain();
     finish();
     workers_.check_all();
     if (has_backups()) check_copies();
@@ -58,6 +62,8 @@ SimShape ElasticHistory::make_shape(uint32_t replicas) {
         shape.servers += replicas;
         constexpr std::array<uint32_t, 4> kPoints{1, 3, 6, 16};
         shape.points = kPoints[random_.below(kPoints.size())];
+        shape.lease_ns = 500 * kMillisecond;
+        shape.clock_skew = 0.1;
     }
     shape.workers = static_cast<uint32_t>(1 + random_.below(3));
     shape.message_bytes_max = random_.below(2) == 0 ? 8192 : 1024;
@@ -80,6 +86,8 @@ transport::sim::Options ElasticHistory::make_options() {
 
 void ElasticHistory::wish() {
     if (has_backups() && random_.below(3) == 0) return deaths_.wish();
+    if (has_silences_ && random_.below(3) == 0)
+        return random_.below(3) == 0 ? silence_.part() : silence_.wish();
     switch (random_.below(9)) {
         case 0: return faults_.add_server();
         case 1: return faults_.remove_server();
@@ -98,6 +106,7 @@ void ElasticHistory::live() {
     faults_.live();
     if (has_backups()) {
         deaths_.live();
+        silence_.live();
         check_losses();
     }
     workers_.live();
@@ -110,8 +119,9 @@ void ElasticHistory::check_primaries() {
     if (epochs == epochs_) return;
     epochs_ = std::move(epochs);
     std::vector<PositionRange> ranges;
-    for (const auto& shard : cluster_.shards) {
-        if (!is_there(shard.get())) continue;
+    for (size_t i = 0; i < cluster_.shards.size(); ++i) {
+        const auto& shard = cluster_.shards[i];
+        if (!is_there(shard.get()) || !may_answer(i)) continue;
         const auto own = shard->primary().ranges();
         ranges.insert(ranges.end(), own.begin(), own.end());
     }
@@ -124,12 +134,20 @@ void ElasticHistory::check_primaries() {
     ++counts_.primaries_checked;
 }
 
+/// Others may have taken over from one that has no lease.
+bool ElasticHistory::may_answer(size_t shard) {
+    return !has_backups() || cluster_.has_lease(cluster_.host_of_shard(shard));
+}
+
 void ElasticHistory::check_losses() const {
     const auto is_lost = [](const ViewSegment& segment) { return segment.primary == kNoShard; };
     const View view = cluster_.manager->view();
     bool has_failed = std::ranges::any_of(view.segments(), is_lost) || cluster_.manager->finished();
-    for (const auto& shard : cluster_.shards)
-        has_failed |= shard != nullptr && shard->finished() && !shard->outcome();
+    for (size_t i = 0; i < cluster_.shards.size(); ++i) {
+        const auto& shard = cluster_.shards[i];
+        const bool is_replaced = silence_.was_replaced(cluster_.host_of_shard(i));
+        has_failed |= shard != nullptr && shard->finished() && !shard->outcome() && !is_replaced;
+    }
     if (!has_failed) return;
     INFO(events_.text());
     INFO(text());
@@ -141,7 +159,8 @@ void ElasticHistory::finish() {
         [&] {
             live();
             check_primaries();
-            return faults_.is_at_rest() && workers_.is_at_rest() && deaths_.is_at_rest();
+            return faults_.is_at_rest() && workers_.is_at_rest() && deaths_.is_at_rest() &&
+                   silence_.is_at_rest();
         },
         20'000);
     INFO(events_.text());

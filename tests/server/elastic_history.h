@@ -13,6 +13,7 @@
 #include "tests/server/history_deaths.h"
 #include "tests/server/history_faults.h"
 #include "tests/server/history_log.h"
+#include "tests/server/history_silence.h"
 #include "tests/server/history_workers.h"
 #include "tests/server/sim_cluster.h"
 
@@ -32,7 +33,8 @@ public:
           events_(cluster_.clock),
           workers_(cluster_, random_, events_, counts_),
           faults_(cluster_, random_, workers_, events_, counts_),
-          deaths_(cluster_, random_, faults_, events_, counts_) {}
+          deaths_(cluster_, random_, faults_, events_, counts_),
+          silence_(cluster_, random_, deaths_, workers_, events_, counts_) {}
 
     /// Returns what happened last, and digests of all events and of all that went over the network.
     std::string run();
@@ -50,6 +52,7 @@ private:
     void check_primaries();
     /// No segment is lost, and no shard ends with an error.
     void check_losses() const;
+    [[nodiscard]] bool may_answer(size_t shard);
     void finish();
     void check_copies();
     [[nodiscard]] std::string text() const;
@@ -64,6 +67,8 @@ private:
     HistoryWorkers workers_;
     HistoryFaults faults_;
     HistoryDeaths deaths_;
+    HistorySilence silence_;
+    bool has_silences_ = false;
     uint64_t epoch_seen_ = 0;
     std::vector<uint64_t> epochs_;  // of the shards
 };

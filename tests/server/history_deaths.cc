@@ -75,18 +75,25 @@ bool HistoryDeaths::may_die(uint32_t server, const View& view) const {
     });
 }
 
-void HistoryDeaths::kill(const Target& target) {
+std::optional<uint32_t> HistoryDeaths::host_that_may_fail(uint32_t server) const {
     const View view = cluster_.manager->view();
-    if (dead_ || !may_die(target.server, view)) return;
-    if (view.servers().size() < 3 && random_.below(3) != 0) return;
-    const auto its = std::ranges::find(view.shards(), target.server, &ViewShard::server);
+    if (dead_ || is_held_ || !may_die(server, view)) return std::nullopt;
+    const auto its = std::ranges::find(view.shards(), server, &ViewShard::server);
     size_t index = 0;
     while (index < cluster_.shards.size() &&
            (cluster_.shards[index] == nullptr || cluster_.shards[index]->address() != its->address))
         ++index;
-    if (index == cluster_.shards.size() || cluster_.shards[index]->finished()) return;
+    if (index == cluster_.shards.size() || cluster_.shards[index]->finished()) return std::nullopt;
     const uint32_t host = cluster_.host_of_shard(index);
-    if (!cluster_.has_reached_manager(host) || !cluster_.has_life_line(host)) return;
+    if (!cluster_.has_reached_manager(host) || !cluster_.has_life_line(host)) return std::nullopt;
+    return host;
+}
+
+void HistoryDeaths::kill(const Target& target) {
+    const View view = cluster_.manager->view();
+    if (view.servers().size() < 3 && random_.below(3) != 0) return;
+    const std::optional<uint32_t> host = host_that_may_fail(target.server);
+    if (!host) return;
     const bool is_primary = std::ranges::any_of(view.segments(), [&](const ViewSegment& segment) {
         return view.shard(segment.primary)->server == target.server;
     });
@@ -97,7 +104,7 @@ void HistoryDeaths::kill(const Target& target) {
     if (target.why == Why::kGains) ++counts_.killed_gainers;
     if (target.why == Why::kLearns) ++counts_.killed_learners;
     dead_ = target.server;
-    faults_.kill_host(host);
+    faults_.kill_host(*host);
     if (view.servers().size() < 4) faults_.add_server();
 }
 

@@ -28,6 +28,13 @@ public:
     /// A turn has passed.
     void live();
 
+    /// Whether a server may fail now: no other one has that is in the view, and each segment that it
+    /// holds or held has its backup. Its host; nothing if it may not.
+    [[nodiscard]] std::optional<uint32_t> host_that_may_fail(uint32_t server) const;
+
+    /// Another server has failed: nobody dies meanwhile.
+    void set_held(bool is_held) { is_held_ = is_held; }
+
     /// From now on nobody dies.
     void drain() { is_draining_ = true; }
 
@@ -55,6 +62,7 @@ private:
     HistoryEvents& events_;
     HistoryCounts& counts_;
     bool is_draining_ = false;
+    bool is_held_ = false;
     std::deque<View> seen_;  ///< the last views, the newest one first
     std::optional<Target> target_;
     std::optional<uint32_t> dead_;  ///< a server of the view

@@ -68,6 +68,10 @@ struct HistoryCounts {
     uint64_t killed_losers = 0;     ///< in the middle of a move
     uint64_t killed_gainers = 0;    ///< the same
     uint64_t killed_learners = 0;   ///< those of them that learned something
+    uint64_t silences = 0;          ///< servers that fell silent
+    uint64_t replaced = 0;          ///< those of them that were replaced
+    uint64_t managers_stopped = 0;
+    uint64_t partings = 0;  ///< of two hosts
     uint64_t failed_parts = 0;
     uint64_t equal_segments = 0;
 };

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/server/history_workers.h"
 
-#include <set>
 #include <utility>
 
 #include <doctest/doctest.h>
@@ -17,6 +16,7 @@ constexpr uint64_t kLateNs = kSecond;
 constexpr uint32_t kLateTurns = 20;  ///< and so often a worker must have been polled
 constexpr uint64_t kGraveValue = 0x5a5a'5a5a'5a5a'5a5a;
 constexpr size_t kGravesMax = 30;
+constexpr uint64_t kSlowness = 40;  ///< so many times fewer calls begin while workers are slow
 constexpr size_t kRoundsTable = 2;  ///< the table of iterations; those before it are counted
 
 }  // namespace
@@ -96,10 +96,12 @@ void HistoryWorkers::live(uint32_t number) {
     std::erase_if(worker.calls, [&](Call& call) { return end(number, call); });
     std::erase_if(worker.rounds, [&](Round& round) { return end(number, round); });
     if (worker.is_leaving) return leave(worker, client);
-    if (!is_draining_ && worker.calls.size() < kCallsOpen && random_.below(4) == 0) {
+    const uint64_t slowness = is_slow_ && !is_draining_ ? kSlowness : 1;
+    if (!is_draining_ && worker.calls.size() < kCallsOpen && random_.below(4 * slowness) == 0) {
         begin(number, worker.calls.emplace_back());
     }
-    if (random_.below(12) == 0 || is_draining_) begin_round(number);
+    if (only_pulls_.contains(number) && !is_draining_) return;
+    if (random_.below(12 * slowness) == 0 || is_draining_) begin_round(number);
 }
 
 void HistoryWorkers::leave(Worker& worker, ClientCore& client) {
@@ -136,7 +138,8 @@ void HistoryWorkers::begin(uint32_t number, Call& call) {
     } else {
         call.keys = some_keys(1 + random_.below(6));
     }
-    call.is_push = random_.below(5) != 0 && counted.may_push(call.keys);
+    call.is_push =
+        random_.below(5) != 0 && counted.may_push(call.keys) && !only_pulls_.contains(number);
     const size_t count = call.keys.size() * counted.width();
     if (random_.below(3) == 0) {
         call.plain.resize(count);
@@ -148,7 +151,7 @@ void HistoryWorkers::begin(uint32_t number, Call& call) {
     CallOptions options;
     call.is_hurried = random_.below(40) == 0;
     if (call.is_hurried) options.deadline_ns = (1 + random_.below(3000)) * kMicrosecond;
-    call.due_ns = cluster_.clock.now_ns() + options.deadline_ns;
+    call.due_ns = clock_of(number).now_ns() + options.deadline_ns;
     events_.add("worker {}: a {} of {} keys from {} of table {}", number,
                 call.is_push ? "push" : "pull", call.keys.size(), call.keys[0], call.table);
     const TableInfo& table = tables_[call.table];
@@ -168,11 +171,11 @@ void HistoryWorkers::begin(uint32_t number, Call& call) {
 
 bool HistoryWorkers::end(uint32_t number, Call& call) {
     ClientCore& client = *cluster_.workers[number];
-    const bool is_over = call.is_hurried && cluster_.clock.now_ns() >= call.due_ns;
+    const uint64_t now_ns = clock_of(number).now_ns();
+    const bool is_over = call.is_hurried && now_ns >= call.due_ns;
     if (!client.done(call.id)) {
         if (is_over) ++call.late_turns;
-        const bool is_late =
-            call.late_turns > kLateTurns && cluster_.clock.now_ns() > call.due_ns + kLateNs;
+        const bool is_late = call.late_turns > kLateTurns && now_ns > call.due_ns + kLateNs;
         INFO("worker " << number << " has a call past its deadline\n" << events_.text());
         REQUIRE_FALSE(is_late);
         return false;

@@ -7,6 +7,7 @@
 /// touched after its call.
 
 #include <deque>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -48,6 +49,15 @@ public:
 
     /// From now on no call begins but parts of iterations that others wait for.
     void drain() { is_draining_ = true; }
+
+    /// Fewer calls begin, so that time passes: in turns in which nothing happens, a millisecond does.
+    void set_slow(bool is_slow) { is_slow_ = is_slow; }
+
+    /// It begins nothing but pulls, of what it thinks the servers are. (Its pushes would wait for one
+    /// that was replaced, and soon all its calls with them.)
+    void set_only_pulls(uint32_t number, bool only) {
+        only ? void(only_pulls_.insert(number)) : void(only_pulls_.erase(number));
+    }
 
     /// All calls and iterations have ended.
     [[nodiscard]] bool is_at_rest() const;
@@ -112,6 +122,10 @@ private:
         }
     };
 
+    [[nodiscard]] const Clock& clock_of(uint32_t number) {
+        return cluster_.clock_of(cluster_.host_of_worker(number));
+    }
+
     void live(uint32_t number);
     void leave(Worker& worker, ClientCore& client);
     [[nodiscard]] std::vector<uint64_t> some_keys(uint64_t count);
@@ -128,6 +142,8 @@ private:
     HistoryEvents& events_;
     HistoryCounts& counts_;
     bool is_draining_ = false;
+    bool is_slow_ = false;
+    std::set<uint32_t> only_pulls_;
     std::vector<TableInfo> tables_;
     std::vector<CountedPushes> counted_;  // the first tables
     CountedRounds rounds_;                // the last one

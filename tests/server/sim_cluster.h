@@ -18,6 +18,7 @@
 #include "lib/server/shard.h"
 #include "lib/worker/client_core.h"
 #include "tests/registered_memory.h"
+#include "tests/skewed_clock.h"
 #include "tests/table_schemas.h"
 #include "transport/fault/fault.h"
 #include "transport/sim/network.h"
@@ -46,6 +47,8 @@ struct SimShape {
     OnWorkerLoss on_worker_loss = OnWorkerLoss::kStop;
     uint32_t replicas = 0;
     uint32_t points = 0;  ///< segments of a shard; 0: the manager's choice
+    uint64_t lease_ns = kSecond;
+    double clock_skew = 0;  ///< so much too fast or too slow some clocks of processes go
 };
 
 /// A server that joins a running cluster.
@@ -67,9 +70,11 @@ public:
         manager_options.on_worker_loss = shape.on_worker_loss;
         manager_options.replicas = shape.replicas;
         manager_options.points = shape.points;
+        manager_options.lease_ns = shape.lease_ns;
         if (shape.is_manager_apart) managers_device_ = network.make_device(kManagersHost);
         manager = std::make_unique<Manager>(
-            manager_options, endpoint(shape.is_manager_apart ? *managers_device_ : first), clock);
+            manager_options, endpoint(shape.is_manager_apart ? *managers_device_ : first),
+            clock_of(shape.is_manager_apart ? kManagersHost : 0));
         if (shape.is_manager_apart && shape.faults != nullptr)
             shape.faults->spared_address = manager->address();
         for (uint32_t server = 0; server < shape.servers; ++server) {
@@ -137,15 +142,18 @@ public:
     /// Polls everything; if nothing was done, lets the network take one step. False if there was none
     /// either: then a millisecond passes.
     bool step() {
-        const bool is_managed = manager != nullptr && !stopped.contains(manager.get());
+        const bool is_managed = manager != nullptr && !stopped.contains(manager.get()) &&
+                                !stopped_hosts.contains(kManagersHost);
         size_t done = is_managed ? manager->poll() : 0;
         for (const auto& [host, process] : processes_) {
             done += process.life_line->poll();
             if (process.lease_line != nullptr && !stopped_hosts.contains(host))
                 done += process.lease_line->poll();
         }
-        for (auto& shard : shards) {
-            if (shard != nullptr && !shard->finished() && !stopped.contains(shard.get()))
+        for (size_t i = 0; i < shards.size(); ++i) {
+            const auto& shard = shards[i];
+            if (shard != nullptr && !shard->finished() && !stopped.contains(shard.get()) &&
+                !stopped_hosts.contains(shard_hosts_[i]))
                 done += shard->poll();
         }
         for (auto& worker : workers) {
@@ -170,7 +178,14 @@ public:
     /// manager must be apart.
     void cut_from_manager(uint32_t host) {
         network.reset(kManagersHost, host);
-        processes_.at(host).cut_ns = clock.now_ns();
+        processes_.at(host).line_by_ns = clock.now_ns() + 200 * kMillisecond;
+    }
+
+    /// What was between the process on that host and the manager is healed. Between two attempts of
+    /// a life line is half a second at most.
+    void heal_to_manager(uint32_t host) {
+        network.heal(kManagersHost, host);
+        processes_.at(host).line_by_ns = clock.now_ns() + 600 * kMillisecond;
     }
 
     [[nodiscard]] uint32_t host_count() const { return static_cast<uint32_t>(devices_.size()); }
@@ -182,9 +197,23 @@ public:
     /// Whether the manager would learn that a process on that host dies now. If its life line has
     /// just been cut, the proof would be lost.
     [[nodiscard]] bool has_life_line(uint32_t host) const {
-        constexpr uint64_t kMadeAnewNs = 200 * kMillisecond;
-        const uint64_t cut_ns = processes_.at(host).cut_ns;
-        return cut_ns == 0 || clock.now_ns() - cut_ns > kMadeAnewNs;
+        return clock.now_ns() >= processes_.at(host).line_by_ns;
+    }
+
+    /// Whether the server on that host may answer, by its own clock, if copies of what it has are counted.
+    [[nodiscard]] bool has_lease(uint32_t host) {
+        return processes_.at(host).lease->holds(clock_of(host).now_ns());
+    }
+
+    /// That of the process on the host.
+    [[nodiscard]] const Clock& clock_of(uint32_t host) {
+        if (shape_.clock_skew == 0) return clock;
+        auto& its = clocks_[host];
+        if (its == nullptr) {
+            const auto kind = static_cast<double>(mix64(seed_ + host) % 3) - 1;
+            its = std::make_unique<testing::SkewedClock>(clock, 1 + kind * shape_.clock_skew);
+        }
+        return *its;
     }
 
     /// Runs until `count` milliseconds have passed in which there was nothing to do.
@@ -265,8 +294,10 @@ private:
     }
 
     void add_shard(const ShardOptions& options, transport::Device& device, Memory& memory) {
-        shards.push_back(std::make_unique<Shard>(options, endpoint(device), clock, memory, rules));
-        shard_hosts_.push_back(static_cast<uint32_t>(options.link.process - 1));
+        const auto host = static_cast<uint32_t>(options.link.process - 1);
+        shards.push_back(
+            std::make_unique<Shard>(options, endpoint(device), clock_of(host), memory, rules));
+        shard_hosts_.push_back(host);
     }
 
     void add_worker(ClientCoreOptions options, bool has_faults) {
@@ -278,7 +309,8 @@ private:
         options.link = identity(worker_hosts_.back());
         options.manager_address = manager->address();
         options.eager_bytes = shape_.eager_bytes;
-        workers.push_back(std::make_unique<ClientCore>(options, endpoint(device), clock,
+        workers.push_back(std::make_unique<ClientCore>(options, endpoint(device),
+                                                       clock_of(worker_hosts_.back()),
                                                        *worker_memories_.back(), rules));
     }
 
@@ -288,7 +320,7 @@ private:
         std::unique_ptr<LifeLine> life_line;
         std::shared_ptr<ServerLease> lease;
         std::unique_ptr<LeaseLine> lease_line;
-        uint64_t cut_ns = 0;  ///< when the last cut_from_manager() was
+        uint64_t line_by_ns = 0;  ///< by then the life line is made anew that was cut
     };
 
     /// All that runs on a host is one process. Its life line has no faults.
@@ -296,9 +328,9 @@ private:
         Process& process = processes_[host];
         process.manager = std::make_shared<ManagerLife>();
         process.device = network.make_device(host);
-        process.life_line =
-            std::make_unique<LifeLine>(std::move(process.device->make_endpoint({})).value(), clock,
-                                       manager->address(), host + 1, process.manager);
+        process.life_line = std::make_unique<LifeLine>(
+            std::move(process.device->make_endpoint({})).value(), clock_of(host),
+            manager->address(), host + 1, process.manager);
     }
 
     /// Of the server on that host.
@@ -307,8 +339,8 @@ private:
         if (process.lease == nullptr) {
             process.lease = std::make_shared<ServerLease>();
             process.lease_line = std::make_unique<LeaseLine>(
-                std::move(process.device->make_endpoint({})).value(), clock, manager->address(),
-                host + 1, process.manager, process.lease);
+                std::move(process.device->make_endpoint({})).value(), clock_of(host),
+                manager->address(), host + 1, process.manager, process.lease);
         }
         return process.lease;
     }
@@ -325,7 +357,8 @@ private:
     std::vector<Memory*> worker_memories_;
     std::vector<uint32_t> worker_hosts_;
     std::vector<uint32_t> shard_hosts_;
-    std::map<uint32_t, Process> processes_;  // by host
+    std::map<uint32_t, Process> processes_;              // by host
+    std::map<uint32_t, std::unique_ptr<Clock>> clocks_;  // the same, if they differ
     uint64_t links_ = 0;
 
 public:
@@ -333,7 +366,7 @@ public:
     std::vector<std::unique_ptr<Shard>> shards;
     std::vector<std::unique_ptr<ClientCore>> workers;
     std::set<const StateMachine*> stopped;  ///< these are not polled
-    std::set<uint32_t> stopped_hosts;       ///< nor the lease lines of these
+    std::set<uint32_t> stopped_hosts;  ///< nor the shards and lease lines of these, or the manager
 };
 
 /// One server of one shard.

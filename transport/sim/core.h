@@ -38,6 +38,7 @@ public:
 
     // Faults.
     void partition(HostId a, HostId b);
+    void block(HostId from, HostId to);
     void heal(HostId a, HostId b);
     void reset(HostId a, HostId b);
     void kill(HostId host);
@@ -107,6 +108,7 @@ private:
     void cut(SimConnection& connection, uint32_t lane);
     /// Drops the first packet that refers to the sender's memory, and all packets after it.
     void cut_from_first_write(Lane& lane);
+    [[nodiscard]] bool cut_off(const SimConnection& connection, uint32_t side) const;
     [[nodiscard]] bool cut_off(const SimConnection& connection) const;
     [[nodiscard]] uint64_t draw_delay_ns(const SimConnection& connection);
     void depart(SimConnection& connection, uint32_t lane, Packet& packet);
@@ -143,7 +145,7 @@ private:
     std::vector<uint32_t> free_slots_;
     std::vector<Buffer> buffers_;
     std::unordered_map<HostId, Host> hosts_;
-    std::set<std::pair<HostId, HostId>> partitions_;
+    std::set<std::pair<HostId, HostId>> blocked_;  ///< from, to
     std::set<SimDevice*> devices_;
     std::map<uint64_t, SimEndpoint*> endpoints_;
 };

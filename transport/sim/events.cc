@@ -73,7 +73,7 @@ void Core::run_lane(SimConnection& connection, uint32_t index) {
     Packet packet = std::move(lane.packets.front());
     lane.packets.pop_front();
     const bool lost =
-        cut_off(connection) || (options_.loss > 0 && random_.uniform() < options_.loss);
+        cut_off(connection, side) || (options_.loss > 0 && random_.uniform() < options_.loss);
     if (lost) {
         ++counters_.tries_lost;
         if (++packet.tries_lost >= options_.tries_max) {
@@ -97,9 +97,14 @@ void Core::run_lane(SimConnection& connection, uint32_t index) {
     schedule_lane(connection, index);
 }
 
+/// Whether nothing of that side arrives.
+bool Core::cut_off(const SimConnection& connection, uint32_t side) const {
+    return !blocked_.empty() &&
+           blocked_.contains({connection.ends[side].host, connection.ends[1 - side].host});
+}
+
 bool Core::cut_off(const SimConnection& connection) const {
-    if (partitions_.empty()) return false;
-    return partitions_.contains(std::minmax({connection.ends[0].host, connection.ends[1].host}));
+    return cut_off(connection, 0) || cut_off(connection, 1);
 }
 
 void Core::cut(SimConnection& connection, uint32_t index) {
@@ -157,7 +162,12 @@ void Core::end(SimConnection& connection, uint32_t side, Errc status) {
 }
 
 void Core::partition(HostId a, HostId b) {
-    partitions_.insert(std::minmax({a, b}));
+    block(a, b);
+    block(b, a);
+}
+
+void Core::block(HostId from, HostId to) {
+    blocked_.insert({from, to});
     for (const auto& connection : connections_) {
         if (connection == nullptr || !cut_off(*connection)) continue;
         schedule(now_ns() + options_.silence_ns, *connection, Happening::kSilence, 0);
@@ -165,7 +175,8 @@ void Core::partition(HostId a, HostId b) {
 }
 
 void Core::heal(HostId a, HostId b) {
-    partitions_.erase(std::minmax({a, b}));
+    blocked_.erase({a, b});
+    blocked_.erase({b, a});
 }
 
 void Core::reset(HostId a, HostId b) {

@@ -31,6 +31,10 @@ void Network::partition(HostId a, HostId b) {
     core_->partition(a, b);
 }
 
+void Network::block(HostId from, HostId to) {
+    core_->block(from, to);
+}
+
 void Network::heal(HostId a, HostId b) {
     core_->heal(a, b);
 }

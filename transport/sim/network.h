@@ -70,6 +70,8 @@ public:
     /// No packet passes between the two hosts any more; packets under way are sent again and
     /// again.
     void partition(HostId a, HostId b);
+    /// No packet passes from `from` to `to`; those the other way do. heal() ends that, too.
+    void block(HostId from, HostId to);
     void heal(HostId a, HostId b);
     /// Breaks every connection between the two hosts, as resets do; new ones can be made. What is
     /// under way is lost, and the ends notice it at different times.

@@ -187,6 +187,25 @@ TEST_SUITE("sim") {
         static_cast<void>(cluster.connect(0, 1));
     }
 
+    TEST_CASE("a block stops one direction, and is noticed at both ends if it lasts") {
+        Cluster cluster(6, 2);
+        const ConnectionId id = cluster.connect(0, 1);
+        const ConnectionId there = cluster.seen[1].back().connection;
+        cluster.network.block(0, 1);
+        REQUIRE(cluster.send(0, id, "there") == Post::kPosted);
+        REQUIRE(cluster.send(1, there, "back") == Post::kPosted);
+        cluster.run_for(300 * kMicrosecond);
+        CHECK(cluster.seen[0].size() == 2);
+        CHECK(cluster.seen[1].size() == 1);
+        cluster.network.heal(0, 1);
+        cluster.run_for(kMillisecond);
+        CHECK(cluster.seen[1].size() == 2);
+        cluster.network.block(0, 1);
+        cluster.run_for(kSecond);
+        CHECK(cluster.seen[0].back().event == Event::kClosed);
+        CHECK(cluster.seen[1].back().event == Event::kClosed);
+    }
+
     TEST_CASE("a killed host is noticed after a while and may start again") {
         sim::Options options;
         Cluster cluster(7, 3, options);

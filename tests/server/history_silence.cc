@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/server/history_silence.h"
+
+#include <algorithm>
+
+#include "tests/server/history_shape.h"
+
+namespace weir::test {
+
+uint64_t HistorySilence::some_ns(uint64_t tenths_min, uint64_t tenths_max) {
+    const uint64_t tenth_ns = cluster_.shape().lease_ns / 10;
+    return tenths_min * tenth_ns + random_.below((tenths_max - tenths_min) * tenth_ns);
+}
+
+void HistorySilence::wish() {
+    if (silent_ || manager_until_ns_) return;
+    if (random_.below(8) == 0) return stop_manager();
+    const View view = cluster_.manager->view();
+    const uint32_t server = some_server(random_, view);
+    const std::optional<uint32_t> host = deaths_.host_that_may_fail(server);
+    if (!host || view.servers().size() < 2) return;
+    const auto how = static_cast<How>(random_.below(4));
+    silent_ = {server, *host, cluster_.clock.now_ns() + some_ns(3, 25), 0, false};
+    events_.add("server {} falls silent, how {}", server, static_cast<int>(how));
+    ++counts_.silences;
+    deaths_.set_held(true);
+    switch (how) {
+        case How::kStopped: cluster_.stopped_hosts.insert(*host); break;
+        case How::kCut: cluster_.network.partition(*host, SimCluster::kManagersHost); break;
+        case How::kNotHeard: cluster_.network.block(*host, SimCluster::kManagersHost); break;
+        case How::kDeaf: cluster_.network.block(SimCluster::kManagersHost, *host); break;
+    }
+    cut_workers();
+}
+
+/// It is replaced after about a lease and a quarter. A worker that is cut off for two fifths of a lease
+/// has its life line again before a lease is over.
+void HistorySilence::cut_workers() {
+    for (uint32_t worker = 0; worker < cluster_.workers.size(); ++worker) {
+        const auto& client = cluster_.workers[worker];
+        if (client == nullptr || !client->ready() || random_.below(2) == 0) continue;
+        Parting parting;
+        parting.hosts = {SimCluster::kManagersHost, cluster_.host_of_worker(worker)};
+        parting.from_ns = cluster_.clock.now_ns() + some_ns(7, 14);
+        parting.until_ns = parting.from_ns + some_ns(1, 4);
+        parting.worker = worker;
+        partings_.push_back(parting);
+    }
+}
+
+void HistorySilence::stop_manager() {
+    events_.add("the manager is stopped");
+    ++counts_.managers_stopped;
+    manager_until_ns_ = cluster_.clock.now_ns() + some_ns(3, 25);
+    cluster_.stopped_hosts.insert(SimCluster::kManagersHost);
+}
+
+void HistorySilence::part() {
+    if (partings_.size() > 3) return;
+    const uint32_t a = static_cast<uint32_t>(random_.below(cluster_.host_count()));
+    const uint32_t b = static_cast<uint32_t>(random_.below(cluster_.host_count()));
+    const auto is_in_use = [&](const Parting& other) {
+        return std::minmax(other.hosts.first, other.hosts.second) == std::minmax(a, b);
+    };
+    if (a == b || std::ranges::any_of(partings_, is_in_use)) return;
+    Parting parting;
+    parting.hosts = {a, b};
+    parting.until_ns = cluster_.clock.now_ns() + some_ns(0, random_.below(2) == 0 ? 1 : 15);
+    parting.is_one_way = random_.below(2) == 0;
+    events_.add("hosts {} and {} are parted, one way {}", a, b, parting.is_one_way);
+    ++counts_.partings;
+    partings_.push_back(parting);
+}
+
+void HistorySilence::live(Parting& parting) {
+    if (parting.has_begun || cluster_.clock.now_ns() < parting.from_ns) return;
+    parting.has_begun = true;
+    if (parting.worker) workers_.set_only_pulls(*parting.worker, true);
+    const auto [a, b] = parting.hosts;
+    if (parting.is_one_way) return cluster_.network.block(a, b);
+    cluster_.network.partition(a, b);
+}
+
+void HistorySilence::end(const Parting& parting) {
+    const auto [a, b] = parting.hosts;
+    if (!parting.worker) return cluster_.network.heal(a, b);
+    if (!parting.has_begun) return;
+    workers_.set_only_pulls(*parting.worker, false);
+    cluster_.heal_to_manager(b);
+}
+
+void HistorySilence::heal() {
+    events_.add("server {} is silent no more", silent_->server);
+    silent_->healed_ns = cluster_.clock.now_ns();
+    cluster_.stopped_hosts.erase(silent_->host);
+    cluster_.heal_to_manager(silent_->host);
+}
+
+void HistorySilence::live(Silent& silent) {
+    const uint64_t now_ns = cluster_.clock.now_ns();
+    if (!silent.is_replaced && cluster_.manager->view().server(silent.server) == nullptr) {
+        silent.is_replaced = true;
+        replaced_.insert(silent.host);
+        ++counts_.replaced;
+        events_.add("server {} is replaced", silent.server);
+    }
+    if (silent.healed_ns == 0 && (now_ns >= silent.until_ns || is_draining_)) heal();
+    // Until it has a new lease it may still be replaced.
+    constexpr uint64_t kAsksAgainNs = 250 * kMillisecond;
+    if (silent.healed_ns == 0 || now_ns < silent.healed_ns + kAsksAgainNs) return;
+    if (!silent.is_replaced && !cluster_.has_lease(silent.host)) return;
+    silent_.reset();
+    deaths_.set_held(false);
+}
+
+void HistorySilence::live() {
+    const uint64_t now_ns = cluster_.clock.now_ns();
+    std::erase_if(partings_, [&](Parting& parting) {
+        live(parting);
+        if (now_ns < parting.until_ns && !is_draining_) return false;
+        end(parting);
+        return true;
+    });
+    if (manager_until_ns_ && (now_ns >= *manager_until_ns_ || is_draining_)) {
+        manager_until_ns_.reset();
+        cluster_.stopped_hosts.erase(SimCluster::kManagersHost);
+        events_.add("the manager goes on");
+    }
+    if (silent_) live(*silent_);
+    workers_.set_slow(manager_until_ns_ || (silent_ && !silent_->is_replaced));
+}
+
+void HistorySilence::drain() {
+    is_draining_ = true;
+    live();
+}
+
+bool HistorySilence::is_at_rest() const {
+    if (silent_) return false;
+    for (size_t i = 0; i < cluster_.shards.size(); ++i) {
+        const Shard* const shard = cluster_.shards[i].get();
+        if (shard != nullptr && was_replaced(cluster_.host_of_shard(i)) && !shard->finished())
+            return false;
+    }
+    return true;
+}
+
+}  // namespace weir::test
