@@ -18,23 +18,24 @@ LAYERS = {
     "lib/vclock": ("lib/base", "lib/key"),
     "lib/store": ("lib/base", "lib/key"),
     "lib/checkpoint": ("lib/base", "lib/key", "lib/vclock", "lib/store"),
+    "lib/consensus": ("lib/base", "transport", "lib/checkpoint"),
     "lib/task": ("lib/base",),
     "lib/bootstrap": ("lib/base", "transport"),
-    "lib/node": ("lib/base", "lib/key", "transport", "lib/wire", "lib/ring", "lib/vclock", "lib/store", "lib/checkpoint", "lib/task", "lib/bootstrap"),
-    "lib/server": ("lib/base", "lib/key", "transport", "lib/wire", "lib/ring", "lib/vclock", "lib/store", "lib/checkpoint", "lib/task", "lib/bootstrap", "lib/node"),
-    "lib/worker": ("lib/base", "lib/key", "transport", "lib/wire", "lib/ring", "lib/vclock", "lib/store", "lib/checkpoint", "lib/task", "lib/bootstrap", "lib/node"),
+    "lib/node": ("lib/base", "lib/key", "transport", "lib/wire", "lib/ring", "lib/vclock", "lib/store", "lib/checkpoint", "lib/consensus", "lib/task", "lib/bootstrap"),
+    "lib/server": ("lib/base", "lib/key", "transport", "lib/wire", "lib/ring", "lib/vclock", "lib/store", "lib/checkpoint", "lib/consensus", "lib/task", "lib/bootstrap", "lib/node"),
+    "lib/worker": ("lib/base", "lib/key", "transport", "lib/wire", "lib/ring", "lib/vclock", "lib/store", "lib/checkpoint", "lib/consensus", "lib/task", "lib/bootstrap", "lib/node"),
     "lib/job": (
-        "lib/base", "lib/key", "transport", "lib/wire", "lib/ring", "lib/vclock", "lib/store", "lib/checkpoint", "lib/task", "lib/bootstrap", "lib/node", "lib/server",
+        "lib/base", "lib/key", "transport", "lib/wire", "lib/ring", "lib/vclock", "lib/store", "lib/checkpoint", "lib/consensus", "lib/task", "lib/bootstrap", "lib/node", "lib/server",
         "lib/worker",
     ),
     "lib/data": ("lib/base", "lib/key"),
     "lib/linalg": ("lib/base", "lib/key"),
     "lib": (
-        "lib/base", "lib/key", "transport", "lib/wire", "lib/ring", "lib/vclock", "lib/store", "lib/checkpoint", "lib/task", "lib/bootstrap", "lib/node", "lib/server", "lib/worker",
+        "lib/base", "lib/key", "transport", "lib/wire", "lib/ring", "lib/vclock", "lib/store", "lib/checkpoint", "lib/consensus", "lib/task", "lib/bootstrap", "lib/node", "lib/server", "lib/worker",
         "lib/job",
     ),  # the public headers; files in lib itself, not in a folder that is not listed
     "lib/apps": (
-        "lib/base", "lib/key", "transport", "lib/wire", "lib/ring", "lib/vclock", "lib/store", "lib/checkpoint", "lib/task", "lib/bootstrap", "lib/node", "lib/server",
+        "lib/base", "lib/key", "transport", "lib/wire", "lib/ring", "lib/vclock", "lib/store", "lib/checkpoint", "lib/consensus", "lib/task", "lib/bootstrap", "lib/node", "lib/server",
         "lib/worker", "lib/job", "lib/data", "lib/linalg", "lib",
     ),
 }

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/consensus/log_state.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace weir::consensus {
+
+uint64_t LogState::term_of(uint64_t index) const noexcept {
+    if (index >= first && index <= last()) return entries[index - first].term;
+    return snapshot && snapshot->index == index ? snapshot->term : 0;
+}
+
+void LogState::truncate(uint64_t index) {
+    if (index > last()) return;
+    entries.erase(entries.begin() + static_cast<std::ptrdiff_t>(index < first ? 0 : index - first),
+                  entries.end());
+}
+
+void LogState::put_snapshot(Snapshot newer, uint64_t kept) {
+    const uint64_t behind = newer.index + 1;
+    const bool goes_on = kept > 0 && behind >= first && newer.index <= last();
+    const uint64_t next = goes_on ? std::max(first, behind - std::min(kept, newer.index)) : behind;
+    if (goes_on) {
+        entries.erase(entries.begin(), entries.begin() + static_cast<std::ptrdiff_t>(next - first));
+    } else {
+        entries.clear();
+    }
+    first = next;
+    snapshot = std::move(newer);
+}
+
+}  // namespace weir::consensus
