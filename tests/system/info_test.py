@@ -42,7 +42,7 @@ class Info(unittest.TestCase):
         self.assertEqual(errors, "")
         self.assertEqual(list(info), ["version", "compiler", "features", "transports", "rdma_devices", "topology",
                                       "huge_pages", "limits", "pool", "registered", "variables", "unknown_variables"])
-        self.assertEqual(set(info["features"]), {"verbs", "rdmacm", "pmix", "jemalloc", "hwloc"})
+        self.assertEqual(set(info["features"]), {"verbs", "rdmacm", "pmix", "jemalloc", "hwloc", "raft"})
         self.assertEqual([t["name"] for t in info["transports"]], ["shm", "verbs", "tcp"])
         for transport in info["transports"]:
             self.assertNotEqual(transport["usable"], bool(transport["reason"]), transport)

@@ -42,7 +42,7 @@ LAYERS = {
 MADE = ("weir_features.h",)  # the build makes it; every layer may include it
 # {prefix of a foreign header: prefixes of the paths of files that may include it}
 VERBS = ("transport/verbs/", "tests/transport/verbs/")
-OUTSIDE = {"infiniband/": VERBS, "rdma/": VERBS, "pmix": ("lib/bootstrap/pmix.cc",), "benchmark/": ("bench/",)}
+OUTSIDE = {"infiniband/": VERBS, "rdma/": VERBS, "pmix": ("lib/bootstrap/pmix.cc",), "benchmark/": ("bench/",), "raft.h": ("lib/consensus/libraft.h",)}
 FOREIGN = re.compile(r'^\s*#\s*include\s+[<"]((?:' + "|".join(OUTSIDE) + r')[^>"]*)[>"]', re.M)
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 

@@ -20,7 +20,7 @@ class Outcome:
 
 
 CLANG = {"CC": "clang-14", "CXX": "clang++-14"}
-NO_OPTIONAL_PARTS = [f"-D{part}=disabled" for part in ("verbs", "rdmacm", "pmix", "jemalloc", "hwloc")]
+NO_OPTIONAL_PARTS = [f"-D{part}=disabled" for part in ("verbs", "rdmacm", "pmix", "jemalloc", "hwloc", "raft")]
 # Reports name file and line with it, and it compiles faster than -g.
 LINES = "-gline-tables-only"
 # Tests and sanitized code are compiled many files at a time: most of a compiler's work on one file is its headers.
@@ -37,6 +37,7 @@ PLAIN_TESTS = {
     "transport": "tests/transport/transport_test",
     "shm": "tests/transport/shm/shm_test",
     "limits": "tests/bench/limits_test",
+    "consensus": "tests/consensus/consensus_test",
     "node": "tests/node/node_test",
     "bootstrap": "tests/bootstrap/bootstrap_test",
     "job": "tests/job/job_test",

@@ -30,7 +30,8 @@ std::vector<Feature> features() {
             {"rdmacm", "connecting through rdma_cm", WEIR_HAVE_RDMACM != 0},
             {"pmix", "mpirun and srun --mpi=pmix (PMIx)", WEIR_HAVE_PMIX != 0},
             {"jemalloc", "jemalloc inside of memory pools", jemalloc},
-            {"hwloc", "placement by hwloc", WEIR_HAVE_HWLOC != 0}};
+            {"hwloc", "placement by hwloc", WEIR_HAVE_HWLOC != 0},
+            {"raft", "a replicated log (libraft)", WEIR_HAVE_RAFT != 0}};
 }
 
 TransportInfo shm_transport() {

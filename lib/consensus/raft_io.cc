@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/consensus/raft_io.h"
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "lib/consensus/raft_values.h"
+
+namespace weir::consensus {
+namespace {
+
+/// For raft_errmsg(): the text of the storage's error, or of our own.
+void say(raft_io& io, std::string_view text) {
+    const size_t size = text.copy(static_cast<char*>(io.errmsg), sizeof(io.errmsg) - 1);
+    io.errmsg[size] = '\0';
+}
+
+}  // namespace
+
+RaftIo::RaftIo(LogStorage& storage, const Clock& clock, uint64_t seed,
+               std::vector<uint64_t> members, Send send)
+    : storage_(storage),
+      clock_(clock),
+      random_(seed),
+      members_(std::move(members)),
+      send_(std::move(send)) {
+    io_.version = 2;
+    io_.impl = this;
+    io_.init = [](raft_io*, raft_id, const char*) { return 0; };
+    io_.close = [](raft_io* io, raft_io_close_cb done) {
+        for (auto* const list : {&of(io).ended_, &of(io).failed_}) {
+            while (!list->empty()) {
+                const std::function<void()> tell = std::move(list->front());
+                list->pop_front();
+                tell();
+            }
+        }
+        done(io);
+    };
+    io_.load = [](raft_io* io, raft_term* term, raft_id* vote, raft_snapshot** snapshot,
+                  raft_index* first, raft_entry** entries, size_t* entry_count) {
+        return of(io).load(term, vote, snapshot, first, entries, entry_count);
+    };
+    io_.start = [](raft_io* io, unsigned /*ms*/, raft_io_tick_cb on_tick,
+                   raft_io_recv_cb on_receive) {
+        of(io).tick_ = on_tick;
+        of(io).receive_ = on_receive;
+        return 0;
+    };
+    io_.bootstrap = [](raft_io* io, const raft_configuration* first_members) {
+        RaftIo& self = of(io);
+        if (!self.storage_.state().is_new()) return RAFT_CANTBOOTSTRAP;
+        Entry entry{1, EntryKind::kMembers, encode_members(*first_members)};
+        const bool is_stored = self.note(self.storage_.promise({.term = 1, .vote = 0})) &&
+                               self.note(self.storage_.append({std::move(entry)}));
+        return is_stored ? 0 : RAFT_IOERR;
+    };
+    io_.recover = [](raft_io* io, const raft_configuration*) {
+        say(*io, "the members of a group never change");
+        return RAFT_INVALID;
+    };
+    io_.set_term = [](raft_io* io, raft_term term) {
+        (void)of(io).note(of(io).storage_.promise({.term = term, .vote = 0}));
+        return 0;
+    };
+    io_.set_vote = [](raft_io* io, raft_id id) {
+        const uint64_t term = of(io).storage_.state().promise.term;
+        (void)of(io).note(of(io).storage_.promise({.term = term, .vote = id}));
+        return 0;
+    };
+    // It never fails at once: libraft would free the entries twice that it answers to.
+    io_.send = [](raft_io* io, raft_io_send* request, const raft_message* message,
+                  raft_io_send_cb done) {
+        of(io).send(request, message, done);
+        return 0;
+    };
+    io_.append = [](raft_io* io, raft_io_append* request, const raft_entry entries[],
+                    unsigned count, raft_io_append_cb done) {
+        std::vector<Entry> ours;
+        ours.reserve(count);
+        for (const raft_entry& entry : std::span(entries, count))
+            ours.push_back(entry_of(entry));
+        of(io).end(of(io).storage_.append(std::move(ours)), request, done);
+        return 0;
+    };
+    io_.truncate = [](raft_io* io, raft_index index) {
+        (void)of(io).note(of(io).storage_.truncate(index));
+        return 0;
+    };
+    io_.snapshot_put = [](raft_io* io, unsigned kept, raft_io_snapshot_put* request,
+                          const raft_snapshot* snapshot, raft_io_snapshot_put_cb done) {
+        raft_buffer* const buffers = snapshot->bufs;
+        of(io).end(of(io).storage_.put_snapshot(snapshot_of(*snapshot), kept), request, done);
+        // libraft forgets the list of buffers of another replica's snapshot that could not be stored.
+        const bool is_theirs = kept == 0;
+        if (is_theirs && !of(io).failed_.empty())
+            of(io).failed_.emplace_back([buffers] { raft_free(buffers); });
+        return 0;
+    };
+    io_.snapshot_get = [](raft_io* io, raft_io_snapshot_get* request,
+                          raft_io_snapshot_get_cb done) {
+        return of(io).get_snapshot(request, done);
+    };
+    io_.time = [](raft_io* io) -> raft_time { return of(io).clock_.now_ns() / kMillisecond; };
+    io_.random = [](raft_io* io, int min, int max) {
+        const auto range = static_cast<uint64_t>(std::max(max - min, 1));
+        return min + static_cast<int>(of(io).random_.below(range));
+    };
+    io_.async_work = [](raft_io* io, raft_io_async_work* request, raft_io_async_work_cb done) {
+        const int rv = request->work(request);
+        of(io).ended_.emplace_back([=] { done(request, rv); });
+        return 0;
+    };
+}
+
+bool RaftIo::note(const Status& status) {
+    if (failure_ && !status) {
+        failure_ = status;
+        say(io_, status.error().text());
+    }
+    return failure_.has_value();
+}
+
+template <class Request, class Done>
+void RaftIo::end(const Status& status, Request* request, Done done) {
+    if (note(status)) {
+        ended_.emplace_back([=] { done(request, 0); });
+    } else {
+        failed_.emplace_back([=] { done(request, RAFT_CANCELED); });
+    }
+}
+
+int RaftIo::load(raft_term* term, raft_id* vote, raft_snapshot** snapshot, raft_index* first,
+                 raft_entry** entries, size_t* entry_count) {
+    const LogState& state = storage_.state();
+    *term = state.promise.term;
+    *vote = state.promise.vote;
+    *snapshot = state.snapshot ? raft_copy(*state.snapshot, raft_members(members_)) : nullptr;
+    *first = state.first;
+    *entries = raft_entries(state);
+    *entry_count = state.entries.size();
+    return 0;
+}
+
+void RaftIo::send(raft_io_send* request, const raft_message* message, raft_io_send_cb done) {
+    std::optional<Message> ours = message_of(*message);
+    if (ours && std::holds_alternative<Vote>(*ours))
+        std::get<Vote>(*ours).current = static_cast<const struct raft*>(io_.data)->current_term;
+    if (ours && std::holds_alternative<Appended>(*ours)) {
+        Appended& appended = std::get<Appended>(*ours);
+        if (appended.rejected == 0) appended.last = std::min(appended.last, covered_);
+    }
+    const bool is_sent = failure_ && ours && send_(message->server_id, *ours);
+    ended_.emplace_back([=] { done(request, is_sent ? 0 : RAFT_NOCONNECTION); });
+}
+
+int RaftIo::get_snapshot(raft_io_snapshot_get* request, raft_io_snapshot_get_cb done) {
+    const std::optional<Snapshot>& snapshot = storage_.state().snapshot;
+    if (!snapshot) return RAFT_NOTFOUND;
+    raft_snapshot* const copy = raft_copy(*snapshot, raft_members(members_));
+    ended_.emplace_back([=] { done(request, copy, 0); });
+    return 0;
+}
+
+bool RaftIo::is_credible(const raft& raft, const Append& append) const {
+    if (append.term == raft.current_term && raft.state == RAFT_LEADER) return false;
+    const auto contradicts = [&](uint64_t index, uint64_t term) {
+        const uint64_t known = index <= raft.commit_index ? storage_.state().term_of(index) : 0;
+        return known != 0 && known != term;
+    };
+    if (contradicts(append.before, append.before_term)) return false;
+    uint64_t index = append.before;
+    return std::ranges::none_of(
+        append.entries, [&](const Entry& entry) { return contradicts(++index, entry.term); });
+}
+
+bool RaftIo::is_credible(const raft& raft, const Install& install) const {
+    if (install.term == raft.current_term && raft.state == RAFT_LEADER) return false;
+    const Snapshot& snapshot = install.snapshot;
+    const uint64_t known =
+        snapshot.index <= raft.commit_index ? storage_.state().term_of(snapshot.index) : 0;
+    return known == 0 || known == snapshot.term;
+}
+
+void RaftIo::begin_at_snapshot(Append& append) const {
+    const std::optional<Snapshot>& snapshot = storage_.state().snapshot;
+    if (!snapshot || append.before >= snapshot->index) return;
+    if (storage_.state().term_of(append.before) != 0) return;
+    const uint64_t covered = snapshot->index - append.before;
+    append.entries.erase(append.entries.begin(),
+                         append.entries.begin() + static_cast<std::ptrdiff_t>(std::min<uint64_t>(
+                                                      covered, append.entries.size())));
+    append.before = snapshot->index;
+    append.before_term = snapshot->term;
+}
+
+bool RaftIo::deliver(const raft& raft, uint64_t sender, Message message) {
+    auto* const append = std::get_if<Append>(&message);
+    const auto* const install = std::get_if<Install>(&message);
+    if (append != nullptr && !is_credible(raft, *append)) return false;
+    if (install != nullptr && !is_credible(raft, *install)) return false;
+    if (append != nullptr) {
+        begin_at_snapshot(*append);
+        covered_ = append->before + append->entries.size();
+        append->committed = std::min(append->committed, covered_);
+    }
+    if (install != nullptr) covered_ = install->snapshot.index;
+    // In a trial libraft does not go to a later term for the answer. It does for a question, to which its own
+    // log, never empty, makes it say no.
+    if (const auto* const vote = std::get_if<Vote>(&message);
+        vote != nullptr && !vote->is_granted && vote->current > raft.current_term &&
+        raft.state == RAFT_CANDIDATE)
+        message = AskVote{vote->current, 0, 0, false};
+    raft_message theirs{};
+    if (!to_raft(message, sender, members_, theirs)) return false;
+    const std::string address = raft_address(sender);
+    theirs.server_address = address.c_str();
+    receive_(&io_, &theirs);
+    return true;
+}
+
+void RaftIo::settle() {
+    while (failure_ && !ended_.empty()) {
+        const std::function<void()> tell = std::move(ended_.front());
+        ended_.pop_front();
+        tell();
+    }
+}
+
+}  // namespace weir::consensus

@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/consensus/raft_log.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/core.h>
+
+#include "lib/base/check.h"
+#include "lib/consensus/raft_values.h"
+
+namespace weir::consensus {
+namespace {
+
+constexpr size_t kBatchEntriesMax = 256;
+
+unsigned milliseconds(uint64_t time_ns) {
+    return static_cast<unsigned>(std::max(time_ns / kMillisecond, uint64_t{1}));
+}
+
+std::vector<uint64_t> ids_of(const std::vector<Member>& members) {
+    std::vector<uint64_t> ids;
+    for (const Member& member : members)
+        ids.push_back(member.id);
+    return ids;
+}
+
+}  // namespace
+
+RaftLog::RaftLog(const ReplicatedLogOptions& options, std::unique_ptr<transport::Endpoint> endpoint,
+                 const Clock& clock, std::unique_ptr<LogStorage> storage, Replicated& replicated)
+    : clock_(clock),
+      options_(options),
+      storage_(std::move(storage)),
+      replicated_(replicated),
+      peers_(std::move(endpoint), clock, options.group, options.self, options.members),
+      io_(*storage_, clock, options.seed, ids_of(options.members),
+          [this](uint64_t receiver, const Message& message) {
+              return peers_.send(receiver, encode_message(message));
+          }) {
+    machine_.version = 1;
+    machine_.data = this;
+    machine_.apply = [](raft_fsm* machine, const raft_buffer* entry, void** result) {
+        *result = nullptr;
+        return static_cast<RaftLog*>(machine->data)->apply(*entry);
+    };
+    machine_.snapshot = [](raft_fsm* machine, raft_buffer** buffers, unsigned* count) {
+        return static_cast<RaftLog*>(machine->data)->take_snapshot(buffers, count);
+    };
+    machine_.restore = [](raft_fsm* machine, raft_buffer* snapshot) {
+        return static_cast<RaftLog*>(machine->data)->restore(*snapshot);
+    };
+}
+
+RaftLog::~RaftLog() {
+    if (!is_open_) return;
+    is_finished_ = true;  // nobody is called any more
+    raft_close(&raft_, nullptr);
+}
+
+Status RaftLog::start() {
+    const std::string address = raft_address(options_.self);
+    WEIR_CHECK(raft_init(&raft_, io_.io(), &machine_, options_.self, address.c_str()) == 0);
+    is_open_ = true;
+    raft_set_election_timeout(&raft_, milliseconds(options_.election_ns));
+    raft_set_heartbeat_timeout(&raft_, milliseconds(options_.heartbeat_ns));
+    raft_set_install_snapshot_timeout(&raft_, milliseconds(4 * options_.election_ns));
+    raft_set_snapshot_threshold(&raft_, options_.entries_per_snapshot);
+    raft_set_snapshot_trailing(&raft_, options_.entries_kept);
+    raft_set_pre_vote(&raft_, true);
+
+    raft_configuration members = raft_members(ids_of(options_.members));
+    const LogState& state = storage_->state();
+    int rv = 0;
+    if (state.is_new()) {
+        rv = raft_bootstrap(&raft_, &members);
+    } else if (state.first == 1 &&
+               (state.entries.empty() || state.entries[0].bytes != encode_members(members))) {
+        raft_configuration_close(&members);
+        return Error(Errc::kParse,
+                     "the log that is stored belongs to a group of other replicas; "
+                     "start with the ids that it was made with");
+    }
+    raft_configuration_close(&members);
+    if (rv == 0) rv = raft_start(&raft_);
+    io_.settle();
+    if (!io_.failure()) return io_.failure();
+    if (!outcome_) return outcome_;
+    if (rv != 0)
+        return Error(Errc::kIo, fmt::format("the log cannot start: {}", raft_errmsg(&raft_)));
+    settle();
+    return {};
+}
+
+size_t RaftLog::poll() {
+    if (is_finished_) return 0;
+    // What has come is read before anybody is taken for silent.
+    const size_t count = peers_.poll([this](uint64_t sender, std::span<const std::byte> message) {
+        return is_finished_ || take(sender, message);
+    });
+    if (is_finished_) return count;
+    if (count < Peers::kEventsMax) tick_if_due(clock_.now_ns());
+    if (!is_finished_) submit();
+    return count;
+}
+
+bool RaftLog::take(uint64_t sender, std::span<const std::byte> bytes) {
+    std::optional<Message> message = decode_message(bytes);
+    if (!message) return false;
+    if (const auto* const ask = std::get_if<AskTerm>(&*message)) {
+        answer(sender, *ask);
+    } else if (const auto* const term = std::get_if<Term>(&*message)) {
+        note(sender, *term);
+    } else {
+        const bool is_right = io_.deliver(raft_, sender, *std::move(message));
+        settle();
+        return is_right;
+    }
+    return true;
+}
+
+void RaftLog::tick_if_due(uint64_t now_ns) {
+    if (now_ns < next_tick_ns_) return;
+    next_tick_ns_ = now_ns + std::max(options_.heartbeat_ns / 2, kMillisecond);
+    io_.tick();
+    settle();
+    if (is_ready_ && confirmed_round() < round_) send_round();
+}
+
+void RaftLog::settle() {
+    io_.settle();
+    if (is_finished_) return;
+    if (!io_.failure()) {
+        fail(io_.failure());
+    } else if (!outcome_) {
+        fail(outcome_);
+    } else if (raft_state(&raft_) == RAFT_UNAVAILABLE) {
+        fail(Error(Errc::kProtocol, fmt::format("this replica's log contradicts the leader's: {}",
+                                                raft_errmsg(&raft_))));
+    } else {
+        notice_leadership();
+    }
+}
+
+void RaftLog::fail(Status why) {
+    stop_leading();
+    outcome_ = std::move(why);
+    is_finished_ = true;
+}
+
+void RaftLog::notice_leadership() {
+    const uint64_t leads = raft_state(&raft_) == RAFT_LEADER ? raft_.current_term : 0;
+    if (leads == leads_in_term_) return;
+    if (leads_in_term_ != 0) stop_leading();
+    leads_in_term_ = leads;
+    if (leads != 0) begin_to_lead();
+}
+
+void RaftLog::begin_to_lead() {
+    answered_.clear();
+    auto* const request = new Request{this, {}, {}, leads_in_term_};
+    request->barrier.data = request;
+    const int rv =
+        raft_barrier(&raft_, &request->barrier, [](struct raft_barrier* barrier, int status) {
+            const std::unique_ptr<Request> ended(static_cast<Request*>(barrier->data));
+            if (status == 0) ended->log->barrier_passed(ended->term);
+        });
+    if (rv != 0) delete request;
+    settle();
+}
+
+void RaftLog::barrier_passed(uint64_t term) {
+    if (is_finished_ || term != leads_in_term_ || raft_state(&raft_) != RAFT_LEADER) return;
+    is_ready_ = true;
+    submitted_ = raft_last_index(&raft_);
+    is_within_ = true;
+    replicated_.lead(term);
+    is_within_ = false;
+}
+
+void RaftLog::stop_leading() {
+    leads_in_term_ = 0;
+    waiting_.clear();
+    waiting_bytes_ = 0;
+    if (!std::exchange(is_ready_, false)) return;
+    is_within_ = true;
+    replicated_.follow();
+    is_within_ = false;
+}
+
+std::optional<uint64_t> RaftLog::propose(std::vector<std::byte> entry) {
+    WEIR_CHECK(!is_within_ && !entry.empty() && entry.size() <= kEntryBytesMax);
+    if (!is_ready_ || waiting_bytes_ + entry.size() > kWaitingBytesMax) return std::nullopt;
+    waiting_bytes_ += entry.size();
+    waiting_.push_back(std::move(entry));
+    // Nothing but these is appended while this replica leads.
+    return raft_last_index(&raft_) + waiting_.size();
+}
+
+void RaftLog::submit() {
+    if (!is_ready_ || waiting_.empty() || raft_last_applied(&raft_) < submitted_) return;
+    std::vector<raft_buffer> batch;
+    while (!waiting_.empty() && batch.size() < kBatchEntriesMax) {
+        batch.push_back(raft_copy(waiting_.front()));
+        waiting_bytes_ -= waiting_.front().size();
+        waiting_.pop_front();
+    }
+    auto* const request = new Request{this, {}, {}, leads_in_term_};
+    request->apply.data = request;
+    const int rv =
+        raft_apply(&raft_, &request->apply, batch.data(), static_cast<unsigned>(batch.size()),
+                   [](struct raft_apply* apply, int /*status*/, void* /*result*/) {
+                       delete static_cast<Request*>(apply->data);
+                   });
+    if (rv == 0) {
+        submitted_ = raft_last_index(&raft_);
+    } else {
+        for (const raft_buffer& buffer : batch)
+            raft_free(buffer.base);
+        delete request;
+        if (io_.failure())
+            fail(Error(Errc::kIo, fmt::format("the log takes nothing: {}", raft_errmsg(&raft_))));
+    }
+    settle();
+}
+
+int RaftLog::apply(const raft_buffer& entry) {
+    if (is_finished_) return RAFT_SHUTDOWN;
+    // A call of libraft may end its leadership and then apply what another leader has proposed.
+    if (raft_state(&raft_) != RAFT_LEADER || raft_.current_term != leads_in_term_) stop_leading();
+    is_within_ = true;
+    replicated_.apply(raft_last_applied(&raft_) + 1, bytes_of(entry));
+    is_within_ = false;
+    return 0;
+}
+
+int RaftLog::take_snapshot(raft_buffer** buffers, unsigned* count) {
+    is_within_ = true;
+    const std::vector<std::byte> bytes = replicated_.snapshot();
+    is_within_ = false;
+    WEIR_CHECK(bytes.size() <= kSnapshotBytesMax);
+    *buffers = static_cast<raft_buffer*>(raft_malloc(sizeof(raft_buffer)));
+    WEIR_CHECK(*buffers != nullptr);
+    **buffers = raft_copy(bytes);
+    *count = 1;
+    return 0;
+}
+
+int RaftLog::restore(raft_buffer& snapshot) {
+    stop_leading();
+    is_within_ = true;
+    Status restored = replicated_.restore(bytes_of(snapshot));
+    is_within_ = false;
+    if (!restored) {
+        outcome_ = std::move(restored);
+        return RAFT_MALFORMED;
+    }
+    raft_free(snapshot.base);
+    return 0;
+}
+
+Leadership RaftLog::leadership() const noexcept {
+    // NOLINTNEXTLINE(cppcoreguidelines-pro-type-const-cast): these only read
+    auto& raft = const_cast<struct raft&>(raft_);
+    Leadership now{.term = raft.current_term, .leader = 0, .is_ready = is_ready_};
+    if (is_finished_) return now;
+    raft_id id = 0;
+    const char* address = nullptr;
+    raft_leader(&raft, &id, &address);
+    now.leader = id;
+    return now;
+}
+
+std::optional<uint64_t> RaftLog::begin_round() {
+    if (!is_ready_) return std::nullopt;
+    ++round_;
+    send_round();
+    return round_;
+}
+
+void RaftLog::send_round() {
+    const std::vector<std::byte> ask = encode_message(AskTerm{leads_in_term_, round_});
+    for (const Member& member : options_.members)
+        // If it cannot be sent now, the next tick sends it again.
+        if (member.id != options_.self) (void)peers_.send(member.id, ask);
+}
+
+void RaftLog::answer(uint64_t sender, const AskTerm& ask) {
+    (void)peers_.send(sender, encode_message(Term{raft_.current_term, ask.round}));
+}
+
+void RaftLog::note(uint64_t sender, const Term& term) {
+    if (!is_ready_ || term.term != leads_in_term_ || term.round > round_) return;
+    uint64_t& answered = answered_[sender];
+    answered = std::max(answered, term.round);
+}
+
+uint64_t RaftLog::confirmed_round() const noexcept {
+    if (!is_ready_) return 0;
+    const size_t others_needed = options_.members.size() / 2;
+    if (others_needed == 0) return round_;
+    if (answered_.size() < others_needed) return 0;
+    std::vector<uint64_t> rounds;
+    for (const auto& [replica, round] : answered_)
+        rounds.push_back(round);
+    std::ranges::sort(rounds, std::ranges::greater{});
+    return rounds[others_needed - 1];
+}
+
+int RaftLog::arm() {
+    const bool is_due = clock_.now_ns() >= next_tick_ns_ ||
+                        (!waiting_.empty() && raft_last_applied(&raft_) >= submitted_);
+    return is_due && !is_finished_ ? -1 : peers_.arm();
+}
+
+uint64_t RaftLog::sleep_ns_max() const noexcept {
+    const uint64_t now_ns = clock_.now_ns();
+    return next_tick_ns_ > now_ns ? next_tick_ns_ - now_ns : 0;
+}
+
+}  // namespace weir::consensus

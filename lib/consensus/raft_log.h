@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// RaftLog: the ReplicatedLog that libraft makes.
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "lib/consensus/libraft.h"
+#include "lib/consensus/messages.h"
+#include "lib/consensus/peers.h"
+#include "lib/consensus/raft_io.h"
+#include "lib/consensus/replicated_log.h"
+
+namespace weir::consensus {
+
+/// Thread: one
+class RaftLog final : public ReplicatedLog {
+public:
+    /// Call start() next, once.
+    RaftLog(const ReplicatedLogOptions& options, std::unique_ptr<transport::Endpoint> endpoint,
+            const Clock& clock, std::unique_ptr<LogStorage> storage, Replicated& replicated);
+    RaftLog(const RaftLog&) = delete;
+    RaftLog& operator=(const RaftLog&) = delete;
+    RaftLog(RaftLog&&) = delete;
+    RaftLog& operator=(RaftLog&&) = delete;
+    ~RaftLog() override;
+
+    [[nodiscard]] Status start();
+
+    size_t poll() override;
+    [[nodiscard]] int arm() override;
+    [[nodiscard]] uint64_t sleep_ns_max() const noexcept override;
+    [[nodiscard]] std::optional<uint64_t> propose(std::vector<std::byte> entry) override;
+    [[nodiscard]] Leadership leadership() const noexcept override;
+    [[nodiscard]] std::optional<uint64_t> begin_round() override;
+    [[nodiscard]] uint64_t confirmed_round() const noexcept override;
+
+    [[nodiscard]] bool finished() const noexcept override { return is_finished_; }
+
+    [[nodiscard]] Status outcome() const override { return outcome_; }
+
+private:
+    /// A raft_apply or raft_barrier under way. libraft holds its address.
+    struct Request {
+        RaftLog* log = nullptr;
+        struct raft_apply apply = {};
+        struct raft_barrier barrier = {};
+        uint64_t term = 0;
+    };
+
+    [[nodiscard]] bool take(uint64_t sender, std::span<const std::byte> bytes);
+    void answer(uint64_t sender, const AskTerm& ask);
+    void note(uint64_t sender, const Term& term);
+    void send_round();
+    void tick_if_due(uint64_t now_ns);
+    /// To be called after each call of libraft that may do anything: everything that it has started ends, and a
+    /// change of its state is noticed.
+    void settle();
+    void notice_leadership();
+    void begin_to_lead();
+    void stop_leading();
+    /// Gives libraft what was proposed, in one batch, once the batch before is committed: libraft commits
+    /// nothing before all that its leader has stored is with a majority.
+    void submit();
+    void fail(Status why);
+
+    [[nodiscard]] int apply(const raft_buffer& entry);
+    [[nodiscard]] int take_snapshot(raft_buffer** buffers, unsigned* count);
+    [[nodiscard]] int restore(raft_buffer& snapshot);
+    void barrier_passed(uint64_t term);
+
+    const Clock& clock_;
+    ReplicatedLogOptions options_;
+    std::unique_ptr<LogStorage> storage_;
+    Replicated& replicated_;
+    Peers peers_;
+    RaftIo io_;
+    raft_fsm machine_{};
+    raft raft_{};
+    bool is_open_ = false;    ///< raft_ is to be closed
+    bool is_within_ = false;  ///< a call of Replicated
+    uint64_t next_tick_ns_ = 0;
+
+    uint64_t leads_in_term_ = 0;                  ///< libraft leads in it; 0: it does not
+    bool is_ready_ = false;                       ///< lead() was called for that term
+    std::deque<std::vector<std::byte>> waiting_;  ///< proposals that libraft does not have yet
+    size_t waiting_bytes_ = 0;
+    uint64_t submitted_ = 0;  ///< index of the last entry that libraft was given as a batch
+
+    uint64_t round_ = 0;                               ///< the last one that began
+    std::unordered_map<uint64_t, uint64_t> answered_;  ///< by replica: its last round of this term
+
+    bool is_finished_ = false;
+    Status outcome_;
+};
+
+}  // namespace weir::consensus
