@@ -70,6 +70,178 @@ TEST_SUITE("replicated_log" * doctest::skip(!consensus::have_replicated_log())) 
                                              << " ms, and the longest " << took_ms.back());
         CHECK(took_ms.back() < 1000);
     }
+
+    TEST_CASE("all of them end, and what was committed is there when they come back") {
+        LogGroup group({.seed = seed_or(3)});
+        (void)lead_and_propose(group, 30);
+        for (LogGroup::Replica& replica : group.replicas())
+            group.kill(replica);
+        for (LogGroup::Replica& replica : group.replicas())
+            group.start(replica);
+        (void)lead_and_propose(group, 5);
+        check_all_agree(group, 35);
+    }
+
+    TEST_CASE("in memory two go on without the third, which does not come back") {
+        LogGroup group({.seed = seed_or(4), .is_on_disk = false});
+        const uint64_t first = lead_and_propose(group, 10);
+        group.kill(group.at(first));
+        group.start(group.at(first));
+        CHECK(group.at(first).log == nullptr);
+        CHECK(lead_and_propose(group, 10) != first);
+        check_all_agree(group, 20);
+    }
+
+    TEST_CASE("a leader that is cut off stops, another one leads, and it follows when it is back") {
+        LogGroup group({.seed = seed_or(5)});
+        const uint64_t first = lead_and_propose(group, 10);
+        for (uint64_t other = 1; other <= 3; ++other)
+            if (other != first) group.partition(first, other);
+        REQUIRE(group.propose(group.at(first), 7));  // their fate is not known
+        group.run(kSecond);
+        CHECK_FALSE(group.at(first).ledger->is_leader);
+        CHECK(lead_and_propose(group, 10) != first);
+        group.heal_all();
+        check_all_agree(group, 20);
+        CHECK(group.at(first).ledger->entries == group.facts.applied);
+    }
+
+    TEST_CASE("a leader whose answers are lost in one direction stops, whichever it is") {
+        for (const bool hears : {true, false}) {
+            LogGroup group({.seed = seed_or(6)});
+            const uint64_t first = lead_and_propose(group, 10);
+            for (uint64_t other = 1; other <= 3; ++other) {
+                if (other == first) continue;
+                group.set_way(hears ? first : other, hears ? other : first, Way::kLosing);
+            }
+            REQUIRE(group.run_until(2 * kSecond, [&] {
+                return group.leader() != nullptr && group.leader()->id != first;
+            }));
+            (void)lead_and_propose(group, 10);
+            group.heal_all();
+            check_all_agree(group, 20);
+        }
+    }
+
+    TEST_CASE("a replica that one other cannot reach does not disturb the leader") {
+        LogGroup group({.seed = seed_or(7)});
+        const uint64_t leader = lead_and_propose(group, 10);
+        const uint64_t term = group.at(leader).log->leadership().term;
+        group.partition(leader % 3 + 1, (leader + 1) % 3 + 1);
+        group.run(2 * kSecond);
+        CHECK(lead_and_propose(group, 10) == leader);
+        CHECK(group.at(leader).log->leadership().term == term);
+        check_all_agree(group, 20);
+    }
+
+    TEST_CASE("a leader that was paused acts on nothing when it wakes") {
+        LogGroup group({.seed = seed_or(8)});
+        const uint64_t first = lead_and_propose(group, 10);
+        LogGroup::Replica& paused = group.at(first);
+        const uint64_t acknowledged = paused.ledger->acknowledged;
+        group.pause(paused, 2 * kSecond);
+        REQUIRE(group.run_until(kSecond, [&] { return group.leader()->id != first; }));
+        (void)lead_and_propose(group, 10);
+        REQUIRE(paused.ledger->is_leader);  // it believes so
+        REQUIRE(group.propose(paused, 3));  // and is told otherwise before it has an answer
+        const auto round = paused.log->begin_round();
+        REQUIRE(round);
+        group.run(3 * kSecond);
+        CHECK(paused.ledger->acknowledged == acknowledged);
+        CHECK(paused.log->confirmed_round() < *round);
+        CHECK_FALSE(paused.ledger->is_leader);
+        check_all_agree(group, 20);
+    }
+
+    TEST_CASE("messages that were held back for long do no harm") {
+        LogGroup group({.seed = seed_or(9)});
+        const uint64_t first = lead_and_propose(group, 10);
+        for (uint64_t other = 1; other <= 3; ++other)
+            if (other != first) group.set_way(first, other, Way::kHolding);
+        REQUIRE(group.propose(group.at(first), 20));
+        REQUIRE(group.run_until(
+            2 * kSecond, [&] { return group.leader() != nullptr && group.leader()->id != first; }));
+        (void)lead_and_propose(group, 10);
+        group.heal_all();
+        check_all_agree(group, 20);
+    }
+
+    TEST_CASE("a round is confirmed by a majority, and by no fewer") {
+        LogGroup group({.seed = seed_or(10)});
+        LogGroup::Replica& leader = group.at(lead_and_propose(group, 1));
+        CHECK_FALSE(group.at(leader.id % 3 + 1).log->begin_round());
+        const auto first = leader.log->begin_round();
+        REQUIRE(first);
+        REQUIRE(group.run_until(kSecond, [&] { return leader.log->confirmed_round() == *first; }));
+        group.partition(leader.id, leader.id % 3 + 1);
+        const auto second = leader.log->begin_round();
+        REQUIRE(second);
+        REQUIRE(group.run_until(kSecond, [&] { return leader.log->confirmed_round() == *second; }));
+        group.partition(leader.id, (leader.id + 1) % 3 + 1);
+        const auto third = leader.log->begin_round();
+        REQUIRE(third);
+        group.run(kSecond);
+        CHECK(leader.log->confirmed_round() < *third);
+    }
+
+    TEST_CASE("who was away gets a snapshot and the entries behind it, and starts from its own") {
+        LogGroup group({.seed = seed_or(11), .entries_per_snapshot = 20, .entries_kept = 5});
+        const uint64_t leader = lead_and_propose(group, 10);
+        LogGroup::Replica& away = group.at(leader % 3 + 1);
+        group.kill(away);
+        for (int i = 0; i < 20; ++i)
+            (void)lead_and_propose(group, 10);
+        CHECK(group.at(leader).ledger->snapshots > 0);
+        group.start(away);
+        check_all_agree(group, 210);
+        CHECK(away.ledger->restores == 1);
+        group.kill(away);
+        group.start(away);
+        CHECK(away.ledger->restores == 1);  // a new ledger; its own snapshot
+        check_all_agree(group, 210);
+        const uint64_t stored = away.disk.list("log").value().size();
+        CHECK(stored == 1);
+    }
+
+    TEST_CASE("a replica whose disk fails ends and names the file; the others go on") {
+        LogGroup group({.seed = seed_or(12)});
+        LogGroup::Replica& failing = group.at(lead_and_propose(group, 10));
+        failing.disk.fill();
+        (void)group.propose(failing, 1);
+        REQUIRE(group.run_until(kSecond, [&] { return failing.log->finished(); }));
+        const Status outcome = failing.log->outcome();
+        REQUIRE_FALSE(outcome);
+        CHECK(outcome.code() == Errc::kIo);
+        CHECK(outcome.error().text().find("log/journal-") == 0);
+        CHECK_FALSE(failing.log->propose(std::vector<std::byte>(1)));
+        failing.disk.empty_out();
+        CHECK(lead_and_propose(group, 10) != failing.id);
+        group.kill(failing);
+        group.start(failing);
+        CHECK(group.run_until(kLimitNs, [&] { return group.agree(); }));
+    }
+
+    TEST_CASE("one replica alone leads at once, and comes back") {
+        LogGroup group({.seed = seed_or(13), .replicas = 1});
+        (void)lead_and_propose(group, 10);
+        group.kill(group.at(1));
+        group.start(group.at(1));
+        (void)lead_and_propose(group, 10);
+        check_all_agree(group, 20);
+        const auto round = group.at(1).log->begin_round();
+        CHECK(group.at(1).log->confirmed_round() == round);
+    }
+
+    TEST_CASE("a disk of a group with other members is refused") {
+        LogGroup group({.seed = seed_or(14)});
+        group.run(kSecond);
+        LogGroup::Replica& replica = group.at(1);
+        group.kill(replica);
+        group.replicas().emplace_back().id = 4;
+        group.start(replica);
+        CHECK(replica.start.code() == Errc::kParse);
+        CHECK(LogGroup::fault_of_start(replica).find("other replicas") != std::string::npos);
+    }
 }
 
 }  // namespace weir::testing
