@@ -42,6 +42,17 @@ public:
     /// Runs the rule once on every touched row of `target`, then forgets all that was added.
     void apply(const RowTarget& target, const RuleRunner& rule);
 
+    /// Calls fn(first_row, row_count) for the rows that apply() would run the rule on.
+    template <class Fn>
+    void for_touched(Fn&& fn) const {
+        const uint32_t row_count = row_limit();
+        for (uint32_t row = next_row(0, true); row < row_count;) {
+            const uint32_t end = next_row(row, false);
+            fn(row, end - row);
+            row = next_row(end, true);
+        }
+    }
+
     /// Forgets all that was added, without running the rule.
     void clear() noexcept { std::ranges::fill(touched_, 0); }
 

@@ -2,6 +2,8 @@
 #include "lib/store/dense_store.h"
 
 #include <algorithm>
+#include <bit>
+#include <utility>
 
 #include <fmt/core.h>
 
@@ -123,6 +125,23 @@ void DenseStore::drop(KeyRange keys) {
         values_.clear();
         if (state_) state_->clear();
     }
+}
+
+std::unique_ptr<KeptRows> DenseStore::keep_rows() const {
+    KeptRows::Layout layout{.row_end = static_cast<uint32_t>(row_end()),
+                            .value_bytes = values_.initial().size(),
+                            .state_bytes = state_ ? state_->initial().size() : 0};
+    const uint32_t granule =
+        std::min(values_.rows_per_granule(), state_ ? state_->rows_per_granule() : ~uint32_t{0});
+    const size_t row_bytes = layout.value_bytes + layout.state_bytes;
+    const size_t rows = std::max<size_t>(1, KeptRows::kUnitBytes / row_bytes);
+    layout.unit_rows = static_cast<uint32_t>(std::min<size_t>(granule, std::bit_floor(rows)));
+    for (size_t i = 0; i < owned_.size(); ++i) {
+        const auto count = static_cast<uint32_t>(owned_[i].key_count());
+        layout.present.emplace_back(first_rows_[i], first_rows_[i] + count);
+    }
+    std::ranges::sort(layout.present);
+    return std::make_unique<KeptRows>(std::move(layout));
 }
 
 std::optional<uint32_t> DenseStore::first_row(KeyRange keys) const noexcept {

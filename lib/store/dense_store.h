@@ -5,12 +5,14 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "lib/base/result.h"
 #include "lib/key/key_range.h"
+#include "lib/store/kept_rows.h"
 #include "lib/store/row_store.h"
 #include "lib/store/rule.h"
 
@@ -65,6 +67,9 @@ public:
     /// Writes values and state of `rows`, which have the same order; no state if the rule has none.
     void put(std::span<const uint32_t> rows, const std::byte* values,
              const std::byte* state) noexcept;
+
+    /// Keeps all rows as they are now.
+    [[nodiscard]] std::unique_ptr<KeptRows> keep_rows() const;
 
     [[nodiscard]] RowTarget target(uint32_t width) const noexcept {
         return {values_.view(), state_ ? state_->view() : RowView{}, width};

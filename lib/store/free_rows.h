@@ -3,6 +3,7 @@
 /// \file
 /// FreeRows: the numbers of rows that were dropped and may be used again.
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -33,6 +34,15 @@ public:
     [[nodiscard]] bool has_run(uint32_t first, uint32_t row_count) const noexcept;
 
     void clear() noexcept;
+
+    /// Calls fn(row) for each of them, ascending.
+    template <class Fn>
+    void for_each(Fn&& fn) const {
+        for (size_t word = first_word_; word < words_.size(); ++word) {
+            for (uint64_t bits = words_[word]; bits != 0; bits &= bits - 1)
+                fn(static_cast<uint32_t>(word * 64 + std::countr_zero(bits)));
+        }
+    }
 
 private:
     std::vector<uint64_t> words_;

@@ -76,6 +76,17 @@ void SparseStore::put(std::span<const uint32_t> rows, const std::byte* values,
     if (state_bytes != 0) put_rows(rows_.view(values_bytes_), rows, state_bytes, state);
 }
 
+std::unique_ptr<KeptRows> SparseStore::keep_rows() const {
+    auto kept = std::make_unique<KeptRows>(
+        KeptRows::Layout{.row_end = static_cast<uint32_t>(index_.next_row()),
+                         .value_bytes = values_bytes_,
+                         .state_bytes = rows_.initial().size() - values_bytes_});
+    free_.for_each([&](uint32_t row) { kept->leave_out(row, 1); });
+    for (const RowStore::Run run : given_back_)
+        kept->leave_out(run.first_row, run.row_count);
+    return kept;
+}
+
 void SparseStore::drop_outside(KeyCursor& cursor, const PositionSet& kept,
                                size_t bucket_count_max) {
     some_rows_.clear();

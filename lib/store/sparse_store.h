@@ -4,11 +4,13 @@
 /// SparseStore: the rows of a sparse table, found by key.
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "lib/base/result.h"
 #include "lib/store/free_rows.h"
+#include "lib/store/kept_rows.h"
 #include "lib/store/key_index.h"
 #include "lib/store/row_store.h"
 #include "lib/store/rule.h"
@@ -62,6 +64,9 @@ public:
     /// Drops rows outside of `kept`, as KeyIndex::remove_outside(). At the end of the walk, gives
     /// back the memory of extents that have no row left.
     void drop_outside(KeyCursor& cursor, const PositionSet& kept, size_t bucket_count_max);
+
+    /// Keeps the rows of all keys as they are now.
+    [[nodiscard]] std::unique_ptr<KeptRows> keep_rows() const;
 
     [[nodiscard]] RowTarget target(uint32_t width) const noexcept {
         return {rows_.view(), rows_.view(values_bytes_), width};

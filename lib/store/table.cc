@@ -125,6 +125,8 @@ Status TableShard::push(KeyRange keys, std::span<const std::byte> pushed) {
     if (const auto* dense = std::get_if<DenseStore>(&*store_)) {
         if (const auto row = dense->first_row(keys)) {
             WEIR_TRY(check_pushed(keys.key_count(), pushed));
+            if (kept_ != nullptr) [[unlikely]]
+                kept_->keep(target(), *row, keys.key_count());
             rule_.run(target(), *row, keys.key_count(), pushed.data());
             return {};
         }
@@ -132,6 +134,7 @@ Status TableShard::push(KeyRange keys, std::span<const std::byte> pushed) {
     WEIR_TRY(check_pushed(keys.key_count(), pushed));
     return for_extents(keys, pushed_row_bytes_,
                        [&](uint32_t row, uint64_t row_count, size_t offset) -> Status {
+                           if (kept_ != nullptr) kept_->keep(target(), row, row_count);
                            rule_.run(target(), row, row_count, pushed.data() + offset);
                            return {};
                        });
@@ -311,6 +314,8 @@ Result<RowList> TableShard::known_rows(const ListId& id) {
 
 Status TableShard::push(const RowList& list, std::span<const std::byte> pushed) {
     WEIR_TRY(check_pushed(list.rows.size(), pushed));
+    if (kept_ != nullptr) [[unlikely]]
+        kept_->keep(target(), list.rows);
     rule_.rows(target(), list.rows, pushed.data());
     return {};
 }
@@ -383,8 +388,13 @@ void TableShard::drop_aggregate(uint64_t iteration) noexcept {
 }
 
 void TableShard::apply_aggregate(uint64_t iteration) {
-    if (std::optional<Aggregate>& aggregate = aggregate_of(iteration))
-        aggregate->apply(target(), rule_);
+    std::optional<Aggregate>& aggregate = aggregate_of(iteration);
+    if (!aggregate) return;
+    if (kept_ != nullptr) {
+        aggregate->for_touched(
+            [&](uint32_t row, size_t row_count) { kept_->keep(target(), row, row_count); });
+    }
+    aggregate->apply(target(), rule_);
 }
 
 }  // namespace weir

@@ -19,6 +19,7 @@
 #include "lib/key/position_slices.h"
 #include "lib/store/aggregate.h"
 #include "lib/store/dense_store.h"
+#include "lib/store/kept_rows.h"
 #include "lib/store/key_list_cache.h"
 #include "lib/store/memory.h"
 #include "lib/store/sparse_store.h"
@@ -139,6 +140,26 @@ public:
     void copy_values(const ListedRows& listed, std::span<std::byte> out) const;
     void copy_state(const ListedRows& listed, std::span<std::byte> out) const;
 
+    // All rows as of one instant, while the table goes on.
+
+    /// Keeps the rows as they are now, until drop_snapshot(). There must be none.
+    /// Errors: Errc::kNoMemory
+    [[nodiscard]] Status keep_snapshot();
+
+    void drop_snapshot() noexcept { kept_.reset(); }
+
+    [[nodiscard]] bool has_snapshot() const noexcept { return kept_ != nullptr; }
+
+    /// Whether what is read is not as it was: memory was short, or rows were dropped meanwhile.
+    [[nodiscard]] bool is_snapshot_spoilt() const noexcept { return kept_->is_spoilt(); }
+
+    /// As list(), of the rows that were there; each is to be read once, at once.
+    void list_snapshot(KeyCursor& cursor, const PositionSet& positions, size_t row_count_max,
+                       ListedRows& listed) const;
+    /// Shape:   as copy_values() and copy_state()
+    void read_snapshot(const ListedRows& listed, std::span<std::byte> values,
+                       std::span<std::byte> state);
+
     /// Writes rows that come from elsewhere. Keys may be in any order; of equal ones, any counts.
     /// Errors: as push(); rows of the first keys may be written then
     [[nodiscard]] Status take(KeyRange keys, std::span<const std::byte> values,
@@ -210,6 +231,7 @@ private:
     bool owns_all_;
     std::optional<KeyCursor> drop_cursor_;  // of rows outside of owned_
     std::optional<std::variant<DenseStore, SparseStore>> store_;
+    std::unique_ptr<KeptRows> kept_;  ///< of the snapshot, if there is one
     KeyListCache& lists_;
     std::vector<std::optional<Aggregate>> aggregates_;  ///< schema_.window()
 

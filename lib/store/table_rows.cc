@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 #include <fmt/core.h>
 
@@ -67,6 +68,51 @@ void TableShard::copy_state(const ListedRows& listed, std::span<std::byte> out) 
     const auto& dense = std::get<DenseStore>(*store_);
     if (listed.range.empty()) return dense.pull_state(listed.rows, out.data());
     std::memcpy(out.data(), dense.state(*dense.first_row(listed.range)), out.size());
+}
+
+// A snapshot.
+
+Status TableShard::keep_snapshot() {
+    WEIR_CHECK(kept_ == nullptr);
+    try {
+        kept_ = std::visit([](const auto& store) { return store.keep_rows(); }, *store_);
+    } catch (const std::bad_alloc&) {
+        return refused(Errc::kNoMemory, "no memory to keep its rows for a checkpoint");
+    }
+    if (drop_cursor_) kept_->spoil();
+    return {};
+}
+
+void TableShard::list_snapshot(KeyCursor& cursor, const PositionSet& positions,
+                               size_t row_count_max, ListedRows& listed) const {
+    list(cursor, positions, row_count_max, listed);
+    size_t count = 0;
+    for (size_t i = 0; i < listed.keys.size(); ++i) {
+        if (!kept_->is_to_read(listed.rows[i])) continue;  // it came later
+        listed.keys[count] = listed.keys[i];
+        listed.rows[count++] = listed.rows[i];
+    }
+    listed.keys.resize(count);
+    listed.rows.resize(count);
+}
+
+void TableShard::read_snapshot(const ListedRows& listed, std::span<std::byte> values,
+                               std::span<std::byte> state) {
+    WEIR_CHECK(values.size() == listed.row_count() * pulled_row_bytes_);
+    WEIR_CHECK(state.size() == listed.row_count() * state_row_bytes());
+    if (!listed.range.empty()) {
+        const auto& dense = std::get<DenseStore>(*store_);
+        if (const auto row = dense.first_row(listed.range)) {
+            kept_->read(target(), *row, listed.range.key_count(), values.data(), state.data());
+        } else {
+            kept_->spoil();
+        }
+        return;
+    }
+    for (size_t i = 0; i < listed.rows.size(); ++i) {
+        kept_->read(target(), listed.rows[i], 1, values.data() + i * pulled_row_bytes_,
+                    state.data() + i * state_row_bytes());
+    }
 }
 
 // Taking.
@@ -154,6 +200,7 @@ Status TableShard::hold(const PositionSet& positions) {
 
 void TableShard::give_up(const PositionSet& positions) {
     lists_.forget(schema_.id, PositionSlices(positions));
+    if (kept_ != nullptr) kept_->spoil();
     own(owned_.without(positions));
     if (auto* dense = std::get_if<DenseStore>(&*store_)) {
         for (const KeyRange given_up : positions.dense_keys(schema_.key_count)) {
