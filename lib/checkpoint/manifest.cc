@@ -52,6 +52,7 @@ bool decode_tables(ByteReader& from, Manifest& manifest) {
         std::optional<TableSchema> schema = decode_schema(from.text(kSchemaBytesMax));
         if (!schema || (schema->layout == Layout::kDense && schema->key_count == 0)) return false;
         schema->id = id;
+        if (const auto closed = from.number<uint64_t>(); closed != 0) manifest.closed[id] = closed;
         manifest.tables.push_back(*std::move(schema));
     }
     return from.ok();
@@ -103,7 +104,7 @@ std::vector<std::byte> encode_manifest(const Manifest& manifest) {
     to.number(static_cast<uint8_t>(manifest.iteration.has_value()));
     to.number(static_cast<uint32_t>(manifest.tables.size()));
     for (const TableSchema& table : manifest.tables)
-        to.number(table.id).text(encode_schema(table));
+        to.number(table.id).text(encode_schema(table)).number(manifest.closed_of(table.id));
     to.number(static_cast<uint32_t>(manifest.chunks.size()));
     for (const ChunkEntry& chunk : manifest.chunks) {
         to.number(chunk.table).number(chunk.range.first).number(chunk.range.last);

@@ -4,12 +4,13 @@
 /// Manifest: what a checkpoint consists of. A checkpoint is there when its manifest is.
 ///
 /// The file, little-endian: magic (8 bytes), version (4), number, time, iteration (8 each), whether
-/// there is an iteration (1); the number of tables (4); of each its number (4) and its schema (a
-/// text); the number of chunks (4); of each table (4), first and last position, rows, bytes,
+/// there is an iteration (1); the number of tables (4); of each its number (4), its schema (a text)
+/// and its last closed iteration (8); the number of chunks (4); of each table (4), first and last position, rows, bytes,
 /// checksum (8 each), name (a text); XXH3-64 of all that, seeded with that of the file's name (8).
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -39,15 +40,24 @@ struct Manifest {
 
     uint64_t number = 0;      ///< later checkpoints of a folder have higher ones
     uint64_t created_ns = 0;  ///< since 1970, by the clock of the host that wrote it
-    /// All workers' pushes up to this iteration are in, and none of a later one. Nothing: it shows
-    /// one instant between two pushes at every shard.
+    /// Of the table that has come furthest: all workers' pushes up to this iteration are in, and none
+    /// of a later one. Nothing: no table has iterations, and it shows one instant between pushes.
     std::optional<uint64_t> iteration;
     std::vector<TableSchema> tables;  ///< ascending by id
+    /// By table, of those that have closed any: the same as `iteration`.
+    std::map<uint32_t, uint64_t> closed;
     /// Ascending by table and position; those of a table cover the ring once.
     std::vector<ChunkEntry> chunks;
 
     /// The table of this name, or null.
     [[nodiscard]] const TableSchema* find_table(std::string_view name) const noexcept;
+
+    /// The last closed iteration of a table; 0: none.
+    [[nodiscard]] uint64_t closed_of(uint32_t table) const noexcept {
+        const auto found = closed.find(table);
+        return found == closed.end() ? 0 : found->second;
+    }
+
     /// Of one table.
     [[nodiscard]] std::span<const ChunkEntry> chunks_of(uint32_t table) const noexcept;
 

@@ -33,6 +33,8 @@ TEST_SUITE("manifest") {
     TEST_CASE("a manifest is read as it was written") {
         const Manifest manifest = small_manifest();
         CHECK(manifest.iteration == 9);
+        CHECK(manifest.closed_of(1) == 9);
+        CHECK(manifest.closed_of(0) == 0);
         CHECK(manifest.tables == std::vector<TableSchema>{dense_table(), sparse_table()});
         CHECK(manifest.chunks.size() == 4);
         CHECK(manifest.chunks_of(1).size() == 2);

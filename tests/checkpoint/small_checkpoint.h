@@ -114,6 +114,7 @@ inline Status write_small(checkpoint::Disk& disk, const std::string& folder, uin
     manifest.number = number;
     manifest.created_ns = 1'700'000'000'000'000'000;
     manifest.iteration = stamp;
+    if (stamp != 0) manifest.closed[sparse_table().id] = stamp;
     manifest.tables = {dense_table(dense_keys), sparse_table()};
     uint32_t shard = 0;
     for (const PositionRange range : cut_ring(shards)) {
