@@ -6,17 +6,32 @@
 
 #include <fmt/core.h>
 
+#include "lib/store/schema_codec.h"
+
 namespace weir {
+
+void JobTables::resume(const checkpoint::Manifest& from, std::string folder) {
+    folder_ = std::move(folder);
+    for (const TableSchema& table : from.tables) {
+        tables_.resize(table.id + size_t{1});
+        Entry& entry = tables_.back();
+        entry.message = {table.id, table.name, encode_schema(table), from.closed_of(table.id),
+                         from.number};
+        entry.is_unread = true;
+    }
+}
+
+JobTables::Entry* JobTables::find(std::string_view name) {
+    const auto at = std::ranges::find_if(
+        tables_, [&](const Entry& entry) { return entry.message.name == name; });
+    return at == tables_.end() ? nullptr : &*at;
+}
 
 std::optional<uint32_t> JobTables::create(const Asker& asker, TableMessage message,
                                           const std::vector<ShardPeer>& shards) {
-    const auto same_name = [&](const Entry& e) { return e.message.name == message.name; };
-    if (auto at = std::ranges::find_if(tables_, same_name); at != tables_.end()) {
-        at->askers.push_back(asker);
-        answer_if_made(*at);  // the worker compares the schemas
-        return std::nullopt;
-    }
-    if (tables_.size() == TableMessage::kTablesMax) {
+    // If it is there, the worker compares the schemas.
+    if (Entry* const entry = find(message.name)) return want(*entry, asker, shards);
+    if (tables_.size() >= TableMessage::kTablesMax) {
         answer(outbox_, asker, Errc::kBusy,
                encode_text(fmt::format("the job has {} tables, which is the most; use fewer",
                                        tables_.size())));
@@ -26,26 +41,39 @@ std::optional<uint32_t> JobTables::create(const Asker& asker, TableMessage messa
     Entry& entry = tables_.emplace_back();
     entry.message = std::move(message);
     entry.message.table = number;
+    entry.message.closed = entry.message.checkpoint = 0;
     entry.askers.push_back(asker);
+    make(entry, shards);
+    return number;
+}
+
+std::optional<uint32_t> JobTables::open(const Asker& asker, std::string_view name,
+                                        const std::vector<ShardPeer>& shards) {
+    if (Entry* const entry = find(name)) return want(*entry, asker, shards);
+    answer(outbox_, asker, Errc::kNotFound);
+    return std::nullopt;
+}
+
+std::optional<uint32_t> JobTables::want(Entry& entry, const Asker& asker,
+                                        const std::vector<ShardPeer>& shards) {
+    entry.askers.push_back(asker);
+    const bool is_first = std::exchange(entry.is_unread, false);
+    is_first ? make(entry, shards) : answer_if_made(entry);
+    return is_first ? std::optional(entry.message.table) : std::nullopt;
+}
+
+void JobTables::make(Entry& entry, const std::vector<ShardPeer>& shards) {
+    entry.shards = shards;
     for (const ShardPeer& shard : shards) {
         send(entry, shard);
         entry.asked.insert(shard.number);
     }
     answer_if_made(entry);
-    return number;
-}
-
-void JobTables::open(const Asker& asker, std::string_view name) {
-    for (Entry& entry : tables_) {
-        if (entry.message.name != name) continue;
-        entry.askers.push_back(asker);
-        return answer_if_made(entry);
-    }
-    answer(outbox_, asker, Errc::kNotFound);
 }
 
 void JobTables::send_all(const ShardPeer& shard) {
     for (Entry& entry : tables_) {
+        if (entry.is_unread || entry.message.name.empty()) continue;
         send(entry, shard);
         entry.asked.insert(shard.number);
     }
@@ -70,9 +98,28 @@ Status JobTables::made(uint32_t shard, std::string_view shard_name, const wire::
     return failed;
 }
 
+void JobTables::filled(uint32_t shard, const CheckpointReport& report) {
+    if (report.number >= tables_.size()) return;
+    Entry& entry = tables_[report.number];
+    if (!entry.is_filling || entry.asked.erase(shard) == 0) return;
+    if (report.status != Errc::kOk && entry.status == Errc::kOk) {
+        entry.status = report.status;
+        entry.why = report.why;
+    }
+    answer_if_made(entry);
+}
+
 void JobTables::forget_shard(uint32_t shard, const Status& loss) {
     for (Entry& entry : tables_) {
+        std::erase_if(entry.shards, [&](const ShardPeer& peer) { return peer.number == shard; });
         if (entry.asked.erase(shard) == 0) continue;
+        if (entry.is_filling && entry.status == Errc::kOk) {
+            entry.status = Errc::kPeerLost;
+            entry.why = fmt::format(
+                "a server was lost while it read the table from checkpoint {}: "
+                "start the job again",
+                entry.message.checkpoint);
+        }
         if (!loss && !entry.is_made && entry.status == Errc::kOk) {
             entry.status = loss.code();
             entry.why = loss.error().text();
@@ -87,15 +134,65 @@ void JobTables::send(const Entry& entry, const ShardPeer& shard) {
     outbox_.send(shard.connection, header, entry.message.encode());
 }
 
+/// The shards have made the table, and now read its rows.
+void JobTables::fill(Entry& entry) {
+    entry.is_filling = true;
+    CheckpointOrder order{.step = CheckpointOrder::Step::kFill};
+    order.number = entry.message.checkpoint;
+    order.folder = folder_;
+    order.tables = {{entry.message.table, entry.message.closed}};
+    const std::vector<std::byte> body = order.encode();
+    for (const ShardPeer& shard : entry.shards) {
+        entry.asked.insert(shard.number);
+        outbox_.send(shard.connection, wire::header_of(wire::Kind::kCheckpoint), body);
+    }
+}
+
 /// A table that is made stays so while a shard that joined later has yet to make it: until then
 /// the shard has no view, so nobody asks it for anything.
 void JobTables::answer_if_made(Entry& entry) {
     if (!entry.is_made && !entry.asked.empty()) return;
+    const bool is_to_fill = entry.is_from_checkpoint() && !entry.is_made && !entry.is_filling &&
+                            entry.status == Errc::kOk;
+    if (is_to_fill) fill(entry);
+    if (!entry.is_made && !entry.asked.empty()) return;
+    entry.is_filling = false;
     entry.is_made = entry.status == Errc::kOk;
     const std::vector<std::byte> body =
         entry.is_made ? entry.message.encode() : encode_text(entry.why);
     for (const Asker& asker : std::exchange(entry.askers, {}))
         answer(outbox_, asker, entry.status, body);
+}
+
+bool JobTables::is_making() const noexcept {
+    return std::ranges::any_of(
+        tables_, [](const Entry& entry) { return !entry.is_made && !entry.asked.empty(); });
+}
+
+bool JobTables::is_filling() const noexcept {
+    return std::ranges::any_of(tables_, [](const Entry& entry) {
+        return entry.is_from_checkpoint() && !entry.is_made && !entry.asked.empty();
+    });
+}
+
+std::vector<TableSchema> JobTables::made_tables() const {
+    std::vector<TableSchema> made;
+    for (const Entry& entry : tables_) {
+        if (!entry.is_made) continue;
+        std::optional<TableSchema> schema = decode_schema(entry.message.schema);
+        if (!schema) continue;  // then no shard could have made it
+        schema->id = entry.message.table;
+        made.push_back(*std::move(schema));
+    }
+    return made;
+}
+
+std::vector<uint32_t> JobTables::unread_tables() const {
+    std::vector<uint32_t> unread;
+    for (const Entry& entry : tables_) {
+        if (entry.is_unread) unread.push_back(entry.message.table);
+    }
+    return unread;
 }
 
 }  // namespace weir

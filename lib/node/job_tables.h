@@ -2,7 +2,7 @@
 #pragma once
 /// \file
 /// JobTables: the tables of the job, as the manager keeps them: which there are, which shards have
-/// yet to make them, and which workers wait for that.
+/// yet to make or to fill them, and which workers wait for that.
 
 #include <cstdint>
 #include <optional>
@@ -12,7 +12,9 @@
 #include <vector>
 
 #include "lib/base/result.h"
+#include "lib/checkpoint/manifest.h"
 #include "lib/node/asker.h"
+#include "lib/node/checkpoint_message.h"
 #include "lib/node/messages.h"
 
 namespace weir {
@@ -23,18 +25,26 @@ struct ShardPeer {
     transport::ConnectionId connection = 0;
 };
 
+/// A job that goes on from a checkpoint has the tables of that, under the same numbers. They are read
+/// when a worker wants them: all shards make the table; then each reads the rows that it is primary
+/// of; then the worker gets its answer.
+///
 /// Thread: the manager's
 class JobTables {
 public:
     explicit JobTables(Outbox& outbox) noexcept : outbox_(outbox) {}
 
-    /// A worker wants a table. A new one is made at all `shards`: its number is returned. The
-    /// worker gets its answer when they have.
+    /// The job goes on from this checkpoint, in `folder`. Before all else.
+    void resume(const checkpoint::Manifest& from, std::string folder);
+
+    /// A worker wants a table. A new one, or one that was not read yet, is made at all `shards`: its
+    /// number is returned. The worker gets its answer when they have.
     std::optional<uint32_t> create(const Asker& asker, TableMessage message,
                                    const std::vector<ShardPeer>& shards);
 
-    /// A worker wants a table that is there already.
-    void open(const Asker& asker, std::string_view name);
+    /// A worker wants a table that is there already. The same for one that was not read yet.
+    std::optional<uint32_t> open(const Asker& asker, std::string_view name,
+                                 const std::vector<ShardPeer>& shards);
 
     /// A shard that joins gets all tables, also those that others are about to make.
     void send_all(const ShardPeer& shard);
@@ -45,30 +55,57 @@ public:
     [[nodiscard]] Status made(uint32_t shard, std::string_view shard_name,
                               const wire::Frame& frame);
 
+    /// A shard has read its rows of a table, or cannot.
+    void filled(uint32_t shard, const CheckpointReport& report);
+
     /// The shard is in the job no more: nobody waits for it. `loss`: what is lost with it, which
-    /// fails the tables that it has yet to make.
+    /// fails the tables that it has yet to make. One that it has yet to fill fails in any case.
     void forget_shard(uint32_t shard, const Status& loss = {});
 
+    /// The numbers that were given out; there may be none at some of them.
     [[nodiscard]] size_t size() const noexcept { return tables_.size(); }
 
     [[nodiscard]] const std::string& name(size_t table) const {
         return tables_[table].message.name;
     }
 
+    /// Whether some shard has yet to make or to fill a table that workers wait for.
+    [[nodiscard]] bool is_making() const noexcept;
+
+    /// Whether a table is being read from a checkpoint: no segment may change hands.
+    [[nodiscard]] bool is_filling() const noexcept;
+
+    /// Those that all shards have.
+    [[nodiscard]] std::vector<TableSchema> made_tables() const;
+
+    /// Those of the checkpoint that nobody has asked for.
+    [[nodiscard]] std::vector<uint32_t> unread_tables() const;
+
 private:
     struct Entry {
         TableMessage message;
-        std::set<uint32_t> asked = {};   ///< shards that have not answered yet
-        bool is_made = false;            ///< all shards that were there have made it
-        Errc status = Errc::kOk;         ///< not kOk: the table cannot be made
-        std::string why = {};            ///< why not: the first reason, which names the shard
-        std::vector<Asker> askers = {};  ///< workers that wait for the table
+        std::set<uint32_t> asked = {};       ///< shards that have not answered yet
+        std::vector<ShardPeer> shards = {};  ///< that were there when it was made
+        bool is_unread = false;              ///< in the checkpoint; nobody has asked for it
+        bool is_filling = false;             ///< the shards read it
+        bool is_made = false;                ///< all shards that were there have made it
+        Errc status = Errc::kOk;             ///< not kOk: the table cannot be made
+        std::string why = {};                ///< why not: the first reason, which names the shard
+        std::vector<Asker> askers = {};      ///< workers that wait for the table
+
+        [[nodiscard]] bool is_from_checkpoint() const noexcept { return message.checkpoint != 0; }
     };
 
+    [[nodiscard]] Entry* find(std::string_view name);
+    std::optional<uint32_t> want(Entry& entry, const Asker& asker,
+                                 const std::vector<ShardPeer>& shards);
+    void make(Entry& entry, const std::vector<ShardPeer>& shards);
+    void fill(Entry& entry);
     void send(const Entry& entry, const ShardPeer& shard);
     void answer_if_made(Entry& entry);
 
     Outbox& outbox_;
+    std::string folder_;         // of the checkpoint that the job goes on from
     std::vector<Entry> tables_;  // by number
 };
 

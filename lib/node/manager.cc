@@ -39,7 +39,10 @@ Manager::Manager(ManagerOptions options, std::unique_ptr<transport::Endpoint> en
       clock_(clock),
       outbox_(*endpoint_),
       started_ns_(clock.now_ns()),
-      joiners_(first_free_rank(options_)) {}
+      joiners_(first_free_rank(options_)),
+      checkpoints_(options_.checkpoints, outbox_, clock) {
+    if (options_.resume) tables_.resume(*options_.resume, options_.checkpoints.resumed_folder);
+}
 
 size_t Manager::poll() {
     const size_t count = endpoint_->poll(completions_);
@@ -51,6 +54,7 @@ size_t Manager::poll() {
     if (phase_ == Phase::kJoining && now_ns - started_ns_ > options_.join_timeout_ns) {
         end(Errc::kDeadline, missing());
     }
+    size_t checkpointed = 0;
     if (phase_ == Phase::kRunning) {
         if (count == 0) {  // all that has come is read
             lose_silent_workers(now_ns);
@@ -58,6 +62,7 @@ size_t Manager::poll() {
         }
         if (!fenced_.empty()) give_up_fenced(now_ns);
         if (!joiners_.servers().empty()) turn_away_late_servers(now_ns);
+        checkpointed = go_on_with_checkpoints(now_ns);
         const bool is_measured = counters_.ends(now_ns);
         if (is_measured) join_measured_servers();
         if (has_news_ && !loss_) act();
@@ -70,7 +75,7 @@ size_t Manager::poll() {
     const size_t sent = outbox_.flush();
     if (refusals_.pending()) refusals_.look();
     endpoint_->flush();
-    return count + sent;
+    return count + sent + checkpointed;
 }
 
 bool Manager::shards_are_gone() const {
@@ -128,6 +133,7 @@ void Manager::receive_from_worker(const Asker& asker, const wire::Frame& frame) 
         case Kind::kBarrier: barrier_.arrive(asker); return settle_barrier();
         case Kind::kWithdraw: return withdraw(asker, frame.header.first);
         case Kind::kWork: return take_work(asker, frame);
+        case Kind::kCheckpoint: return ask_for_checkpoint(asker);
         case Kind::kStats: return answer(outbox_, asker, Errc::kOk);  // a sign of life
         case Kind::kLeave: return leave(asker, frame);
         default: return refuse(asker.connection, "a frame that workers do not send to a manager");
@@ -198,6 +204,7 @@ void Manager::begin_if_complete() {
         barrier_.add(number);
         work_.add(number);
     }
+    checkpoints_.start(live_shards());
 }
 
 /// The servers and workers get the numbers with which they joined.
@@ -252,8 +259,13 @@ void Manager::create_table(const Asker& asker, const wire::Frame& frame) {
     }
     if (loss_) return answer(outbox_, asker, loss_->code(), encode_text(loss_->text()));
     if (!may_share(asker)) return;
-    const auto made = tables_.create(asker, std::move(*message), live_shards());
+    add_made_table(tables_.create(asker, std::move(*message), live_shards()));
+}
+
+/// `made`: the number of a table that the shards make now.
+void Manager::add_made_table(std::optional<uint32_t> made) {
     if (!made) return;
+    hold_moves();
     membership_->add_table(*made);
     has_news_ = true;
 }
@@ -262,11 +274,13 @@ void Manager::open_table(const Asker& asker, const wire::Frame& frame) {
     const auto message = TableMessage::decode(frame.values);
     if (!message) return refuse(asker.connection, "a malformed table name");
     if (!may_share(asker)) return;
-    tables_.open(asker, message->name);
+    if (loss_) return answer(outbox_, asker, loss_->code(), encode_text(loss_->text()));
+    add_made_table(tables_.open(asker, message->name, live_shards()));
 }
 
 void Manager::lost(ConnectionId connection) {
     outbox_.forget(connection);
+    checkpoints_.forget(connection);
     const auto found = peers_.find(connection);
     if (found == peers_.end()) return;
     const Peer peer = std::move(found->second);
@@ -315,6 +329,7 @@ void Manager::end_if_no_worker_is_left() {
 }
 
 void Manager::end(Errc status, const std::string& why) {
+    checkpoints_.end(Error(Errc::kUnavailable, "the job is over: " + why));
     phase_ = Phase::kEnding;
     if (status != Errc::kOk) outcome_ = Error(status, why);
     ending_since_ns_ = clock_.now_ns();

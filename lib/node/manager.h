@@ -8,6 +8,7 @@
 ///   manager.cc          connections and messages; the start of the job and its end
 ///   manager_members.cc  who joins, leaves or dies; carries out what Membership decides
 ///   manager_silence.cc  servers that are out of reach: who may be given up, and when
+///   manager_checkpoints.cc  when checkpoints are written
 ///   manager_operators.cc  commands of people: the state of the job, and leave
 ///   membership.h        decides the views
 ///   joiners.h           who asks to join a running job, until that is decided
@@ -27,6 +28,7 @@
 #include "lib/base/repeated_log.h"
 #include "lib/node/asker.h"
 #include "lib/node/barrier.h"
+#include "lib/node/checkpoints.h"
 #include "lib/node/job_status.h"
 #include "lib/node/job_tables.h"
 #include "lib/node/joiners.h"
@@ -58,6 +60,9 @@ struct ManagerOptions {
     /// given to the servers that have copies of it after a quarter more (lease_line.h).
     uint64_t lease_ns = kSecond;
     std::function<bool()> is_being_stopped{};  ///< JobOptions::is_being_stopped; may be empty
+    CheckpointOptions checkpoints{};
+    /// The checkpoint that the job goes on from; CheckpointOptions::resumed_folder says where it is.
+    std::optional<checkpoint::Manifest> resume{};
 };
 
 /// Life: waits until all shards and workers have joined; if one does not join in time, ends the
@@ -74,8 +79,10 @@ public:
     size_t poll() override;
     [[nodiscard]] int arm() override;
 
-    /// It looks for silent servers as often.
-    [[nodiscard]] uint64_t sleep_ns_max() const noexcept override { return options_.lease_ns / 8; }
+    /// It looks for silent servers as often, and for what the disk has done.
+    [[nodiscard]] uint64_t sleep_ns_max() const noexcept override {
+        return checkpoints_.is_under_way() ? kMillisecond : options_.lease_ns / 8;
+    }
 
     [[nodiscard]] bool finished() const override { return phase_ == Phase::kOver; }
 
@@ -155,6 +162,7 @@ private:
 
     // manager.cc: tables and the end
     void create_table(const Asker& asker, const wire::Frame& frame);
+    void add_made_table(std::optional<uint32_t> made);
     void open_table(const Asker& asker, const wire::Frame& frame);
     void lost(ConnectionId connection);
     void lose_silent_workers(uint64_t now_ns);
@@ -178,6 +186,12 @@ private:
     void remove_server(uint32_t server, const Error& why);
     void lose_worker(uint32_t number, LeaveMessage why);
     void forget_removed();
+    // manager_checkpoints.cc: checkpoints of the job
+    size_t go_on_with_checkpoints(uint64_t now_ns);
+    void hold_moves();
+    [[nodiscard]] bool may_begin_checkpoint() const;
+    void ask_for_checkpoint(const Asker& asker);
+    [[nodiscard]] Status take_checkpoint_report(uint32_t shard, const wire::Frame& frame);
     // manager_silence.cc: servers that are out of reach
     void look_for_silence(uint64_t now_ns);
     void judge_silent(uint32_t server, uint64_t silent_ns, const std::set<uint32_t>& silent);
@@ -234,6 +248,8 @@ private:
     Status outcome_;             ///< of the job, once it ends
     Joiners joiners_;
     JobTables tables_{outbox_};
+    Checkpoints checkpoints_;
+    uint64_t looked_for_checkpoints_ns_ = 0;
     Barrier barrier_{outbox_};
     WorkRounds work_{outbox_};
     size_t ended_tables_ = 0;  ///< of tables_, the first ones: their iterations are over

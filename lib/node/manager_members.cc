@@ -174,6 +174,7 @@ void Manager::receive_from_shard(ConnectionId connection, uint32_t shard,
                 membership_->first_iteration(shard, message->epoch, message->table, message->first);
             break;
         }
+        case Kind::kCheckpoint: taken = take_checkpoint_report(shard, frame); break;
         default: return refuse(connection, "a frame that shards do not send");
     }
     has_news_ = true;
@@ -230,6 +231,7 @@ void Manager::remove_server(uint32_t server, const Error& why) {
         counters_.forget_shard(entry.first);
         return true;
     });
+    checkpoints_.give_up(why);
     silent_.erase(server);
     if (options_.replicas > 0 && lease_end_ns > clock_.now_ns()) {
         fenced_[server] = lease_end_ns;  // it may still answer: nobody may take over from it yet
@@ -318,6 +320,10 @@ void Manager::settle_barrier() {
 Status Manager::leave_server(uint32_t server) {
     if (!membership_) return Error(Errc::kUnavailable, "the job has not begun yet");
     WEIR_TRY(membership_->leave_server(server));
+    if (checkpoints_.holds_moves()) {  // its time may be short
+        checkpoints_.give_up(
+            Error(Errc::kBusy, fmt::format("server {} leaves; ask again when it has", server)));
+    }
     has_news_ = true;
     return {};
 }
@@ -391,6 +397,7 @@ void Manager::carry_out(const AdmitServer& action) {
                                  endpoint_->process_of(shard.connection)};
         admit(shard.connection, shard.number, server->is.rank);
         tables_.send_all(shard);
+        checkpoints_.tell(shard);
         end_iterations(shard.connection);
     }
 }
@@ -446,11 +453,16 @@ void Manager::carry_out(const LostSegments& action) {
         const auto dead = std::ranges::find(dead_servers_, server, &JobStatus::DeadServer::number);
         if (dead != dead_servers_.end()) dead->held_parameters = true;
     }
+    const uint64_t last = checkpoints_.report().last_number;
     loss_ = Error(Errc::kPeerLost,
                   fmt::format("{} is gone; it died, or the network to it is cut; it held {:.3g} % "
                               "of the parameters, and there is no other copy of them: start the "
-                              "job again",
-                              servers, action.share * 100));
+                              "job again{}",
+                              servers, action.share * 100,
+                              last == 0 ? std::string()
+                                        : fmt::format(", with --resume {} (checkpoint {})",
+                                                      checkpoints_.options().folder, last)));
+    checkpoints_.end(*loss_);
     log(LogLevel::kWarning, "{}", loss_->text());
     const std::vector<Joiners::Server> joining = joiners_.servers();
     for (const Joiners::Server& server : joining)

@@ -286,7 +286,9 @@ bool Membership::make_next_view() {
     }
     const bool can_ask = !worker_joins_.empty() && !view_.shards().empty();
     if (drop_refusing_backups()) return true;
-    if (!(can_ask && is_asking_next_) && (finish_learners() || change_members())) return true;
+    const bool is_changed =
+        !(can_ask && is_asking_next_) && ((!holds_moves_ && finish_learners()) || change_members());
+    if (is_changed) return true;
     if (!can_ask) return false;
     ask();
     return first_iterations_.is_complete();

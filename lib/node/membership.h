@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -180,6 +181,10 @@ public:
     [[nodiscard]] Status first_iteration(uint32_t shard, uint64_t epoch, uint32_t table,
                                          uint64_t first);
 
+    /// While true, no learner becomes primary or backup, unless a server dies. Returns whether that
+    /// has changed: then call decide().
+    bool hold_moves(bool hold) noexcept { return std::exchange(holds_moves_, hold) != hold; }
+
     /// What is to be done now, in this order. Call it after inputs; it is made for many at a time.
     [[nodiscard]] std::vector<MembershipAction> decide();
 
@@ -255,6 +260,7 @@ private:
     std::map<uint64_t, LearnerReport> complete_;  // by the segment's first position
     std::vector<LearnerReport> refusing_;         // backups
     FirstIterations first_iterations_;
+    bool holds_moves_ = false;
     bool is_plan_due_ = false;
     bool is_asking_next_ = false;  // moves and joiners take turns
     MoveProgress done_;            // what of progress() has been done

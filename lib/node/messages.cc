@@ -100,7 +100,7 @@ std::optional<HelloMessage> HelloMessage::decode(std::span<const std::byte> body
 
 std::vector<std::byte> TableMessage::encode() const {
     ByteWriter writer;
-    writer.number(table).text(name).text(schema);
+    writer.number(table).text(name).text(schema).number(closed).number(checkpoint);
     return std::move(writer).take();
 }
 
@@ -110,6 +110,8 @@ std::optional<TableMessage> TableMessage::decode(std::span<const std::byte> body
     message.table = reader.number<uint32_t>();
     message.name = reader.text(kNameBytesMax);
     message.schema = reader.text(kSchemaBytesMax);
+    message.closed = reader.number<uint64_t>();
+    message.checkpoint = reader.number<uint64_t>();
     return whole(reader, std::move(message));
 }
 

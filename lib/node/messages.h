@@ -78,6 +78,9 @@ struct TableMessage {
     uint32_t table = 0;  ///< its number, given by the manager
     std::string name;
     std::string schema;  ///< bytes; see lib/store/schema_codec.h
+    uint64_t closed =
+        0;  ///< iterations that are closed from the beginning: it is read from a checkpoint
+    uint64_t checkpoint = 0;  ///< the number of that; 0: none
 
     [[nodiscard]] std::vector<std::byte> encode() const;
     [[nodiscard]] static std::optional<TableMessage> decode(std::span<const std::byte> body);

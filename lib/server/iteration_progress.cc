@@ -83,7 +83,7 @@ bool IterationProgress::is_over(uint64_t iteration, uint32_t worker) const noexc
 
 bool IterationProgress::is_last(uint64_t iteration, uint32_t worker,
                                 uint32_t parts) const noexcept {
-    return parts == 1 && iteration == first_open() && iteration < hold_ &&
+    return parts == 1 && iteration == first_open() && iteration < barred() &&
            open(iteration).missing == 1 && lacks(iteration, worker, parts) &&
            !is_over(iteration, worker) && closed_.has_primary();
 }
@@ -176,7 +176,7 @@ uint64_t IterationProgress::hold() noexcept {
 
 bool IterationProgress::complete() const noexcept {
     return open(first_open()).missing == 0 && !members_.empty() && closed_.has_primary() &&
-           first_open() < hold_ && !end_;
+           first_open() < barred() && !end_;
 }
 
 void IterationProgress::close() {
@@ -186,7 +186,7 @@ void IterationProgress::close() {
 
 bool IterationProgress::close_empty() {
     if (!complete()) return false;
-    uint64_t end = hold_;
+    uint64_t end = barred();
     for (const Member& member : members_)
         end = std::min(end, member.is.first);
     const bool is_used = std::ranges::any_of(window_, &Open::is_used);

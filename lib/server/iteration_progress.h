@@ -104,6 +104,11 @@ public:
 
     void release() noexcept { hold_ = kNotHeld; }
 
+    /// Closes no iteration behind `last` before go_on(): for a checkpoint.
+    void stop_behind(uint64_t last) noexcept { stop_ = last + 1; }
+
+    void go_on() noexcept { stop_ = kNotHeld; }
+
     /// Whether all parts of the first open iteration have arrived: run the rule unless the
     /// iteration has failed, then close().
     [[nodiscard]] bool complete() const noexcept;
@@ -188,6 +193,9 @@ private:
         return is_there ? worker : search(worker);
     }
 
+    /// From here on none is closed now.
+    [[nodiscard]] uint64_t barred() const noexcept { return hold_ < stop_ ? hold_ : stop_; }
+
     [[nodiscard]] size_t search(uint32_t worker) const noexcept;
     void reopen(uint64_t iteration);
     void count_missing(uint64_t iteration) noexcept;
@@ -205,6 +213,7 @@ private:
     std::vector<Withdrawal> withdrawals_;
     ClosedIterations closed_;
     uint64_t hold_ = kNotHeld;           ///< none from here on is closed
+    uint64_t stop_ = kNotHeld;           ///< nor from here on
     uint64_t hopeless_from_ = kNotHeld;  ///< the first iteration that lacks a lost worker's part
 };
 

@@ -95,10 +95,11 @@ void Shard::prefetch_rows(const Completion& next) const {
     if (const auto& table = tables_[h.table]) table->rows->prefetch({h.first, h.first + h.count});
 }
 
-/// The lease is extended by another thread.
+/// The lease is extended by another thread, and yet another one works at the disk.
 uint64_t Shard::sleep_ns_max() const noexcept {
-    constexpr uint64_t kLookForLeaseNs = kMillisecond;
-    if (needs_lease_ && !ready_.empty()) return kLookForLeaseNs;
+    const bool waits_for_others =
+        (needs_lease_ && !ready_.empty()) || !fills_.empty() || checkpoint_.is_under_way();
+    if (waits_for_others) return kMillisecond;
     if (streams_.empty()) return ~uint64_t{0};
     const uint64_t due_ns = streams_.due_ns();
     if (due_ns == ~uint64_t{0}) return due_ns;
@@ -109,7 +110,8 @@ uint64_t Shard::sleep_ns_max() const noexcept {
 int Shard::arm() {
     const bool nothing_waits = outbox_.empty() && to_manager_.due_ns() != 0 &&
                                !fetcher_.waiting() && !retry_ && !writes_.waiting() &&
-                               !streams_.must_poll() && !holdings_.is_dropping() && !is_preparing();
+                               !streams_.must_poll() && !holdings_.is_dropping() &&
+                               !is_preparing() && !checkpoint_.has_work() && !is_reading_rows();
     return nothing_waits ? endpoint_->arm() : -1;
 }
 
@@ -211,6 +213,7 @@ void Shard::control(const wire::Frame& frame) {
         case Kind::kFirstIteration: return answer_first_iterations(frame.values);
         case Kind::kStopped: return holdings_.let_go();
         case Kind::kWork: return end_iterations(frame.header.first);
+        case Kind::kCheckpoint: return order_checkpoint(frame.values);
         case Kind::kShutdown:
             if (frame.header.status == Errc::kOk) return end({});
             return end(Error(frame.header.status,
@@ -239,7 +242,8 @@ void Shard::order_table(uint64_t request, std::span<const std::byte> body) {
 Status Shard::create_table(std::span<const std::byte> body) {
     const auto message = TableMessage::decode(body);
     auto schema = message ? decode_schema(message->schema) : std::nullopt;
-    if (!schema || message->table >= TableMessage::kTablesMax || phase_ != Phase::kServing) {
+    if (!schema || message->table >= TableMessage::kTablesMax || phase_ != Phase::kServing ||
+        message->closed > ClosedState::kIterationMax) {
         return Error(Errc::kProtocol, "a malformed table schema");
     }
     schema->id = message->table;
@@ -266,6 +270,12 @@ Status Shard::create_table(std::span<const std::byte> body) {
     }
     if (tables_.size() <= message->table) tables_.resize(message->table + 1);
     auto made = std::make_unique<ShardTable>(std::move(*table));
+    made->was_pushed = message->checkpoint != 0;
+    made->closed_at_start = message->closed;
+    if (message->closed != 0) {
+        for (const PositionRange range : held.ranges())
+            made->iterations.state().closed().set({range, {message->closed, {}}});
+    }
     made->iterations.state().restart(primary_ranges());
     set_members(*made);
     tables_[message->table] = std::move(made);
@@ -303,6 +313,7 @@ void Shard::closed(ConnectionId connection) {
 /// For good.
 void Shard::lose_manager() {
     manager_lost_ = true;
+    fail_checkpoint(Error(Errc::kPeerLost, "the manager is gone"));
     if (phase_ == Phase::kJoining) {
         return end(
             Error(Errc::kPeerLost,

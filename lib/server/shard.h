@@ -15,6 +15,7 @@
 ///                    rule; shard_members.cc says whose parts it waits for
 ///   shard_replies.cc reply()
 /// A segment that moves: shard_view.cc and shard_streams.cc, with Holdings, Streams and Follower.
+/// A checkpoint: shard_checkpoint.cc, with CheckpointPart and TableFill.
 /// A pull goes from apply() to shard_pull.cc, and from there through PullWrites if the network
 /// has to write the values.
 
@@ -36,6 +37,7 @@
 #include "lib/node/state_machine.h"
 #include "lib/ring/view.h"
 #include "lib/ring/view_change.h"
+#include "lib/server/checkpoint_part.h"
 #include "lib/server/deferred_requests.h"
 #include "lib/server/fetcher.h"
 #include "lib/server/follower.h"
@@ -47,6 +49,7 @@
 #include "lib/server/sessions.h"
 #include "lib/server/shard_table.h"
 #include "lib/server/streams.h"
+#include "lib/server/table_fill.h"
 #include "lib/server/touched_lists.h"
 #include "lib/store/key_list_cache.h"
 #include "lib/store/memory.h"
@@ -74,6 +77,8 @@ struct ShardOptions {
     LinkIdentity link = {};  ///< of the link to the manager
     /// That of its server. None: it never needs one.
     std::shared_ptr<const ServerLease> lease = nullptr;
+    /// For checkpoints. None: it writes and reads none.
+    std::shared_ptr<checkpoint::DiskQueue> disk = nullptr;
     size_t fetch_bytes_max = size_t{64} << 20;  ///< of requests whose bytes are read or written
     /// Limit of the remembered key lists of all tables together: this shard's part of what its
     /// pool may spend on such lists.
@@ -205,6 +210,25 @@ private:
     [[nodiscard]] Errc judge_push(const ShardTable& table, const ShardRequest& request) const;
     [[nodiscard]] bool serves(const ShardTable& table, const ShardRequest& request) const;
 
+    // shard_checkpoint.cc: checkpoints, and tables that are read from one
+    struct Fill {
+        uint32_t table = 0;
+        std::unique_ptr<TableFill> rows;
+        std::optional<uint64_t> state = {};  ///< that copies must have
+        bool is_reported = false;
+    };
+
+    void order_checkpoint(std::span<const std::byte> body);
+    void settle_checkpoint();
+    void report_on_checkpoint(const CheckpointReport& report);
+    size_t go_on_with_checkpoint();
+    void fail_checkpoint(const Error& why);
+    void begin_fill(const CheckpointOrder& order);
+    size_t go_on_filling(Fill& fill);
+    void report_filled(uint32_t table, const Status& outcome);
+    [[nodiscard]] bool is_reading_rows() const noexcept;
+    void watch_iterations(ShardTable& table);
+
     // shard_fetch.cc: where are its keys and values
     void start(Session& session, const wire::Frame& frame);
     void count_mapped(const wire::Frame& frame);
@@ -250,6 +274,7 @@ private:
     void answer_hopeless(ShardTable& table, uint64_t iteration);
     void restart_iterations(ShardTable& table);
     void finish_iterations(ShardTable& table);
+    void close_iterations(ShardTable& table);
 
     // shard_pull.cc: sends values
     void pull(ShardTable& table, const ShardRequest& request);
@@ -336,6 +361,10 @@ private:
     bool is_moving_ = false;            ///< any of that
     bool holds_pushes_ = false;         ///< until streams have room
     bool retry_ = false;                ///< deferred or held requests may now be able to go on
+    CheckpointPart checkpoint_{tables_, holdings_, options_.disk};
+    uint64_t kept_state_ = 0;   ///< of streams_, when the last rows were kept for a checkpoint
+    std::vector<Fill> fills_;   ///< tables that are read from a checkpoint
+    uint64_t watch_every_ = 0;  ///< closed iterations; 0: the manager does not want to know
     PullWrites writes_;
     std::vector<std::byte> reply_buffer_;
     RowScan row_scan_;

@@ -40,7 +40,9 @@ void Shard::set_members(ShardTable& table) const {
     IterationProgress& iterations = table.iterations.state();
     std::vector<IterationMember> members;
     for (const ViewWorker& worker : view_.workers()) {
-        const uint64_t first = view_.first_iteration(worker.number, table.rows->schema().id);
+        const uint64_t first =
+            std::max(view_.first_iteration(worker.number, table.rows->schema().id),
+                     table.closed_at_start + 1);
         if (first <= ClosedState::kIterationMax) members.push_back({worker.number, first});
     }
     iterations.set_members(members);

@@ -80,6 +80,12 @@ void Shard::restart_iterations(ShardTable& table) {
 /// Ends the iterations that have all their parts, in order. The rule changes any row, so it waits
 /// while some are pinned.
 void Shard::finish_iterations(ShardTable& table) {
+    close_iterations(table);
+    if (watch_every_ != 0) [[unlikely]]
+        watch_iterations(table);
+}
+
+void Shard::close_iterations(ShardTable& table) {
     IterationProgress& iterations = table.iterations.state();
     while (iterations.complete()) {
         table.was_pushed = true;

@@ -29,7 +29,8 @@ void Shard::look_at_moves() noexcept {
     const bool needed_lease = std::exchange(needs_lease_, is_counted && options_.lease != nullptr);
     if (needs_lease_ && !needed_lease) writes_.want_replies();
     is_moving_ = !holdings_.is_settled() || !streams_.empty() || !followers_.empty() ||
-                 stopping_.has_value() || holds_answers_;
+                 stopping_.has_value() || holds_answers_ || checkpoint_.is_under_way() ||
+                 !fills_.empty();
 }
 
 // Views.
@@ -104,6 +105,7 @@ void Shard::follow_view() {
 
 size_t Shard::move_on() {
     size_t done = holdings_.drop_some() ? 1 : 0;
+    if (checkpoint_.is_under_way() || !fills_.empty()) done += go_on_with_checkpoint();
     std::vector<std::pair<ConnectionId, std::string_view>> wrong;
     for (const auto& [connection, follower] : followers_) {
         if (const std::string_view why = follower->go_on(); !why.empty())
@@ -127,7 +129,7 @@ size_t Shard::move_on() {
         streams_.take_view(view_, options_.number);
         ++done;
     }
-    if (holds_pushes_ && streams_.has_room()) {
+    if (holds_pushes_ && streams_.has_room() && !checkpoint_.is_frozen()) {
         holds_pushes_ = false;
         retry_ = true;
     }
@@ -185,6 +187,7 @@ bool Shard::serves(const ShardTable& table, const ShardRequest& request) const {
 /// how it is answered.
 Errc Shard::judge_push(const ShardTable& table, const ShardRequest& request) const {
     if (!serves(table, request)) return Errc::kOutOfRange;
+    if (checkpoint_.is_frozen()) return Errc::kBusy;
     if (streams_.empty()) return Errc::kOk;
     if (!streams_.has_room()) return Errc::kBusy;
     const wire::FrameHeader& h = request.header;

@@ -31,7 +31,9 @@ struct ShardTable {
     DeferredRequests deferred;  ///< wait until an iteration is closed
     Pins pins;
     ClockTable clocks;
-    bool was_pushed = false;  ///< rows, times or iterations may not be as in the beginning
+    bool was_pushed = false;       ///< rows, times or iterations may not be as in the beginning
+    uint64_t closed_at_start = 0;  ///< iterations: it was read from a checkpoint
+    uint64_t watched = 0;          ///< as Shard::watch_iterations() counts iterations
     PositionMap positions = PositionMap::sparse();
 };
 

@@ -64,8 +64,10 @@ enum class Kind : uint8_t {
     kLease = 26,  ///< process with a server -> manager: process `first` asks for a lease, question
                   ///< `request`; manager -> process: it holds for `first` nanoseconds, counted
                   ///< from when it was asked for
+    kCheckpoint = 27,  ///< worker -> manager: write one, and reply when it is on the disk; manager ->
+                       ///< shard: what it does for one; shard -> manager: what it has done
 };
-inline constexpr uint8_t kKindMax = 26;
+inline constexpr uint8_t kKindMax = 27;
 
 /// How keys and values travel: exactly one key form and one value form per push or pull.
 enum Flags : uint8_t {

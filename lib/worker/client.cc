@@ -181,6 +181,14 @@ Status Client::barrier(std::chrono::nanoseconds at_most, std::span<const TaskId>
     return state_->finish(state_->core().barrier(deadline_ns_of(at_most), after));
 }
 
+Result<uint64_t> Client::checkpoint(std::chrono::nanoseconds at_most,
+                                    std::span<const TaskId> after) {
+    WEIR_TRY(wait_for(*state_, after));
+    const ClientCore::CallId call = state_->core().checkpoint(deadline_ns_of(at_most));
+    state_->wait_until([&] { return state_->core().done(call); });
+    return state_->core().take_checkpoint(call);
+}
+
 Result<WorkShare> Client::take_work(uint32_t piece_count) {
     if (piece_count == 0 || piece_count > WorkShare::kPiecesMax)
         return Error(Errc::kInvalidArgument, fmt::format("{} pieces of work; there can be 1 to {}",

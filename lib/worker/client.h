@@ -306,6 +306,15 @@ public:
     /// had, as far as nobody has more than one piece more than another.
     /// Errors: kInvalidArgument; kPeerLost if a worker gave up or a server is lost
     [[nodiscard]] Result<WorkShare> take_work(uint32_t piece_count);
+    /// Has the job write a checkpoint, and waits until it is on the disk, at most `at_most` (0: the
+    /// client's deadline, WEIR_DEADLINE_MS). It has all pushes that were acknowledged before this call,
+    /// and all iterations of each table up to one. Returns its number. The job goes on meanwhile, and
+    /// also if there is an error.
+    /// Errors: kUnavailable if the job has no folder for checkpoints; kIo (a full disk); kPeerLost;
+    ///         kBusy, kCancelled if servers came or went meanwhile: try again; kDeadline: it may still
+    ///         come; the error of a task of `after`
+    [[nodiscard]] Result<uint64_t> checkpoint(std::chrono::nanoseconds at_most = {},
+                                              std::span<const TaskId> after = {});
     /// Returns the counters of this client, and asks every shard for its own. One that leaves the
     /// job meanwhile is left out.
     /// Errors: kPeerLost, kDeadline; the error of a task of `after`

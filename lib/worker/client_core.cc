@@ -8,6 +8,7 @@
 
 #include <fmt/core.h>
 
+#include "lib/base/byte_codec.h"
 #include "lib/base/log.h"
 #include "lib/store/schema_codec.h"
 
@@ -353,6 +354,7 @@ Result<TableInfo> ClientCore::take_table(CallId id) {
     auto schema = message ? decode_schema(message->schema) : std::nullopt;
     if (!schema) return Error(Errc::kProtocol, "the manager sent a malformed table schema");
     schema->id = message->table;
+    if (message->closed != 0) closed_at_start_[message->table] = message->closed;
     return make_table_info(std::move(*schema), rules_);
 }
 
@@ -364,6 +366,22 @@ Result<WorkShare> ClientCore::take_share(CallId id) {
     auto share = WorkShare::decode(body);
     if (!share) return Error(Errc::kProtocol, "the manager sent a malformed share of the work");
     return *std::move(share);
+}
+
+ClientCore::CallId ClientCore::checkpoint(uint64_t deadline_ns) {
+    return control(manager(), Kind::kCheckpoint, {}, deadline_ns);
+}
+
+Result<uint64_t> ClientCore::take_checkpoint(CallId id) {
+    Call* const call = calls_.find(id);
+    const std::vector<std::byte> body =
+        call == nullptr ? std::vector<std::byte>() : std::move(call->body);
+    WEIR_TRY(take(id));
+    ByteReader reader(body);
+    const auto number = reader.number<uint64_t>();
+    if (!reader.done())
+        return Error(Errc::kProtocol, "the manager sent a malformed number of a checkpoint");
+    return number;
 }
 
 Result<StatsMessage> ClientCore::take_stats(CallId id) {

@@ -13,6 +13,7 @@
 /// Beside it: client_tasks.cc (calls that wait for others), client_join.cc (connections), client_deadlines.cc (deadlines and signs of life) and
 /// held_failures.h (which error is the cause).
 
+#include <algorithm>
 #include <array>
 #include <deque>
 #include <memory>
@@ -149,6 +150,10 @@ public:
     /// A part of an iteration that is still open, has_open_parts(), counts as withdrawn.
     CallId leave(const Status& outcome, uint64_t deadline_ns);
     [[nodiscard]] bool has_open_parts();
+    /// Ends when a checkpoint is on the disk that was begun after this call.
+    CallId checkpoint(uint64_t deadline_ns);
+    /// The number of the one that an ended checkpoint() call brought.
+    [[nodiscard]] Result<uint64_t> take_checkpoint(CallId call);
     /// The table that an ended create_table() or open_table() call found.
     [[nodiscard]] Result<TableInfo> take_table(CallId call);
     CallId stats(uint32_t shard);
@@ -165,9 +170,12 @@ public:
     }
 
     /// From which iteration of a table on this worker takes part: 1, or for one that joined later
-    /// an iteration that no shard had closed; kNoIteration: in none.
+    /// an iteration that no shard had closed; of a table that comes from a checkpoint, that behind its
+    /// last one; kNoIteration: in none.
     [[nodiscard]] uint64_t first_iteration(uint32_t table) const noexcept {
-        return view_.first_iteration(options_.worker, table);
+        const auto closed = closed_at_start_.find(table);
+        const uint64_t first = view_.first_iteration(options_.worker, table);
+        return closed == closed_at_start_.end() ? first : std::max(first, closed->second + 1);
     }
 
     /// What the next push of an iteration of the table has to name; nothing if this worker takes
@@ -556,6 +564,8 @@ private:
     Slots<Request> requests_;
     std::vector<uint64_t> times_;  ///< by table: pieces cut so far
     std::unordered_map<uint32_t, PushedIterations> pushed_iterations_;  ///< by table
+    /// By table, of those that come from a checkpoint: the last iteration that was closed there.
+    std::unordered_map<uint32_t, uint64_t> closed_at_start_;
     RouteCache routes_;
     ClientCounters counters_;
 };

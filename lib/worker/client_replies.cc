@@ -253,6 +253,9 @@ Status ClientCore::error_of(const Request& request, const wire::Frame& frame) co
                      fmt::format("the barrier cannot be reached: {}",
                                  why.empty() ? std::string(to_string(header.status)) : why));
     }
+    if (request.header.kind == Kind::kCheckpoint)
+        return Error(header.status, "there is no new checkpoint: " +
+                                        decode_text(frame.values).value_or("(no reason given)"));
     if (request.header.kind == Kind::kWork)
         return Error(header.status, decode_text(frame.values).value_or("there is no work"));
     if ((header.flags & wire::kIteration) != 0) return failed_iteration(request, frame);

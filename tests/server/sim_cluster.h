@@ -49,6 +49,9 @@ struct SimShape {
     uint32_t points = 0;  ///< segments of a shard; 0: the manager's choice
     uint64_t lease_ns = kSecond;
     double clock_skew = 0;  ///< so much too fast or too slow some clocks of processes go
+    CheckpointOptions
+        checkpoints{};  ///< its disk queue is run by the cluster, and is that of all servers
+    std::optional<checkpoint::Manifest> resume{};
 };
 
 /// A server that joins a running cluster.
@@ -71,6 +74,8 @@ public:
         manager_options.replicas = shape.replicas;
         manager_options.points = shape.points;
         manager_options.lease_ns = shape.lease_ns;
+        manager_options.checkpoints = shape.checkpoints;
+        manager_options.resume = shape.resume;
         if (shape.is_manager_apart) managers_device_ = network.make_device(kManagersHost);
         manager = std::make_unique<Manager>(
             manager_options, endpoint(shape.is_manager_apart ? *managers_device_ : first),
@@ -159,6 +164,7 @@ public:
         for (auto& worker : workers) {
             if (worker != nullptr && !stopped.contains(worker.get())) done += worker->poll();
         }
+        if (shape_.checkpoints.disk != nullptr && shape_.checkpoints.disk->run_one()) ++done;
         if (done > 0) return true;
         if (network.step()) return true;
         clock.advance(kMillisecond);  // only deadlines are left
@@ -290,6 +296,7 @@ private:
         options.waiting_bytes_max = shape_.waiting_bytes_max;
         options.list_cache_bytes = shape_.list_cache_bytes;
         options.secret_seed = mix64(seed_ + shards.size());
+        options.disk = shape_.checkpoints.disk;
         return options;
     }
 

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/node/checkpoint_message.h"
+
+#include <utility>
+
+#include "lib/base/byte_codec.h"
+
+namespace weir {
+namespace {
+
+constexpr size_t kChunkNameBytesMax = 256;
+
+void write_tables(ByteWriter& to, const std::vector<TableIteration>& tables) {
+    to.number(static_cast<uint32_t>(tables.size()));
+    for (const TableIteration& one : tables)
+        to.number(one.table).number(one.iteration);
+}
+
+bool read_tables(ByteReader& from, std::vector<TableIteration>& tables) {
+    const auto count = from.number<uint32_t>();
+    if (count > CheckpointOrder::kTablesMax) return false;
+    for (uint32_t i = 0; i < count; ++i) {
+        TableIteration& one = tables.emplace_back();
+        one.table = from.number<uint32_t>();
+        one.iteration = from.number<uint64_t>();
+    }
+    return from.ok();
+}
+
+/// False: neither 0 nor 1.
+bool read_flag(ByteReader& from, bool& flag) {
+    const auto byte = from.number<uint8_t>();
+    flag = byte == 1;
+    return byte <= 1;
+}
+
+}  // namespace
+
+std::vector<std::byte> CheckpointOrder::encode() const {
+    ByteWriter to;
+    to.number(step).number(static_cast<uint8_t>(has_more)).number(number).text(folder);
+    write_tables(to, tables);
+    return std::move(to).take();
+}
+
+std::optional<CheckpointOrder> CheckpointOrder::decode(std::span<const std::byte> body) {
+    ByteReader from(body);
+    CheckpointOrder order;
+    order.step = from.number<Step>();
+    if (order.step < Step::kFreeze || order.step > Step::kWatch) return std::nullopt;
+    if (!read_flag(from, order.has_more)) return std::nullopt;
+    order.number = from.number<uint64_t>();
+    order.folder = from.text(kFolderBytesMax);
+    if (!read_tables(from, order.tables) || !from.done()) return std::nullopt;
+    return order;
+}
+
+std::vector<std::byte> CheckpointReport::encode() const {
+    ByteWriter to;
+    to.number(step).number(static_cast<uint8_t>(has_more)).number(number);
+    write_tables(to, tables);
+    to.number(chunk.table).number(chunk.range.first).number(chunk.range.last);
+    to.number(chunk.row_count).number(chunk.size_bytes).number(chunk.checksum).text(chunk.name);
+    to.number(status).text(why.substr(0, kWhyBytesMax));
+    return std::move(to).take();
+}
+
+std::optional<CheckpointReport> CheckpointReport::decode(std::span<const std::byte> body) {
+    ByteReader from(body);
+    CheckpointReport report;
+    report.step = from.number<Step>();
+    if (report.step < Step::kFrozen || report.step > Step::kDue) return std::nullopt;
+    if (!read_flag(from, report.has_more)) return std::nullopt;
+    report.number = from.number<uint64_t>();
+    if (!read_tables(from, report.tables)) return std::nullopt;
+    report.chunk.table = from.number<uint32_t>();
+    report.chunk.range.first = from.number<uint64_t>();
+    report.chunk.range.last = from.number<uint64_t>();
+    report.chunk.row_count = from.number<uint64_t>();
+    report.chunk.size_bytes = from.number<uint64_t>();
+    report.chunk.checksum = from.number<uint64_t>();
+    report.chunk.name = from.text(kChunkNameBytesMax);
+    report.status = from.number<Errc>();
+    report.why = from.text(kWhyBytesMax);
+    const bool is_failure = report.step == CheckpointReport::Step::kFailed;
+    const bool is_sound =
+        report.status <= Errc::kReassigned && (!is_failure || report.status != Errc::kOk);
+    if (!from.done() || !is_sound) return std::nullopt;
+    return report;
+}
+
+}  // namespace weir

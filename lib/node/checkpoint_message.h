@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// The bodies of Kind::kCheckpoint: what the manager has shards do for checkpoints, and what they
+/// report. Encoded as the other bodies (messages.h).
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lib/base/result.h"
+#include "lib/checkpoint/manifest.h"
+
+namespace weir {
+
+/// A table, and an iteration of it.
+struct TableIteration {
+    uint32_t table = 0;
+    uint64_t iteration = 0;
+    friend bool operator==(const TableIteration&, const TableIteration&) = default;
+};
+
+/// From the manager to a shard.
+struct CheckpointOrder {
+    enum class Step : uint8_t {
+        kFreeze = 1,  ///< execute no push and begin no iteration anywhere; report kFrozen
+        kTake = 2,    ///< keep the rows of `tables`, each as of its iteration, and go on
+        kGiveUp = 3,  ///< there will be no checkpoint `number`
+        kFill = 4,    ///< fill the one table in `tables` from checkpoint `number` of `folder`
+        kWatch = 5    ///< report each time a table has closed `number` more iterations
+    };
+    static constexpr size_t kTablesMax = 32;  ///< of one message
+    static constexpr size_t kFolderBytesMax = 1024;
+
+    Step step = Step::kFreeze;
+    bool has_more = false;  ///< further tables follow in another message
+    uint64_t number = 0;    ///< of the checkpoint
+    std::string folder = {};
+    std::vector<TableIteration> tables = {};
+
+    [[nodiscard]] std::vector<std::byte> encode() const;
+    [[nodiscard]] static std::optional<CheckpointOrder> decode(std::span<const std::byte> body);
+    friend bool operator==(const CheckpointOrder&, const CheckpointOrder&) = default;
+};
+
+/// From a shard to the manager.
+struct CheckpointReport {
+    enum class Step : uint8_t {
+        kFrozen = 1,  ///< and this is the last iteration that each table has closed anywhere here
+        kTaken = 2,   ///< the rows of all tables are kept
+        kChunk = 3,   ///< `chunk` is on the disk
+        kSaved = 4,   ///< so are all chunks of this shard
+        kFailed = 5,  ///< `status` and `why`
+        kFilled = 6,  ///< the table `number` has its rows, or not: `status` and `why`
+        kDue = 7      ///< as kWatch asks for
+    };
+    static constexpr size_t kWhyBytesMax = 600;
+
+    Step step = Step::kFrozen;
+    bool has_more = false;
+    uint64_t number = 0;
+    std::vector<TableIteration> tables = {};
+    checkpoint::ChunkEntry chunk = {};
+    Errc status = Errc::kOk;
+    std::string why = {};
+
+    [[nodiscard]] std::vector<std::byte> encode() const;
+    [[nodiscard]] static std::optional<CheckpointReport> decode(std::span<const std::byte> body);
+    friend bool operator==(const CheckpointReport&, const CheckpointReport&) = default;
+};
+
+}  // namespace weir

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/node/checkpoints.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include <fmt/core.h>
+
+#include "lib/base/byte_codec.h"
+#include "lib/base/log.h"
+#include "lib/checkpoint/chunk.h"
+#include "lib/checkpoint/folder.h"
+#include "lib/node/messages.h"
+
+namespace weir {
+
+using checkpoint::Disk;
+using checkpoint::is_done;
+using checkpoint::Manifest;
+
+namespace {
+
+/// Since 1970.
+uint64_t wall_time_ns() {
+    const auto now = std::chrono::system_clock::now().time_since_epoch();
+    return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
+}
+
+/// Writes the manifest, and removes old checkpoints. The checkpoint is there even if that fails.
+Status write_and_prune(Disk& disk, const std::string& folder, const Manifest& manifest,
+                       size_t kept_count) {
+    WEIR_TRY(checkpoint::write_manifest(disk, folder, manifest));
+    if (const auto pruned = checkpoint::prune(disk, folder, kept_count); !pruned) {
+        log(LogLevel::kWarning, "old checkpoints are not removed: {}", pruned.error().text());
+    }
+    return {};
+}
+
+/// Into another folder, under the same name; its content belongs to that name.
+Status copy_chunk(Disk& disk, const std::string& from, const std::string& to,
+                  const std::string& name) {
+    WEIR_ASSIGN(const std::vector<std::byte> bytes,
+                disk.read(checkpoint::path_of(from, name), checkpoint::Chunk::kBytesMax));
+    const Status written = checkpoint::write_file(disk, to, name, bytes);
+    return written.code() == Errc::kAlreadyExists ? Status() : written;
+}
+
+/// Adds the chunks of tables that nobody has asked for, as the checkpoint that the job goes on from
+/// names them.
+Status add_chunks_of(Disk& disk, const CheckpointOptions& options,
+                     const std::vector<uint32_t>& unread, Manifest& manifest) {
+    if (unread.empty()) return {};
+    WEIR_ASSIGN(const Manifest old,
+                checkpoint::read_manifest(disk, options.resumed_folder, *options.resumed_from));
+    for (const TableSchema& table : old.tables) {
+        if (!std::ranges::count(unread, table.id)) continue;
+        manifest.tables.push_back(table);
+        if (const uint64_t closed = old.closed_of(table.id); closed != 0)
+            manifest.closed[table.id] = closed;
+        const auto chunks = old.chunks_of(table.id);
+        for (const checkpoint::ChunkEntry& chunk : chunks) {
+            if (options.resumed_folder == options.folder) break;
+            WEIR_TRY(copy_chunk(disk, options.resumed_folder, options.folder, chunk.name));
+        }
+        manifest.chunks.insert(manifest.chunks.end(), chunks.begin(), chunks.end());
+    }
+    return {};
+}
+
+}  // namespace
+
+void Checkpoints::answer_all(Outbox& outbox, std::vector<Asker>& askers, Errc status,
+                             std::span<const std::byte> body) {
+    for (const Asker& asker : std::exchange(askers, {}))
+        answer(outbox, asker, status, body);
+}
+
+void Checkpoints::ask(const Asker& asker) {
+    if (options_.folder.empty()) {
+        return answer(outbox_, asker, Errc::kUnavailable,
+                      encode_text("the job writes no checkpoints: give it a folder for them "
+                                  "(--checkpoint DIR, JobOptions::checkpoint_folder)"));
+    }
+    askers_.push_back(asker);
+}
+
+void Checkpoints::forget(transport::ConnectionId connection) {
+    const auto is_theirs = [&](const Asker& asker) { return asker.connection == connection; };
+    std::erase_if(askers_, is_theirs);
+    std::erase_if(served_, is_theirs);
+}
+
+void Checkpoints::start(const std::vector<ShardPeer>& shards) {
+    is_started_ = true;
+    begun_ns_ = clock_.now_ns();
+    for (const ShardPeer& shard : shards)
+        tell(shard);
+}
+
+void Checkpoints::tell(const ShardPeer& shard) {
+    if (options_.folder.empty() || options_.every_iterations == 0) return;
+    CheckpointOrder order{.step = CheckpointOrder::Step::kWatch};
+    order.number = options_.every_iterations;
+    send(shard, order);
+}
+
+bool Checkpoints::is_due() {
+    if (options_.folder.empty() || !is_started_ || phase_ != Phase::kIdle) return false;
+    if (options_.is_asked_for && options_.is_asked_for()) is_wanted_ = true;
+    const bool is_time = options_.every_ns != 0 && clock_.now_ns() - begun_ns_ >= options_.every_ns;
+    return is_wanted_ || is_time || !askers_.empty();
+}
+
+void Checkpoints::enter(Phase phase) {
+    phase_ = phase;
+    entered_ns_ = clock_.now_ns();
+}
+
+void Checkpoints::begin(const std::vector<ShardPeer>& shards, std::vector<TableSchema> tables,
+                        std::vector<uint32_t> unread) {
+    enter(Phase::kNumbering);
+    begun_ns_ = entered_ns_;
+    is_wanted_ = false;
+    served_ = std::exchange(askers_, {});
+    shards_ = shards;
+    unread_ = std::move(unread);
+    manifest_ = {};
+    manifest_.tables = std::move(tables);
+    highest_.clear();
+    numbered_ = options_.disk->add(
+        [folder = options_.folder](Disk& disk) { return checkpoint::next_number(disk, folder); });
+}
+
+size_t Checkpoints::poll() {
+    if (phase_ == Phase::kNumbering && is_done(numbered_)) {
+        const Result<uint64_t> number = numbered_.get();
+        number ? freeze(*number) : give_up(number.error());
+        return 1;
+    }
+    if (phase_ == Phase::kWriting && is_done(written_)) {
+        const Status written = written_.get();
+        written ? complete() : give_up(written.error());
+        return 1;
+    }
+    const uint64_t for_ns = phase_ == Phase::kIdle ? 0 : clock_.now_ns() - entered_ns_;
+    const bool is_late = (phase_ == Phase::kFreezing && for_ns > kFreezeNs) ||
+                         (phase_ == Phase::kTaking && !taking_.empty() && for_ns > kTakeNs);
+    if (!is_late) return 0;
+    give_up(Error(Errc::kDeadline, late_text()));
+    return 1;
+}
+
+std::string Checkpoints::late_text() const {
+    const std::set<uint32_t>& late = phase_ == Phase::kFreezing ? awaited_ : taking_;
+    return phase_ == Phase::kFreezing
+               ? fmt::format("shard {} did not stop for it within {} s", *late.begin(),
+                             kFreezeNs / kSecond)
+               : fmt::format(
+                     "shard {} did not come to its instant within {} s: it waits for "
+                     "workers' parts of an iteration",
+                     *late.begin(), kTakeNs / kSecond);
+}
+
+void Checkpoints::send(const ShardPeer& shard, const CheckpointOrder& order) {
+    outbox_.send(shard.connection, wire::header_of(wire::Kind::kCheckpoint), order.encode());
+}
+
+void Checkpoints::freeze(uint64_t number) {
+    manifest_.number = number;
+    manifest_.created_ns = wall_time_ns();
+    enter(Phase::kFreezing);
+    awaited_.clear();
+    CheckpointOrder order{.step = CheckpointOrder::Step::kFreeze};
+    order.number = number;
+    for (const ShardPeer& shard : shards_) {
+        awaited_.insert(shard.number);
+        send(shard, order);
+    }
+}
+
+/// All shards stand.
+void Checkpoints::order_to_take() {
+    enter(Phase::kTaking);
+    std::vector<CheckpointOrder> orders;
+    for (const TableSchema& table : manifest_.tables) {
+        if (orders.empty() || orders.back().tables.size() == CheckpointOrder::kTablesMax) {
+            orders.push_back({.step = CheckpointOrder::Step::kTake, .has_more = true});
+            orders.back().number = manifest_.number;
+        }
+        const auto highest = highest_.find(table.id);
+        const uint64_t iteration = highest == highest_.end() ? 0 : highest->second;
+        orders.back().tables.push_back({table.id, iteration});
+        if (iteration == 0) continue;
+        manifest_.closed[table.id] = iteration;
+        manifest_.iteration = std::max(manifest_.iteration.value_or(0), iteration);
+    }
+    if (orders.empty()) {
+        orders.push_back({.step = CheckpointOrder::Step::kTake});
+        orders.back().number = manifest_.number;
+    }
+    orders.back().has_more = false;
+    orders.front().folder = options_.folder;
+    for (const ShardPeer& shard : shards_) {
+        awaited_.insert(shard.number);
+        taking_.insert(shard.number);
+        for (const CheckpointOrder& order : orders)
+            send(shard, order);
+    }
+}
+
+Status Checkpoints::take(uint32_t shard, const CheckpointReport& report) {
+    using Step = CheckpointReport::Step;
+    if (report.step == Step::kDue) {
+        for (const TableIteration& one : report.tables) {
+            if (one.iteration >= saved_[one.table] + options_.every_iterations) is_wanted_ = true;
+        }
+        return {};
+    }
+    const bool is_of_this = (phase_ == Phase::kFreezing || phase_ == Phase::kTaking) &&
+                            report.number == manifest_.number && awaited_.contains(shard);
+    if (!is_of_this) return {};  // of one that was given up
+    switch (report.step) {
+        case Step::kFrozen:
+            if (phase_ != Phase::kFreezing) return Error(Errc::kProtocol, "a second stop");
+            for (const TableIteration& one : report.tables)
+                highest_[one.table] = std::max(highest_[one.table], one.iteration);
+            if (!report.has_more) awaited_.erase(shard);
+            if (awaited_.empty()) order_to_take();
+            return {};
+        case Step::kTaken: taking_.erase(shard); return {};
+        case Step::kChunk:
+            if (phase_ != Phase::kTaking) return Error(Errc::kProtocol, "a chunk before its time");
+            manifest_.chunks.push_back(report.chunk);
+            return {};
+        case Step::kSaved:
+            if (phase_ != Phase::kTaking) return Error(Errc::kProtocol, "an end before its time");
+            awaited_.erase(shard);
+            taking_.erase(shard);
+            if (awaited_.empty()) write_manifest();
+            return {};
+        case Step::kFailed:
+            give_up(Error(report.status, fmt::format("shard {}: {}", shard, report.why)));
+            return {};
+        default: return Error(Errc::kProtocol, "a report that belongs to no checkpoint");
+    }
+}
+
+void Checkpoints::write_manifest() {
+    enter(Phase::kWriting);
+    written_ = options_.disk->add(
+        [options = options_, manifest = manifest_, unread = unread_](Disk& disk) mutable -> Status {
+            WEIR_TRY(add_chunks_of(disk, options, unread, manifest));
+            WEIR_TRY(checkpoint::order(manifest));
+            return write_and_prune(disk, options.folder, manifest, options.kept_count);
+        });
+}
+
+void Checkpoints::complete() {
+    phase_ = Phase::kIdle;
+    for (const auto& [table, iteration] : manifest_.closed)
+        saved_[table] = iteration;
+    last_number_ = manifest_.number;
+    last_begun_ns_ = begun_ns_;
+    last_duration_ns_ = clock_.now_ns() - begun_ns_;
+    last_failure_.clear();
+    uint64_t bytes = 0;
+    for (const checkpoint::ChunkEntry& chunk : manifest_.chunks)
+        bytes += chunk.size_bytes;
+    log(LogLevel::kInfo, "checkpoint {} is in {}{}: {:.1f} MiB in {:.2f} s", last_number_,
+        options_.folder,
+        manifest_.iteration ? fmt::format(", as of iteration {}", *manifest_.iteration) : "",
+        static_cast<double>(bytes) / (1024.0 * 1024.0),
+        static_cast<double>(last_duration_ns_) / static_cast<double>(kSecond));
+    ByteWriter body;
+    body.number(last_number_);
+    answer_all(outbox_, served_, Errc::kOk, body.bytes());
+}
+
+void Checkpoints::give_up(const Error& why) {
+    if (phase_ == Phase::kIdle) return;
+    if (holds_moves()) {
+        CheckpointOrder order{.step = CheckpointOrder::Step::kGiveUp};
+        order.number = manifest_.number;
+        for (const ShardPeer& shard : shards_)
+            send(shard, order);
+    }
+    phase_ = Phase::kIdle;
+    awaited_.clear();
+    taking_.clear();
+    last_failure_ = why.text();
+    log(LogLevel::kWarning, "there is no new checkpoint, and the job goes on: {}", why.text());
+    answer_all(outbox_, served_, why.code(), encode_text(why.text()));
+}
+
+void Checkpoints::end(const Error& why) {
+    give_up(why);
+    answer_all(outbox_, askers_, why.code(), encode_text(why.text()));
+}
+
+Checkpoints::Report Checkpoints::report() const {
+    Report report;
+    report.is_on = !options_.folder.empty();
+    report.is_under_way = is_under_way();
+    report.last_number = last_number_;
+    report.last_age_ns = last_number_ == 0 ? 0 : clock_.now_ns() - last_begun_ns_;
+    report.last_duration_ns = last_duration_ns_;
+    report.last_failure = last_failure_;
+    return report;
+}
+
+}  // namespace weir

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// Checkpoints: the manager's part in the checkpoints of a job: when one is due, what the shards do
+/// for it and in which order, and its manifest.
+
+#include <cstdint>
+#include <functional>
+#include <future>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "lib/base/clock.h"
+#include "lib/base/result.h"
+#include "lib/checkpoint/disk_queue.h"
+#include "lib/checkpoint/manifest.h"
+#include "lib/node/asker.h"
+#include "lib/node/checkpoint_message.h"
+#include "lib/node/job_tables.h"
+
+namespace weir {
+
+struct CheckpointOptions {
+    std::string folder{};                    ///< empty: the job writes none
+    uint64_t every_ns = 0;                   ///< 0: not by time
+    uint64_t every_iterations = 0;           ///< of any table; 0: not by them
+    size_t kept_count = 3;                   ///< older ones are removed
+    std::function<bool()> is_asked_for{};    ///< true once for each that is asked for; may be empty
+    std::optional<uint64_t> resumed_from{};  ///< the checkpoint that the job goes on from
+    std::string resumed_folder{};            ///< where that is
+    std::shared_ptr<checkpoint::DiskQueue> disk{};  ///< needed for both
+};
+
+/// The way of a checkpoint:
+///   kNumbering  its number is chosen, above all files of the folder
+///   kFreezing   every shard stops, and says which iteration of each table it has closed last
+///   kTaking     every shard goes on up to the highest of these, keeps the rows of each table as they
+///               are then, goes on, and writes its chunks
+///   kWriting    all chunks are there: the manifest is written, and old checkpoints are removed
+/// While all shards stand, none has executed anything that was sent after an answer of one that stood
+/// later: so the checkpoint shows no push without those that were acknowledged before it was sent.
+///
+/// It is given up, with an error for those who asked, when a shard cannot go on with it, is lost, or
+/// takes too long to stop. The job goes on.
+///
+/// Thread: the manager's
+class Checkpoints {
+public:
+    enum class Phase : uint8_t { kIdle, kNumbering, kFreezing, kTaking, kWriting };
+
+    static constexpr uint64_t kFreezeNs = 5 * kSecond;  ///< for all shards to stop
+    static constexpr uint64_t kTakeNs = 60 * kSecond;   ///< and then to have kept all rows
+
+    /// What people see of them.
+    struct Report {
+        bool is_on = false;             ///< the job writes checkpoints
+        bool is_under_way = false;      ///< one is being written
+        uint64_t last_number = 0;       ///< the last one that was completed; 0: none
+        uint64_t last_age_ns = 0;       ///< since that was begun
+        uint64_t last_duration_ns = 0;  ///< from its begin to its end
+        std::string last_failure = {};  ///< of the one after that; empty: it did not fail
+    };
+
+    Checkpoints(CheckpointOptions options, Outbox& outbox, const Clock& clock)
+        : options_(std::move(options)), outbox_(outbox), clock_(clock) {}
+
+    /// Somebody asks for one: it begins when it can, and the answer comes when it is on the disk. Its
+    /// number is in the body.
+    void ask(const Asker& asker);
+    /// Who asked is gone.
+    void forget(transport::ConnectionId connection);
+
+    /// The job begins: what is due by time is counted from now on.
+    void start(const std::vector<ShardPeer>& shards);
+    /// A shard joins.
+    void tell(const ShardPeer& shard);
+
+    /// Whether one is to begin: then call begin() as soon as no view is on its way, no table is being
+    /// made, and all shards of the view are there.
+    [[nodiscard]] bool is_due();
+    /// `tables`: all that the job has; `unread`: those that nobody has asked for since the job was
+    /// resumed. Their chunks go on to count.
+    void begin(const std::vector<ShardPeer>& shards, std::vector<TableSchema> tables,
+               std::vector<uint32_t> unread);
+
+    [[nodiscard]] bool is_under_way() const noexcept { return phase_ != Phase::kIdle; }
+
+    /// Whether no segment may change hands, as far as that can be chosen.
+    [[nodiscard]] bool holds_moves() const noexcept {
+        return phase_ == Phase::kFreezing || phase_ == Phase::kTaking;
+    }
+
+    /// What the disk has done; what takes too long. Returns how much happened.
+    size_t poll();
+    /// Errors: Errc::kProtocol if the report makes no sense
+    [[nodiscard]] Status take(uint32_t shard, const CheckpointReport& report);
+    /// It cannot be completed any more.
+    void give_up(const Error& why);
+    /// The job is over or has lost parameters: nobody waits any more.
+    void end(const Error& why);
+
+    [[nodiscard]] Report report() const;
+
+    [[nodiscard]] const CheckpointOptions& options() const noexcept { return options_; }
+
+private:
+    void enter(Phase phase);
+    void send(const ShardPeer& shard, const CheckpointOrder& order);
+    void freeze(uint64_t number);
+    void order_to_take();
+    void write_manifest();
+    void complete();
+    [[nodiscard]] std::string late_text() const;
+    static void answer_all(Outbox& outbox, std::vector<Asker>& askers, Errc status,
+                           std::span<const std::byte> body);
+
+    CheckpointOptions options_;
+    Outbox& outbox_;
+    const Clock& clock_;
+    Phase phase_ = Phase::kIdle;
+    uint64_t entered_ns_ = 0;  ///< the phase
+    uint64_t begun_ns_ = 0;    ///< the last one, or the job
+    bool is_started_ = false;
+    bool is_wanted_ = false;     ///< by a signal, or by the number of iterations
+    std::vector<Asker> askers_;  ///< of the next one
+    std::vector<Asker> served_;  ///< of the one that is under way
+    std::vector<ShardPeer> shards_;
+    std::vector<uint32_t> unread_;
+    std::set<uint32_t> awaited_;  ///< shards that have yet to do what the phase waits for
+    std::set<uint32_t> taking_;   ///< shards that have yet to keep their rows
+    checkpoint::Manifest manifest_;
+    std::map<uint32_t, uint64_t> highest_;  ///< by table: the last iteration closed anywhere
+    std::map<uint32_t, uint64_t> saved_;    ///< the same, of the last checkpoint
+    std::future<Result<uint64_t>> numbered_;
+    std::future<Status> written_;
+    uint64_t last_number_ = 0;
+    uint64_t last_begun_ns_ = 0;
+    uint64_t last_duration_ns_ = 0;
+    std::string last_failure_;
+};
+
+}  // namespace weir

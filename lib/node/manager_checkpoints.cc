@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+/// \file
+/// Checkpoints of the job, and going on from one: when they may begin, and what they hold up.
+
+#include <utility>
+
+#include "lib/node/manager.h"
+
+namespace weir {
+
+/// In each poll while the job runs. Returns how much was done.
+size_t Manager::go_on_with_checkpoints(uint64_t now_ns) {
+    constexpr uint64_t kLookNs = kMillisecond;
+    if (now_ns - looked_for_checkpoints_ns_ < kLookNs) return 0;
+    looked_for_checkpoints_ns_ = now_ns;
+    size_t done = checkpoints_.poll();
+    if (checkpoints_.is_due() && may_begin_checkpoint()) {
+        checkpoints_.begin(live_shards(), tables_.made_tables(), tables_.unread_tables());
+        ++done;
+    }
+    hold_moves();
+    return done;
+}
+
+/// While the rows of a checkpoint are kept or read, nothing changes hands if nobody dies.
+void Manager::hold_moves() {
+    if (!membership_) return;
+    const bool holds = checkpoints_.holds_moves() || tables_.is_filling();
+    if (membership_->hold_moves(holds)) has_news_ = true;
+}
+
+/// Whether all shards have the same view, are there, and have all tables.
+bool Manager::may_begin_checkpoint() const {
+    return !loss_ && !has_news_ && !membership_->has_losers() && !tables_.is_making() &&
+           removed_.empty() && fenced_.empty() &&
+           membership_->view().shards().size() == shards_.size();
+}
+
+void Manager::ask_for_checkpoint(const Asker& asker) {
+    if (loss_) return answer(outbox_, asker, loss_->code(), encode_text(loss_->text()));
+    checkpoints_.ask(asker);
+}
+
+/// Errors: as Checkpoints::take()
+Status Manager::take_checkpoint_report(uint32_t shard, const wire::Frame& frame) {
+    const auto report = CheckpointReport::decode(frame.values);
+    if (!report) return Error(Errc::kProtocol, "a malformed report on a checkpoint");
+    if (report->step != CheckpointReport::Step::kFilled) return checkpoints_.take(shard, *report);
+    CheckpointReport filled = *report;
+    if (filled.status != Errc::kOk) filled.why = name_of_shard(shard) + ": " + filled.why;
+    tables_.filled(shard, filled);
+    return {};
+}
+
+}  // namespace weir

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// CheckpointPart: a shard's part in the checkpoint that the manager orders: it stands still, keeps
+/// the rows of its tables at the right instant, and writes them.
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "lib/checkpoint/disk_queue.h"
+#include "lib/node/checkpoint_message.h"
+#include "lib/server/holdings.h"
+#include "lib/server/table_snapshot.h"
+
+namespace weir {
+
+/// From freeze() to take() the shard executes no push, and closes no iteration of a table behind the
+/// last one that it has closed at any of its segments. From take() on, a table closes iterations up
+/// to that of the checkpoint; when it has closed that one everywhere, its rows are kept, and it goes
+/// on. If anything fails, all goes on without the checkpoint, and a report says why.
+///
+/// Thread: the shard's
+class CheckpointPart {
+public:
+    /// They must outlive it. `disk`: null: this process can write none.
+    CheckpointPart(ShardTables& tables, const Holdings& holdings,
+                   std::shared_ptr<checkpoint::DiskQueue> disk)
+        : tables_(tables), holdings_(holdings), disk_(std::move(disk)) {}
+
+    [[nodiscard]] bool is_under_way() const noexcept { return phase_ != Phase::kNone; }
+
+    /// Whether no push is to be executed.
+    [[nodiscard]] bool is_frozen() const noexcept { return phase_ == Phase::kFrozen; }
+
+    /// Whether step() would find something to do.
+    [[nodiscard]] bool has_work() const noexcept;
+
+    /// Another one that is under way is given up.
+    void freeze(uint64_t number);
+    /// `shard`: the number of this one.
+    void take(const CheckpointOrder& order, uint32_t shard);
+    /// The manager gives up this one.
+    void give_up(uint64_t number);
+    /// What this shard holds has changed, or the manager is gone.
+    void fail(const Error& why);
+
+    /// Keeps rows where it is time, copies about `bytes_max` of them, and takes what the disk has
+    /// done. `confirmed`: whether all copies have what the shard had when the last rows were kept.
+    /// Returns how much it did.
+    size_t step(size_t bytes_max, bool confirmed);
+
+    /// Whether iterations may be closed now that were held up before, or pushes be executed. True
+    /// once for each time.
+    [[nodiscard]] bool take_release() noexcept { return std::exchange(is_released_, false); }
+
+    /// Whether rows were kept since the last call.
+    [[nodiscard]] bool take_kept() noexcept { return std::exchange(has_kept_, false); }
+
+    /// For the manager.
+    [[nodiscard]] std::vector<CheckpointReport> take_reports() {
+        return std::exchange(reports_, {});
+    }
+
+private:
+    enum class Phase : uint8_t { kNone, kFrozen, kTaking };
+
+    void end();
+    void report(CheckpointReport::Step step);
+    [[nodiscard]] Status keep_rows();
+    [[nodiscard]] Result<size_t> write_some(size_t bytes_max);
+
+    ShardTables& tables_;
+    const Holdings& holdings_;
+    std::shared_ptr<checkpoint::DiskQueue> disk_;
+    Phase phase_ = Phase::kNone;
+    uint64_t number_ = 0;
+    uint32_t shard_ = 0;
+    std::string folder_;
+    std::map<uint32_t, uint64_t>
+        awaited_;                  ///< tables whose rows are not kept yet: as of which iteration
+    bool has_all_orders_ = false;  ///< awaited_ had all tables
+    bool has_taken_ = false;       ///< kTaken was reported
+    std::vector<std::unique_ptr<TableSnapshot>> snapshots_;  ///< that are not over
+    bool is_released_ = false;
+    bool has_kept_ = false;
+    std::vector<CheckpointReport> reports_;
+};
+
+}  // namespace weir

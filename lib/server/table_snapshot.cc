@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/server/table_snapshot.h"
+
+#include <algorithm>
+
+#include "lib/checkpoint/folder.h"
+#include "lib/checkpoint/range_reader.h"
+
+namespace weir {
+
+using checkpoint::Chunk;
+using checkpoint::ChunkEntry;
+using checkpoint::ChunkWriter;
+
+namespace {
+
+constexpr size_t kStepRowsMax = 4096;
+
+/// How many positions; that of the whole ring is one too low.
+uint64_t width_of(PositionRange range) noexcept {
+    const uint64_t count = range.last - range.first + 1;
+    return count == 0 ? ~uint64_t{0} : count;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<TableSnapshot>> TableSnapshot::begin(ShardTable& table,
+                                                            const PositionSet& positions,
+                                                            const SegmentList& held, Place place) {
+    WEIR_TRY(table.rows->keep_snapshot());
+    std::unique_ptr<TableSnapshot> snapshot(new TableSnapshot(table, std::move(place)));
+    snapshot->plan(positions, held);
+    snapshot->open_group();
+    return snapshot;
+}
+
+void TableSnapshot::plan(const PositionSet& positions, const SegmentList& held) {
+    const TableShard& rows = *table_.rows;
+    const bool is_sparse = rows.schema().layout == Layout::kSparse;
+    const double row_bytes = static_cast<double>(rows.pulled_row_bytes() + rows.state_row_bytes() +
+                                                 (is_sparse ? sizeof(uint64_t) : 0));
+    double ring = 0;  // all positions that have rows here, also those of backups
+    for (const PositionRange range : rows.held().ranges())
+        ring += static_cast<double>(width_of(range));
+    const double bytes = row_bytes * static_cast<double>(rows.row_count());
+    for (const PositionRange run : positions.ranges()) {
+        const double run_bytes = bytes * static_cast<double>(width_of(run)) / std::max(ring, 1.0);
+        const auto count = static_cast<uint64_t>(run_bytes / Chunk::kBytesWanted) + 1;
+        const uint64_t step = width_of(run) / count;
+        for (uint64_t i = 0; i < count; ++i) {
+            Part& part = parts_.emplace_back();
+            part.range = {run.first + i * step,
+                          i + 1 == count ? run.last : run.first + (i + 1) * step - 1};
+            part.bytes = static_cast<size_t>(run_bytes / static_cast<double>(count));
+            part.clocks.push_back(table_.clocks.part(held, part.range));
+            for (const ClosedRun& closed : table_.iterations.state().closed().runs(part.range))
+                if (closed.state.last != 0)
+                    part.closed.push_back({closed.range, closed.state.last});
+        }
+    }
+}
+
+/// The next parts that are filled together.
+void TableSnapshot::open_group() {
+    const TableShard& rows = *table_.rows;
+    const bool is_sparse = rows.schema().layout == Layout::kSparse;
+    group_begin_ = group_end_;
+    cursor_ = {};
+    size_t bytes = 0;
+    std::vector<PositionRange> ranges;
+    while (group_end_ < parts_.size() && (ranges.empty() || (is_sparse && bytes < kGroupBytes))) {
+        Part& part = parts_[group_end_++];
+        bytes += part.bytes;
+        ranges.push_back(part.range);
+        checkpoint::ChunkPlace place = checkpoint::place_in(
+            rows.schema(), static_cast<uint32_t>(rows.state_row_bytes() / rows.pulled_row_bytes()));
+        place.range = part.range;
+        part.writer = std::make_unique<ChunkWriter>(place);
+        for (const ClockTimes& times : part.clocks)
+            part.writer->add_clocks(times);
+        for (const checkpoint::ClosedUpTo& closed : part.closed)
+            part.writer->add_iteration(closed);
+    }
+    group_ = PositionSet(ranges);
+    is_read_ = ranges.empty();
+}
+
+void TableSnapshot::close_group() {
+    for (size_t i = group_begin_; i < group_end_; ++i) {
+        const std::shared_ptr<ChunkWriter> writer = std::move(parts_[i].writer);
+        const size_t bytes = writer->bytes();
+        std::string name = checkpoint::chunk_name(place_.number, table_.rows->schema().id,
+                                                  parts_[i].range.first, place_.shard);
+        waiting_bytes_ += bytes;
+        writing_.push_back(
+            {bytes, place_.disk->add([writer, folder = place_.folder,
+                                      name = std::move(name)](checkpoint::Disk& disk) {
+                 return writer->finish(disk, folder, name);
+             })});
+    }
+}
+
+Result<size_t> TableSnapshot::step(size_t bytes_max) {
+    WEIR_TRY(take_written());
+    if (waits_for_disk()) return size_t{0};
+    TableShard& rows = *table_.rows;
+    const size_t row_bytes = rows.pulled_row_bytes() + rows.state_row_bytes() + sizeof(uint64_t);
+    constexpr size_t kListBytes = size_t{8} << 10;  // a step may have read many buckets
+    size_t done = 0;
+    while (done < bytes_max && !cursor_.at_end) {
+        const size_t row_count = std::clamp<size_t>(bytes_max / row_bytes, 1, kStepRowsMax);
+        rows.list_snapshot(cursor_, group_, row_count, listed_);
+        listed_.range.empty() ? add_listed() : add_range();
+        done += listed_.row_count() * row_bytes + kListBytes;
+    }
+    if (rows.is_snapshot_spoilt())
+        return Error(Errc::kCancelled, "rows were dropped, or there was no memory to keep them");
+    if (cursor_.at_end) {
+        close_group();
+        open_group();
+    }
+    if (is_read_) rows.drop_snapshot();
+    return done;
+}
+
+/// Of a dense table: one part is filled at a time.
+void TableSnapshot::add_range() {
+    const ChunkWriter::Room room = parts_[group_begin_].writer->add(listed_.range);
+    table_.rows->read_snapshot(listed_, room.values, room.state);
+}
+
+/// To each part its rows.
+void TableSnapshot::add_listed() {
+    part_of_row_.clear();
+    const auto begin = parts_.begin() + static_cast<ptrdiff_t>(group_begin_);
+    const auto end = parts_.begin() + static_cast<ptrdiff_t>(group_end_);
+    for (uint32_t i = 0; i < listed_.keys.size(); ++i) {
+        const uint64_t position = PositionMap::sparse().position(listed_.keys[i]);
+        const auto part = std::partition_point(
+            begin, end, [&](const Part& p) { return p.range.last < position; });
+        part_of_row_.emplace_back(static_cast<uint32_t>(part - parts_.begin()), i);
+    }
+    std::ranges::sort(part_of_row_);
+    for (size_t i = 0; i < part_of_row_.size();) {
+        const uint32_t part = part_of_row_[i].first;
+        of_part_.keys.clear();
+        of_part_.rows.clear();
+        for (; i < part_of_row_.size() && part_of_row_[i].first == part; ++i) {
+            of_part_.keys.push_back(listed_.keys[part_of_row_[i].second]);
+            of_part_.rows.push_back(listed_.rows[part_of_row_[i].second]);
+        }
+        const ChunkWriter::Room room = parts_[part].writer->add(of_part_.keys);
+        table_.rows->read_snapshot(of_part_, room.values, room.state);
+    }
+}
+
+Status TableSnapshot::take_written() {
+    while (!writing_.empty() && checkpoint::is_done(writing_.front().entry)) {
+        waiting_bytes_ -= writing_.front().bytes;
+        Result<ChunkEntry> entry = writing_.front().entry.get();
+        writing_.pop_front();
+        if (!entry) return std::move(entry).error();
+        written_.push_back(*std::move(entry));
+    }
+    return {};
+}
+
+std::optional<ChunkEntry> TableSnapshot::take_chunk() {
+    if (written_.empty()) return std::nullopt;
+    ChunkEntry entry = std::move(written_.front());
+    written_.pop_front();
+    return entry;
+}
+
+}  // namespace weir

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// TableSnapshot: writes one table of a shard, as it is at one instant, in chunks to the disk, while
+/// the table goes on.
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <future>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lib/base/result.h"
+#include "lib/checkpoint/chunk_writer.h"
+#include "lib/checkpoint/disk_queue.h"
+#include "lib/key/position_set.h"
+#include "lib/server/shard_table.h"
+#include "lib/vclock/segment_list.h"
+
+namespace weir {
+
+/// The positions are cut into parts of about a chunk. Rows of a sparse table lie in no order, so its
+/// parts are filled several at a time, by a walk over all rows for each group of parts. Not more than
+/// kWaitingBytesMax wait for the disk.
+///
+/// Thread: the shard's; the disk queue's writes what is complete
+class TableSnapshot {
+public:
+    static constexpr size_t kGroupBytes = size_t{128} << 20;  ///< of parts that are filled together
+    static constexpr size_t kWaitingBytesMax = size_t{64} << 20;
+
+    /// Where the chunks go.
+    struct Place {
+        std::shared_ptr<checkpoint::DiskQueue> disk;
+        std::string folder;
+        uint64_t number = 0;  ///< of the checkpoint
+        uint32_t shard = 0;
+    };
+
+    /// The rows of these positions, all of which the shard holds in `held`, as they are now. `table`
+    /// must outlive it.
+    /// Errors: Errc::kNoMemory
+    [[nodiscard]] static Result<std::unique_ptr<TableSnapshot>> begin(ShardTable& table,
+                                                                      const PositionSet& positions,
+                                                                      const SegmentList& held,
+                                                                      Place place);
+
+    ~TableSnapshot() { table_.rows->drop_snapshot(); }
+
+    TableSnapshot(const TableSnapshot&) = delete;
+    TableSnapshot& operator=(const TableSnapshot&) = delete;
+
+    /// Copies about `bytes_max` of rows, if the disk has room. Returns how much it did, in bytes.
+    /// Errors: Errc::kCancelled if rows are not as they were; those of the disk
+    [[nodiscard]] Result<size_t> step(size_t bytes_max);
+
+    /// A chunk that is on the disk, if there is another one.
+    [[nodiscard]] std::optional<checkpoint::ChunkEntry> take_chunk();
+
+    /// Whether step() has nothing to do but to wait for the disk.
+    [[nodiscard]] bool waits_for_disk() const noexcept {
+        return is_read_ || waiting_bytes_ > kWaitingBytesMax;
+    }
+
+    /// Whether all chunks are on the disk, and were taken.
+    [[nodiscard]] bool is_over() const noexcept {
+        return is_read_ && writing_.empty() && written_.empty();
+    }
+
+private:
+    struct Part {
+        PositionRange range;
+        size_t bytes = 0;  ///< about
+        std::vector<ClockTimes> clocks = {};
+        std::vector<checkpoint::ClosedUpTo> closed = {};
+        std::unique_ptr<checkpoint::ChunkWriter> writer = nullptr;
+    };
+
+    struct Writing {
+        size_t bytes = 0;
+        std::future<Result<checkpoint::ChunkEntry>> entry;
+    };
+
+    TableSnapshot(ShardTable& table, Place place) : table_(table), place_(std::move(place)) {}
+
+    void plan(const PositionSet& positions, const SegmentList& held);
+    void open_group();
+    void close_group();
+    void add_range();
+    void add_listed();
+    [[nodiscard]] Status take_written();
+
+    ShardTable& table_;
+    Place place_;
+    std::vector<Part> parts_;  ///< ascending
+    size_t group_begin_ = 0;   ///< the parts that are being filled
+    size_t group_end_ = 0;
+    PositionSet group_;  ///< their positions
+    KeyCursor cursor_;
+    bool is_read_ = false;      ///< all rows were copied
+    size_t waiting_bytes_ = 0;  ///< for the disk
+    std::deque<Writing> writing_;
+    std::deque<checkpoint::ChunkEntry> written_;
+    ListedRows listed_;                                       // kept for their memory
+    std::vector<std::pair<uint32_t, uint32_t>> part_of_row_;  // part, index in listed_
+    ListedRows of_part_;
+};
+
+}  // namespace weir

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/checkpoint/disk_queue.h"
+
+#include <thread>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "tests/checkpoint/sim_disk.h"
+
+using namespace weir;
+using namespace weir::checkpoint;
+
+TEST_SUITE("disk_queue") {
+    TEST_CASE("what is added is done in order, when the queue is run") {
+        DiskQueue queue(std::make_shared<testing::SimDisk>());
+        std::vector<int> done;
+        const auto first = queue.add([&](Disk&) { return done.emplace_back(1); });
+        const auto second = queue.add([&](Disk&) { return done.emplace_back(2); });
+        CHECK_FALSE(is_done(first));
+        CHECK(queue.run_one());
+        CHECK(is_done(first));
+        CHECK_FALSE(is_done(second));
+        CHECK(queue.run_one());
+        CHECK_FALSE(queue.run_one());
+        CHECK(done == std::vector{1, 2});
+    }
+
+    TEST_CASE("a thread does all that waits before it ends, and takes nothing after that") {
+        DiskQueue queue(std::make_shared<testing::SimDisk>());
+        std::vector<std::future<Status>> results;
+        std::thread thread([&] { queue.run(); });
+        for (int i = 0; i < 100; ++i) {
+            results.push_back(queue.add([i](Disk& disk) -> Status {
+                auto file = disk.create("d/" + std::to_string(i));
+                return file ? Status() : file.error();
+            }));
+        }
+        queue.close();
+        thread.join();
+        for (auto& result : results)
+            CHECK(result.get());
+        auto late = queue.add([](Disk&) { return 1; });
+        CHECK(is_done(late));
+        CHECK_THROWS_AS(late.get(), std::future_error);
+    }
+}

@@ -1,0 +1,395 @@
+// SPDX-License-Identifier: Apache-2.0
+/// \file
+/// Checkpoints of jobs on a simulated network, and jobs that go on from them with other numbers of
+/// servers, shards and workers.
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "lib/base/random.h"
+#include "lib/checkpoint/folder.h"
+#include "lib/store/rules.h"
+#include "tests/checkpoint/sim_disk.h"
+#include "tests/seed.h"
+#include "tests/server/sim_cluster.h"
+
+namespace weir::test {
+namespace {
+
+using testing::SimDisk;
+
+constexpr uint64_t kRoundKeys = 150;
+constexpr uint64_t kLogKeys = 100'000;  ///< for the pushes of one worker
+constexpr uint32_t kWorkersMax = 3;
+
+/// What a worker pushes to a key in an iteration.
+uint64_t part(uint64_t worker, uint64_t iteration, uint64_t key) {
+    return mix64(worker * 1'000'003 + iteration * 7919 + key) >> 20;
+}
+
+TableSchema rounds_table(Layout layout, uint32_t max_delay) {
+    TableSchema schema = table_of(layout, "rounds", kRoundKeys, ValueType::kUInt64);
+    schema.max_delay = max_delay;
+    return schema;
+}
+
+TableSchema log_table() {
+    TableSchema schema = table_of(Layout::kSparse, "log", 0, ValueType::kUInt64);
+    return schema;
+}
+
+struct Folder {
+    std::shared_ptr<SimDisk> disk = std::make_shared<SimDisk>();
+
+    [[nodiscard]] CheckpointOptions options() const {
+        CheckpointOptions options;
+        options.folder = "d";
+        options.disk = std::make_shared<checkpoint::DiskQueue>(disk);
+        return options;
+    }
+
+    [[nodiscard]] checkpoint::Manifest latest() const {
+        const auto number = checkpoint::latest(*disk, "d");
+        REQUIRE(number);
+        auto manifest = checkpoint::read_manifest(*disk, "d", *number);
+        REQUIRE(manifest);
+        return *std::move(manifest);
+    }
+
+    /// A job that goes on from the newest checkpoint, and writes others.
+    void resume(SimShape& shape) const {
+        shape.checkpoints = options();
+        shape.resume = latest();
+        shape.checkpoints.resumed_folder = "d";
+        shape.checkpoints.resumed_from = shape.resume->number;
+    }
+};
+
+Status checkpoint_now(SimCluster& cluster, uint32_t worker = 0) {
+    const auto call = cluster.workers[worker]->checkpoint(0);
+    REQUIRE(cluster.run_until([&] { return cluster.workers[worker]->done(call); }));
+    const auto number = cluster.workers[worker]->take_checkpoint(call);
+    return number ? Status() : Status(number.error());
+}
+
+std::vector<uint64_t> all_keys(uint64_t count) {
+    std::vector<uint64_t> keys(count);
+    for (uint64_t i = 0; i < count; ++i)
+        keys[i] = i;
+    return keys;
+}
+
+std::vector<uint64_t> pull(SimCluster& cluster, const TableInfo& table,
+                           const std::vector<uint64_t>& keys) {
+    std::vector<uint64_t> values(keys.size());
+    const auto call =
+        cluster.workers[0]->pull(table, keys, std::as_writable_bytes(std::span(values)), {});
+    REQUIRE(cluster.finish(0, call));
+    return values;
+}
+
+/// Workers push iterations to one table, and one number after the other to their part of another.
+class PushingJob {
+public:
+    PushingJob(Random& random, SimShape shape, transport::sim::Options network, Layout layout,
+               uint32_t max_delay)
+        : random_(random), cluster_(random(), shape, network) {
+        REQUIRE(cluster_.start());
+        for (uint32_t i = 0; i < shape.workers; ++i) {
+            auto rounds = cluster_.make_table(i, rounds_table(layout, max_delay));
+            REQUIRE_MESSAGE(rounds, rounds.error().text());
+            auto log = cluster_.make_table(i, log_table());
+            REQUIRE_MESSAGE(log, log.error().text());
+            Worker& worker = workers_.emplace_back();
+            worker.rounds = *std::move(rounds);
+            worker.log = *std::move(log);
+            worker.period = 1 + random.below(12);
+            worker.next = *cluster_.workers[i]->next_iteration(worker.rounds.schema.id);
+            worker.acknowledged = worker.next - 1;
+            worker.window = worker.rounds.schema.window();
+        }
+    }
+
+    void step() {
+        for (uint32_t i = 0; i < workers_.size(); ++i) {
+            settle(i);
+            if (random_.below(workers_[i].period) == 0) push(i);
+        }
+        (void)cluster_.step();
+    }
+
+    struct Worker {
+        TableInfo rounds;
+        TableInfo log;
+        uint64_t period = 1;
+        uint64_t next = 1;          ///< iteration
+        uint64_t acknowledged = 0;  ///< iterations
+        uint64_t window = 1;
+        uint64_t logged = 0;   ///< pushes to the log that were acknowledged
+        uint64_t started = 0;  ///< and those that were started
+
+        struct Open {
+            ClientCore::CallId call = 0;
+            std::vector<uint64_t> keys;
+            std::vector<uint64_t> values;
+        };
+
+        std::deque<Open> open;  ///< iterations
+        std::optional<Open> log_push;
+    };
+
+    [[nodiscard]] SimCluster& cluster() { return cluster_; }
+
+    [[nodiscard]] std::vector<Worker>& workers() { return workers_; }
+
+private:
+    void settle(uint32_t i) {
+        Worker& worker = workers_[i];
+        ClientCore& client = *cluster_.workers[i];
+        while (!worker.open.empty() && client.done(worker.open.front().call)) {
+            const Status pushed = client.take(worker.open.front().call);
+            REQUIRE_MESSAGE(pushed, pushed.error().text());
+            worker.open.pop_front();
+            ++worker.acknowledged;
+        }
+        if (worker.log_push && client.done(worker.log_push->call)) {
+            REQUIRE(client.take(worker.log_push->call));
+            worker.log_push.reset();
+            ++worker.logged;
+        }
+    }
+
+    void push(uint32_t i) {
+        Worker& worker = workers_[i];
+        if (!worker.log_push && random_.below(2) == 0) {
+            worker.log_push.emplace();
+            worker.log_push->keys = {i * kLogKeys + worker.started++};
+            worker.log_push->values = {1};
+            worker.log_push->call =
+                cluster_.workers[i]->push(worker.log, worker.log_push->keys,
+                                          std::as_bytes(std::span(worker.log_push->values)), {});
+        }
+        push_iteration(i);
+    }
+
+    void push_iteration(uint32_t i) {
+        Worker& worker = workers_[i];
+        if (worker.open.size() >= worker.window) return;
+        Worker::Open& open = worker.open.emplace_back();
+        open.keys = all_keys(kRoundKeys);
+        for (const uint64_t key : open.keys)
+            open.values.push_back(part(i, worker.next, key));
+        open.call = cluster_.workers[i]->push(worker.rounds, open.keys,
+                                              std::as_bytes(std::span(open.values)), {worker.next});
+        ++worker.next;
+    }
+
+    Random& random_;
+    SimCluster cluster_;
+    std::vector<Worker> workers_;
+};
+
+SimShape random_shape(Random& random) {
+    SimShape shape;
+    shape.servers = static_cast<uint32_t>(1 + random.below(3));
+    shape.shards = static_cast<uint32_t>(1 + random.below(3));
+    shape.workers = static_cast<uint32_t>(1 + random.below(kWorkersMax));
+    shape.points = static_cast<uint32_t>(1 + random.below(5));
+    shape.message_bytes_max = random.below(2) == 0 ? 8192 : 1024;
+    return shape;
+}
+
+transport::sim::Options random_network(Random& random) {
+    transport::sim::Options options;
+    options.maps_memory = random.below(2) == 0;
+    options.delay_ns_max = kMicrosecond * (2 + random.below(100));
+    return options;
+}
+
+/// One history by its seed: jobs that push, write checkpoints and end at any instant, one after the
+/// other, each from the last checkpoint of the one before.
+class CheckpointHistory {
+public:
+    explicit CheckpointHistory(uint64_t seed)
+        : random_(seed),
+          layout_(random_.below(2) == 0 ? Layout::kDense : Layout::kSparse),
+          max_delay_(static_cast<uint32_t>(random_.below(4))) {}
+
+    void run() {
+        for (int job = 0; job < 3; ++job) {
+            SimShape shape = random_shape(random_);
+            if (job == 0) {
+                shape.checkpoints = folder_.options();
+            } else {
+                folder_.resume(shape);
+            }
+            PushingJob pushing(random_, shape, random_network(random_), layout_, max_delay_);
+            if (job > 0) check(pushing);
+            run_job(pushing);
+        }
+    }
+
+private:
+    /// What a checkpoint has at least, and at most.
+    struct Bounds {
+        std::vector<uint64_t> logged;   ///< by worker, acknowledged before it was asked for
+        std::vector<uint64_t> started;  ///< when it had ended
+        uint64_t closed = 0;            ///< the last iteration that all workers had acknowledged
+        uint64_t begun = 0;
+    };
+
+    void run_job(PushingJob& job) {
+        for (uint64_t n = 1 + random_.below(3); n > 0; --n) {
+            for (uint64_t steps = random_.below(600); steps > 0; --steps)
+                job.step();
+            Bounds bounds;
+            bounds.closed = ~uint64_t{0};
+            bounds.logged = bounds.started = log_counts_;
+            for (size_t i = 0; i < job.workers().size(); ++i) {
+                const auto& worker = job.workers()[i];
+                bounds.logged[i] = worker.logged;
+                bounds.closed = std::min(bounds.closed, worker.acknowledged);
+            }
+            const uint32_t asker = static_cast<uint32_t>(random_.below(job.workers().size()));
+            ClientCore& client = *job.cluster().workers[asker];
+            const auto call = client.checkpoint(0);
+            for (size_t steps = 0; !client.done(call); ++steps) {
+                job.step();
+                REQUIRE(steps < 1'000'000);
+            }
+            const auto number = client.take_checkpoint(call);
+            REQUIRE_MESSAGE(number, number.error().text());
+            for (size_t i = 0; i < job.workers().size(); ++i) {
+                const auto& worker = job.workers()[i];
+                bounds.started[i] = worker.started;
+                bounds.begun = std::max(bounds.begun, worker.next - 1);
+            }
+            bounds_ = bounds;
+            CHECK(folder_.latest().number == *number);
+            note(job, folder_.latest());
+        }
+        if (random_.below(2) == 0) {  // it ends while another one is written
+            (void)job.cluster().workers[0]->checkpoint(0);
+            const uint64_t before = folder_.latest().number;
+            for (uint64_t steps = random_.below(400); steps > 0; --steps)
+                job.step();
+            if (folder_.latest().number != before) {
+                for (size_t i = 0; i < job.workers().size(); ++i) {
+                    bounds_.started[i] = job.workers()[i].started;
+                    bounds_.begun = std::max(bounds_.begun, job.workers()[i].next - 1);
+                }
+                note(job, folder_.latest());
+            }
+        }
+    }
+
+    /// What the iterations of the table have added up to in this checkpoint.
+    void note(PushingJob& job, const checkpoint::Manifest& manifest) {
+        const uint32_t table = job.workers()[0].rounds.schema.id;
+        const uint64_t closed = manifest.closed_of(table);
+        CHECK(closed >= bounds_.closed);
+        CHECK(closed <= bounds_.begun);
+        std::vector<uint64_t> values = sums_at_start_;
+        values.resize(kRoundKeys);
+        for (uint64_t iteration = closed_at_start_ + 1; iteration <= closed; ++iteration) {
+            for (uint64_t worker = 0; worker < job.workers().size(); ++worker) {
+                for (uint64_t key = 0; key < kRoundKeys; ++key)
+                    values[key] += part(worker, iteration, key);
+            }
+        }
+        sums_ = std::move(values);
+        closed_ = closed;
+    }
+
+    /// A job that has gone on from the checkpoint has just that.
+    void check(PushingJob& job) {
+        for (const auto& worker : job.workers())
+            CHECK(worker.next == closed_ + 1);
+        CHECK(pull(job.cluster(), job.workers()[0].rounds, all_keys(kRoundKeys)) == sums_);
+        for (uint64_t worker = 0; worker < kWorkersMax; ++worker) {
+            std::vector<uint64_t> keys;
+            for (uint64_t i = 0; i < bounds_.started[worker] + 2; ++i)
+                keys.push_back(worker * kLogKeys + i);
+            const std::vector<uint64_t> log = pull(job.cluster(), job.workers()[0].log, keys);
+            const auto end = std::ranges::find(log, 0U);
+            CHECK(std::all_of(log.begin(), end, [](uint64_t value) { return value == 1; }));
+            CHECK(std::all_of(end, log.end(), [](uint64_t value) { return value == 0; }));
+            const auto count = static_cast<uint64_t>(end - log.begin());
+            CHECK(count >= bounds_.logged[worker]);
+            CHECK(count <= bounds_.started[worker]);
+            log_counts_[worker] = count;
+            if (worker < job.workers().size()) {
+                job.workers()[worker].logged = job.workers()[worker].started = count;
+            }
+        }
+        closed_at_start_ = closed_;
+        sums_at_start_ = sums_;
+    }
+
+    Random random_;
+    Layout layout_;
+    uint32_t max_delay_;
+    Folder folder_;
+    Bounds bounds_;
+    std::vector<uint64_t> log_counts_ = std::vector<uint64_t>(kWorkersMax);  ///< at the job's start
+    uint64_t closed_ = 0;  ///< of the last checkpoint
+    std::vector<uint64_t> sums_ = std::vector<uint64_t>(kRoundKeys);
+    uint64_t closed_at_start_ = 0;  ///< of the job
+    std::vector<uint64_t> sums_at_start_ = std::vector<uint64_t>(kRoundKeys);
+};
+
+}  // namespace
+
+TEST_SUITE("checkpoint_job") {
+    TEST_CASE("jobs go on from what they had at one iteration, and between pushes, in any shape") {
+        const uint64_t histories = testing::histories_or(60);
+        for (uint64_t i = 0; i < histories; ++i) {
+            WEIR_TEST_SEED(seed, 1 + i);
+            CheckpointHistory(seed).run();
+        }
+    }
+
+    TEST_CASE("the state of an update rule goes on, too") {
+        for (const Layout layout : {Layout::kDense, Layout::kSparse}) {
+            TableSchema schema = table_of(layout, "w", 500, ValueType::kFloat32);
+            schema.rule = "adagrad";
+            schema.parameters.value = {0.5, 0.01};
+            const std::vector<uint64_t> keys = all_keys(500);
+            const auto push = [&](SimCluster& cluster, const TableInfo& table, int rounds) {
+                for (int round = 0; round < rounds; ++round) {
+                    std::vector<float> values(keys.size());
+                    for (size_t i = 0; i < values.size(); ++i)
+                        values[i] = static_cast<float>(i % 7) + 0.25F * static_cast<float>(round);
+                    const auto call =
+                        cluster.workers[0]->push(table, keys, std::as_bytes(std::span(values)), {});
+                    REQUIRE(cluster.finish(0, call));
+                }
+            };
+            const auto values_of = [&](SimCluster& cluster, const TableInfo& table) {
+                std::vector<float> values(keys.size());
+                const auto call = cluster.workers[0]->pull(
+                    table, keys, std::as_writable_bytes(std::span(values)), {});
+                REQUIRE(cluster.finish(0, call));
+                return values;
+            };
+            Folder folder;
+            SimShape shape{.servers = 2, .shards = 2, .workers = 1};
+            shape.checkpoints = folder.options();
+            StartedCluster first(1, shape, schema);
+            push(first, first.table, 3);
+            REQUIRE(checkpoint_now(first));
+            push(first, first.table, 3);
+            SimShape other{.servers = 1, .shards = 3, .workers = 1};
+            folder.resume(other);
+            StartedCluster second(2, other, schema);
+            CHECK(values_of(second, second.table) != values_of(first, first.table));
+            push(second, second.table, 3);
+            CHECK(values_of(second, second.table) == values_of(first, first.table));
+        }
+    }
+}
+
+}  // namespace weir::test
