@@ -27,8 +27,10 @@ struct MaxOfIteration : SumOfIteration {
     static constexpr Combine kCombine = Combine::kMax;
 };
 
+constexpr std::string_view kWeights = ".weights";
+
 std::string weights_name(std::string_view name) {
-    return fmt::format("{}.weights", name);
+    return fmt::format("{}{}", name, kWeights);
 }
 
 }  // namespace
@@ -43,13 +45,15 @@ Result<std::unique_ptr<ClientExchange>> ClientExchange::make(Client& client, std
     TableOptions weights;
     weights.layout = Layout::kSparse;
     weights.rule = prox_l1(l1, kFirstTrust);
-    TableOptions reduced;
+    TableOptions reduced;  // what workers agree on in between; a job that goes on begins anew
+    reduced.in_checkpoints = false;
     reduced.layout = Layout::kDense;
     reduced.key_count = kReduceValueCountMax;
     reduced.rule = kSumRule;
     TableOptions greatest = reduced;
     greatest.rule = kMaxRule;
     TableOptions by_key;
+    by_key.in_checkpoints = false;
     by_key.layout = Layout::kSparse;
     by_key.rule = kSumRule;
     TableOptions greatest_by_key = by_key;
@@ -76,6 +80,12 @@ Status ClientExchange::read_weights(Client& client, std::string_view name,
                                     std::span<const uint64_t> keys, std::span<double> out) {
     WEIR_ASSIGN(Table<double> weights, client.open_table<double>(weights_name(name)));
     return weights.pull(keys, out, {.deadline = kLongDeadline}).wait();
+}
+
+std::optional<std::string_view> ClientExchange::exchange_of_weights(
+    std::string_view table) noexcept {
+    if (!table.ends_with(kWeights)) return std::nullopt;
+    return table.substr(0, table.size() - kWeights.size());
 }
 
 Result<std::span<double>> ClientExchange::make_buffer(uint64_t count) {

@@ -4,6 +4,7 @@
 /// ClientExchange: the solver's BlockExchange over tables of a parameter server.
 
 #include <deque>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -35,6 +36,10 @@ public:
     /// Errors: those of Client::open_table and Table::pull
     [[nodiscard]] static Status read_weights(Client& client, std::string_view name,
                                              std::span<const uint64_t> keys, std::span<double> out);
+
+    /// The name of an exchange, if this is that of its table of weights.
+    [[nodiscard]] static std::optional<std::string_view> exchange_of_weights(
+        std::string_view table) noexcept;
 
     [[nodiscard]] uint32_t worker_index() const noexcept override { return place_.index; }
 

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <optional>
 #include <string_view>
+#include <utility>
 
 #include <fmt/core.h>
 
@@ -13,6 +15,7 @@
 #include "lib/apps/client_exchange.h"
 #include "lib/apps/lr_solver.h"
 #include "lib/base/fnv.h"
+#include "lib/base/log.h"
 #include "lib/data/examples.h"
 #include "lib/data/shortage.h"
 
@@ -38,16 +41,32 @@ std::function<bool()> stop_of(const LrRunOptions& options) {
     return [stop = options.solver.stop] { return stop() != 0; };
 }
 
-std::string name_of_round(uint64_t round) {
+/// A job that goes on from a checkpoint has new tables: its workers begin with the weights of old
+/// ones.
+std::string name_of_round(const LrRounds& rounds, uint64_t round) {
+    const uint64_t from = rounds.resumed ? rounds.resumed->checkpoint : 0;
+    if (from != 0)
+        return round == 0 ? fmt::format("lr@{}", from) : fmt::format("lr@{}.{}", from, round);
     return round == 0 ? "lr" : fmt::format("lr{}", round);
+}
+
+/// The exchange whose weights the checkpoint has: the last one that has trained them.
+std::optional<std::string> trained_exchange(const ResumedFrom& from) {
+    for (const ResumedFrom::SavedTable& table : from.tables) {
+        const auto exchange = ClientExchange::exchange_of_weights(table.name);
+        if (exchange && exchange->starts_with("lr") && table.closed > 0)
+            return std::string(*exchange);
+    }
+    return std::nullopt;
 }
 
 /// l1 is a parameter of the table of weights. If another worker has made it with another one, that
 /// is the only possible difference.
 Result<std::unique_ptr<ClientExchange>> make_exchange(Client& client, double l1,
-                                                      const WorkShare& share) {
+                                                      const WorkShare& share,
+                                                      const LrRounds& rounds) {
     Result<std::unique_ptr<ClientExchange>> made = ClientExchange::make(
-        client, name_of_round(share.round), l1, {share.index, share.worker_count});
+        client, name_of_round(rounds, share.round), l1, {share.index, share.worker_count});
     if (made.code() != Errc::kAlreadyExists) return made;
     return Error(Errc::kInvalidArgument,
                  fmt::format("the ranks have different options (l1: this one {}, another one not); "
@@ -214,19 +233,25 @@ Result<WorkShare> take_share(Client& client, const LrRunOptions& options) {
 }
 
 /// The weights of this worker's features at the end of the last round that has trained them, as
-/// far as any worker knows. Without such a round those of `given`.
+/// far as any worker knows. Without such a round those of the checkpoint that the job goes on from;
+/// without that, those of `given`.
 Result<Model> weights_to_start_from(Client& client, ClientExchange& exchange,
                                     std::span<const uint64_t> keys, const Model& given,
                                     const LrRounds& rounds) {
     auto trained = static_cast<double>(rounds.trained);
     WEIR_TRY(exchange.max({&trained, 1}));
-    if (trained == 0) return given;
+    std::optional<std::string> name;
+    if (trained != 0) {
+        name = name_of_round(rounds, static_cast<uint64_t>(trained));
+    } else if (rounds.resumed->checkpoint != 0) {
+        name = trained_exchange(*rounds.resumed);
+    }
+    if (!name) return given;
     Model model;
     model.keys.assign(keys.begin(), keys.end());
     std::ranges::sort(model.keys);
     model.weights.resize(model.keys.size());
-    WEIR_TRY(ClientExchange::read_weights(client, name_of_round(static_cast<uint64_t>(trained)),
-                                          model.keys, model.weights));
+    WEIR_TRY(ClientExchange::read_weights(client, *name, model.keys, model.weights));
     return model;
 }
 
@@ -238,13 +263,23 @@ LrProgress behind(const std::vector<LrProgress>& history, LrProgress pass) {
     return pass;
 }
 
+/// The first worker says so after the first pass: what the tables of the checkpoint had is in those
+/// of this job now.
+void forget_old_tables(Client& client, LrRounds& rounds) {
+    if (rounds.resumed->checkpoint == 0 || std::exchange(rounds.has_forgotten, true)) return;
+    if (const Status done = client.forget_unread_tables(); !done)
+        log(LogLevel::kDebug, "old tables stay in checkpoints: {}", done.error().text());
+}
+
 /// The solver's options in this round. `passes`: gets those of this round, as they are made.
-LrOptions options_of_round(const LrRunOptions& options, const WorkShare& share, LrRounds& rounds,
-                           std::vector<LrProgress>& passes) {
+LrOptions options_of_round(Client& client, const LrRunOptions& options, const WorkShare& share,
+                           LrRounds& rounds, std::vector<LrProgress>& passes) {
     LrOptions solver = options.solver;
     const bool tells = share.index == 0 && options.solver.progress;
-    solver.progress = [&, tells, round = share.round](const LrProgress& pass) {
+    solver.progress = [&, tells, is_first = share.index == 0,
+                       round = share.round](const LrProgress& pass) {
         rounds.trained = round;
+        if (is_first) forget_old_tables(client, rounds);
         passes.push_back(behind(rounds.history, pass));
         if (tells) options.solver.progress(passes.back());
     };
@@ -254,8 +289,11 @@ LrOptions options_of_round(const LrRunOptions& options, const WorkShare& share, 
 Result<LrRun> run_round(Client& client, const LrRunOptions& options, LrRounds& rounds,
                         std::vector<LrProgress>& passes) {
     WEIR_ASSIGN(const WorkShare share, take_share(client, options));
+    if (!rounds.resumed) {
+        WEIR_ASSIGN(rounds.resumed, client.resumed_from());
+    }
     WEIR_ASSIGN(const std::unique_ptr<ClientExchange> exchange,
-                make_exchange(client, options.solver.l1, share));
+                make_exchange(client, options.solver.l1, share, rounds));
     LrRun run;
     run.is_first = share.index == 0;
     data::ReadOptions read;
@@ -278,7 +316,7 @@ Result<LrRun> run_round(Client& client, const LrRunOptions& options, LrRounds& r
     WEIR_TRY(labels_good);
     run.bad_lines = {all.bad_line_count, all.first_bad_line};
     add_warnings(all, options, options.train, run.warnings);
-    LrOptions of_round = options_of_round(options, share, rounds, passes);
+    LrOptions of_round = options_of_round(client, options, share, rounds, passes);
     WEIR_ASSIGN(of_round.init, weights_to_start_from(client, *exchange, examples.keys,
                                                      options.solver.init, rounds));
     WEIR_ASSIGN(LrSolver solver,
@@ -292,7 +330,7 @@ Result<LrRun> run_round(Client& client, const LrRunOptions& options, LrRounds& r
     scores.add(solver.labels(), solver.margins());
     WEIR_ASSIGN(run.train, measure(*exchange, scores));
     const uint64_t left_out = options.solver.init.keys.size() - run.result.init_feature_count;
-    if (left_out > 0 && rounds.history.empty()) {
+    if (left_out > 0 && rounds.history.empty() && rounds.resumed->checkpoint == 0) {
         run.warnings.push_back(
             fmt::format("the model to start from: {} of {} features are in no training line; their "
                         "weights were left out",

@@ -35,6 +35,9 @@ struct LrRounds {
     uint64_t trained = 0;  ///< the last round that changed weights, as far as it knows; 0: none
     std::vector<LrProgress> history;  ///< of all rounds before this one
     std::vector<double> restarts;     ///< when they ended, in seconds as in `history`
+    /// The checkpoint that the job goes on from, once it is known.
+    std::optional<ResumedFrom> resumed = {};
+    bool has_forgotten = false;  ///< what of it is needed no more
 };
 
 /// Bad lines of a set of files that all workers together left out.

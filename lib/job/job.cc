@@ -21,6 +21,7 @@
 #include "lib/bootstrap/rendezvous.h"
 #include "lib/bootstrap/secret.h"
 #include "lib/job/devices.h"
+#include "lib/job/job_checkpoints.h"
 #include "lib/job/pinning.h"
 #include "lib/job/rendezvous_machine.h"
 #include "lib/job/roles.h"
@@ -112,6 +113,7 @@ private:
     void choose_idle();
     Status choose_cpus_of_shards();
     Status start_manager(std::string& address);
+    Status look_for_checkpoints();
     Status start_life_line();
     Status start_lease_line();
     [[nodiscard]] LinkIdentity make_link() const;
@@ -141,6 +143,8 @@ private:
     std::shared_ptr<ServerLease> lease_ = std::make_shared<ServerLease>();  ///< of its server
     std::unique_ptr<Runtime> life_line_;   ///< ends after all members of this process
     std::unique_ptr<Runtime> lease_line_;  ///< of a process with a server
+    JobCheckpoints checkpoints_;
+    std::unique_ptr<DiskThread> disk_;     ///< of a process with a server
     std::unique_ptr<Runtime> rendezvous_;  ///< of rank 0, while newcomers may find the job there
     std::unique_ptr<Runtime> runtime_;     // last, because its threads use everything above
 };
@@ -168,6 +172,10 @@ Status Job::Part::start() {
         return free;
     }
     roles_ = std::move(*roles);
+    if (Status there = look_for_checkpoints(); !there) {
+        (void)bootstrap->finish();
+        return there;
+    }
     roles_.shape.launcher = bootstrap->name();
     WEIR_ASSIGN(idle_, idle_options(config_));
     // Exchange the secret first, because every endpoint needs it; then the manager's address.
@@ -323,10 +331,26 @@ Status Job::Part::start_manager(std::string& address) {
     WEIR_ASSIGN(const uint64_t lease_ms, config_.number("WEIR_LEASE_MS"));
     options.lease_ns = lease_ms * kMillisecond;
     options.is_being_stopped = options_.is_being_stopped;
+    disk_ = std::make_unique<DiskThread>();
+    options.checkpoints = checkpoints_.options;
+    options.checkpoints.disk = disk_->queue();
+    options.resume = std::move(checkpoints_.resume);
     WEIR_ASSIGN(std::unique_ptr<transport::Endpoint> endpoint, devices_->make_endpoint());
     auto manager = std::make_unique<Manager>(std::move(options), std::move(endpoint), clock_);
     address = manager->address();
     manager_ended_ = runtime_->run(std::move(manager));
+    return {};
+}
+
+/// A folder that servers do not see ends all of them at once.
+Status Job::Part::look_for_checkpoints() {
+    if (!roles_.shape.is_server) return {};
+    checkpoint::RealDisk disk;
+    WEIR_ASSIGN(checkpoints_, plan_checkpoints(options_, disk));
+    if (checkpoints_.resume && roles_.shape.rank == 0) {
+        log(LogLevel::kInfo, "the job goes on from checkpoint {} of {}",
+            *checkpoints_.options.resumed_from, checkpoints_.options.resumed_folder);
+    }
     return {};
 }
 
@@ -364,6 +388,7 @@ void Job::Part::start_rendezvous(std::unique_ptr<boot::OpenRendezvous> rendezvou
 
 Status Job::Part::start_shards() {
     if (local_shard_count() == 0) return {};
+    if (disk_ == nullptr) disk_ = std::make_unique<DiskThread>();
     if (const size_t cpus = allowed_cpus().size(); local_shard_count() > kShardsPerCpu * cpus) {
         log(LogLevel::kWarning,
             "the {} shards of this process, each a thread, share {} CPUs, which is slow; use fewer "
@@ -384,6 +409,7 @@ Status Job::Part::start_shards() {
             options.link = make_link();
             options.join = join_;
             options.lease = lease_;
+            options.disk = disk_->queue();
             const size_t pool = store.pool_of_shard[local];
             options.list_cache_bytes =
                 devices_->store_cache_bytes(pool) /

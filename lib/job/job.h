@@ -4,6 +4,7 @@
 /// Job: this process's part in a job. It finds the other ranks, takes its roles (server, worker
 /// or both), runs its shards in threads, and gives each worker its Client.
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -19,6 +20,9 @@ namespace weir {
 
 class Config;
 class RuleRegistry;
+
+/// JobOptions::resume. (A folder of this name is ./auto.)
+inline constexpr std::string_view kResumeAuto = "auto";
 
 struct JobOptions {
     uint32_t servers = 1;  ///< servers, one on each of the first ranks; a single rank runs all
@@ -40,6 +44,20 @@ struct JobOptions {
     /// this process was told to end. Then servers that leave() stay until the workers have ended:
     /// a launcher that stops a job signals all its ranks. Empty: never.
     std::function<bool()> is_being_stopped{};
+    /// A folder that is there, and that all servers see: the job writes checkpoints to it, when
+    /// Client::checkpoint() or wants_checkpoint asks for one, and as often as the next two say. The
+    /// newest three are kept. Empty: none.
+    std::string checkpoint_folder{};
+    std::chrono::nanoseconds checkpoint_every{};  ///< 0: not by time
+    uint64_t checkpoint_every_iterations = 0;     ///< of any table; 0: not by their number
+    /// Asked on rank 0, in the manager's thread: true once for each checkpoint that is asked for.
+    /// Empty: never.
+    std::function<bool()> wants_checkpoint{};
+    /// The job goes on from the newest checkpoint in this folder: its tables are there under their
+    /// names, with values, rule state and iterations, whatever the numbers of servers, shards and
+    /// workers were. kResumeAuto: from that in checkpoint_folder, or from nothing if there is none.
+    /// Empty: from nothing.
+    std::string resume{};
 };
 
 /// How a process joins a running job: as a server, with workers, or both.
@@ -79,7 +97,8 @@ public:
     /// Joins the job, as `config` says (the launcher's variables and WEIR_*). Returns once this
     /// process's shards run; shards of other ranks may still be starting.
     /// Errors:  kInvalidArgument (more servers than ranks, a wrong option or variable), kDeadline
-    ///          (a rank did not show up), kUnavailable (a transport cannot be used), kNoMemory
+    ///          (a rank did not show up), kUnavailable (a transport cannot be used; a checkpoint of a
+    ///          newer version), kNoMemory; kNotFound, kParse for the checkpoint to go on from
     [[nodiscard]] static Result<std::unique_ptr<Job>> start(const JobOptions& options,
                                                             const Config& config);
     /// The same, configured by the environment of the process.

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "lib/base/byte_codec.h"
+#include "lib/node/messages.h"
 
 namespace weir {
 namespace {
@@ -53,6 +54,30 @@ std::optional<CheckpointOrder> CheckpointOrder::decode(std::span<const std::byte
     order.folder = from.text(kFolderBytesMax);
     if (!read_tables(from, order.tables) || !from.done()) return std::nullopt;
     return order;
+}
+
+std::vector<std::byte> ResumedMessage::encode(size_t bytes_max) const {
+    ByteWriter to;
+    to.number(checkpoint);
+    for (const SavedTable& table : tables) {
+        const size_t bytes = sizeof(uint32_t) + table.name.size() + sizeof(table.closed);
+        if (to.bytes().size() + bytes > bytes_max) break;
+        to.text(table.name).number(table.closed);
+    }
+    return std::move(to).take();
+}
+
+std::optional<ResumedMessage> ResumedMessage::decode(std::span<const std::byte> body) {
+    ByteReader from(body);
+    ResumedMessage message;
+    message.checkpoint = from.number<uint64_t>();
+    while (from.ok() && !from.done()) {
+        SavedTable& table = message.tables.emplace_back();
+        table.name = from.text(TableMessage::kNameBytesMax);
+        table.closed = from.number<uint64_t>();
+    }
+    if (!from.done()) return std::nullopt;
+    return message;
 }
 
 std::vector<std::byte> CheckpointReport::encode() const {

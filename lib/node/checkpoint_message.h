@@ -46,6 +46,30 @@ struct CheckpointOrder {
     friend bool operator==(const CheckpointOrder&, const CheckpointOrder&) = default;
 };
 
+/// From a worker to the manager, in `first`.
+enum class CheckpointAsk : uint64_t {
+    kWrite = 0,        ///< a checkpoint; its number is in the answer
+    kResumedFrom = 1,  ///< the answer is a ResumedMessage
+    kForgetUnread = 2  ///< the job shall not have those tables of it that nobody has asked for
+};
+
+/// What the job goes on from.
+struct ResumedMessage {
+    struct SavedTable {
+        std::string name;
+        uint64_t closed = 0;  ///< the last iteration that is in it
+        friend bool operator==(const SavedTable&, const SavedTable&) = default;
+    };
+
+    uint64_t checkpoint = 0;              ///< its number; 0: nothing
+    std::vector<SavedTable> tables = {};  ///< those with the highest numbers first
+
+    /// So many of the first tables as fit into a body.
+    [[nodiscard]] std::vector<std::byte> encode(size_t bytes_max) const;
+    [[nodiscard]] static std::optional<ResumedMessage> decode(std::span<const std::byte> body);
+    friend bool operator==(const ResumedMessage&, const ResumedMessage&) = default;
+};
+
 /// From a shard to the manager.
 struct CheckpointReport {
     enum class Step : uint8_t {

@@ -38,6 +38,11 @@ std::vector<std::byte> JobStatus::encode() const {
     w.number(segments_to_move).number(segments_moved).number(share_to_move).number(share_moved);
     w.number(share_lost).number(replicas).number(segments).number(segments_to_copy);
     w.number(segments_copying).number(lease_ms);
+    w.number(static_cast<uint8_t>(checkpoints.is_on));
+    w.number(static_cast<uint8_t>(checkpoints.is_under_way)).number(checkpoints.last_number);
+    w.number(checkpoints.last_age_ms).number(checkpoints.last_duration_ms);
+    w.number(checkpoints.resumed_from);
+    w.text(std::string_view(checkpoints.last_failure).substr(0, kFailureBytesMax));
     write_list(w, dead, [&](const DeadServer& server) {
         w.number(server.number).number(server.rank);
         w.number(static_cast<uint8_t>(server.held_parameters));
@@ -89,6 +94,13 @@ std::optional<JobStatus> JobStatus::decode(std::span<const std::byte> body) {
     status.segments_to_copy = r.number<uint64_t>();
     status.segments_copying = r.number<uint64_t>();
     status.lease_ms = r.number<uint64_t>();
+    if (!flag(status.checkpoints.is_on) || !flag(status.checkpoints.is_under_way))
+        return std::nullopt;
+    status.checkpoints.last_number = r.number<uint64_t>();
+    status.checkpoints.last_age_ms = r.number<uint64_t>();
+    status.checkpoints.last_duration_ms = r.number<uint64_t>();
+    status.checkpoints.resumed_from = r.number<uint64_t>();
+    status.checkpoints.last_failure = r.text(kFailureBytesMax);
     const auto shard = [&](Shard& s) {
         s.number = r.number<uint32_t>();
         s.segments = r.number<uint32_t>();

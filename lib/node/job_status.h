@@ -61,7 +61,22 @@ struct JobStatus {
         friend bool operator==(const OpenIteration&, const OpenIteration&) = default;
     };
 
+    /// What the job writes to disk.
+    struct Checkpoints {
+        bool is_on = false;             ///< it has a folder for them
+        bool is_under_way = false;      ///< one is being written
+        uint64_t last_number = 0;       ///< the last one that was completed; 0: none
+        uint64_t last_age_ms = 0;       ///< since that was begun
+        uint64_t last_duration_ms = 0;  ///< from its begin to its end
+        uint64_t resumed_from = 0;      ///< the one from which the job goes on; 0: none
+        std::string last_failure = {};  ///< of the one after the last one; empty: it did not fail
+        friend bool operator==(const Checkpoints&, const Checkpoints&) = default;
+    };
+
+    static constexpr size_t kFailureBytesMax = 600;
+
     uint64_t epoch = 0;
+    Checkpoints checkpoints = {};
     std::vector<Server> servers = {};
     std::vector<Worker> workers = {};
     uint32_t joining_servers = 0;

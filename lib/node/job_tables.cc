@@ -12,18 +12,20 @@ namespace weir {
 
 void JobTables::resume(const checkpoint::Manifest& from, std::string folder) {
     folder_ = std::move(folder);
+    resumed_.checkpoint = from.number;
     for (const TableSchema& table : from.tables) {
         tables_.resize(table.id + size_t{1});
         Entry& entry = tables_.back();
         entry.message = {table.id, table.name, encode_schema(table), from.closed_of(table.id),
                          from.number};
         entry.is_unread = true;
+        resumed_.tables.insert(resumed_.tables.begin(), {table.name, entry.message.closed});
     }
 }
 
 JobTables::Entry* JobTables::find(std::string_view name) {
     const auto at = std::ranges::find_if(
-        tables_, [&](const Entry& entry) { return entry.message.name == name; });
+        tables_, [&](const Entry& entry) { return !name.empty() && entry.message.name == name; });
     return at == tables_.end() ? nullptr : &*at;
 }
 
@@ -180,11 +182,24 @@ std::vector<TableSchema> JobTables::made_tables() const {
     for (const Entry& entry : tables_) {
         if (!entry.is_made) continue;
         std::optional<TableSchema> schema = decode_schema(entry.message.schema);
-        if (!schema) continue;  // then no shard could have made it
+        if (!schema || !schema->in_checkpoints) continue;
         schema->id = entry.message.table;
         made.push_back(*std::move(schema));
     }
     return made;
+}
+
+void JobTables::forget_unread() {
+    for (Entry& entry : tables_) {
+        if (!entry.is_unread) continue;
+        std::erase_if(resumed_.tables,
+                      [&](const auto& table) { return table.name == entry.message.name; });
+        entry = {};
+    }
+}
+
+ResumedMessage JobTables::resumed() const {
+    return resumed_;
 }
 
 std::vector<uint32_t> JobTables::unread_tables() const {

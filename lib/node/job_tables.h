@@ -75,11 +75,17 @@ public:
     /// Whether a table is being read from a checkpoint: no segment may change hands.
     [[nodiscard]] bool is_filling() const noexcept;
 
-    /// Those that all shards have.
+    /// Those that all shards have, and that checkpoints are to have.
     [[nodiscard]] std::vector<TableSchema> made_tables() const;
 
     /// Those of the checkpoint that nobody has asked for.
     [[nodiscard]] std::vector<uint32_t> unread_tables() const;
+
+    /// The job does not have them.
+    void forget_unread();
+
+    /// What the job goes on from.
+    [[nodiscard]] ResumedMessage resumed() const;
 
 private:
     struct Entry {
@@ -105,7 +111,8 @@ private:
     void answer_if_made(Entry& entry);
 
     Outbox& outbox_;
-    std::string folder_;         // of the checkpoint that the job goes on from
+    std::string folder_;  // of the checkpoint that the job goes on from
+    ResumedMessage resumed_;
     std::vector<Entry> tables_;  // by number
 };
 

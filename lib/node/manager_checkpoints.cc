@@ -36,7 +36,16 @@ bool Manager::may_begin_checkpoint() const {
            membership_->view().shards().size() == shards_.size();
 }
 
-void Manager::ask_for_checkpoint(const Asker& asker) {
+void Manager::ask_for_checkpoint(const Asker& asker, const wire::Frame& frame) {
+    if (frame.header.first == static_cast<uint64_t>(CheckpointAsk::kResumedFrom)) {
+        const size_t bytes_max =
+            endpoint_->capabilities().message_bytes_max - wire::kHeaderBytesMin;
+        return answer(outbox_, asker, Errc::kOk, tables_.resumed().encode(bytes_max));
+    }
+    if (frame.header.first == static_cast<uint64_t>(CheckpointAsk::kForgetUnread)) {
+        tables_.forget_unread();
+        return answer(outbox_, asker, Errc::kOk);
+    }
     if (loss_) return answer(outbox_, asker, loss_->code(), encode_text(loss_->text()));
     checkpoints_.ask(asker);
 }

@@ -142,6 +142,14 @@ JobStatus Manager::make_status() const {
     status.replicas = options_.replicas;
     status.lease_ms = options_.lease_ns / kMillisecond;
     status.segments = view.segments().size();
+    const Checkpoints::Report checkpoints = checkpoints_.report();
+    status.checkpoints = {checkpoints.is_on,
+                          checkpoints.is_under_way,
+                          checkpoints.last_number,
+                          checkpoints.last_age_ns / kMillisecond,
+                          checkpoints.last_duration_ns / kMillisecond,
+                          checkpoints_.options().resumed_from.value_or(0),
+                          checkpoints.last_failure};
     status.losers.assign(membership_->losers().begin(), membership_->losers().end());
     std::map<uint32_t, JobStatus::Shard> shards;
     for (const ViewShard& shard : view.shards())

@@ -9,6 +9,8 @@ namespace weir {
 namespace {
 
 constexpr size_t kTextBytesMax = 256;
+constexpr uint8_t kNotFinite = 1;  // a flag: allow_not_finite
+constexpr uint8_t kNotSaved = 2;   // another one: not in_checkpoints
 
 }  // namespace
 
@@ -18,7 +20,9 @@ std::string encode_schema(const TableSchema& schema) {
     writer.number(schema.key_count).text(schema.rule).number(schema.initial_value);
     for (const double parameter : schema.parameters.value)
         writer.number(parameter);
-    writer.number(static_cast<uint8_t>(schema.allow_not_finite)).number(schema.max_delay);
+    const int flags =
+        (schema.allow_not_finite ? kNotFinite : 0) | (schema.in_checkpoints ? 0 : kNotSaved);
+    writer.number(static_cast<uint8_t>(flags)).number(schema.max_delay);
     const std::span<const std::byte> bytes = writer.bytes();
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
@@ -35,10 +39,11 @@ std::optional<TableSchema> decode_schema(std::string_view bytes) {
     schema.initial_value = reader.number<double>();
     for (double& parameter : schema.parameters.value)
         parameter = reader.number<double>();
-    const auto allow_not_finite = reader.number<uint8_t>();
-    schema.allow_not_finite = allow_not_finite != 0;
+    const auto flags = reader.number<uint8_t>();
+    schema.allow_not_finite = (flags & kNotFinite) != 0;
+    schema.in_checkpoints = (flags & kNotSaved) == 0;
     schema.max_delay = reader.number<uint32_t>();
-    if (!reader.done() || allow_not_finite > 1 || !is_valid(schema.value_type) ||
+    if (!reader.done() || flags > (kNotFinite | kNotSaved) || !is_valid(schema.value_type) ||
         (schema.layout != Layout::kDense && schema.layout != Layout::kSparse)) {
         return std::nullopt;
     }

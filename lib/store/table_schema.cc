@@ -98,6 +98,8 @@ Status check_same(const TableSchema& is, const TableSchema& wanted, const RuleRe
         return differs("allow_not_finite", is.allow_not_finite, wanted.allow_not_finite);
     if (is.max_delay != wanted.max_delay)
         return differs("max_delay", is.max_delay, wanted.max_delay);
+    if (is.in_checkpoints != wanted.in_checkpoints)
+        return differs("in_checkpoints", is.in_checkpoints, wanted.in_checkpoints);
     return {};
 }
 

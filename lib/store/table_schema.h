@@ -30,6 +30,7 @@ struct TableSchema {
     double initial_value = 0;     ///< what a key that was never written reads as
     bool allow_not_finite = false;  ///< else clients refuse NaN and infinity before sending
     uint32_t max_delay = 0;         ///< iterations that a worker may be ahead of the slowest
+    bool in_checkpoints = true;  ///< false: a job that goes on from one begins with an empty table
 
     /// How many iterations are open at a time.
     [[nodiscard]] uint32_t window() const noexcept { return max_delay + 1; }

@@ -64,8 +64,8 @@ enum class Kind : uint8_t {
     kLease = 26,  ///< process with a server -> manager: process `first` asks for a lease, question
                   ///< `request`; manager -> process: it holds for `first` nanoseconds, counted
                   ///< from when it was asked for
-    kCheckpoint = 27,  ///< worker -> manager: write one, and reply when it is on the disk; manager ->
-                       ///< shard: what it does for one; shard -> manager: what it has done
+    kCheckpoint = 27,  ///< worker -> manager: write one; the reply comes when it is on the disk;
+                       ///< manager -> shard: what it does for one; shard -> manager: what is done
 };
 inline constexpr uint8_t kKindMax = 27;
 

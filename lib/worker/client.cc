@@ -189,6 +189,22 @@ Result<uint64_t> Client::checkpoint(std::chrono::nanoseconds at_most,
     return state_->core().take_checkpoint(call);
 }
 
+Result<ResumedFrom> Client::resumed_from() {
+    WEIR_TRY(state_->may_wait());
+    const ClientCore::CallId call = state_->core().ask_about_resume(CheckpointAsk::kResumedFrom);
+    state_->wait_until([&] { return state_->core().done(call); });
+    WEIR_ASSIGN(ResumedMessage message, state_->core().take_resumed(call));
+    ResumedFrom from{message.checkpoint, {}};
+    for (ResumedMessage::SavedTable& table : message.tables)
+        from.tables.push_back({std::move(table.name), table.closed});
+    return from;
+}
+
+Status Client::forget_unread_tables() {
+    WEIR_TRY(state_->may_wait());
+    return state_->finish(state_->core().ask_about_resume(CheckpointAsk::kForgetUnread));
+}
+
 Result<WorkShare> Client::take_work(uint32_t piece_count) {
     if (piece_count == 0 || piece_count > WorkShare::kPiecesMax)
         return Error(Errc::kInvalidArgument, fmt::format("{} pieces of work; there can be 1 to {}",
@@ -322,12 +338,19 @@ Result<std::shared_ptr<const TableInfo>> create_table(ClientState& state, std::s
     wanted.initial_value = options.initial_value;
     wanted.allow_not_finite = options.allow_not_finite;
     wanted.max_delay = options.max_delay;
+    wanted.in_checkpoints = options.in_checkpoints;
     WEIR_TRY(wait_for(state, after));
     const ClientCore::CallId call = state.core().create_table(wanted);
     state.wait_until([&] { return state.core().done(call); });
     WEIR_ASSIGN(TableInfo info, state.core().take_table(call));
     wanted.id = info.schema.id;
-    WEIR_TRY(check_same(info.schema, wanted, state.core().rules()));
+    const Status same = check_same(info.schema, wanted, state.core().rules());
+    if (!same && info.checkpoint != 0) {
+        return Error(same.code(), fmt::format("{} (it is that of checkpoint {}, from which the job "
+                                              "goes on)",
+                                              same.error().text(), info.checkpoint));
+    }
+    WEIR_TRY(same);
     return std::make_shared<const TableInfo>(std::move(info));
 }
 

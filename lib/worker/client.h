@@ -14,6 +14,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "lib/base/result.h"
 #include "lib/key/value_type.h"
@@ -25,6 +26,17 @@
 namespace weir {
 
 class ClientState;
+
+/// The checkpoint that a job goes on from.
+struct ResumedFrom {
+    struct SavedTable {
+        std::string name;
+        uint64_t closed = 0;  ///< the last iteration that is in it
+    };
+
+    uint64_t checkpoint = 0;         ///< its number; 0: there is none
+    std::vector<SavedTable> tables;  ///< the last made first; of very many only some
+};
 
 /// The deadline of a call that waits for other workers' computation, which may take as long as
 /// it likes. If a worker or server dies, or a server stops answering, the call ends long before.
@@ -190,6 +202,7 @@ struct TableOptions {
     /// keys takes the rest when they come, and an iteration for which there is none fails. At
     /// most 63.
     uint32_t max_delay = 0;
+    bool in_checkpoints = true;  ///< false: what it has is worth nothing to a job that goes on
 };
 
 /// Keeps memory of the caller registered, so that servers may read and write it. The destructor
@@ -315,6 +328,14 @@ public:
     ///         come; the error of a task of `after`
     [[nodiscard]] Result<uint64_t> checkpoint(std::chrono::nanoseconds at_most = {},
                                               std::span<const TaskId> after = {});
+    /// What the job goes on from. Its tables are read when they are opened or created; until then later
+    /// checkpoints go on to have them as they are.
+    /// Errors: kPeerLost, kDeadline
+    [[nodiscard]] Result<ResumedFrom> resumed_from();
+    /// Tables of the checkpoint that no worker has asked for are not wanted: this job and its later
+    /// checkpoints do not have them.
+    /// Errors: kPeerLost, kDeadline
+    [[nodiscard]] Status forget_unread_tables();
     /// Returns the counters of this client, and asks every shard for its own. One that leaves the
     /// job meanwhile is left out.
     /// Errors: kPeerLost, kDeadline; the error of a task of `after`

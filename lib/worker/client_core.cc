@@ -355,7 +355,9 @@ Result<TableInfo> ClientCore::take_table(CallId id) {
     if (!schema) return Error(Errc::kProtocol, "the manager sent a malformed table schema");
     schema->id = message->table;
     if (message->closed != 0) closed_at_start_[message->table] = message->closed;
-    return make_table_info(std::move(*schema), rules_);
+    WEIR_ASSIGN(TableInfo info, make_table_info(std::move(*schema), rules_));
+    info.checkpoint = message->checkpoint;
+    return info;
 }
 
 Result<WorkShare> ClientCore::take_share(CallId id) {
@@ -370,6 +372,21 @@ Result<WorkShare> ClientCore::take_share(CallId id) {
 
 ClientCore::CallId ClientCore::checkpoint(uint64_t deadline_ns) {
     return control(manager(), Kind::kCheckpoint, {}, deadline_ns);
+}
+
+ClientCore::CallId ClientCore::ask_about_resume(CheckpointAsk ask) {
+    return control(manager(), Kind::kCheckpoint, {}, 0, static_cast<uint64_t>(ask));
+}
+
+Result<ResumedMessage> ClientCore::take_resumed(CallId id) {
+    Call* const call = calls_.find(id);
+    const std::vector<std::byte> body =
+        call == nullptr ? std::vector<std::byte>() : std::move(call->body);
+    WEIR_TRY(take(id));
+    auto message = ResumedMessage::decode(body);
+    if (!message)
+        return Error(Errc::kProtocol, "the manager sent a malformed list of a checkpoint's tables");
+    return *std::move(message);
 }
 
 Result<uint64_t> ClientCore::take_checkpoint(CallId id) {

@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "lib/base/clock.h"
+#include "lib/node/checkpoint_message.h"
 #include "lib/node/manager_link.h"
 #include "lib/node/messages.h"
 #include "lib/node/scan_message.h"
@@ -70,6 +71,7 @@ struct TableInfo {
     size_t row_bytes = 0;         ///< of a key's values
     size_t pushed_row_bytes = 0;  ///< of what a push brings per key
     PositionMap positions = PositionMap::sparse();
+    uint64_t checkpoint = 0;  ///< that it comes from; 0: none
 };
 
 /// Errors: as check_schema()
@@ -154,6 +156,8 @@ public:
     CallId checkpoint(uint64_t deadline_ns);
     /// The number of the one that an ended checkpoint() call brought.
     [[nodiscard]] Result<uint64_t> take_checkpoint(CallId call);
+    CallId ask_about_resume(CheckpointAsk ask);
+    [[nodiscard]] Result<ResumedMessage> take_resumed(CallId call);
     /// The table that an ended create_table() or open_table() call found.
     [[nodiscard]] Result<TableInfo> take_table(CallId call);
     CallId stats(uint32_t shard);

@@ -15,6 +15,7 @@
 #include "tools/weir/command.h"
 #include "tools/weir/elastic.h"
 #include "tools/weir/info.h"
+#include "tools/weir/job_checkpoint_flags.h"
 #include "tools/weir/lr.h"
 #include "tools/weir/numbers.h"
 #include "tools/weir/predict.h"
@@ -89,6 +90,12 @@ constexpr const char* kLrFooter =
     "model, the plot and the JSON (with test_* null) are written.\n"
     "--init: changes neither the optimum nor its proof; a model near the optimum saves passes.\n"
     "Weights of features that no training line has are left out.\n"
+    "--checkpoint: the newest three checkpoints are kept; `weir checkpoint` reads them. If one "
+    "cannot\n"
+    "be written, a warning says why, and the training goes on.\n"
+    "--resume: the weights of the newest checkpoint are those to start from, with any numbers of\n"
+    "servers, shards and workers; they count more than --init. The training does not begin if the\n"
+    "checkpoint cannot be read.\n"
     "-: standard input (in a job of one process) or standard output, each for one flag only. If\n"
     "standard output is taken, the summary goes to standard error.\n"
     "SIGINT, SIGTERM: the training ends after this pass on all ranks, and the results so far are\n"
@@ -191,6 +198,7 @@ void add_lr(CLI::App& app, Command& chosen) {
     command->add_option("--plot", flags->plot, "FILE.svg for objective against time; or -");
     command->footer(kLrFooter);
     add_job(*command, flags->job);
+    add_checkpoint_flags(*command, flags->job);
     add_worker_loss(*command, flags->job.options.on_worker_loss, "reassign",
                     OnWorkerLoss::kReassign, "the others read its part of the data, and go on");
     command->callback([flags, &chosen] {

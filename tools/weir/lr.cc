@@ -18,6 +18,7 @@
 #include "lib/base/log.h"
 #include "lib/data/input_file.h"
 #include "lib/data/shortage.h"
+#include "tools/weir/checkpoint_signal.h"
 #include "tools/weir/command.h"
 #include "tools/weir/lr_report.h"
 #include "tools/weir/paths.h"
@@ -227,6 +228,10 @@ int run_lr(LrFlags& flags, Config& config) {
     flags.job.apply_to(config);
     flags.job.options.add_rules = apps::add_exchange_rules;
     flags.job.options.is_being_stopped = [] { return stop_signal() != 0; };
+    if (!flags.job.options.checkpoint_folder.empty()) {
+        remember_checkpoint_signals();
+        flags.job.options.wants_checkpoint = take_checkpoint_signal;
+    }
     Result<std::unique_ptr<Job>> started =
         data::or_shortage([&] { return Job::start(flags.job.options, config); });
     if (!started) return failure(started.error());

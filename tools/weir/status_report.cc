@@ -70,6 +70,33 @@ std::string copies_text(const JobStatus& status) {
     return text + "\n";
 }
 
+std::string checkpoints_text(const JobStatus::Checkpoints& is) {
+    std::string text;
+    if (is.resumed_from != 0)
+        text += fmt::format("the job goes on from checkpoint {}\n", is.resumed_from);
+    if (!is.is_on) return text;
+    text += is.last_number == 0
+                ? std::string("checkpoints: none yet")
+                : fmt::format("checkpoints: the last is {}, of {:.1f} s ago, written in {:.2f} s",
+                              is.last_number, static_cast<double>(is.last_age_ms) / 1000,
+                              static_cast<double>(is.last_duration_ms) / 1000);
+    if (is.is_under_way) text += "; one is being written";
+    if (!is.last_failure.empty()) text += fmt::format("; then one failed: {}", is.last_failure);
+    return text + "\n";
+}
+
+Json checkpoints_json(const JobStatus::Checkpoints& is) {
+    const auto number = [](uint64_t value) { return value == 0 ? Json(nullptr) : Json(value); };
+    const bool is_any = is.last_number != 0;
+    return {{"on", is.is_on},
+            {"under_way", is.is_under_way},
+            {"last", number(is.last_number)},
+            {"last_age_ms", is_any ? Json(is.last_age_ms) : Json(nullptr)},
+            {"last_duration_ms", is_any ? Json(is.last_duration_ms) : Json(nullptr)},
+            {"last_failure", is.last_failure.empty() ? Json(nullptr) : Json(is.last_failure)},
+            {"resumed_from", number(is.resumed_from)}};
+}
+
 Json shard_json(const JobStatus::Shard& shard) {
     const auto known = [&](uint64_t value) { return shard.answered ? Json(value) : Json(nullptr); };
     return {{"shard", shard.number},       {"segments", shard.segments},
@@ -107,6 +134,7 @@ std::string status_text(const JobStatus& status) {
     if (const std::string dead = dead_text(status, false); !dead.empty())
         text += fmt::format("dead, but nothing is lost with it: {}\n", dead);
     text += copies_text(status);
+    text += checkpoints_text(status.checkpoints);
     text += "workers:";
     constexpr size_t kNamedMax = 32;
     for (size_t i = 0; i < std::min(status.workers.size(), kNamedMax); ++i)
@@ -180,6 +208,7 @@ std::string status_json(const JobStatus& status) {
                         {"segments", status.segments},
                         {"segments_to_copy", status.segments_to_copy},
                         {"segments_copying", status.segments_copying}}},
+                      {"checkpoints", checkpoints_json(status.checkpoints)},
                       {"lease_ms", status.lease_ms},
                       {"workers", std::move(workers)},
                       {"joining_servers", status.joining_servers},

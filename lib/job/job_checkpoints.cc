@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/job/job_checkpoints.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/core.h>
+
+#include "lib/checkpoint/folder.h"
+#include "lib/node/checkpoint_message.h"
+
+namespace weir {
+namespace {
+
+using checkpoint::Disk;
+
+Error wrong(std::string why) {
+    return {Errc::kInvalidArgument, std::move(why)};
+}
+
+/// As others find it, who have other working folders.
+Result<std::string> absolute(const std::string& folder) {
+    std::error_code error;
+    std::string path = std::filesystem::absolute(folder, error).lexically_normal().string();
+    if (path.size() > 1 && path.back() == '/') path.pop_back();
+    if (error || path.size() > CheckpointOrder::kFolderBytesMax) {
+        return wrong(fmt::format("{}: the name of the folder is longer than {} bytes", folder,
+                                 CheckpointOrder::kFolderBytesMax));
+    }
+    return path;
+}
+
+/// The folder to go on from, empty if there is nothing to go on from.
+Result<std::string> folder_to_resume(const JobOptions& options, const std::string& own,
+                                     Disk& disk) {
+    if (options.resume != kResumeAuto) return absolute(options.resume);
+    if (own.empty())
+        return wrong(
+            "to go on from the job's own checkpoints (--resume auto), give it the folder "
+            "that it writes them to (--checkpoint DIR)");
+    WEIR_ASSIGN(const std::vector<uint64_t> numbers, checkpoint::list_checkpoints(disk, own));
+    return numbers.empty() ? std::string() : own;
+}
+
+}  // namespace
+
+Result<JobCheckpoints> plan_checkpoints(const JobOptions& options, Disk& disk) {
+    JobCheckpoints plan;
+    CheckpointOptions& to = plan.options;
+    to.every_ns = static_cast<uint64_t>(std::max<int64_t>(0, options.checkpoint_every.count()));
+    to.every_iterations = options.checkpoint_every_iterations;
+    to.is_asked_for = options.wants_checkpoint;
+    if (!options.checkpoint_folder.empty()) {
+        WEIR_ASSIGN(to.folder, absolute(options.checkpoint_folder));
+        WEIR_TRY(disk.list(to.folder));
+    } else if (to.every_ns != 0 || to.every_iterations != 0) {
+        return wrong(
+            "how often a checkpoint is written is given, but no folder for them: give "
+            "--checkpoint DIR (JobOptions::checkpoint_folder), too");
+    }
+    if (options.resume.empty()) return plan;
+    WEIR_ASSIGN(to.resumed_folder, folder_to_resume(options, to.folder, disk));
+    if (to.resumed_folder.empty()) return plan;
+    WEIR_ASSIGN(const uint64_t number, checkpoint::latest(disk, to.resumed_folder));
+    WEIR_ASSIGN(plan.resume, checkpoint::read_manifest(disk, to.resumed_folder, number));
+    to.resumed_from = number;
+    return plan;
+}
+
+DiskThread::DiskThread()
+    : queue_(std::make_shared<checkpoint::DiskQueue>(std::make_shared<checkpoint::RealDisk>())),
+      runtime_(IdleOptions{.spin_ns = 0, .yield_ns = 0}) {
+    runtime_.run([queue = queue_] { queue->run(); }, "disk");
+}
+
+}  // namespace weir

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+/// \file
+/// Real jobs that write checkpoints, and others that go on from them.
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include "lib/weir.h"
+#include "tests/job/small_job.h"
+
+namespace weir::test {
+namespace {
+
+/// A folder that is gone at the end.
+class NewFolder {
+public:
+    NewFolder() {
+        std::string pattern = std::filesystem::temp_directory_path() / "weir-checkpoint-XXXXXX";
+        REQUIRE(::mkdtemp(pattern.data()) != nullptr);
+        path_ = pattern;
+    }
+
+    ~NewFolder() { std::filesystem::remove_all(path_); }
+
+    NewFolder(const NewFolder&) = delete;
+    NewFolder& operator=(const NewFolder&) = delete;
+
+    [[nodiscard]] const std::string& path() const { return path_; }
+
+private:
+    std::string path_;
+};
+
+JobOptions job_options(uint32_t servers, uint32_t shards, uint32_t workers) {
+    JobOptions options;
+    options.servers = servers;
+    options.shards_per_server = shards;
+    options.workers = workers;
+    return options;
+}
+
+}  // namespace
+
+TEST_SUITE("checkpoints of jobs") {
+    TEST_CASE("a worker asks for a checkpoint, and another job goes on from it") {
+        const NewFolder folder;
+        std::vector<double> ones(1000, 1);
+        TableOptions scratch = dense_options(1000);
+        scratch.in_checkpoints = false;
+        {
+            JobOptions options = job_options(2, 2, 2);
+            options.checkpoint_folder = folder.path();
+            const auto job = start_job(options);
+            CHECK(job->run_workers([&](Client& client) -> Status {
+                WEIR_ASSIGN(auto table, client.create_table<double>("sums", dense_options(1000)));
+                WEIR_ASSIGN(auto other, client.create_table<double>("scratch", scratch));
+                CHECK(client.resumed_from()->checkpoint == 0);
+                CHECK(table.next_iteration() == 1U);
+                for (uint64_t i = 1; i <= 3; ++i)
+                    WEIR_TRY(table.push(KeyRange{0, 1000}, ones, {.iteration = i}).wait());
+                WEIR_TRY(other.push(KeyRange{0, 1000}, ones).wait());
+                WEIR_TRY(client.barrier());
+                if (client.worker() != 0) return client.barrier();
+                const Result<uint64_t> first = client.checkpoint();
+                REQUIRE_MESSAGE(first, first.error().text());
+                CHECK(*first == 1);
+                CHECK(*client.checkpoint() == 2);
+                return client.barrier();
+            }));
+        }
+        JobOptions options = job_options(1, 3, 1);
+        options.resume = folder.path();
+        const auto job = start_job(options);
+        CHECK(job->run_workers([&](Client& client) -> Status {
+            WEIR_ASSIGN(const ResumedFrom from, client.resumed_from());
+            CHECK(from.checkpoint == 2);
+            REQUIRE(from.tables.size() == 1);
+            CHECK(from.tables[0].name == "sums");
+            CHECK(from.tables[0].closed == 3);
+            const auto wrong = client.create_table<double>("sums", dense_options(999));
+            REQUIRE(wrong.code() == Errc::kAlreadyExists);
+            CHECK(wrong.error().text().find("key_count 1000; 999 was asked for") !=
+                  std::string::npos);
+            CHECK(wrong.error().text().find("checkpoint 2") != std::string::npos);
+            WEIR_ASSIGN(auto table, client.create_table<double>("sums", dense_options(1000)));
+            WEIR_ASSIGN(auto other, client.create_table<double>("scratch", scratch));
+            CHECK(table.next_iteration() == 4U);
+            std::vector<double> values(1000);
+            WEIR_TRY(table.push(KeyRange{0, 1000}, ones, {.iteration = 4}).wait());
+            WEIR_TRY(table.pull(KeyRange{0, 1000}, values).wait());
+            CHECK(values == std::vector<double>(1000, 7));
+            WEIR_TRY(other.pull(KeyRange{0, 1000}, values).wait());
+            CHECK(values == std::vector<double>(1000, 0));
+            CHECK(client.checkpoint().code() == Errc::kUnavailable);  // it has no folder of its own
+            return {};
+        }));
+    }
+
+    TEST_CASE("what nobody has asked for is in later checkpoints, until it is forgotten") {
+        const NewFolder first;
+        const NewFolder second;
+        const auto run = [](JobOptions options, const std::function<Status(Client&)>& work) {
+            const Status ran = start_job(options)->run_workers(work);
+            REQUIRE_MESSAGE(ran, ran.error().text());
+        };
+        const auto checkpoint = [](Client& client) -> Status {
+            const Result<uint64_t> made = client.checkpoint();
+            return made ? Status() : Status(made.error());
+        };
+        JobOptions options = job_options(1, 2, 1);
+        options.checkpoint_folder = first.path();
+        const std::vector<double> ones(10, 1);
+        run(options, [&](Client& client) -> Status {
+            WEIR_ASSIGN(auto table, client.create_table<double>("old", dense_options(10)));
+            WEIR_TRY(table.push(KeyRange{0, 10}, ones).wait());
+            return checkpoint(client);
+        });
+        options = job_options(2, 1, 1);
+        options.checkpoint_folder = second.path();
+        options.resume = first.path();
+        run(options, [&](Client& client) -> Status {
+            WEIR_ASSIGN(auto table, client.create_table<double>("new", dense_options(10)));
+            WEIR_TRY(table.push(KeyRange{0, 10}, ones).wait());
+            return checkpoint(client);
+        });
+        options.resume = std::string(kResumeAuto);  // now from the second folder
+        run(options, [&](Client& client) -> Status {
+            WEIR_ASSIGN(auto table, client.open_table<double>("old"));
+            std::vector<double> values(10);
+            WEIR_TRY(table.pull(KeyRange{0, 10}, values).wait());
+            CHECK(values == ones);
+            CHECK(client.resumed_from()->tables.size() == 2);
+            WEIR_TRY(client.forget_unread_tables());
+            CHECK(client.open_table<double>("new").code() == Errc::kNotFound);
+            return checkpoint(client);
+        });
+        run(options, [&](Client& client) -> Status {
+            const auto from = client.resumed_from();
+            REQUIRE(from->tables.size() == 1);
+            CHECK(from->tables[0].name == "old");
+            return {};
+        });
+    }
+
+    TEST_CASE("a job without its folders does not start") {
+        const NewFolder folder;
+        const auto code_of = [&](const JobOptions& options) {
+            return Job::start(options, small_pools()).code();
+        };
+        JobOptions options = job_options(1, 1, 1);
+        options.resume = folder.path();
+        CHECK(code_of(options) == Errc::kNotFound);
+        options.resume = folder.path() + "/none";
+        CHECK(code_of(options) == Errc::kNotFound);
+        options.resume = std::string(kResumeAuto);
+        CHECK(code_of(options) == Errc::kInvalidArgument);
+        options.resume.clear();
+        options.checkpoint_every = std::chrono::seconds(1);
+        CHECK(code_of(options) == Errc::kInvalidArgument);
+        options.checkpoint_folder = folder.path() + "/none";
+        CHECK(code_of(options) == Errc::kNotFound);
+    }
+}
+
+}  // namespace weir::test

@@ -1,0 +1,165 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""`weir lr` that writes checkpoints, is killed, and goes on from them. Usage: resume_test.py PATH-OF-WEIR"""
+
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import time
+import unittest
+
+import lr_testing as testing
+
+
+class Resume(testing.Folder, unittest.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.rows = testing.endless()  # with an l1 they have an optimum
+        self.data = testing.write(self.path("train"), self.rows)
+        self.checkpoints = self.path("checkpoints")
+        os.mkdir(self.checkpoints)
+
+    def weir(self, *arguments):
+        return testing.run([self.WEIR, *arguments], testing.clean_environment(testing.POOL), testing.LIMIT_S)
+
+    def names(self, ending):
+        return sorted(name for name in os.listdir(self.checkpoints) if name.endswith(ending))
+
+    def damage(self, name, at, flip=1):
+        with open(os.path.join(self.checkpoints, name), "r+b") as file:
+            file.seek(at)
+            byte = file.read(1)[0]
+            file.seek(at)
+            file.write(bytes([byte ^ flip]))
+
+    def job(self, *flags, size=1):
+        """An endless training of `size` ranks that writes checkpoints."""
+        command = [self.WEIR, "lr", "--train", self.data, *testing.ENDLESS, "--checkpoint", self.checkpoints, *flags]
+        return testing.Ranks(self.folder, command, size)
+
+    def make_checkpoint(self, *flags, size=1, count=1):
+        with self.job(*flags, size=size) as ranks:
+            ranks.start_all()
+            self.assertTrue(ranks.until_training(), ranks.everything())
+            for _ in range(count):
+                before = len(self.names(".manifest"))
+                os.kill(ranks.pid(0), signal.SIGUSR1)
+                self.assertTrue(ranks.until(lambda: len(self.names(".manifest")) > before), ranks.everything())
+            for rank in range(size):
+                ranks.kill(rank)
+
+    def finish(self, *flags, resume=None):
+        """Goes on from the checkpoint with an l1, to the end."""
+        done = self.lr("--train", self.data, "--l1", "1", "--json", self.path("json"), "--resume", resume or self.checkpoints, *flags)
+        self.assertEqual(done.code, 0, done.err)
+        result = testing.read_json(self.path("json"))
+        self.near(result["objective"], testing.solve(self.rows, 1))
+        return done, result
+
+    def test_a_killed_training_goes_on_with_other_numbers_of_servers_and_workers(self):
+        fresh = self.lr("--train", self.data, "--l1", "0", "--passes", "1", "--json", self.path("json"))
+        self.assertEqual(fresh.code, 0, fresh.err)
+        first_pass = testing.read_json(self.path("json"))["objective"]
+        self.make_checkpoint("--servers", "2", "--shards", "2", "--workers", "2")
+        # The weights are those that the killed one had come to.
+        done = self.lr("--train", self.data, "--l1", "0", "--passes", "1", "--json", self.path("json"), "--resume", self.checkpoints,
+                       "--servers", "3", "--workers", "3")
+        self.assertEqual(done.code, 0, done.err)
+        self.assertIn("goes on from checkpoint 1 of", done.err)
+        self.assertLess(testing.read_json(self.path("json"))["objective"], first_pass / 2)
+        self.finish("--servers", "1", "--shards", "3")
+
+    def test_a_job_of_several_processes_goes_on_as_one_and_the_other_way_round(self):
+        self.make_checkpoint("--servers", "2", "--workers", "1", "--replicas", "1", size=4)
+        self.finish("--servers", "3", "--workers", "2")
+        self.make_checkpoint("--resume", "auto", "--servers", "3", "--workers", "1", size=5)
+        self.assertEqual(self.names(".manifest"), ["000001.manifest", "000002.manifest"])
+        self.finish()
+
+    def test_interrupted_at_any_instant_it_can_always_go_on(self):
+        dice = random.Random(testing.seed())
+        last = 0
+        for _ in range(10):
+            servers, shards = dice.choice((1, 2, 3)), dice.choice((1, 2))
+            with self.job("--checkpoint-every", "200", "--resume", "auto", "--servers", str(servers), "--shards", str(shards)) as ranks:
+                ranks.start_all()
+                self.assertTrue(ranks.until(lambda: "pass " in ranks.err(0)), ranks.everything())
+                newest = last
+                ranks.until(lambda: self.names(".manifest") and int(self.names(".manifest")[-1].split(".")[0]) > newest, 10)
+                time.sleep(dice.uniform(0, 0.2))
+                ranks.kill(0)
+            shown = self.weir("checkpoint", "verify", self.checkpoints)
+            self.assertEqual(shown.code, 0, shown.out + shown.err)
+            number = int(self.names(".manifest")[-1].split(".")[0])
+            self.assertGreaterEqual(number, last)
+            last = number
+        self.assertGreater(last, 3)
+        self.assertLessEqual(len(self.names(".manifest")), 4)  # old ones are removed
+        self.finish()
+
+    def test_after_a_time_and_on_a_signal_there_is_one_and_the_status_shows_it(self):
+        contact = self.path("contact")
+        with self.job("--checkpoint-every", "1s", "--contact", contact) as ranks:
+            ranks.start_all()
+            self.assertTrue(ranks.until(lambda: self.names(".manifest")), ranks.everything())
+            self.assertTrue(ranks.until(lambda: "checkpoint 1 is in" in ranks.err(0)), ranks.everything())
+            status = self.weir("status", contact, "--json")
+            self.assertEqual(status.code, 0, status.err)
+            shown = json.loads(status.out)["checkpoints"]
+            self.assertTrue(shown["on"])
+            self.assertGreaterEqual(shown["last"], 1)
+            self.assertIsNone(shown["last_failure"])
+            self.assertIn("checkpoints: the last is ", self.weir("status", contact).out)
+
+    def test_resume_auto_begins_anew_where_there_is_no_checkpoint(self):
+        done, _ = self.finish("--checkpoint", self.checkpoints, resume="auto")
+        self.assertNotIn("goes on from", done.err)
+
+    def test_without_what_it_is_to_go_on_from_it_does_not_start(self):
+        for flags, wanted, code in ((("--resume", self.path("nowhere")), "nowhere: the folder cannot be read", 1),
+                                    (("--resume", self.checkpoints), "there is no checkpoint", 1),
+                                    (("--checkpoint", self.path("nowhere")), "nowhere: the folder cannot be read", 1),
+                                    (("--resume", "auto"), "--checkpoint DIR", 2)):
+            done = self.lr("--train", self.data, *flags)
+            self.assertEqual(done.code, code, done.err)
+            self.assertIn(wanted, done.err)
+        for flags in (("--checkpoint-every", "10m"), ("--checkpoint", self.checkpoints, "--checkpoint-every", "0"),
+                      ("--checkpoint", self.checkpoints, "--checkpoint-every", "1d"), ("--checkpoint", "")):
+            self.assertEqual(self.lr("--train", self.data, *flags).code, 2, flags)
+
+    def test_a_damaged_checkpoint_is_refused_and_named(self):
+        self.make_checkpoint()
+        manifest, kept = self.names(".manifest")[0], self.path("kept")
+        shutil.copytree(self.checkpoints, kept)
+        for name, at, flip, wanted in ((manifest, 40, 1, manifest), (manifest, 8, 2, "version of Weir"),
+                                       *((name, 70, 4, name) for name in self.names(".chunk")[:1])):
+            self.damage(name, at, flip)
+            done = self.lr("--train", self.data, "--l1", "1", "--resume", self.checkpoints)
+            self.assertNotEqual(done.code, 0)
+            self.assertIn(wanted, done.err)
+            shutil.rmtree(self.checkpoints)
+            shutil.copytree(kept, self.checkpoints)
+        self.finish()
+
+    def test_a_full_disk_costs_the_checkpoint_and_not_the_training(self):
+        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4k", "tmpfs", self.checkpoints], capture_output=True, check=False)
+        if mounted.returncode != 0:
+            self.skipTest("this test mounts a small file system, which this user may not")
+        self.addCleanup(subprocess.run, ["umount", self.checkpoints], check=False)
+        with self.job() as ranks:
+            ranks.start_all()
+            self.assertTrue(ranks.until_training(), ranks.everything())
+            os.kill(ranks.pid(0), signal.SIGUSR1)
+            self.assertTrue(ranks.until(lambda: "there is no new checkpoint" in ranks.err(0)), ranks.everything())
+            self.assertIn("make room there", ranks.err(0))
+            passes = len(re.findall("pass +", ranks.err(0)))
+            self.assertTrue(ranks.until(lambda: len(re.findall("pass +", ranks.err(0))) > passes), ranks.everything())
+        self.assertEqual(self.names(".manifest"), [])
+
+
+if __name__ == "__main__":
+    testing.main(Resume, __name__)

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/weir/job_checkpoint_flags.h"
+
+#include <charconv>
+#include <string>
+
+#include <CLI/CLI.hpp>
+
+namespace weir::tools {
+
+std::optional<Interval> parse_interval(std::string_view text) noexcept {
+    constexpr uint64_t kCountMax = 1'000'000'000'000;
+    uint64_t count = 0;
+    const char* const end = text.data() + text.size();
+    const auto [behind, error] = std::from_chars(text.data(), end, count);
+    if (error != std::errc() || count == 0 || count > kCountMax) return std::nullopt;
+    const std::string_view unit(behind, static_cast<size_t>(end - behind));
+    if (unit.empty()) return Interval{.iterations = count};
+    constexpr uint64_t kSecondsMax = 1'000'000'000;  // 30 years
+    const uint64_t seconds = unit == "s"   ? count
+                             : unit == "m" ? count * 60
+                             : unit == "h" ? count * 3600
+                                           : 0;
+    if (seconds == 0 || seconds > kSecondsMax) return std::nullopt;
+    return Interval{.time = std::chrono::seconds(seconds)};
+}
+
+void add_checkpoint_flags(CLI::App& command, JobFlags& job) {
+    JobOptions& options = job.options;
+    const auto is_named = [](const std::string& path) {
+        return path.empty() ? "the name of the folder is empty" : "";
+    };
+    CLI::Option* const folder =
+        command
+            .add_option("--checkpoint", options.checkpoint_folder,
+                        "folder to write checkpoints to, which all servers see; SIGUSR1 to rank 0: "
+                        "write one now")
+            ->option_text("DIR")
+            ->check(is_named);
+    command
+        .add_option_function<std::string>(
+            "--checkpoint-every",
+            [&options](const std::string& text) {
+                const Interval interval = *parse_interval(text);
+                options.checkpoint_every = interval.time;
+                options.checkpoint_every_iterations = interval.iterations;
+            },
+            "how often: 30s, 10m, 2h, or a number of iterations")
+        ->option_text("TIME|N")
+        ->needs(folder)
+        ->check([](const std::string& text) {
+            return parse_interval(text) ? ""
+                                        : text +
+                                              ": must be a time, such as 30s, 10m or 2h, or a "
+                                              "number of iterations";
+        });
+    command
+        .add_option("--resume", options.resume,
+                    "folder with the checkpoint to go on from; auto: that of --checkpoint, if it "
+                    "has one")
+        ->option_text("DIR|auto")
+        ->check(is_named);
+}
+
+}  // namespace weir::tools
