@@ -170,7 +170,7 @@ std::vector<BadFrame> bad_requests() {
     // All others, among them what only shards send: a worker that claims to be one.
     const Kind sent_by_workers[] = {Kind::kAdmit,   Kind::kCreateTable, Kind::kOpenTable,
                                     Kind::kBarrier, Kind::kWithdraw,    Kind::kStats,
-                                    Kind::kLeave,   Kind::kWork};
+                                    Kind::kLeave,   Kind::kWork,        Kind::kCheckpoint};
     for (uint8_t number = 1; number <= wire::kKindMax; ++number) {
         const auto kind = static_cast<Kind>(number);
         if (std::ranges::find(sent_by_workers, kind) != std::end(sent_by_workers)) continue;
