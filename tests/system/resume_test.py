@@ -80,6 +80,34 @@ class Resume(testing.Folder, unittest.TestCase):
         self.assertEqual(self.names(".manifest"), ["000001.manifest", "000002.manifest"])
         self.finish()
 
+    def test_sigterm_writes_a_checkpoint_from_which_the_same_command_goes_on(self):
+        flags = ("--servers", "1", "--resume", "auto", "--json", self.path("stopped"))
+        with self.job(*flags, size=2) as ranks:
+            ranks.start_all()
+            self.assertTrue(ranks.until_training(), ranks.everything())
+            for rank in range(2):
+                os.kill(ranks.pid(rank), signal.SIGTERM)
+            self.assertEqual([ranks.wait(rank) for rank in range(2)], [143, 143], ranks.everything())
+        stopped = testing.read_json(self.path("stopped"))
+        self.assertGreaterEqual(len(self.names(".manifest")), 1)
+        # The last one has the weights with which the training ended.
+        done = self.lr("--train", self.data, "--l1", "0", "--passes", "1", "--json", self.path("json"), "--resume", self.checkpoints)
+        self.assertEqual(done.code, 0, done.err)
+        self.assertLessEqual(testing.read_json(self.path("json"))["objective"], stopped["objective"] * (1 + 1e-9))
+
+    def test_a_pass_that_does_not_end_within_the_grace_is_given_up(self):
+        with self.job("--servers", "1", "--grace", "1", size=2) as ranks:
+            ranks.start_all()
+            self.assertTrue(ranks.until_training(), ranks.everything())
+            os.kill(ranks.pid(0), signal.SIGSTOP)
+            began = time.monotonic()
+            os.kill(ranks.pid(1), signal.SIGTERM)
+            self.assertEqual(ranks.wait(1), 143, ranks.everything())
+            self.assertLess(time.monotonic() - began, 20)
+            self.assertIn("did not end within --grace", ranks.everything())
+            os.kill(ranks.pid(0), signal.SIGCONT)
+            ranks.kill(0)
+
     def test_interrupted_at_any_instant_it_can_always_go_on(self):
         dice = random.Random(testing.seed())
         last = 0

@@ -199,6 +199,12 @@ void add_lr(CLI::App& app, Command& chosen) {
     command->footer(kLrFooter);
     add_job(*command, flags->job);
     add_checkpoint_flags(*command, flags->job);
+    command
+        ->add_option("--grace", flags->grace_s,
+                     "seconds after SIGTERM in which the training must end, or its process ends "
+                     "without results; 0: as long as it takes")
+        ->check(count(0, 86'400))
+        ->capture_default_str();
     add_worker_loss(*command, flags->job.options.on_worker_loss, "reassign",
                     OnWorkerLoss::kReassign, "the others read its part of the data, and go on");
     command->callback([flags, &chosen] {

@@ -159,7 +159,8 @@ bool has_first_worker(const JobShape& shape) {
 
 /// Installs the handlers of SIGINT and SIGTERM. Usually all ranks get the signal; only one prints a
 /// line. A server that leaves because only it got the signal says so later (Job::serve).
-void handle_stop_signals(const JobShape& shape) {
+void handle_stop_signals(const JobShape& shape, uint32_t grace_s) {
+    if (shape.local_workers > 0) limit_grace(grace_s);
     remember_stop_signals(has_first_worker(shape) ? "a training that has begun ends after this "
                                                     "pass, and the results so far are written"
                                                   : "");
@@ -175,11 +176,20 @@ Status give_up(Client& client, const Error& error) {
     return failed;
 }
 
+/// A training that a signal has ended can go on from where it ended.
+void save_for_later(Client& client, const LrFlags& flags) {
+    if (flags.job.options.checkpoint_folder.empty()) return;
+    const Result<uint64_t> saved = client.checkpoint();
+    if (saved) return;
+    log(LogLevel::kWarning, "no checkpoint of where the training ended: {}",
+        saved.error().message());
+}
+
 /// The whole work of one worker. The first worker writes the results before it leaves. Until then no
 /// worker that has results leaves with an error: a launcher may kill all ranks once one fails.
 Status work(Job& job, uint32_t i, const LrFlags& flags) {
     WEIR_ASSIGN(Client client, job.make_client(i));
-    handle_stop_signals(job.shape());
+    handle_stop_signals(job.shape(), flags.grace_s);
     const bool takes_work = flags.job.options.on_worker_loss == OnWorkerLoss::kReassign;
     apps::LrRounds rounds;
     while (true) {
@@ -194,6 +204,8 @@ Status work(Job& job, uint32_t i, const LrFlags& flags) {
         if (run->is_first)
             written = data::or_shortage([&] { return report(flags, *run, job.shape()); });
         const bool all_is_well = outcome_of(*run).has_value();
+        if (run->is_first && !all_is_well && signal_of(outcome_of(*run).error()) != 0)
+            save_for_later(client, flags);
         const Status outcome = with_written(*run, outcome_of(*run), std::move(written));
         // Writing a model can take long. If the one that writes it dies, another one does.
         if (!all_is_well || takes_work) {
@@ -230,7 +242,11 @@ int run_lr(LrFlags& flags, Config& config) {
     flags.job.options.is_being_stopped = [] { return stop_signal() != 0; };
     if (!flags.job.options.checkpoint_folder.empty()) {
         remember_checkpoint_signals();
-        flags.job.options.wants_checkpoint = take_checkpoint_signal;
+        // At the first signal to stop, too: the pass may take longer than there is time.
+        flags.job.options.wants_checkpoint = [was_stopped = false]() mutable {
+            const bool stops = stop_signal() != 0 && !std::exchange(was_stopped, true);
+            return take_checkpoint_signal() || stops;
+        };
     }
     Result<std::unique_ptr<Job>> started =
         data::or_shortage([&] { return Job::start(flags.job.options, config); });
@@ -241,7 +257,7 @@ int run_lr(LrFlags& flags, Config& config) {
     const Status ran = data::or_shortage([&]() -> Status {
         if (shape.rank == 0) name_idle_flags(flags, shape);
         if (shape.local_workers == 0) {
-            handle_stop_signals(shape);
+            handle_stop_signals(shape, flags.grace_s);
             return {};
         }
         Status ready = take_standard_input(flags, shape);

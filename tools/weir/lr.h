@@ -18,6 +18,7 @@ struct LrFlags {
     std::string model;
     std::string json;
     std::string plot;
+    uint32_t grace_s = 25;  ///< below the KillWait of Slurm, which is 30
 };
 
 /// Runs the command and returns the exit code.

@@ -20,6 +20,8 @@ std::atomic<int> g_signal = 0;
 std::atomic<const char*> g_says = nullptr;
 std::atomic<size_t> g_says_bytes = 0;
 std::atomic<uint64_t> g_since_ns = 0;  // when g_signal came; 0: not yet
+std::atomic<uint32_t> g_grace_s = 0;
+static_assert(std::atomic<uint32_t>::is_always_lock_free);
 static_assert(std::atomic<int>::is_always_lock_free);
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
 static_assert(std::atomic<const char*>::is_always_lock_free);
@@ -35,6 +37,7 @@ void take(int signal) {
     int none = 0;
     if (g_signal.compare_exchange_strong(none, signal)) {
         g_since_ns = SteadyClock().now_ns();  // clock_gettime(), which a handler may call
+        if (signal == SIGTERM) (void)::alarm(g_grace_s);
         if (g_says_bytes.load() > 0) {
             tell("\nweir: ");
             tell(signal_name(signal));
@@ -49,7 +52,20 @@ void take(int signal) {
     errno = saved_errno;
 }
 
+void end_of_grace(int /*signal*/) {
+    tell("\nweir: SIGTERM came, and what was under way did not end within --grace: it is lost\n");
+    ::_exit(stop_exit_code(SIGTERM));
+}
+
 }  // namespace
+
+void limit_grace(uint32_t seconds) noexcept {
+    g_grace_s = seconds;
+    struct sigaction action = {};
+    action.sa_handler = end_of_grace;
+    (void)::sigemptyset(&action.sa_mask);
+    (void)::sigaction(SIGALRM, &action, nullptr);
+}
 
 void remember_stop_signals(std::string_view says) {
     static std::once_flag once;

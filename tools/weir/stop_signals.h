@@ -3,6 +3,7 @@
 /// \file
 /// SIGINT and SIGTERM as requests to stop: the first is remembered, the second ends the process.
 
+#include <cstdint>
 #include <string_view>
 
 #include "lib/base/result.h"
@@ -16,6 +17,11 @@ namespace weir::tools {
 /// says:   static text without a line end; empty: nothing is written
 /// Thread: any
 void remember_stop_signals(std::string_view says);
+
+/// From now on a SIGTERM that is remembered ends the process after so many seconds, with 143, if it
+/// has not ended in order; 0: never. Who sends it, such as a batch system, kills after a while.
+/// Thread: any
+void limit_grace(uint32_t seconds) noexcept;
 
 /// The remembered signal, or 0. Thread: any
 [[nodiscard]] int stop_signal() noexcept;
