@@ -9,13 +9,14 @@
 
 namespace weir::checkpoint {
 
-ChunkWriter::ChunkWriter(const ChunkPlace& place) : place_(place) {
+ChunkWriter::ChunkWriter(const ChunkPlace& place, size_t expected_bytes) : place_(place) {
+    bytes_.reserve(expected_bytes);
     ByteWriter head;
     head.raw(std::as_bytes(std::span("WEIRCHNK", 8))).number(Chunk::kVersion);
     head.number(place.table).number(place.layout).number(place.value_type).number(uint16_t{0});
     head.number(place.width).number(place.state_values).number(uint32_t{0});
     head.number(place.key_count).number(place.range.first).number(place.range.last);
-    bytes_ = std::move(head).take();
+    bytes_.insert(bytes_.end(), head.bytes().begin(), head.bytes().end());
     WEIR_CHECK(bytes_.size() == Chunk::kHeadBytes);
 }
 

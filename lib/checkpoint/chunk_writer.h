@@ -21,7 +21,8 @@ namespace weir::checkpoint {
 /// Thread: one at a time
 class ChunkWriter {
 public:
-    explicit ChunkWriter(const ChunkPlace& place);
+    /// `expected_bytes`: of the file, about.
+    explicit ChunkWriter(const ChunkPlace& place, size_t expected_bytes = 0);
 
     [[nodiscard]] const ChunkPlace& place() const noexcept { return place_; }
 

@@ -8,7 +8,6 @@
 #include <fmt/core.h>
 
 #include "lib/base/byte_codec.h"
-#include "lib/base/log.h"
 #include "lib/checkpoint/chunk.h"
 #include "lib/checkpoint/folder.h"
 #include "lib/node/messages.h"
@@ -108,8 +107,10 @@ void Checkpoints::tell(const ShardPeer& shard) {
 bool Checkpoints::is_due() {
     if (options_.folder.empty() || !is_started_ || phase_ != Phase::kIdle) return false;
     if (options_.is_asked_for && options_.is_asked_for()) is_wanted_ = true;
-    const bool is_time = options_.every_ns != 0 && clock_.now_ns() - begun_ns_ >= options_.every_ns;
-    return is_wanted_ || is_time || !askers_.empty();
+    if (is_wanted_ || !askers_.empty()) return true;
+    const uint64_t now_ns = clock_.now_ns();
+    const bool is_time = options_.every_ns != 0 && now_ns - begun_ns_ >= options_.every_ns;
+    return (is_time || has_iterated_) && now_ns >= pause_end_ns_;
 }
 
 void Checkpoints::enter(Phase phase) {
@@ -121,7 +122,7 @@ void Checkpoints::begin(const std::vector<ShardPeer>& shards, std::vector<TableS
                         std::vector<uint32_t> unread) {
     enter(Phase::kNumbering);
     begun_ns_ = entered_ns_;
-    is_wanted_ = false;
+    is_wanted_ = has_iterated_ = false;
     served_ = std::exchange(askers_, {});
     shards_ = shards;
     unread_ = std::move(unread);
@@ -213,7 +214,8 @@ Status Checkpoints::take(uint32_t shard, const CheckpointReport& report) {
     using Step = CheckpointReport::Step;
     if (report.step == Step::kDue) {
         for (const TableIteration& one : report.tables) {
-            if (one.iteration >= saved_[one.table] + options_.every_iterations) is_wanted_ = true;
+            if (one.iteration >= saved_[one.table] + options_.every_iterations)
+                has_iterated_ = true;
         }
         return {};
     }
@@ -277,9 +279,9 @@ void Checkpoints::complete() {
     answer_all(outbox_, served_, Errc::kOk, body.bytes());
 }
 
-void Checkpoints::give_up(const Error& why) {
+void Checkpoints::give_up(const Error& why, LogLevel level) {
     if (phase_ == Phase::kIdle) return;
-    if (holds_moves()) {
+    if (needs_shards()) {
         CheckpointOrder order{.step = CheckpointOrder::Step::kGiveUp};
         order.number = manifest_.number;
         for (const ShardPeer& shard : shards_)
@@ -289,12 +291,13 @@ void Checkpoints::give_up(const Error& why) {
     awaited_.clear();
     taking_.clear();
     last_failure_ = why.text();
-    log(LogLevel::kWarning, "there is no new checkpoint, and the job goes on: {}", why.text());
+    pause_end_ns_ = clock_.now_ns() + kPauseNs;
+    log(level, "there is no new checkpoint, and the job goes on: {}", why.text());
     answer_all(outbox_, served_, why.code(), encode_text(why.text()));
 }
 
 void Checkpoints::end(const Error& why) {
-    give_up(why);
+    give_up(why, LogLevel::kDebug);
     answer_all(outbox_, askers_, why.code(), encode_text(why.text()));
 }
 

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "lib/base/clock.h"
+#include "lib/base/log.h"
 #include "lib/base/result.h"
 #include "lib/checkpoint/disk_queue.h"
 #include "lib/checkpoint/manifest.h"
@@ -53,7 +54,9 @@ public:
     enum class Phase : uint8_t { kIdle, kNumbering, kFreezing, kTaking, kWriting };
 
     static constexpr uint64_t kFreezeNs = 5 * kSecond;  ///< for all shards to stop
-    static constexpr uint64_t kTakeNs = 60 * kSecond;   ///< and then to have kept all rows
+    static constexpr uint64_t kTakeNs = 60 * kSecond;  ///< and then to have kept all rows
+    /// After one that failed, the next one that nobody asks for waits so long.
+    static constexpr uint64_t kPauseNs = 10 * kSecond;
 
     /// What people see of them.
     struct Report {
@@ -89,17 +92,19 @@ public:
 
     [[nodiscard]] bool is_under_way() const noexcept { return phase_ != Phase::kIdle; }
 
-    /// Whether no segment may change hands, as far as that can be chosen.
-    [[nodiscard]] bool holds_moves() const noexcept {
-        return phase_ == Phase::kFreezing || phase_ == Phase::kTaking;
+    /// Whether all shards are needed, and no segment may change hands, as far as that can be chosen.
+    [[nodiscard]] bool needs_shards() const noexcept {
+        return phase_ != Phase::kIdle && phase_ != Phase::kWriting;
     }
 
     /// What the disk has done; what takes too long. Returns how much happened.
     size_t poll();
     /// Errors: Errc::kProtocol if the report makes no sense
     [[nodiscard]] Status take(uint32_t shard, const CheckpointReport& report);
-    /// It cannot be completed any more.
-    void give_up(const Error& why);
+    /// A shard is lost, or is to leave: if all are needed, the checkpoint cannot be completed.
+    void lose_shards(const Error& why) {
+        if (needs_shards()) give_up(why);
+    }
     /// The job is over or has lost parameters: nobody waits any more.
     void end(const Error& why);
 
@@ -109,6 +114,7 @@ public:
 
 private:
     void enter(Phase phase);
+    void give_up(const Error& why, LogLevel level = LogLevel::kWarning);
     void send(const ShardPeer& shard, const CheckpointOrder& order);
     void freeze(uint64_t number);
     void order_to_take();
@@ -125,7 +131,9 @@ private:
     uint64_t entered_ns_ = 0;  ///< the phase
     uint64_t begun_ns_ = 0;    ///< the last one, or the job
     bool is_started_ = false;
-    bool is_wanted_ = false;     ///< by a signal, or by the number of iterations
+    bool is_wanted_ = false;     ///< a signal asks for it
+    bool has_iterated_ = false;  ///< so many iterations are closed that it is due
+    uint64_t pause_end_ns_ = 0;  ///< of the one that failed last
     std::vector<Asker> askers_;  ///< of the next one
     std::vector<Asker> served_;  ///< of the one that is under way
     std::vector<ShardPeer> shards_;

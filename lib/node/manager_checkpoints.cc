@@ -25,7 +25,7 @@ size_t Manager::go_on_with_checkpoints(uint64_t now_ns) {
 /// While the rows of a checkpoint are kept or read, nothing changes hands if nobody dies.
 void Manager::hold_moves() {
     if (!membership_) return;
-    const bool holds = checkpoints_.holds_moves() || tables_.is_filling();
+    const bool holds = checkpoints_.needs_shards() || tables_.is_filling();
     if (membership_->hold_moves(holds)) has_news_ = true;
 }
 
@@ -37,17 +37,22 @@ bool Manager::may_begin_checkpoint() const {
 }
 
 void Manager::ask_for_checkpoint(const Asker& asker, const wire::Frame& frame) {
-    if (frame.header.first == static_cast<uint64_t>(CheckpointAsk::kResumedFrom)) {
-        const size_t bytes_max =
-            endpoint_->capabilities().message_bytes_max - wire::kHeaderBytesMin;
-        return answer(outbox_, asker, Errc::kOk, tables_.resumed().encode(bytes_max));
+    const auto what = static_cast<CheckpointAsk>(frame.header.first);
+    if (what > CheckpointAsk::kForgetUnread || !frame.values.empty())
+        return refuse(asker.connection, "a malformed question about checkpoints");
+    switch (what) {
+        case CheckpointAsk::kWrite:
+            if (loss_) return answer(outbox_, asker, loss_->code(), encode_text(loss_->text()));
+            return checkpoints_.ask(asker);
+        case CheckpointAsk::kResumedFrom: {
+            const size_t bytes_max =
+                endpoint_->capabilities().message_bytes_max - wire::kHeaderBytesMin;
+            return answer(outbox_, asker, Errc::kOk, tables_.resumed().encode(bytes_max));
+        }
+        case CheckpointAsk::kForgetUnread:
+            tables_.forget_unread();
+            return answer(outbox_, asker, Errc::kOk);
     }
-    if (frame.header.first == static_cast<uint64_t>(CheckpointAsk::kForgetUnread)) {
-        tables_.forget_unread();
-        return answer(outbox_, asker, Errc::kOk);
-    }
-    if (loss_) return answer(outbox_, asker, loss_->code(), encode_text(loss_->text()));
-    checkpoints_.ask(asker);
 }
 
 /// Errors: as Checkpoints::take()

@@ -231,7 +231,7 @@ void Manager::remove_server(uint32_t server, const Error& why) {
         counters_.forget_shard(entry.first);
         return true;
     });
-    checkpoints_.give_up(why);
+    checkpoints_.lose_shards(why);
     silent_.erase(server);
     if (options_.replicas > 0 && lease_end_ns > clock_.now_ns()) {
         fenced_[server] = lease_end_ns;  // it may still answer: nobody may take over from it yet
@@ -320,10 +320,8 @@ void Manager::settle_barrier() {
 Status Manager::leave_server(uint32_t server) {
     if (!membership_) return Error(Errc::kUnavailable, "the job has not begun yet");
     WEIR_TRY(membership_->leave_server(server));
-    if (checkpoints_.holds_moves()) {  // its time may be short
-        checkpoints_.give_up(
-            Error(Errc::kBusy, fmt::format("server {} leaves; ask again when it has", server)));
-    }
+    checkpoints_.lose_shards(  // its time may be short
+        Error(Errc::kBusy, fmt::format("server {} leaves; ask again when it has", server)));
     has_news_ = true;
     return {};
 }

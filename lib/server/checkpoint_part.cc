@@ -2,6 +2,7 @@
 #include "lib/server/checkpoint_part.h"
 
 #include <algorithm>
+#include <new>
 
 #include <fmt/core.h>
 
@@ -95,6 +96,15 @@ Status CheckpointPart::keep_rows() {
 
 size_t CheckpointPart::step(size_t bytes_max, bool confirmed) {
     if (phase_ != Phase::kTaking || !has_all_orders_) return 0;
+    try {
+        return step_or_throw(bytes_max, confirmed);
+    } catch (const std::bad_alloc&) {
+        fail(Error(Errc::kNoMemory, "no memory for the chunks of a checkpoint"));
+        return 1;
+    }
+}
+
+size_t CheckpointPart::step_or_throw(size_t bytes_max, bool confirmed) {
     const size_t before = reports_.size();
     if (const Status kept = keep_rows(); !kept) {
         fail(kept.error());

@@ -68,6 +68,7 @@ public:
 private:
     enum class Phase : uint8_t { kNone, kFrozen, kTaking };
 
+    [[nodiscard]] size_t step_or_throw(size_t bytes_max, bool confirmed);
     void end();
     void report(CheckpointReport::Step step);
     [[nodiscard]] Status keep_rows();

@@ -55,7 +55,7 @@ void Shard::take_view(View view) {
     phase_ = Phase::kServing;
     take_members();
     if (has_changed && !is_first)
-        fail_checkpoint(Error(Errc::kStaleEpoch, "what this shard holds has changed meanwhile"));
+        fail_checkpoint(Error(Errc::kCancelled, "what this shard holds has changed meanwhile"));
     if (has_changed) begin_anew();
     follow_view();
     for (const EarlyTable& table : std::exchange(early_tables_, {}))

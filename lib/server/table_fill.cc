@@ -2,8 +2,11 @@
 #include "lib/server/table_fill.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <optional>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include <fmt/core.h>
 
@@ -24,9 +27,41 @@ struct TableFill::Reading {
     Manifest manifest = {};
     std::optional<RangeReader> reader = {};
     RangeReader::Part part = {};
+    bool has_part = false;  ///< it was read, and is in no batch yet
 
-    /// Whether there is another part.
+    // A batch: parts that follow each other, so that the two threads change seldom.
+    KeyRange range = {};
+    std::vector<uint64_t> keys = {};
+    std::vector<std::byte> values = {};
+    std::vector<std::byte> state = {};
+
+    /// Whether there is another batch.
     [[nodiscard]] Result<bool> next(Disk& disk) {
+        constexpr size_t kBatchBytes = size_t{4} << 20;
+        WEIR_TRY(open(disk));
+        range = {};
+        keys.clear();
+        values.clear();
+        state.clear();
+        while (values.size() + state.size() < kBatchBytes) {
+            if (!has_part) {
+                WEIR_ASSIGN(has_part, reader->next(part));
+            }
+            if (!has_part) break;
+            const bool follows = values.empty() || part.range.begin == range.end;
+            if (!part.range.empty() && !follows) break;
+            if (!part.range.empty())
+                range = {values.empty() ? part.range.begin : range.begin, part.range.end};
+            keys.insert(keys.end(), part.keys.begin(), part.keys.end());
+            values.insert(values.end(), part.values.begin(), part.values.end());
+            state.insert(state.end(), part.state.begin(), part.state.end());
+            has_part = false;
+        }
+        return !values.empty();
+    }
+
+    /// The manifest, when it was not read yet.
+    [[nodiscard]] Status open(Disk& disk) {
         if (!reader) {
             WEIR_ASSIGN(manifest, checkpoint::read_manifest(disk, folder, number));
             const TableSchema* const there = manifest.find_table(table.name);
@@ -37,7 +72,7 @@ struct TableFill::Reading {
             }
             reader.emplace(disk, folder, manifest, *there, state_values, positions);
         }
-        return reader->next(part);
+        return {};
     }
 };
 
@@ -80,20 +115,20 @@ size_t TableFill::step() {
         has_part_ = true;
         taken_ = 0;
     }
-    const RangeReader::Part& part = reading_->part;
+    const Reading& batch = *reading_;
     const size_t value_bytes = table_.pulled_row_bytes();
     const size_t state_bytes = table_.state_row_bytes();
-    const size_t row_count = part.range.key_count() + part.keys.size();
+    const size_t row_count = batch.range.key_count() + batch.keys.size();
     const size_t some_max = std::max<size_t>(1, kStepBytes / (value_bytes + state_bytes));
     const size_t some =
-        std::min(row_count - taken_, part.keys.empty() ? some_max : std::min(some_max, kStepKeys));
-    const auto values = part.values.subspan(taken_ * value_bytes, some * value_bytes);
-    const auto state = part.state.subspan(taken_ * state_bytes, some * state_bytes);
-    const uint64_t first = part.range.begin + taken_;
+        std::min(row_count - taken_, batch.keys.empty() ? some_max : std::min(some_max, kStepKeys));
+    const auto values = std::span(batch.values).subspan(taken_ * value_bytes, some * value_bytes);
+    const auto state = std::span(batch.state).subspan(taken_ * state_bytes, some * state_bytes);
+    const uint64_t first = batch.range.begin + taken_;
     Status taken;
     if (some > 0) {
-        taken = part.keys.empty() ? table_.take(KeyRange{first, first + some}, values, state)
-                                  : table_.take(part.keys.subspan(taken_, some), values, state);
+        taken = batch.keys.empty() ? table_.take(KeyRange{first, first + some}, values, state)
+                                  : table_.take(std::span(batch.keys).subspan(taken_, some), values, state);
     }
     taken_ += some;
     if (!taken) {

@@ -75,7 +75,7 @@ void TableSnapshot::open_group() {
         checkpoint::ChunkPlace place = checkpoint::place_in(
             rows.schema(), static_cast<uint32_t>(rows.state_row_bytes() / rows.pulled_row_bytes()));
         place.range = part.range;
-        part.writer = std::make_unique<ChunkWriter>(place);
+        part.writer = std::make_unique<ChunkWriter>(place, part.bytes + part.bytes / 8);
         for (const ClockTimes& times : part.clocks)
             part.writer->add_clocks(times);
         for (const checkpoint::ClosedUpTo& closed : part.closed)

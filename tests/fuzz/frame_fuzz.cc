@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "lib/base/check.h"
+#include "lib/node/checkpoint_message.h"
 #include "lib/node/job_status.h"
 #include "lib/node/messages.h"
 #include "lib/node/record_message.h"
@@ -84,6 +85,8 @@ void check_record(Bytes body) {
 void check_control(Bytes body) {
     check_body<AdmitMessage>(body);
     check_body<AskFirstIterationMessage>(body);
+    check_body<CheckpointOrder>(body);
+    check_body<CheckpointReport>(body);
     check_body<CompleteMessage>(body);
     check_body<FirstIterationMessage>(body);
     check_body<HelloMessage>(body);
@@ -98,6 +101,8 @@ void check_control(Bytes body) {
     check_body<StatsMessage>(body);
     check_body<TableMessage>(body);
     check_body<WorkShare>(body);
+    if (const auto resumed = ResumedMessage::decode(body))
+        WEIR_CHECK(same(resumed->encode(body.size()), body));
     if (const auto table = TableMessage::decode(body)) check_schema_bytes(table->schema);
     if (const auto text = decode_text(body)) WEIR_CHECK(same(encode_text(*text), body));
     check_schema_bytes({reinterpret_cast<const char*>(body.data()), body.size()});

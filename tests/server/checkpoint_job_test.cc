@@ -209,18 +209,30 @@ transport::sim::Options random_network(Random& random) {
     return options;
 }
 
+enum class Trouble {
+    kNone,
+    kServers,  ///< one dies, joins or leaves while a checkpoint is written; each segment has a copy
+};
+
 /// One history by its seed: jobs that push, write checkpoints and end at any instant, one after the
 /// other, each from the last checkpoint of the one before.
 class CheckpointHistory {
 public:
-    explicit CheckpointHistory(uint64_t seed)
+    explicit CheckpointHistory(uint64_t seed, Trouble trouble = Trouble::kNone)
         : random_(seed),
+          trouble_(trouble),
           layout_(random_.below(2) == 0 ? Layout::kDense : Layout::kSparse),
           max_delay_(static_cast<uint32_t>(random_.below(4))) {}
 
     void run() {
         for (int job = 0; job < 3; ++job) {
             SimShape shape = random_shape(random_);
+            if (trouble_ == Trouble::kServers) {
+                shape.servers = 3;
+                shape.replicas = 1;
+                shape.is_manager_apart = true;
+                hosts_ = {0, 1, 2};
+            }
             if (job == 0) {
                 shape.checkpoints = folder_.options();
             } else {
@@ -245,31 +257,8 @@ private:
         for (uint64_t n = 1 + random_.below(3); n > 0; --n) {
             for (uint64_t steps = random_.below(600); steps > 0; --steps)
                 job.step();
-            Bounds bounds;
-            bounds.closed = ~uint64_t{0};
-            bounds.logged = bounds.started = log_counts_;
-            for (size_t i = 0; i < job.workers().size(); ++i) {
-                const auto& worker = job.workers()[i];
-                bounds.logged[i] = worker.logged;
-                bounds.closed = std::min(bounds.closed, worker.acknowledged);
-            }
-            const uint32_t asker = static_cast<uint32_t>(random_.below(job.workers().size()));
-            ClientCore& client = *job.cluster().workers[asker];
-            const auto call = client.checkpoint(0);
-            for (size_t steps = 0; !client.done(call); ++steps) {
-                job.step();
-                REQUIRE(steps < 1'000'000);
-            }
-            const auto number = client.take_checkpoint(call);
-            REQUIRE_MESSAGE(number, number.error().text());
-            for (size_t i = 0; i < job.workers().size(); ++i) {
-                const auto& worker = job.workers()[i];
-                bounds.started[i] = worker.started;
-                bounds.begun = std::max(bounds.begun, worker.next - 1);
-            }
-            bounds_ = bounds;
-            CHECK(folder_.latest().number == *number);
-            note(job, folder_.latest());
+            for (int tries = 0; !write_checkpoint(job); ++tries)
+                REQUIRE(tries < 20);
         }
         if (random_.below(2) == 0) {  // it ends while another one is written
             (void)job.cluster().workers[0]->checkpoint(0);
@@ -284,6 +273,74 @@ private:
                 note(job, folder_.latest());
             }
         }
+    }
+
+    /// False: there is none, because of the servers.
+    bool write_checkpoint(PushingJob& job) {
+        Bounds bounds;
+        bounds.closed = ~uint64_t{0};
+        bounds.logged = bounds.started = log_counts_;
+        for (size_t i = 0; i < job.workers().size(); ++i) {
+            const auto& worker = job.workers()[i];
+            bounds.logged[i] = worker.logged;
+            bounds.closed = std::min(bounds.closed, worker.acknowledged);
+        }
+        const uint32_t asker = static_cast<uint32_t>(random_.below(job.workers().size()));
+        ClientCore& client = *job.cluster().workers[asker];
+        const auto call = client.checkpoint(0);
+        const uint64_t before = newest();
+        uint64_t turns = random_.below(200);
+        for (size_t steps = 0; !client.done(call); ++steps) {
+            job.step();
+            if (trouble_ == Trouble::kServers && turns-- == 0) change_servers(job.cluster());
+            REQUIRE(steps < 1'000'000);
+        }
+        const auto number = client.take_checkpoint(call);
+        if (!number && trouble_ == Trouble::kServers) {
+            INFO(number.error().text());
+            REQUIRE(newest() == before);
+            return false;
+        }
+        REQUIRE_MESSAGE(number, number.error().text());
+        for (size_t i = 0; i < job.workers().size(); ++i) {
+            const auto& worker = job.workers()[i];
+            bounds.started[i] = worker.started;
+            bounds.begun = std::max(bounds.begun, worker.next - 1);
+        }
+        bounds_ = bounds;
+        CHECK(folder_.latest().number == *number);
+        note(job, folder_.latest());
+        return true;
+    }
+
+    /// Of the checkpoints; 0: none.
+    [[nodiscard]] uint64_t newest() const {
+        const auto number = checkpoint::latest(*folder_.disk, "d");
+        return number ? *number : 0;
+    }
+
+    /// If every segment has a copy: what is lost then is not lost for good.
+    void change_servers(SimCluster& cluster) {
+        const View view = cluster.manager->view();
+        const bool is_at_rest = std::ranges::all_of(view.segments(), [](const ViewSegment& s) {
+            return s.backup_count() == 1 && !s.has_learner();
+        });
+        if (!is_at_rest) return;
+        if (hosts_.size() < 3 || random_.below(3) == 0) {
+            hosts_.push_back(cluster.add_server({.shards = 1}));
+            return;
+        }
+        const size_t which = random_.below(hosts_.size());
+        const uint32_t host = hosts_[which];
+        if (random_.below(2) == 0) {
+            if (host > 2 || !cluster.manager->leave_server(host)) return;
+        } else {
+            cluster.network.kill(host);
+            for (size_t i = 0; i < cluster.shards.size(); ++i) {
+                if (cluster.host_of_shard(i) == host) cluster.shards[i].reset();
+            }
+        }
+        hosts_.erase(hosts_.begin() + static_cast<ptrdiff_t>(which));
     }
 
     /// What the iterations of the table have added up to in this checkpoint.
@@ -330,9 +387,11 @@ private:
     }
 
     Random random_;
+    Trouble trouble_;
     Layout layout_;
     uint32_t max_delay_;
     Folder folder_;
+    std::vector<uint32_t> hosts_;  ///< of servers that are there
     Bounds bounds_;
     std::vector<uint64_t> log_counts_ = std::vector<uint64_t>(kWorkersMax);  ///< at the job's start
     uint64_t closed_ = 0;  ///< of the last checkpoint
@@ -350,6 +409,49 @@ TEST_SUITE("checkpoint_job") {
             WEIR_TEST_SEED(seed, 1 + i);
             CheckpointHistory(seed).run();
         }
+    }
+
+    TEST_CASE("what servers do that die, join and leave costs a checkpoint at most") {
+        const uint64_t histories = testing::histories_or(20);
+        for (uint64_t i = 0; i < histories; ++i) {
+            WEIR_TEST_SEED(seed, 1 + i);
+            CheckpointHistory(seed, Trouble::kServers).run();
+        }
+    }
+
+    TEST_CASE(
+        "a full disk costs the checkpoint alone, and a damaged chunk ends no job but is named") {
+        Folder folder;
+        SimShape shape{.servers = 2, .shards = 1, .workers = 1};
+        shape.checkpoints = folder.options();
+        StartedCluster cluster(1, shape, table_of(Layout::kSparse, "w", 0, ValueType::kUInt64));
+        const std::vector<uint64_t> keys = all_keys(100);
+        const auto push = [&](SimCluster& to, const TableInfo& table) {
+            const std::vector<uint64_t> ones(keys.size(), 1);
+            return to.finish(0,
+                             to.workers[0]->push(table, keys, std::as_bytes(std::span(ones)), {}));
+        };
+        REQUIRE(push(cluster, cluster.table));
+        folder.disk->fill();
+        const Status full = checkpoint_now(cluster);
+        CHECK(full.code() == Errc::kIo);
+        CHECK(full.error().text().find("simulated") != std::string::npos);
+        CHECK(push(cluster, cluster.table));
+        folder.disk->empty_out();
+        REQUIRE(checkpoint_now(cluster));
+        CHECK(push(cluster, cluster.table));
+        const auto chunk = folder.latest().chunks[0];
+        auto bytes = *folder.disk->read("d/" + chunk.name, chunk.size_bytes);
+        bytes[bytes.size() / 2] ^= std::byte{4};
+        folder.disk->damage("d/" + chunk.name, bytes);
+        SimShape other{.servers = 1, .shards = 2, .workers = 1};
+        folder.resume(other);
+        SimCluster resumed(2, other, {});
+        REQUIRE(resumed.start());
+        const auto table =
+            resumed.make_table(0, table_of(Layout::kSparse, "w", 0, ValueType::kUInt64));
+        REQUIRE(table.code() == Errc::kParse);
+        CHECK(table.error().text().find(chunk.name) != std::string::npos);
     }
 
     TEST_CASE("the state of an update rule goes on, too") {

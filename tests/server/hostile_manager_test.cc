@@ -56,7 +56,7 @@ private:
 
     /// A body of the right form with invalid fields; or random bytes.
     std::vector<std::byte> body() {
-        switch (random_.below(7)) {
+        switch (random_.below(8)) {
             case 0: {
                 ViewChange change;
                 change.epoch = small_or_extreme();
@@ -83,6 +83,16 @@ private:
                 for (uint64_t i = random_.below(3); i > 0; --i)
                     ask.tables.push_back(small_or_extreme());
                 return ask.encode();
+            }
+            case 6: {
+                CheckpointOrder order;
+                order.step = static_cast<CheckpointOrder::Step>(1 + random_.below(6));
+                order.number = random_.below(2) == 0 ? random_.below(3) : extreme();
+                order.has_more = random_.below(3) == 0;
+                order.folder = text();
+                for (uint64_t i = random_.below(3); i > 0; --i)
+                    order.tables.push_back({small_or_extreme(), extreme()});
+                return order.encode();
             }
             case 3: {
                 LeaveMessage leave{static_cast<Errc>(random_.below(30)), text(), {}};
@@ -165,6 +175,8 @@ std::vector<BadFrame> bad_requests() {
         control_frame("a long name", Kind::kOpenTable, long_name, "a malformed table name"),
         control_frame("a cut leave", Kind::kLeave, half, "a malformed leave"),
         control_frame("a cut question", Kind::kWork, half, "a malformed question for work"),
+        control_frame("a checkpoint of something", Kind::kCheckpoint, half,
+                      "a malformed question about checkpoints"),
         control_frame("no pieces", Kind::kWork, std::vector<std::byte>(4),
                       "a malformed question for work")};
     // All others, among them what only shards send: a worker that claims to be one.
