@@ -54,7 +54,7 @@ public:
     enum class Phase : uint8_t { kIdle, kNumbering, kFreezing, kTaking, kWriting };
 
     static constexpr uint64_t kFreezeNs = 5 * kSecond;  ///< for all shards to stop
-    static constexpr uint64_t kTakeNs = 60 * kSecond;  ///< and then to have kept all rows
+    static constexpr uint64_t kTakeNs = 60 * kSecond;   ///< and then to have kept all rows
     /// After one that failed, the next one that nobody asks for waits so long.
     static constexpr uint64_t kPauseNs = 10 * kSecond;
 
@@ -101,10 +101,12 @@ public:
     size_t poll();
     /// Errors: Errc::kProtocol if the report makes no sense
     [[nodiscard]] Status take(uint32_t shard, const CheckpointReport& report);
+
     /// A shard is lost, or is to leave: if all are needed, the checkpoint cannot be completed.
     void lose_shards(const Error& why) {
         if (needs_shards()) give_up(why);
     }
+
     /// The job is over or has lost parameters: nobody waits any more.
     void end(const Error& why);
 

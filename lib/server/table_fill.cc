@@ -127,8 +127,9 @@ size_t TableFill::step() {
     const uint64_t first = batch.range.begin + taken_;
     Status taken;
     if (some > 0) {
-        taken = batch.keys.empty() ? table_.take(KeyRange{first, first + some}, values, state)
-                                  : table_.take(std::span(batch.keys).subspan(taken_, some), values, state);
+        taken = batch.keys.empty()
+                    ? table_.take(KeyRange{first, first + some}, values, state)
+                    : table_.take(std::span(batch.keys).subspan(taken_, some), values, state);
     }
     taken_ += some;
     if (!taken) {
