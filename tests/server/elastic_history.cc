@@ -55,8 +55,9 @@ std::string ElasticHistory::run() {
                        cluster_.clock.now_ns());
 }
 
-SimShape ElasticHistory::make_shape(uint32_t replicas) {
+SimShape ElasticHistory::make_shape(uint32_t replicas, std::shared_ptr<ManagerRecord> record) {
     SimShape shape = moving_shape(random_, network_faults_);
+    shape.record = std::move(record);
     shape.replicas = replicas;
     if (replicas > 0) {
         shape.servers += replicas;

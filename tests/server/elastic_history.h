@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lib/base/random.h"
@@ -23,11 +24,13 @@ namespace weir::test {
 class ElasticHistory {
 public:
     /// `replicas`: so many backups each segment has; with 1, servers die that hold something.
-    ElasticHistory(uint64_t seed, HistoryCounts& counts, uint32_t replicas = 0)
+    /// `record`: what its manager hears and does is written there.
+    ElasticHistory(uint64_t seed, HistoryCounts& counts, uint32_t replicas = 0,
+                   std::shared_ptr<ManagerRecord> record = nullptr)
         : random_(seed),
           counts_(counts),
           network_faults_(std::make_shared<transport::Faults>(random_())),
-          shape_(make_shape(replicas)),
+          shape_(make_shape(replicas, std::move(record))),
           options_(make_options()),
           cluster_(random_(), shape_, options_),
           events_(cluster_.clock),
@@ -39,8 +42,10 @@ public:
     /// Returns what happened last, and digests of all events and of all that went over the network.
     std::string run();
 
+    [[nodiscard]] View managers_view() const { return cluster_.manager->view(); }
+
 private:
-    [[nodiscard]] SimShape make_shape(uint32_t replicas);
+    [[nodiscard]] SimShape make_shape(uint32_t replicas, std::shared_ptr<ManagerRecord> record);
     [[nodiscard]] transport::sim::Options make_options();
 
     [[nodiscard]] bool has_backups() const { return shape_.replicas > 0; }

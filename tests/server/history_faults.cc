@@ -35,7 +35,7 @@ void HistoryFaults::add_server() {
 void HistoryFaults::remove_server() {
     const View view = cluster_.manager->view();
     const uint32_t server = some_server(random_, view);
-    const Status leaves = cluster_.manager->leave_server(server);
+    const Status leaves = cluster_.leave_server(server);
     events_.add("server {} is asked to leave: {}", server, leaves ? "ok" : leaves.error().text());
     if (leaves) ++counts_.servers_left;
 }

@@ -18,6 +18,7 @@
 #include "lib/server/shard.h"
 #include "lib/worker/client_core.h"
 #include "tests/registered_memory.h"
+#include "tests/server/manager_record.h"
 #include "tests/skewed_clock.h"
 #include "tests/table_schemas.h"
 #include "transport/fault/fault.h"
@@ -52,6 +53,7 @@ struct SimShape {
     CheckpointOptions
         checkpoints{};  ///< its disk queue is run by the cluster, and is that of all servers
     std::optional<checkpoint::Manifest> resume{};
+    std::shared_ptr<ManagerRecord> record = nullptr;  ///< if there is one, it is written
 };
 
 /// A server that joins a running cluster.
@@ -77,9 +79,13 @@ public:
         manager_options.checkpoints = shape.checkpoints;
         manager_options.resume = shape.resume;
         if (shape.is_manager_apart) managers_device_ = network.make_device(kManagersHost);
-        manager = std::make_unique<Manager>(
-            manager_options, endpoint(shape.is_manager_apart ? *managers_device_ : first),
-            clock_of(shape.is_manager_apart ? kManagersHost : 0));
+        const Clock& managers_clock = clock_of(shape.is_manager_apart ? kManagersHost : 0);
+        auto managers_endpoint = endpoint(shape.is_manager_apart ? *managers_device_ : first);
+        if (shape.record != nullptr)
+            managers_endpoint = std::make_unique<RecordingEndpoint>(
+                std::move(managers_endpoint), managers_clock, manager_options, shape.record);
+        manager = std::make_unique<Manager>(manager_options, std::move(managers_endpoint),
+                                            managers_clock);
         if (shape.is_manager_apart && shape.faults != nullptr)
             shape.faults->spared_address = manager->address();
         for (uint32_t server = 0; server < shape.servers; ++server) {
@@ -249,6 +255,13 @@ public:
             return Error(Errc::kDeadline, "the call never ended");
         }
         return workers[worker]->take_table(call);
+    }
+
+    /// As Manager::leave_server().
+    [[nodiscard]] Status leave_server(uint32_t server) {
+        if (shape_.record != nullptr)
+            shape_.record->leaves.push_back({shape_.record->polls.size(), server});
+        return manager->leave_server(server);
     }
 
     [[nodiscard]] transport::Device& device_of_worker(uint32_t worker) {
