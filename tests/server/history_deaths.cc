@@ -34,20 +34,26 @@ void HistoryDeaths::wish() {
     target_ = target;
 }
 
-/// Who loses or gains something by a view often dies before all have it.
+/// Who loses or gains something by a view often dies before all have it; also who has just reported
+/// that another one has a copy.
 void HistoryDeaths::look_at_moves(const View& before, const View& after) {
     if (target_ || random_.below(4) == 0) return;
     std::vector<Target> moving;
     for (const ViewSegment& segment : after.segments()) {
         const ViewShard* const was = after.shard(before.owner(segment.first));
         const ViewShard* const is = after.shard(segment.primary);
-        if (was == nullptr || is == nullptr || was == is) continue;
+        if (was == nullptr || is == nullptr) continue;
+        const ViewSegment& old = before.segments()[before.segment_index(segment.first)];
+        if (was == is && segment.backup_count() > old.backup_count())
+            moving.push_back({is->server, Why::kHasTaught});
+        if (was == is) continue;
         moving.push_back({was->server, Why::kLoses});
         moving.push_back({is->server, Why::kGains});
     }
     if (moving.empty()) return;
     target_ = moving[random_.below(moving.size())];
     target_->turns = random_.below(random_.below(2) == 0 ? 10 : 100);
+    if (target_->why == Why::kHasTaught) target_->turns /= 4;
 }
 
 void HistoryDeaths::live() {
@@ -103,6 +109,7 @@ void HistoryDeaths::kill(const Target& target) {
     if (target.why == Why::kLoses) ++counts_.killed_losers;
     if (target.why == Why::kGains) ++counts_.killed_gainers;
     if (target.why == Why::kLearns) ++counts_.killed_learners;
+    if (target.why == Why::kHasTaught) ++counts_.killed_teachers;
     dead_ = target.server;
     faults_.kill_host(*host);
     if (view.servers().size() < 4) faults_.add_server();

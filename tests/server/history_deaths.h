@@ -43,7 +43,7 @@ public:
     [[nodiscard]] bool is_at_rest() const;
 
 private:
-    enum class Why : uint8_t { kAny, kLoses, kGains, kLearns };
+    enum class Why : uint8_t { kAny, kLoses, kGains, kLearns, kHasTaught };
 
     struct Target {
         uint32_t server = 0;

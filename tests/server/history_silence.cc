@@ -30,10 +30,9 @@ void HistorySilence::wish() {
         case How::kNotHeard: cluster_.network.block(*host, SimCluster::kManagersHost); break;
         case How::kDeaf: cluster_.network.block(SimCluster::kManagersHost, *host); break;
     }
-    cut_workers();
 }
 
-/// It is replaced after about a lease and a quarter. A worker that is cut off for two fifths of a lease
+/// The view without the server is on its way to them. A worker that is cut off for two fifths of a lease
 /// has its life line again before a lease is over.
 void HistorySilence::cut_workers() {
     for (uint32_t worker = 0; worker < cluster_.workers.size(); ++worker) {
@@ -41,9 +40,9 @@ void HistorySilence::cut_workers() {
         if (client == nullptr || !client->ready() || random_.below(2) == 0) continue;
         Parting parting;
         parting.hosts = {SimCluster::kManagersHost, cluster_.host_of_worker(worker)};
-        parting.from_ns = cluster_.clock.now_ns() + some_ns(7, 14);
-        parting.until_ns = parting.from_ns + some_ns(1, 4);
+        parting.until_ns = cluster_.clock.now_ns() + some_ns(1, 4);
         parting.worker = worker;
+        begin(parting);
         partings_.push_back(parting);
     }
 }
@@ -69,12 +68,11 @@ void HistorySilence::part() {
     parting.is_one_way = random_.below(2) == 0;
     events_.add("hosts {} and {} are parted, one way {}", a, b, parting.is_one_way);
     ++counts_.partings;
+    begin(parting);
     partings_.push_back(parting);
 }
 
-void HistorySilence::live(Parting& parting) {
-    if (parting.has_begun || cluster_.clock.now_ns() < parting.from_ns) return;
-    parting.has_begun = true;
+void HistorySilence::begin(const Parting& parting) {
     if (parting.worker) workers_.set_only_pulls(*parting.worker, true);
     const auto [a, b] = parting.hosts;
     if (parting.is_one_way) return cluster_.network.block(a, b);
@@ -84,7 +82,6 @@ void HistorySilence::live(Parting& parting) {
 void HistorySilence::end(const Parting& parting) {
     const auto [a, b] = parting.hosts;
     if (!parting.worker) return cluster_.network.heal(a, b);
-    if (!parting.has_begun) return;
     workers_.set_only_pulls(*parting.worker, false);
     cluster_.heal_to_manager(b);
 }
@@ -103,6 +100,7 @@ void HistorySilence::live(Silent& silent) {
         replaced_.insert(silent.host);
         ++counts_.replaced;
         events_.add("server {} is replaced", silent.server);
+        if (!is_draining_) cut_workers();
     }
     if (silent.healed_ns == 0 && (now_ns >= silent.until_ns || is_draining_)) heal();
     // Until it has a new lease it may still be replaced.
@@ -116,7 +114,6 @@ void HistorySilence::live(Silent& silent) {
 void HistorySilence::live() {
     const uint64_t now_ns = cluster_.clock.now_ns();
     std::erase_if(partings_, [&](Parting& parting) {
-        live(parting);
         if (now_ns < parting.until_ns && !is_draining_) return false;
         end(parting);
         return true;

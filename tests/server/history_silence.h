@@ -3,8 +3,8 @@
 /// \file
 /// HistorySilence: processes of a history fall silent, for a part of a lease or for several. One server
 /// at a time is stopped or cut off from the manager, in one direction or both; or the manager is
-/// stopped. Workers are cut off from the manager when it replaces such a server, so that they hear of
-/// that late. And some hosts do not reach each other for a while.
+/// stopped. Workers are cut off from the manager when it replaces such a server, and hear of that
+/// late. And some hosts do not reach each other for a while.
 
 #include <cstdint>
 #include <optional>
@@ -62,16 +62,14 @@ private:
     /// A worker and the manager, or any two others.
     struct Parting {
         std::pair<uint32_t, uint32_t> hosts;
-        uint64_t from_ns = 0;
         uint64_t until_ns = 0;
         std::optional<uint32_t> worker = std::nullopt;  ///< the second one
         bool is_one_way = false;
-        bool has_begun = false;
     };
 
     void stop_manager();
     void cut_workers();
-    void live(Parting& parting);
+    void begin(const Parting& parting);
     void end(const Parting& parting);
     void heal();
     void live(Silent& silent);

@@ -97,7 +97,8 @@ void HistoryWorkers::live(uint32_t number) {
     std::erase_if(worker.rounds, [&](Round& round) { return end(number, round); });
     if (worker.is_leaving) return leave(worker, client);
     const uint64_t slowness = is_slow_ && !is_draining_ ? kSlowness : 1;
-    if (!is_draining_ && worker.calls.size() < kCallsOpen && random_.below(4 * slowness) == 0) {
+    const size_t calls_open = only_pulls_.contains(number) ? 4 * kCallsOpen : kCallsOpen;
+    if (!is_draining_ && worker.calls.size() < calls_open && random_.below(4 * slowness) == 0) {
         begin(number, worker.calls.emplace_back());
     }
     if (only_pulls_.contains(number) && !is_draining_) return;
@@ -125,8 +126,11 @@ void HistoryWorkers::begin(uint32_t number, Call& call) {
     ClientCore& client = *cluster_.workers[number];
     call.table = random_.below(2);
     CountedPushes& counted = counted_[call.table];
-    const bool is_range = call.table == 0 && random_.below(2) == 0;
-    if (is_range) {
+    const bool is_single = only_pulls_.contains(number);  // by one server, if it has a lease
+    const bool is_range = !is_single && call.table == 0 && random_.below(2) == 0;
+    if (is_single) {
+        call.keys = some_keys(1);
+    } else if (is_range) {
         const uint64_t first = random_.below(kKeys);
         const uint64_t end = first + 1 + random_.below(kKeys - first);
         for (uint64_t key = first; key < end; ++key)
