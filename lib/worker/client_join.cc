@@ -186,7 +186,8 @@ void ClientCore::lose(uint32_t i, const Status& why) {
             return;
         }
         if (request.state == Request::State::kKeptAside) return;
-        if (Call* const call = calls_.find(request.call)) call->note_error(with_keys(why, request));
+        Call* const call = calls_.find(request.call);
+        if (call != nullptr && !call->has_ended()) call->note_error(with_keys(why, request));
         end_request(id, request);
     });
     if (i != manager()) held_failures_.blame(why);
@@ -219,7 +220,8 @@ Error ClientCore::gone(const Peer& peer, const Request& request) {
         request);
 }
 
-/// `why` with the keys that the call has there, if it has some.
+/// `why` with the keys that the call has there, if it has some. Not of a call that has ended: its
+/// keys may be gone.
 Error ClientCore::with_keys(const Status& why, const Request& request) {
     const wire::FrameHeader& header = request.header;
     const std::string& text = why.error().text();

@@ -370,7 +370,8 @@ ClientCore::Outcome ClientCore::send(Peer& peer, Request& request, Body& body) {
         case Post::kClosed:  // closed() is about to come
         case Post::kNotNow: return Outcome::kWait;
         case Post::kInvalid:
-            if (Call* const call = calls_.find(request.call)) call->note_error(gone(peer, request));
+            if (Call* const call = calls_.find(request.call); call != nullptr && !call->has_ended())
+                call->note_error(gone(peer, request));
             return Outcome::kFailed;
     }
     request.state = Request::State::kSent;

@@ -165,7 +165,7 @@ private:
     void push(uint32_t i) {
         Worker& worker = workers_[i];
         if (!worker.log_push && random_.below(2) == 0) {
-            worker.log_push.emplace();
+            worker.log_push = Worker::Open();  // not emplace(): clang 14 does not take it
             worker.log_push->keys = {i * kLogKeys + worker.started++};
             worker.log_push->values = {1};
             worker.log_push->call =
