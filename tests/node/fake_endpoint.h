@@ -16,6 +16,7 @@
 #include <doctest/doctest.h>
 
 #include "lib/wire/frame.h"
+#include "tests/messages_only_endpoint.h"
 #include "transport/transport.h"
 
 namespace weir::testing {
@@ -38,10 +39,8 @@ using Bytes = std::vector<std::byte>;
     return frame.header;
 }
 
-class FakeEndpoint final : public transport::Endpoint {
+class FakeEndpoint final : public MessagesOnlyEndpoint {
 public:
-    using ConnectionId = transport::ConnectionId;
-
     // What the peers do.
 
     /// A peer connects.
@@ -104,45 +103,12 @@ public:
     [[nodiscard]] transport::Post send(ConnectionId connection,
                                        std::span<const std::span<const std::byte>> parts) override {
         if (!open_.contains(connection)) return transport::Post::kClosed;
-        Bytes frame;
-        for (const std::span<const std::byte> part : parts)
-            frame.insert(frame.end(), part.begin(), part.end());
+        Bytes frame = joined(parts);
         if (frame.size() > message_bytes_max) return transport::Post::kInvalid;
         if (room == 0) return transport::Post::kNotNow;
         --room;
         sent_[connection].push_back(std::move(frame));
         return transport::Post::kPosted;
-    }
-
-    [[nodiscard]] Result<transport::RemoteSpan> expose(
-        ConnectionId /*connection*/, std::span<const std::byte> /*memory*/) override {
-        return Error(Errc::kUnavailable, "no memory is moved");
-    }
-
-    [[nodiscard]] transport::Post read(ConnectionId /*connection*/, std::span<std::byte> /*into*/,
-                                       const transport::RemoteSpan& /*from*/,
-                                       uint64_t /*context*/) override {
-        return transport::Post::kInvalid;
-    }
-
-    [[nodiscard]] transport::Post write(ConnectionId /*connection*/,
-                                        std::span<const std::byte> /*from*/,
-                                        const transport::RemoteSpan& /*to*/,
-                                        uint64_t /*context*/) override {
-        return transport::Post::kInvalid;
-    }
-
-    [[nodiscard]] transport::Post write_immediate(ConnectionId /*connection*/,
-                                                  std::span<const std::byte> /*from*/,
-                                                  const transport::RemoteSpan& /*to*/,
-                                                  uint32_t /*immediate*/,
-                                                  uint64_t /*context*/) override {
-        return transport::Post::kInvalid;
-    }
-
-    [[nodiscard]] std::byte* map(ConnectionId /*connection*/, const transport::RemoteSpan& /*span*/,
-                                 transport::Access /*wanted*/) override {
-        return nullptr;
     }
 
     void flush() override {}

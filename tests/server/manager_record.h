@@ -10,6 +10,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -17,6 +18,7 @@
 
 #include "lib/base/clock.h"
 #include "lib/node/manager.h"
+#include "tests/messages_only_endpoint.h"
 #include "transport/transport.h"
 
 namespace weir::test {
@@ -53,53 +55,11 @@ struct ManagerRecord {
     std::vector<Leave> leaves;
 };
 
-/// What managers do not do at an endpoint.
-class ManagersEndpoint : public transport::Endpoint {
+/// Managers connect to nobody.
+class ManagersEndpoint : public testing::MessagesOnlyEndpoint {
 public:
-    using ConnectionId = transport::ConnectionId;
-    using Parts = std::span<const std::span<const std::byte>>;
-
     [[nodiscard]] Result<ConnectionId> connect(std::string_view /*address*/) override {
         return Error(Errc::kUnavailable, "a manager connects to nobody");
-    }
-
-    [[nodiscard]] Result<transport::RemoteSpan> expose(
-        ConnectionId /*connection*/, std::span<const std::byte> /*memory*/) override {
-        return Error(Errc::kUnavailable, "a manager moves no memory");
-    }
-
-    [[nodiscard]] transport::Post read(ConnectionId /*connection*/, std::span<std::byte> /*into*/,
-                                       const transport::RemoteSpan& /*from*/,
-                                       uint64_t /*context*/) override {
-        return transport::Post::kInvalid;
-    }
-
-    [[nodiscard]] transport::Post write(ConnectionId /*connection*/,
-                                        std::span<const std::byte> /*from*/,
-                                        const transport::RemoteSpan& /*to*/,
-                                        uint64_t /*context*/) override {
-        return transport::Post::kInvalid;
-    }
-
-    [[nodiscard]] transport::Post write_immediate(ConnectionId /*connection*/,
-                                                  std::span<const std::byte> /*from*/,
-                                                  const transport::RemoteSpan& /*to*/,
-                                                  uint32_t /*immediate*/,
-                                                  uint64_t /*context*/) override {
-        return transport::Post::kInvalid;
-    }
-
-    [[nodiscard]] std::byte* map(ConnectionId /*connection*/, const transport::RemoteSpan& /*span*/,
-                                 transport::Access /*wanted*/) override {
-        return nullptr;
-    }
-
-protected:
-    [[nodiscard]] static std::vector<std::byte> joined(Parts parts) {
-        std::vector<std::byte> message;
-        for (const auto part : parts)
-            message.insert(message.end(), part.begin(), part.end());
-        return message;
     }
 };
 
