@@ -29,6 +29,37 @@ bool read_list(ByteReader& reader, size_t& room, std::vector<Entry>& list, Read&
     return true;
 }
 
+bool read_flag(ByteReader& from, bool& value) {
+    const auto byte = from.number<uint8_t>();
+    value = byte == 1;
+    return byte <= 1;
+}
+
+bool read(ByteReader& from, JobStatus::Shard& shard) {
+    shard.number = from.number<uint32_t>();
+    shard.segments = from.number<uint32_t>();
+    shard.backups = from.number<uint32_t>();
+    shard.share = from.number<double>();
+    if (!read_flag(from, shard.answered)) return false;
+    shard.keys = from.number<uint64_t>();
+    shard.bytes = from.number<uint64_t>();
+    shard.pushes = from.number<uint64_t>();
+    shard.pulls = from.number<uint64_t>();
+    return true;
+}
+
+bool read(ByteReader& from, JobStatus::Checkpoints& checkpoints) {
+    const bool is_well =
+        read_flag(from, checkpoints.is_on) && read_flag(from, checkpoints.is_under_way);
+    if (!is_well) return false;
+    checkpoints.last_number = from.number<uint64_t>();
+    checkpoints.last_age_ms = from.number<uint64_t>();
+    checkpoints.last_duration_ms = from.number<uint64_t>();
+    checkpoints.resumed_from = from.number<uint64_t>();
+    checkpoints.last_failure = from.text(JobStatus::kFailureBytesMax);
+    return true;
+}
+
 }  // namespace
 
 std::vector<std::byte> JobStatus::encode() const {
@@ -75,11 +106,6 @@ std::optional<JobStatus> JobStatus::decode(std::span<const std::byte> body) {
         value = r.number<uint32_t>();
         return true;
     };
-    const auto flag = [&](bool& value) {
-        const auto byte = r.number<uint8_t>();
-        value = byte == 1;
-        return byte <= 1;
-    };
     status.epoch = r.number<uint64_t>();
     status.joining_servers = r.number<uint32_t>();
     status.joining_workers = r.number<uint32_t>();
@@ -94,30 +120,13 @@ std::optional<JobStatus> JobStatus::decode(std::span<const std::byte> body) {
     status.segments_to_copy = r.number<uint64_t>();
     status.segments_copying = r.number<uint64_t>();
     status.lease_ms = r.number<uint64_t>();
-    if (!flag(status.checkpoints.is_on) || !flag(status.checkpoints.is_under_way))
-        return std::nullopt;
-    status.checkpoints.last_number = r.number<uint64_t>();
-    status.checkpoints.last_age_ms = r.number<uint64_t>();
-    status.checkpoints.last_duration_ms = r.number<uint64_t>();
-    status.checkpoints.resumed_from = r.number<uint64_t>();
-    status.checkpoints.last_failure = r.text(kFailureBytesMax);
-    const auto shard = [&](Shard& s) {
-        s.number = r.number<uint32_t>();
-        s.segments = r.number<uint32_t>();
-        s.backups = r.number<uint32_t>();
-        s.share = r.number<double>();
-        if (!flag(s.answered)) return false;
-        s.keys = r.number<uint64_t>();
-        s.bytes = r.number<uint64_t>();
-        s.pushes = r.number<uint64_t>();
-        s.pulls = r.number<uint64_t>();
-        return true;
-    };
+    if (!read(r, status.checkpoints)) return std::nullopt;
+    const auto shard = [&](Shard& s) { return read(r, s); };
     const auto server = [&](Server& s) {
         s.number = r.number<uint32_t>();
         s.rank = r.number<uint32_t>();
         s.weight = r.number<uint32_t>();
-        if (!flag(s.is_leaving)) return false;
+        if (!read_flag(r, s.is_leaving)) return false;
         s.silent_ms = r.number<uint64_t>();
         return read_list(r, room, s.shards, shard);
     };
@@ -125,7 +134,7 @@ std::optional<JobStatus> JobStatus::decode(std::span<const std::byte> body) {
     const auto dead_server = [&](DeadServer& s) {
         s.number = r.number<uint32_t>();
         s.rank = r.number<uint32_t>();
-        return flag(s.held_parameters);
+        return read_flag(r, s.held_parameters);
     };
     const auto iteration = [&](OpenIteration& one) {
         one.table = r.text(TableMessage::kNameBytesMax);

@@ -159,6 +159,8 @@ private:
     void ask_for_status(const Asker& asker);
     void send_status();
     [[nodiscard]] JobStatus make_status() const;
+    [[nodiscard]] std::vector<JobStatus::OpenIteration> open_iterations() const;
+    [[nodiscard]] JobStatus::Checkpoints checkpoint_state() const;
 
     // manager.cc: tables and the end
     void create_table(const Asker& asker, const wire::Frame& frame);

@@ -142,14 +142,7 @@ JobStatus Manager::make_status() const {
     status.replicas = options_.replicas;
     status.lease_ms = options_.lease_ns / kMillisecond;
     status.segments = view.segments().size();
-    const Checkpoints::Report checkpoints = checkpoints_.report();
-    status.checkpoints = {checkpoints.is_on,
-                          checkpoints.is_under_way,
-                          checkpoints.last_number,
-                          checkpoints.last_age_ns / kMillisecond,
-                          checkpoints.last_duration_ns / kMillisecond,
-                          checkpoints_.options().resumed_from.value_or(0),
-                          checkpoints.last_failure};
+    status.checkpoints = checkpoint_state();
     status.losers.assign(membership_->losers().begin(), membership_->losers().end());
     std::map<uint32_t, JobStatus::Shard> shards;
     for (const ViewShard& shard : view.shards())
@@ -164,7 +157,6 @@ JobStatus Manager::make_status() const {
         ++at->second.segments;
         at->second.share += share;
     }
-    std::map<std::pair<uint32_t, uint64_t>, JobStatus::OpenIteration> open_iterations;
     for (const auto& [number, counters] : counters_.counters()) {
         const auto at = shards.find(number);
         if (at == shards.end()) continue;
@@ -173,11 +165,6 @@ JobStatus Manager::make_status() const {
         at->second.bytes = counters.table_bytes;
         at->second.pushes = counters.pushes;
         at->second.pulls = counters.pulls;
-        for (const StatsMessage::OpenIteration& open : counters.open) {
-            JobStatus::OpenIteration& all = open_iterations[{open.table, open.iteration}];
-            all.late.insert(all.late.end(), open.late.begin(), open.late.end());
-            all.late_count = std::max(all.late_count, open.late_count);
-        }
     }
     const std::map<uint32_t, uint64_t> silent_ns = silent_servers(clock_.now_ns());
     for (const ViewServer& server : view.servers()) {
@@ -191,16 +178,44 @@ JobStatus Manager::make_status() const {
     }
     for (const ViewWorker& worker : view.workers())
         status.workers.push_back({worker.number, worker.rank});
-    for (auto& [which, open] : open_iterations) {
-        if (which.first >= tables_.size()) continue;
+    status.open = open_iterations();
+    return status;
+}
+
+/// Of all shards together.
+std::vector<JobStatus::OpenIteration> Manager::open_iterations() const {
+    const View& view = membership_->view();
+    std::map<std::pair<uint32_t, uint64_t>, JobStatus::OpenIteration> by_table;
+    for (const auto& [number, counters] : counters_.counters()) {
+        if (view.shard(number) == nullptr) continue;
+        for (const StatsMessage::OpenIteration& open : counters.open) {
+            if (open.table >= tables_.size()) continue;
+            JobStatus::OpenIteration& all = by_table[{open.table, open.iteration}];
+            all.late.insert(all.late.end(), open.late.begin(), open.late.end());
+            all.late_count = std::max(all.late_count, open.late_count);
+        }
+    }
+    std::vector<JobStatus::OpenIteration> list;
+    for (auto& [which, open] : by_table) {
         std::ranges::sort(open.late);
         open.late.erase(std::unique(open.late.begin(), open.late.end()), open.late.end());
         open.late_count = std::max(open.late_count, static_cast<uint32_t>(open.late.size()));
         open.table = tables_.name(which.first);
         open.iteration = which.second;
-        status.open.push_back(std::move(open));
+        list.push_back(std::move(open));
     }
-    return status;
+    return list;
+}
+
+JobStatus::Checkpoints Manager::checkpoint_state() const {
+    const Checkpoints::Report report = checkpoints_.report();
+    return {report.is_on,
+            report.is_under_way,
+            report.last_number,
+            report.last_age_ns / kMillisecond,
+            report.last_duration_ns / kMillisecond,
+            checkpoints_.options().resumed_from.value_or(0),
+            report.last_failure};
 }
 
 }  // namespace weir

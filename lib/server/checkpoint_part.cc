@@ -8,15 +8,13 @@
 
 namespace weir {
 
-using Step = CheckpointReport::Step;
-
 bool CheckpointPart::has_work() const noexcept {
     if (phase_ != Phase::kTaking) return false;
     return std::ranges::any_of(snapshots_,
                                [](const auto& snapshot) { return !snapshot->waits_for_disk(); });
 }
 
-void CheckpointPart::report(Step step) {
+void CheckpointPart::report(CheckpointReport::Step step) {
     reports_.push_back({.step = step, .number = number_});
 }
 
@@ -33,7 +31,7 @@ void CheckpointPart::freeze(uint64_t number) {
             highest.push_back({i, iterations.closed().highest()});
     }
     do {
-        report(Step::kFrozen);
+        report(CheckpointReport::Step::kFrozen);
         const size_t some = std::min(highest.size(), CheckpointOrder::kTablesMax);
         reports_.back().tables.assign(highest.begin(),
                                       highest.begin() + static_cast<ptrdiff_t>(some));
@@ -90,7 +88,7 @@ Status CheckpointPart::keep_rows() {
         next = awaited_.erase(next);
     }
     if (awaited_.empty() && has_all_orders_ && !std::exchange(has_taken_, true))
-        report(Step::kTaken);
+        report(CheckpointReport::Step::kTaken);
     return {};
 }
 
@@ -116,7 +114,7 @@ size_t CheckpointPart::step_or_throw(size_t bytes_max, bool confirmed) {
         return 1;
     }
     if (awaited_.empty() && snapshots_.empty() && confirmed) {
-        report(Step::kSaved);
+        report(CheckpointReport::Step::kSaved);
         end();
     }
     return *written + reports_.size() - before;
@@ -129,7 +127,7 @@ Result<size_t> CheckpointPart::write_some(size_t bytes_max) {
         WEIR_ASSIGN(const size_t some, snapshot->step(done == 0 ? bytes_max : 0));
         done += some;
         while (auto chunk = snapshot->take_chunk()) {
-            report(Step::kChunk);
+            report(CheckpointReport::Step::kChunk);
             reports_.back().chunk = *std::move(chunk);
         }
     }
@@ -143,7 +141,7 @@ void CheckpointPart::give_up(uint64_t number) {
 
 void CheckpointPart::fail(const Error& why) {
     if (phase_ == Phase::kNone) return;
-    report(Step::kFailed);
+    report(CheckpointReport::Step::kFailed);
     reports_.back().status = why.code();
     reports_.back().why = why.text();
     end();
