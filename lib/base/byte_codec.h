@@ -61,6 +61,14 @@ public:
         return value;
     }
 
+    /// The next flag, a byte. False: it is missing, or neither 0 nor 1; it is missing then, too.
+    [[nodiscard]] bool flag(bool& value) noexcept {
+        const auto byte = number<uint8_t>();
+        value = byte == 1;
+        missing_ = missing_ || byte > 1;
+        return !missing_;
+    }
+
     /// The next text; empty, and missing, if it is longer than `bytes_max`.
     std::string text(size_t bytes_max = 4096) {
         const auto size = number<uint32_t>();

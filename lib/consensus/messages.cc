@@ -60,12 +60,6 @@ void write_body(ByteWriter& to, const Term& term) {
     to.number(MessageKind::kTerm).number(term.term).number(term.round);
 }
 
-bool read_flag(ByteReader& from, bool& flag) {
-    const auto value = from.number<uint8_t>();
-    flag = value == 1;
-    return value <= 1;
-}
-
 bool is_term(uint64_t term) {
     return term > 0 && term < kNumberMax;
 }
@@ -79,13 +73,12 @@ bool read_body(ByteReader& from, AskVote& ask) {
     ask.term = from.number<uint64_t>();
     ask.last_index = from.number<uint64_t>();
     ask.last_term = from.number<uint64_t>();
-    return read_flag(from, ask.is_trial) && is_term(ask.term) &&
-           is_place(ask.last_index, ask.last_term);
+    return from.flag(ask.is_trial) && is_term(ask.term) && is_place(ask.last_index, ask.last_term);
 }
 
 bool read_body(ByteReader& from, Vote& vote) {
     vote.term = from.number<uint64_t>();
-    if (!read_flag(from, vote.is_granted) || !read_flag(from, vote.is_trial)) return false;
+    if (!from.flag(vote.is_granted) || !from.flag(vote.is_trial)) return false;
     vote.current = from.number<uint64_t>();
     return is_term(vote.term) && is_term(vote.current);
 }

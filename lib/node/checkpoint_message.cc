@@ -28,13 +28,6 @@ bool read_tables(ByteReader& from, std::vector<TableIteration>& tables) {
     return from.ok();
 }
 
-/// False: neither 0 nor 1.
-bool read_flag(ByteReader& from, bool& flag) {
-    const auto byte = from.number<uint8_t>();
-    flag = byte == 1;
-    return byte <= 1;
-}
-
 }  // namespace
 
 std::vector<std::byte> CheckpointOrder::encode() const {
@@ -49,7 +42,7 @@ std::optional<CheckpointOrder> CheckpointOrder::decode(std::span<const std::byte
     CheckpointOrder order;
     order.step = from.number<Step>();
     if (order.step < Step::kFreeze || order.step > Step::kWatch) return std::nullopt;
-    if (!read_flag(from, order.has_more)) return std::nullopt;
+    if (!from.flag(order.has_more)) return std::nullopt;
     order.number = from.number<uint64_t>();
     order.folder = from.text(kFolderBytesMax);
     if (!read_tables(from, order.tables) || !from.done()) return std::nullopt;
@@ -95,7 +88,7 @@ std::optional<CheckpointReport> CheckpointReport::decode(std::span<const std::by
     CheckpointReport report;
     report.step = from.number<Step>();
     if (report.step < Step::kFrozen || report.step > Step::kDue) return std::nullopt;
-    if (!read_flag(from, report.has_more)) return std::nullopt;
+    if (!from.flag(report.has_more)) return std::nullopt;
     report.number = from.number<uint64_t>();
     if (!read_tables(from, report.tables)) return std::nullopt;
     report.chunk.table = from.number<uint32_t>();

@@ -29,18 +29,12 @@ bool read_list(ByteReader& reader, size_t& room, std::vector<Entry>& list, Read&
     return true;
 }
 
-bool read_flag(ByteReader& from, bool& value) {
-    const auto byte = from.number<uint8_t>();
-    value = byte == 1;
-    return byte <= 1;
-}
-
 bool read(ByteReader& from, JobStatus::Shard& shard) {
     shard.number = from.number<uint32_t>();
     shard.segments = from.number<uint32_t>();
     shard.backups = from.number<uint32_t>();
     shard.share = from.number<double>();
-    if (!read_flag(from, shard.answered)) return false;
+    if (!from.flag(shard.answered)) return false;
     shard.keys = from.number<uint64_t>();
     shard.bytes = from.number<uint64_t>();
     shard.pushes = from.number<uint64_t>();
@@ -49,9 +43,7 @@ bool read(ByteReader& from, JobStatus::Shard& shard) {
 }
 
 bool read(ByteReader& from, JobStatus::Checkpoints& checkpoints) {
-    const bool is_well =
-        read_flag(from, checkpoints.is_on) && read_flag(from, checkpoints.is_under_way);
-    if (!is_well) return false;
+    if (!from.flag(checkpoints.is_on) || !from.flag(checkpoints.is_under_way)) return false;
     checkpoints.last_number = from.number<uint64_t>();
     checkpoints.last_age_ms = from.number<uint64_t>();
     checkpoints.last_duration_ms = from.number<uint64_t>();
@@ -126,7 +118,7 @@ std::optional<JobStatus> JobStatus::decode(std::span<const std::byte> body) {
         s.number = r.number<uint32_t>();
         s.rank = r.number<uint32_t>();
         s.weight = r.number<uint32_t>();
-        if (!read_flag(r, s.is_leaving)) return false;
+        if (!r.flag(s.is_leaving)) return false;
         s.silent_ms = r.number<uint64_t>();
         return read_list(r, room, s.shards, shard);
     };
@@ -134,7 +126,7 @@ std::optional<JobStatus> JobStatus::decode(std::span<const std::byte> body) {
     const auto dead_server = [&](DeadServer& s) {
         s.number = r.number<uint32_t>();
         s.rank = r.number<uint32_t>();
-        return read_flag(r, s.held_parameters);
+        return r.flag(s.held_parameters);
     };
     const auto iteration = [&](OpenIteration& one) {
         one.table = r.text(TableMessage::kNameBytesMax);

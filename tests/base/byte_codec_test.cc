@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lib/base/byte_codec.h"
 
+#include <array>
+#include <cstddef>
+
 #include <doctest/doctest.h>
 
 TEST_SUITE("byte codec") {
@@ -42,6 +45,20 @@ TEST_SUITE("byte codec") {
         ByteReader bounded(longer.bytes());
         CHECK(bounded.text(5).empty());
         CHECK_FALSE(bounded.ok());
+    }
+
+    TEST_CASE("a flag is 0 or 1, and what is neither is refused") {
+        const std::array<std::byte, 3> bytes{std::byte{1}, std::byte{0}, std::byte{2}};
+        ByteReader reader(bytes);
+        bool value = false;
+        CHECK(reader.flag(value));
+        CHECK(value);
+        CHECK(reader.flag(value));
+        CHECK_FALSE(value);
+        CHECK(reader.ok());
+        CHECK_FALSE(reader.flag(value));
+        CHECK_FALSE(reader.ok());
+        CHECK_FALSE(reader.flag(value));  // none is left
     }
 
     TEST_CASE("bytes are read back as they are, and zeros where there are too few") {
