@@ -137,8 +137,12 @@ class Failover(testing.Folder, unittest.TestCase):
         ):
             with self.subTest(words):
                 done = self.lr("--train", train, *words)
-                self.assertNotEqual(done.code, 0)
+                self.assertEqual(done.code, 2)
                 self.assertIn(says, done.err)
+        with self.subTest("started by bench --local"):
+            done = self.weir("bench", "delay", "--local", "--brief", "--replicas", 1)
+            self.assertEqual(done.code, 2)
+            self.assertIn("--replicas 1 needs at least 2 servers", done.err)
 
     def test_servers_that_are_killed_or_stopped_at_random_lose_no_push(self):
         for how in ((), ("--stop",)):

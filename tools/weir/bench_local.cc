@@ -19,6 +19,7 @@
 #include "lib/base/descriptor.h"
 #include "lib/bootstrap/secret.h"
 #include "tools/weir/child_process.h"
+#include "tools/weir/command.h"
 
 namespace weir::tools {
 namespace {
@@ -113,7 +114,8 @@ public:
                 if (pids_[rank] != pid) continue;
                 pids_[rank] = 0;
                 if (status == 0) continue;
-                return Error(Errc::kIo,
+                const bool is_flag = WIFEXITED(status) && WEXITSTATUS(status) == kExitUsage;
+                return Error(is_flag ? Errc::kInvalidArgument : Errc::kIo,
                              fmt::format("bench --local: rank {} {}", rank, end_text(status)));
             }
         }
