@@ -19,6 +19,8 @@ Sink& sink() {
     return instance;
 }
 
+thread_local bool is_thread_quiet = false;
+
 }  // namespace
 
 void set_log_sink(LogSink new_sink, LogLevel at_least) {
@@ -40,13 +42,22 @@ LogSink stderr_log_sink() {
 
 bool log_enabled(LogLevel level) noexcept {
     // relaxed: a line more or less around a change of the threshold does no harm
-    return static_cast<int>(level) >= sink().threshold.load(std::memory_order_relaxed);
+    return !is_thread_quiet &&
+           static_cast<int>(level) >= sink().threshold.load(std::memory_order_relaxed);
 }
 
 void log_line(LogLevel level, std::string_view line) {
     Sink& s = sink();
     const std::lock_guard lock(s.mutex);
     if (s.sink) s.sink(level, line);
+}
+
+QuietLog::QuietLog(bool is_quiet) noexcept : was_quiet_(is_thread_quiet) {
+    is_thread_quiet = is_thread_quiet || is_quiet;
+}
+
+QuietLog::~QuietLog() {
+    is_thread_quiet = was_quiet_;
 }
 
 }  // namespace weir

@@ -34,4 +34,16 @@ void log(LogLevel level, fmt::format_string<Args...> format, Args&&... args) {
     if (log_enabled(level)) log_line(level, fmt::format(format, std::forward<Args>(args)...));
 }
 
+/// While it lives, log() writes nothing in this thread. For one that goes through what another says.
+class QuietLog {
+public:
+    explicit QuietLog(bool is_quiet) noexcept;
+    QuietLog(const QuietLog&) = delete;
+    QuietLog& operator=(const QuietLog&) = delete;
+    ~QuietLog();
+
+private:
+    bool was_quiet_;
+};
+
 }  // namespace weir

@@ -22,6 +22,7 @@
 #include "lib/bootstrap/secret.h"
 #include "lib/job/devices.h"
 #include "lib/job/job_checkpoints.h"
+#include "lib/job/managers.h"
 #include "lib/job/pinning.h"
 #include "lib/job/rendezvous_machine.h"
 #include "lib/job/roles.h"
@@ -52,6 +53,8 @@ Status check_shard_count(const JobOptions& options) {
 }
 
 constexpr std::chrono::milliseconds kLookForSignals(100);
+/// After the end of a process's servers: one of several managers may be needed for longer.
+constexpr std::chrono::seconds kLookForManager(5);
 constexpr uint64_t kLifeLineNs = 10 * kSecond;  // for the manager to answer on a life line
 constexpr std::string_view kThreadsKey = "weir-threads";
 constexpr size_t kShardsPerCpu = 16;  // beyond this, a warning is logged
@@ -112,7 +115,8 @@ private:
     Status find_ranks_of_host(Bootstrap& bootstrap);
     void choose_idle();
     Status choose_cpus_of_shards();
-    Status start_manager(std::string& address);
+    void set_managers(const std::vector<std::string>& addresses);
+    Status start_manager();
     Status look_for_checkpoints();
     Status start_life_line();
     Status start_lease_line();
@@ -126,14 +130,15 @@ private:
     Roles roles_;
     RuleRegistry rules_ = RuleRegistry::with_builtin_rules();
     std::shared_ptr<Devices> devices_;
-    std::string manager_address_;
+    Managers managers_;
+    std::string manager_address_;  ///< of several, all: Managers::join()
     IdleOptions idle_;
     std::vector<RankThreads> here_;  ///< the ranks of this host, in the order of their numbers
     size_t self_ = 0;                ///< this rank in `here_`
     std::vector<NumaNode> nodes_;    ///< of this machine, if shards may be pinned
     std::vector<int> shard_cpus_;    ///< of the local shards; none: they are not pinned
     std::vector<std::future<Status>> shards_ended_;
-    std::future<Status> manager_ended_;  ///< rank 0's
+    std::future<Status> manager_ended_;  ///< that of this process, if it has one
     std::optional<ShardJoin> join_;      ///< of a server that joins a running job
     uint64_t joiner_ = 0;                ///< of a process that does
     bool has_iterations_ = true;         ///< its workers take part in iterations
@@ -190,12 +195,12 @@ Status Job::Part::start() {
     runtime_ = std::make_unique<Runtime>(idle_);
     WEIR_TRY(publish_threads(*bootstrap));
     choose_idle();  // as far as this process knows yet: for the manager
-    if (identity.rank == 0) {
-        WEIR_TRY(start_manager(manager_address_));
-        WEIR_TRY(bootstrap->put("weir-manager", manager_address_));
-    }
+    const bool has_manager = Managers::is_at(identity.rank, options_.managers);
+    if (has_manager) WEIR_TRY(managers_.publish(*bootstrap, *devices_, options_.managers));
     WEIR_TRY(bootstrap->exchange(deadline_ns));
-    WEIR_ASSIGN(manager_address_, bootstrap->get(0, "weir-manager"));
+    WEIR_TRY(managers_.find(*bootstrap, options_.managers));
+    set_managers(managers_.addresses());
+    if (has_manager) WEIR_TRY(start_manager());
     WEIR_TRY(find_server_cpus(*bootstrap));
     WEIR_TRY(find_ranks_of_host(*bootstrap));
     const Contact contact{manager_address_, identity.secret};
@@ -231,7 +236,7 @@ Status Job::Part::join(const JoinOptions& how) {
     WEIR_ASSIGN(devices_, Devices::open(config_, contact.secret, true));
     roles_.shape.transports = devices_->names();
     runtime_ = std::make_unique<Runtime>(idle_);
-    manager_address_ = contact.manager_address;
+    set_managers(Managers::split(contact.manager_address));
     joiner_ = make_number();
     has_iterations_ = how.has_iterations;
     if (how.shards != 0)
@@ -257,7 +262,8 @@ Status Job::Part::find_threads_of_this_process() {
     mine.host = boot::this_host_id();
     mine.shard_count = static_cast<uint32_t>(local_shard_count());
     mine.worker_count = roles_.shape.local_workers;
-    mine.manager_count = roles_.shape.rank == 0 && joiner_ == 0 ? 1 : 0;
+    const bool has_manager = joiner_ == 0 && Managers::is_at(roles_.shape.rank, options_.managers);
+    mine.manager_count = has_manager ? 1 : 0;
     WEIR_ASSIGN(const PinPolicy policy, pin_policy(config_));
     if (policy == PinPolicy::kNever || mine.shard_count == 0) {
         mine.cpus = allowed_cpus();
@@ -317,7 +323,13 @@ Status Job::Part::choose_cpus_of_shards() {
     return {};
 }
 
-Status Job::Part::start_manager(std::string& address) {
+/// Before anything of this process connects to them.
+void Job::Part::set_managers(const std::vector<std::string>& addresses) {
+    manager_address_ = Managers::join(addresses);
+    if (addresses.size() > 1) manager_life_->addresses = addresses;
+}
+
+Status Job::Part::start_manager() {
     ManagerOptions options;
     options.server_count = options_.servers;
     options.shards_per_server = options_.shards_per_server;
@@ -335,9 +347,8 @@ Status Job::Part::start_manager(std::string& address) {
     options.checkpoints = checkpoints_.options;
     options.checkpoints.disk = disk_->queue();
     options.resume = std::move(checkpoints_.resume);
-    WEIR_ASSIGN(std::unique_ptr<transport::Endpoint> endpoint, devices_->make_endpoint());
-    auto manager = std::make_unique<Manager>(std::move(options), std::move(endpoint), clock_);
-    address = manager->address();
+    WEIR_ASSIGN(std::unique_ptr<StateMachine> manager,
+                managers_.make(std::move(options), roles_.shape.rank, clock_));
     manager_ended_ = runtime_->run(std::move(manager));
     return {};
 }
@@ -485,6 +496,12 @@ Status Job::Part::serve(const std::function<bool()>& wants_to_leave) {
     shards_ended_.clear();
     if (!manager_ended_.valid()) return first;
     // Other servers learn from our manager that the job is over: wait until it has told them.
+    managers_.end_of_process();
+    if (manager_ended_.wait_for(kLookForManager) != std::future_status::ready) {
+        log(first ? LogLevel::kInfo : LogLevel::kWarning,
+            "{}; the manager in this process stays until the job is over",
+            first ? "this process has no server any more" : first.error().text());
+    }
     const Status managed = manager_ended_.get();
     rendezvous_.reset();
     return first ? managed : first;
@@ -498,7 +515,7 @@ Status Job::Part::leave() {
                                  roles_.local_servers));
     }
     WEIR_ASSIGN(std::unique_ptr<transport::Endpoint> endpoint, devices_->make_endpoint());
-    Operator to_manager(std::move(endpoint), manager_address_, clock_);
+    Operator to_manager(std::move(endpoint), Managers::split(manager_address_), clock_);
     return to_manager.leave_by_itself(roles_.first_server, joiner_);
 }
 

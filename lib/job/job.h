@@ -36,11 +36,14 @@ struct JobOptions {
     /// no acknowledged push is lost when a server dies, and nobody sees an error. With 0, the death of
     /// a server ends the job.
     uint32_t replicas = 0;
+    /// Managers, one in each of the first servers' processes: 1, or 3, 5 or 7, of which most must live. With
+    /// 1, the job ends with rank 0. With 3, any process may die.
+    uint32_t managers = 1;
     /// A file for Job::join() and for the commands `weir status`, `weir leave` and
     /// `weir server --join`: this process writes it at the start, for its user only, and removes
     /// it at the end. Empty: none. (A job whose ranks met at a rendezvous is found there, too.)
     std::string contact_file{};
-    /// Asked on rank 0, in the manager's thread: whether the whole job is being stopped, because
+    /// Asked on rank 0, or where the manager is that leads, in its thread: whether the whole job is being stopped, because
     /// this process was told to end. Then servers that leave() stay until the workers have ended:
     /// a launcher that stops a job signals all its ranks. Empty: never.
     std::function<bool()> is_being_stopped{};
@@ -50,7 +53,7 @@ struct JobOptions {
     std::string checkpoint_folder{};
     std::chrono::nanoseconds checkpoint_every{};  ///< 0: not by time
     uint64_t checkpoint_every_iterations = 0;     ///< of any table; 0: not by their number
-    /// Asked on rank 0, in the manager's thread: true once for each checkpoint that is asked for.
+    /// Asked on rank 0, or where the manager is that leads, in its thread: true once for each checkpoint that is asked for.
     /// Empty: never.
     std::function<bool()> wants_checkpoint{};
     /// The job goes on from the newest checkpoint in this folder: its tables are there under their

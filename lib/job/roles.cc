@@ -3,6 +3,9 @@
 
 #include <fmt/core.h>
 
+#include "lib/consensus/replicated_log.h"
+#include "lib/job/managers.h"
+
 namespace weir {
 namespace {
 
@@ -28,6 +31,29 @@ Status check_replicas(const JobOptions& options) {
                     options.replicas, options.replicas + 1, options.servers));
 }
 
+/// Each of them needs a process of its own.
+Status check_managers(const JobOptions& options, uint32_t size) {
+    const uint32_t count = options.managers;
+    if (count == 1) return {};
+    if (count == 0 || count % 2 == 0 || count > Managers::kCountMax) {
+        return Error(Errc::kInvalidArgument,
+                     fmt::format("--managers {}: must be 1, 3, 5 or {}: most of them must live",
+                                 count, Managers::kCountMax));
+    }
+    if (!consensus::have_replicated_log()) {
+        return Error(Errc::kUnavailable,
+                     fmt::format("--managers {}: this build of Weir has no libraft, and so one "
+                                 "manager only; install libraft-dev and build it anew",
+                                 count));
+    }
+    const uint32_t servers = size == 1 ? 1 : options.servers;
+    if (count <= servers) return {};
+    return Error(Errc::kInvalidArgument,
+                 fmt::format("--managers {0} needs at least {0} processes with servers, because "
+                             "each has one manager; the job has {1}",
+                             count, servers));
+}
+
 }  // namespace
 
 Result<Roles> plan_roles(const JobOptions& options, uint32_t rank, uint32_t size) {
@@ -35,6 +61,7 @@ Result<Roles> plan_roles(const JobOptions& options, uint32_t rank, uint32_t size
     WEIR_TRY(check_count("shards", options.shards_per_server));
     WEIR_TRY(check_count("workers", options.workers));
     WEIR_TRY(check_replicas(options));
+    WEIR_TRY(check_managers(options, size));
     Roles roles;
     JobShape& shape = roles.shape;
     shape.rank = rank;

@@ -15,7 +15,6 @@
 namespace weir {
 
 using checkpoint::Disk;
-using checkpoint::is_done;
 using checkpoint::Manifest;
 
 namespace {
@@ -24,6 +23,16 @@ namespace {
 uint64_t wall_time_ns() {
     const auto now = std::chrono::system_clock::now().time_since_epoch();
     return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
+}
+
+/// The checkpoint that the job has gone on from.
+struct ResumedFrom {
+    std::string folder;
+    std::optional<uint64_t> number;
+};
+
+DiskAnswer failed(const Error& why) {
+    return {.status = why.code(), .why = why.text()};
 }
 
 /// Writes the manifest, and removes old checkpoints. The checkpoint is there even if that fails.
@@ -47,11 +56,10 @@ Status copy_chunk(Disk& disk, const std::string& from, const std::string& to,
 
 /// Adds the chunks of tables that nobody has asked for, as the checkpoint that the job goes on from
 /// names them.
-Status add_chunks_of(Disk& disk, const CheckpointOptions& options,
+Status add_chunks_of(Disk& disk, const std::string& folder, const ResumedFrom& from,
                      const std::vector<uint32_t>& unread, Manifest& manifest) {
     if (unread.empty()) return {};
-    WEIR_ASSIGN(const Manifest old,
-                checkpoint::read_manifest(disk, options.resumed_folder, *options.resumed_from));
+    WEIR_ASSIGN(const Manifest old, checkpoint::read_manifest(disk, from.folder, *from.number));
     for (const TableSchema& table : old.tables) {
         if (!std::ranges::count(unread, table.id)) continue;
         manifest.tables.push_back(table);
@@ -59,12 +67,19 @@ Status add_chunks_of(Disk& disk, const CheckpointOptions& options,
             manifest.closed[table.id] = closed;
         const auto chunks = old.chunks_of(table.id);
         for (const checkpoint::ChunkEntry& chunk : chunks) {
-            if (options.resumed_folder == options.folder) break;
-            WEIR_TRY(copy_chunk(disk, options.resumed_folder, options.folder, chunk.name));
+            if (from.folder == folder) break;
+            WEIR_TRY(copy_chunk(disk, from.folder, folder, chunk.name));
         }
         manifest.chunks.insert(manifest.chunks.end(), chunks.begin(), chunks.end());
     }
     return {};
+}
+
+Status write_whole(Disk& disk, const std::string& folder, const ResumedFrom& from,
+                   const std::vector<uint32_t>& unread, Manifest manifest, size_t kept_count) {
+    WEIR_TRY(add_chunks_of(disk, folder, from, unread, manifest));
+    WEIR_TRY(checkpoint::order(manifest));
+    return write_and_prune(disk, folder, manifest, kept_count);
 }
 
 }  // namespace
@@ -129,19 +144,21 @@ void Checkpoints::begin(const std::vector<ShardPeer>& shards, std::vector<TableS
     manifest_ = {};
     manifest_.tables = std::move(tables);
     highest_.clear();
-    numbered_ = options_.disk->add(
-        [folder = options_.folder](Disk& disk) { return checkpoint::next_number(disk, folder); });
+    disk_->start([folder = options_.folder](Disk& disk) {
+        const Result<uint64_t> number = checkpoint::next_number(disk, folder);
+        return number ? DiskAnswer{.number = *number} : failed(number.error());
+    });
 }
 
 size_t Checkpoints::poll() {
-    if (phase_ == Phase::kNumbering && is_done(numbered_)) {
-        const Result<uint64_t> number = numbered_.get();
-        number ? freeze(*number) : give_up(number.error());
-        return 1;
-    }
-    if (phase_ == Phase::kWriting && is_done(written_)) {
-        const Status written = written_.get();
-        written ? complete() : give_up(written.error());
+    if (phase_ == Phase::kNumbering || phase_ == Phase::kWriting) {
+        const std::optional<DiskAnswer> answer = disk_->take();
+        if (!answer) return 0;
+        if (answer->status != Errc::kOk) {
+            give_up(Error(answer->status, answer->why));
+        } else {
+            phase_ == Phase::kNumbering ? freeze(answer->number) : complete();
+        }
         return 1;
     }
     const uint64_t for_ns = phase_ == Phase::kIdle ? 0 : clock_.now_ns() - entered_ns_;
@@ -250,12 +267,13 @@ Status Checkpoints::take(uint32_t shard, const CheckpointReport& report) {
 
 void Checkpoints::write_manifest() {
     enter(Phase::kWriting);
-    written_ = options_.disk->add(
-        [options = options_, manifest = manifest_, unread = unread_](Disk& disk) mutable -> Status {
-            WEIR_TRY(add_chunks_of(disk, options, unread, manifest));
-            WEIR_TRY(checkpoint::order(manifest));
-            return write_and_prune(disk, options.folder, manifest, options.kept_count);
-        });
+    disk_->start([folder = options_.folder, kept_count = options_.kept_count,
+                  from = ResumedFrom{options_.resumed_folder, options_.resumed_from},
+                  manifest = manifest_, unread = unread_](Disk& disk) mutable {
+        const Status written =
+            write_whole(disk, folder, from, unread, std::move(manifest), kept_count);
+        return written ? DiskAnswer() : failed(written.error());
+    });
 }
 
 void Checkpoints::complete() {

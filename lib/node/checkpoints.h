@@ -6,7 +6,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <future>
 #include <map>
 #include <memory>
 #include <optional>
@@ -22,6 +21,7 @@
 #include "lib/node/asker.h"
 #include "lib/node/checkpoint_message.h"
 #include "lib/node/job_tables.h"
+#include "lib/node/manager_disk.h"
 
 namespace weir {
 
@@ -34,6 +34,8 @@ struct CheckpointOptions {
     std::optional<uint64_t> resumed_from{};  ///< the checkpoint that the job goes on from
     std::string resumed_folder{};            ///< where that is
     std::shared_ptr<checkpoint::DiskQueue> disk{};  ///< needed for both
+    /// Does what is to be done there; null: `disk` does.
+    std::shared_ptr<ManagerDisk> agreed_disk{};
 };
 
 /// The way of a checkpoint:
@@ -69,7 +71,12 @@ public:
     };
 
     Checkpoints(CheckpointOptions options, Outbox& outbox, const Clock& clock)
-        : options_(std::move(options)), outbox_(outbox), clock_(clock) {}
+        : options_(std::move(options)),
+          outbox_(outbox),
+          clock_(clock),
+          disk_(options_.agreed_disk) {
+        if (disk_ == nullptr) disk_ = std::make_shared<OwnDisk>(options_.disk);
+    }
 
     /// Somebody asks for one: it begins when it can, and the answer comes when it is on the disk. Its
     /// number is in the body.
@@ -145,8 +152,7 @@ private:
     checkpoint::Manifest manifest_;
     std::map<uint32_t, uint64_t> highest_;  ///< by table: the last iteration closed anywhere
     std::map<uint32_t, uint64_t> saved_;    ///< the same, of the last checkpoint
-    std::future<Result<uint64_t>> numbered_;
-    std::future<Status> written_;
+    std::shared_ptr<ManagerDisk> disk_;
     uint64_t last_number_ = 0;
     uint64_t last_begun_ns_ = 0;
     uint64_t last_duration_ns_ = 0;

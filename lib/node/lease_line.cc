@@ -20,6 +20,8 @@ constexpr uint64_t kLeasePauseNsMax = 100 * kMillisecond;
 constexpr uint64_t kLeaseNsMax = 60 * kSecond;
 /// A lease is asked for so many times while one holds.
 constexpr uint64_t kAsksPerLease = 3;
+/// Of several managers, whether another one leads.
+constexpr uint64_t kLookForLeaderNs = 10 * kMillisecond;
 
 }  // namespace
 
@@ -36,7 +38,9 @@ LeaseLine::LeaseLine(std::unique_ptr<transport::Endpoint> endpoint, const Clock&
 }
 
 void LeaseLine::connect() {
-    const Result<transport::ConnectionId> begun = endpoint_->connect(address_);
+    made_to_ = manager_->leading.load();
+    const std::string& address = has_several() ? manager_->address(made_to_) : address_;
+    const Result<transport::ConnectionId> begun = endpoint_->connect(address);
     begun ? void(connection_ = *begun) : try_later();
 }
 
@@ -68,6 +72,17 @@ void LeaseLine::answered(const wire::FrameHeader& answer) {
     due_ns_ = asked_ns_ + holds_ns / kAsksPerLease;
 }
 
+/// The connection to the manager that led is of no more use, even if it holds.
+size_t LeaseLine::follow_leader() {
+    if (!has_several() || finished() || manager_->leading.load() == made_to_) return 0;
+    if (connection_ != 0) endpoint_->close(connection_);
+    is_open_ = false;
+    is_asking_ = false;
+    pause_ns_ = 0;
+    connect();
+    return 1;
+}
+
 size_t LeaseLine::poll() {
     size_t count = endpoint_->poll(completions_);
     for (const Completion& completion : std::span(completions_).first(count)) {
@@ -87,6 +102,7 @@ size_t LeaseLine::poll() {
             default: break;
         }
     }
+    count += follow_leader();
     const bool is_due = (connection_ == 0 || (is_open_ && !is_asking_)) && !finished() &&
                         clock_.now_ns() >= due_ns_;
     if (is_due) {
@@ -102,9 +118,10 @@ int LeaseLine::arm() {
 }
 
 uint64_t LeaseLine::sleep_ns_max() const noexcept {
-    if (connection_ != 0 && (!is_open_ || is_asking_)) return ~uint64_t{0};
+    const uint64_t look_ns = has_several() ? kLookForLeaderNs : ~uint64_t{0};
+    if (connection_ != 0 && (!is_open_ || is_asking_)) return look_ns;
     const uint64_t now_ns = clock_.now_ns();
-    return due_ns_ > now_ns ? due_ns_ - now_ns : 0;
+    return std::min(look_ns, due_ns_ > now_ns ? due_ns_ - now_ns : 0);
 }
 
 }  // namespace weir

@@ -71,6 +71,10 @@ private:
     void connect();
     void try_later();
     void ask();
+
+    [[nodiscard]] bool has_several() const noexcept { return !manager_->addresses.empty(); }
+
+    size_t follow_leader();
     void answered(const wire::FrameHeader& answer);
 
     std::unique_ptr<transport::Endpoint> endpoint_;
@@ -87,6 +91,7 @@ private:
     uint64_t asked_ns_ = 0;
     uint64_t due_ns_ = 0;  ///< of the next question, or attempt to connect
     uint64_t pause_ns_ = 0;
+    uint64_t made_to_ = 0;  ///< ManagerLife::leading, when the connection was made
 };
 
 }  // namespace weir

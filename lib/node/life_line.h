@@ -4,15 +4,20 @@
 /// LifeLine: a connection of a process to the manager on which nothing is sent once it is open, and
 /// which neither process closes while it lives. So its orderly end proves to each that the other's
 /// process has ended: the kernel closes it. If it breaks, nothing is proved, and it is made anew.
+///
+/// Of several managers (replicated_manager.h), it is made to the one that leads. Each of them is watched by a
+/// connection of its own, over which it says who leads.
 
 #include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "lib/base/clock.h"
 #include "lib/node/state_machine.h"
+#include "lib/wire/frame.h"
 #include "transport/transport.h"
 
 namespace weir {
@@ -21,7 +26,19 @@ namespace weir {
 struct ManagerLife {
     std::atomic<bool> is_tried = false;    ///< an attempt to make a life line has ended
     std::atomic<bool> is_reached = false;  ///< the manager has answered on a life line
-    std::atomic<bool> has_ended = false;   ///< proved
+    std::atomic<bool> has_ended = false;   ///< proved; of several, of so many that nobody can lead
+    /// Where each of several managers is; empty: there is one. Set before others read it.
+    std::vector<std::string> addresses = {};
+    /// Which of them leads: its term << kLeaderBits, and its number, from 1. 0: not known yet.
+    std::atomic<uint64_t> leading = 0;
+
+    static constexpr unsigned kLeaderBits = 8;
+
+    /// Where the manager is that leads, of several. `of`: a value of `leading`
+    [[nodiscard]] const std::string& address(uint64_t of) const {
+        const uint64_t number = of & ((uint64_t{1} << kLeaderBits) - 1);
+        return addresses[number == 0 ? 0 : number - 1];
+    }
 };
 
 /// Its thread sleeps. It is finished once the manager has ended.
@@ -35,15 +52,34 @@ public:
 
     size_t poll() override;
     [[nodiscard]] int arm() override;
+    [[nodiscard]] uint64_t sleep_ns_max() const noexcept override;
 
     [[nodiscard]] bool finished() const override { return manager_->has_ended.load(); }
 
     [[nodiscard]] std::string name() const override { return "life line"; }
 
 private:
+    /// A connection to one of several managers.
+    struct Watch {
+        transport::ConnectionId connection = 0;  ///< 0: none
+        bool is_answered = false;
+        bool has_ended = false;  ///< proved
+        uint64_t not_before_ns = 0;
+        uint64_t pause_ns = 0;
+    };
+
     void connect();
     void greet();
     void try_later();
+    void handle(const transport::Completion& completion);
+
+    [[nodiscard]] bool has_several() const noexcept { return !watches_.empty(); }
+
+    [[nodiscard]] bool is_due(uint64_t now_ns) const;
+    void connect(size_t manager);
+    void handle(size_t manager, const transport::Completion& completion);
+    void learn_leader(const wire::FrameHeader& header);
+    void look_for_ends();
 
     std::unique_ptr<transport::Endpoint> endpoint_;
     const Clock& clock_;
@@ -56,6 +92,8 @@ private:
     uint64_t number_ = 0;                     ///< of the connection; the first has 1
     uint64_t not_before_ns_ = 0;
     uint64_t pause_ns_ = 0;
+    uint64_t made_to_ = 0;        ///< ManagerLife::leading, when the connection was made
+    std::vector<Watch> watches_;  ///< of each of several managers
 };
 
 }  // namespace weir

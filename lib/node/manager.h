@@ -2,7 +2,8 @@
 #pragma once
 /// \file
 /// Manager: decides which shards and workers are in the job, which shard owns which keys, and
-/// which tables there are. It runs in the process of the first server.
+/// which tables there are. It runs in the process of the first server, or in
+/// those of the first servers.
 ///
 /// From file to file:
 ///   manager.cc          connections and messages; the start of the job and its end
@@ -10,6 +11,7 @@
 ///   manager_silence.cc  servers that are out of reach: who may be given up, and when
 ///   manager_checkpoints.cc  when checkpoints are written
 ///   manager_operators.cc  commands of people: the state of the job, and leave
+///   replicated_manager.h  one of several managers, which take over from each other
 ///   membership.h        decides the views
 ///   joiners.h           who asks to join a running job, until that is decided
 ///   job_tables.h, barrier.h, work_rounds.h, lost_workers.h, shard_counters.h: what else it keeps
@@ -85,6 +87,11 @@ public:
     }
 
     [[nodiscard]] bool finished() const override { return phase_ == Phase::kOver; }
+
+    /// The job ends: nothing that comes changes how.
+    [[nodiscard]] bool is_ending() const noexcept {
+        return phase_ == Phase::kEnding || phase_ == Phase::kOver;
+    }
 
     /// What ended the job early.
     [[nodiscard]] Status outcome() const override { return outcome_; }

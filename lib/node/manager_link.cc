@@ -25,8 +25,31 @@ constexpr uint64_t kLookNs = 10 * kMillisecond;  // whether the manager has ende
 }  // namespace
 
 Status ManagerLink::connect() {
-    WEIR_ASSIGN(connection_, endpoint_.connect(address_));
+    WEIR_ASSIGN(connection_, begin_connection());
     return {};
+}
+
+Result<ManagerLink::ConnectionId> ManagerLink::begin_connection() {
+    if (!has_several()) return endpoint_.connect(address_);
+    made_to_ = identity_.manager->leading.load();
+    return endpoint_.connect(identity_.manager->address(made_to_));
+}
+
+bool ManagerLink::has_several() const noexcept {
+    return identity_.manager != nullptr && !identity_.manager->addresses.empty();
+}
+
+bool ManagerLink::has_moved() const noexcept {
+    return has_several() && state_ != State::kOver && made_to_ != identity_.manager->leading.load();
+}
+
+/// The connection to the manager that led is of no more use, even if it holds: that may be stopped.
+size_t ManagerLink::move() {
+    made_to_ = identity_.manager->leading.load();
+    pause_ns_ = 0;
+    not_before_ns_ = 0;
+    if (connection_ != 0) endpoint_.close(connection_);
+    return 1;
 }
 
 /// What a connection begins with; with a status, the end of the link.
@@ -61,6 +84,10 @@ void ManagerLink::send(wire::FrameHeader header, std::span<const std::byte> body
 
 ManagerLink::Taken ManagerLink::take(const wire::Frame& frame) {
     const Kind kind = frame.header.kind;
+    if (kind == Kind::kShutdown && frame.header.status == Errc::kAgain) {  // it does not lead
+        endpoint_.close(connection_);
+        return Taken::kOwn;
+    }
     if (state_ == State::kResuming) {
         if (kind == Kind::kShutdown) return Taken::kFrame;  // the job goes on without this member
         if (kind != Kind::kLink || !link_.resume(frame.header.first)) return Taken::kWrong;
@@ -97,6 +124,7 @@ bool ManagerLink::closed() {
 }
 
 size_t ManagerLink::poll(std::string_view name) {
+    if (has_moved()) return move();
     if (state_ == State::kOpen) {
         const size_t posted = link_.post(endpoint_, connection_);
         if (identity_.link == 0) link_.drop_posted();
@@ -105,7 +133,9 @@ size_t ManagerLink::poll(std::string_view name) {
     }
     if (state_ != State::kBroken) return 0;
     if (identity_.manager != nullptr && identity_.manager->has_ended.load()) {
-        over(Error(Errc::kPeerLost, "the manager (rank 0) is gone: its process has ended"));
+        over(Error(Errc::kPeerLost,
+                   has_several() ? "most managers of the job are gone: their processes have ended"
+                                 : "the manager (rank 0) is gone: its process has ended"));
         return 1;
     }
     const uint64_t now_ns = clock_.now_ns();
@@ -123,7 +153,7 @@ size_t ManagerLink::poll(std::string_view name) {
             "{}: the connection to the manager (rank 0) is broken; it is tried again for {} s",
             name, kGiveUpNs / kSecond);
     }
-    const Result<ConnectionId> begun = endpoint_.connect(address_);
+    const Result<ConnectionId> begun = begin_connection();
     if (begun) {
         connection_ = *begun;
         state_ = State::kReconnecting;

@@ -66,7 +66,8 @@ public:
 
     /// poll() has something to do, or will have.
     [[nodiscard]] bool must_poll() const noexcept {
-        return state_ == State::kBroken || link_.has_unposted() || link_.owes_count();
+        return state_ == State::kBroken || link_.has_unposted() || link_.owes_count() ||
+               has_moved();
     }
 
     [[nodiscard]] bool is_broken() const noexcept {
@@ -96,6 +97,11 @@ private:
 
     void greet(Errc status);
     void over(Error why);
+    [[nodiscard]] Result<ConnectionId> begin_connection();
+    [[nodiscard]] bool has_several() const noexcept;
+    /// Another of several managers leads than that to which the connection was begun.
+    [[nodiscard]] bool has_moved() const noexcept;
+    size_t move();
 
     transport::Endpoint& endpoint_;
     const Clock& clock_;
@@ -103,6 +109,7 @@ private:
     LinkIdentity identity_;
     State state_ = State::kConnecting;
     ConnectionId connection_ = 0;
+    uint64_t made_to_ = 0;  ///< ManagerLife::leading, when the connection was begun
     Link link_;
     uint64_t number_ = 0;    ///< of the connection; the first has 1
     bool is_known_ = false;  ///< the manager has answered a connection

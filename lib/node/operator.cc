@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lib/node/operator.h"
 
+#include <algorithm>
+#include <chrono>
+#include <thread>
 #include <utility>
 
 #include <fmt/core.h>
@@ -15,6 +18,13 @@ namespace weir {
 using transport::Completion;
 using transport::Event;
 using wire::Kind;
+
+namespace {
+
+constexpr uint64_t kOneNs = 2 * kSecond;  // for one of several managers to answer
+constexpr std::chrono::milliseconds kPauseOfRounds(50);
+
+}  // namespace
 
 Result<JobStatus> Operator::status() {
     WEIR_ASSIGN(const std::vector<std::byte> body, ask(Kind::kStats, 0));
@@ -37,16 +47,15 @@ Status Operator::leave_by_itself(uint32_t server, uint64_t joiner) {
     return {};
 }
 
-Status Operator::connect() {
-    WEIR_ASSIGN(connection_, endpoint_->connect(manager_address_));
-    const uint64_t until_ns = clock_.now_ns() + timeout_ns_;
+Status Operator::connect(uint64_t until_ns) {
+    WEIR_ASSIGN(connection_, endpoint_->connect(address()));
     while (!is_connected_) {
         WEIR_TRY(poll());
         if (clock_.now_ns() > until_ns) {
             return Error(Errc::kDeadline,
                          fmt::format("the manager of the job does not answer at {}; is it still "
                                      "running?",
-                                     manager_address_));
+                                     address()));
         }
     }
     JoinMessage join;
@@ -55,12 +64,31 @@ Status Operator::connect() {
     return {};
 }
 
+/// A manager that does not lead, or is gone, is no answer as long as there are others.
 Result<std::vector<std::byte>> Operator::ask(Kind kind, uint64_t first,
                                              std::span<const std::byte> body) {
-    if (!is_connected_) WEIR_TRY(connect());
+    const uint64_t until_ns = clock_.now_ns() + timeout_ns_;
+    const bool has_several = addresses_.size() > 1;
+    for (;;) {
+        const uint64_t one_until_ns =
+            has_several ? std::min(until_ns, clock_.now_ns() + kOneNs) : until_ns;
+        auto answered = ask_one(kind, first, body, one_until_ns);
+        const bool is_answer = answered || (is_connected_ && answered.code() != Errc::kAgain &&
+                                            answered.code() != Errc::kDeadline);
+        if (is_answer || !has_several || clock_.now_ns() > until_ns) return answered;
+        if (is_connected_) endpoint_->close(connection_);
+        is_connected_ = false;
+        asked_ = (asked_ + 1) % addresses_.size();
+        if (asked_ == 0) std::this_thread::sleep_for(kPauseOfRounds);
+    }
+}
+
+Result<std::vector<std::byte>> Operator::ask_one(Kind kind, uint64_t first,
+                                                 std::span<const std::byte> body,
+                                                 uint64_t until_ns) {
+    if (!is_connected_) WEIR_TRY(connect(until_ns));
     answer_ = {};
     send(kind, ++last_request_, first, body);
-    const uint64_t until_ns = clock_.now_ns() + timeout_ns_;
     while (!answer_.is_whole) {
         WEIR_TRY(poll());
         if (clock_.now_ns() > until_ns)
@@ -68,7 +96,7 @@ Result<std::vector<std::byte>> Operator::ask(Kind kind, uint64_t first,
                 Errc::kDeadline,
                 fmt::format("the manager of the job (rank 0, at {}) does not answer; if its "
                             "process is stopped, let it go on, else try again",
-                            manager_address_));
+                            address()));
     }
     if (answer_.status == Errc::kOk) return std::move(answer_.body);
     return Error(answer_.status,
@@ -86,7 +114,7 @@ Status Operator::poll() {
             return Error(Errc::kPeerLost,
                          fmt::format("the connection to the manager at {} broke ({}); is the job "
                                      "still running?",
-                                     manager_address_, to_string(completion.status)));
+                                     address(), to_string(completion.status)));
         }
         wire::Frame frame;
         if (completion.event != Event::kReceived) continue;

@@ -6,6 +6,7 @@
 #include <array>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "lib/base/clock.h"
 #include "lib/node/job_status.h"
@@ -22,11 +23,12 @@ class Operator {
 public:
     static constexpr size_t kStatusBytesMax = size_t{64} << 20;
 
-    /// Connects with the first call.
-    Operator(std::unique_ptr<transport::Endpoint> endpoint, std::string manager_address,
-             const Clock& clock, uint64_t timeout_ns = 10 * kSecond)
+    /// Connects with the first call. Of several managers, it asks the one that leads.
+    Operator(std::unique_ptr<transport::Endpoint> endpoint,
+             std::vector<std::string> manager_addresses, const Clock& clock,
+             uint64_t timeout_ns = 10 * kSecond)
         : endpoint_(std::move(endpoint)),
-          manager_address_(std::move(manager_address)),
+          addresses_(std::move(manager_addresses)),
           clock_(clock),
           timeout_ns_(timeout_ns) {}
 
@@ -46,14 +48,21 @@ public:
     [[nodiscard]] Status leave_by_itself(uint32_t server, uint64_t joiner);
 
 private:
-    [[nodiscard]] Status connect();
+    [[nodiscard]] Status connect(uint64_t until_ns);
+    [[nodiscard]] Result<std::vector<std::byte>> ask_one(wire::Kind kind, uint64_t first,
+                                                         std::span<const std::byte> body,
+                                                         uint64_t until_ns);
+
+    [[nodiscard]] const std::string& address() const { return addresses_[asked_]; }
+
     [[nodiscard]] Result<std::vector<std::byte>> ask(wire::Kind kind, uint64_t first,
                                                      std::span<const std::byte> body = {});
     [[nodiscard]] Status poll();
     void send(wire::Kind kind, uint64_t request, uint64_t first, std::span<const std::byte> body);
 
     std::unique_ptr<transport::Endpoint> endpoint_;
-    std::string manager_address_;
+    std::vector<std::string> addresses_;
+    size_t asked_ = 0;  ///< of addresses_
     const Clock& clock_;
     uint64_t timeout_ns_;
     transport::ConnectionId connection_ = 0;

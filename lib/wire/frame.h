@@ -66,8 +66,11 @@ enum class Kind : uint8_t {
                   ///< from when it was asked for
     kCheckpoint = 27,  ///< worker -> manager: write one; the reply comes when it is on the disk;
                        ///< manager -> shard: what it does for one; shard -> manager: what is done
+    kLeader = 28,      ///< process -> manager, one of several: who leads, now and whenever that
+                       ///< changes; manager -> process: in term `request`, manager `first`, counted
+                       ///< from 1, does; 0: it does not know
 };
-inline constexpr uint8_t kKindMax = 27;
+inline constexpr uint8_t kKindMax = 28;
 
 /// How keys and values travel: exactly one key form and one value form per push or pull.
 enum Flags : uint8_t {

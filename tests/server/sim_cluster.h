@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <string>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -15,6 +16,7 @@
 #include "lib/node/lease_line.h"
 #include "lib/node/life_line.h"
 #include "lib/node/manager.h"
+#include "lib/node/replicated_manager.h"
 #include "lib/server/shard.h"
 #include "lib/worker/client_core.h"
 #include "tests/registered_memory.h"
@@ -44,6 +46,7 @@ struct SimShape {
     size_t worker_memory_bytes = ~size_t{0};
     std::shared_ptr<transport::Faults> faults = nullptr;  ///< of the first worker's network
     bool faults_of_all = false;                           ///< of all hosts' networks
+    uint32_t managers = 1;          ///< more than 1: each has a host of its own, without faults
     bool is_manager_apart = false;  ///< the manager has a host of its own, without faults
     OnWorkerLoss on_worker_loss = OnWorkerLoss::kStop;
     uint32_t replicas = 0;
@@ -78,16 +81,7 @@ public:
         manager_options.lease_ns = shape.lease_ns;
         manager_options.checkpoints = shape.checkpoints;
         manager_options.resume = shape.resume;
-        if (shape.is_manager_apart) managers_device_ = network.make_device(kManagersHost);
-        const Clock& managers_clock = clock_of(shape.is_manager_apart ? kManagersHost : 0);
-        auto managers_endpoint = endpoint(shape.is_manager_apart ? *managers_device_ : first);
-        if (shape.record != nullptr)
-            managers_endpoint = std::make_unique<RecordingEndpoint>(
-                std::move(managers_endpoint), managers_clock, manager_options, shape.record);
-        manager = std::make_unique<Manager>(manager_options, std::move(managers_endpoint),
-                                            managers_clock);
-        if (shape.is_manager_apart && shape.faults != nullptr)
-            shape.faults->spared_address = manager->address();
+        shape.managers > 1 ? add_managers(manager_options) : add_manager(manager_options, first);
         for (uint32_t server = 0; server < shape.servers; ++server) {
             transport::Device& device = server == 0 ? first : add_host(shape.faults_of_all);
             add_life_line(server);
@@ -110,6 +104,22 @@ public:
     static constexpr uint32_t kManagersHost = 1'000'000;  ///< if it is apart
 
     [[nodiscard]] const SimShape& shape() const { return shape_; }
+
+    /// That of several managers which leads, as far as it knows; ~0: none does.
+    [[nodiscard]] uint32_t leading_manager() const {
+        for (uint32_t i = 0; i < managers.size(); ++i) {
+            if (managers[i] != nullptr && managers[i]->leads() &&
+                !stopped_hosts.contains(kManagersHost + i))
+                return i;
+        }
+        return ~uint32_t{0};
+    }
+
+    /// Its process dies.
+    void kill_manager(uint32_t number) {
+        network.kill(kManagersHost + number);
+        managers[number].reset();
+    }
 
     /// The host of a server is its number, that of a worker comes after all servers. Hosts of those
     /// that join come later.
@@ -156,6 +166,10 @@ public:
         const bool is_managed = manager != nullptr && !stopped.contains(manager.get()) &&
                                 !stopped_hosts.contains(kManagersHost);
         size_t done = is_managed ? manager->poll() : 0;
+        for (uint32_t i = 0; i < managers.size(); ++i) {
+            const bool is_here = managers[i] != nullptr && !managers[i]->finished();
+            if (is_here && !stopped_hosts.contains(kManagersHost + i)) done += managers[i]->poll();
+        }
         for (const auto& [host, process] : processes_) {
             done += process.life_line->poll();
             if (process.lease_line != nullptr && !stopped_hosts.contains(host))
@@ -282,6 +296,43 @@ public:
     RuleRegistry rules = RuleRegistry::with_builtin_rules();
 
 private:
+    void add_manager(const ManagerOptions& manager_options, transport::Device& first) {
+        if (shape_.is_manager_apart) managers_device_ = network.make_device(kManagersHost);
+        const Clock& managers_clock = clock_of(shape_.is_manager_apart ? kManagersHost : 0);
+        auto managers_endpoint = endpoint(shape_.is_manager_apart ? *managers_device_ : first);
+        if (shape_.record != nullptr)
+            managers_endpoint = std::make_unique<RecordingEndpoint>(
+                std::move(managers_endpoint), managers_clock, manager_options, shape_.record);
+        manager = std::make_unique<Manager>(manager_options, std::move(managers_endpoint),
+                                            managers_clock);
+        if (shape_.is_manager_apart && shape_.faults != nullptr)
+            shape_.faults->spared_address = manager->address();
+        addresses_ = {manager->address()};
+    }
+
+    void add_managers(const ManagerOptions& manager_options) {
+        ReplicatedManagerOptions options;
+        options.manager = manager_options;
+        options.log.group = seed_ | 1;
+        std::vector<std::unique_ptr<transport::Endpoint>> of_members;
+        std::vector<std::unique_ptr<transport::Endpoint>> of_log;
+        for (uint32_t i = 0; i < shape_.managers; ++i) {
+            managers_devices_.push_back(network.make_device(kManagersHost + i));
+            of_members.push_back(endpoint(*managers_devices_[i]));
+            of_log.push_back(endpoint(*managers_devices_[i]));
+            addresses_.push_back(of_members[i]->address());
+            options.log.members.push_back({i + 1, of_log[i]->address()});
+        }
+        for (uint32_t i = 0; i < shape_.managers; ++i) {
+            options.log.self = i + 1;
+            options.log.seed = seed_ + i;
+            managers.push_back(std::make_unique<ReplicatedManager>(
+                options, std::move(of_members[i]), std::move(of_log[i]),
+                clock_of(kManagersHost + i)));
+            REQUIRE(managers[i]->start());
+        }
+    }
+
     transport::Device& add_host(bool has_faults) {
         auto device = network.make_device(static_cast<uint32_t>(devices_.size()));
         if (has_faults && shape_.faults != nullptr) {
@@ -307,7 +358,7 @@ private:
         options.number = number;
         options.link = identity(host);
         options.lease = lease_of(host);
-        options.manager_address = manager->address();
+        options.manager_address = addresses_[0];
         options.fetch_bytes_max = shape_.fetch_bytes_max;
         options.waiting_bytes_max = shape_.waiting_bytes_max;
         options.list_cache_bytes = shape_.list_cache_bytes;
@@ -330,7 +381,7 @@ private:
             &add_memory(device, transport::Access::kRemote, shape_.worker_memory_bytes));
         add_life_line(worker_hosts_.back());
         options.link = identity(worker_hosts_.back());
-        options.manager_address = manager->address();
+        options.manager_address = addresses_[0];
         options.eager_bytes = shape_.eager_bytes;
         workers.push_back(std::make_unique<ClientCore>(options, endpoint(device),
                                                        clock_of(worker_hosts_.back()),
@@ -350,10 +401,11 @@ private:
     void add_life_line(uint32_t host) {
         Process& process = processes_[host];
         process.manager = std::make_shared<ManagerLife>();
+        if (addresses_.size() > 1) process.manager->addresses = addresses_;
         process.device = network.make_device(host);
-        process.life_line = std::make_unique<LifeLine>(
-            std::move(process.device->make_endpoint({})).value(), clock_of(host),
-            manager->address(), host + 1, process.manager);
+        process.life_line =
+            std::make_unique<LifeLine>(std::move(process.device->make_endpoint({})).value(),
+                                       clock_of(host), addresses_[0], host + 1, process.manager);
     }
 
     /// Of the server on that host.
@@ -362,8 +414,8 @@ private:
         if (process.lease == nullptr) {
             process.lease = std::make_shared<ServerLease>();
             process.lease_line = std::make_unique<LeaseLine>(
-                std::move(process.device->make_endpoint({})).value(), clock_of(host),
-                manager->address(), host + 1, process.manager, process.lease);
+                std::move(process.device->make_endpoint({})).value(), clock_of(host), addresses_[0],
+                host + 1, process.manager, process.lease);
         }
         return process.lease;
     }
@@ -375,6 +427,8 @@ private:
     SimShape shape_;
     uint64_t seed_;
     std::unique_ptr<transport::Device> managers_device_;
+    std::vector<std::unique_ptr<transport::Device>> managers_devices_;
+    std::vector<std::string> addresses_;  ///< of the managers
     std::vector<std::unique_ptr<transport::Device>> devices_;
     std::vector<std::unique_ptr<RegisteredMemory>> memories_;
     std::vector<Memory*> worker_memories_;
@@ -385,7 +439,8 @@ private:
     uint64_t links_ = 0;
 
 public:
-    std::unique_ptr<Manager> manager;
+    std::unique_ptr<Manager> manager;                          ///< null if there are several
+    std::vector<std::unique_ptr<ReplicatedManager>> managers;  ///< those; null: dead
     std::vector<std::unique_ptr<Shard>> shards;
     std::vector<std::unique_ptr<ClientCore>> workers;
     std::set<const StateMachine*> stopped;  ///< these are not polled

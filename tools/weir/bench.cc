@@ -143,6 +143,7 @@ int run_local(BenchFlags& flags) {
     add("--shards", job.shards_per_server);
     add("--workers", job.workers);
     add("--replicas", job.replicas);
+    add("--managers", job.managers);
     if (!job.contact_file.empty()) add("--contact", job.contact_file);
     if (job.colocate) {
         arguments.emplace_back("--colocate");

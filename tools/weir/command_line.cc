@@ -60,6 +60,15 @@ void add_job(CLI::App& command, JobFlags& job) {
                     "copies on other servers, 0 or 1: with 1 the job goes on when a server dies")
         ->check(count(0, 1))
         ->capture_default_str();
+    command
+        .add_option("--managers", job.options.managers,
+                    "managers, 1, 3, 5 or 7, one in each of the first servers' processes: the job "
+                    "goes on as long as most of them live")
+        ->check([](const std::string& text) {
+            const bool is_odd = text == "1" || text == "3" || text == "5" || text == "7";
+            return is_odd ? "" : "must be 1, 3, 5 or 7: most of them must live";
+        })
+        ->capture_default_str();
     command.add_flag("--colocate", job.options.colocate,
                      "run workers on every rank, also on those of servers");
     command.add_option(

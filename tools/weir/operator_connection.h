@@ -10,6 +10,7 @@
 #include "lib/base/config.h"
 #include "lib/bootstrap/find_contact.h"
 #include "lib/job/devices.h"
+#include "lib/job/managers.h"
 #include "lib/node/operator.h"
 
 namespace weir::tools {
@@ -25,7 +26,8 @@ struct OperatorConnection {
         WEIR_ASSIGN(const Contact contact, find_contact(where, config, clock));
         WEIR_ASSIGN(devices, Devices::open(config, contact.secret, true));
         WEIR_ASSIGN(std::unique_ptr<transport::Endpoint> endpoint, devices->make_endpoint());
-        manager = std::make_unique<Operator>(std::move(endpoint), contact.manager_address, clock);
+        manager = std::make_unique<Operator>(std::move(endpoint),
+                                             Managers::split(contact.manager_address), clock);
         return {};
     }
 };

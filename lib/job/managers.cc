@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/job/managers.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <utility>
+
+#include <fmt/core.h>
+
+#include "lib/bootstrap/secret.h"
+#include "lib/node/replicated_manager.h"
+
+namespace weir {
+namespace {
+
+constexpr std::string_view kManagerKey = "weir-manager";
+constexpr std::string_view kLogKey = "weir-log";
+// A manager that runs but gets no processor for so long should go on to lead.
+constexpr uint64_t kElectionNs = 200 * kMillisecond;
+constexpr uint64_t kHeartbeatNs = 40 * kMillisecond;
+
+uint64_t random_id() {
+    const transport::Secret bytes = make_secret();
+    uint64_t id = 0;
+    std::memcpy(&id, bytes.data(), sizeof id);
+    return id | 1;
+}
+
+/// "ID ADDRESS" of a replica of the managers' log.
+Result<consensus::Member> parse_member(std::string_view text, uint32_t rank) {
+    consensus::Member member;
+    const auto [end, fault] =
+        std::from_chars(text.data(), text.data() + text.size(), member.id, 16);
+    const auto length = static_cast<size_t>(end - text.data());
+    if (fault != std::errc() || member.id == 0 || text.substr(length, 1) != " ")
+        return Error(Errc::kProtocol,
+                     fmt::format("rank {} says about its manager: '{}'", rank, text));
+    member.address = text.substr(length + 1);
+    return member;
+}
+
+}  // namespace
+
+Status Managers::publish(Bootstrap& bootstrap, Devices& devices, uint32_t count) {
+    WEIR_ASSIGN(endpoint_, devices.make_endpoint());
+    WEIR_TRY(bootstrap.put(kManagerKey, endpoint_->address()));
+    if (count == 1) return {};
+    WEIR_ASSIGN(log_endpoint_, devices.make_endpoint());
+    return bootstrap.put(kLogKey, fmt::format("{:x} {}", random_id(), log_endpoint_->address()));
+}
+
+Status Managers::find(Bootstrap& bootstrap, uint32_t count) {
+    for (uint32_t rank = 0; rank < count; ++rank) {
+        WEIR_ASSIGN(std::string address, bootstrap.get(rank, kManagerKey));
+        addresses_.push_back(std::move(address));
+        if (count == 1) continue;
+        WEIR_ASSIGN(const std::string text, bootstrap.get(rank, kLogKey));
+        WEIR_ASSIGN(consensus::Member member, parse_member(text, rank));
+        members_.push_back(std::move(member));
+    }
+    return {};
+}
+
+Result<std::unique_ptr<StateMachine>> Managers::make(ManagerOptions options, uint32_t rank,
+                                                     const Clock& clock) {
+    if (members_.empty())
+        return std::unique_ptr<StateMachine>(
+            std::make_unique<Manager>(std::move(options), std::move(endpoint_), clock));
+    ReplicatedManagerOptions several;
+    several.manager = std::move(options);
+    several.log.group = members_[0].id;
+    several.log.self = members_[rank].id;
+    several.log.seed = members_[rank].id;
+    several.log.election_ns = kElectionNs;
+    several.log.heartbeat_ns = kHeartbeatNs;
+    several.log.members = members_;
+    several.is_unneeded = is_unneeded_;
+    auto manager = std::make_unique<ReplicatedManager>(std::move(several), std::move(endpoint_),
+                                                       std::move(log_endpoint_), clock);
+    WEIR_TRY(manager->start());
+    return std::unique_ptr<StateMachine>(std::move(manager));
+}
+
+std::string Managers::join(const std::vector<std::string>& addresses) {
+    std::string text;
+    for (const std::string& address : addresses)
+        text += (text.empty() ? "" : " ") + address;
+    return text;
+}
+
+std::vector<std::string> Managers::split(std::string_view addresses) {
+    std::vector<std::string> list;
+    while (!addresses.empty()) {
+        const size_t end = std::min(addresses.find(' '), addresses.size());
+        if (end > 0) list.emplace_back(addresses.substr(0, end));
+        addresses.remove_prefix(std::min(end + 1, addresses.size()));
+    }
+    return list;
+}
+
+}  // namespace weir

@@ -1,0 +1,416 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/node/replicated_manager.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/core.h>
+#include <sys/epoll.h>
+
+#include "lib/base/log.h"
+#include "lib/node/messages.h"
+#include "lib/wire/frame.h"
+
+namespace weir {
+
+using transport::Completion;
+using transport::Event;
+using transport::Post;
+using wire::Kind;
+
+namespace {
+
+/// Numbers of connections: the term, and a count. The highest bit is free: MemberLinks uses it.
+constexpr uint64_t kTermShift = 36;
+constexpr size_t kInputBytesMax = consensus::kEntryBytesMax - ManagerInput::kHeadBytes;
+
+}  // namespace
+
+ReplicatedManager::ReplicatedManager(ReplicatedManagerOptions options,
+                                     std::unique_ptr<transport::Endpoint> endpoint,
+                                     std::unique_ptr<transport::Endpoint> log_endpoint,
+                                     const Clock& clock)
+    : options_(std::move(options)),
+      endpoint_(std::move(endpoint)),
+      log_endpoint_(std::move(log_endpoint)),
+      clock_(clock),
+      disk_(std::make_shared<AgreedDisk>(options_.manager.checkpoints.disk)),
+      led_ns_(clock.now_ns()) {
+    ManagerOptions of_all = options_.manager;
+    of_all.is_being_stopped = [this] { return is_being_stopped_; };
+    of_all.checkpoints.is_asked_for = [this] { return std::exchange(wants_checkpoint_, false); };
+    of_all.checkpoints.agreed_disk = disk_;
+    FedEndpoint::Connections& connections = *this;
+    auto fed = std::make_unique<FedEndpoint>(connections, endpoint_->address());
+    fed_ = fed.get();
+    manager_ = std::make_unique<Manager>(std::move(of_all), std::move(fed), common_clock_);
+}
+
+Status ReplicatedManager::start() {
+    options_.log.entries_per_snapshot = 0;
+    WEIR_ASSIGN(
+        log_, consensus::start_replicated_log(options_.log, std::move(log_endpoint_), clock_,
+                                              std::make_unique<consensus::MemoryStorage>(), *this));
+    return {};
+}
+
+size_t ReplicatedManager::poll() {
+    size_t done = log_->poll();
+    if (leads_in_term_ != 0 && !leads_) done += begin_to_lead();
+    done += take_what_came();
+    if (ending_since_ns_ != 0) {
+        done += run_alone();
+    } else if (leads_) {
+        done += offer() + offer_disk();
+    }
+    done += announce() + post_waiting();
+    endpoint_->flush();
+    look_for_end();
+    return done;
+}
+
+uint64_t ReplicatedManager::common_ns() const {
+    return std::max(common_clock_.now_ns(), clock_.now_ns() + ahead_ns_);
+}
+
+// What all managers do.
+
+void ReplicatedManager::apply(uint64_t /*index*/, std::span<const std::byte> entry) {
+    std::optional<ManagerInput> input = ManagerInput::decode(entry);
+    if (!input) return log(LogLevel::kError, "an entry of the managers' log is malformed");
+    if (ending_since_ns_ != 0) return;
+    run(*std::move(input));
+    if (manager_->is_ending()) ending_since_ns_ = clock_.now_ns();
+}
+
+void ReplicatedManager::run(ManagerInput input) {
+    const QuietLog quiet(!leads_);
+    common_clock_.set(std::max(common_clock_.now_ns(), input.now_ns));
+    switch (input.kind) {
+        case ManagerInput::Kind::kLead:
+            fed_->break_all(input.message_bytes_max);
+            disk_->change_leader();
+            break;
+        case ManagerInput::Kind::kDisk: disk_->answered(input.work, std::move(input.answer)); break;
+        case ManagerInput::Kind::kEvents:
+            is_being_stopped_ = input.is_being_stopped;
+            wants_checkpoint_ = wants_checkpoint_ || input.wants_checkpoint;
+            fed_->feed(std::move(input.events));
+            break;
+    }
+    do {
+        (void)manager_->poll();
+    } while (!fed_->is_drained());
+    // Nothing more had come: time may have an effect.
+    while (input.is_all && manager_->poll() > 0) {
+    }
+}
+
+/// The log stays whole.
+std::vector<std::byte> ReplicatedManager::snapshot() {
+    return {};
+}
+
+Status ReplicatedManager::restore(std::span<const std::byte> /*snapshot*/) {
+    return Error(Errc::kParse, "the log of managers has no snapshots");
+}
+
+// What the one does that leads.
+
+void ReplicatedManager::lead(uint64_t term) {
+    leads_in_term_ = term;
+}
+
+void ReplicatedManager::follow() {
+    if (ending_since_ns_ != 0) return;  // all is agreed on
+    leads_in_term_ = 0;
+    leads_ = false;
+    came_.clear();
+    close_all();
+}
+
+/// The common time goes on from what it was when the last one led: it is late, so leases end late.
+size_t ReplicatedManager::begin_to_lead() {
+    ahead_ns_ = common_clock_.now_ns() - clock_.now_ns();
+    ManagerInput input;
+    input.kind = ManagerInput::Kind::kLead;
+    input.now_ns = common_ns();
+    input.message_bytes_max = endpoint_->capabilities().message_bytes_max;
+    if (!propose(input)) return 0;
+    leads_ = true;
+    last_number_ = 0;
+    offered_ns_ = clock_.now_ns();
+    return 1;
+}
+
+bool ReplicatedManager::propose(const ManagerInput& input) {
+    return log_->propose(input.encode()).has_value();
+}
+
+/// What has come and was not taken by the log waits, and nothing more is read.
+size_t ReplicatedManager::take_what_came() {
+    if (came_.size() >= ManagerInput::kEventsMax / 2) return 0;
+    const size_t count = endpoint_->poll(completions_);
+    for (const Completion& completion : std::span(completions_).first(count))
+        take(completion);
+    is_all_ = count == 0;
+    return count;
+}
+
+void ReplicatedManager::take(const Completion& completion) {
+    const ConnectionId connection = completion.connection;
+    if (completion.event == Event::kAccepted) {
+        members_[connection] = {};
+        return;
+    }
+    const auto found = members_.find(connection);
+    if (found == members_.end()) return;
+    Member& member = found->second;
+    if (completion.event == Event::kReceived) return take_message(connection, member, completion);
+    if (completion.event != Event::kClosed) return;
+    if (member.number != 0) {
+        by_number_.erase(member.number);
+        ManagerEvent closed;
+        closed.connection = member.number;
+        closed.peer_ended = completion.peer_ended;
+        note(std::move(closed));
+    }
+    unposted_.erase(connection);
+    members_.erase(found);
+}
+
+void ReplicatedManager::take_message(ConnectionId connection, Member& member,
+                                     const Completion& completion) {
+    if (member.is_closing || member.is_watcher) return;
+    if (member.number == 0) {
+        wire::Frame frame;
+        if (wire::decode(completion.message, frame) == Errc::kOk &&
+            frame.header.kind == Kind::kLeader) {
+            member.is_watcher = true;
+            return tell_leader(connection);
+        }
+        if (!leads_) return refuse(connection);
+        member.number = leads_in_term_ << kTermShift | ++last_number_;
+        by_number_[member.number] = connection;
+        ManagerEvent accepted;
+        accepted.event = Event::kAccepted;
+        accepted.connection = member.number;
+        note(std::move(accepted));
+    }
+    ManagerEvent received;
+    received.event = Event::kReceived;
+    received.connection = member.number;
+    received.message.assign(completion.message.begin(), completion.message.end());
+    if (ManagerInput::bytes_of(received) > kInputBytesMax) return refuse(connection);
+    note(std::move(received));
+}
+
+void ReplicatedManager::note(ManagerEvent event) {
+    if (leads_) came_.push_back(std::move(event));
+}
+
+/// Offers the log what has come, or that time has passed.
+size_t ReplicatedManager::offer() {
+    const uint64_t now_ns = clock_.now_ns();
+    if (came_.empty() && now_ns - offered_ns_ < tick_ns()) return 0;
+    size_t offered = 0;
+    do {
+        ManagerInput input;
+        input.now_ns = common_ns();
+        if (const auto& asked = options_.manager.is_being_stopped) input.is_being_stopped = asked();
+        if (const auto& asked = options_.manager.checkpoints.is_asked_for)
+            input.wants_checkpoint = asked();
+        size_t bytes = 0;
+        auto event = came_.begin();
+        for (; event != came_.end(); ++event) {
+            bytes += ManagerInput::bytes_of(*event);
+            if (bytes > kInputBytesMax || input.events.size() == ManagerInput::kEventsMax) break;
+            input.events.push_back(std::move(*event));
+        }
+        input.is_all = event == came_.end() && is_all_;
+        if (!propose(input)) {
+            std::ranges::move(input.events, came_.begin());
+            return offered;
+        }
+        came_.erase(came_.begin(), event);
+        offered_ns_ = now_ns;
+        ++offered;
+    } while (!came_.empty());
+    return offered;
+}
+
+size_t ReplicatedManager::offer_disk() {
+    if (options_.manager.checkpoints.disk == nullptr) return 0;
+    auto ended = disk_->lead();
+    if (!ended) return 0;
+    ManagerInput input;
+    input.kind = ManagerInput::Kind::kDisk;
+    input.now_ns = common_ns();
+    input.work = ended->first;
+    input.answer = std::move(ended->second);
+    (void)propose(input);  // if it is lost, so is the lead
+    return 1;
+}
+
+/// The job ends, and all that led to it is agreed on. Members that are here still hear it.
+size_t ReplicatedManager::run_alone() {
+    if (!leads_ || manager_->finished()) return 0;
+    ManagerInput input;
+    input.now_ns = common_ns();
+    input.is_all = is_all_;
+    input.events = std::exchange(came_, {});
+    const size_t done = input.events.size();
+    run(std::move(input));
+    return done;
+}
+
+// Connections.
+
+void ReplicatedManager::send(ConnectionId number, FedEndpoint::Parts parts) {
+    const auto found = by_number_.find(number);
+    if (!leads_ || found == by_number_.end()) return;
+    Member& member = members_.at(found->second);
+    if (member.waiting.empty() && endpoint_->send(found->second, parts) != Post::kNotNow) return;
+    std::vector<std::byte>& message = member.waiting.emplace_back();
+    for (const auto part : parts)
+        message.insert(message.end(), part.begin(), part.end());
+    member.waiting_bytes += message.size();
+    unposted_.insert(found->second);
+    if (member.waiting_bytes > kMembersBytesMax) endpoint_->close(found->second);
+}
+
+void ReplicatedManager::close(ConnectionId number) {
+    const auto found = by_number_.find(number);
+    if (found == by_number_.end()) return;
+    const ConnectionId connection = found->second;
+    by_number_.erase(found);
+    Member& member = members_.at(connection);
+    member.number = 0;
+    member.is_closing = true;
+    if (member.waiting.empty()) endpoint_->close(connection);
+}
+
+std::string ReplicatedManager::name_of(ConnectionId number) const {
+    const auto found = by_number_.find(number);
+    return found == by_number_.end() ? "a process that is out of reach"
+                                     : endpoint_->peer_name(found->second);
+}
+
+void ReplicatedManager::refuse(ConnectionId connection) {
+    wire::FrameHeader header = wire::header_of(Kind::kShutdown);
+    header.status = Errc::kAgain;
+    const std::vector<std::byte> body =
+        encode_text("another manager of the job leads, or will in a moment");
+    header.body_bytes = static_cast<uint32_t>(body.size());
+    const std::array<std::span<const std::byte>, 2> parts{wire::bytes_of(header), body};
+    (void)endpoint_->send(connection, parts);
+    members_.at(connection).is_closing = true;
+    endpoint_->close(connection);
+}
+
+size_t ReplicatedManager::post_waiting() {
+    size_t posted = 0;
+    for (const ConnectionId connection : std::exchange(unposted_, {})) {
+        Member& member = members_.at(connection);
+        while (!member.waiting.empty()) {
+            const std::span<const std::byte> part = member.waiting.front();
+            if (endpoint_->send(connection, std::span(&part, 1)) == Post::kNotNow) break;
+            member.waiting_bytes -= part.size();
+            member.waiting.pop_front();
+            ++posted;
+        }
+        if (!member.waiting.empty()) {
+            unposted_.insert(connection);
+        } else if (member.is_closing) {
+            endpoint_->close(connection);
+        }
+    }
+    return posted;
+}
+
+/// It leads no more. Who only wants to know who leads stays.
+void ReplicatedManager::close_all() {
+    by_number_.clear();
+    unposted_.clear();
+    for (auto& [connection, member] : members_) {
+        if (member.number == 0) continue;
+        member = {.is_closing = true};
+        endpoint_->close(connection);
+    }
+}
+
+/// Tells who wants to know when another manager leads.
+size_t ReplicatedManager::announce() {
+    const consensus::Leadership now = log_->leadership();
+    if (now.leader != 0) led_ns_ = clock_.now_ns();
+    const bool is_same = now.term == announced_.term && now.leader == announced_.leader &&
+                         leads_ == announced_itself_;
+    if (is_same) return 0;
+    announced_ = now;
+    announced_itself_ = leads_;
+    size_t told = 0;
+    for (const auto& [connection, member] : members_) {
+        if (!member.is_watcher) continue;
+        tell_leader(connection);
+        ++told;
+    }
+    return told;
+}
+
+void ReplicatedManager::tell_leader(ConnectionId connection) {
+    const consensus::Leadership now = log_->leadership();
+    wire::FrameHeader header = wire::header_of(Kind::kLeader);
+    header.request = now.term;
+    for (size_t i = 0; i < options_.log.members.size(); ++i) {
+        const uint64_t id = options_.log.members[i].id;
+        if (id == now.leader && (id != options_.log.self || leads_)) header.first = i + 1;
+    }
+    const std::array parts{wire::bytes_of(header)};
+    if (endpoint_->send(connection, parts) == Post::kNotNow) endpoint_->close(connection);
+}
+
+// The thread, and the end.
+
+int ReplicatedManager::arm() {
+    if (!unposted_.empty() || !came_.empty()) return -1;
+    const int members = endpoint_->arm();
+    const int managers = members < 0 ? -1 : log_->arm();
+    if (managers < 0) return -1;
+    if (!poller_) {
+        poller_ = Descriptor(::epoll_create1(EPOLL_CLOEXEC));
+        for (const int fd : {members, managers}) {
+            epoll_event wanted{};
+            wanted.events = EPOLLIN;
+            if (::epoll_ctl(poller_.get(), EPOLL_CTL_ADD, fd, &wanted) == 0) continue;
+            poller_ = Descriptor();
+            return -1;
+        }
+    }
+    return poller_.get();
+}
+
+uint64_t ReplicatedManager::sleep_ns_max() const noexcept {
+    const bool looks_often = ending_since_ns_ != 0 || disk_->is_busy();
+    return std::min(log_->sleep_ns_max(), looks_often ? kMillisecond : tick_ns());
+}
+
+void ReplicatedManager::look_for_end() {
+    const uint64_t now_ns = clock_.now_ns();
+    if (log_->finished()) {
+        is_over_ = true;
+    } else if (ending_since_ns_ != 0) {
+        is_over_ = now_ns - ending_since_ns_ > kLingerNs && (!leads_ || manager_->finished());
+    } else if (options_.is_unneeded != nullptr && options_.is_unneeded->load()) {
+        is_over_ = now_ns - led_ns_ > kAloneNs;
+    }
+}
+
+bool ReplicatedManager::finished() const {
+    return is_over_;
+}
+
+Status ReplicatedManager::outcome() const {
+    return log_->finished() ? log_->outcome() : manager_->outcome();
+}
+
+}  // namespace weir

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// ReplicatedManager: one of several managers of a job, of which one leads. What comes to the one that leads
+/// goes through a log that all agree on (lib/consensus), and all of them do what follows from it; so another
+/// one can go on at any time. Only the one that leads has connections, sends, and writes to the disk.
+///
+///   members --> leading manager: a ManagerInput --> log --> Manager, at all managers
+///                                                               |
+///   members <-- (at the one that leads) ------------------------+
+///
+/// A new leader begins with all connections broken. Members connect to it, and links (link.h) go on where they
+/// were, since all managers count and keep the same frames.
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <set>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "lib/base/clock.h"
+#include "lib/base/descriptor.h"
+#include "lib/consensus/replicated_log.h"
+#include "lib/node/fed_endpoint.h"
+#include "lib/node/manager.h"
+#include "lib/node/manager_disk.h"
+#include "lib/node/manager_input.h"
+#include "lib/node/state_machine.h"
+#include "transport/transport.h"
+
+namespace weir {
+
+struct ReplicatedManagerOptions {
+    ManagerOptions manager;  ///< the same for all, but for its functions
+    /// The managers, in the order in which members know them. It takes no snapshots: the log stays whole.
+    consensus::ReplicatedLogOptions log;
+    /// The job needs this process no more. Once it leads no more and nobody else does, it is finished, too.
+    std::shared_ptr<const std::atomic<bool>> is_unneeded = nullptr;
+};
+
+/// Thread: one
+class ReplicatedManager final : public StateMachine,
+                                private consensus::Replicated,
+                                private FedEndpoint::Connections {
+public:
+    /// Members connect to `endpoint`, managers to `log_endpoint`. Call start() next, once.
+    ReplicatedManager(ReplicatedManagerOptions options,
+                      std::unique_ptr<transport::Endpoint> endpoint,
+                      std::unique_ptr<transport::Endpoint> log_endpoint, const Clock& clock);
+
+    /// Errors: those of start_replicated_log()
+    [[nodiscard]] Status start();
+
+    size_t poll() override;
+    [[nodiscard]] int arm() override;
+    [[nodiscard]] uint64_t sleep_ns_max() const noexcept override;
+    [[nodiscard]] bool finished() const override;
+    [[nodiscard]] Status outcome() const override;
+
+    [[nodiscard]] std::string name() const override { return "manager"; }
+
+    /// It leads, and members may connect.
+    [[nodiscard]] bool leads() const noexcept { return leads_; }
+
+    /// As far as it knows.
+    [[nodiscard]] View view() const { return manager_->view(); }
+
+    [[nodiscard]] bool job_is_over() const { return manager_->is_ending(); }
+
+private:
+    using ConnectionId = transport::ConnectionId;
+
+    /// A connection that is here. It has a number in the log from its first message on.
+    struct Member {
+        uint64_t number = 0;                              ///< in the log; 0: none yet
+        std::deque<std::vector<std::byte>> waiting = {};  ///< there was no room
+        size_t waiting_bytes = 0;
+        bool is_watcher = false;  ///< it wants to know who leads
+        bool is_closing = false;  ///< once nothing waits
+    };
+
+    /// For one that takes nothing. Beyond it, it is closed.
+    static constexpr size_t kMembersBytesMax = size_t{64} << 20;
+    /// After the end, so that the others learn it from this one.
+    static constexpr uint64_t kLingerNs = 200 * kMillisecond;
+    /// So long a manager whose process the job does not need waits for one that leads.
+    static constexpr uint64_t kAloneNs = kSecond;
+
+    // consensus::Replicated
+    void apply(uint64_t index, std::span<const std::byte> entry) override;
+    [[nodiscard]] std::vector<std::byte> snapshot() override;
+    [[nodiscard]] Status restore(std::span<const std::byte> snapshot) override;
+    void lead(uint64_t term) override;
+    void follow() override;
+    // FedEndpoint::Connections
+    void send(ConnectionId connection, FedEndpoint::Parts parts) override;
+    void close(ConnectionId connection) override;
+    [[nodiscard]] std::string name_of(ConnectionId connection) const override;
+
+    [[nodiscard]] uint64_t common_ns() const;
+
+    /// The manager looks for silent servers as often.
+    [[nodiscard]] uint64_t tick_ns() const noexcept { return options_.manager.lease_ns / 8; }
+
+    void run(ManagerInput input);
+    [[nodiscard]] bool propose(const ManagerInput& input);
+    size_t begin_to_lead();
+    size_t take_what_came();
+    void take(const transport::Completion& completion);
+    void take_message(ConnectionId connection, Member& member,
+                      const transport::Completion& completion);
+    size_t offer();
+    size_t offer_disk();
+    size_t run_alone();
+    void refuse(ConnectionId connection);
+    void note(ManagerEvent event);
+    size_t announce();
+    void tell_leader(ConnectionId connection);
+    size_t post_waiting();
+    void close_all();
+    void look_for_end();
+
+    ReplicatedManagerOptions options_;
+    std::unique_ptr<transport::Endpoint> endpoint_;
+    std::unique_ptr<transport::Endpoint> log_endpoint_;  ///< until start()
+    const Clock& clock_;
+    std::shared_ptr<AgreedDisk> disk_;
+    ManualClock common_clock_;    ///< the managers' common time, as of the last input
+    FedEndpoint* fed_ = nullptr;  ///< manager_ has it
+    std::unique_ptr<Manager> manager_;
+    Descriptor poller_;  ///< both endpoints
+
+    // of inputs: what Manager's functions say
+    bool is_being_stopped_ = false;
+    bool wants_checkpoint_ = false;
+
+    // as the one that leads
+    uint64_t leads_in_term_ = 0;  ///< it may begin to; 0: it may not
+    bool leads_ = false;
+    uint64_t ahead_ns_ = 0;  ///< of the common time before its own clock; wraps around
+    uint64_t last_number_ = 0;
+    uint64_t offered_ns_ = 0;  ///< the last time
+    std::unordered_map<uint64_t, ConnectionId> by_number_;
+    std::vector<ManagerEvent> came_;  ///< and is not offered yet
+    bool is_all_ = true;
+
+    std::unordered_map<ConnectionId, Member> members_;
+    std::set<ConnectionId> unposted_;
+    std::array<transport::Completion, 32> completions_;
+    consensus::Leadership announced_;
+    bool announced_itself_ = false;
+    uint64_t ending_since_ns_ = 0;  ///< by its own clock; 0: the job does not end
+    uint64_t led_ns_ = 0;           ///< when somebody led, as far as it knows
+    bool is_over_ = false;
+    std::unique_ptr<consensus::ReplicatedLog> log_;  // last, because it calls this
+};
+
+}  // namespace weir

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+/// \file
+/// Several managers: one dies, is stopped or cut off, and another one leads; the job goes on.
+
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "tests/server/sim_cluster.h"
+
+namespace weir::test {
+namespace {
+
+constexpr uint64_t kManagedKeys = 1000;
+
+/// A cluster with three managers and a table of counters.
+class ManagedCluster : public SimCluster {
+public:
+    explicit ManagedCluster(uint64_t seed, uint32_t replicas = 0, uint32_t servers = 3)
+        : SimCluster(seed, shape_of(replicas, servers), {.maps_memory = true}) {
+        REQUIRE(start());
+        auto made = make_table(0, dense_table("counters", kManagedKeys, ValueType::kUInt64));
+        REQUIRE(made.has_value());
+        table = *std::move(made);
+    }
+
+    [[nodiscard]] uint32_t leader() {
+        REQUIRE(run_until([&] { return leading_manager() != ~uint32_t{0}; }));
+        return leading_manager();
+    }
+
+    [[nodiscard]] View view() { return managers[leader()]->view(); }
+
+    /// Adds 1 to all counters.
+    void push(uint32_t worker = 0) {
+        REQUIRE(finish(worker, workers[worker]->push(table, KeyRange{0, kManagedKeys},
+                                                     std::as_bytes(std::span(ones_)), {})));
+        ++sum;
+    }
+
+    void check_sum() {
+        std::vector<uint64_t> values(kManagedKeys);
+        REQUIRE(finish(0, workers[0]->pull(table, KeyRange{0, kManagedKeys},
+                                           std::as_writable_bytes(std::span(values)), {})));
+        CHECK(std::ranges::all_of(values, [&](uint64_t value) { return value == sum; }));
+    }
+
+    [[nodiscard]] Status barrier() {
+        std::vector<ClientCore::CallId> calls;
+        for (auto& worker : workers)
+            calls.push_back(worker->barrier(0));
+        for (uint32_t i = 0; i < calls.size(); ++i) {
+            if (Status passed = finish(i, calls[i]); !passed) return passed;
+        }
+        return {};
+    }
+
+    void leave_all() {
+        for (auto& worker : workers)
+            (void)worker->leave({}, 0);
+        REQUIRE(run_until([&] {
+            return std::ranges::all_of(
+                shards, [](const auto& shard) { return shard == nullptr || shard->finished(); });
+        }));
+        for (const auto& shard : shards)
+            CHECK((shard == nullptr || shard->outcome()));
+        REQUIRE(run_until([&] {
+            return std::ranges::all_of(
+                managers, [](const auto& one) { return one == nullptr || one->finished(); });
+        }));
+        for (const auto& one : managers)
+            CHECK((one == nullptr || one->outcome()));
+    }
+
+    TableInfo table;
+    uint64_t sum = 0;
+
+private:
+    static SimShape shape_of(uint32_t replicas, uint32_t servers) {
+        SimShape shape;
+        shape.servers = servers;
+        shape.workers = 2;
+        shape.managers = 3;
+        shape.replicas = replicas;
+        return shape;
+    }
+
+    std::vector<uint64_t> ones_ = std::vector<uint64_t>(kManagedKeys, 1);
+};
+
+}  // namespace
+
+TEST_SUITE("managers") {
+    TEST_CASE("a job with three managers begins, works and ends") {
+        ManagedCluster cluster(1);
+        cluster.push();
+        REQUIRE(cluster.barrier());
+        cluster.check_sum();
+        cluster.leave_all();
+    }
+
+    TEST_CASE("the one that leads dies: another one leads within a second, and all goes on") {
+        for (uint64_t seed = 1; seed <= 5; ++seed) {
+            CAPTURE(seed);
+            ManagedCluster cluster(seed);
+            cluster.push();
+            const uint32_t first = cluster.leader();
+            const View before = cluster.view();
+            cluster.kill_manager(first);
+            const uint64_t killed_ns = cluster.clock.now_ns();
+            cluster.push();  // needs no manager
+            const uint32_t second = cluster.leader();
+            CHECK(second != first);
+            REQUIRE(cluster.barrier());
+            CHECK(cluster.clock.now_ns() - killed_ns < kSecond);
+            CHECK(cluster.view().data() == before.data());
+            REQUIRE(cluster.make_table(1, sparse_table("more", ValueType::kFloat32)));
+            cluster.push(1);
+            cluster.check_sum();
+            cluster.leave_all();
+        }
+    }
+}
+
+}  // namespace weir::test

@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs with several managers, of which some are killed or stopped. Usage: managers_test.py PATH-OF-WEIR"""
+
+import json
+import os
+import signal
+import unittest
+
+import lr_testing as testing
+
+SERVERS, SIZE = 3, 5  # ranks 0, 1 and 2 have a server and a manager; ranks 3 and 4 work
+LEASE_MS = 3000 if testing.sanitized() else 1000  # a busy machine must not take a server for silent
+
+
+class Managers(testing.Folder, unittest.TestCase):
+    def job(self, rows, *flags, replicas=1):
+        train = testing.write(self.path("train.svm"), rows)
+        command = [self.WEIR, "lr", "--train", train, "--servers", str(SERVERS), "--replicas", str(replicas), "--managers", "3",
+                   "--contact", self.path("contact"), *flags]
+        return testing.Ranks(self.folder, command, SIZE, {"WEIR_LEASE_MS": str(LEASE_MS)})
+
+    def weir(self, *words):
+        return testing.run([self.WEIR, *map(str, words)], testing.clean_environment(testing.POOL), testing.LIMIT_S)
+
+    def has_copies(self, servers):
+        """Whether each segment has its copy, on so many servers."""
+        done = self.weir("status", self.path("contact"), "--json")
+        status = json.loads(done.out) if done.code == 0 else None
+        return status is not None and len(status["servers"]) == servers and status["copies"]["segments_to_copy"] == 0
+
+    def ready(self, job):
+        job.start_all()
+        self.assertTrue(job.until_training(), job.everything())
+        self.assertTrue(job.until(lambda: self.has_copies(SERVERS)), job.everything())
+
+    def trains_on(self, job):
+        before = job.err(3).count("pass ")
+        self.assertTrue(job.until(lambda: job.err(3).count("pass ") > before + 2), job.everything())
+
+    def ends(self, job, ranks):
+        for rank in (3, 4):
+            os.kill(job.pid(rank), signal.SIGTERM)
+        self.assertEqual([job.wait(rank) for rank in ranks], [143] * len(ranks), job.everything())
+
+    def test_the_first_rank_may_die(self):
+        with self.job(testing.endless(), *testing.ENDLESS) as job:
+            self.ready(job)
+            job.kill(0)
+            self.trains_on(job)
+            self.assertTrue(job.until(lambda: self.has_copies(2)), job.everything())
+            self.trains_on(job)
+            self.ends(job, (1, 2, 3, 4))
+
+    def test_a_training_that_lost_its_first_rank_ends_at_the_same_optimum(self):
+        rows, out, settings = testing.far_from_zero(), self.path("out.json"), ("--l1", "1", "--tolerance", "1e-7", "--blocks", "8")
+        done = self.lr("--train", testing.write(self.path("alone.svm"), rows), "--json", out, *settings)
+        self.assertEqual(done.code, 0, done.err)
+        wanted = testing.read_json(out)["objective"]
+        with self.job(rows, "--json", out, *settings) as job:
+            job.start_all()
+            self.assertTrue(job.until_training(), job.everything())
+            self.assertTrue(job.until(lambda: self.has_copies(SERVERS) or not job.running(3)), job.everything())
+            job.kill(0)  # or the training has come to its end just now
+            self.assertEqual([job.wait(rank) for rank in (1, 2, 3, 4)], [0] * 4, job.everything())
+        self.near(testing.read_json(out)["objective"], wanted)
+
+    def test_one_that_is_stopped_does_no_harm_when_it_goes_on(self):
+        with self.job(testing.endless(), *testing.ENDLESS) as job:
+            self.ready(job)
+            os.kill(job.pid(0), signal.SIGSTOP)
+            self.trains_on(job)
+            self.assertTrue(job.until(lambda: self.has_copies(2)), job.everything())
+            os.kill(job.pid(0), signal.SIGCONT)
+            self.assertTrue(job.until(lambda: "the manager in this process stays until the job is over" in job.err(0)), job.everything())
+            self.trains_on(job)
+            self.ends(job, (1, 2, 3, 4))
+            self.assertEqual(job.wait(0), 1, job.everything())
+            self.assertRegex(job.err(0), r"error: .*the job goes on without")
+
+    def test_without_most_of_them_the_job_ends(self):
+        with self.job(testing.endless(), *testing.ENDLESS) as job:
+            self.ready(job)
+            job.kill(0)
+            job.kill(1)
+            self.assertEqual([job.wait(rank) for rank in (2, 3, 4)], [1] * 3, job.everything())
+            self.assertIn("most managers of the job are gone", job.err(2))
+            for rank in (3, 4):
+                self.assertRegex(job.err(rank), r"error: .*(managers of the job are|is) gone")
+
+    def test_wrong_numbers_of_them_are_named(self):
+        train = testing.write(self.path("train.svm"), testing.dense())
+        for words, says in (
+            (("--managers", "2"), "--managers: must be 1, 3, 5 or 7"),
+            (("--managers", "3", "--servers", "3"), "--managers 3 needs at least 3 processes with servers"),
+        ):
+            with self.subTest(words):
+                done = self.lr("--train", train, *words)
+                self.assertEqual(done.code, 2)
+                self.assertIn(says, done.err)
+
+
+if __name__ == "__main__":
+    testing.main(testing.Folder, "__main__")
