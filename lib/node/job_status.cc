@@ -61,6 +61,7 @@ std::vector<std::byte> JobStatus::encode() const {
     w.number(segments_to_move).number(segments_moved).number(share_to_move).number(share_moved);
     w.number(share_lost).number(replicas).number(segments).number(segments_to_copy);
     w.number(segments_copying).number(lease_ms);
+    w.number(managers.count).number(managers.rank).number(managers.term).number(managers.log_bytes);
     w.number(static_cast<uint8_t>(checkpoints.is_on));
     w.number(static_cast<uint8_t>(checkpoints.is_under_way)).number(checkpoints.last_number);
     w.number(checkpoints.last_age_ms).number(checkpoints.last_duration_ms);
@@ -112,6 +113,10 @@ std::optional<JobStatus> JobStatus::decode(std::span<const std::byte> body) {
     status.segments_to_copy = r.number<uint64_t>();
     status.segments_copying = r.number<uint64_t>();
     status.lease_ms = r.number<uint64_t>();
+    status.managers.count = r.number<uint32_t>();
+    status.managers.rank = r.number<uint32_t>();
+    status.managers.term = r.number<uint64_t>();
+    status.managers.log_bytes = r.number<uint64_t>();
     if (!read(r, status.checkpoints)) return std::nullopt;
     const auto shard = [&](Shard& s) { return read(r, s); };
     const auto server = [&](Server& s) {

@@ -73,9 +73,19 @@ struct JobStatus {
         friend bool operator==(const Checkpoints&, const Checkpoints&) = default;
     };
 
+    /// Who decides.
+    struct Managers {
+        uint32_t count = 1;      ///< that the job has begun with
+        uint32_t rank = 0;       ///< of the one that leads
+        uint64_t term = 0;       ///< of several, in which it does
+        uint64_t log_bytes = 0;  ///< of several, what they have agreed on
+        friend bool operator==(const Managers&, const Managers&) = default;
+    };
+
     static constexpr size_t kFailureBytesMax = 600;
 
     uint64_t epoch = 0;
+    Managers managers = {};
     Checkpoints checkpoints = {};
     std::vector<Server> servers = {};
     std::vector<Worker> workers = {};

@@ -25,6 +25,12 @@ constexpr uint64_t kLookNs = 10 * kMillisecond;  // whether the manager has ende
 }  // namespace
 
 Status ManagerLink::connect() {
+    if (has_several() && !identity_.manager->is_reached) {
+        // Without the process's life line, the link would end with the manager that leads.
+        state_ = State::kBroken;
+        broken_ns_ = clock_.now_ns();
+        return {};
+    }
     WEIR_ASSIGN(connection_, begin_connection());
     return {};
 }
@@ -109,7 +115,9 @@ ManagerLink::Taken ManagerLink::take(const wire::Frame& frame) {
 
 bool ManagerLink::closed() {
     connection_ = 0;
-    const bool was_never_there = identity_.manager == nullptr || !identity_.manager->is_reached;
+    // Of several managers, another one may have been asked.
+    const bool was_never_there =
+        identity_.manager == nullptr || (!identity_.manager->is_reached && !has_several());
     if (identity_.link == 0 || state_ == State::kOver ||
         (state_ == State::kConnecting && was_never_there)) {
         state_ = State::kOver;
@@ -147,6 +155,7 @@ size_t ManagerLink::poll(std::string_view name) {
                                kGiveUpNs / kSecond)));
         return 1;
     }
+    if (has_several() && !identity_.manager->is_reached) return 0;  // it has not begun
     const bool is_long = now_ns - broken_ns_ >= kSecond;
     if (is_long && !std::exchange(has_warned_, true)) {
         log(LogLevel::kWarning,

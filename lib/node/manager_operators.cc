@@ -143,6 +143,7 @@ JobStatus Manager::make_status() const {
     status.lease_ms = options_.lease_ns / kMillisecond;
     status.segments = view.segments().size();
     status.checkpoints = checkpoint_state();
+    if (options_.managers) status.managers = options_.managers();
     status.losers.assign(membership_->losers().begin(), membership_->losers().end());
     std::map<uint32_t, JobStatus::Shard> shards;
     for (const ViewShard& shard : view.shards())

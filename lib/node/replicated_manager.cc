@@ -40,6 +40,7 @@ ReplicatedManager::ReplicatedManager(ReplicatedManagerOptions options,
     of_all.is_being_stopped = [this] { return is_being_stopped_; };
     of_all.checkpoints.is_asked_for = [this] { return std::exchange(wants_checkpoint_, false); };
     of_all.checkpoints.agreed_disk = disk_;
+    of_all.managers = [this] { return seat(); };
     FedEndpoint::Connections& connections = *this;
     auto fed = std::make_unique<FedEndpoint>(connections, endpoint_->address());
     fed_ = fed.get();
@@ -78,6 +79,7 @@ uint64_t ReplicatedManager::common_ns() const {
 void ReplicatedManager::apply(uint64_t /*index*/, std::span<const std::byte> entry) {
     std::optional<ManagerInput> input = ManagerInput::decode(entry);
     if (!input) return log(LogLevel::kError, "an entry of the managers' log is malformed");
+    log_bytes_ += entry.size();
     if (ending_since_ns_ != 0) return;
     run(*std::move(input));
     if (manager_->is_ending()) ending_since_ns_ = clock_.now_ns();
@@ -104,6 +106,14 @@ void ReplicatedManager::run(ManagerInput input) {
     // Nothing more had come: time may have an effect.
     while (input.is_all && manager_->poll() > 0) {
     }
+}
+
+/// Members are in the order of ranks.
+JobStatus::Managers ReplicatedManager::seat() const {
+    const auto& members = options_.log.members;
+    const auto self = std::ranges::find(members, options_.log.self, &consensus::Member::id);
+    return {static_cast<uint32_t>(members.size()), static_cast<uint32_t>(self - members.begin()),
+            log_ == nullptr ? 0 : log_->leadership().term, log_bytes_};
 }
 
 /// The log stays whole.

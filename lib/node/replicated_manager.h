@@ -38,7 +38,7 @@ namespace weir {
 
 struct ReplicatedManagerOptions {
     ManagerOptions manager;  ///< the same for all, but for its functions
-    /// The managers, in the order in which members know them. It takes no snapshots: the log stays whole.
+    /// The managers, in the order of their ranks, in which members know them. It takes no snapshots: the log stays whole.
     consensus::ReplicatedLogOptions log;
     /// The job needs this process no more. Once it leads no more and nobody else does, it is finished, too.
     std::shared_ptr<const std::atomic<bool>> is_unneeded = nullptr;
@@ -109,6 +109,7 @@ private:
     [[nodiscard]] uint64_t tick_ns() const noexcept { return options_.manager.lease_ns / 8; }
 
     void run(ManagerInput input);
+    [[nodiscard]] JobStatus::Managers seat() const;
     [[nodiscard]] bool propose(const ManagerInput& input);
     size_t begin_to_lead();
     size_t take_what_came();
@@ -135,6 +136,8 @@ private:
     FedEndpoint* fed_ = nullptr;  ///< manager_ has it
     std::unique_ptr<Manager> manager_;
     Descriptor poller_;  ///< both endpoints
+
+    uint64_t log_bytes_ = 0;
 
     // of inputs: what Manager's functions say
     bool is_being_stopped_ = false;

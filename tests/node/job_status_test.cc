@@ -19,6 +19,7 @@ JobStatus full_status() {
     status.segments_to_copy = 2;
     status.segments_copying = 1;
     status.lease_ms = 1000;
+    status.managers = {3, 1, 7, 12345};
     status.losers = {1};
     status.open = {{"numbers", 5, 7, {0, 4}}, {"numbers", 6, 0, {}}};
     return status;

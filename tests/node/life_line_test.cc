@@ -5,6 +5,7 @@
 #include "lib/node/life_line.h"
 
 #include <memory>
+#include <string>
 #include <utility>
 
 #include <doctest/doctest.h>
@@ -18,7 +19,9 @@ namespace {
 using wire::Kind;
 
 struct LineOfProcess {
-    LineOfProcess() {
+    explicit LineOfProcess(size_t managers = 1) {
+        for (size_t i = 0; managers > 1 && i < managers; ++i)
+            manager->addresses.push_back("fake:" + std::to_string(i));
         auto made = std::make_unique<FakeEndpoint>();
         endpoint = made.get();
         line = std::make_unique<LifeLine>(std::move(made), clock, "fake:1", 7, manager);
@@ -43,6 +46,15 @@ struct LineOfProcess {
         endpoint->arrive(connection, wire::header_of(Kind::kLifeLine));
         poll();
         return connection;
+    }
+
+    /// One of several managers says that number `number`, from 1, leads in a term.
+    void says_leads(transport::ConnectionId watch, uint64_t number, uint64_t term) {
+        wire::FrameHeader header = wire::header_of(Kind::kLeader);
+        header.first = number;
+        header.request = term;
+        endpoint->arrive(watch, header);
+        poll();
     }
 
     ManualClock clock;
@@ -121,6 +133,64 @@ TEST_SUITE("life_line") {
         process.poll();
         (void)process.open_and_answer();
         CHECK(process.manager->is_reached);
+    }
+
+    TEST_CASE(
+        "of several managers, the line is made to the one that leads, and moves with the lead") {
+        LineOfProcess process(3);
+        CHECK(process.endpoint->connects == 3);
+        const transport::ConnectionId first = process.endpoint->last() - 2;
+        for (transport::ConnectionId watch = first; watch < first + 3; ++watch)
+            process.endpoint->answer(watch);
+        process.poll();
+        CHECK(header_in(process.endpoint->sent(first)[0]).kind == Kind::kLeader);
+        CHECK(process.endpoint->connects == 3);  // nobody leads yet
+        process.says_leads(first, 2, 5);
+        CHECK(process.manager->leading == (5 << ManagerLife::kLeaderBits | 2));
+        CHECK_FALSE(process.manager->is_reached);
+        const auto line = process.open_and_answer();
+        CHECK(header_in(process.endpoint->sent(line)[0]).kind == Kind::kLifeLine);
+        CHECK(process.manager->is_reached);
+        process.says_leads(first + 2, 1, 4);  // of an earlier term
+        CHECK(process.endpoint->is_open(line));
+        process.says_leads(first + 2, 0, 6);  // nobody, as far as it knows
+        process.says_leads(first + 2, 9, 7);  // there is no such one
+        CHECK(process.endpoint->is_open(line));
+        process.says_leads(first + 2, 3, 6);
+        CHECK_FALSE(process.endpoint->is_open(line));
+        const auto next = process.open_and_answer();
+        CHECK(next != line);
+        CHECK(header_in(process.endpoint->sent(next)[0]).request == 2);
+        process.endpoint->end_in_order(next);
+        process.poll();
+        CHECK_FALSE(process.manager->has_ended);  // others may lead
+    }
+
+    TEST_CASE("several managers have ended when so many have that nobody can lead") {
+        LineOfProcess process(3);
+        const transport::ConnectionId first = process.endpoint->last() - 2;
+        for (transport::ConnectionId watch = first; watch < first + 3; ++watch)
+            process.endpoint->answer(watch);
+        process.says_leads(first, 1, 1);
+        process.says_leads(first + 1, 1, 1);
+        process.endpoint->cut(first);               // proves nothing
+        process.endpoint->end_in_order(first + 2);  // has not answered
+        process.endpoint->end_in_order(first + 1);
+        process.poll();
+        CHECK_FALSE(process.manager->has_ended);
+        process.clock.advance(kSecond);
+        const size_t before = process.endpoint->connects;
+        process.poll();
+        CHECK(process.endpoint->connects >= before + 2);  // those that may live
+        for (transport::ConnectionId one = first + 3; one <= process.endpoint->last(); ++one) {
+            process.endpoint->answer(one);
+            process.endpoint->arrive(one, wire::header_of(Kind::kLeader));
+        }
+        process.poll();
+        process.endpoint->end_in_order(process.endpoint->last());
+        process.poll();
+        CHECK(process.manager->has_ended);
+        CHECK(process.line->finished());
     }
 }
 

@@ -29,7 +29,7 @@ std::string ElasticHistory::run() {
     if (random_.below(2) == 0) network_faults_->broken = 0.002;
     network_faults_->not_now = random_.below(3) == 0 ? 0.05 : 0;
     if (random_.below(3) == 0) faults_.slow_down();
-    has_silences_ = has_backups() && random_.below(2) == 0;
+    has_silences_ = has_backups() && shape_.managers == 1 && random_.below(2) == 0;
     // Until each segment has its backup, many turns pass.
     const uint64_t turns = (600 + random_.below(1500)) * (has_silences_   ? 6
                                                           : has_backups() ? 4
@@ -45,18 +45,21 @@ std::string ElasticHistory::run() {
     faults_.drain();
     deaths_.drain();
     silence_.drain();
+    managers_.drain();
     finish();
     workers_.check_all();
     if (has_backups()) check_copies();
-    counts_.views += cluster_.manager->view().epoch();
+    counts_.views += cluster_.managers_view().epoch();
     counts_.breaks += network_faults_->broken_count;
     return fmt::format("{}{:016x} {:016x}: {} packets in {} ns\n", events_.text(), events_.digest(),
                        cluster_.network.trace_hash(), cluster_.network.counters().packets,
                        cluster_.clock.now_ns());
 }
 
-SimShape ElasticHistory::make_shape(uint32_t replicas, std::shared_ptr<ManagerRecord> record) {
+SimShape ElasticHistory::make_shape(uint32_t replicas, std::shared_ptr<ManagerRecord> record,
+                                    uint32_t managers) {
     SimShape shape = moving_shape(random_, network_faults_);
+    shape.managers = managers;
     shape.record = std::move(record);
     shape.replicas = replicas;
     if (replicas > 0) {
@@ -86,6 +89,7 @@ transport::sim::Options ElasticHistory::make_options() {
 }
 
 void ElasticHistory::wish() {
+    if (shape_.managers > 1 && random_.below(3) == 0) return managers_.wish();
     if (has_backups() && random_.below(3) == 0) return deaths_.wish();
     if (has_silences_ && random_.below(3) == 0)
         return random_.below(3) == 0 ? silence_.part() : silence_.wish();
@@ -102,9 +106,10 @@ void ElasticHistory::wish() {
 }
 
 void ElasticHistory::live() {
-    const uint64_t epoch = cluster_.manager->view().epoch();
+    const uint64_t epoch = cluster_.managers_view().epoch();
     if (std::exchange(epoch_seen_, epoch) != epoch) events_.add("view {}", epoch);
     faults_.live();
+    managers_.live();
     if (has_backups()) {
         deaths_.live();
         silence_.live();
@@ -142,8 +147,8 @@ bool ElasticHistory::may_answer(size_t shard) {
 
 void ElasticHistory::check_losses() const {
     const auto is_lost = [](const ViewSegment& segment) { return segment.primary == kNoShard; };
-    const View view = cluster_.manager->view();
-    bool has_failed = std::ranges::any_of(view.segments(), is_lost) || cluster_.manager->finished();
+    const View view = cluster_.managers_view();
+    bool has_failed = std::ranges::any_of(view.segments(), is_lost) || cluster_.is_managed_to_end();
     for (size_t i = 0; i < cluster_.shards.size(); ++i) {
         const auto& shard = cluster_.shards[i];
         const bool is_replaced = silence_.was_replaced(cluster_.host_of_shard(i));
@@ -161,7 +166,7 @@ void ElasticHistory::finish() {
             live();
             check_primaries();
             return faults_.is_at_rest() && workers_.is_at_rest() && deaths_.is_at_rest() &&
-                   silence_.is_at_rest();
+                   silence_.is_at_rest() && managers_.is_at_rest();
         },
         20'000);
     INFO(events_.text());
@@ -172,7 +177,7 @@ void ElasticHistory::finish() {
 
 void ElasticHistory::check_copies() {
     cluster_.run_idle(200);  // what dead workers have sent may still be on its way to the backups
-    const View view = cluster_.manager->view();
+    const View view = cluster_.managers_view();
     INFO(events_.text());
     INFO(text());
     for (size_t i = 0; i < view.segments().size(); ++i) {
@@ -195,7 +200,7 @@ std::string ElasticHistory::text() const {
         shape_.shards, shape_.message_bytes_max, shape_.waiting_bytes_max, shape_.fetch_bytes_max,
         shape_.eager_bytes, options_.maps_memory, network_faults_->broken_count, workers_.text());
     if (!has_backups()) return all;
-    const View view = cluster_.manager->view();
+    const View view = cluster_.managers_view();
     for (const ViewShard& listed : view.shards()) {
         const Shard* const shard = cluster_.find_shard(listed);
         all += fmt::format("\nshard {} of server {}, since {}, epoch {}", listed.number,

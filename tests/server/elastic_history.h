@@ -14,6 +14,7 @@
 #include "tests/server/history_deaths.h"
 #include "tests/server/history_faults.h"
 #include "tests/server/history_log.h"
+#include "tests/server/history_managers.h"
 #include "tests/server/history_silence.h"
 #include "tests/server/history_workers.h"
 #include "tests/server/sim_cluster.h"
@@ -24,28 +25,30 @@ namespace weir::test {
 class ElasticHistory {
 public:
     /// `replicas`: so many backups each segment has; with 1, servers die that hold something.
-    /// `record`: what its manager hears and does is written there.
+    /// `record`: what its manager hears and does is written there. `managers`: with several, they fail, too.
     ElasticHistory(uint64_t seed, HistoryCounts& counts, uint32_t replicas = 0,
-                   std::shared_ptr<ManagerRecord> record = nullptr)
+                   std::shared_ptr<ManagerRecord> record = nullptr, uint32_t managers = 1)
         : random_(seed),
           counts_(counts),
           network_faults_(std::make_shared<transport::Faults>(random_())),
-          shape_(make_shape(replicas, std::move(record))),
+          shape_(make_shape(replicas, std::move(record), managers)),
           options_(make_options()),
           cluster_(random_(), shape_, options_),
           events_(cluster_.clock),
           workers_(cluster_, random_, events_, counts_),
           faults_(cluster_, random_, workers_, events_, counts_),
           deaths_(cluster_, random_, faults_, events_, counts_),
-          silence_(cluster_, random_, deaths_, workers_, events_, counts_) {}
+          silence_(cluster_, random_, deaths_, workers_, events_, counts_),
+          managers_(cluster_, random_, events_, counts_) {}
 
     /// Returns what happened last, and digests of all events and of all that went over the network.
     std::string run();
 
-    [[nodiscard]] View managers_view() const { return cluster_.manager->view(); }
+    [[nodiscard]] View managers_view() const { return cluster_.managers_view(); }
 
 private:
-    [[nodiscard]] SimShape make_shape(uint32_t replicas, std::shared_ptr<ManagerRecord> record);
+    [[nodiscard]] SimShape make_shape(uint32_t replicas, std::shared_ptr<ManagerRecord> record,
+                                      uint32_t managers);
     [[nodiscard]] transport::sim::Options make_options();
 
     [[nodiscard]] bool has_backups() const { return shape_.replicas > 0; }
@@ -73,6 +76,7 @@ private:
     HistoryFaults faults_;
     HistoryDeaths deaths_;
     HistorySilence silence_;
+    HistoryManagers managers_;
     bool has_silences_ = false;
     uint64_t epoch_seen_ = 0;
     std::vector<uint64_t> epochs_;  // of the shards

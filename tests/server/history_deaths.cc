@@ -22,7 +22,7 @@ bool HistoryDeaths::has_all_copies(const View& view) {
 
 void HistoryDeaths::wish() {
     if (target_) return;
-    const View view = cluster_.manager->view();
+    const View view = cluster_.managers_view();
     Target target{some_server(random_, view)};
     if (random_.below(2) == 0) {
         for (const ViewSegment& segment : view.segments()) {
@@ -57,7 +57,7 @@ void HistoryDeaths::look_at_moves(const View& before, const View& after) {
 }
 
 void HistoryDeaths::live() {
-    const View view = cluster_.manager->view();
+    const View view = cluster_.managers_view();
     if (dead_ && view.server(*dead_) == nullptr) {
         events_.add("the death of server {} is known", *dead_);
         dead_.reset();
@@ -82,7 +82,7 @@ bool HistoryDeaths::may_die(uint32_t server, const View& view) const {
 }
 
 std::optional<uint32_t> HistoryDeaths::host_that_may_fail(uint32_t server) const {
-    const View view = cluster_.manager->view();
+    const View view = cluster_.managers_view();
     if (dead_ || is_held_ || !may_die(server, view)) return std::nullopt;
     const auto its = std::ranges::find(view.shards(), server, &ViewShard::server);
     size_t index = 0;
@@ -96,7 +96,7 @@ std::optional<uint32_t> HistoryDeaths::host_that_may_fail(uint32_t server) const
 }
 
 void HistoryDeaths::kill(const Target& target) {
-    const View view = cluster_.manager->view();
+    const View view = cluster_.managers_view();
     if (view.servers().size() < 3 && random_.below(3) != 0) return;
     const std::optional<uint32_t> host = host_that_may_fail(target.server);
     if (!host) return;
@@ -117,7 +117,7 @@ void HistoryDeaths::kill(const Target& target) {
 
 bool HistoryDeaths::is_at_rest() const {
     if (cluster_.shape().replicas == 0) return true;
-    const View view = cluster_.manager->view();
+    const View view = cluster_.managers_view();
     if (dead_ || (view.servers().size() > 1 && !has_all_copies(view))) return false;
     return std::ranges::all_of(view.shards(), [&](const ViewShard& listed) {
         const Shard* const shard = cluster_.find_shard(listed);

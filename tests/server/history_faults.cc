@@ -14,7 +14,7 @@ constexpr size_t kServersMax = 4;  ///< beside backups
 }  // namespace
 
 void HistoryFaults::add_server() {
-    if (cluster_.manager->view().servers().size() + joiners_.size() >=
+    if (cluster_.managers_view().servers().size() + joiners_.size() >=
         kServersMax + cluster_.shape().replicas) {
         return;
     }
@@ -33,7 +33,7 @@ void HistoryFaults::add_server() {
 }
 
 void HistoryFaults::remove_server() {
-    const View view = cluster_.manager->view();
+    const View view = cluster_.managers_view();
     const uint32_t server = some_server(random_, view);
     const Status leaves = cluster_.leave_server(server);
     events_.add("server {} is asked to leave: {}", server, leaves ? "ok" : leaves.error().text());
@@ -47,7 +47,7 @@ void HistoryFaults::kill_worker() {
     const auto number = static_cast<uint32_t>(1 + random_.below(cluster_.workers.size() - 1));
     if (!cluster_.has_life_line(cluster_.host_of_worker(number))) return;
     if (!workers_.kill(number)) return;
-    cluster_.network.kill(cluster_.host_of_worker(number));
+    cluster_.kill_host(cluster_.host_of_worker(number));
     dead_hosts_.insert(cluster_.host_of_worker(number));
     forget(cluster_.workers[number].get());
     cluster_.workers[number].reset();
@@ -102,7 +102,7 @@ void HistoryFaults::live() {
 
 /// A joiner dies while it holds nothing alone.
 void HistoryFaults::live(Joiner& joiner) {
-    const View view = cluster_.manager->view();
+    const View view = cluster_.managers_view();
     if (joiner.is_dead) {
         const bool is_known = std::ranges::none_of(joiners_, [&](const Joiner& other) {
             return other.is_dead && view.server(other.server) != nullptr;
@@ -163,7 +163,7 @@ void HistoryFaults::kill(const Joiner& joiner) {
 }
 
 void HistoryFaults::kill_host(uint32_t host) {
-    cluster_.network.kill(host);
+    cluster_.kill_host(host);
     dead_hosts_.insert(host);
     for (size_t i = 0; i < cluster_.shards.size(); ++i) {
         auto& shard = cluster_.shards[i];

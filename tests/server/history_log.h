@@ -57,6 +57,8 @@ struct HistoryCounts {
     uint64_t breaks = 0;
     uint64_t pauses = 0;
     uint64_t cuts = 0;  ///< of processes from the manager
+    uint64_t managers_killed = 0;
+    uint64_t managers_cut_off = 0;  ///< from other managers
     uint64_t pushes = 0;
     uint64_t given_up = 0;
     uint64_t rounds = 0;

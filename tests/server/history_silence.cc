@@ -15,7 +15,7 @@ uint64_t HistorySilence::some_ns(uint64_t tenths_min, uint64_t tenths_max) {
 void HistorySilence::wish() {
     if (silent_ || manager_until_ns_) return;
     if (random_.below(8) == 0) return stop_manager();
-    const View view = cluster_.manager->view();
+    const View view = cluster_.managers_view();
     const uint32_t server = some_server(random_, view);
     const std::optional<uint32_t> host = deaths_.host_that_may_fail(server);
     if (!host || view.servers().size() < 2) return;
@@ -95,7 +95,7 @@ void HistorySilence::heal() {
 
 void HistorySilence::live(Silent& silent) {
     const uint64_t now_ns = cluster_.clock.now_ns();
-    if (!silent.is_replaced && cluster_.manager->view().server(silent.server) == nullptr) {
+    if (!silent.is_replaced && cluster_.managers_view().server(silent.server) == nullptr) {
         silent.is_replaced = true;
         replaced_.insert(silent.host);
         ++counts_.replaced;

@@ -313,7 +313,7 @@ std::string HistoryWorkers::text() const {
             worker.is_ready, worker.is_leaving, worker.has_left, worker.calls.size(),
             worker.rounds.size(), worker.pushed);
     }
-    const View view = cluster_.manager->view();
+    const View view = cluster_.managers_view();
     text += fmt::format("view {}:", view.epoch());
     for (const ViewServer& server : view.servers())
         text += fmt::format(" server {}", server.number);

@@ -121,6 +121,80 @@ TEST_SUITE("managers") {
             cluster.leave_all();
         }
     }
+
+    TEST_CASE("the one that leads is stopped and goes on later: it does no harm") {
+        ManagedCluster cluster(7);
+        cluster.push();
+        const uint32_t first = cluster.leader();
+        cluster.stopped_hosts.insert(SimCluster::kManagersHost + first);
+        cluster.push();
+        const uint32_t second = cluster.leader();
+        CHECK(second != first);
+        REQUIRE(cluster.barrier());
+        cluster.stopped_hosts.erase(SimCluster::kManagersHost + first);
+        cluster.run_idle(500);
+        CHECK_FALSE((cluster.managers[0]->leads() && cluster.managers[1]->leads()));
+        REQUIRE(cluster.barrier());
+        cluster.kill_manager(cluster.leader());
+        REQUIRE(cluster.barrier());  // the one that was stopped knows all
+        cluster.check_sum();
+        cluster.leave_all();
+    }
+
+    TEST_CASE("servers with copies die before and after another manager leads") {
+        for (uint64_t seed = 1; seed <= 3; ++seed) {
+            CAPTURE(seed);
+            ManagedCluster cluster(seed, 1, 4);
+            const auto has_copies = [&] {
+                const View view = cluster.view();
+                return std::ranges::all_of(view.segments(), [](const ViewSegment& segment) {
+                    return segment.backup_count() >= 1;
+                });
+            };
+            REQUIRE(cluster.run_until(has_copies));
+            cluster.push();
+            const auto kill_server = [&](uint32_t server) {
+                cluster.kill_host(server);
+                for (uint32_t shard = 0; shard < 2; ++shard)
+                    cluster.shards[server * 2 + shard].reset();
+            };
+            kill_server(1);
+            cluster.kill_manager(cluster.leader());  // it may know it, or not
+            cluster.push();
+            REQUIRE(cluster.run_until(
+                [&] { return cluster.view().server(1) == nullptr && has_copies(); }));
+            kill_server(2);
+            cluster.push();
+            cluster.check_sum();
+            REQUIRE(cluster.barrier());
+            cluster.leave_all();
+        }
+    }
+
+    TEST_CASE("when most managers are dead, the job ends with that as the reason") {
+        ManagedCluster cluster(1);
+        cluster.push();
+        cluster.kill_manager(0);
+        cluster.kill_manager(2);
+        const Status passed = cluster.barrier();
+        REQUIRE_FALSE(passed);
+        CHECK(passed.code() == Errc::kPeerLost);
+        CHECK(passed.error().text().find("most managers") != std::string::npos);
+        cluster.push(1);  // shards serve until all workers are gone, as with one manager
+    }
+
+    TEST_CASE(
+        "a worker and a server that ask to join while nobody leads are taken by who leads next") {
+        ManagedCluster cluster(3);
+        cluster.kill_manager(cluster.leader());
+        ClientCore& joins = cluster.add_joining_worker();
+        (void)cluster.add_server();
+        REQUIRE(cluster.run_until([&] { return joins.ready(); }));
+        REQUIRE(cluster.run_until([&] { return cluster.view().servers().size() == 4; }));
+        cluster.push(2);
+        cluster.check_sum();
+        cluster.leave_all();
+    }
 }
 
 }  // namespace weir::test

@@ -206,7 +206,8 @@ public:
     /// Breaks the connections of the process on that host to the manager, with its life line. The
     /// manager must be apart.
     void cut_from_manager(uint32_t host) {
-        network.reset(kManagersHost, host);
+        for (uint32_t i = 0; i < shape_.managers; ++i)
+            network.reset(kManagersHost + i, host);
         processes_.at(host).line_by_ns = clock.now_ns() + 200 * kMillisecond;
     }
 
@@ -215,6 +216,42 @@ public:
     void heal_to_manager(uint32_t host) {
         network.heal(kManagersHost, host);
         processes_.at(host).line_by_ns = clock.now_ns() + 600 * kMillisecond;
+    }
+
+    /// Another manager leads from now on, or soon: all life lines are made anew.
+    void lines_break() {
+        for (auto& [host, process] : processes_)
+            process.line_by_ns = clock.now_ns() + 2 * kSecond;
+    }
+
+    /// The process on that host dies.
+    void kill_host(uint32_t host) {
+        network.kill(host);
+        killed_ns_ = clock.now_ns();
+    }
+
+    /// So lately that the manager may not know it yet.
+    [[nodiscard]] bool has_killed_lately() const {
+        return killed_ns_ != 0 && clock.now_ns() < killed_ns_ + 300 * kMillisecond;
+    }
+
+    /// As far as it knows that is asked; of several, the one that has come farthest.
+    [[nodiscard]] View managers_view() const {
+        if (manager != nullptr) return manager->view();
+        View newest;
+        for (const auto& one : managers) {
+            if (one == nullptr) continue;
+            const View view = one->view();
+            if (view.epoch() > newest.epoch()) newest = view;
+        }
+        return newest;
+    }
+
+    /// One of them says that the job is over.
+    [[nodiscard]] bool is_managed_to_end() const {
+        if (manager != nullptr) return manager->finished();
+        return std::ranges::any_of(
+            managers, [](const auto& one) { return one != nullptr && one->job_is_over(); });
     }
 
     [[nodiscard]] uint32_t host_count() const { return static_cast<uint32_t>(devices_.size()); }
@@ -276,6 +313,7 @@ public:
 
     /// As Manager::leave_server().
     [[nodiscard]] Status leave_server(uint32_t server) {
+        if (manager == nullptr) return Error(Errc::kUnavailable, "only one manager is asked");
         if (shape_.record != nullptr)
             shape_.record->leaves.push_back({shape_.record->polls.size(), server});
         return manager->leave_server(server);
@@ -437,6 +475,7 @@ private:
     std::map<uint32_t, Process> processes_;              // by host
     std::map<uint32_t, std::unique_ptr<Clock>> clocks_;  // the same, if they differ
     uint64_t links_ = 0;
+    uint64_t killed_ns_ = 0;  ///< when a process died last; 0: none has
 
 public:
     std::unique_ptr<Manager> manager;                          ///< null if there are several

@@ -70,6 +70,14 @@ std::string copies_text(const JobStatus& status) {
     return text + "\n";
 }
 
+std::string managers_text(const JobStatus::Managers& managers) {
+    if (managers.count == 1) return {};
+    return fmt::format(
+        "managers: {}, of which rank {} leads, in term {}; their log has {:.1f} MiB\n",
+        managers.count, managers.rank, managers.term,
+        static_cast<double>(managers.log_bytes) / (1024.0 * 1024.0));
+}
+
 std::string checkpoints_text(const JobStatus::Checkpoints& is) {
     std::string text;
     if (is.resumed_from != 0)
@@ -133,7 +141,7 @@ std::string status_text(const JobStatus& status) {
     }
     if (const std::string dead = dead_text(status, false); !dead.empty())
         text += fmt::format("dead, but nothing is lost with it: {}\n", dead);
-    text += copies_text(status);
+    text += copies_text(status) + managers_text(status.managers);
     text += checkpoints_text(status.checkpoints);
     text += "workers:";
     constexpr size_t kNamedMax = 32;
@@ -208,6 +216,11 @@ std::string status_json(const JobStatus& status) {
                         {"segments", status.segments},
                         {"segments_to_copy", status.segments_to_copy},
                         {"segments_copying", status.segments_copying}}},
+                      {"managers",
+                       {{"count", status.managers.count},
+                        {"leader_rank", status.managers.rank},
+                        {"term", status.managers.term},
+                        {"log_bytes", status.managers.log_bytes}}},
                       {"checkpoints", checkpoints_json(status.checkpoints)},
                       {"lease_ms", status.lease_ms},
                       {"workers", std::move(workers)},

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/server/history_managers.h"
+
+namespace weir::test {
+
+void HistoryManagers::wish() {
+    if (cluster_.managers.empty() || trouble_ || is_draining_ || has_died_) return;
+    // The proof that a process has ended must not be lost with the manager that has it.
+    if (cluster_.has_killed_lately()) return;
+    const auto count = static_cast<uint32_t>(cluster_.managers.size());
+    const uint32_t leader = cluster_.leading_manager();
+    // Mostly the one that leads.
+    const bool is_any = leader == ~uint32_t{0} || random_.below(3) == 0;
+    const auto manager = is_any ? static_cast<uint32_t>(random_.below(count)) : leader;
+    if (random_.below(4) == 0) {
+        events_.add("manager {} dies", manager);
+        ++counts_.managers_killed;
+        has_died_ = true;
+        cluster_.kill_manager(manager);
+        return cluster_.lines_break();
+    }
+    begin({manager, cluster_.clock.now_ns() + kMillisecond * (20 + random_.below(800)),
+           random_.below(2) == 0});
+}
+
+void HistoryManagers::begin(Trouble trouble) {
+    trouble_ = trouble;
+    cluster_.lines_break();
+    if (!trouble.is_cut) {
+        events_.add("manager {} is stopped", trouble.manager);
+        ++counts_.managers_stopped;
+        cluster_.stopped_hosts.insert(SimCluster::kManagersHost + trouble.manager);
+        return;
+    }
+    events_.add("manager {} is cut off from the others", trouble.manager);
+    ++counts_.managers_cut_off;
+    for (uint32_t other = 0; other < cluster_.managers.size(); ++other) {
+        if (other != trouble.manager)
+            cluster_.network.partition(SimCluster::kManagersHost + trouble.manager,
+                                       SimCluster::kManagersHost + other);
+    }
+}
+
+void HistoryManagers::end(const Trouble& trouble) {
+    events_.add("manager {} is back", trouble.manager);
+    cluster_.lines_break();
+    cluster_.stopped_hosts.erase(SimCluster::kManagersHost + trouble.manager);
+    if (!trouble.is_cut) return;
+    for (uint32_t other = 0; other < cluster_.managers.size(); ++other) {
+        if (other != trouble.manager)
+            cluster_.network.heal(SimCluster::kManagersHost + trouble.manager,
+                                  SimCluster::kManagersHost + other);
+    }
+}
+
+void HistoryManagers::live() {
+    if (!trouble_ || (cluster_.clock.now_ns() < trouble_->until_ns && !is_draining_)) return;
+    end(*trouble_);
+    trouble_.reset();
+}
+
+}  // namespace weir::test

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+/// \file
+/// The judge of jobs with three managers: the histories of elastic_history_test.cc and
+/// backup_history_test.cc, in which managers die, are stopped and are cut off from each other.
+
+#include <doctest/doctest.h>
+#include <fmt/core.h>
+
+#include "tests/seed.h"
+#include "tests/server/elastic_history.h"
+
+namespace weir::test {
+namespace {
+
+void run_with_managers(uint32_t replicas, uint64_t count) {
+    const uint64_t first = testing::seed_or(1);
+    HistoryCounts counts;
+    for (uint64_t seed = first; seed < first + count; ++seed) {
+        INFO("WEIR_SEED=" << seed);
+        (void)ElasticHistory(seed, counts, replicas, nullptr, 3).run();
+    }
+    MESSAGE(fmt::format(
+        "{} managers died, {} were stopped, {} cut off; {} servers killed, {} joined, "
+        "{} joiners died, {} workers joined, {} died, {} views, {} pushes, {} parts, {} "
+        "cuts from the managers",
+        counts.managers_killed, counts.managers_stopped, counts.managers_cut_off,
+        counts.servers_killed, counts.servers_joined, counts.joiners_died, counts.workers_joined,
+        counts.workers_died, counts.views, counts.pushes, counts.rounds, counts.cuts));
+    for (const uint64_t reached : {counts.managers_killed, counts.managers_stopped,
+                                   counts.managers_cut_off, counts.servers_joined})
+        CHECK(reached >= count / 10);
+    if (replicas > 0) CHECK(counts.servers_killed >= count / 10);
+}
+
+}  // namespace
+
+TEST_SUITE("managers_history") {
+    TEST_CASE("servers and workers come and go while managers fail") {
+        run_with_managers(0, testing::histories_or(150));
+    }
+
+    TEST_CASE("servers that hold something die while managers fail") {
+        run_with_managers(1, testing::histories_or(100));
+    }
+}
+
+}  // namespace weir::test
