@@ -196,7 +196,8 @@ Status Job::Part::start() {
     WEIR_TRY(publish_threads(*bootstrap));
     choose_idle();  // as far as this process knows yet: for the manager
     const bool has_manager = Managers::is_at(identity.rank, options_.managers);
-    if (has_manager) WEIR_TRY(managers_.publish(*bootstrap, *devices_, options_.managers));
+    if (has_manager)
+        WEIR_TRY(managers_.publish(*bootstrap, *devices_, options_.managers, process_));
     WEIR_TRY(bootstrap->exchange(deadline_ns));
     WEIR_TRY(managers_.find(*bootstrap, options_.managers));
     set_managers(managers_.addresses());
@@ -348,7 +349,7 @@ Status Job::Part::start_manager() {
     options.checkpoints.disk = disk_->queue();
     options.resume = std::move(checkpoints_.resume);
     WEIR_ASSIGN(std::unique_ptr<StateMachine> manager,
-                managers_.make(std::move(options), roles_.shape.rank, clock_));
+                managers_.make(std::move(options), roles_.shape.rank, clock_, manager_life_));
     manager_ended_ = runtime_->run(std::move(manager));
     return {};
 }

@@ -27,27 +27,41 @@ uint64_t random_id() {
     return id | 1;
 }
 
-/// "ID ADDRESS" of a replica of the managers' log.
-Result<consensus::Member> parse_member(std::string_view text, uint32_t rank) {
+/// What a rank says of its manager: "ID PROCESS ADDRESS" of its replica of the log.
+struct Published {
     consensus::Member member;
-    const auto [end, fault] =
-        std::from_chars(text.data(), text.data() + text.size(), member.id, 16);
+    uint64_t process = 0;
+};
+
+/// Takes a number and the space behind it from the text; 0: there is none.
+uint64_t take_number(std::string_view& text) {
+    uint64_t number = 0;
+    const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), number, 16);
     const auto length = static_cast<size_t>(end - text.data());
-    if (fault != std::errc() || member.id == 0 || text.substr(length, 1) != " ")
-        return Error(Errc::kProtocol,
-                     fmt::format("rank {} says about its manager: '{}'", rank, text));
-    member.address = text.substr(length + 1);
-    return member;
+    if (fault != std::errc() || text.substr(length, 1) != " ") return 0;
+    text.remove_prefix(length + 1);
+    return number;
+}
+
+Result<Published> parse_published(const std::string& text, uint32_t rank) {
+    Published published;
+    std::string_view rest = text;
+    published.member.id = take_number(rest);
+    published.process = take_number(rest);
+    published.member.address = rest;
+    if (published.member.id != 0 && published.process != 0 && !rest.empty()) return published;
+    return Error(Errc::kProtocol, fmt::format("rank {} says about its manager: '{}'", rank, text));
 }
 
 }  // namespace
 
-Status Managers::publish(Bootstrap& bootstrap, Devices& devices, uint32_t count) {
+Status Managers::publish(Bootstrap& bootstrap, Devices& devices, uint32_t count, uint64_t process) {
     WEIR_ASSIGN(endpoint_, devices.make_endpoint());
     WEIR_TRY(bootstrap.put(kManagerKey, endpoint_->address()));
     if (count == 1) return {};
     WEIR_ASSIGN(log_endpoint_, devices.make_endpoint());
-    return bootstrap.put(kLogKey, fmt::format("{:x} {}", random_id(), log_endpoint_->address()));
+    return bootstrap.put(
+        kLogKey, fmt::format("{:x} {:x} {}", random_id(), process, log_endpoint_->address()));
 }
 
 Status Managers::find(Bootstrap& bootstrap, uint32_t count) {
@@ -56,14 +70,16 @@ Status Managers::find(Bootstrap& bootstrap, uint32_t count) {
         addresses_.push_back(std::move(address));
         if (count == 1) continue;
         WEIR_ASSIGN(const std::string text, bootstrap.get(rank, kLogKey));
-        WEIR_ASSIGN(consensus::Member member, parse_member(text, rank));
-        members_.push_back(std::move(member));
+        WEIR_ASSIGN(Published published, parse_published(text, rank));
+        members_.push_back(std::move(published.member));
+        processes_.push_back(published.process);
     }
     return {};
 }
 
 Result<std::unique_ptr<StateMachine>> Managers::make(ManagerOptions options, uint32_t rank,
-                                                     const Clock& clock) {
+                                                     const Clock& clock,
+                                                     std::shared_ptr<const ManagerLife> life) {
     if (members_.empty())
         return std::unique_ptr<StateMachine>(
             std::make_unique<Manager>(std::move(options), std::move(endpoint_), clock));
@@ -75,6 +91,8 @@ Result<std::unique_ptr<StateMachine>> Managers::make(ManagerOptions options, uin
     several.log.election_ns = kElectionNs;
     several.log.heartbeat_ns = kHeartbeatNs;
     several.log.members = members_;
+    several.processes = processes_;
+    several.life = std::move(life);
     several.is_unneeded = is_unneeded_;
     auto manager = std::make_unique<ReplicatedManager>(std::move(several), std::move(endpoint_),
                                                        std::move(log_endpoint_), clock);

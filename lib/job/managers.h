@@ -31,7 +31,9 @@ public:
 
     /// This process's one: makes its endpoints and publishes where they are.
     /// Errors: those of the bootstrap and of endpoints
-    [[nodiscard]] Status publish(Bootstrap& bootstrap, Devices& devices, uint32_t count);
+    /// `process`: as its links name it.
+    [[nodiscard]] Status publish(Bootstrap& bootstrap, Devices& devices, uint32_t count,
+                                 uint64_t process);
     /// What the ranks with managers have published.
     /// Errors: those of the bootstrap; kProtocol
     [[nodiscard]] Status find(Bootstrap& bootstrap, uint32_t count);
@@ -41,8 +43,9 @@ public:
 
     /// This process's one, which was published. After find(), once.
     /// Errors: those of ReplicatedManager::start()
-    [[nodiscard]] Result<std::unique_ptr<StateMachine>> make(ManagerOptions options, uint32_t rank,
-                                                             const Clock& clock);
+    [[nodiscard]] Result<std::unique_ptr<StateMachine>> make(
+        ManagerOptions options, uint32_t rank, const Clock& clock,
+        std::shared_ptr<const ManagerLife> life);
 
     /// This process's part in the job is over: its manager, if it does not lead, need not wait for one that
     /// does.
@@ -57,6 +60,7 @@ private:
     std::unique_ptr<transport::Endpoint> log_endpoint_;  ///< of one of several
     std::vector<std::string> addresses_;
     std::vector<consensus::Member> members_;
+    std::vector<uint64_t> processes_;
     std::shared_ptr<std::atomic<bool>> is_unneeded_ = std::make_shared<std::atomic<bool>>(false);
 };
 

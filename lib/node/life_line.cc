@@ -173,6 +173,7 @@ void LifeLine::handle(size_t manager, const Completion& completion) {
             watch.has_ended = watch.is_answered && completion.peer_ended;
             watch.pause_ns = std::clamp(2 * watch.pause_ns, kLinePauseNsMin, kLinePauseNsMax);
             watch.not_before_ns = clock_.now_ns() + watch.pause_ns;
+            if (watch.has_ended) manager_->ended.fetch_or(uint64_t{1} << manager);
             return look_for_ends();
         default: return;
     }

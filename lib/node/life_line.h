@@ -32,6 +32,9 @@ struct ManagerLife {
     /// Which of them leads: its term << kLeaderBits, and its number, from 1. 0: not known yet.
     std::atomic<uint64_t> leading = 0;
 
+    /// Those of which the process has ended, proved: a bit for each.
+    std::atomic<uint64_t> ended = 0;
+
     static constexpr unsigned kLeaderBits = 8;
 
     /// Where the manager is that leads, of several. `of`: a value of `leading`

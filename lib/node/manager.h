@@ -105,6 +105,9 @@ public:
     /// The newest one; that before the first one while the job has not begun.
     [[nodiscard]] View view() const { return membership_ ? membership_->view() : View(); }
 
+    /// As MemberLinks::process_has_ended().
+    void process_has_ended(uint64_t process) { endpoint_->process_has_ended(process); }
+
     static constexpr size_t kOperatorsMax = 64;  ///< at a time
 
     /// A server is to hand over all that it holds, and then to end.

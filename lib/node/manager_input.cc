@@ -49,6 +49,7 @@ std::vector<std::byte> ManagerInput::encode() const {
             to.number(work).number(answer.status).number(answer.number);
             to.text(std::string_view(answer.why).substr(0, kWhyBytesMax));
             break;
+        case Kind::kEnded: to.number(process); break;
     }
     return std::move(to).take();
 }
@@ -78,6 +79,7 @@ std::optional<ManagerInput> ManagerInput::decode(std::span<const std::byte> byte
             input.answer.why = from.text(kWhyBytesMax);
             if (input.answer.status > Errc::kReassigned) return std::nullopt;  // the last one
             break;
+        case Kind::kEnded: input.process = from.number<uint64_t>(); break;
         default: return std::nullopt;
     }
     if (!from.done()) return std::nullopt;

@@ -41,6 +41,7 @@ struct ManagerInput {
         kEvents = 1,  ///< what has come; nothing: time has passed
         kLead = 2,    ///< another manager leads from here on: all connections are gone
         kDisk = 3,    ///< the disk has done what was asked for `work`-th
+        kEnded = 4,   ///< the process with a manager has ended that names itself so in its links
     };
 
     static constexpr size_t kEventsMax = 1024;
@@ -58,6 +59,7 @@ struct ManagerInput {
     // kDisk:
     uint64_t work = 0;
     DiskAnswer answer;
+    uint64_t process = 0;  ///< kEnded
 
     /// Adds to what encode() makes of the rest.
     [[nodiscard]] static size_t bytes_of(const ManagerEvent& event) noexcept {

@@ -50,6 +50,11 @@ public:
     /// When its lease ends, as counted here; in the past, or 0, if it has none. 0 if its end is proved.
     [[nodiscard]] uint64_t lease_end_ns(uint64_t process) const;
 
+    /// It is proved elsewhere that the process has ended.
+    void process_has_ended(uint64_t process) {
+        if (lines_.contains(process)) process_ended(process);
+    }
+
     /// The process gets no lease any more.
     void refuse_leases(uint64_t process);
 

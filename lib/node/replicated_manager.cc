@@ -62,7 +62,7 @@ size_t ReplicatedManager::poll() {
     if (ending_since_ns_ != 0) {
         done += run_alone();
     } else if (leads_) {
-        done += offer() + offer_disk();
+        done += offer() + offer_disk() + offer_ends();
     }
     done += announce() + post_waiting();
     endpoint_->flush();
@@ -93,6 +93,7 @@ void ReplicatedManager::run(ManagerInput input) {
             fed_->break_all(input.message_bytes_max);
             disk_->change_leader();
             break;
+        case ManagerInput::Kind::kEnded: manager_->process_has_ended(input.process); break;
         case ManagerInput::Kind::kDisk: disk_->answered(input.work, std::move(input.answer)); break;
         case ManagerInput::Kind::kEvents:
             is_being_stopped_ = input.is_being_stopped;
@@ -149,6 +150,7 @@ size_t ReplicatedManager::begin_to_lead() {
     if (!propose(input)) return 0;
     leads_ = true;
     last_number_ = 0;
+    ends_offered_ = 0;
     offered_ns_ = clock_.now_ns();
     return 1;
 }
@@ -197,7 +199,7 @@ void ReplicatedManager::take_message(ConnectionId connection, Member& member,
         if (wire::decode(completion.message, frame) == Errc::kOk &&
             frame.header.kind == Kind::kLeader) {
             member.is_watcher = true;
-            return tell_leader(connection);
+            return tell_leader(connection, member);
         }
         if (!leads_) return refuse(connection);
         member.number = leads_in_term_ << kTermShift | ++last_number_;
@@ -262,6 +264,25 @@ size_t ReplicatedManager::offer_disk() {
     return 1;
 }
 
+/// The one that led before has often died, with all that its process had. Its life line was with itself.
+size_t ReplicatedManager::offer_ends() {
+    const uint64_t ended = options_.life == nullptr ? 0 : options_.life->ended.load();
+    if (ended == ends_offered_) return 0;
+    size_t offered = 0;
+    for (size_t i = 0; i < options_.processes.size(); ++i) {
+        const uint64_t bit = uint64_t{1} << i;
+        if ((ended & bit) == 0 || (ends_offered_ & bit) != 0) continue;
+        ManagerInput input;
+        input.kind = ManagerInput::Kind::kEnded;
+        input.now_ns = common_ns();
+        input.process = options_.processes[i];
+        if (!propose(input)) return offered;
+        ends_offered_ |= bit;
+        ++offered;
+    }
+    return offered;
+}
+
 /// The job ends, and all that led to it is agreed on. Members that are here still hear it.
 size_t ReplicatedManager::run_alone() {
     if (!leads_ || manager_->finished()) return 0;
@@ -280,13 +301,17 @@ void ReplicatedManager::send(ConnectionId number, FedEndpoint::Parts parts) {
     const auto found = by_number_.find(number);
     if (!leads_ || found == by_number_.end()) return;
     Member& member = members_.at(found->second);
-    if (member.waiting.empty() && endpoint_->send(found->second, parts) != Post::kNotNow) return;
+    post(found->second, member, parts);
+    if (member.waiting_bytes > kMembersBytesMax) endpoint_->close(found->second);
+}
+
+void ReplicatedManager::post(ConnectionId connection, Member& member, FedEndpoint::Parts parts) {
+    if (member.waiting.empty() && endpoint_->send(connection, parts) != Post::kNotNow) return;
     std::vector<std::byte>& message = member.waiting.emplace_back();
     for (const auto part : parts)
         message.insert(message.end(), part.begin(), part.end());
     member.waiting_bytes += message.size();
-    unposted_.insert(found->second);
-    if (member.waiting_bytes > kMembersBytesMax) endpoint_->close(found->second);
+    unposted_.insert(connection);
 }
 
 void ReplicatedManager::close(ConnectionId number) {
@@ -341,9 +366,9 @@ size_t ReplicatedManager::post_waiting() {
 /// It leads no more. Who only wants to know who leads stays.
 void ReplicatedManager::close_all() {
     by_number_.clear();
-    unposted_.clear();
     for (auto& [connection, member] : members_) {
         if (member.number == 0) continue;
+        unposted_.erase(connection);
         member = {.is_closing = true};
         endpoint_->close(connection);
     }
@@ -359,15 +384,18 @@ size_t ReplicatedManager::announce() {
     announced_ = now;
     announced_itself_ = leads_;
     size_t told = 0;
-    for (const auto& [connection, member] : members_) {
+    for (auto& [connection, member] : members_) {
         if (!member.is_watcher) continue;
-        tell_leader(connection);
+        tell_leader(connection, member);
         ++told;
     }
     return told;
 }
 
-void ReplicatedManager::tell_leader(ConnectionId connection) {
+/// The end of a connection over which this was told proves to the process the end of this one: so it is not
+/// closed, whatever happens.
+void ReplicatedManager::tell_leader(ConnectionId connection, Member& member) {
+    if (!member.waiting.empty()) member.waiting.clear();  // only the last one counts
     const consensus::Leadership now = log_->leadership();
     wire::FrameHeader header = wire::header_of(Kind::kLeader);
     header.request = now.term;
@@ -376,7 +404,7 @@ void ReplicatedManager::tell_leader(ConnectionId connection) {
         if (id == now.leader && (id != options_.log.self || leads_)) header.first = i + 1;
     }
     const std::array parts{wire::bytes_of(header)};
-    if (endpoint_->send(connection, parts) == Post::kNotNow) endpoint_->close(connection);
+    post(connection, member, parts);
 }
 
 // The thread, and the end.
@@ -406,9 +434,10 @@ uint64_t ReplicatedManager::sleep_ns_max() const noexcept {
 
 void ReplicatedManager::look_for_end() {
     const uint64_t now_ns = clock_.now_ns();
-    if (log_->finished()) {
-        is_over_ = true;
-    } else if (ending_since_ns_ != 0) {
+    if (log_->finished() && !std::exchange(has_failed_, true))
+        log(LogLevel::kError, "a manager of this job takes no part any more: {}",
+            log_->outcome().error().text());
+    if (ending_since_ns_ != 0) {
         is_over_ = now_ns - ending_since_ns_ > kLingerNs && (!leads_ || manager_->finished());
     } else if (options_.is_unneeded != nullptr && options_.is_unneeded->load()) {
         is_over_ = now_ns - led_ns_ > kAloneNs;

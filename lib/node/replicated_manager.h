@@ -28,6 +28,7 @@
 #include "lib/base/descriptor.h"
 #include "lib/consensus/replicated_log.h"
 #include "lib/node/fed_endpoint.h"
+#include "lib/node/life_line.h"
 #include "lib/node/manager.h"
 #include "lib/node/manager_disk.h"
 #include "lib/node/manager_input.h"
@@ -40,6 +41,10 @@ struct ReplicatedManagerOptions {
     ManagerOptions manager;  ///< the same for all, but for its functions
     /// The managers, in the order of their ranks, in which members know them. It takes no snapshots: the log stays whole.
     consensus::ReplicatedLogOptions log;
+    /// The processes of the managers, as their links name them, and what this one's process knows of them.
+    /// Empty, null: nothing.
+    std::vector<uint64_t> processes{};
+    std::shared_ptr<const ManagerLife> life = nullptr;
     /// The job needs this process no more. Once it leads no more and nobody else does, it is finished, too.
     std::shared_ptr<const std::atomic<bool>> is_unneeded = nullptr;
 };
@@ -118,11 +123,13 @@ private:
                       const transport::Completion& completion);
     size_t offer();
     size_t offer_disk();
+    size_t offer_ends();
     size_t run_alone();
     void refuse(ConnectionId connection);
     void note(ManagerEvent event);
     size_t announce();
-    void tell_leader(ConnectionId connection);
+    void tell_leader(ConnectionId connection, Member& member);
+    void post(ConnectionId connection, Member& member, FedEndpoint::Parts parts);
     size_t post_waiting();
     void close_all();
     void look_for_end();
@@ -152,6 +159,7 @@ private:
     std::unordered_map<uint64_t, ConnectionId> by_number_;
     std::vector<ManagerEvent> came_;  ///< and is not offered yet
     bool is_all_ = true;
+    uint64_t ends_offered_ = 0;  ///< in this term: a bit for each manager
 
     std::unordered_map<ConnectionId, Member> members_;
     std::set<ConnectionId> unposted_;
@@ -160,6 +168,7 @@ private:
     bool announced_itself_ = false;
     uint64_t ending_since_ns_ = 0;  ///< by its own clock; 0: the job does not end
     uint64_t led_ns_ = 0;           ///< when somebody led, as far as it knows
+    bool has_failed_ = false;       ///< its log has, and that was logged
     bool is_over_ = false;
     std::unique_ptr<consensus::ReplicatedLog> log_;  // last, because it calls this
 };

@@ -88,7 +88,10 @@ TEST_SUITE("manager_input") {
         disk.kind = ManagerInput::Kind::kDisk;
         disk.work = 3;
         disk.answer = {Errc::kIo, "the disk is full", 9};
-        for (const ManagerInput& input : {events, lead, disk}) {
+        ManagerInput ended;
+        ended.kind = ManagerInput::Kind::kEnded;
+        ended.process = 77;
+        for (const ManagerInput& input : {events, lead, disk, ended}) {
             const std::vector<std::byte> bytes = input.encode();
             CHECK(ManagerInput::decode(bytes) == input);
             for (size_t length = 0; length < bytes.size(); ++length)
