@@ -73,6 +73,28 @@ std::optional<ResumedMessage> ResumedMessage::decode(std::span<const std::byte> 
     return message;
 }
 
+std::vector<std::byte> WrittenMessage::encode(size_t bytes_max) const {
+    ByteWriter to;
+    for (const Written& one : checkpoints) {
+        if (to.bytes().size() + sizeof(one) > bytes_max) break;
+        to.number(one.number).number(one.age_ns);
+    }
+    return std::move(to).take();
+}
+
+std::optional<WrittenMessage> WrittenMessage::decode(std::span<const std::byte> body) {
+    ByteReader from(body);
+    WrittenMessage message;
+    while (from.ok() && !from.done()) {
+        if (message.checkpoints.size() == kCheckpointsMax) return std::nullopt;
+        Written& one = message.checkpoints.emplace_back();
+        one.number = from.number<uint64_t>();
+        one.age_ns = from.number<uint64_t>();
+    }
+    if (!from.done()) return std::nullopt;
+    return message;
+}
+
 std::vector<std::byte> CheckpointReport::encode() const {
     ByteWriter to;
     to.number(step).number(static_cast<uint8_t>(has_more)).number(number);

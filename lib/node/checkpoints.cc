@@ -266,6 +266,8 @@ void Checkpoints::complete() {
     last_begun_ns_ = begun_ns_;
     last_duration_ns_ = clock_.now_ns() - begun_ns_;
     last_failure_.clear();
+    complete_.emplace_front(last_number_, clock_.now_ns());
+    if (complete_.size() > WrittenMessage::kCheckpointsMax) complete_.pop_back();
     uint64_t bytes = 0;
     for (const checkpoint::ChunkEntry& chunk : manifest_.chunks)
         bytes += chunk.size_bytes;
@@ -310,6 +312,13 @@ Checkpoints::Report Checkpoints::report() const {
     report.last_duration_ns = last_duration_ns_;
     report.last_failure = last_failure_;
     return report;
+}
+
+WrittenMessage Checkpoints::written() const {
+    WrittenMessage message;
+    for (const auto& [number, at_ns] : complete_)
+        message.checkpoints.push_back({number, clock_.now_ns() - at_ns});
+    return message;
 }
 
 }  // namespace weir

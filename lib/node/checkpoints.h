@@ -5,6 +5,7 @@
 /// for it and in which order, and its manifest.
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <future>
 #include <map>
@@ -12,6 +13,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lib/base/clock.h"
@@ -111,6 +113,7 @@ public:
     void end(const Error& why);
 
     [[nodiscard]] Report report() const;
+    [[nodiscard]] WrittenMessage written() const;
 
     [[nodiscard]] const CheckpointOptions& options() const noexcept { return options_; }
 
@@ -151,6 +154,7 @@ private:
     uint64_t last_begun_ns_ = 0;
     uint64_t last_duration_ns_ = 0;
     std::string last_failure_;
+    std::deque<std::pair<uint64_t, uint64_t>> complete_;  ///< numbers, and when: the last ones
 };
 
 }  // namespace weir

@@ -70,6 +70,14 @@ TEST_SUITE("checkpoints of jobs") {
                 REQUIRE_MESSAGE(first, first.error().text());
                 CHECK(*first == 1);
                 CHECK(*client.checkpoint() == 2);
+                WEIR_ASSIGN(const std::vector<JobEvent> events, client.take_events());
+                REQUIRE(events.size() == 2);
+                for (size_t i = 0; i < 2; ++i) {
+                    CHECK(events[i].kind == JobEvent::Kind::kCheckpoint);
+                    CHECK(events[i].number == i + 1);
+                }
+                CHECK(events[0].age >= events[1].age);
+                CHECK(client.take_events()->empty());
                 return client.barrier();
             }));
         }
