@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -49,8 +50,13 @@ struct Pruned {
 ///         then no file is removed
 [[nodiscard]] Result<Pruned> prune(Disk& disk, const std::string& folder, size_t keep);
 
-/// Writes a file that was not there; removes it if it cannot be written whole. Its content is on
-/// the disk when this returns; its name may not be. Errors: those of Disk
+/// Writes a file that was not there; removes it if it cannot be written whole. Neither its content
+/// nor its name need be on the disk when this returns. Errors: those of Disk
+[[nodiscard]] Result<std::unique_ptr<NewFile>> write_new_file(Disk& disk, const std::string& folder,
+                                                              const std::string& name,
+                                                              std::span<const std::byte> bytes);
+
+/// The same; its content is on the disk when this returns; its name may not be.
 [[nodiscard]] Status write_file(Disk& disk, const std::string& folder, const std::string& name,
                                 std::span<const std::byte> bytes);
 

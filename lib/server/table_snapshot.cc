@@ -2,6 +2,7 @@
 #include "lib/server/table_snapshot.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "lib/checkpoint/folder.h"
 #include "lib/checkpoint/range_reader.h"
@@ -75,7 +76,13 @@ void TableSnapshot::open_group() {
         checkpoint::ChunkPlace place = checkpoint::place_in(
             rows.schema(), static_cast<uint32_t>(rows.state_row_bytes() / rows.pulled_row_bytes()));
         place.range = part.range;
-        part.writer = std::make_unique<ChunkWriter>(place, part.bytes + part.bytes / 8);
+        std::vector<std::byte> buffer;
+        if (!buffers_.empty()) {
+            buffer = std::move(buffers_.back());
+            buffers_.pop_back();
+        }
+        part.writer =
+            std::make_unique<ChunkWriter>(place, part.bytes + part.bytes / 8, std::move(buffer));
         for (const ClockTimes& times : part.clocks)
             part.writer->add_clocks(times);
         for (const checkpoint::ClosedUpTo& closed : part.closed)
@@ -93,25 +100,44 @@ void TableSnapshot::close_group() {
                                                   parts_[i].range.first, place_.shard);
         waiting_bytes_ += bytes;
         writing_.push_back(
-            {bytes, place_.disk->add([writer, folder = place_.folder,
-                                      name = std::move(name)](checkpoint::Disk& disk) {
-                 return writer->finish(disk, folder, name);
+            {bytes, place_.disk->add([writer, files = files_, folder = place_.folder,
+                                      name = std::move(name)](
+                                         checkpoint::Disk& disk) -> Result<WrittenPart> {
+                 WEIR_ASSIGN(ChunkWriter::Written written, writer->write(disk, folder, name));
+                 files->push_back(std::move(written.file));
+                 return WrittenPart{std::move(written.entry), writer->take_buffer()};
              })});
+        if (++file_count_ == kSyncedTogether) sync();
     }
+}
+
+/// Has the disk sync what it has written before.
+void TableSnapshot::sync() {
+    if (file_count_ == 0) return;
+    const size_t count = std::exchange(file_count_, 0);
+    syncing_.push_back({count, place_.disk->add([files = files_, folder = place_.folder](
+                                                    checkpoint::Disk& disk) -> Status {
+                            for (const auto& file : std::exchange(*files, {}))
+                                WEIR_TRY(file->sync());
+                            return disk.sync_folder(folder);
+                        })});
 }
 
 Result<size_t> TableSnapshot::step(size_t bytes_max) {
     WEIR_TRY(take_written());
     if (waits_for_disk()) return size_t{0};
     TableShard& rows = *table_.rows;
-    const size_t row_bytes = rows.pulled_row_bytes() + rows.state_row_bytes() + sizeof(uint64_t);
+    const bool is_sparse = rows.schema().layout == Layout::kSparse;
+    const size_t row_bytes =
+        rows.pulled_row_bytes() + rows.state_row_bytes() + (is_sparse ? sizeof(uint64_t) : 0);
     constexpr size_t kListBytes = size_t{8} << 10;  // a step may have read many buckets
     size_t done = 0;
     while (done < bytes_max && !cursor_.at_end) {
         const size_t row_count = std::clamp<size_t>(bytes_max / row_bytes, 1, kStepRowsMax);
         rows.list_snapshot(cursor_, group_, row_count, listed_);
-        listed_.range.empty() ? add_listed() : add_range();
-        done += listed_.row_count() * row_bytes + kListBytes;
+        const bool is_list = listed_.range.empty();
+        is_list ? add_listed() : add_range();
+        done += listed_.row_count() * row_bytes + (is_list ? kListBytes : 0);
     }
     if (rows.is_snapshot_spoilt())
         return Error(Errc::kCancelled, "rows were dropped, or there was no memory to keep them");
@@ -119,7 +145,10 @@ Result<size_t> TableSnapshot::step(size_t bytes_max) {
         close_group();
         open_group();
     }
-    if (is_read_) rows.drop_snapshot();
+    if (is_read_) {
+        sync();
+        rows.drop_snapshot();
+    }
     return done;
 }
 
@@ -155,12 +184,21 @@ void TableSnapshot::add_listed() {
 }
 
 Status TableSnapshot::take_written() {
-    while (!writing_.empty() && checkpoint::is_done(writing_.front().entry)) {
+    while (!writing_.empty() && checkpoint::is_done(writing_.front().part)) {
         waiting_bytes_ -= writing_.front().bytes;
-        Result<ChunkEntry> entry = writing_.front().entry.get();
+        Result<WrittenPart> part = writing_.front().part.get();
         writing_.pop_front();
-        if (!entry) return std::move(entry).error();
-        written_.push_back(*std::move(entry));
+        if (!part) return std::move(part).error();
+        unsynced_.push_back(std::move(part->entry));
+        buffers_.push_back(std::move(part->buffer));
+    }
+    // A chunk is written before it is synced, so it is in unsynced_.
+    while (!syncing_.empty() && checkpoint::is_done(syncing_.front().synced)) {
+        const auto end = unsynced_.begin() + static_cast<ptrdiff_t>(syncing_.front().chunk_count);
+        WEIR_TRY(syncing_.front().synced.get());
+        std::move(unsynced_.begin(), end, std::back_inserter(written_));
+        unsynced_.erase(unsynced_.begin(), end);
+        syncing_.pop_front();
     }
     return {};
 }

@@ -32,6 +32,9 @@ class TableSnapshot {
 public:
     static constexpr size_t kGroupBytes = size_t{128} << 20;  ///< of parts that are filled together
     static constexpr size_t kWaitingBytesMax = size_t{64} << 20;
+    /// So many files are synced together: the disk has their content on its way meanwhile, and the
+    /// folder is synced once.
+    static constexpr size_t kSyncedTogether = 32;
 
     /// Where the chunks go.
     struct Place {
@@ -68,7 +71,7 @@ public:
 
     /// Whether all chunks are on the disk, and were taken.
     [[nodiscard]] bool is_over() const noexcept {
-        return is_read_ && writing_.empty() && written_.empty();
+        return is_read_ && writing_.empty() && syncing_.empty() && written_.empty();
     }
 
 private:
@@ -80,9 +83,22 @@ private:
         std::unique_ptr<checkpoint::ChunkWriter> writer = nullptr;
     };
 
+    struct WrittenPart {
+        checkpoint::ChunkEntry entry;
+        std::vector<std::byte> buffer;
+    };
+
+    /// Files that are to be synced together. The disk queue's thread has them.
+    using Files = std::vector<std::unique_ptr<checkpoint::NewFile>>;
+
     struct Writing {
         size_t bytes = 0;
-        std::future<Result<checkpoint::ChunkEntry>> entry;
+        std::future<Result<WrittenPart>> part;
+    };
+
+    struct Syncing {
+        size_t chunk_count = 0;  ///< those in unsynced_ that came first
+        std::future<Status> synced;
     };
 
     TableSnapshot(ShardTable& table, Place place) : table_(table), place_(std::move(place)) {}
@@ -90,6 +106,7 @@ private:
     void plan(const PositionSet& positions, const SegmentList& held);
     void open_group();
     void close_group();
+    void sync();
     void add_range();
     void add_listed();
     [[nodiscard]] Status take_written();
@@ -104,7 +121,12 @@ private:
     bool is_read_ = false;      ///< all rows were copied
     size_t waiting_bytes_ = 0;  ///< for the disk
     std::deque<Writing> writing_;
+    std::shared_ptr<Files> files_ = std::make_shared<Files>();
+    size_t file_count_ = 0;  ///< that are, or will be, in files_
+    std::deque<Syncing> syncing_;
+    std::deque<checkpoint::ChunkEntry> unsynced_;
     std::deque<checkpoint::ChunkEntry> written_;
+    std::vector<std::vector<std::byte>> buffers_;             ///< to be used again
     ListedRows listed_;                                       // kept for their memory
     std::vector<std::pair<uint32_t, uint32_t>> part_of_row_;  // part, index in listed_
     ListedRows of_part_;
