@@ -58,6 +58,11 @@ bool is_chunk_name(std::string_view name) noexcept {
     return file && file->kind == FileKind::kChunk;
 }
 
+uint64_t writer_of(std::string_view chunk_name) noexcept {
+    const std::optional<FileName> file = parse_name(chunk_name);
+    return file ? file->number : 0;
+}
+
 std::string path_of(const std::string& folder, std::string_view name) {
     return fmt::format("{}/{}", folder, name);
 }

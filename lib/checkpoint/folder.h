@@ -29,6 +29,8 @@ inline constexpr std::string_view kPartSuffix = ".part";
 [[nodiscard]] std::string chunk_name(uint64_t checkpoint, uint32_t table, uint64_t first,
                                      uint32_t writer);
 [[nodiscard]] bool is_chunk_name(std::string_view name) noexcept;
+/// The checkpoint that has written a chunk of this name.
+[[nodiscard]] uint64_t writer_of(std::string_view chunk_name) noexcept;
 [[nodiscard]] std::string path_of(const std::string& folder, std::string_view name);
 
 /// The numbers of the checkpoints, ascending. Errors: those of Disk

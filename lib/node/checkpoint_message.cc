@@ -32,7 +32,7 @@ bool read_tables(ByteReader& from, std::vector<TableIteration>& tables) {
 
 std::vector<std::byte> CheckpointOrder::encode() const {
     ByteWriter to;
-    to.number(step).number(static_cast<uint8_t>(has_more)).number(number).text(folder);
+    to.number(step).number(static_cast<uint8_t>(has_more)).number(number).number(base).text(folder);
     write_tables(to, tables);
     return std::move(to).take();
 }
@@ -44,6 +44,7 @@ std::optional<CheckpointOrder> CheckpointOrder::decode(std::span<const std::byte
     if (order.step < Step::kFreeze || order.step > Step::kWatch) return std::nullopt;
     if (!from.flag(order.has_more)) return std::nullopt;
     order.number = from.number<uint64_t>();
+    order.base = from.number<uint64_t>();
     order.folder = from.text(kFolderBytesMax);
     if (!read_tables(from, order.tables) || !from.done()) return std::nullopt;
     return order;

@@ -38,6 +38,7 @@ struct CheckpointOrder {
     Step step = Step::kFreeze;
     bool has_more = false;  ///< further tables follow in another message
     uint64_t number = 0;    ///< of the checkpoint
+    uint64_t base = 0;      ///< kTake: the one before, whose chunks may be named again; 0: none
     std::string folder = {};
     std::vector<TableIteration> tables = {};
 

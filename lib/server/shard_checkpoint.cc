@@ -85,6 +85,7 @@ void Shard::begin_fill(const CheckpointOrder& order) {
         return report_filled(number,
                              Error(Errc::kNotFound, fmt::format("there is no table {}", number)));
     }
+    checkpoint_.forget_saved();
     fills_.push_back(
         {number, std::make_unique<TableFill>(*tables_[number]->rows, holdings_.primary(),
                                              options_.disk, order.folder, order.number)});

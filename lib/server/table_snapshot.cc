@@ -4,13 +4,13 @@
 #include <algorithm>
 #include <iterator>
 
+#include "lib/base/byte_codec.h"
 #include "lib/checkpoint/folder.h"
 #include "lib/checkpoint/range_reader.h"
 
 namespace weir {
 
 using checkpoint::Chunk;
-using checkpoint::ChunkEntry;
 using checkpoint::ChunkWriter;
 
 namespace {
@@ -27,15 +27,19 @@ uint64_t width_of(PositionRange range) noexcept {
 
 Result<std::unique_ptr<TableSnapshot>> TableSnapshot::begin(ShardTable& table,
                                                             const PositionSet& positions,
-                                                            const SegmentList& held, Place place) {
-    WEIR_TRY(table.rows->keep_snapshot());
+                                                            const SegmentList& held,
+                                                            std::span<const SavedChunk> before,
+                                                            Place place) {
     std::unique_ptr<TableSnapshot> snapshot(new TableSnapshot(table, std::move(place)));
-    snapshot->plan(positions, held);
+    snapshot->plan(positions, held, before);
+    if (!snapshot->parts_.empty()) WEIR_TRY(table.rows->keep_snapshot());
     snapshot->open_group();
     return snapshot;
 }
 
-void TableSnapshot::plan(const PositionSet& positions, const SegmentList& held) {
+/// Chunks that were cut before are cut so again, until the table is twice as large.
+void TableSnapshot::plan(const PositionSet& positions, const SegmentList& held,
+                         std::span<const SavedChunk> before) {
     const TableShard& rows = *table_.rows;
     const bool is_sparse = rows.schema().layout == Layout::kSparse;
     const double row_bytes = static_cast<double>(rows.pulled_row_bytes() + rows.state_row_bytes() +
@@ -43,9 +47,38 @@ void TableSnapshot::plan(const PositionSet& positions, const SegmentList& held) 
     double ring = 0;  // all positions that have rows here, also those of backups
     for (const PositionRange range : rows.held().ranges())
         ring += static_cast<double>(width_of(range));
-    const double bytes = row_bytes * static_cast<double>(rows.row_count());
+    double ours = 0;
+    for (const PositionRange run : positions.ranges())
+        ours += static_cast<double>(width_of(run));
+    const double bytes =
+        row_bytes * static_cast<double>(rows.row_count()) * ours / std::max(ring, 1.0);
+    double bytes_before = 0;
+    for (const SavedChunk& chunk : before)
+        bytes_before += static_cast<double>(chunk.entry.size_bytes);
+    if (before.empty() || bytes > 2 * bytes_before) {
+        cut(positions, bytes);
+        for (Part& part : parts_)
+            look_at(part, held);
+        return;
+    }
+    for (const SavedChunk& chunk : before) {
+        Part part{.range = chunk.entry.range, .bytes = static_cast<size_t>(chunk.entry.size_bytes)};
+        look_at(part, held);
+        if (part.stamp == chunk.stamp) {
+            written_.push_back(chunk);
+        } else {
+            parts_.push_back(std::move(part));
+        }
+    }
+}
+
+/// Into parts of about a chunk. `bytes`: of them all, about.
+void TableSnapshot::cut(const PositionSet& positions, double bytes) {
+    double ours = 0;
+    for (const PositionRange run : positions.ranges())
+        ours += static_cast<double>(width_of(run));
     for (const PositionRange run : positions.ranges()) {
-        const double run_bytes = bytes * static_cast<double>(width_of(run)) / std::max(ring, 1.0);
+        const double run_bytes = bytes * static_cast<double>(width_of(run)) / ours;
         const auto count = static_cast<uint64_t>(run_bytes / Chunk::kBytesWanted) + 1;
         const uint64_t step = width_of(run) / count;
         for (uint64_t i = 0; i < count; ++i) {
@@ -53,12 +86,23 @@ void TableSnapshot::plan(const PositionSet& positions, const SegmentList& held) 
             part.range = {run.first + i * step,
                           i + 1 == count ? run.last : run.first + (i + 1) * step - 1};
             part.bytes = static_cast<size_t>(run_bytes / static_cast<double>(count));
-            part.clocks.push_back(table_.clocks.part(held, part.range));
-            for (const ClosedRun& closed : table_.iterations.state().closed().runs(part.range))
-                if (closed.state.last != 0)
-                    part.closed.push_back({closed.range, closed.state.last});
         }
     }
+}
+
+/// What a part has beside rows. Every push that is executed raises a clock in all segments of its
+/// keys, every iteration that changes rows is closed then, and clocks are dropped by views alone.
+void TableSnapshot::look_at(Part& part, const SegmentList& held) const {
+    part.clocks.push_back(table_.clocks.part(held, part.range));
+    for (const ClosedRun& closed : table_.iterations.state().closed().runs(part.range)) {
+        if (closed.state.last != 0) part.closed.push_back({closed.range, closed.state.last});
+    }
+    ByteWriter all;
+    for (const ClockTimes& times : part.clocks)
+        times.encode(all);
+    for (const checkpoint::ClosedUpTo& closed : part.closed)
+        all.number(closed.range.first).number(closed.range.last).number(closed.iteration);
+    part.stamp = checkpoint::checksum_of("", all.bytes());
 }
 
 /// The next parts that are filled together.
@@ -100,13 +144,14 @@ void TableSnapshot::close_group() {
                                                   parts_[i].range.first, place_.shard);
         waiting_bytes_ += bytes;
         writing_.push_back(
-            {bytes, place_.disk->add([writer, files = files_, folder = place_.folder,
-                                      name = std::move(name)](
-                                         checkpoint::Disk& disk) -> Result<WrittenPart> {
-                 WEIR_ASSIGN(ChunkWriter::Written written, writer->write(disk, folder, name));
-                 files->push_back(std::move(written.file));
-                 return WrittenPart{std::move(written.entry), writer->take_buffer()};
-             })});
+            {bytes, parts_[i].stamp,
+             place_.disk->add(
+                 [writer, files = files_, folder = place_.folder,
+                  name = std::move(name)](checkpoint::Disk& disk) -> Result<WrittenPart> {
+                     WEIR_ASSIGN(ChunkWriter::Written written, writer->write(disk, folder, name));
+                     files->push_back(std::move(written.file));
+                     return WrittenPart{std::move(written.entry), writer->take_buffer()};
+                 })});
         if (++file_count_ == kSyncedTogether) sync();
     }
 }
@@ -187,9 +232,10 @@ Status TableSnapshot::take_written() {
     while (!writing_.empty() && checkpoint::is_done(writing_.front().part)) {
         waiting_bytes_ -= writing_.front().bytes;
         Result<WrittenPart> part = writing_.front().part.get();
+        const uint64_t stamp = writing_.front().stamp;
         writing_.pop_front();
         if (!part) return std::move(part).error();
-        unsynced_.push_back(std::move(part->entry));
+        unsynced_.push_back({std::move(part->entry), stamp});
         buffers_.push_back(std::move(part->buffer));
     }
     // A chunk is written before it is synced, so it is in unsynced_.
@@ -203,11 +249,11 @@ Status TableSnapshot::take_written() {
     return {};
 }
 
-std::optional<ChunkEntry> TableSnapshot::take_chunk() {
+std::optional<SavedChunk> TableSnapshot::take_chunk() {
     if (written_.empty()) return std::nullopt;
-    ChunkEntry entry = std::move(written_.front());
+    SavedChunk chunk = std::move(written_.front());
     written_.pop_front();
-    return entry;
+    return chunk;
 }
 
 }  // namespace weir

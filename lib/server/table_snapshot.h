@@ -10,6 +10,7 @@
 #include <future>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,6 +23,13 @@
 #include "lib/vclock/segment_list.h"
 
 namespace weir {
+
+/// A chunk of a checkpoint, and what it has beside rows: as long as clocks and iterations are the same
+/// in its range, and no view has come, so are the rows.
+struct SavedChunk {
+    checkpoint::ChunkEntry entry;
+    uint64_t stamp = 0;  ///< a hash of its clocks and iterations
+};
 
 /// The positions are cut into parts of about a chunk. Rows of a sparse table lie in no order, so its
 /// parts are filled several at a time, by a walk over all rows for each group of parts. Not more than
@@ -45,12 +53,12 @@ public:
     };
 
     /// The rows of these positions, all of which the shard holds in `held`, as they are now. `table`
-    /// must outlive it.
+    /// must outlive it. `before`: the chunks of an earlier checkpoint, ascending, if the shard holds
+    /// the same as then; those that have not changed are not written again.
     /// Errors: Errc::kNoMemory
-    [[nodiscard]] static Result<std::unique_ptr<TableSnapshot>> begin(ShardTable& table,
-                                                                      const PositionSet& positions,
-                                                                      const SegmentList& held,
-                                                                      Place place);
+    [[nodiscard]] static Result<std::unique_ptr<TableSnapshot>> begin(
+        ShardTable& table, const PositionSet& positions, const SegmentList& held,
+        std::span<const SavedChunk> before, Place place);
 
     ~TableSnapshot() { table_.rows->drop_snapshot(); }
 
@@ -62,7 +70,7 @@ public:
     [[nodiscard]] Result<size_t> step(size_t bytes_max);
 
     /// A chunk that is on the disk, if there is another one.
-    [[nodiscard]] std::optional<checkpoint::ChunkEntry> take_chunk();
+    [[nodiscard]] std::optional<SavedChunk> take_chunk();
 
     /// Whether step() has nothing to do but to wait for the disk.
     [[nodiscard]] bool waits_for_disk() const noexcept {
@@ -80,6 +88,7 @@ private:
         size_t bytes = 0;  ///< about
         std::vector<ClockTimes> clocks = {};
         std::vector<checkpoint::ClosedUpTo> closed = {};
+        uint64_t stamp = 0;
         std::unique_ptr<checkpoint::ChunkWriter> writer = nullptr;
     };
 
@@ -93,6 +102,7 @@ private:
 
     struct Writing {
         size_t bytes = 0;
+        uint64_t stamp = 0;
         std::future<Result<WrittenPart>> part;
     };
 
@@ -103,7 +113,10 @@ private:
 
     TableSnapshot(ShardTable& table, Place place) : table_(table), place_(std::move(place)) {}
 
-    void plan(const PositionSet& positions, const SegmentList& held);
+    void plan(const PositionSet& positions, const SegmentList& held,
+              std::span<const SavedChunk> before);
+    void cut(const PositionSet& positions, double bytes);
+    void look_at(Part& part, const SegmentList& held) const;
     void open_group();
     void close_group();
     void sync();
@@ -124,8 +137,8 @@ private:
     std::shared_ptr<Files> files_ = std::make_shared<Files>();
     size_t file_count_ = 0;  ///< that are, or will be, in files_
     std::deque<Syncing> syncing_;
-    std::deque<checkpoint::ChunkEntry> unsynced_;
-    std::deque<checkpoint::ChunkEntry> written_;
+    std::deque<SavedChunk> unsynced_;
+    std::deque<SavedChunk> written_;
     std::vector<std::vector<std::byte>> buffers_;             ///< to be used again
     ListedRows listed_;                                       // kept for their memory
     std::vector<std::pair<uint32_t, uint32_t>> part_of_row_;  // part, index in listed_

@@ -10,6 +10,7 @@
 #include <doctest/doctest.h>
 #include <unistd.h>
 
+#include "lib/checkpoint/manifest.h"
 #include "lib/weir.h"
 #include "tests/job/small_job.h"
 
@@ -81,6 +82,11 @@ TEST_SUITE("checkpoints of jobs") {
                 return client.barrier();
             }));
         }
+        checkpoint::RealDisk disk;
+        CHECK(checkpoint::read_manifest(disk, folder.path(), 1)->new_bytes() > 8000);
+        const auto second = checkpoint::read_manifest(disk, folder.path(), 2);
+        CHECK(second->bytes() > 8000);
+        CHECK(second->new_bytes() == 0);  // nothing had changed
         JobOptions options = job_options(1, 3, 1);
         options.resume = folder.path();
         const auto job = start_job(options);
