@@ -281,6 +281,8 @@ LrOptions options_of_round(Client& client, const LrRunOptions& options, const Wo
         rounds.trained = round;
         if (is_first) forget_old_tables(client, rounds);
         passes.push_back(behind(rounds.history, pass));
+        rounds.events.note_pass(passes.back().seconds);
+        if (is_first) rounds.events.collect(client, false);
         if (tells) options.solver.progress(passes.back());
     };
     return solver;
@@ -359,7 +361,10 @@ Result<LrRun> run_lr(Client& client, const LrRunOptions& options, LrRounds& roun
         if (!rounds.history.empty()) rounds.restarts.push_back(rounds.history.back().seconds);
         return run;
     }
-    if (!run || rounds.history.empty()) return run;
+    if (!run) return run;
+    if (run->is_first) rounds.events.collect(client, true);
+    run->events = rounds.events.placed();
+    if (rounds.history.empty()) return run;
     LrResult& result = run->result;
     std::vector<LrProgress> history = rounds.history;
     for (const LrProgress& pass : result.history)

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "lib/apps/lr_events.h"
 #include "lib/apps/lr_types.h"
 #include "lib/apps/metrics.h"
 #include "lib/apps/model.h"
@@ -35,6 +36,7 @@ struct LrRounds {
     uint64_t trained = 0;  ///< the last round that changed weights, as far as it knows; 0: none
     std::vector<LrProgress> history;  ///< of all rounds before this one
     std::vector<double> restarts;     ///< when they ended, in seconds as in `history`
+    LrEvents events;                  ///< as far as this worker knows
     /// The checkpoint that the job goes on from, once it is known.
     std::optional<ResumedFrom> resumed = {};
     bool has_forgotten = false;  ///< what of it is needed no more
@@ -51,6 +53,7 @@ struct LrRun {
     bool is_first = false;  ///< this worker is the first one: it has the model
     LrResult result;
     std::vector<double> restarts;  ///< as in LrRounds
+    std::vector<LrEvent> events;   ///< this worker's
     Model model;                   ///< without test files only the first worker has it
     data::ReadReport read;         ///< this worker's
     uint64_t data_bytes = 0;       ///< this worker's matrix, keys and labels

@@ -22,7 +22,6 @@ constexpr int kDecadeLabelCountMax = 8;
 constexpr size_t kDotCountMax = 80;  ///< with more passes the curve alone is clearer
 constexpr size_t kTitleLengthMax = 84;
 constexpr const char* kInk = "#1667c0";
-constexpr const char* kLossInk = "#c0392b";
 /// Differences below this part of the objective are rounding.
 constexpr double kDrawnRounding = 1e-14;
 
@@ -187,17 +186,58 @@ std::string descent(std::span<const PlotPoint> points, const PlotPoint& best, do
     return svg;
 }
 
-/// A vertical line for each time at which workers came or went.
-std::string marks(std::span<const double> losses, const TimeAxis& x) {
+struct MarkStyle {
+    PlotMark::Kind kind;
+    const char* ink;
+    const char* name;
+    double legend;  ///< its place in the legend
+};
+
+constexpr double kLegendTop = kTop - 12;
+constexpr MarkStyle kMarkStyles[] = {
+    {PlotMark::Kind::kFailure, "#c0392b", "failure", kRight - 210},
+    {PlotMark::Kind::kMove, "#b7740a", "move", kRight - 140},
+    {PlotMark::Kind::kCheckpoint, "#2e8b57", "checkpoint", kRight - 80}};
+
+/// A triangle on the axis of time.
+std::string triangle(double at, double bottom, const MarkStyle& style, const std::string& title) {
+    return fmt::format("<path d=\"M{:.2f} {:.2f}l-4 8h8z\" fill=\"{}\"><title>{}</title></path>\n",
+                       at, bottom, style.ink, escaped(title));
+}
+
+std::string mark(const PlotMark& mark, const MarkStyle& style, const TimeAxis& x) {
+    const double at = x.page(std::clamp(mark.seconds, 0.0, x.high));
+    if (mark.kind == PlotMark::Kind::kCheckpoint) return triangle(at, kBottom, style, mark.text);
+    return fmt::format(
+        "<line x1=\"{0:.2f}\" x2=\"{0:.2f}\" y1=\"{1}\" y2=\"{2}\" stroke=\"{3}\" "
+        "stroke-dasharray=\"2 3\"/>\n"
+        "<text transform=\"translate({4:.2f} {5}) rotate(-90)\" font-size=\"11\" "
+        "fill=\"{3}\">{6}</text>\n",
+        at, kTop, kBottom, style.ink, at - 4, kBottom - 8, escaped(mark.text));
+}
+
+std::string legend(const MarkStyle& style) {
+    const bool is_triangle = style.kind == PlotMark::Kind::kCheckpoint;
+    const std::string sign = is_triangle ? triangle(style.legend, kLegendTop - 8, style, style.name)
+                                         : fmt::format(
+                                               "<path d=\"M{} {}v-10\" stroke=\"{}\" "
+                                               "stroke-dasharray=\"2 3\"/>\n",
+                                               style.legend, kLegendTop, style.ink);
+    return sign + fmt::format("<text x=\"{}\" y=\"{}\" font-size=\"11\" fill=\"{}\">{}</text>\n",
+                              style.legend + 8, kLegendTop, style.ink, style.name);
+}
+
+/// All of them, and a legend of the kinds that there are.
+std::string marks_and_legend(std::span<const PlotMark> marks, const TimeAxis& x) {
     std::string svg;
-    for (const double seconds : losses) {
-        const double at = x.page(std::clamp(seconds, 0.0, x.high));
-        svg += fmt::format(
-            "<line x1=\"{0:.2f}\" x2=\"{0:.2f}\" y1=\"{1}\" y2=\"{2}\" stroke=\"{3}\" "
-            "stroke-dasharray=\"2 3\"/>\n"
-            "<text transform=\"translate({4:.2f} {5}) rotate(-90)\" font-size=\"11\" "
-            "fill=\"{3}\">workers came or went</text>\n",
-            at, kTop, kBottom, kLossInk, at - 4, kBottom - 8);
+    for (const MarkStyle& style : kMarkStyles) {
+        bool is_there = false;
+        for (const PlotMark& one : marks) {
+            if (one.kind != style.kind || !std::isfinite(one.seconds)) continue;
+            svg += mark(one, style, x);
+            is_there = true;
+        }
+        if (is_there) svg += legend(style);
     }
     return svg;
 }
@@ -205,7 +245,7 @@ std::string marks(std::span<const double> losses, const TimeAxis& x) {
 }  // namespace
 
 std::string plot_descent(std::span<const PlotPoint> points, const PlotText& text,
-                         std::span<const double> losses) {
+                         std::span<const PlotMark> marks) {
     std::vector<PlotPoint> finite;
     for (const PlotPoint& point : points) {
         if (std::isfinite(point.seconds) && std::isfinite(point.objective)) finite.push_back(point);
@@ -236,8 +276,8 @@ std::string plot_descent(std::span<const PlotPoint> points, const PlotText& text
     }
     const TimeAxis x = TimeAxis::up_to(last);
     const LogAxis y = LogAxis::over(least, most);
-    return frame(text, "seconds", "objective \u2212 best") + grid(x, y) + marks(losses, x) +
-           descent(finite, *best, floor, x, y) + "</svg>\n";
+    return frame(text, "seconds", "objective \u2212 best") + grid(x, y) +
+           marks_and_legend(marks, x) + descent(finite, *best, floor, x, y) + "</svg>\n";
 }
 
 std::string plot_bars(std::span<const PlotBar> bars, const std::string& value_label,

@@ -19,12 +19,21 @@ struct PlotText {
     std::string note;  ///< a smaller line below
 };
 
+/// Something that happened meanwhile.
+struct PlotMark {
+    enum class Kind { kFailure, kMove, kCheckpoint };
+    double seconds = 0;
+    Kind kind = Kind::kFailure;
+    std::string text;  ///< what it was
+};
+
 /// Plots the objective minus its best value, on a logarithmic axis, against time. Each pass is a
 /// dot (with many passes the curve alone), and a vertical line marks the best value. Points that
 /// are not finite are left out. If all values are the same, or there is none, the plot is a text
-/// that says so. `losses`: at these seconds workers came or went; each has a vertical line.
+/// that says so. Failures and moves of `marks` are vertical lines with their text, checkpoints are
+/// triangles on the axis of time; a legend says what is what.
 [[nodiscard]] std::string plot_descent(std::span<const PlotPoint> points, const PlotText& text,
-                                       std::span<const double> losses = {});
+                                       std::span<const PlotMark> marks = {});
 
 struct PlotBar {
     std::string name;  ///< below the bar

@@ -9,21 +9,24 @@
 
 namespace weir::checkpoint {
 
-ChunkWriter::ChunkWriter(const ChunkPlace& place, size_t expected_bytes) : place_(place) {
-    bytes_.reserve(expected_bytes);
+ChunkWriter::ChunkWriter(const ChunkPlace& place, size_t expected_bytes,
+                         std::vector<std::byte> buffer)
+    : place_(place), buffer_(std::move(buffer)) {
+    buffer_.reserve(expected_bytes);
     ByteWriter head;
     head.raw(std::as_bytes(std::span("WEIRCHNK", 8))).number(Chunk::kVersion);
     head.number(place.table).number(place.layout).number(place.value_type).number(uint16_t{0});
     head.number(place.width).number(place.state_values).number(uint32_t{0});
     head.number(place.key_count).number(place.range.first).number(place.range.last);
-    bytes_.insert(bytes_.end(), head.bytes().begin(), head.bytes().end());
-    WEIR_CHECK(bytes_.size() == Chunk::kHeadBytes);
+    WEIR_CHECK(head.bytes().size() == Chunk::kHeadBytes);
+    std::memcpy(append(Chunk::kHeadBytes), head.bytes().data(), Chunk::kHeadBytes);
 }
 
 std::byte* ChunkWriter::append(size_t size) {
-    const size_t before = bytes_.size();
-    bytes_.resize(before + size);
-    return bytes_.data() + before;
+    const size_t before = used_;
+    used_ += size;
+    if (used_ > buffer_.size()) buffer_.resize(used_);
+    return buffer_.data() + before;
 }
 
 void ChunkWriter::begin_block(Chunk::Block kind, uint64_t count, uint64_t first_key) {
@@ -64,19 +67,31 @@ void ChunkWriter::add_iteration(const ClosedUpTo& closed) {
     std::memcpy(append(sizeof(item)), item, sizeof(item));
 }
 
+Result<ChunkWriter::Written> ChunkWriter::write(Disk& disk, const std::string& folder,
+                                                const std::string& name) {
+    begin_block(Chunk::Block::kEnd, row_count_, 0);
+    const uint64_t checksum = checksum_of(name, std::span(buffer_).first(used_));
+    std::memcpy(append(sizeof(checksum)), &checksum, sizeof(checksum));
+    WEIR_ASSIGN(std::unique_ptr<NewFile> file,
+                write_new_file(disk, folder, name, std::span(buffer_).first(used_)));
+    return Written{{.table = place_.table,
+                    .range = place_.range,
+                    .row_count = row_count_,
+                    .size_bytes = used_,
+                    .checksum = checksum,
+                    .name = name},
+                   std::move(file)};
+}
+
 Result<ChunkEntry> ChunkWriter::finish(Disk& disk, const std::string& folder,
                                        const std::string& name) {
-    begin_block(Chunk::Block::kEnd, row_count_, 0);
-    const uint64_t checksum = checksum_of(name, bytes_);
-    std::memcpy(append(sizeof(checksum)), &checksum, sizeof(checksum));
-    WEIR_TRY(write_file(disk, folder, name, bytes_));
+    WEIR_ASSIGN(Written written, write(disk, folder, name));
+    if (Status synced = written.file->sync(); !synced) {
+        (void)disk.remove(path_of(folder, name));
+        return std::move(synced).error();
+    }
     WEIR_TRY(disk.sync_folder(folder));
-    return ChunkEntry{.table = place_.table,
-                      .range = place_.range,
-                      .row_count = row_count_,
-                      .size_bytes = bytes_.size(),
-                      .checksum = checksum,
-                      .name = name};
+    return std::move(written.entry);
 }
 
 }  // namespace weir::checkpoint

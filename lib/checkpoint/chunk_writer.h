@@ -5,8 +5,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lib/base/result.h"
@@ -21,8 +23,10 @@ namespace weir::checkpoint {
 /// Thread: one at a time
 class ChunkWriter {
 public:
-    /// `expected_bytes`: of the file, about.
-    explicit ChunkWriter(const ChunkPlace& place, size_t expected_bytes = 0);
+    /// `expected_bytes`: of the file, about. `buffer`: memory to work in, of a writer before; what
+    /// is in it does not matter.
+    explicit ChunkWriter(const ChunkPlace& place, size_t expected_bytes = 0,
+                         std::vector<std::byte> buffer = {});
 
     [[nodiscard]] const ChunkPlace& place() const noexcept { return place_; }
 
@@ -40,10 +44,22 @@ public:
     void add_clocks(const ClockTimes& times);
     void add_iteration(const ClosedUpTo& closed);
 
-    [[nodiscard]] size_t bytes() const noexcept { return bytes_.size(); }
+    [[nodiscard]] size_t bytes() const noexcept { return used_; }
 
-    /// The last call: writes the file. It is on the disk when this returns.
+    struct Written {
+        ChunkEntry entry;
+        std::unique_ptr<NewFile> file;  ///< to sync; then the folder is to be synced, too
+    };
+
+    /// After all that was added: writes the file.
     /// Errors: those of Disk; a file that could not be written whole is removed
+    [[nodiscard]] Result<Written> write(Disk& disk, const std::string& folder,
+                                        const std::string& name);
+
+    /// The last call: its memory.
+    [[nodiscard]] std::vector<std::byte> take_buffer() noexcept { return std::move(buffer_); }
+
+    /// write(), and it is on the disk when this returns.
     [[nodiscard]] Result<ChunkEntry> finish(Disk& disk, const std::string& folder,
                                             const std::string& name);
 
@@ -54,7 +70,8 @@ private:
 
     ChunkPlace place_;
     uint64_t row_count_ = 0;
-    std::vector<std::byte> bytes_;
+    std::vector<std::byte> buffer_;  ///< not made smaller: to zero it anew takes long
+    size_t used_ = 0;
 };
 
 }  // namespace weir::checkpoint

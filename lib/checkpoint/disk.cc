@@ -42,6 +42,8 @@ public:
             if (done < 0) return failed(path_, "cannot be written", errno);
             bytes = bytes.subspan(static_cast<size_t>(done));
         }
+        // The disk begins now, and not when the file is synced. An error is seen then, too.
+        (void)::sync_file_range(fd_.get(), 0, 0, SYNC_FILE_RANGE_WRITE);
         return {};
     }
 

@@ -58,6 +58,11 @@ bool is_chunk_name(std::string_view name) noexcept {
     return file && file->kind == FileKind::kChunk;
 }
 
+uint64_t writer_of(std::string_view chunk_name) noexcept {
+    const std::optional<FileName> file = parse_name(chunk_name);
+    return file ? file->number : 0;
+}
+
 std::string path_of(const std::string& folder, std::string_view name) {
     return fmt::format("{}/{}", folder, name);
 }
@@ -121,14 +126,23 @@ Result<Pruned> prune(Disk& disk, const std::string& folder, size_t keep) {
     return pruned;
 }
 
+Result<std::unique_ptr<NewFile>> write_new_file(Disk& disk, const std::string& folder,
+                                                const std::string& name,
+                                                std::span<const std::byte> bytes) {
+    const std::string path = path_of(folder, name);
+    WEIR_ASSIGN(std::unique_ptr<NewFile> file, disk.create(path));
+    const Status written = file->write(bytes);
+    if (written) return file;
+    (void)disk.remove(path);  // the first error counts
+    return written.error();
+}
+
 Status write_file(Disk& disk, const std::string& folder, const std::string& name,
                   std::span<const std::byte> bytes) {
-    const std::string path = path_of(folder, name);
-    WEIR_ASSIGN(const std::unique_ptr<NewFile> file, disk.create(path));
-    Status written = file->write(bytes);
-    if (written) written = file->sync();
-    if (!written) (void)disk.remove(path);  // the first error counts
-    return written;
+    WEIR_ASSIGN(const std::unique_ptr<NewFile> file, write_new_file(disk, folder, name, bytes));
+    const Status synced = file->sync();
+    if (!synced) (void)disk.remove(path_of(folder, name));
+    return synced;
 }
 
 }  // namespace weir::checkpoint

@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -28,6 +29,8 @@ inline constexpr std::string_view kPartSuffix = ".part";
 [[nodiscard]] std::string chunk_name(uint64_t checkpoint, uint32_t table, uint64_t first,
                                      uint32_t writer);
 [[nodiscard]] bool is_chunk_name(std::string_view name) noexcept;
+/// The checkpoint that has written a chunk of this name.
+[[nodiscard]] uint64_t writer_of(std::string_view chunk_name) noexcept;
 [[nodiscard]] std::string path_of(const std::string& folder, std::string_view name);
 
 /// The numbers of the checkpoints, ascending. Errors: those of Disk
@@ -49,8 +52,13 @@ struct Pruned {
 ///         then no file is removed
 [[nodiscard]] Result<Pruned> prune(Disk& disk, const std::string& folder, size_t keep);
 
-/// Writes a file that was not there; removes it if it cannot be written whole. Its content is on
-/// the disk when this returns; its name may not be. Errors: those of Disk
+/// Writes a file that was not there; removes it if it cannot be written whole. Neither its content
+/// nor its name need be on the disk when this returns. Errors: those of Disk
+[[nodiscard]] Result<std::unique_ptr<NewFile>> write_new_file(Disk& disk, const std::string& folder,
+                                                              const std::string& name,
+                                                              std::span<const std::byte> bytes);
+
+/// The same; its content is on the disk when this returns; its name may not be.
 [[nodiscard]] Status write_file(Disk& disk, const std::string& folder, const std::string& name,
                                 std::span<const std::byte> bytes);
 

@@ -86,6 +86,20 @@ std::span<const ChunkEntry> Manifest::chunks_of(uint32_t table) const noexcept {
     return {begin, std::ranges::upper_bound(chunks, table, {}, &ChunkEntry::table)};
 }
 
+uint64_t Manifest::bytes() const noexcept {
+    uint64_t sum = 0;
+    for (const ChunkEntry& chunk : chunks)
+        sum += chunk.size_bytes;
+    return sum;
+}
+
+uint64_t Manifest::new_bytes() const noexcept {
+    uint64_t sum = 0;
+    for (const ChunkEntry& chunk : chunks)
+        sum += writer_of(chunk.name) == number ? chunk.size_bytes : 0;
+    return sum;
+}
+
 Status order(Manifest& manifest) {
     std::ranges::sort(manifest.tables, {}, &TableSchema::id);
     std::ranges::sort(manifest.chunks,
@@ -133,6 +147,17 @@ Result<Manifest> decode_manifest(const std::string& name, std::span<const std::b
     return Error(Errc::kParse, fmt::format("{}: the manifest is malformed: {}; use another "
                                            "checkpoint",
                                            name, fault));
+}
+
+Status check_chunks(Disk& disk, const std::string& folder, const Manifest& manifest) {
+    WEIR_ASSIGN(std::vector<std::string> names, disk.list(folder));
+    std::ranges::sort(names);
+    for (const ChunkEntry& chunk : manifest.chunks) {
+        if (std::ranges::binary_search(names, chunk.name)) continue;
+        return Error(Errc::kNotFound,
+                     fmt::format("{}: the file of a chunk is gone", path_of(folder, chunk.name)));
+    }
+    return {};
 }
 
 Status write_manifest(Disk& disk, const std::string& folder, const Manifest& manifest) {

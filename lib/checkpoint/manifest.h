@@ -61,6 +61,10 @@ struct Manifest {
     /// Of one table.
     [[nodiscard]] std::span<const ChunkEntry> chunks_of(uint32_t table) const noexcept;
 
+    /// Bytes of all chunks, and of those that this checkpoint has written itself.
+    [[nodiscard]] uint64_t bytes() const noexcept;
+    [[nodiscard]] uint64_t new_bytes() const noexcept;
+
     friend bool operator==(const Manifest&, const Manifest&) = default;
 };
 
@@ -72,6 +76,10 @@ struct Manifest {
 /// Brings tables and chunks into their order, and checks that every table is complete.
 /// Errors: kInvalidArgument, naming the table
 [[nodiscard]] Status order(Manifest& manifest);
+
+/// Whether the files of all chunks are there; somebody may have removed one of an older checkpoint.
+/// Errors: kNotFound, naming it; those of Disk
+[[nodiscard]] Status check_chunks(Disk& disk, const std::string& folder, const Manifest& manifest);
 
 /// Writes the manifest under another name, and renames it when it is on the disk. All chunks must
 /// be there before. Errors: those of Disk

@@ -8,6 +8,8 @@
 #include <vector>
 
 #include <fmt/core.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "lib/checkpoint/folder.h"
 #include "lib/node/checkpoint_message.h"
@@ -16,6 +18,13 @@ namespace weir {
 namespace {
 
 using checkpoint::Disk;
+
+/// Where threads share a processor, those that answer workers do not wait for the disk's.
+void give_way_to_others() {
+    constexpr int kNice = 5;
+    (void)::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()),
+                        kNice);  // else it runs as it is
+}
 
 Error wrong(std::string why) {
     return {Errc::kInvalidArgument, std::move(why)};
@@ -73,7 +82,12 @@ Result<JobCheckpoints> plan_checkpoints(const JobOptions& options, Disk& disk) {
 DiskThread::DiskThread()
     : queue_(std::make_shared<checkpoint::DiskQueue>(std::make_shared<checkpoint::RealDisk>())),
       runtime_(IdleOptions{.spin_ns = 0, .yield_ns = 0}) {
-    runtime_.run([queue = queue_] { queue->run(); }, "disk");
+    runtime_.run(
+        [queue = queue_] {
+            give_way_to_others();
+            queue->run();
+        },
+        "disk");
 }
 
 }  // namespace weir

@@ -32,7 +32,7 @@ bool read_tables(ByteReader& from, std::vector<TableIteration>& tables) {
 
 std::vector<std::byte> CheckpointOrder::encode() const {
     ByteWriter to;
-    to.number(step).number(static_cast<uint8_t>(has_more)).number(number).text(folder);
+    to.number(step).number(static_cast<uint8_t>(has_more)).number(number).number(base).text(folder);
     write_tables(to, tables);
     return std::move(to).take();
 }
@@ -44,6 +44,7 @@ std::optional<CheckpointOrder> CheckpointOrder::decode(std::span<const std::byte
     if (order.step < Step::kFreeze || order.step > Step::kWatch) return std::nullopt;
     if (!from.flag(order.has_more)) return std::nullopt;
     order.number = from.number<uint64_t>();
+    order.base = from.number<uint64_t>();
     order.folder = from.text(kFolderBytesMax);
     if (!read_tables(from, order.tables) || !from.done()) return std::nullopt;
     return order;
@@ -68,6 +69,28 @@ std::optional<ResumedMessage> ResumedMessage::decode(std::span<const std::byte> 
         SavedTable& table = message.tables.emplace_back();
         table.name = from.text(TableMessage::kNameBytesMax);
         table.closed = from.number<uint64_t>();
+    }
+    if (!from.done()) return std::nullopt;
+    return message;
+}
+
+std::vector<std::byte> WrittenMessage::encode(size_t bytes_max) const {
+    ByteWriter to;
+    for (const Written& one : checkpoints) {
+        if (to.bytes().size() + sizeof(one) > bytes_max) break;
+        to.number(one.number).number(one.age_ns);
+    }
+    return std::move(to).take();
+}
+
+std::optional<WrittenMessage> WrittenMessage::decode(std::span<const std::byte> body) {
+    ByteReader from(body);
+    WrittenMessage message;
+    while (from.ok() && !from.done()) {
+        if (message.checkpoints.size() == kCheckpointsMax) return std::nullopt;
+        Written& one = message.checkpoints.emplace_back();
+        one.number = from.number<uint64_t>();
+        one.age_ns = from.number<uint64_t>();
     }
     if (!from.done()) return std::nullopt;
     return message;

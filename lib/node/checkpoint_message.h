@@ -38,6 +38,7 @@ struct CheckpointOrder {
     Step step = Step::kFreeze;
     bool has_more = false;  ///< further tables follow in another message
     uint64_t number = 0;    ///< of the checkpoint
+    uint64_t base = 0;      ///< kTake: the one before, whose chunks may be named again; 0: none
     std::string folder = {};
     std::vector<TableIteration> tables = {};
 
@@ -48,9 +49,27 @@ struct CheckpointOrder {
 
 /// From a worker to the manager, in `first`.
 enum class CheckpointAsk : uint64_t {
-    kWrite = 0,        ///< a checkpoint; its number is in the answer
-    kResumedFrom = 1,  ///< the answer is a ResumedMessage
-    kForgetUnread = 2  ///< the job shall not have those tables of it that nobody has asked for
+    kWrite = 0,         ///< a checkpoint; its number is in the answer
+    kResumedFrom = 1,   ///< the answer is a ResumedMessage
+    kForgetUnread = 2,  ///< the job shall not have those tables of it that nobody has asked for
+    kWritten = 3        ///< the answer is a WrittenMessage
+};
+
+/// The checkpoints that the job has written.
+struct WrittenMessage {
+    struct Written {
+        uint64_t number = 0;
+        uint64_t age_ns = 0;  ///< since it was complete
+        friend bool operator==(const Written&, const Written&) = default;
+    };
+
+    static constexpr size_t kCheckpointsMax = 256;  ///< older ones are left out
+    std::vector<Written> checkpoints = {};          ///< the last one first
+
+    /// So many of the first as fit into a body.
+    [[nodiscard]] std::vector<std::byte> encode(size_t bytes_max) const;
+    [[nodiscard]] static std::optional<WrittenMessage> decode(std::span<const std::byte> body);
+    friend bool operator==(const WrittenMessage&, const WrittenMessage&) = default;
 };
 
 /// What the job goes on from.

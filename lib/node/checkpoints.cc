@@ -79,6 +79,7 @@ Status write_whole(Disk& disk, const std::string& folder, const ResumedFrom& fro
                    const std::vector<uint32_t>& unread, Manifest manifest, size_t kept_count) {
     WEIR_TRY(add_chunks_of(disk, folder, from, unread, manifest));
     WEIR_TRY(checkpoint::order(manifest));
+    WEIR_TRY(checkpoint::check_chunks(disk, folder, manifest));
     return write_and_prune(disk, folder, manifest, kept_count);
 }
 
@@ -123,9 +124,12 @@ bool Checkpoints::is_due() {
     if (options_.folder.empty() || !is_started_ || phase_ != Phase::kIdle) return false;
     if (options_.is_asked_for && options_.is_asked_for()) is_wanted_ = true;
     if (is_wanted_ || !askers_.empty()) return true;
-    const uint64_t now_ns = clock_.now_ns();
-    const bool is_time = options_.every_ns != 0 && now_ns - begun_ns_ >= options_.every_ns;
-    return (is_time || has_iterated_) && now_ns >= pause_end_ns_;
+    return is_due_by_itself() && clock_.now_ns() >= pause_end_ns_;
+}
+
+bool Checkpoints::is_due_by_itself() const {
+    const bool is_time = options_.every_ns != 0 && clock_.now_ns() - begun_ns_ >= options_.every_ns;
+    return is_time || has_iterated_ || is_missed_;
 }
 
 void Checkpoints::enter(Phase phase) {
@@ -135,9 +139,10 @@ void Checkpoints::enter(Phase phase) {
 
 void Checkpoints::begin(const std::vector<ShardPeer>& shards, std::vector<TableSchema> tables,
                         std::vector<uint32_t> unread) {
+    was_due_ = is_wanted_ || is_due_by_itself();
     enter(Phase::kNumbering);
     begun_ns_ = entered_ns_;
-    is_wanted_ = has_iterated_ = false;
+    is_wanted_ = has_iterated_ = is_missed_ = false;
     served_ = std::exchange(askers_, {});
     shards_ = shards;
     unread_ = std::move(unread);
@@ -219,6 +224,7 @@ void Checkpoints::order_to_take() {
     }
     orders.back().has_more = false;
     orders.front().folder = options_.folder;
+    orders.front().base = base_;
     for (const ShardPeer& shard : shards_) {
         awaited_.insert(shard.number);
         taking_.insert(shard.number);
@@ -280,18 +286,19 @@ void Checkpoints::complete() {
     phase_ = Phase::kIdle;
     for (const auto& [table, iteration] : manifest_.closed)
         saved_[table] = iteration;
-    last_number_ = manifest_.number;
+    last_number_ = base_ = manifest_.number;
     last_begun_ns_ = begun_ns_;
     last_duration_ns_ = clock_.now_ns() - begun_ns_;
     last_failure_.clear();
-    uint64_t bytes = 0;
-    for (const checkpoint::ChunkEntry& chunk : manifest_.chunks)
-        bytes += chunk.size_bytes;
-    log(LogLevel::kInfo, "checkpoint {} is in {}{}: {:.1f} MiB in {:.2f} s", last_number_,
-        options_.folder,
+    complete_.emplace_front(last_number_, clock_.now_ns());
+    if (complete_.size() > WrittenMessage::kCheckpointsMax) complete_.pop_back();
+    constexpr double kMib = 1024.0 * 1024.0;
+    log(LogLevel::kInfo, "checkpoint {} is in {}{}: {:.1f} MiB in {:.2f} s, {:.1f} MiB of it new",
+        last_number_, options_.folder,
         manifest_.iteration ? fmt::format(", as of iteration {}", *manifest_.iteration) : "",
-        static_cast<double>(bytes) / (1024.0 * 1024.0),
-        static_cast<double>(last_duration_ns_) / static_cast<double>(kSecond));
+        static_cast<double>(manifest_.bytes()) / kMib,
+        static_cast<double>(last_duration_ns_) / static_cast<double>(kSecond),
+        static_cast<double>(manifest_.new_bytes()) / kMib);
     ByteWriter body;
     body.number(last_number_);
     answer_all(outbox_, served_, Errc::kOk, body.bytes());
@@ -299,6 +306,7 @@ void Checkpoints::complete() {
 
 void Checkpoints::give_up(const Error& why, LogLevel level) {
     if (phase_ == Phase::kIdle) return;
+    if (phase_ == Phase::kWriting) base_ = 0;
     if (needs_shards()) {
         CheckpointOrder order{.step = CheckpointOrder::Step::kGiveUp};
         order.number = manifest_.number;
@@ -309,7 +317,10 @@ void Checkpoints::give_up(const Error& why, LogLevel level) {
     awaited_.clear();
     taking_.clear();
     last_failure_ = why.text();
-    pause_end_ns_ = clock_.now_ns() + kPauseNs;
+    const bool is_of_servers = why.code() == Errc::kCancelled || why.code() == Errc::kBusy ||
+                               why.code() == Errc::kPeerLost;
+    pause_end_ns_ = clock_.now_ns() + (is_of_servers ? kShortPauseNs : kPauseNs);
+    is_missed_ = was_due_;
     log(level, "there is no new checkpoint, and the job goes on: {}", why.text());
     answer_all(outbox_, served_, why.code(), encode_text(why.text()));
 }
@@ -328,6 +339,13 @@ Checkpoints::Report Checkpoints::report() const {
     report.last_duration_ns = last_duration_ns_;
     report.last_failure = last_failure_;
     return report;
+}
+
+WrittenMessage Checkpoints::written() const {
+    WrittenMessage message;
+    for (const auto& [number, at_ns] : complete_)
+        message.checkpoints.push_back({number, clock_.now_ns() - at_ns});
+    return message;
 }
 
 }  // namespace weir

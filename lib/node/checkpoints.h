@@ -5,12 +5,14 @@
 /// for it and in which order, and its manifest.
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lib/base/clock.h"
@@ -42,7 +44,8 @@ struct CheckpointOptions {
 ///   kNumbering  its number is chosen, above all files of the folder
 ///   kFreezing   every shard stops, and says which iteration of each table it has closed last
 ///   kTaking     every shard goes on up to the highest of these, keeps the rows of each table as they
-///               are then, goes on, and writes its chunks
+///               are then, goes on, and writes its chunks, or names those of the last checkpoint to
+///               which nothing was pushed since
 ///   kWriting    all chunks are there: the manifest is written, and old checkpoints are removed
 /// While all shards stand, none has executed anything that was sent after an answer of one that stood
 /// later: so the checkpoint shows no push without those that were acknowledged before it was sent.
@@ -57,8 +60,10 @@ public:
 
     static constexpr uint64_t kFreezeNs = 5 * kSecond;  ///< for all shards to stop
     static constexpr uint64_t kTakeNs = 60 * kSecond;   ///< and then to have kept all rows
-    /// After one that failed, the next one that nobody asks for waits so long.
+    /// After one that failed, the next one that nobody asks for waits so long: because of the disk, or
+    /// because of servers that came, left or died. One that was due is tried again then.
     static constexpr uint64_t kPauseNs = 10 * kSecond;
+    static constexpr uint64_t kShortPauseNs = kSecond;
 
     /// What people see of them.
     struct Report {
@@ -118,10 +123,12 @@ public:
     void end(const Error& why);
 
     [[nodiscard]] Report report() const;
+    [[nodiscard]] WrittenMessage written() const;
 
     [[nodiscard]] const CheckpointOptions& options() const noexcept { return options_; }
 
 private:
+    [[nodiscard]] bool is_due_by_itself() const;
     void enter(Phase phase);
     void give_up(const Error& why, LogLevel level = LogLevel::kWarning);
     void send(const ShardPeer& shard, const CheckpointOrder& order);
@@ -142,6 +149,8 @@ private:
     bool is_started_ = false;
     bool is_wanted_ = false;     ///< a signal asks for it
     bool has_iterated_ = false;  ///< so many iterations are closed that it is due
+    bool was_due_ = false;       ///< the one that is under way; or it was only asked for by workers
+    bool is_missed_ = false;     ///< the last one was due, and failed
     uint64_t pause_end_ns_ = 0;  ///< of the one that failed last
     std::vector<Asker> askers_;  ///< of the next one
     std::vector<Asker> served_;  ///< of the one that is under way
@@ -154,9 +163,11 @@ private:
     std::map<uint32_t, uint64_t> saved_;    ///< the same, of the last checkpoint
     std::shared_ptr<ManagerDisk> disk_;
     uint64_t last_number_ = 0;
+    uint64_t base_ = 0;  ///< the last one, unless its chunks may not be there
     uint64_t last_begun_ns_ = 0;
     uint64_t last_duration_ns_ = 0;
     std::string last_failure_;
+    std::deque<std::pair<uint64_t, uint64_t>> complete_;  ///< numbers, and when: the last ones
 };
 
 }  // namespace weir

@@ -38,17 +38,17 @@ bool Manager::may_begin_checkpoint() const {
 
 void Manager::ask_for_checkpoint(const Asker& asker, const wire::Frame& frame) {
     const auto what = static_cast<CheckpointAsk>(frame.header.first);
-    if (what > CheckpointAsk::kForgetUnread || !frame.values.empty())
+    if (what > CheckpointAsk::kWritten || !frame.values.empty())
         return refuse(asker.connection, "a malformed question about checkpoints");
+    const size_t bytes_max = endpoint_->capabilities().message_bytes_max - wire::kHeaderBytesMin;
     switch (what) {
         case CheckpointAsk::kWrite:
             if (loss_) return answer(outbox_, asker, loss_->code(), encode_text(loss_->text()));
             return checkpoints_.ask(asker);
-        case CheckpointAsk::kResumedFrom: {
-            const size_t bytes_max =
-                endpoint_->capabilities().message_bytes_max - wire::kHeaderBytesMin;
+        case CheckpointAsk::kResumedFrom:
             return answer(outbox_, asker, Errc::kOk, tables_.resumed().encode(bytes_max));
-        }
+        case CheckpointAsk::kWritten:
+            return answer(outbox_, asker, Errc::kOk, checkpoints_.written().encode(bytes_max));
         case CheckpointAsk::kForgetUnread:
             tables_.forget_unread();
             return answer(outbox_, asker, Errc::kOk);

@@ -22,6 +22,8 @@ void CheckpointPart::freeze(uint64_t number) {
     end();
     number_ = number;
     phase_ = Phase::kFrozen;
+    saving_.clear();
+    is_saving_void_ = false;
     std::vector<TableIteration> highest;
     for (uint32_t i = 0; i < tables_.size(); ++i) {
         if (tables_[i] == nullptr) continue;
@@ -44,7 +46,10 @@ void CheckpointPart::take(const CheckpointOrder& order, uint32_t shard) {
     if (phase_ == Phase::kNone || order.number != number_ || has_all_orders_) return;
     phase_ = Phase::kTaking;
     shard_ = shard;
-    if (!order.folder.empty()) folder_ = order.folder;
+    if (!order.folder.empty()) {
+        folder_ = order.folder;
+        std::erase_if(saved_, [&](const auto& one) { return one.first != order.base; });
+    }
     for (const TableIteration& one : order.tables)
         awaited_[one.table] = one.iteration;
     has_all_orders_ = !order.has_more;
@@ -78,9 +83,11 @@ Status CheckpointPart::keep_rows() {
             continue;
         }
         if (has_rows) {
+            const std::span<const SavedChunk> before =
+                saved_.empty() ? std::span<const SavedChunk>() : saved_.begin()->second[number];
             WEIR_ASSIGN(std::unique_ptr<TableSnapshot> snapshot,
                         TableSnapshot::begin(table, holdings_.primary(), holdings_.segments(),
-                                             {disk_, folder_, number_, shard_}));
+                                             before, {disk_, folder_, number_, shard_}));
             snapshots_.push_back(std::move(snapshot));
         }
         iterations.go_on();
@@ -115,6 +122,10 @@ size_t CheckpointPart::step_or_throw(size_t bytes_max, bool confirmed) {
     }
     if (awaited_.empty() && snapshots_.empty() && confirmed) {
         report(CheckpointReport::Step::kSaved);
+        for (auto& [table, chunks] : saving_)
+            std::ranges::sort(chunks, {},
+                              [](const SavedChunk& one) { return one.entry.range.first; });
+        if (!is_saving_void_) saved_[number_] = std::move(saving_);
         end();
     }
     return *written + reports_.size() - before;
@@ -128,7 +139,8 @@ Result<size_t> CheckpointPart::write_some(size_t bytes_max) {
         done += some;
         while (auto chunk = snapshot->take_chunk()) {
             report(CheckpointReport::Step::kChunk);
-            reports_.back().chunk = *std::move(chunk);
+            reports_.back().chunk = chunk->entry;
+            saving_[chunk->entry.table].push_back(*std::move(chunk));
         }
     }
     std::erase_if(snapshots_, [](const auto& snapshot) { return snapshot->is_over(); });

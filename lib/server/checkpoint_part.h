@@ -48,6 +48,12 @@ public:
     /// What this shard holds has changed, or the manager is gone.
     void fail(const Error& why);
 
+    /// A view has come, or rows were changed that no clock knows of: the next checkpoint writes all.
+    void forget_saved() {
+        saved_.clear();
+        is_saving_void_ = true;
+    }
+
     /// Keeps rows where it is time, copies about `bytes_max` of them, and takes what the disk has
     /// done. `confirmed`: whether all copies have what the shard had when the last rows were kept.
     /// Returns how much it did.
@@ -68,6 +74,8 @@ public:
 private:
     enum class Phase : uint8_t { kNone, kFrozen, kTaking };
 
+    using SavedTables = std::map<uint32_t, std::vector<SavedChunk>>;
+
     [[nodiscard]] size_t step_or_throw(size_t bytes_max, bool confirmed);
     void end();
     void report(CheckpointReport::Step step);
@@ -86,6 +94,10 @@ private:
     bool has_all_orders_ = false;  ///< awaited_ had all tables
     bool has_taken_ = false;       ///< kTaken was reported
     std::vector<std::unique_ptr<TableSnapshot>> snapshots_;  ///< that are not over
+    /// The chunks of this shard, by checkpoint. The manager says which one is complete.
+    std::map<uint64_t, SavedTables> saved_;
+    SavedTables saving_;           ///< of the one that is under way
+    bool is_saving_void_ = false;  ///< they are of no use for the next one
     bool is_released_ = false;
     bool has_kept_ = false;
     std::vector<CheckpointReport> reports_;

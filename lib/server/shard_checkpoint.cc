@@ -17,7 +17,7 @@ using wire::Kind;
 namespace {
 
 /// What is copied in one poll: a push that has just missed it waits for so much.
-constexpr size_t kRowBytesPerPoll = size_t{64} << 10;
+constexpr size_t kRowBytesPerPoll = size_t{16} << 10;
 
 }  // namespace
 
@@ -85,6 +85,7 @@ void Shard::begin_fill(const CheckpointOrder& order) {
         return report_filled(number,
                              Error(Errc::kNotFound, fmt::format("there is no table {}", number)));
     }
+    checkpoint_.forget_saved();
     fills_.push_back(
         {number, std::make_unique<TableFill>(*tables_[number]->rows, holdings_.primary(),
                                              options_.disk, order.folder, order.number)});

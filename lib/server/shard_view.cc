@@ -54,6 +54,7 @@ void Shard::take_view(View view) {
     since_ = since;
     phase_ = Phase::kServing;
     take_members();
+    checkpoint_.forget_saved();
     if (has_changed && !is_first)
         fail_checkpoint(Error(Errc::kCancelled, "what this shard holds has changed meanwhile"));
     if (has_changed) begin_anew();

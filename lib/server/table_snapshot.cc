@@ -2,14 +2,15 @@
 #include "lib/server/table_snapshot.h"
 
 #include <algorithm>
+#include <iterator>
 
+#include "lib/base/byte_codec.h"
 #include "lib/checkpoint/folder.h"
 #include "lib/checkpoint/range_reader.h"
 
 namespace weir {
 
 using checkpoint::Chunk;
-using checkpoint::ChunkEntry;
 using checkpoint::ChunkWriter;
 
 namespace {
@@ -26,15 +27,19 @@ uint64_t width_of(PositionRange range) noexcept {
 
 Result<std::unique_ptr<TableSnapshot>> TableSnapshot::begin(ShardTable& table,
                                                             const PositionSet& positions,
-                                                            const SegmentList& held, Place place) {
-    WEIR_TRY(table.rows->keep_snapshot());
+                                                            const SegmentList& held,
+                                                            std::span<const SavedChunk> before,
+                                                            Place place) {
     std::unique_ptr<TableSnapshot> snapshot(new TableSnapshot(table, std::move(place)));
-    snapshot->plan(positions, held);
+    snapshot->plan(positions, held, before);
+    if (!snapshot->parts_.empty()) WEIR_TRY(table.rows->keep_snapshot());
     snapshot->open_group();
     return snapshot;
 }
 
-void TableSnapshot::plan(const PositionSet& positions, const SegmentList& held) {
+/// Chunks that were cut before are cut so again, until the table is twice as large.
+void TableSnapshot::plan(const PositionSet& positions, const SegmentList& held,
+                         std::span<const SavedChunk> before) {
     const TableShard& rows = *table_.rows;
     const bool is_sparse = rows.schema().layout == Layout::kSparse;
     const double row_bytes = static_cast<double>(rows.pulled_row_bytes() + rows.state_row_bytes() +
@@ -42,9 +47,38 @@ void TableSnapshot::plan(const PositionSet& positions, const SegmentList& held) 
     double ring = 0;  // all positions that have rows here, also those of backups
     for (const PositionRange range : rows.held().ranges())
         ring += static_cast<double>(width_of(range));
-    const double bytes = row_bytes * static_cast<double>(rows.row_count());
+    double ours = 0;
+    for (const PositionRange run : positions.ranges())
+        ours += static_cast<double>(width_of(run));
+    const double bytes =
+        row_bytes * static_cast<double>(rows.row_count()) * ours / std::max(ring, 1.0);
+    double bytes_before = 0;
+    for (const SavedChunk& chunk : before)
+        bytes_before += static_cast<double>(chunk.entry.size_bytes);
+    if (before.empty() || bytes > 2 * bytes_before) {
+        cut(positions, bytes);
+        for (Part& part : parts_)
+            look_at(part, held);
+        return;
+    }
+    for (const SavedChunk& chunk : before) {
+        Part part{.range = chunk.entry.range, .bytes = static_cast<size_t>(chunk.entry.size_bytes)};
+        look_at(part, held);
+        if (part.stamp == chunk.stamp) {
+            written_.push_back(chunk);
+        } else {
+            parts_.push_back(std::move(part));
+        }
+    }
+}
+
+/// Into parts of about a chunk. `bytes`: of them all, about.
+void TableSnapshot::cut(const PositionSet& positions, double bytes) {
+    double ours = 0;
+    for (const PositionRange run : positions.ranges())
+        ours += static_cast<double>(width_of(run));
     for (const PositionRange run : positions.ranges()) {
-        const double run_bytes = bytes * static_cast<double>(width_of(run)) / std::max(ring, 1.0);
+        const double run_bytes = bytes * static_cast<double>(width_of(run)) / ours;
         const auto count = static_cast<uint64_t>(run_bytes / Chunk::kBytesWanted) + 1;
         const uint64_t step = width_of(run) / count;
         for (uint64_t i = 0; i < count; ++i) {
@@ -52,12 +86,23 @@ void TableSnapshot::plan(const PositionSet& positions, const SegmentList& held) 
             part.range = {run.first + i * step,
                           i + 1 == count ? run.last : run.first + (i + 1) * step - 1};
             part.bytes = static_cast<size_t>(run_bytes / static_cast<double>(count));
-            part.clocks.push_back(table_.clocks.part(held, part.range));
-            for (const ClosedRun& closed : table_.iterations.state().closed().runs(part.range))
-                if (closed.state.last != 0)
-                    part.closed.push_back({closed.range, closed.state.last});
         }
     }
+}
+
+/// What a part has beside rows. Every push that is executed raises a clock in all segments of its
+/// keys, every iteration that changes rows is closed then, and clocks are dropped by views alone.
+void TableSnapshot::look_at(Part& part, const SegmentList& held) const {
+    part.clocks.push_back(table_.clocks.part(held, part.range));
+    for (const ClosedRun& closed : table_.iterations.state().closed().runs(part.range)) {
+        if (closed.state.last != 0) part.closed.push_back({closed.range, closed.state.last});
+    }
+    ByteWriter all;
+    for (const ClockTimes& times : part.clocks)
+        times.encode(all);
+    for (const checkpoint::ClosedUpTo& closed : part.closed)
+        all.number(closed.range.first).number(closed.range.last).number(closed.iteration);
+    part.stamp = checkpoint::checksum_of("", all.bytes());
 }
 
 /// The next parts that are filled together.
@@ -75,7 +120,13 @@ void TableSnapshot::open_group() {
         checkpoint::ChunkPlace place = checkpoint::place_in(
             rows.schema(), static_cast<uint32_t>(rows.state_row_bytes() / rows.pulled_row_bytes()));
         place.range = part.range;
-        part.writer = std::make_unique<ChunkWriter>(place, part.bytes + part.bytes / 8);
+        std::vector<std::byte> buffer;
+        if (!buffers_.empty()) {
+            buffer = std::move(buffers_.back());
+            buffers_.pop_back();
+        }
+        part.writer =
+            std::make_unique<ChunkWriter>(place, part.bytes + part.bytes / 8, std::move(buffer));
         for (const ClockTimes& times : part.clocks)
             part.writer->add_clocks(times);
         for (const checkpoint::ClosedUpTo& closed : part.closed)
@@ -93,25 +144,45 @@ void TableSnapshot::close_group() {
                                                   parts_[i].range.first, place_.shard);
         waiting_bytes_ += bytes;
         writing_.push_back(
-            {bytes, place_.disk->add([writer, folder = place_.folder,
-                                      name = std::move(name)](checkpoint::Disk& disk) {
-                 return writer->finish(disk, folder, name);
-             })});
+            {bytes, parts_[i].stamp,
+             place_.disk->add(
+                 [writer, files = files_, folder = place_.folder,
+                  name = std::move(name)](checkpoint::Disk& disk) -> Result<WrittenPart> {
+                     WEIR_ASSIGN(ChunkWriter::Written written, writer->write(disk, folder, name));
+                     files->push_back(std::move(written.file));
+                     return WrittenPart{std::move(written.entry), writer->take_buffer()};
+                 })});
+        if (++file_count_ == kSyncedTogether) sync();
     }
+}
+
+/// Has the disk sync what it has written before.
+void TableSnapshot::sync() {
+    if (file_count_ == 0) return;
+    const size_t count = std::exchange(file_count_, 0);
+    syncing_.push_back({count, place_.disk->add([files = files_, folder = place_.folder](
+                                                    checkpoint::Disk& disk) -> Status {
+                            for (const auto& file : std::exchange(*files, {}))
+                                WEIR_TRY(file->sync());
+                            return disk.sync_folder(folder);
+                        })});
 }
 
 Result<size_t> TableSnapshot::step(size_t bytes_max) {
     WEIR_TRY(take_written());
     if (waits_for_disk()) return size_t{0};
     TableShard& rows = *table_.rows;
-    const size_t row_bytes = rows.pulled_row_bytes() + rows.state_row_bytes() + sizeof(uint64_t);
+    const bool is_sparse = rows.schema().layout == Layout::kSparse;
+    const size_t row_bytes =
+        rows.pulled_row_bytes() + rows.state_row_bytes() + (is_sparse ? sizeof(uint64_t) : 0);
     constexpr size_t kListBytes = size_t{8} << 10;  // a step may have read many buckets
     size_t done = 0;
     while (done < bytes_max && !cursor_.at_end) {
         const size_t row_count = std::clamp<size_t>(bytes_max / row_bytes, 1, kStepRowsMax);
         rows.list_snapshot(cursor_, group_, row_count, listed_);
-        listed_.range.empty() ? add_listed() : add_range();
-        done += listed_.row_count() * row_bytes + kListBytes;
+        const bool is_list = listed_.range.empty();
+        is_list ? add_listed() : add_range();
+        done += listed_.row_count() * row_bytes + (is_list ? kListBytes : 0);
     }
     if (rows.is_snapshot_spoilt())
         return Error(Errc::kCancelled, "rows were dropped, or there was no memory to keep them");
@@ -119,7 +190,10 @@ Result<size_t> TableSnapshot::step(size_t bytes_max) {
         close_group();
         open_group();
     }
-    if (is_read_) rows.drop_snapshot();
+    if (is_read_) {
+        sync();
+        rows.drop_snapshot();
+    }
     return done;
 }
 
@@ -155,21 +229,31 @@ void TableSnapshot::add_listed() {
 }
 
 Status TableSnapshot::take_written() {
-    while (!writing_.empty() && checkpoint::is_done(writing_.front().entry)) {
+    while (!writing_.empty() && checkpoint::is_done(writing_.front().part)) {
         waiting_bytes_ -= writing_.front().bytes;
-        Result<ChunkEntry> entry = writing_.front().entry.get();
+        Result<WrittenPart> part = writing_.front().part.get();
+        const uint64_t stamp = writing_.front().stamp;
         writing_.pop_front();
-        if (!entry) return std::move(entry).error();
-        written_.push_back(*std::move(entry));
+        if (!part) return std::move(part).error();
+        unsynced_.push_back({std::move(part->entry), stamp});
+        buffers_.push_back(std::move(part->buffer));
+    }
+    // A chunk is written before it is synced, so it is in unsynced_.
+    while (!syncing_.empty() && checkpoint::is_done(syncing_.front().synced)) {
+        const auto end = unsynced_.begin() + static_cast<ptrdiff_t>(syncing_.front().chunk_count);
+        WEIR_TRY(syncing_.front().synced.get());
+        std::move(unsynced_.begin(), end, std::back_inserter(written_));
+        unsynced_.erase(unsynced_.begin(), end);
+        syncing_.pop_front();
     }
     return {};
 }
 
-std::optional<ChunkEntry> TableSnapshot::take_chunk() {
+std::optional<SavedChunk> TableSnapshot::take_chunk() {
     if (written_.empty()) return std::nullopt;
-    ChunkEntry entry = std::move(written_.front());
+    SavedChunk chunk = std::move(written_.front());
     written_.pop_front();
-    return entry;
+    return chunk;
 }
 
 }  // namespace weir

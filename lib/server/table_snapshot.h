@@ -10,6 +10,7 @@
 #include <future>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,6 +24,13 @@
 
 namespace weir {
 
+/// A chunk of a checkpoint, and what it has beside rows: as long as clocks and iterations are the same
+/// in its range, and no view has come, so are the rows.
+struct SavedChunk {
+    checkpoint::ChunkEntry entry;
+    uint64_t stamp = 0;  ///< a hash of its clocks and iterations
+};
+
 /// The positions are cut into parts of about a chunk. Rows of a sparse table lie in no order, so its
 /// parts are filled several at a time, by a walk over all rows for each group of parts. Not more than
 /// kWaitingBytesMax wait for the disk.
@@ -32,6 +40,9 @@ class TableSnapshot {
 public:
     static constexpr size_t kGroupBytes = size_t{128} << 20;  ///< of parts that are filled together
     static constexpr size_t kWaitingBytesMax = size_t{64} << 20;
+    /// So many files are synced together: the disk has their content on its way meanwhile, and the
+    /// folder is synced once.
+    static constexpr size_t kSyncedTogether = 32;
 
     /// Where the chunks go.
     struct Place {
@@ -42,12 +53,12 @@ public:
     };
 
     /// The rows of these positions, all of which the shard holds in `held`, as they are now. `table`
-    /// must outlive it.
+    /// must outlive it. `before`: the chunks of an earlier checkpoint, ascending, if the shard holds
+    /// the same as then; those that have not changed are not written again.
     /// Errors: Errc::kNoMemory
-    [[nodiscard]] static Result<std::unique_ptr<TableSnapshot>> begin(ShardTable& table,
-                                                                      const PositionSet& positions,
-                                                                      const SegmentList& held,
-                                                                      Place place);
+    [[nodiscard]] static Result<std::unique_ptr<TableSnapshot>> begin(
+        ShardTable& table, const PositionSet& positions, const SegmentList& held,
+        std::span<const SavedChunk> before, Place place);
 
     ~TableSnapshot() { table_.rows->drop_snapshot(); }
 
@@ -59,7 +70,7 @@ public:
     [[nodiscard]] Result<size_t> step(size_t bytes_max);
 
     /// A chunk that is on the disk, if there is another one.
-    [[nodiscard]] std::optional<checkpoint::ChunkEntry> take_chunk();
+    [[nodiscard]] std::optional<SavedChunk> take_chunk();
 
     /// Whether step() has nothing to do but to wait for the disk.
     [[nodiscard]] bool waits_for_disk() const noexcept {
@@ -68,7 +79,7 @@ public:
 
     /// Whether all chunks are on the disk, and were taken.
     [[nodiscard]] bool is_over() const noexcept {
-        return is_read_ && writing_.empty() && written_.empty();
+        return is_read_ && writing_.empty() && syncing_.empty() && written_.empty();
     }
 
 private:
@@ -77,19 +88,38 @@ private:
         size_t bytes = 0;  ///< about
         std::vector<ClockTimes> clocks = {};
         std::vector<checkpoint::ClosedUpTo> closed = {};
+        uint64_t stamp = 0;
         std::unique_ptr<checkpoint::ChunkWriter> writer = nullptr;
     };
 
+    struct WrittenPart {
+        checkpoint::ChunkEntry entry;
+        std::vector<std::byte> buffer;
+    };
+
+    /// Files that are to be synced together. The disk queue's thread has them.
+    using Files = std::vector<std::unique_ptr<checkpoint::NewFile>>;
+
     struct Writing {
         size_t bytes = 0;
-        std::future<Result<checkpoint::ChunkEntry>> entry;
+        uint64_t stamp = 0;
+        std::future<Result<WrittenPart>> part;
+    };
+
+    struct Syncing {
+        size_t chunk_count = 0;  ///< those in unsynced_ that came first
+        std::future<Status> synced;
     };
 
     TableSnapshot(ShardTable& table, Place place) : table_(table), place_(std::move(place)) {}
 
-    void plan(const PositionSet& positions, const SegmentList& held);
+    void plan(const PositionSet& positions, const SegmentList& held,
+              std::span<const SavedChunk> before);
+    void cut(const PositionSet& positions, double bytes);
+    void look_at(Part& part, const SegmentList& held) const;
     void open_group();
     void close_group();
+    void sync();
     void add_range();
     void add_listed();
     [[nodiscard]] Status take_written();
@@ -104,7 +134,12 @@ private:
     bool is_read_ = false;      ///< all rows were copied
     size_t waiting_bytes_ = 0;  ///< for the disk
     std::deque<Writing> writing_;
-    std::deque<checkpoint::ChunkEntry> written_;
+    std::shared_ptr<Files> files_ = std::make_shared<Files>();
+    size_t file_count_ = 0;  ///< that are, or will be, in files_
+    std::deque<Syncing> syncing_;
+    std::deque<SavedChunk> unsynced_;
+    std::deque<SavedChunk> written_;
+    std::vector<std::vector<std::byte>> buffers_;             ///< to be used again
     ListedRows listed_;                                       // kept for their memory
     std::vector<std::pair<uint32_t, uint32_t>> part_of_row_;  // part, index in listed_
     ListedRows of_part_;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lib/worker/client.h"
 
+#include <algorithm>
+#include <functional>
+
 #include <fmt/core.h>
 
 #include "lib/base/log.h"
@@ -191,7 +194,8 @@ Result<uint64_t> Client::checkpoint(std::chrono::nanoseconds at_most,
 
 Result<ResumedFrom> Client::resumed_from() {
     WEIR_TRY(state_->may_wait());
-    const ClientCore::CallId call = state_->core().ask_about_resume(CheckpointAsk::kResumedFrom);
+    const ClientCore::CallId call =
+        state_->core().ask_about_checkpoints(CheckpointAsk::kResumedFrom);
     state_->wait_until([&] { return state_->core().done(call); });
     WEIR_ASSIGN(ResumedMessage message, state_->core().take_resumed(call));
     ResumedFrom from{message.checkpoint, {}};
@@ -202,7 +206,23 @@ Result<ResumedFrom> Client::resumed_from() {
 
 Status Client::forget_unread_tables() {
     WEIR_TRY(state_->may_wait());
-    return state_->finish(state_->core().ask_about_resume(CheckpointAsk::kForgetUnread));
+    return state_->finish(state_->core().ask_about_checkpoints(CheckpointAsk::kForgetUnread));
+}
+
+Result<std::vector<JobEvent>> Client::take_events() {
+    WEIR_TRY(state_->may_wait());
+    const ClientCore::CallId call = state_->core().ask_about_checkpoints(CheckpointAsk::kWritten);
+    state_->wait_until([&] { return state_->core().done(call); });
+    WEIR_ASSIGN(const WrittenMessage message, state_->core().take_written(call));
+    std::vector<JobEvent> events = state_->core().take_events();
+    for (const WrittenMessage::Written& one : message.checkpoints) {
+        if (one.number > last_checkpoint_)
+            events.push_back(
+                {JobEvent::Kind::kCheckpoint, one.number, std::chrono::nanoseconds(one.age_ns)});
+    }
+    if (!message.checkpoints.empty()) last_checkpoint_ = message.checkpoints.front().number;
+    std::ranges::stable_sort(events, std::ranges::greater{}, &JobEvent::age);
+    return events;
 }
 
 Result<WorkShare> Client::take_work(uint32_t piece_count) {
@@ -221,6 +241,7 @@ Client& Client::operator=(Client&& other) noexcept {
         drop_handlers();
         give_up();
         state_ = std::move(other.state_);
+        last_checkpoint_ = other.last_checkpoint_;
         leave_was_sent_ = other.leave_was_sent_;
         leave_error_ = std::move(other.leave_error_);
     }

@@ -22,6 +22,7 @@
 #include "lib/store/rules.h"
 #include "lib/store/table_schema.h"
 #include "lib/task/task_id.h"
+#include "lib/worker/job_event.h"
 
 namespace weir {
 
@@ -336,6 +337,11 @@ public:
     /// checkpoints do not have them.
     /// Errors: kPeerLost, kDeadline
     [[nodiscard]] Status forget_unread_tables();
+    /// What has happened in the job since the last call: servers and workers that came or went after
+    /// this client was made, checkpoints that were completed. What happened last is last. Of very
+    /// many only the later ones.
+    /// Errors: kPeerLost, kDeadline: the next call has it all
+    [[nodiscard]] Result<std::vector<JobEvent>> take_events();
     /// Returns the counters of this client, and asks every shard for its own. One that leaves the
     /// job meanwhile is left out.
     /// Errors: kPeerLost, kDeadline; the error of a task of `after`
@@ -357,6 +363,7 @@ private:
     void drop_handlers() noexcept;
 
     std::shared_ptr<ClientState> state_;
+    uint64_t last_checkpoint_ = 0;  ///< of those that take_events() has returned
     bool leave_was_sent_ = false;
     Status leave_error_;  ///< of the first leave()
 };

@@ -374,7 +374,7 @@ ClientCore::CallId ClientCore::checkpoint(uint64_t deadline_ns) {
     return control(manager(), Kind::kCheckpoint, {}, deadline_ns);
 }
 
-ClientCore::CallId ClientCore::ask_about_resume(CheckpointAsk ask) {
+ClientCore::CallId ClientCore::ask_about_checkpoints(CheckpointAsk ask) {
     return control(manager(), Kind::kCheckpoint, {}, 0, static_cast<uint64_t>(ask));
 }
 
@@ -386,6 +386,16 @@ Result<ResumedMessage> ClientCore::take_resumed(CallId id) {
     auto message = ResumedMessage::decode(body);
     if (!message)
         return Error(Errc::kProtocol, "the manager sent a malformed list of a checkpoint's tables");
+    return *std::move(message);
+}
+
+Result<WrittenMessage> ClientCore::take_written(CallId id) {
+    Call* const call = calls_.find(id);
+    const std::vector<std::byte> body =
+        call == nullptr ? std::vector<std::byte>() : std::move(call->body);
+    WEIR_TRY(take(id));
+    auto message = WrittenMessage::decode(body);
+    if (!message) return Error(Errc::kProtocol, "the manager sent a malformed list of checkpoints");
     return *std::move(message);
 }
 

@@ -21,6 +21,7 @@
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "lib/base/clock.h"
@@ -40,6 +41,7 @@
 #include "lib/worker/calls.h"
 #include "lib/worker/fragments.h"
 #include "lib/worker/held_failures.h"
+#include "lib/worker/job_event.h"
 #include "lib/worker/piece_order.h"
 #include "lib/worker/pushed_iterations.h"
 #include "lib/worker/route.h"
@@ -135,6 +137,10 @@ public:
 
     [[nodiscard]] const View& view() const noexcept { return view_; }
 
+    /// What later views have shown since the last call, oldest first; the last kEventsMax.
+    [[nodiscard]] std::vector<JobEvent> take_events();
+    static constexpr size_t kEventsMax = 1024;
+
     [[nodiscard]] uint64_t epoch() const noexcept { return view_.epoch(); }
 
     [[nodiscard]] size_t shard_count() const noexcept { return view_.shards().size(); }
@@ -156,8 +162,9 @@ public:
     CallId checkpoint(uint64_t deadline_ns);
     /// The number of the one that an ended checkpoint() call brought.
     [[nodiscard]] Result<uint64_t> take_checkpoint(CallId call);
-    CallId ask_about_resume(CheckpointAsk ask);
+    CallId ask_about_checkpoints(CheckpointAsk ask);
     [[nodiscard]] Result<ResumedMessage> take_resumed(CallId call);
+    [[nodiscard]] Result<WrittenMessage> take_written(CallId call);
     /// The table that an ended create_table() or open_table() call found.
     [[nodiscard]] Result<TableInfo> take_table(CallId call);
     CallId stats(uint32_t shard);
@@ -555,6 +562,7 @@ private:
     HeldFailures held_failures_;
     bool is_admitted_ = false;  ///< a worker that joins has its number
     ViewParts view_parts_;
+    std::deque<std::pair<uint64_t, JobEvent>> events_;  ///< and when
     View view_;
     std::optional<View> next_view_;  ///< to be taken when all shards that it changes have answered
     uint64_t awaited_ = 0;           ///< a request that it waits for

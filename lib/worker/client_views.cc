@@ -46,8 +46,21 @@ void ClientCore::take_view(View view) {
                                       view.epoch(), view.shards().size(), view.data().next_shard)));
     }
     if (phase_ == Phase::kJoining) return begin_with(std::move(view));
+    for (const JobEvent& event : events_between(next_view_ ? *next_view_ : view_, view))
+        events_.emplace_back(clock_.now_ns(), event);
+    while (events_.size() > kEventsMax)
+        events_.pop_front();
     next_view_ = std::move(view);
     hold_changed(*next_view_);
+}
+
+std::vector<JobEvent> ClientCore::take_events() {
+    std::vector<JobEvent> events;
+    for (auto& [at_ns, event] : std::exchange(events_, {})) {
+        event.age = std::chrono::nanoseconds(clock_.now_ns() - at_ns);
+        events.push_back(event);
+    }
+    return events;
 }
 
 /// The first view.

@@ -34,14 +34,26 @@ TEST_SUITE("plot_svg") {
         CHECK_FALSE(has(svg, "nan"));
     }
 
-    TEST_CASE("a line marks each time at which workers came or went") {
+    TEST_CASE("failures and moves are lines, checkpoints triangles, and a legend names the kinds") {
+        using Kind = PlotMark::Kind;
         const std::vector<PlotPoint> points = {{1, 1100}, {2, 1010}, {3, 1001}, {4, 1000}};
-        const std::vector<double> losses = {2, 100};  // the last one is beyond the last pass
-        const std::string svg = plot_descent(points, {"t", "n"}, losses);
+        const std::vector<PlotMark> marks = {
+            {2, Kind::kFailure, "server 1 lost"},
+            {100, Kind::kFailure, "beyond the last pass"},
+            {1, Kind::kCheckpoint, "checkpoint 7"},
+            {INFINITY, Kind::kMove, "never"},
+        };
+        const std::string svg = plot_descent(points, {"t", "n"}, marks);
         CHECK(has(svg, "<line x1=\"410.00\" x2=\"410.00\" y1=\"76\" y2=\"400\""));
         CHECK(has(svg, "<line x1=\"736.00\" x2=\"736.00\" y1=\"76\" y2=\"400\""));
-        CHECK(has(svg, ">workers came or went<"));
-        CHECK_FALSE(has(plot_descent(points, {"t", "n"}), "came or went"));
+        CHECK(has(svg, ">server 1 lost<"));
+        CHECK(has(svg, "<path d=\"M247.00 400.00l-4 8h8z\""));
+        CHECK(has(svg, "<title>checkpoint 7</title>"));
+        CHECK(has(svg, ">failure<"));
+        CHECK(has(svg, ">checkpoint<"));
+        CHECK_FALSE(has(svg, ">move<"));
+        CHECK_FALSE(has(svg, "inf"));
+        CHECK_FALSE(has(plot_descent(points, {"t", "n"}), ">failure<"));
     }
 
     TEST_CASE("a tenth of the distance is a decade on the page") {

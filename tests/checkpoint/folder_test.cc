@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lib/checkpoint/folder.h"
 
+#include <algorithm>
 #include <cerrno>
 
 #include <doctest/doctest.h>
@@ -45,7 +46,7 @@ TEST_SUITE("checkpoint folder") {
         SimDisk steps;
         REQUIRE(write_small(steps, "d", 1, 1, 2));
         const uint64_t step_count = steps.steps();
-        CHECK(step_count == 4 * 4 + 6);
+        CHECK(step_count == 4 * 3 + 1 + 6);
         uint64_t new_count = 0;
         uint64_t old_count = 0;
         for (uint64_t step = 1; step <= step_count; ++step) {
@@ -98,15 +99,13 @@ TEST_SUITE("checkpoint folder") {
         REQUIRE(write_small(disk, "d", 1, 1, 4));
         REQUIRE(write_small(disk, "d", 2, 2, 4));
         // The third one has a dense table as the second, which did not change, and new counts.
-        Manifest third = read_manifest(disk, "d", 2).value();
-        third.number = 3;
-        for (ChunkEntry& chunk : third.chunks) {
-            if (chunk.table != 1) continue;
-            chunk = small_chunk(sparse_table(), chunk.range, 2)
-                        .finish(disk, "d", chunk_name(3, 1, chunk.range.first, 0))
-                        .value();
-        }
-        REQUIRE(write_manifest(disk, "d", third));
+        REQUIRE(write_increment(disk, "d", 3, 2, 2));
+        const Manifest third = read_manifest(disk, "d", 3).value();
+        CHECK(writer_of(third.chunks_of(0)[0].name) == 2);
+        CHECK(writer_of(third.chunks_of(1)[0].name) == 3);
+        CHECK(third.new_bytes() > 0);
+        CHECK(third.new_bytes() < third.bytes());
+        CHECK(read_manifest(disk, "d", 2)->new_bytes() == read_manifest(disk, "d", 2)->bytes());
         REQUIRE(write_file(disk, "d", chunk_name(4, 0, 0, 0), {}));  // one that is being written
         REQUIRE(write_file(disk, "d", chunk_name(2, 0, 0, 9), {}));  // one that was interrupted
         REQUIRE(write_file(disk, "d", "notes.txt", {}));
@@ -117,6 +116,39 @@ TEST_SUITE("checkpoint folder") {
         CHECK(check_small(disk, "d", 3, 2, 3).empty());
         CHECK(prune(disk, "d", 0)->checkpoints.empty());
         CHECK(check_small(disk, "d", 3, 2, 3).empty());
+    }
+
+    TEST_CASE(
+        "a crash while chunks are named again, or their checkpoint is pruned, harms no other") {
+        WEIR_TEST_SEED(seed, 16);
+        for (uint64_t step = 1; step <= 40; ++step) {
+            for (uint64_t i = 0; i < 20; ++i) {
+                SimDisk disk;
+                REQUIRE(write_small(disk, "d", 1, 1, 2));
+                REQUIRE(write_small(disk, "d", 2, 2, 2));
+                disk.fail_at(step);
+                if (write_increment(disk, "d", 3, 2, 2)) (void)prune(disk, "d", 1);
+                disk.crash(seed + step * 100 + i);
+                const auto numbers = list_checkpoints(disk, "d").value();
+                REQUIRE(numbers.back() >= 2);
+                for (const uint64_t number : numbers) {
+                    const std::string wrong =
+                        check_small(disk, "d", number, std::min<uint64_t>(number, 2), 2);
+                    REQUIRE_MESSAGE(wrong.empty(), wrong, " (step ", step, ", try ", i, ")");
+                }
+            }
+        }
+    }
+
+    TEST_CASE("a chunk that somebody has removed is missed before it is named again") {
+        SimDisk disk;
+        REQUIRE(write_small(disk, "d", 1, 1, 2));
+        const std::string name = read_manifest(disk, "d", 1)->chunks_of(0)[1].name;
+        REQUIRE(disk.remove("d/" + name));
+        const Status missed = write_increment(disk, "d", 2, 1, 1);
+        REQUIRE(missed.code() == Errc::kNotFound);
+        CHECK(missed.error().text().find(name) != std::string::npos);
+        CHECK(*latest(disk, "d") == 1);
     }
 
     TEST_CASE("nothing is pruned if a checkpoint that stays cannot be read") {

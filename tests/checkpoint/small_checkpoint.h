@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -117,17 +118,38 @@ inline Status write_small(checkpoint::Disk& disk, const std::string& folder, uin
     if (stamp != 0) manifest.closed[sparse_table().id] = stamp;
     manifest.tables = {dense_table(dense_keys), sparse_table()};
     uint32_t shard = 0;
+    std::vector<std::unique_ptr<checkpoint::NewFile>> files;  // synced together, as by a shard
     for (const PositionRange range : cut_ring(shards)) {
         for (const TableSchema& table : manifest.tables) {
-            WEIR_ASSIGN(checkpoint::ChunkEntry entry,
+            WEIR_ASSIGN(checkpoint::ChunkWriter::Written written,
                         small_chunk(table, range, stamp)
-                            .finish(disk, folder,
-                                    checkpoint::chunk_name(number, table.id, range.first, shard)));
-            manifest.chunks.push_back(std::move(entry));
+                            .write(disk, folder,
+                                   checkpoint::chunk_name(number, table.id, range.first, shard)));
+            manifest.chunks.push_back(std::move(written.entry));
+            files.push_back(std::move(written.file));
         }
         ++shard;
     }
+    for (const auto& file : files)
+        WEIR_TRY(file->sync());
+    WEIR_TRY(disk.sync_folder(folder));
     WEIR_TRY(checkpoint::order(manifest));
+    return checkpoint::write_manifest(disk, folder, manifest);
+}
+
+/// Writes a checkpoint that names the chunks of the dense table of checkpoint `before` again, and has
+/// the sparse table as of the same stamp in chunks of its own.
+inline Status write_increment(checkpoint::Disk& disk, const std::string& folder, uint64_t number,
+                              uint64_t before, uint64_t stamp) {
+    WEIR_ASSIGN(checkpoint::Manifest manifest, checkpoint::read_manifest(disk, folder, before));
+    manifest.number = number;
+    for (checkpoint::ChunkEntry& chunk : manifest.chunks) {
+        if (chunk.table != sparse_table().id) continue;
+        const std::string name = checkpoint::chunk_name(number, chunk.table, chunk.range.first, 0);
+        WEIR_ASSIGN(chunk,
+                    small_chunk(sparse_table(), chunk.range, stamp).finish(disk, folder, name));
+    }
+    WEIR_TRY(checkpoint::check_chunks(disk, folder, manifest));
     return checkpoint::write_manifest(disk, folder, manifest);
 }
 

@@ -103,6 +103,8 @@ void check_control(Bytes body) {
     check_body<WorkShare>(body);
     if (const auto resumed = ResumedMessage::decode(body))
         WEIR_CHECK(same(resumed->encode(body.size()), body));
+    if (const auto written = WrittenMessage::decode(body))
+        WEIR_CHECK(same(written->encode(body.size()), body));
     if (const auto table = TableMessage::decode(body)) check_schema_bytes(table->schema);
     if (const auto text = decode_text(body)) WEIR_CHECK(same(encode_text(*text), body));
     check_schema_bytes({reinterpret_cast<const char*>(body.data()), body.size()});

@@ -10,6 +10,7 @@
 #include <doctest/doctest.h>
 #include <unistd.h>
 
+#include "lib/checkpoint/manifest.h"
 #include "lib/weir.h"
 #include "tests/job/small_job.h"
 
@@ -70,9 +71,22 @@ TEST_SUITE("checkpoints of jobs") {
                 REQUIRE_MESSAGE(first, first.error().text());
                 CHECK(*first == 1);
                 CHECK(*client.checkpoint() == 2);
+                WEIR_ASSIGN(const std::vector<JobEvent> events, client.take_events());
+                REQUIRE(events.size() == 2);
+                for (size_t i = 0; i < 2; ++i) {
+                    CHECK(events[i].kind == JobEvent::Kind::kCheckpoint);
+                    CHECK(events[i].number == i + 1);
+                }
+                CHECK(events[0].age >= events[1].age);
+                CHECK(client.take_events()->empty());
                 return client.barrier();
             }));
         }
+        checkpoint::RealDisk disk;
+        CHECK(checkpoint::read_manifest(disk, folder.path(), 1)->new_bytes() > 8000);
+        const auto second = checkpoint::read_manifest(disk, folder.path(), 2);
+        CHECK(second->bytes() > 8000);
+        CHECK(second->new_bytes() == 0);  // nothing had changed
         JobOptions options = job_options(1, 3, 1);
         options.resume = folder.path();
         const auto job = start_job(options);

@@ -61,6 +61,21 @@ TEST_SUITE("checkpoint_message") {
         ResumedMessage none;
         CHECK(ResumedMessage::decode(none.encode(100)) == none);
     }
+
+    TEST_CASE("of many checkpoints the last ones are told, and not more are taken") {
+        WrittenMessage message;
+        for (uint64_t i = 0; i < WrittenMessage::kCheckpointsMax; ++i)
+            message.checkpoints.push_back({1000 - i, i});
+        CHECK(WrittenMessage::decode(message.encode(1 << 20)) == message);
+        const auto some = WrittenMessage::decode(message.encode(100));
+        REQUIRE(some);
+        CHECK(some->checkpoints.size() == 6);
+        CHECK(some->checkpoints.back() == message.checkpoints[5]);
+        auto bytes = message.encode(1 << 20);
+        CHECK_FALSE(WrittenMessage::decode(std::span(bytes).first(17)));
+        bytes.resize(bytes.size() + 16);
+        CHECK_FALSE(WrittenMessage::decode(bytes));
+    }
 }
 
 }  // namespace weir

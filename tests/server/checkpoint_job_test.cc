@@ -4,12 +4,17 @@
 /// servers, shards and workers.
 
 #include <algorithm>
+#include <array>
+#include <cstring>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
 
 #include "lib/base/random.h"
+#include "lib/checkpoint/chunk.h"
 #include "lib/checkpoint/folder.h"
 #include "lib/store/rules.h"
 #include "tests/checkpoint/sim_disk.h"
@@ -36,9 +41,15 @@ TableSchema rounds_table(Layout layout, uint32_t max_delay) {
     return schema;
 }
 
-TableSchema log_table() {
-    TableSchema schema = table_of(Layout::kSparse, "log", 0, ValueType::kUInt64);
-    return schema;
+/// Tables to which a worker pushes one number after the other: to the second one so seldom that most of
+/// its chunks do not change from one checkpoint to the next.
+constexpr std::array<const char*, 2> kLogs = {"log", "quiet log"};
+constexpr std::array<uint64_t, 2> kLogPeriods = {2, 100};  ///< in turns of the worker
+
+using LogCounts = std::array<std::vector<uint64_t>, kLogs.size()>;  ///< by worker
+
+TableSchema log_table(size_t log) {
+    return table_of(Layout::kSparse, kLogs[log], 0, ValueType::kUInt64);
 }
 
 struct Folder {
@@ -57,6 +68,17 @@ struct Folder {
         auto manifest = checkpoint::read_manifest(*disk, "d", *number);
         REQUIRE(manifest);
         return *std::move(manifest);
+    }
+
+    [[nodiscard]] checkpoint::Chunk chunk(const checkpoint::ChunkEntry& entry,
+                                          std::vector<std::byte>& bytes) const {
+        auto read = disk->read("d/" + entry.name, entry.size_bytes);
+        REQUIRE_MESSAGE(read, read.error().text());
+        bytes = *std::move(read);
+        auto chunk = checkpoint::decode_chunk(entry.name, bytes);
+        REQUIRE_MESSAGE(chunk, chunk.error().text());
+        CHECK(chunk->checksum == entry.checksum);
+        return *std::move(chunk);
     }
 
     /// A job that goes on from the newest checkpoint, and writes others.
@@ -101,11 +123,13 @@ public:
         for (uint32_t i = 0; i < shape.workers; ++i) {
             auto rounds = cluster_.make_table(i, rounds_table(layout, max_delay));
             REQUIRE_MESSAGE(rounds, rounds.error().text());
-            auto log = cluster_.make_table(i, log_table());
-            REQUIRE_MESSAGE(log, log.error().text());
             Worker& worker = workers_.emplace_back();
             worker.rounds = *std::move(rounds);
-            worker.log = *std::move(log);
+            for (size_t log = 0; log < kLogs.size(); ++log) {
+                auto table = cluster_.make_table(i, log_table(log));
+                REQUIRE_MESSAGE(table, table.error().text());
+                worker.logs[log].table = *std::move(table);
+            }
             worker.period = 1 + random.below(12);
             worker.next = *cluster_.workers[i]->next_iteration(worker.rounds.schema.id);
             worker.acknowledged = worker.next - 1;
@@ -122,23 +146,26 @@ public:
     }
 
     struct Worker {
-        TableInfo rounds;
-        TableInfo log;
-        uint64_t period = 1;
-        uint64_t next = 1;          ///< iteration
-        uint64_t acknowledged = 0;  ///< iterations
-        uint64_t window = 1;
-        uint64_t logged = 0;   ///< pushes to the log that were acknowledged
-        uint64_t started = 0;  ///< and those that were started
-
         struct Open {
             ClientCore::CallId call = 0;
             std::vector<uint64_t> keys;
             std::vector<uint64_t> values;
         };
 
+        struct Log {
+            TableInfo table;
+            uint64_t logged = 0;   ///< pushes that were acknowledged
+            uint64_t started = 0;  ///< and those that were started
+            std::optional<Open> push;
+        };
+
+        TableInfo rounds;
+        std::array<Log, kLogs.size()> logs;
+        uint64_t period = 1;
+        uint64_t next = 1;          ///< iteration
+        uint64_t acknowledged = 0;  ///< iterations
+        uint64_t window = 1;
         std::deque<Open> open;  ///< iterations
-        std::optional<Open> log_push;
     };
 
     [[nodiscard]] SimCluster& cluster() { return cluster_; }
@@ -155,22 +182,24 @@ private:
             worker.open.pop_front();
             ++worker.acknowledged;
         }
-        if (worker.log_push && client.done(worker.log_push->call)) {
-            REQUIRE(client.take(worker.log_push->call));
-            worker.log_push.reset();
-            ++worker.logged;
+        for (Worker::Log& log : worker.logs) {
+            if (!log.push || !client.done(log.push->call)) continue;
+            REQUIRE(client.take(log.push->call));
+            log.push.reset();
+            ++log.logged;
         }
     }
 
     void push(uint32_t i) {
         Worker& worker = workers_[i];
-        if (!worker.log_push && random_.below(2) == 0) {
-            worker.log_push = Worker::Open();  // not emplace(): clang 14 does not take it
-            worker.log_push->keys = {i * kLogKeys + worker.started++};
-            worker.log_push->values = {1};
-            worker.log_push->call =
-                cluster_.workers[i]->push(worker.log, worker.log_push->keys,
-                                          std::as_bytes(std::span(worker.log_push->values)), {});
+        for (size_t n = 0; n < kLogs.size(); ++n) {
+            Worker::Log& log = worker.logs[n];
+            if (log.push || random_.below(kLogPeriods[n]) != 0) continue;
+            log.push = Worker::Open();  // not emplace(): clang 14 does not take it
+            log.push->keys = {i * kLogKeys + log.started++};
+            log.push->values = {1};
+            log.push->call = cluster_.workers[i]->push(
+                log.table, log.push->keys, std::as_bytes(std::span(log.push->values)), {});
         }
         push_iteration(i);
     }
@@ -224,6 +253,9 @@ public:
           layout_(random_.below(2) == 0 ? Layout::kDense : Layout::kSparse),
           max_delay_(static_cast<uint32_t>(random_.below(4))) {}
 
+    /// Chunks of earlier checkpoints that checkpoints have named.
+    [[nodiscard]] uint64_t named_again() const { return named_again_; }
+
     void run() {
         for (int job = 0; job < 3; ++job) {
             SimShape shape = random_shape(random_);
@@ -247,9 +279,9 @@ public:
 private:
     /// What a checkpoint has at least, and at most.
     struct Bounds {
-        std::vector<uint64_t> logged;   ///< by worker, acknowledged before it was asked for
-        std::vector<uint64_t> started;  ///< when it had ended
-        uint64_t closed = 0;            ///< the last iteration that all workers had acknowledged
+        LogCounts logged;     ///< acknowledged before it was asked for
+        LogCounts started;    ///< when it had ended
+        uint64_t closed = 0;  ///< the last iteration that all workers had acknowledged
         uint64_t begun = 0;
     };
 
@@ -265,11 +297,9 @@ private:
             const uint64_t before = folder_.latest().number;
             for (uint64_t steps = random_.below(400); steps > 0; --steps)
                 job.step();
+            if (random_.below(2) == 0) folder_.disk->crash(random_());
             if (folder_.latest().number != before) {
-                for (size_t i = 0; i < job.workers().size(); ++i) {
-                    bounds_.started[i] = job.workers()[i].started;
-                    bounds_.begun = std::max(bounds_.begun, job.workers()[i].next - 1);
-                }
+                note_started(job, bounds_);
                 note(job, folder_.latest());
             }
         }
@@ -282,7 +312,8 @@ private:
         bounds.logged = bounds.started = log_counts_;
         for (size_t i = 0; i < job.workers().size(); ++i) {
             const auto& worker = job.workers()[i];
-            bounds.logged[i] = worker.logged;
+            for (size_t log = 0; log < kLogs.size(); ++log)
+                bounds.logged[log][i] = worker.logs[log].logged;
             bounds.closed = std::min(bounds.closed, worker.acknowledged);
         }
         const uint32_t asker = static_cast<uint32_t>(random_.below(job.workers().size()));
@@ -302,15 +333,20 @@ private:
             return false;
         }
         REQUIRE_MESSAGE(number, number.error().text());
-        for (size_t i = 0; i < job.workers().size(); ++i) {
-            const auto& worker = job.workers()[i];
-            bounds.started[i] = worker.started;
-            bounds.begun = std::max(bounds.begun, worker.next - 1);
-        }
+        note_started(job, bounds);
         bounds_ = bounds;
         CHECK(folder_.latest().number == *number);
         note(job, folder_.latest());
         return true;
+    }
+
+    static void note_started(PushingJob& job, Bounds& bounds) {
+        for (size_t i = 0; i < job.workers().size(); ++i) {
+            const auto& worker = job.workers()[i];
+            for (size_t log = 0; log < kLogs.size(); ++log)
+                bounds.started[log][i] = worker.logs[log].started;
+            bounds.begun = std::max(bounds.begun, worker.next - 1);
+        }
     }
 
     /// Of the checkpoints; 0: none.
@@ -359,6 +395,70 @@ private:
         }
         sums_ = std::move(values);
         closed_ = closed;
+        for (const checkpoint::ChunkEntry& entry : manifest.chunks)
+            named_again_ += checkpoint::writer_of(entry.name) != manifest.number ? 1 : 0;
+        check_iterations(manifest, table, closed);
+        for (size_t log = 0; log < kLogs.size(); ++log)
+            check_times(job, manifest, log);
+    }
+
+    /// Chunks of the table say the same as the manifest.
+    void check_iterations(const checkpoint::Manifest& manifest, uint32_t table,
+                          uint64_t closed) const {
+        for (const checkpoint::ChunkEntry& entry : manifest.chunks_of(table)) {
+            std::vector<std::byte> bytes;
+            const checkpoint::Chunk chunk = folder_.chunk(entry, bytes);
+            CHECK(chunk.closed.empty() == (closed == 0));
+            for (const checkpoint::ClosedUpTo& one : chunk.closed)
+                CHECK(one.iteration == closed);
+        }
+    }
+
+    /// The times of a worker in a chunk are those of its last pushes whose rows are there. The n-th
+    /// push of a worker to a log in this job has time n.
+    void check_times(PushingJob& job, const checkpoint::Manifest& manifest, size_t log) const {
+        const uint32_t table = job.workers()[0].logs[log].table.schema.id;
+        for (const checkpoint::ChunkEntry& entry : manifest.chunks_of(table)) {
+            std::vector<std::byte> bytes;
+            const checkpoint::Chunk chunk = folder_.chunk(entry, bytes);
+            std::map<std::pair<uint32_t, uint64_t>, uint64_t> positions;  // by worker and time
+            for (const checkpoint::ChunkRows& rows : chunk.rows) {
+                for (size_t at = 0; at < rows.keys.size(); at += sizeof(uint64_t)) {
+                    uint64_t key = 0;
+                    std::memcpy(&key, rows.keys.data() + at, sizeof(key));
+                    const auto worker = static_cast<uint32_t>(key / kLogKeys);
+                    const uint64_t before = log_counts_[log][worker];
+                    if (key % kLogKeys >= before)
+                        positions[{worker, key % kLogKeys - before + 1}] =
+                            PositionMap::sparse().position(key);
+                }
+            }
+            size_t found = 0;
+            for (const ClockTimes& times : chunk.clocks) {
+                for (const WorkerTimes& worker : times.workers)
+                    found += check_times(times.range, worker, positions);
+            }
+            CHECK(found == positions.size());
+        }
+    }
+
+    /// How many of the pushes have their key in the worker's steps.
+    static size_t check_times(PositionRange range, const WorkerTimes& worker,
+                              const std::map<std::pair<uint32_t, uint64_t>, uint64_t>& positions) {
+        size_t found = 0;
+        for (size_t i = 0; i < worker.steps.size(); ++i) {
+            const bool is_last = i + 1 == worker.steps.size();
+            const PositionRange step{worker.steps[i].from,
+                                     is_last ? range.last : worker.steps[i + 1].from - 1};
+            uint64_t latest = 0;
+            for (const auto& [push, position] : positions) {
+                if (push.first != worker.worker || !step.contains(position)) continue;
+                latest = std::max(latest, push.second);
+                ++found;
+            }
+            CHECK(latest == worker.steps[i].time);
+        }
+        return found;
     }
 
     /// A job that has gone on from the checkpoint has just that.
@@ -366,24 +466,30 @@ private:
         for (const auto& worker : job.workers())
             CHECK(worker.next == closed_ + 1);
         CHECK(pull(job.cluster(), job.workers()[0].rounds, all_keys(kRoundKeys)) == sums_);
-        for (uint64_t worker = 0; worker < kWorkersMax; ++worker) {
-            std::vector<uint64_t> keys;
-            for (uint64_t i = 0; i < bounds_.started[worker] + 2; ++i)
-                keys.push_back(worker * kLogKeys + i);
-            const std::vector<uint64_t> log = pull(job.cluster(), job.workers()[0].log, keys);
-            const auto end = std::ranges::find(log, 0U);
-            CHECK(std::all_of(log.begin(), end, [](uint64_t value) { return value == 1; }));
-            CHECK(std::all_of(end, log.end(), [](uint64_t value) { return value == 0; }));
-            const auto count = static_cast<uint64_t>(end - log.begin());
-            CHECK(count >= bounds_.logged[worker]);
-            CHECK(count <= bounds_.started[worker]);
-            log_counts_[worker] = count;
-            if (worker < job.workers().size()) {
-                job.workers()[worker].logged = job.workers()[worker].started = count;
-            }
+        for (size_t log = 0; log < kLogs.size(); ++log) {
+            for (uint32_t worker = 0; worker < kWorkersMax; ++worker)
+                check_log(job, log, worker);
         }
         closed_at_start_ = closed_;
         sums_at_start_ = sums_;
+    }
+
+    void check_log(PushingJob& job, size_t log, uint32_t worker) {
+        std::vector<uint64_t> keys;
+        for (uint64_t i = 0; i < bounds_.started[log][worker] + 2; ++i)
+            keys.push_back(worker * kLogKeys + i);
+        const std::vector<uint64_t> values =
+            pull(job.cluster(), job.workers()[0].logs[log].table, keys);
+        const auto end = std::ranges::find(values, 0U);
+        CHECK(std::all_of(values.begin(), end, [](uint64_t value) { return value == 1; }));
+        CHECK(std::all_of(end, values.end(), [](uint64_t value) { return value == 0; }));
+        const auto count = static_cast<uint64_t>(end - values.begin());
+        CHECK(count >= bounds_.logged[log][worker]);
+        CHECK(count <= bounds_.started[log][worker]);
+        log_counts_[log][worker] = count;
+        if (worker >= job.workers().size()) return;
+        job.workers()[worker].logs[log].logged = count;
+        job.workers()[worker].logs[log].started = count;
     }
 
     Random random_;
@@ -393,7 +499,9 @@ private:
     Folder folder_;
     std::vector<uint32_t> hosts_;  ///< of servers that are there
     Bounds bounds_;
-    std::vector<uint64_t> log_counts_ = std::vector<uint64_t>(kWorkersMax);  ///< at the job's start
+    LogCounts log_counts_ = {std::vector<uint64_t>(kWorkersMax),
+                             std::vector<uint64_t>(kWorkersMax)};  ///< at the job's start
+    uint64_t named_again_ = 0;
     uint64_t closed_ = 0;  ///< of the last checkpoint
     std::vector<uint64_t> sums_ = std::vector<uint64_t>(kRoundKeys);
     uint64_t closed_at_start_ = 0;  ///< of the job
@@ -405,10 +513,14 @@ private:
 TEST_SUITE("checkpoint_job") {
     TEST_CASE("jobs go on from what they had at one iteration, and between pushes, in any shape") {
         const uint64_t histories = testing::histories_or(60);
+        uint64_t named_again = 0;
         for (uint64_t i = 0; i < histories; ++i) {
             WEIR_TEST_SEED(seed, 1 + i);
-            CheckpointHistory(seed).run();
+            CheckpointHistory history(seed);
+            history.run();
+            named_again += history.named_again();
         }
+        if (histories >= 10) CHECK(named_again > 0);
     }
 
     TEST_CASE("what servers do that die, join and leave costs a checkpoint at most") {

@@ -126,6 +126,23 @@ class Bench(unittest.TestCase):
         self.assertEqual((len(push), len(latency)), (1, 11))
         self.assertGreater(latency[0]["limit"], latency[0]["ring_us"])  # the kernel is slower than a cache line
 
+    def test_checkpoint_says_what_pushes_and_checkpoints_take_beside_each_other(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path, checkpoints = os.path.join(folder, "result.json"), os.path.join(folder, "checkpoints")
+            os.mkdir(checkpoints)
+            done = subprocess.run([WEIR, "bench", "checkpoint", "--local", "--brief", "--rounds", "2", "--json", path, "--folder", checkpoints],
+                                  env=environment(), capture_output=True, text=True, timeout=100, check=False)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            with open(path, encoding="utf-8") as file:
+                result = json.load(file)
+            # 6 were written, the newest three are kept
+            self.assertEqual(sorted(name for name in os.listdir(checkpoints) if name.endswith(".manifest")),
+                             [f"00000{number}.manifest" for number in (4, 5, 6)])
+        self.assertEqual([row["push"] for row in result["rows"]], ["1 key", "list of 1000 keys", "4 KiB", "256 KiB"])
+        for field in ("mib", "plain_mib_per_s", "alone_seconds", "beside_seconds", "alone_share", "beside_share"):
+            self.assertGreater(result[field], 0)
+        self.assertGreater(result["mib"], 8)
+
     def test_insert_counts_keys(self):
         rows = self.bench("insert")
         legend = self.last_legend

@@ -46,8 +46,8 @@ class Checkpoint(unittest.TestCase):
         self.dir = self.folder / "saved"
         self.dir.mkdir()
 
-    def write(self, number, stamp, shards):
-        subprocess.run([WRITER, self.dir, str(number), str(stamp), str(shards)], check=True, timeout=60)
+    def write(self, number, stamp, shards, *before):
+        subprocess.run([WRITER, self.dir, *map(str, (number, stamp, shards, *before))], check=True, timeout=60)
 
     def weir(self, what, *arguments, code=0, prepare=None):
         done = subprocess.run([WEIR, "checkpoint", what, self.dir, *arguments], capture_output=True, text=True, timeout=60, check=False,
@@ -74,6 +74,21 @@ class Checkpoint(unittest.TestCase):
         self.assertEqual([table["table"] for table in shown["tables"]], ["weights", "counts"])
         self.assertEqual(self.json("show", "-n", "1")["iteration"], 7)
         self.assertIn("table 'counts': sparse, 1 x int64, rule adagrad; 60 rows in 3 chunks", self.weir("show").stdout)
+
+    def test_what_was_written_anew_is_shown_and_what_is_named_again_stays(self):
+        self.write(1, 7, 2)
+        self.write(2, 7, 2, 1)
+        first, second = self.json("list")
+        self.assertEqual(first["new_bytes"], first["bytes"])
+        self.assertEqual(second["bytes"], first["bytes"])
+        again = sum(path.stat().st_size for path in self.dir.glob("000001.t0.*.chunk"))
+        self.assertEqual(second["new_bytes"], second["bytes"] - again)
+        self.assertIn("of it written for this one", self.weir("show").stdout)
+        self.assertEqual(self.weir("prune", "--keep", "1").stdout, "removed 1 checkpoints and 2 chunks\n")
+        self.assertEqual(self.weir("verify").stdout, "checkpoint 2: whole\n")
+        self.assertEqual(len(self.weir("export", "-t", "weights").stdout.splitlines()), 40)
+        self.chunk(1).unlink()
+        self.assertRegex(self.weir("verify", code=1).stdout, "000001.t0.*No such file")
 
     def test_damage_is_found_and_named(self):
         self.write(1, 7, 2)

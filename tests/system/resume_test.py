@@ -145,6 +145,46 @@ class Resume(testing.Folder, unittest.TestCase):
             self.assertIsNone(shown["last_failure"])
             self.assertIn("checkpoints: the last is ", self.weir("status", contact).out)
 
+    def test_the_plot_marks_checkpoints_lost_servers_and_those_that_come_and_go(self):
+        out, plot = self.path("out.json"), self.path("plot.svg")
+        with self.job("--servers", "3", "--replicas", "1", "--json", out, "--plot", plot, size=4) as ranks:
+            contact = f"127.0.0.1:{ranks.port}"
+
+            def servers():
+                status = self.weir("status", contact, "--json")
+                shown = json.loads(status.out) if status.code == 0 else None
+                at_rest = shown and shown["copies"]["segments_to_copy"] == 0 and shown["moves"]["segments_to_move"] == 0
+                return [server["server"] for server in shown["servers"]] if at_rest else None
+
+            ranks.start_all()
+            self.assertTrue(ranks.until_training(), ranks.everything())
+            self.assertTrue(ranks.until(lambda: servers() == [0, 1, 2]), ranks.everything())
+            os.kill(ranks.pid(0), signal.SIGUSR1)
+            self.assertTrue(ranks.until(lambda: self.newest() == 1), ranks.everything())
+            ranks.kill(2)
+            self.assertTrue(ranks.until(lambda: servers() == [0, 1]), ranks.everything())
+            command = [self.WEIR, "server", "--join", contact]
+            with subprocess.Popen(command, env=testing.clean_environment(testing.POOL)) as joined:
+                self.assertTrue(ranks.until(lambda: servers() == [0, 1, 3]), ranks.everything())
+                left = self.weir("leave", contact, "--server", "3")
+                self.assertEqual(left.code, 0, left.err)
+                self.assertEqual(joined.wait(testing.LIMIT_S), 0)
+            passes = ranks.err(3).count("pass ")
+            self.assertTrue(ranks.until(lambda: ranks.err(3).count("pass ") > passes + 2), ranks.everything())
+            os.kill(ranks.pid(3), signal.SIGTERM)
+            self.assertEqual(ranks.wait(3), 143, ranks.everything())
+        result = testing.read_json(out)
+        happened = [(event["what"], event["number"]) for event in result["events"]]
+        self.assertEqual(happened[:4], [("checkpoint", 1), ("server lost", 2), ("server joined", 3), ("server left", 3)])
+        self.assertEqual({what for what, _ in happened[4:]} - {"checkpoint"}, set())
+        times = [event["seconds"] for event in result["events"]]
+        self.assertEqual(times, sorted(times))
+        self.assertGreater(times[0], 0)
+        self.assertLessEqual(times[3], result["history"][-1]["seconds"])
+        svg = testing.Path(plot).read_text(encoding="utf-8")
+        for text in (">server 2 lost<", ">server 3 joined<", ">server 3 left<", "<title>checkpoint 1</title>", ">failure<", ">move<", ">checkpoint<"):
+            self.assertIn(text, svg)
+
     def test_resume_auto_begins_anew_where_there_is_no_checkpoint(self):
         done, _ = self.finish("--checkpoint", self.checkpoints, resume="auto")
         self.assertNotIn("goes on from", done.err)

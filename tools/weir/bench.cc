@@ -14,6 +14,7 @@
 
 #include "lib/base/os_limits.h"
 #include "lib/data/output_file.h"
+#include "tools/weir/bench_checkpoint.h"
 #include "tools/weir/bench_delay.h"
 #include "tools/weir/bench_elastic.h"
 #include "tools/weir/bench_failover.h"
@@ -102,11 +103,13 @@ Status prepare(BenchFlags& flags) {
 
 int run_local(BenchFlags& flags) {
     std::optional<ScratchFolder> folder;
-    if (flags.needs_contact() && flags.job.options.contact_file.empty()) {
+    const bool needs_folder = flags.is_checkpoint() && flags.job.options.checkpoint_folder.empty();
+    if (needs_folder || (flags.needs_contact() && flags.job.options.contact_file.empty())) {
         Result<ScratchFolder> made = ScratchFolder::make();
         if (!made) return failure(made.error());
         folder.emplace(std::move(*made));
-        flags.job.options.contact_file = folder->path() + "/contact";
+        if (flags.needs_contact()) flags.job.options.contact_file = folder->path() + "/contact";
+        if (needs_folder) flags.job.options.checkpoint_folder = folder->path();
     }
     for (const std::string& path : {flags.json, flags.plot}) {
         if (path.empty()) continue;
@@ -130,6 +133,10 @@ int run_local(BenchFlags& flags) {
     } else if (flags.is_elastic()) {
         add("--table-mib", flags.table_mib);
         add("--rounds", flags.rounds);
+    } else if (flags.is_checkpoint()) {
+        add("--table-mib", flags.table_mib);
+        add("--rounds", flags.rounds);
+        add("--folder", job.checkpoint_folder);
     } else if (flags.is_failover()) {
         add("--table-mib", flags.table_mib);
         add("--rounds", flags.rounds);
@@ -199,7 +206,8 @@ Status measure(Client& client, const BenchFlags& flags, const JobShape& shape) {
 }
 
 /// In `delay`, `elastic` and `failover` all work. Else the first worker measures; the others wait until it has finished, unless all work.
-Status work(Job& job, uint32_t i, const BenchFlags& flags, const Config& config) {
+Status work(Job& job, uint32_t i, const BenchFlags& flags, const Config& config,
+            CheckpointOrders& orders) {
     std::optional<ElasticMoves> moves;
     WEIR_ASSIGN(Client client, job.make_client(i));
     Status outcome;
@@ -207,6 +215,8 @@ Status work(Job& job, uint32_t i, const BenchFlags& flags, const Config& config)
         outcome = bench_delay(client, flags, job.shape());
     } else if (flags.is_elastic()) {
         outcome = bench_elastic(client, flags, job.shape(), config, moves);
+    } else if (flags.is_checkpoint()) {
+        outcome = bench_checkpoint(client, flags, job.shape(), orders);
     } else if (flags.is_failover()) {
         outcome = bench_failover(client, flags, job.shape(), config);
     } else if (client.worker() == 0) {
@@ -219,9 +229,10 @@ Status work(Job& job, uint32_t i, const BenchFlags& flags, const Config& config)
     return outcome ? left : outcome;
 }
 
-/// Pins this thread to the rank's core, before its job starts threads.
+/// Pins this thread to the rank's core, before its job starts threads. With checkpoints, a server has a
+/// thread for the disk, which runs where there is room.
 Status take_place(const BenchFlags& flags, std::optional<uint32_t> rank) {
-    if (!rank || flags.cpus.empty()) return {};
+    if (!rank || flags.cpus.empty() || flags.is_checkpoint()) return {};
     return pin_this_thread(flags.limit_cpus[*rank < flags.job.options.servers ? 0 : 1]);
 }
 
@@ -280,8 +291,9 @@ int run_rank(BenchFlags& flags, Config& config) {
     if (const Status found = find_servers_core(flags, shape); !found) return failure(found.error());
     flags.over_tcp = shape.transports == "tcp";
     std::vector<Status> outcomes(shape.local_workers);
+    CheckpointOrders orders;
     if (shape.local_workers > 0)
-        job.run_workers([&](uint32_t i) { outcomes[i] = work(job, i, flags, config); });
+        job.run_workers([&](uint32_t i) { outcomes[i] = work(job, i, flags, config, orders); });
     for (const Status& outcome : outcomes) {
         if (!outcome) return failure(outcome.error());
     }

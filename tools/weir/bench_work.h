@@ -56,6 +56,8 @@ struct BenchFlags {
 
     [[nodiscard]] bool is_failover() const { return bench == "failover"; }
 
+    [[nodiscard]] bool is_checkpoint() const { return bench == "checkpoint"; }
+
     /// Servers join it.
     [[nodiscard]] bool needs_contact() const { return is_elastic() || is_failover(); }
 

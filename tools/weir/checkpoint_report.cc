@@ -53,7 +53,8 @@ Json head_json(const Manifest& manifest) {
             {"created", time_text(manifest.created_ns)},
             {"iteration", manifest.iteration ? Json(*manifest.iteration) : Json(nullptr)},
             {"rows", sum.rows},
-            {"bytes", sum.bytes}};
+            {"bytes", sum.bytes},
+            {"new_bytes", manifest.new_bytes()}};
 }
 
 }  // namespace
@@ -61,12 +62,13 @@ Json head_json(const Manifest& manifest) {
 std::string list_text(std::span<const Manifest> manifests) {
     std::string text =
         "checkpoint  created               as of             tables  chunks        rows       "
-        "size\n";
+        "size        new\n";
     for (const Manifest& manifest : manifests) {
         const Sum sum = sum_of(manifest.chunks);
-        text += fmt::format("{:10}  {:20}  {:16}  {:6}  {:6}  {:10}  {:>9}\n", manifest.number,
-                            time_text(manifest.created_ns), as_of(manifest), manifest.tables.size(),
-                            manifest.chunks.size(), sum.rows, bytes_text(sum.bytes));
+        text += fmt::format("{:10}  {:20}  {:16}  {:6}  {:6}  {:10}  {:>9}  {:>9}\n",
+                            manifest.number, time_text(manifest.created_ns), as_of(manifest),
+                            manifest.tables.size(), manifest.chunks.size(), sum.rows,
+                            bytes_text(sum.bytes), bytes_text(manifest.new_bytes()));
     }
     return text;
 }
@@ -83,8 +85,10 @@ std::string list_json(std::span<const Manifest> manifests) {
 }
 
 std::string show_text(const Manifest& manifest) {
-    std::string text = fmt::format("checkpoint {} of {}, as of {}\n", manifest.number,
-                                   time_text(manifest.created_ns), as_of(manifest));
+    std::string text =
+        fmt::format("checkpoint {} of {}, as of {}; {}, {} of it written for this one\n",
+                    manifest.number, time_text(manifest.created_ns), as_of(manifest),
+                    bytes_text(manifest.bytes()), bytes_text(manifest.new_bytes()));
     for (const TableSchema& table : manifest.tables) {
         const std::span<const ChunkEntry> chunks = manifest.chunks_of(table.id);
         const Sum sum = sum_of(chunks);

@@ -283,6 +283,21 @@ void add_failover(CLI::App& command, BenchFlags& flags) {
                      "stop them (SIGSTOP) in place of killing them; they go on later");
 }
 
+void add_checkpoint_bench(CLI::App& command, BenchFlags& flags) {
+    flags.table_mib = 256;
+    flags.rounds = 7;
+    flags.job.options.workers = 2;
+    command.add_option("--table-mib", flags.table_mib, "size of the dense table")
+        ->check(CLI::Range(1, 1 << 20))
+        ->capture_default_str();
+    command.add_option("--rounds", flags.rounds, "with two checkpoints each")
+        ->check(count(1, 100'000))
+        ->capture_default_str();
+    command.add_option("--folder", flags.job.options.checkpoint_folder,
+                       "an empty folder for the checkpoints; with --local: by default a new one in "
+                       "TMPDIR or /tmp");
+}
+
 void add_one(CLI::App& bench, const std::string& name, const std::string& meaning,
              Command& chosen) {
     const auto flags = std::make_shared<BenchFlags>();
@@ -308,6 +323,8 @@ void add_one(CLI::App& bench, const std::string& name, const std::string& meanin
         add_elastic(*command, *flags);
     } else if (flags->is_failover()) {
         add_failover(*command, *flags);
+    } else if (flags->is_checkpoint()) {
+        add_checkpoint_bench(*command, *flags);
     } else if (name != "latency") {
         command
             ->add_option("--in-flight", flags->in_flight,
@@ -345,6 +362,8 @@ void add_bench(CLI::App& app, Command& chosen) {
     add_one(*bench, "delay", "iterations by the bound on their delay, with slowed workers", chosen);
     add_one(*bench, "elastic", "pushes while servers join and leave", chosen);
     add_one(*bench, "failover", "pushes while servers are killed", chosen);
+    add_one(*bench, "checkpoint", "pushes while checkpoints are written, and how fast these are",
+            chosen);
 }
 
 void add_synth(CLI::App& app, Command& chosen) {

@@ -127,6 +127,16 @@ Status ElasticLoad::push(const PushKindInfo& kind, std::vector<uint32_t>& times_
     return {};
 }
 
+Status ElasticLoad::push_all() {
+    WEIR_TRY(in_parts(keys_.size(), [&](size_t at, std::span<uint64_t> values) {
+        fill(values, std::span(sparse_sums_).subspan(at));
+        return sparse_->push(std::span(keys_).subspan(at, values.size()), values).wait();
+    }));
+    return in_parts(dense_sums_.size(), [&](size_t at, std::span<uint64_t> values) {
+        return push_range(*dense_, dense_sums_, at, values).wait();
+    });
+}
+
 Result<bool> ElasticLoad::end_turn() {
     ++turn_;
     std::array<uint64_t, 1> last{};

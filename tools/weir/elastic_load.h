@@ -51,6 +51,9 @@ public:
     /// Errors: of the push that failed
     [[nodiscard]] Status push(const PushKindInfo& kind, std::vector<uint32_t>& times_ns);
 
+    /// Changes all values of the dense and of the sparse table.
+    [[nodiscard]] Status push_all();
+
     /// Ends a turn, in which each kind was pushed. Returns whether it was the last one.
     [[nodiscard]] Result<bool> end_turn();
     /// One worker says it, between two turns of its own. No worker has ended the next turn before,

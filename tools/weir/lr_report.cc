@@ -76,6 +76,27 @@ nlohmann::json files(const LrFlags& flags) {
             {"json", or_null(flags.json)}, {"plot", or_null(flags.plot)}};
 }
 
+std::string_view name_of(JobEvent::Kind kind) {
+    switch (kind) {
+        case JobEvent::Kind::kServerJoined: return "server joined";
+        case JobEvent::Kind::kServerLeft: return "server left";
+        case JobEvent::Kind::kServerLost: return "server lost";
+        case JobEvent::Kind::kWorkerJoined: return "worker joined";
+        case JobEvent::Kind::kWorkerGone: return "worker gone";
+        case JobEvent::Kind::kCheckpoint: break;
+    }
+    return "checkpoint";
+}
+
+nlohmann::json to_json(const std::vector<apps::LrEvent>& events) {
+    nlohmann::json json = nlohmann::json::array();
+    for (const apps::LrEvent& event : events) {
+        json.push_back(
+            {{"seconds", event.seconds}, {"what", name_of(event.kind)}, {"number", event.number}});
+    }
+    return json;
+}
+
 nlohmann::json to_json(const LrFlags& flags, const apps::LrRun& run, const JobShape& shape) {
     const apps::LrResult& r = run.result;
     nlohmann::json json{{"version", WEIR_VERSION},
@@ -123,6 +144,7 @@ nlohmann::json to_json(const LrFlags& flags, const apps::LrRun& run, const JobSh
     }
     json["history"] = std::move(history);
     json["restarts"] = run.restarts;
+    json["events"] = to_json(run.events);
     return json;
 }
 
@@ -163,6 +185,27 @@ std::string plot_title(const LrFlags& flags, const JobShape& shape) {
                        counted(shape.worker_count, "worker"));
 }
 
+apps::PlotMark mark_of(const apps::LrEvent& event) {
+    using Mark = apps::PlotMark::Kind;
+    Mark kind = Mark::kMove;
+    if (event.kind == JobEvent::Kind::kServerLost || event.kind == JobEvent::Kind::kWorkerGone)
+        kind = Mark::kFailure;
+    if (event.kind == JobEvent::Kind::kCheckpoint) kind = Mark::kCheckpoint;
+    const std::string_view name = name_of(event.kind);  // "server lost"
+    const size_t space = name.find(' ');
+    return {event.seconds, kind,
+            space == std::string_view::npos
+                ? fmt::format("{} {}", name, event.number)
+                : fmt::format("{} {}{}", name.substr(0, space), event.number, name.substr(space))};
+}
+
+std::vector<apps::PlotMark> marks_of(const apps::LrRun& run) {
+    std::vector<apps::PlotMark> marks;
+    for (const apps::LrEvent& event : run.events)
+        marks.push_back(mark_of(event));
+    return marks;
+}
+
 std::string plot(const LrFlags& flags, const apps::LrRun& run, const JobShape& shape) {
     std::vector<apps::PlotPoint> points;
     for (const apps::LrProgress& p : run.result.history)
@@ -172,7 +215,7 @@ std::string plot(const LrFlags& flags, const apps::LrRun& run, const JobShape& s
     if (run.result.gap <= kTellingGap)
         note +=
             fmt::format(", the result proven within {} of the optimum", percent(run.result.gap));
-    return apps::plot_descent(points, {plot_title(flags, shape), note}, run.restarts);
+    return apps::plot_descent(points, {plot_title(flags, shape), note}, marks_of(run));
 }
 
 Status write_outputs(const LrFlags& flags, const apps::LrRun& run, const JobShape& shape) {

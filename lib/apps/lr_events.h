@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// LrEvents: what happens in the job while it trains, on the time scale of the passes.
+
+#include <chrono>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "lib/weir.h"
+
+namespace weir::apps {
+
+struct LrEvent {
+    double seconds = 0;  ///< as LrProgress::seconds
+    JobEvent::Kind kind = JobEvent::Kind::kCheckpoint;
+    uint64_t number = 0;  ///< of the server, worker or checkpoint
+};
+
+/// The time scale leaves out what lies between two rounds of work: what happens there is shown in the
+/// first pass of the second one.
+///
+/// Thread: the client's
+class LrEvents {
+public:
+    using Time = std::chrono::steady_clock::time_point;
+
+    /// A pass has ended, so many seconds after the first one began.
+    void note_pass(double seconds, Time now = std::chrono::steady_clock::now());
+
+    void add(const JobEvent& event, Time now);
+
+    /// Takes the client's, unless they were taken just now. An error means that there are none.
+    void collect(Client& client, bool is_last);
+
+    /// Ascending. Those before the first pass began, and of workers that left after the last one had
+    /// ended, are left out.
+    [[nodiscard]] std::vector<LrEvent> placed() const;
+
+private:
+    [[nodiscard]] std::optional<double> seconds_at(Time time) const;
+
+    std::vector<std::pair<Time, double>> passes_;  ///< when each ended
+    std::vector<std::pair<Time, JobEvent>> events_;
+    Time collected_{};
+};
+
+}  // namespace weir::apps

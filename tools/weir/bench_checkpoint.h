@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// `weir bench checkpoint`: pushes while checkpoints are written, and how fast these are.
+
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+
+#include "lib/job/job.h"
+#include "lib/worker/client.h"
+#include "tools/weir/bench_work.h"
+
+namespace weir::tools {
+
+/// How one worker has another worker of its process write checkpoints, while it pushes.
+///
+/// Thread: any
+class CheckpointOrders {
+public:
+    /// For the worker that pushes.
+    void order();
+    void end();
+
+    /// The seconds that the checkpoint took and its number, once it is there.
+    struct Done {
+        double seconds = 0;
+        uint64_t number = 0;
+    };
+
+    [[nodiscard]] std::optional<Result<Done>> take_done();
+    [[nodiscard]] Result<Done> wait_done();
+
+    /// The whole work of the other worker.
+    void serve(Client& client);
+
+private:
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    bool is_ordered_ = false;
+    bool is_over_ = false;
+    std::optional<Result<Done>> done_;
+};
+
+/// The process has two workers, the only ones of the job; both call it.
+[[nodiscard]] Status bench_checkpoint(Client& client, const BenchFlags& flags,
+                                      const JobShape& shape, CheckpointOrders& orders);
+
+}  // namespace weir::tools
