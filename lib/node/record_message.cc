@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "lib/base/byte_codec.h"
 
@@ -100,8 +101,10 @@ std::array<std::byte, RecordMessage::kHeadBytes> RecordMessage::encode_head() co
     return bytes;
 }
 
-std::vector<std::byte> RecordMessage::encode() const {
-    ByteWriter writer;
+std::vector<std::byte> RecordMessage::encode(std::vector<std::byte> memory) const {
+    constexpr size_t kTailBytes = 64;  // of a push into one segment
+    ByteWriter writer(std::move(memory));
+    writer.reserve(kHeadBytes + keys.size() + values.size() + state.size() + kTailBytes);
     writer.raw(encode_head()).raw(keys).raw(values).raw(state);
     if (!has_tail()) return std::move(writer).take();
     writer.number(static_cast<uint32_t>(segments.size()));

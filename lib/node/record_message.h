@@ -117,7 +117,8 @@ struct RecordMessage {
     [[nodiscard]] RecordMessage rows_from(uint64_t row, uint64_t count) const;
 
     [[nodiscard]] std::array<std::byte, kHeadBytes> encode_head() const noexcept;
-    [[nodiscard]] std::vector<std::byte> encode() const;
+    /// `memory`: for the result.
+    [[nodiscard]] std::vector<std::byte> encode(std::vector<std::byte> memory = {}) const;
     /// The spans point into `bytes`, which a peer may still change: read what they hold once.
     /// Nothing, if the bytes are not what encode() writes. Takes memory in proportion to them.
     [[nodiscard]] static std::optional<RecordMessage> decode(std::span<const std::byte> bytes);

@@ -15,6 +15,7 @@
 #include "lib/node/record_message.h"
 #include "lib/ring/view.h"
 #include "lib/server/holdings.h"
+#include "lib/server/spare_buffers.h"
 #include "lib/server/stream.h"
 #include "lib/wire/frame.h"
 
@@ -108,7 +109,8 @@ private:
         bool is_torn = false;    ///< it was learned, and has a part of a change that was refused
     };
 
-    [[nodiscard]] Outcome take(std::span<const std::byte> bytes);
+    [[nodiscard]] Outcome take(std::span<const std::byte> bytes,
+                               std::vector<std::byte>* memory = nullptr);
     [[nodiscard]] Outcome apply(const RecordMessage& record);
     [[nodiscard]] Outcome begin(const RecordMessage& record);
     [[nodiscard]] Outcome take_over(const RecordMessage& record);
@@ -150,6 +152,7 @@ private:
     std::string_view wrong_;          ///< with the last record
     std::vector<std::byte> partial_;  ///< the beginning of a record that comes in parts
     size_t bytes_to_come_ = 0;        ///< of it
+    SpareBuffers spare_;
     std::deque<std::vector<std::byte>> waiting_;
     size_t waiting_bytes_ = 0;
     std::vector<uint64_t> keys_;  ///< kept for their memory

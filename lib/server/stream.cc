@@ -161,27 +161,25 @@ void Stream::find_positions() {
 }
 
 /// Rows that are too many for one record go ahead of it: what else it says counts when all are there.
-void Stream::add(const RecordMessage& record, bool has_more) {
+void Stream::add(RecordMessage record, bool has_more) {
     const uint64_t step = record.rows_to_cut();
-    if (record.row_count <= step) return add_whole(record, has_more);
+    if (record.row_count <= step) return add_whole(std::move(record), has_more);
     for (uint64_t row = 0; row < record.row_count; row += step) {
         const bool is_end = row + step >= record.row_count && !record.has_tail();
         add_whole(record.rows_from(row, std::min(step, record.row_count - row)),
                   has_more || !is_end);
     }
-    RecordMessage rest = record;
-    rest.is_range = false;
-    rest.row_count = 0;
-    rest.first_key = 0;
-    rest.keys = rest.values = rest.state = {};
-    if (rest.has_tail()) add_whole(rest, has_more);
+    record.is_range = false;
+    record.row_count = 0;
+    record.first_key = 0;
+    record.keys = record.values = record.state = {};
+    if (record.has_tail()) add_whole(std::move(record), has_more);
 }
 
 /// Only copies need whole changes.
-void Stream::add_whole(const RecordMessage& record, bool has_more) {
-    RecordMessage marked = record;
-    marked.has_more = has_more && ends_.lasting != 0;
-    queue_.push_back({.bytes = marked.encode()});
+void Stream::add_whole(RecordMessage record, bool has_more) {
+    record.has_more = has_more && ends_.lasting != 0;
+    queue_.push_back({.bytes = record.encode(spare_.take())});
     queue_bytes_ += queue_.back().bytes.size();
 }
 
@@ -285,8 +283,8 @@ std::string_view Stream::applied(const wire::FrameHeader& header) {
     }
     taken_ = taken;
     applied_ = header.first;
-    while (!unapplied_.empty() && unapplied_.front().index <= applied_)
-        unapplied_.pop_front();
+    for (; !unapplied_.empty() && unapplied_.front().index <= applied_; unapplied_.pop_front())
+        spare_.give(std::move(unapplied_.front().kept));
     while (!changes_.empty() && changes_.front().index <= applied_)
         changes_.pop_front();
     if (header.status == Errc::kOk) return {};

@@ -20,6 +20,7 @@
 #include "lib/key/position_set.h"
 #include "lib/node/record_message.h"
 #include "lib/server/holdings.h"
+#include "lib/server/spare_buffers.h"
 #include "transport/transport.h"
 
 namespace weir {
@@ -90,7 +91,7 @@ public:
     [[nodiscard]] uint64_t generation() const noexcept { return generation_; }
 
     /// Adds a record of something that has just changed. `has_more`: so is the next one of.
-    void add(const RecordMessage& record, bool has_more = false);
+    void add(RecordMessage record, bool has_more = false);
 
     /// All of a change was added, by which the shard came to `state`.
     void was_changed(uint64_t state);
@@ -196,7 +197,7 @@ private:
     void begin_anew();
     void send_again();
     void connect();
-    void add_whole(const RecordMessage& record, bool has_more);
+    void add_whole(RecordMessage record, bool has_more);
     void add_all_rows(Batch& batch, size_t table);
     void find_positions();
     [[nodiscard]] bool has_window(size_t bytes) const noexcept;
@@ -237,6 +238,7 @@ private:
     PositionSet positions_;
     uint64_t generation_ = 1;
     uint64_t mark_ = 0;  ///< index that must be applied
+    SpareBuffers spare_;
     std::deque<Queued> queue_;
     size_t queue_bytes_ = 0;
     uint64_t last_index_ = 0;  ///< of the record that was sent last, or of which some was sent

@@ -125,12 +125,18 @@ public:
     [[nodiscard]] bool have_leavers_arrived() const;
 
 private:
-    /// The keys of a list that are streamed, and their places in the list.
-    struct StreamedKeys {
+    /// What a stream carries of a list.
+    struct ListPart {
+        Stream* stream = nullptr;
+        std::vector<uint64_t> keys;
+        std::vector<uint32_t> places;         ///< of these keys in the list
+        std::vector<PositionRange> segments;  ///< that they are in; ascending
+    };
+
+    struct StreamedList {
         uint32_t table = 0;
         ListId id;
-        std::vector<uint64_t> keys;
-        std::vector<uint32_t> places;
+        std::vector<ListPart> parts;
     };
 
     [[nodiscard]] std::map<uint32_t, std::vector<Stream::Carried>> wanted_by(const View& view,
@@ -142,9 +148,10 @@ private:
     void look_at_positions();
     void pushed_range(Stream& stream, ShardTable& table, KeyRange keys, uint32_t worker,
                       const RangeClock& clock);
-    void pushed_list(Stream& stream, ShardTable& table, uint32_t worker, const RangeClock& clock);
-    void select(const ShardTable& table, std::span<const uint64_t> keys,
-                std::span<const uint32_t> rows);
+    void pushed_list(const ListPart& part, const RowList& list, ShardTable& table, uint32_t worker,
+                     const RangeClock& clock);
+    [[nodiscard]] StreamedList parts_of(const ShardTable& table,
+                                        std::span<const uint64_t> keys) const;
 
     transport::Endpoint& endpoint_;
     const Clock& clock_;
@@ -157,11 +164,11 @@ private:
 
     uint32_t next_to_send_ = 0;    ///< the learner whose turn it is, or who comes next
     uint64_t positions_seen_ = 0;  ///< sum of the streams' generations that lists_ belongs to
-    std::unordered_map<uint64_t, StreamedKeys> lists_;
+    std::unordered_map<uint64_t, StreamedList> lists_;
     size_t list_bytes_ = 0;
-    StreamedKeys selected_;  ///< of the push that is being recorded
-    std::vector<uint32_t> selected_rows_;
-    ListedRows listed_;  ///< kept for their memory
+    std::vector<PositionRange> segments_;  ///< kept for their memory
+    std::vector<KeyRange> parts_;
+    ListedRows listed_;
     std::vector<std::byte> values_;
     std::vector<std::byte> state_bytes_;
 };
