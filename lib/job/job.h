@@ -32,9 +32,9 @@ struct JobOptions {
     /// Registers the user's own update rules; must do the same on every rank.
     std::function<void(RuleRegistry&)> add_rules{};
     OnWorkerLoss on_worker_loss = OnWorkerLoss::kStop;
-    /// Copies of every part of the parameters on other servers, on other hosts first: 0 or 1. With 1,
-    /// no acknowledged push is lost when a server dies, and nobody sees an error. With 0, the death of
-    /// a server ends the job.
+    /// Copies of every part of the parameters on other servers, on other hosts first: 0 to 2. With 1,
+    /// no acknowledged push is lost when a server dies, and nobody sees an error; with 2, when two
+    /// die at the same time. With 0, the death of a server ends the job.
     uint32_t replicas = 0;
     /// A file for Job::join() and for the commands `weir status`, `weir leave` and
     /// `weir server --join`: this process writes it at the start, for its user only, and removes

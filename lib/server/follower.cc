@@ -128,12 +128,23 @@ Follower::Outcome Follower::take(std::span<const std::byte> bytes, std::vector<s
     }
     const Outcome outcome = apply(*record);
     if (outcome == Outcome::kApplied) {
+        note_change(*record);
         for (std::vector<std::byte>& part : change_)
             spare_.give(std::move(part));
         change_.clear();
         change_bytes_ = 0;
     }
     return outcome;
+}
+
+/// A change was applied. Chunks are none: all copies have what they show before this one counts.
+void Follower::note_change(const RecordMessage& last) {
+    if (!last.is_shared) return touched_.all_have(taken_);
+    touched_.all_have(last.common);
+    if (last.kind != RecordMessage::Kind::kRows || !last.has_tail()) return;
+    for (const std::vector<std::byte>& part : change_)
+        touched_.add(taken_ + 1, *RecordMessage::decode(part));
+    touched_.add(taken_ + 1, last);
 }
 
 /// Some rows of a change may have been written. If this shard became primary now, the change would

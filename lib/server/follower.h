@@ -17,6 +17,7 @@
 #include "lib/server/holdings.h"
 #include "lib/server/spare_buffers.h"
 #include "lib/server/stream.h"
+#include "lib/server/touched_rows.h"
 #include "lib/wire/frame.h"
 
 namespace weir {
@@ -96,6 +97,9 @@ public:
     /// Why it cannot learn, once that is so: nothing more is applied.
     [[nodiscard]] Errc refusal() const noexcept { return refusal_; }
 
+    /// What it has applied and other copies may lack.
+    [[nodiscard]] const TouchedLog& touched() const noexcept { return touched_; }
+
     /// There is a new view: what comes for segments that it does not name any more is left out.
     /// `learner`: the number of this shard, which one that joins knows only then.
     void take_view(uint32_t learner);
@@ -111,6 +115,7 @@ private:
 
     [[nodiscard]] Outcome take(std::span<const std::byte> bytes,
                                std::vector<std::byte>* memory = nullptr);
+    void note_change(const RecordMessage& last);
     [[nodiscard]] Outcome apply(const RecordMessage& record);
     [[nodiscard]] Outcome begin(const RecordMessage& record);
     [[nodiscard]] Outcome take_over(const RecordMessage& record);
@@ -146,6 +151,7 @@ private:
     Progress told_;
     std::vector<std::vector<std::byte>> change_;  ///< records of one that is not whole
     size_t change_bytes_ = 0;
+    TouchedLog touched_;
     Errc refusal_ = Errc::kOk;
     bool has_told_refusal_ = false;
     bool is_preparing_ = false;

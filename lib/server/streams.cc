@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "lib/base/check.h"
+#include "lib/ring/copy_order.h"
 
 namespace weir {
 
@@ -49,18 +50,24 @@ void Streams::leave_only_known(std::map<uint32_t, std::vector<Stream::Carried>>&
         const std::vector<LearnedSegment> known =
             stream != streams_.end() ? stream->second->segments() : std::vector<LearnedSegment>();
         std::erase_if(segments, [&](const Stream::Carried& carried) {
-            return std::ranges::count(known, carried.is) == 0;
+            // Of what it has from another primary it may lack nothing that is answered here.
+            return !carried.has_all && std::ranges::count(known, carried.is) == 0;
         });
     }
     std::erase_if(wanted, [](const auto& entry) { return entry.second.empty(); });
 }
 
 void Streams::take_view(const View& view, uint32_t number, Begin begin) {
+    number_ = number;
     auto wanted = wanted_by(view, number);
     if (begin == Begin::kLater) leave_only_known(wanted);
     const bool has_backups = std::ranges::any_of(view.segments(), [](const ViewSegment& segment) {
         return segment.backup_count() > 0 ||
                (segment.has_learner() && segment.learner.replaces != segment.primary);
+    });
+    is_shared_ = std::ranges::any_of(view.segments(), [](const ViewSegment& segment) {
+        const bool has_new = segment.has_learner() && segment.learner.replaces != segment.primary;
+        return segment.backup_count() + (has_new ? 1 : 0) > 1;
     });
     std::erase_if(streams_, [&](const auto& entry) { return !wanted.contains(entry.first); });
     for (const auto& [learner, segments] : wanted) {
@@ -73,12 +80,29 @@ void Streams::take_view(const View& view, uint32_t number, Begin begin) {
             stream = std::make_unique<Stream>(std::move(ends), endpoint_, clock_, holdings_,
                                               tables_, failures_);
         }
+        stream->set_shared(is_shared_);
+        stream->at_state(state_);
         stream->carry(segments, view.epoch());
+        take_over(*stream);
     }
+    touched_.clear();
     lists_.clear();  // they name streams
     list_bytes_ = 0;
     positions_seen_ = 0;  // other streams may have generations of the same sum
     look_at_positions();
+}
+
+/// A copy that the last primary had may lack what this shard had from it. What is promised from now on
+/// waits until it has that. (Empty iterations may also have been closed since this shard got the view.)
+void Streams::take_over(Stream& stream) {
+    const PositionSet positions = stream.take_taken_over();
+    if (positions.ranges().empty()) return;
+    stream.at_state(++state_);
+    for (size_t i = 0; i < tables_.size(); ++i) {
+        if (tables_[i] == nullptr || !tables_[i]->was_pushed) continue;
+        stream.add_as_now(i, positions, touched_[static_cast<uint32_t>(i)]);
+    }
+    stream.was_changed(state_);
 }
 
 bool Streams::is_counted() const noexcept {
@@ -136,6 +160,8 @@ void Streams::pushed(ShardTable& table, uint32_t worker, const RangeClock& clock
     const wire::FrameHeader& h = request.header;
     if (h.count == 0) return;
     ++state_;
+    for (const auto& [learner, stream] : streams_)
+        stream->at_state(state_);
     if ((h.flags & wire::kKeysRange) != 0) {
         for (const auto& [learner, stream] : streams_)
             pushed_range(*stream, table, {h.first, h.first + h.count}, worker, clock);
@@ -302,13 +328,30 @@ std::string_view Streams::receive(transport::ConnectionId connection,
     return stream->applied(header);
 }
 
+/// What a copy may be sent: if several have the same segments, what those before it have. So the
+/// first one that is left when this shard dies has all that any of them has.
+uint64_t Streams::state_of_those_before(uint32_t learner) const noexcept {
+    uint64_t least = Stream::kAllStates;
+    if (!is_shared_ || !streams_.at(learner)->is_counted()) return least;
+    for (const auto& [other, stream] : streams_) {
+        const bool is_before = copy_order(number_, other) < copy_order(number_, learner);
+        if (is_before && stream->is_counted()) least = std::min(least, stream->confirmed_state());
+    }
+    return least;
+}
+
 /// They take turns, poll by poll.
 size_t Streams::send(size_t bytes_max) {
     size_t sent = 0;
     auto next = streams_.lower_bound(next_to_send_);
+    if (is_shared_) {
+        for (const auto& [learner, stream] : streams_)
+            stream->all_have(confirmed_state());
+    }
     for (size_t i = 0; i < streams_.size() && sent < bytes_max; ++i) {
         if (next == streams_.end()) next = streams_.begin();
-        sent += next->second->send(bytes_max - sent);
+        next->second->at_state(state_);
+        sent += next->second->send(bytes_max - sent, state_of_those_before(next->first));
         ++next;
     }
     next_to_send_ = next == streams_.end() ? 0 : next->first;
@@ -331,7 +374,7 @@ uint64_t Streams::due_ns() const noexcept {
 std::vector<LearnerReport> Streams::take_complete() {
     std::vector<LearnerReport> reports;
     for (const auto& [learner, stream] : streams_) {
-        for (const LearnedSegment& segment : stream->take_complete())
+        for (const LearnedSegment& segment : stream->take_complete(confirmed_state()))
             reports.push_back({segment.range.first, learner, segment.named});
     }
     return reports;
