@@ -36,10 +36,13 @@ size_t arena_bytes(Layout layout, uint64_t keys) {
     return keys * (layout == Layout::kDense ? 8 : 128) + 32 * kMiB;
 }
 
+/// What the learner becomes.
+enum class As { kPrimary, kBackup };
+
 /// A primary with one table, of which a learner gets half.
 class Move {
 public:
-    Move(Layout layout, uint64_t keys)
+    Move(Layout layout, uint64_t keys, As as = As::kPrimary)
         : primary_(arena_bytes(layout, keys)),
           learner_(arena_bytes(layout, keys)),
           from_(std::move(device_->make_endpoint({})).value()),
@@ -49,7 +52,7 @@ public:
         const std::vector<NewServer> servers{{.addresses = {from_->address()}},
                                              {.addresses = {to_->address()}}};
         ViewData data = first_view(servers, 1)->data();
-        data.segments[0].learner = {1, 0, 1};
+        data.segments[0].learner = {1, as == As::kPrimary ? 0 : kNoShard, 1};
         view_ = std::move(View::make(data)).value();
         const std::array range{view_.range(0)};
         primary_.holdings.begin(range);
@@ -115,7 +118,8 @@ private:
             WEIR_CHECK(wire::decode(c.message, frame) == Errc::kOk);
             if (frame.header.kind == wire::Kind::kFollow) {
                 connection_ = c.connection;
-                follower_ = std::make_unique<Follower>(Follower::Ends{0, 1, 1}, view_,
+                const uint64_t stream = FollowMessage::decode(frame.values)->stream;
+                follower_ = std::make_unique<Follower>(Follower::Ends{0, 1, 1, stream}, view_,
                                                        learner_.holdings, learner_.tables);
                 continue;
             }
@@ -161,12 +165,12 @@ void report(benchmark::State& state, double move_s, double limit_s, size_t units
     state.counters["share"] = limit_s / move_s;
 }
 
-void move_dense(benchmark::State& state) {
+void move_dense_as(benchmark::State& state, As as) {
     double move_s = 0;
     double limit_s = 0;
     size_t bytes = 0;
     for ([[maybe_unused]] auto _ : state) {
-        Move move(Layout::kDense, static_cast<uint64_t>(state.range(0)));
+        Move move(Layout::kDense, static_cast<uint64_t>(state.range(0)), as);
         const double now_s = move.run();
         state.SetIterationTime(now_s);
         move_s += now_s;
@@ -181,12 +185,21 @@ void move_dense(benchmark::State& state) {
     report(state, move_s, limit_s, bytes);
 }
 
-void move_sparse(benchmark::State& state) {
+void move_dense(benchmark::State& state) {
+    move_dense_as(state, As::kPrimary);
+}
+
+/// A copy is made again.
+void copy_dense(benchmark::State& state) {
+    move_dense_as(state, As::kBackup);
+}
+
+void move_sparse_as(benchmark::State& state, As as) {
     double move_s = 0;
     double limit_s = 0;
     size_t keys = 0;
     for ([[maybe_unused]] auto _ : state) {
-        Move move(Layout::kSparse, static_cast<uint64_t>(state.range(0)));
+        Move move(Layout::kSparse, static_cast<uint64_t>(state.range(0)), as);
         const double now_s = move.run();
         state.SetIterationTime(now_s);
         move_s += now_s;
@@ -212,8 +225,18 @@ void move_sparse(benchmark::State& state) {
     report(state, move_s, limit_s, keys);
 }
 
+void move_sparse(benchmark::State& state) {
+    move_sparse_as(state, As::kPrimary);
+}
+
+void copy_sparse(benchmark::State& state) {
+    move_sparse_as(state, As::kBackup);
+}
+
 BENCHMARK(move_dense)->Arg(1 << 12)->Arg(16'000'000)->Iterations(3)->UseManualTime();
 BENCHMARK(move_sparse)->Arg(1 << 12)->Arg(1'000'000)->Iterations(3)->UseManualTime();
+BENCHMARK(copy_dense)->Arg(1 << 12)->Arg(16'000'000)->Iterations(3)->UseManualTime();
+BENCHMARK(copy_sparse)->Arg(1 << 12)->Arg(1'000'000)->Iterations(3)->UseManualTime();
 
 }  // namespace
 }  // namespace weir::bench

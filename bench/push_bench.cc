@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The software cost of a small push, with both sides and both rings on one core: no transfer
-// between cores, no waiting. The limit passes the same two records through two bare rings.
+// between cores, no waiting. The limit passes the same two records through two bare rings. And what
+// a copy of everything costs: all three sides on one core, beside the same push without one.
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <vector>
@@ -11,60 +13,119 @@
 #include "lib/node/manager.h"
 #include "lib/server/shard.h"
 #include "lib/worker/client_core.h"
+#include "transport/pool/memory_pool.h"
 #include "transport/shm/byte_ring.h"
 #include "transport/shm/shm.h"
 
 namespace weir::bench {
 namespace {
 
-/// A manager, a shard and a worker, polled in turn.
+/// Memory that shards read in place, as that of a job's worker is.
+class WorkerMemory final : public Memory {
+public:
+    explicit WorkerMemory(transport::Device& device)
+        : device_(&device),
+          pool_(std::move(transport::MemoryPool::make({.slab_bytes = size_t{64} << 20},
+                                                      std::span(&device_, 1)))
+                    .value()) {}
+
+    [[nodiscard]] std::byte* allocate(size_t bytes, size_t alignment) noexcept override {
+        const Result<std::byte*> memory = pool_->allocate({bytes, alignment, true});
+        return memory ? *memory : nullptr;
+    }
+
+    void deallocate(std::byte* data, size_t, size_t) noexcept override { pool_->deallocate(data); }
+
+private:
+    transport::Device* device_;
+    std::unique_ptr<transport::MemoryPool> pool_;
+};
+
+struct Shape {
+    uint32_t servers = 1;
+    uint32_t replicas = 0;
+    friend bool operator==(const Shape&, const Shape&) = default;
+};
+
+/// A manager, shards and a worker, polled in turn.
 class Cluster {
 public:
-    Cluster()
-        : manager_({.server_ranks = {}, .worker_ranks = {}}, endpoint(), clock_),
-          shard_({.manager_address = manager_.address()}, endpoint(), clock_, memory_, rules_),
-          worker_({.manager_address = manager_.address()}, endpoint(), clock_, memory_, rules_) {
-        run_until([this] { return worker_.ready(); });
+    explicit Cluster(const Shape& shape = {})
+        : manager_({.server_count = shape.servers,
+                    .server_ranks = {},
+                    .worker_ranks = {},
+                    .replicas = shape.replicas,
+                    .points = 1,
+                    .lease_ns = 1000 * kSecond},
+                   endpoint(), clock_) {
+        lease_->extend_until(~uint64_t{0});
+        for (uint32_t i = 0; i < shape.servers; ++i) {
+            shards_.push_back(std::make_unique<Shard>(
+                ShardOptions{.number = i, .manager_address = manager_.address(), .lease = lease_},
+                endpoint(), clock_, memory_, rules_));
+        }
+        worker_ =
+            std::make_unique<ClientCore>(ClientCoreOptions{.manager_address = manager_.address()},
+                                         endpoint(), clock_, worker_memory_, rules_);
+        run_until([this] { return worker_->ready(); });
+        run_until([&] { return has_copies(shape.replicas); });
+        // They answer for what has copies only while the manager has heard of that.
+        for (int i = 0; i < 1000; ++i)
+            run_until([] { return true; });
     }
 
     template <class Over>
     void run_until(Over&& over) {
-        while (!over()) {
+        do {
             manager_.poll();
-            shard_.poll();
-            worker_.poll();
-        }
+            for (const auto& shard : shards_)
+                shard->poll();
+            worker_->poll();
+        } while (!over());
     }
 
     TableInfo make_table(const TableSchema& schema) {
-        const ClientCore::CallId call = worker_.create_table(schema);
-        run_until([&] { return worker_.done(call); });
-        return std::move(worker_.take_table(call)).value();
+        const ClientCore::CallId call = worker_->create_table(schema);
+        run_until([&] { return worker_->done(call); });
+        return std::move(worker_->take_table(call)).value();
     }
 
-    /// Makes one round trip.
+    /// Makes one round trip. `shards`: so many of them take part.
     template <class Keys>
-    void push(const TableInfo& table, Keys keys, std::span<const std::byte> values) {
-        const ClientCore::CallId call = worker_.push(table, keys, values, {});
-        while (!worker_.done(call)) {
-            shard_.poll();
-            worker_.poll();
+    void push(const TableInfo& table, Keys keys, std::span<const std::byte> values,
+              size_t shards = 1) {
+        const ClientCore::CallId call = worker_->push(table, keys, values, {});
+        while (!worker_->done(call)) {
+            for (size_t i = 0; i < shards; ++i)
+                shards_[i]->poll();
+            worker_->poll();
         }
-        WEIR_CHECK(worker_.take(call));
+        WEIR_CHECK(worker_->take(call));
     }
+
+    [[nodiscard]] Memory& worker_memory() noexcept { return worker_memory_; }
 
 private:
     std::unique_ptr<transport::Endpoint> endpoint() {
         return std::move(device_->make_endpoint({})).value();
     }
 
+    [[nodiscard]] bool has_copies(uint32_t count) const {
+        const View view = manager_.view();
+        return std::ranges::all_of(view.segments(), [&](const ViewSegment& segment) {
+            return segment.backup_count() == count && !segment.has_learner();
+        });
+    }
+
     SteadyClock clock_;
     HeapMemory memory_;
     RuleRegistry rules_ = RuleRegistry::with_builtin_rules();
+    std::shared_ptr<ServerLease> lease_ = std::make_shared<ServerLease>();
     std::unique_ptr<transport::Device> device_ = std::move(transport::shm::make_device({})).value();
+    WorkerMemory worker_memory_{*device_};
     Manager manager_;
-    Shard shard_;
-    ClientCore worker_;
+    std::vector<std::unique_ptr<Shard>> shards_;
+    std::unique_ptr<ClientCore> worker_;
 };
 
 /// Two rings like those of the transport, with nothing around them.
@@ -151,8 +212,75 @@ void push_sparse(benchmark::State& state) {
     });
 }
 
+/// The same pushes by turns: with a backup of everything, and without. What a copy costs is what all
+/// sides do together.
+class WithCopies {
+public:
+    explicit WithCopies(uint32_t replicas) : with_({replicas + 1, replicas}), without_({2, 0}) {}
+
+    struct Side {
+        explicit Side(const Shape& shape)
+            : cluster(shape),
+              sides(shape.replicas + 1),
+              dense(cluster.make_table({.name = "dense", .key_count = shape.servers * kKeysOfOne})),
+              sparse(cluster.make_table({.name = "sparse", .layout = Layout::kSparse})),
+              values(cluster.worker_memory(), kValueBytes) {}
+
+        [[nodiscard]] std::span<const std::byte> bytes(uint64_t count) const {
+            return {values.data(), count * sizeof(float)};
+        }
+
+        Cluster cluster;
+        size_t sides;  ///< of a push to the first server
+        TableInfo dense;
+        TableInfo sparse;
+        Block values;
+    };
+
+    static constexpr uint64_t kKeysOfOne = uint64_t{8} << 20;  ///< 32 MiB
+    static constexpr size_t kValueBytes = size_t{1} << 20;
+
+    template <class Work>
+    void run(benchmark::State& state, uint64_t count, Work&& work) {
+        const auto on = [&](Side& side) {
+            for (uint64_t i = 0; i < count; ++i)
+                work(side, i);
+        };
+        run_beside(
+            state, static_cast<double>(count), [&] { on(with_); }, [&] { on(without_); });
+    }
+
+private:
+    Side with_;
+    Side without_;
+};
+
+/// The limit is the same push without a copy.
+void copied_push_dense(benchmark::State& state) {
+    const auto count = static_cast<uint64_t>(state.range(0));
+    const uint64_t pushes = std::max<uint64_t>(10, kPushes / count);
+    prepared<WithCopies>(1U).run(state, pushes, [&](WithCopies::Side& side, uint64_t i) {
+        const uint64_t key = i * 61 * count % (WithCopies::kKeysOfOne - count);
+        side.cluster.push(side.dense, KeyRange{key, key + count}, side.bytes(count), side.sides);
+    });
+}
+
+/// A list that the shards know. Its keys are spread over both servers.
+void copied_push_sparse(benchmark::State& state) {
+    const auto count = static_cast<uint64_t>(state.range(0));
+    const uint64_t pushes = std::max<uint64_t>(10, kPushes / count);
+    std::vector<uint64_t> keys(count);
+    for (uint64_t i = 0; i < count; ++i)
+        keys[i] = 7 * i;
+    prepared<WithCopies>(1U).run(state, pushes, [&](WithCopies::Side& side, uint64_t) {
+        side.cluster.push(side.sparse, std::span<const uint64_t>(keys), side.bytes(count), 2);
+    });
+}
+
 BENCHMARK(push_dense)->ArgName("keys")->Arg(1)->Arg(16)->UseManualTime();
 BENCHMARK(push_sparse)->ArgName("keys")->Arg(1)->UseManualTime();
+BENCHMARK(copied_push_dense)->ArgName("keys")->Arg(1)->Arg(512)->Arg(1 << 18)->UseManualTime();
+BENCHMARK(copied_push_sparse)->ArgName("keys")->Arg(100'000)->UseManualTime();
 
 }  // namespace
 }  // namespace weir::bench

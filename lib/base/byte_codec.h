@@ -24,6 +24,15 @@ static_assert(std::endian::native == std::endian::little);
 
 class ByteWriter {
 public:
+    ByteWriter() = default;
+
+    /// Writes into this memory, whose bytes it forgets.
+    explicit ByteWriter(std::vector<std::byte> memory) noexcept : bytes_(std::move(memory)) {
+        bytes_.clear();
+    }
+
+    void reserve(size_t bytes) { bytes_.reserve(bytes); }
+
     template <class T>
     ByteWriter& number(T value) {
         static_assert(std::is_arithmetic_v<T> || std::is_enum_v<T>);

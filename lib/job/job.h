@@ -32,9 +32,9 @@ struct JobOptions {
     /// Registers the user's own update rules; must do the same on every rank.
     std::function<void(RuleRegistry&)> add_rules{};
     OnWorkerLoss on_worker_loss = OnWorkerLoss::kStop;
-    /// Copies of every part of the parameters on other servers, on other hosts first: 0 or 1. With 1,
-    /// no acknowledged push is lost when a server dies, and nobody sees an error. With 0, the death of
-    /// a server ends the job.
+    /// Copies of every part of the parameters on other servers, on other hosts first: 0 to 2. With 1,
+    /// no acknowledged push is lost when a server dies, and nobody sees an error; with 2, when two
+    /// die at the same time. With 0, the death of a server ends the job.
     uint32_t replicas = 0;
     /// Managers, one in each of the first servers' processes: 1, or 3, 5 or 7, of which most must live. With
     /// 1, the job ends with rank 0. With 3, any process may die.

@@ -10,7 +10,7 @@ namespace weir {
 namespace {
 
 constexpr uint32_t kCountMax = 4096;
-constexpr uint32_t kReplicasMax = 1;
+constexpr uint32_t kReplicasMax = 2;
 
 Status check_count(const char* flag, uint32_t count) {
     if (count >= 1 && count <= kCountMax) return {};
@@ -20,8 +20,8 @@ Status check_count(const char* flag, uint32_t count) {
 
 Status check_replicas(const JobOptions& options) {
     if (options.replicas > kReplicasMax) {
-        return Error(Errc::kInvalidArgument,
-                     fmt::format("--replicas {}: must be 0 or {}", options.replicas, kReplicasMax));
+        return Error(Errc::kInvalidArgument, fmt::format("--replicas {}: must be between 0 and {}",
+                                                         options.replicas, kReplicasMax));
     }
     if (options.replicas == 0 || options.replicas < options.servers) return {};
     return Error(

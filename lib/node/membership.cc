@@ -10,6 +10,7 @@
 #include <fmt/core.h>
 
 #include "lib/base/check.h"
+#include "lib/ring/copy_order.h"
 
 namespace weir {
 namespace {
@@ -490,7 +491,9 @@ void Membership::revise() {
         const uint32_t was = before_.owner(segment.first);
         if (was == segment.primary || view_.shard(was) == nullptr) continue;
         const bool is_unfinished = is_dead_shard(was) && awaited_.contains(was);
-        if (is_dead_shard(segment.primary) || is_unfinished) segment.primary = was;
+        if (!is_dead_shard(segment.primary) && !is_unfinished) continue;
+        segment.primary = was;
+        put_backups_in_order(segment);
     }
     for (ViewShard& shard : data.shards) {
         if (shard.since > before_.epoch()) shard.since = data.epoch;

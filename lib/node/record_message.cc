@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "lib/base/byte_codec.h"
 
@@ -12,6 +13,7 @@ namespace {
 constexpr uint8_t kHasTail = 1;
 constexpr uint8_t kIsRange = 2;
 constexpr uint8_t kHasMore = 4;
+constexpr uint8_t kIsShared = 8;
 
 struct Head {
     uint8_t kind = 0;
@@ -22,6 +24,7 @@ struct Head {
     uint64_t first_key = 0;
     uint64_t value_bytes = 0;
     uint64_t state_bytes = 0;
+    uint64_t common = 0;
 };
 
 static_assert(sizeof(Head) == RecordMessage::kHeadBytes);
@@ -89,19 +92,22 @@ std::array<std::byte, RecordMessage::kHeadBytes> RecordMessage::encode_head() co
     Head head;
     head.kind = static_cast<uint8_t>(kind);
     head.flags = static_cast<uint8_t>((has_tail() ? kHasTail : 0) | (is_range ? kIsRange : 0) |
-                                      (has_more ? kHasMore : 0));
+                                      (has_more ? kHasMore : 0) | (is_shared ? kIsShared : 0));
     head.table = table;
     head.row_count = row_count;
     head.first_key = first_key;
     head.value_bytes = values.size();
     head.state_bytes = state.size();
+    head.common = common;
     std::array<std::byte, kHeadBytes> bytes;
     std::memcpy(bytes.data(), &head, sizeof head);
     return bytes;
 }
 
-std::vector<std::byte> RecordMessage::encode() const {
-    ByteWriter writer;
+std::vector<std::byte> RecordMessage::encode(std::vector<std::byte> memory) const {
+    constexpr size_t kTailBytes = 64;  // of a push into one segment
+    ByteWriter writer(std::move(memory));
+    writer.reserve(kHeadBytes + keys.size() + values.size() + state.size() + kTailBytes);
     writer.raw(encode_head()).raw(keys).raw(values).raw(state);
     if (!has_tail()) return std::move(writer).take();
     writer.number(static_cast<uint32_t>(segments.size()));
@@ -134,14 +140,17 @@ std::optional<RecordMessage> RecordMessage::decode(std::span<const std::byte> by
     message.kind = static_cast<Kind>(head.kind);
     message.is_range = (head.flags & kIsRange) != 0;
     message.has_more = (head.flags & kHasMore) != 0;
+    message.is_shared = (head.flags & kIsShared) != 0;
+    message.common = head.common;
     message.table = head.table;
     message.row_count = head.row_count;
     message.first_key = head.first_key;
     const bool is_sound = head.kind >= static_cast<uint8_t>(Kind::kBegin) &&
                           head.kind <= static_cast<uint8_t>(Kind::kTakeOver) &&
-                          (head.flags & ~(kHasTail | kIsRange | kHasMore)) == 0 &&
-                          head.reserved == 0 && head.row_count <= kRowsMax &&
-                          head.value_bytes <= kBytesMax && head.state_bytes <= kBytesMax;
+                          (head.flags & ~(kHasTail | kIsRange | kHasMore | kIsShared)) == 0 &&
+                          (message.is_shared || head.common == 0) && head.reserved == 0 &&
+                          head.row_count <= kRowsMax && head.value_bytes <= kBytesMax &&
+                          head.state_bytes <= kBytesMax;
     if (!is_sound) return std::nullopt;
     if (message.is_range ? head.first_key + head.row_count < head.first_key : head.first_key != 0)
         return std::nullopt;

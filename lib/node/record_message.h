@@ -66,16 +66,16 @@ struct RecordedIterations {
 /// One record of a stream. It is sent as the bodies of one or more frames of Kind::kRecord, with
 /// its index in `first`, and in `request` the bytes of it that are still to come.
 ///
-/// A record has a head of 40 bytes, the keys of a list, the values, the state, and a tail. The
+/// A record has a head of 48 bytes, the keys of a list, the values, the state, and a tail. The
 /// head: kind (1 byte), flags (1; 1: a tail follows, 2: the keys are a range, 4: the next record is
-/// a part of the same change), zero (2), table (4), row_count, first_key, bytes of values, bytes of state (8 each). The tail has the lists of
+/// a part of the same change, 8: it is shared), zero (2), table (4), row_count, first_key, bytes of values, bytes of state, common (8 each). The tail has the lists of
 /// segments, times, clocks and iterations, each with its length (4) in front.
 struct RecordMessage {
     /// Rows are cut by rows_from() into records that are much shorter, but for a single row that is
     /// longer.
     static constexpr size_t kBytesMax = 8 * wire::kRequestBytesMax;
     static constexpr size_t kCutBytes = size_t{4} << 20;
-    static constexpr size_t kHeadBytes = 40;
+    static constexpr size_t kHeadBytes = 48;
     static constexpr size_t kRowBytesMax = kBytesMax - (size_t{1} << 20);  ///< and its times
     static constexpr size_t kSegmentsMax = size_t{1} << 16;
     static constexpr size_t kFailedMax = 1024;
@@ -92,10 +92,13 @@ struct RecordMessage {
     Kind kind = Kind::kRows;
     /// The next record is a part of the same change: a copy takes effect of both or of neither.
     bool has_more = false;
+    /// Other copies may lack it when the sender dies: the copy remembers which rows it has changed.
+    bool is_shared = false;
     bool is_range = false;
     uint32_t table = 0;
     uint64_t row_count = 0;
     uint64_t first_key = 0;           ///< of a range
+    uint64_t common = 0;              ///< is_shared: all copies have the records up to this index
     std::span<const std::byte> keys;  ///< of a list, in any order, 8 bytes each
     std::span<const std::byte> values;
     std::span<const std::byte> state;
@@ -117,7 +120,8 @@ struct RecordMessage {
     [[nodiscard]] RecordMessage rows_from(uint64_t row, uint64_t count) const;
 
     [[nodiscard]] std::array<std::byte, kHeadBytes> encode_head() const noexcept;
-    [[nodiscard]] std::vector<std::byte> encode() const;
+    /// `memory`: for the result.
+    [[nodiscard]] std::vector<std::byte> encode(std::vector<std::byte> memory = {}) const;
     /// The spans point into `bytes`, which a peer may still change: read what they hold once.
     /// Nothing, if the bytes are not what encode() writes. Takes memory in proportion to them.
     [[nodiscard]] static std::optional<RecordMessage> decode(std::span<const std::byte> bytes);

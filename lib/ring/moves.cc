@@ -10,6 +10,7 @@
 #include <fmt/core.h>
 
 #include "lib/base/check.h"
+#include "lib/ring/copy_order.h"
 
 namespace weir {
 namespace {
@@ -79,6 +80,7 @@ View without_servers(const View& view, std::span<const uint32_t> servers) {
         }
         segment.backups.fill(kNoShard);
         std::copy(left.begin(), left.end(), segment.backups.begin());
+        put_backups_in_order(segment);
         ViewLearner& learner = segment.learner;
         if (!segment.has_learner()) continue;
         if (gone.contains(learner.shard) || segment.primary == kNoShard) {
@@ -176,6 +178,7 @@ std::optional<View> finish_moves(const View& view, std::span<const LearnerReport
         } else {
             std::ranges::replace(segment.backups, learner.replaces, learner.shard);
         }
+        put_backups_in_order(segment);
         segment.learner = {};
         has_moved = true;
     }

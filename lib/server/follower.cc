@@ -9,6 +9,12 @@
 #include "lib/node/messages.h"
 
 namespace weir {
+namespace {
+
+/// Of a record that comes in parts, whose length is the sender's word.
+constexpr uint64_t kReservedMax = uint64_t{4} << 20;
+
+}  // namespace
 
 Follower::Follower(Ends ends, const View& view, Holdings& holdings, ShardTables& tables)
     : ends_(ends), view_(view), holdings_(holdings), tables_(tables) {}
@@ -27,7 +33,9 @@ std::string_view Follower::receive(const wire::Frame& frame) {
     }
     if (is_first) {
         if (h.request > RecordMessage::kBytesMax) return "a record that is too long";
+        partial_ = spare_.take();
         partial_.clear();
+        partial_.reserve(frame.values.size() + std::min(h.request, kReservedMax));
     } else if (h.request + frame.values.size() != bytes_to_come_) {
         return "a part of a record that does not fit to those before";
     }
@@ -45,9 +53,12 @@ std::string_view Follower::receive(const wire::Frame& frame) {
 
 std::string_view Follower::go_on() {
     while (!waiting_.empty() && refusal_ == Errc::kOk) {
-        const Outcome outcome = take(waiting_.front());
+        std::vector<std::byte>& first = waiting_.front();
+        const size_t bytes = first.size();
+        const Outcome outcome = take(first, &first);
         if (outcome == Outcome::kWait) return {};
-        waiting_bytes_ -= waiting_.front().size();
+        waiting_bytes_ -= bytes;
+        spare_.give(std::move(first));
         waiting_.pop_front();
         if (const std::string_view wrong = judge(outcome); !wrong.empty()) return wrong;
     }
@@ -90,8 +101,9 @@ bool Follower::go_on_behind(uint64_t index, uint64_t number) {
     return true;
 }
 
-/// A whole record comes: it is applied, or kept until its change is whole.
-Follower::Outcome Follower::take(std::span<const std::byte> bytes) {
+/// A whole record comes: it is applied, or kept until its change is whole. `memory`: that of the
+/// bytes, which it may keep.
+Follower::Outcome Follower::take(std::span<const std::byte> bytes, std::vector<std::byte>* memory) {
     if (taken_ < applied_) return Outcome::kApplied;  // on an earlier connection
     const auto record = RecordMessage::decode(bytes);
     wrong_ = "a malformed record";
@@ -101,7 +113,12 @@ Follower::Outcome Follower::take(std::span<const std::byte> bytes) {
         if (ends_.stream == 0 || change_bytes_ + bytes.size() > kChangeBytesMax)
             return Outcome::kMalformed;
         change_bytes_ += bytes.size();
-        change_.emplace_back(bytes.begin(), bytes.end());
+        if (memory != nullptr) {
+            change_.push_back(std::move(*memory));
+        } else {
+            change_.push_back(spare_.take());
+            change_.back().assign(bytes.begin(), bytes.end());
+        }
         return Outcome::kApplied;
     }
     // All records of a change are of one table: only the first one can have to wait.
@@ -111,10 +128,23 @@ Follower::Outcome Follower::take(std::span<const std::byte> bytes) {
     }
     const Outcome outcome = apply(*record);
     if (outcome == Outcome::kApplied) {
+        note_change(*record);
+        for (std::vector<std::byte>& part : change_)
+            spare_.give(std::move(part));
         change_.clear();
         change_bytes_ = 0;
     }
     return outcome;
+}
+
+/// A change was applied. Chunks are none: all copies have what they show before this one counts.
+void Follower::note_change(const RecordMessage& last) {
+    if (!last.is_shared) return touched_.all_have(taken_);
+    touched_.all_have(last.common);
+    if (last.kind != RecordMessage::Kind::kRows || !last.has_tail()) return;
+    for (const std::vector<std::byte>& part : change_)
+        touched_.add(taken_ + 1, *RecordMessage::decode(part));
+    touched_.add(taken_ + 1, last);
 }
 
 /// Some rows of a change may have been written. If this shard became primary now, the change would

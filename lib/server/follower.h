@@ -15,7 +15,9 @@
 #include "lib/node/record_message.h"
 #include "lib/ring/view.h"
 #include "lib/server/holdings.h"
+#include "lib/server/spare_buffers.h"
 #include "lib/server/stream.h"
+#include "lib/server/touched_rows.h"
 #include "lib/wire/frame.h"
 
 namespace weir {
@@ -95,6 +97,9 @@ public:
     /// Why it cannot learn, once that is so: nothing more is applied.
     [[nodiscard]] Errc refusal() const noexcept { return refusal_; }
 
+    /// What it has applied and other copies may lack.
+    [[nodiscard]] const TouchedLog& touched() const noexcept { return touched_; }
+
     /// There is a new view: what comes for segments that it does not name any more is left out.
     /// `learner`: the number of this shard, which one that joins knows only then.
     void take_view(uint32_t learner);
@@ -108,7 +113,9 @@ private:
         bool is_torn = false;    ///< it was learned, and has a part of a change that was refused
     };
 
-    [[nodiscard]] Outcome take(std::span<const std::byte> bytes);
+    [[nodiscard]] Outcome take(std::span<const std::byte> bytes,
+                               std::vector<std::byte>* memory = nullptr);
+    void note_change(const RecordMessage& last);
     [[nodiscard]] Outcome apply(const RecordMessage& record);
     [[nodiscard]] Outcome begin(const RecordMessage& record);
     [[nodiscard]] Outcome take_over(const RecordMessage& record);
@@ -144,12 +151,14 @@ private:
     Progress told_;
     std::vector<std::vector<std::byte>> change_;  ///< records of one that is not whole
     size_t change_bytes_ = 0;
+    TouchedLog touched_;
     Errc refusal_ = Errc::kOk;
     bool has_told_refusal_ = false;
     bool is_preparing_ = false;
     std::string_view wrong_;          ///< with the last record
     std::vector<std::byte> partial_;  ///< the beginning of a record that comes in parts
     size_t bytes_to_come_ = 0;        ///< of it
+    SpareBuffers spare_;
     std::deque<std::vector<std::byte>> waiting_;
     size_t waiting_bytes_ = 0;
     std::vector<uint64_t> keys_;  ///< kept for their memory

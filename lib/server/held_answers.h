@@ -39,6 +39,10 @@ public:
         return count;
     }
 
+    [[nodiscard]] bool has_any_of(uint64_t confirmed) const noexcept {
+        return !held_.empty() && held_.front().state <= confirmed;
+    }
+
     /// The connection is closed: nobody waits for its answers.
     void forget(transport::ConnectionId connection) {
         std::erase_if(held_, [&](const Held& held) { return held.connection == connection; });

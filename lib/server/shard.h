@@ -357,6 +357,7 @@ private:
     HeldAnswers ready_;                 ///< they wait for nothing but a look at the lease
     bool holds_answers_ = false;        ///< some copy is counted, or answers are held
     bool needs_lease_ = false;          ///< a counted copy may take over once the lease has ended
+    PositionSet leaving_;               ///< by the last view
     std::optional<uint64_t> stopping_;  ///< for this epoch: kStopped is to be sent
     bool is_moving_ = false;            ///< any of that
     bool holds_pushes_ = false;         ///< until streams have room

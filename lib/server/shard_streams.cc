@@ -50,6 +50,9 @@ void Shard::cut_off_the_gone(const View& view) {
         endpoint_->close(connection);
         closed(connection);
     }
+    for (const auto& [primary, follower] : detached_) {
+        if (is_gone(primary)) streams_.note_touched(follower->touched());
+    }
     std::erase_if(detached_, [&](const auto& entry) { return is_gone(entry.first); });
 }
 
@@ -90,10 +93,13 @@ void Shard::follow_view() {
     // One that loses something has the view early. What the view gives it begins when it has stopped:
     // others take the beginning of it only when they have the view, and would keep what is leaving
     // waiting behind that.
+    // What was handed over by an earlier view, which this one revises, waits for nothing any more. What
+    // was leaving then waits for nothing that was added since: others may take that with this view only.
+    PositionSet leaving = holdings_.in_role({Holdings::Role::kLeaving});
+    if (!leaving.without(leaving_).ranges().empty()) streams_.mark();
+    leaving_ = std::move(leaving);
     streams_.take_view(view_, options_.number,
                        stopping_ ? Streams::Begin::kLater : Streams::Begin::kNow);
-    // What was handed over by an earlier view, which this one revises, waits for nothing any more.
-    if (!holdings_.in_role({Holdings::Role::kLeaving}).ranges().empty()) streams_.mark();
     for (const auto& [connection, follower] : followers_)
         follower->take_view(options_.number);
     for (const auto& [primary, follower] : detached_)

@@ -138,7 +138,10 @@ void Stream::carry(std::span<const Carried> segments, uint64_t epoch) {
             return is_alike;
         });
         batch.positions = positions_of(batch.segments);
-        if (batch.has_all) begin(batch);
+        if (batch.has_all) {
+            begin(batch);
+            taken_over_ = batch.positions;
+        }
         batches_.push_back(std::move(batch));
     }
     find_positions();
@@ -161,27 +164,27 @@ void Stream::find_positions() {
 }
 
 /// Rows that are too many for one record go ahead of it: what else it says counts when all are there.
-void Stream::add(const RecordMessage& record, bool has_more) {
+void Stream::add(RecordMessage record, bool has_more) {
     const uint64_t step = record.rows_to_cut();
-    if (record.row_count <= step) return add_whole(record, has_more);
+    if (record.row_count <= step) return add_whole(std::move(record), has_more);
     for (uint64_t row = 0; row < record.row_count; row += step) {
         const bool is_end = row + step >= record.row_count && !record.has_tail();
         add_whole(record.rows_from(row, std::min(step, record.row_count - row)),
                   has_more || !is_end);
     }
-    RecordMessage rest = record;
-    rest.is_range = false;
-    rest.row_count = 0;
-    rest.first_key = 0;
-    rest.keys = rest.values = rest.state = {};
-    if (rest.has_tail()) add_whole(rest, has_more);
+    record.is_range = false;
+    record.row_count = 0;
+    record.first_key = 0;
+    record.keys = record.values = record.state = {};
+    if (record.has_tail()) add_whole(std::move(record), has_more);
 }
 
 /// Only copies need whole changes.
-void Stream::add_whole(const RecordMessage& record, bool has_more) {
-    RecordMessage marked = record;
-    marked.has_more = has_more && ends_.lasting != 0;
-    queue_.push_back({.bytes = marked.encode()});
+void Stream::add_whole(RecordMessage record, bool has_more) {
+    record.has_more = has_more && ends_.lasting != 0;
+    record.is_shared = is_shared_;
+    if (is_shared_) record.common = common_;
+    queue_.push_back({.bytes = record.encode(spare_.take()), .state = state_now_});
     queue_bytes_ += queue_.back().bytes.size();
 }
 
@@ -199,7 +202,14 @@ uint64_t Stream::next_index() const noexcept {
 }
 
 void Stream::was_changed(uint64_t state) {
-    if (ends_.lasting != 0) changes_.push_back({next_index() - 1, state});
+    if (ends_.lasting == 0) return;
+    changes_.push_back({next_index() - 1, state});
+    if (is_shared_) uncommon_.push_back(changes_.back());
+}
+
+void Stream::all_have(uint64_t state) noexcept {
+    for (; !uncommon_.empty() && uncommon_.front().state <= state; uncommon_.pop_front())
+        common_ = uncommon_.front().index;
 }
 
 void Stream::mark() noexcept {
@@ -237,17 +247,20 @@ void Stream::add_all_rows(Batch& batch, size_t table) {
 void Stream::add_iterations(const Batch& batch, size_t table) {
     RecordMessage record;
     record.table = static_cast<uint32_t>(table);
-    const ClosedIterations& closed = tables_[table]->iterations.state().closed();
-    for (const LearnedSegment& segment : batch.segments) {
-        for (const ClosedRun& run : closed.runs(segment.range)) {
-            RecordedIterations one{run.range, run.state.last, {}};
-            for (const FailedIteration& failed : run.state.failed)
-                one.failed.push_back(
-                    {failed.iteration, failed.failure.status, failed.failure.worker});
-            record.iterations.push_back(std::move(one));
-        }
+    for (const LearnedSegment& segment : batch.segments)
+        put_iterations(record, segment.range);
+    if (!record.iterations.empty()) add(std::move(record));
+}
+
+/// Of the record's table.
+void Stream::put_iterations(RecordMessage& record, PositionRange range) const {
+    const ClosedIterations& closed = tables_[record.table]->iterations.state().closed();
+    for (const ClosedRun& run : closed.runs(range)) {
+        RecordedIterations one{run.range, run.state.last, {}};
+        for (const FailedIteration& failed : run.state.failed)
+            one.failed.push_back({failed.iteration, failed.failure.status, failed.failure.worker});
+        record.iterations.push_back(std::move(one));
     }
-    if (!record.iterations.empty()) add(record);
 }
 
 std::vector<LearnedSegment> Stream::refused_segments() const {
@@ -259,14 +272,18 @@ std::vector<LearnedSegment> Stream::refused_segments() const {
     return learned.empty() ? segments() : learned;
 }
 
-std::vector<LearnedSegment> Stream::take_complete() {
+std::vector<LearnedSegment> Stream::take_complete(uint64_t confirmed) {
     std::vector<LearnedSegment> complete;
     for (Batch& batch : batches_) {
         if (batch.is_reported || !batch.end || *batch.end > applied_) continue;
         if (batch.is_copy) {
-            if (!batch.counted_behind) batch.counted_behind = next_index() - 1;
+            if (!batch.counted_behind) {
+                batch.counted_behind = next_index() - 1;
+                batch.counted_state = state_now_;
+            }
             find_counted();
-            if (*batch.counted_behind > applied_) continue;
+            // Chunks may have shown it what another copy still lacks.
+            if (*batch.counted_behind > applied_ || batch.counted_state > confirmed) continue;
         }
         batch.is_reported = true;
         complete.insert(complete.end(), batch.segments.begin(), batch.segments.end());
@@ -285,8 +302,8 @@ std::string_view Stream::applied(const wire::FrameHeader& header) {
     }
     taken_ = taken;
     applied_ = header.first;
-    while (!unapplied_.empty() && unapplied_.front().index <= applied_)
-        unapplied_.pop_front();
+    for (; !unapplied_.empty() && unapplied_.front().index <= applied_; unapplied_.pop_front())
+        spare_.give(std::move(unapplied_.front().kept));
     while (!changes_.empty() && changes_.front().index <= applied_)
         changes_.pop_front();
     if (header.status == Errc::kOk) return {};

@@ -20,6 +20,8 @@
 #include "lib/key/position_set.h"
 #include "lib/node/record_message.h"
 #include "lib/server/holdings.h"
+#include "lib/server/spare_buffers.h"
+#include "lib/server/touched_rows.h"
 #include "transport/transport.h"
 
 namespace weir {
@@ -90,7 +92,17 @@ public:
     [[nodiscard]] uint64_t generation() const noexcept { return generation_; }
 
     /// Adds a record of something that has just changed. `has_more`: so is the next one of.
-    void add(const RecordMessage& record, bool has_more = false);
+    void add(RecordMessage record, bool has_more = false);
+
+    /// The shard has come to `state`: what is added from now on has all of that in it.
+    void at_state(uint64_t state) noexcept { state_now_ = state; }
+
+    /// Whether other copies of the same segments have other streams: then its learner remembers what
+    /// it gets until all have it.
+    void set_shared(bool is_shared) noexcept { is_shared_ = is_shared; }
+
+    /// All copies have what the shard had at `state`.
+    void all_have(uint64_t state) noexcept;
 
     /// All of a change was added, by which the shard came to `state`.
     void was_changed(uint64_t state);
@@ -125,8 +137,9 @@ public:
     /// What the learner has refused, or may have: those that it learns; if there are none, its copies.
     [[nodiscard]] std::vector<LearnedSegment> refused_segments() const;
 
-    /// The segments that have become complete at the learner, once each.
-    [[nodiscard]] std::vector<LearnedSegment> take_complete();
+    /// The segments that have become complete at the learner, once each. `confirmed`: all counted
+    /// copies have what the shard had at this state.
+    [[nodiscard]] std::vector<LearnedSegment> take_complete(uint64_t confirmed);
 
     // The connection:
 
@@ -139,9 +152,17 @@ public:
     /// The learner has sent kApplied. Returns what is wrong with it; empty if nothing is.
     [[nodiscard]] std::string_view applied(const wire::FrameHeader& header);
 
-    /// Connects if it is time; sends records, and chunks up to about `bytes_max`. Returns what it
-    /// has sent, in bytes.
-    size_t send(size_t bytes_max);
+    /// Connects if it is time; sends records, and chunks up to about `bytes_max`; but nothing that was
+    /// added after `state`. Returns what it has sent, in bytes.
+    size_t send(size_t bytes_max, uint64_t state = kAllStates);
+
+    /// The positions of segments that it was told to carry since the last call, and that the learner
+    /// has from another primary.
+    [[nodiscard]] PositionSet take_taken_over() noexcept { return std::exchange(taken_over_, {}); }
+
+    /// Adds, as one change, rows of a table as they are now, and the times and closed iterations of
+    /// those segments of `positions` that it carries.
+    void add_as_now(size_t table, const PositionSet& positions, const TouchedRows& rows);
 
     /// Whether it can only go on when the connection takes more.
     [[nodiscard]] bool must_poll() const noexcept { return must_poll_; }
@@ -165,7 +186,8 @@ private:
         KeyCursor cursor = {};              ///< in it
         std::optional<uint64_t> end = {};   ///< index of its kEnd, or of the last row behind that
         std::optional<uint64_t> counted_behind =
-            {};  ///< index of the last record before it counted
+            {};                      ///< index of the last record before it counted
+        uint64_t counted_state = 0;  ///< of the shard then
         bool is_copy = false;
         bool has_all = false;  ///< nothing has to be learned
         bool is_reported = false;
@@ -178,6 +200,7 @@ private:
     struct Queued {
         std::vector<std::byte> bytes;
         size_t sent = 0;
+        uint64_t state = 0;  ///< when it was added; 0: it may be sent at once
     };
 
     struct Sent {
@@ -196,20 +219,21 @@ private:
     void begin_anew();
     void send_again();
     void connect();
-    void add_whole(const RecordMessage& record, bool has_more);
+    void add_whole(RecordMessage record, bool has_more);
     void add_all_rows(Batch& batch, size_t table);
     void find_positions();
     [[nodiscard]] bool has_window(size_t bytes) const noexcept;
     [[nodiscard]] bool post(uint64_t index, size_t bytes_to_come,
                             std::span<const std::span<const std::byte>> body);
     void was_sent(size_t bytes);
-    [[nodiscard]] bool send_queue();
+    [[nodiscard]] bool send_queue(uint64_t state);
     [[nodiscard]] bool send_next_chunk();
     void begin(Batch& batch);
     void end(Batch& batch);
     [[nodiscard]] uint64_t next_index() const noexcept;
     [[nodiscard]] bool begin_walk(Batch& batch);
     void add_iterations(const Batch& batch, size_t table);
+    void put_iterations(RecordMessage& record, PositionRange range) const;
     [[nodiscard]] bool send_rows(Batch& batch, const ShardTable& table);
     [[nodiscard]] RecordMessage record_of(const ShardTable& table, size_t number);
     void find_counted();
@@ -237,6 +261,7 @@ private:
     PositionSet positions_;
     uint64_t generation_ = 1;
     uint64_t mark_ = 0;  ///< index that must be applied
+    SpareBuffers spare_;
     std::deque<Queued> queue_;
     size_t queue_bytes_ = 0;
     uint64_t last_index_ = 0;  ///< of the record that was sent last, or of which some was sent
@@ -245,6 +270,11 @@ private:
     std::deque<Sent> unapplied_;
     size_t untaken_bytes_ = 0;
     std::deque<Change> changes_;  ///< that are not confirmed; of a lasting stream
+    uint64_t state_now_ = 0;
+    bool is_shared_ = false;
+    std::deque<Change> uncommon_;  ///< while it is shared: changes that not all copies have
+    uint64_t common_ = 0;          ///< index up to which all have them
+    PositionSet taken_over_;
     bool is_counted_ = false;
     ListedRows listed_;  ///< kept for their memory
     std::vector<std::byte> values_;

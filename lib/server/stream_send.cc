@@ -13,7 +13,7 @@ namespace weir {
 
 using wire::Kind;
 
-size_t Stream::send(size_t bytes_max) {
+size_t Stream::send(size_t bytes_max, uint64_t state) {
     must_poll_ = false;
     if (batches_.empty()) return 0;
     if (state_ == State::kPaused) {
@@ -25,7 +25,7 @@ size_t Stream::send(size_t bytes_max) {
     constexpr size_t kStepBytes = 2048;  // what a step takes beside its bytes
     const uint64_t before = sent_bytes_;
     for (size_t done = 0; done < bytes_max; done = sent_bytes_ - before) {
-        if (queue_.empty() ? !send_next_chunk() : !send_queue()) break;
+        if (queue_.empty() ? !send_next_chunk() : !send_queue(state)) break;
         sent_bytes_ += kStepBytes;
     }
     return sent_bytes_ - before;
@@ -69,8 +69,9 @@ void Stream::was_sent(size_t bytes) {
 }
 
 /// Sends the next frame of what waits. False: not now.
-bool Stream::send_queue() {
+bool Stream::send_queue(uint64_t state) {
     Queued& next = queue_.front();
+    if (next.sent == 0 && next.state > state) return false;
     const size_t room =
         endpoint_.capabilities_of(*connection_).message_bytes_max - wire::kHeaderBytesMin;
     const auto rest = std::span<const std::byte>(next.bytes).subspan(next.sent);
@@ -124,10 +125,6 @@ void Stream::begin(Batch& batch) {
     record.segments = batch.segments;
     add(record);
     if (batch.has_all) {
-        // Empty iterations may have been closed since this shard got the view.
-        for (size_t i = 0; i < tables_.size(); ++i) {
-            if (tables_[i] != nullptr && tables_[i]->was_pushed) add_iterations(batch, i);
-        }
         batch.has_begun = batch.is_reported = true;
         batch.end = batch.counted_behind = next_index() - 1;
         return;
@@ -160,7 +157,7 @@ RecordMessage Stream::record_of(const ShardTable& table, size_t number) {
     const TableShard& rows = *table.rows;
     RecordMessage record;
     record.table = static_cast<uint32_t>(number);
-    record.is_range = table.positions.is_dense();
+    record.is_range = !listed_.range.empty();
     record.row_count = listed_.row_count();
     if (record.is_range) {
         record.first_key = listed_.range.begin;
@@ -176,6 +173,47 @@ RecordMessage Stream::record_of(const ShardTable& table, size_t number) {
     record.values = values_;
     record.state = state_bytes_;
     return record;
+}
+
+void Stream::add_as_now(size_t number, const PositionSet& positions, const TouchedRows& touched) {
+    const ShardTable& table = *tables_[number];
+    const bool is_dense = table.positions.is_dense();
+    listed_ = {};
+    for (const KeyRange extent : table.rows->extents()) {
+        for (const KeyRange held :
+             positions.dense_keys(is_dense ? table.positions.key_count() : 0)) {
+            for (const KeyRange range : touched.ranges) {
+                listed_.range = intersect(intersect(extent, held), range);
+                if (!listed_.range.empty()) add(record_of(table, number), true);
+            }
+        }
+    }
+    listed_ = {};
+    std::vector<uint64_t> keys;
+    for (const uint64_t key : touched.keys) {
+        const bool is_key = !is_dense || key < table.positions.key_count();
+        if (is_key && positions.contains(table.positions.position(key))) keys.push_back(key);
+    }
+    std::ranges::sort(keys);
+    keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
+    if (const Result<RowList> list = tables_[number]->rows->rows_for_pull(keys); list) {
+        for (size_t i = 0; i < keys.size(); ++i) {
+            if (list->rows[i] == kNoRow) continue;
+            listed_.keys.push_back(keys[i]);
+            listed_.rows.push_back(list->rows[i]);
+        }
+    }
+    if (!listed_.keys.empty()) add(record_of(table, number), true);
+    RecordMessage rest;
+    rest.table = static_cast<uint32_t>(number);
+    for (const Batch& batch : batches_) {
+        for (const LearnedSegment& segment : batch.segments) {
+            if (!positions.contains(segment.range.first)) continue;
+            rest.clocks.push_back(table.clocks.part(holdings_.segments(), segment.range));
+            put_iterations(rest, segment.range);
+        }
+    }
+    add(std::move(rest));
 }
 
 /// Sends rows of a table, as they are now. False: not now.

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "lib/base/check.h"
+#include "lib/ring/copy_order.h"
 
 namespace weir {
 
@@ -49,18 +50,24 @@ void Streams::leave_only_known(std::map<uint32_t, std::vector<Stream::Carried>>&
         const std::vector<LearnedSegment> known =
             stream != streams_.end() ? stream->second->segments() : std::vector<LearnedSegment>();
         std::erase_if(segments, [&](const Stream::Carried& carried) {
-            return std::ranges::count(known, carried.is) == 0;
+            // Of what it has from another primary it may lack nothing that is answered here.
+            return !carried.has_all && std::ranges::count(known, carried.is) == 0;
         });
     }
     std::erase_if(wanted, [](const auto& entry) { return entry.second.empty(); });
 }
 
 void Streams::take_view(const View& view, uint32_t number, Begin begin) {
+    number_ = number;
     auto wanted = wanted_by(view, number);
     if (begin == Begin::kLater) leave_only_known(wanted);
     const bool has_backups = std::ranges::any_of(view.segments(), [](const ViewSegment& segment) {
         return segment.backup_count() > 0 ||
                (segment.has_learner() && segment.learner.replaces != segment.primary);
+    });
+    is_shared_ = std::ranges::any_of(view.segments(), [](const ViewSegment& segment) {
+        const bool has_new = segment.has_learner() && segment.learner.replaces != segment.primary;
+        return segment.backup_count() + (has_new ? 1 : 0) > 1;
     });
     std::erase_if(streams_, [&](const auto& entry) { return !wanted.contains(entry.first); });
     for (const auto& [learner, segments] : wanted) {
@@ -73,10 +80,29 @@ void Streams::take_view(const View& view, uint32_t number, Begin begin) {
             stream = std::make_unique<Stream>(std::move(ends), endpoint_, clock_, holdings_,
                                               tables_, failures_);
         }
+        stream->set_shared(is_shared_);
+        stream->at_state(state_);
         stream->carry(segments, view.epoch());
+        take_over(*stream);
     }
+    touched_.clear();
+    lists_.clear();  // they name streams
+    list_bytes_ = 0;
     positions_seen_ = 0;  // other streams may have generations of the same sum
     look_at_positions();
+}
+
+/// A copy that the last primary had may lack what this shard had from it. What is promised from now on
+/// waits until it has that. (Empty iterations may also have been closed since this shard got the view.)
+void Streams::take_over(Stream& stream) {
+    const PositionSet positions = stream.take_taken_over();
+    if (positions.ranges().empty()) return;
+    stream.at_state(++state_);
+    for (size_t i = 0; i < tables_.size(); ++i) {
+        if (tables_[i] == nullptr || !tables_[i]->was_pushed) continue;
+        stream.add_as_now(i, positions, touched_[static_cast<uint32_t>(i)]);
+    }
+    stream.was_changed(state_);
 }
 
 bool Streams::is_counted() const noexcept {
@@ -134,6 +160,8 @@ void Streams::pushed(ShardTable& table, uint32_t worker, const RangeClock& clock
     const wire::FrameHeader& h = request.header;
     if (h.count == 0) return;
     ++state_;
+    for (const auto& [learner, stream] : streams_)
+        stream->at_state(state_);
     if ((h.flags & wire::kKeysRange) != 0) {
         for (const auto& [learner, stream] : streams_)
             pushed_range(*stream, table, {h.first, h.first + h.count}, worker, clock);
@@ -142,115 +170,131 @@ void Streams::pushed(ShardTable& table, uint32_t worker, const RangeClock& clock
     const Result<RowList> list = rows_of(table, request);
     if (!list) return;  // its sender has changed its keys meanwhile
     const uint32_t number = table.rows->schema().id;
+    const auto record = [&](const StreamedList& streamed) {
+        for (const ListPart& part : streamed.parts)
+            pushed_list(part, *list, table, worker, clock);
+    };
     if ((h.flags & wire::kKeysKnown) != 0) {
-        const auto found = lists_.find(place(number, list->id));
-        if (found == lists_.end()) return;  // knows(): nothing of it is streamed
-        selected_ = found->second;
-        selected_rows_.clear();
-        for (const uint32_t at : selected_.places)
-            selected_rows_.push_back(list->rows[at]);
-    } else {
-        select(table, {reinterpret_cast<const uint64_t*>(request.keys.data()), h.count},
-               list->rows);
-        selected_.table = number;
-        selected_.id = list->id;
-        if (h.count >= kRememberedKeysMin && list_bytes_ < kListBytesMax) {
-            list_bytes_ += sizeof(StreamedKeys) + selected_.keys.size() * 12;
-            lists_.insert_or_assign(place(number, list->id), selected_);
-        }
+        // Else knows() has said that nothing of it is streamed.
+        if (const auto found = lists_.find(place(number, list->id)); found != lists_.end())
+            record(found->second);
+        return;
     }
-    for (const auto& [learner, stream] : streams_)
-        pushed_list(*stream, table, worker, clock);
+    StreamedList streamed =
+        parts_of(table, {reinterpret_cast<const uint64_t*>(request.keys.data()), h.count});
+    streamed.table = number;
+    streamed.id = list->id;
+    record(streamed);
+    if (h.count < kRememberedKeysMin || list_bytes_ >= kListBytesMax) return;
+    list_bytes_ += sizeof(StreamedList);
+    for (const ListPart& part : streamed.parts)
+        list_bytes_ += sizeof part + part.keys.size() * (sizeof(uint64_t) + sizeof(uint32_t));
+    lists_.insert_or_assign(place(number, list->id), std::move(streamed));
 }
 
-void Streams::select(const ShardTable& table, std::span<const uint64_t> keys,
-                     std::span<const uint32_t> rows) {
-    selected_.keys.clear();
-    selected_.places.clear();
-    selected_rows_.clear();
-    for (size_t i = 0; i < keys.size(); ++i) {
-        const uint64_t key = keys[i];
-        if (table.positions.is_dense() && key >= table.positions.key_count()) continue;
-        if (!is_streamed(table.positions.position(key))) continue;
-        selected_.keys.push_back(key);
-        selected_.places.push_back(static_cast<uint32_t>(i));
-        selected_rows_.push_back(rows[i]);
+Streams::StreamedList Streams::parts_of(const ShardTable& table,
+                                        std::span<const uint64_t> keys) const {
+    StreamedList list;
+    const SegmentList& held = holdings_.segments();
+    for (const auto& [learner, stream] : streams_) {
+        ListPart part;
+        part.stream = stream.get();
+        std::vector<uint32_t> segments;
+        for (size_t i = 0; i < keys.size(); ++i) {
+            const uint64_t key = keys[i];
+            if (table.positions.is_dense() && key >= table.positions.key_count()) continue;
+            const uint64_t position = table.positions.position(key);
+            if (!stream->positions().contains(position)) continue;
+            part.keys.push_back(key);
+            part.places.push_back(static_cast<uint32_t>(i));
+            const uint32_t segment = held.find(position);
+            if (segments.empty() || segments.back() != segment) segments.push_back(segment);
+        }
+        if (part.keys.empty()) continue;
+        std::ranges::sort(segments);
+        segments.erase(std::unique(segments.begin(), segments.end()), segments.end());
+        for (const uint32_t segment : segments)
+            part.segments.push_back(held.segments()[segment]);
+        list.parts.push_back(std::move(part));
     }
+    return list;
 }
 
 /// The times of segments, as they are now.
-static std::vector<RecordedTime> times_of(const SegmentList& held, std::vector<uint32_t> segments,
-                                          uint32_t worker, const RangeClock& clock) {
-    std::ranges::sort(segments);
-    segments.erase(std::unique(segments.begin(), segments.end()), segments.end());
+static std::vector<RecordedTime> times_of(std::span<const PositionRange> segments, uint32_t worker,
+                                          const RangeClock& clock) {
     std::vector<RecordedTime> times;
-    for (const uint32_t i : segments) {
-        const PositionRange range = held.segments()[i];
-        times.push_back({worker, range, clock.at(range.first)});
-    }
+    times.reserve(segments.size());
+    for (const PositionRange segment : segments)
+        times.push_back({worker, segment, clock.at(segment.first)});
     return times;
 }
 
+/// Its last record has the times, too.
 void Streams::pushed_range(Stream& stream, ShardTable& table, KeyRange keys, uint32_t worker,
                            const RangeClock& clock) {
     const SegmentList& held = holdings_.segments();
     const PositionMap& map = table.positions;
-    std::vector<uint32_t> segments;
+    segments_.clear();
     const SegmentRun run = held.run_of({map.position(keys.begin), map.position(keys.end - 1)});
     for (uint32_t i = run.begin; i < run.end; ++i) {
-        if (stream.positions().contains(held.segments()[i].first)) segments.push_back(i);
+        const PositionRange segment = held.segments()[i];
+        if (stream.positions().contains(segment.first)) segments_.push_back(segment);
     }
-    if (segments.empty()) return;
-    RecordMessage record;
-    record.table = table.rows->schema().id;
+    if (segments_.empty()) return;
+    parts_.clear();
+    const bool is_whole = segments_.size() == run.end - run.begin;
     for (const KeyRange extent : table.rows->extents()) {
+        const KeyRange pushed = intersect(extent, keys);
+        if (pushed.empty()) continue;
+        if (is_whole) {
+            parts_.push_back(pushed);
+            continue;
+        }
         for (const KeyRange streamed : stream.positions().dense_keys(map.key_count())) {
-            const KeyRange part = intersect(intersect(extent, streamed), keys);
-            if (part.empty()) continue;
-            record.is_range = true;
-            record.first_key = part.begin;
-            record.row_count = part.key_count();
-            record.values = *table.rows->values(part);
-            record.state = *table.rows->state(part);
-            stream.add(record, true);
+            const KeyRange part = intersect(pushed, streamed);
+            if (!part.empty()) parts_.push_back(part);
         }
     }
-    RecordMessage times;
-    times.table = record.table;
-    times.times = times_of(held, std::move(segments), worker, clock);
-    stream.add(times);
+    const uint32_t number = table.rows->schema().id;
+    RecordMessage record;
+    for (size_t i = 0; i < parts_.size(); ++i) {
+        const bool is_last = i + 1 == parts_.size();
+        record = {};
+        record.table = number;
+        record.is_range = true;
+        record.first_key = parts_[i].begin;
+        record.row_count = parts_[i].key_count();
+        record.values = *table.rows->values(parts_[i]);
+        record.state = *table.rows->state(parts_[i]);
+        if (!is_last) stream.add(std::move(record), true);
+    }
+    record.table = number;
+    record.times = times_of(segments_, worker, clock);
+    stream.add(std::move(record));
     stream.was_changed(state_);
 }
 
-void Streams::pushed_list(Stream& stream, ShardTable& table, uint32_t worker,
-                          const RangeClock& clock) {
-    const SegmentList& held = holdings_.segments();
-    std::vector<uint32_t> segments;
+void Streams::pushed_list(const ListPart& part, const RowList& list, ShardTable& table,
+                          uint32_t worker, const RangeClock& clock) {
     listed_.range = {};
-    listed_.keys.clear();
+    listed_.keys.assign(part.keys.begin(), part.keys.end());
     listed_.rows.clear();
-    for (size_t i = 0; i < selected_.keys.size(); ++i) {
-        const uint64_t position = table.positions.position(selected_.keys[i]);
-        if (!stream.positions().contains(position)) continue;
-        listed_.keys.push_back(selected_.keys[i]);
-        listed_.rows.push_back(selected_rows_[i]);
-        const uint32_t segment = held.find(position);
-        if (segments.empty() || segments.back() != segment) segments.push_back(segment);
-    }
-    if (listed_.keys.empty()) return;
-    values_.resize(listed_.keys.size() * table.rows->pulled_row_bytes());
-    state_bytes_.resize(listed_.keys.size() * table.rows->state_row_bytes());
+    for (const uint32_t place : part.places)
+        listed_.rows.push_back(list.rows[place]);
+    values_.resize(part.keys.size() * table.rows->pulled_row_bytes());
+    state_bytes_.resize(part.keys.size() * table.rows->state_row_bytes());
     table.rows->copy_values(listed_, values_);
     table.rows->copy_state(listed_, state_bytes_);
     RecordMessage record;
     record.table = table.rows->schema().id;
-    record.row_count = listed_.keys.size();
-    record.keys = std::as_bytes(std::span(listed_.keys));
+    record.row_count = part.keys.size();
+    record.keys = std::as_bytes(std::span(part.keys));
     record.values = values_;
     record.state = state_bytes_;
-    record.times = times_of(held, std::move(segments), worker, clock);
-    stream.add(record);
-    stream.was_changed(state_);
+    record.times = times_of(part.segments, worker, clock);
+    part.stream->add(std::move(record));
+    part.stream->was_changed(state_);
 }
 
 Stream* Streams::find(transport::ConnectionId connection) const noexcept {
@@ -284,13 +328,30 @@ std::string_view Streams::receive(transport::ConnectionId connection,
     return stream->applied(header);
 }
 
+/// What a copy may be sent: if several have the same segments, what those before it have. So the
+/// first one that is left when this shard dies has all that any of them has.
+uint64_t Streams::state_of_those_before(uint32_t learner) const noexcept {
+    uint64_t least = Stream::kAllStates;
+    if (!is_shared_ || !streams_.at(learner)->is_counted()) return least;
+    for (const auto& [other, stream] : streams_) {
+        const bool is_before = copy_order(number_, other) < copy_order(number_, learner);
+        if (is_before && stream->is_counted()) least = std::min(least, stream->confirmed_state());
+    }
+    return least;
+}
+
 /// They take turns, poll by poll.
 size_t Streams::send(size_t bytes_max) {
     size_t sent = 0;
     auto next = streams_.lower_bound(next_to_send_);
+    if (is_shared_) {
+        for (const auto& [learner, stream] : streams_)
+            stream->all_have(confirmed_state());
+    }
     for (size_t i = 0; i < streams_.size() && sent < bytes_max; ++i) {
         if (next == streams_.end()) next = streams_.begin();
-        sent += next->second->send(bytes_max - sent);
+        next->second->at_state(state_);
+        sent += next->second->send(bytes_max - sent, state_of_those_before(next->first));
         ++next;
     }
     next_to_send_ = next == streams_.end() ? 0 : next->first;
@@ -313,7 +374,7 @@ uint64_t Streams::due_ns() const noexcept {
 std::vector<LearnerReport> Streams::take_complete() {
     std::vector<LearnerReport> reports;
     for (const auto& [learner, stream] : streams_) {
-        for (const LearnedSegment& segment : stream->take_complete())
+        for (const LearnedSegment& segment : stream->take_complete(confirmed_state()))
             reports.push_back({segment.range.first, learner, segment.named});
     }
     return reports;

@@ -54,6 +54,10 @@ public:
     /// `number`: of this shard.
     void take_view(const View& view, uint32_t number, Begin begin = Begin::kNow);
 
+    /// Copies that are this shard's now, and that other primaries had, may lack these rows, which
+    /// are here: they get them, by table, with the next view.
+    void note_touched(const TouchedLog& log) { log.collect(touched_); }
+
     /// Ends all streams: before the endpoint goes.
     void end() noexcept { streams_.clear(); }
 
@@ -86,7 +90,11 @@ public:
                 const ShardRequest& request);
 
     /// An iteration of the table is about to be closed: what is answered from now on waits for it.
-    void iteration_closes() noexcept { ++state_; }
+    void iteration_closes() noexcept {
+        ++state_;
+        for (const auto& [learner, stream] : streams_)
+            stream->at_state(state_);
+    }
 
     /// An iteration of the table was closed.
     void iteration_closed(uint32_t table) {
@@ -125,26 +133,35 @@ public:
     [[nodiscard]] bool have_leavers_arrived() const;
 
 private:
-    /// The keys of a list that are streamed, and their places in the list.
-    struct StreamedKeys {
+    /// What a stream carries of a list.
+    struct ListPart {
+        Stream* stream = nullptr;
+        std::vector<uint64_t> keys;
+        std::vector<uint32_t> places;         ///< of these keys in the list
+        std::vector<PositionRange> segments;  ///< that they are in; ascending
+    };
+
+    struct StreamedList {
         uint32_t table = 0;
         ListId id;
-        std::vector<uint64_t> keys;
-        std::vector<uint32_t> places;
+        std::vector<ListPart> parts;
     };
 
     [[nodiscard]] std::map<uint32_t, std::vector<Stream::Carried>> wanted_by(const View& view,
                                                                              uint32_t number) const;
     void leave_only_known(std::map<uint32_t, std::vector<Stream::Carried>>& wanted) const;
+    [[nodiscard]] uint64_t state_of_those_before(uint32_t learner) const noexcept;
     [[nodiscard]] static uint64_t place(uint32_t table, const ListId& id) noexcept;
     [[nodiscard]] Stream* find(transport::ConnectionId connection) const noexcept;
     [[nodiscard]] bool is_streamed(uint64_t position) const noexcept;
     void look_at_positions();
+    void take_over(Stream& stream);
     void pushed_range(Stream& stream, ShardTable& table, KeyRange keys, uint32_t worker,
                       const RangeClock& clock);
-    void pushed_list(Stream& stream, ShardTable& table, uint32_t worker, const RangeClock& clock);
-    void select(const ShardTable& table, std::span<const uint64_t> keys,
-                std::span<const uint32_t> rows);
+    void pushed_list(const ListPart& part, const RowList& list, ShardTable& table, uint32_t worker,
+                     const RangeClock& clock);
+    [[nodiscard]] StreamedList parts_of(const ShardTable& table,
+                                        std::span<const uint64_t> keys) const;
 
     transport::Endpoint& endpoint_;
     const Clock& clock_;
@@ -154,14 +171,17 @@ private:
     std::map<uint32_t, std::unique_ptr<Stream>> streams_;  ///< by the learner's shard
     uint64_t stream_count_ = 0;                            ///< that there have been
     uint64_t state_ = 0;
+    uint32_t number_ = 0;                      ///< of this shard
+    bool is_shared_ = false;                   ///< some segment has several copies, or is to have
+    std::map<uint32_t, TouchedRows> touched_;  ///< of copies that are taken over with the next view
 
     uint32_t next_to_send_ = 0;    ///< the learner whose turn it is, or who comes next
     uint64_t positions_seen_ = 0;  ///< sum of the streams' generations that lists_ belongs to
-    std::unordered_map<uint64_t, StreamedKeys> lists_;
+    std::unordered_map<uint64_t, StreamedList> lists_;
     size_t list_bytes_ = 0;
-    StreamedKeys selected_;  ///< of the push that is being recorded
-    std::vector<uint32_t> selected_rows_;
-    ListedRows listed_;  ///< kept for their memory
+    std::vector<PositionRange> segments_;  ///< kept for their memory
+    std::vector<KeyRange> parts_;
+    ListedRows listed_;
     std::vector<std::byte> values_;
     std::vector<std::byte> state_bytes_;
 };

@@ -15,9 +15,17 @@ constexpr size_t kViewsSeen = 4;
 
 }  // namespace
 
-bool HistoryDeaths::has_all_copies(const View& view) {
-    return std::ranges::all_of(
-        view.segments(), [](const ViewSegment& segment) { return segment.backup_count() > 0; });
+bool HistoryDeaths::has_all_copies(const View& view) const {
+    const size_t wanted = std::min<size_t>(cluster_.shape().replicas, view.servers().size() - 1);
+    return std::ranges::all_of(view.segments(), [&](const ViewSegment& segment) {
+        return segment.backup_count() >= wanted;
+    });
+}
+
+std::set<uint32_t> HistoryDeaths::failing() const {
+    std::set<uint32_t> servers = dead_;
+    if (silent_) servers.insert(*silent_);
+    return servers;
 }
 
 void HistoryDeaths::wish() {
@@ -58,10 +66,11 @@ void HistoryDeaths::look_at_moves(const View& before, const View& after) {
 
 void HistoryDeaths::live() {
     const View view = cluster_.managers_view();
-    if (dead_ && view.server(*dead_) == nullptr) {
-        events_.add("the death of server {} is known", *dead_);
-        dead_.reset();
-    }
+    std::erase_if(dead_, [&](uint32_t server) {
+        if (view.server(server) != nullptr) return false;
+        events_.add("the death of server {} is known", server);
+        return true;
+    });
     if (is_draining_) return;
     if (seen_.empty() || seen_.front().epoch() != view.epoch()) {
         if (!seen_.empty()) look_at_moves(seen_.front(), view);
@@ -73,6 +82,24 @@ void HistoryDeaths::live() {
 
 bool HistoryDeaths::may_die(uint32_t server, const View& view) const {
     if (view.server(server) == nullptr) return false;
+    std::set<uint32_t> gone = failing();
+    if (gone.contains(server) || gone.size() >= cluster_.shape().replicas) return false;
+    if (cluster_.shape().replicas > 1) {
+        gone.insert(server);
+        const auto survives = [&](const View& seen, uint32_t shard) {
+            const ViewShard* const holder = seen.shard(shard);
+            return holder != nullptr && !gone.contains(holder->server) &&
+                   view.server(holder->server) != nullptr;
+        };
+        return std::ranges::all_of(seen_, [&](const View& seen) {
+            return std::ranges::all_of(seen.segments(), [&](const ViewSegment& segment) {
+                const bool stays = view.owner(segment.first) == segment.primary;
+                return (stays && survives(seen, segment.primary)) ||
+                       std::ranges::any_of(segment.backups,
+                                           [&](uint32_t backup) { return survives(seen, backup); });
+            });
+        });
+    }
     return std::ranges::all_of(view.segments(), [&](const ViewSegment& segment) {
         return segment.backup_count() > 0 || std::ranges::none_of(seen_, [&](const View& seen) {
                    const ViewShard* const was = seen.shard(seen.owner(segment.first));
@@ -83,7 +110,7 @@ bool HistoryDeaths::may_die(uint32_t server, const View& view) const {
 
 std::optional<uint32_t> HistoryDeaths::host_that_may_fail(uint32_t server) const {
     const View view = cluster_.managers_view();
-    if (dead_ || is_held_ || !may_die(server, view)) return std::nullopt;
+    if (!may_die(server, view)) return std::nullopt;
     const auto its = std::ranges::find(view.shards(), server, &ViewShard::server);
     size_t index = 0;
     while (index < cluster_.shards.size() &&
@@ -105,20 +132,21 @@ void HistoryDeaths::kill(const Target& target) {
     });
     events_.add("server {} dies, why {}", target.server, static_cast<int>(target.why));
     ++counts_.servers_killed;
+    if (!failing().empty()) ++counts_.killed_seconds;
     if (is_primary) ++counts_.killed_primaries;
     if (target.why == Why::kLoses) ++counts_.killed_losers;
     if (target.why == Why::kGains) ++counts_.killed_gainers;
     if (target.why == Why::kLearns) ++counts_.killed_learners;
     if (target.why == Why::kHasTaught) ++counts_.killed_teachers;
-    dead_ = target.server;
+    dead_.insert(target.server);
     faults_.kill_host(*host);
-    if (view.servers().size() < 4) faults_.add_server();
+    if (view.servers().size() < 3 + cluster_.shape().replicas) faults_.add_server();
 }
 
 bool HistoryDeaths::is_at_rest() const {
     if (cluster_.shape().replicas == 0) return true;
     const View view = cluster_.managers_view();
-    if (dead_ || (view.servers().size() > 1 && !has_all_copies(view))) return false;
+    if (!dead_.empty() || (view.servers().size() > 1 && !has_all_copies(view))) return false;
     return std::ranges::all_of(view.shards(), [&](const ViewShard& listed) {
         const Shard* const shard = cluster_.find_shard(listed);
         return shard != nullptr && shard->epoch() == view.epoch();

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <set>
 
 #include "lib/base/random.h"
 #include "tests/server/history_faults.h"
@@ -28,12 +29,13 @@ public:
     /// A turn has passed.
     void live();
 
-    /// Whether a server may fail now: no other one has that is in the view, and each segment that it
-    /// holds or held has its backup. Its host; nothing if it may not.
+    /// Whether a server may fail now: fewer others have that are in the view than there are backups,
+    /// and of each segment that it holds or held another one has a copy that does not fail. Its host;
+    /// nothing if it may not.
     [[nodiscard]] std::optional<uint32_t> host_that_may_fail(uint32_t server) const;
 
-    /// Another server has failed: nobody dies meanwhile.
-    void set_held(bool is_held) { is_held_ = is_held; }
+    /// A server has failed that is not dead, or has not any more: it counts among those that have.
+    void set_silent(std::optional<uint32_t> server) { silent_ = server; }
 
     /// From now on nobody dies.
     void drain() { is_draining_ = true; }
@@ -53,8 +55,9 @@ private:
 
     void look_at_moves(const View& before, const View& after);
     [[nodiscard]] bool may_die(uint32_t server, const View& view) const;
+    [[nodiscard]] std::set<uint32_t> failing() const;
     void kill(const Target& target);
-    [[nodiscard]] static bool has_all_copies(const View& view);
+    [[nodiscard]] bool has_all_copies(const View& view) const;
 
     SimCluster& cluster_;
     Random& random_;
@@ -62,10 +65,10 @@ private:
     HistoryEvents& events_;
     HistoryCounts& counts_;
     bool is_draining_ = false;
-    bool is_held_ = false;
+    std::optional<uint32_t> silent_;
     std::deque<View> seen_;  ///< the last views, the newest one first
     std::optional<Target> target_;
-    std::optional<uint32_t> dead_;  ///< a server of the view
+    std::set<uint32_t> dead_;  ///< servers of the view
 };
 
 }  // namespace weir::test

@@ -66,6 +66,7 @@ struct HistoryCounts {
 
     // Of histories with backups:
     uint64_t servers_killed = 0;
+    uint64_t killed_seconds = 0;    ///< while another one had failed
     uint64_t killed_primaries = 0;  ///< those of them that were primary of something
     uint64_t killed_losers = 0;     ///< in the middle of a move
     uint64_t killed_gainers = 0;    ///< the same

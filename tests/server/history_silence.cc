@@ -23,7 +23,7 @@ void HistorySilence::wish() {
     silent_ = {server, *host, cluster_.clock.now_ns() + some_ns(3, 25), 0, false};
     events_.add("server {} falls silent, how {}", server, static_cast<int>(how));
     ++counts_.silences;
-    deaths_.set_held(true);
+    deaths_.set_silent(server);
     switch (how) {
         case How::kStopped: cluster_.stopped_hosts.insert(*host); break;
         case How::kCut: cluster_.network.partition(*host, SimCluster::kManagersHost); break;
@@ -108,7 +108,7 @@ void HistorySilence::live(Silent& silent) {
     if (silent.healed_ns == 0 || now_ns < silent.healed_ns + kAsksAgainNs) return;
     if (!silent.is_replaced && !cluster_.has_lease(silent.host)) return;
     silent_.reset();
-    deaths_.set_held(false);
+    deaths_.set_silent(std::nullopt);
 }
 
 void HistorySilence::live() {

@@ -57,8 +57,8 @@ void add_job(CLI::App& command, JobFlags& job) {
         ->capture_default_str();
     command
         .add_option("--replicas", job.options.replicas,
-                    "copies on other servers, 0 or 1: with 1 the job goes on when a server dies")
-        ->check(count(0, 1))
+                    "copies on other servers, 0 to 2: the job goes on when as many servers die")
+        ->check(count(0, 2))
         ->capture_default_str();
     command
         .add_option("--managers", job.options.managers,

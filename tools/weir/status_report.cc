@@ -61,11 +61,13 @@ std::string dead_text(const JobStatus& status, bool held_parameters) {
 
 std::string copies_text(const JobStatus& status) {
     if (status.replicas == 0) return "copies: none, so the death of a server ends the job\n";
-    std::string text =
-        fmt::format("copies: {} of each segment, on another server", status.replicas);
+    const bool is_one = status.replicas == 1;
+    std::string text = fmt::format("copies: {} of each segment, on {}", status.replicas,
+                                   is_one ? "another server" : "other servers");
     if (status.segments_to_copy > 0) {
-        text += fmt::format("; {} of {} segments have none yet, of which {} are being copied",
-                            status.segments_to_copy, status.segments, status.segments_copying);
+        text += fmt::format("; {} of {} segments have {} yet, of which {} are being copied",
+                            status.segments_to_copy, status.segments, is_one ? "none" : "fewer",
+                            status.segments_copying);
     }
     return text + "\n";
 }
