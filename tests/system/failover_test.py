@@ -70,6 +70,17 @@ class Failover(testing.Folder, unittest.TestCase):
         objectives = [p["objective"] for p in result["history"]]
         self.assertEqual(objectives, sorted(objectives, reverse=True))  # no step was lost, and none done twice
 
+    def test_with_two_copies_two_servers_may_die_at_once(self):
+        with self.job(testing.endless(), *testing.ENDLESS, replicas=2) as job:
+            self.ready(job)
+            for rank in (1, 2):
+                os.kill(job.pid(rank), signal.SIGKILL)
+            self.trains_on(job)
+            status = self.status(job)
+            self.assertEqual([server["server"] for server in status["servers"]], [0])
+            self.assertEqual(status["share_lost"], 0)
+            self.ends(job, (0, 3, 4))
+
     def test_a_training_that_lost_a_server_ends_at_the_same_optimum(self):
         rows, out, settings = testing.far_from_zero(), self.path("out.json"), ("--l1", "1", "--tolerance", "1e-7", "--blocks", "8")
         done = self.lr("--train", testing.write(self.path("alone.svm"), rows), "--json", out, *settings)
@@ -132,7 +143,7 @@ class Failover(testing.Folder, unittest.TestCase):
         train = testing.write(self.path("train.svm"), testing.dense())
         for words, says in (
             (("--replicas", "1"), "--replicas 1 needs at least 2 servers"),
-            (("--replicas", "2", "--servers", "3"), "--replicas"),
+            (("--replicas", "3", "--servers", "4"), "--replicas"),
             (("--replicas", "some"), "--replicas"),
         ):
             with self.subTest(words):
