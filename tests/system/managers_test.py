@@ -65,6 +65,22 @@ class Managers(testing.Folder, unittest.TestCase):
             self.assertEqual([job.wait(rank) for rank in (1, 2, 3, 4)], [0] * 4, job.everything())
         self.near(testing.read_json(out)["objective"], wanted)
 
+    def test_checkpoints_are_written_after_the_one_that_wrote_them_is_dead(self):
+        folder = self.path("checkpoints")
+        os.mkdir(folder)
+
+        def newest():
+            return max((int(name.split(".")[0]) for name in os.listdir(folder) if name.endswith(".manifest")), default=0)
+
+        with self.job(testing.endless(), "--checkpoint", folder, "--checkpoint-every", "50", *testing.ENDLESS) as job:
+            self.ready(job)
+            self.assertTrue(job.until(lambda: newest() > 0), job.everything())
+            job.kill(0)
+            before = newest()
+            self.assertTrue(job.until(lambda: newest() > before + 1), job.everything())
+            self.ends(job, (1, 2, 3, 4))
+        self.assertEqual(self.weir("checkpoint", "verify", folder).code, 0)
+
     def test_one_that_is_stopped_does_no_harm_when_it_goes_on(self):
         with self.job(testing.endless(), *testing.ENDLESS) as job:
             self.ready(job)
