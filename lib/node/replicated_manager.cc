@@ -114,7 +114,7 @@ JobStatus::Managers ReplicatedManager::seat() const {
     const auto& members = options_.log.members;
     const auto self = std::ranges::find(members, options_.log.self, &consensus::Member::id);
     return {static_cast<uint32_t>(members.size()), static_cast<uint32_t>(self - members.begin()),
-            log_ == nullptr ? 0 : log_->leadership().term, log_bytes_};
+            announced_.term, log_bytes_};
 }
 
 /// The log stays whole.
@@ -133,8 +133,8 @@ void ReplicatedManager::lead(uint64_t term) {
 }
 
 void ReplicatedManager::follow() {
-    if (ending_since_ns_ != 0) return;  // all is agreed on
     leads_in_term_ = 0;
+    if (ending_since_ns_ != 0) return;  // all is agreed on
     leads_ = false;
     came_.clear();
     close_all();
@@ -147,11 +147,13 @@ size_t ReplicatedManager::begin_to_lead() {
     input.kind = ManagerInput::Kind::kLead;
     input.now_ns = common_ns();
     input.message_bytes_max = endpoint_->capabilities().message_bytes_max;
-    if (!propose(input)) return 0;
+    const bool is_alone = ending_since_ns_ != 0;
+    if (!is_alone && !propose(input)) return 0;
     leads_ = true;
     last_number_ = 0;
     ends_offered_ = 0;
     offered_ns_ = clock_.now_ns();
+    if (is_alone) run(std::move(input));
     return 1;
 }
 
@@ -438,7 +440,10 @@ void ReplicatedManager::look_for_end() {
         log(LogLevel::kError, "a manager of this job takes no part any more: {}",
             log_->outcome().error().text());
     if (ending_since_ns_ != 0) {
-        is_over_ = now_ns - ending_since_ns_ > kLingerNs && (!leads_ || manager_->finished());
+        // If who leads dies now, another one tells the members.
+        const bool is_told = leads_ ? manager_->finished() : log_->leadership().leader != 0;
+        const uint64_t for_ns = now_ns - ending_since_ns_;
+        is_over_ = for_ns > kLingerNs && (is_told || for_ns > kAloneAtEndNs);
     } else if (options_.is_unneeded != nullptr && options_.is_unneeded->load()) {
         is_over_ = now_ns - led_ns_ > kAloneNs;
     }

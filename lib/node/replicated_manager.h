@@ -92,8 +92,10 @@ private:
 
     /// For one that takes nothing. Beyond it, it is closed.
     static constexpr size_t kMembersBytesMax = size_t{64} << 20;
-    /// After the end, so that the others learn it from this one.
-    static constexpr uint64_t kLingerNs = 200 * kMillisecond;
+    /// After the end, so that the others learn it from this one, and see whether who leads still lives.
+    static constexpr uint64_t kLingerNs = 600 * kMillisecond;
+    /// And if nobody leads, so that somebody may.
+    static constexpr uint64_t kAloneAtEndNs = 3 * kSecond;
     /// So long a manager whose process the job does not need waits for one that leads.
     static constexpr uint64_t kAloneNs = kSecond;
 

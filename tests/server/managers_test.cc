@@ -195,6 +195,25 @@ TEST_SUITE("managers") {
         cluster.check_sum();
         cluster.leave_all();
     }
+
+    TEST_CASE("the one that leads dies as the job ends: everybody hears that it has ended") {
+        for (size_t steps = 0; steps < 60; ++steps) {
+            CAPTURE(steps);
+            ManagedCluster cluster(steps + 1);
+            const uint32_t leader = cluster.leader();
+            for (auto& worker : cluster.workers)
+                (void)worker->leave({}, 0);
+            for (size_t step = 0; step < 2 * steps; ++step)
+                (void)cluster.step();
+            cluster.kill_manager(leader);
+            REQUIRE(cluster.run_until([&] {
+                return std::ranges::all_of(cluster.shards,
+                                           [](const auto& shard) { return shard->finished(); });
+            }));
+            for (const auto& shard : cluster.shards)
+                CHECK(shard->outcome());
+        }
+    }
 }
 
 }  // namespace weir::test
