@@ -330,6 +330,10 @@ private:
         if (!number && trouble_ == Trouble::kServers) {
             INFO(number.error().text());
             REQUIRE(newest() == before);
+            const bool is_of_servers = number.code() == Errc::kBusy ||
+                                       number.code() == Errc::kCancelled ||
+                                       number.code() == Errc::kPeerLost;
+            REQUIRE(is_of_servers);
             return false;
         }
         REQUIRE_MESSAGE(number, number.error().text());
@@ -565,6 +569,58 @@ TEST_SUITE("checkpoint_job") {
             resumed.make_table(0, table_of(Layout::kSparse, "w", 0, ValueType::kUInt64));
         REQUIRE(table.code() == Errc::kParse);
         CHECK(table.error().text().find(chunk.name) != std::string::npos);
+    }
+
+    TEST_CASE(
+        "what a worker pushed that has left is in the next checkpoint, though its clock is gone") {
+        Folder folder;
+        SimShape shape{.servers = 2, .shards = 1, .workers = 2};
+        shape.checkpoints = folder.options();
+        const TableSchema schema = table_of(Layout::kSparse, "w", 0, ValueType::kUInt64);
+        SimCluster cluster(1, shape, {});
+        REQUIRE(cluster.start());
+        std::vector<TableInfo> tables;
+        for (uint32_t i = 0; i < 2; ++i)
+            tables.push_back(*cluster.make_table(i, schema));
+        const std::vector<uint64_t> keys = all_keys(50);
+        const std::vector<uint64_t> ones(keys.size(), 1);
+        const auto push = [&](uint32_t worker) {
+            return cluster.finish(
+                worker, cluster.workers[worker]->push(tables[worker], keys,
+                                                      std::as_bytes(std::span(ones)), {}));
+        };
+        REQUIRE(push(0));
+        REQUIRE(checkpoint_now(cluster));
+        REQUIRE(push(1));
+        REQUIRE(cluster.finish(1, cluster.workers[1]->leave({}, 0)));
+        REQUIRE(cluster.run_until([&] { return cluster.workers[0]->worker_count() == 1; }));
+        cluster.run_idle(10);
+        REQUIRE(checkpoint_now(cluster));
+        SimShape other{.servers = 1, .shards = 1, .workers = 1};
+        folder.resume(other);
+        StartedCluster resumed(2, other, schema);
+        CHECK(pull(resumed, resumed.table, keys) == std::vector<uint64_t>(keys.size(), 2));
+    }
+
+    TEST_CASE("one that was due and failed is tried again, and what a worker asked for is not") {
+        for (const bool is_due : {true, false}) {
+            Folder folder;
+            SimShape shape{.servers = 2, .shards = 1, .workers = 1};
+            shape.checkpoints = folder.options();
+            bool is_wanted = is_due;
+            shape.checkpoints.is_asked_for = [&] { return std::exchange(is_wanted, false); };
+            folder.disk->fill();
+            StartedCluster cluster(1, shape, table_of(Layout::kSparse, "w", 0, ValueType::kUInt64));
+            if (!is_due) CHECK(checkpoint_now(cluster).code() == Errc::kIo);
+            REQUIRE(cluster.run_until([&] { return folder.disk->steps() > 0; }));
+            cluster.run_idle(100);
+            folder.disk->empty_out();
+            cluster.run_idle(500);
+            const auto is_there = [&] { return checkpoint::latest(*folder.disk, "d").has_value(); };
+            CHECK_FALSE(is_there());  // a full disk is given some time
+            cluster.run_idle(11'000);
+            CHECK(is_there() == is_due);
+        }
     }
 
     TEST_CASE("the state of an update rule goes on, too") {

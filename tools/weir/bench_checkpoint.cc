@@ -72,9 +72,9 @@ constexpr std::array<PushKindInfo, 4> kPushed = {{
     {PushKind::kPage, "4 KiB", 16, 32},
     {PushKind::kBulk, "256 KiB", 2, 4},
 }};
-constexpr double kMib = 1024.0 * 1024.0;
+constexpr double kBytesPerMib = 1024.0 * 1024.0;
 
-using Times = std::array<std::vector<uint32_t>, kPushed.size()>;
+using PushTimes = std::array<std::vector<uint32_t>, kPushed.size()>;
 
 /// Of one kind of push: of each round, or of all pushes.
 struct KindRow {
@@ -83,7 +83,7 @@ struct KindRow {
     std::vector<double> p99_ratio;
 };
 
-struct Measured {
+struct CheckpointTimes {
     std::array<KindRow, kPushed.size()> kinds;
     std::vector<double> mib;          ///< of a checkpoint
     std::vector<double> alone_s;      ///< nobody pushes
@@ -141,7 +141,7 @@ public:
           orders_(orders),
           load_(client, flags.table_mib, flags.brief ? 20'000 : 1'000'000) {}
 
-    [[nodiscard]] Status run(Measured& measured) {
+    [[nodiscard]] Status run(CheckpointTimes& measured) {
         WEIR_TRY(load_.prepare());
         WEIR_TRY(round(nullptr));  // the first one takes memory, and makes the folder's files
         for (uint32_t i = 0; i < flags_.rounds; ++i)
@@ -150,16 +150,16 @@ public:
     }
 
 private:
-    [[nodiscard]] Status turn(Times& times) {
+    [[nodiscard]] Status turn(PushTimes& times) {
         for (size_t kind = 0; kind < kPushed.size(); ++kind)
             WEIR_TRY(load_.push(kPushed[kind], times[kind]));
         return {};
     }
 
-    [[nodiscard]] Status round(Measured* measured) {
+    [[nodiscard]] Status round(CheckpointTimes* measured) {
         const std::string& folder = flags_.job.options.checkpoint_folder;
-        Times usual;
-        Times beside;
+        PushTimes usual;
+        PushTimes beside;
         const uint64_t end_ns = clock_.now_ns() + static_cast<uint64_t>(flags_.seconds * 1e9);
         while (clock_.now_ns() < end_ns)
             WEIR_TRY(turn(usual));
@@ -181,13 +181,13 @@ private:
         ::sync();
         WEIR_ASSIGN(const double plain_s, write_plainly(folder, bytes));
         if (measured == nullptr) return {};
-        const double plain = static_cast<double>(bytes) / kMib / plain_s;
-        measured->mib.push_back(static_cast<double>(bytes) / kMib);
+        const double plain = static_cast<double>(bytes) / kBytesPerMib / plain_s;
+        measured->mib.push_back(static_cast<double>(bytes) / kBytesPerMib);
         measured->plain_mib_s.push_back(plain);
         measured->alone_s.push_back(alone.seconds);
         measured->beside_s.push_back((*with)->seconds);
         measured->alone_share.push_back(plain_s / alone.seconds);
-        measured->beside_share.push_back(static_cast<double>(bytes_beside) / kMib /
+        measured->beside_share.push_back(static_cast<double>(bytes_beside) / kBytesPerMib /
                                          (*with)->seconds / plain);
         for (size_t kind = 0; kind < kPushed.size(); ++kind) {
             KindRow& row = measured->kinds[kind];
@@ -204,7 +204,7 @@ private:
     ElasticLoad load_;
 };
 
-Status report(Measured& measured, const BenchFlags& flags, const JobShape& shape) {
+Status report(CheckpointTimes& measured, const BenchFlags& flags, const JobShape& shape) {
     fmt::print(
         "# Weir checkpoint: a worker pushes while checkpoints of {:.0f} MiB are written to {}; {}, "
         "{}\n# Medians of {} rounds.\n# {:<17} {:>14} {:>18} {:>10}\n",
@@ -256,7 +256,7 @@ Status bench_checkpoint(Client& client, const BenchFlags& flags, const JobShape&
         orders.serve(client);
         return met;
     }
-    Measured measured;
+    CheckpointTimes measured;
     Status outcome = flags.json.empty() ? Status() : data::check_output(flags.json);
     if (outcome) outcome = CheckpointBench(client, flags, orders).run(measured);
     orders.end();
