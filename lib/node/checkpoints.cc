@@ -26,7 +26,7 @@ uint64_t wall_time_ns() {
 }
 
 /// The checkpoint that the job has gone on from.
-struct ResumedFrom {
+struct OldCheckpoint {
     std::string folder;
     std::optional<uint64_t> number;
 };
@@ -56,7 +56,7 @@ Status copy_chunk(Disk& disk, const std::string& from, const std::string& to,
 
 /// Adds the chunks of tables that nobody has asked for, as the checkpoint that the job goes on from
 /// names them.
-Status add_chunks_of(Disk& disk, const std::string& folder, const ResumedFrom& from,
+Status add_chunks_of(Disk& disk, const std::string& folder, const OldCheckpoint& from,
                      const std::vector<uint32_t>& unread, Manifest& manifest) {
     if (unread.empty()) return {};
     WEIR_ASSIGN(const Manifest old, checkpoint::read_manifest(disk, from.folder, *from.number));
@@ -75,7 +75,7 @@ Status add_chunks_of(Disk& disk, const std::string& folder, const ResumedFrom& f
     return {};
 }
 
-Status write_whole(Disk& disk, const std::string& folder, const ResumedFrom& from,
+Status write_whole(Disk& disk, const std::string& folder, const OldCheckpoint& from,
                    const std::vector<uint32_t>& unread, Manifest manifest, size_t kept_count) {
     WEIR_TRY(add_chunks_of(disk, folder, from, unread, manifest));
     WEIR_TRY(checkpoint::order(manifest));
@@ -274,7 +274,7 @@ Status Checkpoints::take(uint32_t shard, const CheckpointReport& report) {
 void Checkpoints::write_manifest() {
     enter(Phase::kWriting);
     disk_->start([folder = options_.folder, kept_count = options_.kept_count,
-                  from = ResumedFrom{options_.resumed_folder, options_.resumed_from},
+                  from = OldCheckpoint{options_.resumed_folder, options_.resumed_from},
                   manifest = manifest_, unread = unread_](Disk& disk) mutable {
         const Status written =
             write_whole(disk, folder, from, unread, std::move(manifest), kept_count);

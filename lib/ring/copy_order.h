@@ -4,8 +4,8 @@
 /// In which order the backups of a segment get what their primary streams.
 
 #include <algorithm>
-#include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "lib/base/random.h"
 #include "lib/ring/view_data.h"
@@ -20,8 +20,8 @@ namespace weir {
 
 /// The segment has got another primary, or another backup.
 inline void put_backups_in_order(ViewSegment& segment) {
-    const auto end = segment.backups.begin() + static_cast<ptrdiff_t>(segment.backup_count());
-    std::sort(segment.backups.begin(), end, [&](uint32_t a, uint32_t b) {
+    const std::span backups(segment.backups.data(), segment.backup_count());
+    std::ranges::sort(backups, [&](uint32_t a, uint32_t b) {
         return copy_order(segment.primary, a) < copy_order(segment.primary, b);
     });
 }

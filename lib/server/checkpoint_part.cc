@@ -140,7 +140,8 @@ Result<size_t> CheckpointPart::write_some(size_t bytes_max) {
         while (auto chunk = snapshot->take_chunk()) {
             report(CheckpointReport::Step::kChunk);
             reports_.back().chunk = chunk->entry;
-            saving_[chunk->entry.table].push_back(*std::move(chunk));
+            auto& saving = saving_[chunk->entry.table];
+            saving.push_back(*std::move(chunk));
         }
     }
     std::erase_if(snapshots_, [](const auto& snapshot) { return snapshot->is_over(); });

@@ -257,21 +257,24 @@ void Streams::pushed_range(Stream& stream, ShardTable& table, KeyRange keys, uin
         }
     }
     const uint32_t number = table.rows->schema().id;
-    RecordMessage record;
+    RecordMessage last;
     for (size_t i = 0; i < parts_.size(); ++i) {
-        const bool is_last = i + 1 == parts_.size();
-        record = {};
+        RecordMessage record;
         record.table = number;
         record.is_range = true;
         record.first_key = parts_[i].begin;
         record.row_count = parts_[i].key_count();
         record.values = *table.rows->values(parts_[i]);
         record.state = *table.rows->state(parts_[i]);
-        if (!is_last) stream.add(std::move(record), true);
+        if (i + 1 == parts_.size()) {
+            last = std::move(record);
+        } else {
+            stream.add(std::move(record), true);
+        }
     }
-    record.table = number;
-    record.times = times_of(segments_, worker, clock);
-    stream.add(std::move(record));
+    last.table = number;
+    last.times = times_of(segments_, worker, clock);
+    stream.add(std::move(last));
     stream.was_changed(state_);
 }
 
