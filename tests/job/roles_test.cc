@@ -45,6 +45,21 @@ TEST_SUITE("roles") {
         CHECK(roles->shape.worker_count == 2);
     }
 
+    TEST_CASE("copies lie on other servers, up to two of everything") {
+        JobOptions options;
+        options.servers = 3;
+        options.replicas = 2;
+        CHECK(plan_roles(options, 0, 4).has_value());
+        options.servers = 2;
+        const auto few = plan_roles(options, 0, 4);
+        CHECK(few.code() == Errc::kInvalidArgument);
+        CHECK(few.error().message().find("needs at least 3 servers") != std::string::npos);
+        options.servers = 5;
+        options.replicas = 3;
+        CHECK(plan_roles(options, 0, 6).error().message().find("between 0 and 2") !=
+              std::string::npos);
+    }
+
     TEST_CASE("too few ranks and counts of zero are errors that say what to do") {
         JobOptions options;
         options.servers = 4;

@@ -3,7 +3,8 @@
 /// The judge of whole jobs with backups: the histories of elastic_history_test.cc, with one backup
 /// of each segment, and servers that are killed at any instant, their memory with them: also one that
 /// gives or gets a segment, or learns one, in the middle of that. Before the next one dies, each
-/// segment has its backup again. In half of the histories servers and the manager also fall silent,
+/// segment has its backup again. In a third of the histories each segment has two backups, and servers
+/// die, up to two at a time, as long as some copy of each segment is left. In half of the histories servers and the manager also fall silent,
 /// for longer than a lease, and hosts do not reach each other, in one direction or both. Clocks of
 /// processes go up to 10 % too fast or too slow. Beside what must be true there: no call fails because
 /// of a death; what was acknowledged, or shown by a pull that names an iteration, is never taken
@@ -54,6 +55,7 @@ TEST_SUITE("backup_history") {
              {counts.killed_learners, counts.joiners_died, counts.servers_left, counts.given_up,
               counts.failed_parts, counts.silences, counts.replaced, counts.managers_stopped})
             CHECK(reached >= count / 40);
+        if (count >= 3) CHECK(counts.killed_seconds >= count / 6);
         for (const uint64_t reached :
              {counts.killed_losers, counts.killed_gainers, counts.killed_teachers})
             CHECK(reached >= count / 100);

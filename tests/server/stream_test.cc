@@ -474,9 +474,9 @@ TEST_SUITE("stream") {
         }
     }
 
-    // The learner has the view only when this shard has stopped, and would keep the beginning of what
-    // is new, and all behind it, until then.
-    TEST_CASE("what a view gives to a shard that loses something begins when it has stopped") {
+    // The learner has the view only when this shard has stopped, and keeps the beginning of what is
+    // new waiting until then. Answers wait for that from the beginning, but what is leaving does not.
+    TEST_CASE("what a shard takes over while it loses something is counted at once") {
         StreamPair pair(1);
         pair.make_table(some_tables()[0]);
         const std::vector<size_t> named = pair.segments_of_primary();
@@ -495,12 +495,12 @@ TEST_SUITE("stream") {
         for (const size_t i : pair.segments_of_primary())
             left.push_back(pair.view.range(i));
         REQUIRE(pair.primary.holdings.set_primary(left));
-        pair.streams.take_view(pair.view, 0, Streams::Begin::kLater);
         pair.streams.mark();
+        pair.streams.take_view(pair.view, 0, Streams::Begin::kLater);
         pair.is_learner_stopped = true;
         (void)pair.run_until([] { return false; }, 50);
         CHECK(pair.streams.have_leavers_arrived());
-        CHECK_FALSE(pair.streams.is_counted());
+        CHECK(pair.streams.is_counted());
         pair.primary.holdings.hand_over();
         pair.streams.take_view(pair.view, 0);
         CHECK(pair.streams.is_counted());
