@@ -65,8 +65,7 @@ Status RaftLog::start() {
     raft_set_election_timeout(&raft_, milliseconds(options_.election_ns));
     raft_set_heartbeat_timeout(&raft_, milliseconds(options_.heartbeat_ns));
     raft_set_install_snapshot_timeout(&raft_, milliseconds(4 * options_.election_ns));
-    const uint32_t per_snapshot = options_.entries_per_snapshot;
-    raft_set_snapshot_threshold(&raft_, per_snapshot == 0 ? ~0U : per_snapshot);
+    raft_set_snapshot_threshold(&raft_, options_.entries_per_snapshot);
     raft_set_snapshot_trailing(&raft_, options_.entries_kept);
     raft_set_pre_vote(&raft_, true);
 

@@ -26,7 +26,7 @@ const char* fault_of(const ReplicatedLogOptions& options) {
         options.heartbeat_ns > options.election_ns / 2 || options.election_ns > 60 * kSecond)
         return "an election waits 10 ms to 60 s, and a heartbeat at least 1 ms and half as long";
     const auto is_count = [](uint32_t count) { return count > 0 && count <= kEntryCountMax; };
-    if (options.entries_per_snapshot > kEntryCountMax || !is_count(options.entries_kept))
+    if (!is_count(options.entries_per_snapshot) || !is_count(options.entries_kept))
         return "1 to 2048 entries are kept, and may pass before a snapshot";
     return nullptr;
 }

@@ -36,7 +36,7 @@ struct ReplicatedLogOptions {
     /// a majority does not answer for this long stops. At least 10 ms.
     uint64_t election_ns = 120 * kMillisecond;
     uint64_t heartbeat_ns = 25 * kMillisecond;  ///< of the leader, if it has nothing to send
-    uint32_t entries_per_snapshot = 1024;       ///< 0 to 2048; 0: no snapshots, the log stays whole
+    uint32_t entries_per_snapshot = 1024;       ///< 1 to 2048
     uint32_t entries_kept = 128;  ///< behind a snapshot, for replicas that lack few; 1 to 2048
 };
 

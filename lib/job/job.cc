@@ -76,6 +76,13 @@ Status check_thread_count(const JobOptions& options, const Roles& roles) {
                     shards, workers, kThreadsPerCpuMax, cpus));
 }
 
+/// Whether a server that wants to leave asks again soon: it is still joining, or the manager has not
+/// answered, or has too much to answer.
+bool may_ask_again(Errc answer) {
+    return answer == Errc::kNotFound || answer == Errc::kBusy || answer == Errc::kDeadline ||
+           answer == Errc::kPeerLost;
+}
+
 Result<IdleOptions> idle_options(const Config& config) {
     IdleOptions idle;
     WEIR_ASSIGN(const uint64_t spin_us, config.number("WEIR_SPIN_US"));
@@ -482,11 +489,13 @@ Status Job::Part::serve(const std::function<bool()>& wants_to_leave) {
                ended.wait_for(kLookForSignals) != std::future_status::ready) {
             if (!wants_to_leave()) continue;
             const Status accepted = leave();
-            has_asked = accepted.code() != Errc::kNotFound;  // else it is still joining
+            has_asked = !may_ask_again(accepted.code());
             if (accepted) {
                 log(LogLevel::kInfo, "this server hands over what it holds, and ends");
             } else if (accepted.code() == Errc::kCancelled) {  // all servers are told so
                 log(LogLevel::kDebug, "{}", accepted.error().message());
+            } else if (accepted.code() == Errc::kDeadline) {  // that took a while
+                log(LogLevel::kWarning, "{}; this server asks again", accepted.error().message());
             } else if (has_asked && ended.wait_for(kLookForSignals) != std::future_status::ready) {
                 log(LogLevel::kWarning, "{}; it serves on", accepted.error().message());
             }

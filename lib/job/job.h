@@ -37,7 +37,7 @@ struct JobOptions {
     /// die at the same time. With 0, the death of a server ends the job.
     uint32_t replicas = 0;
     /// Managers, one in each of the first servers' processes: 1, or 3, 5 or 7, of which most must live. With
-    /// 1, the job ends with rank 0. With 3, any process may die.
+    /// 1, the job ends with rank 0. With 3, any one of them may die, with its server if that has copies.
     uint32_t managers = 1;
     /// A file for Job::join() and for the commands `weir status`, `weir leave` and
     /// `weir server --join`: this process writes it at the start, for its user only, and removes

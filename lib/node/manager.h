@@ -105,6 +105,9 @@ public:
     /// The newest one; that before the first one while the job has not begun.
     [[nodiscard]] View view() const { return membership_ ? membership_->view() : View(); }
 
+    /// Whom another manager did not hear is not silent yet.
+    void begin_to_look() { awake_since_ns_ = clock_.now_ns(); }
+
     /// As MemberLinks::process_has_ended().
     void process_has_ended(uint64_t process) { endpoint_->process_has_ended(process); }
 

@@ -20,6 +20,7 @@ namespace {
 // Between two attempts to connect.
 constexpr uint64_t kPauseNsMin = 5 * kMillisecond;
 constexpr uint64_t kPauseNsMax = kSecond;
+constexpr uint64_t kReachNs = 30 * kSecond;      // for one of several managers to be reached first
 constexpr uint64_t kLookNs = 10 * kMillisecond;  // whether the manager has ended
 
 }  // namespace
@@ -155,7 +156,12 @@ size_t ManagerLink::poll(std::string_view name) {
                                kGiveUpNs / kSecond)));
         return 1;
     }
-    if (has_several() && !identity_.manager->is_reached) return 0;  // it has not begun
+    if (has_several() && !identity_.manager->is_reached) {  // it has not begun
+        if (now_ns - broken_ns_ <= kReachNs) return 0;
+        over(Error(Errc::kPeerLost,
+                   "no manager of the job that leads can be reached; is the job still running?"));
+        return 1;
+    }
     const bool is_long = now_ns - broken_ns_ >= kSecond;
     if (is_long && !std::exchange(has_warned_, true)) {
         log(LogLevel::kWarning,

@@ -22,6 +22,9 @@ namespace {
 
 /// Numbers of connections: the term, and a count. The highest bit is free: MemberLinks uses it.
 constexpr uint64_t kTermShift = 36;
+/// Who lacks more of the log takes part no more.
+constexpr uint32_t kEntriesKept = 2048;
+constexpr uint32_t kEntriesPerSnapshot = 512;
 constexpr size_t kInputBytesMax = consensus::kEntryBytesMax - ManagerInput::kHeadBytes;
 
 }  // namespace
@@ -48,7 +51,8 @@ ReplicatedManager::ReplicatedManager(ReplicatedManagerOptions options,
 }
 
 Status ReplicatedManager::start() {
-    options_.log.entries_per_snapshot = 0;
+    options_.log.entries_per_snapshot = kEntriesPerSnapshot;
+    options_.log.entries_kept = kEntriesKept;
     WEIR_ASSIGN(
         log_, consensus::start_replicated_log(options_.log, std::move(log_endpoint_), clock_,
                                               std::make_unique<consensus::MemoryStorage>(), *this));
@@ -92,6 +96,8 @@ void ReplicatedManager::run(ManagerInput input) {
         case ManagerInput::Kind::kLead:
             fed_->break_all(input.message_bytes_max);
             disk_->change_leader();
+            manager_->begin_to_look();
+            is_lead_applied_ = leads_;
             break;
         case ManagerInput::Kind::kEnded: manager_->process_has_ended(input.process); break;
         case ManagerInput::Kind::kDisk: disk_->answered(input.work, std::move(input.answer)); break;
@@ -117,13 +123,13 @@ JobStatus::Managers ReplicatedManager::seat() const {
             announced_.term, log_bytes_};
 }
 
-/// The log stays whole.
+/// It only lets the log be cut: a manager in memory that ends never comes back, so none needs the state.
 std::vector<std::byte> ReplicatedManager::snapshot() {
-    return {};
+    return {std::byte{1}};
 }
 
 Status ReplicatedManager::restore(std::span<const std::byte> /*snapshot*/) {
-    return Error(Errc::kParse, "the log of managers has no snapshots");
+    return Error(Errc::kUnavailable, "it was away for so long that what it lacks is not kept");
 }
 
 // What the one does that leads.
@@ -150,9 +156,10 @@ size_t ReplicatedManager::begin_to_lead() {
     const bool is_alone = ending_since_ns_ != 0;
     if (!is_alone && !propose(input)) return 0;
     leads_ = true;
+    is_lead_applied_ = false;
+    all_offered_ns_ = 0;
     last_number_ = 0;
     ends_offered_ = 0;
-    offered_ns_ = clock_.now_ns();
     if (is_alone) run(std::move(input));
     return 1;
 }
@@ -226,14 +233,16 @@ void ReplicatedManager::note(ManagerEvent event) {
 /// Offers the log what has come, or that time has passed.
 size_t ReplicatedManager::offer() {
     const uint64_t now_ns = clock_.now_ns();
-    if (came_.empty() && now_ns - offered_ns_ < tick_ns()) return 0;
+    const bool is_tick = is_all_ && now_ns - all_offered_ns_ >= tick_ns();
+    if (came_.empty() && !is_tick) return 0;
     size_t offered = 0;
     do {
         ManagerInput input;
         input.now_ns = common_ns();
         if (const auto& asked = options_.manager.is_being_stopped) input.is_being_stopped = asked();
         if (const auto& asked = options_.manager.checkpoints.is_asked_for)
-            input.wants_checkpoint = asked();
+            is_checkpoint_asked_ = asked() || is_checkpoint_asked_;
+        input.wants_checkpoint = is_checkpoint_asked_;
         size_t bytes = 0;
         auto event = came_.begin();
         for (; event != came_.end(); ++event) {
@@ -247,22 +256,24 @@ size_t ReplicatedManager::offer() {
             return offered;
         }
         came_.erase(came_.begin(), event);
-        offered_ns_ = now_ns;
+        is_checkpoint_asked_ = false;
+        if (input.is_all) all_offered_ns_ = now_ns;
         ++offered;
     } while (!came_.empty());
     return offered;
 }
 
 size_t ReplicatedManager::offer_disk() {
-    if (options_.manager.checkpoints.disk == nullptr) return 0;
-    auto ended = disk_->lead();
-    if (!ended) return 0;
+    if (options_.manager.checkpoints.disk == nullptr || !is_lead_applied_) return 0;
+    if (!disk_ended_) disk_ended_ = disk_->lead();
+    if (!disk_ended_) return 0;
     ManagerInput input;
     input.kind = ManagerInput::Kind::kDisk;
     input.now_ns = common_ns();
-    input.work = ended->first;
-    input.answer = std::move(ended->second);
-    (void)propose(input);  // if it is lost, so is the lead
+    input.work = disk_ended_->first;
+    input.answer = disk_ended_->second;
+    if (!propose(input)) return 0;
+    disk_ended_.reset();
     return 1;
 }
 
@@ -394,16 +405,19 @@ size_t ReplicatedManager::announce() {
     return told;
 }
 
+/// Each names only itself, and once it has taken over: a process that moves before that ends its life line to
+/// one that may still lead, which would prove its death.
 /// The end of a connection over which this was told proves to the process the end of this one: so it is not
 /// closed, whatever happens.
 void ReplicatedManager::tell_leader(ConnectionId connection, Member& member) {
-    if (!member.waiting.empty()) member.waiting.clear();  // only the last one counts
+    member.waiting.clear();  // only the last one counts
+    member.waiting_bytes = 0;
     const consensus::Leadership now = log_->leadership();
     wire::FrameHeader header = wire::header_of(Kind::kLeader);
     header.request = now.term;
     for (size_t i = 0; i < options_.log.members.size(); ++i) {
         const uint64_t id = options_.log.members[i].id;
-        if (id == now.leader && (id != options_.log.self || leads_)) header.first = i + 1;
+        if (id == now.leader && id == options_.log.self && leads_) header.first = i + 1;
     }
     const std::array parts{wire::bytes_of(header)};
     post(connection, member, parts);
@@ -414,6 +428,7 @@ void ReplicatedManager::tell_leader(ConnectionId connection, Member& member) {
 int ReplicatedManager::arm() {
     if (!unposted_.empty() || !came_.empty()) return -1;
     const int members = endpoint_->arm();
+    if (log_->finished()) return members;
     const int managers = members < 0 ? -1 : log_->arm();
     if (managers < 0) return -1;
     if (!poller_) {
@@ -431,7 +446,8 @@ int ReplicatedManager::arm() {
 
 uint64_t ReplicatedManager::sleep_ns_max() const noexcept {
     const bool looks_often = ending_since_ns_ != 0 || disk_->is_busy();
-    return std::min(log_->sleep_ns_max(), looks_often ? kMillisecond : tick_ns());
+    const uint64_t of_log_ns = log_->finished() ? ~uint64_t{0} : log_->sleep_ns_max();
+    return std::min(of_log_ns, looks_often ? kMillisecond : tick_ns());
 }
 
 void ReplicatedManager::look_for_end() {
@@ -445,7 +461,8 @@ void ReplicatedManager::look_for_end() {
         const uint64_t for_ns = now_ns - ending_since_ns_;
         is_over_ = for_ns > kLingerNs && (is_told || for_ns > kAloneAtEndNs);
     } else if (options_.is_unneeded != nullptr && options_.is_unneeded->load()) {
-        is_over_ = now_ns - led_ns_ > kAloneNs;
+        const bool nobody_can = options_.life != nullptr && options_.life->has_ended.load();
+        is_over_ = nobody_can || now_ns - led_ns_ > kAloneNs;
     }
 }
 

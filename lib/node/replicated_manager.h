@@ -18,6 +18,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -39,7 +40,8 @@ namespace weir {
 
 struct ReplicatedManagerOptions {
     ManagerOptions manager;  ///< the same for all, but for its functions
-    /// The managers, in the order of their ranks, in which members know them. It takes no snapshots: the log stays whole.
+    /// The managers, in the order of their ranks, in which members know them.
+    /// How much of the log is kept is set here.
     consensus::ReplicatedLogOptions log;
     /// The processes of the managers, as their links name them, and what this one's process knows of them.
     /// Empty, null: nothing.
@@ -96,8 +98,8 @@ private:
     static constexpr uint64_t kLingerNs = 600 * kMillisecond;
     /// And if nobody leads, so that somebody may.
     static constexpr uint64_t kAloneAtEndNs = 3 * kSecond;
-    /// So long a manager whose process the job does not need waits for one that leads.
-    static constexpr uint64_t kAloneNs = kSecond;
+    /// So long a manager whose process the job does not need waits for one that leads, if one may.
+    static constexpr uint64_t kAloneNs = 120 * kSecond;
 
     // consensus::Replicated
     void apply(uint64_t index, std::span<const std::byte> entry) override;
@@ -157,7 +159,10 @@ private:
     bool leads_ = false;
     uint64_t ahead_ns_ = 0;  ///< of the common time before its own clock; wraps around
     uint64_t last_number_ = 0;
-    uint64_t offered_ns_ = 0;  ///< the last time
+    uint64_t all_offered_ns_ = 0;                                ///< the last input with is_all
+    bool is_lead_applied_ = false;                               ///< of this term
+    bool is_checkpoint_asked_ = false;                           ///< and not offered yet
+    std::optional<std::pair<uint64_t, DiskAnswer>> disk_ended_;  ///< the same
     std::unordered_map<uint64_t, ConnectionId> by_number_;
     std::vector<ManagerEvent> came_;  ///< and is not offered yet
     bool is_all_ = true;

@@ -265,8 +265,12 @@ void Shard::receive_from_shard(ConnectionId connection, const wire::Frame& frame
 bool Shard::closed_of_shard(ConnectionId connection) {
     auto follower = followers_.extract(connection);
     const bool was_theirs = !follower.empty();
-    if (was_theirs && follower.mapped()->stream() != 0)
-        detached_[follower.mapped()->primary()] = std::move(follower.mapped());
+    if (was_theirs && follower.mapped()->stream() != 0) {
+        const uint32_t primary = follower.mapped()->primary();
+        // No more than there may be honest ones: each keeps what waits.
+        if (detached_.contains(primary) || detached_.size() <= view_.shards().size())
+            detached_[primary] = std::move(follower.mapped());
+    }
     return streams_.closed(connection) || was_theirs;
 }
 

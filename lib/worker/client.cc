@@ -268,7 +268,8 @@ Status Client::leave(const Status& outcome) {
     if (!leave_error_) return leave_error_;
     WEIR_TRY(state_->may_wait());
     ClientCore& core = state_->core();
-    if (outcome) state_->wait_until([&] { return !core.has_open_parts() || core.finished(); });
+    // Shards drop what a worker has sent that is not in the view any more.
+    if (outcome) state_->wait_until([&] { return !core.has_open_values() || core.finished(); });
     // A worker may give up because it cannot reach the manager: do not wait long for the answer.
     const uint64_t deadline_ns = outcome ? 0 : 2 * kSecond;
     Status left = state_->finish(state_->core().leave(outcome, deadline_ns));

@@ -350,8 +350,7 @@ public:
     /// Workers that wait for it at a barrier get the text of that error; workers that wait for
     /// its part of an iteration get an error that says that it gave up. No call can be started
     /// afterwards; calls that still wait for other tasks end with kUnavailable, nothing is sent.
-    /// Without an error it waits first for what this worker pushes to iterations, until that has
-    /// ended. If the manager does not answer, further calls return the same error at once.
+    /// Without an error it waits first until this worker's pushes and pulls have ended. If the manager does not answer, further calls return the same error at once.
     /// Errors: kDeadline, kPeerLost if the manager cannot be reached; kUnavailable if it has left
     ///         before, or was moved from; kBusy: nothing was sent; kInvalidArgument in a handler
     [[nodiscard]] Status leave(const Status& outcome = {});

@@ -295,12 +295,12 @@ ClientCore::CallId ClientCore::leave(const Status& outcome, uint64_t deadline_ns
     return control(manager(), Kind::kLeave, message.encode(), deadline_ns);
 }
 
-bool ClientCore::has_open_parts() {
+bool ClientCore::has_open_values() {
     bool found = false;
     requests_.for_each([&](uint64_t, const Request& request) {
         const Call* const call = calls_.find(request.call);
-        const bool is_part = (request.header.flags & wire::kAggregate) != 0;
-        found = found || (is_part && call != nullptr && !call->has_ended());
+        const bool moves = request.header.kind == Kind::kPush || request.header.kind == Kind::kPull;
+        found = found || (moves && call != nullptr && !call->has_ended());
     });
     return found;
 }

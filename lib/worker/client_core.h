@@ -155,9 +155,10 @@ public:
     [[nodiscard]] Result<WorkShare> take_share(CallId call);
     /// Sends nothing, and ends when the tasks have finished; see CallOptions::after.
     CallId wait_for(uint64_t deadline_ns, std::span<const TaskId> after);
-    /// A part of an iteration that is still open, has_open_parts(), counts as withdrawn.
+    /// A part of an iteration that is still open counts as withdrawn, and other pushes that are may
+    /// have no effect: wait until no push or pull is, has_open_values().
     CallId leave(const Status& outcome, uint64_t deadline_ns);
-    [[nodiscard]] bool has_open_parts();
+    [[nodiscard]] bool has_open_values();
     /// Ends when a checkpoint is on the disk that was begun after this call.
     CallId checkpoint(uint64_t deadline_ns);
     /// The number of the one that an ended checkpoint() call brought.

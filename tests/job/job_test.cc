@@ -148,6 +148,30 @@ TEST_SUITE("job") {
         CHECK((*job)->serve().code() == Errc::kDeadline);
     }
 
+    TEST_CASE("a worker that leaves waits until its pushes and pulls have ended") {
+        const auto job = start_job(2, 1, 2);
+        job->run_workers([&](uint32_t i) {
+            auto client = std::move(job->make_client(i)).value();
+            auto table = std::move(client.create_table<float>("t", dense_options(kMiB))).value();
+            if (i == 1) {
+                CHECK(client.barrier().has_value());
+                CHECK(client.leave().has_value());
+                return;
+            }
+            CHECK(client.barrier().has_value());
+            const std::vector<float> ones(kMiB / 4, 1.0F);
+            std::vector<float> pulled(kMiB);
+            std::vector<Task> open;
+            for (uint64_t part = 0; part < 4; ++part)
+                open.push_back(table.push(KeyRange{part * kMiB / 4, (part + 1) * kMiB / 4}, ones));
+            open.push_back(table.pull(KeyRange{0, kMiB}, pulled));
+            CHECK(client.leave().has_value());
+            for (Task& task : open)
+                CHECK(task.wait().has_value());
+        });
+        CHECK(job->serve().has_value());
+    }
+
     TEST_CASE("two jobs in one process do not see each other") {
         const auto first = start_job(1, 1, 1);
         const auto second = start_job(1, 1, 1);

@@ -36,11 +36,11 @@ void run_with_managers(uint32_t replicas, uint64_t count) {
 
 TEST_SUITE("managers_history") {
     TEST_CASE("servers and workers come and go while managers fail") {
-        run_with_managers(0, testing::histories_or(150));
+        run_with_managers(0, testing::histories_or(300) / 2);
     }
 
     TEST_CASE("servers that hold something die while managers fail") {
-        run_with_managers(1, testing::histories_or(100));
+        run_with_managers(1, testing::histories_or(200) / 2);
     }
 }
 

@@ -145,7 +145,7 @@ TEST_SUITE("client_iterations") {
                           cluster.workers[1]->push(table, keys, std::as_bytes(std::span(one)), {1}))
                   .has_value());
         CHECK(cluster.finish(0, ahead[0]).has_value());
-        CHECK(cluster.workers[0]->has_open_parts());
+        CHECK(cluster.workers[0]->has_open_values());
         CHECK_FALSE(cluster.workers[0]->done(push(65)));
     }
 
