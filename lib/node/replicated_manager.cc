@@ -389,6 +389,7 @@ void ReplicatedManager::close_all() {
 
 /// Tells who wants to know when another manager leads.
 size_t ReplicatedManager::announce() {
+    if (log_->finished()) return 0;  // it knows nothing any more
     const consensus::Leadership now = log_->leadership();
     if (now.leader != 0) led_ns_ = clock_.now_ns();
     const bool is_same = now.term == announced_.term && now.leader == announced_.leader &&
@@ -470,8 +471,9 @@ bool ReplicatedManager::finished() const {
     return is_over_;
 }
 
+/// One that takes no part any more does not know how the job ends; that it does not was logged.
 Status ReplicatedManager::outcome() const {
-    return log_->finished() ? log_->outcome() : manager_->outcome();
+    return log_->finished() ? Status() : manager_->outcome();
 }
 
 }  // namespace weir

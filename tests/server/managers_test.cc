@@ -7,6 +7,7 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/log_lines.h"
 #include "tests/server/sim_cluster.h"
 
 namespace weir::test {
@@ -213,6 +214,30 @@ TEST_SUITE("managers") {
             for (const auto& shard : cluster.shards)
                 CHECK(shard->outcome());
         }
+    }
+
+    TEST_CASE("one that was away for longer than the log is kept takes no part, and does no harm") {
+        ManagedCluster cluster(5);
+        const uint32_t away = (cluster.leader() + 1) % 3;
+        cluster.stopped_hosts.insert(SimCluster::kManagersHost + away);
+        const uint64_t until_ns =
+            cluster.clock.now_ns() + 400 * kSecond;  // 8 inputs a second, at least
+        REQUIRE(cluster.run_until([&] { return cluster.clock.now_ns() >= until_ns; }, 1'000'000));
+        cluster.stopped_hosts.erase(SimCluster::kManagersHost + away);
+        const uint32_t leader = cluster.leader();
+        const testing::LogLines log;
+        cluster.run_idle(2000);
+        CHECK(log.text().find("takes no part any more: it was away") != std::string::npos);
+        CHECK(cluster.leader() == leader);
+        CHECK_FALSE(
+            cluster.managers[away]->finished());  // its end would look like that of its process
+        CHECK(cluster.managers[away]->outcome());
+        cluster.push();
+        REQUIRE(cluster.barrier());
+        cluster.check_sum();
+        cluster.kill_manager(away);
+        REQUIRE(cluster.barrier());
+        cluster.leave_all();
     }
 }
 

@@ -13,14 +13,11 @@ SERVERS, SIZE = 3, 5  # rank 0 is the manager's; ranks 3 and 4 work
 LEASE_MS = 3000 if testing.sanitized() else 1000  # a busy machine must not take a server for silent
 
 
-class Failover(testing.Folder, unittest.TestCase):
+class Failover(testing.ServersThatDie, testing.Folder, unittest.TestCase):
     def job(self, rows, *flags, replicas=1, **variables):
         train = testing.write(self.path("train.svm"), rows)
         command = [self.WEIR, "lr", "--train", train, "--servers", str(SERVERS), "--replicas", str(replicas), *flags]
         return testing.Ranks(self.folder, command, SIZE, {"WEIR_LEASE_MS": str(LEASE_MS), **variables})
-
-    def weir(self, *words, **variables):
-        return testing.run([self.WEIR, *map(str, words)], testing.clean_environment({**testing.POOL, **variables}), testing.LIMIT_S)
 
     def status(self, job):
         done = self.weir("status", f"127.0.0.1:{job.port}", "--json")
@@ -35,15 +32,6 @@ class Failover(testing.Folder, unittest.TestCase):
         job.start_all()
         self.assertTrue(job.until_training(), job.everything())
         self.assertTrue(job.until(lambda: self.has_copies(job, SERVERS)), job.everything())
-
-    def trains_on(self, job):
-        before = job.err(3).count("pass ")
-        self.assertTrue(job.until(lambda: job.err(3).count("pass ") > before + 2), job.everything())
-
-    def ends(self, job, ranks):
-        for rank in (3, 4):
-            os.kill(job.pid(rank), signal.SIGTERM)
-        self.assertEqual([job.wait(rank) for rank in ranks], [143] * len(ranks), job.everything())
 
     def test_a_training_goes_on_when_its_servers_are_killed_one_after_the_other(self):
         out = self.path("out.json")

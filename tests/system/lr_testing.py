@@ -240,6 +240,24 @@ class Ranks:
             return None
 
 
+class ServersThatDie:
+    """For unittest: jobs by Ranks, of which the ranks WORKERS train without an end, and the others serve."""
+
+    WORKERS = (3, 4)
+
+    def weir(self, *words, **variables):
+        return run([self.WEIR, *map(str, words)], clean_environment({**POOL, **variables}), LIMIT_S)
+
+    def trains_on(self, job):
+        before = job.err(self.WORKERS[0]).count("pass ")
+        self.assertTrue(job.until(lambda: job.err(self.WORKERS[0]).count("pass ") > before + 2), job.everything())
+
+    def ends(self, job, ranks):
+        for rank in self.WORKERS:
+            os.kill(job.pid(rank), signal.SIGTERM)
+        self.assertEqual([job.wait(rank) for rank in ranks], [143] * len(ranks), job.everything())
+
+
 class Folder:
     """For unittest: self.path(name) in a temporary folder, self.lr(...) in one process."""
 

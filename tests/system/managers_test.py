@@ -13,15 +13,12 @@ SERVERS, SIZE = 3, 5  # ranks 0, 1 and 2 have a server and a manager; ranks 3 an
 LEASE_MS = 3000 if testing.sanitized() else 1000  # a busy machine must not take a server for silent
 
 
-class Managers(testing.Folder, unittest.TestCase):
+class Managers(testing.ServersThatDie, testing.Folder, unittest.TestCase):
     def job(self, rows, *flags, replicas=1):
         train = testing.write(self.path("train.svm"), rows)
         command = [self.WEIR, "lr", "--train", train, "--servers", str(SERVERS), "--replicas", str(replicas), "--managers", "3",
                    "--contact", self.path("contact"), *flags]
         return testing.Ranks(self.folder, command, SIZE, {"WEIR_LEASE_MS": str(LEASE_MS)})
-
-    def weir(self, *words):
-        return testing.run([self.WEIR, *map(str, words)], testing.clean_environment(testing.POOL), testing.LIMIT_S)
 
     def has_copies(self, servers):
         """Whether each segment has its copy, on so many servers."""
@@ -33,15 +30,6 @@ class Managers(testing.Folder, unittest.TestCase):
         job.start_all()
         self.assertTrue(job.until_training(), job.everything())
         self.assertTrue(job.until(lambda: self.has_copies(SERVERS)), job.everything())
-
-    def trains_on(self, job):
-        before = job.err(3).count("pass ")
-        self.assertTrue(job.until(lambda: job.err(3).count("pass ") > before + 2), job.everything())
-
-    def ends(self, job, ranks):
-        for rank in (3, 4):
-            os.kill(job.pid(rank), signal.SIGTERM)
-        self.assertEqual([job.wait(rank) for rank in ranks], [143] * len(ranks), job.everything())
 
     def test_the_first_rank_may_die(self):
         with self.job(testing.endless(), *testing.ENDLESS) as job:

@@ -75,7 +75,7 @@ std::string copies_text(const JobStatus& status) {
 std::string managers_text(const JobStatus::Managers& managers) {
     if (managers.count == 1) return {};
     return fmt::format(
-        "managers: {}, of which rank {} leads, in term {}; their log has {:.1f} MiB\n",
+        "managers: {}, of which rank {} leads, in term {}; they have agreed on {:.1f} MiB\n",
         managers.count, managers.rank, managers.term,
         static_cast<double>(managers.log_bytes) / (1024.0 * 1024.0));
 }
