@@ -81,8 +81,9 @@ size_t LifeLine::poll() {
                 connect(i);
         }
         if (has_several() && manager_->leading.load() != made_to_) {
-            // The one before may live. That it sees this line end in order has no effect: it leads no more.
-            if (connection_ != 0) endpoint_->close(connection_);
+            // The line before stays open until its manager closes it, which it does when it leads no more.
+            // It may lead again by now, and this process not know it: closed here, the line would prove to
+            // it that this process has ended.
             is_answered_ = false;
             pause_ns_ = 0;
             connect();

@@ -406,8 +406,7 @@ size_t ReplicatedManager::announce() {
     return told;
 }
 
-/// Each names only itself, and once it has taken over: a process that moves before that ends its life line to
-/// one that may still lead, which would prove its death.
+/// Each names only itself, and once it has taken over.
 /// The end of a connection over which this was told proves to the process the end of this one: so it is not
 /// closed, whatever happens.
 void ReplicatedManager::tell_leader(ConnectionId connection, Member& member) {
