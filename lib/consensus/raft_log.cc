@@ -56,6 +56,7 @@ RaftLog::~RaftLog() {
     if (!is_open_) return;
     is_finished_ = true;  // nobody is called any more
     raft_close(&raft_, nullptr);
+    raft_free(forgotten_);
 }
 
 Status RaftLog::start() {
@@ -83,6 +84,7 @@ Status RaftLog::start() {
     }
     raft_configuration_close(&members);
     if (rv == 0) rv = raft_start(&raft_);
+    is_started_ = true;
     io_.settle();
     if (!io_.failure()) return io_.failure();
     if (!outcome_) return outcome_;
@@ -253,6 +255,8 @@ int RaftLog::restore(raft_buffer& snapshot) {
     is_within_ = false;
     if (!restored) {
         outcome_ = std::move(restored);
+        // libraft frees the bytes of a leader's snapshot, but not the list of its one buffer.
+        if (is_started_) forgotten_ = &snapshot;
         return RAFT_MALFORMED;
     }
     raft_free(snapshot.base);

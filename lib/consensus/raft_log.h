@@ -84,8 +84,10 @@ private:
     RaftIo io_;
     raft_fsm machine_{};
     raft raft_{};
-    bool is_open_ = false;    ///< raft_ is to be closed
-    bool is_within_ = false;  ///< a call of Replicated
+    bool is_open_ = false;              ///< raft_ is to be closed
+    bool is_started_ = false;           ///< libraft has read what is stored
+    bool is_within_ = false;            ///< a call of Replicated
+    raft_buffer* forgotten_ = nullptr;  ///< of a leader's snapshot that restore() refused
     uint64_t next_tick_ns_ = 0;
 
     uint64_t leads_in_term_ = 0;                  ///< libraft leads in it; 0: it does not

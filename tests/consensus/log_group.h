@@ -72,6 +72,7 @@ public:
     }
 
     [[nodiscard]] Status restore(std::span<const std::byte> bytes) override {
+        if (refuses) return Error(Errc::kBusy, "the ledger takes no snapshot");
         if (bytes.size() % 16 != 0) return Error(Errc::kParse, "this is no ledger");
         ByteReader from(bytes);
         entries.clear();
@@ -104,6 +105,7 @@ public:
     std::map<uint64_t, uint64_t> entries;   ///< by index
     std::map<uint64_t, uint64_t> proposed;  ///< by index; since it leads
     bool is_leader = false;
+    bool refuses = false;  ///< snapshots
     uint64_t acknowledged = 0;
     uint64_t snapshots = 0;
     uint64_t restores = 0;

@@ -203,6 +203,22 @@ TEST_SUITE("replicated_log" * doctest::skip(!consensus::have_replicated_log())) 
         CHECK(stored == 1);
     }
 
+    TEST_CASE("who cannot take a snapshot ends and says why; the others go on") {
+        LogGroup group({.seed = seed_or(18), .entries_per_snapshot = 20, .entries_kept = 5});
+        const uint64_t leader = lead_and_propose(group, 10);
+        LogGroup::Replica& away = group.at(leader % 3 + 1);
+        group.partition(away.id, leader);
+        group.partition(away.id, (leader + 1) % 3 + 1);
+        for (int i = 0; i < 20; ++i)
+            (void)lead_and_propose(group, 10);
+        away.ledger->refuses = true;
+        group.heal_all();
+        REQUIRE(group.run_until(2 * kSecond, [&] { return away.log->finished(); }));
+        CHECK(away.log->outcome().error().text().find("takes no snapshot") != std::string::npos);
+        CHECK(away.ledger->restores == 0);
+        CHECK(group.at(lead_and_propose(group, 10)).ledger->entries.size() >= 210);
+    }
+
     TEST_CASE("a replica whose disk fails ends and names the file; the others go on") {
         LogGroup group({.seed = seed_or(12)});
         LogGroup::Replica& failing = group.at(lead_and_propose(group, 10));
