@@ -39,6 +39,16 @@ public:
         return append(&value, sizeof(T));
     }
 
+    /// The same of each, at once.
+    template <class... T>
+    ByteWriter& numbers(T... values) {
+        static_assert(((std::is_arithmetic_v<T> || std::is_enum_v<T>)&&...));
+        std::array<std::byte, (sizeof(T) + ...)> bytes;
+        size_t at = 0;
+        ((std::memcpy(&bytes[at], &values, sizeof(T)), at += sizeof(T)), ...);
+        return append(bytes.data(), bytes.size());
+    }
+
     ByteWriter& text(std::string_view value) {
         number(static_cast<uint32_t>(value.size()));
         return append(value.data(), value.size());

@@ -14,6 +14,8 @@ constexpr uint8_t kHasTail = 1;
 constexpr uint8_t kIsRange = 2;
 constexpr uint8_t kHasMore = 4;
 constexpr uint8_t kIsShared = 8;
+constexpr uint8_t kIsKnown = 16;
+constexpr uint8_t kAllFlags = 31;
 
 struct Head {
     uint8_t kind = 0;
@@ -67,7 +69,9 @@ std::optional<FollowMessage> FollowMessage::decode(std::span<const std::byte> bo
 }
 
 uint64_t RecordMessage::rows_to_cut() const noexcept {
-    const size_t bytes = keys.size() + values.size() + state.size();
+    // The same whether its list is known or not.
+    const size_t key_bytes = is_range ? 0 : row_count * sizeof(uint64_t);
+    const size_t bytes = key_bytes + values.size() + state.size();
     if (bytes <= kCutBytes) return std::max<uint64_t>(1, row_count);
     return std::max<uint64_t>(1, kCutBytes / (bytes / row_count));
 }
@@ -82,6 +86,8 @@ RecordMessage RecordMessage::rows_from(uint64_t row, uint64_t count) const {
     rows.table = table;
     rows.row_count = count;
     rows.first_key = is_range ? first_key + row : 0;
+    rows.is_known = is_known;
+    if (list != 0) rows.list = list + row / rows_to_cut();
     rows.keys = part(keys);
     rows.values = part(values);
     rows.state = part(state);
@@ -92,10 +98,11 @@ std::array<std::byte, RecordMessage::kHeadBytes> RecordMessage::encode_head() co
     Head head;
     head.kind = static_cast<uint8_t>(kind);
     head.flags = static_cast<uint8_t>((has_tail() ? kHasTail : 0) | (is_range ? kIsRange : 0) |
-                                      (has_more ? kHasMore : 0) | (is_shared ? kIsShared : 0));
+                                      (has_more ? kHasMore : 0) | (is_shared ? kIsShared : 0) |
+                                      (is_known ? kIsKnown : 0));
     head.table = table;
     head.row_count = row_count;
-    head.first_key = first_key;
+    head.first_key = is_range ? first_key : list;
     head.value_bytes = values.size();
     head.state_bytes = state.size();
     head.common = common;
@@ -112,13 +119,14 @@ std::vector<std::byte> RecordMessage::encode(std::vector<std::byte> memory) cons
     if (!has_tail()) return std::move(writer).take();
     writer.number(static_cast<uint32_t>(segments.size()));
     for (const LearnedSegment& segment : segments)
-        writer.number(segment.range.first).number(segment.range.last).number(segment.named);
+        writer.numbers(segment.range.first, segment.range.last, segment.named);
     writer.number(static_cast<uint32_t>(times.size()));
     for (const RecordedTime& time : times)
-        writer.number(time.worker)
-            .number(time.range.first)
-            .number(time.range.last)
-            .number(time.time);
+        writer.numbers(time.worker, time.range.first, time.range.last, time.time);
+    if (clocks.empty() && iterations.empty()) {
+        writer.numbers(uint32_t{0}, uint32_t{0});
+        return std::move(writer).take();
+    }
     writer.number(static_cast<uint32_t>(clocks.size()));
     for (const ClockTimes& clock : clocks)
         clock.encode(writer);
@@ -141,20 +149,22 @@ std::optional<RecordMessage> RecordMessage::decode(std::span<const std::byte> by
     message.is_range = (head.flags & kIsRange) != 0;
     message.has_more = (head.flags & kHasMore) != 0;
     message.is_shared = (head.flags & kIsShared) != 0;
+    message.is_known = (head.flags & kIsKnown) != 0;
     message.common = head.common;
     message.table = head.table;
     message.row_count = head.row_count;
-    message.first_key = head.first_key;
+    (message.is_range ? message.first_key : message.list) = head.first_key;
     const bool is_sound = head.kind >= static_cast<uint8_t>(Kind::kBegin) &&
-                          head.kind <= static_cast<uint8_t>(Kind::kTakeOver) &&
-                          (head.flags & ~(kHasTail | kIsRange | kHasMore | kIsShared)) == 0 &&
+                          head.kind <= static_cast<uint8_t>(Kind::kForgetLists) &&
+                          (head.flags & ~kAllFlags) == 0 &&
                           (message.is_shared || head.common == 0) && head.reserved == 0 &&
                           head.row_count <= kRowsMax && head.value_bytes <= kBytesMax &&
                           head.state_bytes <= kBytesMax;
     if (!is_sound) return std::nullopt;
-    if (message.is_range ? head.first_key + head.row_count < head.first_key : head.first_key != 0)
-        return std::nullopt;
-    const uint64_t key_bytes = message.is_range ? 0 : head.row_count * sizeof(uint64_t);
+    if (message.is_range && head.first_key + head.row_count < head.first_key) return std::nullopt;
+    if (message.list != 0 ? head.row_count == 0 : message.is_known) return std::nullopt;
+    const bool has_keys = !message.is_range && !message.is_known;
+    const uint64_t key_bytes = has_keys ? head.row_count * sizeof(uint64_t) : 0;
     std::span<const std::byte> rest = bytes.subspan(sizeof head);
     if (rest.size() < key_bytes + head.value_bytes + head.state_bytes) return std::nullopt;
     message.keys = rest.first(key_bytes);
@@ -167,10 +177,10 @@ std::optional<RecordMessage> RecordMessage::decode(std::span<const std::byte> by
     const bool is_about_rows = has_rows || message.is_range || head.table != 0 ||
                                !message.times.empty() || !message.clocks.empty() ||
                                !message.iterations.empty();
-    const bool fits_kind = message.kind == Kind::kRows
-                               ? message.segments.empty()
-                               : !message.segments.empty() && !is_about_rows && !message.has_more;
-    if (!fits_kind) return std::nullopt;
+    const bool is_about_segments =
+        message.kind != Kind::kRows && message.kind != Kind::kForgetLists;
+    if (is_about_segments == message.segments.empty()) return std::nullopt;
+    if (message.kind != Kind::kRows && (is_about_rows || message.has_more)) return std::nullopt;
     return message;
 }
 

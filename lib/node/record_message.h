@@ -68,8 +68,9 @@ struct RecordedIterations {
 ///
 /// A record has a head of 48 bytes, the keys of a list, the values, the state, and a tail. The
 /// head: kind (1 byte), flags (1; 1: a tail follows, 2: the keys are a range, 4: the next record is
-/// a part of the same change, 8: it is shared), zero (2), table (4), row_count, first_key, bytes of values, bytes of state, common (8 each). The tail has the lists of
-/// segments, times, clocks and iterations, each with its length (4) in front.
+/// a part of the same change, 8: it is shared, 16: its list is known, so that it has no keys), zero (2),
+/// table (4), row_count, first_key or list, bytes of values, bytes of state, common (8 each). The tail
+/// has the lists of segments, times, clocks and iterations, each with its length (4) in front.
 struct RecordMessage {
     /// Rows are cut by rows_from() into records that are much shorter, but for a single row that is
     /// longer.
@@ -88,6 +89,7 @@ struct RecordMessage {
         /// The sender is the new primary of `segments`, of which the copy has what the sender has:
         /// it goes on from there.
         kTakeOver = 4,
+        kForgetLists = 5,  ///< no list is known any more; it says nothing else
     };
     Kind kind = Kind::kRows;
     /// The next record is a part of the same change: a copy takes effect of both or of neither.
@@ -95,9 +97,13 @@ struct RecordMessage {
     /// Other copies may lack it when the sender dies: the copy remembers which rows it has changed.
     bool is_shared = false;
     bool is_range = false;
+    bool is_known = false;  ///< its keys are those that came last with the number `list`
     uint32_t table = 0;
     uint64_t row_count = 0;
-    uint64_t first_key = 0;           ///< of a range
+    uint64_t first_key = 0;  ///< of a range
+    /// Of a list, if the copy is to know it by this number from now on, or knows it. Its keys are
+    /// ascending then. If it is cut, its parts have the next numbers.
+    uint64_t list = 0;
     uint64_t common = 0;              ///< is_shared: all copies have the records up to this index
     std::span<const std::byte> keys;  ///< of a list, in any order, 8 bytes each
     std::span<const std::byte> values;
@@ -116,6 +122,13 @@ struct RecordMessage {
 
     /// How many rows make up about kCutBytes, at least one.
     [[nodiscard]] uint64_t rows_to_cut() const noexcept;
+
+    /// How many parts that makes.
+    [[nodiscard]] uint64_t part_count() const noexcept {
+        const uint64_t step = rows_to_cut();
+        return (row_count + step - 1) / step;
+    }
+
     /// `count` of its rows, from one of them on, without its tail.
     [[nodiscard]] RecordMessage rows_from(uint64_t row, uint64_t count) const;
 

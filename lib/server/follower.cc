@@ -142,9 +142,13 @@ void Follower::note_change(const RecordMessage& last) {
     if (!last.is_shared) return touched_.all_have(taken_);
     touched_.all_have(last.common);
     if (last.kind != RecordMessage::Kind::kRows || !last.has_tail()) return;
+    const auto note = [&](RecordMessage record) {
+        if (record.is_known) record.keys = std::as_bytes(std::span(lists_.at(record.list).keys));
+        touched_.add(taken_ + 1, record);
+    };
     for (const std::vector<std::byte>& part : change_)
-        touched_.add(taken_ + 1, *RecordMessage::decode(part));
-    touched_.add(taken_ + 1, last);
+        note(*RecordMessage::decode(part));
+    note(last);
 }
 
 /// Some rows of a change may have been written. If this shard became primary now, the change would
@@ -177,6 +181,10 @@ Follower::Outcome Follower::apply(const RecordMessage& message) {
                 if (known != nullptr && known->is == segment && known->is_active)
                     holdings_.learned(segment.range);
             }
+            return Outcome::kApplied;
+        case RecordMessage::Kind::kForgetLists:
+            lists_.clear();
+            list_bytes_ = 0;
             return Outcome::kApplied;
         case RecordMessage::Kind::kRows: break;
     }
@@ -315,34 +323,80 @@ Follower::Outcome Follower::take_range(ShardTable& table, const RecordMessage& r
 }
 
 Follower::Outcome Follower::take_list(ShardTable& table, const RecordMessage& record) {
-    wrong_ = "rows of segments that it has not begun";
-    const size_t count = record.row_count;
-    keys_.resize(count);
+    if (record.list != 0 && !record.is_known && !keep_list(record)) return Outcome::kMalformed;
+    if (record.list != 0) return take_known_list(table, record);
+    keys_.resize(record.row_count);
     std::memcpy(keys_.data(), record.keys.data(), record.keys.size());
-    const bool is_dense = table.positions.is_dense();
-    const auto position = [&](uint64_t key) { return table.positions.position(key); };
-    for (const uint64_t key : keys_) {
-        if (is_dense && key >= table.positions.key_count()) return Outcome::kMalformed;
-        if (!known_.contains(position(key))) return Outcome::kMalformed;
-    }
+    wrong_ = "rows of segments that it has not begun";
+    if (!are_known(table, keys_)) return Outcome::kMalformed;
     if (all_active_) return ended(table.rows->take(keys_, record.values, record.state));
+    return take_keys(table, keys_, record);
+}
+
+/// False: too much would be kept.
+bool Follower::keep_list(const RecordMessage& record) {
+    wrong_ = "more lists than it may name by number";
+    if (list_bytes_ + record.keys.size() > kListBytesMax) return false;
+    list_bytes_ += record.keys.size();
+    KnownList& list = lists_[record.list];
+    list = {record.table, std::vector<uint64_t>(record.row_count)};
+    std::memcpy(list.keys.data(), record.keys.data(), record.keys.size());
+    return true;
+}
+
+Follower::Outcome Follower::take_known_list(ShardTable& table, const RecordMessage& record) {
+    wrong_ = "a list that it has not sent by this number";
+    const auto found = lists_.find(record.list);
+    if (found == lists_.end()) return Outcome::kMalformed;
+    KnownList& list = found->second;
+    if (list.table != record.table || list.keys.size() != record.row_count)
+        return Outcome::kMalformed;
+    wrong_ = "rows of segments that it has not begun";
+    if (list.seen_in != segment_changes_ && !are_known(table, list.keys))
+        return Outcome::kMalformed;
+    list.seen_in = segment_changes_;
+    if (!all_active_) return take_keys(table, list.keys, record);
+    Result<RowList> rows = table.rows->known_rows(list.id);
+    if (!rows || rows->remembered != list.rows.lock()) {
+        rows = table.rows->rows_for_push(list.keys);
+        if (!rows) return ended(rows.error());
+        list.id = rows->id;
+        list.rows = rows->remembered;
+    }
+    return ended(table.rows->take(*rows, record.values, record.state));
+}
+
+/// Whether all keys are in segments that were begun.
+bool Follower::are_known(const ShardTable& table, std::span<const uint64_t> keys) const {
+    const bool is_dense = table.positions.is_dense();
+    return std::ranges::all_of(keys, [&](uint64_t key) {
+        return (!is_dense || key < table.positions.key_count()) &&
+               known_.contains(table.positions.position(key));
+    });
+}
+
+/// Leaves out what is for segments that are not active.
+Follower::Outcome Follower::take_keys(ShardTable& table, std::span<const uint64_t> keys,
+                                      const RecordMessage& record) {
+    const size_t count = keys.size();
     const size_t row_bytes = table.rows->pulled_row_bytes();
     const size_t state_row_bytes = table.rows->state_row_bytes();
     if (record.values.size() != row_bytes * count || record.state.size() != state_row_bytes * count)
         return ended(Error(Errc::kInvalidArgument, "rows of another size"));
     values_.assign(record.values.begin(), record.values.end());
     state_.assign(record.state.begin(), record.state.end());
+    active_keys_.resize(count);
     size_t kept = 0;
     for (size_t i = 0; i < count; ++i) {
-        if (!active_.contains(position(keys_[i]))) continue;
-        keys_[kept] = keys_[i];
+        if (!active_.contains(table.positions.position(keys[i]))) continue;
+        active_keys_[kept] = keys[i];
         std::copy_n(&values_[i * row_bytes], row_bytes, &values_[kept * row_bytes]);
         if (state_row_bytes > 0)
             std::copy_n(&state_[i * state_row_bytes], state_row_bytes,
                         &state_[kept * state_row_bytes]);
         ++kept;
     }
-    return ended(table.rows->take(std::span(keys_).first(kept),
+    return ended(table.rows->take(std::span(active_keys_).first(kept),
                                   std::span(values_).first(kept * row_bytes),
                                   std::span(state_).first(kept * state_row_bytes)));
 }
@@ -409,6 +463,7 @@ void Follower::find_positions() {
     known_ = PositionSet(known);
     active_ = PositionSet(active);
     all_active_ = active.size() == known.size();
+    ++segment_changes_;
 }
 
 }  // namespace weir

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -44,6 +45,9 @@ public:
     static constexpr size_t kWaitingBytesMax = Stream::kWindowBytes + (size_t{1} << 20);
 
     static constexpr size_t kSegmentsMax = size_t{1} << 16;  ///< of one connection
+
+    /// Of lists that it knows by number; the sender remembers less.
+    static constexpr size_t kListBytesMax = size_t{64} << 20;
 
     /// What is kept of a change until the rest of it comes.
     static constexpr size_t kChangeBytesMax = size_t{8} << 30;
@@ -113,6 +117,15 @@ private:
         bool is_torn = false;    ///< it was learned, and has a part of a change that was refused
     };
 
+    /// A list whose keys come no more.
+    struct KnownList {
+        uint32_t table = 0;
+        std::vector<uint64_t> keys;
+        ListId id = {};                        ///< by which the table may remember where they are
+        std::weak_ptr<const Block> rows = {};  ///< which it then remembers
+        uint64_t seen_in = 0;  ///< segment_changes_ when all keys were seen to be in segments
+    };
+
     [[nodiscard]] Outcome take(std::span<const std::byte> bytes,
                                std::vector<std::byte>* memory = nullptr);
     void note_change(const RecordMessage& last);
@@ -125,6 +138,11 @@ private:
     [[nodiscard]] Outcome take_rows(ShardTable& table, const RecordMessage& record);
     [[nodiscard]] Outcome take_range(ShardTable& table, const RecordMessage& record);
     [[nodiscard]] Outcome take_list(ShardTable& table, const RecordMessage& record);
+    [[nodiscard]] Outcome take_known_list(ShardTable& table, const RecordMessage& record);
+    [[nodiscard]] Outcome take_keys(ShardTable& table, std::span<const uint64_t> keys,
+                                    const RecordMessage& record);
+    [[nodiscard]] bool are_known(const ShardTable& table, std::span<const uint64_t> keys) const;
+    [[nodiscard]] bool keep_list(const RecordMessage& record);
     [[nodiscard]] Outcome take_times(ShardTable& table, const RecordMessage& record);
     [[nodiscard]] Outcome take_iterations(ShardTable& table, const RecordMessage& record);
     [[nodiscard]] Outcome ended(const Status& status);
@@ -144,6 +162,10 @@ private:
     PositionSet known_;              ///< of all of them
     PositionSet active_;
     bool all_active_ = true;
+    uint64_t segment_changes_ = 1;  ///< how often these may have changed
+
+    std::unordered_map<uint64_t, KnownList> lists_;  ///< by number
+    size_t list_bytes_ = 0;
 
     uint64_t received_ = 0;  ///< index of the last record of which something has come
     uint64_t applied_ = 0;
@@ -162,6 +184,7 @@ private:
     std::deque<std::vector<std::byte>> waiting_;
     size_t waiting_bytes_ = 0;
     std::vector<uint64_t> keys_;  ///< kept for their memory
+    std::vector<uint64_t> active_keys_;
     std::vector<std::byte> values_;
     std::vector<std::byte> state_;
 };

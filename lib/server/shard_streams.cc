@@ -122,10 +122,12 @@ size_t Shard::move_on() {
     for (const auto& [connection, why] : wrong)
         refuse(connection, why);
     done += streams_.send(kBytesPerPoll);
-    for (const LearnerReport& report : streams_.take_complete())
-        tell_manager(report, Errc::kOk);
-    for (const LearnerReport& report : streams_.take_refused())
-        tell_manager(report, Errc::kNoMemory);
+    if (streams_.has_news()) {
+        for (const LearnerReport& report : streams_.take_complete())
+            tell_manager(report, Errc::kOk);
+        for (const LearnerReport& report : streams_.take_refused())
+            tell_manager(report, Errc::kNoMemory);
+    }
     done += release_answers();
     if (stopping_ && streams_.have_leavers_arrived()) {
         wire::FrameHeader header = wire::header_of(Kind::kStopped);

@@ -68,6 +68,7 @@ void Stream::begin_anew() {
     last_index_ = 0;
     applied_ = taken_ = 0;
     mark_ = 0;  // the chunks that follow have it all
+    last_list_ = 0;
     for (Batch& batch : batches_) {
         batch.has_begun = false;
         batch.tables.clear();
@@ -146,6 +147,11 @@ void Stream::carry(std::span<const Carried> segments, uint64_t epoch) {
     }
     find_positions();
     find_counted();
+    find_unreported();
+}
+
+void Stream::find_unreported() {
+    has_unreported_ = !std::ranges::all_of(batches_, &Batch::is_reported);
 }
 
 void Stream::find_counted() {
@@ -166,26 +172,33 @@ void Stream::find_positions() {
 /// Rows that are too many for one record go ahead of it: what else it says counts when all are there.
 void Stream::add(RecordMessage record, bool has_more) {
     const uint64_t step = record.rows_to_cut();
-    if (record.row_count <= step) return add_whole(std::move(record), has_more);
+    if (record.row_count <= step) return add_whole(record, has_more);
     for (uint64_t row = 0; row < record.row_count; row += step) {
         const bool is_end = row + step >= record.row_count && !record.has_tail();
-        add_whole(record.rows_from(row, std::min(step, record.row_count - row)),
-                  has_more || !is_end);
+        RecordMessage part = record.rows_from(row, std::min(step, record.row_count - row));
+        add_whole(part, has_more || !is_end);
     }
     record.is_range = false;
     record.row_count = 0;
     record.first_key = 0;
     record.keys = record.values = record.state = {};
-    if (record.has_tail()) add_whole(std::move(record), has_more);
+    if (record.has_tail()) add_whole(record, has_more);
 }
 
 /// Only copies need whole changes.
-void Stream::add_whole(RecordMessage record, bool has_more) {
+void Stream::add_whole(RecordMessage& record, bool has_more) {
     record.has_more = has_more && ends_.lasting != 0;
     record.is_shared = is_shared_;
     if (is_shared_) record.common = common_;
     queue_.push_back({.bytes = record.encode(spare_.take()), .state = state_now_});
     queue_bytes_ += queue_.back().bytes.size();
+}
+
+void Stream::forget_lists() {
+    if (std::exchange(last_list_, 0) == 0) return;
+    RecordMessage record;
+    record.kind = RecordMessage::Kind::kForgetLists;
+    add(std::move(record));
 }
 
 std::vector<LearnedSegment> Stream::segments() const {
@@ -288,6 +301,7 @@ std::vector<LearnedSegment> Stream::take_complete(uint64_t confirmed) {
         batch.is_reported = true;
         complete.insert(complete.end(), batch.segments.begin(), batch.segments.end());
     }
+    find_unreported();
     return complete;
 }
 

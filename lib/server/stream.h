@@ -94,6 +94,15 @@ public:
     /// Adds a record of something that has just changed. `has_more`: so is the next one of.
     void add(RecordMessage record, bool has_more = false);
 
+    /// For a list that is added next, and makes so many records. The learner keeps it until
+    /// forget_lists(), which is due at the latest when generation() grows.
+    [[nodiscard]] uint64_t number_list(uint64_t part_count) noexcept {
+        last_list_ += part_count;
+        return last_list_ - part_count + 1;
+    }
+
+    void forget_lists();
+
     /// The shard has come to `state`: what is added from now on has all of that in it.
     void at_state(uint64_t state) noexcept { state_now_ = state; }
 
@@ -130,6 +139,9 @@ public:
     /// Whether the learner has applied all of those of its segments that are in `positions`, and
     /// what was added before mark().
     [[nodiscard]] bool has_sent_all_of(const PositionSet& positions) const;
+
+    /// Whether the next two, or take_complete(), may have something to tell.
+    [[nodiscard]] bool has_news() const noexcept { return is_refused_ || has_unreported_; }
 
     /// Whether the learner has refused what it was to learn since the last call: it has no memory.
     [[nodiscard]] bool take_refusal() noexcept { return std::exchange(is_refused_, false); }
@@ -219,7 +231,7 @@ private:
     void begin_anew();
     void send_again();
     void connect();
-    void add_whole(RecordMessage record, bool has_more);
+    void add_whole(RecordMessage& record, bool has_more);
     void add_all_rows(Batch& batch, size_t table);
     void find_positions();
     [[nodiscard]] bool has_window(size_t bytes) const noexcept;
@@ -237,6 +249,7 @@ private:
     [[nodiscard]] bool send_rows(Batch& batch, const ShardTable& table);
     [[nodiscard]] RecordMessage record_of(const ShardTable& table, size_t number);
     void find_counted();
+    void find_unreported();
 
     Ends ends_;
     transport::Endpoint& endpoint_;
@@ -255,7 +268,8 @@ private:
     uint64_t epoch_ = 0;
     bool must_poll_ = false;
     bool is_refused_ = false;
-    uint64_t sent_bytes_ = 0;  ///< and what it took to find them
+    bool has_unreported_ = false;  ///< batches
+    uint64_t sent_bytes_ = 0;      ///< and what it took to find them
 
     std::vector<Batch> batches_;
     PositionSet positions_;
@@ -275,6 +289,7 @@ private:
     std::deque<Change> uncommon_;  ///< while it is shared: changes that not all copies have
     uint64_t common_ = 0;          ///< index up to which all have them
     PositionSet taken_over_;
+    uint64_t last_list_ = 0;  ///< number that was given to a list
     bool is_counted_ = false;
     ListedRows listed_;  ///< kept for their memory
     std::vector<std::byte> values_;

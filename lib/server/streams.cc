@@ -86,8 +86,7 @@ void Streams::take_view(const View& view, uint32_t number, Begin begin) {
         take_over(*stream);
     }
     touched_.clear();
-    lists_.clear();  // they name streams
-    list_bytes_ = 0;
+    forget_lists();       // they name streams
     positions_seen_ = 0;  // other streams may have generations of the same sum
     look_at_positions();
 }
@@ -144,15 +143,34 @@ bool Streams::knows(uint32_t table, const ListId& id, const TouchedSegments& tou
     return found != lists_.end() && found->second.table == table && found->second.id == id;
 }
 
-/// Remembered keys are those of the positions that were streamed then.
+/// Remembered keys are those of the positions that were streamed then. A stream that begins anew streams
+/// nothing at first.
 void Streams::look_at_positions() {
     uint64_t seen = 0;
     for (const auto& [learner, stream] : streams_)
         seen += stream->generation();
     if (seen == positions_seen_) return;
     positions_seen_ = seen;
+    forget_lists();
+}
+
+void Streams::forget_lists() {
+    for (const auto& [learner, stream] : streams_)
+        stream->forget_lists();
     lists_.clear();
     list_bytes_ = 0;
+}
+
+/// Forgets all others if there is no room.
+void Streams::remember(StreamedList&& list, size_t key_count) {
+    if (key_count < kRememberedKeysMin) return;
+    size_t bytes = sizeof list;
+    for (const ListPart& part : list.parts)
+        bytes += sizeof part + part.keys.size() * (sizeof(uint64_t) + sizeof(uint32_t));
+    if (bytes > kListBytesMax) return;
+    if (list_bytes_ + bytes > kListBytesMax) forget_lists();
+    list_bytes_ += bytes;
+    lists_.insert_or_assign(place(list.table, list.id), std::move(list));
 }
 
 void Streams::pushed(ShardTable& table, uint32_t worker, const RangeClock& clock,
@@ -170,26 +188,22 @@ void Streams::pushed(ShardTable& table, uint32_t worker, const RangeClock& clock
     const Result<RowList> list = rows_of(table, request);
     if (!list) return;  // its sender has changed its keys meanwhile
     const uint32_t number = table.rows->schema().id;
-    const auto record = [&](const StreamedList& streamed) {
-        for (const ListPart& part : streamed.parts)
-            pushed_list(part, *list, table, worker, clock);
+    const auto record = [&](StreamedList& streamed, Keep keep) {
+        for (ListPart& part : streamed.parts)
+            pushed_list(part, keep, *list, table, worker, clock);
     };
     if ((h.flags & wire::kKeysKnown) != 0) {
         // Else knows() has said that nothing of it is streamed.
         if (const auto found = lists_.find(place(number, list->id)); found != lists_.end())
-            record(found->second);
+            record(found->second, Keep::kYes);
         return;
     }
     StreamedList streamed =
         parts_of(table, {reinterpret_cast<const uint64_t*>(request.keys.data()), h.count});
     streamed.table = number;
     streamed.id = list->id;
-    record(streamed);
-    if (h.count < kRememberedKeysMin || list_bytes_ >= kListBytesMax) return;
-    list_bytes_ += sizeof(StreamedList);
-    for (const ListPart& part : streamed.parts)
-        list_bytes_ += sizeof part + part.keys.size() * (sizeof(uint64_t) + sizeof(uint32_t));
-    lists_.insert_or_assign(place(number, list->id), std::move(streamed));
+    record(streamed, Keep::kNo);
+    remember(std::move(streamed), h.count);
 }
 
 Streams::StreamedList Streams::parts_of(const ShardTable& table,
@@ -205,6 +219,7 @@ Streams::StreamedList Streams::parts_of(const ShardTable& table,
             if (table.positions.is_dense() && key >= table.positions.key_count()) continue;
             const uint64_t position = table.positions.position(key);
             if (!stream->positions().contains(position)) continue;
+            part.is_ascending = part.is_ascending && (part.keys.empty() || part.keys.back() < key);
             part.keys.push_back(key);
             part.places.push_back(static_cast<uint32_t>(i));
             const uint32_t segment = held.find(position);
@@ -278,23 +293,33 @@ void Streams::pushed_range(Stream& stream, ShardTable& table, KeyRange keys, uin
     stream.was_changed(state_);
 }
 
-void Streams::pushed_list(const ListPart& part, const RowList& list, ShardTable& table,
+/// A learner knows a list from its second push on: many come only once.
+void Streams::pushed_list(ListPart& part, Keep keep, const RowList& list, ShardTable& table,
                           uint32_t worker, const RangeClock& clock) {
-    listed_.range = {};
-    listed_.keys.assign(part.keys.begin(), part.keys.end());
-    listed_.rows.clear();
-    for (const uint32_t place : part.places)
-        listed_.rows.push_back(list.rows[place]);
-    values_.resize(part.keys.size() * table.rows->pulled_row_bytes());
-    state_bytes_.resize(part.keys.size() * table.rows->state_row_bytes());
-    table.rows->copy_values(listed_, values_);
-    table.rows->copy_state(listed_, state_bytes_);
+    const size_t count = part.keys.size();
+    std::span<const uint32_t> rows = list.rows;
+    if (count != rows.size()) {
+        rows_.resize(count);
+        for (size_t i = 0; i < count; ++i)
+            rows_[i] = list.rows[part.places[i]];
+        rows = rows_;
+    }
+    values_.resize(count * table.rows->pulled_row_bytes());
+    state_bytes_.resize(count * table.rows->state_row_bytes());
+    table.rows->copy_values(rows, values_);
+    table.rows->copy_state(rows, state_bytes_);
     RecordMessage record;
     record.table = table.rows->schema().id;
-    record.row_count = part.keys.size();
-    record.keys = std::as_bytes(std::span(part.keys));
+    record.row_count = count;
     record.values = values_;
     record.state = state_bytes_;
+    record.is_known = part.known != 0;
+    if (!record.is_known) {
+        record.keys = std::as_bytes(std::span(part.keys));
+        if (keep == Keep::kYes && part.is_ascending)
+            part.known = part.stream->number_list(record.part_count());
+    }
+    record.list = part.known;
     record.times = times_of(part.segments, worker, clock);
     part.stream->add(std::move(record));
     part.stream->was_changed(state_);
@@ -314,12 +339,14 @@ bool Streams::has(transport::ConnectionId connection) const noexcept {
 bool Streams::connected(transport::ConnectionId connection) {
     Stream* const stream = find(connection);
     if (stream != nullptr) stream->connected();
+    look_at_positions();
     return stream != nullptr;
 }
 
 bool Streams::closed(transport::ConnectionId connection) {
     Stream* const stream = find(connection);
     if (stream != nullptr) stream->closed();
+    look_at_positions();
     return stream != nullptr;
 }
 
@@ -328,7 +355,9 @@ std::string_view Streams::receive(transport::ConnectionId connection,
     Stream* const stream = find(connection);
     if (stream == nullptr) return {};
     if (header.kind != wire::Kind::kApplied) return "a frame that learners do not send";
-    return stream->applied(header);
+    const std::string_view wrong = stream->applied(header);
+    look_at_positions();
+    return wrong;
 }
 
 /// What a copy may be sent: if several have the same segments, what those before it have. So the
@@ -372,6 +401,11 @@ uint64_t Streams::due_ns() const noexcept {
     for (const auto& [learner, stream] : streams_)
         due_ns = std::min(due_ns, stream->due_ns());
     return due_ns;
+}
+
+bool Streams::has_news() const noexcept {
+    return std::ranges::any_of(streams_,
+                               [](const auto& entry) { return entry.second->has_news(); });
 }
 
 std::vector<LearnerReport> Streams::take_complete() {

@@ -123,6 +123,9 @@ public:
     /// As Stream::due_ns(), of the first one.
     [[nodiscard]] uint64_t due_ns() const noexcept;
 
+    /// Whether take_complete() or take_refused() may have something to tell.
+    [[nodiscard]] bool has_news() const noexcept;
+
     /// Learners that have become complete since the last call.
     [[nodiscard]] std::vector<LearnerReport> take_complete();
 
@@ -136,10 +139,15 @@ private:
     /// What a stream carries of a list.
     struct ListPart {
         Stream* stream = nullptr;
+        uint64_t known = 0;  ///< by which number its learner knows it
         std::vector<uint64_t> keys;
         std::vector<uint32_t> places;         ///< of these keys in the list
         std::vector<PositionRange> segments;  ///< that they are in; ascending
+        bool is_ascending = true;             ///< or its sender has changed it meanwhile
     };
+
+    /// Whether a learner is to know a list from now on.
+    enum class Keep : bool { kNo, kYes };
 
     struct StreamedList {
         uint32_t table = 0;
@@ -158,8 +166,10 @@ private:
     void take_over(Stream& stream);
     void pushed_range(Stream& stream, ShardTable& table, KeyRange keys, uint32_t worker,
                       const RangeClock& clock);
-    void pushed_list(const ListPart& part, const RowList& list, ShardTable& table, uint32_t worker,
-                     const RangeClock& clock);
+    void pushed_list(ListPart& part, Keep keep, const RowList& list, ShardTable& table,
+                     uint32_t worker, const RangeClock& clock);
+    void remember(StreamedList&& list, size_t key_count);
+    void forget_lists();
     [[nodiscard]] StreamedList parts_of(const ShardTable& table,
                                         std::span<const uint64_t> keys) const;
 
@@ -181,7 +191,7 @@ private:
     size_t list_bytes_ = 0;
     std::vector<PositionRange> segments_;  ///< kept for their memory
     std::vector<KeyRange> parts_;
-    ListedRows listed_;
+    std::vector<uint32_t> rows_;
     std::vector<std::byte> values_;
     std::vector<std::byte> state_bytes_;
 };

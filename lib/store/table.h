@@ -139,6 +139,9 @@ public:
     /// Shape:   out.size() == listed.row_count() * pulled_row_bytes(), or state_row_bytes()
     void copy_values(const ListedRows& listed, std::span<std::byte> out) const;
     void copy_state(const ListedRows& listed, std::span<std::byte> out) const;
+    /// The same of rows of a RowList.
+    void copy_values(std::span<const uint32_t> rows, std::span<std::byte> out) const;
+    void copy_state(std::span<const uint32_t> rows, std::span<std::byte> out) const;
 
     // All rows as of one instant, while the table goes on.
 
@@ -165,6 +168,9 @@ public:
     [[nodiscard]] Status take(KeyRange keys, std::span<const std::byte> values,
                               std::span<const std::byte> state);
     [[nodiscard]] Status take(std::span<const uint64_t> keys, std::span<const std::byte> values,
+                              std::span<const std::byte> state);
+    /// The same with rows that rows_for_push() or known_rows() has found.
+    [[nodiscard]] Status take(const RowList& list, std::span<const std::byte> values,
                               std::span<const std::byte> state);
 
     /// Does a bounded part of what hold() of these positions would take long for. Returns whether

@@ -53,21 +53,28 @@ void TableShard::list(KeyCursor& cursor, const PositionSet& positions, size_t ro
 void TableShard::copy_values(const ListedRows& listed, std::span<std::byte> out) const {
     WEIR_CHECK(out.size() == listed.row_count() * pulled_row_bytes_);
     if (listed.row_count() == 0) return;
-    if (const auto* sparse = std::get_if<SparseStore>(&*store_))
-        return sparse->pull(listed.rows, out.data());
+    if (listed.range.empty()) return copy_values(listed.rows, out);
     const auto& dense = std::get<DenseStore>(*store_);
-    if (listed.range.empty()) return dense.pull(listed.rows, out.data());
     std::memcpy(out.data(), dense.values(*dense.first_row(listed.range)), out.size());
 }
 
 void TableShard::copy_state(const ListedRows& listed, std::span<std::byte> out) const {
     WEIR_CHECK(out.size() == listed.row_count() * state_row_bytes());
     if (out.empty()) return;
-    if (const auto* sparse = std::get_if<SparseStore>(&*store_))
-        return sparse->pull_state(listed.rows, out.data());
+    if (listed.range.empty()) return copy_state(listed.rows, out);
     const auto& dense = std::get<DenseStore>(*store_);
-    if (listed.range.empty()) return dense.pull_state(listed.rows, out.data());
     std::memcpy(out.data(), dense.state(*dense.first_row(listed.range)), out.size());
+}
+
+void TableShard::copy_values(std::span<const uint32_t> rows, std::span<std::byte> out) const {
+    WEIR_CHECK(out.size() == rows.size() * pulled_row_bytes_);
+    std::visit([&](const auto& store) { store.pull(rows, out.data()); }, *store_);
+}
+
+void TableShard::copy_state(std::span<const uint32_t> rows, std::span<std::byte> out) const {
+    WEIR_CHECK(out.size() == rows.size() * state_row_bytes());
+    if (out.empty()) return;
+    std::visit([&](const auto& store) { store.pull_state(rows, out.data()); }, *store_);
 }
 
 // A snapshot.
@@ -163,6 +170,14 @@ Status TableShard::take(std::span<const uint64_t> keys, std::span<const std::byt
             state.empty() ? nullptr : state.data() + begin * state_row_bytes();
         std::visit([&](auto& store) { store.put(rows, from, state_from); }, *store_);
     }
+    return {};
+}
+
+Status TableShard::take(const RowList& list, std::span<const std::byte> values,
+                        std::span<const std::byte> state) {
+    WEIR_TRY(check_taken(list.rows.size(), values, state));
+    const std::byte* const state_from = state.empty() ? nullptr : state.data();
+    std::visit([&](auto& store) { store.put(list.rows, values.data(), state_from); }, *store_);
     return {};
 }
 

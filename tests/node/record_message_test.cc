@@ -30,6 +30,8 @@ void check_same(const RecordMessage& a, const RecordMessage& b) {
     CHECK(a.table == b.table);
     CHECK(a.row_count == b.row_count);
     CHECK(a.first_key == b.first_key);
+    CHECK(a.list == b.list);
+    CHECK(a.is_known == b.is_known);
     CHECK(std::ranges::equal(a.keys, b.keys));
     CHECK(std::ranges::equal(a.values, b.values));
     CHECK(std::ranges::equal(a.state, b.state));
@@ -56,7 +58,15 @@ TEST_SUITE("record_message") {
         begin.segments = {{{0, 9}, 4}, {{50, 59}, 5}};
         RecordMessage end = begin;
         end.kind = RecordMessage::Kind::kEnd;
-        for (const RecordMessage& record : {list, range, plain, begin, end}) {
+        RecordMessage numbered = list;
+        numbered.list = 7;
+        RecordMessage known = numbered;
+        known.is_known = true;
+        known.keys = {};
+        RecordMessage forget;
+        forget.kind = RecordMessage::Kind::kForgetLists;
+        for (const RecordMessage& record :
+             {list, range, plain, begin, end, numbered, known, forget}) {
             const std::vector<std::byte> encoded = record.encode();
             const auto decoded = RecordMessage::decode(encoded);
             REQUIRE(decoded.has_value());
@@ -82,6 +92,20 @@ TEST_SUITE("record_message") {
         RecordMessage empty;
         empty.kind = RecordMessage::Kind::kEnd;
         CHECK_FALSE(RecordMessage::decode(empty.encode()).has_value());
+        RecordMessage forget = both;
+        forget.kind = RecordMessage::Kind::kForgetLists;
+        CHECK_FALSE(RecordMessage::decode(forget.encode()).has_value());
+        RecordMessage known = rows_record(bytes);
+        known.is_known = true;  // by no number
+        known.keys = {};
+        CHECK_FALSE(RecordMessage::decode(known.encode()).has_value());
+        known.list = 1;
+        CHECK(RecordMessage::decode(known.encode()).has_value());
+        known.keys = std::span(bytes).first(16);
+        CHECK_FALSE(RecordMessage::decode(known.encode()).has_value());
+        known.keys = known.values = known.state = {};
+        known.row_count = 0;
+        CHECK_FALSE(RecordMessage::decode(known.encode()).has_value());
     }
 
     TEST_CASE("rows that are too many for one record are cut into several") {
@@ -104,6 +128,26 @@ TEST_SUITE("record_message") {
         CHECK(last.state.data() + last.state.size() == record.state.data() + record.state.size());
         const std::vector<std::byte> bytes = last.encode();
         CHECK(RecordMessage::decode(bytes));
+    }
+
+    TEST_CASE("a numbered list is cut where it is cut when it is known") {
+        const std::vector<std::byte> keys(8 * (size_t{1} << 20));
+        RecordMessage list;
+        list.row_count = keys.size() / 8;
+        list.keys = keys;
+        list.values = std::span(keys).first(4 * list.row_count);
+        list.list = 10;
+        RecordMessage known = list;
+        known.is_known = true;
+        known.keys = {};
+        const uint64_t step = list.rows_to_cut();
+        REQUIRE(known.rows_to_cut() == step);
+        CHECK(list.part_count() == known.part_count());
+        const RecordMessage last = known.rows_from(step * (list.part_count() - 1), 5);
+        CHECK(last.is_known);
+        CHECK(last.list == 10 + list.part_count() - 1);
+        CHECK(list.rows_from(step, step).list == 11);
+        CHECK(list.rows_from(step, step).keys.size() == 8 * step);
     }
 
     TEST_CASE("changed bytes are refused, or mean what they say") {

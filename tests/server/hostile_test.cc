@@ -92,10 +92,12 @@ private:
             return PositionRange{first, std::max(first, extreme())};
         };
         RecordMessage record;
-        record.kind = static_cast<RecordMessage::Kind>(random_.below(5));
+        record.kind = static_cast<RecordMessage::Kind>(random_.below(6));
         record.table = static_cast<uint32_t>(random_.below(4) == 0 ? extreme() : 0);
         record.is_range = random_.below(2) == 0;
         record.first_key = extreme();
+        record.list = random_.below(2) == 0 ? 0 : extreme();
+        record.is_known = random_.below(2) == 0;
         record.row_count = static_cast<uint32_t>(random_.below(3) == 0 ? extreme() : 4);
         for (uint64_t i = random_.below(3); i > 0; --i)
             record.segments.push_back({range(), extreme()});

@@ -13,6 +13,7 @@
 #include "lib/ring/plan.h"
 #include "lib/server/follower.h"
 #include "lib/server/streams.h"
+#include "lib/server/touched_lists.h"
 #include "tests/frames.h"
 #include "tests/log_lines.h"
 #include "tests/seed.h"
@@ -213,6 +214,39 @@ public:
         streams.pushed(table, worker, times, request);
     }
 
+    /// Makes a list of up to so many keys of a table, and pushes it in full.
+    void push_list(uint32_t number, uint64_t keys_max) {
+        ShardTable& table = *primary.tables[number];
+        lists_.push_back({number, some_keys(table, keys_max)});
+        if (lists_.back().keys.empty()) return lists_.pop_back();
+        ShardRequest request;
+        request.header = wire::header_of(wire::Kind::kPush);
+        request.header.flags = wire::kKeysInline | wire::kValuesInline;
+        request.keys = std::as_bytes(std::span(lists_.back().keys));
+        push(lists_.back(), request);
+    }
+
+    /// Pushes such a list again, by its hash if both ends of that are remembered.
+    void push_again(size_t i) {
+        const PushedList& list = lists_[i];
+        const ListId id = list_id(list.keys);
+        ShardRequest request;
+        request.header = wire::header_of(wire::Kind::kPush);
+        request.header.first = id.hash;
+        request.ends = {id.first_key, id.last_key};
+        const SegmentList& held = primary.holdings.segments();
+        const TouchedSegments& touched = touched_lists_.look_up(
+            list.table, primary.tables[list.table]->positions, list.keys, id, held);
+        const bool is_known = streams.knows(list.table, id, touched) &&
+                              primary.tables[list.table]->rows->known_rows(id).has_value();
+        request.header.flags =
+            wire::kValuesInline | (is_known ? wire::kKeysKnown : wire::kKeysInline);
+        if (!is_known) request.keys = std::as_bytes(std::span(list.keys));
+        push(list, request);
+    }
+
+    [[nodiscard]] size_t list_count() const noexcept { return lists_.size(); }
+
     /// An iteration of a table is closed: its rule has run on any rows.
     void close_iteration(bool fails) {
         const uint32_t number = static_cast<uint32_t>(random.below(primary.tables.size()));
@@ -285,6 +319,7 @@ public:
     Errc refusal = Errc::kOk;
     size_t chunk_bytes = 2000;  // of a step
     size_t sent_max = 0;        // by any step
+    size_t sent_bytes = 0;      // in all
     bool is_learner_stopped = false;
 
 private:
@@ -304,9 +339,36 @@ private:
         side.holdings.begin(ranges);
     }
 
-    [[nodiscard]] std::vector<uint64_t> some_keys(const ShardTable& table) {
+    struct PushedList {
+        uint32_t table = 0;
         std::vector<uint64_t> keys;
-        for (uint64_t n = 1 + random.below(12); n > 0; --n) {
+    };
+
+    /// Executes and records a push of a list.
+    void push(const PushedList& list, ShardRequest& request) {
+        ShardTable& table = *primary.tables[list.table];
+        const auto worker = static_cast<uint32_t>(random.below(3));
+        RangeClock& times = *table.clocks.of(worker);
+        table.was_pushed = true;
+        request.header.table = list.table;
+        request.header.count = static_cast<uint32_t>(list.keys.size());
+        std::vector<float> values(list.keys.size() * table.rows->pushed_row_bytes() / 4);
+        for (float& value : values)
+            value = static_cast<float>(random.uniform()) + 0.1F;
+        request.values = std::as_bytes(std::span(values));
+        REQUIRE(change(table, request) == Errc::kOk);
+        const SegmentList& held = primary.holdings.segments();
+        const uint64_t time = ++time_;
+        for (const uint64_t key : list.keys) {
+            const uint32_t i = held.find(table.positions.position(key));
+            times.raise(held, SegmentRun{i, i + 1}, time);
+        }
+        streams.pushed(table, worker, times, request);
+    }
+
+    [[nodiscard]] std::vector<uint64_t> some_keys(const ShardTable& table, uint64_t keys_max = 12) {
+        std::vector<uint64_t> keys;
+        for (uint64_t n = 1 + random.below(keys_max); n > 0; --n) {
             const uint64_t key = random.below(
                 table.positions.is_dense() ? table.positions.key_count() : kSparseKeys);
             if (primary.holdings.primary().contains(table.positions.position(key)))
@@ -347,6 +409,7 @@ private:
         }
         const size_t sent = streams.send(chunk_bytes);
         sent_max = std::max(sent_max, sent);
+        sent_bytes += sent;
         from->flush();
         return count + sent;
     }
@@ -385,6 +448,8 @@ private:
 
     Outbox outbox_{*to};
     uint64_t time_ = 0;
+    std::vector<PushedList> lists_;
+    TouchedLists touched_lists_{size_t{1} << 20};
 };
 
 std::vector<TableSchema> some_tables() {
@@ -459,6 +524,10 @@ TEST_SUITE("stream") {
                 if (i == more_at) pair.name_learner({named[1]});
                 if (i == breaks_at) pair.break_stream();
                 if (pair.random.below(2) == 0) pair.push_something();
+                if (pair.random.below(20) == 0)
+                    pair.push_list(static_cast<uint32_t>(pair.random.below(4)), 80);
+                if (pair.list_count() > 0 && pair.random.below(4) == 0)
+                    pair.push_again(pair.random.below(pair.list_count()));
                 if (pair.random.below(25) == 0) pair.close_iteration(pair.random.below(4) == 0);
                 for (uint64_t n = pair.random.below(6); n > 0; --n)
                     (void)pair.step();
@@ -472,6 +541,33 @@ TEST_SUITE("stream") {
             CHECK(pair.wrong.empty());
             pair.check_equal();
         }
+    }
+
+    TEST_CASE("a list that comes again by its hash costs its stream no keys") {
+        StreamPair pair(1);
+        for (const TableSchema& schema : some_tables())
+            pair.make_table(schema);
+        pair.name_learner(pair.segments_of_primary());
+        REQUIRE(pair.run_until([&] { return pair.has_all(); }));
+        const auto sent_for = [&](auto&& push) {
+            const size_t before = pair.sent_bytes;
+            push();
+            (void)pair.run_until([] { return false; }, 10);
+            return pair.sent_bytes - before;
+        };
+        const size_t in_full = sent_for([&] { pair.push_list(3, 2000); });
+        const size_t named = sent_for([&] { pair.push_again(0); });
+        const size_t known = sent_for([&] { pair.push_again(0); });
+        CHECK(named == in_full);
+        CHECK(known + 8 * 100 < named);
+        // Another stream, and another learner: they know nothing.
+        pair.break_stream();
+        (void)pair.run_until([] { return false; }, 3000);
+        CHECK(sent_for([&] { pair.push_again(0); }) >= named);
+        (void)sent_for([&] { pair.push_again(0); });
+        CHECK(sent_for([&] { pair.push_again(0); }) == known);
+        CHECK(pair.wrong.empty());
+        pair.check_equal();
     }
 
     // The learner has the view only when this shard has stopped, and keeps the beginning of what is
@@ -667,6 +763,33 @@ TEST_SUITE("stream") {
         impossible.iterations = {{range, 3, {{9, Errc::kNoMemory, 0}}}};
         CHECK(follow({begin, impossible}) ==
               "iterations of segments that it has not begun, or that cannot be");
+        const std::vector<uint64_t> listed{keys.begin, keys.begin + 1};
+        RecordMessage list;
+        list.row_count = 2;
+        list.keys = std::as_bytes(std::span(listed));
+        list.values = rows.values.first(8);
+        list.list = 3;
+        RecordMessage known = list;
+        known.is_known = true;
+        known.keys = {};
+        CHECK(follow({begin, list, known, known}).empty());
+        CHECK(follow({begin, known}) == "a list that it has not sent by this number");
+        RecordMessage longer = known;
+        longer.row_count = 3;
+        longer.values = rows.values.first(12);
+        CHECK(follow({begin, list, longer}) == "a list that it has not sent by this number");
+        RecordMessage forget;
+        forget.kind = RecordMessage::Kind::kForgetLists;
+        CHECK(follow({begin, list, forget, known}) == "a list that it has not sent by this number");
+        const std::vector<uint64_t> descending{keys.begin + 1, keys.begin};
+        RecordMessage unsorted = list;
+        unsorted.keys = std::as_bytes(std::span(descending));
+        CHECK(follow({begin, unsorted}) ==
+              "rows that do not fit the table, or a segment that this shard has");
+        const std::vector<uint64_t> far{keys.begin, keys.end};
+        RecordMessage far_list = list;
+        far_list.keys = std::as_bytes(std::span(far));
+        CHECK(follow({begin, far_list}) == "rows of segments that it has not begun");
         RecordMessage no_table = rows;
         no_table.table = TableMessage::kTablesMax;
         CHECK(follow({begin, no_table}) == "a malformed record");
