@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// SpareBuffers: the memory of records that were sent or applied, for the next ones. To take a
-/// megabyte from the system and give it back costs more than to fill it.
+/// SpareBuffers: the memory of records that were sent or applied, or of chunks that were written, for
+/// the next ones. To take a megabyte from the system and give it back costs more than to fill it.
 
 #include <cstddef>
 #include <utility>
@@ -13,8 +13,10 @@ namespace weir {
 /// Thread: the shard's
 class SpareBuffers {
 public:
-    static constexpr size_t kBytesMax = size_t{4} << 20;  ///< of all that it keeps
     static constexpr size_t kBuffersMax = 64;
+
+    /// `bytes_max`: of all that it keeps.
+    explicit SpareBuffers(size_t bytes_max = size_t{4} << 20) noexcept : bytes_max_(bytes_max) {}
 
     /// The one that was given last, or an empty one. What is in it means nothing.
     [[nodiscard]] std::vector<std::byte> take() noexcept {
@@ -27,12 +29,13 @@ public:
 
     void give(std::vector<std::byte>&& buffer) {
         const size_t bytes = buffer.capacity();
-        if (bytes == 0 || bytes_ + bytes > kBytesMax || buffers_.size() >= kBuffersMax) return;
+        if (bytes == 0 || bytes_ + bytes > bytes_max_ || buffers_.size() >= kBuffersMax) return;
         bytes_ += bytes;
         buffers_.push_back(std::move(buffer));
     }
 
 private:
+    size_t bytes_max_;
     std::vector<std::vector<std::byte>> buffers_;
     size_t bytes_ = 0;
 };

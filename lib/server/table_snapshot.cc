@@ -120,13 +120,8 @@ void TableSnapshot::open_group() {
         checkpoint::ChunkPlace place = checkpoint::place_in(
             rows.schema(), static_cast<uint32_t>(rows.state_row_bytes() / rows.pulled_row_bytes()));
         place.range = part.range;
-        std::vector<std::byte> buffer;
-        if (!buffers_.empty()) {
-            buffer = std::move(buffers_.back());
-            buffers_.pop_back();
-        }
-        part.writer =
-            std::make_unique<ChunkWriter>(place, part.bytes + part.bytes / 8, std::move(buffer));
+        part.writer = std::make_unique<ChunkWriter>(place, part.bytes + part.bytes / 8,
+                                                    place_.spares->take());
         for (const ClockTimes& times : part.clocks)
             part.writer->add_clocks(times);
         for (const checkpoint::ClosedUpTo& closed : part.closed)
@@ -236,7 +231,7 @@ Status TableSnapshot::take_written() {
         writing_.pop_front();
         if (!part) return std::move(part).error();
         unsynced_.push_back({std::move(part->entry), stamp});
-        buffers_.push_back(std::move(part->buffer));
+        place_.spares->give(std::move(part->buffer));
     }
     // A chunk is written before it is synced, so it is in unsynced_.
     while (!syncing_.empty() && checkpoint::is_done(syncing_.front().synced)) {

@@ -20,6 +20,7 @@
 #include "lib/checkpoint/disk_queue.h"
 #include "lib/key/position_set.h"
 #include "lib/server/shard_table.h"
+#include "lib/server/spare_buffers.h"
 #include "lib/vclock/segment_list.h"
 
 namespace weir {
@@ -39,7 +40,10 @@ struct SavedChunk {
 class TableSnapshot {
 public:
     static constexpr size_t kGroupBytes = size_t{128} << 20;  ///< of parts that are filled together
-    static constexpr size_t kWaitingBytesMax = size_t{64} << 20;
+    static constexpr size_t kWaitingBytesMax = size_t{32} << 20;
+    /// Memory of chunks that stays with a shard for its next checkpoint: that of what waits, of the chunk
+    /// that is being filled, and of one that is being written.
+    static constexpr size_t kSpareBytesMax = kWaitingBytesMax + (size_t{16} << 20);
     /// So many files are synced together: the disk has their content on its way meanwhile, and the
     /// folder is synced once.
     static constexpr size_t kSyncedTogether = 32;
@@ -47,6 +51,7 @@ public:
     /// Where the chunks go.
     struct Place {
         std::shared_ptr<checkpoint::DiskQueue> disk;
+        SpareBuffers* spares = nullptr;  ///< of chunks; must outlive it
         std::string folder;
         uint64_t number = 0;  ///< of the checkpoint
         uint32_t shard = 0;
@@ -139,7 +144,6 @@ private:
     std::deque<Syncing> syncing_;
     std::deque<SavedChunk> unsynced_;
     std::deque<SavedChunk> written_;
-    std::vector<std::vector<std::byte>> buffers_;             ///< to be used again
     ListedRows listed_;                                       // kept for their memory
     std::vector<std::pair<uint32_t, uint32_t>> part_of_row_;  // part, index in listed_
     ListedRows of_part_;
