@@ -3,6 +3,7 @@
 // between cores, no waiting. The limit passes the same two records through two bare rings. And what
 // a copy of everything costs: all three sides on one core, beside the same push without one.
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <memory>
 #include <vector>
@@ -44,6 +45,7 @@ private:
 struct Shape {
     uint32_t servers = 1;
     uint32_t replicas = 0;
+    uint32_t points = 1;  ///< segments of a server
     friend bool operator==(const Shape&, const Shape&) = default;
 };
 
@@ -55,7 +57,7 @@ public:
                     .server_ranks = {},
                     .worker_ranks = {},
                     .replicas = shape.replicas,
-                    .points = 1,
+                    .points = shape.points,
                     .lease_ns = 1000 * kSecond},
                    endpoint(), clock_) {
         lease_->extend_until(~uint64_t{0});
@@ -168,6 +170,8 @@ constexpr uint64_t kKeys = 1024;
 constexpr uint64_t kPushes = 1000;  ///< per iteration
 
 struct Tables {
+    explicit Tables(uint32_t points = 1) : cluster({.points = points}) {}
+
     Cluster cluster;
     TableInfo dense = cluster.make_table({.name = "dense", .key_count = kKeys});
     TableInfo sparse = cluster.make_table({.name = "sparse", .layout = Layout::kSparse});
@@ -177,8 +181,7 @@ struct Tables {
 
 /// `body_bytes`: the size of the push message after its header.
 template <class Work>
-void pushes(benchmark::State& state, uint64_t body_bytes, Work&& work) {
-    auto& bare = prepared<Tables>().bare;
+void pushes(benchmark::State& state, BareRings& bare, uint64_t body_bytes, Work&& work) {
     const auto push_bytes =
         static_cast<uint32_t>(offsetof(wire::FrameHeader, iteration) + body_bytes);
     run_beside(
@@ -197,18 +200,22 @@ void push_dense(benchmark::State& state) {
     auto& tables = prepared<Tables>();
     const auto count = static_cast<uint64_t>(state.range(0));
     const auto values = std::as_bytes(std::span(tables.values).first(count));
-    pushes(state, values.size(), [&](uint64_t i) {
+    pushes(state, tables.bare, values.size(), [&](uint64_t i) {
         const uint64_t key = i % (kKeys - count);
         tables.cluster.push(tables.dense, KeyRange{key, key + count}, values);
     });
 }
 
+/// Lists of different keys, spread over the segments of the shard.
 void push_sparse(benchmark::State& state) {
-    auto& tables = prepared<Tables>();
-    const auto value = std::as_bytes(std::span(tables.values).first(1));
-    pushes(state, sizeof(uint64_t) + value.size(), [&](uint64_t i) {
-        const uint64_t key = i % kKeys;
-        tables.cluster.push(tables.sparse, std::span(&key, 1), value);
+    const auto count = static_cast<uint64_t>(state.range(0));
+    auto& tables = prepared<Tables>(static_cast<uint32_t>(state.range(1)));
+    const auto values = std::as_bytes(std::span(tables.values).first(count));
+    std::array<uint64_t, 16> keys;
+    pushes(state, tables.bare, count * sizeof(uint64_t) + values.size(), [&](uint64_t i) {
+        for (uint64_t k = 0; k < count; ++k)
+            keys[k] = i % kKeys + k * kKeys;
+        tables.cluster.push(tables.sparse, std::span<const uint64_t>(keys).first(count), values);
     });
 }
 
@@ -278,7 +285,12 @@ void copied_push_sparse(benchmark::State& state) {
 }
 
 BENCHMARK(push_dense)->ArgName("keys")->Arg(1)->Arg(16)->UseManualTime();
-BENCHMARK(push_sparse)->ArgName("keys")->Arg(1)->UseManualTime();
+BENCHMARK(push_sparse)
+    ->ArgNames({"keys", "segments"})
+    ->Args({1, 1})
+    ->Args({8, 1})
+    ->Args({4, 16})
+    ->UseManualTime();
 BENCHMARK(copied_push_dense)->ArgName("keys")->Arg(1)->Arg(512)->Arg(1 << 18)->UseManualTime();
 BENCHMARK(copied_push_sparse)->ArgName("keys")->Arg(100'000)->UseManualTime();
 
