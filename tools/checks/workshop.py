@@ -68,7 +68,9 @@ BUILDS = {
 BEHIND = ["sh", "-c", 'echo 19 2>/dev/null >/proc/self/autogroup; exec nice -n 19 "$@"', "behind"]
 
 RUNTIME = {
-    "ASAN_OPTIONS": "detect_stack_use_after_return=1:strict_string_checks=1",
+    # Memory that is given back to the system and taken again costs more than what is looked for in it.
+    "ASAN_OPTIONS": "detect_stack_use_after_return=1:strict_string_checks=1"
+    ":allocator_release_to_os_interval_ms=-1:quarantine_size_mb=64",
     "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
     "TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1",
 }
