@@ -22,6 +22,7 @@
 #include "lib/bootstrap/secret.h"
 #include "lib/job/devices.h"
 #include "lib/job/job_checkpoints.h"
+#include "lib/job/manager_settings.h"
 #include "lib/job/managers.h"
 #include "lib/job/pinning.h"
 #include "lib/job/rendezvous_machine.h"
@@ -123,7 +124,9 @@ private:
     void choose_idle();
     Status choose_cpus_of_shards();
     void set_managers(const std::vector<std::string>& addresses);
-    Status start_manager();
+    Status plan(uint32_t rank, uint32_t size);
+    [[nodiscard]] Result<ManagerOptions> manager_options();
+    Status start_manager(ManagerOptions options);
     Status look_for_checkpoints();
     Status start_life_line();
     Status start_lease_line();
@@ -166,27 +169,9 @@ Status Job::Part::start() {
     if (options_.add_rules) options_.add_rules(rules_);
     WEIR_ASSIGN(const std::unique_ptr<Bootstrap> bootstrap, detect_bootstrap(config_, clock_));
     WEIR_ASSIGN(const uint64_t deadline_ns, join_deadline_ns(config_, clock_));
-    Result<Roles> roles = plan_roles(options_, bootstrap->rank(), bootstrap->size());
-    if (!roles) {
+    if (Status planned = plan(bootstrap->rank(), bootstrap->size()); !planned) {
         (void)bootstrap->finish();  // else the launcher ends the job and the error is lost
-        return std::move(roles).error();
-    }
-    if (Status fits = check_shard_count(options_); !fits) {
-        (void)bootstrap->finish();
-        return fits;
-    }
-    if (Status fits = check_thread_count(options_, *roles); !fits) {
-        (void)bootstrap->finish();
-        return fits;
-    }
-    if (Status free = ContactFile::check_place(options_.contact_file); !free) {
-        (void)bootstrap->finish();
-        return free;
-    }
-    roles_ = std::move(*roles);
-    if (Status there = look_for_checkpoints(); !there) {
-        (void)bootstrap->finish();
-        return there;
+        return planned;
     }
     roles_.shape.launcher = bootstrap->name();
     WEIR_ASSIGN(idle_, idle_options(config_));
@@ -203,12 +188,23 @@ Status Job::Part::start() {
     WEIR_TRY(publish_threads(*bootstrap));
     choose_idle();  // as far as this process knows yet: for the manager
     const bool has_manager = Managers::is_at(identity.rank, options_.managers);
-    if (has_manager)
+    ManagerOptions manager;
+    if (has_manager) {
+        WEIR_ASSIGN(manager, manager_options());
         WEIR_TRY(managers_.publish(*bootstrap, *devices_, options_.managers, process_));
+    }
+    const bool is_one_of_several = has_manager && options_.managers > 1;
+    const ManagerSettings settings = is_one_of_several ? ManagerSettings(options_.managers, manager)
+                                                       : ManagerSettings(options_.managers);
+    WEIR_TRY(settings.publish(*bootstrap));
     WEIR_TRY(bootstrap->exchange(deadline_ns));
+    if (Status same = ManagerSettings::compare(*bootstrap); !same) {
+        (void)bootstrap->finish();
+        return same;
+    }
     WEIR_TRY(managers_.find(*bootstrap, options_.managers));
     set_managers(managers_.addresses());
-    if (has_manager) WEIR_TRY(start_manager());
+    if (has_manager) WEIR_TRY(start_manager(std::move(manager)));
     WEIR_TRY(find_server_cpus(*bootstrap));
     WEIR_TRY(find_ranks_of_host(*bootstrap));
     const Contact contact{manager_address_, identity.secret};
@@ -223,6 +219,16 @@ Status Job::Part::start() {
         roles_.shape.rank == 0 ? ContactFile::Writer::kRank0 : ContactFile::Writer::kOtherRank;
     WEIR_ASSIGN(contact_file_, ContactFile::write(options_.contact_file, contact, writer));
     return {};
+}
+
+/// What this process does, and whether it can.
+Status Job::Part::plan(uint32_t rank, uint32_t size) {
+    WEIR_ASSIGN(Roles roles, plan_roles(options_, rank, size));
+    WEIR_TRY(check_shard_count(options_));
+    WEIR_TRY(check_thread_count(options_, roles));
+    WEIR_TRY(ContactFile::check_place(options_.contact_file));
+    roles_ = std::move(roles);
+    return look_for_checkpoints();
 }
 
 Status Job::Part::join(const JoinOptions& how) {
@@ -337,7 +343,8 @@ void Job::Part::set_managers(const std::vector<std::string>& addresses) {
     if (addresses.size() > 1) manager_life_->addresses = addresses;
 }
 
-Status Job::Part::start_manager() {
+/// But for the disk.
+Result<ManagerOptions> Job::Part::manager_options() {
     ManagerOptions options;
     options.server_count = options_.servers;
     options.shards_per_server = options_.shards_per_server;
@@ -351,10 +358,14 @@ Status Job::Part::start_manager() {
     WEIR_ASSIGN(const uint64_t lease_ms, config_.number("WEIR_LEASE_MS"));
     options.lease_ns = lease_ms * kMillisecond;
     options.is_being_stopped = options_.is_being_stopped;
-    disk_ = std::make_unique<DiskThread>();
     options.checkpoints = checkpoints_.options;
-    options.checkpoints.disk = disk_->queue();
     options.resume = std::move(checkpoints_.resume);
+    return options;
+}
+
+Status Job::Part::start_manager(ManagerOptions options) {
+    disk_ = std::make_unique<DiskThread>();
+    options.checkpoints.disk = disk_->queue();
     WEIR_ASSIGN(std::unique_ptr<StateMachine> manager,
                 managers_.make(std::move(options), roles_.shape.rank, clock_, manager_life_));
     manager_ended_ = runtime_->run(std::move(manager));

@@ -4,6 +4,7 @@
 /// OnWorkerLoss: what a job does when one of its workers dies or gives up.
 
 #include <cstdint>
+#include <string_view>
 
 namespace weir {
 
@@ -14,5 +15,15 @@ enum class OnWorkerLoss : uint8_t {
     /// that gives up with an error, as kStop.
     kReassign,
 };
+
+/// As --on-worker-loss says it.
+[[nodiscard]] constexpr std::string_view to_string(OnWorkerLoss what) noexcept {
+    switch (what) {
+        case OnWorkerLoss::kStop: return "stop";
+        case OnWorkerLoss::kContinue: return "continue";
+        case OnWorkerLoss::kReassign: return "reassign";
+    }
+    return "unknown";
+}
 
 }  // namespace weir

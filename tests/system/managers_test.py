@@ -92,6 +92,25 @@ class Managers(testing.ServersThatDie, testing.Folder, unittest.TestCase):
             for rank in (3, 4):
                 self.assertRegex(job.err(rank), r"error: .*(managers of the job are|is) gone")
 
+    def test_ranks_with_other_settings_end_all_of_them_before_the_job_starts(self):
+        train = testing.write(self.path("train.svm"), testing.dense())
+        command = [self.WEIR, "lr", "--train", train, "--servers", "3"]
+        for case, variables, flags, says in (
+            (2, {"WEIR_LEASE_MS": "5000"}, (), "WEIR_LEASE_MS: rank 0 has 1000 ms, rank 2 has 5000 ms"),
+            (1, {}, ("--on-worker-loss", "reassign"), "--on-worker-loss: rank 0 has stop, rank 1 has reassign"),
+            (3, {}, ("--managers", "1"), "--managers: rank 0 has 3, rank 3 has 1"),
+            (0, {}, ("--managers", "1"), "--managers: rank 0 has 1, rank 1 has 3 (3 ranks differ)"),
+        ):
+            with self.subTest(says), testing.Ranks(self.folder, command, 4, {"WEIR_LEASE_MS": "1000"}) as job:
+                for rank in range(4):
+                    other = rank == case
+                    managers = () if other and "--managers" in flags else ("--managers", "3")
+                    job.start(rank, extra=variables if other else None, flags=(*managers, *(flags if other else ())))
+                self.assertEqual([job.wait(rank) for rank in range(4)], [2] * 4, job.everything())
+                for rank in range(4):
+                    self.assertIn(says, job.err(rank))
+                    self.assertIn("start all ranks with the same flags and variables", job.err(rank))
+
     def test_wrong_numbers_of_them_are_named(self):
         train = testing.write(self.path("train.svm"), testing.dense())
         for words, says in (

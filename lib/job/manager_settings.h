@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// ManagerSettings: what the ranks of a job must have been started with alike. Several managers do the same only
+/// if they begin the same; so the ranks compare it before there is a manager.
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "lib/base/result.h"
+#include "lib/bootstrap/bootstrap.h"
+#include "lib/node/manager.h"
+
+namespace weir {
+
+class ManagerSettings {
+public:
+    /// Of a rank without a manager, or with the only one.
+    explicit ManagerSettings(uint32_t manager_count);
+    /// Of a rank that has one of several.
+    ManagerSettings(uint32_t manager_count, const ManagerOptions& options);
+
+    [[nodiscard]] Status publish(Bootstrap& bootstrap) const;
+
+    [[nodiscard]] std::string encode() const;
+    [[nodiscard]] static std::optional<ManagerSettings> decode(std::string_view text);
+
+    /// Compares those of all ranks, by rank, as far as two have the same setting.
+    /// Errors: kInvalidArgument, naming the settings that differ, their values and the ranks
+    [[nodiscard]] static Status compare(std::span<const ManagerSettings> of_ranks);
+
+    /// The same for what the ranks have published.
+    /// Errors: as well kProtocol; those of the bootstrap
+    [[nodiscard]] static Status compare(Bootstrap& bootstrap);
+
+private:
+    ManagerSettings() = default;
+    void add(std::string_view name, std::string value);
+    [[nodiscard]] const std::string* find(std::string_view name) const;
+
+    std::vector<std::pair<std::string, std::string>> values_;  ///< by name, as people call it
+};
+
+}  // namespace weir
