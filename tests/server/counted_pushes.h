@@ -69,6 +69,12 @@ public:
             given_up_[keys[i]] |= values[i * width_];
     }
 
+    /// A push with these values was never sent: no pull shows it.
+    void never_sent(std::span<const uint64_t> keys, std::span<const uint64_t> values) {
+        for (size_t i = 0; i < keys.size(); ++i)
+            issued_[keys[i]] &= ~values[i * width_];
+    }
+
     /// From now on a pull may show a push that was not acknowledged, and a later pull not: the server
     /// has died meanwhile, and the push was in no backup.
     void take_back() { may_take_back_ = true; }

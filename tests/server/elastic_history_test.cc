@@ -31,19 +31,22 @@ TEST_SUITE("elastic_history") {
         }
         MESSAGE(fmt::format(
             "{} views, {} servers joined, {} asked to leave, {} joiners died, {} workers joined, "
-            "{} left, {} died, {} pushes, {} calls given up, {} parts, {} breaks, {} pauses, {} "
-            "cuts "
+            "{} left, {} of them with open calls, {} died, {} pushes, {} calls given up, {} that "
+            "waited for others, {} parts, {} breaks, {} pauses, {} of them of the manager, {} cuts "
             "from the manager",
             counts.views, counts.servers_joined, counts.servers_left, counts.joiners_died,
-            counts.workers_joined, counts.workers_left, counts.workers_died, counts.pushes,
-            counts.given_up, counts.rounds, counts.breaks, counts.pauses, counts.cuts));
+            counts.workers_joined, counts.workers_left, counts.left_with_calls, counts.workers_died,
+            counts.pushes, counts.given_up, counts.waiting_calls, counts.rounds, counts.breaks,
+            counts.pauses, counts.managers_paused, counts.cuts));
         // Histories that no longer reach what they are there for fail.
         for (const uint64_t reached :
              {counts.views, counts.servers_joined, counts.servers_left, counts.joiners_died,
               counts.workers_joined, counts.workers_left, counts.workers_died, counts.breaks,
               counts.pauses, counts.cuts, counts.primaries_checked})
             CHECK(reached >= count / 4);
-        CHECK(counts.given_up >= count / 40);
+        for (const uint64_t reached : {counts.given_up, counts.left_with_calls,
+                                       counts.waiting_calls, counts.managers_paused})
+            CHECK(reached >= count / 40);
         CHECK(counts.pushes >= 10 * count);
         CHECK(counts.rounds >= 10 * count);
     }

@@ -72,8 +72,9 @@ void HistoryFaults::slow_down() {
 
 void HistoryFaults::pause() {
     const size_t count = cluster_.shards.size() + cluster_.workers.size();
-    // With backups, the manager too: deaths are known late then.
-    const size_t which = random_.below(count + cluster_.shape().replicas);
+    // The manager too: joins, moves and deaths are known late then.
+    const size_t managers = std::max<size_t>(1, cluster_.shape().replicas);
+    const size_t which = random_.below(count + managers);
     const StateMachine* machine = cluster_.manager.get();
     if (which < cluster_.shards.size()) {
         machine = cluster_.shards[which].get();
@@ -83,6 +84,7 @@ void HistoryFaults::pause() {
     if (machine == nullptr || !cluster_.stopped.insert(machine).second) return;
     pauses_.push_back({machine, 20 + random_.below(300)});
     ++counts_.pauses;
+    if (which >= count) ++counts_.managers_paused;
 }
 
 void HistoryFaults::live() {

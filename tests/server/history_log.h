@@ -52,10 +52,13 @@ struct HistoryCounts {
     uint64_t joiners_died = 0;
     uint64_t workers_joined = 0;
     uint64_t workers_left = 0;
+    uint64_t left_with_calls = 0;  ///< workers that were to leave while they had some open
+    uint64_t waiting_calls = 0;    ///< that another call had to end before
     uint64_t workers_died = 0;
     uint64_t views = 0;
     uint64_t breaks = 0;
     uint64_t pauses = 0;
+    uint64_t managers_paused = 0;
     uint64_t cuts = 0;  ///< of processes from the manager
     uint64_t managers_killed = 0;
     uint64_t managers_cut_off = 0;  ///< from other managers

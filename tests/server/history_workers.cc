@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/server/history_workers.h"
 
+#include <algorithm>
+#include <string>
 #include <utility>
 
 #include <doctest/doctest.h>
@@ -17,7 +19,6 @@ constexpr uint32_t kLateTurns = 20;  ///< and so often a worker must have been p
 constexpr uint64_t kGraveValue = 0x5a5a'5a5a'5a5a'5a5a;
 constexpr size_t kGravesMax = 30;
 constexpr uint64_t kSlowness = 40;  ///< so many times fewer calls begin while workers are slow
-constexpr size_t kRoundsTable = 2;  ///< the table of iterations; those before it are counted
 
 }  // namespace
 
@@ -57,11 +58,16 @@ void HistoryWorkers::add() {
 
 void HistoryWorkers::remove() {
     if (workers_.size() < 2) return;  // the first one looks at everything in the end
-    Worker& worker = workers_[1 + random_.below(workers_.size() - 1)];
+    const size_t number = 1 + random_.below(workers_.size() - 1);
+    Worker& worker = workers_[number];
     if (!worker.is_ready || worker.is_leaving || worker.has_died) return;
     worker.is_leaving = true;
-    events_.add("a worker is to leave");
+    worker.leaves_open = random_.below(2) == 0;
+    events_.add("a worker is to leave{}", worker.leaves_open ? ", with what it has open" : "");
     ++counts_.workers_left;
+    if (!worker.leaves_open || (worker.calls.empty() && worker.rounds.empty())) return;
+    ++counts_.left_with_calls;
+    drop_some(worker, *cluster_.workers[number]);
 }
 
 bool HistoryWorkers::kill(uint32_t number) {
@@ -73,10 +79,10 @@ bool HistoryWorkers::kill(uint32_t number) {
         counted.give_up_push(call.keys, call.values(call.keys.size() * counted.width()));
     }
     for (const Round& round : worker.rounds) {
-        if (round.is_push) rounds_.give_up_push(round.iteration, round.keys, round.values);
+        if (round.is_push) rounds_.give_up_push(round.iteration, round.keys, round.bits);
     }
-    for (const Round& round : worker.failed)
-        rounds_.give_up_push(round.iteration, round.keys, round.values);
+    for (const FailedPart& part : worker.failed)
+        rounds_.give_up_push(part.iteration, part.keys, part.bits);
     worker.has_died = true;
     events_.add("worker {} dies", number);
     ++counts_.workers_died;
@@ -105,13 +111,28 @@ void HistoryWorkers::live(uint32_t number) {
     if (random_.below(12 * slowness) == 0 || is_draining_) begin_round(number);
 }
 
+/// As Client::leave(): waits for its pushes and pulls, whether it asks for their outcomes or not.
 void HistoryWorkers::leave(Worker& worker, ClientCore& client) {
-    if (!worker.calls.empty() || !worker.rounds.empty()) return;
-    if (worker.leave == 0) worker.leave = client.leave({}, 0);
+    const bool has_calls = !worker.calls.empty() || !worker.rounds.empty();
+    if (worker.leave == 0) {
+        if (worker.leaves_open ? client.has_open_values() : has_calls) return;
+        worker.leave = client.leave({}, 0);
+    }
     if (!client.done(worker.leave)) return;
+    INFO(events_.text());
+    REQUIRE_FALSE(has_calls);
     check(client.take(worker.leave), "a leave");
     worker.has_left = true;
     events_.add("worker {} has left", client.worker());
+}
+
+/// Who leaves may have forgotten its tasks. They count as if it had not.
+void HistoryWorkers::drop_some(Worker& worker, ClientCore& client) {
+    for (Call& call : worker.calls) {
+        if (!call.is_push || call.is_hurried || call.after != 0 || random_.below(3) != 0) continue;
+        client.drop(call.id);
+        call.is_dropped = true;
+    }
 }
 
 std::vector<uint64_t> HistoryWorkers::some_keys(uint64_t count) {
@@ -121,86 +142,136 @@ std::vector<uint64_t> HistoryWorkers::some_keys(uint64_t count) {
     return {chosen.begin(), chosen.end()};
 }
 
+/// A range, if the table has some; one of the worker's long lists, again and again; or a new list.
+void HistoryWorkers::choose_keys(Worker& worker, Layout layout, uint64_t count_max,
+                                 Transfer& transfer) {
+    transfer.is_range = layout == Layout::kDense && random_.below(2) == 0;
+    if (transfer.is_range) {
+        const uint64_t first = random_.below(kKeys);
+        const uint64_t end = first + 1 + random_.below(kKeys - first);
+        for (uint64_t key = first; key < end; ++key)
+            transfer.keys.push_back(key);
+    } else if (random_.below(2) == 0) {
+        while (worker.lists.size() < 3)
+            worker.lists.push_back(some_keys(20 + random_.below(80)));
+        transfer.keys = worker.lists[random_.below(3)];
+    } else {
+        transfer.keys = some_keys(1 + random_.below(count_max));
+    }
+}
+
+void HistoryWorkers::make_room(uint32_t number, Transfer& transfer, size_t count) {
+    if (random_.below(3) == 0) {
+        transfer.plain.resize(count);
+    } else if (count > 0) {
+        transfer.block = Block(cluster_.memory_of(number), count * sizeof(uint64_t));
+    }
+}
+
 void HistoryWorkers::begin(uint32_t number, Call& call) {
     Worker& worker = workers_[number];
     ClientCore& client = *cluster_.workers[number];
     call.table = random_.below(2);
     CountedPushes& counted = counted_[call.table];
-    const bool is_single = only_pulls_.contains(number);  // by one server, if it has a lease
-    const bool is_range = !is_single && call.table == 0 && random_.below(2) == 0;
-    if (is_single) {
-        call.keys = some_keys(1);
-    } else if (is_range) {
-        const uint64_t first = random_.below(kKeys);
-        const uint64_t end = first + 1 + random_.below(kKeys - first);
-        for (uint64_t key = first; key < end; ++key)
-            call.keys.push_back(key);
-    } else if (random_.below(2) == 0) {  // the same long lists again and again
-        while (worker.lists.size() < 3)
-            worker.lists.push_back(some_keys(20 + random_.below(80)));
-        call.keys = worker.lists[random_.below(3)];
+    if (only_pulls_.contains(number)) {
+        call.keys = some_keys(1);  // by one server, if it has a lease
     } else {
-        call.keys = some_keys(1 + random_.below(6));
+        choose_keys(worker, tables_[call.table].schema.layout, 6, call);
     }
     call.is_push =
         random_.below(5) != 0 && counted.may_push(call.keys) && !only_pulls_.contains(number);
     const size_t count = call.keys.size() * counted.width();
-    if (random_.below(3) == 0) {
-        call.plain.resize(count);
-    } else {
-        call.block = Block(cluster_.memory_of(number), count * sizeof(uint64_t));
-    }
+    make_room(number, call, count);
     const std::span<uint64_t> values = call.values(count);
-    const KeyRange range{call.keys.front(), call.keys.back() + 1};
     CallOptions options;
     call.is_hurried = random_.below(40) == 0;
     if (call.is_hurried) options.deadline_ns = (1 + random_.below(3000)) * kMicrosecond;
     call.due_ns = clock_of(number).now_ns() + options.deadline_ns;
+    const TaskId before = some_call_before(number, call);
+    if (before != kNoTask) options.after = std::span(&before, 1);
     events_.add("worker {}: a {} of {} keys from {} of table {}", number,
                 call.is_push ? "push" : "pull", call.keys.size(), call.keys[0], call.table);
-    const TableInfo& table = tables_[call.table];
     if (call.is_push) {
         counted.begin_push(call.keys, values);
-        const auto bytes = std::as_bytes(values);
-        call.id = is_range ? client.push(table, range, bytes, options)
-                           : client.push(table, call.keys, bytes, options);
         ++counts_.pushes;
     } else {
         call.before = counted.begin_pull();
-        const auto bytes = std::as_writable_bytes(values);
-        call.id = is_range ? client.pull(table, range, bytes, options)
-                           : client.pull(table, call.keys, bytes, options);
     }
+    call.id = send(client, tables_[call.table], call, count, options);
+}
+
+/// Of those that are open, now and then.
+TaskId HistoryWorkers::some_call_before(uint32_t number, Call& call) {
+    Worker& worker = workers_[number];
+    if (worker.calls.size() < 2 || random_.below(8) != 0) return kNoTask;
+    call.after = worker.calls[random_.below(worker.calls.size() - 1)].id;
+    ++counts_.waiting_calls;
+    return cluster_.workers[number]->name_task(call.after);
+}
+
+ClientCore::CallId HistoryWorkers::send(ClientCore& client, const TableInfo& table,
+                                        Transfer& transfer, size_t count,
+                                        const CallOptions& options) {
+    const std::span<uint64_t> values = transfer.values(count);
+    if (transfer.is_push) {
+        const auto bytes = std::as_bytes(values);
+        return transfer.is_range ? client.push(table, transfer.range(), bytes, options)
+                                 : client.push(table, transfer.keys, bytes, options);
+    }
+    const auto bytes = std::as_writable_bytes(values);
+    return transfer.is_range ? client.pull(table, transfer.range(), bytes, options)
+                             : client.pull(table, transfer.keys, bytes, options);
 }
 
 bool HistoryWorkers::end(uint32_t number, Call& call) {
     ClientCore& client = *cluster_.workers[number];
-    const uint64_t now_ns = clock_of(number).now_ns();
-    const bool is_over = call.is_hurried && now_ns >= call.due_ns;
-    if (!client.done(call.id)) {
-        if (is_over) ++call.late_turns;
-        const bool is_late = call.late_turns > kLateTurns && now_ns > call.due_ns + kLateNs;
-        INFO("worker " << number << " has a call past its deadline\n" << events_.text());
-        REQUIRE_FALSE(is_late);
+    if (call.is_dropped ? client.has_open_values() : !client.done(call.id)) {
+        check_not_late(number, call);
         return false;
     }
-    const Status ended = client.take(call.id);
-    const bool is_given_up = call.is_hurried && ended.code() == Errc::kDeadline;
-    if (is_given_up) REQUIRE(is_over);
-    if (!is_given_up) check(ended, call.is_push ? "a push" : "a pull");
+    const Status ended = call.is_dropped ? Status() : client.take(call.id);
+    INFO("table " << call.table << ", worker " << number << "\n" << events_.text());
+    note_end(number, call, ended);
+    bury(call, call.keys.size() * counted_[call.table].width());
+    return true;
+}
+
+void HistoryWorkers::check_not_late(uint32_t number, Call& call) {
+    const uint64_t now_ns = clock_of(number).now_ns();
+    if (call.is_hurried && now_ns >= call.due_ns) ++call.late_turns;
+    const bool is_late = call.late_turns > kLateTurns && now_ns > call.due_ns + kLateNs;
+    INFO("worker " << number << " has a call past its deadline\n" << events_.text());
+    REQUIRE_FALSE(is_late);
+}
+
+void HistoryWorkers::note_end(uint32_t number, Call& call, const Status& ended) {
+    Worker& worker = workers_[number];
     CountedPushes& counted = counted_[call.table];
     const auto values = call.values(call.keys.size() * counted.width());
-    INFO("table " << call.table << ", worker " << number << "\n" << events_.text());
+    if (!ended) worker.failed_calls.insert(call.id);
+    const bool is_over = clock_of(number).now_ns() >= call.due_ns;
+    const bool is_given_up = call.is_hurried && is_over && ended.code() == Errc::kDeadline;
+    if (!is_given_up && worker.failed_calls.contains(call.after)) {
+        REQUIRE_FALSE(ended.has_value());
+        REQUIRE(ended.error().text().find("failed: ") != std::string::npos);
+        if (call.is_push) counted.never_sent(call.keys, values);
+        return;
+    }
     if (is_given_up) ++counts_.given_up;
+    if (!is_given_up) check(ended, call.is_push ? "a push" : "a pull");
     if (call.is_push) {
         is_given_up ? counted.give_up_push(call.keys, values) : counted.end_push(call.keys, values);
     } else if (!is_given_up) {
         counted.end_pull(call.keys, values, call.before);
     }
+}
+
+/// From now on nobody reads or writes its values.
+void HistoryWorkers::bury(Transfer& transfer, size_t count) {
+    const std::span<uint64_t> values = transfer.values(count);
     std::ranges::fill(values, kGraveValue);
-    graves_.push_back({std::move(call.plain), std::move(call.block), values.size()});
+    graves_.push_back({std::move(transfer.plain), std::move(transfer.block), values.size()});
     if (graves_.size() > kGravesMax) check_oldest_grave();
-    return true;
 }
 
 void HistoryWorkers::check_oldest_grave() {
@@ -208,75 +279,6 @@ void HistoryWorkers::check_oldest_grave() {
     REQUIRE(std::ranges::all_of(graves_.front().values(),
                                 [](uint64_t value) { return value == kGraveValue; }));
     graves_.pop_front();
-}
-
-void HistoryWorkers::begin_round(uint32_t number) {
-    Worker& worker = workers_[number];
-    ClientCore& client = *cluster_.workers[number];
-    const TableInfo& table = tables_[kRoundsTable];
-    if (!worker.has_iterations || worker.rounds.size() >= 4) return;
-    const uint64_t first = client.first_iteration(table.schema.id);
-    if (first > CountedRounds::kRounds) return;
-    worker.pushed = std::max(worker.pushed, first - 1);
-    const auto oldest =
-        std::ranges::find_if(worker.rounds, [](const Round& round) { return round.is_push; });
-    const uint64_t open = oldest == worker.rounds.end() ? 0 : worker.pushed - oldest->iteration + 1;
-    if (worker.pushed < CountedRounds::kRounds && open <= table.schema.max_delay) {
-        Round& round = worker.rounds.emplace_back();
-        round.is_push = true;
-        round.iteration = ++worker.pushed;
-        if (random_.below(8) != 0) round.keys = some_keys(1 + random_.below(kKeys));
-        round.values = rounds_.begin_push(round.iteration, number, round.keys);
-        CallOptions options{round.iteration};
-        // The last one is what is looked at in the end.
-        round.is_hurried = !is_draining_ && !worker.is_leaving &&
-                           round.iteration < CountedRounds::kRounds && random_.below(40) == 0;
-        if (round.is_hurried) {
-            options.deadline_ns = (1 + random_.below(3000)) * kMicrosecond;
-            rounds_.let_fail(round.iteration);
-        }
-        round.id = client.push(table, round.keys, std::as_bytes(std::span(round.values)), options);
-        ++counts_.rounds;
-    } else if (worker.pushed > 0 && !is_draining_) {
-        Round& round = worker.rounds.emplace_back();
-        round.iteration = 1 + random_.below(worker.pushed);
-        round.keys = some_keys(1 + random_.below(kKeys));
-        round.values.resize(round.keys.size());
-        round.before = rounds_.begin_pull();
-        round.id = client.pull(table, round.keys, std::as_writable_bytes(std::span(round.values)),
-                               {round.iteration});
-    }
-}
-
-bool HistoryWorkers::end(uint32_t number, Round& round) {
-    ClientCore& client = *cluster_.workers[number];
-    if (!client.done(round.id)) return false;
-    const std::optional<uint64_t> shown = client.iteration_shown(round.id);
-    const Status ended = client.take(round.id);
-    if (round.is_push) {
-        events_.add("worker {}: its part of iteration {} has ended: {}", number, round.iteration,
-                    ended ? "ok" : ended.error().message());
-    }
-    if (!ended && rounds_.may_fail(round.iteration)) {
-        if (!round.is_push) return true;
-        ++counts_.failed_parts;
-        workers_[number].failed.push_back(round);
-        return true;
-    }
-    check(ended, round.is_push ? "a part" : "a pull of an iteration");
-    if (round.is_push) {
-        rounds_.end_push(round.keys, round.values);
-        return true;
-    }
-    INFO("worker " << number << " asked for iteration " << round.iteration << "\n"
-                   << events_.text());
-    REQUIRE(shown.has_value());
-    REQUIRE(*shown >= round.iteration);
-    for (size_t i = 0; i < round.keys.size(); ++i) {
-        const uint64_t key = round.keys[i];
-        rounds_.end_pull(key, round.values[i], *shown, round.before[key]);
-    }
-    return true;
 }
 
 void HistoryWorkers::check(const Status& ended, const char* what) const {

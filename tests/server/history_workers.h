@@ -7,7 +7,9 @@
 /// touched after its call.
 
 #include <deque>
+#include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -67,33 +69,44 @@ public:
     void check_all();
 
 private:
-    struct Call {
+    /// The keys of a call, and their values in its caller's memory.
+    struct Transfer {
         ClientCore::CallId id = 0;
-        size_t table = 0;
         bool is_push = false;
+        bool is_range = false;    ///< it names its keys as a range
         bool is_hurried = false;  ///< it has a deadline that it may miss
-        uint64_t due_ns = 0;      ///< that deadline
-        uint32_t late_turns = 0;  ///< after it, in which its worker was polled
         std::vector<uint64_t> keys;
-        std::vector<uint64_t> plain;  ///< values in memory that is not registered
-        Block block;                  ///< values in memory that is
-        std::vector<uint64_t> before;
+        std::vector<uint64_t> plain;   ///< values in memory that is not registered
+        Block block;                   ///< values in memory that is
+        std::vector<uint64_t> before;  ///< of a pull: what was certain when it began
 
         [[nodiscard]] std::span<uint64_t> values(size_t count) {
             if (!plain.empty()) return plain;
             return {reinterpret_cast<uint64_t*>(block.data()), count};
         }
+
+        [[nodiscard]] KeyRange range() const { return {keys.front(), keys.back() + 1}; }
+    };
+
+    struct Call : Transfer {
+        size_t table = 0;
+        uint64_t due_ns = 0;           ///< its deadline
+        uint32_t late_turns = 0;       ///< after that, in which its worker was polled
+        ClientCore::CallId after = 0;  ///< the call that must have ended before it begins
+        bool is_dropped = false;       ///< nobody asks how it ended
     };
 
     /// A push into an iteration, or a pull of one.
-    struct Round {
-        ClientCore::CallId id = 0;
-        bool is_push = false;
-        bool is_hurried = false;  ///< it has a deadline that it may miss
+    struct Round : Transfer {
+        uint64_t iteration = 0;
+        std::vector<uint64_t> bits;  ///< what a push has as its values
+    };
+
+    /// A part that was withdrawn.
+    struct FailedPart {
         uint64_t iteration = 0;
         std::vector<uint64_t> keys;
-        std::vector<uint64_t> values;
-        std::vector<uint64_t> before;  ///< of a pull
+        std::vector<uint64_t> bits;
     };
 
     struct Worker {
@@ -102,12 +115,14 @@ private:
         bool has_left = false;
         bool has_died = false;
         bool has_iterations = true;
-        uint64_t pushed = 0;  ///< its last iteration; 0: none yet
+        bool leaves_open = false;  ///< it does not wait for its calls, but leave() does
+        uint64_t pushed = 0;       ///< its last iteration; 0: none yet
         ClientCore::CallId leave = 0;
         std::deque<Call> calls;
         std::deque<Round> rounds;
-        std::vector<Round> failed;  ///< parts; shards may not know yet that it has withdrawn them
+        std::vector<FailedPart> failed;  ///< shards may not know yet that it has withdrawn them
         std::vector<std::vector<uint64_t>> lists;
+        std::set<ClientCore::CallId> failed_calls;  ///< what waits for them fails, too
     };
 
     /// Buffers of a call that has ended: nobody reads or writes them any more.
@@ -128,12 +143,28 @@ private:
 
     void live(uint32_t number);
     void leave(Worker& worker, ClientCore& client);
+    void drop_some(Worker& worker, ClientCore& client);
     [[nodiscard]] std::vector<uint64_t> some_keys(uint64_t count);
+    void choose_keys(Worker& worker, Layout layout, uint64_t count_max, Transfer& transfer);
+    void make_room(uint32_t number, Transfer& transfer, size_t count);
     void begin(uint32_t number, Call& call);
+    [[nodiscard]] TaskId some_call_before(uint32_t number, Call& call);
+    [[nodiscard]] ClientCore::CallId send(ClientCore& client, const TableInfo& table,
+                                          Transfer& transfer, size_t count,
+                                          const CallOptions& options);
     [[nodiscard]] bool end(uint32_t number, Call& call);
+    void check_not_late(uint32_t number, Call& call);
+    void note_end(uint32_t number, Call& call, const Status& ended);
+    void bury(Transfer& transfer, size_t count);
     void check_oldest_grave();
+
+    // history_rounds.cc
     void begin_round(uint32_t number);
+    void begin_part(uint32_t number);
+    void begin_pull_of_round(uint32_t number);
     [[nodiscard]] bool end(uint32_t number, Round& round);
+    void end_pull(uint32_t number, Round& round, std::optional<uint64_t> shown);
+    void note_failed(uint32_t number, Round& round);
     [[nodiscard]] bool has_rounds_left(size_t number) const;
     void check(const Status& ended, const char* what) const;
 
@@ -144,6 +175,7 @@ private:
     bool is_draining_ = false;
     bool is_slow_ = false;
     std::set<uint32_t> only_pulls_;
+    static constexpr size_t kRoundsTable = 2;  ///< that of iterations; those before it are counted
     std::vector<TableInfo> tables_;
     std::vector<CountedPushes> counted_;  // the first tables
     CountedRounds rounds_;                // the last one
