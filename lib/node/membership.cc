@@ -405,25 +405,45 @@ View Membership::with_joiners(View view) {
 View Membership::with_plan(View view) {
     if (!is_plan_due_) return view;
     is_plan_due_ = false;
-    std::vector<uint32_t> live = staying(view);
+    const std::vector<uint32_t> live = staying(view);
     const bool can_leave =
         std::ranges::any_of(live, [&](uint32_t s) { return !full_.contains(s); });
     const bool has_too_few = options_.backup_count > 0 && live.size() <= options_.backup_count;
     if ((!can_leave || has_too_few) && !leaving_.empty()) {
-        keep_leavers(live.empty()  ? "are dead"
-                     : has_too_few ? "are fewer than each segment has copies"
-                                   : "have no memory for it");
-        live = staying(view);
+        keep_leavers(as_list(leaving_), live.empty()  ? "are dead"
+                                        : has_too_few ? "are fewer than each segment has copies"
+                                                      : "have no memory for it");
     }
-    const Plan what = plan(view, live, options_.backup_count, as_list(full_));
-    if (what.empty()) return view;
-    if (std::ranges::none_of(view.segments(), &ViewSegment::has_learner)) done_ = {};
-    return begin_moves(view, what);
+    View next = planned(view);
+    if (!leaving_.empty() && keep_stuck_leavers(next)) next = planned(view);
+    const auto has_learners = [](const View& one) {
+        return std::ranges::any_of(one.segments(), &ViewSegment::has_learner);
+    };
+    if (next.epoch() != view.epoch() && !has_learners(view)) done_ = {};
+    return next;
+}
+
+View Membership::planned(const View& view) const {
+    const Plan what = plan(view, staying(view), options_.backup_count, as_list(full_));
+    return what.empty() ? view : begin_moves(view, what);
+}
+
+/// Who is leaving but would never end, because nothing moves any more and it still holds something,
+/// must stay. That is so if all who have no copy of that yet are full.
+bool Membership::keep_stuck_leavers(const View& next) {
+    if (std::ranges::any_of(next.segments(), &ViewSegment::has_learner)) return false;
+    std::vector<uint32_t> stuck = as_list(leaving_);
+    std::erase_if(stuck, [&](uint32_t server) { return next.holds_nothing(server); });
+    if (stuck.empty()) return false;
+    keep_leavers(stuck, full_.empty() ? "have copies of it already"
+                                      : "have no memory for it, or copies of it already");
+    return true;
 }
 
 /// Those who were to take over cannot. Who was leaving must stay.
-void Membership::keep_leavers(std::string_view why) {
-    for (const uint32_t server : std::exchange(leaving_, {})) {
+void Membership::keep_leavers(const std::vector<uint32_t>& servers, std::string_view why) {
+    for (const uint32_t server : servers) {
+        leaving_.erase(server);
         actions_.emplace_back(KeepServer{
             server, Error(Errc::kUnavailable,
                           fmt::format("server {} stays: the servers that were to take over what "

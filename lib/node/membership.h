@@ -226,7 +226,9 @@ private:
     void put_withdrawals(ViewData& data);
     View with_joiners(View view);
     View with_plan(View view);
-    void keep_leavers(std::string_view why);
+    [[nodiscard]] View planned(const View& view) const;
+    [[nodiscard]] bool keep_stuck_leavers(const View& next);
+    void keep_leavers(const std::vector<uint32_t>& servers, std::string_view why);
     void ask();
     void publish(View next);
     void forget_void_answers();

@@ -3,6 +3,7 @@
 /// Membership of a job whose segments have a backup.
 
 #include <algorithm>
+#include <string>
 #include <variant>
 #include <vector>
 
@@ -28,18 +29,24 @@ public:
     void decide() {
         for (const MembershipAction& action : is.decide()) {
             has_loss |= std::holds_alternative<LostSegments>(action);
-            kept += std::holds_alternative<KeepServer>(action) ? 1 : 0;
+            if (const auto* const keep = std::get_if<KeepServer>(&action)) {
+                ++kept;
+                why_kept = keep->why.text();
+            }
         }
     }
 
-    /// Learners complete and losers stop until nothing is left to do.
-    void settle() {
+    /// Learners complete, but for those of `full`, and losers stop until nothing is left to do.
+    void settle(uint32_t full = kNoShard) {
         for (int i = 0; i < 1000; ++i) {
             const View view = is.view();
             for (const ViewSegment& segment : view.segments()) {
                 if (!segment.has_learner()) continue;
-                REQUIRE(is.learner_complete(segment.primary, {segment.first, segment.learner.shard,
-                                                              segment.learner.named}));
+                const LearnerReport report{segment.first, segment.learner.shard,
+                                           segment.learner.named};
+                const bool is_full = segment.learner.shard == full;
+                REQUIRE((is_full ? is.learner_refused(segment.primary, report)
+                                 : is.learner_complete(segment.primary, report)));
             }
             const std::set<uint32_t> losers = is.losers();
             for (const uint32_t loser : losers)
@@ -59,6 +66,7 @@ public:
     Membership is;
     bool has_loss = false;
     size_t kept = 0;
+    std::string why_kept;
 };
 
 }  // namespace
@@ -102,6 +110,29 @@ TEST_SUITE("backups") {
         job.is.server_died(2);
         job.decide();
         CHECK(job.has_loss);
+    }
+
+    TEST_CASE("a server stays if one that is to take over is full and the others have copies") {
+        Backups job(3);
+        job.settle();
+        REQUIRE(job.is.leave_server(2));
+        job.decide();
+        job.settle(0);
+        CHECK(job.kept == 1);
+        CHECK(job.why_kept.find("server 2 stays") != std::string::npos);
+        CHECK(job.why_kept.find("no memory for it, or copies of it") != std::string::npos);
+        CHECK_FALSE(job.is.is_leaving(2));
+        CHECK_FALSE(job.is.view().holds_nothing(2));
+        CHECK_FALSE(job.has_loss);
+        // With one more server it can leave.
+        REQUIRE(job.is.join_server(1, membership_server(3, 1)));
+        job.decide();
+        job.settle(0);
+        REQUIRE(job.is.leave_server(2));
+        job.decide();
+        job.settle(0);
+        CHECK(job.is.view().server(2) == nullptr);
+        CHECK(job.without_backup() == 0);
     }
 
     TEST_CASE("a silent server may be put out if others in reach have copies of what it has") {

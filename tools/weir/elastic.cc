@@ -42,8 +42,8 @@ Status wait_until_left(Operator& manager, uint32_t number) {
         if (!server->is_leaving) {
             return Error(Errc::kUnavailable,
                          fmt::format("server {} stays: the servers that were to take over what it "
-                                     "holds are gone, or have no memory for it; let one join, and "
-                                     "ask again",
+                                     "holds are gone, or have no memory for it or copies of it "
+                                     "already; let one join, and ask again",
                                      number));
         }
         (void)::poll(nullptr, 0, kLookMs);
