@@ -85,7 +85,7 @@ void TcpEndpoint::fail(TcpConnection& c, Errc reason, std::string_view why) {
     if (c.is_unproven()) {
         acceptor_.log_unproven(why, line);
     } else {
-        log_line(LogLevel::kWarning, line);
+        log(LogLevel::kWarning, "{}", line);
     }
     end(c, reason);
 }

@@ -92,7 +92,7 @@ void VerbsEndpoint::fail(VerbsConnection& c, Errc reason, std::string_view why) 
     if (c.is_unproven()) {
         meeting_->acceptor().log_unproven(why, line);
     } else {
-        log_line(LogLevel::kWarning, line);
+        log(LogLevel::kWarning, "{}", line);
     }
     // A peer that has sent its Bye may end before our last operations complete.
     drain(c, c.peer_bye_messages ? Errc::kOk : reason);

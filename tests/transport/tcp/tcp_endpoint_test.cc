@@ -92,6 +92,17 @@ TEST_SUITE("tcp endpoint") {
         }
     }
 
+    TEST_CASE("who wants errors only hears of no connection that ends") {
+        for (const LogLevel level : {LogLevel::kWarning, LogLevel::kError}) {
+            const LogLines log(level);
+            Scene scene;
+            const ConnectionId connection = scene.party.accepted()[0];
+            scene.peer.hang_up();
+            REQUIRE(scene.until([&] { return scene.party.closed(connection); }));
+            CHECK(log.lines().size() == (level == LogLevel::kWarning ? 1 : 0));
+        }
+    }
+
     TEST_CASE("frames that no honest peer sends end the connection, and nothing else") {
         const LogLines log;
         std::vector<std::byte> garbage(64, std::byte{0xff});
