@@ -2,62 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Jobs over TCP: on one host, and on three hosts without RDMA, which are network namespaces. Usage: tcp_test.py PATH-OF-WEIR"""
 
-import os
 import shutil
 import subprocess
+import sys
 import unittest
+from pathlib import Path
 
 import lr_testing as testing
 
-
-def ip(*words):
-    return subprocess.run(["ip", *words], capture_output=True, text=True, timeout=30, check=False)
-
-
-class Hosts:
-    """Network namespaces that are joined by a bridge in another one. The names are this process's own."""
-
-    def __init__(self, count):
-        self.names = [f"weir-{os.getpid()}-{i}" for i in range(count)]
-        self.switch = f"weir-{os.getpid()}-switch"
-
-    def __enter__(self):
-        self.do("netns", "add", self.switch)
-        self.do("-n", self.switch, "link", "add", "bridge", "type", "bridge")
-        self.do("-n", self.switch, "link", "set", "bridge", "up")
-        for i, name in enumerate(self.names):
-            self.do("netns", "add", name)
-            self.do("-n", self.switch, "link", "add", f"port{i}", "type", "veth", "peer", "name", "eth0", "netns", name)
-            self.do("-n", self.switch, "link", "set", f"port{i}", "master", "bridge", "up")
-            self.do("-n", name, "address", "add", f"{self.address(i)}/24", "dev", "eth0")
-            for link in ("eth0", "lo"):
-                self.do("-n", name, "link", "set", link, "up")
-        return self
-
-    def __exit__(self, *_):
-        for name in (self.switch, *self.names):
-            ip("netns", "del", name)
-
-    @staticmethod
-    def do(*words):
-        done = ip(*words)
-        assert done.returncode == 0, (words, done.stderr)
-
-    @staticmethod
-    def address(i):
-        return f"10.99.0.{i + 1}"
-
-    def within(self, i):
-        return ["ip", "netns", "exec", self.names[i]]
-
-
-def why_no_namespaces():
-    if shutil.which("ip") is None:
-        return "no ip command (iproute2): no network namespaces"
-    name = f"weir-{os.getpid()}-try"
-    made = ip("netns", "add", name)
-    ip("netns", "del", name)
-    return None if made.returncode == 0 else "this process may not make network namespaces"
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent / "tools/torture.d"))
+from hosts import Hosts, ip, why_no_namespaces  # noqa: E402
 
 
 def break_connections(within):

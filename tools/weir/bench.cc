@@ -20,6 +20,7 @@
 #include "tools/weir/bench_failover.h"
 #include "tools/weir/bench_local.h"
 #include "tools/weir/bench_place.h"
+#include "tools/weir/bench_restart.h"
 #include "tools/weir/command.h"
 
 namespace weir::tools {
@@ -92,7 +93,27 @@ Status choose_cpus(BenchFlags& flags) {
     return {};
 }
 
+/// Checks what fails in `failover`.
+Status check_faults(const BenchFlags& flags) {
+    if (flags.at_once > flags.job.options.replicas) {
+        return Error(
+            Errc::kInvalidArgument,
+            fmt::format("--at-once {}: with --replicas {} what so many servers hold is lost",
+                        flags.at_once, flags.job.options.replicas));
+    }
+    const bool is_cut = !flags.cut.empty();
+    if (is_cut && (flags.within.size() <= flags.at_once || flags.stops)) {
+        return Error(Errc::kInvalidArgument,
+                     fmt::format("--cut: give --within for each of the servers that join ({} or "
+                                 "more), and no --stop",
+                                 flags.at_once + 1));
+    }
+    if (flags.heal_ms == 0 || is_cut) return {};
+    return Error(Errc::kInvalidArgument, "--heal-ms: only what --cut has cut can heal");
+}
+
 Status prepare(BenchFlags& flags) {
+    if (flags.is_failover()) WEIR_TRY(check_faults(flags));
     if (flags.is_dense()) WEIR_TRY(check_sizes(flags));
     if (flags.needs_contact() && !flags.local && flags.job.options.contact_file.empty()) {
         return Error(Errc::kInvalidArgument,
@@ -137,11 +158,19 @@ int run_local(BenchFlags& flags) {
         add("--table-mib", flags.table_mib);
         add("--rounds", flags.rounds);
         add("--folder", job.checkpoint_folder);
+    } else if (flags.is_restart()) {
+        add("--folder", job.checkpoint_folder);
+        add("--turns", flags.turns);
     } else if (flags.is_failover()) {
         add("--table-mib", flags.table_mib);
         add("--rounds", flags.rounds);
         add("--seed", flags.seed);
         if (flags.stops) arguments.emplace_back("--stop");
+        add("--at-once", flags.at_once);
+        add("--heal-ms", flags.heal_ms);
+        if (!flags.cut.empty()) add("--cut", flags.cut);
+        for (const std::string& within : flags.within)
+            add("--within", within);
     } else if (flags.bench != "latency") {
         add("--in-flight", flags.in_flight);
     }
@@ -205,7 +234,7 @@ Status measure(Client& client, const BenchFlags& flags, const JobShape& shape) {
     return report.write_json(flags.json);
 }
 
-/// In `delay`, `elastic` and `failover` all work. Else the first worker measures; the others wait until it has finished, unless all work.
+/// In `delay`, `elastic`, `failover` and `restart` all work. Else the first worker measures; the others wait until it has finished, unless all work.
 Status work(Job& job, uint32_t i, const BenchFlags& flags, const Config& config,
             CheckpointOrders& orders) {
     std::optional<ElasticMoves> moves;
@@ -217,6 +246,8 @@ Status work(Job& job, uint32_t i, const BenchFlags& flags, const Config& config,
         outcome = bench_elastic(client, flags, job.shape(), config, moves);
     } else if (flags.is_checkpoint()) {
         outcome = bench_checkpoint(client, flags, job.shape(), orders);
+    } else if (flags.is_restart()) {
+        outcome = bench_restart(client, flags);
     } else if (flags.is_failover()) {
         outcome = bench_failover(client, flags, job.shape(), config);
     } else if (client.worker() == 0) {
@@ -267,8 +298,9 @@ int run_rank(BenchFlags& flags, Config& config) {
     flags.job.apply_to(config);
     // The limits' memory is touched before the work begins, too: a bench does not measure how long
     // the kernel takes to give out memory. (A server that is killed gives it back before its end is
-    // seen: for `failover` there is no more than is used.)
-    if (!flags.is_failover()) config.set_flag("WEIR_PREFAULT", "weir bench", "yes");
+    // seen: for `failover` there is no more than is used. `restart` measures nothing.)
+    if (!flags.is_failover() && !flags.is_restart())
+        config.set_flag("WEIR_PREFAULT", "weir bench", "yes");
     // Only the first region of a pool is touched before the work begins, so the tables of `insert`
     // must fit into it.
     if (flags.bench == "insert" && !flags.brief &&

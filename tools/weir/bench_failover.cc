@@ -61,7 +61,27 @@ struct FailoverResult {
     uint64_t acknowledged = 0;
     uint64_t wrong_values = 0;
     uint64_t wrong_copies = 0;
+    uint32_t kept = 0;  ///< servers that were cut off and are still members
 };
+
+FailoverFault fault_of(const BenchFlags& flags) {
+    if (!flags.cut.empty()) return FailoverFault::kCut;
+    return flags.stops ? FailoverFault::kStop : FailoverFault::kKill;
+}
+
+struct FaultText {
+    const char* sentence;  ///< what servers do
+    const char* name;
+};
+
+FaultText text_of(FailoverFault fault) {
+    switch (fault) {
+        case FailoverFault::kKill: return {"are killed", "KILL"};
+        case FailoverFault::kStop: return {"are stopped", "STOP"};
+        case FailoverFault::kCut: return {"are cut off", "CUT"};
+    }
+    return {};
+}
 
 double quantile(std::vector<double> sorted, double q) {
     if (sorted.empty()) return 0;
@@ -73,16 +93,18 @@ Status report(const FailoverResult& result, const BenchFlags& flags, const JobSh
     const double median_ms = quantile(result.times_ms, 0.5);
     const double p90_ms = quantile(result.times_ms, 0.9);
     const double max_ms = quantile(result.times_ms, 1);
+    const FaultText fault = text_of(fault_of(flags));
     fmt::print(
-        "# Weir failover: {} servers {} while a worker pushes; {}, {}; seed {}\n"
+        "# Weir failover: {} times {} of the servers {} while a worker pushes; {}, {}; seed {}\n"
         "# From then to the first push to all servers that began later and was acknowledged:\n"
         "{:>10} {:>12} {:>12} {:>12}\n{:>10} {:>12.1f} {:>12.1f} {:>12.1f}\n"
         "# {} pushes of the first worker, none of which failed; {} wrong values;\n"
         "# {} wrong values after the servers were killed once more, without pushes.\n",
-        result.times_ms.size(), flags.stops ? "are stopped" : "are killed", shape.transports,
-        shape.launcher, flags.seed, "rounds", "median ms", "90 % ms", "max ms",
-        result.times_ms.size(), median_ms, p90_ms, max_ms, result.acknowledged, result.wrong_values,
-        result.wrong_copies);
+        result.times_ms.size(), flags.at_once, fault.sentence, shape.transports, shape.launcher,
+        flags.seed, "rounds", "median ms", "90 % ms", "max ms", result.times_ms.size(), median_ms,
+        p90_ms, max_ms, result.acknowledged, result.wrong_values, result.wrong_copies);
+    if (flags.heal_ms > 0)
+        fmt::print("# {} of the cuts healed before the server was replaced.\n", result.kept);
     std::fflush(stdout);
     if (flags.json.empty()) return {};
     nlohmann::json rows = nlohmann::json::array();
@@ -90,12 +112,15 @@ Status report(const FailoverResult& result, const BenchFlags& flags, const JobSh
         rows.push_back({{"milliseconds", time_ms}});
     nlohmann::json json = bench_json("failover", shape);
     json["seed"] = flags.seed;
-    json["signal"] = flags.stops ? "STOP" : "KILL";
+    json["fault"] = fault.name;
+    json["at_once"] = flags.at_once;
+    json["kept"] = result.kept;
     json["rounds"] = result.times_ms.size();
     json["acknowledged"] = result.acknowledged;
     json["wrong_values"] = result.wrong_values;
     json["wrong_copies"] = result.wrong_copies;
     json["median_ms"] = median_ms;
+    json["p90_ms"] = p90_ms;
     json["max_ms"] = max_ms;
     json["rows"] = std::move(rows);
     return data::write_whole_file(flags.json, json.dump(2) + "\n");
@@ -111,15 +136,22 @@ Status bench_failover(Client& client, const BenchFlags& flags, const JobShape& s
     WEIR_TRY(load.prepare());
     std::optional<FailoverKills> kills;
     if (reports) {
-        kills.emplace(FailoverPlan{.contact_file = flags.job.options.contact_file,
-                                   .rounds = flags.rounds,
-                                   .shards = flags.job.options.shards_per_server,
-                                   .variables = variables_of(config),
-                                   .pause_seconds = flags.seconds,
-                                   .seed = flags.seed,
-                                   .stops = flags.stops,
-                                   .cpu = flags.cpus.empty() ? -1 : flags.cpus[0]},
-                      config);
+        const uint32_t needed = flags.at_once + 1;
+        kills.emplace(
+            FailoverPlan{.contact_file = flags.job.options.contact_file,
+                         .rounds = flags.rounds,
+                         .at_once = flags.at_once,
+                         .servers = std::max(needed, static_cast<uint32_t>(flags.within.size())),
+                         .shards = flags.job.options.shards_per_server,
+                         .variables = variables_of(config),
+                         .pause_seconds = flags.seconds,
+                         .seed = flags.seed,
+                         .fault = fault_of(flags),
+                         .within = flags.within,
+                         .cut = flags.cut,
+                         .heal_ms = flags.heal_ms,
+                         .cpu = flags.cpus.empty() ? -1 : flags.cpus[0]},
+            config);
     }
     WEIR_TRY(run(load, kills ? &*kills : nullptr));
     FailoverResult result;
@@ -128,6 +160,7 @@ Status bench_failover(Client& client, const BenchFlags& flags, const JobShape& s
     WEIR_TRY(kills->kill_the_rest());
     WEIR_ASSIGN(result.wrong_copies, load.look_at_values());
     result.times_ms = kills->times_ms();
+    result.kept = kills->kept();
     result.acknowledged = load.push_count();
     WEIR_TRY(report(result, flags, shape));
     if (result.wrong_values == 0 && result.wrong_copies == 0) return {};

@@ -42,6 +42,11 @@ struct BenchFlags {
         10;              ///< elastic: servers that join, and that leave; failover: that are killed
     uint64_t seed = 1;   ///< failover: which one, and when
     bool stops = false;  ///< failover: they are stopped, and go on later
+    uint32_t at_once = 1;             ///< failover: so many at the same time
+    std::vector<std::string> within;  ///< failover: commands that run the servers that join
+    std::string cut;                  ///< failover: command that cuts one off, and heals that
+    uint32_t heal_ms = 0;             ///< failover: within which it heals; 0: after the recovery
+    uint64_t turns = 0;               ///< restart: after which it ends; 0: it does not
     /// The cores of the limits: the server's and the worker's.
     std::array<int, 2> limit_cpus = {0, 1};
     /// Whether the job has no transport but tcp: then the limits of `push` and `latency` are bare
@@ -55,6 +60,8 @@ struct BenchFlags {
     [[nodiscard]] bool is_elastic() const { return bench == "elastic"; }
 
     [[nodiscard]] bool is_failover() const { return bench == "failover"; }
+
+    [[nodiscard]] bool is_restart() const { return bench == "restart"; }
 
     [[nodiscard]] bool is_checkpoint() const { return bench == "checkpoint"; }
 

@@ -2,8 +2,13 @@
 #include "tools/weir/child_process.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
+#include <filesystem>
+#include <iterator>
+#include <sstream>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include <fmt/core.h>
@@ -12,9 +17,13 @@
 #include <unistd.h>
 
 namespace weir::tools {
+namespace {
 
-Result<pid_t> start_this_program(std::vector<std::string> arguments,
-                                 std::vector<std::string> variables) {
+constexpr const char* kThisProgram = "/proc/self/exe";
+
+/// `program` is looked for in PATH if it has no slash.
+Result<pid_t> start(const char* program, std::vector<std::string> arguments,
+                    std::vector<std::string> variables) {
     std::vector<char*> argv;
     for (std::string& argument : arguments)
         argv.push_back(argument.data());
@@ -31,10 +40,40 @@ Result<pid_t> start_this_program(std::vector<std::string> arguments,
     }
     environment.push_back(nullptr);
     pid_t pid = 0;
-    const int code =
-        posix_spawn(&pid, "/proc/self/exe", nullptr, nullptr, argv.data(), environment.data());
-    if (code != 0) return Error(Errc::kIo, "bench --local: cannot start a process", code);
+    const int code = posix_spawnp(&pid, program, nullptr, nullptr, argv.data(), environment.data());
+    if (code != 0)
+        return Error(Errc::kIo, fmt::format("weir bench: cannot start {}", arguments[0]), code);
     return pid;
+}
+
+}  // namespace
+
+Result<pid_t> start_this_program(std::vector<std::string> arguments,
+                                 std::vector<std::string> variables,
+                                 std::vector<std::string> within) {
+    if (within.empty()) return start(kThisProgram, std::move(arguments), std::move(variables));
+    std::error_code failed;
+    arguments[0] = std::filesystem::read_symlink(kThisProgram, failed);
+    if (failed)
+        return Error(Errc::kIo, "weir bench: this program's path is unknown", failed.value());
+    std::ranges::move(arguments, std::back_inserter(within));
+    const std::string program = within[0];
+    return start(program.c_str(), std::move(within), std::move(variables));
+}
+
+Status run_command(std::vector<std::string> words) {
+    const std::string program = words[0];
+    WEIR_ASSIGN(const pid_t pid, start(program.c_str(), std::move(words), {}));
+    int status = 0;
+    while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+    }
+    if (status == 0) return {};
+    return Error(Errc::kIo, fmt::format("{} {}", program, end_text(status)));
+}
+
+std::vector<std::string> words_of(const std::string& command) {
+    std::istringstream text(command);
+    return {std::istream_iterator<std::string>(text), {}};
 }
 
 std::string end_text(int status) {

@@ -14,10 +14,19 @@
 namespace weir::tools {
 
 /// Starts this program with `arguments`, of which the first is the name that it is shown by, and
-/// with `variables` ("NAME=value") in place of those in this process's environment.
+/// with `variables` ("NAME=value") in place of those in this process's environment. `within`: a
+/// command that becomes the program that its last words name ({"ip", "netns", "exec", "a"}); empty: none.
 /// Errors: kIo
 [[nodiscard]] Result<pid_t> start_this_program(std::vector<std::string> arguments,
-                                               std::vector<std::string> variables = {});
+                                               std::vector<std::string> variables = {},
+                                               std::vector<std::string> within = {});
+
+/// Runs another command, and waits for its end.
+/// Errors: kIo: it cannot be started, or has failed
+[[nodiscard]] Status run_command(std::vector<std::string> words);
+
+/// The words of a command, which blanks part.
+[[nodiscard]] std::vector<std::string> words_of(const std::string& command);
 
 /// How a process ended, from waitpid(): "was killed by signal 9", or "failed with exit code 1; its
 /// error stands above".

@@ -281,6 +281,24 @@ void add_failover(CLI::App& command, BenchFlags& flags) {
         ->capture_default_str();
     command.add_flag("--stop", flags.stops,
                      "stop them (SIGSTOP) in place of killing them; they go on later");
+    command.add_option("--at-once", flags.at_once, "how many are killed at the same time")
+        ->check(count(1, 2))
+        ->capture_default_str();
+    command.add_option(
+        "--within", flags.within,
+        "a command that runs a server that joins, for example `ip netns exec NAME`;\n"
+        "give it once for each server");
+    command.add_option(
+        "--cut", flags.cut,
+        "cut servers off in place of killing them: `COMMAND cut I` does that with the\n"
+        "server of the I-th --within (0, 1, ...), and `COMMAND heal I` ends it");
+    command
+        .add_option(
+            "--heal-ms", flags.heal_ms,
+            "heal it after a random time of at most that, whether the job has replaced the\n"
+            "server or not; 0: when it has")
+        ->check(count(0, 60'000))
+        ->capture_default_str();
 }
 
 void add_checkpoint_bench(CLI::App& command, BenchFlags& flags) {
@@ -296,6 +314,19 @@ void add_checkpoint_bench(CLI::App& command, BenchFlags& flags) {
     command.add_option("--folder", flags.job.options.checkpoint_folder,
                        "an empty folder for the checkpoints; with --local: by default a new one in "
                        "TMPDIR or /tmp");
+}
+
+void add_restart(CLI::App& command, BenchFlags& flags) {
+    JobOptions& options = flags.job.options;
+    options.checkpoint_every_iterations = 1;
+    options.resume = kResumeAuto;
+    command
+        .add_option("--folder", options.checkpoint_folder,
+                    "a folder for the checkpoints, from which the next run goes on")
+        ->required();
+    command.add_option("--turns", flags.turns, "after which it ends; 0: when it is killed")
+        ->check(count(0, kLongCountMax))
+        ->capture_default_str();
 }
 
 void add_one(CLI::App& bench, const std::string& name, const std::string& meaning,
@@ -323,6 +354,8 @@ void add_one(CLI::App& bench, const std::string& name, const std::string& meanin
         add_elastic(*command, *flags);
     } else if (flags->is_failover()) {
         add_failover(*command, *flags);
+    } else if (flags->is_restart()) {
+        add_restart(*command, *flags);
     } else if (flags->is_checkpoint()) {
         add_checkpoint_bench(*command, *flags);
     } else if (name != "latency") {
@@ -362,6 +395,8 @@ void add_bench(CLI::App& app, Command& chosen) {
     add_one(*bench, "delay", "iterations by the bound on their delay, with slowed workers", chosen);
     add_one(*bench, "elastic", "pushes while servers join and leave", chosen);
     add_one(*bench, "failover", "pushes while servers are killed", chosen);
+    add_one(*bench, "restart", "pushes and checkpoints until it is killed, and what was saved then",
+            chosen);
     add_one(*bench, "checkpoint", "pushes while checkpoints are written, and how fast these are",
             chosen);
 }

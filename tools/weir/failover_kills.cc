@@ -19,6 +19,19 @@ constexpr std::chrono::milliseconds kLookAtServers(5);
 constexpr std::chrono::milliseconds kLookForPushes(1);
 constexpr uint64_t kStepNsMax = 120 * kSecond;  // for one step
 
+const char* text_of(FailoverFault fault) {
+    switch (fault) {
+        case FailoverFault::kKill: return "are killed";
+        case FailoverFault::kStop: return "stop";
+        case FailoverFault::kCut: return "are cut off";
+    }
+    return "";
+}
+
+void sleep_at_most(double seconds, Random& random) {
+    std::this_thread::sleep_for(std::chrono::duration<double>(seconds * random.uniform()));
+}
+
 }  // namespace
 
 FailoverKills::FailoverKills(FailoverPlan plan, const Config& config)
@@ -34,9 +47,8 @@ Status FailoverKills::run() {
     servers_of_start_ = status.servers.size();
     for (uint32_t i = 0; i < plan_.rounds; ++i) {
         if (Status done = round(); !done) {
-            return Error(done.code(),
-                         fmt::format("round {} of servers that {}: {}", i + 1,
-                                     plan_.stops ? "stop" : "are killed", done.error().text()));
+            return Error(done.code(), fmt::format("round {} of servers that {}: {}", i + 1,
+                                                  text_of(plan_.fault), done.error().text()));
         }
     }
     return until_all_have_copies();
@@ -44,27 +56,73 @@ Status FailoverKills::run() {
 
 Status FailoverKills::round() {
     WEIR_TRY(until_all_have_copies());
-    const std::chrono::duration<double> pause(plan_.pause_seconds * random_.uniform());
-    std::this_thread::sleep_for(pause);
-    const size_t victim = random_.below(servers_.size());
-    ChildProcess server = std::move(servers_[victim]);
-    servers_.erase(servers_.begin() + static_cast<std::ptrdiff_t>(victim));
+    sleep_at_most(plan_.pause_seconds, random_);
+    std::vector<Server> victims = take_victims();
     recovered_ns_.store(0, std::memory_order_relaxed);
-    const uint64_t now_ns = clock_.now_ns();
-    server.send(plan_.stops ? SIGSTOP : SIGKILL);
+    WEIR_ASSIGN(const uint64_t now_ns, fail(victims));
     failed_ns_.store(now_ns, std::memory_order_relaxed);
+    const bool heals_by_itself = plan_.heal_ms > 0;
+    if (heals_by_itself) {
+        sleep_at_most(plan_.heal_ms * 1e-3, random_);
+        WEIR_TRY(mend(victims));
+    }
     WEIR_TRY(until_recovered());
     times_ms_.push_back(
         static_cast<double>(recovered_ns_.load(std::memory_order_relaxed) - now_ns) * 1e-6);
-    if (plan_.stops) server.send(SIGCONT);  // it finds that the job goes on without it
-    return until_ended(server);
+    if (!heals_by_itself) WEIR_TRY(mend(victims));  // they find that the job goes on without them
+    for (Server& server : victims) {
+        WEIR_TRY(heals_by_itself ? until_ended_or_back(std::move(server)) : until_ended(server));
+    }
+    return {};
+}
+
+std::vector<FailoverKills::Server> FailoverKills::take_victims() {
+    std::vector<Server> victims;
+    for (uint32_t i = 0; i < plan_.at_once; ++i) {
+        const size_t victim = random_.below(servers_.size());
+        victims.push_back(std::move(servers_[victim]));
+        servers_.erase(servers_.begin() + static_cast<std::ptrdiff_t>(victim));
+    }
+    return victims;
+}
+
+Result<uint64_t> FailoverKills::fail(const std::vector<Server>& victims) {
+    const uint64_t begin_ns = clock_.now_ns();
+    for (const Server& server : victims) {
+        if (plan_.fault == FailoverFault::kCut) {
+            std::vector<std::string> words = words_of(plan_.cut);
+            words.insert(words.end(), {"cut", fmt::format("{}", server.place)});
+            WEIR_TRY(run_command(std::move(words)));
+        } else {
+            server.process.send(plan_.fault == FailoverFault::kStop ? SIGSTOP : SIGKILL);
+        }
+    }
+    // While the command of a cut ran, pushes may still have been acknowledged.
+    return plan_.fault == FailoverFault::kCut ? clock_.now_ns() : begin_ns;
+}
+
+Status FailoverKills::mend(const std::vector<Server>& victims) {
+    for (const Server& server : victims) {
+        if (plan_.fault == FailoverFault::kStop) server.process.send(SIGCONT);
+        if (plan_.fault != FailoverFault::kCut) continue;
+        std::vector<std::string> words = words_of(plan_.cut);
+        words.insert(words.end(), {"heal", fmt::format("{}", server.place)});
+        WEIR_TRY(run_command(std::move(words)));
+    }
+    return {};
 }
 
 Status FailoverKills::start_server() {
+    size_t place = 0;
+    while (std::ranges::count(servers_, place, &Server::place) > 0)
+        ++place;
+    const std::vector<std::string> within =
+        plan_.within.empty() ? std::vector<std::string>()
+                             : words_of(plan_.within[place % plan_.within.size()]);
     WEIR_ASSIGN(const pid_t pid, start_this_program({"weir", "server", "--join", plan_.contact_file,
                                                      "--shards", fmt::format("{}", plan_.shards)},
-                                                    plan_.variables));
-    servers_.emplace_back(pid);
+                                                    plan_.variables, within));
+    servers_.push_back({ChildProcess(pid), place});
     return {};
 }
 
@@ -90,20 +148,42 @@ Status FailoverKills::until_recovered() {
     return {};
 }
 
-/// A server that was stopped must end by itself, with an error: it is out of the job.
-Status FailoverKills::until_ended(ChildProcess& server) {
+/// A server that was stopped or cut off must end by itself, with an error: it is out of the job.
+Status FailoverKills::ended_as_it_should(int status) const {
+    const bool is_killed = plan_.fault == FailoverFault::kKill;
+    const bool is_right =
+        is_killed ? WIFSIGNALED(status) != 0 : WIFEXITED(status) != 0 && WEXITSTATUS(status) != 0;
+    if (is_right) return {};
+    return Error(Errc::kIo, fmt::format("the server {}", end_text(status)));
+}
+
+Status FailoverKills::until_ended(Server& server) {
     const uint64_t end_ns = clock_.now_ns() + kStepNsMax;
     for (;;) {
-        if (const std::optional<int> ended = server.ended()) {
-            const bool is_right =
-                plan_.stops ? WIFEXITED(*ended) && WEXITSTATUS(*ended) != 0 : WIFSIGNALED(*ended);
-            if (is_right) return {};
-            return Error(Errc::kIo, fmt::format("the server {}", end_text(*ended)));
-        }
+        if (const std::optional<int> ended = server.process.ended())
+            return ended_as_it_should(*ended);
         if (clock_.now_ns() > end_ns)
-            return Error(Errc::kDeadline, "the server that was stopped does not end");
+            return Error(Errc::kDeadline, "a server that is out of the job does not end");
         std::this_thread::sleep_for(kLookAtServers);
     }
+}
+
+/// A server that was cut off for a while has been replaced, and ends, or is a member as before.
+Status FailoverKills::until_ended_or_back(Server server) {
+    const size_t wanted = servers_of_start_ + servers_.size() + 1;
+    std::optional<int> ended;
+    WEIR_TRY(until(
+        "a server that was cut off does not end, and is no member", [&](const JobStatus& now) {
+            ended = server.process.ended();
+            return ended || (now.servers.size() == wanted && is_at_rest(now) &&
+                             std::ranges::all_of(now.servers, [](const JobStatus::Server& one) {
+                                 return one.silent_ms == 0 && holds_parameters(one);
+                             }));
+        }));
+    if (ended) return ended_as_it_should(*ended);
+    ++kept_;
+    servers_.push_back(std::move(server));
+    return {};
 }
 
 template <class Holds>
@@ -112,8 +192,8 @@ Status FailoverKills::until(const char* what, Holds&& holds) {
     while (true) {
         WEIR_ASSIGN(const JobStatus status, connection_.manager->status());
         if (holds(status)) return {};
-        for (ChildProcess& server : servers_) {
-            if (const std::optional<int> ended = server.ended())
+        for (Server& server : servers_) {
+            if (const std::optional<int> ended = server.process.ended())
                 return Error(Errc::kIo, fmt::format("a server that joined {}", end_text(*ended)));
         }
         if (is_cancelled_.load(std::memory_order_relaxed))
@@ -129,7 +209,7 @@ Status FailoverKills::kill_the_rest() {
         const size_t left = servers_of_start_ + servers_.size() - 1;
         servers_.pop_back();  // kills it
         WEIR_TRY(until("what a server held has no copies", [&](const JobStatus& now) {
-            return now.servers.size() == left && (is_at_rest(now) || left == 1);
+            return now.servers.size() == left && (is_at_rest(now) || left <= now.replicas);
         }));
     }
     return {};

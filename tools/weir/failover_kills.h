@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// FailoverKills: starts servers that join a running job, and kills or stops one after the other at a
-/// random instant, as soon as all parameters have their copies again.
+/// FailoverKills: starts servers that join a running job, and kills, stops or cuts off one after the
+/// other, or several at once, at a random instant, as soon as all parameters have their copies again.
 
 #include <atomic>
 #include <cstdint>
@@ -20,16 +20,27 @@
 
 namespace weir::tools {
 
+/// What happens to servers.
+enum class FailoverFault : uint8_t {
+    kKill,  ///< SIGKILL
+    kStop,  ///< SIGSTOP, and SIGCONT when the job goes on without them
+    kCut,   ///< nothing comes to them or from them, or neither; that is healed later
+};
+
 struct FailoverPlan {
     std::string contact_file;
     uint32_t rounds = 10;
-    uint32_t servers = 2;                     ///< that join, of which one is killed in each round
+    uint32_t at_once = 1;                     ///< servers of a round
+    uint32_t servers = 2;                     ///< that join, of which some fail in each round
     uint32_t shards = 1;                      ///< of each
     std::vector<std::string> variables = {};  ///< of their environment
     double pause_seconds = 1;                 ///< at most, before the next one
     uint64_t seed = 1;
-    bool stops = false;  ///< SIGSTOP, and later SIGCONT, in place of SIGKILL
-    int cpu = -1;        ///< for the servers; -1: any
+    FailoverFault fault = FailoverFault::kKill;
+    std::vector<std::string> within = {};  ///< commands that run the servers; empty: none
+    std::string cut = {};  ///< command that cuts the server of `within[i]` off: "COMMAND cut i"
+    uint32_t heal_ms = 0;  ///< a cut heals within that, at random; 0: when the job goes on
+    int cpu = -1;          ///< for the servers; -1: any
 };
 
 /// Works in a thread of its own. The destructor stops that, and kills the servers that still run.
@@ -64,17 +75,31 @@ public:
     /// From the kill to the first push to all servers that began after it and was acknowledged.
     [[nodiscard]] const std::vector<double>& times_ms() const noexcept { return times_ms_; }
 
+    /// Of the servers that were cut off: those that are still members.
+    [[nodiscard]] uint32_t kept() const noexcept { return kept_; }
+
     /// Kills each server that joined once more, and waits for copies in between: then all parameters
     /// that they held come from what were copies.
     [[nodiscard]] Status kill_the_rest();
 
 private:
+    struct Server {
+        ChildProcess process;
+        size_t place = 0;  ///< in FailoverPlan::within
+    };
+
     [[nodiscard]] Status run();
     [[nodiscard]] Status round();
+    [[nodiscard]] std::vector<Server> take_victims();
+    /// Since when they do not serve.
+    [[nodiscard]] Result<uint64_t> fail(const std::vector<Server>& victims);
+    [[nodiscard]] Status mend(const std::vector<Server>& victims);
     [[nodiscard]] Status start_server();
     [[nodiscard]] Status until_all_have_copies();
     [[nodiscard]] Status until_recovered();
-    [[nodiscard]] Status until_ended(ChildProcess& server);
+    [[nodiscard]] Status until_ended(Server& server);
+    [[nodiscard]] Status until_ended_or_back(Server server);
+    [[nodiscard]] Status ended_as_it_should(int status) const;
     template <class Holds>
     [[nodiscard]] Status until(const char* what, Holds&& holds);
 
@@ -83,9 +108,10 @@ private:
     SteadyClock clock_;
     Random random_;
     OperatorConnection connection_;
-    std::vector<ChildProcess> servers_;
+    std::vector<Server> servers_;
     size_t servers_of_start_ = 0;
     std::vector<double> times_ms_;
+    uint32_t kept_ = 0;
     Status outcome_;
     std::atomic<uint64_t> failed_ns_{0};
     std::atomic<uint64_t> recovered_ns_{0};

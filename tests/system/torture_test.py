@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""`tools/torture` in small: servers that are killed, stopped and cut off, over TCP and on several hosts, and checkpoints that are
+interrupted. Usage: torture_test.py PATH-OF-WEIR"""
+
+import subprocess
+import sys
+import unittest
+from pathlib import Path
+
+import lr_testing as testing
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "tools/torture.d"))
+from hosts import why_no_namespaces  # noqa: E402
+
+LIMIT_S = 400
+NOTHING = ("--rounds", "0", "--stops", "0")
+
+
+class Torture(testing.Folder, unittest.TestCase):
+    def torture(self, *words, code=0):
+        out = self.path("report.json")
+        command = [str(ROOT / "tools/torture"), "--weir", self.WEIR, "--seed", str(testing.seed()), "--json", out]
+        # A busy machine must not take a server for silent.
+        done = subprocess.run([*command, "--lease-ms", "2000", "--brief", *words], env=testing.clean_environment({"WEIR_POOL_MIB": "128"}), text=True,
+                              capture_output=True, timeout=LIMIT_S, check=False)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return testing.read_json(out) if code == 0 else done.stderr
+
+    def check(self, report, name, rounds):
+        found = report[name]
+        self.assertEqual((found["rounds"], found["wrong_values"], found["wrong_copies"]), (rounds, 0, 0), report)
+        self.assertGreater(found["acknowledged"], 0)
+
+    def test_kills_over_tcp(self):
+        report = self.torture("--transport", "tcp", "--rounds", "2", "--stops", "0")
+        self.check(report, "kill", 2)
+        self.assertEqual(report["kill"]["transport"], "tcp")
+
+    def test_two_servers_are_killed_at_once(self):
+        report = self.torture("--replicas", "2", "--rounds", "1", "--stops", "0")
+        self.check(report, "kill", 1)
+        self.assertEqual(report["kill"]["at_once"], 2)
+
+    @unittest.skipIf(why_no_namespaces(), why_no_namespaces())
+    def test_kills_stops_and_cut_cables_on_three_hosts(self):
+        report = self.torture("--namespaces", "--rounds", "1", "--stops", "1", "--cuts", "1")
+        for name in ("kill", "stop", *(f"{short}cut {way}" for short in ("", "short ") for way in ("whole", "from", "to"))):
+            self.check(report, name, 1)
+
+    def test_interrupted_checkpoints(self):
+        report = self.torture(*NOTHING, "--checkpoints", "3")
+        self.assertEqual(report["checkpoints"]["interrupted"], 3)
+        self.assertGreater(report["checkpoints"]["whole"], 0)
+
+    def test_wrong_numbers_are_named(self):
+        for words, says in (((*NOTHING,), "not all 0"), (("--cuts", "1"), "give --namespaces, too"), (("--rounds", "-1"), "0 or more")):
+            self.assertIn(says, self.torture(*words, code=2))
+        for words, says in ((("--at-once", 2), "with --replicas 1 what so many servers hold is lost"), (("--cut", "true"), "--within"),
+                            (("--heal-ms", 5), "only what --cut has cut can heal")):
+            done = testing.run([self.WEIR, "bench", "failover", "--local", *map(str, words)], testing.clean_environment(testing.POOL), testing.LIMIT_S)
+            self.assertNotEqual(done.code, 0)
+            self.assertIn(says, done.err)
+
+
+if __name__ == "__main__":
+    testing.main(testing.Folder, "__main__")
