@@ -263,7 +263,7 @@ Status work(Job& job, uint32_t i, const BenchFlags& flags, const Config& config,
 /// Pins this thread to the rank's core, before its job starts threads. With checkpoints, a server has a
 /// thread for the disk, which runs where there is room.
 Status take_place(const BenchFlags& flags, std::optional<uint32_t> rank) {
-    if (!rank || flags.cpus.empty() || flags.is_checkpoint()) return {};
+    if (!rank || flags.cpus.empty() || flags.is_checkpoint() || flags.is_restart()) return {};
     return pin_this_thread(flags.limit_cpus[*rank < flags.job.options.servers ? 0 : 1]);
 }
 

@@ -31,7 +31,7 @@ struct PagedTable {
 };
 
 constexpr std::array<PagedTable, 3> kTables = {{
-    {"restart.dense", Layout::kDense, true, 64, 32 * 1024},
+    {"restart.dense", Layout::kDense, true, 64, 32'768},
     {"restart.sparse", Layout::kSparse, true, 50, 1000},
     {"restart.plain", Layout::kDense, false, 512, 512},
 }};
@@ -169,7 +169,7 @@ Status bench_restart(Client& client, const BenchFlags& flags) {
         WEIR_ASSIGN(const ResumedFrom from, client.resumed_from());
         say("resumed", from.checkpoint, tables);
     }
-    WEIR_TRY(client.barrier());
+    WEIR_TRY(client.barrier(kLongDeadline));
     for (uint64_t turn = 0; flags.turns == 0 || turn < flags.turns; ++turn) {
         for (RestartTable& table : tables) {
             for (uint64_t i = 0; table.has_iterations() ? i < 1 : is_first && i < kPlainPerTurn;
