@@ -155,15 +155,17 @@ void add_predict(CLI::App& app, Command& chosen) {
 /// `word`: what can be done but stop.
 void add_worker_loss(CLI::App& command, OnWorkerLoss& on_worker_loss, const std::string& word,
                      OnWorkerLoss meaning, const std::string& what) {
-    const std::map<std::string, OnWorkerLoss> words{{"stop", OnWorkerLoss::kStop}, {word, meaning}};
     command
-        .add_option("--on-worker-loss", on_worker_loss,
-                    "when a worker dies: stop (an error for all), or " + word + " (" + what +
-                        "); default: stop")
+        .add_option_function<std::string>(
+            "--on-worker-loss",
+            [&on_worker_loss, meaning](const std::string& text) {
+                on_worker_loss = text == "stop" ? OnWorkerLoss::kStop : meaning;
+            },
+            "when a worker dies: stop (an error for all), or " + word + " (" + what +
+                "); default: stop")
         ->option_text("WORD")
-        ->transform(CLI::Transformer(words))
         ->check([word](const std::string& text) {
-            return text.size() == 1 ? "" : text + ": must be stop or " + word;
+            return text == "stop" || text == word ? "" : text + ": must be stop or " + word;
         });
 }
 
