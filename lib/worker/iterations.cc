@@ -92,15 +92,19 @@ std::vector<TaskId> Iterations::dependencies(uint64_t iteration) {
     return order_->dependencies(iteration);
 }
 
-Status Iterations::check_begun(const char* what) const {
-    if (last() > 0) return {};
-    return Error(Errc::kInvalidArgument, fmt::format("{} before any iteration has begun", what));
+Status Iterations::check_may_use(const std::shared_ptr<ClientState>& owner,
+                                 const char* what) const {
+    if (last() == 0)
+        return Error(Errc::kInvalidArgument,
+                     fmt::format("{} before any iteration has begun", what));
+    if (owner == state_) return {};
+    return Error(Errc::kInvalidArgument,
+                 fmt::format("{} in a table of another client than these iterations", what));
 }
 
 /// Which iteration of the table a push names; none: it is a push of its own.
 Result<std::optional<uint64_t>> Iterations::number_of_push(const TableSchema& table,
                                                            std::optional<uint64_t> next) {
-    WEIR_TRY(check_begun("a push"));
     if (began_with_.is_eventual()) return std::optional<uint64_t>();
     if (began_with_.tau() > table.max_delay) {
         return Error(

@@ -94,10 +94,13 @@ public:
     /// others: then it is a push of its own.
     ///
     /// Errors:  through the task: kInvalidArgument if none has begun, if it has pushed to the table
-    ///          before, or if tau is above the table's max_delay; see Table::push
+    ///          before, if the table is another client's, or if tau is above its max_delay; see
+    ///          Table::push
     template <Value T, class Keys>
     Task push(Table<T>& table, Keys&& keys, std::type_identity_t<std::span<const T>> values,
               PushOptions options = {}) {
+        if (const Status wrong = check_may_use(table.state_, "a push"); !wrong)
+            return failed(wrong, table.schema());
         const Result<std::optional<uint64_t>> number =
             number_of_push(table.schema(), table.next_iteration());
         if (!number) return failed(number.error(), table.schema());
@@ -114,11 +117,12 @@ public:
     /// with Consistency::eventual(), in the first tau + 1 iterations of a table, and if this worker
     /// takes part in none. It is not added to the iteration.
     ///
-    /// Errors:  through the task: kInvalidArgument if none has begun; see Table::pull
+    /// Errors:  through the task: kInvalidArgument if none has begun, or if the table is another
+    ///          client's; see Table::pull
     template <Value T, class Keys>
     Task pull(Table<T>& table, Keys&& keys, std::type_identity_t<std::span<T>> out,
               PullOptions options = {}) {
-        if (const Status wrong = check_begun("a pull"); !wrong)
+        if (const Status wrong = check_may_use(table.state_, "a pull"); !wrong)
             return failed(wrong, table.schema());
         options.iteration = oldest_for_pull(table.schema(), table.next_iteration());
         return table.pull(std::forward<Keys>(keys), out, options);
@@ -131,7 +135,9 @@ private:
         uint64_t iteration = 0;  ///< the table's own, for which that one pushes
     };
 
-    [[nodiscard]] Status check_begun(const char* what) const;
+    /// A call that belongs to the iteration that began last, in a table of `owner`.
+    [[nodiscard]] Status check_may_use(const std::shared_ptr<ClientState>& owner,
+                                       const char* what) const;
     /// `next`: Table::next_iteration().
     [[nodiscard]] Result<std::optional<uint64_t>> number_of_push(const TableSchema& table,
                                                                  std::optional<uint64_t> next);

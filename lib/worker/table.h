@@ -170,6 +170,7 @@ public:
 
 private:
     friend class Client;
+    friend class Iterations;
 
     Table(std::shared_ptr<ClientState> state, std::shared_ptr<const TableInfo> info) noexcept
         : state_(std::move(state)), info_(std::move(info)) {}

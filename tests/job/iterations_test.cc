@@ -286,6 +286,37 @@ TEST_SUITE("iterations") {
         CHECK(outcome);
         CHECK(job->serve());
     }
+
+    TEST_CASE("iterations: a table of another client is refused, and nothing is sent") {
+        std::optional<Table<double>> of_other;
+        auto job = start_job(1, 1, 2);
+        const Status outcome = job->run_workers([&](Client& client) -> Status {
+            WEIR_ASSIGN(auto table, client.create_table<double>("numbers", {}));
+            const std::vector<uint64_t> keys{1, 2};
+            const std::vector<double> ones(keys.size(), 1);
+            std::vector<double> seen(keys.size());
+            if (client.worker() == 1) of_other = table;
+            WEIR_TRY(client.barrier());
+            if (client.worker() == 0) {
+                Iterations iterations(client, Consistency::eventual());
+                WEIR_TRY(iterations.begin(1));
+                const Status pushed = iterations.push(*of_other, keys, ones).wait();
+                CHECK(pushed.code() == Errc::kInvalidArgument);
+                CHECK(pushed.error().text() ==
+                      "table 'numbers': a push in a table of another client than these iterations");
+                CHECK(iterations.pull(*of_other, keys, seen).wait().code() ==
+                      Errc::kInvalidArgument);
+                of_other.reset();
+            }
+            WEIR_TRY(client.barrier());
+            WEIR_TRY(table.pull(keys, seen).wait());
+            CHECK(seen == std::vector<double>{0, 0});
+            return {};
+        });
+        INFO((outcome ? "" : outcome.error().text()));
+        CHECK(outcome);
+        CHECK(job->serve());
+    }
 }
 
 }  // namespace weir::test
