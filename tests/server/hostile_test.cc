@@ -72,6 +72,9 @@ public:
         FollowMessage follow;
         follow.epoch = random_.below(2) == 0 ? extreme() : 2;
         follow.number = random_.below(3);
+        // Of a stream that goes on, and of one that begins anew.
+        if (random_.below(2) == 0) follow.stream = random_.below(2) == 0 ? extreme() : 1;
+        if (random_.below(2) == 0) follow.behind = extreme();
         raw_.send(connection, h, follow.encode());
         for (uint64_t i = 1; i <= 8 && !raw_.is_closed(connection); ++i) {
             h = testing::frame_header(wire::Kind::kRecord);
