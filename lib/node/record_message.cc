@@ -15,7 +15,7 @@ constexpr uint8_t kIsRange = 2;
 constexpr uint8_t kHasMore = 4;
 constexpr uint8_t kIsShared = 8;
 constexpr uint8_t kIsKnown = 16;
-constexpr uint8_t kAllFlags = 31;
+constexpr uint8_t kRecordFlags = 31;
 
 struct Head {
     uint8_t kind = 0;
@@ -156,7 +156,7 @@ std::optional<RecordMessage> RecordMessage::decode(std::span<const std::byte> by
     (message.is_range ? message.first_key : message.list) = head.first_key;
     const bool is_sound = head.kind >= static_cast<uint8_t>(Kind::kBegin) &&
                           head.kind <= static_cast<uint8_t>(Kind::kForgetLists) &&
-                          (head.flags & ~kAllFlags) == 0 &&
+                          (head.flags & ~kRecordFlags) == 0 &&
                           (message.is_shared || head.common == 0) && head.reserved == 0 &&
                           head.row_count <= kRowsMax && head.value_bytes <= kBytesMax &&
                           head.state_bytes <= kBytesMax;
