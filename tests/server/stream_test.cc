@@ -169,49 +169,26 @@ public:
 
     /// Any push to what shard 0 has, by any of three workers.
     void push_something() {
-        const uint32_t number = static_cast<uint32_t>(random.below(primary.tables.size()));
-        ShardTable& table = *primary.tables[number];
-        const uint32_t worker = static_cast<uint32_t>(random.below(3));
-        RangeClock& times = *table.clocks.of(worker);
-        table.was_pushed = true;
+        const auto number = static_cast<uint32_t>(random.below(primary.tables.size()));
+        const ShardTable& table = *primary.tables[number];
+        PushedList pushed{number, some_keys(table)};
+        if (pushed.keys.empty()) return;
         ShardRequest request;
         request.header = wire::header_of(wire::Kind::kPush);
-        request.header.table = number;
-        std::vector<uint64_t> keys = some_keys(table);
-        if (keys.empty()) return;
-        const bool is_range = table.positions.is_dense() && random.below(2) == 0;
-        if (is_range) {
+        if (table.positions.is_dense() && random.below(2) == 0) {
             const KeyRange extent =
                 table.rows->extents()[random.below(table.rows->extents().size())];
             const uint64_t begin = extent.begin + random.below(extent.key_count());
             const uint64_t end = std::min(extent.end, begin + 1 + random.below(20));
-            keys = {begin, end};
+            pushed.keys.resize(end - begin);
+            std::iota(pushed.keys.begin(), pushed.keys.end(), begin);
             request.header.flags = wire::kKeysRange | wire::kValuesInline;
             request.header.first = begin;
-            request.header.count = static_cast<uint32_t>(end - begin);
         } else {
             request.header.flags = wire::kKeysInline | wire::kValuesInline;
-            request.header.count = static_cast<uint32_t>(keys.size());
-            request.keys = std::as_bytes(std::span(keys));
+            request.keys = std::as_bytes(std::span(pushed.keys));
         }
-        std::vector<float> values(request.header.count * table.rows->pushed_row_bytes() / 4);
-        for (float& value : values)
-            value = static_cast<float>(random.uniform()) + 0.1F;
-        request.values = std::as_bytes(std::span(values));
-        REQUIRE(change(table, request) == Errc::kOk);
-        const SegmentList& held = primary.holdings.segments();
-        const uint64_t time = ++time_;
-        const auto touch = [&](uint64_t key) {
-            const uint32_t i = held.find(table.positions.position(key));
-            times.raise(held, SegmentRun{i, i + 1}, time);
-        };
-        if (is_range) {
-            for (uint64_t key = keys[0]; key < keys[1]; ++key)
-                touch(key);
-        } else {
-            std::ranges::for_each(keys, touch);
-        }
-        streams.pushed(table, worker, times, request);
+        push(pushed, request);
     }
 
     /// Makes a list of up to so many keys of a table, and pushes it in full.
@@ -251,6 +228,7 @@ public:
     void close_iteration(bool fails) {
         const uint32_t number = static_cast<uint32_t>(random.below(primary.tables.size()));
         ShardTable& table = *primary.tables[number];
+        table.was_pushed = true;
         const std::vector<uint64_t> keys = some_keys(table);
         if (!fails && !keys.empty()) {
             const RowList rows = *table.rows->rows_for_push(keys);
@@ -344,7 +322,7 @@ private:
         std::vector<uint64_t> keys;
     };
 
-    /// Executes and records a push of a list.
+    /// Executes and records a push of these keys.
     void push(const PushedList& list, ShardRequest& request) {
         ShardTable& table = *primary.tables[list.table];
         const auto worker = static_cast<uint32_t>(random.below(3));
