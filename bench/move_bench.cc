@@ -48,7 +48,8 @@ public:
           from_(std::move(device_->make_endpoint({})).value()),
           to_(std::move(device_->make_endpoint({})).value()),
           outbox_(*to_),
-          streams_(*from_, clock_, primary_.holdings, primary_.tables, failures_) {
+          streams_(*from_, clock_, primary_.holdings, primary_.tables, LendingOptions(),
+                   failures_) {
         const std::vector<NewServer> servers{{.addresses = {from_->address()}},
                                              {.addresses = {to_->address()}}};
         ViewData data = first_view(servers, 1)->data();
@@ -123,7 +124,9 @@ private:
                                                        learner_.holdings, learner_.tables);
                 continue;
             }
-            const auto take = [&] { WEIR_CHECK(follower_->receive(frame).empty()); };
+            const auto take = [&] {
+                WEIR_CHECK(follower_->receive(frame, {*to_, c.connection}).empty());
+            };
             if (frame.header.first == 1) {
                 room_s_ += cpu_seconds(take);
             } else {

@@ -21,10 +21,10 @@
 namespace weir::bench {
 namespace {
 
-/// Memory that shards read in place, as that of a job's worker is.
-class WorkerMemory final : public Memory {
+/// Memory that others read in place: a worker's, or what servers lend.
+class SharedMemory final : public Memory {
 public:
-    explicit WorkerMemory(transport::Device& device)
+    explicit SharedMemory(transport::Device& device)
         : device_(&device),
           pool_(std::move(transport::MemoryPool::make({.slab_bytes = size_t{64} << 20},
                                                       std::span(&device_, 1)))
@@ -62,9 +62,12 @@ public:
                    endpoint(), clock_) {
         lease_->extend_until(~uint64_t{0});
         for (uint32_t i = 0; i < shape.servers; ++i) {
-            shards_.push_back(std::make_unique<Shard>(
-                ShardOptions{.number = i, .manager_address = manager_.address(), .lease = lease_},
-                endpoint(), clock_, memory_, rules_));
+            shards_.push_back(
+                std::make_unique<Shard>(ShardOptions{.number = i,
+                                                     .manager_address = manager_.address(),
+                                                     .lease = lease_,
+                                                     .lending = {.memory = &lent_}},
+                                        endpoint(), clock_, memory_, rules_));
         }
         worker_ =
             std::make_unique<ClientCore>(ClientCoreOptions{.manager_address = manager_.address()},
@@ -124,7 +127,8 @@ private:
     RuleRegistry rules_ = RuleRegistry::with_builtin_rules();
     std::shared_ptr<ServerLease> lease_ = std::make_shared<ServerLease>();
     std::unique_ptr<transport::Device> device_ = std::move(transport::shm::make_device({})).value();
-    WorkerMemory worker_memory_{*device_};
+    SharedMemory worker_memory_{*device_};
+    SharedMemory lent_{*device_};
     Manager manager_;
     std::vector<std::unique_ptr<Shard>> shards_;
     std::unique_ptr<ClientCore> worker_;

@@ -82,6 +82,44 @@ private:
     std::shared_ptr<Devices> keep_;
 };
 
+/// A pool of its own, from the first allocation on.
+class LentMemory final : public Memory {
+public:
+    explicit LentMemory(Device& device) noexcept : device_(device) {}
+
+    [[nodiscard]] std::byte* allocate(size_t bytes, size_t alignment) noexcept override {
+        std::call_once(made_, [&] { make_pool(); });
+        return pool_ != nullptr ? pool_->allocate(bytes, alignment) : nullptr;
+    }
+
+    void deallocate(std::byte* data, size_t, size_t) noexcept override {
+        if (data != nullptr) pool_->deallocate(data);
+    }
+
+private:
+    static constexpr uint64_t kSlabBytes = uint64_t{64} << 20;
+    static constexpr uint64_t kLimitBytes = uint64_t{512} << 20;
+
+    void make_pool() {
+        Device* const device = &device_;
+        auto pool = MemoryPool::make({.name = "lent",
+                                      .slab_bytes = kSlabBytes,
+                                      .limit_bytes = kLimitBytes,
+                                      .access = Access::kRemoteRead},
+                                     std::span(&device, 1));
+        if (pool) {
+            pool_ = std::move(*pool);
+        } else {
+            log(LogLevel::kWarning, "copies get rows in messages, which is slower: {}",
+                pool.error().message());
+        }
+    }
+
+    Device& device_;
+    std::once_flag made_;
+    std::unique_ptr<MemoryPool> pool_;
+};
+
 class DeviceRegistrar final : public MemoryRegistrar {
 public:
     DeviceRegistrar(Device& device, std::shared_ptr<Devices> keep) noexcept
@@ -204,6 +242,7 @@ Result<std::shared_ptr<Devices>> Devices::open(const Config& config,
         devices->names_ += child->name();
     }
     WEIR_ASSIGN(devices->device_, transport::combine(std::move(children)));
+    devices->lent_memory_ = std::make_unique<LentMemory>(*devices->device_);
     WEIR_ASSIGN(devices->endpoint_options_, endpoint_options(config));
     WEIR_ASSIGN(devices->worker_pool_options_,
                 PoolOptions::from_config(config, "worker", Access::kRemote));
@@ -231,6 +270,10 @@ Memory& Devices::store_memory(size_t pool) {
     const bool first = memories.empty();
     memories.push_back(std::make_unique<PoolMemory>(*store_pools_[pool], first, nullptr));
     return *memories.back();
+}
+
+Memory& Devices::lent_memory() noexcept {
+    return *lent_memory_;
 }
 
 uint64_t Devices::store_room_bytes() {

@@ -48,6 +48,9 @@ public:
 
     /// The pool of nodes[pool] as a new Memory with its own counters: one for every shard.
     [[nodiscard]] Memory& store_memory(size_t pool);
+    /// For rows that copies on this host take from here: peers may read it. All shards of the process
+    /// share it. Its pool is made when some of it is asked for.
+    [[nodiscard]] Memory& lent_memory() noexcept;
     /// How many bytes of parameters this process has room for, as far as can be known now.
     [[nodiscard]] static uint64_t store_room_bytes();
     /// How many bytes all caches in the pool of nodes[pool] may take together.
@@ -71,6 +74,7 @@ private:
     transport::PoolOptions worker_pool_options_;
     mutable std::mutex mutex_;  ///< guards worker_pool_ and worker_pool_is_reported_
     std::vector<std::unique_ptr<transport::MemoryPool>> store_pools_;
+    std::unique_ptr<Memory> lent_memory_;
     std::unique_ptr<transport::MemoryPool> worker_pool_;
     bool worker_pool_is_reported_ = false;  ///< the use() of some Memory reports the pool's size
     std::vector<std::vector<std::unique_ptr<Memory>>> store_memories_;  ///< of each store pool

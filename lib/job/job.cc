@@ -440,6 +440,7 @@ Status Job::Part::start_shards() {
             options.join = join_;
             options.lease = lease_;
             options.disk = disk_->queue();
+            options.lending.memory = &devices_->lent_memory();
             const size_t pool = store.pool_of_shard[local];
             options.list_cache_bytes =
                 devices_->store_cache_bytes(pool) /

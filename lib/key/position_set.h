@@ -36,6 +36,15 @@ public:
         return i < ranges_.size() && ranges_[i].first <= position;
     }
 
+    /// Whether every position of `range` is in the set.
+    [[nodiscard]] bool covers(PositionRange range) const noexcept {
+        size_t i = slice_[range.first >> shift_];
+        while (i < ranges_.size() && ranges_[i].last < range.first)
+            ++i;
+        return i < ranges_.size() && ranges_[i].first <= range.first &&
+               range.last <= ranges_[i].last;
+    }
+
     /// The positions of this set and of `other`.
     [[nodiscard]] PositionSet with(const PositionSet& other) const;
     /// The positions of this set that are not in `other`.

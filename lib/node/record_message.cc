@@ -15,7 +15,8 @@ constexpr uint8_t kIsRange = 2;
 constexpr uint8_t kHasMore = 4;
 constexpr uint8_t kIsShared = 8;
 constexpr uint8_t kIsKnown = 16;
-constexpr uint8_t kRecordFlags = 31;
+constexpr uint8_t kIsLent = 32;
+constexpr uint8_t kRecordFlags = 63;
 
 struct Head {
     uint8_t kind = 0;
@@ -114,9 +115,42 @@ std::array<std::byte, RecordMessage::kHeadBytes> RecordMessage::encode_head() co
 std::vector<std::byte> RecordMessage::encode(std::vector<std::byte> memory) const {
     constexpr size_t kTailBytes = 64;  // of a push into one segment
     ByteWriter writer(std::move(memory));
-    writer.reserve(kHeadBytes + keys.size() + values.size() + state.size() + kTailBytes);
+    writer.reserve(kHeadBytes + rows_bytes() + kTailBytes);
     writer.raw(encode_head()).raw(keys).raw(values).raw(state);
-    if (!has_tail()) return std::move(writer).take();
+    if (has_tail()) encode_tail(writer);
+    return std::move(writer).take();
+}
+
+std::vector<std::byte> RecordMessage::encode_lent(std::span<std::byte> rows,
+                                                  std::vector<std::byte> memory) const {
+    size_t at = 0;
+    for (const std::span<const std::byte> part : {keys, values, state}) {
+        std::ranges::copy(part, rows.begin() + static_cast<ptrdiff_t>(at));
+        at += part.size();
+    }
+    auto head = encode_head();
+    head[offsetof(Head, flags)] |= std::byte{kIsLent};
+    const wire::MemoryHandle nowhere;
+    ByteWriter writer(std::move(memory));
+    writer.raw(head).raw(std::as_bytes(std::span(&nowhere, 1)));
+    if (has_tail()) encode_tail(writer);
+    return std::move(writer).take();
+}
+
+void RecordMessage::set_lent_at(std::span<std::byte> bytes, const wire::MemoryHandle& at) noexcept {
+    std::memcpy(bytes.subspan(kHeadBytes).data(), &at, sizeof at);
+}
+
+std::optional<wire::MemoryHandle> RecordMessage::lent_at(
+    std::span<const std::byte> bytes) noexcept {
+    wire::MemoryHandle at;
+    if (bytes.size() < kHeadBytes + sizeof at) return std::nullopt;
+    if ((bytes[offsetof(Head, flags)] & std::byte{kIsLent}) == std::byte{0}) return std::nullopt;
+    std::memcpy(&at, bytes.subspan(kHeadBytes).data(), sizeof at);
+    return at;
+}
+
+void RecordMessage::encode_tail(ByteWriter& writer) const {
     writer.number(static_cast<uint32_t>(segments.size()));
     for (const LearnedSegment& segment : segments)
         writer.numbers(segment.range.first, segment.range.last, segment.named);
@@ -125,7 +159,7 @@ std::vector<std::byte> RecordMessage::encode(std::vector<std::byte> memory) cons
         writer.numbers(time.worker, time.range.first, time.range.last, time.time);
     if (clocks.empty() && iterations.empty()) {
         writer.numbers(uint32_t{0}, uint32_t{0});
-        return std::move(writer).take();
+        return;
     }
     writer.number(static_cast<uint32_t>(clocks.size()));
     for (const ClockTimes& clock : clocks)
@@ -137,12 +171,12 @@ std::vector<std::byte> RecordMessage::encode(std::vector<std::byte> memory) cons
         for (const RecordedIterations::Failed& failed : one.failed)
             writer.number(failed.iteration).number(failed.status).number(failed.worker);
     }
-    return std::move(writer).take();
 }
 
-std::optional<RecordMessage> RecordMessage::decode(std::span<const std::byte> bytes) {
+std::optional<RecordMessage> RecordMessage::decode(std::span<const std::byte> bytes,
+                                                   std::span<const std::byte> lent) {
     Head head;
-    if (bytes.size() < sizeof head || bytes.size() > kBytesMax) return std::nullopt;
+    if (bytes.size() < sizeof head || bytes.size() + lent.size() > kBytesMax) return std::nullopt;
     std::memcpy(&head, bytes.data(), sizeof head);
     RecordMessage message;
     message.kind = static_cast<Kind>(head.kind);
@@ -165,12 +199,17 @@ std::optional<RecordMessage> RecordMessage::decode(std::span<const std::byte> by
     if (message.list != 0 ? head.row_count == 0 : message.is_known) return std::nullopt;
     const bool has_keys = !message.is_range && !message.is_known;
     const uint64_t key_bytes = has_keys ? head.row_count * sizeof(uint64_t) : 0;
+    const uint64_t rows_bytes = key_bytes + head.value_bytes + head.state_bytes;
+    const bool is_lent = (head.flags & kIsLent) != 0;
     std::span<const std::byte> rest = bytes.subspan(sizeof head);
-    if (rest.size() < key_bytes + head.value_bytes + head.state_bytes) return std::nullopt;
-    message.keys = rest.first(key_bytes);
-    message.values = rest.subspan(key_bytes, head.value_bytes);
-    message.state = rest.subspan(key_bytes + head.value_bytes, head.state_bytes);
-    rest = rest.subspan(key_bytes + head.value_bytes + head.state_bytes);
+    const uint64_t bytes_here = is_lent ? sizeof(wire::MemoryHandle) : rows_bytes;
+    if (rest.size() < bytes_here || (is_lent ? lent.size() != rows_bytes : !lent.empty()))
+        return std::nullopt;
+    const std::span<const std::byte> rows = is_lent ? lent : rest.first(rows_bytes);
+    message.keys = rows.first(key_bytes);
+    message.values = rows.subspan(key_bytes, head.value_bytes);
+    message.state = rows.subspan(key_bytes + head.value_bytes);
+    rest = rest.subspan(bytes_here);
     const bool has_tail = (head.flags & kHasTail) != 0;
     if (has_tail ? !message.decode_tail(rest) : !rest.empty()) return std::nullopt;
     const bool has_rows = head.row_count != 0 || !message.values.empty() || !message.state.empty();

@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "lib/base/byte_codec.h"
 #include "lib/base/result.h"
 #include "lib/key/key_range.h"
 #include "lib/key/position.h"
@@ -68,9 +69,11 @@ struct RecordedIterations {
 ///
 /// A record has a head of 48 bytes, the keys of a list, the values, the state, and a tail. The
 /// head: kind (1 byte), flags (1; 1: a tail follows, 2: the keys are a range, 4: the next record is
-/// a part of the same change, 8: it is shared, 16: its list is known, so that it has no keys), zero (2),
-/// table (4), row_count, first_key or list, bytes of values, bytes of state, common (8 each). The tail
-/// has the lists of segments, times, clocks and iterations, each with its length (4) in front.
+/// a part of the same change, 8: it is shared, 16: its list is known, so that it has no keys, 32: its
+/// rows are lent), zero (2), table (4), row_count, first_key or list, bytes of values, bytes of state,
+/// common (8 each). The tail has the lists of segments, times, clocks and iterations, each with its
+/// length (4) in front. In the place of rows that are lent (keys, values and state, one behind the
+/// other) is a wire::MemoryHandle of the sender's memory.
 struct RecordMessage {
     /// Rows are cut by rows_from() into records that are much shorter, but for a single row that is
     /// longer.
@@ -137,9 +140,29 @@ struct RecordMessage {
     [[nodiscard]] std::vector<std::byte> encode(std::vector<std::byte> memory = {}) const;
     /// The spans point into `bytes`, which a peer may still change: read what they hold once.
     /// Nothing, if the bytes are not what encode() writes. Takes memory in proportion to them.
-    [[nodiscard]] static std::optional<RecordMessage> decode(std::span<const std::byte> bytes);
+    /// `lent`: its rows, if it has lent_at().
+    [[nodiscard]] static std::optional<RecordMessage> decode(std::span<const std::byte> bytes,
+                                                             std::span<const std::byte> lent = {});
+
+    // A receiver that maps the sender's memory can take rows from there, without a copy on the way. The
+    // sender leaves them as they are until the record is applied.
+
+    /// Of its rows.
+    [[nodiscard]] size_t rows_bytes() const noexcept {
+        return keys.size() + values.size() + state.size();
+    }
+
+    /// Copies its rows to where they can be lent from, of rows_bytes(), and encodes the rest.
+    /// set_lent_at() is due before that is sent.
+    [[nodiscard]] std::vector<std::byte> encode_lent(std::span<std::byte> rows,
+                                                     std::vector<std::byte> memory = {}) const;
+    static void set_lent_at(std::span<std::byte> bytes, const wire::MemoryHandle& at) noexcept;
+    /// Where its rows are, if they are lent.
+    [[nodiscard]] static std::optional<wire::MemoryHandle> lent_at(
+        std::span<const std::byte> bytes) noexcept;
 
 private:
+    void encode_tail(ByteWriter& writer) const;
     [[nodiscard]] bool decode_tail(std::span<const std::byte> bytes);
 };
 

@@ -19,7 +19,7 @@ constexpr uint64_t kReservedMax = uint64_t{4} << 20;
 Follower::Follower(Ends ends, const View& view, Holdings& holdings, ShardTables& tables)
     : ends_(ends), view_(view), holdings_(holdings), tables_(tables) {}
 
-std::string_view Follower::receive(const wire::Frame& frame) {
+std::string_view Follower::receive(const wire::Frame& frame, Source source) {
     const wire::FrameHeader& h = frame.header;
     if (refusal_ != Errc::kOk) return {};
     const bool is_first = bytes_to_come_ == 0;
@@ -27,10 +27,7 @@ std::string_view Follower::receive(const wire::Frame& frame) {
     if (frame.values.empty() && !(is_first && h.request == 0))
         return "a part of a record with nothing in it";
     received_ = h.first;
-    if (is_first && h.request == 0 && waiting_.empty()) {
-        const Outcome outcome = take(frame.values);
-        if (outcome != Outcome::kWait) return judge(outcome);
-    }
+    if (is_first && h.request == 0) return take_whole(frame.values, nullptr, source);
     if (is_first) {
         if (h.request > RecordMessage::kBytesMax) return "a record that is too long";
         partial_ = spare_.take();
@@ -43,11 +40,34 @@ std::string_view Follower::receive(const wire::Frame& frame) {
     if (partial_.size() > RecordMessage::kBytesMax) return "a record that is too long";
     bytes_to_come_ = h.request;
     if (bytes_to_come_ > 0) return {};
-    waiting_bytes_ += partial_.size();
+    std::vector<std::byte> whole = std::exchange(partial_, {});
+    const std::string_view wrong = take_whole(whole, &whole, source);
+    spare_.give(std::move(whole));
+    return wrong;
+}
+
+/// All of a record is here, or can be read. `memory`: that of the bytes, which it may keep.
+std::string_view Follower::take_whole(std::span<const std::byte> bytes,
+                                      std::vector<std::byte>* memory, Source source) {
+    std::span<const std::byte> lent;
+    if (const auto at = RecordMessage::lent_at(bytes)) {
+        const std::byte* const rows =
+            source.endpoint.map(source.connection, {at->address, at->length_bytes, at->key},
+                                transport::Access::kRemoteRead);
+        if (rows == nullptr) return "a record whose rows are not where it says";
+        lent = {rows, at->length_bytes};
+        memory = nullptr;
+    }
+    const auto record = RecordMessage::decode(bytes, lent);
+    if (!record) return "a malformed record";
+    if (waiting_.empty()) {
+        const Outcome outcome = take(*record, memory);
+        if (outcome != Outcome::kWait) return judge(outcome);
+    }
     const bool is_alone = waiting_.empty();
-    waiting_.push_back(std::move(partial_));
-    partial_.clear();
-    if (is_alone) return go_on();
+    waiting_.push_back(memory != nullptr ? std::move(*memory) : record->encode(spare_.take()));
+    waiting_bytes_ += waiting_.back().size();
+    if (is_alone) return {};
     return waiting_bytes_ > kWaitingBytesMax ? "more records than the window has room for" : "";
 }
 
@@ -55,7 +75,7 @@ std::string_view Follower::go_on() {
     while (!waiting_.empty() && refusal_ == Errc::kOk) {
         std::vector<std::byte>& first = waiting_.front();
         const size_t bytes = first.size();
-        const Outcome outcome = take(first, &first);
+        const Outcome outcome = take(*RecordMessage::decode(first), &first);
         if (outcome == Outcome::kWait) return {};
         waiting_bytes_ -= bytes;
         spare_.give(std::move(first));
@@ -101,34 +121,26 @@ bool Follower::go_on_behind(uint64_t index, uint64_t number) {
     return true;
 }
 
-/// A whole record comes: it is applied, or kept until its change is whole. `memory`: that of the
-/// bytes, which it may keep.
-Follower::Outcome Follower::take(std::span<const std::byte> bytes, std::vector<std::byte>* memory) {
+/// A whole record comes: it is applied, or kept until its change is whole. `memory`: that of its bytes,
+/// which it may keep; null: its spans point to where nobody may keep anything.
+Follower::Outcome Follower::take(const RecordMessage& record, std::vector<std::byte>* memory) {
     if (taken_ < applied_) return Outcome::kApplied;  // on an earlier connection
-    const auto record = RecordMessage::decode(bytes);
-    wrong_ = "a malformed record";
-    if (!record) return Outcome::kMalformed;
-    if (record->has_more) {
+    if (record.has_more) {
+        change_.push_back(memory != nullptr ? std::move(*memory) : record.encode(spare_.take()));
+        change_bytes_ += change_.back().size();
         wrong_ = "a change that is too long";
-        if (ends_.stream == 0 || change_bytes_ + bytes.size() > kChangeBytesMax)
-            return Outcome::kMalformed;
-        change_bytes_ += bytes.size();
-        if (memory != nullptr) {
-            change_.push_back(std::move(*memory));
-        } else {
-            change_.push_back(spare_.take());
-            change_.back().assign(bytes.begin(), bytes.end());
-        }
-        return Outcome::kApplied;
+        const bool is_sound = ends_.stream != 0 && change_bytes_ <= kChangeBytesMax;
+        return is_sound ? Outcome::kApplied : Outcome::kMalformed;
     }
+    wrong_ = "a malformed record";
     // All records of a change are of one table: only the first one can have to wait.
     for (const std::vector<std::byte>& part : change_) {
         const Outcome outcome = apply(*RecordMessage::decode(part));
         if (outcome != Outcome::kApplied) return outcome;
     }
-    const Outcome outcome = apply(*record);
+    const Outcome outcome = apply(record);
     if (outcome == Outcome::kApplied) {
-        note_change(*record);
+        note_change(record);
         for (std::vector<std::byte>& part : change_)
             spare_.give(std::move(part));
         change_.clear();

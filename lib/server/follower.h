@@ -20,6 +20,7 @@
 #include "lib/server/stream.h"
 #include "lib/server/touched_rows.h"
 #include "lib/wire/frame.h"
+#include "transport/transport.h"
 
 namespace weir {
 
@@ -84,8 +85,14 @@ public:
     /// was not applied comes again. False: that record was not applied here.
     [[nodiscard]] bool go_on_behind(uint64_t index, uint64_t number);
 
+    /// Where a frame has come from, and what its sender lends.
+    struct Source {
+        transport::Endpoint& endpoint;
+        transport::ConnectionId connection;
+    };
+
     /// Takes a frame of kind kRecord. Returns what is wrong with it; empty if nothing is.
-    [[nodiscard]] std::string_view receive(const wire::Frame& frame);
+    [[nodiscard]] std::string_view receive(const wire::Frame& frame, Source source);
 
     /// Applies what waits, as far as it can. Returns what is wrong with it.
     [[nodiscard]] std::string_view go_on();
@@ -126,8 +133,9 @@ private:
         uint64_t seen_in = 0;  ///< segment_changes_ when all keys were seen to be in segments
     };
 
-    [[nodiscard]] Outcome take(std::span<const std::byte> bytes,
-                               std::vector<std::byte>* memory = nullptr);
+    [[nodiscard]] std::string_view take_whole(std::span<const std::byte> bytes,
+                                              std::vector<std::byte>* memory, Source source);
+    [[nodiscard]] Outcome take(const RecordMessage& record, std::vector<std::byte>* memory);
     void note_change(const RecordMessage& last);
     [[nodiscard]] Outcome apply(const RecordMessage& record);
     [[nodiscard]] Outcome begin(const RecordMessage& record);

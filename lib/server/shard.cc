@@ -29,7 +29,7 @@ Shard::Shard(ShardOptions options, std::unique_ptr<transport::Endpoint> endpoint
       to_manager_(*endpoint_, clock_, options_.manager_address, options_.link),
       touched_(options_.list_cache_bytes / 4),
       sessions_(options_.waiting_bytes_max),
-      streams_(*endpoint_, clock_, holdings_, tables_, refusals_),
+      streams_(*endpoint_, clock_, holdings_, tables_, options_.lending, refusals_),
       writes_(*endpoint_),
       row_scan_(options_.secret_seed) {
     memory_.add(fetcher_.spares());
@@ -128,7 +128,9 @@ void Shard::handle(const Completion& completion) {
             if (to_manager_.owns(completion.connection) && to_manager_.connected())
                 to_manager_.send(wire::header_of(Kind::kJoin), join_message().encode());
             return;
-        case Event::kClosed: return closed(completion.connection);
+        case Event::kClosed:
+            if (!completion.memory_in_doubt) streams_.take_back_lent(completion.connection);
+            return closed(completion.connection);
         case Event::kImmediate:
             return refuse(completion.connection, "an immediate, which shards do not take");
     }

@@ -79,6 +79,7 @@ struct ShardOptions {
     std::shared_ptr<const ServerLease> lease = nullptr;
     /// For checkpoints. None: it writes and reads none.
     std::shared_ptr<checkpoint::DiskQueue> disk = nullptr;
+    LendingOptions lending{};                   ///< to copies; its memory outlives the shard
     size_t fetch_bytes_max = size_t{64} << 20;  ///< of requests whose bytes are read or written
     /// Limit of the remembered key lists of all tables together: this shard's part of what its
     /// pool may spend on such lists.

@@ -178,7 +178,11 @@ bool Shard::serves(const ShardTable& table, const ShardRequest& request) const {
     if ((h.flags & wire::kKeysRange) != 0) {
         const KeyRange keys{h.first, h.first + h.count};
         if (!table.positions.is_dense() || keys.end > table.positions.key_count()) return false;
-        uint64_t count = 0;
+        if (primary.covers(
+                {table.positions.position(keys.begin), table.positions.position(keys.end - 1)})) {
+            return true;
+        }
+        uint64_t count = 0;  // no key may lie between two parts
         for (const KeyRange own : primary.dense_keys(table.positions.key_count()))
             count += intersect(own, keys).key_count();
         return count == keys.key_count();
@@ -255,8 +259,9 @@ void Shard::follow(ConnectionId connection, const wire::Frame& frame) {
 void Shard::receive_from_shard(ConnectionId connection, const wire::Frame& frame) {
     std::string_view wrong;
     if (const auto found = followers_.find(connection); found != followers_.end()) {
-        wrong = frame.header.kind == Kind::kRecord ? found->second->receive(frame)
-                                                   : "a frame that a stream does not have";
+        wrong = frame.header.kind == Kind::kRecord
+                    ? found->second->receive(frame, {*endpoint_, connection})
+                    : "a frame that a stream does not have";
     } else {
         wrong = streams_.receive(connection, frame.header);  // nothing, if it was closed
     }

@@ -24,12 +24,13 @@ PositionSet positions_of(std::span<const LearnedSegment> segments) {
 }  // namespace
 
 Stream::Stream(Ends ends, transport::Endpoint& endpoint, const Clock& clock,
-               const Holdings& holdings, ShardTables& tables, RepeatedLog& failures)
+               const Holdings& holdings, ShardTables& tables, Lender& lender, RepeatedLog& failures)
     : ends_(std::move(ends)),
       endpoint_(endpoint),
       clock_(clock),
       holdings_(holdings),
       tables_(tables),
+      lender_(lender),
       failures_(failures) {
     enter(State::kPaused);
 }
@@ -52,8 +53,10 @@ void Stream::send_again() {
         unapplied_.pop_back();
     }
     for (; !unapplied_.empty(); unapplied_.pop_back()) {
-        queue_bytes_ += unapplied_.back().kept.size();
-        queue_.push_front({.bytes = std::move(unapplied_.back().kept)});
+        Queued& record = queue_.emplace_front(std::move(unapplied_.back().kept));
+        record.sent = 0;
+        record.state = 0;
+        queue_bytes_ += record.size();
     }
     untaken_bytes_ = 0;
     last_index_ = taken_ = applied_;
@@ -170,7 +173,7 @@ void Stream::find_positions() {
 }
 
 /// Rows that are too many for one record go ahead of it: what else it says counts when all are there.
-void Stream::add(RecordMessage record, bool has_more) {
+void Stream::add(RecordMessage&& record, bool has_more) {
     const uint64_t step = record.rows_to_cut();
     if (record.row_count <= step) return add_whole(record, has_more);
     for (uint64_t row = 0; row < record.row_count; row += step) {
@@ -190,8 +193,38 @@ void Stream::add_whole(RecordMessage& record, bool has_more) {
     record.has_more = has_more && ends_.lasting != 0;
     record.is_shared = is_shared_;
     if (is_shared_) record.common = common_;
-    queue_.push_back({.bytes = record.encode(spare_.take()), .state = state_now_});
-    queue_bytes_ += queue_.back().bytes.size();
+    Queued& queued = queue_.emplace_back();
+    queued.state = state_now_;
+    if (can_lend()) queued.lent = lender_.take(record.rows_bytes());
+    if (queued.lent) {
+        queued.lent_bytes = record.rows_bytes();
+        queued.bytes = record.encode_lent({queued.lent.data(), queued.lent_bytes}, spare_.take());
+    } else {
+        queued.bytes = record.encode(spare_.take());
+    }
+    queue_bytes_ += queued.size();
+}
+
+/// Whether the learner maps memory of this side.
+bool Stream::can_lend() const {
+    return ends_.lasting != 0 && state_ == State::kOpen && connection_ &&
+           endpoint_.capabilities_of(*connection_).maps_memory;
+}
+
+void Stream::give_back(Queued&& record) {
+    spare_.give(std::move(record.bytes));
+    if (record.lent) lender_.put(std::move(record.lent));
+}
+
+std::vector<Block> Stream::take_lent() {
+    std::vector<Block> lent;
+    const auto take = [&](Queued& record) {
+        if (record.lent) lent.push_back(std::move(record.lent));
+    };
+    for (Sent& sent : unapplied_)
+        take(sent.kept);
+    if (!queue_.empty() && queue_.front().sent > 0) take(queue_.front());
+    return lent;
 }
 
 void Stream::forget_lists() {
@@ -317,7 +350,7 @@ std::string_view Stream::applied(const wire::FrameHeader& header) {
     taken_ = taken;
     applied_ = header.first;
     for (; !unapplied_.empty() && unapplied_.front().index <= applied_; unapplied_.pop_front())
-        spare_.give(std::move(unapplied_.front().kept));
+        give_back(std::move(unapplied_.front().kept));
     while (!changes_.empty() && changes_.front().index <= applied_)
         changes_.pop_front();
     if (header.status == Errc::kOk) return {};

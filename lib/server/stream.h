@@ -20,6 +20,7 @@
 #include "lib/key/position_set.h"
 #include "lib/node/record_message.h"
 #include "lib/server/holdings.h"
+#include "lib/server/lender.h"
 #include "lib/server/spare_buffers.h"
 #include "lib/server/touched_rows.h"
 #include "transport/transport.h"
@@ -75,7 +76,7 @@ public:
 
     /// `failures`: for connections that cannot be made. What is a reference must outlive it.
     Stream(Ends ends, transport::Endpoint& endpoint, const Clock& clock, const Holdings& holdings,
-           ShardTables& tables, RepeatedLog& failures);
+           ShardTables& tables, Lender& lender, RepeatedLog& failures);
     Stream(const Stream&) = delete;
     Stream& operator=(const Stream&) = delete;
     ~Stream();
@@ -92,7 +93,7 @@ public:
     [[nodiscard]] uint64_t generation() const noexcept { return generation_; }
 
     /// Adds a record of something that has just changed. `has_more`: so is the next one of.
-    void add(RecordMessage record, bool has_more = false);
+    void add(RecordMessage&& record, bool has_more = false);
 
     /// For a list that is added next, and makes so many records. The learner keeps it until
     /// forget_lists(), which is due at the latest when generation() grows.
@@ -161,6 +162,8 @@ public:
 
     void connected();
     void closed();
+    /// What the learner may still take over the connection, when the stream is to end.
+    [[nodiscard]] std::vector<Block> take_lent();
     /// The learner has sent kApplied. Returns what is wrong with it; empty if nothing is.
     [[nodiscard]] std::string_view applied(const wire::FrameHeader& header);
 
@@ -210,15 +213,19 @@ private:
     };
 
     struct Queued {
-        std::vector<std::byte> bytes;
-        size_t sent = 0;
+        std::vector<std::byte> bytes = {};
+        Block lent = {};  ///< its rows, if the learner is to take them from there
+        size_t lent_bytes = 0;
+        size_t sent = 0;     ///< of `bytes`
         uint64_t state = 0;  ///< when it was added; 0: it may be sent at once
+
+        [[nodiscard]] size_t size() const noexcept { return bytes.size() + lent_bytes; }
     };
 
     struct Sent {
         uint64_t index = 0;
         size_t bytes = 0;
-        std::vector<std::byte> kept = {};  ///< all of it, if the stream is lasting
+        Queued kept = {};  ///< all of it, if the stream is lasting
     };
 
     struct Change {
@@ -232,6 +239,10 @@ private:
     void send_again();
     void connect();
     void add_whole(RecordMessage& record, bool has_more);
+    [[nodiscard]] bool can_lend() const;
+    [[nodiscard]] bool lend(Queued& record);
+    void put_rows_into(Queued& record);
+    void give_back(Queued&& record);
     void add_all_rows(Batch& batch, size_t table);
     void find_positions();
     [[nodiscard]] bool has_window(size_t bytes) const noexcept;
@@ -256,6 +267,7 @@ private:
     const Clock& clock_;
     const Holdings& holdings_;
     ShardTables& tables_;
+    Lender& lender_;
     RepeatedLog& failures_;
 
     State state_ = State::kPaused;

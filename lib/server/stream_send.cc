@@ -64,27 +64,48 @@ bool Stream::post(uint64_t index, size_t bytes_to_come,
 }
 
 void Stream::was_sent(size_t bytes) {
-    unapplied_.push_back({++last_index_, bytes});
+    unapplied_.push_back({.index = ++last_index_, .bytes = bytes});
     untaken_bytes_ += bytes;
+}
+
+/// The record says where its rows are, as the learner reaches them over this connection. False: it
+/// cannot.
+bool Stream::lend(Queued& record) {
+    if (!can_lend()) return false;
+    const auto at = endpoint_.expose(*connection_, {record.lent.data(), record.lent_bytes});
+    if (!at) return false;
+    RecordMessage::set_lent_at(record.bytes, {at->address, at->length_bytes, at->key});
+    return true;
+}
+
+/// Puts the rows into the record: the learner does not map memory, on this connection.
+void Stream::put_rows_into(Queued& record) {
+    const std::span<const std::byte> rows(record.lent.data(), record.lent_bytes);
+    queue_bytes_ -= record.size();
+    record.bytes = RecordMessage::decode(record.bytes, rows)->encode();
+    lender_.put(std::move(record.lent));
+    record.lent_bytes = 0;
+    queue_bytes_ += record.size();
 }
 
 /// Sends the next frame of what waits. False: not now.
 bool Stream::send_queue(uint64_t state) {
     Queued& next = queue_.front();
     if (next.sent == 0 && next.state > state) return false;
+    const bool is_first = next.sent == 0;
+    if (is_first && !has_window(next.size())) return false;
+    if (is_first && next.lent && !lend(next)) put_rows_into(next);
     const size_t room =
         endpoint_.capabilities_of(*connection_).message_bytes_max - wire::kHeaderBytesMin;
     const auto rest = std::span<const std::byte>(next.bytes).subspan(next.sent);
     const auto some = rest.first(std::min(rest.size(), room));
-    const bool is_first = next.sent == 0;
-    if (is_first && !has_window(next.bytes.size())) return false;
     const uint64_t index = last_index_ + (is_first ? 1 : 0);
     if (!post(index, rest.size() - some.size(), std::span(&some, 1))) return false;
-    if (is_first) was_sent(next.bytes.size());
+    if (is_first) was_sent(next.size());
     next.sent += some.size();
     if (next.sent < next.bytes.size()) return true;
-    queue_bytes_ -= next.bytes.size();
-    if (ends_.lasting != 0) unapplied_.back().kept = std::move(next.bytes);
+    queue_bytes_ -= next.size();
+    if (ends_.lasting != 0) unapplied_.back().kept = std::move(next);
     queue_.pop_front();
     return true;
 }
@@ -123,7 +144,7 @@ void Stream::begin(Batch& batch) {
     RecordMessage record;
     record.kind = batch.has_all ? RecordMessage::Kind::kTakeOver : RecordMessage::Kind::kBegin;
     record.segments = batch.segments;
-    add(record);
+    add(std::move(record));
     if (batch.has_all) {
         batch.has_begun = batch.is_reported = true;
         batch.end = batch.counted_behind = next_index() - 1;
@@ -136,7 +157,7 @@ void Stream::begin(Batch& batch) {
         times.table = static_cast<uint32_t>(i);
         for (const LearnedSegment& segment : batch.segments)
             times.clocks.push_back(tables_[i]->clocks.part(holdings_.segments(), segment.range));
-        add(times);
+        add(std::move(times));
         add_iterations(batch, i);
         batch.tables.insert(i);
     }
@@ -148,7 +169,7 @@ void Stream::end(Batch& batch) {
     RecordMessage record;
     record.kind = RecordMessage::Kind::kEnd;
     record.segments = batch.segments;
-    add(record);
+    add(std::move(record));
     batch.end = next_index() - 1;
 }
 
@@ -233,10 +254,10 @@ bool Stream::send_rows(Batch& batch, const ShardTable& table) {
         batch.cursor = cursor;
         return true;
     }
-    const RecordMessage record = record_of(table, *batch.walked);
+    RecordMessage record = record_of(table, *batch.walked);
     if (row_bytes > room || ends_.lasting != 0) {  // a row longer than a message; or it is kept
         batch.cursor = cursor;
-        add(record);
+        add(std::move(record));
         return true;
     }
     const auto head = record.encode_head();

@@ -69,7 +69,11 @@ void Streams::take_view(const View& view, uint32_t number, Begin begin) {
         const bool has_new = segment.has_learner() && segment.learner.replaces != segment.primary;
         return segment.backup_count() + (has_new ? 1 : 0) > 1;
     });
-    std::erase_if(streams_, [&](const auto& entry) { return !wanted.contains(entry.first); });
+    std::erase_if(streams_, [&](const auto& entry) {
+        const bool ends = !wanted.contains(entry.first);
+        if (ends) keep_lent(*entry.second);
+        return ends;
+    });
     for (const auto& [learner, segments] : wanted) {
         std::unique_ptr<Stream>& stream = streams_[learner];
         if (stream == nullptr) {
@@ -78,7 +82,7 @@ void Streams::take_view(const View& view, uint32_t number, Begin begin) {
             Stream::Ends ends{number, learner, shard->address, 0};
             if (has_backups) ends.lasting = ++stream_count_;
             stream = std::make_unique<Stream>(std::move(ends), endpoint_, clock_, holdings_,
-                                              tables_, failures_);
+                                              tables_, lender_, failures_);
         }
         stream->set_shared(is_shared_);
         stream->at_state(state_);
@@ -89,6 +93,13 @@ void Streams::take_view(const View& view, uint32_t number, Begin begin) {
     forget_lists();       // they name streams
     positions_seen_ = 0;  // other streams may have generations of the same sum
     look_at_positions();
+}
+
+/// A stream is about to end, and its connection with it.
+void Streams::keep_lent(Stream& stream) {
+    if (!stream.connection()) return;
+    std::vector<Block> lent = stream.take_lent();
+    if (!lent.empty()) lent_.emplace(*stream.connection(), std::move(lent));
 }
 
 /// A copy that the last primary had may lack what this shard had from it. What is promised from now on
@@ -272,21 +283,19 @@ void Streams::pushed_range(Stream& stream, ShardTable& table, KeyRange keys, uin
         }
     }
     const uint32_t number = table.rows->schema().id;
-    RecordMessage last;
-    for (size_t i = 0; i < parts_.size(); ++i) {
+    const auto rows_of_part = [&](KeyRange part) {
         RecordMessage record;
         record.table = number;
         record.is_range = true;
-        record.first_key = parts_[i].begin;
-        record.row_count = parts_[i].key_count();
-        record.values = *table.rows->values(parts_[i]);
-        record.state = *table.rows->state(parts_[i]);
-        if (i + 1 == parts_.size()) {
-            last = std::move(record);
-        } else {
-            stream.add(std::move(record), true);
-        }
-    }
+        record.first_key = part.begin;
+        record.row_count = part.key_count();
+        record.values = *table.rows->values(part);
+        record.state = *table.rows->state(part);
+        return record;
+    };
+    for (size_t i = 0; i + 1 < parts_.size(); ++i)
+        stream.add(rows_of_part(parts_[i]), true);
+    RecordMessage last = parts_.empty() ? RecordMessage() : rows_of_part(parts_.back());
     last.table = number;
     last.times = times_of(segments_, worker, clock);
     stream.add(std::move(last));

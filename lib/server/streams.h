@@ -35,14 +35,15 @@ public:
     /// Of keys that are remembered for lists that are pushed by their hash.
     static constexpr size_t kListBytesMax = size_t{64} << 20;
 
-    /// They must outlive this.
+    /// What is a reference must outlive this.
     Streams(transport::Endpoint& endpoint, const Clock& clock, const Holdings& holdings,
-            ShardTables& tables, RepeatedLog& failures)
+            ShardTables& tables, const LendingOptions& lending, RepeatedLog& failures)
         : endpoint_(endpoint),
           clock_(clock),
           holdings_(holdings),
           tables_(tables),
-          failures_(failures) {}
+          failures_(failures),
+          lender_(lending) {}
 
     [[nodiscard]] bool empty() const noexcept { return streams_.empty(); }
 
@@ -59,7 +60,11 @@ public:
     void note_touched(const TouchedLog& log) { log.collect(touched_); }
 
     /// Ends all streams: before the endpoint goes.
-    void end() noexcept { streams_.clear(); }
+    void end() {
+        for (const auto& [learner, stream] : streams_)
+            keep_lent(*stream);
+        streams_.clear();
+    }
 
     /// Nothing of what is leaving changes any more.
     void mark() noexcept {
@@ -108,6 +113,10 @@ public:
 
     bool connected(transport::ConnectionId connection);
     bool closed(transport::ConnectionId connection);
+
+    /// The other end of a connection has no way any more to what was lent to it.
+    void take_back_lent(transport::ConnectionId connection) { lent_.erase(connection); }
+
     /// Whether the connection is one of a stream.
     [[nodiscard]] bool has(transport::ConnectionId connection) const noexcept;
     /// Returns what is wrong with the frame; empty if nothing is.
@@ -162,6 +171,7 @@ private:
     [[nodiscard]] static uint64_t place(uint32_t table, const ListId& id) noexcept;
     [[nodiscard]] Stream* find(transport::ConnectionId connection) const noexcept;
     [[nodiscard]] bool is_streamed(uint64_t position) const noexcept;
+    void keep_lent(Stream& stream);
     void look_at_positions();
     void take_over(Stream& stream);
     void pushed_range(Stream& stream, ShardTable& table, KeyRange keys, uint32_t worker,
@@ -178,6 +188,9 @@ private:
     const Holdings& holdings_;
     ShardTables& tables_;
     RepeatedLog& failures_;
+    Lender lender_;
+    /// Of streams that have ended, by their connections: until these are closed, the learner may take it.
+    std::unordered_map<transport::ConnectionId, std::vector<Block>> lent_;
     std::map<uint32_t, std::unique_ptr<Stream>> streams_;  ///< by the learner's shard
     uint64_t stream_count_ = 0;                            ///< that there have been
     uint64_t state_ = 0;

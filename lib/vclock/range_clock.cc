@@ -138,6 +138,10 @@ void RangeClock::set(const SegmentList& held, PositionRange range,
     if (steps.empty()) steps = std::span(&zero, 1);
     WEIR_CHECK(steps.front().from == range.first && steps.back().from <= range.last);
     const PositionRange reach = held.reach(range);
+    if (const size_t i = index_at(reach.first); steps.size() == 1 && is_entry(i, reach)) {
+        entries_[i].time = steps.front().time;
+        return merge_around(i);
+    }
     const size_t begin = split(reach.first);
     size_t end = reach.last == ~uint64_t{0} ? entries_.size() : split(reach.last + 1);
     // Makes room for exactly the steps between the two.

@@ -48,8 +48,7 @@ public:
         const PositionRange reach = held.reach(run);
         const size_t i = index_of(held, run.begin);
         // Mostly the run is just what one entry holds: all segments, or one segment again.
-        if (entries_[i].from != reach.first || last_of(i) != reach.last)
-            return raise_other_run(held, run, time);
+        if (!is_entry(i, reach)) return raise_other_run(held, run, time);
         if (time <= entries_[i].time) return;
         entries_[i].time = time;
         if (entries_.size() > 1) merge_around(i);
@@ -99,6 +98,10 @@ private:
     /// The last position of entry `i`.
     [[nodiscard]] uint64_t last_of(size_t i) const noexcept {
         return i + 1 == entries_.size() ? ~uint64_t{0} : entries_[i + 1].from - 1;
+    }
+
+    [[nodiscard]] bool is_entry(size_t i, PositionRange reach) const noexcept {
+        return entries_[i].from == reach.first && last_of(i) == reach.last;
     }
 
     void raise_other_run(const SegmentList& held, SegmentRun run, uint64_t time);

@@ -108,6 +108,41 @@ TEST_SUITE("record_message") {
         CHECK_FALSE(RecordMessage::decode(known.encode()).has_value());
     }
 
+    TEST_CASE("rows that are lent are read where they lie") {
+        std::vector<std::byte> bytes(64);
+        for (size_t i = 0; i < bytes.size(); ++i)
+            bytes[i] = static_cast<std::byte>(i);
+        RecordMessage known = rows_record(bytes);
+        known.list = 9;
+        known.is_known = true;
+        known.keys = {};
+        RecordMessage plain = known;
+        plain.times.clear();
+        plain.clocks.clear();
+        plain.iterations.clear();
+        for (const RecordMessage& record : {rows_record(bytes), known, plain}) {
+            std::vector<std::byte> rows(record.rows_bytes());
+            std::vector<std::byte> encoded = record.encode_lent(rows);
+            RecordMessage::set_lent_at(encoded, {4096, rows.size(), 77});
+            const auto at = RecordMessage::lent_at(encoded);
+            REQUIRE(at.has_value());
+            CHECK(at->address == 4096);
+            CHECK(at->length_bytes == rows.size());
+            CHECK(at->key == 77);
+            const auto decoded = RecordMessage::decode(encoded, rows);
+            REQUIRE(decoded.has_value());
+            check_same(record, *decoded);
+            CHECK(decoded->values.data() >= rows.data());
+            CHECK(decoded->encode() == record.encode());
+            for (const size_t size : {size_t{0}, rows.size() - 1})
+                CHECK_FALSE(RecordMessage::decode(encoded, std::span(rows).first(size)));
+            for (size_t size = 0; size < encoded.size(); ++size)
+                CHECK_FALSE(RecordMessage::decode(std::span(encoded).first(size), rows));
+            CHECK_FALSE(RecordMessage::lent_at(record.encode()));
+            CHECK_FALSE(RecordMessage::decode(record.encode(), rows));
+        }
+    }
+
     TEST_CASE("rows that are too many for one record are cut into several") {
         const std::vector<std::byte> state(RecordMessage::kBytesMax + (size_t{2} << 20));
         const std::vector<std::byte> values(state.size() / 16);

@@ -43,6 +43,7 @@ struct SimShape {
     size_t list_cache_bytes = size_t{256} << 20;
     size_t eager_bytes = 4096;
     size_t server_memory_bytes = ~size_t{0};
+    size_t lent_bytes_min = 200;  ///< as in LendingOptions
     size_t worker_memory_bytes = ~size_t{0};
     std::shared_ptr<transport::Faults> faults = nullptr;  ///< of the first worker's network
     bool faults_of_all = false;                           ///< of all hosts' networks
@@ -87,8 +88,10 @@ public:
             add_life_line(server);
             Memory& memory =
                 add_memory(device, transport::Access::kLocal, shape.server_memory_bytes);
+            Memory& lent = add_memory(device, transport::Access::kRemoteRead, ~size_t{0});
             for (uint32_t shard = 0; shard < shape.shards; ++shard) {
                 ShardOptions one = shard_options(server * shape.shards + shard, server);
+                one.lending = {&lent, shape.lent_bytes_min};
                 if (shape.replicas > 0) one.host = server;
                 add_shard(one, device, memory);
             }
@@ -141,10 +144,12 @@ public:
         const auto host = static_cast<uint32_t>(devices_.size());
         transport::Device& device = add_host(shape_.faults_of_all);
         Memory& memory = add_memory(device, transport::Access::kLocal, shape_.server_memory_bytes);
+        Memory& lent = add_memory(device, transport::Access::kRemoteRead, ~size_t{0});
         add_life_line(host);
         for (uint32_t shard = 0; shard < joiner.shards; ++shard) {
             ShardOptions options = shard_options(shard, host);
             options.host = host;
+            options.lending = {&lent, shape_.lent_bytes_min};
             options.join = ShardJoin{host + 1, joiner.shards, joiner.weight, joiner.pool_bytes};
             add_shard(options, device, memory);
         }

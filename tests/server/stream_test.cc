@@ -99,7 +99,7 @@ public:
           devices{network.make_device(0), network.make_device(1)},
           from(endpoint(0)),
           to(endpoint(1)),
-          streams(*from, clock, primary.holdings, primary.tables, failures) {
+          streams(*from, clock, primary.holdings, primary.tables, LendingOptions(), failures) {
         const std::vector<NewServer> servers{{.rank = 0, .host = 0, .addresses = {from->address()}},
                                              {.rank = 1, .host = 1, .addresses = {to->address()}}};
         data = first_view(servers, 4)->data();
@@ -406,7 +406,7 @@ private:
                 follower = std::make_unique<Follower>(Follower::Ends{0, 1, 1}, view,
                                                       learner.holdings, learner.tables);
             } else if (follower != nullptr && c.connection == connection) {
-                const std::string_view what = follower->receive(frame);
+                const std::string_view what = follower->receive(frame, {*to, connection});
                 if (!what.empty()) wrong = what;
             }
         }
@@ -702,6 +702,7 @@ TEST_SUITE("stream") {
         rows.first_key = keys.begin;
         rows.row_count = keys.key_count();
         rows.values = std::as_bytes(std::span(values)).first(keys.key_count() * 4);
+        bool is_lent = false;
         const auto follow = [&](const std::vector<RecordMessage>& records, uint64_t skip = 0) {
             Follower follower({0, 1, 1}, pair.view, pair.learner.holdings, pair.learner.tables);
             std::string_view wrong;
@@ -710,9 +711,12 @@ TEST_SUITE("stream") {
                 wire::Frame frame;
                 frame.header = wire::header_of(wire::Kind::kRecord);
                 frame.header.first = ++index;
-                const std::vector<std::byte> bytes = record.encode();
+                std::vector<std::byte> memory(record.rows_bytes());
+                const bool lends = is_lent && record.kind == RecordMessage::Kind::kRows;
+                const std::vector<std::byte> bytes =
+                    lends ? record.encode_lent(memory) : record.encode();
                 frame.values = bytes;
-                wrong = follower.receive(frame);
+                wrong = follower.receive(frame, {*pair.to, 0});
                 for (int i = 0; i < 5; ++i) {
                     (void)pair.learner.holdings.drop_some();
                     if (wrong.empty()) wrong = follower.go_on();
@@ -771,6 +775,9 @@ TEST_SUITE("stream") {
         RecordMessage no_table = rows;
         no_table.table = TableMessage::kTablesMax;
         CHECK(follow({begin, no_table}) == "a malformed record");
+        is_lent = true;
+        CHECK(follow({begin, rows}) == "a record whose rows are not where it says");
+        is_lent = false;
         // Not an error: the sender may have an older view, or be ahead of us.
         RecordMessage other = begin;
         other.segments[0].range = pair.view.range(1);
