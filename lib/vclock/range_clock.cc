@@ -45,48 +45,35 @@ void RangeClock::raise_other_run(const SegmentList& held, SegmentRun run, uint64
 
 void RangeClock::raise_runs(const SegmentList& held, std::span<const SegmentRun> runs,
                             uint64_t time) {
-    split(held, runs);
+    // A run adds an entry at its beginning and one behind its end, at most. The entries are moved
+    // behind the room for these, and from there to the front, one by one: none is overwritten before.
+    const size_t room = 2 * runs.size();
+    const size_t count = entries_.size();
+    entries_.resize(room + count);
+    std::copy_backward(entries_.begin(), entries_.begin() + static_cast<ptrdiff_t>(count),
+                       entries_.end());
     size_t kept = 0;  // entries before this index are final
+    const auto keep = [&](uint64_t from, uint64_t entry_time) {
+        if (kept == 0 || entries_[kept - 1].time != entry_time)
+            entries_[kept++] = {from, entry_time};
+    };
     size_t r = 0;
     PositionRange reach = held.reach(runs[0]);
-    for (ClockStep entry : entries_) {
-        while (reach.last < entry.from && r + 1 < runs.size())
-            reach = held.reach(runs[++r]);
-        if (reach.contains(entry.from)) entry.time = std::max(entry.time, time);
-        if (kept == 0 || entries_[kept - 1].time != entry.time) entries_[kept++] = entry;
+    for (size_t i = room; i < entries_.size(); ++i) {
+        const ClockStep entry = entries_[i];
+        const uint64_t last = last_of(i);
+        uint64_t from = entry.from;
+        bool is_over = false;
+        while (!is_over && r < runs.size() && reach.first <= last) {
+            if (from < reach.first) keep(from, entry.time);
+            keep(std::max(from, reach.first), std::max(entry.time, time));
+            is_over = reach.last >= last;
+            from = reach.last + 1;
+            if (reach.last <= last && ++r < runs.size()) reach = held.reach(runs[r]);
+        }
+        if (!is_over) keep(from, entry.time);
     }
     entries_.resize(kept);
-}
-
-/// Afterwards an entry begins at the beginning and behind the end of each run's reach.
-void RangeClock::split(const SegmentList& held, std::span<const SegmentRun> runs) {
-    // What has to be added is counted first and put in from behind, so that each entry moves once.
-    size_t missing = 0;
-    size_t i = 0;
-    const auto count = [&](uint64_t from) {
-        while (i < entries_.size() && entries_[i].from < from)
-            ++i;
-        missing += i == entries_.size() || entries_[i].from != from;
-    };
-    for (const SegmentRun run : runs) {
-        const PositionRange reach = held.reach(run);
-        count(reach.first);
-        if (reach.last != ~uint64_t{0}) count(reach.last + 1);
-    }
-    size_t from = entries_.size();  // entries below this index have not moved yet
-    entries_.resize(entries_.size() + missing);
-    size_t to = entries_.size();
-    const auto put = [&](uint64_t position) {
-        while (entries_[from - 1].from > position)
-            entries_[--to] = entries_[--from];
-        if (entries_[from - 1].from != position)
-            entries_[--to] = {position, entries_[from - 1].time};
-    };
-    for (size_t r = runs.size(); r-- > 0 && to != from;) {
-        const PositionRange reach = held.reach(runs[r]);
-        if (reach.last != ~uint64_t{0}) put(reach.last + 1);
-        put(reach.first);
-    }
 }
 
 /// The index of the entry that begins at `position`; it is made if there is none.

@@ -106,7 +106,6 @@ private:
 
     void raise_other_run(const SegmentList& held, SegmentRun run, uint64_t time);
     void raise_runs(const SegmentList& held, std::span<const SegmentRun> runs, uint64_t time);
-    void split(const SegmentList& held, std::span<const SegmentRun> runs);
     size_t split(uint64_t position);
 
     /// Makes entry `i` a part of the one before it if their times are equal.

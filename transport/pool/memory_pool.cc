@@ -113,6 +113,7 @@ Status MemoryPool::try_slab(uint64_t bytes, uint64_t backed_bytes) {
                                        .numa_node = options_.numa_node,
                                        .huge_pages = options_.huge_pages,
                                        .shared = options_.access != Access::kLocal,
+                                       .others_only_read = options_.access == Access::kRemoteRead,
                                        .prefault = options_.prefault,
                                        .backed_bytes = backed_bytes}));
     WEIR_ASSIGN(std::vector<RegionId> regions, register_slab(slab));

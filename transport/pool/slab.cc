@@ -128,6 +128,7 @@ Result<Slab> Slab::make_with_pages(const SlabOptions& options, uint64_t page_byt
     if (is_file) WEIR_TRY(slab.open(options, size_bytes));
     slab.memory_ = {static_cast<std::byte*>(nullptr), size_bytes};
     WEIR_TRY(slab.map(options));
+    if (is_file) WEIR_TRY(slab.seal(options));
     const uint64_t backed_bytes = std::min(options.backed_bytes, size_bytes);
     WEIR_TRY(slab.back(huge ? size_bytes : round_up(backed_bytes, page_bytes)));
     return slab;
@@ -149,7 +150,15 @@ Status Slab::open(const SlabOptions& options, uint64_t size_bytes) {
                         "set a smaller WEIR_POOL_MIB",
                         errno);
     }
-    // No process that maps it can shrink it while others use it.
+    return {};
+}
+
+/// No process that maps it can shrink it while others use it.
+Status Slab::seal(const SlabOptions& options) const {
+    if (options.others_only_read) {
+        // Kernels before 5.1 lack this seal: there, what others promise has to be enough.
+        static_cast<void>(fcntl(fd_, F_ADD_SEALS, F_SEAL_FUTURE_WRITE));
+    }
     if (fcntl(fd_, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
         return Error(Errc::kIo, fmt::format("pool '{}': cannot seal its memory", options.name),
                      errno);

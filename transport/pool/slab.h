@@ -30,7 +30,8 @@ struct SlabOptions {
     uint64_t size_bytes = 0;  ///< rounded up to whole pages
     int numa_node = kAnyNode;
     HugePagePolicy huge_pages = HugePagePolicy::kAuto;
-    bool shared = true;  ///< false: private memory, which a forked child does not have
+    bool shared = true;             ///< false: private memory, which a forked child does not have
+    bool others_only_read = false;  ///< other processes cannot map it for writing
     /// Fill in the page table of what is backed, so that the first touch costs nothing. Private
     /// memory always does.
     bool prefault = false;
@@ -78,6 +79,7 @@ private:
                                                       uint64_t page_bytes);
     [[nodiscard]] Status open(const SlabOptions& options, uint64_t size_bytes);
     [[nodiscard]] Status map(const SlabOptions& options);
+    [[nodiscard]] Status seal(const SlabOptions& options) const;
     [[nodiscard]] Status back(uint64_t bytes);
     [[nodiscard]] int back_shared(uint64_t bytes) const;
     [[nodiscard]] int back_private(uint64_t bytes) const;

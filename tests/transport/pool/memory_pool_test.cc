@@ -74,6 +74,13 @@ TEST_SUITE("memory_pool") {
             const auto offset = static_cast<size_t>(memory - region.block.bytes.data());
             CHECK(std::memcmp(static_cast<std::byte*>(peer) + offset, memory, 4096) == 0);
             munmap(peer, 8 * kMiB);
+            // but not for writing; more of it can still be backed
+            CHECK(mmap(nullptr, 8 * kMiB, PROT_WRITE, MAP_SHARED, region.block.fd, 0) ==
+                  MAP_FAILED);
+            std::byte* const more = pool->allocate(4 * kMiB);
+            REQUIRE(more != nullptr);
+            std::memset(more, 0x5a, 4 * kMiB);
+            pool->deallocate(more);
             pool->deallocate(memory);
         }
         CHECK(device.regions().empty());
