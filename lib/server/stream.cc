@@ -207,7 +207,7 @@ void Stream::add_whole(RecordMessage& record, bool has_more) {
 
 /// Whether the learner maps memory of this side.
 bool Stream::can_lend() const {
-    return ends_.lasting != 0 && state_ == State::kOpen && connection_ &&
+    return state_ == State::kOpen && connection_ &&
            endpoint_.capabilities_of(*connection_).maps_memory;
 }
 

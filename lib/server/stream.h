@@ -225,7 +225,7 @@ private:
     struct Sent {
         uint64_t index = 0;
         size_t bytes = 0;
-        Queued kept = {};  ///< all of it, if the stream is lasting
+        Queued kept = {};  ///< all of it, if the stream is lasting, or its rows are lent
     };
 
     struct Change {

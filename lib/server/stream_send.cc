@@ -105,7 +105,7 @@ bool Stream::send_queue(uint64_t state) {
     next.sent += some.size();
     if (next.sent < next.bytes.size()) return true;
     queue_bytes_ -= next.size();
-    if (ends_.lasting != 0) unapplied_.back().kept = std::move(next);
+    if (ends_.lasting != 0 || next.lent) unapplied_.back().kept = std::move(next);
     queue_.pop_front();
     return true;
 }

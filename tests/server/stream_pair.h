@@ -427,6 +427,18 @@ private:
         return count + sent;
     }
 
+    /// The follower has said that something is wrong. What was lent over a connection that is broken
+    /// is not to be had any more.
+    void refused(std::string_view what) {
+        if (what.empty()) return;
+        if (what != "a record whose rows are not where it says") {
+            wrong = what;
+            return;
+        }
+        to->close(connection);
+        if (follower->stream() == 0) follower.reset();
+    }
+
     /// A connection of a stream that goes on, or of a new one.
     void follow(const FollowMessage& message) {
         const bool goes_on = follower != nullptr && message.stream != 0 &&
@@ -450,8 +462,7 @@ private:
                 connection = c.connection;
                 follow(*FollowMessage::decode(frame.values));
             } else if (follower != nullptr && c.connection == connection) {
-                const std::string_view what = follower->receive(frame, {*to, connection});
-                if (!what.empty()) wrong = what;
+                refused(follower->receive(frame, {*to, connection}));
             }
         }
         size_t done = learner.holdings.drop_some() ? 1 : 0;
