@@ -341,6 +341,14 @@ Checkpoints::Report Checkpoints::report() const {
     return report;
 }
 
+std::string Checkpoints::resume_advice() const {
+    if (last_number_ != 0)
+        return fmt::format(", with --resume {} (checkpoint {})", options_.folder, last_number_);
+    if (!options_.resumed_from) return {};
+    return fmt::format(", with --resume {} (checkpoint {})", options_.resumed_folder,
+                       *options_.resumed_from);
+}
+
 WrittenMessage Checkpoints::written() const {
     WrittenMessage message;
     for (const auto& [number, at_ns] : complete_)

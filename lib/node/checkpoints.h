@@ -97,7 +97,7 @@ public:
     /// Whether one is to begin: then call begin() as soon as no view is on its way, no table is being
     /// made, and all shards of the view are there.
     [[nodiscard]] bool is_due();
-    /// `tables`: all that the job has; `unread`: those that nobody has asked for since the job was
+    /// `tables`: all that it is to have; `unread`: those that nobody has asked for since the job was
     /// resumed. Their chunks go on to count.
     void begin(const std::vector<ShardPeer>& shards, std::vector<TableSchema> tables,
                std::vector<uint32_t> unread);
@@ -124,6 +124,9 @@ public:
 
     [[nodiscard]] Report report() const;
     [[nodiscard]] WrittenMessage written() const;
+    /// The flag that goes on from the last checkpoint, with a comma before it: the job's own, or else that
+    /// from which the job goes on. Empty if there is none.
+    [[nodiscard]] std::string resume_advice() const;
 
     [[nodiscard]] const CheckpointOptions& options() const noexcept { return options_; }
 

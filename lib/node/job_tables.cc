@@ -182,7 +182,7 @@ std::vector<TableSchema> JobTables::made_tables() const {
     for (const Entry& entry : tables_) {
         if (!entry.is_made) continue;
         std::optional<TableSchema> schema = decode_schema(entry.message.schema);
-        if (!schema || !schema->in_checkpoints) continue;
+        if (!schema) continue;
         schema->id = entry.message.table;
         made.push_back(*std::move(schema));
     }

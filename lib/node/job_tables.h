@@ -75,7 +75,7 @@ public:
     /// Whether a table is being read from a checkpoint: no segment may change hands.
     [[nodiscard]] bool is_filling() const noexcept;
 
-    /// Those that all shards have, and that checkpoints are to have.
+    /// Those that all shards have.
     [[nodiscard]] std::vector<TableSchema> made_tables() const;
 
     /// Those of the checkpoint that nobody has asked for.

@@ -261,8 +261,9 @@ private:
     bool has_news_ = false;                ///< membership_ has heard something: act()
     std::map<uint32_t, Removed> removed_;  ///< by number, servers that the view still has
     std::vector<JobStatus::DeadServer> dead_servers_;
-    std::optional<Error> loss_;  ///< parameters are lost: what has happened
-    Status outcome_;             ///< of the job, once it ends
+    std::optional<Error> loss_;    ///< parameters are lost: what has happened
+    std::string lost_parameters_;  ///< and which these are; a part of that text
+    Status outcome_;               ///< of the job, once it ends
     Joiners joiners_;
     JobTables tables_{outbox_};
     Checkpoints checkpoints_;

@@ -15,7 +15,9 @@ size_t Manager::go_on_with_checkpoints(uint64_t now_ns) {
     looked_for_checkpoints_ns_ = now_ns;
     size_t done = checkpoints_.poll();
     if (checkpoints_.is_due() && may_begin_checkpoint()) {
-        checkpoints_.begin(live_shards(), tables_.made_tables(), tables_.unread_tables());
+        std::vector<TableSchema> tables = tables_.made_tables();
+        std::erase_if(tables, [](const TableSchema& table) { return !table.in_checkpoints; });
+        checkpoints_.begin(live_shards(), std::move(tables), tables_.unread_tables());
         ++done;
     }
     hold_moves();

@@ -8,6 +8,7 @@
 #include <fmt/core.h>
 
 #include "lib/base/log.h"
+#include "lib/node/lost_ranges.h"
 #include "lib/node/manager.h"
 #include "lib/node/work_share.h"
 
@@ -301,11 +302,13 @@ void Manager::tell_shards_of(uint32_t worker) {
         outbox_.send(shard.connection, header);
 }
 
+/// Calls that need what it held end.
 void Manager::tell_workers_of(uint32_t shard) {
     wire::FrameHeader header = wire::header_of(Kind::kLeave);
     header.first = shard;
+    const std::vector<std::byte> body = encode_text(lost_parameters_);
     for (const auto& [number, worker] : workers_)
-        outbox_.send(worker.connection, header);
+        outbox_.send(worker.connection, header, body);
 }
 
 /// The death of a worker breaks the barrier, unless the job goes on without it. If it goes on with
@@ -441,6 +444,11 @@ void Manager::carry_out(const EndServer& action) {
 /// There is no view any more in which the job could go on. Calls that need what is lost fail, and
 /// the job ends when all workers have given up or have come to their end.
 void Manager::carry_out(const LostSegments& action) {
+    lost_parameters_ = fmt::format(
+        "{:.3g} % of the parameters are lost, because nobody else has them: {}; start the job "
+        "again{}",
+        action.share * 100, lost_ranges(action.positions, tables_.made_tables()),
+        checkpoints_.resume_advice());
     std::string servers;
     for (const uint32_t server : action.servers) {
         const Removed& removed = removed_[server];
@@ -451,15 +459,12 @@ void Manager::carry_out(const LostSegments& action) {
         const auto dead = std::ranges::find(dead_servers_, server, &JobStatus::DeadServer::number);
         if (dead != dead_servers_.end()) dead->held_parameters = true;
     }
-    const uint64_t last = checkpoints_.report().last_number;
+    const bool is_one = action.servers.size() == 1;
     loss_ = Error(Errc::kPeerLost,
-                  fmt::format("{} is gone; it died, or the network to it is cut; it held {:.3g} % "
-                              "of the parameters, and there is no other copy of them: start the "
-                              "job again{}",
-                              servers, action.share * 100,
-                              last == 0 ? std::string()
-                                        : fmt::format(", with --resume {} (checkpoint {})",
-                                                      checkpoints_.options().folder, last)));
+                  fmt::format("{} {}; {}", servers,
+                              is_one ? "is gone; it died, or the network to it is cut"
+                                     : "are gone; they died, or the network to them is cut",
+                              lost_parameters_));
     checkpoints_.end(*loss_);
     log(LogLevel::kWarning, "{}", loss_->text());
     const std::vector<Joiners::Server> joining = joiners_.servers();

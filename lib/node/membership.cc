@@ -348,14 +348,16 @@ View Membership::without_the_gone(const View& view) {
     View next = view;
     if (!dead_.empty()) {
         next = without_servers(next, as_list(dead_));
-        LostSegments lost{.servers = as_list(dead_)};
+        std::vector<PositionRange> lost;
+        double share = 0;
         for (size_t i = 0; i < next.segments().size(); ++i) {
             if (next.segments()[i].primary != kNoShard) continue;
             if (view.segments()[i].primary == kNoShard) continue;
-            ++lost.segment_count;
-            lost.share += share_of(next, i);
+            lost.push_back(next.range(i));
+            share += share_of(next, i);
         }
-        if (lost.segment_count != 0) actions_.emplace_back(std::move(lost));
+        if (!lost.empty())
+            actions_.emplace_back(LostSegments{as_list(dead_), PositionSet(lost), share});
         std::erase_if(full_, [&](uint32_t server) { return dead_.contains(server); });
         dead_.clear();
         is_plan_due_ = true;

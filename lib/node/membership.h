@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "lib/base/result.h"
+#include "lib/key/position_set.h"
 #include "lib/node/first_iterations.h"
 #include "lib/node/on_worker_loss.h"
 #include "lib/ring/moves.h"
@@ -83,7 +84,7 @@ struct EndServer {
 /// Dead servers held the only copy of something. What follows from that is the job's choice.
 struct LostSegments {
     std::vector<uint32_t> servers;
-    size_t segment_count = 0;
+    PositionSet positions;
     double share = 0;  ///< of the ring
 };
 

@@ -277,8 +277,9 @@ ClientCore::CallId ClientCore::open_table(std::string_view table_name) {
 Status ClientCore::check_barrier() const {
     for (uint32_t i = 0; phase_ == Phase::kReady && i < manager(); ++i) {
         if (peers_[i].state != Peer::State::kLost) continue;
-        return Error(Errc::kPeerLost,
-                     fmt::format("{} is gone: no barrier can be reached", peers_[i].name));
+        const Error why(Errc::kPeerLost,
+                        fmt::format("{} is gone: no barrier can be reached", peers_[i].name));
+        return add_loss(why, peers_[i]);
     }
     return {};
 }

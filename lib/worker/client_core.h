@@ -304,6 +304,7 @@ private:
         } state = State::kGone;
         Errc fault = Errc::kOk;      ///< why we are closing the connection; kOk: we are not
         bool is_dead = false;        ///< the manager says that it lost the shard
+        std::string loss;            ///< and which parameters are lost; empty: unknown
         uint64_t hello = 0;          ///< number of the connection, the first has 1
         bool is_greeted = false;     ///< the hello of this connection is sent
         bool is_held = false;        ///< changed by a view that is to be taken: nothing is sent
@@ -416,11 +417,12 @@ private:
     void lose_manager(const Status& why);
     void closed(transport::ConnectionId connection, Errc why, bool memory_in_doubt);
     [[nodiscard]] static Error gone(const Peer& peer, const Request& request);
+    [[nodiscard]] static Error add_loss(const Error& why, const Peer& peer);
     [[nodiscard]] static Error with_keys(const Status& why, const Request& request);
     void connect_again(uint64_t now_ns);
     void lose(uint32_t peer, const Status& why);
     void keep_for_next_connection(uint32_t peer);
-    void shard_died(uint64_t shard);
+    void shard_died(uint64_t shard, std::string loss);
     [[nodiscard]] std::vector<LeaveMessage::Withdrawn> withdrawn_iterations();
     void leave_shards();
     [[nodiscard]] Error no_answer_from(std::string_view whom) const;

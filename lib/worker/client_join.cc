@@ -81,7 +81,7 @@ bool ClientCore::goes_on_without(ConnectionId connection) {
 void ClientCore::lose_manager(const Status& why) {
     lose(manager(), why);
     for (uint32_t shard = 0; shard < manager(); ++shard) {
-        if (peers_[shard].state == Peer::State::kBroken) shard_died(shard);
+        if (peers_[shard].state == Peer::State::kBroken) shard_died(shard, {});
     }
 }
 
@@ -173,6 +173,7 @@ void ClientCore::keep_for_next_connection(uint32_t i) {
 /// The peer is dead, or as good as dead. Its requests end.
 void ClientCore::lose(uint32_t i, const Status& why) {
     Peer& peer = peers_[i];
+    const Error with_loss = add_loss(why.error(), peer);
     if (peer.state == Peer::State::kBroken) --broken_count_;
     peer.state = Peer::State::kLost;
     waiting_count_ -= peer.waiting.size();
@@ -182,27 +183,29 @@ void ClientCore::lose(uint32_t i, const Status& why) {
             // Without that shard, the other workers will not come to the barrier either.
             Call* const call = calls_.find(request.call);
             const bool at_barrier = request.header.kind == Kind::kBarrier;
-            if (at_barrier && call != nullptr) call->fail(why);
+            if (at_barrier && call != nullptr) call->fail(with_loss);
             return;
         }
         if (request.state == Request::State::kKeptAside) return;
         Call* const call = calls_.find(request.call);
-        if (call != nullptr && !call->has_ended()) call->note_error(with_keys(why, request));
+        if (call != nullptr && !call->has_ended())
+            call->note_error(add_loss(with_keys(why, request), peer));
         end_request(id, request);
     });
-    if (i != manager()) held_failures_.blame(why);
+    if (i != manager()) held_failures_.blame(with_loss);
     withdraw_from_manager();
     // Who joins a running job goes on without the server, if the next view does.
     const bool may_go_on = is_admitted_ && i != manager();
-    if (phase_ < Phase::kReady && !may_go_on) fail(why);
+    if (phase_ < Phase::kReady && !may_go_on) fail(with_loss);
 }
 
 /// The manager says that a shard is dead, or there is no manager any more that could say it. A
-/// connection that is open still counts until it closes.
-void ClientCore::shard_died(uint64_t shard) {
+/// connection that is open still counts until it closes. `loss`: what is lost with it, if that is known.
+void ClientCore::shard_died(uint64_t shard, std::string loss) {
     if (shard >= manager()) return;
     Peer& peer = peers_[shard];
     peer.is_dead = true;
+    peer.loss = std::move(loss);
     if (peer.state == Peer::State::kOpen || peer.state == Peer::State::kLost ||
         peer.state == Peer::State::kGone) {
         return;
@@ -214,10 +217,15 @@ void ClientCore::shard_died(uint64_t shard) {
 }
 
 Error ClientCore::gone(const Peer& peer, const Request& request) {
-    return with_keys(
-        Error(Errc::kPeerLost,
-              fmt::format("{} is gone: it died or the network to it is cut", peer.name)),
-        request);
+    const Error why(Errc::kPeerLost,
+                    fmt::format("{} is gone: it died or the network to it is cut", peer.name));
+    return add_loss(with_keys(why, request), peer);
+}
+
+/// `why` nothing more is to be had of the peer, with what the job has lost.
+Error ClientCore::add_loss(const Error& why, const Peer& peer) {
+    if (peer.loss.empty()) return why;
+    return {why.code(), fmt::format("{}; {}", why.text(), peer.loss)};
 }
 
 /// `why` with the keys that the call has there, if it has some. Not of a call that has ended: its

@@ -51,7 +51,8 @@ void ClientCore::receive(transport::ConnectionId connection, std::span<const std
             if (from_manager) return admitted(frame.values);
             break;
         case Kind::kLeave:
-            if (from_manager) return shard_died(frame.header.first);
+            if (from_manager)
+                return shard_died(frame.header.first, decode_text(frame.values).value_or(""));
             break;
         case Kind::kShutdown:
             if (from_manager && frame.header.status != Errc::kOk) {

@@ -316,7 +316,7 @@ private:
     }
 
     void take(const LostSegments& lost) {
-        CHECK(lost.segment_count != 0);
+        CHECK(!lost.positions.ranges().empty());
         CHECK(lost.share > 0);
     }
 

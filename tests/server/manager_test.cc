@@ -6,9 +6,12 @@
 #include "lib/node/manager.h"
 
 #include <array>
+#include <memory>
+#include <vector>
 
 #include <doctest/doctest.h>
 
+#include "tests/checkpoint/sim_disk.h"
 #include "tests/server/sim_cluster.h"
 
 namespace weir::test {
@@ -16,6 +19,33 @@ namespace {
 
 bool mentions(const Status& status, const char* text) {
     return !status && status.error().message().find(text) != std::string::npos;
+}
+
+constexpr uint64_t kLossKeys = 3000;
+
+SimShape shape_with_checkpoints(uint32_t replicas) {
+    SimShape shape;
+    shape.servers = 4;
+    shape.shards = 1;
+    shape.workers = 1;
+    shape.replicas = replicas;
+    shape.checkpoints.folder = "d";
+    shape.checkpoints.disk =
+        std::make_shared<checkpoint::DiskQueue>(std::make_shared<testing::SimDisk>());
+    return shape;
+}
+
+Status push_every_key(SimCluster& cluster, const TableInfo& table) {
+    const std::vector<float> ones(kLossKeys, 1.0F);
+    const auto push =
+        cluster.workers[0]->push(table, KeyRange{0, kLossKeys}, std::as_bytes(std::span(ones)), {});
+    return cluster.finish(0, push);
+}
+
+bool has_written_checkpoint(SimCluster& cluster) {
+    const auto call = cluster.workers[0]->checkpoint(0);
+    REQUIRE(cluster.run_until([&] { return cluster.workers[0]->done(call); }));
+    return cluster.workers[0]->take_checkpoint(call).has_value();
 }
 
 }  // namespace
@@ -97,8 +127,37 @@ TEST_SUITE("manager") {
             CHECK(table.code() == Errc::kPeerLost);
             INFO(table.error().message());
             CHECK(table.error().message().find("server 1 (rank") != std::string::npos);
-            CHECK(table.error().message().find("it held 50 % of the parameters") !=
+            CHECK(table.error().message().find("50 % of the parameters are lost") !=
                   std::string::npos);
+        }
+    }
+
+    TEST_CASE(
+        "calls that need what is lost name the keys and the checkpoint, with copies or without") {
+        for (const uint32_t replicas : {0U, 1U}) {
+            CAPTURE(replicas);
+            SimCluster cluster(14, shape_with_checkpoints(replicas), {});
+            REQUIRE(cluster.start());
+            const auto table = cluster.make_table(0, dense_table("weights", kLossKeys));
+            REQUIRE(table.has_value());
+            cluster.run_idle(3000);  // the copies are made
+            const bool has_checkpoint = replicas == 0;
+            if (has_checkpoint) REQUIRE(has_written_checkpoint(cluster));
+            // Of four servers with one copy each, any three have both copies of something.
+            for (uint32_t server = 1; server <= (replicas == 0 ? 1U : 3U); ++server)
+                cluster.kill_host(server);
+            const Status open = push_every_key(cluster, *table);
+            const Status later = push_every_key(cluster, *table);
+            const Status barrier = cluster.finish(0, cluster.workers[0]->barrier(0));
+            for (const Status* const status : {&open, &later, &barrier}) {
+                REQUIRE_FALSE(status->has_value());
+                INFO(status->error().text());
+                CHECK(mentions(
+                    *status, "% of the parameters are lost, because nobody else has them: keys "));
+                CHECK(mentions(*status, " of table 'weights'; start the job again"));
+                CHECK(mentions(*status, ", with --resume d (checkpoint 1)") == has_checkpoint);
+            }
+            CHECK(mentions(open, "keys of this call"));
         }
     }
 

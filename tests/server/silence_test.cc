@@ -215,7 +215,7 @@ TEST_SUITE("silence") {
         const Result<TableInfo> table = cluster.workers[0]->take_table(made);
         REQUIRE_FALSE(table.has_value());
         CHECK(table.error().text().find("server 1") != std::string::npos);
-        CHECK(table.error().text().find("% of the parameters") != std::string::npos);
+        CHECK(table.error().text().find("% of the parameters are lost") != std::string::npos);
     }
 
     TEST_CASE("a joiner that falls silent before it holds anything is given up") {

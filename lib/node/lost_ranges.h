@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// What is lost with servers of which there are no copies, as users of tables know it.
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include "lib/key/position_set.h"
+#include "lib/store/table_schema.h"
+
+namespace weir {
+
+/// More are counted, but not named: the text goes into errors.
+inline constexpr size_t kLostRangesNamedMax = 4;  ///< of a table
+inline constexpr size_t kLostTablesNamedMax = 3;
+
+/// "keys 0 to 7, 16 to 23, and 12 more ranges, of table 'weights'", for each dense table that has keys at
+/// these positions. The keys of a sparse table lie anywhere: if there is one, or no table at all, the text
+/// has the positions themselves.
+[[nodiscard]] std::string lost_ranges(const PositionSet& lost, std::span<const TableSchema> tables);
+
+}  // namespace weir
