@@ -89,7 +89,8 @@ inline constexpr auto kConfigVariables = std::to_array<ConfigVariable>({
      .least = 50,
      .most = 60'000,
      .meaning = "how long a worker's process may be out of the manager's reach before it counts as "
-                "lost; counts in rank 0"},
+                "lost; counts where the manager is, in rank 0; of several managers, all must have "
+                "the same"},
     {.name = "WEIR_DEADLINE_MS",
      .kind = VariableKind::kNumber,
      .default_value = "30000",

@@ -148,7 +148,7 @@ public:
     /// returns when it has. Does not wait for that.
     ///
     /// Errors: kUnavailable if no other server would be left; kCancelled if the whole job is being
-    ///         stopped (JobOptions::is_being_stopped of rank 0); kInvalidArgument if this process
+    ///         stopped (JobOptions::is_being_stopped where the manager is); kInvalidArgument if this process
     ///         does not have one server; kDeadline, kPeerLost
     [[nodiscard]] Status leave();
 

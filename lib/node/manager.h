@@ -62,7 +62,7 @@ struct ManagerOptions {
     /// given to the servers that have copies of it after a quarter more (lease_line.h).
     uint64_t lease_ns = kSecond;
     std::function<bool()> is_being_stopped{};  ///< JobOptions::is_being_stopped; may be empty
-    /// For people; empty: it is the only one, of rank 0. Of several, each says what it knows.
+    /// For people; empty: it is the only one, in rank 0. Of several, each says what it knows.
     std::function<JobStatus::Managers()> managers{};
     CheckpointOptions checkpoints{};
     /// The checkpoint that the job goes on from; CheckpointOptions::resumed_folder says where it is.

@@ -9,6 +9,7 @@
 
 #include "lib/base/log.h"
 #include "lib/node/life_line.h"
+#include "lib/node/manager_names.h"
 #include "lib/node/messages.h"
 
 namespace weir {
@@ -102,7 +103,8 @@ ManagerLink::Taken ManagerLink::take(const wire::Frame& frame) {
         is_known_ = true;
         pause_ns_ = 0;
         if (std::exchange(has_warned_, false))
-            log(LogLevel::kInfo, "the connection to the manager (rank 0) is whole again");
+            log(LogLevel::kInfo, "the connection to {} is whole again",
+                manager_name(identity_.manager.get()));
         return Taken::kOwn;
     }
     if (identity_.link == 0) return Taken::kFrame;
@@ -142,31 +144,31 @@ size_t ManagerLink::poll(std::string_view name) {
     }
     if (state_ != State::kBroken) return 0;
     if (identity_.manager != nullptr && identity_.manager->has_ended.load()) {
-        over(Error(Errc::kPeerLost,
-                   has_several() ? "most managers of the job are gone: their processes have ended"
-                                 : "the manager (rank 0) is gone: its process has ended"));
+        over(Error(Errc::kPeerLost, manager_is_gone(identity_.manager.get()) +
+                                        (has_several() ? ": their processes have ended"
+                                                       : ": its process has ended")));
         return 1;
     }
     const uint64_t now_ns = clock_.now_ns();
     if (now_ns < not_before_ns_) return 0;
     if (now_ns - broken_ns_ > kGiveUpNs) {
-        over(Error(Errc::kPeerLost,
-                   fmt::format("the manager (rank 0) cannot be reached for {} s; see whether its "
-                               "host and the network to it work",
-                               kGiveUpNs / kSecond)));
+        over(
+            Error(Errc::kPeerLost,
+                  fmt::format("{} cannot be reached for {} s; see whether its host and the network "
+                              "to it work",
+                              manager_name(identity_.manager.get()), kGiveUpNs / kSecond)));
         return 1;
     }
     if (has_several() && !identity_.manager->is_reached) {  // it has not begun
         if (now_ns - broken_ns_ <= kReachNs) return 0;
-        over(Error(Errc::kPeerLost,
-                   "no manager of the job that leads can be reached; is the job still running?"));
+        over(Error(Errc::kPeerLost, fmt::format("{} cannot be reached; is the job still running?",
+                                                manager_name(identity_.manager.get()))));
         return 1;
     }
     const bool is_long = now_ns - broken_ns_ >= kSecond;
     if (is_long && !std::exchange(has_warned_, true)) {
-        log(LogLevel::kWarning,
-            "{}: the connection to the manager (rank 0) is broken; it is tried again for {} s",
-            name, kGiveUpNs / kSecond);
+        log(LogLevel::kWarning, "{}: the connection to {} is broken; it is tried again for {} s",
+            name, manager_name(identity_.manager.get()), kGiveUpNs / kSecond);
     }
     const Result<ConnectionId> begun = begin_connection();
     if (begun) {

@@ -24,6 +24,35 @@ namespace {
 constexpr uint64_t kOneNs = 2 * kSecond;  // for one of several managers to answer
 constexpr std::chrono::milliseconds kPauseOfRounds(50);
 
+std::string text_of_ranks(const std::vector<size_t>& ranks) {
+    std::string text = ranks.size() == 1 ? "rank" : "ranks";
+    for (size_t i = 0; i < ranks.size(); ++i)
+        text += fmt::format("{} {}", i == 0 ? "" : ",", ranks[i]);
+    return text;
+}
+
+/// `answers`: which of several managers, in the order of ranks, say that they do not lead. The others say nothing.
+Error nobody_leads(const std::vector<bool>& answers) {
+    std::vector<size_t> heard;
+    std::vector<size_t> silent;
+    for (size_t rank = 0; rank < answers.size(); ++rank)
+        (answers[rank] ? heard : silent).push_back(rank);
+    if (heard.empty())
+        return {Errc::kDeadline, fmt::format("none of the {} managers of the job ({}) answers; is "
+                                             "the job still running?",
+                                             answers.size(), text_of_ranks(silent))};
+    const std::string advice =
+        silent.empty()
+            ? "try again in a moment"
+            : fmt::format("see whether the others ({}) run and can be reached, or try again",
+                          text_of_ranks(silent));
+    return {Errc::kDeadline,
+            fmt::format("no manager of the job leads: {} of {} answered ({}), and {} must reach "
+                        "each other for that; {}",
+                        heard.size(), answers.size(), text_of_ranks(heard), answers.size() / 2 + 1,
+                        advice)};
+}
+
 }  // namespace
 
 Result<JobStatus> Operator::status() {
@@ -69,13 +98,16 @@ Result<std::vector<std::byte>> Operator::ask(Kind kind, uint64_t first,
                                              std::span<const std::byte> body) {
     const uint64_t until_ns = clock_.now_ns() + timeout_ns_;
     const bool has_several = addresses_.size() > 1;
+    std::vector<bool> answers(addresses_.size());
     for (;;) {
         const uint64_t one_until_ns =
             has_several ? std::min(until_ns, clock_.now_ns() + kOneNs) : until_ns;
         auto answered = ask_one(kind, first, body, one_until_ns);
         const bool is_answer = answered || (is_connected_ && answered.code() != Errc::kAgain &&
                                             answered.code() != Errc::kDeadline);
-        if (is_answer || !has_several || clock_.now_ns() > until_ns) return answered;
+        if (is_answer || !has_several) return answered;
+        answers[asked_] = answered.code() == Errc::kAgain;
+        if (clock_.now_ns() > until_ns) return nobody_leads(answers);
         if (is_connected_) endpoint_->close(connection_);
         is_connected_ = false;
         asked_ = (asked_ + 1) % addresses_.size();
@@ -94,9 +126,9 @@ Result<std::vector<std::byte>> Operator::ask_one(Kind kind, uint64_t first,
         if (clock_.now_ns() > until_ns)
             return Error(
                 Errc::kDeadline,
-                fmt::format("the manager of the job (rank 0, at {}) does not answer; if its "
+                fmt::format("the manager of the job (rank {}, at {}) does not answer; if its "
                             "process is stopped, let it go on, else try again",
-                            address()));
+                            asked_, address()));
     }
     if (answer_.status == Errc::kOk) return std::move(answer_.body);
     return Error(answer_.status,

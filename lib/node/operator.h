@@ -33,7 +33,7 @@ public:
           timeout_ns_(timeout_ns) {}
 
     /// Errors: Errc::kUnavailable if the job has not begun, or is over; Errc::kDeadline,
-    ///         Errc::kPeerLost if the manager does not answer
+    ///         Errc::kPeerLost if the manager does not answer, or, of several, none leads
     [[nodiscard]] Result<JobStatus> status();
 
     /// Tells a server to hand over what it holds, and to end. Returns once that has begun.
@@ -61,8 +61,8 @@ private:
     void send(wire::Kind kind, uint64_t request, uint64_t first, std::span<const std::byte> body);
 
     std::unique_ptr<transport::Endpoint> endpoint_;
-    std::vector<std::string> addresses_;
-    size_t asked_ = 0;  ///< of addresses_
+    std::vector<std::string> addresses_;  ///< by the managers' ranks
+    size_t asked_ = 0;                    ///< of addresses_
     const Clock& clock_;
     uint64_t timeout_ns_;
     transport::ConnectionId connection_ = 0;

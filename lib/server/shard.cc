@@ -7,6 +7,7 @@
 #include <fmt/core.h>
 
 #include "lib/base/log.h"
+#include "lib/node/manager_names.h"
 #include "lib/store/schema_codec.h"
 #include "lib/wire/fault.h"
 
@@ -315,25 +316,25 @@ void Shard::closed(ConnectionId connection) {
 /// For good.
 void Shard::lose_manager() {
     manager_lost_ = true;
+    const std::string is_gone = manager_is_gone(options_.link.manager.get());
     fail_checkpoint(Error(Errc::kPeerLost, "the manager is gone"));
     if (phase_ == Phase::kJoining) {
         return end(
             Error(Errc::kPeerLost,
-                  options_.join
-                      ? "the manager (rank 0) of the job is gone; is the job still running?"
-                      : "the manager (rank 0) is gone before the job began; look for its output"));
+                  is_gone + (options_.join ? "; is the job still running?"
+                                           : ", before the job began; look for its output")));
     }
     const bool has_copies = std::ranges::any_of(view_.segments(), [](const ViewSegment& segment) {
         return segment.backup_count() > 0 || segment.has_learner();
     });
     if (has_copies) {
         return end(Error(Errc::kPeerLost,
-                         "the manager (rank 0) is gone, and without it no server may answer for "
-                         "what has copies; look for its output"));
+                         is_gone +
+                             ", and without it no server may answer for what has copies; look "
+                             "for its output"));
     }
-    log(LogLevel::kWarning,
-        "{}: the manager (rank 0) is gone; this shard serves until all workers are gone, too",
-        name());
+    log(LogLevel::kWarning, "{}: {}; this shard serves until all workers are gone, too", name(),
+        is_gone);
     for (const ViewWorker& worker : view_.workers()) {
         if (!sessions_.is_connected(worker.number)) expect_no_more_parts_of(worker.number);
     }
@@ -342,8 +343,8 @@ void Shard::lose_manager() {
 
 void Shard::end_if_all_are_gone() {
     if (!manager_lost_ || !sessions_.empty() || phase_ != Phase::kServing) return;
-    end(Error(Errc::kPeerLost,
-              "the manager (rank 0) and all workers are gone; look for their output"));
+    end(Error(Errc::kPeerLost, manager_is_gone(options_.link.manager.get()) +
+                                   ", and so are all workers; look for their output"));
 }
 
 void Shard::refuse(ConnectionId connection, std::string_view why) {

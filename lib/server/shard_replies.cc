@@ -7,6 +7,7 @@
 
 #include <fmt/core.h>
 
+#include "lib/node/manager_names.h"
 #include "lib/server/shard.h"
 
 namespace weir {
@@ -67,10 +68,11 @@ void Shard::promise_failed(ConnectionId connection, uint64_t request,
 /// Whether what was done up to now may be reported.
 bool Shard::has_lease() {
     if (!needs_lease_ || options_.lease->holds(clock_.now_ns())) return true;
-    refusals_.log(LogLevel::kWarning, "lease",
-                  fmt::format("{}: the lease of this server has ended, so its answers wait: the "
-                              "manager (rank 0) does not answer, or cannot be reached",
-                              name()));
+    refusals_.log(
+        LogLevel::kWarning, "lease",
+        fmt::format("{}: the lease of this server has ended, so its answers wait: {} does "
+                    "not answer, or cannot be reached",
+                    name(), manager_name(options_.link.manager.get())));
     return false;
 }
 

@@ -10,6 +10,7 @@
 
 #include "lib/base/byte_codec.h"
 #include "lib/base/log.h"
+#include "lib/node/manager_names.h"
 #include "lib/store/schema_codec.h"
 
 namespace weir {
@@ -63,7 +64,7 @@ ClientCore::ClientCore(ClientCoreOptions options, std::unique_ptr<transport::End
       routes_(options_.route_cache_bytes) {
     memory_.add(routes_);
     Peer& manager = peers_.emplace_back();
-    manager.name = "the manager (rank 0)";
+    manager.name = manager_name(options_.link.manager.get());
     manager.state = Peer::State::kConnecting;
     manager.is_greeted = true;
     if (Status begun = to_manager_.connect(); !begun) fail(std::move(begun));

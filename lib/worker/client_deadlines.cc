@@ -121,7 +121,7 @@ void ClientCore::close_for_withdrawn(Peer& peer, uint64_t now_ns) {
 
 void ClientCore::expire_join(uint64_t now_ns) {
     if (phase_ >= Phase::kReady || now_ns - started_ns_ <= options_.join_timeout_ns) return;
-    std::string whom = "the manager (rank 0)";
+    std::string whom = peers_.back().name;
     if (phase_ == Phase::kConnectingToShards) {
         for (const Peer& peer : peers_) {
             if (peer.state == Peer::State::kConnecting) whom = peer.name;

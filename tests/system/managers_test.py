@@ -14,16 +14,19 @@ LEASE_MS = 3000 if testing.sanitized() else 1000  # a busy machine must not take
 
 
 class Managers(testing.ServersThatDie, testing.Folder, unittest.TestCase):
-    def job(self, rows, *flags, replicas=1):
+    def job(self, rows, *flags, replicas=1, **variables):
         train = testing.write(self.path("train.svm"), rows)
         command = [self.WEIR, "lr", "--train", train, "--servers", str(SERVERS), "--replicas", str(replicas), "--managers", "3",
                    "--contact", self.path("contact"), *flags]
-        return testing.Ranks(self.folder, command, SIZE, {"WEIR_LEASE_MS": str(LEASE_MS)})
+        return testing.Ranks(self.folder, command, SIZE, {"WEIR_LEASE_MS": str(LEASE_MS), **variables})
+
+    def status(self):
+        done = self.weir("status", self.path("contact"), "--json")
+        return json.loads(done.out) if done.code == 0 else None
 
     def has_copies(self, servers):
         """Whether each segment has its copy, on so many servers."""
-        done = self.weir("status", self.path("contact"), "--json")
-        status = json.loads(done.out) if done.code == 0 else None
+        status = self.status()
         return status is not None and len(status["servers"]) == servers and status["copies"]["segments_to_copy"] == 0
 
     def ready(self, job):
@@ -88,9 +91,9 @@ class Managers(testing.ServersThatDie, testing.Folder, unittest.TestCase):
             job.kill(0)
             job.kill(1)
             self.assertEqual([job.wait(rank) for rank in (2, 3, 4)], [1] * 3, job.everything())
-            self.assertIn("most managers of the job are gone", job.err(2))
+            self.assertIn("most managers of the job (ranks 0, 1, 2) are gone", job.err(2))
             for rank in (3, 4):
-                self.assertRegex(job.err(rank), r"error: .*(managers of the job are|is) gone")
+                self.assertRegex(job.err(rank), r"error: .*(managers of the job .* are|is) gone")
 
     def test_ranks_with_other_settings_end_all_of_them_before_the_job_starts(self):
         train = testing.write(self.path("train.svm"), testing.dense())
