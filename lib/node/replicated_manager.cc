@@ -80,13 +80,18 @@ uint64_t ReplicatedManager::common_ns() const {
 
 // What all managers do.
 
-void ReplicatedManager::apply(uint64_t /*index*/, std::span<const std::byte> entry) {
-    std::optional<ManagerInput> input = ManagerInput::decode(entry);
-    if (!input) return log(LogLevel::kError, "an entry of the managers' log is malformed");
+void ReplicatedManager::apply(uint64_t index, std::span<const std::byte> entry) {
     log_bytes_ += entry.size();
     if (ending_since_ns_ != 0) return;
-    run(*std::move(input));
+    forget_offered(index);
+    run_entry(entry);
     if (manager_->is_ending()) ending_since_ns_ = clock_.now_ns();
+}
+
+void ReplicatedManager::run_entry(std::span<const std::byte> entry) {
+    std::optional<ManagerInput> input = ManagerInput::decode(entry);
+    if (!input) return log(LogLevel::kError, "an entry of the managers' log is malformed");
+    run(*std::move(input));
 }
 
 void ReplicatedManager::run(ManagerInput input) {
@@ -143,6 +148,7 @@ void ReplicatedManager::follow() {
     if (ending_since_ns_ != 0) return;  // all is agreed on
     leads_ = false;
     came_.clear();
+    offered_.clear();
     close_all();
 }
 
@@ -165,7 +171,17 @@ size_t ReplicatedManager::begin_to_lead() {
 }
 
 bool ReplicatedManager::propose(const ManagerInput& input) {
-    return log_->propose(input.encode()).has_value();
+    std::vector<std::byte> entry = input.encode();
+    const std::optional<uint64_t> index = log_->propose(entry);
+    if (!index) return false;
+    offered_.push_back({*index, std::move(entry)});
+    return true;
+}
+
+/// It is applied.
+void ReplicatedManager::forget_offered(uint64_t index) {
+    while (!offered_.empty() && offered_.front().index <= index)
+        offered_.pop_front();
 }
 
 /// What has come and was not taken by the log waits, and nothing more is read.
@@ -296,14 +312,18 @@ size_t ReplicatedManager::offer_ends() {
     return offered;
 }
 
-/// The job ends, and all that led to it is agreed on. Members that are here still hear it.
+/// The job ends, and all that led to it is agreed on. Members that are here still hear it: also those of which
+/// it had offered something when the job ended, a connection that had just been made anew, say.
 size_t ReplicatedManager::run_alone() {
     if (!leads_ || manager_->finished()) return 0;
+    size_t done = offered_.size();
+    for (const OfferedEntry& offered : std::exchange(offered_, {}))
+        run_entry(offered.entry);
     ManagerInput input;
     input.now_ns = common_ns();
     input.is_all = is_all_;
     input.events = std::exchange(came_, {});
-    const size_t done = input.events.size();
+    done += input.events.size();
     run(std::move(input));
     return done;
 }

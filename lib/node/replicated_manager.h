@@ -92,6 +92,11 @@ private:
         bool is_closing = false;  ///< once nothing waits
     };
 
+    struct OfferedEntry {
+        uint64_t index = 0;
+        std::vector<std::byte> entry;
+    };
+
     /// For one that takes nothing. Beyond it, it is closed.
     static constexpr size_t kMembersBytesMax = size_t{64} << 20;
     /// After the end, so that the others learn it from this one, and see whether who leads still lives.
@@ -118,8 +123,10 @@ private:
     [[nodiscard]] uint64_t tick_ns() const noexcept { return options_.manager.lease_ns / 8; }
 
     void run(ManagerInput input);
+    void run_entry(std::span<const std::byte> entry);
     [[nodiscard]] JobStatus::Managers seat() const;
     [[nodiscard]] bool propose(const ManagerInput& input);
+    void forget_offered(uint64_t index);
     size_t begin_to_lead();
     size_t take_what_came();
     void take(const transport::Completion& completion);
@@ -164,7 +171,8 @@ private:
     bool is_checkpoint_asked_ = false;                           ///< and not offered yet
     std::optional<std::pair<uint64_t, DiskAnswer>> disk_ended_;  ///< the same
     std::unordered_map<uint64_t, ConnectionId> by_number_;
-    std::vector<ManagerEvent> came_;  ///< and is not offered yet
+    std::vector<ManagerEvent> came_;    ///< and is not offered yet
+    std::deque<OfferedEntry> offered_;  ///< and is not applied yet
     bool is_all_ = true;
     uint64_t ends_offered_ = 0;  ///< in this term: a bit for each manager
 

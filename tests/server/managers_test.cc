@@ -216,6 +216,27 @@ TEST_SUITE("managers") {
         }
     }
 
+    TEST_CASE("connections that are made anew as the job ends hear that it has ended") {
+        for (size_t steps = 0; steps < 60; ++steps) {
+            CAPTURE(steps);
+            ManagedCluster cluster(steps + 1);
+            const uint32_t leader = cluster.leader();
+            for (auto& worker : cluster.workers)
+                (void)worker->leave({}, 0);
+            for (size_t step = 0; step < steps; ++step)
+                (void)cluster.step();
+            for (uint32_t server = 0; server < 3; ++server)
+                cluster.network.reset(SimCluster::kManagersHost + leader, server);
+            cluster.lines_break();
+            REQUIRE(cluster.run_until([&] {
+                return std::ranges::all_of(cluster.shards,
+                                           [](const auto& shard) { return shard->finished(); });
+            }));
+            for (const auto& shard : cluster.shards)
+                CHECK(shard->outcome());
+        }
+    }
+
     TEST_CASE("one that was away for longer than the log is kept takes no part, and does no harm") {
         ManagedCluster cluster(5);
         const uint32_t away = (cluster.leader() + 1) % 3;
