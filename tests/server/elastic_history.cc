@@ -29,7 +29,7 @@ std::string ElasticHistory::run() {
     if (random_.below(2) == 0) network_faults_->broken = 0.002;
     network_faults_->not_now = random_.below(3) == 0 ? 0.05 : 0;
     if (random_.below(3) == 0) faults_.slow_down();
-    has_silences_ = has_backups() && shape_.managers == 1 && random_.below(2) == 0;
+    has_silences_ = has_backups() && random_.below(2) == 0;
     // Until each segment has its backup, many turns pass.
     const uint64_t turns = (600 + random_.below(1500)) * (has_silences_   ? 6
                                                           : has_backups() ? 4
@@ -89,7 +89,8 @@ transport::sim::Options ElasticHistory::make_options() {
 }
 
 void ElasticHistory::wish() {
-    if (shape_.managers > 1 && random_.below(3) == 0) return managers_.wish();
+    // After a manager has failed no server falls silent for a while.
+    if (shape_.managers > 1 && random_.below(has_silences_ ? 12 : 3) == 0) return managers_.wish();
     if (has_backups() && random_.below(3) == 0) return deaths_.wish();
     if (has_silences_ && random_.below(3) == 0)
         return random_.below(3) == 0 ? silence_.part() : silence_.wish();

@@ -38,8 +38,8 @@ public:
           workers_(cluster_, random_, events_, counts_),
           faults_(cluster_, random_, workers_, events_, counts_),
           deaths_(cluster_, random_, faults_, events_, counts_),
-          silence_(cluster_, random_, deaths_, workers_, events_, counts_),
-          managers_(cluster_, random_, events_, counts_) {}
+          managers_(cluster_, random_, events_, counts_),
+          silence_(cluster_, random_, deaths_, workers_, managers_, events_, counts_) {}
 
     /// Returns what happened last, and digests of all events and of all that went over the network.
     std::string run();
@@ -75,8 +75,8 @@ private:
     HistoryWorkers workers_;
     HistoryFaults faults_;
     HistoryDeaths deaths_;
-    HistorySilence silence_;
     HistoryManagers managers_;
+    HistorySilence silence_;
     bool has_silences_ = false;
     uint64_t epoch_seen_ = 0;
     std::vector<uint64_t> epochs_;  // of the shards

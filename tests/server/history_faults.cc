@@ -35,7 +35,8 @@ void HistoryFaults::add_server() {
 void HistoryFaults::remove_server() {
     const View view = cluster_.managers_view();
     const uint32_t server = some_server(random_, view);
-    const Status leaves = cluster_.leave_server(server);
+    const bool asks_itself = !cluster_.managers.empty() && random_.below(2) == 0;
+    const Status leaves = cluster_.leave_server(server, asks_itself);
     events_.add("server {} is asked to leave: {}", server, leaves ? "ok" : leaves.error().text());
     if (leaves) ++counts_.servers_left;
 }

@@ -61,7 +61,8 @@ struct HistoryCounts {
     uint64_t managers_paused = 0;
     uint64_t cuts = 0;  ///< of processes from the manager
     uint64_t managers_killed = 0;
-    uint64_t managers_cut_off = 0;  ///< from other managers
+    uint64_t managers_cut_off = 0;       ///< from other managers
+    uint64_t managers_with_servers = 0;  ///< stopped or cut off together with a server
     uint64_t pushes = 0;
     uint64_t given_up = 0;
     uint64_t rounds = 0;

@@ -3,10 +3,20 @@
 
 namespace weir::test {
 
-void HistoryManagers::wish() {
-    if (cluster_.managers.empty() || trouble_ || is_draining_ || has_died_) return;
+bool HistoryManagers::may_fail() const {
+    if (cluster_.managers.empty() || trouble_ || is_draining_ || has_died_) return false;
     // The proof that a process has ended must not be lost with the manager that has it.
-    if (cluster_.has_killed_lately()) return;
+    return !cluster_.has_killed_lately();
+}
+
+void HistoryManagers::fail_with_server(uint32_t manager, uint64_t until_ns, bool is_cut) {
+    if (manager >= cluster_.managers.size() || !may_fail()) return;
+    ++counts_.managers_with_servers;
+    begin({manager, until_ns, is_cut});
+}
+
+void HistoryManagers::wish() {
+    if (!may_fail()) return;
     const auto count = static_cast<uint32_t>(cluster_.managers.size());
     const uint32_t leader = cluster_.leading_manager();
     // Mostly the one that leads.

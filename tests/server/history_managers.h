@@ -22,6 +22,9 @@ public:
 
     /// Somebody may want something to happen.
     void wish();
+    /// The host that a manager shares with a server is stopped, or cut off from the other managers' hosts, until
+    /// then: if this manager may fail now.
+    void fail_with_server(uint32_t manager, uint64_t until_ns, bool is_cut);
     void live();
 
     /// Nothing more happens; what has happened is mended.
@@ -40,6 +43,7 @@ private:
         bool is_cut = false;  ///< from the others; else it is stopped
     };
 
+    [[nodiscard]] bool may_fail() const;
     void begin(Trouble trouble);
     void end(const Trouble& trouble);
 

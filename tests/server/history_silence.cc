@@ -14,7 +14,7 @@ uint64_t HistorySilence::some_ns(uint64_t tenths_min, uint64_t tenths_max) {
 
 void HistorySilence::wish() {
     if (silent_ || manager_until_ns_) return;
-    if (random_.below(8) == 0) return stop_manager();
+    if (cluster_.managers.empty() && random_.below(8) == 0) return stop_manager();
     const View view = cluster_.managers_view();
     const uint32_t server = some_server(random_, view);
     const std::optional<uint32_t> host = deaths_.host_that_may_fail(server);
@@ -24,11 +24,18 @@ void HistorySilence::wish() {
     events_.add("server {} falls silent, how {}", server, static_cast<int>(how));
     ++counts_.silences;
     deaths_.set_silent(server);
+    silence(*host, how);
+    if (!cluster_.managers.empty() && how <= How::kCut && random_.below(2) == 0)
+        managers_.fail_with_server(*host, silent_->until_ns, how == How::kCut);
+}
+
+void HistorySilence::silence(uint32_t host, How how) {
+    using Way = SimCluster::Way;
     switch (how) {
-        case How::kStopped: cluster_.stopped_hosts.insert(*host); break;
-        case How::kCut: cluster_.network.partition(*host, SimCluster::kManagersHost); break;
-        case How::kNotHeard: cluster_.network.block(*host, SimCluster::kManagersHost); break;
-        case How::kDeaf: cluster_.network.block(SimCluster::kManagersHost, *host); break;
+        case How::kStopped: cluster_.stopped_hosts.insert(host); break;
+        case How::kCut: cluster_.part_from_manager(host, Way::kBoth); break;
+        case How::kNotHeard: cluster_.part_from_manager(host, Way::kToManager); break;
+        case How::kDeaf: cluster_.part_from_manager(host, Way::kFromManager); break;
     }
 }
 
@@ -75,6 +82,7 @@ void HistorySilence::part() {
 void HistorySilence::begin(const Parting& parting) {
     if (parting.worker) workers_.set_only_pulls(*parting.worker, true);
     const auto [a, b] = parting.hosts;
+    if (parting.worker) return cluster_.part_from_manager(b, SimCluster::Way::kBoth);
     if (parting.is_one_way) return cluster_.network.block(a, b);
     cluster_.network.partition(a, b);
 }

@@ -4,7 +4,8 @@
 /// HistorySilence: processes of a history fall silent, for a part of a lease or for several. One server
 /// at a time is stopped or cut off from the manager, in one direction or both; or the manager is
 /// stopped. Workers are cut off from the manager when it replaces such a server, and hear of that
-/// late. And some hosts do not reach each other for a while.
+/// late. And some hosts do not reach each other for a while. Of several managers, one may be on the host of a
+/// server that falls silent.
 
 #include <cstdint>
 #include <optional>
@@ -15,6 +16,7 @@
 #include "lib/base/random.h"
 #include "tests/server/history_deaths.h"
 #include "tests/server/history_log.h"
+#include "tests/server/history_managers.h"
 #include "tests/server/history_workers.h"
 #include "tests/server/sim_cluster.h"
 
@@ -24,11 +26,13 @@ namespace weir::test {
 class HistorySilence {
 public:
     HistorySilence(SimCluster& cluster, Random& random, HistoryDeaths& deaths,
-                   HistoryWorkers& workers, HistoryEvents& events, HistoryCounts& counts)
+                   HistoryWorkers& workers, HistoryManagers& managers, HistoryEvents& events,
+                   HistoryCounts& counts)
         : cluster_(cluster),
           random_(random),
           deaths_(deaths),
           workers_(workers),
+          managers_(managers),
           events_(events),
           counts_(counts) {}
 
@@ -68,6 +72,7 @@ private:
     };
 
     void stop_manager();
+    void silence(uint32_t host, How how);
     void cut_workers();
     void begin(const Parting& parting);
     void end(const Parting& parting);
@@ -79,6 +84,7 @@ private:
     Random& random_;
     HistoryDeaths& deaths_;
     HistoryWorkers& workers_;
+    HistoryManagers& managers_;
     HistoryEvents& events_;
     HistoryCounts& counts_;
     bool is_draining_ = false;

@@ -21,6 +21,7 @@
 #include "lib/worker/client_core.h"
 #include "tests/registered_memory.h"
 #include "tests/server/manager_record.h"
+#include "tests/server/sim_operator.h"
 #include "tests/skewed_clock.h"
 #include "tests/table_schemas.h"
 #include "transport/fault/fault.h"
@@ -105,6 +106,7 @@ public:
     }
 
     static constexpr uint32_t kManagersHost = 1'000'000;  ///< if it is apart
+    static constexpr uint32_t kOperatorsHost = 2'000'000;
 
     [[nodiscard]] const SimShape& shape() const { return shape_; }
 
@@ -175,6 +177,9 @@ public:
             const bool is_here = managers[i] != nullptr && !managers[i]->finished();
             if (is_here && !stopped_hosts.contains(kManagersHost + i)) done += managers[i]->poll();
         }
+        for (const auto& one : operators_)
+            done += one->poll();
+        std::erase_if(operators_, [](const auto& one) { return one->finished(); });
         for (const auto& [host, process] : processes_) {
             done += process.life_line->poll();
             if (process.lease_line != nullptr && !stopped_hosts.contains(host))
@@ -216,10 +221,24 @@ public:
         processes_.at(host).line_by_ns = clock.now_ns() + 200 * kMillisecond;
     }
 
+    enum class Way : uint8_t { kBoth, kToManager, kFromManager };
+
+    /// No packet passes any more between the host and the manager, or any of several, in one direction or both.
+    void part_from_manager(uint32_t host, Way way) {
+        for (uint32_t i = 0; i < shape_.managers; ++i) {
+            switch (way) {
+                case Way::kBoth: network.partition(host, kManagersHost + i); break;
+                case Way::kToManager: network.block(host, kManagersHost + i); break;
+                case Way::kFromManager: network.block(kManagersHost + i, host); break;
+            }
+        }
+    }
+
     /// What was between the process on that host and the manager is healed. Between two attempts of
     /// a life line is half a second at most.
     void heal_to_manager(uint32_t host) {
-        network.heal(kManagersHost, host);
+        for (uint32_t i = 0; i < shape_.managers; ++i)
+            network.heal(kManagersHost + i, host);
         processes_.at(host).line_by_ns = clock.now_ns() + 600 * kMillisecond;
     }
 
@@ -316,9 +335,10 @@ public:
         return workers[worker]->take_table(call);
     }
 
-    /// As Manager::leave_server().
-    [[nodiscard]] Status leave_server(uint32_t server) {
-        if (manager == nullptr) return Error(Errc::kUnavailable, "only one manager is asked");
+    /// As Manager::leave_server(). Of several managers, the one that leads is asked over a connection, by the
+    /// server itself or not: its answer is not waited for.
+    [[nodiscard]] Status leave_server(uint32_t server, bool asks_itself = false) {
+        if (manager == nullptr) return ask_to_leave(server, asks_itself);
         if (shape_.record != nullptr)
             shape_.record->leaves.push_back({shape_.record->polls.size(), server});
         return manager->leave_server(server);
@@ -339,6 +359,15 @@ public:
     RuleRegistry rules = RuleRegistry::with_builtin_rules();
 
 private:
+    [[nodiscard]] Status ask_to_leave(uint32_t server, bool asks_itself) {
+        const uint32_t leader = leading_manager();
+        if (leader == ~uint32_t{0}) return Error(Errc::kUnavailable, "no manager leads");
+        if (operators_device_ == nullptr) operators_device_ = network.make_device(kOperatorsHost);
+        operators_.push_back(std::make_unique<SimOperator>(
+            endpoint(*operators_device_), addresses_[leader], server, asks_itself));
+        return {};
+    }
+
     void add_manager(const ManagerOptions& manager_options, transport::Device& first) {
         if (shape_.is_manager_apart) managers_device_ = network.make_device(kManagersHost);
         const Clock& managers_clock = clock_of(shape_.is_manager_apart ? kManagersHost : 0);
@@ -471,6 +500,8 @@ private:
     uint64_t seed_;
     std::unique_ptr<transport::Device> managers_device_;
     std::vector<std::unique_ptr<transport::Device>> managers_devices_;
+    std::unique_ptr<transport::Device> operators_device_;
+    std::vector<std::unique_ptr<SimOperator>> operators_;
     std::vector<std::string> addresses_;  ///< of the managers
     std::vector<std::unique_ptr<transport::Device>> devices_;
     std::vector<std::unique_ptr<RegisteredMemory>> memories_;
