@@ -85,6 +85,20 @@ class Managers(testing.ServersThatDie, testing.Folder, unittest.TestCase):
             self.assertEqual(job.wait(0), 1, job.everything())
             self.assertRegex(job.err(0), r"error: .*the job goes on without")
 
+    def test_while_nobody_leads_a_command_says_how_many_answered(self):
+        with self.job(testing.endless(), *testing.ENDLESS, WEIR_DEADLINE_MS="300000") as job:
+            self.ready(job)
+            for rank in (0, 1):
+                os.kill(job.pid(rank), signal.SIGSTOP)
+            done = self.weir("status", self.path("contact"))
+            self.assertEqual(done.code, 1, done.err)
+            self.assertIn("no manager of the job leads: 1 of 3 answered (rank 2), and 2 must reach each other", done.err)
+            self.assertIn("see whether the others (ranks 0, 1) run", done.err)
+            for rank in (0, 1):
+                os.kill(job.pid(rank), signal.SIGCONT)
+            self.trains_on(job)
+            self.ends(job, range(SIZE))
+
     def test_without_most_of_them_the_job_ends(self):
         with self.job(testing.endless(), *testing.ENDLESS) as job:
             self.ready(job)
