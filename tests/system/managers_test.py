@@ -99,6 +99,19 @@ class Managers(testing.ServersThatDie, testing.Folder, unittest.TestCase):
             self.trains_on(job)
             self.ends(job, range(SIZE))
 
+    def test_the_first_rank_leaves_on_sigterm_if_another_one_leads(self):
+        for _ in range(30):
+            with self.job(testing.endless(), *testing.ENDLESS) as job:
+                self.ready(job)
+                if self.status()["managers"]["leader_rank"] == 0:
+                    continue  # who leads first is chance
+                os.kill(job.pid(0), signal.SIGTERM)
+                self.assertTrue(job.until(lambda: self.has_copies(2)), job.everything())
+                self.assertTrue(job.until(lambda: "the manager in this process stays until the job is over" in job.err(0)), job.everything())
+                self.trains_on(job)
+                return self.ends(job, range(SIZE))
+        return self.fail("rank 0 always leads")
+
     def test_without_most_of_them_the_job_ends(self):
         with self.job(testing.endless(), *testing.ENDLESS) as job:
             self.ready(job)

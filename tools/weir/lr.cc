@@ -275,8 +275,9 @@ int run_lr(LrFlags& flags, Config& config) {
         return {};
     });
     if (!ran) return failure(ran.error());
-    // Rank 0 has the manager, and serves to the end; a rank with workers ends with them.
-    const bool may_leave = shape.rank != 0 && shape.local_workers == 0;
+    // Rank 0 serves to the end if it has the only manager; a rank with workers ends with them.
+    const bool has_only_manager = shape.rank == 0 && flags.job.options.managers == 1;
+    const bool may_leave = !has_only_manager && shape.local_workers == 0;
     const Status served = may_leave ? job.serve(stop_signal_has_settled) : job.serve();
     if (outcomes.error()) return ended_by(*outcomes.error(), shape);
     if (!served && shape.is_server) return ended_by(served.error(), shape);
