@@ -51,7 +51,7 @@ std::vector<LrEvent> LrEvents::placed() const {
     for (const auto& [time, event] : events_) {
         if (passes_.empty()) break;
         const bool is_over = time > passes_.back().first;
-        if (is_over && event.kind == JobEvent::Kind::kWorkerGone) continue;
+        if (is_over && event.kind == JobEvent::Kind::kWorkerLeft) continue;
         if (const std::optional<double> seconds = seconds_at(time))
             placed.push_back({*seconds, event.kind, event.number});
     }

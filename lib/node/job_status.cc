@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "lib/base/byte_codec.h"
+#include "lib/node/work_share.h"
 
 namespace weir {
 namespace {
@@ -52,6 +53,14 @@ bool read(ByteReader& from, JobStatus::Checkpoints& checkpoints) {
     return true;
 }
 
+bool read(ByteReader& from, JobStatus::Work& work) {
+    work.on_worker_loss = from.number<OnWorkerLoss>();
+    work.round = from.number<uint64_t>();
+    work.piece_count = from.number<uint32_t>();
+    work.description = from.text(WorkShare::kDescriptionBytesMax);
+    return work.on_worker_loss <= OnWorkerLoss::kReassign;
+}
+
 }  // namespace
 
 std::vector<std::byte> JobStatus::encode() const {
@@ -81,8 +90,12 @@ std::vector<std::byte> JobStatus::encode() const {
             w.number(shard.pushes).number(shard.pulls);
         });
     });
-    write_list(w, workers,
-               [&](const Worker& worker) { w.number(worker.number).number(worker.rank); });
+    write_list(w, workers, [&](const Worker& worker) {
+        w.number(worker.number).number(worker.rank);
+        w.number(static_cast<uint8_t>(worker.has_work));
+    });
+    w.number(work.on_worker_loss).number(work.round).number(work.piece_count);
+    w.text(work.description);
     write_list(w, losers, number);
     write_list(w, open, [&](const OpenIteration& one) {
         w.text(one.table).number(one.iteration).number(one.late_count);
@@ -127,7 +140,9 @@ std::optional<JobStatus> JobStatus::decode(std::span<const std::byte> body) {
         s.silent_ms = r.number<uint64_t>();
         return read_list(r, room, s.shards, shard);
     };
-    const auto worker = [&](Worker& w) { return number(w.number) && number(w.rank); };
+    const auto worker = [&](Worker& w) {
+        return number(w.number) && number(w.rank) && r.flag(w.has_work);
+    };
     const auto dead_server = [&](DeadServer& s) {
         s.number = r.number<uint32_t>();
         s.rank = r.number<uint32_t>();
@@ -139,10 +154,11 @@ std::optional<JobStatus> JobStatus::decode(std::span<const std::byte> body) {
         one.late_count = r.number<uint32_t>();
         return read_list(r, room, one.late, number);
     };
-    const bool is_whole =
-        read_list(r, room, status.dead, dead_server) &&
-        read_list(r, room, status.servers, server) && read_list(r, room, status.workers, worker) &&
-        read_list(r, room, status.losers, number) && read_list(r, room, status.open, iteration);
+    const bool is_whole = read_list(r, room, status.dead, dead_server) &&
+                          read_list(r, room, status.servers, server) &&
+                          read_list(r, room, status.workers, worker) && read(r, status.work) &&
+                          read_list(r, room, status.losers, number) &&
+                          read_list(r, room, status.open, iteration);
     if (!is_whole || !r.done()) return std::nullopt;
     return status;
 }

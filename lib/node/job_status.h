@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "lib/node/messages.h"
+#include "lib/node/on_worker_loss.h"
 
 namespace weir {
 
@@ -41,7 +42,17 @@ struct JobStatus {
     struct Worker {
         uint32_t number = 0;
         uint32_t rank = 0;
+        bool has_work = false;  ///< a share of it, in the round that goes on
         friend bool operator==(const Worker&, const Worker&) = default;
+    };
+
+    /// What Client::take_work() gives out.
+    struct Work {
+        OnWorkerLoss on_worker_loss = OnWorkerLoss::kStop;  ///< of the job
+        uint64_t round = 0;            ///< the last one; 0: it has not been given out
+        uint32_t piece_count = 0;      ///< of the whole work; 0: nobody has asked yet
+        std::string description = {};  ///< for those that want to join
+        friend bool operator==(const Work&, const Work&) = default;
     };
 
     /// A server that died, or was of no use.
@@ -89,6 +100,7 @@ struct JobStatus {
     Checkpoints checkpoints = {};
     std::vector<Server> servers = {};
     std::vector<Worker> workers = {};
+    Work work = {};
     uint32_t joining_servers = 0;
     uint32_t joining_workers = 0;
     uint32_t tables = 0;

@@ -16,6 +16,13 @@ void LostWorkers::add(uint32_t worker, uint32_t rank, LeaveMessage why) {
     workers_.insert(at, {worker, rank, std::move(why)});
 }
 
+LostWorkersMessage LostWorkers::numbers() const {
+    LostWorkersMessage message;
+    for (const Worker& worker : workers_)
+        message.workers.push_back(worker.number);
+    return message;
+}
+
 Error LostWorkers::error() const {
     const auto stopped =
         std::ranges::find_if(workers_, [](const Worker& w) { return was_stopped(w.end.status); });

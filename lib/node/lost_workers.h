@@ -8,6 +8,7 @@
 
 #include "lib/base/result.h"
 #include "lib/node/messages.h"
+#include "lib/node/work_message.h"
 
 namespace weir {
 
@@ -15,12 +16,15 @@ namespace weir {
 class LostWorkers {
 public:
     /// More are counted, but not remembered.
-    static constexpr size_t kRememberedMax = 256;
+    static constexpr size_t kRememberedMax = LostWorkersMessage::kWorkersMax;
 
     /// `why.status` is kOk if nobody knows.
     void add(uint32_t worker, uint32_t rank, LeaveMessage why);
 
     [[nodiscard]] bool empty() const noexcept { return count_ == 0; }
+
+    /// Those that are remembered.
+    [[nodiscard]] LostWorkersMessage numbers() const;
 
     /// Says which workers are lost and why. A worker that gave up only because it lost another one
     /// (kPeerLost) is named only if no lost worker has another reason. If a signal stopped one of

@@ -132,7 +132,7 @@ void Manager::receive_from_worker(const Asker& asker, const wire::Frame& frame) 
         case Kind::kOpenTable: return open_table(asker, frame);
         case Kind::kBarrier: barrier_.arrive(asker); return settle_barrier();
         case Kind::kWithdraw: return withdraw(asker, frame.header.first);
-        case Kind::kWork: return take_work(asker, frame);
+        case Kind::kWork: return ask_for_work(asker, frame);
         case Kind::kCheckpoint: return ask_for_checkpoint(asker, frame);
         case Kind::kStats: return answer(outbox_, asker, Errc::kOk);  // a sign of life
         case Kind::kLeave: return leave(asker, frame);

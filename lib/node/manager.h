@@ -155,6 +155,7 @@ private:
         /// It has joined the running job and has not said yet that it is connected to the shards:
         /// it has done nothing, and if it dies it might as well never have come.
         bool is_on_the_way = false;
+        bool has_given_back = false;  ///< its work, and is to leave: it does not come to its end
     };
 
     // manager.cc: messages, connections, start and end
@@ -219,7 +220,10 @@ private:
     void tell_workers_of(uint32_t shard);
     void settle_barrier();
     // manager_work.cc: who has which part of the work
+    void ask_for_work(const Asker& asker, const wire::Frame& frame);
     void take_work(const Asker& asker, const wire::Frame& frame);
+    [[nodiscard]] Status may_give_back_work(uint32_t worker) const;
+    void give_back_work(uint32_t number);
     void withdraw(const Asker& asker, uint64_t request);
     [[nodiscard]] bool may_share(const Asker& asker);
     void end_round();

@@ -190,8 +190,8 @@ void Manager::leave(const Asker& asker, const wire::Frame& frame) {
     if (worker == workers_.end()) return;  // it has left before
     if (phase_ != Phase::kRunning) return void(workers_.erase(worker));
     if (message->status != Errc::kOk) return lose_worker(asker.worker, std::move(*message));
+    if (!worker->second.has_given_back) ++left_count_;
     workers_.erase(worker);
-    ++left_count_;
     std::vector<ViewWithdrawal> withdrawn;
     for (const LeaveMessage::Withdrawn& one : message->withdrawn)
         withdrawn.push_back({asker.worker, one.table, one.first_iteration, one.last_iteration});

@@ -178,7 +178,9 @@ JobStatus Manager::make_status() const {
         }
     }
     for (const ViewWorker& worker : view.workers())
-        status.workers.push_back({worker.number, worker.rank});
+        status.workers.push_back({worker.number, worker.rank, work_.has_share(worker.number)});
+    status.work = {options_.on_worker_loss, work_.round(), work_.piece_count(),
+                   work_.description()};
     status.open = open_iterations();
     return status;
 }

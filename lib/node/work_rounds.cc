@@ -50,13 +50,18 @@ bool WorkRounds::remove(uint32_t worker) {
     if (at->second)
         answer(outbox_, *at->second, Errc::kCancelled, encode_text("this worker's call has ended"));
     workers_.erase(at);
-    return is_going_on_ && pieces_.contains(worker);
+    return has_share(worker);
 }
 
-bool WorkRounds::arrive(const Asker& asker, uint32_t piece_count) {
+bool WorkRounds::arrive(const Asker& asker, uint32_t piece_count, std::string_view description) {
     const auto at = workers_.find(asker.worker);
     if (at == workers_.end()) {
-        answer(outbox_, asker, Errc::kUnavailable, encode_text("this worker has left the job"));
+        answer(outbox_, asker, Errc::kUnavailable,
+               encode_text("this worker has left the job, or given its work back"));
+        return false;
+    }
+    if (state_ == State::kDone) {
+        refuse_as_done(asker);
         return false;
     }
     if (at->second) {
@@ -65,8 +70,16 @@ bool WorkRounds::arrive(const Asker& asker, uint32_t piece_count) {
         return false;
     }
     at->second = asker;
-    if (piece_count_ == 0) piece_count_ = piece_count;
-    return is_going_on_;
+    if (piece_count_ == 0) {
+        piece_count_ = piece_count;
+        description_ = description;
+    }
+    return state_ == State::kGoingOn;
+}
+
+void WorkRounds::refuse_as_done(const Asker& asker) {
+    answer(outbox_, asker, Errc::kNotFound,
+           encode_text("the work of this job is done; there is nothing left to take"));
 }
 
 bool WorkRounds::withdraw(uint32_t worker, uint64_t request) {
@@ -78,11 +91,25 @@ bool WorkRounds::withdraw(uint32_t worker, uint64_t request) {
         return false;
     }
     const auto dealt = dealt_.find(worker);
-    return is_going_on_ && dealt != dealt_.end() && dealt->second == request;
+    return state_ == State::kGoingOn && dealt != dealt_.end() && dealt->second == request;
 }
 
 bool WorkRounds::end() noexcept {
-    return std::exchange(is_going_on_, false);
+    if (state_ != State::kGoingOn) return false;
+    state_ = State::kOver;
+    return true;
+}
+
+Status WorkRounds::finish(uint32_t worker) {
+    if (!workers_.contains(worker) || !pieces_.contains(worker)) {
+        return Error(Errc::kInvalidArgument,
+                     "only a worker that has a share of the work knows that it is done");
+    }
+    state_ = State::kDone;
+    for (auto& [number, asker] : workers_) {
+        if (asker) refuse_as_done(*std::exchange(asker, std::nullopt));
+    }
+    return {};
 }
 
 void WorkRounds::settle(const Status& broken) {
@@ -102,7 +129,7 @@ void WorkRounds::settle(const Status& broken) {
         workers.push_back(worker);
     pieces_ = deal_pieces(piece_count_, workers, pieces_);
     ++round_;
-    is_going_on_ = true;
+    state_ = State::kGoingOn;
     dealt_.clear();
     WorkShare share;
     share.round = round_;

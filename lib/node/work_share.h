@@ -15,7 +15,8 @@ namespace weir {
 
 /// Also the body of the reply to Kind::kWork, encoded as those of messages.h are.
 struct WorkShare {
-    static constexpr uint32_t kPiecesMax = 4096;  ///< of the whole work
+    static constexpr uint32_t kPiecesMax = 4096;          ///< of the whole work
+    static constexpr size_t kDescriptionBytesMax = 4096;  ///< of the whole work
 
     uint64_t round = 0;            ///< counts from 1
     uint32_t index = 0;            ///< of this worker among those of the round

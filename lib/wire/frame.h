@@ -60,8 +60,9 @@ enum class Kind : uint8_t {
     kTaken = 23,  ///< to the other end of a link: `first` frames were taken
     kLifeLine = 24,  ///< process -> manager: this connection, number `request`, tells that the
                      ///< process lives; manager -> process: so it does
-    kWork = 25,      ///< worker -> manager: it wants its share of the work; manager -> shard:
-                     ///< iterations of all tables below number `first` are over
+    kWork = 25,      ///< worker -> manager: it wants its share of the work, gives it back, or says
+                     ///< that it is done, by `first`; manager -> shard: iterations of all tables
+                     ///< below number `first` are over
     kLease = 26,  ///< process with a server -> manager: process `first` asks for a lease, question
                   ///< `request`; manager -> process: it holds for `first` nanoseconds, counted
                   ///< from when it was asked for

@@ -23,6 +23,22 @@ Status wait_for(ClientState& state, std::span<const TaskId> after) {
     return after.empty() ? Status() : state.finish(state.core().wait_for(0, after));
 }
 
+/// Workers among `events` of which the manager says that they are lost have not left. If it does not
+/// answer, no worker can go on.
+void tell_lost_workers(ClientState& state, std::vector<JobEvent>& events) {
+    using Kind = JobEvent::Kind;
+    const auto is_gone = [](const JobEvent& event) { return event.kind == Kind::kWorkerLeft; };
+    if (std::ranges::none_of(events, is_gone)) return;
+    const ClientCore::CallId call = state.core().ask_about_work(WorkAsk::kLost);
+    state.wait_until([&] { return state.core().done(call); });
+    const Result<LostWorkersMessage> lost = state.core().take_lost_workers(call);
+    if (!lost) return;
+    for (JobEvent& event : events) {
+        const bool is_lost = std::ranges::binary_search(lost->workers, event.number);
+        if (is_gone(event) && is_lost) event.kind = Kind::kWorkerLost;
+    }
+}
+
 CallOptions options_of(const access::Options& options) {
     return {options.iteration, deadline_ns_of(options.deadline), options.after};
 }
@@ -215,6 +231,7 @@ Result<std::vector<JobEvent>> Client::take_events() {
     state_->wait_until([&] { return state_->core().done(call); });
     WEIR_ASSIGN(const WrittenMessage message, state_->core().take_written(call));
     std::vector<JobEvent> events = state_->core().take_events();
+    tell_lost_workers(*state_, events);
     for (const WrittenMessage::Written& one : message.checkpoints) {
         if (one.number > last_checkpoint_)
             events.push_back(
@@ -225,15 +242,35 @@ Result<std::vector<JobEvent>> Client::take_events() {
     return events;
 }
 
-Result<WorkShare> Client::take_work(uint32_t piece_count) {
+Result<WorkShare> Client::take_work(uint32_t piece_count, std::string_view description) {
     if (piece_count == 0 || piece_count > WorkShare::kPiecesMax)
         return Error(Errc::kInvalidArgument, fmt::format("{} pieces of work; there can be 1 to {}",
                                                          piece_count, WorkShare::kPiecesMax));
+    if (description.size() > WorkShare::kDescriptionBytesMax) {
+        return Error(Errc::kInvalidArgument,
+                     fmt::format("a description of the work of {} bytes; it can have up to {}",
+                                 description.size(), WorkShare::kDescriptionBytesMax));
+    }
     WEIR_TRY(state_->may_wait());
     const ClientCore::CallId call =
-        state_->core().take_work(piece_count, deadline_ns_of(kLongDeadline));
+        state_->core().take_work(piece_count, deadline_ns_of(kLongDeadline), description);
     state_->wait_until([&] { return state_->core().done(call); });
     return state_->core().take_share(call);
+}
+
+Status Client::give_back_work() {
+    WEIR_TRY(state_->may_wait());
+    return state_->finish(state_->core().ask_about_work(WorkAsk::kGiveBack));
+}
+
+Status Client::may_give_back_work() {
+    WEIR_TRY(state_->may_wait());
+    return state_->finish(state_->core().ask_about_work(WorkAsk::kMayGiveBack));
+}
+
+Status Client::finish_work() {
+    WEIR_TRY(state_->may_wait());
+    return state_->finish(state_->core().ask_about_work(WorkAsk::kFinish));
 }
 
 Client& Client::operator=(Client&& other) noexcept {

@@ -310,16 +310,32 @@ public:
                                  std::span<const TaskId> after = {});
     /// Waits until all workers of the job have called take_work(), and returns this one's share of
     /// `piece_count` pieces of work, 1 to 4096; the number that came first counts for all. What a
-    /// piece is, the workers agree on: a part of the training data, say.
+    /// piece is, the workers agree on: a part of the training data, say. `description` says it to
+    /// those that want to join, in at most WorkShare::kDescriptionBytesMax bytes; `weir status --json`
+    /// shows the one that came first.
     ///
-    /// With OnWorkerLoss::kReassign a worker that dies, or joins and calls take_work(), ends the
-    /// round. All calls that wait for other workers (parts of iterations, pulls of an iteration,
+    /// With OnWorkerLoss::kReassign a worker that dies, gives its work back, or joins and calls
+    /// take_work(), ends the round. All calls that wait for other workers (parts of iterations, pulls of an iteration,
     /// barriers), and all that create or open tables, then end with kReassigned until the worker
     /// has called take_work() again. Tables keep their values, but those of rounds that are over
     /// take no parts of iterations any more: make new ones. Each worker keeps the pieces that it
     /// had, as far as nobody has more than one piece more than another.
-    /// Errors: kInvalidArgument; kPeerLost if a worker gave up or a server is lost
-    [[nodiscard]] Result<WorkShare> take_work(uint32_t piece_count);
+    /// Errors: kInvalidArgument; kPeerLost if a worker gave up or a server is lost; kNotFound if a
+    ///         worker has called finish_work(); kUnavailable after give_back_work()
+    [[nodiscard]] Result<WorkShare> take_work(uint32_t piece_count,
+                                              std::string_view description = {});
+    /// The others take over what this worker has of the work, with OnWorkerLoss::kReassign, as if it
+    /// had died. It takes no more; call leave() next.
+    /// Errors: kCancelled if the whole job is being stopped (JobOptions::is_being_stopped);
+    ///         kUnavailable if no worker of another process is there to take it over, or the job's
+    ///         workers take nothing over; kPeerLost, kDeadline
+    [[nodiscard]] Status give_back_work();
+    /// What give_back_work() would return now. Nothing changes.
+    [[nodiscard]] Status may_give_back_work();
+    /// The work is done, and what came of it is kept: nobody needs to take it anew, whoever dies or
+    /// joins now. One worker that has a share says so for all.
+    /// Errors: kInvalidArgument if it has none; kPeerLost, kDeadline
+    [[nodiscard]] Status finish_work();
     /// Has the job write a checkpoint, and waits until it is on the disk, at most `at_most` (0: the
     /// client's deadline, WEIR_DEADLINE_MS). It has all pushes that were acknowledged before this call,
     /// and all iterations of each table up to one. Returns its number. The job goes on meanwhile, and

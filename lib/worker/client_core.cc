@@ -372,6 +372,16 @@ Result<WorkShare> ClientCore::take_share(CallId id) {
     return *std::move(share);
 }
 
+Result<LostWorkersMessage> ClientCore::take_lost_workers(CallId id) {
+    Call* const call = calls_.find(id);
+    const std::vector<std::byte> body =
+        call == nullptr ? std::vector<std::byte>() : std::move(call->body);
+    WEIR_TRY(take(id));
+    auto message = LostWorkersMessage::decode(body);
+    if (!message) return Error(Errc::kProtocol, "the manager sent a malformed list of workers");
+    return *std::move(message);
+}
+
 ClientCore::CallId ClientCore::checkpoint(uint64_t deadline_ns) {
     return control(manager(), Kind::kCheckpoint, {}, deadline_ns);
 }

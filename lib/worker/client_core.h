@@ -30,6 +30,7 @@
 #include "lib/node/messages.h"
 #include "lib/node/scan_message.h"
 #include "lib/node/state_machine.h"
+#include "lib/node/work_message.h"
 #include "lib/node/work_share.h"
 #include "lib/ring/view.h"
 #include "lib/ring/view_change.h"
@@ -150,9 +151,13 @@ public:
     CallId open_table(std::string_view table_name);
     /// `deadline_ns`: from now; 0: the default. `after`: as CallOptions::after.
     CallId barrier(uint64_t deadline_ns, std::span<const TaskId> after = {});
-    CallId take_work(uint32_t piece_count, uint64_t deadline_ns);
+    CallId take_work(uint32_t piece_count, uint64_t deadline_ns, std::string_view description = {});
     /// What an ended take_work() call brought.
     [[nodiscard]] Result<WorkShare> take_share(CallId call);
+    /// `what`: not WorkAsk::kTake.
+    CallId ask_about_work(WorkAsk what);
+    /// What an ended WorkAsk::kLost brought.
+    [[nodiscard]] Result<LostWorkersMessage> take_lost_workers(CallId call);
     /// Sends nothing, and ends when the tasks have finished; see CallOptions::after.
     CallId wait_for(uint64_t deadline_ns, std::span<const TaskId> after);
     /// A part of an iteration that is still open counts as withdrawn, and other pushes that are may

@@ -67,7 +67,8 @@ std::string ClientCore::text_of_deadline(const Request& request) const {
         return "not all workers came to the barrier before the deadline; if they may compute for "
                "longer, give it a longer one, such as kLongDeadline";
     }
-    if (request.header.kind == Kind::kWork)
+    const bool asks_for_share = request.header.first == static_cast<uint64_t>(WorkAsk::kTake);
+    if (request.header.kind == Kind::kWork && asks_for_share)
         return "not all workers asked for work before the deadline";
     std::string text =
         fmt::format("{} did not answer before the deadline", peers_[request.peer].name);

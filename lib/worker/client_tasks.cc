@@ -7,7 +7,6 @@
 
 #include <fmt/core.h>
 
-#include "lib/base/byte_codec.h"
 #include "lib/worker/client_core.h"
 
 namespace weir {
@@ -83,10 +82,14 @@ ClientCore::CallId ClientCore::barrier(uint64_t deadline_ns, std::span<const Tas
     return add_task(deadline_ns, std::move(waiting), check_ready());
 }
 
-ClientCore::CallId ClientCore::take_work(uint32_t piece_count, uint64_t deadline_ns) {
-    ByteWriter writer;
-    writer.number(piece_count);
-    return control(manager(), Kind::kWork, std::move(writer).take(), deadline_ns);
+ClientCore::CallId ClientCore::take_work(uint32_t piece_count, uint64_t deadline_ns,
+                                         std::string_view description) {
+    const WorkMessage message{piece_count, std::string(description)};
+    return control(manager(), Kind::kWork, message.encode(), deadline_ns);
+}
+
+ClientCore::CallId ClientCore::ask_about_work(WorkAsk what) {
+    return control(manager(), Kind::kWork, {}, 0, static_cast<uint64_t>(what));
 }
 
 ClientCore::CallId ClientCore::wait_for(uint64_t deadline_ns, std::span<const TaskId> after) {

@@ -19,7 +19,7 @@ std::vector<JobEvent> events_between(const View& before, const View& after) {
     }
     for (const ViewWorker& worker : before.workers()) {
         if (after.worker(worker.number) == nullptr)
-            events.push_back({Kind::kWorkerGone, worker.number, {}});
+            events.push_back({Kind::kWorkerLeft, worker.number, {}});
     }
     for (const ViewWorker& worker : after.workers()) {
         if (before.worker(worker.number) == nullptr)

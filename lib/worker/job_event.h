@@ -17,7 +17,8 @@ struct JobEvent {
         kServerLeft,  ///< it had handed over what it held
         kServerLost,  ///< it died, or was out of reach; others hold what it held
         kWorkerJoined,
-        kWorkerGone,  ///< it has left, or is lost
+        kWorkerLeft,
+        kWorkerLost,  ///< it died, was out of reach, or gave up
         kCheckpoint   ///< one was completed
     };
 
@@ -26,7 +27,8 @@ struct JobEvent {
     std::chrono::nanoseconds age{};  ///< when it was taken: since it happened
 };
 
-/// What came and went between two views, with age 0.
+/// What came and went between two views, with age 0. Views do not say why a worker is gone: it has
+/// left.
 [[nodiscard]] std::vector<JobEvent> events_between(const View& before, const View& after);
 
 }  // namespace weir

@@ -20,6 +20,7 @@
 #include "lib/node/messages.h"
 #include "lib/node/record_message.h"
 #include "lib/node/scan_message.h"
+#include "lib/node/work_message.h"
 #include "lib/node/work_share.h"
 #include "lib/store/schema_codec.h"
 #include "lib/wire/frame.h"
@@ -113,6 +114,8 @@ void check_control(Bytes body) {
     check_record(body);
     check_body<StatsMessage>(body);
     check_body<TableMessage>(body);
+    check_body<WorkMessage>(body);
+    check_body<LostWorkersMessage>(body);
     check_body<WorkShare>(body);
     if (const auto resumed = ResumedMessage::decode(body))
         WEIR_CHECK(same(resumed->encode(body.size()), body));

@@ -11,7 +11,8 @@ JobStatus full_status() {
     status.epoch = 7;
     status.servers = {{0, 0, 1, true, 0, {{0, 3, 2, 0.5, true, 10, 80, 4, 5}, {1}}},
                       {2, 3, 1, false, 40}};
-    status.workers = {{0, 1}, {4, 2}};
+    status.workers = {{0, 1, true}, {4, 2}};
+    status.work = {OnWorkerLoss::kReassign, 3, 12, "sums"};
     status.share_lost = 0.25;
     status.dead = {{1, 2, true}, {3, 4, false}};
     status.replicas = 1;

@@ -12,6 +12,7 @@
 
 #include "lib/base/random.h"
 #include "lib/node/outbox.h"
+#include "lib/node/work_message.h"
 #include "lib/node/work_share.h"
 #include "tests/node/fake_endpoint.h"
 #include "tests/seed.h"
@@ -52,7 +53,7 @@ TEST_SUITE("work_rounds") {
         WorkRounds rounds(outbox);
         const transport::ConnectionId connection = endpoint.accept();
         const auto asks = [&](uint32_t worker, uint64_t request) {
-            const bool is_outside = rounds.arrive({connection, request, worker}, 4);
+            const bool is_outside = rounds.arrive({connection, request, worker}, 4, "sums");
             rounds.settle({});
             return is_outside;
         };
@@ -70,6 +71,48 @@ TEST_SUITE("work_rounds") {
         CHECK(rounds.withdraw(0, 6));
         CHECK(rounds.end());
         CHECK_FALSE(rounds.withdraw(0, 6));
+    }
+
+    TEST_CASE("once the work is done, whoever waits for a share or asks for one is refused") {
+        FakeEndpoint endpoint;
+        Outbox outbox(endpoint);
+        WorkRounds rounds(outbox);
+        const transport::ConnectionId connection = endpoint.accept();
+        const auto asks = [&](uint32_t worker, const char* description) {
+            const bool is_outside = rounds.arrive({connection, 1, worker}, 4, description);
+            rounds.settle({});
+            return is_outside;
+        };
+        for (const uint32_t worker : {0U, 1U})
+            rounds.add(worker);
+        CHECK(rounds.finish(0).code() == Errc::kInvalidArgument);  // nobody has a share
+        CHECK_FALSE(asks(1, "sums"));
+        CHECK_FALSE(asks(0, "others"));
+        CHECK(rounds.description() == "sums");
+        CHECK(rounds.has_share(1));
+        rounds.add(2);
+        CHECK(rounds.finish(2).code() == Errc::kInvalidArgument);
+        CHECK(asks(2, "sums"));
+        CHECK(rounds.end());
+        CHECK(rounds.is_over());
+        CHECK(rounds.is_outside(1));
+
+        CHECK(rounds.finish(1));
+        CHECK_FALSE(rounds.is_over());
+        CHECK_FALSE(rounds.is_outside(1));
+        CHECK(rounds.is_outside(2));
+        CHECK_FALSE(asks(0, "sums"));
+        CHECK_FALSE(rounds.end());
+        CHECK_FALSE(rounds.remove(1));
+        CHECK(rounds.round() == 1);
+        (void)outbox.flush();
+        size_t refused = 0;
+        for (const std::vector<std::byte>& message : endpoint.sent(connection)) {
+            wire::Frame frame;
+            REQUIRE(wire::decode(message, frame) == Errc::kOk);
+            refused += frame.header.status == Errc::kNotFound ? 1 : 0;
+        }
+        CHECK(refused == 2);
     }
 
     TEST_CASE("whoever comes and goes, each piece has one worker, and the least moves") {
@@ -106,6 +149,35 @@ TEST_SUITE("work_rounds") {
                 before = after;
             }
         }
+    }
+
+    TEST_CASE("a question for work is decoded as it was, and no other bytes are") {
+        const WorkMessage question{12, "sums"};
+        const auto body = question.encode();
+        const auto decoded = WorkMessage::decode(body);
+        REQUIRE(decoded.has_value());
+        CHECK(decoded->piece_count == 12);
+        CHECK(decoded->description == "sums");
+        for (size_t size = 0; size < body.size(); ++size)
+            CHECK_FALSE(WorkMessage::decode(std::span(body).first(size)));
+        auto longer = body;
+        longer.push_back({});
+        CHECK_FALSE(WorkMessage::decode(longer));
+        for (const uint32_t pieces : {0U, 4097U})
+            CHECK_FALSE(WorkMessage::decode(WorkMessage{pieces, {}}.encode()));
+        CHECK(WorkMessage::decode(WorkMessage{1, std::string(4096, 'a')}.encode()));
+        CHECK_FALSE(WorkMessage::decode(WorkMessage{1, std::string(4097, 'a')}.encode()));
+    }
+
+    TEST_CASE("a list of lost workers is decoded as it was, and no other bytes are") {
+        const auto body = LostWorkersMessage{{1, 5}}.encode();
+        const auto decoded = LostWorkersMessage::decode(body);
+        REQUIRE(decoded.has_value());
+        CHECK(decoded->workers == Numbers{1, 5});
+        CHECK_FALSE(LostWorkersMessage::decode(std::span(body).first(7)));
+        for (const Numbers& wrong : {Numbers{5, 1}, Numbers{1, 1}})
+            CHECK_FALSE(LostWorkersMessage::decode(LostWorkersMessage{wrong}.encode()));
+        CHECK_FALSE(LostWorkersMessage::decode(std::vector<std::byte>(257 * 4)));
     }
 
     TEST_CASE("a share is decoded as it was, and no other bytes are") {

@@ -161,6 +161,14 @@ std::vector<BadFrame> bad_joins() {
     return frames;
 }
 
+BadFrame asked(WorkAsk what, std::span<const std::byte> body, std::string why) {
+    wire::FrameHeader header;
+    header.kind = wire::Kind::kWork;
+    header.first = static_cast<uint64_t>(what);
+    return {"work, question " + std::to_string(header.first), frame_bytes(header, body),
+            std::move(why)};
+}
+
 /// Valid frames that a manager does not accept from a worker.
 std::vector<BadFrame> bad_requests() {
     using wire::Kind;
@@ -177,6 +185,12 @@ std::vector<BadFrame> bad_requests() {
         control_frame("a cut question", Kind::kWork, half, "a malformed question for work"),
         control_frame("a checkpoint of something", Kind::kCheckpoint, half,
                       "a malformed question about checkpoints"),
+        control_frame("an endless description", Kind::kWork,
+                      WorkMessage{1, std::string(4097, 'a')}.encode(),
+                      "a malformed question for work"),
+        asked(WorkAsk{5}, {}, "a malformed question about work"),
+        asked(WorkAsk::kGiveBack, half, "a malformed question about work"),
+        asked(WorkAsk::kFinish, half, "a malformed question about work"),
         control_frame("no pieces", Kind::kWork, std::vector<std::byte>(4),
                       "a malformed question for work")};
     // All others, among them what only shards send: a worker that claims to be one.

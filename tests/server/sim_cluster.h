@@ -51,6 +51,7 @@ struct SimShape {
     uint32_t managers = 1;          ///< more than 1: each has a host of its own, without faults
     bool is_manager_apart = false;  ///< the manager has a host of its own, without faults
     OnWorkerLoss on_worker_loss = OnWorkerLoss::kStop;
+    std::function<bool()> is_being_stopped{};  ///< as in ManagerOptions
     uint32_t replicas = 0;
     uint32_t points = 0;  ///< segments of a shard; 0: the manager's choice
     uint64_t lease_ns = kSecond;
@@ -78,6 +79,7 @@ public:
         manager_options.shards_per_server = shape.shards;
         manager_options.worker_count = shape.workers;
         manager_options.on_worker_loss = shape.on_worker_loss;
+        manager_options.is_being_stopped = shape.is_being_stopped;
         manager_options.replicas = shape.replicas;
         manager_options.points = shape.points;
         manager_options.lease_ns = shape.lease_ns;

@@ -25,7 +25,9 @@ constexpr uint64_t kNever = 1'000'000 * kSecond;
 class WorkCluster : public SimCluster {
 public:
     explicit WorkCluster(OnWorkerLoss on_worker_loss = OnWorkerLoss::kReassign, uint64_t seed = 1)
-        : SimCluster(seed, shape_of(on_worker_loss), {}) {
+        : WorkCluster(shape_of(on_worker_loss), seed) {}
+
+    explicit WorkCluster(const SimShape& shape, uint64_t seed = 1) : SimCluster(seed, shape, {}) {
         REQUIRE(start());
     }
 
@@ -59,6 +61,10 @@ public:
         options.deadline_ns = kNever;
         return workers[worker]->push(table, KeyRange{0, 8}, std::as_bytes(std::span(ones_)),
                                      options);
+    }
+
+    Status asks(uint32_t worker, WorkAsk what) {
+        return finish(worker, workers[worker]->ask_about_work(what));
     }
 
     void kill(uint32_t worker) {
@@ -218,7 +224,96 @@ TEST_SUITE("work") {
         CHECK(job.finish(0, one).has_value());
     }
 
-    TEST_CASE("random deaths: whoever lives goes from round to round, and sums are whole") {
+    TEST_CASE("a worker that gives its work back ends the round, and is not missed") {
+        WorkCluster job;
+        const std::vector<WorkShare> shares = job.take_all({0, 1, 2});
+        const TableInfo table = *job.make_table(0, dense_table("first", 8));
+        const CallId waits = job.part(0, table, 1);
+        const CallId meets = job.workers[1]->barrier(kNever);
+        CHECK(job.asks(2, WorkAsk::kMayGiveBack).has_value());
+        job.run_idle(50);
+        CHECK_FALSE(job.workers[0]->done(waits));
+        CHECK(job.asks(2, WorkAsk::kGiveBack).has_value());
+        CHECK(job.finish(0, waits).code() == Errc::kReassigned);
+        CHECK(job.finish(1, meets).code() == Errc::kReassigned);
+        CHECK(job.asks(2, WorkAsk::kGiveBack).code() == Errc::kUnavailable);
+        const CallId again = job.workers[2]->take_work(WorkCluster::kPieces, kNever);
+        CHECK(job.finish(2, again).code() == Errc::kUnavailable);
+        CHECK(job.finish(2, job.workers[2]->leave({}, 0)).has_value());
+
+        const std::vector<WorkShare> second = job.take_all({0, 1});
+        check_whole(second, 2);
+        for (size_t i = 0; i < second.size(); ++i)
+            CHECK(std::ranges::includes(second[i].pieces, shares[i].pieces));
+        const TableInfo next = *job.make_table(1, dense_table("second", 8));
+        const CallId one = job.part(0, next, 1);
+        CHECK(job.finish(1, job.part(1, next, 1)).has_value());
+        CHECK(job.finish(0, one).has_value());
+
+        CHECK(job.asks(1, WorkAsk::kGiveBack).has_value());
+        CHECK(job.finish(1, job.workers[1]->leave({}, 0)).has_value());
+        const Status last = job.asks(0, WorkAsk::kGiveBack);
+        CHECK(last.code() == Errc::kUnavailable);
+        CHECK(last.error().text().find("no other process has a worker") != std::string::npos);
+        check_whole(job.take_all({0}), 3);
+    }
+
+    TEST_CASE("a worker that has given its work back has not done it") {
+        WorkCluster job;
+        (void)job.take_all({0, 1, 2});
+        CHECK(job.asks(2, WorkAsk::kGiveBack).has_value());
+        CHECK(job.finish(2, job.workers[2]->leave({}, 0)).has_value());
+        job.kill(0);
+        job.kill(1);
+        REQUIRE(job.run_until([&] { return job.manager->is_ending(); }));
+        CHECK(job.manager->outcome().code() == Errc::kPeerLost);
+        CHECK(job.manager->outcome().error().text().find("no worker finished its work") == 0);
+    }
+
+    TEST_CASE("work is not given back to a job that is being stopped, or takes nothing over") {
+        WorkCluster keeps(OnWorkerLoss::kContinue);
+        (void)keeps.take_all({0, 1, 2});
+        CHECK(keeps.asks(0, WorkAsk::kGiveBack).code() == Errc::kUnavailable);
+        SimShape shape = WorkCluster::shape_of(OnWorkerLoss::kReassign);
+        bool is_being_stopped = false;
+        shape.is_being_stopped = [&] { return is_being_stopped; };
+        WorkCluster job(shape);
+        (void)job.take_all({0, 1, 2});
+        CHECK(job.asks(0, WorkAsk::kMayGiveBack).has_value());
+        is_being_stopped = true;
+        CHECK(job.asks(0, WorkAsk::kMayGiveBack).code() == Errc::kCancelled);
+        CHECK(job.asks(0, WorkAsk::kGiveBack).code() == Errc::kCancelled);
+        const TableInfo table = *job.make_table(0, dense_table("first", 8));
+        const CallId one = job.part(0, table, 1);
+        const CallId two = job.part(1, table, 1);
+        CHECK(job.finish(2, job.part(2, table, 1)).has_value());
+        CHECK(job.finish(0, one).has_value());
+        CHECK(job.finish(1, two).has_value());
+    }
+
+    TEST_CASE("who joins when the work is done gets none, and the others end as they were to") {
+        WorkCluster job;
+        (void)job.take_all({0, 1, 2});
+        (void)job.add_joining_worker();
+        REQUIRE(job.run_until([&] { return job.workers[3]->ready(); }));
+        const CallId asks = job.workers[3]->take_work(1, kNever);  // it ends the round
+        const CallId met = job.workers[1]->barrier(kNever);
+        CHECK(job.finish(1, met).code() == Errc::kReassigned);
+        CHECK(job.asks(3, WorkAsk::kFinish).code() == Errc::kInvalidArgument);
+        const CallId again = job.workers[1]->take_work(WorkCluster::kPieces, kNever);
+        CHECK(job.asks(0, WorkAsk::kFinish).has_value());
+        CHECK(job.finish(3, asks).code() == Errc::kNotFound);
+        CHECK(job.finish(1, again).code() == Errc::kNotFound);
+        const CallId late = job.workers[2]->take_work(WorkCluster::kPieces, kNever);
+        CHECK(job.finish(2, late).code() == Errc::kNotFound);
+        CHECK(job.finish(3, job.workers[3]->leave({}, 0)).has_value());
+        job.kill(2);  // that is no reason to do the work again
+        const CallId last = job.workers[0]->barrier(kNever);
+        CHECK(job.finish(1, job.workers[1]->barrier(kNever)).has_value());
+        CHECK(job.finish(0, last).has_value());
+    }
+
+    TEST_CASE("random ends: whoever stays goes from round to round, and sums are whole") {
         WEIR_TEST_SEED(first, 1);
         for (uint64_t seed = first; seed < first + testing::histories_or(100); ++seed) {
             INFO("run again with WEIR_SEED=" << seed << " WEIR_HISTORIES=1");
@@ -228,7 +323,7 @@ TEST_SUITE("work") {
             shape.on_worker_loss = OnWorkerLoss::kReassign;
             SimCluster job(seed, shape, {});
             REQUIRE(job.start());
-            enum class Does { kTakes, kMakes, kPushes, kMeets, kEnds };
+            enum class Does { kTakes, kMakes, kPushes, kMeets, kEnds, kGivesBack, kLeaves };
 
             struct Worker {
                 Does does = Does::kTakes;
@@ -240,9 +335,12 @@ TEST_SUITE("work") {
             };
 
             std::vector<Worker> workers(shape.workers);
-            std::vector<uint64_t> kill_after;
-            for (uint32_t i = 0; i + 1 < shape.workers; ++i)
-                kill_after.push_back(random.below(3000));
+            std::vector<uint64_t> gone_after;
+            std::vector<bool> gives_back;
+            for (uint32_t i = 0; i + 1 < shape.workers; ++i) {
+                gone_after.push_back(random.below(3000));
+                gives_back.push_back(random.below(2) == 0);
+            }
             const std::vector<double> one(1, 1);
             uint64_t steps = 0;
             uint64_t rounds = 0;
@@ -289,13 +387,32 @@ TEST_SUITE("work") {
                 }
                 rounds = std::max(rounds, w.share.round);
             };
+            /// Lets a worker end its call, give its work back, and leave.
+            const auto leaves = [&](uint32_t i) {
+                Worker& w = workers[i];
+                ClientCore& client = *job.workers[i];
+                if (w.is_busy && !client.done(w.call)) return false;
+                const bool has_given_back = w.does == Does::kGivesBack;
+                const bool has_left = w.does == Does::kLeaves;
+                if (std::exchange(w.is_busy, true)) {
+                    const Status ended = client.take(w.call);
+                    if (has_given_back || has_left) REQUIRE(ended.has_value());
+                }
+                if (has_left) return true;
+                w.call = has_given_back ? client.leave({}, 0)
+                                        : client.ask_about_work(WorkAsk::kGiveBack);
+                w.does = has_given_back ? Does::kLeaves : Does::kGivesBack;
+                return false;
+            };
             const bool over = job.run_until([&] {
                 bool all = true;
                 for (uint32_t i = 0; i < shape.workers; ++i) {
                     if (job.workers[i] == nullptr) continue;
-                    if (i < kill_after.size() && steps > kill_after[i]) {
-                        job.network.kill(job.host_of_worker(i));
-                        job.workers[i].reset();
+                    if (i < gone_after.size() && steps > gone_after[i]) {
+                        const bool is_gone = !gives_back[i] || leaves(i);
+                        if (!gives_back[i]) job.network.kill(job.host_of_worker(i));
+                        if (is_gone) job.workers[i].reset();
+                        all &= is_gone;
                         continue;
                     }
                     turn(i);

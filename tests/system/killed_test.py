@@ -189,9 +189,9 @@ class Killed(testing.Folder, unittest.TestCase):
         self.assertEqual([p["pass"] for p in result["history"]], list(range(1, result["passes"] + 1)))
         self.assertLess(result["objective"], result["history"][0]["objective"])
         self.assertEqual(len(testing.read_model(model)), result["nonzeros"])
-        self.assertEqual([event["number"] for event in result["events"] if event["what"] == "worker gone"][:2], [0, 1])
+        self.assertEqual([event["number"] for event in result["events"] if event["what"] == "worker lost"][:2], [0, 1])
         svg = testing.Path(plot).read_text(encoding="utf-8")
-        for text in (">worker 0 gone<", ">worker 1 gone<", ">failure<"):
+        for text in (">worker 0 lost<", ">worker 1 lost<", ">failure<"):
             self.assertEqual(svg.count(text), 1)
 
     def test_a_training_that_lost_a_worker_ends_at_the_same_optimum(self):

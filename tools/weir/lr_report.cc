@@ -82,7 +82,8 @@ std::string_view name_of(JobEvent::Kind kind) {
         case JobEvent::Kind::kServerLeft: return "server left";
         case JobEvent::Kind::kServerLost: return "server lost";
         case JobEvent::Kind::kWorkerJoined: return "worker joined";
-        case JobEvent::Kind::kWorkerGone: return "worker gone";
+        case JobEvent::Kind::kWorkerLeft: return "worker left";
+        case JobEvent::Kind::kWorkerLost: return "worker lost";
         case JobEvent::Kind::kCheckpoint: break;
     }
     return "checkpoint";
@@ -188,7 +189,7 @@ std::string plot_title(const LrFlags& flags, const JobShape& shape) {
 apps::PlotMark mark_of(const apps::LrEvent& event) {
     using Mark = apps::PlotMark::Kind;
     Mark kind = Mark::kMove;
-    if (event.kind == JobEvent::Kind::kServerLost || event.kind == JobEvent::Kind::kWorkerGone)
+    if (event.kind == JobEvent::Kind::kServerLost || event.kind == JobEvent::Kind::kWorkerLost)
         kind = Mark::kFailure;
     if (event.kind == JobEvent::Kind::kCheckpoint) kind = Mark::kCheckpoint;
     const std::string_view name = name_of(event.kind);  // "server lost"

@@ -107,6 +107,31 @@ Json checkpoints_json(const JobStatus::Checkpoints& is) {
             {"resumed_from", number(is.resumed_from)}};
 }
 
+/// Who has which part of the work, and what happens when one is lost.
+std::string workers_text(const JobStatus& status) {
+    const JobStatus::Work& work = status.work;
+    std::string text = fmt::format("when a worker is lost: {}\n", to_string(work.on_worker_loss));
+    if (work.round == 0) return text;
+    std::vector<uint32_t> without;
+    for (const JobStatus::Worker& worker : status.workers) {
+        if (!worker.has_work) without.push_back(worker.number);
+    }
+    return text + fmt::format("work: {} pieces, given out {}{}{}\n", work.piece_count,
+                              counted(work.round, "time"),
+                              without.empty() ? "" : "; no share of it: workers ",
+                              list_text(without));
+}
+
+/// The description is JSON if it is that of a `weir lr`.
+Json work_json(const JobStatus::Work& work) {
+    Json description = Json::parse(work.description, nullptr, false);
+    if (description.is_discarded()) description = work.description;
+    return {{"on_worker_loss", to_string(work.on_worker_loss)},
+            {"round", work.round},
+            {"pieces", work.piece_count},
+            {"description", work.description.empty() ? Json(nullptr) : std::move(description)}};
+}
+
 Json shard_json(const JobStatus::Shard& shard) {
     const auto known = [&](uint64_t value) { return shard.answered ? Json(value) : Json(nullptr); };
     return {{"shard", shard.number},       {"segments", shard.segments},
@@ -152,6 +177,7 @@ std::string status_text(const JobStatus& status) {
     if (status.workers.size() > kNamedMax)
         text += fmt::format(" and {} more", status.workers.size() - kNamedMax);
     text += "\n";
+    text += workers_text(status);
     if (status.joining_servers + status.joining_workers > 0) {
         text += fmt::format("joining: {}, {}\n", counted(status.joining_servers, "server"),
                             counted(status.joining_workers, "worker"));
@@ -197,7 +223,8 @@ std::string status_json(const JobStatus& status) {
     }
     Json workers = Json::array();
     for (const JobStatus::Worker& worker : status.workers)
-        workers.push_back({{"worker", worker.number}, {"rank", worker.rank}});
+        workers.push_back(
+            {{"worker", worker.number}, {"rank", worker.rank}, {"has_work", worker.has_work}});
     Json dead = Json::array();
     for (const JobStatus::DeadServer& server : status.dead)
         dead.push_back({{"server", server.number},
@@ -226,6 +253,7 @@ std::string status_json(const JobStatus& status) {
                       {"checkpoints", checkpoints_json(status.checkpoints)},
                       {"lease_ms", status.lease_ms},
                       {"workers", std::move(workers)},
+                      {"work", work_json(status.work)},
                       {"joining_servers", status.joining_servers},
                       {"joining_workers", status.joining_workers},
                       {"tables", status.tables},
