@@ -35,10 +35,10 @@ double fingerprint(const Model& model) {
     return fingerprint(text_of(model.keys)) + fingerprint(text_of(model.weights));
 }
 
-/// LrOptions::stop as a function for the readers; empty if the option is.
-std::function<bool()> stop_of(const LrRunOptions& options) {
-    if (!options.solver.stop) return {};
-    return [stop = options.solver.stop] { return stop() != 0; };
+/// What LrOptions::stop says once reading has ended before its end, of which `outcome` tells; else 0.
+Result<int> reason_to_stop(const LrRunOptions& options, Errc outcome) {
+    const bool was_ended = outcome == Errc::kCancelled && options.solver.stop;
+    return was_ended ? options.solver.stop() : 0;
 }
 
 /// A job that goes on from a checkpoint has new tables: its workers begin with the weights of old
@@ -158,7 +158,7 @@ Result<Evaluation> evaluate_part(const Model& model, const LrRunOptions& options
     stream.skip_bad = options.skip_bad;
     stream.format.labels = options.labels;
     stream.format.names = options.names;
-    stream.stop = stop_of(options);
+    stream.stop = options.stops_reading;
     return data::or_shortage([&] { return evaluate(model, options.test, stream); });
 }
 
@@ -169,10 +169,11 @@ Status test(Client& client, ClientExchange& exchange, const LrRunOptions& option
     Result<Evaluation> mine =
         evaluate_part(run.model, options, {exchange.worker_index(), exchange.worker_count()});
     if (!mine) run.tested = mine.error();
+    WEIR_ASSIGN(const int reason_here, reason_to_stop(options, mine.code()));
     WEIR_TRY(client.barrier(kLongDeadline));  // parts take different times to read
     WEIR_TRY(agree_on_error(exchange, run.tested));
     if (run.tested.code() == Errc::kCancelled) {
-        double reason = options.solver.stop ? options.solver.stop() : 0;
+        double reason = reason_here;
         WEIR_TRY(exchange.max({&reason, 1}));
         run.result.stop_reason = static_cast<int>(reason);
     }
@@ -224,7 +225,8 @@ Result<WorkShare> take_share(Client& client, const LrRunOptions& options) {
         const uint64_t pieces =
             uint64_t{client.worker_count()} * std::max(kPiecesPerWorker, threads);
         return client.take_work(
-            static_cast<uint32_t>(std::min<uint64_t>(pieces, WorkShare::kPiecesMax)));
+            static_cast<uint32_t>(std::min<uint64_t>(pieces, WorkShare::kPiecesMax)),
+            options.description);
     }
     WorkShare share{0, client.worker(), client.worker_count(), client.worker_count() * threads, {}};
     for (uint32_t thread = 0; thread < threads; ++thread)
@@ -290,7 +292,9 @@ LrOptions options_of_round(Client& client, const LrRunOptions& options, const Wo
 
 Result<LrRun> run_round(Client& client, const LrRunOptions& options, LrRounds& rounds,
                         std::vector<LrProgress>& passes) {
-    WEIR_ASSIGN(const WorkShare share, take_share(client, options));
+    Result<WorkShare> taken = take_share(client, options);
+    rounds.are_over = taken.code() == Errc::kNotFound;
+    WEIR_ASSIGN(const WorkShare share, std::move(taken));
     if (!rounds.resumed) {
         WEIR_ASSIGN(rounds.resumed, client.resumed_from());
     }
@@ -306,9 +310,11 @@ Result<LrRun> run_round(Client& client, const LrRunOptions& options, LrRounds& r
     read.skip_bad = options.skip_bad;
     read.format.labels = options.labels;
     read.format.names = options.names;
-    read.stop = stop_of(options);
-    WEIR_ASSIGN(data::Examples examples, data::read_libsvm(options.train, read));
-    run.read = examples.report;
+    read.stop = options.stops_reading;
+    Result<data::Examples> examples = data::read_libsvm(options.train, read);
+    WEIR_TRY(reason_to_stop(options, examples.code()));
+    if (!examples) return examples.error();
+    run.read = examples->report;
     // Some workers read longer than others: the barrier waits for the slowest.
     WEIR_TRY(client.barrier(kLongDeadline));
     WEIR_TRY(check_same(*exchange, options));
@@ -319,10 +325,10 @@ Result<LrRun> run_round(Client& client, const LrRunOptions& options, LrRounds& r
     run.bad_lines = {all.bad_line_count, all.first_bad_line};
     add_warnings(all, options, options.train, run.warnings);
     LrOptions of_round = options_of_round(client, options, share, rounds, passes);
-    WEIR_ASSIGN(of_round.init, weights_to_start_from(client, *exchange, examples.keys,
+    WEIR_ASSIGN(of_round.init, weights_to_start_from(client, *exchange, examples->keys,
                                                      options.solver.init, rounds));
     WEIR_ASSIGN(LrSolver solver,
-                LrSolver::create(*exchange, std::move(examples), std::move(of_round)));
+                LrSolver::create(*exchange, *std::move(examples), std::move(of_round)));
     run.data_bytes = solver.data_bytes();
     WEIR_ASSIGN(run.result, solver.solve());
     // The first worker writes the model; the others need it only for the test files.

@@ -4,6 +4,7 @@
 /// run_lr: one worker's whole part in training sparse logistic regression. It reads the files,
 /// trains, tests, and collects the counters.
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,9 +27,13 @@ struct LrRunOptions {
     data::LabelMap labels;
     data::OptionNames names;  ///< what messages call skip_bad and labels
     uint32_t threads = 1;     ///< reading threads of each worker
+    /// Asked by the threads that read; may be empty. True: reading ends, and solver.stop says what
+    /// becomes of the training.
+    std::function<bool()> stops_reading;
     /// The job has OnWorkerLoss::kReassign: workers take their parts of the training files as
     /// Client::take_work() gives them out.
     bool takes_work = false;
+    std::string description;  ///< of the work, for Client::take_work()
 };
 
 /// What a worker keeps from one round of work to the next; see LrRunOptions::takes_work.
@@ -37,6 +42,7 @@ struct LrRounds {
     std::vector<LrProgress> history;  ///< of all rounds before this one
     std::vector<double> restarts;     ///< when they ended, in seconds as in `history`
     LrEvents events;                  ///< as far as this worker knows
+    bool are_over = false;            ///< the work was done before this worker could take a share
     /// The checkpoint that the job goes on from, once it is known.
     std::optional<ResumedFrom> resumed = {};
     bool has_forgotten = false;  ///< what of it is needed no more
@@ -71,8 +77,9 @@ struct LrRun {
 
 /// Every worker of the job calls it with the same options, then leaves the job. LrOptions::progress
 /// is called by the first worker alone.
-/// Errors: kReassigned: call it again, with the same `rounds`; kInvalidArgument if the workers' options differ; kCancelled if LrOptions::stop
-///     returned non-zero while the training files were read; those of the training files, the
+/// Errors: kReassigned: call it again, with the same `rounds`; kNotFound with LrRounds::are_over;
+///     kInvalidArgument if the workers' options differ; kCancelled if reading the training files was
+///     ended by LrRunOptions::stops_reading; that of LrOptions::stop; those of the training files, the
 ///     solver and the cluster. An error of the test files, or a stop while they are read, does
 ///     not undo the training: it is in LrRun::tested
 [[nodiscard]] Result<LrRun> run_lr(Client& client, const LrRunOptions& options, LrRounds& rounds);

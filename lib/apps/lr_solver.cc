@@ -165,7 +165,8 @@ Result<LrEnd> LrSolver::run() {
         if (options_.progress) options_.progress(result_.history.back());
         const double done = result_.gap <= options_.tolerance ? 3 : stuck ? 2 : last ? 1 : 0;
         // Machines may differ in the last bit of the gap, and all workers must decide the same.
-        std::array<double, 2> decision = {done, options_.stop ? options_.stop() : 0.0};
+        WEIR_ASSIGN(const int stop, options_.stop ? options_.stop() : 0);
+        std::array<double, 2> decision = {done, static_cast<double>(stop)};
         WEIR_TRY(exchange_->max(decision));
         if (decision[0] == 3) return LrEnd::kGap;
         if (decision[0] == 2) return LrEnd::kNoProgress;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lib/apps/model.h"
+#include "lib/base/result.h"
 
 namespace weir::apps {
 
@@ -32,9 +33,10 @@ struct LrOptions {
     uint64_t seed = 1;         ///< for the blocks and their order; the same for all workers
     Model init;  ///< the weights to start from; features that no example has are left out
     std::function<void(const LrProgress&)> progress;  ///< called after every pass; may be empty
-    /// Called after every pass; may be empty. A non-zero result at any worker ends the training
-    /// for all workers.
-    std::function<int()> stop;
+    /// Called after every pass; may be empty. A result other than 0 at any worker ends the training
+    /// for all workers. An error ends it for this worker alone, which must not be waited for then
+    /// (Client::give_back_work()).
+    std::function<Result<int>()> stop;
 };
 
 enum class LrEnd : uint8_t {
@@ -42,7 +44,7 @@ enum class LrEnd : uint8_t {
     kNoProgress,  ///< the later half of all passes gained less than a fifth of the tolerance, and
                   ///< the gains are falling; see LrSolver::progress_has_ended()
     kPassCount,   ///< pass_count_max passes are done
-    kStopped,     ///< a worker's LrOptions::stop returned non-zero
+    kStopped,     ///< a worker's LrOptions::stop returned another number than 0
 };
 
 /// Counts and sums are over all workers. All workers have the same result, except waiting_share.

@@ -402,6 +402,31 @@ TEST_SUITE("lr_solver") {
         }
     }
 
+    TEST_CASE("a stop after a pass ends the training with its result, and an error without one") {
+        Random random(3);
+        const Sample sample = text_sample(random, 300, 100, true);
+        LrOptions options;
+        options.tolerance = 1e-12;
+        uint32_t passes = 0;
+        options.progress = [&](const LrProgress&) { ++passes; };
+        options.stop = [&]() -> Result<int> { return passes == 3 ? 15 : 0; };
+        const Trained trained = train(sample, 1, options);
+        CHECK(trained.result.end == LrEnd::kStopped);
+        CHECK(trained.result.stop_reason == 15);
+        CHECK(trained.result.pass_count == 3);
+        passes = 0;
+        options.stop = [&]() -> Result<int> {
+            if (passes < 2) return 0;
+            return Error(Errc::kTerminated, "the others have its work");
+        };
+        test::run_workers(1, options.l1, [&](BlockExchange& exchange) {
+            auto solver = LrSolver::create(exchange, sample.part(0, 1), options);
+            REQUIRE(solver);
+            CHECK(solver->solve().code() == Errc::kTerminated);
+        });
+        CHECK(passes == 2);
+    }
+
     TEST_CASE("progress is reported after every pass, and accuracy is that of the final weights") {
         Sample sample;
         for (int i = 0; i < 40; ++i)

@@ -208,6 +208,25 @@ class Killed(testing.Folder, unittest.TestCase):
             self.assertEqual(result["examples"], len(rows))
             self.near(result["objective"], wanted)
 
+    def test_a_rank_that_gets_sigterm_alone_leaves_and_the_others_go_on(self):
+        rows, out = testing.far_from_zero(), self.path("out.json")
+        wanted = testing.read_json(self.trained_undisturbed(rows))["objective"]
+        unending = ("--tolerance", "1e-300", "--passes", "100000000")
+        with self.reassigning(rows, "--json", out, "--l1", "1", "--blocks", "8", *unending) as job:
+            job.start_all()
+            self.assertTrue(job.until_training(), job.everything())
+            os.kill(job.pid(2), signal.SIGTERM)  # the one that speaks
+            self.assertEqual(job.wait(2), 0, job.everything())
+            self.assertIn("SIGTERM came to this rank alone: worker 0 has left", job.err(2))
+            self.assertTrue(job.until(lambda: job.err(3).count("pass ") > 2), job.everything())
+            for rank in (0, 1, 3, 4):  # as a launcher does
+                os.kill(job.pid(rank), signal.SIGTERM)
+            self.assertEqual([job.wait(rank) for rank in (0, 1, 3, 4)], [143] * 4, job.everything())
+        result = testing.read_json(out)
+        self.assertEqual(result["examples"], len(rows))
+        self.assertEqual(len(result["restarts"]), 1)
+        self.near(result["objective"], wanted)
+
     def trained_undisturbed(self, rows):
         out = self.path("undisturbed.json")
         train = testing.write(self.path("undisturbed.svm"), rows)

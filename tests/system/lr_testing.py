@@ -169,6 +169,13 @@ def read_json(path):
     return json.loads(Path(path).read_text(encoding="utf-8"))
 
 
+def takes_sigterm(pid):
+    """Whether a process has a handler of SIGTERM."""
+    with open(f"/proc/{pid}/status", encoding="utf-8") as file:
+        caught = next(int(line.split()[1], 16) for line in file if line.startswith("SigCgt:"))
+    return caught >> (signal.SIGTERM - 1) & 1 == 1
+
+
 class Ranks:
     """Processes of one job started by hand; their output goes to files. Processes that still run at the end are killed."""
 
@@ -223,9 +230,7 @@ class Ranks:
 
     def takes_signals(self, rank):
         """Whether the rank has a handler of SIGTERM. A rank that only serves may install it after the others have begun to train."""
-        with open(f"/proc/{self.pid(rank)}/status", encoding="utf-8") as file:
-            caught = next(int(line.split()[1], 16) for line in file if line.startswith("SigCgt:"))
-        return caught >> (signal.SIGTERM - 1) & 1 == 1
+        return takes_sigterm(self.pid(rank))
 
     def until_training(self):
         """Waits until the ranks train, and a signal that comes now is remembered by each of them."""

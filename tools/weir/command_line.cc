@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -85,7 +86,19 @@ void add_job(CLI::App& command, JobFlags& job) {
         });
 }
 
+constexpr const char* kContactMeaning =
+    "the --rendezvous of the job, or the file that --contact made it write";
+constexpr const char* kContactType = "HOST:PORT|FILE";
+constexpr const char* kContactFooter =
+    "At HOST:PORT, give WEIR_SECRET_FILE as the ranks of the job have it. A file whose name looks\n"
+    "like HOST:PORT needs a folder before it: ./HOST:PORT.\n";
+
 constexpr const char* kLrFooter =
+    "--join: the job says what is trained, and its data are dealt out anew. Give --train and "
+    "--test\n"
+    "only if this host has the files under other names. --workers, --threads and --grace are "
+    "those\n"
+    "of this process.\n"
     "Memory: the workers share the files, and all examples must fit into their memory: 4 bytes\n"
     "per non-zero value where all values are 1, else 8, and about as much again while reading.\n"
     "Precision: values are stored as float32; weights are computed as float64.\n"
@@ -169,12 +182,28 @@ void add_worker_loss(CLI::App& command, OnWorkerLoss& on_worker_loss, const std:
         });
 }
 
+/// Fails for a flag that makes no sense with --join, and if there are no files to train on.
+void check_join_flags(const CLI::App& command, const LrFlags& flags) {
+    if (!flags.joins()) {
+        if (flags.run.train.empty()) throw CLI::RequiredError("--train");
+        return;
+    }
+    const std::set<std::string> own = {"--join",    "--train", "--test", "--workers",
+                                       "--threads", "--grace", "--help"};
+    for (const CLI::Option* const option : command.get_options()) {
+        const std::string name = option->get_name();
+        if (option->count() == 0 || own.contains(name)) continue;
+        throw CLI::ValidationError(name, "cannot be given with --join: the job has decided it");
+    }
+}
+
 void add_lr(CLI::App& app, Command& chosen) {
     const auto flags = std::make_shared<LrFlags>();
     CLI::App* const command =
         app.add_subcommand("lr", "train sparse logistic regression on LIBSVM files");
     apps::LrRunOptions& run = flags->run;
-    command->add_option("--train", run.train, "LIBSVM files (plain or gzip), or -")->required();
+    command->add_option("--train", run.train,
+                        "LIBSVM files (plain or gzip), or -; needed, but with --join");
     command->add_option("--test", run.test, "files to test the model on");
     command->add_option("--init", flags->init, "model to start from, as --model writes it");
     command->add_option("--l1", run.solver.l1, "weight of |w|_1 in the objective")
@@ -218,7 +247,13 @@ void add_lr(CLI::App& app, Command& chosen) {
         ->capture_default_str();
     add_worker_loss(*command, flags->job.options.on_worker_loss, "reassign",
                     OnWorkerLoss::kReassign, "the others read its part of the data, and go on");
-    command->callback([flags, &chosen] {
+    command
+        ->add_option("--join", flags->join,
+                     "join a running `weir lr --on-worker-loss reassign` with more workers: "
+                     "the --rendezvous of the job, or its --contact file")
+        ->type_name(kContactType);
+    command->callback([flags, command, &chosen] {
+        check_join_flags(*command, *flags);
         chosen.run = [flags](Config& config) { return run_lr(*flags, config); };
     });
 }
@@ -424,13 +459,6 @@ void add_synth(CLI::App& app, Command& chosen) {
     command->callback(
         [flags, &chosen] { chosen.run = [flags](Config&) { return run_synth(*flags); }; });
 }
-
-constexpr const char* kContactMeaning =
-    "the --rendezvous of the job, or the file that --contact made it write";
-constexpr const char* kContactType = "HOST:PORT|FILE";
-constexpr const char* kContactFooter =
-    "At HOST:PORT, give WEIR_SECRET_FILE as the ranks of the job have it. A file whose name looks\n"
-    "like HOST:PORT needs a folder before it: ./HOST:PORT.\n";
 
 void add_server(CLI::App& app, Command& chosen) {
     const auto flags = std::make_shared<ServerFlags>();

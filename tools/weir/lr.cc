@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <cctype>
-#include <chrono>
+#include <cerrno>
 #include <filesystem>
 #include <memory>
 #include <mutex>
@@ -20,12 +20,17 @@
 #include "lib/data/shortage.h"
 #include "tools/weir/checkpoint_signal.h"
 #include "tools/weir/command.h"
-#include "tools/weir/lr_report.h"
-#include "tools/weir/paths.h"
-#include "tools/weir/progress.h"
+#include "tools/weir/lr_settings.h"
+#include "tools/weir/lr_worker.h"
+#include "tools/weir/operator_connection.h"
 #include "tools/weir/stop_signals.h"
 
 namespace weir::tools {
+
+std::vector<NamedPath> outputs_of(const LrFlags& flags) {
+    return {{"--model", flags.model}, {"--json", flags.json}, {"--plot", flags.plot}};
+}
+
 namespace {
 
 std::vector<NamedPath> inputs_of(const LrFlags& flags) {
@@ -36,12 +41,6 @@ std::vector<NamedPath> inputs_of(const LrFlags& flags) {
         inputs.push_back({"--test", path});
     inputs.push_back({"--init", flags.init});
     return inputs;
-}
-
-/// The output files. Only the worker that writes them checks, before the training, that they can
-/// be written: other workers may have other folders.
-std::vector<NamedPath> outputs_of(const LrFlags& flags) {
-    return {{"--model", flags.model}, {"--json", flags.json}, {"--plot", flags.plot}};
 }
 
 /// Refuses a plot name that ends in another format than .svg: a plot is always an SVG.
@@ -87,9 +86,11 @@ void name_idle_flags(const LrFlags& flags, const JobShape& shape) {
 /// kPeerLost, which is only a consequence of another worker's error.
 class Outcomes {
 public:
-    void add(Status outcome) {
-        if (outcome) return;
+    /// `left_early`: as LrWorker::has_left_early()
+    void add(Status outcome, bool left_early) {
         const std::lock_guard lock(mutex_);
+        has_left_early_ |= left_early;
+        if (outcome) return;
         const bool echo = outcome.code() == Errc::kPeerLost;
         if (!error_ || (was_echo_ && !echo)) {
             error_ = std::move(outcome).error();
@@ -99,58 +100,15 @@ public:
 
     [[nodiscard]] const std::optional<Error>& error() const { return error_; }
 
+    /// Workers have, and nothing went wrong with others.
+    [[nodiscard]] bool has_left_early() const { return has_left_early_ && !error_; }
+
 private:
     std::mutex mutex_;
     std::optional<Error> error_;
     bool was_echo_ = false;
+    bool has_left_early_ = false;
 };
-
-/// `speaks`: this worker was the first one at the start.
-Result<apps::LrRun> train(Client& client, const LrFlags& flags, bool speaks,
-                          apps::LrRounds& rounds) {
-    Progress progress;
-    apps::LrRunOptions options = flags.run;
-    options.names = kFlagNames;
-    options.solver.stop = stop_signal;
-    options.takes_work = flags.job.options.on_worker_loss == OnWorkerLoss::kReassign;
-    if (speaks || options.takes_work) {
-        options.solver.progress = [&](const apps::LrProgress& p) {
-            const std::string gap = p.gap <= kTellingGap ? ", gap " + percent(p.gap) : "";
-            progress.show(fmt::format("pass {:4}  {:7.2f} s  objective {:.6g}, {} non-zeros{}",
-                                      p.pass, p.seconds, p.objective, p.nonzero_count, gap));
-        };
-    }
-    Result<apps::LrRun> run = data::or_shortage([&]() -> Result<apps::LrRun> {
-        if (speaks) WEIR_TRY(check_outputs(outputs_of(flags)));
-        return apps::run_lr(client, options, rounds);
-    });
-    progress.end();
-    return run;
-}
-
-/// The outcome of a run that has a result, the same for all workers: ok, the error of the test
-/// files, or a signal.
-Status outcome_of(const apps::LrRun& run) {
-    const int signal = run.result.stop_reason;
-    if (signal == 0) return run.tested;
-    if (run.result.end != apps::LrEnd::kStopped)
-        return stopped_by(signal,
-                          "the test files were being read; the results of the training "
-                          "are written");
-    return stopped_by(signal, fmt::format("the training ended after pass {}; the results so far "
-                                          "are written",
-                                          run.result.pass_count));
-}
-
-/// The outcome of the worker that writes the results. An error of writing replaces a signal, whose
-/// message says that the results are written, and is added to an error of the test files.
-Status with_written(const apps::LrRun& run, Status outcome, Status written) {
-    if (written) return outcome;
-    if (run.tested) return written;
-    const Error& error = written.error();
-    return Error(error.code(), fmt::format("{}; and {}", run.tested.error().text(), error.text()),
-                 error.os_error());
-}
 
 /// Whether the process has the worker that prints and writes the results of the job.
 bool has_first_worker(const JobShape& shape) {
@@ -158,64 +116,16 @@ bool has_first_worker(const JobShape& shape) {
 }
 
 /// Installs the handlers of SIGINT and SIGTERM. Usually all ranks get the signal; only one prints a
-/// line. A server that leaves because only it got the signal says so later (Job::serve).
-void handle_stop_signals(const JobShape& shape, uint32_t grace_s) {
-    if (shape.local_workers > 0) limit_grace(grace_s);
-    remember_stop_signals(has_first_worker(shape) ? "a training that has begun ends after this "
-                                                    "pass, and the results so far are written"
-                                                  : "");
-}
-
-/// The worker has no result.
-Status give_up(Client& client, const Error& error) {
-    Status failed = error;
-    if (error.code() == Errc::kCancelled && stop_signal() != 0)
-        failed =
-            stopped_by(stop_signal(), "the training files were being read; nothing is written");
-    (void)client.leave(failed);
-    return failed;
-}
-
-/// A training that a signal has ended can go on from where it ended.
-void save_for_later(Client& client, const LrFlags& flags) {
-    if (flags.job.options.checkpoint_folder.empty()) return;
-    const Result<uint64_t> saved = client.checkpoint();
-    if (saved) return;
-    log(LogLevel::kWarning, "no checkpoint of where the training ended: {}",
-        saved.error().message());
-}
-
-/// The whole work of one worker. The first worker writes the results before it leaves. Until then no
-/// worker that has results leaves with an error: a launcher may kill all ranks once one fails.
-Status work(Job& job, uint32_t i, const LrFlags& flags) {
-    WEIR_ASSIGN(Client client, job.make_client(i));
-    handle_stop_signals(job.shape(), flags.grace_s);
-    const bool takes_work = flags.job.options.on_worker_loss == OnWorkerLoss::kReassign;
-    apps::LrRounds rounds;
-    while (true) {
-        const Result<apps::LrRun> run =
-            train(client, flags, client.worker() == 0 && rounds.history.empty(), rounds);
-        if (run.code() == Errc::kReassigned) {
-            log(LogLevel::kInfo, "{}", run.error().text());
-            continue;
-        }
-        if (!run) return give_up(client, run.error());
-        Status written;
-        if (run->is_first)
-            written = data::or_shortage([&] { return report(flags, *run, job.shape()); });
-        const bool all_is_well = outcome_of(*run).has_value();
-        if (run->is_first && !all_is_well && signal_of(outcome_of(*run).error()) != 0)
-            save_for_later(client, flags);
-        const Status outcome = with_written(*run, outcome_of(*run), std::move(written));
-        // Writing a model can take long. If the one that writes it dies, another one does.
-        if (!all_is_well || takes_work) {
-            const Status met = client.barrier(kLongDeadline);
-            if (met.code() == Errc::kReassigned) continue;
-        }
-        // An error of writing concerns this rank only: the other ranks end as the training did.
-        const Status left = client.leave(outcome_of(*run));
-        return outcome ? left : outcome;
-    }
+/// line. A server or worker that leaves because only it got the signal says so later.
+void handle_stop_signals(const LrFlags& flags, const JobShape& shape) {
+    const bool may_part = flags.job.options.on_worker_loss == OnWorkerLoss::kReassign;
+    if (shape.local_workers > 0) limit_grace(flags.grace_s);
+    remember_stop_signals(
+        !has_first_worker(shape) ? ""
+        : may_part ? "if all ranks get it, a training that has begun ends after this pass, and the "
+                     "results so far are written; SIGTERM to this rank alone makes it leave"
+                   : "a training that has begun ends after this pass, and the results so far are "
+                     "written");
 }
 
 /// Prints the error that ends the job and returns the exit code. If a signal ended the job, all
@@ -233,52 +143,112 @@ Status prepare(LrFlags& flags) {
     return check_plot_name(flags.plot);
 }
 
-}  // namespace
+/// What the job trains, as it says itself. Files that are not here are found before it lets anybody
+/// in.
+Status ask_job(LrFlags& flags, const Config& config) {
+    OperatorConnection connection;
+    WEIR_TRY(connection.open(flags.join, config));
+    WEIR_ASSIGN(const JobStatus status, connection.manager->status());
+    WEIR_TRY(take_settings(status.work, flags));
+    for (const NamedPath& input : inputs_of(flags)) {
+        if (input.path.empty() || data::open_input(input.path)) continue;
+        return Error(Errc::kNotFound,
+                     fmt::format("{}: a file of the job ({}) that cannot be read here; name it as "
+                                 "this host knows it, with --train or --test",
+                                 input.path, input.flag),
+                     errno);
+    }
+    return {};
+}
 
-int run_lr(LrFlags& flags, Config& config) {
-    if (const Status status = prepare(flags); !status) return failure(status.error());
+Result<std::unique_ptr<Job>> start(LrFlags& flags, Config& config) {
+    JobOptions& options = flags.job.options;
+    options.add_rules = apps::add_exchange_rules;
+    if (flags.joins()) {
+        return Job::join(
+            {.contact = flags.join, .workers = options.workers, .add_rules = options.add_rules},
+            config);
+    }
     flags.job.apply_to(config);
-    flags.job.options.add_rules = apps::add_exchange_rules;
-    flags.job.options.is_being_stopped = [] { return stop_signal() != 0; };
-    if (!flags.job.options.checkpoint_folder.empty()) {
+    options.is_being_stopped = [] { return stop_signal() != 0; };
+    if (!options.checkpoint_folder.empty()) {
         remember_checkpoint_signals();
         // At the first signal to stop, too: the pass may take longer than there is time.
-        flags.job.options.wants_checkpoint = [was_stopped = false]() mutable {
+        options.wants_checkpoint = [was_stopped = false]() mutable {
             const bool stops = stop_signal() != 0 && !std::exchange(was_stopped, true);
             return take_checkpoint_signal() || stops;
         };
     }
-    Result<std::unique_ptr<Job>> started =
-        data::or_shortage([&] { return Job::start(flags.job.options, config); });
+    return Job::start(options, config);
+}
+
+/// Of the job as it began; a process that joins has the ranks and workers after those.
+JobShape shape_of(const LrFlags& flags, const Job& job) {
+    JobShape shape = job.shape();
+    if (!flags.joins()) return shape;
+    shape.rank = shape.size = flags.began.ranks;
+    shape.server_count = flags.began.servers;
+    shape.first_worker = shape.worker_count = flags.began.workers;
+    return shape;
+}
+
+/// What all workers of the process need, beside the job.
+Status make_ready(LrFlags& flags, const JobShape& shape) {
+    if (!flags.joins()) WEIR_TRY(take_standard_input(flags, shape));
+    if (flags.init.empty()) return {};
+    WEIR_ASSIGN(flags.run.solver.init, apps::read_model(flags.init));
+    return {};
+}
+
+void run_workers(Job& job, const LrFlags& flags, const JobShape& shape, const Status& ready,
+                 Outcomes& outcomes) {
+    const std::string description = flags.joins() ? std::string() : describe_training(flags, shape);
+    job.run_workers([&](uint32_t i) {
+        Result<Client> client = job.make_client(i);
+        if (!client) return outcomes.add(ready ? Status(client.error()) : ready, false);
+        LrWorker worker(*std::move(client), flags, shape, description);
+        if (!ready) return outcomes.add(worker.give_up(ready.error()), false);
+        handle_stop_signals(flags, shape);
+        const Status outcome = worker.run();
+        outcomes.add(outcome, worker.has_left_early());
+    });
+}
+
+/// Rank 0 serves to the end if it has the only manager; a rank with workers ends with them.
+Status serve(Job& job, const JobShape& shape, uint32_t manager_count, const Outcomes& outcomes) {
+    if (outcomes.has_left_early()) {
+        lift_grace();  // the server hands over what it holds, however long that takes
+        return job.serve([] { return true; });
+    }
+    const bool has_only_manager = shape.rank == 0 && manager_count == 1;
+    const bool may_leave = !has_only_manager && shape.local_workers == 0;
+    return may_leave ? job.serve(stop_signal_has_settled) : job.serve();
+}
+
+}  // namespace
+
+int run_lr(LrFlags& flags, Config& config) {
+    if (flags.joins()) {
+        if (const Status told = ask_job(flags, config); !told) return failure(told.error());
+    }
+    if (const Status status = prepare(flags); !status) return failure(status.error());
+    Result<std::unique_ptr<Job>> started = data::or_shortage([&] { return start(flags, config); });
     if (!started) return failure(started.error());
     Job& job = **started;
-    const JobShape& shape = job.shape();
+    const JobShape shape = shape_of(flags, job);
     Outcomes outcomes;
     const Status ran = data::or_shortage([&]() -> Status {
         if (shape.rank == 0) name_idle_flags(flags, shape);
         if (shape.local_workers == 0) {
-            handle_stop_signals(shape, flags.grace_s);
+            handle_stop_signals(flags, shape);
             return {};
         }
-        Status ready = take_standard_input(flags, shape);
-        if (ready && !flags.init.empty()) {
-            Result<apps::Model> init = apps::read_model(flags.init);
-            if (init) flags.run.solver.init = std::move(*init);
-            if (!init) ready = Error(init.error());
-        }
-        job.run_workers([&](uint32_t i) {
-            if (ready) return outcomes.add(work(job, i, flags));
-            Result<Client> client = job.make_client(i);  // to tell the other ranks by leave()
-            if (client) (void)client->leave(ready);
-            outcomes.add(ready);
-        });
+        const Status ready = make_ready(flags, shape);
+        run_workers(job, flags, shape, ready, outcomes);
         return {};
     });
     if (!ran) return failure(ran.error());
-    // Rank 0 serves to the end if it has the only manager; a rank with workers ends with them.
-    const bool has_only_manager = shape.rank == 0 && flags.job.options.managers == 1;
-    const bool may_leave = !has_only_manager && shape.local_workers == 0;
-    const Status served = may_leave ? job.serve(stop_signal_has_settled) : job.serve();
+    const Status served = serve(job, shape, flags.job.options.managers, outcomes);
     if (outcomes.error()) return ended_by(*outcomes.error(), shape);
     if (!served && shape.is_server) return ended_by(served.error(), shape);
     return kExitOk;

@@ -67,6 +67,11 @@ void limit_grace(uint32_t seconds) noexcept {
     (void)::sigaction(SIGALRM, &action, nullptr);
 }
 
+void lift_grace() noexcept {
+    g_grace_s = 0;
+    (void)::alarm(0);
+}
+
 void remember_stop_signals(std::string_view says) {
     static std::once_flag once;
     std::call_once(once, [says] {

@@ -23,6 +23,9 @@ void remember_stop_signals(std::string_view says);
 /// Thread: any
 void limit_grace(uint32_t seconds) noexcept;
 
+/// From now on it may take as long as it takes. Thread: any
+void lift_grace() noexcept;
+
 /// The remembered signal, or 0. Thread: any
 [[nodiscard]] int stop_signal() noexcept;
 

@@ -1,0 +1,241 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Workers that join a running `weir lr`, and leave it again. Usage: lr_join_test.py PATH-OF-WEIR"""
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import unittest
+
+import lr_testing as testing
+
+REASSIGN = ("--on-worker-loss", "reassign")
+SETTINGS = ("--l1", "1", "--blocks", "8")
+PRECISE = ("--tolerance", "1e-7", *SETTINGS)
+# It ends when it is stopped, and near its optimum: a tolerance that is never proven.
+UNENDING = ("--tolerance", "1e-300", "--passes", "100000000")
+SERVER, WORKERS = 0, (1, 2)
+
+
+class Joiner:
+    """A process that joins a job; its output goes to files."""
+
+    def __init__(self, folder, words, secret=None):
+        self.log = folder / f"joiner{Joiner.count}.err"
+        Joiner.count += 1
+        variables = testing.clean_environment({**testing.POOL, **({"WEIR_SECRET_FILE": secret} if secret else {})})
+        with open(self.log, "wb") as log:
+            self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=variables)  # pylint: disable=consider-using-with
+
+    count = 0
+
+    def text(self):
+        return self.log.read_text(errors="replace")
+
+    def wait(self):
+        return self.process.wait(testing.LIMIT_S)
+
+
+class LrJoin(testing.Folder, unittest.TestCase):
+    def job(self, rows, *flags, size=3, reassign=True, **variables):
+        train = testing.write(self.path("train.svm"), rows)
+        command = [self.WEIR, "lr", "--train", train, "--json", self.path("out.json"), "--contact", self.path("contact")]
+        return testing.Ranks(self.folder, [*command, *(REASSIGN if reassign else ()), *flags], size, variables)
+
+    def begin(self, job):
+        job.start_all()
+        self.assertTrue(job.until_training(), job.everything())
+
+    def join(self, job, *flags, at=None, secret=None):
+        joiner = Joiner(self.folder, [self.WEIR, "lr", "--join", at or f"127.0.0.1:{job.port}", *flags], secret)
+
+        def end():
+            joiner.process.kill()
+            joiner.process.wait()
+
+        self.addCleanup(end)
+        return joiner
+
+    def status(self, job, secret=None):
+        variables = testing.clean_environment({"WEIR_SECRET_FILE": secret} if secret else {})
+        done = testing.run([self.WEIR, "status", "--json", f"127.0.0.1:{job.port}"], variables, testing.LIMIT_S)
+        return json.loads(done.out) if done.code == 0 else None
+
+    def until_sharing(self, job, workers):
+        """Waits until these workers, and no others, share the work."""
+        def share():
+            status = self.status(job)
+            return status and {w["worker"] for w in status["workers"]} == set(workers) and all(w["has_work"] for w in status["workers"])
+        self.assertTrue(job.until(share), f"{self.status(job)}\n{job.everything()}")
+
+    def trains_on(self, job, rank):
+        before = job.err(rank).count("pass ")
+        self.assertTrue(job.until(lambda: job.err(rank).count("pass ") > before + 2), job.everything())
+
+    def stop_training(self, job):
+        """As a launcher does."""
+        for rank in job.processes:
+            if job.running(rank):
+                os.kill(job.pid(rank), signal.SIGTERM)
+
+    def result(self):
+        return testing.read_json(self.path("out.json"))
+
+    def alone(self, rows):
+        out = self.path("alone.json")
+        done = self.lr("--train", testing.write(self.path("alone.svm"), rows), "--json", out, *PRECISE)
+        self.assertEqual(done.code, 0, done.err)
+        return testing.read_json(out)["objective"]
+
+    def refused(self, joiner, *texts):
+        self.assertNotEqual(joiner.wait(), 0, joiner.text())
+        for text in texts:
+            self.assertIn(text, joiner.text())
+
+    def test_who_joins_trains_along_to_the_same_optimum(self):
+        rows = testing.far_from_zero()
+        wanted = self.alone(rows)
+        with self.job(rows, *UNENDING, *SETTINGS) as job:
+            self.begin(job)
+            joiners = [self.join(job), self.join(job, "--workers", "2", at=self.path("contact"))]
+            self.until_sharing(job, range(5))
+            self.trains_on(job, WORKERS[0])
+            self.stop_training(job)
+            self.assertEqual([job.wait(rank) for rank in range(3)], [143] * 3, job.everything())
+            for joiner in joiners:  # the training has ended as the job's ranks say
+                self.assertEqual(joiner.wait(), 143, joiner.text())
+        result = self.result()
+        self.assertEqual(result["examples"], len(rows))
+        self.near(result["objective"], wanted)
+        joined = [event["number"] for event in result["events"] if event["what"] == "worker joined"]
+        self.assertEqual(sorted(joined), [2, 3, 4])
+
+    def test_a_training_that_ends_by_itself_ends_for_all_that_joined(self):
+        rows = testing.far_from_zero()
+        wanted = self.alone(rows)
+        with self.job(rows, *PRECISE) as job:
+            self.begin(job)
+            joiner = self.join(job)  # it may come too late
+            self.assertEqual([job.wait(rank) for rank in range(3)], [0] * 3, job.everything())
+            code = joiner.wait()
+            self.assertTrue(code == 0 or "error:" in joiner.text(), joiner.text())
+        self.assertEqual(self.result()["examples"], len(rows))
+        self.near(self.result()["objective"], wanted)
+
+    def test_a_joiner_that_is_killed_or_gets_sigterm_is_not_missed(self):
+        with self.job(testing.endless(), *testing.ENDLESS) as job:
+            self.begin(job)
+            for number, end in ((2, signal.SIGKILL), (3, signal.SIGTERM)):
+                joiner = self.join(job)
+                self.until_sharing(job, (0, 1, number))
+                self.assertTrue(job.until(lambda joiner=joiner: testing.takes_sigterm(joiner.process.pid)), joiner.text())
+                joiner.process.send_signal(end)
+                self.assertEqual(joiner.wait(), 0 if end == signal.SIGTERM else -end, joiner.text())
+                self.until_sharing(job, (0, 1))
+                self.trains_on(job, WORKERS[0])
+            self.assertIn("worker 3 has left, and the others train on", joiner.text())
+            self.stop_training(job)
+            self.assertEqual([job.wait(rank) for rank in range(3)], [143] * 3, job.everything())
+        self.assertEqual(self.result()["examples"], 100)
+        events = [(event["what"], event["number"]) for event in self.result()["events"]]
+        self.assertEqual(events, [("worker joined", 2), ("worker lost", 2), ("worker joined", 3), ("worker left", 3)])
+
+    def test_who_joined_goes_on_alone_when_all_others_have_left(self):
+        rows = testing.far_from_zero()
+        wanted = self.alone(rows)
+        with self.job(rows, *UNENDING, *SETTINGS) as job:
+            self.begin(job)
+            joiner = self.join(job)
+            self.until_sharing(job, (0, 1, 2))
+            for left, rank in enumerate(WORKERS, 1):
+                os.kill(job.pid(rank), signal.SIGTERM)
+                self.assertEqual(job.wait(rank), 0, job.everything())
+                self.assertIn(f"worker {rank - 1} has left, and the others train on", job.err(rank))
+                self.until_sharing(job, range(left, 3))
+            joiner.process.send_signal(signal.SIGTERM)  # the last one: the training ends
+            self.assertEqual(joiner.wait(), 143, joiner.text())
+            self.assertEqual(job.wait(SERVER), 143, job.everything())
+        result = self.result()  # written by the joiner
+        self.assertEqual(result["examples"], len(rows))
+        self.near(result["objective"], wanted)
+        self.assertEqual(result["parameters"]["l1"], 1)
+
+    def test_a_rank_with_server_and_worker_leaves_with_both(self):
+        with self.job(testing.endless(), "--colocate", "--servers", "2", *testing.ENDLESS, size=2) as job:
+            self.begin(job)
+            os.kill(job.pid(1), signal.SIGTERM)
+            self.assertEqual(job.wait(1), 0, job.everything())
+            self.assertIn("worker 1 has left, and the others train on", job.err(1))
+            self.assertIn("this server hands over what it holds", job.err(1))
+            self.assertEqual([server["server"] for server in self.status(job)["servers"]], [0])
+            self.until_sharing(job, (0,))
+            self.trains_on(job, 0)
+            os.kill(job.pid(0), signal.SIGTERM)
+            self.assertEqual(job.wait(0), 143, job.everything())
+
+    def test_jobs_that_take_no_workers_say_so(self):
+        with self.job(testing.endless(), *testing.ENDLESS, reassign=False) as job:
+            self.begin(job)
+            self.refused(self.join(job), "--on-worker-loss stop", "must be reassign")
+            self.assertEqual(len(self.status(job)["workers"]), 2)
+            self.trains_on(job, WORKERS[0])
+        bench = [self.WEIR, "bench", "delay", "--seconds", "1000", "--on-worker-loss", "continue"]
+        with testing.Ranks(self.folder, bench, 2) as other:
+            other.start_all()
+            self.assertTrue(other.until(lambda: self.status(other)), other.everything())
+            self.refused(self.join(other), "--on-worker-loss continue", "must be reassign")
+
+    def test_a_wrong_contact_or_secret_is_named(self):
+        self.refused(Joiner(self.folder, [self.WEIR, "lr", "--join", self.path("none")]), self.path("none"))
+        port = testing.free_port()
+        self.refused(Joiner(self.folder, [self.WEIR, "lr", "--join", f"127.0.0.1:{port}"]), str(port))
+        secrets = [self.path(name) for name in ("ours", "theirs")]
+        for byte, secret in zip("ab", secrets):
+            with open(secret, "w", encoding="ascii") as file:
+                file.write(byte * 44)
+            os.chmod(secret, stat.S_IRUSR)
+        with self.job(testing.endless(), *testing.ENDLESS, WEIR_SECRET_FILE=secrets[0]) as job:
+            self.begin(job)
+            self.refused(self.join(job, secret=secrets[1]), "another secret than rank 0")
+            self.trains_on(job, WORKERS[0])
+            joiner = self.join(job, secret=secrets[0])
+            self.assertTrue(job.until(lambda: len((self.status(job, secrets[0]) or {"workers": ()})["workers"]) == 3), joiner.text())
+
+    def test_files_that_are_not_here_are_named_before_anybody_waits(self):
+        with self.job(testing.endless(), *testing.ENDLESS) as job:
+            self.begin(job)
+            moved = self.path("moved.svm")
+            os.rename(self.path("train.svm"), moved)
+            self.refused(self.join(job), self.path("train.svm"), "--train")
+            self.refused(self.join(job, "--train", moved, moved), "--train names 2 files, and that of the job 1")
+            self.assertEqual(self.status(job)["work"]["round"], 1)
+            self.join(job, "--train", moved)
+            os.symlink(moved, self.path("train.svm"))  # the others read anew, too
+            self.until_sharing(job, (0, 1, 2))
+
+    def test_names_that_are_too_long_to_be_told_are_given(self):
+        rows, names = testing.endless(), []
+        for number in range(25):
+            names.append(testing.write(self.path(f"{number}{'x' * 200}.svm"), rows[4 * number:4 * number + 4]))
+        with self.job(rows, "--train", *names[1:], *testing.ENDLESS) as job:
+            job.command[job.command.index("--train") + 1] = names[0]
+            self.begin(job)
+            self.refused(self.join(job), "the names of the job's 25 --train files are too long to be told: give --train")
+            self.join(job, "--train", *names)
+            self.until_sharing(job, (0, 1, 2))
+            self.trains_on(job, WORKERS[0])
+            self.stop_training(job)
+            self.assertEqual(job.wait(SERVER), 143, job.everything())
+        self.assertEqual(self.result()["examples"], len(rows))
+
+    def test_flags_of_the_job_cannot_be_given(self):
+        for flags in (("--l1", "2"), ("--servers", "1"), ("--json", "x"), ("--rank", "0"), REASSIGN):
+            done = self.lr("--join", "127.0.0.1:1", *flags)
+            self.assertEqual(done.code, 2)
+            self.assertIn(f"{flags[0]}: cannot be given with --join", done.err)
+
+
+if __name__ == "__main__":
+    testing.main(testing.Folder, "__main__")

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/weir/lr_parting.h"
+
+#include <csignal>
+
+#include "tools/weir/stop_signals.h"
+
+namespace weir::tools {
+
+/// Until the signal has settled, only the manager's rank can tell that the whole job is being stopped:
+/// so the training then ends at once.
+Result<int> Parting::decide() {
+    const int signal = stop_signal();
+    if (signal != SIGTERM || !is_possible_) return signal;
+    const bool has_settled = stop_signal_has_settled();
+    const Status may = has_settled ? client_.give_back_work() : client_.may_give_back_work();
+    if (may.code() == Errc::kCancelled || may.code() == Errc::kUnavailable) {
+        is_possible_ = false;
+        return signal;
+    }
+    WEIR_TRY(may);
+    if (!has_settled) return 0;
+    has_given_back_ = true;
+    return stopped_by(signal, "the others have the work of this worker");
+}
+
+bool Parting::stops_reading() const noexcept {
+    return is_possible_ && stop_signal() == SIGTERM ? stop_signal_has_settled()
+                                                    : stop_signal() != 0;
+}
+
+}  // namespace weir::tools

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// Parting: what a worker of `weir lr` does when SIGINT or SIGTERM comes. Who stops a whole job signals
+/// all of its ranks: then the training ends. A rank that gets SIGTERM alone gives its work to the
+/// others, if the job has --on-worker-loss reassign.
+
+#include "lib/weir.h"
+
+namespace weir::tools {
+
+/// Thread: the client's
+class Parting {
+public:
+    /// `is_possible`: the others take over what a worker has.
+    Parting(Client& client, bool is_possible) noexcept
+        : client_(client), is_possible_(is_possible) {}
+
+    /// As apps::LrOptions::stop. The error: the others have this worker's work.
+    [[nodiscard]] Result<int> decide();
+
+    [[nodiscard]] bool has_given_back() const noexcept { return has_given_back_; }
+
+    /// As apps::LrRunOptions::stops_reading: decide() knows then what happens. Thread: any
+    [[nodiscard]] bool stops_reading() const noexcept;
+
+private:
+    Client& client_;
+    bool is_possible_;
+    bool has_given_back_ = false;
+};
+
+}  // namespace weir::tools
