@@ -441,8 +441,8 @@ void Manager::carry_out(const EndServer& action) {
     });
 }
 
-/// There is no view any more in which the job could go on. Calls that need what is lost fail, and
-/// the job ends when all workers have given up or have come to their end.
+/// There is no view any more in which the job could go on, and who waits for one, or for a copy, would
+/// wait for ever. So all calls of all workers end, and the job when they have gone.
 void Manager::carry_out(const LostSegments& action) {
     lost_parameters_ = fmt::format(
         "{:.3g} % of the parameters are lost, because nobody else has them: {}; start the job "
@@ -474,6 +474,10 @@ void Manager::carry_out(const LostSegments& action) {
     for (const Joiners::Worker& worker : workers)
         turn_away_joiner(worker.ticket, *loss_);
     settle_work();
+    wire::FrameHeader header = wire::header_of(Kind::kShutdown);
+    header.status = loss_->code();
+    for (const auto& [number, worker] : workers_)
+        outbox_.send(worker.connection, header, encode_text(loss_->text()));
 }
 
 std::vector<ShardPeer> Manager::live_shards() const {

@@ -91,7 +91,7 @@ public:
             add_life_line(server);
             Memory& memory =
                 add_memory(device, transport::Access::kLocal, shape.server_memory_bytes);
-            Memory& lent = add_memory(device, transport::Access::kRemoteRead, ~size_t{0});
+            Memory& lent = add_lent_memory(device);
             for (uint32_t shard = 0; shard < shape.shards; ++shard) {
                 ShardOptions one = shard_options(server * shape.shards + shard, server);
                 one.lending = {&lent, shape.lent_bytes_min};
@@ -148,7 +148,7 @@ public:
         const auto host = static_cast<uint32_t>(devices_.size());
         transport::Device& device = add_host(shape_.faults_of_all);
         Memory& memory = add_memory(device, transport::Access::kLocal, shape_.server_memory_bytes);
-        Memory& lent = add_memory(device, transport::Access::kRemoteRead, ~size_t{0});
+        Memory& lent = add_lent_memory(device);
         add_life_line(host);
         for (uint32_t shard = 0; shard < joiner.shards; ++shard) {
             ShardOptions options = shard_options(shard, host);
@@ -421,6 +421,12 @@ private:
         return *memories_.back();
     }
 
+    Memory& add_lent_memory(transport::Device& device) {
+        lent_memories_.push_back(
+            std::make_unique<RegisteredMemory>(device, transport::Access::kRemoteRead));
+        return *lent_memories_.back();
+    }
+
     [[nodiscard]] std::unique_ptr<transport::Endpoint> endpoint(transport::Device& device) {
         transport::EndpointOptions options;
         options.message_bytes_max = shape_.message_bytes_max;
@@ -507,6 +513,7 @@ private:
     std::vector<std::string> addresses_;  ///< of the managers
     std::vector<std::unique_ptr<transport::Device>> devices_;
     std::vector<std::unique_ptr<RegisteredMemory>> memories_;
+    std::vector<std::unique_ptr<RegisteredMemory>> lent_memories_;
     std::vector<Memory*> worker_memories_;
     std::vector<uint32_t> worker_hosts_;
     std::vector<uint32_t> shard_hosts_;

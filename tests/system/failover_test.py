@@ -69,6 +69,20 @@ class Failover(testing.ServersThatDie, testing.Folder, unittest.TestCase):
             self.assertEqual(status["share_lost"], 0)
             self.ends(job, (0, 3, 4))
 
+    def test_when_more_servers_die_than_there_are_copies_all_ranks_end_and_say_what_is_lost(self):
+        # Both deaths are seen at once, or one after the other; no call ends by its deadline.
+        for seen_at_once in (True, False):
+            with self.subTest(seen_at_once=seen_at_once), self.job(testing.endless(), *testing.ENDLESS, WEIR_DEADLINE_MS="3600000") as job:
+                self.ready(job)
+                if seen_at_once:
+                    os.kill(job.pid(0), signal.SIGSTOP)
+                for rank in (1, 2):
+                    job.kill(rank)
+                os.kill(job.pid(0), signal.SIGCONT)
+                self.assertEqual([job.wait(rank) for rank in (0, 3, 4)], [1] * 3, job.everything())
+                for rank in (0, 3, 4):
+                    self.assertRegex(job.err(rank), r"[0-9.]+ % of the parameters are lost, .*: keys [0-9]+ to .* of table ")
+
     def test_a_training_that_lost_a_server_ends_at_the_same_optimum(self):
         rows, out, settings = testing.far_from_zero(), self.path("out.json"), ("--l1", "1", "--tolerance", "1e-7", "--blocks", "8")
         done = self.lr("--train", testing.write(self.path("alone.svm"), rows), "--json", out, *settings)
