@@ -82,7 +82,7 @@ void TcpEndpoint::take_end(TcpConnection& c) {
 void TcpEndpoint::fail(TcpConnection& c, Errc reason, std::string_view why) {
     if (c.state == State::kEnded) return;
     const std::string line = fmt::format("tcp: the connection with {} ends: {}", c.peer_name, why);
-    if (c.is_unproven()) {
+    if (c.is_unproven() || c.state == State::kDialing) {  // who dials may do so again and again
         acceptor_.log_unproven(why, line);
     } else {
         log(LogLevel::kWarning, "{}", line);

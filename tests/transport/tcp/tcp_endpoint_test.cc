@@ -103,6 +103,22 @@ TEST_SUITE("tcp endpoint") {
         }
     }
 
+    TEST_CASE("that nobody listens at an address is logged once, however often it is tried") {
+        const LogLines log(LogLevel::kWarning);
+        Scene scene;
+        std::string address;
+        {
+            Scene gone;
+            address = gone.party.endpoint().address();
+        }
+        for (int i = 0; i < 20; ++i) {
+            const auto connection = scene.party.endpoint().connect(address);
+            REQUIRE(connection);
+            REQUIRE(scene.until([&] { return scene.party.closed(*connection); }));
+        }
+        CHECK(log.count("cannot connect") == 1);
+    }
+
     TEST_CASE("frames that no honest peer sends end the connection, and nothing else") {
         const LogLines log;
         std::vector<std::byte> garbage(64, std::byte{0xff});
