@@ -48,7 +48,7 @@ TEST_SUITE("managers_history") {
     }
 
     TEST_CASE("servers that hold something die while managers fail") {
-        run_with_managers(1, testing::histories_or(200) / 2);
+        run_with_managers(1, testing::histories_or(400) / 2);
     }
 }
 
