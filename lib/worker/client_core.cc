@@ -330,6 +330,23 @@ std::vector<LeaveMessage::Withdrawn> ClientCore::withdrawn_iterations() {
 void ClientCore::close() {
     if (open_requests() == 0) return;
     fail(Error(Errc::kCancelled, "the client was destroyed, with this call still open"));
+    cut_off_requests();
+}
+
+/// The manager says that the job has failed. All calls end, but one whose memory a server may still
+/// reach only when it does not any more.
+void ClientCore::job_failed(Status why) {
+    if (phase_ == Phase::kFailed) return;
+    phase_ = Phase::kFailed;
+    failure_ = std::move(why);
+    calls_.for_each([&](CallId id, Call& call) {
+        call_needs_caller(id) ? call.note_error(failure_) : call.fail(failure_);
+    });
+    cut_off_requests();
+}
+
+/// Closes the connections that have open requests, which end with them.
+void ClientCore::cut_off_requests() {
     for (uint32_t i = 0; i < manager(); ++i) {
         if (peers_[i].state == Peer::State::kBroken) lose(i, failure_);
     }

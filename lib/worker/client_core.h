@@ -421,6 +421,8 @@ private:
     size_t poll_link();
     void lose_manager(const Status& why);
     void closed(transport::ConnectionId connection, Errc why, bool memory_in_doubt);
+    void job_failed(Status why);
+    void cut_off_requests();
     [[nodiscard]] static Error gone(const Peer& peer, const Request& request);
     [[nodiscard]] static Error add_loss(const Error& why, const Peer& peer);
     [[nodiscard]] static Error with_keys(const Status& why, const Request& request);

@@ -56,8 +56,8 @@ void ClientCore::receive(transport::ConnectionId connection, std::span<const std
             break;
         case Kind::kShutdown:
             if (from_manager && frame.header.status != Errc::kOk) {
-                fail(Error(frame.header.status,
-                           decode_text(frame.values).value_or("the manager ended the job")));
+                job_failed(Error(frame.header.status,
+                                 decode_text(frame.values).value_or("the manager ended the job")));
             }
             return;
         default: break;

@@ -71,7 +71,7 @@ TEST_SUITE("held failures") {
         const Status ended = job.cluster.finish(0, job.part);
         REQUIRE(ended.code() == Errc::kPeerLost);
         CAPTURE(ended.error().message());
-        CHECK(names(ended, "of server 1 (rank"));
+        CHECK(names(ended, "server 1 (rank"));
         CHECK_FALSE(names(ended, "worker 1"));
         CHECK(job.elapsed_ns() < 5 * HeldFailures::kHoldNs);
     }
@@ -92,7 +92,7 @@ TEST_SUITE("held failures") {
         for (const auto pull : pulls) {
             const Status ended = job.cluster.finish(0, pull);
             REQUIRE(ended.code() == Errc::kPeerLost);
-            CHECK(names(ended, "of server 1 (rank"));
+            CHECK(names(ended, "server 1 (rank"));
         }
     }
 
