@@ -34,9 +34,11 @@ std::optional<uint32_t> JobTables::create(const Asker& asker, TableMessage messa
     // If it is there, the worker compares the schemas.
     if (Entry* const entry = find(message.name)) return want(*entry, asker, shards);
     if (tables_.size() >= TableMessage::kTablesMax) {
-        answer(outbox_, asker, Errc::kBusy,
-               encode_text(fmt::format("the job has {} tables, which is the most; use fewer",
-                                       tables_.size())));
+        answer(
+            outbox_, asker, Errc::kBusy,
+            encode_text(fmt::format("all {} numbers of tables have been given out, also to tables "
+                                    "that were refused since; use fewer tables",
+                                    tables_.size())));
         return std::nullopt;
     }
     const auto number = static_cast<uint32_t>(tables_.size());
@@ -59,9 +61,12 @@ std::optional<uint32_t> JobTables::open(const Asker& asker, std::string_view nam
 std::optional<uint32_t> JobTables::want(Entry& entry, const Asker& asker,
                                         const std::vector<ShardPeer>& shards) {
     entry.askers.push_back(asker);
-    const bool is_first = std::exchange(entry.is_unread, false);
-    is_first ? make(entry, shards) : answer_if_made(entry);
-    return is_first ? std::optional(entry.message.table) : std::nullopt;
+    if (std::exchange(entry.is_unread, false)) {
+        make(entry, shards);
+        return entry.message.table;
+    }
+    entry.is_refused() ? answer_askers(entry) : answer_if_made(entry);
+    return std::nullopt;
 }
 
 void JobTables::make(Entry& entry, const std::vector<ShardPeer>& shards) {
@@ -75,7 +80,8 @@ void JobTables::make(Entry& entry, const std::vector<ShardPeer>& shards) {
 
 void JobTables::send_all(const ShardPeer& shard) {
     for (Entry& entry : tables_) {
-        if (entry.is_unread || entry.message.name.empty()) continue;
+        if (!entry.is_at_shards()) continue;
+        if (!entry.is_made) entry.joined.push_back(shard);
         send(entry, shard);
         entry.asked.insert(shard.number);
     }
@@ -113,7 +119,8 @@ void JobTables::filled(uint32_t shard, const CheckpointReport& report) {
 
 void JobTables::forget_shard(uint32_t shard, const Status& loss) {
     for (Entry& entry : tables_) {
-        std::erase_if(entry.shards, [&](const ShardPeer& peer) { return peer.number == shard; });
+        for (std::vector<ShardPeer>* const peers : {&entry.shards, &entry.joined})
+            std::erase_if(*peers, [&](const ShardPeer& peer) { return peer.number == shard; });
         if (entry.asked.erase(shard) == 0) continue;
         if (entry.is_filling && entry.status == Errc::kOk) {
             entry.status = Errc::kPeerLost;
@@ -158,12 +165,43 @@ void JobTables::answer_if_made(Entry& entry) {
                             entry.status == Errc::kOk;
     if (is_to_fill) fill(entry);
     if (!entry.is_made && !entry.asked.empty()) return;
-    entry.is_filling = false;
+    const bool was_filling = std::exchange(entry.is_filling, false);
     entry.is_made = entry.status == Errc::kOk;
+    answer_askers(entry);
+    if (!entry.is_made) drop(entry, was_filling);
+}
+
+void JobTables::answer_askers(Entry& entry) {
     const std::vector<std::byte> body =
         entry.is_made ? entry.message.encode() : encode_text(entry.why);
     for (const Asker& asker : std::exchange(entry.askers, {}))
         answer(outbox_, asker, entry.status, body);
+}
+
+/// The table cannot be made or read. `is_for_good`: nor if somebody asks for it again.
+void JobTables::drop(Entry& entry, bool is_for_good) {
+    wire::FrameHeader header = wire::header_of(wire::Kind::kDropTable);
+    header.first = entry.message.table;
+    for (const std::vector<ShardPeer>* const peers : {&entry.shards, &entry.joined}) {
+        for (const ShardPeer& shard : *peers)
+            outbox_.send(shard.connection, header);
+    }
+    refused_.push_back(entry.message.table);
+    Entry left;
+    if (entry.is_from_checkpoint()) {
+        left.message = std::move(entry.message);
+        left.is_unread = !is_for_good;
+    }
+    if (is_for_good) {
+        left.status = entry.status;
+        left.why = std::move(entry.why);
+    }
+    entry = std::move(left);
+}
+
+size_t JobTables::count() const noexcept {
+    return static_cast<size_t>(std::ranges::count_if(
+        tables_, [](const Entry& entry) { return entry.is_unread || entry.is_at_shards(); }));
 }
 
 bool JobTables::is_making() const noexcept {

@@ -9,6 +9,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "lib/base/result.h"
@@ -29,6 +30,11 @@ struct ShardPeer {
 /// when a worker wants them: all shards make the table; then each reads the rows that it is primary
 /// of; then the worker gets its answer.
 ///
+/// A table that one shard cannot make is refused: who waits for it hears why, all shards drop it, and
+/// its name is free. Its number is not, so that no shard takes it for a later one; a table of the
+/// checkpoint keeps it, and is as before anybody wanted it. One that was made but cannot be read is
+/// dropped, too, and refused for the rest of the job.
+///
 /// Thread: the manager's
 class JobTables {
 public:
@@ -46,7 +52,8 @@ public:
     std::optional<uint32_t> open(const Asker& asker, std::string_view name,
                                  const std::vector<ShardPeer>& shards);
 
-    /// A shard that joins gets all tables, also those that others are about to make.
+    /// A shard that joins gets all tables, also those that others are about to make, but none that
+    /// was refused.
     void send_all(const ShardPeer& shard);
 
     /// A shard has made a table, or cannot.
@@ -69,6 +76,12 @@ public:
         return tables_[table].message.name;
     }
 
+    /// Those that were refused since the last call.
+    [[nodiscard]] std::vector<uint32_t> take_refused() { return std::exchange(refused_, {}); }
+
+    /// The tables that the job has, with those of the checkpoint that were not read yet.
+    [[nodiscard]] size_t count() const noexcept;
+
     /// Whether some shard has yet to make or to fill a table that workers wait for.
     [[nodiscard]] bool is_making() const noexcept;
 
@@ -78,7 +91,7 @@ public:
     /// Those that all shards have.
     [[nodiscard]] std::vector<TableSchema> made_tables() const;
 
-    /// Those of the checkpoint that nobody has asked for.
+    /// Those of the checkpoint that nobody has.
     [[nodiscard]] std::vector<uint32_t> unread_tables() const;
 
     /// The job does not have them.
@@ -92,14 +105,25 @@ private:
         TableMessage message;
         std::set<uint32_t> asked = {};       ///< shards that have not answered yet
         std::vector<ShardPeer> shards = {};  ///< that were there when it was made
+        std::vector<ShardPeer> joined = {};  ///< that have come since, before all had it
         bool is_unread = false;              ///< in the checkpoint; nobody has asked for it
         bool is_filling = false;             ///< the shards read it
         bool is_made = false;                ///< all shards that were there have made it
-        Errc status = Errc::kOk;             ///< not kOk: the table cannot be made
+        Errc status = Errc::kOk;             ///< not kOk: the table cannot be made or read
         std::string why = {};                ///< why not: the first reason, which names the shard
         std::vector<Asker> askers = {};      ///< workers that wait for the table
 
         [[nodiscard]] bool is_from_checkpoint() const noexcept { return message.checkpoint != 0; }
+
+        /// For good.
+        [[nodiscard]] bool is_refused() const noexcept {
+            return status != Errc::kOk && asked.empty();
+        }
+
+        /// Shards have it, or are about to.
+        [[nodiscard]] bool is_at_shards() const noexcept {
+            return !message.name.empty() && !is_unread && !is_refused();
+        }
     };
 
     [[nodiscard]] Entry* find(std::string_view name);
@@ -109,11 +133,14 @@ private:
     void fill(Entry& entry);
     void send(const Entry& entry, const ShardPeer& shard);
     void answer_if_made(Entry& entry);
+    void answer_askers(Entry& entry);
+    void drop(Entry& entry, bool is_for_good);
 
     Outbox& outbox_;
     std::string folder_;  // of the checkpoint that the job goes on from
     ResumedMessage resumed_;
-    std::vector<Entry> tables_;  // by number
+    std::vector<Entry> tables_;  // by number; without a name: none
+    std::vector<uint32_t> refused_;
 };
 
 }  // namespace weir

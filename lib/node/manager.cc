@@ -270,6 +270,12 @@ void Manager::add_made_table(std::optional<uint32_t> made) {
     has_news_ = true;
 }
 
+/// After everything that may have refused tables.
+void Manager::forget_refused_tables() {
+    for (const uint32_t table : tables_.take_refused())
+        membership_->remove_table(table);
+}
+
 void Manager::open_table(const Asker& asker, const wire::Frame& frame) {
     const auto message = TableMessage::decode(frame.values);
     if (!message) return refuse(asker.connection, "a malformed table name");

@@ -181,6 +181,7 @@ private:
     // manager.cc: tables and the end
     void create_table(const Asker& asker, const wire::Frame& frame);
     void add_made_table(std::optional<uint32_t> made);
+    void forget_refused_tables();
     void open_table(const Asker& asker, const wire::Frame& frame);
     void lost(ConnectionId connection);
     void lose_silent_workers(uint64_t now_ns);

@@ -178,6 +178,7 @@ void Manager::receive_from_shard(ConnectionId connection, uint32_t shard,
         case Kind::kCheckpoint: taken = take_checkpoint_report(shard, frame); break;
         default: return refuse(connection, "a frame that shards do not send");
     }
+    forget_refused_tables();
     has_news_ = true;
     if (!taken) refuse(connection, "what it cannot mean: " + taken.error().text());
 }
@@ -265,6 +266,7 @@ void Manager::forget_removed() {
             tables_.forget_shard(shard, loss_ ? Status(*loss_) : Status());
         return true;
     });
+    forget_refused_tables();
 }
 
 /// `why.status` is kOk if it died.
@@ -439,6 +441,7 @@ void Manager::carry_out(const EndServer& action) {
         counters_.forget_shard(entry.first);
         return true;
     });
+    forget_refused_tables();
 }
 
 /// There is no view any more in which the job could go on, and who waits for one, or for a copy, would

@@ -132,7 +132,7 @@ JobStatus Manager::make_status() const {
     status.epoch = view.epoch();
     status.joining_servers = static_cast<uint32_t>(joiners_.servers().size());
     status.joining_workers = static_cast<uint32_t>(joiners_.workers().size());
-    status.tables = static_cast<uint32_t>(tables_.size());
+    status.tables = static_cast<uint32_t>(tables_.count());
     const MoveProgress progress = membership_->progress();
     status.segments_to_move = progress.segments_to_move;
     status.segments_moved = progress.segments_moved;
@@ -192,7 +192,7 @@ std::vector<JobStatus::OpenIteration> Manager::open_iterations() const {
     for (const auto& [number, counters] : counters_.counters()) {
         if (view.shard(number) == nullptr) continue;
         for (const StatsMessage::OpenIteration& open : counters.open) {
-            if (open.table >= tables_.size()) continue;
+            if (open.table >= tables_.size() || tables_.name(open.table).empty()) continue;
             JobStatus::OpenIteration& all = by_table[{open.table, open.iteration}];
             all.late.insert(all.late.end(), open.late.begin(), open.late.end());
             all.late_count = std::max(all.late_count, open.late_count);

@@ -162,6 +162,10 @@ void Membership::add_table(uint32_t table) {
         AskFirstIteration{view_.epoch(), first_iterations_.shards(), std::vector{table}});
 }
 
+void Membership::remove_table(uint32_t table) {
+    tables_.erase(table);
+}
+
 Status Membership::stopped(uint32_t shard, uint64_t epoch) {
     WEIR_TRY(check_shard(shard));
     if (epoch > view_.epoch()) {

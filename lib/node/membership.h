@@ -167,6 +167,8 @@ public:
     /// A table is being made: call this when all shards have been sent that. Who joins from now on
     /// gets its first iteration of it from the shards.
     void add_table(uint32_t table);
+    /// It could not be made.
+    void remove_table(uint32_t table);
 
     /// A shard has done what the view of `epoch` needs of those that lose something by it.
     [[nodiscard]] Status stopped(uint32_t shard, uint64_t epoch);

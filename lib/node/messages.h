@@ -72,7 +72,7 @@ struct HelloMessage {
 /// Kind::kCreateTable and kOpenTable, and the replies to them. The manager does not decode
 /// schemas; shards and workers do.
 struct TableMessage {
-    static constexpr uint32_t kTablesMax = 65536;  ///< of a job
+    static constexpr uint32_t kTablesMax = 65536;  ///< numbers of a job, none given out twice
     static constexpr size_t kNameBytesMax = 256;
     static constexpr size_t kSchemaBytesMax = 2048;
     uint32_t table = 0;  ///< its number, given by the manager

@@ -201,7 +201,8 @@ Follower::Outcome Follower::apply(const RecordMessage& message) {
         case RecordMessage::Kind::kRows: break;
     }
     if (record->table >= TableMessage::kTablesMax) return Outcome::kMalformed;
-    if (record->table >= tables_.size() || tables_[record->table] == nullptr) return Outcome::kWait;
+    if (record->table >= tables_.size() || tables_[record->table] == nullptr)
+        return tables_.dropped.contains(record->table) ? skip_rows(*record) : Outcome::kWait;
     const Outcome outcome = take_rows(*tables_[record->table], *record);
     if (outcome == Outcome::kRefused) tear();
     return outcome;
@@ -297,6 +298,14 @@ Follower::Outcome Follower::take_rows(ShardTable& table, const RecordMessage& re
         if (rows != Outcome::kApplied) return rows;
     }
     return take_times(table, record);
+}
+
+/// Of a table that was dropped here; its primary had not heard that yet.
+Follower::Outcome Follower::skip_rows(const RecordMessage& record) {
+    if (record.list == 0) return Outcome::kApplied;
+    if (!record.is_known) return keep_list(record) ? Outcome::kApplied : Outcome::kMalformed;
+    wrong_ = "a list that it has not sent by this number";
+    return lists_.contains(record.list) ? Outcome::kApplied : Outcome::kMalformed;
 }
 
 Follower::Outcome Follower::take_range(ShardTable& table, const RecordMessage& record) {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -17,7 +18,10 @@
 
 namespace weir {
 
-using ShardTables = std::vector<std::unique_ptr<ShardTable>>;  ///< by number; null: none
+/// By number; null: none.
+struct ShardTables : std::vector<std::unique_ptr<ShardTable>> {
+    std::set<uint32_t> dropped;  ///< numbers; streams may still bring something for these tables
+};
 
 /// A segment that a view gives to this shard, or that it is to learn, has rows in every table from
 /// then on, until they are dropped. A backup is held as a learned segment.

@@ -98,6 +98,21 @@ void PullWrites::forget(const PositionSet& positions) {
     }
 }
 
+void PullWrites::forget(const ShardTable& table) {
+    for (const uint64_t id : std::exchange(waiting_, {})) {
+        if (writes_.at(id).table == &table) {
+            end(id, Errc::kNotFound);
+        } else {
+            waiting_.push_back(id);
+        }
+    }
+}
+
+bool PullWrites::uses(const ShardTable& table) const noexcept {
+    return std::ranges::any_of(writes_,
+                               [&](const auto& entry) { return entry.second.table == &table; });
+}
+
 void PullWrites::end(uint64_t id, Errc status) {
     const auto found = writes_.find(id);
     if (found == writes_.end()) return;

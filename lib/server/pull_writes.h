@@ -57,6 +57,12 @@ public:
     /// Ends the queued writes that would take rows at these positions from their tables.
     void forget(const PositionSet& positions);
 
+    /// Ends the queued writes of a table that is dropped. The posted ones still complete.
+    void forget(const ShardTable& table);
+
+    /// Whether a write of the table is queued or posted.
+    [[nodiscard]] bool uses(const ShardTable& table) const noexcept;
+
     struct Ended {
         PullWrite write;
         Errc status = Errc::kOk;

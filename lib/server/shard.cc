@@ -8,7 +8,6 @@
 
 #include "lib/base/log.h"
 #include "lib/node/manager_names.h"
-#include "lib/store/schema_codec.h"
 #include "lib/wire/fault.h"
 
 namespace weir {
@@ -211,6 +210,7 @@ void Shard::control(const wire::Frame& frame) {
         case Kind::kAdmit: return admitted(frame.values);
         case Kind::kView: return receive_view(frame.values);
         case Kind::kCreateTable: return order_table(frame.header.request, frame.values);
+        case Kind::kDropTable: return drop_table(frame.header.first);
         case Kind::kStats: return reply_to_manager(frame.header.request, Errc::kOk, stats());
         case Kind::kLeave: return manager_lost_worker(frame.header.first);
         case Kind::kFirstIteration: return answer_first_iterations(frame.values);
@@ -225,65 +225,6 @@ void Shard::control(const wire::Frame& frame) {
             log(LogLevel::kWarning, "{}: ignored a frame of kind {} from the manager", name(),
                 static_cast<int>(frame.header.kind));
     }
-}
-
-/// The manager orders a table. A shard that joins makes those that come before its first view when
-/// it has that.
-void Shard::order_table(uint64_t request, std::span<const std::byte> body) {
-    if (phase_ == Phase::kJoining && is_admitted_ &&
-        early_tables_.size() < TableMessage::kTablesMax) {
-        early_tables_.push_back({request, {body.begin(), body.end()}});
-        return;
-    }
-    const Status made = create_table(body);
-    const std::string why =
-        made ? std::string() : fmt::format("{}: {}", name(), made.error().message());
-    reply_to_manager(request, made.code(),
-                     made ? std::vector<std::byte>() : encode_text(why.substr(0, 600)));
-}
-
-Status Shard::create_table(std::span<const std::byte> body) {
-    const auto message = TableMessage::decode(body);
-    auto schema = message ? decode_schema(message->schema) : std::nullopt;
-    if (!schema || message->table >= TableMessage::kTablesMax || phase_ != Phase::kServing ||
-        message->closed > ClosedState::kIterationMax) {
-        return Error(Errc::kProtocol, "a malformed table schema");
-    }
-    schema->id = message->table;
-    const PositionSet held = holdings_.in_role(
-        {Holdings::Role::kPrimary, Holdings::Role::kLeaving, Holdings::Role::kHandedOver,
-         Holdings::Role::kLearning, Holdings::Role::kLearned});
-    Result<std::unique_ptr<TableShard>> table =
-        TableShard::make(*schema, held, rules_, memory_, lists_, options_.secret_seed);
-    if (!table) {
-        log(LogLevel::kError, "{}: table '{}': {}", name(), schema->name, table.error().message());
-        return std::move(table).error();
-    }
-    const size_t row_bytes = (*table)->pulled_row_bytes() + (*table)->state_row_bytes();
-    if (row_bytes > RecordMessage::kRowBytesMax) {
-        return Error(Errc::kInvalidArgument,
-                     fmt::format("a row of {} MiB with its state is too long: more than {} MiB "
-                                 "could not move to another server; choose a lower width",
-                                 row_bytes >> 20, RecordMessage::kRowBytesMax >> 20));
-    }
-    if (message->table < tables_.size() && tables_[message->table] != nullptr) {
-        // The network may be reading the rows of the first one.
-        return Error(Errc::kProtocol,
-                     "the manager gave the number of this table to another table before");
-    }
-    if (tables_.size() <= message->table) tables_.resize(message->table + 1);
-    auto made = std::make_unique<ShardTable>(std::move(*table));
-    made->was_pushed = message->checkpoint != 0;
-    made->closed_at_start = message->closed;
-    if (message->closed != 0) {
-        for (const PositionRange range : held.ranges())
-            made->iterations.state().closed().set({range, {message->closed, {}}});
-    }
-    made->iterations.state().restart(primary_ranges());
-    set_members(*made);
-    tables_[message->table] = std::move(made);
-    finish_iterations(*tables_[message->table]);  // those before its first member's are empty
-    return {};
 }
 
 void Shard::closed(ConnectionId connection) {

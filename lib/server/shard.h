@@ -14,6 +14,7 @@
 ///   shard_parts.cc   end_part(): of an iteration: is it complete (IterationProgress), then run the
 ///                    rule; shard_members.cc says whose parts it waits for
 ///   shard_replies.cc reply()
+/// A table that is made, or dropped: shard_tables.cc.
 /// A segment that moves: shard_view.cc and shard_streams.cc, with Holdings, Streams and Follower.
 /// A checkpoint: shard_checkpoint.cc, with CheckpointPart and TableFill.
 /// A pull goes from apply() to shard_pull.cc, and from there through PullWrites if the network
@@ -146,12 +147,17 @@ private:
     void another_hello(Session& session, const wire::Frame& frame);
     void control(const wire::Frame& frame);
     [[nodiscard]] JoinMessage join_message() const;
-    void order_table(uint64_t request, std::span<const std::byte> body);
-    [[nodiscard]] Status create_table(std::span<const std::byte> body);
     void closed(ConnectionId connection);
     void refuse(ConnectionId connection, std::string_view why);
     void refuse_worker(ConnectionId connection);
     void end(Status outcome);
+
+    // shard_tables.cc: which tables there are
+    void order_table(uint64_t request, std::span<const std::byte> body);
+    [[nodiscard]] Status create_table(std::span<const std::byte> body);
+    void drop_table(uint64_t number);
+    void drop_queue(Session& session, const ShardTable& table);
+    void free_dropped();
 
     // shard_view.cc: who holds what, who takes part
     void receive_view(std::span<const std::byte> body);
@@ -348,7 +354,8 @@ private:
     uint64_t ended_tables_ = 0;  ///< those below this number take no parts any more
     DeferredRequests early_;     ///< of a later epoch; they wait for its view
     Sessions sessions_;
-    std::vector<std::unique_ptr<ShardTable>> tables_;  ///< by number
+    ShardTables tables_;
+    std::vector<std::unique_ptr<ShardTable>> dropped_;  ///< of which the network reads rows
     Holdings holdings_{tables_};
     Streams streams_;  ///< to shards that learn from this one
     std::unordered_map<ConnectionId, std::unique_ptr<Follower>> followers_;  ///< what it learns

@@ -76,7 +76,12 @@ void Shard::fetched(const Fetched& fetched) {
     if (session == nullptr) return;
     Sessions::end_waiting(*session, fetched.carried_bytes);
     const bool is_part = (fetched.header.flags & wire::kAggregate) != 0;
-    if (fetched.header.kind == Kind::kPush && !is_part) return fetched_push(*session, fetched);
+    const bool is_push = fetched.header.kind == Kind::kPush && !is_part;
+    if (tables_[fetched.header.table] == nullptr) {  // it was dropped; pushes have their answer
+        if (!is_push) reply(fetched.connection, fetched.header.request, Errc::kNotFound);
+        return;
+    }
+    if (is_push) return fetched_push(*session, fetched);
     // The connection is about to close; the worker sends the request again on another one.
     if (fetched.status == Errc::kPeerLost || fetched.status == Errc::kCancelled) return;
     if (!may_still_run(*session, fetched)) return;

@@ -109,6 +109,8 @@ void Shard::take_ended_writes() {
         if (write.table->pins.take_iteration()) finish_iterations(*write.table);
         retry_ |= write.table->pins.has_waiting();
     }
+    if (!dropped_.empty()) [[unlikely]]
+        free_dropped();
 }
 
 }  // namespace weir

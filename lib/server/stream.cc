@@ -278,6 +278,16 @@ void Stream::iteration_closed(size_t table) {
     }
 }
 
+void Stream::forget_table(size_t table) {
+    for (Batch& batch : batches_) {
+        batch.tables.erase(table);
+        batch.again.erase(table);
+        if (batch.walked != table) continue;
+        batch.walked.reset();
+        if (batch.end) batch.end = next_index() - 1;
+    }
+}
+
 /// As the beginning of a change.
 void Stream::add_all_rows(Batch& batch, size_t table) {
     constexpr size_t kStepBytes = size_t{64} << 10;

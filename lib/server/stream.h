@@ -123,6 +123,9 @@ public:
     /// iteration.
     void iteration_closed(size_t table);
 
+    /// The table is dropped. What was recorded of it is still sent.
+    void forget_table(size_t table);
+
     /// Whether answers wait for it.
     [[nodiscard]] bool is_counted() const noexcept { return is_counted_; }
 

@@ -109,6 +109,13 @@ public:
         }
     }
 
+    /// The table is dropped.
+    void forget_table(uint32_t table) {
+        touched_.erase(table);
+        for (const auto& [learner, stream] : streams_)
+            stream->forget_table(table);
+    }
+
     // Connections. The functions return whether it is one of a stream.
 
     bool connected(transport::ConnectionId connection);

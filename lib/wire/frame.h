@@ -71,8 +71,9 @@ enum class Kind : uint8_t {
     kLeader = 28,      ///< process -> manager, one of several: who leads, now and whenever that
                        ///< changes; manager -> process: in term `request`, manager `first`, counted
                        ///< from 1, does; 0: it does not know
+    kDropTable = 29,   ///< manager -> shard: table number `first` is refused, and nobody has it
 };
-inline constexpr uint8_t kKindMax = 28;
+inline constexpr uint8_t kKindMax = 29;
 
 /// How keys and values travel: exactly one key form and one value form per push or pull.
 enum Flags : uint8_t {

@@ -282,8 +282,9 @@ public:
     /// most for the client's deadline (WEIR_DEADLINE_MS); see PushOptions::after.
     /// Errors: kTypeMismatch if it exists with another value type or width, or if the rule does
     ///         not support T; kAlreadyExists if another option differs; kNotFound for an unknown
-    ///         rule; kInvalidArgument for a wrong option or rule parameter; kPeerLost, kDeadline;
-    ///         the error of a task of `after`
+    ///         rule; kInvalidArgument for a wrong option or rule parameter; kNoMemory if it does not
+    ///         fit on one of the servers: then none keeps anything of it, and the name is free;
+    ///         kPeerLost, kDeadline; the error of a task of `after`
     template <Value T>
     [[nodiscard]] Result<Table<T>> create_table(std::string_view name, const TableOptions& options,
                                                 std::span<const TaskId> after = {});

@@ -86,8 +86,10 @@ public:
         return firsts_;
     }
 
-    void send(wire::Kind kind, std::span<const std::byte> body) {
-        (void)testing::send_frame(*endpoint_, connection_, testing::frame_header(kind), body);
+    void send(wire::Kind kind, std::span<const std::byte> body, uint64_t first = 0) {
+        wire::FrameHeader header = testing::frame_header(kind);
+        header.first = first;
+        (void)testing::send_frame(*endpoint_, connection_, header, body);
     }
 
     void run() {

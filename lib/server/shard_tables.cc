@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+/// \file
+/// The manager's orders to make a table, and to drop one that another shard could not make.
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include <fmt/core.h>
+
+#include "lib/base/log.h"
+#include "lib/server/shard.h"
+#include "lib/store/schema_codec.h"
+
+namespace weir {
+
+/// The manager orders a table. A shard that joins makes those that come before its first view when
+/// it has that.
+void Shard::order_table(uint64_t request, std::span<const std::byte> body) {
+    if (phase_ == Phase::kJoining && is_admitted_ &&
+        early_tables_.size() < TableMessage::kTablesMax) {
+        early_tables_.push_back({request, {body.begin(), body.end()}});
+        return;
+    }
+    const Status made = create_table(body);
+    const std::string why =
+        made ? std::string() : fmt::format("{}: {}", name(), made.error().message());
+    reply_to_manager(request, made.code(),
+                     made ? std::vector<std::byte>() : encode_text(why.substr(0, 600)));
+}
+
+Status Shard::create_table(std::span<const std::byte> body) {
+    const auto message = TableMessage::decode(body);
+    auto schema = message ? decode_schema(message->schema) : std::nullopt;
+    if (!schema || message->table >= TableMessage::kTablesMax || phase_ != Phase::kServing ||
+        message->closed > ClosedState::kIterationMax) {
+        return Error(Errc::kProtocol, "a malformed table schema");
+    }
+    schema->id = message->table;
+    const PositionSet held = holdings_.in_role(
+        {Holdings::Role::kPrimary, Holdings::Role::kLeaving, Holdings::Role::kHandedOver,
+         Holdings::Role::kLearning, Holdings::Role::kLearned});
+    Result<std::unique_ptr<TableShard>> table =
+        TableShard::make(*schema, held, rules_, memory_, lists_, options_.secret_seed);
+    if (!table) {
+        log(LogLevel::kError, "{}: table '{}': {}", name(), schema->name, table.error().message());
+        return std::move(table).error();
+    }
+    const size_t row_bytes = (*table)->pulled_row_bytes() + (*table)->state_row_bytes();
+    if (row_bytes > RecordMessage::kRowBytesMax) {
+        return Error(Errc::kInvalidArgument,
+                     fmt::format("a row of {} MiB with its state is too long: more than {} MiB "
+                                 "could not move to another server; choose a lower width",
+                                 row_bytes >> 20, RecordMessage::kRowBytesMax >> 20));
+    }
+    if (message->table < tables_.size() && tables_[message->table] != nullptr) {
+        // The network may be reading the rows of the first one.
+        return Error(Errc::kProtocol,
+                     "the manager gave the number of this table to another table before");
+    }
+    if (tables_.size() <= message->table) tables_.resize(message->table + 1);
+    auto made = std::make_unique<ShardTable>(std::move(*table));
+    made->was_pushed = message->checkpoint != 0;
+    made->closed_at_start = message->closed;
+    if (message->closed != 0) {
+        for (const PositionRange range : held.ranges())
+            made->iterations.state().closed().set({range, {message->closed, {}}});
+    }
+    made->iterations.state().restart(primary_ranges());
+    set_members(*made);
+    tables_[message->table] = std::move(made);
+    tables_.dropped.erase(message->table);
+    finish_iterations(*tables_[message->table]);  // those before its first member's are empty
+    return {};
+}
+
+/// The table is refused, maybe by another shard, so nobody was told its number. But a peer that makes
+/// one up may have sent anything: whatever waits is answered as if the table had never been.
+void Shard::drop_table(uint64_t number) {
+    const bool is_being_filled =
+        std::ranges::any_of(fills_, [&](const Fill& fill) { return fill.table == number; });
+    const bool is_here = number < tables_.size() && tables_[number] != nullptr;
+    if (number >= TableMessage::kTablesMax || is_being_filled ||
+        (is_here && tables_[number]->rows->has_snapshot())) {
+        return end(
+            Error(Errc::kProtocol, fmt::format("the manager sent an impossible order to drop "
+                                               "table {}",
+                                               number)));
+    }
+    tables_.dropped.insert(static_cast<uint32_t>(number));
+    std::erase_if(early_tables_, [&](const EarlyTable& early) { return early.request == number; });
+    if (!is_here) return;
+    streams_.forget_table(static_cast<uint32_t>(number));
+    dropped_.push_back(std::move(tables_[number]));
+    ShardTable& table = *dropped_.back();
+    (void)table.pins.take_push();
+    (void)table.pins.take_iteration();
+    lists_.forget(table.rows->schema().id, PositionSlices::whole_ring());
+    table.iterations.restart({}, [&](const OpenIterations::Part& part) {
+        reply(part.connection, part.request, Errc::kNotFound);
+    });
+    sessions_.for_each([&](Session& session) { drop_queue(session, table); });
+    (void)admit_again(table.deferred.take());
+    writes_.forget(table);
+    take_ended_writes();
+}
+
+/// Pushes that wait in this table, which is dropped.
+void Shard::drop_queue(Session& session, const ShardTable& table) {
+    PushOrder& order = session.order(table.rows->schema().id);
+    order.clock = nullptr;
+    for (QueuedPush& push : std::exchange(order.queue, {})) {
+        if (push.state == QueuedPush::State::kFetched) fetcher_.release(push.ticket);
+        const bool is_in_message = push.state == QueuedPush::State::kInMessage;
+        if (push.state != QueuedPush::State::kFetching)  // else its waiting ends when it has come
+            Sessions::end_waiting(session, is_in_message ? push.message.body.size() : 0);
+        reply(session.connection, push.message.frame.header.request, Errc::kNotFound);
+    }
+}
+
+/// The network may still read rows of a table that was dropped.
+void Shard::free_dropped() {
+    std::erase_if(dropped_, [&](const auto& table) { return !writes_.uses(*table); });
+}
+
+}  // namespace weir

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+/// \file
+/// A table that one shard has no memory for: it leaves nothing behind, and may be asked for again.
+/// A shard that drops one, whatever waits there.
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "tests/seed.h"
+#include "tests/server/managed_shard.h"
+
+namespace weir::test {
+namespace {
+
+constexpr uint64_t kRefusedKeys = 20'000;
+
+/// With `max_delay` 63, each of two shards needs about 2.6 MB for the sums.
+TableSchema windowed_table(uint32_t max_delay) {
+    TableSchema schema = dense_table("w", kRefusedKeys);
+    schema.max_delay = max_delay;
+    return schema;
+}
+
+/// One server, whose two shards have together memory for one such window.
+class ShortCluster : public SimCluster {
+public:
+    explicit ShortCluster(uint64_t seed, uint32_t manager_count = 1)
+        : SimCluster(seed, shape_of(manager_count), {}) {
+        REQUIRE(start());
+        before_ = memory_of_server(0).bytes_in_use();
+        memory_of_server(0).set_limit(before_ + (size_t{4} << 20));
+    }
+
+    [[nodiscard]] size_t used_bytes() { return memory_of_server(0).bytes_in_use() - before_; }
+
+    void check_refused(const Result<TableInfo>& table) {
+        REQUIRE_FALSE(table.has_value());
+        INFO(table.error().message());
+        CHECK(table.code() == Errc::kNoMemory);
+        CHECK(table.error().message().find("choose a smaller max_delay") != std::string::npos);
+    }
+
+    void check_push(const TableInfo& table) {
+        const std::vector<float> ones(kRefusedKeys, 1);
+        CHECK(finish(0, workers[0]->push(table, KeyRange{0, kRefusedKeys},
+                                         std::as_bytes(std::span(ones)), {}))
+                  .has_value());
+        std::vector<float> out(kRefusedKeys);
+        CHECK(finish(1, workers[1]->pull(table, KeyRange{0, kRefusedKeys},
+                                         std::as_writable_bytes(std::span(out)), {}))
+                  .has_value());
+        CHECK(out == ones);
+    }
+
+private:
+    static SimShape shape_of(uint32_t manager_count) {
+        SimShape shape;
+        shape.servers = 1;
+        shape.workers = 2;
+        shape.managers = manager_count;
+        shape.is_manager_apart = manager_count > 1;
+        return shape;
+    }
+
+    size_t before_ = 0;
+};
+
+/// A shard with table 0 of four cells and a window, which the test has dropped.
+class DroppingShard : public ManagedShard {
+public:
+    DroppingShard() : ManagedShard(2), worker_(raw.hello(shard(), 0, 1)) {
+        TableSchema schema = dense_table("cells", 4);
+        schema.max_delay = 1;
+        make_table(0, schema);
+        run();
+    }
+
+    void drop(uint64_t number) {
+        send(wire::Kind::kDropTable, {}, number);
+        run();
+    }
+
+    /// A request about all four cells. Returns its number.
+    uint64_t request(wire::Kind kind, uint64_t iteration) {
+        wire::FrameHeader header = testing::frame_header(kind, ++requests_);
+        header.value_type = static_cast<uint8_t>(ValueType::kFloat32);
+        header.flags = wire::kKeysRange | wire::kValuesInline;
+        header.count = 4;
+        header.epoch = static_cast<uint32_t>(view.epoch);
+        const std::vector<float> ones(kind == wire::Kind::kPush ? 4 : 0, 1);
+        if (iteration != 0) {
+            header.flags |= wire::kIteration;
+            header.iteration = iteration;
+            if (kind == wire::Kind::kPush) {
+                header.flags |= wire::kAggregate;
+                header.parts = 1;
+                header.time = ++time_;
+            }
+        }
+        raw.send(worker_, header, std::as_bytes(std::span(ones)));
+        run();
+        return header.request;
+    }
+
+    /// How it ended; nothing if it waits.
+    [[nodiscard]] std::optional<Errc> status(uint64_t request) const {
+        const RawWorker::Answer* const answer = raw.answer(request);
+        return answer == nullptr ? std::nullopt : std::optional(answer->header.status);
+    }
+
+private:
+    transport::ConnectionId worker_;
+    uint64_t requests_ = 0;
+    uint32_t time_ = 0;
+};
+
+}  // namespace
+
+TEST_SUITE("refused table") {
+    TEST_CASE("a table that fits on one of two shards leaves nothing, and a smaller one is made") {
+        for (const uint32_t managers : {1, 3}) {
+            CAPTURE(managers);
+            ShortCluster cluster(1, managers);
+            const auto call = cluster.workers[1]->create_table(windowed_table(63));
+            cluster.check_refused(cluster.make_table(0, windowed_table(63)));
+            REQUIRE(cluster.run_until([&] { return cluster.workers[1]->done(call); }));
+            cluster.run_idle(5);
+            CHECK(cluster.used_bytes() == 0);
+            CHECK(cluster.finish(1, cluster.workers[1]->open_table("w")).code() == Errc::kNotFound);
+
+            const auto table = cluster.make_table(0, windowed_table(3));
+            REQUIRE(table.has_value());
+            CHECK(table->schema.max_delay == 3);
+            CHECK(cluster.used_bytes() > 0);
+            const auto plain = cluster.make_table(0, dense_table("plain", kRefusedKeys));
+            REQUIRE(plain.has_value());
+            cluster.check_push(*plain);
+        }
+    }
+
+    TEST_CASE("managers of which another one leads know nothing of a refused table") {
+        ShortCluster cluster(1, 3);
+        cluster.check_refused(cluster.make_table(0, windowed_table(63)));
+        const uint32_t leader = cluster.leading_manager();
+        REQUIRE(leader != ~uint32_t{0});
+        cluster.kill_manager(leader);
+        const auto table = cluster.make_table(0, windowed_table(0));
+        INFO((table ? "" : table.error().message()));
+        REQUIRE(table.has_value());
+        cluster.check_push(*table);
+    }
+
+    TEST_CASE("a server that joins takes no memory for a refused table, whenever it comes") {
+        const uint64_t first = testing::seed_or(1);
+        for (uint64_t seed = first; seed < first + 30; ++seed) {
+            INFO("WEIR_SEED=" << seed);
+            ShortCluster cluster(seed);
+            const bool is_before = seed % 2 == 0;
+            const auto call = cluster.workers[0]->create_table(windowed_table(63));
+            if (!is_before) {
+                for (uint64_t i = 0; i < seed * 3; ++i)
+                    (void)cluster.step();
+            }
+            (void)cluster.add_server();
+            REQUIRE(cluster.run_until([&] { return cluster.workers[0]->done(call); }));
+            cluster.check_refused(cluster.workers[0]->take_table(call));
+            REQUIRE(cluster.run_until([&] {
+                return cluster.managers_view().servers().size() == 2 &&
+                       cluster.shards.back()->epoch() != 0;
+            }));
+            cluster.run_idle(20);
+            for (const auto& shard : cluster.shards)
+                CHECK(std::ranges::all_of(shard->tables(),
+                                          [](const auto& table) { return table == nullptr; }));
+            const auto table = cluster.make_table(0, windowed_table(0));
+            REQUIRE(table.has_value());
+            cluster.check_push(*table);
+        }
+    }
+
+    TEST_CASE("a shard answers what waits in a table that it drops, and what comes later") {
+        DroppingShard job;
+        const uint64_t pushed = job.request(wire::Kind::kPush, 0);
+        const uint64_t part = job.request(wire::Kind::kPush, 1);
+        const uint64_t pull = job.request(wire::Kind::kPull, 1);
+        CHECK(job.status(pushed) == Errc::kOk);
+        CHECK_FALSE(job.status(part).has_value());
+        CHECK_FALSE(job.status(pull).has_value());
+        job.drop(0);
+        CHECK(job.status(part) == Errc::kNotFound);
+        CHECK(job.status(pull) == Errc::kNotFound);
+        CHECK(job.status(job.request(wire::Kind::kPush, 0)) == Errc::kNotFound);
+        CHECK(job.shard().tables()[0] == nullptr);
+        job.drop(0);  // again
+        job.drop(7);  // never made
+        job.make_table(1, dense_table("others", 4));
+        CHECK_FALSE(job.shard().finished());
+    }
+
+    TEST_CASE("a shard ends with an error when the manager drops what can be no table") {
+        DroppingShard job;
+        job.drop(uint64_t{1} << 32);
+        REQUIRE(job.shard().finished());
+        CHECK(job.shard().outcome().code() == Errc::kProtocol);
+    }
+}
+
+}  // namespace weir::test
