@@ -194,6 +194,37 @@ TEST_SUITE("stream") {
         pair.check_equal();
     }
 
+    TEST_CASE("a table that both ends drop on the way is left out, and all others arrive") {
+        const uint64_t first = testing::seed_or(1);
+        for (uint64_t seed = first; seed < first + 50; ++seed) {
+            INFO("WEIR_SEED=" << seed);
+            StreamPair pair(seed);
+            for (const TableSchema& schema : some_tables())
+                pair.make_table(schema);
+            for (int i = 0; i < 200; ++i)
+                pair.push_something();
+            pair.name_learner(pair.segments_of_primary());
+            for (uint64_t steps = pair.random.below(150); steps > 0; --steps)
+                (void)pair.step();
+            const auto dropped = static_cast<uint32_t>(pair.primary.tables.size() - 1);
+            pair.learner.tables.pop_back();
+            pair.learner.tables.dropped.insert(dropped);
+            for (int i = 0; i < 20; ++i) {
+                pair.push_list(dropped, 40);
+                pair.push_again(pair.random.below(pair.list_count()));
+            }
+            for (uint64_t steps = pair.random.below(50); steps > 0; --steps)
+                (void)pair.step();
+            pair.streams.forget_table(dropped);
+            pair.primary.tables.pop_back();
+            pair.push_something();
+            REQUIRE(pair.run_until([&] { return pair.has_all(); }));
+            (void)pair.run_until([] { return false; }, 20);
+            CHECK(pair.wrong.empty());
+            pair.check_equal();
+        }
+    }
+
     TEST_CASE("a stream is a window ahead of its learner at most, and what waits has a limit") {
         StreamPair pair(1);
         pair.make_table(dense_table("big", 1'000'000));
