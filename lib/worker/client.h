@@ -280,6 +280,8 @@ public:
     /// Creates a table, or finds the one that another worker created with the same name and
     /// options. Like open_table() and stats(), waits for the tasks `after` before it begins, at
     /// most for the client's deadline (WEIR_DEADLINE_MS); see PushOptions::after.
+    /// The servers take all of its memory at once, and serve no other table meanwhile: make large
+    /// tables before training begins.
     /// Errors: kTypeMismatch if it exists with another value type or width, or if the rule does
     ///         not support T; kAlreadyExists if another option differs; kNotFound for an unknown
     ///         rule; kInvalidArgument for a wrong option or rule parameter; kNoMemory if it does not
