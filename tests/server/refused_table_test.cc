@@ -15,9 +15,9 @@
 namespace weir::test {
 namespace {
 
-constexpr uint64_t kRefusedKeys = 20'000;
+constexpr uint64_t kRefusedKeys = 100'000;
 
-/// With `max_delay` 63, each of two shards needs about 2.6 MB for the sums.
+/// With `max_delay` 63, each of two shards needs 13 MB or more for the sums.
 TableSchema windowed_table(uint32_t max_delay) {
     TableSchema schema = dense_table("w", kRefusedKeys);
     schema.max_delay = max_delay;
@@ -31,7 +31,7 @@ public:
         : SimCluster(seed, shape_of(manager_count), {}) {
         REQUIRE(start());
         before_ = memory_of_server(0).bytes_in_use();
-        memory_of_server(0).set_limit(before_ + (size_t{4} << 20));
+        memory_of_server(0).set_limit(before_ + (size_t{20} << 20));
     }
 
     [[nodiscard]] size_t used_bytes() { return memory_of_server(0).bytes_in_use() - before_; }
