@@ -90,9 +90,11 @@ class Speed(unittest.TestCase):
         self.measured((0.45, 0.8))
         self.assertIn("new      latency: 8 bytes: 0.80 of the limit", self.speed().stdout)
 
-    def built(self, plan_ms, clock_ns):
+    def built(self, plan_ms, clock_ns, dense=0.9, sparse=0.9):
+        moves = [{"name": f"move_{layout}/16000000/iterations:3/manual_time", "share": share} for layout, share in (("dense", dense), ("sparse", sparse))]
         for name, says in (("tests/ring/ring_test", f"1000 servers x 8 shards: a join moves 1.02 of the least in 63 segments, a leave 1 in 64; longest plan {plan_ms} ms"),
-                           ("bench/clock_bench", json.dumps({"benchmarks": [{"cpu_time": clock_ns, "time_unit": "ns"}]}))):
+                           ("bench/clock_bench", json.dumps({"benchmarks": [{"cpu_time": clock_ns, "time_unit": "ns"}]})),
+                           ("bench/move_bench", json.dumps({"benchmarks": moves}))):
             program = self.folder / name
             program.parent.mkdir(parents=True, exist_ok=True)
             program.write_text(f"#!/bin/sh\necho '{says}'\n")
@@ -109,6 +111,13 @@ class Speed(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("slow     a plan for 1,000 servers of 8 shards: 1.2 s, promised 1 s", done.stdout)
         self.assertIn("slow     a clock that a push raises in all segments: 51 ns, promised 50 ns", done.stdout)
+
+    def test_moves_that_are_slower_than_is_promised_are_named_and_no_error(self):
+        self.recorded()
+        done = self.built(120.5, 3.61, dense=0.91, sparse=0.42)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("kept     moving a dense segment: 0.91 of the limit, promised 0.5", done.stdout)
+        self.assertIn("slow     moving a sparse segment: 0.42 of the limit, promised 0.5", done.stdout)
 
     def test_what_cannot_be_compared_says_why(self):
         done = self.speed()
