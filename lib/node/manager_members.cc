@@ -428,8 +428,16 @@ void Manager::carry_out(const RefuseJoin& action) {
     turn_away_joiner(action.ticket, action.why);
 }
 
+/// Who was told to leave, by a signal perhaps, hears of it: one of its shards does.
 void Manager::carry_out(const KeepServer& action) {
-    log(LogLevel::kWarning, "{}", action.why.message());
+    const std::string text = action.why.message();
+    log(LogLevel::kWarning, "{}", text);
+    const auto shard = std::ranges::find_if(
+        shards_, [&](const auto& entry) { return entry.second.server == action.server; });
+    if (shard == shards_.end()) return;
+    wire::FrameHeader header = wire::header_of(Kind::kLeave);
+    header.status = action.why.code();
+    outbox_.send(shard->second.connection, header, encode_text(text));
 }
 
 void Manager::carry_out(const EndServer& action) {

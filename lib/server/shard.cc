@@ -212,7 +212,9 @@ void Shard::control(const wire::Frame& frame) {
         case Kind::kCreateTable: return order_table(frame.header.request, frame.values);
         case Kind::kDropTable: return drop_table(frame.header.first);
         case Kind::kStats: return reply_to_manager(frame.header.request, Errc::kOk, stats());
-        case Kind::kLeave: return manager_lost_worker(frame.header.first);
+        case Kind::kLeave:
+            if (frame.header.status != Errc::kOk) return told_to_stay(frame.values);
+            return manager_lost_worker(frame.header.first);
         case Kind::kFirstIteration: return answer_first_iterations(frame.values);
         case Kind::kStopped: return holdings_.let_go();
         case Kind::kWork: return end_iterations(frame.header.first);

@@ -177,6 +177,7 @@ private:
     void lose_manager();
     void end_if_all_are_gone();
     void manager_lost_worker(uint64_t worker);
+    void told_to_stay(std::span<const std::byte> why) const;
     void end_iterations(uint64_t tables_end);
     void worker_gave_up(const Session& session, uint64_t request);
     void expect_no_more_parts_of(uint32_t worker);

@@ -104,6 +104,12 @@ void Shard::answer_first_iterations(std::span<const std::byte> body) {
     }
 }
 
+/// Its server was leaving, but the others cannot take over what it holds.
+void Shard::told_to_stay(std::span<const std::byte> why) const {
+    log(LogLevel::kWarning, "{}; it serves on",
+        decode_text(why).value_or("the manager says that this server cannot leave"));
+}
+
 /// The manager says that a worker is lost, and that the job does not go on without it. If the
 /// worker is connected here, its pushes may still arrive, and it counts as lost when it says that
 /// it gives up, or its connection closes. If it is not, it counts as lost now.

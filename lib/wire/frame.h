@@ -33,9 +33,10 @@ enum class Kind : uint8_t {
     kBarrier = 9,      ///< worker -> manager: reply when all workers wait at the barrier
     kLeave = 10,       ///< worker -> manager: it is done, or gives up and why; worker -> shard:
                        ///< it gives up, and pushes no further part of an iteration; manager ->
-                       ///< shard: worker `first` is lost; manager -> worker: shard `first` is,
-                       ///< and which parameters are; command, or the server itself ->
-                       ///< manager: a server is to leave
+                       ///< shard: worker `first` is lost, or, with a status, why its server, which
+                       ///< was leaving, stays; manager -> worker: shard `first` is lost, and which
+                       ///< parameters are; command, or the server itself -> manager: a server is to
+                       ///< leave
     kShutdown = 11,    ///< manager -> shard or worker: the job is over, or why it has failed, or
                        ///< why the manager closes this connection
     kStats = 12,       ///< worker -> shard: send the shard's counters; worker -> manager: give a
