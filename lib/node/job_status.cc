@@ -67,7 +67,8 @@ std::vector<std::byte> JobStatus::encode() const {
     ByteWriter w;
     const auto number = [&](uint32_t value) { w.number(value); };
     w.number(epoch).number(joining_servers).number(joining_workers).number(tables);
-    w.number(segments_to_move).number(segments_moved).number(share_to_move).number(share_moved);
+    w.number(segments_to_move).number(segments_complete).number(segments_moved);
+    w.number(share_to_move).number(share_complete).number(share_moved);
     w.number(share_lost).number(replicas).number(segments).number(segments_to_copy);
     w.number(segments_copying).number(lease_ms);
     w.number(managers.count).number(managers.rank).number(managers.term).number(managers.log_bytes);
@@ -117,8 +118,10 @@ std::optional<JobStatus> JobStatus::decode(std::span<const std::byte> body) {
     status.joining_workers = r.number<uint32_t>();
     status.tables = r.number<uint32_t>();
     status.segments_to_move = r.number<uint64_t>();
+    status.segments_complete = r.number<uint64_t>();
     status.segments_moved = r.number<uint64_t>();
     status.share_to_move = r.number<double>();
+    status.share_complete = r.number<double>();
     status.share_moved = r.number<double>();
     status.share_lost = r.number<double>();
     status.replicas = r.number<uint32_t>();

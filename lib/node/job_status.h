@@ -104,9 +104,11 @@ struct JobStatus {
     uint32_t joining_servers = 0;
     uint32_t joining_workers = 0;
     uint32_t tables = 0;
-    uint64_t segments_to_move = 0;  ///< moves that are under way
-    uint64_t segments_moved = 0;    ///< and what was moved since the ring was last at rest
+    uint64_t segments_to_move = 0;   ///< moves that are under way
+    uint64_t segments_complete = 0;  ///< of those, are copied, and wait for others of their server
+    uint64_t segments_moved = 0;     ///< and what was moved since the ring was last at rest
     double share_to_move = 0;
+    double share_complete = 0;
     double share_moved = 0;
     double share_lost = 0;  ///< of the ring. More than 0: calls fail, and the job is to end
     std::vector<DeadServer> dead = {};

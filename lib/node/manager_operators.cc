@@ -135,8 +135,10 @@ JobStatus Manager::make_status() const {
     status.tables = static_cast<uint32_t>(tables_.count());
     const MoveProgress progress = membership_->progress();
     status.segments_to_move = progress.segments_to_move;
+    status.segments_complete = progress.segments_complete;
     status.segments_moved = progress.segments_moved;
     status.share_to_move = progress.share_to_move;
+    status.share_complete = progress.share_complete;
     status.share_moved = progress.share_moved;
     status.dead = dead_servers_;
     status.replicas = options_.replicas;

@@ -274,6 +274,9 @@ MoveProgress Membership::progress() const {
         if (!is_moving(view_.segments()[i])) continue;
         ++progress.segments_to_move;
         progress.share_to_move += share_of(view_, i);
+        if (!complete_.contains(view_.segments()[i].first)) continue;
+        ++progress.segments_complete;
+        progress.share_complete += share_of(view_, i);
     }
     return progress;
 }
@@ -312,7 +315,8 @@ bool Membership::finish_learners() {
     reports.reserve(complete_.size());
     for (const auto& [first, report] : complete_)
         reports.push_back(report);
-    std::optional<View> next = finish_moves(view_, reports);
+    std::optional<View> next =
+        finish_moves(view_, reports_to_finish(view_, reports, as_list(full_)));
     if (!next) return false;
     bool is_any_left = false;
     for (size_t i = 0; i < next->segments().size(); ++i) {

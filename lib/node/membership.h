@@ -93,9 +93,11 @@ using MembershipAction = std::variant<SendView, ReleaseLosers, AskFirstIteration
 
 /// The moves since the ring was last at rest, for people.
 struct MoveProgress {
-    size_t segments_to_move = 0;  ///< are under way
+    size_t segments_to_move = 0;   ///< are under way
+    size_t segments_complete = 0;  ///< of those, are copied, and wait to be handed over
     size_t segments_moved = 0;
     double share_to_move = 0;  ///< of the ring
+    double share_complete = 0;
     double share_moved = 0;
     friend bool operator==(const MoveProgress&, const MoveProgress&) = default;
 };
@@ -119,6 +121,9 @@ struct MembershipOptions {
 /// One view at a time: if a view takes a primary role from shards, they get it first. The others
 /// get it when all of those have stopped, and only then the next view is made. What happens
 /// meanwhile is kept for it; but if servers die, the view that nobody serves by yet is revised.
+///
+/// A server that joins is made primary in one view of all that it gets without a backup. If it dies
+/// before that, nothing is lost.
 ///
 /// The caller's part: what goes to one shard or worker arrives in the order in which it was given
 /// out. What comes from the network may be late, repeated or made up: such inputs return a Status,

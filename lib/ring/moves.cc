@@ -42,6 +42,39 @@ std::optional<size_t> find_first(const std::vector<ViewSegment>& segments, uint6
     return static_cast<size_t>(at - segments.begin());
 }
 
+using ServerOf = std::unordered_map<uint32_t, uint32_t>;  // by shard
+
+ServerOf servers_of(std::span<const ViewShard> shards) {
+    ServerOf server_of;
+    for (const ViewShard& shard : shards)
+        server_of[shard.number] = shard.server;
+    return server_of;
+}
+
+/// Whether the learner is to have the only copy of the segment.
+bool moves_only_copy(const ViewSegment& segment) {
+    return segment.has_learner() && segment.learner.replaces == segment.primary &&
+           segment.backup_count() == 0;
+}
+
+bool is_of(const LearnerReport& report, const ViewSegment& segment) {
+    return segment.first == report.first && segment.has_learner() &&
+           segment.learner.shard == report.shard && segment.learner.named == report.named;
+}
+
+/// The servers that learn only copies, but have none yet.
+std::unordered_set<uint32_t> first_time_gainers(const View& view, const ServerOf& server_of) {
+    std::unordered_set<uint32_t> gainers;
+    for (const ViewSegment& segment : view.segments()) {
+        if (moves_only_copy(segment)) gainers.insert(server_of.at(segment.learner.shard));
+    }
+    for (const ViewSegment& segment : view.segments()) {
+        if (segment.primary != kNoShard && segment.backup_count() == 0)
+            gainers.erase(server_of.at(segment.primary));
+    }
+    return gainers;
+}
+
 }  // namespace
 
 Result<View> with_server(const View& view, const NewServer& server) {
@@ -150,21 +183,49 @@ View begin_moves(const View& view, const Plan& plan) {
     return made(std::move(next));
 }
 
+std::vector<LearnerReport> reports_to_finish(const View& view,
+                                             std::span<const LearnerReport> reports,
+                                             std::span<const uint32_t> full) {
+    const ServerOf server_of = servers_of(view.shards());
+    const std::unordered_set<uint32_t> first_time = first_time_gainers(view, server_of);
+    std::unordered_map<uint32_t, size_t> missing;  // reports, by gainer
+    for (const ViewSegment& segment : view.segments()) {
+        if (moves_only_copy(segment)) ++missing[server_of.at(segment.learner.shard)];
+    }
+    std::vector<LearnerReport> together;
+    std::vector<LearnerReport> others;
+    for (const LearnerReport& report : reports) {
+        const ViewSegment& segment = view.segments()[view.segment_index(report.first)];
+        if (!is_of(report, segment)) continue;
+        const uint32_t gainer = server_of.at(report.shard);
+        if (!moves_only_copy(segment) || !first_time.contains(gainer)) {
+            others.push_back(report);
+            continue;
+        }
+        together.push_back(report);
+        --missing.at(gainer);
+    }
+    std::erase_if(together, [&](const LearnerReport& report) {
+        const uint32_t gainer = server_of.at(report.shard);
+        return missing.at(gainer) > 0 && std::ranges::count(full, gainer) == 0;
+    });
+    together.insert(together.end(), others.begin(), others.end());
+    return together;
+}
+
 std::optional<View> finish_moves(const View& view, std::span<const LearnerReport> reports) {
     ViewData next = next_of(view);
-    std::unordered_map<uint32_t, uint32_t> server_of;
-    for (const ViewShard& shard : next.shards)
-        server_of[shard.number] = shard.server;
+    const ServerOf server_of = servers_of(next.shards);
     std::unordered_set<uint32_t> losers;
     std::unordered_set<uint32_t> gainers;
     std::unordered_set<uint32_t> changed;
     bool has_moved = false;
     for (const LearnerReport& report : reports) {
         const auto at = find_first(next.segments, report.first);
-        if (!at || report.shard == kNoShard) continue;
+        if (!at) continue;
         ViewSegment& segment = next.segments[*at];
         const ViewLearner learner = segment.learner;
-        if (learner.shard != report.shard || learner.named != report.named) continue;
+        if (!is_of(report, segment)) continue;
         if (learner.replaces == segment.primary) {
             const uint32_t loser = server_of.at(segment.primary);
             const uint32_t gainer = server_of.at(learner.shard);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "lib/ring/plan.h"
 
@@ -39,6 +40,16 @@ struct LearnerReport {
 
 /// The view in which the segments are cut and the learners named. The plan is of this very view.
 [[nodiscard]] View begin_moves(const View& view, const Plan& plan);
+
+/// Those of `reports` that may be finished now, in an order for finish_moves().
+///
+/// A server that has the only copy of nothing yet, like one that has just joined, gets all such
+/// segments that it learns in one view: until then, its death loses nothing. So its reports of them
+/// wait for each other; if it is `full` they do not, because what it still learns will be given up.
+/// They come first, so that finish_moves() leaves none of them out.
+[[nodiscard]] std::vector<LearnerReport> reports_to_finish(const View& view,
+                                                           std::span<const LearnerReport> reports,
+                                                           std::span<const uint32_t> full);
 
 /// The view in which the learners that are reported take their roles. No server both loses a
 /// primary role by it and gets one: a report that would lead to that is left out, and has its turn

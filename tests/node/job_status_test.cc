@@ -13,6 +13,12 @@ JobStatus full_status() {
                       {2, 3, 1, false, 40}};
     status.workers = {{0, 1, true}, {4, 2}};
     status.work = {OnWorkerLoss::kReassign, 3, 12, "sums"};
+    status.segments_to_move = 5;
+    status.segments_complete = 2;
+    status.segments_moved = 3;
+    status.share_to_move = 0.5;
+    status.share_complete = 0.125;
+    status.share_moved = 0.25;
     status.share_lost = 0.25;
     status.dead = {{1, 2, true}, {3, 4, false}};
     status.replicas = 1;

@@ -177,7 +177,8 @@ public:
 
     /// Nothing more is wished for: everything comes to rest.
     void come_to_rest() {
-        for (int rounds = 0; rounds < 200'000; ++rounds) {
+        // Each joining worker needs an answer of every shard for every table, and new ones with each view.
+        for (int rounds = 0; rounds < 1'000'000; ++rounds) {
             step();
             if (rounds % 64 == 0 && is_at_rest()) break;
         }
@@ -344,6 +345,7 @@ private:
             moved_ += static_cast<double>(position_count(newest_.data().segments, i)) * 0x1p-64;
             CHECK(reported_.contains({segment.first, segment.primary}));
         }
+        check_joiners();
         for (const ViewWorker& worker : newest_.workers()) {
             if (before.worker(worker.number) != nullptr) continue;
             for (const uint32_t table : tables_)
@@ -352,6 +354,21 @@ private:
         const bool has_losers = std::ranges::any_of(
             newest_.shards(), [&](const ViewShard& shard) { return loses(shard.number); });
         if (!has_losers) settled_ = newest_;
+    }
+
+    /// Who is primary for the first time is so of all that it was to get: until then it may die.
+    void check_joiners() {
+        const auto is_primary_in = [&](const View& view, uint32_t server) {
+            return std::ranges::any_of(view.segments(), [&](const ViewSegment& segment) {
+                const ViewShard* const primary = view.shard(segment.primary);
+                return primary != nullptr && primary->server == server;
+            });
+        };
+        for (const ViewSegment& segment : newest_.segments()) {
+            if (!segment.has_learner()) continue;
+            const uint32_t server = newest_.shard(segment.learner.shard)->server;
+            CHECK((is_primary_in(settled_, server) || !is_primary_in(newest_, server)));
+        }
     }
 
     /// Whether the shard loses something by the newest view.

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lib/node/membership.h"
 
+#include <algorithm>
+#include <set>
+#include <span>
 #include <string>
 #include <variant>
 #include <vector>
@@ -25,15 +28,34 @@ TEST_SUITE("membership") {
         return found;
     }
 
+    static void complete(Membership & membership, const ViewSegment& segment) {
+        const ViewLearner& learner = segment.learner;
+        CHECK(membership.learner_complete(learner.shard,
+                                          {segment.first, learner.shard, learner.named}));
+    }
+
+    /// What a shard learns in the newest view.
+    static std::vector<ViewSegment> learned_by(const Membership& membership, uint32_t shard) {
+        std::vector<ViewSegment> segments;
+        for (const ViewSegment& segment : membership.view().segments()) {
+            if (segment.learner.shard == shard) segments.push_back(segment);
+        }
+        return segments;
+    }
+
     /// All learners of the view report; returns what is to be done.
     static std::vector<MembershipAction> complete_all(Membership & membership) {
         const View view = membership.view();
         for (const ViewSegment& segment : view.segments()) {
-            if (!segment.has_learner()) continue;
-            const ViewLearner& learner = segment.learner;
-            CHECK(membership.learner_complete(learner.shard,
-                                              {segment.first, learner.shard, learner.named}));
+            if (segment.has_learner()) complete(membership, segment);
         }
+        return membership.decide();
+    }
+
+    /// All shards that lose something have stopped; returns what is to be done.
+    static std::vector<MembershipAction> stop_losers(Membership & membership) {
+        for (const uint32_t shard : std::set(membership.losers()))
+            CHECK(membership.stopped(shard, membership.view().epoch()));
         return membership.decide();
     }
 
@@ -84,6 +106,73 @@ TEST_SUITE("membership") {
         CHECK(membership.progress().segments_moved == before.segments_to_move);
         CHECK(membership.progress().share_moved == doctest::Approx(before.share_to_move));
         CHECK(membership.progress().segments_to_move == 0);
+    }
+
+    TEST_CASE("a server that joins gets everything in one view, each joiner by itself") {
+        Membership membership(membership_view(2, 1, 1), {});
+        REQUIRE(membership.join_server(8, membership_server(2, 1)));
+        REQUIRE(membership.join_server(9, membership_server(3, 1)));
+        (void)membership.decide();
+        const std::vector<ViewSegment> first = learned_by(membership, 2);
+        const std::vector<ViewSegment> second = learned_by(membership, 3);
+        REQUIRE(first.size() > 1);
+        REQUIRE(second.size() > 1);
+        for (const ViewSegment& segment : std::span(first).subspan(1))
+            complete(membership, segment);
+        complete(membership, second.front());
+        CHECK(membership.decide().empty());
+        const MoveProgress progress = membership.progress();
+        CHECK(progress.segments_complete == first.size());
+        CHECK(progress.segments_to_move == first.size() + second.size());
+        CHECK(progress.segments_moved == 0);
+        CHECK(progress.share_complete > 0);
+        CHECK(progress.share_complete < progress.share_to_move);
+
+        complete(membership, first.front());
+        CHECK_FALSE(only<SendView>(membership.decide()).empty());
+        CHECK(learned_by(membership, 2).empty());
+        CHECK(membership.view().segments_of(2).size() == first.size());
+        CHECK(membership.view().segments_of(3).empty());
+        (void)stop_losers(membership);
+        membership.server_died(3);
+        CHECK(only<LostSegments>(membership.decide()).empty());
+    }
+
+    TEST_CASE("a server that joins and lacks memory gets what it has, once it says so") {
+        Membership membership(membership_view(2, 1, 1), {});
+        REQUIRE(membership.join_server(9, membership_server(2, 1)));
+        (void)membership.decide();
+        const std::vector<ViewSegment> learned = learned_by(membership, 2);
+        REQUIRE(learned.size() > 2);
+        complete(membership, learned[0]);
+        complete(membership, learned[1]);
+        CHECK(membership.decide().empty());
+        const ViewSegment& refused = learned[2];
+        CHECK(
+            membership.learner_refused(refused.primary, {refused.first, 2, refused.learner.named}));
+        CHECK_FALSE(only<SendView>(membership.decide()).empty());
+        CHECK(membership.view().segments_of(2).size() == 2);
+        (void)stop_losers(membership);
+        CHECK(learned_by(membership, 2).empty());
+        CHECK(membership.progress().segments_to_move == 0);
+    }
+
+    TEST_CASE("what has a backup goes to a server that joins as it is complete") {
+        Membership membership(membership_view(3, 1, 1), {.backup_count = 1});
+        (void)membership.decide();
+        while (!only<SendView>(complete_all(membership)).empty())
+            (void)stop_losers(membership);
+        REQUIRE(membership.join_server(9, membership_server(3, 1)));
+        (void)membership.decide();
+        const std::vector<ViewSegment> learned = learned_by(membership, 3);
+        const auto moving = std::ranges::find_if(learned, [](const ViewSegment& segment) {
+            return segment.learner.replaces == segment.primary;
+        });
+        REQUIRE(moving != learned.end());
+        REQUIRE(learned.size() > 1);
+        complete(membership, *moving);
+        CHECK_FALSE(only<SendView>(membership.decide()).empty());
+        CHECK(membership.view().segments_of(3).size() == 1);
     }
 
     TEST_CASE("a loser that is dead is not waited for") {

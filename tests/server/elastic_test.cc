@@ -257,6 +257,21 @@ TEST_SUITE("elastic") {
                 CHECK_FALSE(segment.has_learner());
             CHECK(job.create_table("more") == Errc::kOk);
         }
+        CHECK(arrived > 0);
+    }
+
+    TEST_CASE("a server that has to stay, because nobody can take over, is told so") {
+        ServersOnly job(16, {.servers = 1, .workers = 1});
+        const uint32_t host = job.cluster.add_server();
+        REQUIRE(job.cluster.run_until(
+            [&] { return job.cluster.manager->view().servers().size() == 2; }));
+        REQUIRE(job.cluster.leave_server(0));
+        const LogLines lines;
+        job.cluster.network.kill(host);
+        REQUIRE(job.cluster.run_until([&] { return lines.has("it serves on"); }));
+        CHECK(lines.count("server 0 stays: the servers that were to take over what it holds are "
+                          "dead; let one join, and ask again; it serves on") == 1);
+        CHECK(job.create_table("numbers") == Errc::kOk);
     }
 
     TEST_CASE("who cannot join is told why") {

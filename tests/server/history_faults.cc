@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 
+#include <doctest/doctest.h>
+
 #include "tests/server/history_shape.h"
 
 namespace weir::test {
@@ -27,7 +29,7 @@ void HistoryFaults::add_server() {
     // With backups, those who hold something die by HistoryDeaths.
     if (cluster_.shape().replicas > 0 && joiner.fate == Fate::kDiesAsGainer)
         joiner.fate = Fate::kJoins;
-    joiner.turns = random_.below(200);
+    joiner.turns = random_.below(joiner.fate == Fate::kDiesAsLearner ? 60 : 200);
     events_.add("a server asks to join, fate {}", static_cast<int>(joiner.fate));
     joiners_.push_back(joiner);
 }
@@ -139,13 +141,15 @@ void HistoryFaults::live(Joiner& joiner) {
         return;
     }
     const bool dies = (joiner.fate == Fate::kDiesEarly && !learns && joiner.turns == 0) ||
-                      (joiner.fate == Fate::kDiesAsLearner && learns);
-    if (joiner.turns > 0) --joiner.turns;
+                      (joiner.fate == Fate::kDiesAsLearner && learns && joiner.turns == 0);
+    if (joiner.turns > 0 && (learns || joiner.fate != Fate::kDiesAsLearner)) --joiner.turns;
+    // It gets all at once: as long as it learns, it may die.
+    if (cluster_.shape().replicas == 0) CHECK_FALSE((holds && learns));
     const bool is_known = cluster_.has_life_line(joiner.host);
-    if (dies && !holds && is_known) {
+    if (dies && !holds && !learns && is_known) {
         kill(joiner);
         joiner.is_over = true;
-    } else if (holds && is_known && joiner.fate == Fate::kDiesAsGainer) {
+    } else if (is_known && ((dies && !holds) || (holds && joiner.fate == Fate::kDiesAsGainer))) {
         kill(joiner);
         // Those who are to hand over to it do not get to it before it is known to be dead.
         joiner.is_dead = true;

@@ -413,15 +413,16 @@ class Rendezvous(TestCase):
             job.ranks[0].send_signal(signal.SIGCONT)
 
     def test_a_joiner_that_is_killed_on_the_way_changes_nothing(self):
-        job = self.start_open()
+        job = self.start_open(bench="push", flags=("--table-mib", "48"))
         killed = 0
         for step in range(16):
             server = self.joiner(job)
-            time.sleep(0.005 * step)
+            time.sleep(0.01 * step)
             server.send_signal(signal.SIGSTOP)  # so that nothing more comes to it than what is on the way
             time.sleep(0.2)
             holds = [entry for entry in job.status()["servers"] if entry["server"] != 0 and entry["share"] > 0]
-            if holds:  # it has arrived: it leaves in order
+            if holds:  # it has all that it gets, and is in the job: it leaves in order
+                self.assertAlmostEqual(holds[0]["share"], 0.5, delta=SHARE_TOLERANCE / 2)
                 server.send_signal(signal.SIGCONT)
                 server.send_signal(signal.SIGTERM)
                 self.assertEqual(server.wait(timeout=60), 0)

@@ -72,6 +72,19 @@ std::string copies_text(const JobStatus& status) {
     return text + "\n";
 }
 
+std::string moves_text(const JobStatus& status) {
+    if (status.segments_to_move == 0) return {};
+    std::string text =
+        fmt::format("moving: {} of {} segments moved, {:.1f} % of {:.1f} % of the ring",
+                    status.segments_moved, status.segments_moved + status.segments_to_move,
+                    status.share_moved * 100, (status.share_moved + status.share_to_move) * 100);
+    if (status.segments_complete > 0) {
+        text += fmt::format("; {} more, {:.1f} %, are copied and about to be handed over",
+                            status.segments_complete, status.share_complete * 100);
+    }
+    return text + "\n";
+}
+
 std::string managers_text(const JobStatus::Managers& managers) {
     if (managers.count == 1) return {};
     return fmt::format(
@@ -182,12 +195,7 @@ std::string status_text(const JobStatus& status) {
         text += fmt::format("joining: {}, {}\n", counted(status.joining_servers, "server"),
                             counted(status.joining_workers, "worker"));
     }
-    if (status.segments_to_move > 0) {
-        text += fmt::format("moving: {} of {} segments moved, {:.1f} % of {:.1f} % of the ring\n",
-                            status.segments_moved, status.segments_moved + status.segments_to_move,
-                            status.share_moved * 100,
-                            (status.share_moved + status.share_to_move) * 100);
-    }
+    text += moves_text(status);
     if (!status.losers.empty()) {
         text += fmt::format("handing over: shards {}\n", list_text(status.losers));
     }
@@ -259,8 +267,10 @@ std::string status_json(const JobStatus& status) {
                       {"tables", status.tables},
                       {"moves",
                        {{"segments_to_move", status.segments_to_move},
+                        {"segments_complete", status.segments_complete},
                         {"segments_moved", status.segments_moved},
                         {"share_to_move", status.share_to_move},
+                        {"share_complete", status.share_complete},
                         {"share_moved", status.share_moved},
                         {"handing_over", status.losers}}},
                       {"open_iterations", std::move(open)}};
