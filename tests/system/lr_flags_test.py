@@ -325,6 +325,8 @@ class Signals(Flags):
                 os.kill(job.pid(2), getattr(signal, name))
                 time.sleep(2)
                 self.assertEqual([job.processes[rank].poll() for rank in (0, 2, 3)], [None] * 3, job.everything())
+                stays = f"{name} received: rank 0 has the manager, and serves until the workers have ended; a second signal ends"
+                self.assertEqual([job.err(rank).count(stays) for rank in (0, 2)], [1, 0], job.everything())
                 os.kill(job.pid(3), getattr(signal, name))
                 self.assertEqual([job.wait(rank) for rank in (0, 2, 3)], [code] * 3, job.everything())
                 for rank in range(4):

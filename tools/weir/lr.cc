@@ -9,6 +9,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -115,17 +116,24 @@ bool has_first_worker(const JobShape& shape) {
     return shape.local_workers > 0 && shape.first_worker == 0;
 }
 
-/// Installs the handlers of SIGINT and SIGTERM. Usually all ranks get the signal; only one prints a
-/// line. A server or worker that leaves because only it got the signal says so later.
-void handle_stop_signals(const LrFlags& flags, const JobShape& shape) {
+/// What the process says when it gets a signal. Usually all ranks get it: of those with workers only
+/// one says what follows. A server or worker that leaves because only it got the signal says so later.
+std::string_view says_at_signal(const LrFlags& flags, const JobShape& shape) {
     const bool may_part = flags.job.options.on_worker_loss == OnWorkerLoss::kReassign;
+    if (has_first_worker(shape) && may_part)
+        return "if all ranks get it, a training that has begun ends after this pass, and the results "
+               "so far are written; SIGTERM to this rank alone makes it leave";
+    if (has_first_worker(shape))
+        return "a training that has begun ends after this pass, and the results so far are written";
+    if (shape.rank == 0 && shape.local_workers == 0 && flags.job.options.managers == 1)
+        return "rank 0 has the manager, and serves until the workers have ended";
+    return "";
+}
+
+/// Installs the handlers of SIGINT and SIGTERM.
+void handle_stop_signals(const LrFlags& flags, const JobShape& shape) {
     if (shape.local_workers > 0) limit_grace(flags.grace_s);
-    remember_stop_signals(
-        !has_first_worker(shape) ? ""
-        : may_part ? "if all ranks get it, a training that has begun ends after this pass, and the "
-                     "results so far are written; SIGTERM to this rank alone makes it leave"
-                   : "a training that has begun ends after this pass, and the results so far are "
-                     "written");
+    remember_stop_signals(says_at_signal(flags, shape));
 }
 
 /// Prints the error that ends the job and returns the exit code. If a signal ended the job, all
