@@ -459,6 +459,7 @@ private:
     void send_off(Call& call, uint64_t deadline_ns);
     void expire(uint64_t now_ns);
     [[nodiscard]] std::string text_of_deadline(const Request& request) const;
+    [[nodiscard]] static std::string_view fate_of_push(wire::Kind kind);
     void end_withdrawn(uint64_t now_ns);
     void close_for_withdrawn(Peer& peer, uint64_t now_ns);
     void expire_join(uint64_t now_ns);

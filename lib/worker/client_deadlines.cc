@@ -22,12 +22,12 @@ namespace {
 /// other calls have open there.
 constexpr uint64_t kConnectionNsMin = 100 * kMillisecond;
 
-/// What the error of a call that was withdrawn has to say of a push.
-constexpr std::string_view fate_of_push(Kind kind) {
+}  // namespace
+
+/// What the error of a call that was withdrawn, or whose server is lost, has to say of a push.
+std::string_view ClientCore::fate_of_push(Kind kind) {
     return kind == Kind::kPush ? "; the push may have been applied, once at most" : "";
 }
-
-}  // namespace
 
 /// Sends the call's requests, then sets its deadline: reading the clock takes as long as writing
 /// a short message, so it must not delay them.

@@ -228,18 +228,18 @@ Error ClientCore::add_loss(const Error& why, const Peer& peer) {
     return {why.code(), fmt::format("{}; {}", why.text(), peer.loss)};
 }
 
-/// `why` with the keys that the call has there, if it has some. Not of a call that has ended: its
-/// keys may be gone.
+/// `why` with the keys that the call has there, if it has some, and what became of them if they were
+/// pushed. Not of a call that has ended: its keys may be gone.
 Error ClientCore::with_keys(const Status& why, const Request& request) {
     const wire::FrameHeader& header = request.header;
-    const std::string& text = why.error().text();
-    if (!wire::is_request(header.kind) || header.count == 0) return {why.code(), text};
+    std::string text = why.error().text();
     const bool is_range = (header.flags & wire::kKeysRange) != 0;
-    if (!is_range && request.keys.empty()) return {why.code(), text};
-    const uint64_t first = is_range ? header.first : request.keys.front();
-    const uint64_t last = is_range ? header.first + header.count - 1 : request.keys.back();
-    return {why.code(), fmt::format("{}; it has {} keys of this call, {} to {}", text, header.count,
-                                    first, last)};
+    if (wire::is_request(header.kind) && header.count > 0 && (is_range || !request.keys.empty())) {
+        const uint64_t first = is_range ? header.first : request.keys.front();
+        const uint64_t last = is_range ? header.first + header.count - 1 : request.keys.back();
+        text += fmt::format("; it has {} keys of this call, {} to {}", header.count, first, last);
+    }
+    return {why.code(), text.append(fate_of_push(header.kind))};
 }
 
 void ClientCore::connect_again(uint64_t now_ns) {

@@ -80,7 +80,8 @@ struct PushOptions {
     /// rule once. The push ends when the rule has run. Iterations of a table count from 1. Every
     /// worker pushes exactly once in each of them, one after the other; it may push an empty
     /// list. Any number but the next is refused at once. A push need not wait for the end of the
-    /// one before; if the table has a max_delay, no more than max_delay + 1 may be under way.
+    /// one before; if the table has a max_delay, no more than max_delay + 1 may be under way,
+    /// else no more than 64.
     std::optional<uint64_t> iteration = std::nullopt;
     /// How long the call may take from now. 0: the client's deadline (WEIR_DEADLINE_MS).
     /// Negative: it is over already. Choose a longer one, such as kLongDeadline, for a call that
