@@ -18,6 +18,9 @@ using wire::Kind;
 namespace {
 
 constexpr uint64_t kPauseNsMax = 100 * kMillisecond;  // between two attempts to connect
+/// Before the first attempt, if the shard has closed the connection in order: mostly its server has
+/// left, and the next view says so.
+constexpr uint64_t kPauseOfLeaverNs = kSecond;
 
 }  // namespace
 
@@ -137,9 +140,13 @@ void ClientCore::closed(ConnectionId connection, Errc why, bool memory_in_doubt)
                               peers_.back().state == Peer::State::kOpen &&
                               (phase_ == Phase::kReady || phase_ == Phase::kLeft ||
                                (phase_ == Phase::kConnectingToShards && is_admitted_));
+        const bool has_left = why == Errc::kOk && !peer.is_closing;
         peer.is_closing = false;
         if (i == manager()) return lose_manager(lost);
-        return may_live || is_leaving ? keep_for_next_connection(i) : lose(i, lost);
+        if (!may_live && !is_leaving) return lose(i, lost);
+        keep_for_next_connection(i);
+        if (has_left) peer.not_before_ns = clock_.now_ns() + kPauseOfLeaverNs;
+        return;
     }
 }
 

@@ -72,6 +72,9 @@ public:
         send(worker_, header, body);
     }
 
+    /// Closes the connection to the worker, as a shard does whose server leaves.
+    void hang_up() { endpoint_->close(worker_); }
+
     /// Writes nothing into the worker's memory, with an immediate.
     void send_immediate(uint32_t immediate) {
         REQUIRE(answer_at.has_value());
@@ -99,6 +102,7 @@ public:
     std::optional<wire::FrameHeader> pushed;      ///< the last push
     std::optional<wire::MemoryHandle> answer_at;  ///< where pulls that came here had room for much
     bool closed = false;                          ///< by the worker
+    size_t accepted = 0;                          ///< connections of the worker
 
 private:
     void send(ConnectionId connection, const wire::FrameHeader& header,
@@ -121,7 +125,10 @@ private:
                 CHECK(testing::join_as_shard(*endpoint_, c.connection, 1) ==
                       transport::Post::kPosted);
             }
-            if (c.event == Event::kAccepted) worker_ = c.connection;
+            if (c.event == Event::kAccepted) {
+                worker_ = c.connection;
+                ++accepted;
+            }
             if (c.event == Event::kClosed) closed |= c.connection == worker_;
             if (c.event == Event::kReceived) receive(c);
         }
@@ -183,6 +190,20 @@ TEST_SUITE("hostile shard") {
         (void)rogue.run_until([] { return false; });
         CHECK(out[0] == -1);
         CHECK_FALSE(rogue.closed);
+    }
+
+    TEST_CASE("a shard that closes its connection in order is left alone for a second") {
+        RogueShard rogue;
+        CHECK(rogue.accepted == 1);
+        const uint64_t then_ns = rogue.cluster.clock.now_ns();
+        rogue.hang_up();
+        REQUIRE(rogue.run_until([&] { return rogue.accepted == 2; }));
+        CHECK(rogue.cluster.clock.now_ns() - then_ns >= kSecond);
+        std::array<double, 1> out{};
+        const auto call = rogue.pull(true, out);
+        CHECK(rogue.run_until([&] { return rogue.asked.has_value(); }));
+        rogue.send(RogueShard::reply_to(rogue.asked->request), std::as_bytes(std::span(out)));
+        CHECK(rogue.run_until([&] { return rogue.client().done(call); }));
     }
 
     TEST_CASE("a shard cannot show an older iteration than was asked for") {
