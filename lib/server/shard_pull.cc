@@ -5,8 +5,9 @@
 ///  - straight into the worker's memory, where that is mapped;
 ///  - to the worker's memory by a network write otherwise: those of a range from the table
 ///    itself, those of a list from a buffer.
-/// Where a pull names an iteration, its reply says which one the values show; a network write is
-/// then followed by a reply, too; so it is while answers need a lease. A write from the table pins its rows until it ends. New pins wait while pushes wait for pins.
+/// A reply says which iteration the values show. Where a pull names one, or the table has some, a
+/// network write is followed by a reply, too; so it is while answers need a lease. A write from the
+/// table pins its rows until it ends. New pins wait while pushes wait for pins.
 
 #include "lib/base/check.h"
 #include "lib/server/shard.h"
@@ -16,7 +17,7 @@ namespace weir {
 void Shard::pull(ShardTable& table, const ShardRequest& request) {
     const wire::FrameHeader& h = request.header;
     const size_t bytes = h.count * table.rows->pulled_row_bytes();
-    const uint64_t shown = h.iteration > 0 ? table.iterations.state().last_closed() : 0;
+    const uint64_t shown = table.iterations.state().last_closed();
     if ((h.flags & wire::kValuesInline) != 0 || bytes == 0) {
         reply_buffer_.resize(bytes);
         const Errc status = read_rows(table, request, reply_buffer_);
@@ -56,8 +57,8 @@ void Shard::pull_by_write(ShardTable& table, const ShardRequest& request, size_t
     write.to = {at.address, at.length_bytes, at.key};
     write.request = h.request;
     write.names_iteration = h.iteration > 0;
-    write.is_replied = write.names_iteration || needs_lease_;
     write.shown = table.iterations.state().last_closed();
+    write.is_replied = write.names_iteration || write.shown > 0 || needs_lease_;
     if (request.room.empty()) {
         write.keys = {h.first, h.first + h.count};
         if (is_moving_ && !serves(table, request))
@@ -85,8 +86,8 @@ size_t Shard::post_waiting_writes() {
     return posted;
 }
 
-/// Writes that have ended: the worker learns of success by the immediate or, if it named an
-/// iteration or answers need a lease, by a reply; of failure by a reply.
+/// Writes that have ended: the worker learns of success by the immediate or, if there are iterations
+/// or answers need a lease, by a reply; of failure by a reply.
 /// Changes that waited for the rows of a write go on.
 void Shard::take_ended_writes() {
     while (const std::optional<PullWrites::Ended> ended = writes_.next_ended()) {
@@ -102,7 +103,7 @@ void Shard::take_ended_writes() {
             } else if (write.names_iteration) {
                 promise(write.connection, write.request, Errc::kOk, write.shown);
             } else if (write.is_replied) {
-                reply(write.connection, write.request, Errc::kOk);
+                reply(write.connection, write.request, Errc::kOk, write.shown);
             }
         }
         if (!ended->unpinned) continue;

@@ -101,9 +101,9 @@ struct FrameHeader {
     uint8_t value_type = 0;  ///< weir::ValueType of the sender's table
     uint8_t encoding = 0;    ///< of the body of a push, pull or reply: 0, plain; else zero
     uint64_t request = 0;    ///< the sender's number for this request, echoed in the reply
-    /// kKeysRange: the first key. kKeysKnown: the list's hash. kReply: detail of an error, or for
-    /// a pull with an iteration, which one its values show. kHello:
-    /// a worker's number. kLeave from the manager: that of the worker or shard that is lost; of a
+    /// kKeysRange: the first key. kKeysKnown: the list's hash. kReply: detail of an error, or for a
+    /// pull the last iteration that was closed when its values were read, 0 if none. kHello: a
+    /// worker's number. kLeave from the manager: that of the worker or shard that is lost; of a
     /// command: of the server that is to leave. kWithdraw: the request number of the barrier,
     /// or of the question for work.
     uint64_t first = 0;

@@ -159,12 +159,12 @@ public:
     /// Errors: kBusy if there is no such call: there was no room for it
     [[nodiscard]] Status take(Id id);
 
-    /// The iteration that the values of an ended pull show. Nothing if it named none, if no shard
-    /// was asked, or if it has failed.
+    /// The iteration that the values of an ended pull show. Nothing if they may show none, if no
+    /// shard was asked, or if it has failed.
     [[nodiscard]] std::optional<uint64_t> iteration_shown(Id id) noexcept {
         const Call* const call = calls_.find(id);
-        const bool shows =
-            call != nullptr && call->has_ended() && call->status && call->shown != ~uint64_t{0};
+        const bool shows = call != nullptr && call->has_ended() && call->status &&
+                           call->shown != 0 && call->shown != ~uint64_t{0};
         return shows ? std::optional(call->shown) : std::nullopt;
     }
 

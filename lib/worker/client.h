@@ -119,10 +119,10 @@ public:
     /// Errors: kDeadline if it has not ended by then (it continues, and can be waited for again);
     ///         else as wait()
     Status wait_for(std::chrono::nanoseconds at_most);
-    /// Of a pull that named an iteration and has ended without an error: the iteration that its
-    /// values show, that is, they have the pushes of all iterations up to it. If several servers
-    /// sent them, the oldest that one of these shows. Nothing for another task, or for a pull of
-    /// no keys.
+    /// Of a pull that has ended without an error: the iteration that its values show, that is, they
+    /// have the pushes of all iterations up to it. If several servers sent them, the oldest that one
+    /// of these shows. Nothing if it named none and that server has closed none, for another task,
+    /// or for a pull of no keys. If it named none, the death of a server may take back what it shows.
     [[nodiscard]] std::optional<uint64_t> iteration_shown() const noexcept;
 
 private:

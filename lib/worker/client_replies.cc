@@ -80,6 +80,7 @@ void ClientCore::values_written(transport::ConnectionId connection, uint32_t imm
         (asked.flags & wire::kValuesRemote) == 0 || asked.iteration > 0) {
         return refuse(connection, "an immediate for a request that expects none from it");
     }
+    if (Call* const call = calls_.find(request->call)) note_shown(*call, *request, 0);
     pulled(id, *request);
 }
 
@@ -132,10 +133,9 @@ void ClientCore::answered(uint64_t id, Request& request, const wire::Frame& fram
     end_request(id, request);
 }
 
-/// `shown`: the iteration that the values of a pull show, if it names one.
+/// `shown`: the iteration that the values of a pull show; 0: none.
 void ClientCore::note_shown(Call& call, const Request& request, uint64_t shown) {
-    const uint64_t asked = request.header.iteration;
-    if (asked == 0) return;
+    const uint64_t asked = request.header.iteration;  // 0: any will do
     call.shown = std::min(call.shown, shown);
     if (shown >= asked) return;
     call.note_error(Error(Errc::kProtocol,

@@ -115,7 +115,7 @@ public:
     /// It waits for that one only if this worker has joined since. Task::iteration_shown() says, in
     /// the table's count, what the values show; Staleness makes a staleness of it. It names none
     /// with Consistency::eventual(), in the first tau + 1 iterations of a table, and if this worker
-    /// takes part in none. It is not added to the iteration.
+    /// takes part in none; then nothing may be shown yet. It is not added to the iteration.
     ///
     /// Errors:  through the task: kInvalidArgument if none has begun, or if the table is another
     ///          client's; see Table::pull

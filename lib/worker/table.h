@@ -101,8 +101,9 @@ struct PushOptions {
 /// Options of one pull.
 struct PullOptions {
     /// If set, waits until this iteration's rule has run, and returns the values after it, or
-    /// after a later one: Task::iteration_shown() says which. Without it, the pull does not wait. 0, and an iteration that this worker has
-    /// not pushed yet, are refused at once.
+    /// after a later one. Without it, the pull does not wait. Task::iteration_shown() says which
+    /// one the values show. 0, and an iteration that this worker has not pushed yet, are refused at
+    /// once.
     std::optional<uint64_t> iteration = std::nullopt;
     std::chrono::nanoseconds deadline{0};  ///< as PushOptions::deadline
     std::vector<TaskId> after = {};        ///< as PushOptions::after

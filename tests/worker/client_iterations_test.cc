@@ -192,14 +192,40 @@ TEST_SUITE("client_iterations") {
         }
     }
 
-    TEST_CASE("a pull that names no iteration, has failed or asks no shard shows none") {
+    TEST_CASE("a pull that names no iteration shows one, too, however its values come") {
+        SimCluster cluster(1, {.workers = 1}, {});
+        REQUIRE(cluster.start());
+        ClientCore& client = *cluster.workers[0];
+        constexpr uint64_t kKeyCount = 4096;
+        std::vector<double> values(kKeyCount, 1);
+        const TableInfo table =
+            *cluster.make_table(0, dense_table("model", kKeyCount, ValueType::kFloat64));
+        for (const std::optional<uint64_t> closed : {std::optional<uint64_t>(), {1}, {2}}) {
+            CAPTURE(closed.value_or(0));
+            const KeyRange all{0, kKeyCount};
+            if (closed) {
+                const auto push =
+                    client.push(table, all, std::as_bytes(std::span(values)), {*closed});
+                REQUIRE(cluster.finish(0, push).has_value());
+            }
+            for (const KeyRange keys : {KeyRange{0, 1}, all}) {  // in the reply, or by a write
+                const auto out = std::as_writable_bytes(std::span(values).first(keys.end));
+                const auto pull = client.pull(table, keys, out, {});
+                REQUIRE(cluster.run_until([&] { return client.done(pull); }));
+                CHECK(client.iteration_shown(pull) == closed);
+                CHECK(client.take(pull).has_value());
+            }
+        }
+    }
+
+    TEST_CASE("a pull that has failed or asks no shard shows no iteration") {
         OneWorker job;
         const TableInfo table = job.make_table("model");
+        CHECK(job.pull(table, std::nullopt).has_value());
+        CHECK_FALSE(job.shown.has_value());
         CHECK(job.push(table, 1).has_value());
         CHECK(job.pull(table, 1).has_value());
         CHECK(job.shown == 1);
-        CHECK(job.pull(table, std::nullopt).has_value());
-        CHECK_FALSE(job.shown.has_value());
         check_refused(job.pull(table, 2), "iterations up to 1");
         CHECK_FALSE(job.shown.has_value());
     }
