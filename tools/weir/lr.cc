@@ -121,7 +121,8 @@ bool has_first_worker(const JobShape& shape) {
 std::string_view says_at_signal(const LrFlags& flags, const JobShape& shape) {
     const bool may_part = flags.job.options.on_worker_loss == OnWorkerLoss::kReassign;
     if (has_first_worker(shape) && may_part)
-        return "if all ranks get it, a training that has begun ends after this pass, and the results "
+        return "if all ranks get it, a training that has begun ends after this pass, and the "
+               "results "
                "so far are written; SIGTERM to this rank alone makes it leave";
     if (has_first_worker(shape))
         return "a training that has begun ends after this pass, and the results so far are written";
