@@ -213,7 +213,7 @@ private:
 TEST_SUITE("loss") {
     TEST_CASE("when more servers die than there are copies, every call ends and says so") {
         const uint64_t first = testing::seed_or(1);
-        for (uint64_t seed = first; seed < first + testing::histories_or(200); ++seed) {
+        for (uint64_t seed = first; seed < first + testing::histories_or(400); ++seed) {
             INFO("run again with WEIR_SEED=" << seed << " WEIR_HISTORIES=1");
             Loss(seed).run();
         }
