@@ -24,14 +24,14 @@ PositionSet positions_of(std::span<const LearnedSegment> segments) {
 }  // namespace
 
 Stream::Stream(Ends ends, transport::Endpoint& endpoint, const Clock& clock,
-               const Holdings& holdings, ShardTables& tables, Lender& lender, RepeatedLog& failures)
+               const Holdings& holdings, ShardTables& tables, Shared shared)
     : ends_(std::move(ends)),
       endpoint_(endpoint),
       clock_(clock),
       holdings_(holdings),
       tables_(tables),
-      lender_(lender),
-      failures_(failures) {
+      lender_(shared.lender),
+      failures_(shared.failures) {
     enter(State::kPaused);
 }
 
@@ -272,7 +272,7 @@ bool Stream::has_sent_all_of(const PositionSet& positions) const {
 void Stream::iteration_closed(size_t table) {
     for (Batch& batch : batches_) {
         if (!batch.has_begun) continue;
-        if (batch.is_copy) add_all_rows(batch, table);
+        if (batch.is_copy) add_all_rows(batch, table, true);
         add_iterations(batch, table);
         if (!batch.is_copy) batch.again.insert(table);
     }
@@ -288,15 +288,26 @@ void Stream::forget_table(size_t table) {
     }
 }
 
-/// As the beginning of a change.
-void Stream::add_all_rows(Batch& batch, size_t table) {
+void Stream::add_again() {
+    for (Batch& batch : batches_) {
+        if (batch.is_copy || !batch.end || batch.is_done()) continue;
+        if (batch.walked) batch.again.insert(*batch.walked);
+        for (const size_t table : std::exchange(batch.again, {}))
+            add_all_rows(batch, table, false);
+        batch.walked.reset();
+        batch.end = next_index() - 1;
+    }
+}
+
+/// `has_more`: they are the beginning of a change.
+void Stream::add_all_rows(const Batch& batch, size_t table, bool has_more) {
     constexpr size_t kStepBytes = size_t{64} << 10;
     const TableShard& rows = *tables_[table]->rows;
     const size_t row_bytes = rows.pulled_row_bytes() + rows.state_row_bytes() + sizeof(uint64_t);
     const size_t row_count = std::max<size_t>(1, kStepBytes / row_bytes);
     for (KeyCursor cursor; !cursor.at_end;) {
         rows.list(cursor, batch.positions, row_count, listed_);
-        if (listed_.row_count() > 0) add(record_of(*tables_[table], table), true);
+        if (listed_.row_count() > 0) add(record_of(*tables_[table], table), has_more);
     }
 }
 

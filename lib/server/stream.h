@@ -74,9 +74,15 @@ public:
     /// Any count of changes is below it.
     static constexpr uint64_t kAllStates = ~uint64_t{0};
 
-    /// `failures`: for connections that cannot be made. What is a reference must outlive it.
+    /// What all streams of a shard use.
+    struct Shared {
+        Lender& lender;
+        RepeatedLog& failures;  ///< for connections that cannot be made
+    };
+
+    /// What is a reference must outlive it.
     Stream(Ends ends, transport::Endpoint& endpoint, const Clock& clock, const Holdings& holdings,
-           ShardTables& tables, Lender& lender, RepeatedLog& failures);
+           ShardTables& tables, Shared shared);
     Stream(const Stream&) = delete;
     Stream& operator=(const Stream&) = delete;
     ~Stream();
@@ -125,6 +131,10 @@ public:
 
     /// The table is dropped. What was recorded of it is still sent.
     void forget_table(size_t table);
+
+    /// Adds now what closed iterations have changed and was not sent again. What comes behind the
+    /// takeover of other segments waits there for a view, and that view may wait for this.
+    void add_again();
 
     /// Whether answers wait for it.
     [[nodiscard]] bool is_counted() const noexcept { return is_counted_; }
@@ -246,7 +256,7 @@ private:
     [[nodiscard]] bool lend(Queued& record);
     void put_rows_into(Queued& record);
     void give_back(Queued&& record);
-    void add_all_rows(Batch& batch, size_t table);
+    void add_all_rows(const Batch& batch, size_t table, bool has_more);
     void find_positions();
     [[nodiscard]] bool has_window(size_t bytes) const noexcept;
     [[nodiscard]] bool post(uint64_t index, size_t bytes_to_come,

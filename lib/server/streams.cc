@@ -69,6 +69,13 @@ void Streams::take_view(const View& view, uint32_t number, Begin begin) {
         const bool has_new = segment.has_learner() && segment.learner.replaces != segment.primary;
         return segment.backup_count() + (has_new ? 1 : 0) > 1;
     });
+    const auto takes_over = [](const auto& entry) {
+        return std::ranges::any_of(entry.second, &Stream::Carried::has_all);
+    };
+    if (std::ranges::any_of(wanted, takes_over)) {
+        for (const auto& [learner, stream] : streams_)
+            stream->add_again();
+    }
     std::erase_if(streams_, [&](const auto& entry) {
         const bool ends = !wanted.contains(entry.first);
         if (ends) keep_lent(*entry.second);
@@ -82,7 +89,7 @@ void Streams::take_view(const View& view, uint32_t number, Begin begin) {
             Stream::Ends ends{number, learner, shard->address, 0};
             if (has_backups) ends.lasting = ++stream_count_;
             stream = std::make_unique<Stream>(std::move(ends), endpoint_, clock_, holdings_,
-                                              tables_, lender_, failures_);
+                                              tables_, Stream::Shared{lender_, failures_});
         }
         stream->set_shared(is_shared_);
         stream->at_state(state_);

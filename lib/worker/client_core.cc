@@ -343,6 +343,7 @@ void ClientCore::job_failed(Status why) {
         call_needs_caller(id) ? call.note_error(failure_) : call.fail(failure_);
     });
     cut_off_requests();
+    to_manager_.end();  // it waits for nothing more from this worker
 }
 
 /// Closes the connections that have open requests, which end with them.

@@ -413,7 +413,7 @@ class Rendezvous(TestCase):
             job.ranks[0].send_signal(signal.SIGCONT)
 
     def test_a_joiner_that_is_killed_on_the_way_changes_nothing(self):
-        job = self.start_open(bench="push", flags=("--table-mib", "48"))
+        job = self.start_open(bench="push", flags=("--table-mib", "32"))
         killed = 0
         for step in range(16):
             server = self.joiner(job)
