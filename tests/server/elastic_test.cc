@@ -522,6 +522,8 @@ TEST_SUITE("elastic") {
             SimCluster cluster(13, {}, {});
             REQUIRE(cluster.start());
             if (is_leaving) REQUIRE(cluster.manager->leave_server(1).has_value());
+            for (const auto& worker : cluster.workers)
+                cluster.stopped.insert(worker.get());  // the job ends when they have gone
             cluster.network.kill(1);
             cluster.run_idle(3);
             RawWorker command(cluster, 99);
