@@ -413,11 +413,11 @@ class Rendezvous(TestCase):
             job.ranks[0].send_signal(signal.SIGCONT)
 
     def test_a_joiner_that_is_killed_on_the_way_changes_nothing(self):
-        job = self.start_open(bench="push", flags=("--table-mib", "32"))
+        job = self.start_open()
         killed = 0
         for step in range(16):
             server = self.joiner(job)
-            time.sleep(0.01 * step)
+            time.sleep(0.005 * step)
             server.send_signal(signal.SIGSTOP)  # so that nothing more comes to it than what is on the way
             time.sleep(0.2)
             holds = [entry for entry in job.status()["servers"] if entry["server"] != 0 and entry["share"] > 0]
