@@ -24,6 +24,7 @@ struct Session {
     uint32_t worker = 0;
     uint64_t hello = 0;             ///< number of this connection among the worker's
     size_t waiting_bytes = 0;       ///< as Sessions::add_waiting() counts them
+    size_t deferred_bytes = 0;      ///< those of them that add_deferred() has counted
     std::vector<PushOrder> orders;  ///< by table
 
     [[nodiscard]] PushOrder& order(uint32_t table) {
@@ -130,6 +131,20 @@ public:
         if (sum > waiting_bytes_max_) return false;
         session.waiting_bytes = sum;
         return true;
+    }
+
+    /// Counts a request that waits for a view or an iteration. They may use half of what a worker
+    /// has: the part that ends the iteration may have to be fetched, and must not find it all taken.
+    [[nodiscard]] bool add_deferred(Session& session, size_t bytes) const noexcept {
+        const size_t sum = session.deferred_bytes + kWaitingBytes + bytes;
+        if (sum > waiting_bytes_max_ / 2 || !add_waiting(session, bytes)) return false;
+        session.deferred_bytes = sum;
+        return true;
+    }
+
+    static void end_deferred(Session& session, size_t bytes) noexcept {
+        session.deferred_bytes -= kWaitingBytes + bytes;
+        end_waiting(session, bytes);
     }
 
     /// Counts a request that goes on waiting for something else, whatever the limit.

@@ -86,7 +86,8 @@ struct ShardOptions {
     /// pool may spend on such lists.
     size_t list_cache_bytes = size_t{256} << 20;
     /// Limit of one worker's requests that wait: for each, a few hundred bytes and the keys and
-    /// values in its message. Beyond it (8,000 full messages), requests are answered with kBusy.
+    /// values in its message. Half of it is for those that wait for an iteration. Beyond it (8,000
+    /// full messages), requests are answered with kBusy.
     size_t waiting_bytes_max = size_t{64} << 20;
     /// Of what peers must not predict: how keys are spread, and what cursors of scans say. None:
     /// drawn at random. Only simulations that are to be repeated name one.
@@ -198,6 +199,8 @@ private:
                                                         const wire::FrameHeader& part,
                                                         std::optional<uint64_t> first);
     [[nodiscard]] bool may_wait(Session& session, const wire::Frame& frame);
+    [[nodiscard]] bool may_be_deferred(Session& session, const wire::Frame& frame);
+    [[nodiscard]] bool note_wait(const Session& session, const wire::Frame& frame, bool has_room);
     void defer(Session& session, ShardTable& table, const wire::Frame& frame);
     size_t retry_waiting();
     size_t admit_again(const std::deque<DeferredRequests::Deferred>& requests);

@@ -9,6 +9,15 @@ namespace weir {
 
 using wire::Kind;
 
+namespace {
+
+/// Of keys and values, in the message.
+size_t bytes_in(const wire::Frame& frame) noexcept {
+    return frame.keys.size() + frame.values.size();
+}
+
+}  // namespace
+
 void Shard::admit(Session& session, const wire::Frame& frame) {
     const wire::FrameHeader& h = frame.header;
     switch (judge_epoch(h.epoch)) {
@@ -16,7 +25,7 @@ void Shard::admit(Session& session, const wire::Frame& frame) {
         case OfEpoch::kStale:
             return reply(session.connection, h.request, Errc::kStaleEpoch, view_.epoch());
         case OfEpoch::kEarly:
-            if (may_wait(session, frame)) early_.add(session.connection, frame);
+            if (may_be_deferred(session, frame)) early_.add(session.connection, frame);
             return;
     }
     // Its number was not given out yet, but it names a view that has come.
@@ -114,18 +123,26 @@ Errc Shard::check(const ShardTable& table, const wire::Frame& frame) const {
 
 /// Counts a request that has to wait, or answers that too many do.
 bool Shard::may_wait(Session& session, const wire::Frame& frame) {
-    const size_t bytes = frame.keys.size() + frame.values.size();
-    if (!sessions_.add_waiting(session, bytes)) {
+    return note_wait(session, frame, sessions_.add_waiting(session, bytes_in(frame)));
+}
+
+/// The same, of one that waits until a view comes or an iteration is closed.
+bool Shard::may_be_deferred(Session& session, const wire::Frame& frame) {
+    return note_wait(session, frame, sessions_.add_deferred(session, bytes_in(frame)));
+}
+
+bool Shard::note_wait(const Session& session, const wire::Frame& frame, bool has_room) {
+    if (has_room) {
+        counters_.bytes_copied += bytes_in(frame);
+    } else {
         reply(session.connection, frame.header.request, Errc::kBusy);
-        return false;
     }
-    counters_.bytes_copied += bytes;
-    return true;
+    return has_room;
 }
 
 /// Keeps a request until an iteration is closed.
 void Shard::defer(Session& session, ShardTable& table, const wire::Frame& frame) {
-    if (may_wait(session, frame)) table.deferred.add(session.connection, frame);
+    if (may_be_deferred(session, frame)) table.deferred.add(session.connection, frame);
 }
 
 size_t Shard::retry_waiting() {
@@ -146,7 +163,7 @@ size_t Shard::admit_again(const std::deque<DeferredRequests::Deferred>& requests
     for (const DeferredRequests::Deferred& deferred : requests) {
         Session* const session = sessions_.find(deferred.connection);
         if (session == nullptr) continue;
-        Sessions::end_waiting(*session, deferred.body.size());
+        Sessions::end_deferred(*session, deferred.body.size());
         admit(*session, deferred.frame);
     }
     return requests.size();

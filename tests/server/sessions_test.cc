@@ -115,6 +115,23 @@ TEST_SUITE("sessions") {
         CHECK(first.waiting_bytes == 0);
     }
 
+    TEST_CASE("requests that wait for an iteration leave half of the room to others") {
+        constexpr size_t kBytes = Sessions::kWaitingBytes;
+        Sessions sessions(4 * kBytes);
+        CHECK(sessions.take_view(first_workers(1), 1).empty());
+        sessions.open(1);
+        Session& session = *sessions.find(1);
+        CHECK(sessions.add_deferred(session, kBytes));
+        CHECK_FALSE(sessions.add_deferred(session, 0));
+        CHECK(sessions.add_waiting(session, kBytes));
+        CHECK_FALSE(sessions.add_waiting(session, 0));
+        Sessions::end_deferred(session, kBytes);
+        CHECK(session.deferred_bytes == 0);
+        CHECK(session.waiting_bytes == 2 * kBytes);
+        CHECK(sessions.add_waiting(session, kBytes));
+        CHECK_FALSE(sessions.add_deferred(session, 0));  // nor more than there is for all
+    }
+
     TEST_CASE("a worker that sends no more is remembered while it is in the view") {
         Sessions sessions(1 << 20);
         CHECK(sessions.take_view(first_workers(3), 3).empty());

@@ -243,7 +243,7 @@ TEST_SUITE("shard") {
 
     TEST_CASE("more requests of one worker than may wait are answered busy, the others are done") {
         SimShape shape = one_shard(2);
-        shape.waiting_bytes_max = 20'000;
+        shape.waiting_bytes_max = 40'000;  // half of it is for parts that wait for an iteration
         WithRawWorker with(shape);
         const TableInfo table = with.make_table();
         const auto shard = with.raw.hello(*with.cluster.shards[0], 1);
@@ -286,7 +286,7 @@ TEST_SUITE("shard") {
 
     TEST_CASE("parts beyond the window wait, as many as may wait, and nothing is lost") {
         SimShape shape = one_shard(2);
-        shape.waiting_bytes_max = 20'000;
+        shape.waiting_bytes_max = 40'000;
         WithRawWorker with(shape);
         TableSchema wanted = schema();
         wanted.max_delay = 2;
@@ -414,6 +414,41 @@ TEST_SUITE("shard") {
             REQUIRE(with.raw.run_until([&] { return with.raw.answer(7) != nullptr; }));
             CHECK(with.raw.answer(7)->header.status == ended.code());
         }
+    }
+
+    TEST_CASE("pulls that wait for an iteration leave room for the part that ends it") {
+        SimShape shape = one_shard(2);
+        shape.waiting_bytes_max = 4'096;  // eight
+        transport::sim::Options options;
+        options.maps_memory = false;  // so that parts have to be fetched
+        SimCluster cluster(1, shape, options);
+        REQUIRE(cluster.start());
+        constexpr uint64_t kManyKeys = 1 << 12;
+        constexpr uint64_t kPulls = 100;
+        constexpr uint64_t kIterations = 8;
+        const auto table = cluster.make_table(0, schema(kManyKeys));
+        REQUIRE(table.has_value());
+        const std::span memory(cluster.memory_of(0).allocate(kManyKeys * sizeof(double), 64),
+                               kManyKeys * sizeof(double));
+        std::fill_n(reinterpret_cast<double*>(memory.data()), kManyKeys, 1.0);
+        ClientCore& client = *cluster.workers[0];
+        std::vector<double> out(kIterations * kPulls);
+        std::vector<ClientCore::CallId> calls;
+        for (size_t i = 0; i < out.size(); ++i) {
+            const uint64_t now = i / kPulls + 1;
+            if (i % kPulls == 0)
+                calls.push_back(client.push(*table, {0, kManyKeys}, memory, iteration(now)));
+            calls.push_back(client.pull(*table, {0, 1},
+                                        std::as_writable_bytes(std::span(out).subspan(i, 1)),
+                                        iteration(now)));
+        }
+        cluster.run_idle(20);
+        const std::vector<double> ones(kManyKeys, 1);
+        for (uint64_t i = 1; i <= kIterations; ++i)
+            CHECK(cluster.finish(1, push_all(cluster, 1, *table, ones, iteration(i))));
+        for (const auto call : calls)
+            REQUIRE(cluster.finish(0, call));
+        CHECK(out.back() == 2 * kIterations);
     }
 
     TEST_CASE("requests that had to wait for the network count no longer than they do") {
