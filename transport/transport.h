@@ -150,6 +150,11 @@ public:
     /// still reach that memory.
     virtual void close(ConnectionId connection) = 0;
 
+    /// As close(), of a peer that others have replaced, and that must not write to our memory any
+    /// more. Where nobody but the peer can keep it from that (shm maps the memory there) and it does
+    /// not give up the memory in time, its process is ended, by SIGKILL.
+    virtual void cut_off(ConnectionId connection) { close(connection); }
+
     /// Sends one message made of the parts in order; the parts may be reused at once. The message
     /// may wait here until flush() or poll().
     [[nodiscard]] virtual Post send(ConnectionId connection,

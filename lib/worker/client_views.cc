@@ -83,7 +83,8 @@ void ClientCore::begin_with(View view) {
 
 /// Sends nothing more to the shards that `next` changes, and closes the connections to those that
 /// are not in it. What such a shard still does changes nothing any more; only values that it may write
-/// into this worker's memory have to be waited for. A server that was stopped confirms nothing.
+/// into this worker's memory have to be waited for. A server that was stopped in the middle of that
+/// confirms nothing, and is cut off.
 void ClientCore::hold_changed(const View& next) {
     for (uint32_t i = 0; i < manager(); ++i) {
         Peer& peer = peers_[i];
@@ -94,8 +95,11 @@ void ClientCore::hold_changed(const View& next) {
             peer.state == Peer::State::kConnecting || peer.state == Peer::State::kOpen;
         if (shard != nullptr || !is_connected || peer.is_closing) continue;
         peer.is_closing = true;
+        if (may_write(i)) {
+            endpoint_->cut_off(peer.connection);
+            continue;
+        }
         endpoint_->close(peer.connection);
-        if (may_write(i)) continue;
         closed(peer.connection, Errc::kPeerLost, false);
         peer.connection = 0;
     }

@@ -143,7 +143,7 @@ class LrJoin(testing.Folder, unittest.TestCase):
         self.assertEqual(events, [("worker joined", 2), ("worker lost", 2), ("worker joined", 3), ("worker left", 3)])
 
     def test_who_joined_goes_on_alone_when_all_others_have_left(self):
-        rows = testing.far_from_zero()
+        rows = testing.far_from_zero(20000)
         wanted = self.alone(rows)
         with self.job(rows, *UNENDING, *SETTINGS) as job:
             self.begin(job)
@@ -227,7 +227,7 @@ class LrJoin(testing.Folder, unittest.TestCase):
             self.until_sharing(job, (0, 1, 2))
             self.trains_on(job, WORKERS[0])
             self.stop_training(job)
-            self.assertEqual(job.wait(SERVER), 143, job.everything())
+            self.assertIn(job.wait(SERVER), (0, 143), job.everything())  # 0: the workers were faster than its signal
         self.assertEqual(self.result()["examples"], len(rows))
 
     def test_flags_of_the_job_cannot_be_given(self):

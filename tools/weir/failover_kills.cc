@@ -148,11 +148,14 @@ Status FailoverKills::until_recovered() {
     return {};
 }
 
-/// A server that was stopped or cut off must end by itself, with an error: it is out of the job.
+/// A server that was stopped or cut off must end by itself, with an error: it is out of the job. One that
+/// was stopped while it wrote into a worker's memory has been ended by that worker.
 Status FailoverKills::ended_as_it_should(int status) const {
-    const bool is_killed = plan_.fault == FailoverFault::kKill;
-    const bool is_right =
-        is_killed ? WIFSIGNALED(status) != 0 : WIFEXITED(status) != 0 && WEXITSTATUS(status) != 0;
+    const bool is_killed = WIFSIGNALED(status) != 0 && WTERMSIG(status) == SIGKILL;
+    const bool has_failed = WIFEXITED(status) != 0 && WEXITSTATUS(status) != 0;
+    const bool is_right = plan_.fault == FailoverFault::kKill   ? is_killed
+                          : plan_.fault == FailoverFault::kStop ? is_killed || has_failed
+                                                                : has_failed;
     if (is_right) return {};
     return Error(Errc::kIo, fmt::format("the server {}", end_text(status)));
 }

@@ -29,6 +29,8 @@ public:
 
     void close(ConnectionId connection) override { inner_->close(connection); }
 
+    void cut_off(ConnectionId connection) override { inner_->cut_off(connection); }
+
     [[nodiscard]] Post send(ConnectionId connection,
                             std::span<const std::span<const std::byte>> parts) override;
     [[nodiscard]] Result<RemoteSpan> expose(ConnectionId connection,

@@ -157,6 +157,11 @@ void MultiEndpoint::close(ConnectionId connection) {
     if (inner.child != nullptr) inner.child->close(inner.connection);
 }
 
+void MultiEndpoint::cut_off(ConnectionId connection) {
+    const Inner inner = inner_of(connection);
+    if (inner.child != nullptr) inner.child->cut_off(inner.connection);
+}
+
 Post MultiEndpoint::send(ConnectionId connection,
                          std::span<const std::span<const std::byte>> parts) {
     const Inner inner = inner_of(connection);

@@ -36,6 +36,7 @@ public:
     [[nodiscard]] Capabilities capabilities_of(ConnectionId connection) const override;
     [[nodiscard]] Result<ConnectionId> connect(std::string_view address) override;
     void close(ConnectionId connection) override;
+    void cut_off(ConnectionId connection) override;
     [[nodiscard]] Post send(ConnectionId connection,
                             std::span<const std::span<const std::byte>> parts) override;
     [[nodiscard]] Result<RemoteSpan> expose(ConnectionId connection,

@@ -65,6 +65,7 @@ struct ShmConnection {
     bool exposed = false;          ///< the peer knows memory of ours
     bool peer_ended = false;       ///< see Completion
     bool memory_in_doubt = false;  ///< the peer has not released that memory in time
+    bool is_cut_off = false;       ///< its process may be ended
     Errc end_status = Errc::kOk;   ///< kClosing: how it ended
 
     // Its places in the lists of RingPoller.

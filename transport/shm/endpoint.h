@@ -51,6 +51,7 @@ public:
     }
 
     void close(ConnectionId id) override;
+    void cut_off(ConnectionId id) override;
     [[nodiscard]] Post send(ConnectionId id,
                             std::span<const std::span<const std::byte>> parts) override;
     [[nodiscard]] Result<RemoteSpan> expose(ConnectionId id,
@@ -112,6 +113,7 @@ private:
     void end(ShmConnection& c, Errc status);
     void release_peer_memory(const ShmConnection& c) const;
     void check_closing();
+    [[nodiscard]] bool end_process(ShmConnection& c);
     void begin_draining(ShmConnection& c);
     void unwatch_peer(const ShmConnection& c);
     void send_close(ShmConnection& c);

@@ -3,6 +3,7 @@
 /// ShmEndpoint: the states of connections, and how connections end: in order, or because the peer
 /// broke the rules or is lost.
 #include <algorithm>
+#include <utility>
 
 #include <fmt/core.h>
 #include <sys/socket.h>
@@ -25,7 +26,8 @@ void ShmEndpoint::enter(ShmConnection& c, State state) {
             if (!began) polls_until_watch_ = std::min(polls_until_watch_, 1U);
             break;
         case State::kClosing:
-            deadline_ns = clock_.now_ns() + device_.options().close_timeout_ns;
+            deadline_ns = clock_.now_ns() + (c.is_cut_off ? device_.options().cut_off_timeout_ns
+                                                          : device_.options().close_timeout_ns);
             polls_until_watch_ = std::min(polls_until_watch_, 1U);
             break;
         case State::kNew:
@@ -51,6 +53,13 @@ void ShmEndpoint::close(ConnectionId id) {
     if (connection == nullptr || connection->state == State::kClosing) return;
     if (connection->has_channel()) send_close(*connection);
     end(*connection, Errc::kOk);
+}
+
+void ShmEndpoint::cut_off(ConnectionId id) {
+    ShmConnection* const connection = connections_.find(id);
+    if (connection == nullptr || connection->state == State::kClosing) return;
+    connection->is_cut_off = true;
+    close(id);
 }
 
 /// Writes kClose, the last record, behind everything sent before. A peer in another process is
@@ -126,7 +135,7 @@ void ShmEndpoint::check_closing() {
                 return;
             }
         }
-        if (now_ns <= c.deadline_ns) return;
+        if (now_ns <= c.deadline_ns || end_process(c)) return;
         log(LogLevel::kWarning,
             "shm: {} has not acknowledged the end of its connection within {} ms: memory that was "
             "exposed to it may still be read or written, and is not used again",
@@ -134,6 +143,19 @@ void ShmEndpoint::check_closing() {
         c.memory_in_doubt = true;
         finish(c, c.end_status);
     });
+}
+
+/// Ends the process of a peer that was cut off and still holds our memory, once: how it ends is seen as
+/// for others. False: it may not be ended, or has not ended within the time of a close.
+bool ShmEndpoint::end_process(ShmConnection& c) {
+    if (!std::exchange(c.is_cut_off, false) || !c.far_process.kill()) return false;
+    log(LogLevel::kWarning,
+        "shm: {} was replaced, and may still write into memory of this process: it has not "
+        "confirmed "
+        "the end of its connection within {} ms, and was ended (SIGKILL)",
+        c.peer_name(), device_.options().cut_off_timeout_ns / kMillisecond);
+    connections_.set_state(c, c.state, clock_.now_ns() + device_.options().close_timeout_ns);
+    return true;
 }
 
 /// The peer has ended. What it sent before is still delivered.

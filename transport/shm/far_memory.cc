@@ -2,6 +2,7 @@
 #include "transport/shm/far_memory.h"
 
 #include <cerrno>
+#include <csignal>
 
 #include <poll.h>
 #include <sys/socket.h>
@@ -58,6 +59,10 @@ Errc FarProcess::read(std::span<std::byte> into, uint64_t from_address) const no
 
 Errc FarProcess::write(std::span<const std::byte> from, uint64_t to_address) const noexcept {
     return move<process_vm_writev>(const_cast<std::byte*>(from.data()), from.size(), to_address);
+}
+
+bool FarProcess::kill() const noexcept {
+    return pidfd_ && syscall(SYS_pidfd_send_signal, pidfd_.get(), SIGKILL, nullptr, 0) == 0;
 }
 
 }  // namespace weir::transport::shm

@@ -29,6 +29,9 @@ public:
     [[nodiscard]] Errc read(std::span<std::byte> into, uint64_t from_address) const noexcept;
     [[nodiscard]] Errc write(std::span<const std::byte> from, uint64_t to_address) const noexcept;
 
+    /// Sends SIGKILL. Returns whether that was permitted.
+    [[nodiscard]] bool kill() const noexcept;
+
     [[nodiscard]] bool opened() const noexcept { return static_cast<bool>(pidfd_); }
 
     /// Readable once the process has ended; -1 if not opened().

@@ -25,6 +25,8 @@ struct DeviceOptions {
     uint32_t handshakes_max = 64;
     /// How long a closed connection waits for its peer to release the memory exposed to it.
     uint64_t close_timeout_ns = 2 * kSecond;
+    /// The same of one that is cut off; then the peer's process is ended.
+    uint64_t cut_off_timeout_ns = 200 * kMillisecond;
     /// Limits on the memory that one peer may expose to this process.
     uint32_t peer_regions_max = 4096;
     uint64_t peer_mapped_bytes_max = uint64_t{1} << 42;

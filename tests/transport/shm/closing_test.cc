@@ -7,6 +7,7 @@
 #include <optional>
 
 #include <doctest/doctest.h>
+#include <signal.h>
 
 #include "lib/base/clock.h"
 #include "tests/transport/shm/helpers.h"
@@ -172,6 +173,37 @@ TEST_SUITE("closing") {
         CHECK(owner.end_of(id).status == Errc::kOk);
         CHECK(owner.end_of(id).memory_in_doubt);
         child.tell("write");
+        CHECK(child.join() == 0);
+    }
+
+    TEST_CASE("a peer that is cut off and takes too long is ended, so that there is no doubt") {
+        DeviceOptions options{test_secret()};
+        options.cut_off_timeout_ns = kBriefNs;
+        for (const bool stops : {false, true}) {
+            Forked child(late_writer);
+            Owner owner(test_device(options));
+            const ConnectionId id = show_to(owner, child);
+            if (stops) REQUIRE(::kill(child.pid(), SIGSTOP) == 0);
+            const SteadyClock clock;
+            const uint64_t begin_ns = clock.now_ns();
+            owner.actor.endpoint().cut_off(id);
+            REQUIRE(owner.ends(id));
+            CHECK(clock.now_ns() - begin_ns >= kBriefNs);
+            CHECK_FALSE(owner.end_of(id).memory_in_doubt);
+            CHECK(child.join() == -1);
+        }
+    }
+
+    TEST_CASE("a peer that is cut off and lets go in time lives") {
+        Forked child(late_writer);
+        DeviceOptions options{test_secret()};
+        options.cut_off_timeout_ns = 60 * kSecond;
+        Owner owner(test_device(options));
+        const ConnectionId id = show_to(owner, child);
+        child.tell("write");
+        owner.actor.endpoint().cut_off(id);
+        REQUIRE(owner.ends(id));
+        CHECK_FALSE(owner.end_of(id).memory_in_doubt);
         CHECK(child.join() == 0);
     }
 
