@@ -18,13 +18,14 @@ enum class MessageKind : uint8_t {
     kInstall = 5,
     kAskTerm = 6,
     kTerm = 7,
+    kTakeOver = 8,
 };
 
 // Bodies: what write_body() writes, read_body() reads; it returns false if that cannot be right.
 
 void write_body(ByteWriter& to, const AskVote& ask) {
     to.number(MessageKind::kAskVote).number(ask.term).number(ask.last_index).number(ask.last_term);
-    to.number(static_cast<uint8_t>(ask.is_trial));
+    to.number(static_cast<uint8_t>(ask.is_trial)).number(static_cast<uint8_t>(ask.is_named));
 }
 
 void write_body(ByteWriter& to, const Vote& vote) {
@@ -60,6 +61,11 @@ void write_body(ByteWriter& to, const Term& term) {
     to.number(MessageKind::kTerm).number(term.term).number(term.round);
 }
 
+void write_body(ByteWriter& to, const TakeOver& take_over) {
+    to.number(MessageKind::kTakeOver).number(take_over.term);
+    to.number(take_over.last_index).number(take_over.last_term);
+}
+
 bool is_term(uint64_t term) {
     return term > 0 && term < kNumberMax;
 }
@@ -73,7 +79,8 @@ bool read_body(ByteReader& from, AskVote& ask) {
     ask.term = from.number<uint64_t>();
     ask.last_index = from.number<uint64_t>();
     ask.last_term = from.number<uint64_t>();
-    return from.flag(ask.is_trial) && is_term(ask.term) && is_place(ask.last_index, ask.last_term);
+    return from.flag(ask.is_trial) && from.flag(ask.is_named) && !(ask.is_trial && ask.is_named) &&
+           is_term(ask.term) && is_place(ask.last_index, ask.last_term);
 }
 
 bool read_body(ByteReader& from, Vote& vote) {
@@ -145,6 +152,14 @@ bool read_body(ByteReader& from, Term& term) {
     return term.term < kNumberMax;
 }
 
+bool read_body(ByteReader& from, TakeOver& take_over) {
+    take_over.term = from.number<uint64_t>();
+    take_over.last_index = from.number<uint64_t>();
+    take_over.last_term = from.number<uint64_t>();
+    return is_term(take_over.term) && is_place(take_over.last_index, take_over.last_term) &&
+           take_over.last_term <= take_over.term;
+}
+
 template <class T>
 std::optional<Message> read_message(ByteReader& from) {
     T message;
@@ -170,6 +185,7 @@ std::optional<Message> decode_message(std::span<const std::byte> bytes) {
         case MessageKind::kInstall: return read_message<Install>(from);
         case MessageKind::kAskTerm: return read_message<AskTerm>(from);
         case MessageKind::kTerm: return read_message<Term>(from);
+        case MessageKind::kTakeOver: return read_message<TakeOver>(from);
     }
     return std::nullopt;
 }

@@ -24,6 +24,8 @@ struct AskVote {
     uint64_t last_index = 0;  ///< of the candidate's log; 0: it is empty
     uint64_t last_term = 0;
     bool is_trial = false;  ///< it asks whether it would get the vote
+    bool is_named =
+        false;  ///< the leader has named the sender to lead after it; then it is no trial
     friend bool operator==(const AskVote&, const AskVote&) = default;
 };
 
@@ -73,7 +75,15 @@ struct Term {
     friend bool operator==(const Term&, const Term&) = default;
 };
 
-using Message = std::variant<AskVote, Vote, Append, Appended, Install, AskTerm, Term>;
+/// The leader of `term` hands over to the receiver, if that has the leader's log: it is to be elected at once.
+struct TakeOver {
+    uint64_t term = 0;
+    uint64_t last_index = 0;  ///< of the leader's log
+    uint64_t last_term = 0;
+    friend bool operator==(const TakeOver&, const TakeOver&) = default;
+};
+
+using Message = std::variant<AskVote, Vote, Append, Appended, Install, AskTerm, Term, TakeOver>;
 
 /// The longest message.
 inline constexpr size_t kMessageBytesMax = size_t{256} << 20;
@@ -82,8 +92,8 @@ inline constexpr size_t kMessageBytesMax = size_t{256} << 20;
 
 /// nullopt if the message is malformed or has bytes left over, or if no replica that is right would send it:
 /// terms go down from entry to entry, an entry is of a later term than its leader, a number is beyond
-/// kNumberMax, an entry is too long, one that names the members is not the first. Takes memory in
-/// proportion to `bytes`.
+/// kNumberMax, an entry is too long, one that names the members is not the first, who was named to lead asks
+/// for a trial vote. Takes memory in proportion to `bytes`.
 [[nodiscard]] std::optional<Message> decode_message(std::span<const std::byte> bytes);
 
 }  // namespace weir::consensus

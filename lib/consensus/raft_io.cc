@@ -153,7 +153,9 @@ void RaftIo::send(raft_io_send* request, const raft_message* message, raft_io_se
         if (appended.rejected == 0) appended.last = std::min(appended.last, covered_);
     }
     const bool is_sent = failure_ && ours && send_(message->server_id, *ours);
-    ended_.emplace_back([=] { done(request, is_sent ? 0 : RAFT_NOCONNECTION); });
+    // Of a TakeOver libraft does not want to know.
+    if (done != nullptr)
+        ended_.emplace_back([=] { done(request, is_sent ? 0 : RAFT_NOCONNECTION); });
 }
 
 int RaftIo::get_snapshot(raft_io_snapshot_get* request, raft_io_snapshot_get_cb done) {
@@ -212,7 +214,7 @@ bool RaftIo::deliver(const raft& raft, uint64_t sender, Message message) {
     if (const auto* const vote = std::get_if<Vote>(&message);
         vote != nullptr && !vote->is_granted && vote->current > raft.current_term &&
         raft.state == RAFT_CANDIDATE)
-        message = AskVote{vote->current, 0, 0, false};
+        message = AskVote{vote->current, 0, 0, false, false};
     raft_message theirs{};
     if (!to_raft(message, sender, members_, theirs)) return false;
     const std::string address = raft_address(sender);

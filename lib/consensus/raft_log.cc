@@ -199,8 +199,12 @@ std::optional<uint64_t> RaftLog::propose(std::vector<std::byte> entry) {
     return raft_last_index(&raft_) + waiting_.size();
 }
 
+bool RaftLog::may_submit() const noexcept {
+    return is_ready_ && !is_handing_over_ && !waiting_.empty() && raft_.last_applied >= submitted_;
+}
+
 void RaftLog::submit() {
-    if (!is_ready_ || waiting_.empty() || raft_last_applied(&raft_) < submitted_) return;
+    if (!may_submit()) return;
     std::vector<raft_buffer> batch;
     while (!waiting_.empty() && batch.size() < kBatchEntriesMax) {
         batch.push_back(raft_copy(waiting_.front()));
@@ -275,6 +279,23 @@ Leadership RaftLog::leadership() const noexcept {
     return now;
 }
 
+bool RaftLog::hand_over(uint64_t replica) {
+    WEIR_CHECK(!is_within_);
+    const bool is_other = replica != options_.self &&
+                          std::ranges::any_of(options_.members, [&](const Member& member) {
+                              return member.id == replica;
+                          });
+    if (!is_ready_ || is_handing_over_ || !is_other) return false;
+    is_handing_over_ = true;
+    transfer_.data = this;
+    const int rv = raft_transfer(&raft_, &transfer_, replica, [](struct raft_transfer* transfer) {
+        static_cast<RaftLog*>(transfer->data)->is_handing_over_ = false;
+    });
+    if (rv != 0) is_handing_over_ = false;
+    settle();
+    return rv == 0;
+}
+
 std::optional<uint64_t> RaftLog::begin_round() {
     if (!is_ready_) return std::nullopt;
     ++round_;
@@ -312,8 +333,7 @@ uint64_t RaftLog::confirmed_round() const noexcept {
 }
 
 int RaftLog::arm() {
-    const bool is_due = clock_.now_ns() >= next_tick_ns_ ||
-                        (!waiting_.empty() && raft_last_applied(&raft_) >= submitted_);
+    const bool is_due = clock_.now_ns() >= next_tick_ns_ || may_submit();
     return is_due && !is_finished_ ? -1 : peers_.arm();
 }
 

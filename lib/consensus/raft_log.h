@@ -39,6 +39,10 @@ public:
     [[nodiscard]] uint64_t sleep_ns_max() const noexcept override;
     [[nodiscard]] std::optional<uint64_t> propose(std::vector<std::byte> entry) override;
     [[nodiscard]] Leadership leadership() const noexcept override;
+    [[nodiscard]] bool hand_over(uint64_t replica) override;
+
+    [[nodiscard]] bool is_handing_over() const noexcept override { return is_handing_over_; }
+
     [[nodiscard]] std::optional<uint64_t> begin_round() override;
     [[nodiscard]] uint64_t confirmed_round() const noexcept override;
 
@@ -69,6 +73,7 @@ private:
     /// Gives libraft what was proposed, in one batch, once the batch before is committed: libraft commits
     /// nothing before all that its leader has stored is with a majority.
     void submit();
+    [[nodiscard]] bool may_submit() const noexcept;
     void fail(Status why);
 
     [[nodiscard]] int apply(const raft_buffer& entry);
@@ -95,6 +100,10 @@ private:
     std::deque<std::vector<std::byte>> waiting_;  ///< proposals that libraft does not have yet
     size_t waiting_bytes_ = 0;
     uint64_t submitted_ = 0;  ///< index of the last entry that libraft was given as a batch
+
+    struct raft_transfer transfer_ {};  ///< of hand_over(); libraft has it while is_handing_over_
+
+    bool is_handing_over_ = false;  ///< libraft takes no entries
 
     uint64_t round_ = 0;                               ///< the last one that began
     std::unordered_map<uint64_t, uint64_t> answered_;  ///< by replica: its last round of this term

@@ -61,7 +61,7 @@ void fill(raft_message& to, const AskVote& ask, uint64_t sender) {
     raft.candidate_id = sender;
     raft.last_log_index = ask.last_index;
     raft.last_log_term = ask.last_term;
-    raft.disrupt_leader = false;
+    raft.disrupt_leader = ask.is_named;
     raft.pre_vote = ask.is_trial;
 }
 
@@ -95,6 +95,11 @@ void fill(raft_message& to, const Install& install, std::span<const uint64_t> me
     raft.conf = raft_members(members);
     raft.conf_index = kMembersIndex;
     raft.data = raft_copy(install.snapshot.bytes);
+}
+
+void fill(raft_message& to, const TakeOver& take_over) {
+    to.type = RAFT_IO_TIMEOUT_NOW;
+    to.timeout_now = {take_over.term, take_over.last_index, take_over.last_term};
 }
 
 }  // namespace
@@ -201,7 +206,8 @@ std::optional<Message> message_of(const raft_message& message) {
     switch (message.type) {
         case RAFT_IO_REQUEST_VOTE: {
             const raft_request_vote& ask = message.request_vote;
-            return AskVote{ask.term, ask.last_log_index, ask.last_log_term, ask.pre_vote};
+            return AskVote{ask.term, ask.last_log_index, ask.last_log_term, ask.pre_vote,
+                           ask.disrupt_leader};
         }
         case RAFT_IO_REQUEST_VOTE_RESULT: {
             const raft_request_vote_result& vote = message.request_vote_result;
@@ -218,7 +224,11 @@ std::optional<Message> message_of(const raft_message& message) {
             return Install{install.term,
                            {install.last_index, install.last_term, {bytes.begin(), bytes.end()}}};
         }
-        default: return std::nullopt;  // leadership is never handed over
+        case RAFT_IO_TIMEOUT_NOW: {
+            const raft_timeout_now& now = message.timeout_now;
+            return TakeOver{now.term, now.last_log_index, now.last_log_term};
+        }
+        default: return std::nullopt;
     }
 }
 
@@ -235,6 +245,8 @@ bool to_raft(const Message& message, uint64_t sender, std::span<const uint64_t> 
         fill(to, *appended);
     } else if (const auto* const install = std::get_if<Install>(&message)) {
         fill(to, *install, members);
+    } else if (const auto* const take_over = std::get_if<TakeOver>(&message)) {
+        fill(to, *take_over);
     } else {
         return false;
     }

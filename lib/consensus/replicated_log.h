@@ -94,6 +94,13 @@ public:
 
     [[nodiscard]] virtual Leadership leadership() const noexcept = 0;
 
+    /// Hands over to another replica: names it to lead once it has all that this one has stored. What is
+    /// proposed meanwhile waits. If it takes over, follow() comes, and is_handing_over() ends; if it has not
+    /// after election_ns, this replica leads on. False: it is not ready, it hands over already, or
+    /// `replica` is no other member.
+    [[nodiscard]] virtual bool hand_over(uint64_t replica) = 0;
+    [[nodiscard]] virtual bool is_handing_over() const noexcept = 0;
+
     /// Asks the others whether they know of a later leader. Returns the number of the round; nullopt if this
     /// replica is not ready.
     [[nodiscard]] virtual std::optional<uint64_t> begin_round() = 0;

@@ -19,6 +19,7 @@ namespace {
 void check_histories(uint64_t count, const std::function<LogGroupOptions(uint64_t seed)>& options) {
     const uint64_t first = seed_or(1);
     uint64_t applied = 0;
+    uint64_t handovers = 0;
     for (uint64_t seed = first; seed < first + count; ++seed) {
         INFO("run again with WEIR_SEED=" << seed << " WEIR_HISTORIES=1");
         LogHistory history(options(seed));
@@ -27,8 +28,10 @@ void check_histories(uint64_t count, const std::function<LogGroupOptions(uint64_
             FAIL_CHECK(fault);
         REQUIRE(faults.empty());
         applied += history.group().facts.applied.size();
+        handovers += history.handovers;
     }
     CHECK(applied > 20 * count);
+    CHECK(handovers > count / 2);
 }
 
 /// How many histories it takes to find what is planted; 0: more than `limit`.

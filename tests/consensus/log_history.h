@@ -33,6 +33,8 @@ public:
 
     [[nodiscard]] LogGroup& group() { return group_; }
 
+    uint64_t handovers = 0;  ///< that were begun
+
 private:
     using Replica = LogGroup::Replica;
 
@@ -92,11 +94,17 @@ private:
             }
             case 9: group_.heal_all(); break;
             case 10: any().disk.fail_at(1 + random_.below(20)); break;
-            default: break;
+            default: hand_over(any()); break;
         }
         // Whose disk has failed has ended.
         for (Replica& replica : group_.replicas())
             if (replica.log != nullptr && replica.log->finished()) group_.kill(replica);
+    }
+
+    /// Whoever leads, or believes so.
+    void hand_over(const Replica& to) {
+        for (Replica& replica : group_.replicas())
+            if (replica.log != nullptr && replica.log->hand_over(to.id)) ++handovers;
     }
 
     void return_at_once(Replica& replica) {

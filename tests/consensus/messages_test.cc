@@ -29,7 +29,9 @@ std::vector<Message> one_of_each() {
             Appended{3, 2, 1},
             Install{4, {100, 3, some_bytes(5)}},
             AskTerm{4, 17},
-            Term{4, 17}};
+            Term{4, 17},
+            AskVote{5, 4, 3, false, true},
+            TakeOver{4, 9, 3}};
 }
 
 }  // namespace
@@ -61,6 +63,9 @@ TEST_SUITE("messages") {
         CHECK(is_refused(AskVote{kNumberMax, 4, 3, true}));
         CHECK(is_refused(AskVote{5, 4, 0, true}));
         CHECK(is_refused(AskVote{5, 0, 1, true}));
+        CHECK(is_refused(AskVote{5, 4, 3, true, true}));  // a trial, though it was named to lead
+        CHECK(is_refused(TakeOver{0, 9, 3}));
+        CHECK(is_refused(TakeOver{2, 9, 3}));              // later than its leader
         CHECK(is_refused(Append{1, 5, 1, 1, {command}}));  // later than its leader
         CHECK(is_refused(Append{3, 5, 3, 1, {command}}));  // earlier than what is before
         CHECK(is_refused(Append{3, 5, 1, 1, {members}}));  // not the first

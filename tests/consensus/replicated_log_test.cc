@@ -153,6 +153,58 @@ TEST_SUITE("replicated_log" * doctest::skip(!consensus::have_replicated_log())) 
         check_all_agree(group, 20);
     }
 
+    TEST_CASE("a leader hands over to the replica that it names, with all that was committed") {
+        for (uint64_t seed = seed_or(1), last = seed + histories_or(50); seed < last; ++seed) {
+            INFO("run again with WEIR_SEED=" << seed << " WEIR_HISTORIES=1");
+            LogGroup group({.seed = seed});
+            LogGroup::Replica& first = group.at(lead_and_propose(group, 10));
+            const uint64_t term = first.log->leadership().term;
+            LogGroup::Replica& next = group.at(first.id % 3 + 1);
+            REQUIRE(first.log->hand_over(next.id));
+            CHECK(first.log->is_handing_over());
+            CHECK_FALSE(first.log->hand_over(next.id));
+            // No election has to wait for anybody's silence.
+            REQUIRE(group.run_until(100 * kMillisecond, [&] { return group.leader() == &next; }));
+            CHECK(next.log->leadership().term == term + 1);
+            CHECK_FALSE(first.ledger->is_leader);
+            CHECK(lead_and_propose(group, 10) == next.id);
+            check_all_agree(group, 20);
+            CHECK_FALSE(first.log->is_handing_over());
+        }
+    }
+
+    TEST_CASE("a replica that lacks entries is named to lead once it has them") {
+        LogGroup group({.seed = seed_or(21)});
+        LogGroup::Replica& first = group.at(lead_and_propose(group, 10));
+        LogGroup::Replica& next = group.at(first.id % 3 + 1);
+        group.set_way(first.id, next.id, Way::kHolding);
+        (void)lead_and_propose(group, 10);  // the third one has stored them
+        REQUIRE(first.log->hand_over(next.id));
+        group.heal_all();
+        REQUIRE(group.run_until(kSecond, [&] { return group.leader() == &next; }));
+        check_all_agree(group, 20);
+    }
+
+    TEST_CASE("a leader goes on if the one that it has named cannot take over") {
+        LogGroup group({.seed = seed_or(22)});
+        LogGroup::Replica& first = group.at(lead_and_propose(group, 10));
+        const uint64_t term = first.log->leadership().term;
+        CHECK_FALSE(first.log->hand_over(first.id));
+        CHECK_FALSE(first.log->hand_over(9));
+        LogGroup::Replica& away = group.at(first.id % 3 + 1);
+        CHECK_FALSE(away.log->hand_over(first.id));  // it does not lead
+        group.kill(away);
+        REQUIRE(group.propose(first, 5));
+        REQUIRE(first.log->hand_over(away.id));
+        REQUIRE(group.propose(first, 5));  // they wait
+        REQUIRE(group.run_until(kSecond, [&] { return !first.log->is_handing_over(); }));
+        REQUIRE(group.run_until(kSecond, [&] { return first.ledger->acknowledged == 20; }));
+        (void)lead_and_propose(group, 10);
+        CHECK(group.leader() == &first);
+        CHECK(first.log->leadership().term == term);
+        check_all_agree(group, 30);
+    }
+
     TEST_CASE("messages that were held back for long do no harm") {
         LogGroup group({.seed = seed_or(9)});
         const uint64_t first = lead_and_propose(group, 10);
@@ -246,6 +298,7 @@ TEST_SUITE("replicated_log" * doctest::skip(!consensus::have_replicated_log())) 
         check_all_agree(group, 20);
         const auto round = group.at(1).log->begin_round();
         CHECK(group.at(1).log->confirmed_round() == round);
+        CHECK_FALSE(group.at(1).log->hand_over(1));
     }
 
     TEST_CASE("a disk of a group with other members is refused") {

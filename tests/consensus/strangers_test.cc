@@ -39,8 +39,11 @@ Message random_message(Random& random, uint64_t term) {
     const uint64_t its = std::max<uint64_t>(1, near_by(term));
     const uint64_t index = random.below(20);
     const uint64_t index_term = index == 0 ? 0 : 1 + random.below(its);
-    switch (random.below(7)) {
-        case 0: return AskVote{its, index, index_term, random.below(2) == 0};
+    switch (random.below(8)) {
+        case 0: {
+            const uint64_t asks = random.below(3);
+            return AskVote{its, index, index_term, asks == 0, asks == 1};
+        }
         case 1: return Vote{its, random.below(2) == 0, random.below(2) == 0, 1 + random.below(9)};
         case 2: {
             Append append{its, index, index_term, random.below(25), {}};
@@ -55,6 +58,7 @@ Message random_message(Random& random, uint64_t term) {
         case 3: return Appended{its, random.below(20), random.below(30)};
         case 4: return Install{its, {1 + random.below(30), 1 + random.below(its), {}}};
         case 5: return AskTerm{its, random.below(9)};
+        case 6: return TakeOver{its, index, index_term};
         default: return Term{its, random.below(9)};
     }
 }
