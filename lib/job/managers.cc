@@ -3,13 +3,14 @@
 
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include <fmt/core.h>
 
 #include "lib/bootstrap/secret.h"
-#include "lib/node/replicated_manager.h"
 
 namespace weir {
 namespace {
@@ -19,6 +20,9 @@ constexpr std::string_view kLogKey = "weir-log";
 // A manager that runs but gets no processor for so long should go on to lead.
 constexpr uint64_t kElectionNs = 200 * kMillisecond;
 constexpr uint64_t kHeartbeatNs = 40 * kMillisecond;
+// Of several managers, each of which is given an election's time to take over.
+constexpr std::chrono::seconds kHandoverMax(5);
+constexpr std::chrono::milliseconds kLookForHandover(1);
 
 uint64_t random_id() {
     const transport::Secret bytes = make_secret();
@@ -94,10 +98,27 @@ Result<std::unique_ptr<StateMachine>> Managers::make(ManagerOptions options, uin
     several.processes = processes_;
     several.life = std::move(life);
     several.is_unneeded = is_unneeded_;
+    several.handover = handover_ = std::make_shared<std::atomic<Handover>>(Handover::kNone);
     auto manager = std::make_unique<ReplicatedManager>(std::move(several), std::move(endpoint_),
                                                        std::move(log_endpoint_), clock);
     WEIR_TRY(manager->start());
     return std::unique_ptr<StateMachine>(std::move(manager));
+}
+
+Status Managers::hand_over() {
+    if (handover_ == nullptr) return {};
+    handover_->store(Handover::kWanted);
+    const auto until = std::chrono::steady_clock::now() + kHandoverMax;
+    while (handover_->load() == Handover::kWanted) {
+        if (std::chrono::steady_clock::now() > until)
+            return Error(Errc::kDeadline, "the manager in this process does not answer");
+        std::this_thread::sleep_for(kLookForHandover);
+    }
+    if (handover_->load() == Handover::kDone) return {};
+    return Error(Errc::kUnavailable,
+                 fmt::format("the manager in this process leads the {} of the job, and none of the "
+                             "others takes over from it: they are gone or out of reach",
+                             members_.size()));
 }
 
 std::string Managers::join(const std::vector<std::string>& addresses) {

@@ -17,11 +17,12 @@
 #include "lib/consensus/peers.h"
 #include "lib/job/devices.h"
 #include "lib/node/manager.h"
+#include "lib/node/replicated_manager.h"
 #include "lib/node/state_machine.h"
 
 namespace weir {
 
-/// Thread: one, but for is_unneeded()
+/// Thread: one, but for hand_over()
 class Managers {
 public:
     static constexpr uint32_t kCountMax = 7;
@@ -47,6 +48,10 @@ public:
         ManagerOptions options, uint32_t rank, const Clock& clock,
         std::shared_ptr<const ManagerLife> life);
 
+    /// If this process's one leads, of several, another one is to lead: waits for that.
+    /// Errors: kUnavailable: none of the others takes over, so it leads on; kDeadline: it does not answer
+    [[nodiscard]] Status hand_over();
+
     /// This process's part in the job is over: its manager, if it does not lead, need not wait for one that
     /// does.
     void end_of_process() { is_unneeded_->store(true); }
@@ -62,6 +67,7 @@ private:
     std::vector<consensus::Member> members_;
     std::vector<uint64_t> processes_;
     std::shared_ptr<std::atomic<bool>> is_unneeded_ = std::make_shared<std::atomic<bool>>(false);
+    std::shared_ptr<std::atomic<Handover>> handover_;  ///< null: this process has none of several
 };
 
 }  // namespace weir

@@ -68,6 +68,7 @@ size_t ReplicatedManager::poll() {
     } else if (leads_) {
         done += offer() + offer_disk() + offer_ends();
     }
+    go_on_with_handover();
     done += announce() + post_waiting();
     endpoint_->flush();
     look_for_end();
@@ -168,6 +169,44 @@ size_t ReplicatedManager::begin_to_lead() {
     ends_offered_ = 0;
     if (is_alone) run(std::move(input));
     return 1;
+}
+
+void ReplicatedManager::go_on_with_handover() {
+    std::atomic<Handover>* const handover = options_.handover.get();
+    if (handover == nullptr || handover->load() != Handover::kWanted) return;
+    if (handover_until_ns_ == 0) handover_until_ns_ = clock_.now_ns() + kHandoverNs;
+    const Handover now = try_to_hand_over();
+    if (now == Handover::kWanted) return;
+    if (now == Handover::kDone && next_heir_ > 0) {
+        const auto& members = options_.log.members;
+        const auto heir =
+            std::ranges::find(members, log_->leadership().leader, &consensus::Member::id);
+        log(LogLevel::kInfo, "the manager in this process leads no more; that of rank {} does",
+            heir - members.begin());
+    }
+    handover_until_ns_ = 0;
+    next_heir_ = 0;
+    handover->store(now);
+}
+
+/// Names the others to lead, one after the other, until one does.
+Handover ReplicatedManager::try_to_hand_over() {
+    if (log_->finished() || ending_since_ns_ != 0) return Handover::kDone;
+    const consensus::Leadership now = log_->leadership();
+    if (now.leader != 0 && now.leader != options_.log.self) return Handover::kDone;
+    if (log_->is_handing_over()) return Handover::kWanted;
+    const auto& members = options_.log.members;
+    while (leads_ && next_heir_ < members.size()) {
+        const size_t heir = next_heir_++;
+        if (!has_ended(heir) && log_->hand_over(members[heir].id)) return Handover::kWanted;
+    }
+    const bool is_over = leads_ || clock_.now_ns() > handover_until_ns_;
+    return is_over ? Handover::kImpossible : Handover::kWanted;
+}
+
+/// Its process has, proved.
+bool ReplicatedManager::has_ended(size_t manager) const {
+    return options_.life != nullptr && (options_.life->ended.load() >> manager & 1) != 0;
 }
 
 bool ReplicatedManager::propose(const ManagerInput& input) {

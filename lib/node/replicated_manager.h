@@ -38,6 +38,15 @@
 
 namespace weir {
 
+/// Of the wish that another manager leads than the one of this process: kWanted is set by whoever wants it,
+/// the others by the manager.
+enum class Handover : uint8_t {
+    kNone,
+    kWanted,
+    kDone,       ///< it does not lead
+    kImpossible  ///< no other one takes over; it was tried with each
+};
+
 struct ReplicatedManagerOptions {
     ManagerOptions manager;  ///< the same for all, but for its functions
     /// The managers, in the order of their ranks, in which members know them.
@@ -49,6 +58,7 @@ struct ReplicatedManagerOptions {
     std::shared_ptr<const ManagerLife> life = nullptr;
     /// The job needs this process no more. Once it leads no more and nobody else does, it is finished, too.
     std::shared_ptr<const std::atomic<bool>> is_unneeded = nullptr;
+    std::shared_ptr<std::atomic<Handover>> handover = nullptr;  ///< null: nobody will want it
 };
 
 /// Thread: one
@@ -103,6 +113,8 @@ private:
     static constexpr uint64_t kLingerNs = 600 * kMillisecond;
     /// And if nobody leads, so that somebody may.
     static constexpr uint64_t kAloneAtEndNs = 3 * kSecond;
+    /// So long a manager that is to hand over waits for one that leads, if it does not lead itself.
+    static constexpr uint64_t kHandoverNs = 2 * kSecond;
     /// So long a manager whose process the job does not need waits for one that leads, if one may.
     static constexpr uint64_t kAloneNs = 120 * kSecond;
 
@@ -128,6 +140,9 @@ private:
     [[nodiscard]] bool propose(const ManagerInput& input);
     void forget_offered(uint64_t index);
     size_t begin_to_lead();
+    void go_on_with_handover();
+    [[nodiscard]] Handover try_to_hand_over();
+    [[nodiscard]] bool has_ended(size_t manager) const;
     size_t take_what_came();
     void take(const transport::Completion& completion);
     void take_message(ConnectionId connection, Member& member,
@@ -175,6 +190,9 @@ private:
     std::deque<OfferedEntry> offered_;  ///< and is not applied yet
     bool is_all_ = true;
     uint64_t ends_offered_ = 0;  ///< in this term: a bit for each manager
+
+    uint64_t handover_until_ns_ = 0;  ///< 0: nobody wants it to hand over
+    size_t next_heir_ = 0;            ///< of the managers, whom it names next
 
     std::unordered_map<ConnectionId, Member> members_;
     std::set<ConnectionId> unposted_;

@@ -61,6 +61,7 @@ struct HistoryCounts {
     uint64_t managers_paused = 0;
     uint64_t cuts = 0;  ///< of processes from the manager
     uint64_t managers_killed = 0;
+    uint64_t handovers = 0;              ///< of managers, that were wanted
     uint64_t managers_cut_off = 0;       ///< from other managers
     uint64_t managers_with_servers = 0;  ///< stopped or cut off together with a server
     uint64_t pushes = 0;

@@ -15,7 +15,18 @@ void HistoryManagers::fail_with_server(uint32_t manager, uint64_t until_ns, bool
     begin({manager, until_ns, is_cut});
 }
 
+/// Also while another one is dead, stopped or cut off.
+void HistoryManagers::want_handover() {
+    const uint32_t leader = cluster_.leading_manager();
+    if (leader == ~uint32_t{0} || is_draining_ || cluster_.has_killed_lately()) return;
+    events_.add("manager {} is to hand over", leader);
+    ++counts_.handovers;
+    cluster_.want_handover(leader);
+    cluster_.lines_break();
+}
+
 void HistoryManagers::wish() {
+    if (!cluster_.managers.empty() && random_.below(4) == 0) return want_handover();
     if (!may_fail()) return;
     const auto count = static_cast<uint32_t>(cluster_.managers.size());
     const uint32_t leader = cluster_.leading_manager();

@@ -2,7 +2,8 @@
 #pragma once
 /// \file
 /// HistoryManagers: what happens to the managers of a history that has several: one dies, one is stopped, one
-/// is cut off from the others. One at a time, so that most of them always live and reach each other.
+/// is cut off from the others. One at a time, so that most of them always live and reach each other. And one hands
+/// over, at any time.
 
 #include <cstdint>
 #include <optional>
@@ -44,6 +45,7 @@ private:
     };
 
     [[nodiscard]] bool may_fail() const;
+    void want_handover();
     void begin(Trouble trouble);
     void end(const Trouble& trouble);
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
 /// The judge of jobs with three managers: the histories of elastic_history_test.cc and
-/// backup_history_test.cc, in which managers die, are stopped and are cut off from each other, also together
-/// with a server, as a host is on which both are.
+/// backup_history_test.cc, in which managers die, are stopped, are cut off from each other, also together
+/// with a server, as a host is on which both are, and hand over to each other.
 
 #include <doctest/doctest.h>
 #include <fmt/core.h>
@@ -21,18 +21,20 @@ void run_with_managers(uint32_t replicas, uint64_t count) {
         (void)ElasticHistory(seed, counts, replicas, nullptr, 3).run();
     }
     MESSAGE(fmt::format(
-        "{} managers died, {} were stopped, {} cut off, {} of them with a server; {} servers "
+        "{} managers died, {} were stopped, {} cut off, {} of them with a server, {} were to hand "
+        "over; {} servers "
         "killed, {} "
         "silent, {} of them replaced, {} joined, {} asked to leave, "
         "{} joiners died, {} workers joined, {} died, {} views, {} pushes, {} parts, {} "
         "cuts from the managers",
         counts.managers_killed, counts.managers_stopped, counts.managers_cut_off,
-        counts.managers_with_servers, counts.servers_killed, counts.silences, counts.replaced,
-        counts.servers_joined, counts.servers_left, counts.joiners_died, counts.workers_joined,
-        counts.workers_died, counts.views, counts.pushes, counts.rounds, counts.cuts));
+        counts.managers_with_servers, counts.handovers, counts.servers_killed, counts.silences,
+        counts.replaced, counts.servers_joined, counts.servers_left, counts.joiners_died,
+        counts.workers_joined, counts.workers_died, counts.views, counts.pushes, counts.rounds,
+        counts.cuts));
     for (const uint64_t reached :
          {counts.managers_killed, counts.managers_stopped, counts.managers_cut_off,
-          counts.servers_joined, counts.servers_left})
+          counts.handovers, counts.servers_joined, counts.servers_left})
         CHECK(reached >= count / 10);
     if (replicas == 0) return;
     for (const uint64_t reached : {counts.servers_killed, counts.silences, counts.replaced})

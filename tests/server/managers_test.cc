@@ -142,6 +142,47 @@ TEST_SUITE("managers") {
         cluster.leave_all();
     }
 
+    TEST_CASE("the one that leads hands over, and what members ask meanwhile is done once") {
+        for (uint64_t seed = 1; seed <= 5; ++seed) {
+            CAPTURE(seed);
+            ManagedCluster cluster(seed);
+            cluster.push();
+            const uint32_t first = cluster.leader();
+            const uint64_t before_ns = cluster.clock.now_ns();
+            cluster.want_handover(first);
+            REQUIRE(cluster.barrier());
+            REQUIRE(cluster.run_until([&] { return cluster.handover(first) == Handover::kDone; }));
+            CHECK(cluster.leader() != first);
+            // Nobody's silence had to be waited for.
+            CHECK(cluster.clock.now_ns() - before_ns < 100 * kMillisecond);
+            REQUIRE(cluster.barrier());
+            cluster.push();
+            cluster.check_sum();
+            cluster.leave_all();
+        }
+    }
+
+    TEST_CASE(
+        "it hands over to the one that is left; the last one that can lead says that it stays") {
+        ManagedCluster cluster(1);
+        const uint32_t first = cluster.leader();
+        const uint32_t dead = (first + 1) % 3;
+        cluster.kill_manager(dead);
+        cluster.want_handover(first);
+        REQUIRE(cluster.run_until([&] { return cluster.handover(first) == Handover::kDone; }));
+        const uint32_t second = cluster.leader();
+        CHECK(second == 3 - first - dead);
+        cluster.stopped_hosts.insert(SimCluster::kManagersHost + first);
+        cluster.want_handover(second);
+        REQUIRE(
+            cluster.run_until([&] { return cluster.handover(second) == Handover::kImpossible; }));
+        cluster.stopped_hosts.clear();
+        REQUIRE(cluster.barrier());
+        cluster.push();
+        cluster.check_sum();
+        cluster.leave_all();
+    }
+
     TEST_CASE("servers with copies die before and after another manager leads") {
         for (uint64_t seed = 1; seed <= 3; ++seed) {
             CAPTURE(seed);

@@ -4,6 +4,7 @@
 /// SimCluster: manager, servers and workers in one thread, on simulated time over a simulated
 /// network. The same seed, shape and calls give the same history.
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <set>
@@ -121,6 +122,11 @@ public:
         }
         return ~uint32_t{0};
     }
+
+    /// Another manager is to lead, if this one does.
+    void want_handover(uint32_t number) { handovers_[number]->store(Handover::kWanted); }
+
+    [[nodiscard]] Handover handover(uint32_t number) const { return handovers_[number]->load(); }
 
     /// Its process dies.
     void kill_manager(uint32_t number) {
@@ -400,6 +406,8 @@ private:
         for (uint32_t i = 0; i < shape_.managers; ++i) {
             options.log.self = i + 1;
             options.log.seed = seed_ + i;
+            options.handover =
+                handovers_.emplace_back(std::make_shared<std::atomic<Handover>>(Handover::kNone));
             managers.push_back(std::make_unique<ReplicatedManager>(
                 options, std::move(of_members[i]), std::move(of_log[i]),
                 clock_of(kManagersHost + i)));
@@ -517,8 +525,9 @@ private:
     std::vector<Memory*> worker_memories_;
     std::vector<uint32_t> worker_hosts_;
     std::vector<uint32_t> shard_hosts_;
-    std::map<uint32_t, Process> processes_;              // by host
-    std::map<uint32_t, std::unique_ptr<Clock>> clocks_;  // the same, if they differ
+    std::map<uint32_t, Process> processes_;                          // by host
+    std::map<uint32_t, std::unique_ptr<Clock>> clocks_;              // the same, if they differ
+    std::vector<std::shared_ptr<std::atomic<Handover>>> handovers_;  // by manager
     uint64_t links_ = 0;
     uint64_t killed_ns_ = 0;  ///< when a process died last; 0: none has
 
