@@ -70,7 +70,7 @@ std::vector<std::byte> JobStatus::encode() const {
     w.number(segments_to_move).number(segments_complete).number(segments_moved);
     w.number(share_to_move).number(share_complete).number(share_moved);
     w.number(share_lost).number(replicas).number(segments).number(segments_to_copy);
-    w.number(segments_copying).number(lease_ms);
+    w.number(segments_copying).number(copies_made).number(lease_ms);
     w.number(managers.count).number(managers.rank).number(managers.term).number(managers.log_bytes);
     w.number(static_cast<uint8_t>(checkpoints.is_on));
     w.number(static_cast<uint8_t>(checkpoints.is_under_way)).number(checkpoints.last_number);
@@ -84,6 +84,7 @@ std::vector<std::byte> JobStatus::encode() const {
     write_list(w, servers, [&](const Server& server) {
         w.number(server.number).number(server.rank).number(server.weight);
         w.number(static_cast<uint8_t>(server.is_leaving)).number(server.silent_ms);
+        w.number(server.heard_ms).number(server.lease_left_ms);
         write_list(w, server.shards, [&](const Shard& shard) {
             w.number(shard.number).number(shard.segments).number(shard.backups);
             w.number(shard.share);
@@ -128,6 +129,7 @@ std::optional<JobStatus> JobStatus::decode(std::span<const std::byte> body) {
     status.segments = r.number<uint64_t>();
     status.segments_to_copy = r.number<uint64_t>();
     status.segments_copying = r.number<uint64_t>();
+    status.copies_made = r.number<uint64_t>();
     status.lease_ms = r.number<uint64_t>();
     status.managers.count = r.number<uint32_t>();
     status.managers.rank = r.number<uint32_t>();
@@ -141,6 +143,8 @@ std::optional<JobStatus> JobStatus::decode(std::span<const std::byte> body) {
         s.weight = r.number<uint32_t>();
         if (!r.flag(s.is_leaving)) return false;
         s.silent_ms = r.number<uint64_t>();
+        s.heard_ms = r.number<uint64_t>();
+        s.lease_left_ms = r.number<uint64_t>();
         return read_list(r, room, s.shards, shard);
     };
     const auto worker = [&](Worker& w) {

@@ -16,6 +16,8 @@
 namespace weir {
 
 struct JobStatus {
+    static constexpr uint64_t kUnknown = ~uint64_t{0};
+
     struct Shard {
         uint32_t number = 0;
         uint32_t segments = 0;  ///< that it is primary of
@@ -34,7 +36,10 @@ struct JobStatus {
         uint32_t rank = 0;
         uint32_t weight = 1;
         bool is_leaving = false;
-        uint64_t silent_ms = 0;  ///< nothing was heard of it for so long; 0: it is in reach
+        uint64_t silent_ms = 0;        ///< nothing was heard of it for so long; 0: it is in reach
+        uint64_t heard_ms = kUnknown;  ///< since it was heard of last, when it asked for its lease
+        uint64_t lease_left_ms =
+            0;  ///< for which it may answer, as the manager counts; 0: it has no lease
         std::vector<Shard> shards = {};
         friend bool operator==(const Server&, const Server&) = default;
     };
@@ -116,6 +121,7 @@ struct JobStatus {
     uint64_t segments = 0;              ///< of the ring
     uint64_t segments_to_copy = 0;      ///< those that have fewer
     uint64_t segments_copying = 0;      ///< and those of them whose copy is being made
+    uint64_t copies_made = 0;           ///< since the ring was last at rest
     uint64_t lease_ms = 0;              ///< WEIR_LEASE_MS of the manager
     std::vector<uint32_t> losers = {};  ///< shards that have yet to hand over what they lose
     std::vector<OpenIteration> open = {};

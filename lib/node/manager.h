@@ -175,6 +175,7 @@ private:
     void ask_for_status(const Asker& asker);
     void send_status();
     [[nodiscard]] JobStatus make_status() const;
+    void note_lease(JobStatus::Server& server) const;
     [[nodiscard]] std::vector<JobStatus::OpenIteration> open_iterations() const;
     [[nodiscard]] JobStatus::Checkpoints checkpoint_state() const;
 

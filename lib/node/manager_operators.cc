@@ -140,6 +140,7 @@ JobStatus Manager::make_status() const {
     status.share_to_move = progress.share_to_move;
     status.share_complete = progress.share_complete;
     status.share_moved = progress.share_moved;
+    status.copies_made = progress.copies_made;
     status.dead = dead_servers_;
     status.replicas = options_.replicas;
     status.lease_ms = options_.lease_ns / kMillisecond;
@@ -175,6 +176,7 @@ JobStatus Manager::make_status() const {
         const auto silent = silent_ns.find(server.number);
         entry = {server.number, server.rank, server.weight, membership_->is_leaving(server.number),
                  silent == silent_ns.end() ? 0 : silent->second / kMillisecond};
+        note_lease(entry);
         for (const ViewShard& shard : view.shards()) {
             if (shard.server == server.number) entry.shards.push_back(shards[shard.number]);
         }
@@ -185,6 +187,18 @@ JobStatus Manager::make_status() const {
                    work_.description()};
     status.open = open_iterations();
     return status;
+}
+
+/// All shards of a server have its process's.
+void Manager::note_lease(JobStatus::Server& server) const {
+    const auto shard = std::ranges::find_if(
+        shards_, [&](const auto& one) { return one.second.server == server.number; });
+    if (shard == shards_.end()) return;
+    const uint64_t now_ns = clock_.now_ns();
+    const uint64_t heard_ns = endpoint_->heard_ns(shard->second.process);
+    const uint64_t end_ns = endpoint_->lease_end_ns(shard->second.process);
+    if (heard_ns <= now_ns) server.heard_ms = (now_ns - heard_ns) / kMillisecond;
+    if (end_ns > now_ns) server.lease_left_ms = (end_ns - now_ns) / kMillisecond;
 }
 
 /// Of all shards together.

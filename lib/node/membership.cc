@@ -321,7 +321,11 @@ bool Membership::finish_learners() {
     bool is_any_left = false;
     for (size_t i = 0; i < next->segments().size(); ++i) {
         is_any_left |= next->segments()[i].has_learner();
-        if (!is_moving(view_.segments()[i]) || next->segments()[i].has_learner()) continue;
+        if (!view_.segments()[i].has_learner() || next->segments()[i].has_learner()) continue;
+        if (!is_moving(view_.segments()[i])) {
+            ++done_.copies_made;
+            continue;
+        }
         ++done_.segments_moved;
         done_.share_moved += share_of(view_, i);
     }

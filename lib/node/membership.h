@@ -91,11 +91,12 @@ struct LostSegments {
 using MembershipAction = std::variant<SendView, ReleaseLosers, AskFirstIteration, AdmitServer,
                                       AdmitWorker, RefuseJoin, KeepServer, EndServer, LostSegments>;
 
-/// The moves since the ring was last at rest, for people.
+/// The moves and copies since the ring was last at rest, for people.
 struct MoveProgress {
     size_t segments_to_move = 0;   ///< are under way
     size_t segments_complete = 0;  ///< of those, are copied, and wait to be handed over
     size_t segments_moved = 0;
+    size_t copies_made = 0;    ///< of segments, on servers that had none of them
     double share_to_move = 0;  ///< of the ring
     double share_complete = 0;
     double share_moved = 0;

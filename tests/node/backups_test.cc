@@ -135,6 +135,16 @@ TEST_SUITE("backups") {
         CHECK(job.without_backup() == 0);
     }
 
+    TEST_CASE("copies that are made are counted, and are no moves") {
+        Backups job(3);
+        const size_t wanted = job.without_backup();
+        REQUIRE(wanted > 0);
+        CHECK(job.is.progress().copies_made == 0);
+        job.settle();
+        CHECK(job.is.progress().copies_made == wanted);
+        CHECK(job.is.progress().segments_moved == 0);
+    }
+
     TEST_CASE("a silent server may be put out if others in reach have copies of what it has") {
         Backups job(3);
         CHECK_FALSE(job.is.may_put_out(1, {1}));  // learners do not count

@@ -9,7 +9,7 @@ namespace {
 JobStatus full_status() {
     JobStatus status;
     status.epoch = 7;
-    status.servers = {{0, 0, 1, true, 0, {{0, 3, 2, 0.5, true, 10, 80, 4, 5}, {1}}},
+    status.servers = {{0, 0, 1, true, 0, 130, 1120, {{0, 3, 2, 0.5, true, 10, 80, 4, 5}, {1}}},
                       {2, 3, 1, false, 40}};
     status.workers = {{0, 1, true}, {4, 2}};
     status.work = {OnWorkerLoss::kReassign, 3, 12, "sums"};
@@ -25,6 +25,7 @@ JobStatus full_status() {
     status.segments = 3;
     status.segments_to_copy = 2;
     status.segments_copying = 1;
+    status.copies_made = 4;
     status.lease_ms = 1000;
     status.managers = {3, 1, 7, 12345};
     status.losers = {1};

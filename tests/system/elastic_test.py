@@ -171,8 +171,14 @@ class Elastic(TestCase):
         self.assertEqual(sum(len(server["shards"]) for server in status["servers"]), 4)
         self.assertGreater(sum(server["keys"] for server in status["servers"]), 0)
         self.assertEqual(status["moves"]["segments_to_move"], 0)
+        for server in status["servers"]:
+            self.assertIsNotNone(server["heard_ms"])
+            # The manager counts a quarter more than WEIR_LEASE_MS from when it has heard it.
+            self.assertAlmostEqual(server["heard_ms"] + server["lease_left_ms"], status["lease_ms"] * 1.25, delta=2)
         text = weir("status", job.contact).stdout
         self.assertIn("2 servers, 2 workers", text)
+        self.assertRegex(text, r"(?m)^ *1  .* \d+ ms  +\d+ ms$")
+        self.assertIn("manager: one, in rank 0\n", text)
         job.stop()
         self.assertFalse(os.path.exists(job.contact))
         self.assert_fails(weir("status", job.contact), "contact file", "cannot open it", "--contact")

@@ -69,6 +69,8 @@ std::string copies_text(const JobStatus& status) {
                             status.segments_to_copy, status.segments, is_one ? "none" : "fewer",
                             status.segments_copying);
     }
+    if (status.copies_made > 0 && status.segments_to_copy > 0)
+        text += fmt::format("; {} were made", status.copies_made);
     return text + "\n";
 }
 
@@ -86,7 +88,7 @@ std::string moves_text(const JobStatus& status) {
 }
 
 std::string managers_text(const JobStatus::Managers& managers) {
-    if (managers.count == 1) return {};
+    if (managers.count == 1) return fmt::format("manager: one, in rank {}\n", managers.rank);
     return fmt::format(
         "managers: {}, of which rank {} leads, in term {}; they have agreed on {:.1f} MiB\n",
         managers.count, managers.rank, managers.term,
@@ -160,14 +162,19 @@ std::string status_text(const JobStatus& status) {
     std::string text =
         fmt::format("view {}: {}, {}, {}\n", status.epoch, counted(status.servers.size(), "server"),
                     counted(status.workers.size(), "worker"), counted(status.tables, "table"));
-    text += "server  rank  shards  segments  copies   share        keys     memory\n";
+    text +=
+        "server  rank  shards  segments  copies   share        keys     memory     heard     "
+        "lease\n";
     for (const JobStatus::Server& server : status.servers) {
         const Sum sum = sum_of(server);
         const bool is_known = sum.silent < server.shards.size();
         text += fmt::format(
-            "{:6}  {:4}  {:6}  {:8}  {:6}  {:5.1f} %  {:>10}  {:>9}{}{}{}\n", server.number,
-            server.rank, server.shards.size(), sum.segments, sum.backups, sum.share * 100,
-            is_known ? std::to_string(sum.keys) : "?", is_known ? bytes_text(sum.bytes) : "?",
+            "{:6}  {:4}  {:6}  {:8}  {:6}  {:5.1f} %  {:>10}  {:>9}  {:>8}  {:>8}{}{}{}\n",
+            server.number, server.rank, server.shards.size(), sum.segments, sum.backups,
+            sum.share * 100, is_known ? std::to_string(sum.keys) : "?",
+            is_known ? bytes_text(sum.bytes) : "?",
+            server.heard_ms == JobStatus::kUnknown ? "?" : fmt::format("{} ms", server.heard_ms),
+            server.lease_left_ms == 0 ? "none" : fmt::format("{} ms", server.lease_left_ms),
             server.is_leaving ? "  is leaving" : "",
             server.silent_ms == 0 ? std::string()
                                   : fmt::format("  out of reach for {} ms", server.silent_ms),
@@ -217,17 +224,21 @@ std::string status_json(const JobStatus& status) {
             shards.push_back(shard_json(shard));
         const Sum sum = sum_of(server);
         const bool is_known = sum.silent < server.shards.size();
-        servers.push_back({{"server", server.number},
-                           {"rank", server.rank},
-                           {"weight", server.weight},
-                           {"leaving", server.is_leaving},
-                           {"segments", sum.segments},
-                           {"copies", sum.backups},
-                           {"silent_ms", server.silent_ms},
-                           {"share", sum.share},
-                           {"keys", is_known ? Json(sum.keys) : Json(nullptr)},
-                           {"bytes", is_known ? Json(sum.bytes) : Json(nullptr)},
-                           {"shards", std::move(shards)}});
+        servers.push_back(
+            {{"server", server.number},
+             {"rank", server.rank},
+             {"weight", server.weight},
+             {"leaving", server.is_leaving},
+             {"segments", sum.segments},
+             {"copies", sum.backups},
+             {"silent_ms", server.silent_ms},
+             {"heard_ms",
+              server.heard_ms == JobStatus::kUnknown ? Json(nullptr) : Json(server.heard_ms)},
+             {"lease_left_ms", server.lease_left_ms},
+             {"share", sum.share},
+             {"keys", is_known ? Json(sum.keys) : Json(nullptr)},
+             {"bytes", is_known ? Json(sum.bytes) : Json(nullptr)},
+             {"shards", std::move(shards)}});
     }
     Json workers = Json::array();
     for (const JobStatus::Worker& worker : status.workers)
@@ -252,7 +263,8 @@ std::string status_json(const JobStatus& status) {
                        {{"replicas", status.replicas},
                         {"segments", status.segments},
                         {"segments_to_copy", status.segments_to_copy},
-                        {"segments_copying", status.segments_copying}}},
+                        {"segments_copying", status.segments_copying},
+                        {"copies_made", status.copies_made}}},
                       {"managers",
                        {{"count", status.managers.count},
                         {"leader_rank", status.managers.rank},
