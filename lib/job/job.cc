@@ -56,7 +56,9 @@ Status check_shard_count(const JobOptions& options) {
 constexpr std::chrono::milliseconds kLookForSignals(100);
 /// After the end of a process's servers: one of several managers may be needed for longer.
 constexpr std::chrono::seconds kLookForManager(5);
-constexpr uint64_t kLifeLineNs = 10 * kSecond;  // for the manager to answer on a life line
+constexpr uint64_t kAskToLeaveNs = 3 * kSecond;      // then it looks whether there is time left
+constexpr uint64_t kAskWhatItHoldsNs = 2 * kSecond;  // there is none
+constexpr uint64_t kLifeLineNs = 10 * kSecond;       // for the manager to answer on a life line
 constexpr std::string_view kThreadsKey = "weir-threads";
 constexpr size_t kShardsPerCpu = 16;  // beyond this, a warning is logged
 /// Beyond this, a job does not start: each thread polls, and passes would take minutes instead of
@@ -112,10 +114,15 @@ public:
 
     [[nodiscard]] Result<Client> make_client(uint32_t i);
     void run_workers(const std::function<void(uint32_t)>& work);
-    [[nodiscard]] Status serve(const std::function<bool()>& wants_to_leave);
-    [[nodiscard]] Status leave();
+    [[nodiscard]] Status serve(const std::function<bool()>& wants_to_leave,
+                               const std::function<bool()>& must_end);
+    [[nodiscard]] Status leave(uint64_t timeout_ns = 10 * kSecond);
 
 private:
+    void ask_to_leave(const std::future<Status>& ended);
+    [[nodiscard]] Error did_not_leave();
+    [[nodiscard]] std::string what_it_holds();
+    [[nodiscard]] Status end_before_the_job(Status outcome);
     [[nodiscard]] size_t local_shard_count() const;
     Status find_threads_of_this_process();
     Status publish_threads(Bootstrap& bootstrap);
@@ -152,6 +159,8 @@ private:
     std::optional<ShardJoin> join_;      ///< of a server that joins a running job
     uint64_t joiner_ = 0;                ///< of a process that does
     bool has_iterations_ = true;         ///< its workers take part in iterations
+    bool has_asked_to_leave_ = false;    ///< and was answered
+    std::string why_it_stays_;           ///< the last answer; empty: it leaves
     ContactFile contact_file_;
     uint64_t process_ = make_number();  ///< of its life line
     std::shared_ptr<ManagerLife> manager_life_ = std::make_shared<ManagerLife>();
@@ -493,24 +502,14 @@ void Job::Part::run_workers(const std::function<void(uint32_t)>& work) {
     workers.join();
 }
 
-Status Job::Part::serve(const std::function<bool()>& wants_to_leave) {
+Status Job::Part::serve(const std::function<bool()>& wants_to_leave,
+                        const std::function<bool()>& must_end) {
     Status first;
-    bool has_asked = false;
+    const auto ends_now = [&] { return must_end && must_end(); };
     for (std::future<Status>& ended : shards_ended_) {
-        while (wants_to_leave && !has_asked &&
-               ended.wait_for(kLookForSignals) != std::future_status::ready) {
-            if (!wants_to_leave()) continue;
-            const Status accepted = leave();
-            has_asked = !may_ask_again(accepted.code());
-            if (accepted) {
-                log(LogLevel::kInfo, "this server hands over what it holds, and ends");
-            } else if (accepted.code() == Errc::kCancelled) {  // all servers are told so
-                log(LogLevel::kDebug, "{}", accepted.error().message());
-            } else if (accepted.code() == Errc::kDeadline) {  // that took a while
-                log(LogLevel::kWarning, "{}; this server asks again", accepted.error().message());
-            } else if (has_asked && ended.wait_for(kLookForSignals) != std::future_status::ready) {
-                log(LogLevel::kWarning, "{}; it serves on", accepted.error().message());
-            }
+        while (ended.wait_for(kLookForSignals) != std::future_status::ready) {
+            if (ends_now()) return did_not_leave();
+            if (wants_to_leave && !has_asked_to_leave_ && wants_to_leave()) ask_to_leave(ended);
         }
         Status status = ended.get();
         if (first && !status) first = std::move(status);
@@ -524,20 +523,83 @@ Status Job::Part::serve(const std::function<bool()>& wants_to_leave) {
             "{}; the manager in this process stays until the job is over",
             first ? "this process has no server any more" : first.error().text());
     }
+    while (manager_ended_.wait_for(kLookForSignals) != std::future_status::ready) {
+        if (ends_now()) return end_before_the_job(std::move(first));
+    }
     const Status managed = manager_ended_.get();
     rendezvous_.reset();
     return first ? managed : first;
 }
 
-Status Job::Part::leave() {
+/// `ended`: a shard, which may have ended by now.
+void Job::Part::ask_to_leave(const std::future<Status>& ended) {
+    const Status accepted = leave(kAskToLeaveNs);
+    has_asked_to_leave_ = !may_ask_again(accepted.code());
+    why_it_stays_ = accepted ? std::string() : accepted.error().message();
+    if (accepted) return log(LogLevel::kInfo, "this server hands over what it holds, and ends");
+    if (accepted.code() == Errc::kCancelled) {  // all servers are told so
+        log(LogLevel::kDebug, "{}", why_it_stays_);
+    } else if (accepted.code() == Errc::kDeadline) {  // that took a while
+        log(LogLevel::kWarning, "{}; this server asks again", why_it_stays_);
+    } else if (has_asked_to_leave_ &&
+               ended.wait_for(kLookForSignals) != std::future_status::ready) {
+        log(LogLevel::kWarning, "{}; it serves on", why_it_stays_);
+    }
+}
+
+/// There is no more time.
+Error Job::Part::did_not_leave() {
+    std::string text = "this server ends, and has not handed over what it holds";
+    if (const std::string holds = what_it_holds(); !holds.empty())
+        text += fmt::format(" ({})", holds);
+    if (!why_it_stays_.empty()) text += ": " + why_it_stays_;
+    if (manager_ended_.valid() && options_.managers == 1)
+        text += "; the job ends with it, because the manager is in this process";
+    return {Errc::kDeadline, text};
+}
+
+/// Of this process's servers; empty if the manager does not say, or does not know them by their numbers.
+std::string Job::Part::what_it_holds() {
+    if (joiner_ != 0) return {};
+    Result<std::unique_ptr<transport::Endpoint>> endpoint = devices_->make_endpoint();
+    if (!endpoint) return {};
+    Operator to_manager(*std::move(endpoint), Managers::split(manager_address_), clock_,
+                        kAskWhatItHoldsNs);
+    const Result<JobStatus> status = to_manager.status();
+    if (!status) return {};
+    uint32_t segments = 0;
+    double share = 0;
+    for (const JobStatus::Server& server : status->servers) {
+        if (server.number - roles_.first_server >= roles_.local_servers) continue;
+        for (const JobStatus::Shard& shard : server.shards) {
+            segments += shard.segments;
+            share += shard.share;
+        }
+    }
+    return fmt::format("{} of {} segments, {:.1f} % of the parameters", segments, status->segments,
+                       share * 100);
+}
+
+/// This process has no server any more, and no more time for its manager.
+Status Job::Part::end_before_the_job(Status outcome) {
+    (void)managers_.hand_over();
+    log(LogLevel::kInfo, "this process ends before the job, and with it one of its {} managers",
+        options_.managers);
+    return outcome;
+}
+
+Status Job::Part::leave(uint64_t timeout_ns) {
     if (roles_.local_servers != 1) {
         return Error(Errc::kInvalidArgument,
                      fmt::format("this process has {} servers: only a process with one server can "
                                  "leave",
                                  roles_.local_servers));
     }
+    const bool is_being_stopped = options_.is_being_stopped && options_.is_being_stopped();
+    // The manager that leads would take its own signal for the end of the whole job.
+    if (Status handed = managers_.hand_over(); !handed && is_being_stopped) return handed;
     WEIR_ASSIGN(std::unique_ptr<transport::Endpoint> endpoint, devices_->make_endpoint());
-    Operator to_manager(std::move(endpoint), Managers::split(manager_address_), clock_);
+    Operator to_manager(std::move(endpoint), Managers::split(manager_address_), clock_, timeout_ns);
     return to_manager.leave_by_itself(roles_.first_server, joiner_);
 }
 
@@ -603,11 +665,12 @@ Status Job::run_workers(const std::function<Status(Client&)>& work) {
 }
 
 Status Job::serve() {
-    return part_->serve({});
+    return part_->serve({}, {});
 }
 
-Status Job::serve(const std::function<bool()>& wants_to_leave) {
-    return part_->serve(wants_to_leave);
+Status Job::serve(const std::function<bool()>& wants_to_leave,
+                  const std::function<bool()>& must_end) {
+    return part_->serve(wants_to_leave, must_end);
 }
 
 Status Job::leave() {

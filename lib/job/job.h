@@ -142,14 +142,22 @@ public:
     /// The same; looks at `wants_to_leave` several times a second. Once that is true, calls
     /// leave(), and goes on until the server has handed over all. If it cannot leave, the reason
     /// is logged, and it serves on until the job is over.
-    [[nodiscard]] Status serve(const std::function<bool()>& wants_to_leave);
+    ///
+    /// Looks at `must_end`, which may be empty, as often. Once that is true, it returns, whatever is under
+    /// way, and the process is to end: what its server holds is lost if nobody has a copy. If that holds
+    /// nothing any more, and only a manager is in this process, there is no error.
+    /// Errors: as well kDeadline: what was not handed over, and why not
+    [[nodiscard]] Status serve(const std::function<bool()>& wants_to_leave,
+                               const std::function<bool()>& must_end = {});
 
     /// Makes this process's server hand over all that it holds, while the job goes on; serve()
-    /// returns when it has. Does not wait for that.
+    /// returns when it has. Does not wait for that. Of several managers, another one leads first, if the one
+    /// of this process does.
     ///
-    /// Errors: kUnavailable if no other server would be left; kCancelled if the whole job is being
-    ///         stopped (JobOptions::is_being_stopped where the manager is); kInvalidArgument if this process
-    ///         does not have one server; kDeadline, kPeerLost
+    /// Errors: kUnavailable if no other server would be left, or, while JobOptions::is_being_stopped, if the
+    ///         manager of this process leads and no other one can; kCancelled if the whole job is being
+    ///         stopped (JobOptions::is_being_stopped where the manager is that leads); kInvalidArgument if
+    ///         this process does not have one server; kDeadline, kPeerLost
     [[nodiscard]] Status leave();
 
 private:

@@ -392,6 +392,17 @@ class Rendezvous(TestCase):
         self.assertEqual(job.servers(), [0])
         self.assertTrue(job.is_training())
 
+    def test_a_server_that_cannot_leave_ends_when_the_grace_is_over(self):
+        job = self.start_open()
+        server = self.joiner(job, "--grace", 3)
+        job.wait_until_balanced(0, 1)
+        self.assertEqual(job.weir("leave", "--server", 0).returncode, 0)
+        job.wait_until(lambda: job.servers() == [1])  # now it is the last one
+        server.send_signal(signal.SIGTERM)
+        _, errors = server.communicate(timeout=60)
+        self.assertEqual(server.returncode, 143, errors)
+        self.assertRegex(errors, r"--grace is over: this server ends, and has not handed over what it holds.*cannot leave")
+
     def test_ctrl_c_twice_ends_a_server_at_once(self):
         job = self.start_open()
         server = self.joiner(job)

@@ -112,6 +112,50 @@ class Managers(testing.ServersThatDie, testing.Folder, unittest.TestCase):
                 return self.ends(job, range(SIZE))
         return self.fail("rank 0 always leads")
 
+    def leader(self):
+        status = self.status()
+        return None if status is None else status["managers"]["leader_rank"]
+
+    def test_the_rank_that_leads_hands_over_on_sigterm_and_leaves(self):
+        with self.job(testing.endless(), *testing.ENDLESS) as job:
+            self.ready(job)
+            first = self.leader()
+            os.kill(job.pid(first), signal.SIGTERM)
+            self.assertTrue(job.until(lambda: self.leader() not in (first, None)), job.everything())
+            self.assertTrue(job.until(lambda: self.has_copies(2)), job.everything())
+            self.assertNotIn(first, [server["rank"] for server in self.status()["servers"]])
+            self.assertTrue(job.until(lambda: "the manager in this process stays until the job is over" in job.err(first)), job.everything())
+            self.assertIn("this server hands over what it holds, and ends", job.err(first))
+            self.trains_on(job)
+            self.ends(job, range(SIZE))
+
+    def test_a_rank_that_has_left_ends_with_0_when_the_grace_is_over(self):
+        with self.job(testing.endless(), *testing.ENDLESS, "--grace", "12", replicas=0) as job:
+            self.ready(job)
+            first = self.leader()
+            os.kill(job.pid(first), signal.SIGTERM)
+            self.assertEqual(job.wait(first), 0, job.everything())
+            self.assertIn("this process ends before the job, and with it one of its 3 managers", job.err(first))
+            self.assertEqual(job.err(first).count("error"), 0)
+            self.trains_on(job)
+            self.ends(job, [rank for rank in range(SIZE) if rank != first])
+
+    def test_the_rank_that_leads_says_why_it_stays_if_no_other_manager_can(self):
+        with self.job(testing.endless(), *testing.ENDLESS, "--grace", "0") as job:
+            self.ready(job)
+            dead = (self.leader() + 1) % SERVERS
+            job.kill(dead)
+            self.assertTrue(job.until(lambda: self.has_copies(2)), job.everything())
+            first = self.leader()
+            other = 3 - first - dead
+            os.kill(job.pid(other), signal.SIGSTOP)  # most of them do not reach each other any more
+            os.kill(job.pid(first), signal.SIGTERM)
+            self.assertTrue(job.until(lambda: "none of the others takes over from it" in job.err(first)), job.everything())
+            self.assertIn("it serves on", job.err(first))
+            os.kill(job.pid(other), signal.SIGCONT)
+            self.trains_on(job)
+            self.ends(job, (first, other, 3, 4))
+
     def test_without_most_of_them_the_job_ends(self):
         with self.job(testing.endless(), *testing.ENDLESS) as job:
             self.ready(job)

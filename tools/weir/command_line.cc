@@ -86,6 +86,10 @@ void add_job(CLI::App& command, JobFlags& job) {
         });
 }
 
+void add_grace(CLI::App& command, uint32_t& seconds, const std::string& meaning) {
+    command.add_option("--grace", seconds, meaning)->check(count(0, 86'400))->capture_default_str();
+}
+
 constexpr const char* kContactMeaning =
     "the --rendezvous of the job, or the file that --contact made it write";
 constexpr const char* kContactType = "HOST:PORT|FILE";
@@ -125,8 +129,11 @@ constexpr const char* kLrFooter =
     "the process at once. A rank that only serves goes on until the workers have ended; but if it\n"
     "gets the signal and rank 0 does not, it hands over what it holds to the other servers after "
     "a\n"
-    "second, as with `weir leave`, and ends with 0, and the training goes on. (mpirun kills its\n"
-    "ranks one second after it was interrupted itself.)\n"
+    "second, as with `weir leave`, and ends with 0, and the training goes on. Of several "
+    "managers,\n"
+    "this holds for the rank whose manager leads: alone, it lets another one lead, and leaves. "
+    "(mpirun\n"
+    "kills its ranks one second after it was interrupted itself.)\n"
     "Exit codes: 0 done, 1 failed, 2 wrong flags or variables, 130 and 143 stopped by a signal.";
 
 constexpr const char* kPredictFooter =
@@ -239,12 +246,10 @@ void add_lr(CLI::App& app, Command& chosen) {
     command->footer(kLrFooter);
     add_job(*command, flags->job);
     add_checkpoint_flags(*command, flags->job);
-    command
-        ->add_option("--grace", flags->grace_s,
-                     "seconds after SIGTERM in which the training must end, or its process ends "
-                     "without results; 0: as long as it takes")
-        ->check(count(0, 86'400))
-        ->capture_default_str();
+    add_grace(*command, flags->grace_s,
+              "seconds after SIGTERM in which the training must end, or its process ends without "
+              "results; a rank that only serves must have handed over all, or ends without; 0: as "
+              "long as it takes");
     add_worker_loss(*command, flags->job.options.on_worker_loss, "reassign",
                     OnWorkerLoss::kReassign, "the others read its part of the data, and go on");
     command
@@ -474,6 +479,10 @@ void add_server(CLI::App& app, Command& chosen) {
                      "share of the parameters, where the servers of the job's start have 1 each")
         ->check(count(1, 1000))
         ->capture_default_str();
+    add_grace(
+        *command, flags->grace_s,
+        "seconds after SIGTERM in which it must have handed over all, or it ends without; 0: as "
+        "long as it takes");
     command->footer(
         std::string(kContactFooter) +
         "The job gives it its share of the parameters, while training goes on. SIGTERM, or Ctrl-C\n"

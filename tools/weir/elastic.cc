@@ -71,8 +71,10 @@ int run_server(const ServerFlags& flags, Config& config) {
     join.add_rules = apps::add_exchange_rules;  // those of `weir lr`
     Result<std::unique_ptr<Job>> job = Job::join(join, config);
     if (!job) return failure(job.error());
-    const Status served = (*job)->serve(stop_signal_has_settled);
+    const auto must_end = [grace_s = flags.grace_s] { return is_grace_over(grace_s); };
+    const Status served = (*job)->serve(stop_signal_has_settled, must_end);
     if (served) return kExitOk;
+    if (must_end()) return ended_by_grace(served.error());
     const int signal = signal_of(served.error());
     if (signal == 0) return failure(served.error());
     fmt::print(stderr, "weir: {}\n", served.error().text());  // as the job's own ranks end

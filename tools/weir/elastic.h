@@ -9,11 +9,13 @@
 
 #include "lib/base/config.h"
 #include "lib/job/job.h"
+#include "tools/weir/stop_signals.h"
 
 namespace weir::tools {
 
 struct ServerFlags {
     JoinOptions join = one_shard();
+    uint32_t grace_s = kGraceSeconds;
 
 private:
     static JoinOptions one_shard() {

@@ -224,14 +224,16 @@ void run_workers(Job& job, const LrFlags& flags, const JobShape& shape, const St
 }
 
 /// Rank 0 serves to the end if it has the only manager; a rank with workers ends with them.
-Status serve(Job& job, const JobShape& shape, uint32_t manager_count, const Outcomes& outcomes) {
+Status serve(Job& job, const JobShape& shape, const LrFlags& flags, const Outcomes& outcomes) {
+    const auto must_end = [grace_s = flags.grace_s] { return is_grace_over(grace_s); };
     if (outcomes.has_left_early()) {
-        lift_grace();  // the server hands over what it holds, however long that takes
-        return job.serve([] { return true; });
+        lift_grace();  // the server says what it has not handed over
+        return job.serve([] { return true; }, must_end);
     }
-    const bool has_only_manager = shape.rank == 0 && manager_count == 1;
-    const bool may_leave = !has_only_manager && shape.local_workers == 0;
-    return may_leave ? job.serve(stop_signal_has_settled) : job.serve();
+    if (shape.local_workers > 0) return job.serve();
+    const bool has_only_manager = shape.rank == 0 && flags.job.options.managers == 1;
+    if (has_only_manager) return job.serve({}, must_end);
+    return job.serve(stop_signal_has_settled, must_end);
 }
 
 }  // namespace
@@ -257,8 +259,9 @@ int run_lr(LrFlags& flags, Config& config) {
         return {};
     });
     if (!ran) return failure(ran.error());
-    const Status served = serve(job, shape, flags.job.options.managers, outcomes);
+    const Status served = serve(job, shape, flags, outcomes);
     if (outcomes.error()) return ended_by(*outcomes.error(), shape);
+    if (!served && is_grace_over(flags.grace_s)) return ended_by_grace(served.error());
     if (!served && shape.is_server) return ended_by(served.error(), shape);
     return kExitOk;
 }

@@ -12,6 +12,7 @@
 #include "lib/base/config.h"
 #include "tools/weir/job_flags.h"
 #include "tools/weir/paths.h"
+#include "tools/weir/stop_signals.h"
 
 namespace weir::tools {
 
@@ -22,8 +23,8 @@ struct LrFlags {
     std::string model;
     std::string json;
     std::string plot;
-    uint32_t grace_s = 25;  ///< below the KillWait of Slurm, which is 30
-    std::string join;       ///< as JoinOptions::contact; empty: it starts with the job
+    uint32_t grace_s = kGraceSeconds;
+    std::string join;  ///< as JoinOptions::contact; empty: it starts with the job
 
     /// Of a job that is joined: its shape when it began.
     struct Began {

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
 #include <mutex>
 
 #include <fmt/core.h>
@@ -57,6 +58,12 @@ void end_of_grace(int /*signal*/) {
     ::_exit(stop_exit_code(SIGTERM));
 }
 
+bool has_signal_since(uint64_t age_ns) noexcept {
+    // relaxed: it guards no other data
+    const uint64_t since_ns = g_since_ns.load(std::memory_order_relaxed);
+    return since_ns != 0 && SteadyClock().now_ns() - since_ns >= age_ns;
+}
+
 }  // namespace
 
 void limit_grace(uint32_t seconds) noexcept {
@@ -95,9 +102,16 @@ int stop_signal() noexcept {
 }
 
 bool stop_signal_has_settled() noexcept {
-    // relaxed: it guards no other data
-    const uint64_t since_ns = g_since_ns.load(std::memory_order_relaxed);
-    return since_ns != 0 && SteadyClock().now_ns() - since_ns >= kSettledNs;
+    return has_signal_since(kSettledNs);
+}
+
+bool is_grace_over(uint32_t seconds) noexcept {
+    return seconds > 0 && stop_signal() == SIGTERM && has_signal_since(seconds * kSecond);
+}
+
+int ended_by_grace(const Error& undone) {
+    fmt::print(stderr, "weir: SIGTERM came, and --grace is over: {}\n", undone.message());
+    return stop_exit_code(SIGTERM);
 }
 
 std::string_view signal_name(int signal) noexcept {

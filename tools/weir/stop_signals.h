@@ -10,6 +10,9 @@
 
 namespace weir::tools {
 
+/// Of --grace: below the KillWait of Slurm, which is 30.
+inline constexpr uint32_t kGraceSeconds = 25;
+
 /// From now on the first SIGINT or SIGTERM is only remembered, and its name and `says` are
 /// written to stderr. The next one ends the process at once. A signal that was ignored stays
 /// ignored. Only the first call has an effect.
@@ -25,6 +28,13 @@ void limit_grace(uint32_t seconds) noexcept;
 
 /// From now on it may take as long as it takes. Thread: any
 void lift_grace() noexcept;
+
+/// Whether a SIGTERM was remembered so many seconds ago; 0: never. For processes that can end in order
+/// before limit_grace() would end them. Thread: any
+[[nodiscard]] bool is_grace_over(uint32_t seconds) noexcept;
+
+/// Says that the process ends because of that, and what it leaves undone. Returns its exit code.
+int ended_by_grace(const Error& undone);
 
 /// The remembered signal, or 0. Thread: any
 [[nodiscard]] int stop_signal() noexcept;
