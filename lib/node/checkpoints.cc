@@ -123,8 +123,19 @@ void Checkpoints::tell(const ShardPeer& shard) {
 bool Checkpoints::is_due() {
     if (options_.folder.empty() || !is_started_ || phase_ != Phase::kIdle) return false;
     if (options_.is_asked_for && options_.is_asked_for()) is_wanted_ = true;
-    if (is_wanted_ || !askers_.empty()) return true;
-    return is_due_by_itself() && clock_.now_ns() >= pause_end_ns_;
+    const uint64_t now_ns = clock_.now_ns();
+    const bool is_due = is_asked_for() || (is_due_by_itself() && now_ns >= pause_end_ns_);
+    if (!is_due) {
+        due_since_ns_.reset();
+    } else if (!due_since_ns_) {
+        due_since_ns_ = now_ns;
+    }
+    return is_due;
+}
+
+bool Checkpoints::needs_no_rest() const noexcept {
+    const uint64_t wait_ns = is_asked_for() ? kAskedRestNs : kRestNs;
+    return due_since_ns_ && clock_.now_ns() - *due_since_ns_ >= wait_ns;
 }
 
 bool Checkpoints::is_due_by_itself() const {
@@ -143,6 +154,7 @@ void Checkpoints::begin(const std::vector<ShardPeer>& shards, std::vector<TableS
     enter(Phase::kNumbering);
     begun_ns_ = entered_ns_;
     is_wanted_ = has_iterated_ = is_missed_ = false;
+    due_since_ns_.reset();
     served_ = std::exchange(askers_, {});
     shards_ = shards;
     unread_ = std::move(unread);

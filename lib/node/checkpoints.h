@@ -64,6 +64,13 @@ public:
     /// because of servers that came, left or died. One that was due is tried again then.
     static constexpr uint64_t kPauseNs = 10 * kSecond;
     static constexpr uint64_t kShortPauseNs = kSecond;
+    /// So long one that is due waits while copies are made or segments move, because it holds that up,
+    /// and because the view that ends it makes the next one write all anew: time for a server to send
+    /// 100 GB at 1 GB/s. But what moves is lost if its server dies, so it is not put off for ever.
+    static constexpr uint64_t kRestNs = 120 * kSecond;
+    /// The same for one that somebody asks for and waits for: it may be the last thing that a job does
+    /// within its time to end.
+    static constexpr uint64_t kAskedRestNs = 5 * kSecond;
 
     /// What people see of them.
     struct Report {
@@ -95,8 +102,10 @@ public:
     void tell(const ShardPeer& shard);
 
     /// Whether one is to begin: then call begin() as soon as no view is on its way, no table is being
-    /// made, and all shards of the view are there.
+    /// made, all shards of the view are there, and the ring is at rest or needs_no_rest().
     [[nodiscard]] bool is_due();
+    /// Whether the one that is due has waited long enough for copies and moves.
+    [[nodiscard]] bool needs_no_rest() const noexcept;
     /// `tables`: all that it is to have; `unread`: those that nobody has asked for since the job was
     /// resumed. Their chunks go on to count.
     void begin(const std::vector<ShardPeer>& shards, std::vector<TableSchema> tables,
@@ -131,6 +140,8 @@ public:
     [[nodiscard]] const CheckpointOptions& options() const noexcept { return options_; }
 
 private:
+    [[nodiscard]] bool is_asked_for() const noexcept { return is_wanted_ || !askers_.empty(); }
+
     [[nodiscard]] bool is_due_by_itself() const;
     void enter(Phase phase);
     void give_up(const Error& why, LogLevel level = LogLevel::kWarning);
@@ -155,8 +166,9 @@ private:
     bool was_due_ = false;       ///< the one that is under way; or it was only asked for by workers
     bool is_missed_ = false;     ///< the last one was due, and failed
     uint64_t pause_end_ns_ = 0;  ///< of the one that failed last
-    std::vector<Asker> askers_;  ///< of the next one
-    std::vector<Asker> served_;  ///< of the one that is under way
+    std::optional<uint64_t> due_since_ns_;  ///< the one that has not begun
+    std::vector<Asker> askers_;             ///< of the next one
+    std::vector<Asker> served_;             ///< of the one that is under way
     std::vector<ShardPeer> shards_;
     std::vector<uint32_t> unread_;
     std::set<uint32_t> awaited_;  ///< shards that have yet to do what the phase waits for

@@ -31,8 +31,10 @@ void Manager::hold_moves() {
     if (membership_->hold_moves(holds)) has_news_ = true;
 }
 
-/// Whether all shards have the same view, are there, and have all tables.
+/// Whether all shards have the same view, are there, and have all tables; and no copy is being made
+/// that the checkpoint would hold up, unless it has waited for that long enough.
 bool Manager::may_begin_checkpoint() const {
+    if (!membership_->is_at_rest() && !checkpoints_.needs_no_rest()) return false;
     return !loss_ && !has_news_ && !membership_->has_losers() && !tables_.is_making() &&
            removed_.empty() && fenced_.empty() &&
            membership_->view().shards().size() == shards_.size();

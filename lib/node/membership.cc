@@ -39,6 +39,10 @@ bool is_moving(const ViewSegment& segment) {
     return segment.has_learner() && segment.learner.replaces == segment.primary;
 }
 
+bool has_learners(const View& view) {
+    return std::ranges::any_of(view.segments(), &ViewSegment::has_learner);
+}
+
 /// The shards that are in both views and are primary of less in the later one. Ascending.
 std::vector<uint32_t> losers_between(const View& before, const View& after) {
     std::set<uint32_t> losers;
@@ -268,6 +272,11 @@ bool Membership::is_last_copy(const View& view, const ViewSegment& segment, uint
     return has_copy && !has_other;
 }
 
+/// After decide(), which names a learner for all that is to be copied now.
+bool Membership::is_at_rest() const {
+    return !is_plan_due_ && !has_learners(view_);
+}
+
 MoveProgress Membership::progress() const {
     MoveProgress progress = done_;
     for (size_t i = 0; i < view_.segments().size(); ++i) {
@@ -430,9 +439,6 @@ View Membership::with_plan(View view) {
     }
     View next = planned(view);
     if (!leaving_.empty() && keep_stuck_leavers(next)) next = planned(view);
-    const auto has_learners = [](const View& one) {
-        return std::ranges::any_of(one.segments(), &ViewSegment::has_learner);
-    };
     if (next.epoch() != view.epoch() && !has_learners(view)) done_ = {};
     return next;
 }
@@ -445,7 +451,7 @@ View Membership::planned(const View& view) const {
 /// Who is leaving but would never end, because nothing moves any more and it still holds something,
 /// must stay. That is so if all who have no copy of that yet are full.
 bool Membership::keep_stuck_leavers(const View& next) {
-    if (std::ranges::any_of(next.segments(), &ViewSegment::has_learner)) return false;
+    if (has_learners(next)) return false;
     std::vector<uint32_t> stuck = as_list(leaving_);
     std::erase_if(stuck, [&](uint32_t server) { return next.holds_nothing(server); });
     if (stuck.empty()) return false;

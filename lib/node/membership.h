@@ -206,6 +206,9 @@ public:
     /// The shards that it waits for, ascending, for messages to people.
     [[nodiscard]] const std::set<uint32_t>& losers() const noexcept { return awaited_; }
 
+    /// Nothing moves, and each segment has as many copies as there is room for now.
+    [[nodiscard]] bool is_at_rest() const;
+
     [[nodiscard]] bool is_leaving(uint32_t server) const { return leaving_.contains(server); }
 
     /// Whether a server that is silent, and answers nobody any more, may be given up: each segment of

@@ -342,7 +342,8 @@ public:
     /// Has the job write a checkpoint, and waits until it is on the disk, at most `at_most` (0: the
     /// client's deadline, WEIR_DEADLINE_MS). It has all pushes that were acknowledged before this call,
     /// and all iterations of each table up to one. Returns its number. The job goes on meanwhile, and
-    /// also if there is an error.
+    /// also if there is an error. Copies that are being made and segments that move come first, for up
+    /// to 5 s.
     /// Errors: kUnavailable if the job has no folder for checkpoints; kIo (a full disk); kPeerLost;
     ///         kBusy, kCancelled if servers came or went meanwhile: try again; kDeadline: it may still
     ///         come; the error of a task of `after`

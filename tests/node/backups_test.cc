@@ -112,6 +112,27 @@ TEST_SUITE("backups") {
         CHECK(job.has_loss);
     }
 
+    TEST_CASE("the ring is at rest when all copies are made for which there is room") {
+        Backups job(3);
+        CHECK_FALSE(job.is.is_at_rest());
+        job.settle();
+        CHECK(job.is.is_at_rest());
+        job.is.server_died(1);
+        job.decide();
+        CHECK_FALSE(job.is.is_at_rest());
+        job.settle();
+        CHECK(job.is.is_at_rest());
+        job.is.server_died(0);
+        job.decide();
+        CHECK(job.is.is_at_rest());  // the last server has nobody for its copies
+        REQUIRE(job.is.join_server(1, membership_server(3, 1)));
+        job.decide();
+        CHECK_FALSE(job.is.is_at_rest());
+        job.settle(3);
+        CHECK(job.without_backup() > 0);
+        CHECK(job.is.is_at_rest());  // the other one is full
+    }
+
     TEST_CASE("a server stays if one that is to take over is full and the others have copies") {
         Backups job(3);
         job.settle();

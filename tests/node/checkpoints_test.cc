@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+/// \file
+/// When the manager begins a checkpoint.
+
+#include "lib/node/checkpoints.h"
+
+#include <memory>
+#include <utility>
+
+#include <doctest/doctest.h>
+
+#include "tests/checkpoint/sim_disk.h"
+#include "tests/node/fake_endpoint.h"
+
+namespace weir::testing {
+namespace {
+
+constexpr uint64_t kEveryNs = 600 * kSecond;
+
+/// A job without shards.
+struct DueCheckpoints {
+    DueCheckpoints() { checkpoints.start({}); }
+
+    [[nodiscard]] CheckpointOptions options() {
+        CheckpointOptions made;
+        made.folder = "d";
+        made.every_ns = kEveryNs;
+        made.is_asked_for = [this] { return std::exchange(is_wanted, false); };
+        made.disk = disk;
+        return made;
+    }
+
+    /// Whether one would begin though copies are being made.
+    [[nodiscard]] bool begins_at_once() {
+        return checkpoints.is_due() && checkpoints.needs_no_rest();
+    }
+
+    /// It begins, and fails because a server is lost.
+    void begin_in_vain() {
+        checkpoints.begin({}, {}, {});
+        checkpoints.lose_shards(Error(Errc::kPeerLost, "a server is lost"));
+    }
+
+    bool is_wanted = false;
+    ManualClock clock;
+    FakeEndpoint endpoint;
+    Outbox outbox{endpoint};
+    std::shared_ptr<checkpoint::DiskQueue> disk =
+        std::make_shared<checkpoint::DiskQueue>(std::make_shared<SimDisk>());
+    Checkpoints checkpoints{options(), outbox, clock};
+};
+
+}  // namespace
+
+TEST_SUITE("checkpoints") {
+    TEST_CASE("one that is due by time waits for copies and moves, but not for ever") {
+        DueCheckpoints job;
+        CHECK_FALSE(job.checkpoints.is_due());
+        job.clock.advance(kEveryNs);
+        CHECK_FALSE(job.begins_at_once());
+        CHECK(job.checkpoints.is_due());
+        job.clock.advance(Checkpoints::kRestNs - 1);
+        CHECK_FALSE(job.begins_at_once());
+        job.clock.advance(1);
+        CHECK(job.begins_at_once());
+    }
+
+    TEST_CASE("one that failed because of a server waits again before it is tried again") {
+        DueCheckpoints job;
+        job.clock.advance(kEveryNs);
+        REQUIRE(job.checkpoints.is_due());
+        job.clock.advance(Checkpoints::kRestNs);
+        job.begin_in_vain();
+        job.clock.advance(Checkpoints::kShortPauseNs);
+        CHECK_FALSE(job.begins_at_once());
+        CHECK(job.checkpoints.is_due());
+        job.clock.advance(Checkpoints::kRestNs);
+        CHECK(job.begins_at_once());
+    }
+
+    TEST_CASE("one that somebody asks for waits a shorter time") {
+        DueCheckpoints job;
+        job.is_wanted = true;
+        CHECK_FALSE(job.begins_at_once());
+        CHECK(job.checkpoints.is_due());
+        job.clock.advance(Checkpoints::kAskedRestNs);
+        CHECK(job.begins_at_once());
+    }
+
+    TEST_CASE("the time that one has waited for which nobody asks any more does not count") {
+        DueCheckpoints job;
+        job.checkpoints.ask({.connection = 1});
+        REQUIRE(job.checkpoints.is_due());
+        job.checkpoints.forget(1);
+        job.clock.advance(Checkpoints::kAskedRestNs);
+        CHECK_FALSE(job.checkpoints.is_due());
+        job.checkpoints.ask({.connection = 2});
+        CHECK(job.checkpoints.is_due());
+        CHECK_FALSE(job.begins_at_once());
+    }
+}
+
+}  // namespace weir::testing
