@@ -21,10 +21,10 @@
 
 namespace weir::testing {
 
-/// Every create, write, sync, rename, remove and sync_folder is a step. From the step `fail_at` on
+/// Every create, write, sync, rename, remove and sync_folder is a step. From the step of fail_at() on
 /// all of them fail, as if the machine had lost its power in the middle of that one; crash() then
-/// shows what is on the disk afterwards: of what was not synced, any part. Paths are FOLDER/NAME,
-/// and every folder exists.
+/// shows what is on the disk afterwards: of what was not synced, any part. With fail_once_at() only
+/// that step fails. Paths are FOLDER/NAME, and every folder exists.
 ///
 /// Thread: one
 class SimDisk final : public checkpoint::Disk {
@@ -35,7 +35,20 @@ public:
     void fail_at(uint64_t step) {
         steps_ = 0;
         fail_at_ = step;
+        fails_once_ = false;
     }
+
+    /// The same.
+    void fail_once_at(uint64_t step) {
+        fail_at(step);
+        fails_once_ = true;
+    }
+
+    /// No step fails any more; what failed has not come to be.
+    void heal() { fail_at_.reset(); }
+
+    /// The step at which it was to fail has come.
+    [[nodiscard]] bool has_failed() const { return fail_at_ && steps_ >= *fail_at_; }
 
     /// A full disk: writes fail, and everything else goes on.
     void fill() { is_full_ = true; }
@@ -180,14 +193,15 @@ private:
     /// The step at which it fails may have taken place all the same; those behind it do not.
     [[nodiscard]] bool is_failing() {
         ++steps_;
-        fails_fully_ = fail_at_ && steps_ > *fail_at_;
-        return fail_at_ && steps_ >= *fail_at_;
+        fails_fully_ = fail_at_ && steps_ > *fail_at_ && !fails_once_;
+        return fails_fully_ || steps_ == fail_at_;
     }
 
     std::map<std::string, std::shared_ptr<Content>> names_;
     std::map<std::string, std::shared_ptr<Content>> durable_names_;
     std::vector<std::pair<std::string, std::shared_ptr<Content>>> pending_;  // null: removed
     std::optional<uint64_t> fail_at_;
+    bool fails_once_ = false;
     uint64_t steps_ = 0;
     bool fails_fully_ = false;
     bool is_full_ = false;

@@ -58,7 +58,8 @@ struct SimShape {
     uint64_t lease_ns = kSecond;
     double clock_skew = 0;  ///< so much too fast or too slow some clocks of processes go
     CheckpointOptions
-        checkpoints{};  ///< its disk queue is run by the cluster, and is that of all servers
+        checkpoints{};         ///< its disk queue is run by the cluster, and is that of all servers
+    uint64_t disk_ns_max = 0;  ///< what is done on that disk takes up to so long
     std::optional<checkpoint::Manifest> resume{};
     std::shared_ptr<ManagerRecord> record = nullptr;  ///< if there is one, it is written
 };
@@ -205,7 +206,7 @@ public:
         for (auto& worker : workers) {
             if (worker != nullptr && !stopped.contains(worker.get())) done += worker->poll();
         }
-        if (shape_.checkpoints.disk != nullptr && shape_.checkpoints.disk->run_one()) ++done;
+        done += run_disk();
         if (done > 0) return true;
         if (network.step()) return true;
         clock.advance(kMillisecond);  // only deadlines are left
@@ -376,6 +377,15 @@ private:
         return {};
     }
 
+    /// A slow disk looks for work at instants of its own, so that all answers are late. Returns how
+    /// much was done.
+    size_t run_disk() {
+        if (shape_.checkpoints.disk == nullptr || clock.now_ns() < disk_turn_ns_) return 0;
+        if (shape_.disk_ns_max > 0)
+            disk_turn_ns_ = clock.now_ns() + disk_random_.below(shape_.disk_ns_max);
+        return shape_.checkpoints.disk->run_one() ? 1 : 0;
+    }
+
     void add_manager(const ManagerOptions& manager_options, transport::Device& first) {
         if (shape_.is_manager_apart) managers_device_ = network.make_device(kManagersHost);
         const Clock& managers_clock = clock_of(shape_.is_manager_apart ? kManagersHost : 0);
@@ -529,7 +539,9 @@ private:
     std::map<uint32_t, std::unique_ptr<Clock>> clocks_;              // the same, if they differ
     std::vector<std::shared_ptr<std::atomic<Handover>>> handovers_;  // by manager
     uint64_t links_ = 0;
-    uint64_t killed_ns_ = 0;  ///< when a process died last; 0: none has
+    Random disk_random_{seed_ + 1};
+    uint64_t disk_turn_ns_ = 0;  ///< before that, nothing is done on the disk
+    uint64_t killed_ns_ = 0;     ///< when a process died last; 0: none has
 
 public:
     std::unique_ptr<Manager> manager;                          ///< null if there are several

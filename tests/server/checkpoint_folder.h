@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// CheckpointFolder: the checkpoints of jobs on a simulated network, and what lets a job go on from them.
+
+#include <cstddef>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "lib/checkpoint/chunk.h"
+#include "lib/checkpoint/folder.h"
+#include "tests/checkpoint/sim_disk.h"
+#include "tests/server/sim_cluster.h"
+
+namespace weir::test {
+
+/// A folder of checkpoints on a simulated disk.
+struct CheckpointFolder {
+    std::shared_ptr<testing::SimDisk> disk = std::make_shared<testing::SimDisk>();
+
+    [[nodiscard]] CheckpointOptions options() const {
+        CheckpointOptions options;
+        options.folder = "d";
+        options.disk = std::make_shared<checkpoint::DiskQueue>(disk);
+        return options;
+    }
+
+    [[nodiscard]] checkpoint::Manifest latest() const {
+        const auto number = checkpoint::latest(*disk, "d");
+        REQUIRE(number);
+        auto manifest = checkpoint::read_manifest(*disk, "d", *number);
+        REQUIRE(manifest);
+        return *std::move(manifest);
+    }
+
+    [[nodiscard]] checkpoint::Chunk chunk(const checkpoint::ChunkEntry& entry,
+                                          std::vector<std::byte>& bytes) const {
+        auto read = disk->read("d/" + entry.name, entry.size_bytes);
+        REQUIRE_MESSAGE(read, read.error().text());
+        bytes = *std::move(read);
+        auto chunk = checkpoint::decode_chunk(entry.name, bytes);
+        REQUIRE_MESSAGE(chunk, chunk.error().text());
+        CHECK(chunk->checksum == entry.checksum);
+        return *std::move(chunk);
+    }
+
+    /// It is there with all that it names.
+    void check_whole(uint64_t number) const {
+        const auto manifest = checkpoint::read_manifest(*disk, "d", number);
+        REQUIRE_MESSAGE(manifest, manifest.error().text());
+        for (const checkpoint::ChunkEntry& entry : manifest->chunks) {
+            std::vector<std::byte> bytes;
+            (void)chunk(entry, bytes);
+        }
+    }
+
+    /// A job that goes on from the newest checkpoint, and writes others.
+    void resume(SimShape& shape) const {
+        shape.checkpoints = options();
+        shape.resume = latest();
+        shape.checkpoints.resumed_folder = "d";
+        shape.checkpoints.resumed_from = shape.resume->number;
+    }
+};
+
+}  // namespace weir::test

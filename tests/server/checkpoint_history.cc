@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/server/checkpoint_history.h"
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+#include <doctest/doctest.h>
+
+#include "lib/checkpoint/chunk.h"
+#include "lib/checkpoint/folder.h"
+
+namespace weir::test {
+namespace {
+
+SimShape random_shape(Random& random) {
+    SimShape shape;
+    shape.servers = static_cast<uint32_t>(1 + random.below(3));
+    shape.shards = static_cast<uint32_t>(1 + random.below(3));
+    shape.workers = static_cast<uint32_t>(1 + random.below(kWorkersMax));
+    shape.points = static_cast<uint32_t>(1 + random.below(5));
+    shape.message_bytes_max = random.below(2) == 0 ? 8192 : 1024;
+    return shape;
+}
+
+transport::sim::Options random_network(Random& random) {
+    transport::sim::Options options;
+    options.maps_memory = random.below(2) == 0;
+    options.delay_ns_max = kMicrosecond * (2 + random.below(100));
+    return options;
+}
+
+/// Of the servers that live and that the manager has.
+std::vector<uint32_t> hosts_of(const SimCluster& cluster, const View& view) {
+    std::set<uint32_t> hosts;
+    for (const ViewShard& listed : view.shards()) {
+        for (size_t i = 0; i < cluster.shards.size(); ++i) {
+            if (cluster.shards[i] != nullptr &&
+                cluster.shards[i].get() == cluster.find_shard(listed))
+                hosts.insert(cluster.host_of_shard(i));
+        }
+    }
+    return {hosts.begin(), hosts.end()};
+}
+
+void kill(SimCluster& cluster, uint32_t host) {
+    cluster.kill_host(host);
+    for (size_t i = 0; i < cluster.shards.size(); ++i) {
+        if (cluster.host_of_shard(i) == host) cluster.shards[i].reset();
+    }
+}
+
+/// How many of the pushes have their key in the worker's steps.
+size_t count_pushes_in(PositionRange range, const WorkerTimes& worker,
+                       const std::map<std::pair<uint32_t, uint64_t>, uint64_t>& positions) {
+    size_t found = 0;
+    for (size_t i = 0; i < worker.steps.size(); ++i) {
+        const bool is_last = i + 1 == worker.steps.size();
+        const PositionRange step{worker.steps[i].from,
+                                 is_last ? range.last : worker.steps[i + 1].from - 1};
+        uint64_t latest = 0;
+        for (const auto& [push, position] : positions) {
+            if (push.first != worker.worker || !step.contains(position)) continue;
+            latest = std::max(latest, push.second);
+            ++found;
+        }
+        CHECK(latest == worker.steps[i].time);
+    }
+    return found;
+}
+
+}  // namespace
+
+SimShape CheckpointHistory::make_shape() {
+    SimShape shape = random_shape(random_);
+    if (troubles_.of_servers) {
+        shape.replicas = static_cast<uint32_t>(1 + random_.below(2));
+        shape.servers = shape.replicas + 2;
+        shape.is_manager_apart = true;
+    } else {
+        shape.replicas = static_cast<uint32_t>(random_.below(shape.servers));
+    }
+    return shape;
+}
+
+void CheckpointHistory::run() {
+    for (int job = 0; job < 3; ++job) {
+        SimShape shape = make_shape();
+        const transport::sim::Options network = random_network(random_);
+        if (troubles_.of_disk && random_.below(2) == 0)
+            shape.disk_ns_max = network.delay_ns_max << random_.below(5);
+        if (job == 0) {
+            shape.checkpoints = folder_.options();
+        } else {
+            folder_.resume(shape);
+        }
+        PushingJob pushing(random_, shape, network, layout_, max_delay_);
+        if (job > 0) check(pushing);
+        run_job(pushing);
+    }
+}
+
+void CheckpointHistory::run_job(PushingJob& job) {
+    for (uint64_t n = 1 + random_.below(3); n > 0; --n) {
+        for (uint64_t steps = random_.below(600); steps > 0; --steps)
+            job.step();
+        if (troubles_.of_disk && random_.below(2) == 0) fail_disk();
+        for (int tries = 0; !write_checkpoint(job); ++tries) {
+            REQUIRE(tries < 20);
+            folder_.disk->heal();
+        }
+        folder_.disk->heal();
+    }
+    if (random_.below(2) == 0) end_amid_checkpoint(job);
+}
+
+void CheckpointHistory::end_amid_checkpoint(PushingJob& job) {
+    if (troubles_.of_disk && random_.below(2) == 0) fail_disk();
+    (void)job.cluster().workers[0]->checkpoint(0);
+    const uint64_t before = newest();
+    for (uint64_t steps = random_.below(troubles_.of_disk ? 2000 : 400); steps > 0; --steps)
+        job.step();
+    if (random_.below(2) == 0) folder_.disk->crash(random_());
+    folder_.disk->heal();
+    folder_.check_whole(before);
+    if (newest() == before) return;
+    note_started(job, bounds_);
+    note(job, folder_.latest());
+}
+
+/// At some step of the next checkpoint.
+void CheckpointHistory::fail_disk() {
+    const uint64_t step = 1 + random_.below(disk_steps_);
+    random_.below(2) == 0 ? folder_.disk->fail_at(step) : folder_.disk->fail_once_at(step);
+}
+
+/// False: there is none that was reported, because of the servers or the disk.
+bool CheckpointHistory::write_checkpoint(PushingJob& job) {
+    Bounds bounds = bounds_now(job);
+    SimCluster& cluster = job.cluster();
+    ClientCore& client = *cluster.workers[random_.below(job.workers().size())];
+    const auto call = client.checkpoint(0);
+    const uint64_t before = newest();
+    const uint64_t steps_before = folder_.disk->steps();
+    uint64_t turns = random_.below(200);
+    for (size_t steps = 0; !client.done(call); ++steps) {
+        // A lease is long where messages take microseconds: time goes on in leaps when nobody pushes.
+        cluster.stopped_hosts.empty() ? job.step() : (void)cluster.step();
+        if (troubles_.of_servers && turns-- == 0) change_servers(cluster);
+        REQUIRE(steps < 1'000'000);
+    }
+    cluster.stopped_hosts.clear();
+    const auto number = client.take_checkpoint(call);
+    if (!number) check_failure(number.error(), before);
+    if (number) {
+        CHECK(newest() == *number);
+        disk_steps_ = folder_.disk->steps() - steps_before;
+    }
+    if (newest() != before) {
+        note_started(job, bounds);
+        bounds_ = bounds;
+        note(job, folder_.latest());
+    }
+    return number.has_value();
+}
+
+/// What a checkpoint has at least that is asked for now.
+CheckpointHistory::Bounds CheckpointHistory::bounds_now(PushingJob& job) const {
+    Bounds bounds;
+    bounds.closed = ~uint64_t{0};
+    bounds.logged = bounds.started = log_counts_;
+    for (size_t i = 0; i < job.workers().size(); ++i) {
+        const auto& worker = job.workers()[i];
+        for (size_t log = 0; log < kLogs.size(); ++log)
+            bounds.logged[log][i] = worker.logs[log].logged;
+        bounds.closed = std::min(bounds.closed, worker.acknowledged);
+    }
+    return bounds;
+}
+
+/// It failed because of what this history does, and the checkpoint before is whole.
+void CheckpointHistory::check_failure(const Error& why, uint64_t before) {
+    INFO(why.text());
+    const bool is_of_disk = why.code() == Errc::kIo && folder_.disk->has_failed();
+    const bool is_of_servers =
+        troubles_.of_servers && (why.code() == Errc::kBusy || why.code() == Errc::kCancelled ||
+                                 why.code() == Errc::kPeerLost);
+    REQUIRE((is_of_disk || is_of_servers));
+    if (before != 0) folder_.check_whole(before);
+    if (is_of_disk) {
+        ++failed_count_;  // the new one may be there: a rename that fails may have taken place
+    } else {
+        REQUIRE(newest() == before);
+    }
+}
+
+void CheckpointHistory::note_started(PushingJob& job, Bounds& bounds) {
+    for (size_t i = 0; i < job.workers().size(); ++i) {
+        const auto& worker = job.workers()[i];
+        for (size_t log = 0; log < kLogs.size(); ++log)
+            bounds.started[log][i] = worker.logs[log].started;
+        bounds.begun = std::max(bounds.begun, worker.next - 1);
+    }
+}
+
+/// Of the checkpoints; 0: none.
+uint64_t CheckpointHistory::newest() const {
+    const auto number = checkpoint::latest(*folder_.disk, "d");
+    return number ? *number : 0;
+}
+
+/// If every segment has its copies: what is lost then is not lost for good.
+void CheckpointHistory::change_servers(SimCluster& cluster) {
+    const View view = cluster.manager->view();
+    const std::vector<uint32_t> hosts = hosts_of(cluster, view);
+    const uint32_t replicas = cluster.shape().replicas;
+    const bool is_at_rest = std::ranges::all_of(view.segments(), [&](const ViewSegment& s) {
+        return s.backup_count() == replicas && !s.has_learner();
+    });
+    // One that was stopped may be about to be replaced.
+    const bool all_answer =
+        std::ranges::all_of(hosts, [&](uint32_t host) { return cluster.has_lease(host); });
+    if (!is_at_rest || !all_answer) return;
+    if (hosts.size() < replicas + 2 || random_.below(3) == 0) {
+        (void)cluster.add_server({.shards = 1});
+        return;
+    }
+    const uint32_t host = hosts[random_.below(hosts.size())];
+    switch (random_.below(3)) {
+        case 0:
+            if (host < cluster.shape().servers) (void)cluster.manager->leave_server(host);
+            return;
+        case 1: cluster.stopped_hosts.insert(host); return;
+        default: kill(cluster, host);
+    }
+}
+
+/// What the iterations of the table have added up to in this checkpoint.
+void CheckpointHistory::note(PushingJob& job, const checkpoint::Manifest& manifest) {
+    const uint32_t table = job.workers()[0].rounds.schema.id;
+    const uint64_t closed = manifest.closed_of(table);
+    CHECK(closed >= bounds_.closed);
+    CHECK(closed <= bounds_.begun);
+    std::vector<uint64_t> values = sums_at_start_;
+    values.resize(kRoundKeys);
+    for (uint64_t iteration = closed_at_start_ + 1; iteration <= closed; ++iteration) {
+        for (uint64_t worker = 0; worker < job.workers().size(); ++worker) {
+            for (uint64_t key = 0; key < kRoundKeys; ++key)
+                values[key] += part(worker, iteration, key);
+        }
+    }
+    sums_ = std::move(values);
+    closed_ = closed;
+    for (const checkpoint::ChunkEntry& entry : manifest.chunks)
+        named_again_ += checkpoint::writer_of(entry.name) != manifest.number ? 1 : 0;
+    check_iterations(manifest, table, closed);
+    for (size_t log = 0; log < kLogs.size(); ++log)
+        check_times(job, manifest, log);
+}
+
+/// Chunks of the table say the same as the manifest.
+void CheckpointHistory::check_iterations(const checkpoint::Manifest& manifest, uint32_t table,
+                                         uint64_t closed) const {
+    for (const checkpoint::ChunkEntry& entry : manifest.chunks_of(table)) {
+        std::vector<std::byte> bytes;
+        const checkpoint::Chunk chunk = folder_.chunk(entry, bytes);
+        CHECK(chunk.closed.empty() == (closed == 0));
+        for (const checkpoint::ClosedUpTo& one : chunk.closed)
+            CHECK(one.iteration == closed);
+    }
+}
+
+/// The times of a worker in a chunk are those of its last pushes whose rows are there. The n-th
+/// push of a worker to a log in this job has time n.
+void CheckpointHistory::check_times(PushingJob& job, const checkpoint::Manifest& manifest,
+                                    size_t log) const {
+    const uint32_t table = job.workers()[0].logs[log].table.schema.id;
+    for (const checkpoint::ChunkEntry& entry : manifest.chunks_of(table)) {
+        std::vector<std::byte> bytes;
+        const checkpoint::Chunk chunk = folder_.chunk(entry, bytes);
+        std::map<std::pair<uint32_t, uint64_t>, uint64_t> positions;  // by worker and time
+        for (const checkpoint::ChunkRows& rows : chunk.rows) {
+            for (size_t at = 0; at < rows.keys.size(); at += sizeof(uint64_t)) {
+                uint64_t key = 0;
+                std::memcpy(&key, rows.keys.data() + at, sizeof(key));
+                const auto worker = static_cast<uint32_t>(key / kLogKeys);
+                const uint64_t before = log_counts_[log][worker];
+                if (key % kLogKeys >= before)
+                    positions[{worker, key % kLogKeys - before + 1}] =
+                        PositionMap::sparse().position(key);
+            }
+        }
+        size_t found = 0;
+        for (const ClockTimes& times : chunk.clocks) {
+            for (const WorkerTimes& worker : times.workers)
+                found += count_pushes_in(times.range, worker, positions);
+        }
+        CHECK(found == positions.size());
+    }
+}
+
+/// A job that has gone on from the checkpoint has just that.
+void CheckpointHistory::check(PushingJob& job) {
+    for (const auto& worker : job.workers())
+        CHECK(worker.next == closed_ + 1);
+    CHECK(pull(job.cluster(), job.workers()[0].rounds, all_keys(kRoundKeys)) == sums_);
+    for (size_t log = 0; log < kLogs.size(); ++log) {
+        for (uint32_t worker = 0; worker < kWorkersMax; ++worker)
+            check_log(job, log, worker);
+    }
+    closed_at_start_ = closed_;
+    sums_at_start_ = sums_;
+}
+
+void CheckpointHistory::check_log(PushingJob& job, size_t log, uint32_t worker) {
+    std::vector<uint64_t> keys;
+    for (uint64_t i = 0; i < bounds_.started[log][worker] + 2; ++i)
+        keys.push_back(worker * kLogKeys + i);
+    const std::vector<uint64_t> values =
+        pull(job.cluster(), job.workers()[0].logs[log].table, keys);
+    const auto end = std::ranges::find(values, 0U);
+    CHECK(std::all_of(values.begin(), end, [](uint64_t value) { return value == 1; }));
+    CHECK(std::all_of(end, values.end(), [](uint64_t value) { return value == 0; }));
+    const auto count = static_cast<uint64_t>(end - values.begin());
+    CHECK(count >= bounds_.logged[log][worker]);
+    CHECK(count <= bounds_.started[log][worker]);
+    log_counts_[log][worker] = count;
+    if (worker >= job.workers().size()) return;
+    job.workers()[worker].logs[log].logged = count;
+    job.workers()[worker].logs[log].started = count;
+}
+
+}  // namespace weir::test
