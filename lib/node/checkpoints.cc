@@ -25,10 +25,10 @@ uint64_t wall_time_ns() {
     return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
 }
 
-/// The checkpoint that the job has gone on from.
+/// A checkpoint that has the tables that nobody has.
 struct OldCheckpoint {
     std::string folder;
-    std::optional<uint64_t> number;
+    uint64_t number = 0;
 };
 
 DiskAnswer failed(const Error& why) {
@@ -54,18 +54,22 @@ Status copy_chunk(Disk& disk, const std::string& from, const std::string& to,
     return written.code() == Errc::kAlreadyExists ? Status() : written;
 }
 
-/// Adds the chunks of tables that nobody has asked for, as the checkpoint that the job goes on from
-/// names them.
+/// Adds the chunks of tables that nobody has, as an earlier checkpoint names them.
 Status add_chunks_of(Disk& disk, const std::string& folder, const OldCheckpoint& from,
                      const std::vector<uint32_t>& unread, Manifest& manifest) {
     if (unread.empty()) return {};
-    WEIR_ASSIGN(const Manifest old, checkpoint::read_manifest(disk, from.folder, *from.number));
-    for (const TableSchema& table : old.tables) {
-        if (!std::ranges::count(unread, table.id)) continue;
-        manifest.tables.push_back(table);
-        if (const uint64_t closed = old.closed_of(table.id); closed != 0)
-            manifest.closed[table.id] = closed;
-        const auto chunks = old.chunks_of(table.id);
+    WEIR_ASSIGN(const Manifest old, checkpoint::read_manifest(disk, from.folder, from.number));
+    for (const uint32_t number : unread) {
+        const auto table = std::ranges::find(old.tables, number, &TableSchema::id);
+        if (table == old.tables.end()) {
+            return Error(Errc::kNotFound,
+                         fmt::format("{}: checkpoint {} has no table {}, which nobody has read yet",
+                                     from.folder, from.number, number));
+        }
+        manifest.tables.push_back(*table);
+        if (const uint64_t closed = old.closed_of(number); closed != 0)
+            manifest.closed[number] = closed;
+        const auto chunks = old.chunks_of(number);
         for (const checkpoint::ChunkEntry& chunk : chunks) {
             if (from.folder == folder) break;
             WEIR_TRY(copy_chunk(disk, from.folder, folder, chunk.name));
@@ -283,10 +287,15 @@ Status Checkpoints::take(uint32_t shard, const CheckpointReport& report) {
     }
 }
 
+/// The last checkpoint has the tables that nobody has; the one that the job goes on from may be removed
+/// when the job has written some.
 void Checkpoints::write_manifest() {
     enter(Phase::kWriting);
+    const bool has_written = last_number_ != 0;
     disk_->start([folder = options_.folder, kept_count = options_.kept_count,
-                  from = OldCheckpoint{options_.resumed_folder, options_.resumed_from},
+                  from = has_written ? OldCheckpoint{options_.folder, last_number_}
+                                     : OldCheckpoint{options_.resumed_folder,
+                                                     options_.resumed_from.value_or(0)},
                   manifest = manifest_, unread = unread_](Disk& disk) mutable {
         const Status written =
             write_whole(disk, folder, from, unread, std::move(manifest), kept_count);

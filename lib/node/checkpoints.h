@@ -106,8 +106,8 @@ public:
     [[nodiscard]] bool is_due();
     /// Whether the one that is due has waited long enough for copies and moves.
     [[nodiscard]] bool needs_no_rest() const noexcept;
-    /// `tables`: all that it is to have; `unread`: those that nobody has asked for since the job was
-    /// resumed. Their chunks go on to count.
+    /// `tables`: all that it is to have; `unread`: those of the checkpoint that the job goes on
+    /// from that nobody has. Their chunks go on to count.
     void begin(const std::vector<ShardPeer>& shards, std::vector<TableSchema> tables,
                std::vector<uint32_t> unread);
 

@@ -30,7 +30,7 @@ JobTables::Entry* JobTables::find(std::string_view name) {
 }
 
 std::optional<uint32_t> JobTables::create(const Asker& asker, TableMessage message,
-                                          const std::vector<ShardPeer>& shards) {
+                                          const JobShards& shards) {
     // If it is there, the worker compares the schemas.
     if (Entry* const entry = find(message.name)) return want(*entry, asker, shards);
     if (tables_.size() >= TableMessage::kTablesMax) {
@@ -52,14 +52,13 @@ std::optional<uint32_t> JobTables::create(const Asker& asker, TableMessage messa
 }
 
 std::optional<uint32_t> JobTables::open(const Asker& asker, std::string_view name,
-                                        const std::vector<ShardPeer>& shards) {
+                                        const JobShards& shards) {
     if (Entry* const entry = find(name)) return want(*entry, asker, shards);
     answer(outbox_, asker, Errc::kNotFound);
     return std::nullopt;
 }
 
-std::optional<uint32_t> JobTables::want(Entry& entry, const Asker& asker,
-                                        const std::vector<ShardPeer>& shards) {
+std::optional<uint32_t> JobTables::want(Entry& entry, const Asker& asker, const JobShards& shards) {
     entry.askers.push_back(asker);
     if (std::exchange(entry.is_unread, false)) {
         make(entry, shards);
@@ -69,12 +68,13 @@ std::optional<uint32_t> JobTables::want(Entry& entry, const Asker& asker,
     return std::nullopt;
 }
 
-void JobTables::make(Entry& entry, const std::vector<ShardPeer>& shards) {
-    entry.shards = shards;
-    for (const ShardPeer& shard : shards) {
+void JobTables::make(Entry& entry, const JobShards& shards) {
+    entry.shards = shards.live;
+    for (const ShardPeer& shard : shards.live) {
         send(entry, shard);
         entry.asked.insert(shard.number);
     }
+    if (entry.is_from_checkpoint()) entry.asked.insert(shards.lost.begin(), shards.lost.end());
     answer_if_made(entry);
 }
 
@@ -243,7 +243,8 @@ ResumedMessage JobTables::resumed() const {
 std::vector<uint32_t> JobTables::unread_tables() const {
     std::vector<uint32_t> unread;
     for (const Entry& entry : tables_) {
-        if (entry.is_unread) unread.push_back(entry.message.table);
+        if (entry.is_from_checkpoint() && !entry.is_at_shards())
+            unread.push_back(entry.message.table);
     }
     return unread;
 }

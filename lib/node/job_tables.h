@@ -26,14 +26,22 @@ struct ShardPeer {
     transport::ConnectionId connection = 0;
 };
 
+/// Those of the job.
+struct JobShards {
+    std::vector<ShardPeer> live = {};
+    /// Their servers are gone, and no view yet says who takes over from them.
+    std::vector<uint32_t> lost = {};
+};
+
 /// A job that goes on from a checkpoint has the tables of that, under the same numbers. They are read
 /// when a worker wants them: all shards make the table; then each reads the rows that it is primary
-/// of; then the worker gets its answer.
+/// of; then the worker gets its answer. What a lost shard was primary of others are only in the next
+/// view: so nothing is read before forget_shard() says that there is one.
 ///
 /// A table that one shard cannot make is refused: who waits for it hears why, all shards drop it, and
 /// its name is free. Its number is not, so that no shard takes it for a later one; a table of the
 /// checkpoint keeps it, and is as before anybody wanted it. One that was made but cannot be read is
-/// dropped, too, and refused for the rest of the job.
+/// dropped, too, and refused for the rest of the job; later checkpoints have it as it was.
 ///
 /// Thread: the manager's
 class JobTables {
@@ -46,11 +54,11 @@ public:
     /// A worker wants a table. A new one, or one that was not read yet, is made at all `shards`: its
     /// number is returned. The worker gets its answer when they have.
     std::optional<uint32_t> create(const Asker& asker, TableMessage message,
-                                   const std::vector<ShardPeer>& shards);
+                                   const JobShards& shards);
 
     /// A worker wants a table that is there already. The same for one that was not read yet.
     std::optional<uint32_t> open(const Asker& asker, std::string_view name,
-                                 const std::vector<ShardPeer>& shards);
+                                 const JobShards& shards);
 
     /// A shard that joins gets all tables, also those that others are about to make, but none that
     /// was refused.
@@ -91,10 +99,10 @@ public:
     /// Those that all shards have.
     [[nodiscard]] std::vector<TableSchema> made_tables() const;
 
-    /// Those of the checkpoint that nobody has.
+    /// Those of the checkpoint that nobody has, also because they cannot be read.
     [[nodiscard]] std::vector<uint32_t> unread_tables() const;
 
-    /// The job does not have them.
+    /// The job does not have those of the checkpoint that nobody has asked for.
     void forget_unread();
 
     /// What the job goes on from.
@@ -103,7 +111,7 @@ public:
 private:
     struct Entry {
         TableMessage message;
-        std::set<uint32_t> asked = {};       ///< shards that have not answered yet
+        std::set<uint32_t> asked = {};       ///< shards that have not answered yet, and lost ones
         std::vector<ShardPeer> shards = {};  ///< that were there when it was made
         std::vector<ShardPeer> joined = {};  ///< that have come since, before all had it
         bool is_unread = false;              ///< in the checkpoint; nobody has asked for it
@@ -127,9 +135,8 @@ private:
     };
 
     [[nodiscard]] Entry* find(std::string_view name);
-    std::optional<uint32_t> want(Entry& entry, const Asker& asker,
-                                 const std::vector<ShardPeer>& shards);
-    void make(Entry& entry, const std::vector<ShardPeer>& shards);
+    std::optional<uint32_t> want(Entry& entry, const Asker& asker, const JobShards& shards);
+    void make(Entry& entry, const JobShards& shards);
     void fill(Entry& entry);
     void send(const Entry& entry, const ShardPeer& shard);
     void answer_if_made(Entry& entry);

@@ -259,7 +259,7 @@ void Manager::create_table(const Asker& asker, const wire::Frame& frame) {
     }
     if (loss_) return answer(outbox_, asker, loss_->code(), encode_text(loss_->text()));
     if (!may_share(asker)) return;
-    add_made_table(tables_.create(asker, std::move(*message), live_shards()));
+    add_made_table(tables_.create(asker, std::move(*message), job_shards()));
 }
 
 /// `made`: the number of a table that the shards make now.
@@ -281,7 +281,7 @@ void Manager::open_table(const Asker& asker, const wire::Frame& frame) {
     if (!message) return refuse(asker.connection, "a malformed table name");
     if (!may_share(asker)) return;
     if (loss_) return answer(outbox_, asker, loss_->code(), encode_text(loss_->text()));
-    add_made_table(tables_.open(asker, message->name, live_shards()));
+    add_made_table(tables_.open(asker, message->name, job_shards()));
 }
 
 void Manager::lost(ConnectionId connection) {

@@ -243,6 +243,7 @@ private:
     void carry_out(const LostSegments& action);
     void admit(ConnectionId connection, uint32_t number, uint32_t rank);
     [[nodiscard]] std::vector<ShardPeer> live_shards() const;
+    [[nodiscard]] JobShards job_shards() const;
     [[nodiscard]] std::string name_of_shard(uint32_t shard) const;
 
     ManagerOptions options_;

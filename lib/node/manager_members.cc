@@ -499,6 +499,13 @@ std::vector<ShardPeer> Manager::live_shards() const {
     return live;
 }
 
+JobShards Manager::job_shards() const {
+    JobShards shards{.live = live_shards()};
+    for (const auto& [server, removed] : removed_)
+        shards.lost.insert(shards.lost.end(), removed.shards.begin(), removed.shards.end());
+    return shards;
+}
+
 std::string Manager::name_of_shard(uint32_t shard) const {
     const ViewShard* const is = membership_->view().shard(shard);
     const auto here = shards_.find(shard);

@@ -349,8 +349,8 @@ public:
     ///         come; the error of a task of `after`
     [[nodiscard]] Result<uint64_t> checkpoint(std::chrono::nanoseconds at_most = {},
                                               std::span<const TaskId> after = {});
-    /// What the job goes on from. Its tables are read when they are opened or created; until then later
-    /// checkpoints go on to have them as they are.
+    /// What the job goes on from. Its tables are read when they are opened or created; until then, and
+    /// if that fails, later checkpoints go on to have them as they are.
     /// Errors: kPeerLost, kDeadline
     [[nodiscard]] Result<ResumedFrom> resumed_from();
     /// Tables of the checkpoint that no worker has asked for are not wanted: this job and its later

@@ -25,7 +25,7 @@ constexpr const char* kTooBig = "shard 1: too big";
 struct Tables {
     Tables() {
         for (uint32_t number = 0; number < 2; ++number)
-            shards.push_back({number, endpoint.accept()});
+            shards.live.push_back({number, endpoint.accept()});
     }
 
     /// A worker asks for a table. Returns its connection.
@@ -82,7 +82,7 @@ struct Tables {
     testing::FakeEndpoint endpoint;
     Outbox outbox{endpoint};
     JobTables tables{outbox};
-    std::vector<ShardPeer> shards;
+    JobShards shards;
     std::optional<uint32_t> made;  ///< by the last ask()
 };
 
@@ -101,7 +101,7 @@ TEST_SUITE("job tables") {
             CHECK(job.last(worker).header.status == Errc::kNoMemory);
             CHECK(decode_text(job.last(worker).values) == kTooBig);
         }
-        for (const ShardPeer& shard : job.shards)
+        for (const ShardPeer& shard : job.shards.live)
             CHECK(job.dropped(shard.connection) == std::vector<uint64_t>{0});
         CHECK_FALSE(job.tables.is_making());
         CHECK(job.tables.take_refused() == std::vector<uint32_t>{0});
@@ -151,8 +151,8 @@ TEST_SUITE("job tables") {
         REQUIRE(job.answer(0, 0, Errc::kNoMemory).has_value());
         job.tables.forget_shard(1, Error(Errc::kPeerLost, "server 1 is gone"));
         CHECK(job.last(worker).header.status == Errc::kNoMemory);
-        CHECK(job.dropped(job.shards[0].connection) == std::vector<uint64_t>{0});
-        CHECK(job.dropped(job.shards[1].connection).empty());
+        CHECK(job.dropped(job.shards.live[0].connection) == std::vector<uint64_t>{0});
+        CHECK(job.dropped(job.shards.live[1].connection).empty());
         CHECK(job.tables.take_refused() == std::vector<uint32_t>{0});
     }
 
@@ -164,7 +164,7 @@ TEST_SUITE("job tables") {
         REQUIRE(job.answer(0, 0).has_value());
         REQUIRE(job.answer(1, 0, Errc::kNoMemory).has_value());
         CHECK(job.last(worker).header.status == Errc::kNoMemory);
-        CHECK(job.dropped(job.shards[0].connection) == std::vector<uint64_t>{0});
+        CHECK(job.dropped(job.shards.live[0].connection) == std::vector<uint64_t>{0});
         CHECK(job.tables.unread_tables() == std::vector<uint32_t>{0});
 
         const auto again = job.ask("old");
@@ -175,7 +175,7 @@ TEST_SUITE("job tables") {
         for (const uint32_t shard : {0, 1})
             job.report_filled(shard, 0, Errc::kOk);
         CHECK(job.last(again).header.status == Errc::kOk);
-        CHECK(job.dropped(job.shards[0].connection).size() == 1);
+        CHECK(job.dropped(job.shards.live[0].connection).size() == 1);
     }
 
     TEST_CASE("a table of the checkpoint that cannot be read is dropped and refused for good") {
@@ -188,6 +188,9 @@ TEST_SUITE("job tables") {
         job.report_filled(1, 0, Errc::kNotFound);
         CHECK(job.last(worker).header.status == Errc::kNotFound);
         CHECK(job.tables.count() == 0);
+        CHECK(job.tables.unread_tables() == std::vector<uint32_t>{0});  // for later checkpoints
+        job.tables.forget_unread();
+        CHECK(job.tables.unread_tables() == std::vector<uint32_t>{0});  // somebody wanted it
 
         const auto again = job.ask("old");
         CHECK_FALSE(job.made.has_value());
@@ -195,8 +198,45 @@ TEST_SUITE("job tables") {
         const ShardPeer joiner{2, job.endpoint.accept()};
         job.tables.send_all(joiner);
         CHECK(job.endpoint.sent(joiner.connection).empty());
-        for (const ShardPeer& shard : job.shards)
+        for (const ShardPeer& shard : job.shards.live)
             CHECK(job.dropped(shard.connection) == std::vector<uint64_t>{0});
+    }
+
+    TEST_CASE("a table of the checkpoint is read when others have taken over from a lost shard") {
+        for (const bool is_lost_for_good : {false, true}) {
+            CAPTURE(is_lost_for_good);
+            Tables job;
+            job.resume();
+            job.shards.lost = {7};
+            const auto worker = job.ask("old");
+            for (const uint32_t shard : {0, 1})
+                REQUIRE(job.answer(shard, 0).has_value());
+            CHECK(job.tables.is_making());
+            CHECK(job.tables.is_filling());
+            for (const ShardPeer& shard : job.shards.live)
+                CHECK(job.last(shard.connection).header.kind == Kind::kCreateTable);
+            if (is_lost_for_good) {
+                job.tables.forget_shard(7, Error(Errc::kPeerLost, "server 7 is gone"));
+                CHECK(job.last(worker).header.status == Errc::kPeerLost);
+                continue;
+            }
+            job.tables.forget_shard(7);
+            for (const ShardPeer& shard : job.shards.live)
+                CHECK(job.last(shard.connection).header.kind == Kind::kCheckpoint);
+            CHECK(job.endpoint.sent(worker).empty());
+            for (const uint32_t shard : {0, 1})
+                job.report_filled(shard, 0, Errc::kOk);
+            CHECK(job.last(worker).header.status == Errc::kOk);
+        }
+    }
+
+    TEST_CASE("a new table, which has nothing to read, waits for no lost shard") {
+        Tables job;
+        job.shards.lost = {7};
+        const auto worker = job.ask("w");
+        for (const uint32_t shard : {0, 1})
+            REQUIRE(job.answer(shard, 0).has_value());
+        CHECK(job.last(worker).header.status == Errc::kOk);
     }
 }
 

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -20,25 +21,26 @@ namespace weir::test {
 /// A folder of checkpoints on a simulated disk.
 struct CheckpointFolder {
     std::shared_ptr<testing::SimDisk> disk = std::make_shared<testing::SimDisk>();
+    std::string folder = "d";
 
     [[nodiscard]] CheckpointOptions options() const {
         CheckpointOptions options;
-        options.folder = "d";
+        options.folder = folder;
         options.disk = std::make_shared<checkpoint::DiskQueue>(disk);
         return options;
     }
 
     [[nodiscard]] checkpoint::Manifest latest() const {
-        const auto number = checkpoint::latest(*disk, "d");
+        const auto number = checkpoint::latest(*disk, folder);
         REQUIRE(number);
-        auto manifest = checkpoint::read_manifest(*disk, "d", *number);
+        auto manifest = checkpoint::read_manifest(*disk, folder, *number);
         REQUIRE(manifest);
         return *std::move(manifest);
     }
 
     [[nodiscard]] checkpoint::Chunk chunk(const checkpoint::ChunkEntry& entry,
                                           std::vector<std::byte>& bytes) const {
-        auto read = disk->read("d/" + entry.name, entry.size_bytes);
+        auto read = disk->read(path_of(entry), entry.size_bytes);
         REQUIRE_MESSAGE(read, read.error().text());
         bytes = *std::move(read);
         auto chunk = checkpoint::decode_chunk(entry.name, bytes);
@@ -47,9 +49,13 @@ struct CheckpointFolder {
         return *std::move(chunk);
     }
 
+    [[nodiscard]] std::string path_of(const checkpoint::ChunkEntry& entry) const {
+        return checkpoint::path_of(folder, entry.name);
+    }
+
     /// It is there with all that it names.
     void check_whole(uint64_t number) const {
-        const auto manifest = checkpoint::read_manifest(*disk, "d", number);
+        const auto manifest = checkpoint::read_manifest(*disk, folder, number);
         REQUIRE_MESSAGE(manifest, manifest.error().text());
         for (const checkpoint::ChunkEntry& entry : manifest->chunks) {
             std::vector<std::byte> bytes;
@@ -57,11 +63,26 @@ struct CheckpointFolder {
         }
     }
 
+    /// Flips a bit in the first chunk of the newest one. Returns what it was.
+    [[nodiscard]] std::vector<std::byte> damage_first_chunk() const {
+        const checkpoint::ChunkEntry entry = latest().chunks[0];
+        auto whole = disk->read(path_of(entry), entry.size_bytes);
+        REQUIRE(whole);
+        std::vector<std::byte> bytes = *whole;
+        bytes[bytes.size() / 2] ^= std::byte{4};
+        disk->damage(path_of(entry), bytes);
+        return *std::move(whole);
+    }
+
+    void mend_first_chunk(const std::vector<std::byte>& whole) const {
+        disk->damage(path_of(latest().chunks[0]), whole);
+    }
+
     /// A job that goes on from the newest checkpoint, and writes others.
     void resume(SimShape& shape) const {
         shape.checkpoints = options();
         shape.resume = latest();
-        shape.checkpoints.resumed_folder = "d";
+        shape.checkpoints.resumed_folder = folder;
         shape.checkpoints.resumed_from = shape.resume->number;
     }
 };

@@ -18,6 +18,10 @@
 namespace weir::test {
 namespace {
 
+TableSchema counters(const char* name) {
+    return table_of(Layout::kSparse, name, 0, ValueType::kUInt64);
+}
+
 Status checkpoint_now(SimCluster& cluster, uint32_t worker = 0) {
     const auto call = cluster.workers[worker]->checkpoint(0);
     REQUIRE(cluster.run_until([&] { return cluster.workers[worker]->done(call); }));
@@ -124,9 +128,7 @@ TEST_SUITE("checkpoint_job") {
         REQUIRE(checkpoint_now(cluster));
         CHECK(push(cluster, cluster.table));
         const auto chunk = folder.latest().chunks[0];
-        auto bytes = *folder.disk->read("d/" + chunk.name, chunk.size_bytes);
-        bytes[bytes.size() / 2] ^= std::byte{4};
-        folder.disk->damage("d/" + chunk.name, bytes);
+        (void)folder.damage_first_chunk();
         SimShape other{.servers = 1, .shards = 2, .workers = 1};
         folder.resume(other);
         SimCluster resumed(2, other, {});
@@ -135,6 +137,79 @@ TEST_SUITE("checkpoint_job") {
             resumed.make_table(0, table_of(Layout::kSparse, "w", 0, ValueType::kUInt64));
         REQUIRE(table.code() == Errc::kParse);
         CHECK(table.error().text().find(chunk.name) != std::string::npos);
+    }
+
+    TEST_CASE("tables that nobody opens, or that cannot be read, stay in all later checkpoints") {
+        for (const bool is_in_another_folder : {false, true}) {
+            CAPTURE(is_in_another_folder);
+            CheckpointFolder folder;
+            SimShape shape{.servers = 2, .shards = 1, .workers = 1};
+            shape.checkpoints = folder.options();
+            SimCluster first(1, shape, {});
+            REQUIRE(first.start());
+            const std::vector<uint64_t> keys = all_keys(100);
+            const std::vector<uint64_t> ones(keys.size(), 1);
+            for (const char* const name : {"damaged", "unread", "used"}) {
+                const TableInfo table = *first.make_table(0, counters(name));
+                REQUIRE(first.finish(
+                    0, first.workers[0]->push(table, keys, std::as_bytes(std::span(ones)), {})));
+            }
+            REQUIRE(checkpoint_now(first));
+            const std::vector<std::byte> whole = folder.damage_first_chunk();
+
+            SimShape other{.servers = 1, .shards = 2, .workers = 1};
+            folder.resume(other);
+            if (is_in_another_folder) other.checkpoints.folder = "e";
+            SimCluster second(2, other, {});
+            REQUIRE(second.start());
+            REQUIRE(second.make_table(0, counters("damaged")).code() == Errc::kParse);
+            REQUIRE(second.make_table(0, counters("used")));
+            for (size_t i = 0; i < 2 * other.checkpoints.kept_count; ++i)
+                REQUIRE(checkpoint_now(second));
+
+            CheckpointFolder newest{.disk = folder.disk, .folder = other.checkpoints.folder};
+            newest.mend_first_chunk(whole);
+            SimShape last{.servers = 2, .shards = 1, .workers = 1};
+            newest.resume(last);
+            SimCluster third(3, last, {});
+            REQUIRE(third.start());
+            for (const char* const name : {"damaged", "unread", "used"})
+                CHECK(pull(third, *third.make_table(0, counters(name)), keys) == ones);
+        }
+    }
+
+    TEST_CASE("a table of the checkpoint that is opened while a server dies is whole") {
+        CheckpointFolder folder;
+        SimShape shape{.servers = 3, .shards = 1, .workers = 1};
+        shape.is_manager_apart = true;
+        shape.replicas = 1;
+        shape.checkpoints = folder.options();
+        StartedCluster first(1, shape, counters("w"));
+        const std::vector<uint64_t> keys = all_keys(200);
+        const std::vector<uint64_t> ones(keys.size(), 1);
+        REQUIRE(first.finish(
+            0, first.client().push(first.table, keys, std::as_bytes(std::span(ones)), {})));
+        REQUIRE(checkpoint_now(first));
+        size_t opened_count = 0;
+        for (uint64_t turns = 0; turns < 60; ++turns) {
+            CAPTURE(turns);
+            folder.resume(shape);
+            SimCluster second(2, shape, {});
+            REQUIRE(second.start());
+            second.run_idle(100);
+            second.kill_host(1);
+            second.shards[1].reset();
+            for (uint64_t i = 0; i < turns; ++i)
+                second.step();
+            const auto table = second.make_table(0, counters("w"));
+            if (!table) {
+                CHECK(table.code() == Errc::kPeerLost);
+                continue;
+            }
+            ++opened_count;
+            CHECK(pull(second, *table, keys) == ones);
+        }
+        CHECK(opened_count > 10);
     }
 
     TEST_CASE(
