@@ -53,8 +53,8 @@ struct JobOptions {
     std::string checkpoint_folder{};
     std::chrono::nanoseconds checkpoint_every{};  ///< 0: not by time
     uint64_t checkpoint_every_iterations = 0;     ///< of any table; 0: not by their number
-    /// Asked on rank 0, or where the manager is that leads, in its thread: true once for each checkpoint that is asked for.
-    /// Empty: never.
+    /// Asked where managers are, in their threads (rank 0; of several, the first ranks): true once for each
+    /// checkpoint that is asked for. Empty: never.
     std::function<bool()> wants_checkpoint{};
     /// The job goes on from the newest checkpoint in this folder: its tables are there under their
     /// names, with values, rule state and iterations, whatever the numbers of servers, shards and

@@ -95,6 +95,7 @@ Result<std::unique_ptr<StateMachine>> Managers::make(ManagerOptions options, uin
     several.log.election_ns = kElectionNs;
     several.log.heartbeat_ns = kHeartbeatNs;
     several.log.members = members_;
+    several.addresses = addresses_;
     several.processes = processes_;
     several.life = std::move(life);
     several.is_unneeded = is_unneeded_;

@@ -47,12 +47,13 @@ struct CheckpointOrder {
     friend bool operator==(const CheckpointOrder&, const CheckpointOrder&) = default;
 };
 
-/// From a worker to the manager, in `first`.
+/// From a worker to the manager, in `first`; kBegin from a command.
 enum class CheckpointAsk : uint64_t {
     kWrite = 0,         ///< a checkpoint; its number is in the answer
     kResumedFrom = 1,   ///< the answer is a ResumedMessage
     kForgetUnread = 2,  ///< the job shall not have those tables of it that nobody has asked for
-    kWritten = 3        ///< the answer is a WrittenMessage
+    kWritten = 3,       ///< the answer is a WrittenMessage
+    kBegin = 4          ///< a checkpoint; the answer does not wait for it
 };
 
 /// The checkpoints that the job has written.

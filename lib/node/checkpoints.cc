@@ -96,12 +96,24 @@ void Checkpoints::answer_all(Outbox& outbox, std::vector<Asker>& askers, Errc st
 }
 
 void Checkpoints::ask(const Asker& asker) {
-    if (options_.folder.empty()) {
-        return answer(outbox_, asker, Errc::kUnavailable,
-                      encode_text("the job writes no checkpoints: give it a folder for them "
-                                  "(--checkpoint DIR, JobOptions::checkpoint_folder)"));
+    if (const Status has_folder = check_folder(); !has_folder) {
+        const Error& why = has_folder.error();
+        return answer(outbox_, asker, why.code(), encode_text(why.text()));
     }
     askers_.push_back(asker);
+}
+
+Status Checkpoints::want() {
+    WEIR_TRY(check_folder());
+    is_wanted_ = true;
+    return {};
+}
+
+Status Checkpoints::check_folder() const {
+    if (!options_.folder.empty()) return {};
+    return Error(Errc::kUnavailable,
+                 "the job writes no checkpoints: give it a folder for them (--checkpoint DIR, "
+                 "JobOptions::checkpoint_folder)");
 }
 
 void Checkpoints::forget(transport::ConnectionId connection) {
@@ -359,6 +371,7 @@ Checkpoints::Report Checkpoints::report() const {
     report.last_age_ns = last_number_ == 0 ? 0 : clock_.now_ns() - last_begun_ns_;
     report.last_duration_ns = last_duration_ns_;
     report.last_failure = last_failure_;
+    if (due_since_ns_ && !needs_no_rest()) report.rest_wait_ns = clock_.now_ns() - *due_since_ns_;
     return report;
 }
 

@@ -80,6 +80,7 @@ public:
         uint64_t last_age_ns = 0;       ///< since that was begun
         uint64_t last_duration_ns = 0;  ///< from its begin to its end
         std::string last_failure = {};  ///< of the one after that; empty: it did not fail
+        uint64_t rest_wait_ns = 0;      ///< one is due for so long that waits for rest; 0: none is
     };
 
     Checkpoints(CheckpointOptions options, Outbox& outbox, const Clock& clock)
@@ -93,6 +94,9 @@ public:
     /// Somebody asks for one: it begins when it can, and the answer comes when it is on the disk. Its
     /// number is in the body.
     void ask(const Asker& asker);
+    /// The same, but nobody waits for an answer.
+    /// Errors: Errc::kUnavailable if the job writes none
+    [[nodiscard]] Status want();
     /// Who asked is gone.
     void forget(transport::ConnectionId connection);
 
@@ -142,6 +146,7 @@ public:
 private:
     [[nodiscard]] bool is_asked_for() const noexcept { return is_wanted_ || !askers_.empty(); }
 
+    [[nodiscard]] Status check_folder() const;
     [[nodiscard]] bool is_due_by_itself() const;
     void enter(Phase phase);
     void give_up(const Error& why, LogLevel level = LogLevel::kWarning);
@@ -161,7 +166,7 @@ private:
     uint64_t entered_ns_ = 0;  ///< the phase
     uint64_t begun_ns_ = 0;    ///< the last one, or the job
     bool is_started_ = false;
-    bool is_wanted_ = false;     ///< a signal asks for it
+    bool is_wanted_ = false;     ///< a signal asks for it, here or at another manager
     bool has_iterated_ = false;  ///< so many iterations are closed that it is due
     bool was_due_ = false;       ///< the one that is under way; or it was only asked for by workers
     bool is_missed_ = false;     ///< the last one was due, and failed

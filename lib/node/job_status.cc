@@ -50,6 +50,7 @@ bool read(ByteReader& from, JobStatus::Checkpoints& checkpoints) {
     checkpoints.last_duration_ms = from.number<uint64_t>();
     checkpoints.resumed_from = from.number<uint64_t>();
     checkpoints.last_failure = from.text(JobStatus::kFailureBytesMax);
+    checkpoints.rest_wait_ms = from.number<uint64_t>();
     return true;
 }
 
@@ -77,6 +78,7 @@ std::vector<std::byte> JobStatus::encode() const {
     w.number(checkpoints.last_age_ms).number(checkpoints.last_duration_ms);
     w.number(checkpoints.resumed_from);
     w.text(std::string_view(checkpoints.last_failure).substr(0, kFailureBytesMax));
+    w.number(checkpoints.rest_wait_ms);
     write_list(w, dead, [&](const DeadServer& server) {
         w.number(server.number).number(server.rank);
         w.number(static_cast<uint8_t>(server.held_parameters));

@@ -86,6 +86,8 @@ struct JobStatus {
         uint64_t last_duration_ms = 0;  ///< from its begin to its end
         uint64_t resumed_from = 0;      ///< the one from which the job goes on; 0: none
         std::string last_failure = {};  ///< of the one after the last one; empty: it did not fail
+        /// One is due for so long, and waits until copies are made and segments have moved; 0: none does.
+        uint64_t rest_wait_ms = 0;
         friend bool operator==(const Checkpoints&, const Checkpoints&) = default;
     };
 

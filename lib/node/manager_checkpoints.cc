@@ -42,7 +42,7 @@ bool Manager::may_begin_checkpoint() const {
 
 void Manager::ask_for_checkpoint(const Asker& asker, const wire::Frame& frame) {
     const auto what = static_cast<CheckpointAsk>(frame.header.first);
-    if (what > CheckpointAsk::kWritten || !frame.values.empty())
+    if (what > CheckpointAsk::kBegin || !frame.values.empty())
         return refuse(asker.connection, "a malformed question about checkpoints");
     const size_t bytes_max = endpoint_->capabilities().message_bytes_max - wire::kHeaderBytesMin;
     switch (what) {
@@ -56,6 +56,11 @@ void Manager::ask_for_checkpoint(const Asker& asker, const wire::Frame& frame) {
         case CheckpointAsk::kForgetUnread:
             tables_.forget_unread();
             return answer(outbox_, asker, Errc::kOk);
+        case CheckpointAsk::kBegin: {
+            const Status wanted = loss_ ? Status(*loss_) : checkpoints_.want();
+            return answer(outbox_, asker, wanted.code(),
+                          wanted ? std::vector<std::byte>() : encode_text(wanted.error().text()));
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
 /// Commands of people: they connect as any other peer does, and ask for the state of the job, or
-/// for a server to leave.
+/// for a server to leave. A manager that does not lead asks as they do for a checkpoint.
 
 #include <algorithm>
 #include <utility>
@@ -28,7 +28,10 @@ void Manager::accept_operator(ConnectionId connection, Peer& peer) {
 
 void Manager::receive_from_operator(const Asker& asker, const wire::Frame& frame) {
     const Kind kind = frame.header.kind;
-    if (kind != Kind::kStats && kind != Kind::kLeave)
+    const bool asks_for_checkpoint =
+        kind == Kind::kCheckpoint &&
+        frame.header.first == static_cast<uint64_t>(CheckpointAsk::kBegin);
+    if (kind != Kind::kStats && kind != Kind::kLeave && !asks_for_checkpoint)
         return refuse(asker.connection, "a frame that commands do not send to a manager");
     if (phase_ == Phase::kJoining) {
         return answer(outbox_, asker, Errc::kUnavailable,
@@ -38,6 +41,7 @@ void Manager::receive_from_operator(const Asker& asker, const wire::Frame& frame
         const Error over = job_is_over();
         return answer(outbox_, asker, over.code(), encode_text(over.text()));
     }
+    if (asks_for_checkpoint) return ask_for_checkpoint(asker, frame);
     kind == Kind::kStats ? ask_for_status(asker) : leave_server(asker, frame);
 }
 
@@ -234,7 +238,8 @@ JobStatus::Checkpoints Manager::checkpoint_state() const {
             report.last_age_ns / kMillisecond,
             report.last_duration_ns / kMillisecond,
             checkpoints_.options().resumed_from.value_or(0),
-            report.last_failure};
+            report.last_failure,
+            membership_->is_at_rest() ? 0 : report.rest_wait_ns / kMillisecond};
 }
 
 }  // namespace weir

@@ -38,6 +38,7 @@ ReplicatedManager::ReplicatedManager(ReplicatedManagerOptions options,
       log_endpoint_(std::move(log_endpoint)),
       clock_(clock),
       disk_(std::make_shared<AgreedDisk>(options_.manager.checkpoints.disk)),
+      handover_(*endpoint_, clock),
       led_ns_(clock.now_ns()) {
     ManagerOptions of_all = options_.manager;
     of_all.is_being_stopped = [this] { return is_being_stopped_; };
@@ -67,6 +68,8 @@ size_t ReplicatedManager::poll() {
         done += run_alone();
     } else if (leads_) {
         done += offer() + offer_disk() + offer_ends();
+    } else {
+        done += hand_over_checkpoint();
     }
     go_on_with_handover();
     done += announce() + post_waiting();
@@ -163,6 +166,7 @@ size_t ReplicatedManager::begin_to_lead() {
     const bool is_alone = ending_since_ns_ != 0;
     if (!is_alone && !propose(input)) return 0;
     leads_ = true;
+    handover_.stop();
     is_lead_applied_ = false;
     all_offered_ns_ = 0;
     last_number_ = 0;
@@ -235,6 +239,7 @@ size_t ReplicatedManager::take_what_came() {
 
 void ReplicatedManager::take(const Completion& completion) {
     const ConnectionId connection = completion.connection;
+    if (handover_.has(connection)) return handover_.take(completion);
     if (completion.event == Event::kAccepted) {
         members_[connection] = {};
         return;
@@ -295,8 +300,7 @@ size_t ReplicatedManager::offer() {
         ManagerInput input;
         input.now_ns = common_ns();
         if (const auto& asked = options_.manager.is_being_stopped) input.is_being_stopped = asked();
-        if (const auto& asked = options_.manager.checkpoints.is_asked_for)
-            is_checkpoint_asked_ = asked() || is_checkpoint_asked_;
+        look_for_checkpoint_asked();
         input.wants_checkpoint = is_checkpoint_asked_;
         size_t bytes = 0;
         auto event = came_.begin();
@@ -316,6 +320,35 @@ size_t ReplicatedManager::offer() {
         ++offered;
     } while (!came_.empty());
     return offered;
+}
+
+void ReplicatedManager::look_for_checkpoint_asked() {
+    if (const auto& asked = options_.manager.checkpoints.is_asked_for)
+        is_checkpoint_asked_ = asked() || is_checkpoint_asked_;
+}
+
+/// It does not lead. Who stops the whole job signals all of its processes: then the one that leads knows, too.
+size_t ReplicatedManager::hand_over_checkpoint() {
+    look_for_checkpoint_asked();
+    if (!is_checkpoint_asked_) return 0;
+    if (handover_.take_answer()) {
+        is_checkpoint_asked_ = false;
+        return 1;
+    }
+    const auto& is_being_stopped = options_.manager.is_being_stopped;
+    if (is_being_stopped && is_being_stopped()) return 0;
+    return handover_.ask(leader_address());
+}
+
+/// Empty: it knows of nobody that leads.
+std::string ReplicatedManager::leader_address() const {
+    if (log_->finished() || options_.addresses.empty()) return {};
+    const auto& members = options_.log.members;
+    const auto leader =
+        std::ranges::find(members, log_->leadership().leader, &consensus::Member::id);
+    return leader == members.end()
+               ? std::string()
+               : options_.addresses[static_cast<size_t>(leader - members.begin())];
 }
 
 size_t ReplicatedManager::offer_disk() {

@@ -28,6 +28,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/descriptor.h"
 #include "lib/consensus/replicated_log.h"
+#include "lib/node/checkpoint_handover.h"
 #include "lib/node/fed_endpoint.h"
 #include "lib/node/life_line.h"
 #include "lib/node/manager.h"
@@ -52,6 +53,9 @@ struct ReplicatedManagerOptions {
     /// The managers, in the order of their ranks, in which members know them.
     /// How much of the log is kept is set here.
     consensus::ReplicatedLogOptions log;
+    /// Where members connect to each of them. Empty: a checkpoint that is asked for where none leads waits
+    /// until that one does.
+    std::vector<std::string> addresses{};
     /// The processes of the managers, as their links name them, and what this one's process knows of them.
     /// Empty, null: nothing.
     std::vector<uint64_t> processes{};
@@ -150,6 +154,9 @@ private:
     size_t offer();
     size_t offer_disk();
     size_t offer_ends();
+    void look_for_checkpoint_asked();
+    size_t hand_over_checkpoint();
+    [[nodiscard]] std::string leader_address() const;
     size_t run_alone();
     void refuse(ConnectionId connection);
     void note(ManagerEvent event);
@@ -176,6 +183,9 @@ private:
     bool is_being_stopped_ = false;
     bool wants_checkpoint_ = false;
 
+    bool is_checkpoint_asked_ = false;  ///< here, and neither offered nor handed over yet
+    CheckpointHandover handover_;
+
     // as the one that leads
     uint64_t leads_in_term_ = 0;  ///< it may begin to; 0: it may not
     bool leads_ = false;
@@ -183,7 +193,6 @@ private:
     uint64_t last_number_ = 0;
     uint64_t all_offered_ns_ = 0;                                ///< the last input with is_all
     bool is_lead_applied_ = false;                               ///< of this term
-    bool is_checkpoint_asked_ = false;                           ///< and not offered yet
     std::optional<std::pair<uint64_t, DiskAnswer>> disk_ended_;  ///< the same
     std::unordered_map<uint64_t, ConnectionId> by_number_;
     std::vector<ManagerEvent> came_;    ///< and is not offered yet

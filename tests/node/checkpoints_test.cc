@@ -61,8 +61,10 @@ TEST_SUITE("checkpoints") {
         CHECK(job.checkpoints.is_due());
         job.clock.advance(Checkpoints::kRestNs - 1);
         CHECK_FALSE(job.begins_at_once());
+        CHECK(job.checkpoints.report().rest_wait_ns == Checkpoints::kRestNs - 1);
         job.clock.advance(1);
         CHECK(job.begins_at_once());
+        CHECK(job.checkpoints.report().rest_wait_ns == 0);
     }
 
     TEST_CASE("one that failed because of a server waits again before it is tried again") {

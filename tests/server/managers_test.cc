@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/log_lines.h"
+#include "tests/server/checkpoint_folder.h"
 #include "tests/server/sim_cluster.h"
 
 namespace weir::test {
@@ -18,8 +19,9 @@ constexpr uint64_t kManagedKeys = 1000;
 /// A cluster with three managers and a table of counters.
 class ManagedCluster : public SimCluster {
 public:
-    explicit ManagedCluster(uint64_t seed, uint32_t replicas = 0, uint32_t servers = 3)
-        : SimCluster(seed, shape_of(replicas, servers), {.maps_memory = true}) {
+    explicit ManagedCluster(uint64_t seed, uint32_t replicas = 0, uint32_t servers = 3,
+                            const CheckpointOptions& checkpoints = {})
+        : SimCluster(seed, shape_of(replicas, servers, checkpoints), {.maps_memory = true}) {
         REQUIRE(start());
         auto made = make_table(0, dense_table("counters", kManagedKeys, ValueType::kUInt64));
         REQUIRE(made.has_value());
@@ -78,12 +80,14 @@ public:
     uint64_t sum = 0;
 
 private:
-    static SimShape shape_of(uint32_t replicas, uint32_t servers) {
+    static SimShape shape_of(uint32_t replicas, uint32_t servers,
+                             const CheckpointOptions& checkpoints) {
         SimShape shape;
         shape.servers = servers;
         shape.workers = 2;
         shape.managers = 3;
         shape.replicas = replicas;
+        shape.checkpoints = checkpoints;
         return shape;
     }
 
@@ -209,6 +213,41 @@ TEST_SUITE("managers") {
             cluster.push();
             cluster.check_sum();
             REQUIRE(cluster.barrier());
+            cluster.leave_all();
+        }
+    }
+
+    TEST_CASE("a checkpoint that is asked for at one that does not lead is written once") {
+        for (uint64_t seed = 1; seed <= 3; ++seed) {
+            CAPTURE(seed);
+            CheckpointFolder folder;
+            ManagedCluster cluster(seed, 0, 3, folder.options());
+            cluster.push();
+            for (const uint64_t number : {1, 2}) {
+                cluster.asked_managers.insert((cluster.leader() + static_cast<uint32_t>(number)) %
+                                              3);
+                cluster.run_idle(3000);
+                CHECK(cluster.asked_managers.empty());
+                CHECK(folder.latest().number == number);
+                CHECK(checkpoint::list_checkpoints(*folder.disk, folder.folder)->size() == number);
+            }
+            cluster.leave_all();
+        }
+    }
+
+    TEST_CASE("a checkpoint that is asked for while the one that leads dies is written") {
+        for (uint64_t steps = 0; steps < 20; ++steps) {
+            CAPTURE(steps);
+            CheckpointFolder folder;
+            ManagedCluster cluster(steps + 1, 0, 3, folder.options());
+            cluster.push();
+            const uint32_t leader = cluster.leader();
+            cluster.asked_managers.insert((leader + 1) % 3);
+            for (uint64_t step = 0; step < 3 * steps; ++step)
+                (void)cluster.step();
+            cluster.kill_manager(leader);
+            cluster.run_idle(6000);
+            CHECK(checkpoint::latest(*folder.disk, folder.folder).has_value());
             cluster.leave_all();
         }
     }

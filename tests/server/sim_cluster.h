@@ -413,7 +413,11 @@ private:
             addresses_.push_back(of_members[i]->address());
             options.log.members.push_back({i + 1, of_log[i]->address()});
         }
+        options.addresses = addresses_;
         for (uint32_t i = 0; i < shape_.managers; ++i) {
+            options.manager.checkpoints.is_asked_for = [this, i] {
+                return asked_managers.erase(i) > 0;
+            };
             options.log.self = i + 1;
             options.log.seed = seed_ + i;
             options.handover =
@@ -549,7 +553,8 @@ public:
     std::vector<std::unique_ptr<Shard>> shards;
     std::vector<std::unique_ptr<ClientCore>> workers;
     std::set<const StateMachine*> stopped;  ///< these are not polled
-    std::set<uint32_t> stopped_hosts;  ///< nor the shards and lease lines of these, or the manager
+    std::set<uint32_t> stopped_hosts;   ///< nor the shards and lease lines of these, or the manager
+    std::set<uint32_t> asked_managers;  ///< of several, whose processes are asked for a checkpoint
 };
 
 /// One server of one shard.

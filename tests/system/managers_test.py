@@ -72,6 +72,21 @@ class Managers(testing.ServersThatDie, testing.Folder, unittest.TestCase):
             self.ends(job, (1, 2, 3, 4))
         self.assertEqual(self.weir("checkpoint", "verify", folder).code, 0)
 
+    def test_a_signal_for_a_checkpoint_counts_at_each_manager(self):
+        folder = self.path("checkpoints")
+        os.mkdir(folder)
+
+        def count():
+            return sum(name.endswith(".manifest") for name in os.listdir(folder))
+
+        with self.job(testing.endless(), "--checkpoint", folder, *testing.ENDLESS) as job:
+            self.ready(job)
+            for rank in range(SERVERS):
+                os.kill(job.pid(rank), signal.SIGUSR1)
+                self.assertTrue(job.until(lambda wanted=rank + 1: count() == wanted), job.everything())
+            self.ends(job, range(SIZE))
+        self.assertEqual(self.weir("checkpoint", "verify", folder).code, 0)
+
     def test_one_that_is_stopped_does_no_harm_when_it_goes_on(self):
         with self.job(testing.endless(), *testing.ENDLESS) as job:
             self.ready(job)

@@ -33,8 +33,8 @@ void add_checkpoint_flags(CLI::App& command, JobFlags& job) {
     CLI::Option* const folder =
         command
             .add_option("--checkpoint", options.checkpoint_folder,
-                        "folder to write checkpoints to, which all servers see; SIGUSR1 to rank 0: "
-                        "write one now")
+                        "folder to write checkpoints to, which all servers see; SIGUSR1 to rank 0 "
+                        "(of several managers, to the rank of any): write one now")
             ->option_text("DIR")
             ->check(is_named);
     command

@@ -107,7 +107,14 @@ std::string checkpoints_text(const JobStatus::Checkpoints& is) {
                               static_cast<double>(is.last_duration_ms) / 1000);
     if (is.is_under_way) text += "; one is being written";
     if (!is.last_failure.empty()) text += fmt::format("; then one failed: {}", is.last_failure);
-    return text + "\n";
+    text += "\n";
+    if (is.rest_wait_ms != 0) {
+        text += fmt::format(
+            "the next checkpoint has been due for {:.1f} s: it waits until copies are made and "
+            "segments have moved\n",
+            static_cast<double>(is.rest_wait_ms) / 1000);
+    }
+    return text;
 }
 
 Json checkpoints_json(const JobStatus::Checkpoints& is) {
@@ -119,6 +126,7 @@ Json checkpoints_json(const JobStatus::Checkpoints& is) {
             {"last_age_ms", is_any ? Json(is.last_age_ms) : Json(nullptr)},
             {"last_duration_ms", is_any ? Json(is.last_duration_ms) : Json(nullptr)},
             {"last_failure", is.last_failure.empty() ? Json(nullptr) : Json(is.last_failure)},
+            {"rest_wait_ms", number(is.rest_wait_ms)},
             {"resumed_from", number(is.resumed_from)}};
 }
 
