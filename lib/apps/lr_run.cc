@@ -14,6 +14,7 @@
 #include "lib/apps/allgather.h"
 #include "lib/apps/client_exchange.h"
 #include "lib/apps/lr_solver.h"
+#include "lib/base/counted.h"
 #include "lib/base/fnv.h"
 #include "lib/base/log.h"
 #include "lib/data/examples.h"
@@ -185,8 +186,8 @@ Status test(Client& client, ClientExchange& exchange, const LrRunOptions& option
     if (all.example_count == 0) {
         std::string text = "the test files have no examples: " + options.test[0];
         if (const BadLines& bad = run.bad_test_lines; bad.count > 0)
-            text +=
-                fmt::format("; {} bad lines were left out, the first: {}", bad.count, bad.first);
+            text += fmt::format("; {} {} left out, the first: {}", counted(bad.count, "bad line"),
+                                bad.count == 1 ? "was" : "were", bad.first);
         run.tested = Error(Errc::kInvalidArgument, std::move(text));
         return {};
     }

@@ -7,6 +7,7 @@
 
 #include <fmt/core.h>
 
+#include "lib/base/counted.h"
 #include "lib/base/log.h"
 #include "lib/node/lost_ranges.h"
 #include "lib/node/manager.h"
@@ -387,8 +388,8 @@ void Manager::carry_out(const AskFirstIteration& action) {
 void Manager::carry_out(const AdmitServer& action) {
     const auto server = joiners_.take_server(action.ticket);
     if (!server) return;
-    log(LogLevel::kInfo, "server {} (rank {}) joins the job, with {} shards", action.server,
-        server->is.rank, server->shards.size());
+    log(LogLevel::kInfo, "server {} (rank {}) joins the job, with {}", action.server,
+        server->is.rank, counted(server->shards.size(), "shard"));
     for (uint32_t i = 0; i < server->shards.size(); ++i) {
         const ShardPeer shard{action.first_shard + i, server->shards[i]};
         shards_[shard.number] = {shard.connection,

@@ -10,6 +10,7 @@
 #include <fmt/core.h>
 
 #include "lib/base/check.h"
+#include "lib/base/counted.h"
 #include "lib/ring/copy_order.h"
 
 namespace weir {
@@ -122,11 +123,10 @@ Status Membership::leave_server(uint32_t server) {
     }
     const size_t copies = options_.backup_count + size_t{1};
     if (others.size() <= copies && options_.backup_count > 0) {
-        return Error(
-            Errc::kUnavailable,
-            fmt::format("server {} cannot leave: each segment has {} copies, and {} servers "
-                        "would be left for them; let one join first",
-                        server, copies, others.size() - 1));
+        return Error(Errc::kUnavailable,
+                     fmt::format("server {} cannot leave: each segment has {} copies, and {} "
+                                 "would be left for them; let one join first",
+                                 server, copies, counted(others.size() - 1, "server")));
     }
     leaving_.insert(server);
     full_.clear();  // they are asked again

@@ -84,7 +84,7 @@ class Checkpoint(unittest.TestCase):
         again = sum(path.stat().st_size for path in self.dir.glob("000001.t0.*.chunk"))
         self.assertEqual(second["new_bytes"], second["bytes"] - again)
         self.assertIn("of it written for this one", self.weir("show").stdout)
-        self.assertEqual(self.weir("prune", "--keep", "1").stdout, "removed 1 checkpoints and 2 chunks\n")
+        self.assertEqual(self.weir("prune", "--keep", "1").stdout, "removed 1 checkpoint and 2 chunks\n")
         self.assertEqual(self.weir("verify").stdout, "checkpoint 2: whole\n")
         self.assertEqual(len(self.weir("export", "-t", "weights").stdout.splitlines()), 40)
         self.chunk(1).unlink()

@@ -227,13 +227,13 @@ class BadInput(testing.Folder, unittest.TestCase):
         self.assertEqual(done.code, 0)
         self.assertEqual([testing.read_json(out)[name] for name in ("bad_lines", "test_bad_lines")], [2, 1])
         self.assertRegex(done.out, r"left out +2 bad lines; the first: .*bad\.svm:61:1: ")
-        self.assertRegex(done.out, r"left out +1 bad lines; the first: .*test\.svm:21:1: ")
+        self.assertRegex(done.out, r"left out +1 bad line; the first: .*test\.svm:21:1: ")
 
     def test_a_bad_line_is_named_whichever_worker_left_it_out(self):
         good, bad = self.file("good.svm", GOOD * 30), self.file("bad.svm", GOOD * 30 + b"oops\n")
         for files in ((good, bad), (bad, good)):
             done = self.lr("--train", *files, "--skip-bad", 1, "--workers", 2, *FEW_PASSES)
-            self.assertRegex(done.out, r"left out +1 bad lines; the first: .*bad\.svm:61:1: ")
+            self.assertRegex(done.out, r"left out +1 bad line; the first: .*bad\.svm:61:1: ")
 
     def test_test_files_of_nothing_but_bad_lines_say_so(self):
         good, bad = self.file("good.svm", GOOD * 30), self.file("bad.svm", b"oops\n" * 3)

@@ -180,7 +180,7 @@ class Predict(Flags):
         self.assertIn("standard input:2:6: expected a finite decimal number", err)
         out, err = self.good("predict", "--model", model, "-", "--skip-bad", 1, stdin=bad)
         self.assertEqual(len(out.split()), 2)
-        self.assertRegex(err, "left out +1 bad lines; the first: standard input:2:6")
+        self.assertRegex(err, "left out +1 bad line; the first: standard input:2:6")
         kept = Path(self.path("kept"))
         kept.write_text("before", encoding="ascii")
         self.weir("predict", "--model", model, "-", "--out", kept, stdin=bad)

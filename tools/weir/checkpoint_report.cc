@@ -6,6 +6,7 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
+#include "lib/base/counted.h"
 #include "lib/base/os_limits.h"
 
 namespace weir::tools {
@@ -92,9 +93,10 @@ std::string show_text(const Manifest& manifest) {
     for (const TableSchema& table : manifest.tables) {
         const std::span<const ChunkEntry> chunks = manifest.chunks_of(table.id);
         const Sum sum = sum_of(chunks);
-        text += fmt::format("table '{}': {}, {} x {}, rule {}; {} rows in {} chunks, {}\n",
-                            table.name, layout_of(table), table.width, to_string(table.value_type),
-                            table.rule, sum.rows, chunks.size(), bytes_text(sum.bytes));
+        text += fmt::format("table '{}': {}, {} x {}, rule {}; {} in {}, {}\n", table.name,
+                            layout_of(table), table.width, to_string(table.value_type), table.rule,
+                            counted(sum.rows, "row"), counted(chunks.size(), "chunk"),
+                            bytes_text(sum.bytes));
     }
     return text;
 }
@@ -143,8 +145,8 @@ std::string verify_json(std::span<const VerifiedCheckpoint> verified) {
 }
 
 std::string prune_text(const checkpoint::Pruned& pruned) {
-    return fmt::format("removed {} checkpoints and {} chunks\n", pruned.checkpoints.size(),
-                       pruned.chunk_count);
+    return fmt::format("removed {} and {}\n", counted(pruned.checkpoints.size(), "checkpoint"),
+                       counted(pruned.chunk_count, "chunk"));
 }
 
 std::string prune_json(const checkpoint::Pruned& pruned) {

@@ -12,6 +12,7 @@
 #include <sys/resource.h>
 
 #include "lib/apps/plot_svg.h"
+#include "lib/base/counted.h"
 #include "lib/base/log.h"
 #include "lib/data/input_file.h"
 #include "lib/data/output_file.h"
@@ -149,11 +150,6 @@ nlohmann::json to_json(const LrFlags& flags, const apps::LrRun& run, const JobSh
     return json;
 }
 
-std::string counted(uint64_t count, std::string_view thing) {
-    const std::string_view ending = count == 1 ? "" : thing.ends_with("s") ? "es" : "s";
-    return fmt::format("{} {}{}", count, thing, ending);
-}
-
 void print_summary(std::FILE* to, const apps::LrRun& run) {
     const apps::LrResult& r = run.result;
     fmt::print(to, "objective       {:.6g}{}\n", r.objective, proof(r));
@@ -169,7 +165,8 @@ void print_summary(std::FILE* to, const apps::LrRun& run) {
                static_cast<double>(run.bytes_copied) / 1e6);
     for (const apps::BadLines* const bad : {&run.bad_lines, &run.bad_test_lines}) {
         if (bad->count > 0)
-            fmt::print(to, "left out        {} bad lines; the first: {}\n", bad->count, bad->first);
+            fmt::print(to, "left out        {}; the first: {}\n", counted(bad->count, "bad line"),
+                       bad->first);
     }
 }
 

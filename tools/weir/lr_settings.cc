@@ -9,6 +9,7 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
+#include "lib/base/counted.h"
 #include "lib/data/input_file.h"
 #include "tools/weir/paths.h"
 
@@ -64,11 +65,10 @@ Status take_files(const Json& from, const std::string& flag, std::vector<std::st
     const auto count = from.at(flag + "_files").get<size_t>();
     const std::vector<std::string> told = from.at(flag);
     if (!files.empty() && files.size() != count) {
-        return Error(
-            Errc::kInvalidArgument,
-            fmt::format("--{} names {} files, and that of the job {}: give the same files, "
-                        "or leave --{} out if they have the same names here",
-                        flag, files.size(), count, flag));
+        return Error(Errc::kInvalidArgument,
+                     fmt::format("--{} names {}, and that of the job {}: give the same files, "
+                                 "or leave --{} out if they have the same names here",
+                                 flag, counted(files.size(), "file"), count, flag));
     }
     if (!files.empty()) return {};
     if (told.size() != count) {

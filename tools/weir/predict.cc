@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "lib/apps/model.h"
+#include "lib/base/counted.h"
 #include "lib/base/log.h"
 #include "lib/data/libsvm_stream.h"
 #include "lib/data/output_file.h"
@@ -151,8 +152,8 @@ Status report(const PredictFlags& flags, const Predictions& all) {
                all.positive_count);
     if (all.metrics) fmt::print(to, "with labels     {}\n", metrics_text(*all.metrics));
     if (all.read.bad_line_count > 0)
-        fmt::print(to, "left out        {} bad lines; the first: {}\n", all.read.bad_line_count,
-                   all.read.first_bad_line);
+        fmt::print(to, "left out        {}; the first: {}\n",
+                   counted(all.read.bad_line_count, "bad line"), all.read.first_bad_line);
     (void)std::fflush(to);
     if (flags.json.empty()) return {};
     return data::write_whole_file(flags.json, to_json(flags, all).dump(2) + "\n");

@@ -7,6 +7,7 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
+#include "lib/base/counted.h"
 #include "lib/base/os_limits.h"
 
 namespace weir::tools {
@@ -35,10 +36,6 @@ Sum sum_of(const JobStatus::Server& server) {
         sum.silent += shard.answered ? 0 : 1;
     }
     return sum;
-}
-
-std::string counted(size_t count, const char* what) {
-    return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
 }
 
 std::string list_text(const std::vector<uint32_t>& numbers) {
