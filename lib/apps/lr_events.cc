@@ -35,11 +35,11 @@ void LrEvents::collect(Client& client, bool is_last) {
         add(event, std::chrono::steady_clock::now());
 }
 
-std::optional<double> LrEvents::seconds_at(Time time) const {
+double LrEvents::seconds_at(Time time) const {
+    if (passes_.empty()) return 0;
     const auto next = std::ranges::lower_bound(passes_, time, {}, &std::pair<Time, double>::first);
     if (next == passes_.begin()) {
-        const double seconds = next->second - Seconds(next->first - time).count();
-        return seconds < 0 ? std::nullopt : std::optional(seconds);
+        return std::max(0.0, next->second - Seconds(next->first - time).count());
     }
     const auto before = std::prev(next);
     const double seconds = before->second + Seconds(time - before->first).count();
@@ -49,11 +49,9 @@ std::optional<double> LrEvents::seconds_at(Time time) const {
 std::vector<LrEvent> LrEvents::placed() const {
     std::vector<LrEvent> placed;
     for (const auto& [time, event] : events_) {
-        if (passes_.empty()) break;
-        const bool is_over = time > passes_.back().first;
+        const bool is_over = !passes_.empty() && time > passes_.back().first;
         if (is_over && event.kind == JobEvent::Kind::kWorkerLeft) continue;
-        if (const std::optional<double> seconds = seconds_at(time))
-            placed.push_back({*seconds, event.kind, event.number});
+        placed.push_back({seconds_at(time), event.kind, event.number});
     }
     std::ranges::stable_sort(placed, {}, &LrEvent::seconds);
     return placed;

@@ -4,7 +4,6 @@
 /// LrEvents: what happens in the job while it trains, on the time scale of the passes.
 
 #include <chrono>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -34,12 +33,12 @@ public:
     /// Takes the client's, unless they were taken just now. An error means that there are none.
     void collect(Client& client, bool is_last);
 
-    /// Ascending. Those before the first pass began, and of workers that left after the last one had
-    /// ended, are left out.
+    /// Ascending. Those before the first pass began, as while the files were read, are at 0; those of
+    /// workers that left after the last one had ended are left out.
     [[nodiscard]] std::vector<LrEvent> placed() const;
 
 private:
-    [[nodiscard]] std::optional<double> seconds_at(Time time) const;
+    [[nodiscard]] double seconds_at(Time time) const;
 
     std::vector<std::pair<Time, double>> passes_;  ///< when each ended
     std::vector<std::pair<Time, JobEvent>> events_;

@@ -365,12 +365,13 @@ Result<LrRun> run_lr(Client& client, const LrRunOptions& options, LrRounds& roun
     Result<LrRun> run = run_round(client, options, rounds, passes);
     if (run.code() == Errc::kReassigned) {
         rounds.history.insert(rounds.history.end(), passes.begin(), passes.end());
-        if (!rounds.history.empty()) rounds.restarts.push_back(rounds.history.back().seconds);
+        rounds.restarts.push_back(rounds.history.empty() ? 0 : rounds.history.back().seconds);
         return run;
     }
     if (!run) return run;
     if (run->is_first) rounds.events.collect(client, true);
     run->events = rounds.events.placed();
+    run->restarts = rounds.restarts;
     if (rounds.history.empty()) return run;
     LrResult& result = run->result;
     std::vector<LrProgress> history = rounds.history;
@@ -379,7 +380,6 @@ Result<LrRun> run_lr(Client& client, const LrRunOptions& options, LrRounds& roun
     result.history = std::move(history);
     result.pass_count = result.history.back().pass;
     result.seconds += rounds.history.back().seconds;
-    run->restarts = rounds.restarts;
     return run;
 }
 
