@@ -237,7 +237,9 @@ class Killed(testing.Folder, unittest.TestCase):
     def test_only_words_that_there_are_say_what_happens_when_a_worker_is_lost(self):
         done = self.lr("--train", testing.write(self.path("train.svm"), testing.dense()), "--on-worker-loss", "continue")
         self.assertNotEqual(done.code, 0)
-        self.assertIn("must be stop or reassign", done.err)
+        self.assertIn("the model would lack the part of the data that the dead worker had; take reassign", done.err)
+        done = self.lr("--train", self.path("train.svm"), "--on-worker-loss", "hope")
+        self.assertIn("hope: must be stop or reassign", done.err)
 
     def test_servers_stay_up_while_a_stopped_worker_is_there(self):
         with self.job(*testing.ENDLESS) as job:

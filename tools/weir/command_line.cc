@@ -172,20 +172,29 @@ void add_predict(CLI::App& app, Command& chosen) {
         [flags, &chosen] { chosen.run = [flags](Config&) { return run_predict(*flags); }; });
 }
 
-/// `word`: what can be done but stop.
-void add_worker_loss(CLI::App& command, OnWorkerLoss& on_worker_loss, const std::string& word,
-                     OnWorkerLoss meaning, const std::string& what) {
+/// What a command can do but stop when a worker dies.
+struct WorkerLossWord {
+    std::string word;
+    OnWorkerLoss meaning;
+    std::string what;        ///< what it does
+    std::string other;       ///< the word that other commands have for it
+    std::string why_not_it;  ///< why this one has not
+};
+
+void add_worker_loss(CLI::App& command, OnWorkerLoss& on_worker_loss, const WorkerLossWord& is) {
     command
         .add_option_function<std::string>(
             "--on-worker-loss",
-            [&on_worker_loss, meaning](const std::string& text) {
+            [&on_worker_loss, meaning = is.meaning](const std::string& text) {
                 on_worker_loss = text == "stop" ? OnWorkerLoss::kStop : meaning;
             },
-            "when a worker dies: stop (an error for all), or " + word + " (" + what +
+            "when a worker dies: stop (an error for all), or " + is.word + " (" + is.what +
                 "); default: stop")
         ->option_text("WORD")
-        ->check([word](const std::string& text) {
-            return text == "stop" || text == word ? "" : text + ": must be stop or " + word;
+        ->check([is](const std::string& text) -> std::string {
+            if (text == "stop" || text == is.word) return "";
+            if (text == is.other) return text + ": " + is.why_not_it;
+            return text + ": must be stop or " + is.word;
         });
 }
 
@@ -250,8 +259,11 @@ void add_lr(CLI::App& app, Command& chosen) {
               "seconds after SIGTERM in which the training must end, or its process ends without "
               "results; a rank that only serves must have handed over all, or ends without; 0: as "
               "long as it takes");
-    add_worker_loss(*command, flags->job.options.on_worker_loss, "reassign",
-                    OnWorkerLoss::kReassign, "the others read its part of the data, and go on");
+    add_worker_loss(*command, flags->job.options.on_worker_loss,
+                    {"reassign", OnWorkerLoss::kReassign,
+                     "the others read its part of the data, and go on", "continue",
+                     "the model would lack the part of the data that the dead worker had; take "
+                     "reassign, with which the others train on that part, too, or stop"});
     command
         ->add_option("--join", flags->join,
                      "join a running `weir lr --on-worker-loss reassign` with more workers: "
@@ -409,8 +421,10 @@ void add_one(CLI::App& bench, const std::string& name, const std::string& meanin
     }
     command->add_flag("--child", flags->child)->group("");
     add_job(*command, flags->job);
-    add_worker_loss(*command, flags->job.options.on_worker_loss, "continue",
-                    OnWorkerLoss::kContinue, "the others go on");
+    add_worker_loss(*command, flags->job.options.on_worker_loss,
+                    {"continue", OnWorkerLoss::kContinue, "the others go on", "reassign",
+                     "a benchmark has no data that the others could take over; take continue, or "
+                     "stop"});
     for (const char* const by_hand : {"--rendezvous", "--rank", "--size", "--on-worker-loss"})
         command->get_option(by_hand)->excludes(local);
     command->callback([flags, command, &chosen] {
