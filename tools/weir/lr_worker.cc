@@ -56,7 +56,9 @@ Status LrWorker::run() {
         const Result<apps::LrRun> run = train();
         if (parting_.has_given_back()) return leave_early();
         if (run.code() == Errc::kReassigned) {
-            log(LogLevel::kInfo, "{}", run.error().text());
+            log(LogLevel::kInfo,
+                "workers have come or gone: those that are there now read their parts of the "
+                "training files anew, and go on from the last weights");
             continue;
         }
         if (rounds_.are_over && ended_) {  // another worker has written the results
