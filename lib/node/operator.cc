@@ -10,6 +10,7 @@
 #include <poll.h>
 
 #include "lib/base/byte_codec.h"
+#include "lib/base/log.h"
 #include "lib/node/messages.h"
 #include "lib/wire/fault.h"
 
@@ -93,11 +94,13 @@ Status Operator::connect(uint64_t until_ns) {
     return {};
 }
 
-/// A manager that does not lead, or is gone, is no answer as long as there are others.
+/// A manager that does not lead, or is gone, is no answer as long as there are others: what the
+/// connection to it says is not told, but nobody_leads() names all that are silent.
 Result<std::vector<std::byte>> Operator::ask(Kind kind, uint64_t first,
                                              std::span<const std::byte> body) {
     const uint64_t until_ns = clock_.now_ns() + timeout_ns_;
     const bool has_several = addresses_.size() > 1;
+    const QuietLog quiet(has_several);
     std::vector<bool> answers(addresses_.size());
     for (;;) {
         const uint64_t one_until_ns =

@@ -43,6 +43,15 @@ class Managers(testing.ServersThatDie, testing.Folder, unittest.TestCase):
             self.trains_on(job)
             self.ends(job, (1, 2, 3, 4))
 
+    def test_status_says_nothing_of_a_dead_manager_while_another_one_answers(self):
+        with self.job(testing.endless(), *testing.ENDLESS, WEIR_TRANSPORT="tcp") as job:
+            self.ready(job)
+            job.kill(0)  # the one that is asked first
+            self.trains_on(job)
+            done = self.weir("status", self.path("contact"), WEIR_TRANSPORT="tcp")
+            self.assertEqual((done.code, done.err), (0, ""))
+            self.ends(job, (1, 2, 3, 4))
+
     def test_a_training_that_lost_its_first_rank_ends_at_the_same_optimum(self):
         rows, out, settings = testing.far_from_zero(), self.path("out.json"), ("--l1", "1", "--tolerance", "1e-7", "--blocks", "8")
         done = self.lr("--train", testing.write(self.path("alone.svm"), rows), "--json", out, *settings)
