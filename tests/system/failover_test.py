@@ -5,6 +5,7 @@
 import contextlib
 import json
 import os
+import re
 import signal
 import unittest
 
@@ -96,6 +97,40 @@ class Failover(testing.ServersThatDie, testing.Folder, unittest.TestCase):
             job.kill(1)  # or the training has come to its end just now
             self.assertEqual([job.wait(rank) for rank in (0, 2, 3, 4)], [0] * 4, job.everything())
         self.near(testing.read_json(out)["objective"], wanted)
+
+    def test_the_training_of_a_click_log_that_loses_a_server_and_then_a_worker_ends_at_the_same_optimum(self):
+        clicks, alone, out, plot = (self.path(name) for name in ("clicks.svm", "alone.json", "out.json", "plot.svg"))
+        done = self.weir("synth", "--out", clicks, "--examples", 4000, "--features", 20000, "--per-example", 10)
+        self.assertEqual(done.code, 0, done.err)
+        settings = ("--train", clicks, "--l1", "1", "--blocks", "4")
+        done = self.lr(*settings, "--json", alone, "--tolerance", "1e-6", "--passes", "10000")
+        self.assertEqual(done.code, 0, done.err)
+        wanted = testing.read_json(alone)["objective"]
+        unending = ("--tolerance", "1e-300", "--passes", "100000000")  # however fast it is, both die while it trains
+        command = [self.WEIR, "lr", *settings, *unending, "--servers", "3", "--replicas", "1",
+                   "--on-worker-loss", "reassign", "--json", out, "--plot", plot]
+        with testing.Ranks(self.folder, command, 6, {"WEIR_LEASE_MS": str(LEASE_MS)}) as job:
+            self.ready(job)
+            job.kill(2)
+            self.trains_on(job)
+            job.kill(4)
+            self.assertTrue(job.until(lambda: "worker 1 (rank 4) is lost" in job.err(0)), job.everything())
+            self.trains_on(job)
+            self.assertTrue(job.until(lambda: self.last_objective(job) < wanted * 1.0005), job.everything())
+            for rank in (0, 1, 3, 5):
+                os.kill(job.pid(rank), signal.SIGTERM)
+            self.assertEqual([job.wait(rank) for rank in (0, 1, 3, 5)], [143] * 4, job.everything())
+        result = testing.read_json(out)
+        self.assertEqual(result["examples"], 4000)
+        self.near(result["objective"], wanted)
+        losses = [(event["what"], event["number"]) for event in result["events"] if event["what"].endswith("lost")]
+        self.assertEqual(losses, [("server lost", 2), ("worker lost", 1)])
+        svg = testing.Path(plot).read_text(encoding="utf-8")
+        for text in (">server 2 lost<", ">worker 1 lost<"):
+            self.assertEqual(svg.count(text), 1, text)
+
+    def last_objective(self, job):
+        return float(re.findall(r"objective ([0-9.e+]+)", job.err(self.WORKERS[0]))[-1])
 
     def test_a_server_that_is_stopped_is_replaced_and_does_no_harm_when_it_goes_on(self):
         with self.job(testing.endless(), *testing.ENDLESS) as job:
