@@ -7,91 +7,36 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/passing_endpoint.h"
 #include "tests/server/sim_cluster.h"
 
 namespace weir::test {
 namespace {
 
-using transport::Completion;
-using transport::ConnectionId;
-using transport::Post;
-using transport::RemoteSpan;
-
 /// An endpoint whose messages change once the shard has decoded them: when it asks what the
-/// endpoint can do (as it does for pulls into the reply), and when it sends something.
-class ChangingEndpoint final : public transport::Endpoint {
+/// endpoint can do, as it does for pulls into the reply.
+class ChangingEndpoint final : public testing::PassingEndpoint {
 public:
     ChangingEndpoint(std::unique_ptr<Endpoint> inner, std::shared_ptr<const bool> is_on)
-        : inner_(std::move(inner)), is_on_(std::move(is_on)) {}
-
-    [[nodiscard]] std::string address() const override { return inner_->address(); }
+        : PassingEndpoint(std::move(inner)), is_on_(std::move(is_on)) {}
 
     [[nodiscard]] transport::Capabilities capabilities() const override {
         change();
-        return inner_->capabilities();
+        return inner().capabilities();
     }
 
     [[nodiscard]] transport::Capabilities capabilities_of(ConnectionId c) const override {
         change();
-        return inner_->capabilities_of(c);
+        return inner().capabilities_of(c);
     }
-
-    [[nodiscard]] Result<ConnectionId> connect(std::string_view address) override {
-        return inner_->connect(address);
-    }
-
-    void close(ConnectionId c) override { inner_->close(c); }
-
-    [[nodiscard]] Post send(ConnectionId c,
-                            std::span<const std::span<const std::byte>> parts) override {
-        return inner_->send(c, parts);
-    }
-
-    [[nodiscard]] Result<RemoteSpan> expose(ConnectionId c,
-                                            std::span<const std::byte> memory) override {
-        return inner_->expose(c, memory);
-    }
-
-    [[nodiscard]] Post read(ConnectionId c, std::span<std::byte> into, const RemoteSpan& from,
-                            uint64_t context) override {
-        return inner_->read(c, into, from, context);
-    }
-
-    [[nodiscard]] Post write(ConnectionId c, std::span<const std::byte> from, const RemoteSpan& to,
-                             uint64_t context) override {
-        return inner_->write(c, from, to, context);
-    }
-
-    [[nodiscard]] Post write_immediate(ConnectionId c, std::span<const std::byte> from,
-                                       const RemoteSpan& to, uint32_t immediate,
-                                       uint64_t context) override {
-        return inner_->write_immediate(c, from, to, immediate, context);
-    }
-
-    [[nodiscard]] std::byte* map(ConnectionId c, const RemoteSpan& span,
-                                 transport::Access wanted) override {
-        return inner_->map(c, span, wanted);
-    }
-
-    void flush() override { inner_->flush(); }
 
     [[nodiscard]] size_t poll(std::span<Completion> completions) override {
         last_ = {};
-        const size_t count = inner_->poll(completions);
+        const size_t count = inner().poll(completions);
         for (const Completion& c : completions.first(count)) {
             if (c.event == transport::Event::kReceived) last_ = c.message;
         }
         return count;
-    }
-
-    [[nodiscard]] int arm() override { return inner_->arm(); }
-
-    [[nodiscard]] std::string peer_name(ConnectionId c) const override {
-        return inner_->peer_name(c);
-    }
-
-    [[nodiscard]] const transport::EndpointCounters& counters() const noexcept override {
-        return inner_->counters();
     }
 
 private:
@@ -101,7 +46,6 @@ private:
             const_cast<std::byte&>(byte) ^= std::byte{0xff};
     }
 
-    std::unique_ptr<Endpoint> inner_;
     std::shared_ptr<const bool> is_on_;
     mutable std::span<const std::byte> last_;
 };
