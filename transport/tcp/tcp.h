@@ -6,6 +6,10 @@
 /// Two endpoints share one TCP connection. After the handshake of transport/net it carries frames
 /// (see frame.h). Nothing is one-sided here: the peer's poll() serves reads and writes. Their
 /// bytes move between the socket and registered memory, without a buffer in between.
+///
+/// Plain calls and epoll, and no io_uring: between two ends that ask again and again over loopback, 64 bytes
+/// take 4.8 us there and back with recv() and send(), 5.7 us with io_uring as it is best for that
+/// (IORING_SETUP_DEFER_TASKRUN) and 11.7 us as it is by default; streams of 1 MiB are equally fast.
 
 #include <cstdint>
 #include <memory>
