@@ -12,6 +12,7 @@
 #include <doctest/doctest.h>
 
 #include "lib/checkpoint/folder.h"
+#include "tests/log_lines.h"
 #include "tests/seed.h"
 #include "tests/server/checkpoint_history.h"
 
@@ -27,6 +28,20 @@ Status checkpoint_now(SimCluster& cluster, uint32_t worker = 0) {
     REQUIRE(cluster.run_until([&] { return cluster.workers[worker]->done(call); }));
     const auto number = cluster.workers[worker]->take_checkpoint(call);
     return number ? Status() : Status(number.error());
+}
+
+/// Three servers with copies. There is a checkpoint with ones under `keys` of table "w".
+SimShape copied_job(CheckpointFolder& folder, const std::vector<uint64_t>& keys) {
+    SimShape shape{.servers = 3, .shards = 1, .workers = 1};
+    shape.is_manager_apart = true;
+    shape.replicas = 1;
+    shape.checkpoints = folder.options();
+    StartedCluster first(1, shape, counters("w"));
+    const std::vector<uint64_t> ones(keys.size(), 1);
+    REQUIRE(first.finish(
+        0, first.client().push(first.table, keys, std::as_bytes(std::span(ones)), {})));
+    REQUIRE(checkpoint_now(first));
+    return shape;
 }
 
 }  // namespace
@@ -180,17 +195,10 @@ TEST_SUITE("checkpoint_job") {
     }
 
     TEST_CASE("a table of the checkpoint that is opened while a server dies is whole") {
-        CheckpointFolder folder;
-        SimShape shape{.servers = 3, .shards = 1, .workers = 1};
-        shape.is_manager_apart = true;
-        shape.replicas = 1;
-        shape.checkpoints = folder.options();
-        StartedCluster first(1, shape, counters("w"));
         const std::vector<uint64_t> keys = all_keys(200);
         const std::vector<uint64_t> ones(keys.size(), 1);
-        REQUIRE(first.finish(
-            0, first.client().push(first.table, keys, std::as_bytes(std::span(ones)), {})));
-        REQUIRE(checkpoint_now(first));
+        CheckpointFolder folder;
+        SimShape shape = copied_job(folder, keys);
         size_t opened_count = 0;
         for (uint64_t turns = 0; turns < 60; ++turns) {
             CAPTURE(turns);
@@ -211,6 +219,25 @@ TEST_SUITE("checkpoint_job") {
             CHECK(pull(second, *table, keys) == ones);
         }
         CHECK(opened_count > 10);
+    }
+
+    TEST_CASE("a table of the checkpoint that is opened before others may take over is whole") {
+        const std::vector<uint64_t> keys = all_keys(200);
+        const std::vector<uint64_t> ones(keys.size(), 1);
+        CheckpointFolder folder;
+        SimShape shape = copied_job(folder, keys);
+        folder.resume(shape);
+        SimCluster second(2, shape, {});
+        REQUIRE(second.start());
+        second.run_idle(100);
+        const testing::LogLines log;
+        second.shards[1].reset();  // its process lives, and goes on to get leases
+        REQUIRE(second.run_until([&] { return log.count("shard 0 of server 1") > 0; }, 1'000'000));
+        CHECK(log.count("the job goes on without server 1") == 0);
+        const auto table = second.make_table(0, counters("w"));
+        REQUIRE(table);
+        CHECK(log.count("the job goes on without server 1") == 1);
+        CHECK(pull(second, *table, keys) == ones);
     }
 
     TEST_CASE(
