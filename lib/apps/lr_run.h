@@ -40,8 +40,8 @@ struct LrRunOptions {
 struct LrRounds {
     uint64_t trained = 0;  ///< the last round that changed weights, as far as it knows; 0: none
     std::vector<LrProgress> history;  ///< of all rounds before this one
-    std::vector<double>
-        restarts;           ///< when they ended, in seconds as in `history`; 0: before a pass
+    /// When they ended, in seconds as in `history`; 0: before a pass.
+    std::vector<double> restarts;
     LrEvents events;        ///< as far as this worker knows
     bool are_over = false;  ///< the work was done before this worker could take a share
     /// The checkpoint that the job goes on from, once it is known.

@@ -24,8 +24,8 @@ struct AskVote {
     uint64_t last_index = 0;  ///< of the candidate's log; 0: it is empty
     uint64_t last_term = 0;
     bool is_trial = false;  ///< it asks whether it would get the vote
-    bool is_named =
-        false;  ///< the leader has named the sender to lead after it; then it is no trial
+    /// The leader has named the sender to lead after it; then it is no trial.
+    bool is_named = false;
     friend bool operator==(const AskVote&, const AskVote&) = default;
 };
 
