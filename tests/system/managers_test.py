@@ -11,6 +11,7 @@ import lr_testing as testing
 
 SERVERS, SIZE = 3, 5  # ranks 0, 1 and 2 have a server and a manager; ranks 3 and 4 work
 LEASE_MS = 3000 if testing.sanitized() else 1000  # a busy machine must not take a server for silent
+NO_GRACE = ("--grace", "0")  # who has left stays for its manager, however long the rest of a test takes
 
 
 class Managers(testing.ServersThatDie, testing.Folder, unittest.TestCase):
@@ -125,7 +126,7 @@ class Managers(testing.ServersThatDie, testing.Folder, unittest.TestCase):
 
     def test_the_first_rank_leaves_on_sigterm_if_another_one_leads(self):
         for _ in range(30):
-            with self.job(testing.endless(), *testing.ENDLESS) as job:
+            with self.job(testing.endless(), *testing.ENDLESS, *NO_GRACE) as job:
                 self.ready(job)
                 if self.status()["managers"]["leader_rank"] == 0:
                     continue  # who leads first is chance
@@ -141,7 +142,7 @@ class Managers(testing.ServersThatDie, testing.Folder, unittest.TestCase):
         return None if status is None else status["managers"]["leader_rank"]
 
     def test_the_rank_that_leads_hands_over_on_sigterm_and_leaves(self):
-        with self.job(testing.endless(), *testing.ENDLESS) as job:
+        with self.job(testing.endless(), *testing.ENDLESS, *NO_GRACE) as job:
             self.ready(job)
             first = self.leader()
             os.kill(job.pid(first), signal.SIGTERM)
@@ -165,7 +166,7 @@ class Managers(testing.ServersThatDie, testing.Folder, unittest.TestCase):
             self.ends(job, [rank for rank in range(SIZE) if rank != first])
 
     def test_the_rank_that_leads_says_why_it_stays_if_no_other_manager_can(self):
-        with self.job(testing.endless(), *testing.ENDLESS, "--grace", "0") as job:
+        with self.job(testing.endless(), *testing.ENDLESS, *NO_GRACE) as job:
             self.ready(job)
             dead = (self.leader() + 1) % SERVERS
             job.kill(dead)
