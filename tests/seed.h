@@ -9,6 +9,8 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/sanitizers.h"
+
 namespace weir::testing {
 
 inline uint64_t seed_or(uint64_t own) {
@@ -16,10 +18,12 @@ inline uint64_t seed_or(uint64_t own) {
     return text == nullptr ? own : std::strtoull(text, nullptr, 0);
 }
 
-/// WEIR_HISTORIES if it is set, else the test's own number.
+/// WEIR_HISTORIES if it is set, else the test's own number; half as many where a sanitizer makes each of them
+/// take many times as long.
 inline uint64_t histories_or(uint64_t own) {
     const char* text = std::getenv("WEIR_HISTORIES");  // NOLINT(concurrency-mt-unsafe)
-    return text == nullptr ? own : std::strtoull(text, nullptr, 10);
+    if (text != nullptr) return std::strtoull(text, nullptr, 10);
+    return kHasSanitizer ? (own + 1) / 2 : own;
 }
 
 }  // namespace weir::testing

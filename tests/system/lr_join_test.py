@@ -71,8 +71,7 @@ class LrJoin(testing.Folder, unittest.TestCase):
         self.assertTrue(job.until(share), f"{self.status(job)}\n{job.everything()}")
 
     def trains_on(self, job, rank):
-        before = job.err(rank).count("pass ")
-        self.assertTrue(job.until(lambda: job.err(rank).count("pass ") > before + 2), job.everything())
+        self.assertTrue(job.trains_on(rank), job.everything())
 
     def stop_training(self, job):
         """As a launcher does."""

@@ -6,12 +6,15 @@ import gzip
 import json
 import math
 import os
+import pty
 import random
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+import tty
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "launchers"))
@@ -176,12 +179,38 @@ def takes_sigterm(pid):
     return caught >> (signal.SIGTERM - 1) & 1 == 1
 
 
+class Terminal:
+    """A terminal for one program: what is written to it goes to a file, too. A program shows its progress here ten times a
+    second; in a file it would become less and less, down to once in five seconds, which tests would wait for."""
+
+    def __init__(self, path):
+        self.ours, self.programs = pty.openpty()
+        tty.setraw(self.programs)
+        self.path = path
+        self.path.touch()
+        self.thread = threading.Thread(target=self.copy)
+        self.thread.start()
+
+    def copy(self):
+        with open(self.path, "wb") as file, contextlib.suppress(OSError):  # the program has ended
+            while written := os.read(self.ours, 1 << 16):
+                file.write(written.replace(b"\r", b"\n"))
+                file.flush()
+        os.close(self.ours)
+
+    def __enter__(self):
+        return self.programs
+
+    def __exit__(self, *_):
+        os.close(self.programs)
+
+
 class Ranks:
-    """Processes of one job started by hand; their output goes to files. Processes that still run at the end are killed."""
+    """Processes of one job started by hand, with terminals. Processes that still run at the end are killed."""
 
     def __init__(self, folder, command, size, extra=None, port=None, host="127.0.0.1"):
         self.folder, self.size, self.host, self.port = Path(folder), size, host, port or free_port()
-        self.command, self.extra, self.processes = command, {**POOL, **(extra or {})}, {}
+        self.command, self.extra, self.processes, self.terminals = command, {**POOL, **(extra or {})}, {}, {}
 
     def __enter__(self):
         return self
@@ -190,12 +219,14 @@ class Ranks:
         for process in self.processes.values():
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        for rank in self.processes:
+            self.wait(rank)
 
     def start(self, rank, extra=None, flags=(), within=()):
         """`within`: a command that runs the rank's."""
         words = [*within, *self.command, "--rendezvous", f"{self.host}:{self.port}", "--rank", str(rank), "--size", str(self.size), *flags]
-        with open(self.folder / f"{rank}.out", "wb") as out, open(self.folder / f"{rank}.err", "wb") as err:
+        self.terminals[rank] = Terminal(self.folder / f"{rank}.err")
+        with open(self.folder / f"{rank}.out", "wb") as out, self.terminals[rank] as err:
             self.processes[rank] = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=out, stderr=err,  # pylint: disable=consider-using-with
                                                     env=clean_environment({**self.extra, **(extra or {})}), start_new_session=True)
 
@@ -211,7 +242,7 @@ class Ranks:
 
     def kill(self, rank):
         self.processes[rank].kill()
-        self.processes[rank].wait()
+        self.wait(rank)
 
     def err(self, rank):
         return (self.folder / f"{rank}.err").read_text(errors="replace")
@@ -240,9 +271,16 @@ class Ranks:
     def wait(self, rank, seconds=LIMIT_S):
         """The exit code, or None if the process does not end."""
         try:
-            return self.processes[rank].wait(seconds)
+            code = self.processes[rank].wait(seconds)
         except subprocess.TimeoutExpired:
             return None
+        self.terminals[rank].thread.join()
+        return code
+
+    def trains_on(self, rank):
+        """Waits until the rank has shown its progress three times."""
+        before = self.err(rank).count("pass ")
+        return self.until(lambda: self.err(rank).count("pass ") > before + 2)
 
 
 class ServersThatDie:
@@ -254,8 +292,7 @@ class ServersThatDie:
         return run([self.WEIR, *map(str, words)], clean_environment({**POOL, **variables}), LIMIT_S)
 
     def trains_on(self, job):
-        before = job.err(self.WORKERS[0]).count("pass ")
-        self.assertTrue(job.until(lambda: job.err(self.WORKERS[0]).count("pass ") > before + 2), job.everything())
+        self.assertTrue(job.trains_on(self.WORKERS[0]), job.everything())
 
     def ends(self, job, ranks):
         for rank in self.WORKERS:

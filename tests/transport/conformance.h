@@ -17,24 +17,13 @@
 #include <string>
 #include <vector>
 
+#include "tests/sanitizers.h"
 #include "transport/transport.h"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define WEIR_SANITIZER_KEEPS_MEMORY 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define WEIR_SANITIZER_KEEPS_MEMORY 1
-#endif
-#endif
 
 namespace weir::transport::conformance {
 
 /// A sanitizer keeps freed memory, so that growth says nothing.
-#ifdef WEIR_SANITIZER_KEEPS_MEMORY
-inline constexpr bool kResidentMemoryTells = false;
-#else
-inline constexpr bool kResidentMemoryTells = true;
-#endif
+inline constexpr bool kResidentMemoryTells = !testing::kHasSanitizer;
 
 /// What a process holds, to be compared before and after.
 struct Usage {

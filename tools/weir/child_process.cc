@@ -105,6 +105,15 @@ void ChildProcess::send(int signal) const noexcept {
     if (pid_ != 0) ::kill(pid_, signal);
 }
 
+void ChildProcess::stop() const noexcept {
+    if (pid_ == 0) return;
+    send(SIGSTOP);
+    siginfo_t happened{};
+    while (::waitid(P_PID, static_cast<id_t>(pid_), &happened, WSTOPPED | WEXITED | WNOWAIT) < 0 &&
+           errno == EINTR) {
+    }
+}
+
 std::optional<int> ChildProcess::ended() {
     int status = 0;
     if (pid_ == 0 || ::waitpid(pid_, &status, WNOHANG) != pid_) return std::nullopt;

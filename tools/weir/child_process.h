@@ -46,6 +46,9 @@ public:
     /// If it still runs.
     void send(int signal) const noexcept;
 
+    /// Sends SIGSTOP, and waits until it has stopped, or has ended.
+    void stop() const noexcept;
+
     /// What waitpid() says, if it has ended.
     [[nodiscard]] std::optional<int> ended();
 

@@ -59,16 +59,21 @@ Status FailoverKills::round() {
     sleep_at_most(plan_.pause_seconds, random_);
     std::vector<Server> victims = take_victims();
     recovered_ns_.store(0, std::memory_order_relaxed);
-    WEIR_ASSIGN(const uint64_t now_ns, fail(victims));
-    failed_ns_.store(now_ns, std::memory_order_relaxed);
+    const uint64_t begin_ns = clock_.now_ns();
+    WEIR_TRY(fail(victims));
+    // A push that began before may have been acknowledged by a victim.
+    const uint64_t failed_ns = clock_.now_ns();
+    failed_ns_.store(failed_ns, std::memory_order_relaxed);
     const bool heals_by_itself = plan_.heal_ms > 0;
     if (heals_by_itself) {
         sleep_at_most(plan_.heal_ms * 1e-3, random_);
         WEIR_TRY(mend(victims));
     }
     WEIR_TRY(until_recovered());
+    // A stop or a cut takes a while, and pushes go on meanwhile.
+    const uint64_t since_ns = plan_.fault == FailoverFault::kKill ? begin_ns : failed_ns;
     times_ms_.push_back(
-        static_cast<double>(recovered_ns_.load(std::memory_order_relaxed) - now_ns) * 1e-6);
+        static_cast<double>(recovered_ns_.load(std::memory_order_relaxed) - since_ns) * 1e-6);
     if (!heals_by_itself) WEIR_TRY(mend(victims));  // they find that the job goes on without them
     for (Server& server : victims) {
         WEIR_TRY(heals_by_itself ? until_ended_or_back(std::move(server)) : until_ended(server));
@@ -86,19 +91,19 @@ std::vector<FailoverKills::Server> FailoverKills::take_victims() {
     return victims;
 }
 
-Result<uint64_t> FailoverKills::fail(const std::vector<Server>& victims) {
-    const uint64_t begin_ns = clock_.now_ns();
+Status FailoverKills::fail(const std::vector<Server>& victims) {
     for (const Server& server : victims) {
-        if (plan_.fault == FailoverFault::kCut) {
+        if (plan_.fault == FailoverFault::kKill) {
+            server.process.send(SIGKILL);
+        } else if (plan_.fault == FailoverFault::kStop) {
+            server.process.stop();
+        } else {
             std::vector<std::string> words = words_of(plan_.cut);
             words.insert(words.end(), {"cut", fmt::format("{}", server.place)});
             WEIR_TRY(run_command(std::move(words)));
-        } else {
-            server.process.send(plan_.fault == FailoverFault::kStop ? SIGSTOP : SIGKILL);
         }
     }
-    // While the command of a cut ran, pushes may still have been acknowledged.
-    return plan_.fault == FailoverFault::kCut ? clock_.now_ns() : begin_ns;
+    return {};
 }
 
 Status FailoverKills::mend(const std::vector<Server>& victims) {

@@ -91,8 +91,8 @@ private:
     [[nodiscard]] Status run();
     [[nodiscard]] Status round();
     [[nodiscard]] std::vector<Server> take_victims();
-    /// Since when they do not serve.
-    [[nodiscard]] Result<uint64_t> fail(const std::vector<Server>& victims);
+    /// Behind it, they serve nobody.
+    [[nodiscard]] Status fail(const std::vector<Server>& victims);
     [[nodiscard]] Status mend(const std::vector<Server>& victims);
     [[nodiscard]] Status start_server();
     [[nodiscard]] Status until_all_have_copies();

@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <doctest/doctest.h>
 
+#include "tests/sanitizers.h"
 #include "tests/transport/pool/limited_device.h"
 #include "transport/pool/memory_pool.h"
 
@@ -39,18 +40,7 @@ TEST_SUITE("private_jemalloc") {
             CAPTURE(file);
             // that of the C library, or of a sanitizer, which may be linked statically
             const bool theirs = file.find("libc.so") != std::string::npos;
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-            const bool sanitizer = true;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-            const bool sanitizer = true;
-#else
-            const bool sanitizer = false;
-#endif
-#else
-            const bool sanitizer = false;
-#endif
-            CHECK((theirs || sanitizer));
+            CHECK((theirs || testing::kHasSanitizer));
         }
         void* const ordinary = std::malloc(1000);
         CHECK_FALSE((*pool)->contains(ordinary));
