@@ -117,8 +117,12 @@ public:
     [[nodiscard]] Status serve(const std::function<bool()>& wants_to_leave,
                                const std::function<bool()>& must_end);
     [[nodiscard]] Status leave(uint64_t timeout_ns = 10 * kSecond);
+    [[nodiscard]] Status give_back_work(Client& client);
+
+    [[nodiscard]] bool leads() const { return managers_.leads(); }
 
 private:
+    [[nodiscard]] Status let_another_lead();
     void ask_to_leave(const std::future<Status>& ended);
     [[nodiscard]] Error did_not_leave();
     [[nodiscard]] std::string what_it_holds();
@@ -595,12 +599,26 @@ Status Job::Part::leave(uint64_t timeout_ns) {
                                  "leave",
                                  roles_.local_servers));
     }
-    const bool is_being_stopped = options_.is_being_stopped && options_.is_being_stopped();
-    // The manager that leads would take its own signal for the end of the whole job.
-    if (Status handed = managers_.hand_over(); !handed && is_being_stopped) return handed;
+    WEIR_TRY(let_another_lead());
     WEIR_ASSIGN(std::unique_ptr<transport::Endpoint> endpoint, devices_->make_endpoint());
     Operator to_manager(std::move(endpoint), Managers::split(manager_address_), clock_, timeout_ns);
-    return to_manager.leave_by_itself(roles_.first_server, joiner_);
+    WEIR_TRY(to_manager.leave_by_itself(roles_.first_server, joiner_));
+    managers_.process_leaves();
+    return {};
+}
+
+Status Job::Part::give_back_work(Client& client) {
+    WEIR_TRY(let_another_lead());
+    WEIR_TRY(client.give_back_work());
+    managers_.process_leaves();
+    return {};
+}
+
+/// The manager that leads would take its own signal for the end of the whole job.
+Status Job::Part::let_another_lead() {
+    const bool is_being_stopped = options_.is_being_stopped && options_.is_being_stopped();
+    Status handed = managers_.hand_over();
+    return is_being_stopped ? handed : Status();
 }
 
 Job::Job(std::unique_ptr<Part> part) : part_(std::move(part)) {}
@@ -675,6 +693,14 @@ Status Job::serve(const std::function<bool()>& wants_to_leave,
 
 Status Job::leave() {
     return part_->leave();
+}
+
+Status Job::give_back_work(Client& client) {
+    return part_->give_back_work(client);
+}
+
+bool Job::leads() const {
+    return part_->leads();
 }
 
 }  // namespace weir

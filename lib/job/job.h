@@ -45,7 +45,8 @@ struct JobOptions {
     std::string contact_file{};
     /// Asked on rank 0, or where the manager is that leads, in its thread: whether the whole job is being stopped, because
     /// this process was told to end. Then servers that leave() stay until the workers have ended:
-    /// a launcher that stops a job signals all its ranks. Empty: never.
+    /// a launcher that stops a job signals all its ranks. Not asked any more once this process's server
+    /// may leave(), or a worker of it has given its work back: so only this process is to end. Empty: never.
     std::function<bool()> is_being_stopped{};
     /// A folder that is there, and that all servers see: the job writes checkpoints to it, when
     /// Client::checkpoint() or wants_checkpoint asks for one, and as often as the next two say. The
@@ -94,7 +95,7 @@ struct JobShape {
 /// The destructor ends this process's part. Clients, and what came from them (tables, buffers,
 /// tasks, registrations), must be destroyed before.
 ///
-/// Thread: its creator's, except for make_client()
+/// Thread: its creator's, except where another one is named
 class Job {
 public:
     /// Joins the job, as `config` says (the launcher's variables and WEIR_*). Returns once this
@@ -159,6 +160,18 @@ public:
     ///         stopped (JobOptions::is_being_stopped where the manager is that leads); kInvalidArgument if
     ///         this process does not have one server; kDeadline, kPeerLost
     [[nodiscard]] Status leave();
+
+    /// Client::give_back_work(), for a worker of this process that leaves. Of several managers, another one
+    /// leads first, if the one of this process does.
+    ///
+    /// Errors: as well kUnavailable, while JobOptions::is_being_stopped, if the manager of this process leads
+    ///         and no other one can, and kDeadline, if it does not answer: nothing was given back
+    /// Thread: the client's
+    [[nodiscard]] Status give_back_work(Client& client);
+
+    /// Whether the manager of this process leads, of several. What it says of JobOptions::is_being_stopped
+    /// is then what this process was told. Thread: any
+    [[nodiscard]] bool leads() const;
 
 private:
     class Part;

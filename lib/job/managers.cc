@@ -97,8 +97,10 @@ Result<std::unique_ptr<StateMachine>> Managers::make(ManagerOptions options, uin
     several.log.members = members_;
     several.addresses = addresses_;
     several.processes = processes_;
-    several.life = std::move(life);
+    several.life = life_ = std::move(life);
+    number_ = uint64_t{rank} + 1;
     several.is_unneeded = is_unneeded_;
+    several.is_leaving = is_leaving_;
     several.handover = handover_ = std::make_shared<std::atomic<Handover>>(Handover::kNone);
     auto manager = std::make_unique<ReplicatedManager>(std::move(several), std::move(endpoint_),
                                                        std::move(log_endpoint_), clock);
@@ -106,16 +108,22 @@ Result<std::unique_ptr<StateMachine>> Managers::make(ManagerOptions options, uin
     return std::unique_ptr<StateMachine>(std::move(manager));
 }
 
+bool Managers::leads() const {
+    return life_ != nullptr && ManagerLife::number(life_->leading.load()) == number_;
+}
+
+/// Several threads may wait for the same one.
 Status Managers::hand_over() {
     if (handover_ == nullptr) return {};
     handover_->store(Handover::kWanted);
     const auto until = std::chrono::steady_clock::now() + kHandoverMax;
-    while (handover_->load() == Handover::kWanted) {
+    Handover now = handover_->load();
+    for (; now == Handover::kWanted; now = handover_->load()) {
         if (std::chrono::steady_clock::now() > until)
             return Error(Errc::kDeadline, "the manager in this process does not answer");
         std::this_thread::sleep_for(kLookForHandover);
     }
-    if (handover_->load() == Handover::kDone) return {};
+    if (now == Handover::kDone) return {};
     return Error(Errc::kUnavailable,
                  fmt::format("the manager in this process leads the {} of the job, and none of the "
                              "others takes over from it: they are gone or out of reach",

@@ -22,7 +22,7 @@
 
 namespace weir {
 
-/// Thread: one, but for hand_over()
+/// Thread: one, but for leads(), hand_over() and process_leaves()
 class Managers {
 public:
     static constexpr uint32_t kCountMax = 7;
@@ -48,9 +48,16 @@ public:
         ManagerOptions options, uint32_t rank, const Clock& clock,
         std::shared_ptr<const ManagerLife> life);
 
+    /// Whether this process's one leads, of several, as far as the process has heard.
+    [[nodiscard]] bool leads() const;
+
     /// If this process's one leads, of several, another one is to lead: waits for that.
     /// Errors: kUnavailable: none of the others takes over, so it leads on; kDeadline: it does not answer
     [[nodiscard]] Status hand_over();
+
+    /// The others go on without this process: if it is told to end, its manager no longer takes that for the end
+    /// of the whole job.
+    void process_leaves() { is_leaving_->store(true); }
 
     /// This process's part in the job is over: its manager, if it does not lead, need not wait for one that
     /// does.
@@ -67,7 +74,11 @@ private:
     std::vector<consensus::Member> members_;
     std::vector<uint64_t> processes_;
     std::shared_ptr<std::atomic<bool>> is_unneeded_ = std::make_shared<std::atomic<bool>>(false);
-    std::shared_ptr<std::atomic<Handover>> handover_;  ///< null: this process has none of several
+    std::shared_ptr<std::atomic<bool>> is_leaving_ = std::make_shared<std::atomic<bool>>(false);
+    // null: this process has none of several
+    std::shared_ptr<std::atomic<Handover>> handover_;
+    std::shared_ptr<const ManagerLife> life_;
+    uint64_t number_ = 0;  ///< of this process's one, as in ManagerLife::leading
 };
 
 }  // namespace weir

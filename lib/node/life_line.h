@@ -37,10 +37,15 @@ struct ManagerLife {
 
     static constexpr unsigned kLeaderBits = 8;
 
-    /// Where the manager is that leads, of several. `of`: a value of `leading`
+    /// The number of the manager that leads, of several. `of`: a value of `leading`
+    [[nodiscard]] static uint64_t number(uint64_t of) noexcept {
+        return of & ((uint64_t{1} << kLeaderBits) - 1);
+    }
+
+    /// Where it is.
     [[nodiscard]] const std::string& address(uint64_t of) const {
-        const uint64_t number = of & ((uint64_t{1} << kLeaderBits) - 1);
-        return addresses[number == 0 ? 0 : number - 1];
+        const uint64_t leader = number(of);
+        return addresses[leader == 0 ? 0 : leader - 1];
     }
 };
 

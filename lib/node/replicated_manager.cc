@@ -181,7 +181,7 @@ void ReplicatedManager::go_on_with_handover() {
     if (handover_until_ns_ == 0) handover_until_ns_ = clock_.now_ns() + kHandoverNs;
     const Handover now = try_to_hand_over();
     if (now == Handover::kWanted) return;
-    if (now == Handover::kDone && next_heir_ > 0) {
+    if (now == Handover::kDone && heirs_named_ > 0) {
         const auto& members = options_.log.members;
         const auto heir =
             std::ranges::find(members, log_->leadership().leader, &consensus::Member::id);
@@ -189,19 +189,20 @@ void ReplicatedManager::go_on_with_handover() {
             heir - members.begin());
     }
     handover_until_ns_ = 0;
-    next_heir_ = 0;
+    heirs_named_ = 0;
     handover->store(now);
 }
 
-/// Names the others to lead, one after the other, until one does.
+/// Names the others to lead, one after the other, until one does. The next ones come first: those before have
+/// often handed over themselves, because they leave.
 Handover ReplicatedManager::try_to_hand_over() {
     if (log_->finished() || ending_since_ns_ != 0) return Handover::kDone;
     const consensus::Leadership now = log_->leadership();
     if (now.leader != 0 && now.leader != options_.log.self) return Handover::kDone;
     if (log_->is_handing_over()) return Handover::kWanted;
     const auto& members = options_.log.members;
-    while (leads_ && next_heir_ < members.size()) {
-        const size_t heir = next_heir_++;
+    while (leads_ && heirs_named_ + 1 < members.size()) {
+        const size_t heir = (seat().rank + ++heirs_named_) % members.size();
         if (!has_ended(heir) && log_->hand_over(members[heir].id)) return Handover::kWanted;
     }
     const bool is_over = leads_ || clock_.now_ns() > handover_until_ns_;
@@ -299,7 +300,7 @@ size_t ReplicatedManager::offer() {
     do {
         ManagerInput input;
         input.now_ns = common_ns();
-        if (const auto& asked = options_.manager.is_being_stopped) input.is_being_stopped = asked();
+        input.is_being_stopped = is_job_being_stopped();
         look_for_checkpoint_asked();
         input.wants_checkpoint = is_checkpoint_asked_;
         size_t bytes = 0;
@@ -320,6 +321,13 @@ size_t ReplicatedManager::offer() {
         ++offered;
     } while (!came_.empty());
     return offered;
+}
+
+/// As far as this process knows.
+bool ReplicatedManager::is_job_being_stopped() const {
+    if (options_.is_leaving != nullptr && options_.is_leaving->load()) return false;
+    const auto& asked = options_.manager.is_being_stopped;
+    return asked && asked();
 }
 
 void ReplicatedManager::look_for_checkpoint_asked() {

@@ -62,6 +62,8 @@ struct ReplicatedManagerOptions {
     std::shared_ptr<const ManagerLife> life = nullptr;
     /// The job needs this process no more. Once it leads no more and nobody else does, it is finished, too.
     std::shared_ptr<const std::atomic<bool>> is_unneeded = nullptr;
+    /// This process leaves the job: what ManagerOptions::is_being_stopped says is then about this process alone.
+    std::shared_ptr<const std::atomic<bool>> is_leaving = nullptr;
     std::shared_ptr<std::atomic<Handover>> handover = nullptr;  ///< null: nobody will want it
 };
 
@@ -154,6 +156,7 @@ private:
     size_t offer();
     size_t offer_disk();
     size_t offer_ends();
+    [[nodiscard]] bool is_job_being_stopped() const;
     void look_for_checkpoint_asked();
     size_t hand_over_checkpoint();
     [[nodiscard]] std::string leader_address() const;
@@ -201,7 +204,7 @@ private:
     uint64_t ends_offered_ = 0;  ///< in this term: a bit for each manager
 
     uint64_t handover_until_ns_ = 0;  ///< 0: nobody wants it to hand over
-    size_t next_heir_ = 0;            ///< of the managers, whom it names next
+    size_t heirs_named_ = 0;          ///< of the other managers, to hand over to
 
     std::unordered_map<ConnectionId, Member> members_;
     std::set<ConnectionId> unposted_;

@@ -328,7 +328,8 @@ public:
     [[nodiscard]] Result<WorkShare> take_work(uint32_t piece_count,
                                               std::string_view description = {});
     /// The others take over what this worker has of the work, with OnWorkerLoss::kReassign, as if it
-    /// had died. It takes no more; call leave() next.
+    /// had died. It takes no more; call leave() next. (Job::give_back_work() does this for a process that was
+    /// told to end, and may have one of several managers.)
     /// Errors: kCancelled if the whole job is being stopped (JobOptions::is_being_stopped);
     ///         kUnavailable if no worker of another process is there to take it over, or the job's
     ///         workers take nothing over; kPeerLost, kDeadline

@@ -156,7 +156,7 @@ TEST_SUITE("managers") {
             cluster.want_handover(first);
             REQUIRE(cluster.barrier());
             REQUIRE(cluster.run_until([&] { return cluster.handover(first) == Handover::kDone; }));
-            CHECK(cluster.leader() != first);
+            CHECK(cluster.leader() == (first + 1) % 3);
             // Nobody's silence had to be waited for.
             CHECK(cluster.clock.now_ns() - before_ns < 100 * kMillisecond);
             REQUIRE(cluster.barrier());
@@ -185,6 +185,28 @@ TEST_SUITE("managers") {
         cluster.push();
         cluster.check_sum();
         cluster.leave_all();
+    }
+
+    TEST_CASE(
+        "the one that leads takes its signal for the end of the job, but not if its process "
+        "leaves") {
+        SimShape shape;
+        shape.managers = 3;
+        shape.on_worker_loss = OnWorkerLoss::kReassign;
+        shape.is_being_stopped = [] { return true; };
+        SimCluster cluster(1, shape, {});
+        REQUIRE(cluster.start());
+        std::vector<ClientCore::CallId> calls;
+        for (auto& worker : cluster.workers)
+            calls.push_back(worker->take_work(1, ~uint64_t{0}));
+        for (uint32_t i = 0; i < calls.size(); ++i)
+            REQUIRE(cluster.run_until([&] { return cluster.workers[i]->done(calls[i]); }));
+        const auto may_give_back = [&] {
+            return cluster.finish(0, cluster.workers[0]->ask_about_work(WorkAsk::kMayGiveBack));
+        };
+        CHECK(may_give_back().code() == Errc::kCancelled);
+        cluster.process_leaves(cluster.leading_manager());
+        CHECK(may_give_back().has_value());
     }
 
     TEST_CASE("servers with copies die before and after another manager leads") {

@@ -129,6 +129,9 @@ public:
 
     [[nodiscard]] Handover handover(uint32_t number) const { return handovers_[number]->load(); }
 
+    /// The manager's process leaves the job.
+    void process_leaves(uint32_t number) { leaving_[number]->store(true); }
+
     /// Its process dies.
     void kill_manager(uint32_t number) {
         network.kill(kManagersHost + number);
@@ -422,6 +425,7 @@ private:
             options.log.seed = seed_ + i;
             options.handover =
                 handovers_.emplace_back(std::make_shared<std::atomic<Handover>>(Handover::kNone));
+            options.is_leaving = leaving_.emplace_back(std::make_shared<std::atomic<bool>>(false));
             managers.push_back(std::make_unique<ReplicatedManager>(
                 options, std::move(of_members[i]), std::move(of_log[i]),
                 clock_of(kManagersHost + i)));
@@ -542,6 +546,7 @@ private:
     std::map<uint32_t, Process> processes_;                          // by host
     std::map<uint32_t, std::unique_ptr<Clock>> clocks_;              // the same, if they differ
     std::vector<std::shared_ptr<std::atomic<Handover>>> handovers_;  // by manager
+    std::vector<std::shared_ptr<std::atomic<bool>>> leaving_;        // the same
     uint64_t links_ = 0;
     Random disk_random_{seed_ + 1};
     uint64_t disk_turn_ns_ = 0;  ///< before that, nothing is done on the disk

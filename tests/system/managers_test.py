@@ -11,15 +11,17 @@ import lr_testing as testing
 
 SERVERS, SIZE = 3, 5  # ranks 0, 1 and 2 have a server and a manager; ranks 3 and 4 work
 LEASE_MS = 3000 if testing.sanitized() else 1000  # a busy machine must not take a server for silent
+# Every rank has all: a server, a manager, and a worker that gives its work back.
+COLOCATED = ("--colocate", "--on-worker-loss", "reassign")
 NO_GRACE = ("--grace", "0")  # who has left stays for its manager, however long the rest of a test takes
 
 
 class Managers(testing.ServersThatDie, testing.Folder, unittest.TestCase):
-    def job(self, rows, *flags, replicas=1, **variables):
+    def job(self, rows, *flags, replicas=1, size=SIZE, **variables):
         train = testing.write(self.path("train.svm"), rows)
         command = [self.WEIR, "lr", "--train", train, "--servers", str(SERVERS), "--replicas", str(replicas), "--managers", "3",
                    "--contact", self.path("contact"), *flags]
-        return testing.Ranks(self.folder, command, SIZE, {"WEIR_LEASE_MS": str(LEASE_MS), **variables})
+        return testing.Ranks(self.folder, command, size, {"WEIR_LEASE_MS": str(LEASE_MS), **variables})
 
     def status(self):
         done = self.weir("status", self.path("contact"), "--json")
@@ -153,6 +155,45 @@ class Managers(testing.ServersThatDie, testing.Folder, unittest.TestCase):
             self.assertIn("this server hands over what it holds, and ends", job.err(first))
             self.trains_on(job)
             self.ends(job, range(SIZE))
+
+    def has_no_server(self, rank):
+        status = self.status()
+        return status is not None and rank not in [server["rank"] for server in status["servers"]]
+
+    def leaves_with_its_worker(self, job, rank):
+        os.kill(job.pid(rank), signal.SIGTERM)
+        self.assertTrue(job.until(lambda: f"worker {rank} has left, and the others train on" in job.err(rank)), job.everything())
+        self.assertTrue(job.until(lambda: self.has_no_server(rank)), job.everything())
+        before = job.everything().count("pass ")  # by whoever is the first of the workers now
+        self.assertTrue(job.until(lambda: job.everything().count("pass ") > before + 1), job.everything())
+
+    def test_ranks_that_lead_and_train_leave_on_sigterm_one_after_the_other(self):
+        out = self.path("out.json")
+        with self.job(testing.endless(), "--json", out, *testing.ENDLESS, *COLOCATED, *NO_GRACE, replicas=0, size=SERVERS) as job:
+            self.ready(job)
+            left = []
+            for _ in range(2):
+                # A busy machine may have made the manager of one that has left lead again.
+                left.append(next(rank for rank in (self.leader(), *range(SERVERS)) if rank not in (*left, None)))
+                self.leaves_with_its_worker(job, left[-1])
+            last = sum(range(SERVERS)) - sum(left)
+            os.kill(job.pid(last), signal.SIGTERM)  # nobody else has a worker: the training ends
+            self.assertEqual([job.wait(rank) for rank in range(SERVERS)], [143] * SERVERS, job.everything())
+        events = [(event["what"], event["number"]) for event in testing.read_json(out)["events"] if event["what"].startswith("worker")]
+        self.assertEqual(events, [("worker left", rank) for rank in left])
+
+    def test_sigterm_to_all_ranks_that_lead_and_train_ends_the_training(self):
+        folder, out = self.path("checkpoints"), self.path("out.json")
+        os.mkdir(folder)
+        with self.job(testing.endless(), "--json", out, "--checkpoint", folder, *testing.ENDLESS, *COLOCATED, size=SERVERS) as job:
+            self.ready(job)
+            for rank in range(SERVERS):
+                os.kill(job.pid(rank), signal.SIGTERM)
+            self.assertEqual([job.wait(rank) for rank in range(SERVERS)], [143] * SERVERS, job.everything())
+            self.assertIn("stopped by SIGTERM: the training ended after pass", job.err(0))
+            self.assertNotIn("has left", job.everything())
+        self.assertEqual(testing.read_json(out)["examples"], 100)
+        self.assertEqual(self.weir("checkpoint", "verify", folder).code, 0)
 
     def test_a_rank_that_has_left_ends_with_0_when_the_grace_is_over(self):
         with self.job(testing.endless(), *testing.ENDLESS, "--grace", "12", replicas=0) as job:

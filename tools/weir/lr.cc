@@ -215,7 +215,7 @@ void run_workers(Job& job, const LrFlags& flags, const JobShape& shape, const St
     job.run_workers([&](uint32_t i) {
         Result<Client> client = job.make_client(i);
         if (!client) return outcomes.add(ready ? Status(client.error()) : ready, false);
-        LrWorker worker(*std::move(client), flags, shape, description);
+        LrWorker worker(job, *std::move(client), flags, shape, description);
         if (!ready) return outcomes.add(worker.give_up(ready.error()), false);
         handle_stop_signals(flags, shape);
         const Status outcome = worker.run();

@@ -13,8 +13,8 @@ namespace weir::tools {
 class Parting {
 public:
     /// `is_possible`: the others take over what a worker has.
-    Parting(Client& client, bool is_possible) noexcept
-        : client_(client), is_possible_(is_possible) {}
+    Parting(Job& job, Client& client, bool is_possible) noexcept
+        : job_(job), client_(client), is_possible_(is_possible) {}
 
     /// As apps::LrOptions::stop. The error: the others have this worker's work.
     [[nodiscard]] Result<int> decide();
@@ -25,6 +25,9 @@ public:
     [[nodiscard]] bool stops_reading() const noexcept;
 
 private:
+    [[nodiscard]] Status may_give_back();
+
+    Job& job_;
     Client& client_;
     bool is_possible_;
     bool has_given_back_ = false;

@@ -43,13 +43,13 @@ Status with_written(const apps::LrRun& run, Status outcome, Status written) {
 
 }  // namespace
 
-LrWorker::LrWorker(Client client, const LrFlags& flags, const JobShape& shape,
+LrWorker::LrWorker(Job& job, Client client, const LrFlags& flags, const JobShape& shape,
                    std::string description)
     : client_(std::move(client)),
       flags_(flags),
       shape_(shape),
       description_(std::move(description)),
-      parting_(client_, takes_work()) {}
+      parting_(job, client_, takes_work()) {}
 
 Status LrWorker::run() {
     while (true) {

@@ -17,7 +17,8 @@ namespace weir::tools {
 class LrWorker {
 public:
     /// `shape`: of the job, for reports. `description`: for Client::take_work()
-    LrWorker(Client client, const LrFlags& flags, const JobShape& shape, std::string description);
+    LrWorker(Job& job, Client client, const LrFlags& flags, const JobShape& shape,
+             std::string description);
 
     LrWorker(const LrWorker&) = delete;
     LrWorker& operator=(const LrWorker&) = delete;
