@@ -4,13 +4,12 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
-#include <cstring>
 #include <thread>
 #include <utility>
 
 #include <fmt/core.h>
 
-#include "lib/bootstrap/secret.h"
+#include "lib/job/unique_number.h"
 
 namespace weir {
 namespace {
@@ -23,13 +22,6 @@ constexpr uint64_t kHeartbeatNs = 40 * kMillisecond;
 // Of several managers, each of which is given an election's time to take over.
 constexpr std::chrono::seconds kHandoverMax(5);
 constexpr std::chrono::milliseconds kLookForHandover(1);
-
-uint64_t random_id() {
-    const transport::Secret bytes = make_secret();
-    uint64_t id = 0;
-    std::memcpy(&id, bytes.data(), sizeof id);
-    return id | 1;
-}
 
 /// What a rank says of its manager: "ID PROCESS ADDRESS" of its replica of the log.
 struct Published {
@@ -64,8 +56,8 @@ Status Managers::publish(Bootstrap& bootstrap, Devices& devices, uint32_t count,
     WEIR_TRY(bootstrap.put(kManagerKey, endpoint_->address()));
     if (count == 1) return {};
     WEIR_ASSIGN(log_endpoint_, devices.make_endpoint());
-    return bootstrap.put(
-        kLogKey, fmt::format("{:x} {:x} {}", random_id(), process, log_endpoint_->address()));
+    return bootstrap.put(kLogKey, fmt::format("{:x} {:x} {}", make_unique_number(), process,
+                                              log_endpoint_->address()));
 }
 
 Status Managers::find(Bootstrap& bootstrap, uint32_t count) {

@@ -3,14 +3,19 @@
 
 #include <fmt/core.h>
 
+#include "lib/base/topology.h"
 #include "lib/consensus/replicated_log.h"
 #include "lib/job/managers.h"
+#include "lib/ring/view_data.h"
 
 namespace weir {
 namespace {
 
 constexpr uint32_t kCountMax = 4096;
 constexpr uint32_t kReplicasMax = 2;
+/// Beyond this, a job does not start: each thread polls, and passes would take minutes instead of
+/// milliseconds.
+constexpr size_t kThreadsPerCpuMax = 100;
 
 Status check_count(const char* flag, uint32_t count) {
     if (count >= 1 && count <= kCountMax) return {};
@@ -54,6 +59,17 @@ Status check_managers(const JobOptions& options, uint32_t size) {
                              count, servers));
 }
 
+/// Whether the ring has room for all shards.
+Status check_shard_count(const JobOptions& options) {
+    const uint64_t shards = uint64_t{options.servers} * options.shards_per_server;
+    if (shards <= ViewLimits::kShardsMax) return {};
+    return Error(
+        Errc::kInvalidArgument,
+        fmt::format("--servers {} with --shards {}: {} shards are more than the {} that a "
+                    "job may have; use fewer",
+                    options.servers, options.shards_per_server, shards, ViewLimits::kShardsMax));
+}
+
 }  // namespace
 
 Result<Roles> plan_roles(const JobOptions& options, uint32_t rank, uint32_t size) {
@@ -75,6 +91,7 @@ Result<Roles> plan_roles(const JobOptions& options, uint32_t rank, uint32_t size
                         "ranks, or ask for fewer servers",
                         options.servers, options.servers + (options.colocate ? 0 : 1), size));
     }
+    WEIR_TRY(check_shard_count(options));
     const uint32_t first_working_rank = alone || options.colocate ? 0 : options.servers;
     shape.worker_count = (size - first_working_rank) * options.workers;
     for (uint32_t server = 0; server < options.servers; ++server) {
@@ -90,6 +107,19 @@ Result<Roles> plan_roles(const JobOptions& options, uint32_t rank, uint32_t size
     shape.first_worker =
         shape.local_workers == 0 ? 0 : (rank - first_working_rank) * options.workers;
     return roles;
+}
+
+Status check_thread_count(const JobOptions& options, const Roles& roles) {
+    const size_t shards = size_t{roles.local_servers} * options.shards_per_server;
+    const size_t workers = roles.shape.local_workers;
+    const size_t cpus = allowed_cpus().size();
+    if (shards + workers <= kThreadsPerCpuMax * cpus) return {};
+    return Error(
+        Errc::kInvalidArgument,
+        fmt::format("{} threads of shards and {} of workers in one process are more than {} for "
+                    "each of its {} CPUs; use fewer --shards, --servers or --workers, or more "
+                    "processes",
+                    shards, workers, kThreadsPerCpuMax, cpus));
 }
 
 }  // namespace weir

@@ -19,7 +19,12 @@ struct Roles {
     std::vector<uint32_t> worker_ranks;  ///< the rank of each worker
 };
 
-/// Errors: kInvalidArgument if there are not enough ranks, or a count is 0 or above 4096
+/// Errors: kInvalidArgument if there are not enough ranks, a count is 0 or above 4096, or the ring has no
+///         room for all shards
 [[nodiscard]] Result<Roles> plan_roles(const JobOptions& options, uint32_t rank, uint32_t size);
+
+/// Refuses more threads than this process's CPUs can serve.
+/// Errors: kInvalidArgument
+[[nodiscard]] Status check_thread_count(const JobOptions& options, const Roles& roles);
 
 }  // namespace weir

@@ -67,45 +67,15 @@ Membership::Membership(View first, const MembershipOptions& options)
 }
 
 Status Membership::join_server(uint64_t ticket, const NewServer& server) {
-    if (has_ticket(ticket))
-        return Error(Errc::kAlreadyExists, "this server has asked to join already");
-    for (const std::string& address : server.addresses) {
-        const auto same = std::ranges::count(server.addresses, address);
-        if (same == 1 && !is_address_taken(address)) continue;
-        return Error(Errc::kAlreadyExists,
-                     fmt::format("a shard of this job has the address {} already", address));
-    }
-    const Result<View> with = with_server(view_, server);
-    if (!with) return with.error();
-    server_joins_.push_back({ticket, server});
-    return {};
+    return joins_.add_server(view_, ticket, server);
 }
 
 Status Membership::join_worker(uint64_t ticket, const NewWorker& worker) {
-    if (has_ticket(ticket))
-        return Error(Errc::kAlreadyExists, "this worker has asked to join already");
-    const size_t joiners = worker_joins_.size() + 1;
-    if (view_.workers().size() + joiners > ViewLimits::kWorkersMax ||
-        joiners >= size_t{kNoShard} - view_.data().next_worker) {
-        return Error(Errc::kBusy,
-                     fmt::format("the job has {} workers, {} more are joining, and {} numbers were "
-                                 "given out: no more can join",
-                                 view_.workers().size(), joiners - 1, view_.data().next_worker));
-    }
-    if (view_.data().members.size() + joiners * tables_.size() > ViewLimits::kMembersMax) {
-        return Error(
-            Errc::kBusy,
-            fmt::format("there are {} memberships of workers in tables; another worker in "
-                        "{} tables would be more than {}",
-                        view_.data().members.size(), tables_.size(), ViewLimits::kMembersMax));
-    }
-    worker_joins_.push_back({ticket, worker});
-    return {};
+    return joins_.add_worker(view_, tables_.size(), ticket, worker);
 }
 
 void Membership::withdraw(uint64_t ticket) {
-    std::erase_if(server_joins_, [&](const ServerJoin& join) { return join.ticket == ticket; });
-    std::erase_if(worker_joins_, [&](const WorkerJoin& join) { return join.ticket == ticket; });
+    joins_.withdraw(ticket);
 }
 
 Status Membership::leave_server(uint32_t server) {
@@ -296,12 +266,12 @@ MoveProgress Membership::progress() const {
 bool Membership::make_next_view() {
     if (!dead_.empty() || !gone_workers_.empty()) return change_members();
     if (first_iterations_.is_open()) {
-        if (!worker_joins_.empty() && !first_iterations_.is_complete()) return false;
+        if (joins_.has_workers() && !first_iterations_.is_complete()) return false;
         // Also if nobody waits for the answers any more: shards hold still until their next view.
         admit_workers();
         return true;
     }
-    const bool can_ask = !worker_joins_.empty() && !view_.shards().empty();
+    const bool can_ask = joins_.has_workers() && !view_.shards().empty();
     if (drop_refusing_backups()) return true;
     const bool is_changed =
         !(can_ask && is_asking_next_) && ((!holds_moves_ && finish_learners()) || change_members());
@@ -410,7 +380,7 @@ void Membership::put_withdrawals(ViewData& data) {
 
 /// With the servers that ask to join. They hold nothing yet.
 View Membership::with_joiners(View view) {
-    for (const ServerJoin& join : std::exchange(server_joins_, {})) {
+    for (const JoinQueue::Server& join : joins_.take_servers()) {
         const uint32_t first_shard = view.data().next_shard;
         Result<View> next = with_server(view, join.server);
         if (!next) {
@@ -477,10 +447,8 @@ void Membership::ask() {
     std::vector<uint32_t> shards;
     for (const ViewShard& shard : view_.shards())
         shards.push_back(shard.number);
-    const bool has_iterations = std::ranges::any_of(
-        worker_joins_, [](const WorkerJoin& join) { return join.worker.has_iterations; });
     const std::vector<uint32_t> tables =
-        has_iterations ? as_list(tables_) : std::vector<uint32_t>{};
+        joins_.wants_iterations() ? as_list(tables_) : std::vector<uint32_t>{};
     first_iterations_.ask(view_.epoch(), shards, tables);
     if (first_iterations_.is_complete()) return;
     actions_.emplace_back(AskFirstIteration{view_.epoch(), std::move(shards), tables});
@@ -490,7 +458,7 @@ void Membership::ask() {
 void Membership::admit_workers() {
     ViewData data = view_.data();
     ++data.epoch;
-    for (const WorkerJoin& join : std::exchange(worker_joins_, {})) {
+    for (const JoinQueue::Worker& join : joins_.take_workers()) {
         const size_t tables = join.worker.has_iterations ? tables_.size() : 0;
         if (data.members.size() + tables > ViewLimits::kMembersMax) {
             actions_.emplace_back(RefuseJoin{
@@ -553,7 +521,7 @@ void Membership::revise() {
 /// There is a new view: what was asked and reported for those before counts no more.
 void Membership::forget_void_answers() {
     first_iterations_.forget();
-    is_asking_next_ = !worker_joins_.empty();
+    is_asking_next_ = joins_.has_workers();
     std::erase_if(complete_, [&](const auto& entry) {
         const LearnerReport& report = entry.second;
         const ViewSegment& segment = view_.segments()[view_.segment_index(report.first)];
@@ -600,21 +568,6 @@ Status Membership::check_shard(uint32_t shard) const {
     return Error(Errc::kProtocol, fmt::format("a message from shard {}, which was never in this "
                                               "job",
                                               shard));
-}
-
-bool Membership::has_ticket(uint64_t ticket) const {
-    const auto is_same = [&](const auto& join) { return join.ticket == ticket; };
-    return std::ranges::any_of(server_joins_, is_same) ||
-           std::ranges::any_of(worker_joins_, is_same);
-}
-
-bool Membership::is_address_taken(const std::string& address) const {
-    return std::ranges::any_of(view_.shards(),
-                               [&](const ViewShard& shard) { return shard.address == address; }) ||
-           std::ranges::any_of(server_joins_, [&](const ServerJoin& join) {
-               return std::ranges::find(join.server.addresses, address) !=
-                      join.server.addresses.end();
-           });
 }
 
 /// The servers that neither leave nor are dead, ascending.

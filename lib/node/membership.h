@@ -19,6 +19,7 @@
 #include "lib/base/result.h"
 #include "lib/key/position_set.h"
 #include "lib/node/first_iterations.h"
+#include "lib/node/join_queue.h"
 #include "lib/node/on_worker_loss.h"
 #include "lib/ring/moves.h"
 #include "lib/ring/plan.h"
@@ -101,11 +102,6 @@ struct MoveProgress {
     double share_complete = 0;
     double share_moved = 0;
     friend bool operator==(const MoveProgress&, const MoveProgress&) = default;
-};
-
-struct NewWorker {
-    uint32_t rank = 0;
-    bool has_iterations = true;  ///< false: it takes part in no iteration of any table
 };
 
 struct MembershipOptions {
@@ -218,16 +214,6 @@ public:
     [[nodiscard]] MoveProgress progress() const;
 
 private:
-    struct ServerJoin {
-        uint64_t ticket;
-        NewServer server;
-    };
-
-    struct WorkerJoin {
-        uint64_t ticket;
-        NewWorker worker;
-    };
-
     bool make_next_view();
     void revise();
     bool finish_learners();
@@ -248,8 +234,6 @@ private:
     void send(const std::vector<uint32_t>& shards, const std::vector<uint32_t>& workers);
     [[nodiscard]] Status check_shard(uint32_t shard) const;
     [[nodiscard]] Result<bool> is_of_view(uint32_t shard, const LearnerReport& report) const;
-    [[nodiscard]] bool has_ticket(uint64_t ticket) const;
-    [[nodiscard]] bool is_address_taken(const std::string& address) const;
     [[nodiscard]] std::vector<uint32_t> staying(const View& view) const;
     [[nodiscard]] bool is_dead_shard(uint32_t shard) const;
     [[nodiscard]] bool is_last_copy(const View& view, const ViewSegment& segment, uint32_t server,
@@ -262,8 +246,7 @@ private:
     std::vector<uint32_t> losers_;                  // they were sent view_ first, ascending
     std::set<uint32_t> awaited_;                    // those of them that have not stopped
     std::vector<MembershipAction> actions_;         // for decide()
-    std::vector<ServerJoin> server_joins_;
-    std::vector<WorkerJoin> worker_joins_;
+    JoinQueue joins_;
     std::set<uint32_t> leaving_;               // servers
     std::set<uint32_t> dead_;                  // servers that are still in view_
     std::set<uint32_t> full_;                  // servers that have no memory for more

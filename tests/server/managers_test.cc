@@ -59,15 +59,25 @@ public:
         return {};
     }
 
-    void leave_all() {
+    /// All workers leave; waits for nothing.
+    void start_leaving() {
         for (auto& worker : workers)
             (void)worker->leave({}, 0);
+    }
+
+    /// Those that live end in order.
+    void check_end_of_shards() {
         REQUIRE(run_until([&] {
             return std::ranges::all_of(
                 shards, [](const auto& shard) { return shard == nullptr || shard->finished(); });
         }));
         for (const auto& shard : shards)
             CHECK((shard == nullptr || shard->outcome()));
+    }
+
+    void leave_all() {
+        start_leaving();
+        check_end_of_shards();
         REQUIRE(run_until([&] {
             return std::ranges::all_of(
                 managers, [](const auto& one) { return one == nullptr || one->finished(); });
@@ -304,17 +314,11 @@ TEST_SUITE("managers") {
             CAPTURE(steps);
             ManagedCluster cluster(steps + 1);
             const uint32_t leader = cluster.leader();
-            for (auto& worker : cluster.workers)
-                (void)worker->leave({}, 0);
+            cluster.start_leaving();
             for (size_t step = 0; step < 2 * steps; ++step)
                 (void)cluster.step();
             cluster.kill_manager(leader);
-            REQUIRE(cluster.run_until([&] {
-                return std::ranges::all_of(cluster.shards,
-                                           [](const auto& shard) { return shard->finished(); });
-            }));
-            for (const auto& shard : cluster.shards)
-                CHECK(shard->outcome());
+            cluster.check_end_of_shards();
         }
     }
 
@@ -323,19 +327,13 @@ TEST_SUITE("managers") {
             CAPTURE(steps);
             ManagedCluster cluster(steps + 1);
             const uint32_t leader = cluster.leader();
-            for (auto& worker : cluster.workers)
-                (void)worker->leave({}, 0);
+            cluster.start_leaving();
             for (size_t step = 0; step < steps; ++step)
                 (void)cluster.step();
             for (uint32_t server = 0; server < 3; ++server)
                 cluster.network.reset(SimCluster::kManagersHost + leader, server);
             cluster.lines_break();
-            REQUIRE(cluster.run_until([&] {
-                return std::ranges::all_of(cluster.shards,
-                                           [](const auto& shard) { return shard->finished(); });
-            }));
-            for (const auto& shard : cluster.shards)
-                CHECK(shard->outcome());
+            cluster.check_end_of_shards();
         }
     }
 

@@ -45,6 +45,15 @@ public:
         return connection;
     }
 
+    /// Connects to the manager as a command does.
+    transport::ConnectionId join_as_operator() {
+        JoinMessage message;
+        message.role = JoinMessage::Role::kOperator;
+        const transport::ConnectionId connection = connect(cluster_.manager->address());
+        send(connection, testing::frame_header(wire::Kind::kJoin), message.encode());
+        return connection;
+    }
+
     /// Connects to a shard and says that this is worker `number`.
     /// `connection_number`: among the worker's connections to this shard.
     [[nodiscard]] transport::ConnectionId hello(const Shard& shard, uint64_t number,

@@ -94,6 +94,19 @@ void check_whole(const std::vector<WorkShare>& shares, uint64_t round) {
     CHECK(pieces == all);
 }
 
+/// Workers 0 and 1, which are left, share all the work, keep what they had in the first round, and train
+/// on a new table. `first`: the shares of that round
+void check_second_round(WorkCluster& job, const std::vector<WorkShare>& first) {
+    const std::vector<WorkShare> second = job.take_all({0, 1});
+    check_whole(second, 2);
+    for (size_t i = 0; i < second.size(); ++i)
+        CHECK(std::ranges::includes(second[i].pieces, first[i].pieces));
+    const TableInfo next = *job.make_table(1, dense_table("second", 8));
+    const CallId one = job.part(0, next, 1);
+    CHECK(job.finish(1, job.part(1, next, 1)).has_value());
+    CHECK(job.finish(0, one).has_value());
+}
+
 }  // namespace
 
 TEST_SUITE("work") {
@@ -119,14 +132,7 @@ TEST_SUITE("work") {
         CHECK(job.finish(1, job.workers[1]->barrier(kNever)).code() == Errc::kReassigned);
         CHECK(job.make_table(1, dense_table("second", 8)).code() == Errc::kReassigned);
 
-        const std::vector<WorkShare> second = job.take_all({0, 1});
-        check_whole(second, 2);
-        for (size_t i = 0; i < second.size(); ++i)
-            CHECK(std::ranges::includes(second[i].pieces, shares[i].pieces));
-        const TableInfo next = *job.make_table(1, dense_table("second", 8));
-        const CallId one = job.part(0, next, 1);
-        CHECK(job.finish(1, job.part(1, next, 1)).has_value());
-        CHECK(job.finish(0, one).has_value());
+        check_second_round(job, shares);
         // The tables of the first round keep their values, and take no parts.
         CHECK(job.finish(0, job.part(0, table, 2)).code() == Errc::kReassigned);
         std::vector<float> out(8, -1);
@@ -241,14 +247,7 @@ TEST_SUITE("work") {
         CHECK(job.finish(2, again).code() == Errc::kUnavailable);
         CHECK(job.finish(2, job.workers[2]->leave({}, 0)).has_value());
 
-        const std::vector<WorkShare> second = job.take_all({0, 1});
-        check_whole(second, 2);
-        for (size_t i = 0; i < second.size(); ++i)
-            CHECK(std::ranges::includes(second[i].pieces, shares[i].pieces));
-        const TableInfo next = *job.make_table(1, dense_table("second", 8));
-        const CallId one = job.part(0, next, 1);
-        CHECK(job.finish(1, job.part(1, next, 1)).has_value());
-        CHECK(job.finish(0, one).has_value());
+        check_second_round(job, shares);
 
         CHECK(job.asks(1, WorkAsk::kGiveBack).has_value());
         CHECK(job.finish(1, job.workers[1]->leave({}, 0)).has_value());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// The command line of `weir`. command_line.cc and checkpoint_flags.cc declare the flags of all
+/// The command line of `weir`. command_line.cc and the files *_flags.cc declare the flags of all
 /// subcommands, so that no other file compiles CLI11. A subcommand gets its flags as a struct.
 
 #include <functional>

@@ -40,7 +40,7 @@ TEST_SUITE("private_jemalloc") {
             CAPTURE(file);
             // that of the C library, or of a sanitizer, which may be linked statically
             const bool theirs = file.find("libc.so") != std::string::npos;
-            CHECK((theirs || testing::kHasSanitizer));
+            CHECK((theirs || weir::testing::kHasSanitizer));
         }
         void* const ordinary = std::malloc(1000);
         CHECK_FALSE((*pool)->contains(ordinary));

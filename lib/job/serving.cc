@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/job/serving.h"
+
+#include <chrono>
+#include <utility>
+
+#include <fmt/core.h>
+
+#include "lib/base/log.h"
+#include "lib/node/job_status.h"
+#include "lib/node/operator.h"
+
+namespace weir {
+namespace {
+
+constexpr std::chrono::milliseconds kLookForSignals(100);
+/// After the end of a process's servers: one of several managers may be needed for longer.
+constexpr std::chrono::seconds kLookForManager(5);
+constexpr uint64_t kAskToLeaveNs = 3 * kSecond;      // then it looks whether there is time left
+constexpr uint64_t kAskWhatItHoldsNs = 2 * kSecond;  // there is none
+
+/// Whether a server that wants to leave asks again soon: it is still joining, or the manager has not
+/// answered, or has too much to answer.
+bool may_ask_again(Errc answer) {
+    return answer == Errc::kNotFound || answer == Errc::kBusy || answer == Errc::kDeadline ||
+           answer == Errc::kPeerLost;
+}
+
+}  // namespace
+
+Status Serving::serve(const std::function<bool()>& wants_to_leave,
+                      const std::function<bool()>& must_end) {
+    Status first;
+    for (std::future<Status>& ended : shards_ended_) {
+        while (ended.wait_for(kLookForSignals) != std::future_status::ready) {
+            if (must_end && must_end()) return did_not_leave();
+            if (wants_to_leave && !has_asked_to_leave_ && wants_to_leave()) ask_to_leave(ended);
+        }
+        Status status = ended.get();
+        if (first && !status) first = std::move(status);
+    }
+    shards_ended_.clear();
+    return has_manager() ? wait_for_manager(std::move(first), must_end) : first;
+}
+
+/// Other servers learn from this process's manager that the job is over: waits until it has told them.
+/// `outcome`: that of the shards.
+Status Serving::wait_for_manager(Status outcome, const std::function<bool()>& must_end) {
+    managers_.end_of_process();
+    if (manager_ended_.wait_for(kLookForManager) != std::future_status::ready) {
+        log(outcome ? LogLevel::kInfo : LogLevel::kWarning,
+            "{}; the manager in this process stays until the job is over",
+            outcome ? "this process has no server any more" : outcome.error().text());
+    }
+    while (manager_ended_.wait_for(kLookForSignals) != std::future_status::ready) {
+        if (must_end && must_end()) return end_before_the_job(std::move(outcome));
+    }
+    const Status managed = manager_ended_.get();
+    return outcome ? managed : outcome;
+}
+
+/// `ended`: a shard, which may have ended by now.
+void Serving::ask_to_leave(const std::future<Status>& ended) {
+    const Status accepted = leave(kAskToLeaveNs);
+    has_asked_to_leave_ = !may_ask_again(accepted.code());
+    why_it_stays_ = accepted ? std::string() : accepted.error().message();
+    if (accepted) return log(LogLevel::kInfo, "this server hands over what it holds, and ends");
+    if (accepted.code() == Errc::kCancelled) {  // all servers are told so
+        log(LogLevel::kDebug, "{}", why_it_stays_);
+    } else if (accepted.code() == Errc::kDeadline) {  // that took a while
+        log(LogLevel::kWarning, "{}; this server asks again", why_it_stays_);
+    } else if (has_asked_to_leave_ &&
+               ended.wait_for(kLookForSignals) != std::future_status::ready) {
+        log(LogLevel::kWarning, "{}; it serves on", why_it_stays_);
+    }
+}
+
+/// There is no more time.
+Error Serving::did_not_leave() {
+    std::string text = "this server ends, and has not handed over what it holds";
+    if (const std::string holds = what_it_holds(); !holds.empty())
+        text += fmt::format(" ({})", holds);
+    if (!why_it_stays_.empty()) text += ": " + why_it_stays_;
+    if (has_manager() && options_.manager_count == 1)
+        text += "; the job ends with it, because the manager is in this process";
+    return {Errc::kDeadline, text};
+}
+
+/// Of this process's servers; empty if the manager does not say, or does not know them by their numbers.
+std::string Serving::what_it_holds() {
+    if (options_.joiner != 0) return {};
+    Result<std::unique_ptr<transport::Endpoint>> endpoint = devices_.make_endpoint();
+    if (!endpoint) return {};
+    Operator to_manager(*std::move(endpoint), Managers::split(options_.manager_address), clock_,
+                        kAskWhatItHoldsNs);
+    const Result<JobStatus> status = to_manager.status();
+    if (!status) return {};
+    uint32_t segments = 0;
+    double share = 0;
+    for (const JobStatus::Server& server : status->servers) {
+        if (server.number - options_.first_server >= options_.local_servers) continue;
+        for (const JobStatus::Shard& shard : server.shards) {
+            segments += shard.segments;
+            share += shard.share;
+        }
+    }
+    return fmt::format("{} of {} segments, {:.1f} % of the parameters", segments, status->segments,
+                       share * 100);
+}
+
+/// This process has no server any more, and no more time for its manager.
+Status Serving::end_before_the_job(Status outcome) {
+    (void)managers_.hand_over();
+    log(LogLevel::kInfo, "this process ends before the job, and with it one of its {} managers",
+        options_.manager_count);
+    return outcome;
+}
+
+Status Serving::leave(uint64_t timeout_ns) {
+    if (options_.local_servers != 1) {
+        return Error(Errc::kInvalidArgument,
+                     fmt::format("this process has {} servers: only a process with one server can "
+                                 "leave",
+                                 options_.local_servers));
+    }
+    WEIR_TRY(let_another_lead());
+    WEIR_ASSIGN(std::unique_ptr<transport::Endpoint> endpoint, devices_.make_endpoint());
+    Operator to_manager(std::move(endpoint), Managers::split(options_.manager_address), clock_,
+                        timeout_ns);
+    WEIR_TRY(to_manager.leave_by_itself(options_.first_server, options_.joiner));
+    managers_.process_leaves();
+    return {};
+}
+
+Status Serving::give_back_work(Client& client) {
+    WEIR_TRY(let_another_lead());
+    WEIR_TRY(client.give_back_work());
+    managers_.process_leaves();
+    return {};
+}
+
+/// The manager that leads would take its own signal for the end of the whole job.
+Status Serving::let_another_lead() {
+    const bool is_being_stopped = options_.is_being_stopped && options_.is_being_stopped();
+    Status handed = managers_.hand_over();
+    return is_being_stopped ? handed : Status();
+}
+
+}  // namespace weir

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/weir/bench_flags.h"
+
+#include <memory>
+#include <string>
+
+#include <CLI/CLI.hpp>
+
+#include "tools/weir/bench.h"
+#include "tools/weir/numbers.h"
+#include "tools/weir/shared_flags.h"
+
+namespace weir::tools {
+namespace {
+
+/// Sets small sizes and short times, except for flags that the user gave.
+void make_brief(const CLI::App& command, BenchFlags& flags) {
+    const auto set = [&](const char* flag, auto& value, auto brief) {
+        const CLI::Option* const option = command.get_option_no_throw(flag);
+        if (option != nullptr && option->count() == 0) value = brief;
+    };
+    set("--seconds", flags.seconds, 0.05);
+    set("--table-mib", flags.table_mib, 8);
+    set("--min-bytes", flags.min_bytes, 4096);
+    set("--max-bytes", flags.max_bytes, 256 << 10);
+}
+
+/// Adds the flags that this bench uses.
+void add_sizes(CLI::App& command, BenchFlags& flags) {
+    command.add_option("--table-mib", flags.table_mib, "size of the dense table")
+        ->check(CLI::Range(1, 1 << 20))
+        ->capture_default_str();
+    command.add_option("--min-bytes", flags.min_bytes, "smallest push or pull")
+        ->check(CLI::Range(4, 1 << 30))
+        ->capture_default_str();
+    command.add_option("--max-bytes", flags.max_bytes, "largest push or pull")
+        ->check(CLI::Range(4, 1 << 30))
+        ->capture_default_str();
+}
+
+void add_delay(CLI::App& command, BenchFlags& flags) {
+    flags.job.options.workers = 4;
+    command.add_option("--factor", flags.factor, "by how much a worker is slowed, 1 to 1000")
+        ->check(number_within(1, 1000))
+        ->capture_default_str();
+    command.add_flag("--steady", flags.steady,
+                     "slow the last worker all the time; else one after the other, in bursts");
+    command.add_option("--plot", flags.plot, "FILE.svg for iterations per second by tau");
+}
+
+void add_elastic(CLI::App& command, BenchFlags& flags) {
+    flags.table_mib = 128;
+    command.add_option("--table-mib", flags.table_mib, "size of the dense table")
+        ->check(CLI::Range(1, 1 << 20))
+        ->capture_default_str();
+    command.add_option("--rounds", flags.rounds, "how often a server joins and another one leaves")
+        ->check(count(1, 100'000))
+        ->capture_default_str();
+}
+
+void add_failover(CLI::App& command, BenchFlags& flags) {
+    flags.table_mib = 32;
+    flags.job.options.servers = 2;
+    flags.job.options.replicas = 1;
+    command.add_option("--table-mib", flags.table_mib, "size of the dense table")
+        ->check(CLI::Range(1, 1 << 20))
+        ->capture_default_str();
+    command.add_option("--rounds", flags.rounds, "how many servers are killed")
+        ->check(count(1, 100'000))
+        ->capture_default_str();
+    command.add_option("--seed", flags.seed, "which one is killed, and when")
+        ->check(count(0, kLongCountMax))
+        ->capture_default_str();
+    command.add_flag("--stop", flags.stops,
+                     "stop them (SIGSTOP) in place of killing them; they go on later");
+    command.add_option("--at-once", flags.at_once, "how many are killed at the same time")
+        ->check(count(1, 2))
+        ->capture_default_str();
+    command.add_option(
+        "--within", flags.within,
+        "a command that runs a server that joins, for example `ip netns exec NAME`;\n"
+        "give it once for each server");
+    command.add_option(
+        "--cut", flags.cut,
+        "cut servers off in place of killing them: `COMMAND cut I` does that with the\n"
+        "server of the I-th --within (0, 1, ...), and `COMMAND heal I` ends it");
+    command
+        .add_option(
+            "--heal-ms", flags.heal_ms,
+            "heal it after a random time of at most that, whether the job has replaced the\n"
+            "server or not; 0: when it has")
+        ->check(count(0, 60'000))
+        ->capture_default_str();
+}
+
+void add_checkpoint_bench(CLI::App& command, BenchFlags& flags) {
+    flags.table_mib = 256;
+    flags.rounds = 7;
+    flags.job.options.workers = 2;
+    command.add_option("--table-mib", flags.table_mib, "size of the dense table")
+        ->check(CLI::Range(1, 1 << 20))
+        ->capture_default_str();
+    command.add_option("--rounds", flags.rounds, "with two checkpoints each")
+        ->check(count(1, 100'000))
+        ->capture_default_str();
+    command.add_option("--folder", flags.job.options.checkpoint_folder,
+                       "an empty folder for the checkpoints; with --local: by default a new one in "
+                       "TMPDIR or /tmp");
+}
+
+void add_restart(CLI::App& command, BenchFlags& flags) {
+    JobOptions& options = flags.job.options;
+    options.checkpoint_every_iterations = 1;
+    options.resume = kResumeAuto;
+    command
+        .add_option("--folder", options.checkpoint_folder,
+                    "a folder for the checkpoints, from which the next run goes on")
+        ->required();
+    command.add_option("--turns", flags.turns, "after which it ends; 0: when it is killed")
+        ->check(count(0, kLongCountMax))
+        ->capture_default_str();
+}
+
+void add_one(CLI::App& bench, const std::string& name, const std::string& meaning,
+             Command& chosen) {
+    const auto flags = std::make_shared<BenchFlags>();
+    flags->bench = name;
+    CLI::App* const command = bench.add_subcommand(name, meaning);
+    CLI::Option* const local = command->add_flag(
+        "--local", flags->local, "start server and worker on this host, each on its own core");
+    command->add_flag("--brief", flags->brief,
+                      "small sizes and short times, only to see that it works");
+    command->add_option("--json", flags->json, "file for the result as JSON");
+    if (!flags->is_sparse()) {
+        command->add_option("--seconds", flags->seconds, "approximate time per row, 0.001 to 3600")
+            ->check(number_within(0.001, 3600))
+            ->capture_default_str();
+    }
+    command->add_option("--cpus", flags->cpus, "A,B: core of the servers, core of the workers")
+        ->delimiter(',')
+        ->expected(2);
+    if (flags->is_dense()) add_sizes(*command, *flags);
+    if (flags->is_delay()) {
+        add_delay(*command, *flags);
+    } else if (flags->is_elastic()) {
+        add_elastic(*command, *flags);
+    } else if (flags->is_failover()) {
+        add_failover(*command, *flags);
+    } else if (flags->is_restart()) {
+        add_restart(*command, *flags);
+    } else if (flags->is_checkpoint()) {
+        add_checkpoint_bench(*command, *flags);
+    } else if (name != "latency") {
+        command
+            ->add_option("--in-flight", flags->in_flight,
+                         "operations in flight; 0: chosen from their size")
+            ->check(CLI::Range(0, 1024))
+            ->capture_default_str();
+    }
+    command->add_flag("--child", flags->child)->group("");
+    add_job(*command, flags->job);
+    add_worker_loss(*command, flags->job.options.on_worker_loss,
+                    {"continue", OnWorkerLoss::kContinue, "the others go on", "reassign",
+                     "a benchmark has no data that the others could take over; take continue, or "
+                     "stop"});
+    for (const char* const by_hand : {"--rendezvous", "--rank", "--size", "--on-worker-loss"})
+        command->get_option(by_hand)->excludes(local);
+    command->callback([flags, command, &chosen] {
+        if (flags->brief) make_brief(*command, *flags);
+        chosen.run = [flags](Config& config) { return run_bench(*flags, config); };
+    });
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app, Command& chosen) {
+    CLI::App* const bench = app.add_subcommand(
+        "bench", "measure the speed, and beside it the best that this machine can do");
+    bench->require_subcommand(1);
+    bench->footer(
+        "Start it with --local, or under mpirun or srun with 2 ranks or more. The first worker\n"
+        "measures; all other workers are idle, except in `delay`, `elastic` and `failover`, where\n"
+        "all work.\n"
+        "--cpus A,B pins servers to core A and workers to core B, even if a launcher has bound\n"
+        "them to other cores.");
+    add_one(*bench, "push", "dense pushes, by size", chosen);
+    add_one(*bench, "pull", "dense pulls, by size", chosen);
+    add_one(*bench, "latency", "round trips of small pushes", chosen);
+    add_one(*bench, "insert", "sparse pushes: new keys, known and unseen lists", chosen);
+    add_one(*bench, "lookup", "sparse pulls and adagrad pushes of wide rows", chosen);
+    add_one(*bench, "delay", "iterations by the bound on their delay, with slowed workers", chosen);
+    add_one(*bench, "elastic", "pushes while servers join and leave", chosen);
+    add_one(*bench, "failover", "pushes while servers are killed", chosen);
+    add_one(*bench, "restart", "pushes and checkpoints until it is killed, and what was saved then",
+            chosen);
+    add_one(*bench, "checkpoint", "pushes while checkpoints are written, and how fast these are",
+            chosen);
+}
+
+}  // namespace weir::tools

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// The flags of the commands for a running job, `weir server`, `leave` and `status`, for command_line.cc.
+
+#include "tools/weir/command_line.h"
+
+namespace CLI {
+class App;
+}
+
+namespace weir::tools {
+
+/// They add their command to `app`. It sets `chosen` when it is on the command line.
+void add_server(CLI::App& app, Command& chosen);
+void add_leave(CLI::App& app, Command& chosen);
+void add_status(CLI::App& app, Command& chosen);
+
+}  // namespace weir::tools
