@@ -162,14 +162,12 @@ void ElasticHistory::check_losses() const {
 }
 
 void ElasticHistory::finish() {
-    const bool over = cluster_.run_until(
-        [&] {
-            live();
-            check_primaries();
-            return faults_.is_at_rest() && workers_.is_at_rest() && deaths_.is_at_rest() &&
-                   silence_.is_at_rest() && managers_.is_at_rest();
-        },
-        20'000);
+    const bool over = cluster_.run_until([&] {
+        live();
+        check_primaries();
+        return faults_.is_at_rest() && workers_.is_at_rest() && deaths_.is_at_rest() &&
+               silence_.is_at_rest() && managers_.is_at_rest();
+    });
     INFO(events_.text());
     INFO(text());
     REQUIRE(over);
