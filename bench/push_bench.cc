@@ -95,13 +95,16 @@ public:
         return std::move(worker_->take_table(call)).value();
     }
 
-    /// Makes one round trip. `shards`: so many of them take part.
+    /// Makes one round trip. `shards`: so many of them take part; each is polled when what it waits for
+    /// has come: records go from the first one to the others, and their confirmations back.
     template <class Keys>
     void push(const TableInfo& table, Keys keys, std::span<const std::byte> values,
               size_t shards = 1) {
         const ClientCore::CallId call = worker_->push(table, keys, values, {});
         while (!worker_->done(call)) {
             for (size_t i = 0; i < shards; ++i)
+                shards_[i]->poll();
+            for (size_t i = shards - 1; i-- > 0;)
                 shards_[i]->poll();
             worker_->poll();
         }

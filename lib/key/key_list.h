@@ -27,6 +27,9 @@ struct ListId {
 /// always send them in full.
 inline constexpr size_t kRememberedKeysMin = 16;
 
+/// To find the row of a key takes about as long as to copy so many bytes. Work that is done in steps counts it.
+inline constexpr size_t kFoundKeyBytes = 256;
+
 /// XXH3 of the bytes of `keys`, seeded with their number.
 [[nodiscard]] uint64_t hash_key_list(std::span<const uint64_t> keys) noexcept;
 

@@ -116,7 +116,10 @@ std::vector<std::byte> RecordMessage::encode(std::vector<std::byte> memory) cons
     constexpr size_t kTailBytes = 64;  // of a push into one segment
     ByteWriter writer(std::move(memory));
     writer.reserve(kHeadBytes + rows_bytes() + kTailBytes);
-    writer.raw(encode_head()).raw(keys).raw(values).raw(state);
+    writer.raw(encode_head());
+    for (const std::span<const std::byte> part : {keys, values, state}) {
+        if (!part.empty()) writer.raw(part);
+    }
     if (has_tail()) encode_tail(writer);
     return std::move(writer).take();
 }
@@ -151,10 +154,17 @@ std::optional<wire::MemoryHandle> RecordMessage::lent_at(
 }
 
 void RecordMessage::encode_tail(ByteWriter& writer) const {
+    const auto time_count = static_cast<uint32_t>(times.size());
+    if (segments.empty() && time_count == 1 && clocks.empty() && iterations.empty()) {
+        const RecordedTime& time = times.front();  // of a push into one segment: at once
+        writer.numbers(uint32_t{0}, time_count, time.worker, time.range.first, time.range.last,
+                       time.time, uint32_t{0}, uint32_t{0});
+        return;
+    }
     writer.number(static_cast<uint32_t>(segments.size()));
     for (const LearnedSegment& segment : segments)
         writer.numbers(segment.range.first, segment.range.last, segment.named);
-    writer.number(static_cast<uint32_t>(times.size()));
+    writer.number(time_count);
     for (const RecordedTime& time : times)
         writer.numbers(time.worker, time.range.first, time.range.last, time.time);
     if (clocks.empty() && iterations.empty()) {
@@ -175,52 +185,67 @@ void RecordMessage::encode_tail(ByteWriter& writer) const {
 
 std::optional<RecordMessage> RecordMessage::decode(std::span<const std::byte> bytes,
                                                    std::span<const std::byte> lent) {
-    Head head;
-    if (bytes.size() < sizeof head || bytes.size() + lent.size() > kBytesMax) return std::nullopt;
-    std::memcpy(&head, bytes.data(), sizeof head);
     RecordMessage message;
-    message.kind = static_cast<Kind>(head.kind);
-    message.is_range = (head.flags & kIsRange) != 0;
-    message.has_more = (head.flags & kHasMore) != 0;
-    message.is_shared = (head.flags & kIsShared) != 0;
-    message.is_known = (head.flags & kIsKnown) != 0;
-    message.common = head.common;
-    message.table = head.table;
-    message.row_count = head.row_count;
-    (message.is_range ? message.first_key : message.list) = head.first_key;
+    if (!message.become(bytes, lent)) return std::nullopt;
+    return message;
+}
+
+void RecordMessage::clear() noexcept {
+    kind = Kind::kRows;
+    has_more = is_shared = is_range = is_known = false;
+    table = 0;
+    row_count = first_key = list = common = 0;
+    keys = values = state = {};
+    segments.clear();
+    times.clear();
+    clocks.clear();
+    iterations.clear();
+}
+
+bool RecordMessage::become(std::span<const std::byte> bytes, std::span<const std::byte> lent) {
+    clear();
+    Head head;
+    if (bytes.size() < sizeof head || bytes.size() + lent.size() > kBytesMax) return false;
+    std::memcpy(&head, bytes.data(), sizeof head);
+    kind = static_cast<Kind>(head.kind);
+    is_range = (head.flags & kIsRange) != 0;
+    has_more = (head.flags & kHasMore) != 0;
+    is_shared = (head.flags & kIsShared) != 0;
+    is_known = (head.flags & kIsKnown) != 0;
+    common = head.common;
+    table = head.table;
+    row_count = head.row_count;
+    (is_range ? first_key : list) = head.first_key;
     const bool is_sound = head.kind >= static_cast<uint8_t>(Kind::kBegin) &&
                           head.kind <= static_cast<uint8_t>(Kind::kForgetLists) &&
-                          (head.flags & ~kRecordFlags) == 0 &&
-                          (message.is_shared || head.common == 0) && head.reserved == 0 &&
-                          head.row_count <= kRowsMax && head.value_bytes <= kBytesMax &&
-                          head.state_bytes <= kBytesMax;
-    if (!is_sound) return std::nullopt;
-    if (message.is_range && head.first_key + head.row_count < head.first_key) return std::nullopt;
-    if (message.list != 0 ? head.row_count == 0 : message.is_known) return std::nullopt;
-    const bool has_keys = !message.is_range && !message.is_known;
+                          (head.flags & ~kRecordFlags) == 0 && (is_shared || head.common == 0) &&
+                          head.reserved == 0 && head.row_count <= kRowsMax &&
+                          head.value_bytes <= kBytesMax && head.state_bytes <= kBytesMax;
+    if (!is_sound) return false;
+    if (is_range && head.first_key + head.row_count < head.first_key) return false;
+    if (list != 0 ? head.row_count == 0 : is_known) return false;
+    const bool has_keys = !is_range && !is_known;
     const uint64_t key_bytes = has_keys ? head.row_count * sizeof(uint64_t) : 0;
     const uint64_t rows_bytes = key_bytes + head.value_bytes + head.state_bytes;
     const bool is_lent = (head.flags & kIsLent) != 0;
     std::span<const std::byte> rest = bytes.subspan(sizeof head);
     const uint64_t bytes_here = is_lent ? sizeof(wire::MemoryHandle) : rows_bytes;
     if (rest.size() < bytes_here || (is_lent ? lent.size() != rows_bytes : !lent.empty()))
-        return std::nullopt;
+        return false;
     const std::span<const std::byte> rows = is_lent ? lent : rest.first(rows_bytes);
-    message.keys = rows.first(key_bytes);
-    message.values = rows.subspan(key_bytes, head.value_bytes);
-    message.state = rows.subspan(key_bytes + head.value_bytes);
+    keys = rows.first(key_bytes);
+    values = rows.subspan(key_bytes, head.value_bytes);
+    state = rows.subspan(key_bytes + head.value_bytes);
     rest = rest.subspan(bytes_here);
     const bool has_tail = (head.flags & kHasTail) != 0;
-    if (has_tail ? !message.decode_tail(rest) : !rest.empty()) return std::nullopt;
-    const bool has_rows = head.row_count != 0 || !message.values.empty() || !message.state.empty();
-    const bool is_about_rows = has_rows || message.is_range || head.table != 0 ||
-                               !message.times.empty() || !message.clocks.empty() ||
-                               !message.iterations.empty();
-    const bool is_about_segments =
-        message.kind != Kind::kRows && message.kind != Kind::kForgetLists;
-    if (is_about_segments == message.segments.empty()) return std::nullopt;
-    if (message.kind != Kind::kRows && (is_about_rows || message.has_more)) return std::nullopt;
-    return message;
+    if (has_tail ? !decode_tail(rest) : !rest.empty()) return false;
+    const bool has_rows = head.row_count != 0 || !values.empty() || !state.empty();
+    const bool is_about_rows = has_rows || is_range || head.table != 0 || !times.empty() ||
+                               !clocks.empty() || !iterations.empty();
+    const bool is_about_segments = kind != Kind::kRows && kind != Kind::kForgetLists;
+    if (is_about_segments == segments.empty()) return false;
+    if (kind != Kind::kRows && (is_about_rows || has_more)) return false;
+    return true;
 }
 
 bool RecordMessage::decode_tail(std::span<const std::byte> bytes) {

@@ -13,6 +13,7 @@
 
 #include "lib/base/byte_codec.h"
 #include "lib/base/result.h"
+#include "lib/key/key_list.h"
 #include "lib/key/key_range.h"
 #include "lib/key/position.h"
 #include "lib/vclock/clock_times.h"
@@ -116,6 +117,9 @@ struct RecordMessage {
     std::vector<ClockTimes> clocks;
     std::vector<RecordedIterations> iterations;
 
+    /// Says nothing any more; its lists keep their memory.
+    void clear() noexcept;
+
     /// Whether it says more than rows.
     [[nodiscard]] bool has_tail() const noexcept {
         return !segments.empty() || !times.empty() || !clocks.empty() || !iterations.empty();
@@ -143,6 +147,9 @@ struct RecordMessage {
     /// `lent`: its rows, if it has lent_at().
     [[nodiscard]] static std::optional<RecordMessage> decode(std::span<const std::byte> bytes,
                                                              std::span<const std::byte> lent = {});
+    /// The same of one that is there; its lists keep their memory. False: it says nothing of use.
+    [[nodiscard]] bool become(std::span<const std::byte> bytes,
+                              std::span<const std::byte> lent = {});
 
     // A receiver that maps the sender's memory can take rows from there, without a copy on the way. The
     // sender leaves them as they are until the record is applied.
@@ -150,6 +157,11 @@ struct RecordMessage {
     /// Of its rows.
     [[nodiscard]] size_t rows_bytes() const noexcept {
         return keys.size() + values.size() + state.size();
+    }
+
+    /// What it is to take its rows, as bytes that are copied.
+    [[nodiscard]] size_t work_bytes() const noexcept {
+        return rows_bytes() + keys.size() / sizeof(uint64_t) * kFoundKeyBytes;
     }
 
     /// Copies its rows to where they can be lent from, of rows_bytes(), and encodes the rest.

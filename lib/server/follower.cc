@@ -58,14 +58,13 @@ std::string_view Follower::take_whole(std::span<const std::byte> bytes,
         lent = {rows, at->length_bytes};
         memory = nullptr;
     }
-    const auto record = RecordMessage::decode(bytes, lent);
-    if (!record) return "a malformed record";
+    if (!record_.become(bytes, lent)) return "a malformed record";
     if (waiting_.empty()) {
-        const Outcome outcome = take(*record, memory);
+        const Outcome outcome = take(record_, memory);
         if (outcome != Outcome::kWait) return judge(outcome);
     }
     const bool is_alone = waiting_.empty();
-    waiting_.push_back(memory != nullptr ? std::move(*memory) : record->encode(spare_.take()));
+    waiting_.push_back(memory != nullptr ? std::move(*memory) : record_.encode(spare_.take()));
     waiting_bytes_ += waiting_.back().size();
     if (is_alone) return {};
     return waiting_bytes_ > kWaitingBytesMax ? "more records than the window has room for" : "";

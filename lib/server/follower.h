@@ -192,7 +192,8 @@ private:
     SpareBuffers spare_;
     std::deque<std::vector<std::byte>> waiting_;
     size_t waiting_bytes_ = 0;
-    std::vector<uint64_t> keys_;  ///< kept for their memory
+    RecordMessage record_;  ///< kept for its memory, as what follows
+    std::vector<uint64_t> keys_;
     std::vector<uint64_t> active_keys_;
     std::vector<std::byte> values_;
     std::vector<std::byte> state_;

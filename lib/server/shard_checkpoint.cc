@@ -17,7 +17,7 @@ using wire::Kind;
 namespace {
 
 /// What is copied in one poll: a push that has just missed it waits for so much.
-constexpr size_t kRowBytesPerPoll = size_t{16} << 10;
+constexpr size_t kRowBytesPerPoll = size_t{4} << 10;
 
 }  // namespace
 

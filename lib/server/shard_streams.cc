@@ -19,7 +19,7 @@ using wire::Kind;
 namespace {
 
 /// What streams may send in one poll: a push that has just missed it waits for so much.
-constexpr size_t kBytesPerPoll = size_t{64} << 10;
+constexpr size_t kBytesPerPoll = size_t{32} << 10;
 
 }  // namespace
 

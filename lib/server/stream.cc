@@ -173,7 +173,7 @@ void Stream::find_positions() {
 }
 
 /// Rows that are too many for one record go ahead of it: what else it says counts when all are there.
-void Stream::add(RecordMessage&& record, bool has_more) {
+void Stream::add(RecordMessage& record, bool has_more) {
     const uint64_t step = record.rows_to_cut();
     if (record.row_count <= step) return add_whole(record, has_more);
     for (uint64_t row = 0; row < record.row_count; row += step) {
@@ -202,6 +202,7 @@ void Stream::add_whole(RecordMessage& record, bool has_more) {
     } else {
         queued.bytes = record.encode(spare_.take());
     }
+    queued.work_bytes = std::max(record.work_bytes(), queued.size());
     queue_bytes_ += queued.size();
 }
 
@@ -231,7 +232,7 @@ void Stream::forget_lists() {
     if (std::exchange(last_list_, 0) == 0) return;
     RecordMessage record;
     record.kind = RecordMessage::Kind::kForgetLists;
-    add(std::move(record));
+    add(record);
 }
 
 std::vector<LearnedSegment> Stream::segments() const {
@@ -307,7 +308,7 @@ void Stream::add_all_rows(const Batch& batch, size_t table, bool has_more) {
     const size_t row_count = std::max<size_t>(1, kStepBytes / row_bytes);
     for (KeyCursor cursor; !cursor.at_end;) {
         rows.list(cursor, batch.positions, row_count, listed_);
-        if (listed_.row_count() > 0) add(record_of(*tables_[table], table), has_more);
+        if (listed_.row_count() > 0) add_listed(table, has_more);
     }
 }
 
@@ -316,7 +317,7 @@ void Stream::add_iterations(const Batch& batch, size_t table) {
     record.table = static_cast<uint32_t>(table);
     for (const LearnedSegment& segment : batch.segments)
         put_iterations(record, segment.range);
-    if (!record.iterations.empty()) add(std::move(record));
+    if (!record.iterations.empty()) add(record);
 }
 
 /// Of the record's table.
@@ -366,7 +367,7 @@ std::string_view Stream::applied(const wire::FrameHeader& header) {
     pause_ns_ = 0;
     is_out_ = false;
     for (const Sent& sent : unapplied_) {
-        if (sent.index > taken_ && sent.index <= taken) untaken_bytes_ -= sent.bytes;
+        if (sent.index > taken_ && sent.index <= taken) untaken_bytes_ -= sent.work_bytes;
     }
     taken_ = taken;
     applied_ = header.first;

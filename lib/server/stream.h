@@ -4,6 +4,7 @@
 /// Stream: a connection from a primary to a shard that learns segments of it, or is a backup of
 /// them: chunks of what is there, and between them records of all that changes.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -46,7 +47,8 @@ namespace weir {
 /// Thread: the shard's
 class Stream {
 public:
-    /// The learner may find so much at once, and whatever else comes to it waits for that.
+    /// The learner may find so much work at once (RecordMessage::work_bytes()), and whatever else comes to
+    /// it waits for that.
     static constexpr size_t kWindowBytes = size_t{512} << 10;
     /// Records that wait; beyond it, has_room() is false. One push may be longer.
     static constexpr size_t kQueueBytesMax = size_t{16} << 20;
@@ -98,8 +100,9 @@ public:
     /// Grows with every change of positions().
     [[nodiscard]] uint64_t generation() const noexcept { return generation_; }
 
-    /// Adds a record of something that has just changed. `has_more`: so is the next one of.
-    void add(RecordMessage&& record, bool has_more = false);
+    /// Adds a record of something that has just changed. `has_more`: so is the next one of. What it
+    /// says of the stream is filled in; of one that has to be cut, its rows are gone then.
+    void add(RecordMessage& record, bool has_more = false);
 
     /// For a list that is added next, and makes so many records. The learner keeps it until
     /// forget_lists(), which is due at the latest when generation() grows.
@@ -192,8 +195,14 @@ public:
     /// those segments of `positions` that it carries.
     void add_as_now(size_t table, const PositionSet& positions, const TouchedRows& rows);
 
+    /// Whether send() may do something.
+    [[nodiscard]] bool has_work() const noexcept {
+        return state_ != State::kOpen || !queue_.empty() ||
+               !std::ranges::all_of(batches_, &Batch::is_done);
+    }
+
     /// Whether it can only go on when the connection takes more.
-    [[nodiscard]] bool must_poll() const noexcept { return must_poll_; }
+    [[nodiscard]] bool must_poll() const noexcept { return must_poll_ && has_work(); }
 
     /// When it goes on though nothing arrives: it connects again then. All ones: never.
     [[nodiscard]] uint64_t due_ns() const noexcept {
@@ -229,15 +238,16 @@ private:
         std::vector<std::byte> bytes = {};
         Block lent = {};  ///< its rows, if the learner is to take them from there
         size_t lent_bytes = 0;
-        size_t sent = 0;     ///< of `bytes`
-        uint64_t state = 0;  ///< when it was added; 0: it may be sent at once
+        size_t work_bytes = 0;  ///< for the learner, at least size()
+        size_t sent = 0;        ///< of `bytes`
+        uint64_t state = 0;     ///< when it was added; 0: it may be sent at once
 
         [[nodiscard]] size_t size() const noexcept { return bytes.size() + lent_bytes; }
     };
 
     struct Sent {
         uint64_t index = 0;
-        size_t bytes = 0;
+        size_t work_bytes = 0;
         Queued kept = {};  ///< all of it, if the stream is lasting, or its rows are lent
     };
 
@@ -258,10 +268,10 @@ private:
     void give_back(Queued&& record);
     void add_all_rows(const Batch& batch, size_t table, bool has_more);
     void find_positions();
-    [[nodiscard]] bool has_window(size_t bytes) const noexcept;
+    [[nodiscard]] bool has_window(size_t work_bytes) const noexcept;
     [[nodiscard]] bool post(uint64_t index, size_t bytes_to_come,
                             std::span<const std::span<const std::byte>> body);
-    void was_sent(size_t bytes);
+    void was_sent(size_t work_bytes);
     [[nodiscard]] bool send_queue(uint64_t state);
     [[nodiscard]] bool send_next_chunk();
     void begin(Batch& batch);
@@ -272,6 +282,7 @@ private:
     void put_iterations(RecordMessage& record, PositionRange range) const;
     [[nodiscard]] bool send_rows(Batch& batch, const ShardTable& table);
     [[nodiscard]] RecordMessage record_of(const ShardTable& table, size_t number);
+    void add_listed(size_t table, bool has_more);
     void find_counted();
     void find_unreported();
 
@@ -307,7 +318,7 @@ private:
     uint64_t applied_ = 0;
     uint64_t taken_ = 0;  ///< as applied_, and what the learner keeps until the change is whole
     std::deque<Sent> unapplied_;
-    size_t untaken_bytes_ = 0;
+    size_t untaken_bytes_ = 0;    ///< of work for the learner
     std::deque<Change> changes_;  ///< that are not confirmed; of a lasting stream
     uint64_t state_now_ = 0;
     bool is_shared_ = false;

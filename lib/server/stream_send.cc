@@ -31,8 +31,8 @@ size_t Stream::send(size_t bytes_max, uint64_t state) {
     return sent_bytes_ - before;
 }
 
-bool Stream::has_window(size_t bytes) const noexcept {
-    return taken_ == last_index_ || untaken_bytes_ + bytes <= kWindowBytes;
+bool Stream::has_window(size_t work_bytes) const noexcept {
+    return taken_ == last_index_ || untaken_bytes_ + work_bytes <= kWindowBytes;
 }
 
 /// False: the connection takes nothing now, or is closed.
@@ -63,9 +63,9 @@ bool Stream::post(uint64_t index, size_t bytes_to_come,
     return false;
 }
 
-void Stream::was_sent(size_t bytes) {
-    unapplied_.push_back({.index = ++last_index_, .bytes = bytes});
-    untaken_bytes_ += bytes;
+void Stream::was_sent(size_t work_bytes) {
+    unapplied_.push_back({.index = ++last_index_, .work_bytes = work_bytes});
+    untaken_bytes_ += work_bytes;
 }
 
 /// The record says where its rows are, as the learner reaches them over this connection. False: it
@@ -93,7 +93,7 @@ bool Stream::send_queue(uint64_t state) {
     Queued& next = queue_.front();
     if (next.sent == 0 && next.state > state) return false;
     const bool is_first = next.sent == 0;
-    if (is_first && !has_window(next.size())) return false;
+    if (is_first && !has_window(next.work_bytes)) return false;
     if (is_first && next.lent && !lend(next)) put_rows_into(next);
     const size_t room =
         endpoint_.capabilities_of(*connection_).message_bytes_max - wire::kHeaderBytesMin;
@@ -101,7 +101,7 @@ bool Stream::send_queue(uint64_t state) {
     const auto some = rest.first(std::min(rest.size(), room));
     const uint64_t index = last_index_ + (is_first ? 1 : 0);
     if (!post(index, rest.size() - some.size(), std::span(&some, 1))) return false;
-    if (is_first) was_sent(next.size());
+    if (is_first) was_sent(next.work_bytes);
     next.sent += some.size();
     if (next.sent < next.bytes.size()) return true;
     queue_bytes_ -= next.size();
@@ -144,7 +144,7 @@ void Stream::begin(Batch& batch) {
     RecordMessage record;
     record.kind = batch.has_all ? RecordMessage::Kind::kTakeOver : RecordMessage::Kind::kBegin;
     record.segments = batch.segments;
-    add(std::move(record));
+    add(record);
     if (batch.has_all) {
         batch.has_begun = batch.is_reported = true;
         batch.end = batch.counted_behind = next_index() - 1;
@@ -157,7 +157,7 @@ void Stream::begin(Batch& batch) {
         times.table = static_cast<uint32_t>(i);
         for (const LearnedSegment& segment : batch.segments)
             times.clocks.push_back(tables_[i]->clocks.part(holdings_.segments(), segment.range));
-        add(std::move(times));
+        add(times);
         add_iterations(batch, i);
         batch.tables.insert(i);
     }
@@ -169,7 +169,7 @@ void Stream::end(Batch& batch) {
     RecordMessage record;
     record.kind = RecordMessage::Kind::kEnd;
     record.segments = batch.segments;
-    add(std::move(record));
+    add(record);
     batch.end = next_index() - 1;
 }
 
@@ -196,6 +196,12 @@ RecordMessage Stream::record_of(const ShardTable& table, size_t number) {
     return record;
 }
 
+/// `has_more`: as of add().
+void Stream::add_listed(size_t table, bool has_more) {
+    RecordMessage record = record_of(*tables_[table], table);
+    add(record, has_more);
+}
+
 void Stream::add_as_now(size_t number, const PositionSet& positions, const TouchedRows& touched) {
     const ShardTable& table = *tables_[number];
     const bool is_dense = table.positions.is_dense();
@@ -205,7 +211,7 @@ void Stream::add_as_now(size_t number, const PositionSet& positions, const Touch
              positions.dense_keys(is_dense ? table.positions.key_count() : 0)) {
             for (const KeyRange range : touched.ranges) {
                 listed_.range = intersect(intersect(extent, held), range);
-                if (!listed_.range.empty()) add(record_of(table, number), true);
+                if (!listed_.range.empty()) add_listed(number, true);
             }
         }
     }
@@ -224,7 +230,7 @@ void Stream::add_as_now(size_t number, const PositionSet& positions, const Touch
             listed_.rows.push_back(list->rows[i]);
         }
     }
-    if (!listed_.keys.empty()) add(record_of(table, number), true);
+    if (!listed_.keys.empty()) add_listed(number, true);
     RecordMessage rest;
     rest.table = static_cast<uint32_t>(number);
     for (const Batch& batch : batches_) {
@@ -234,18 +240,21 @@ void Stream::add_as_now(size_t number, const PositionSet& positions, const Touch
             put_iterations(rest, segment.range);
         }
     }
-    add(std::move(rest));
+    add(rest);
 }
 
 /// Sends rows of a table, as they are now. False: not now.
 bool Stream::send_rows(Batch& batch, const ShardTable& table) {
     const TableShard& rows = *table.rows;
+    constexpr size_t kWorkBytes = size_t{16} << 10;  // of a chunk
     const bool is_dense = table.positions.is_dense();
     const size_t row_bytes =
         rows.pulled_row_bytes() + rows.state_row_bytes() + (is_dense ? 0 : sizeof(uint64_t));
+    const size_t row_work_bytes = row_bytes + (is_dense ? 0 : kFoundKeyBytes);
     const size_t room = endpoint_.capabilities_of(*connection_).message_bytes_max -
                         wire::kHeaderBytesMin - RecordMessage::kHeadBytes;
-    const size_t row_count = std::max<size_t>(1, room / row_bytes);
+    const size_t row_count =
+        std::max<size_t>(1, std::min(room / row_bytes, kWorkBytes / row_work_bytes));
     KeyCursor cursor = batch.cursor;
     rows.list(cursor, batch.positions, row_count, listed_);
     if (listed_.row_count() == 0) {
@@ -255,16 +264,19 @@ bool Stream::send_rows(Batch& batch, const ShardTable& table) {
         return true;
     }
     RecordMessage record = record_of(table, *batch.walked);
+    const size_t found_bytes = record.work_bytes() - record.rows_bytes();
     if (row_bytes > room || ends_.lasting != 0) {  // a row longer than a message; or it is kept
         batch.cursor = cursor;
-        add(std::move(record));
+        sent_bytes_ += found_bytes;
+        add(record);
         return true;
     }
     const auto head = record.encode_head();
     const std::array<std::span<const std::byte>, 4> parts{head, record.keys, record.values,
                                                           record.state};
     if (!post(last_index_ + 1, 0, parts)) return false;
-    was_sent(listed_.row_count() * row_bytes);
+    was_sent(record.work_bytes());
+    sent_bytes_ += found_bytes;
     batch.cursor = cursor;
     return true;
 }

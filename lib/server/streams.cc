@@ -22,9 +22,8 @@ std::map<uint32_t, std::vector<Stream::Carried>> Streams::wanted_by(const View& 
         for (size_t b = 0; b < segment.backup_count(); ++b) {
             // One that has learned it from here goes on; another one has all, from the last primary.
             Stream::Carried carried{{range, view.epoch()}, true, true};
-            const auto stream = streams_.find(segment.backups[b]);
-            if (stream != streams_.end()) {
-                for (const LearnedSegment& known : stream->second->segments()) {
+            if (const Stream* const stream = to(segment.backups[b])) {
+                for (const LearnedSegment& known : stream->segments()) {
                     if (known.range == range) carried = {known, true, false};
                 }
             }
@@ -46,9 +45,9 @@ std::map<uint32_t, std::vector<Stream::Carried>> Streams::wanted_by(const View& 
 /// What is carried already.
 void Streams::leave_only_known(std::map<uint32_t, std::vector<Stream::Carried>>& wanted) const {
     for (auto& [learner, segments] : wanted) {
-        const auto stream = streams_.find(learner);
+        const Stream* const stream = to(learner);
         const std::vector<LearnedSegment> known =
-            stream != streams_.end() ? stream->second->segments() : std::vector<LearnedSegment>();
+            stream != nullptr ? stream->segments() : std::vector<LearnedSegment>();
         std::erase_if(segments, [&](const Stream::Carried& carried) {
             // Of what it has from another primary it may lack nothing that is answered here.
             return !carried.has_all && std::ranges::count(known, carried.is) == 0;
@@ -76,13 +75,16 @@ void Streams::take_view(const View& view, uint32_t number, Begin begin) {
         for (const auto& [learner, stream] : streams_)
             stream->add_again();
     }
-    std::erase_if(streams_, [&](const auto& entry) {
-        const bool ends = !wanted.contains(entry.first);
-        if (ends) keep_lent(*entry.second);
+    std::erase_if(streams_, [&](const ToLearner& one) {
+        const bool ends = !wanted.contains(one.learner);
+        if (ends) keep_lent(*one.stream);
         return ends;
     });
     for (const auto& [learner, segments] : wanted) {
-        std::unique_ptr<Stream>& stream = streams_[learner];
+        auto place = place_of(learner);
+        if (place == streams_.end() || place->learner != learner)
+            place = streams_.insert(place, {learner, nullptr});
+        std::unique_ptr<Stream>& stream = place->stream;
         if (stream == nullptr) {
             const ViewShard* const shard = view.shard(learner);
             WEIR_CHECK(shard != nullptr);  // View::make() has seen to that
@@ -114,17 +116,12 @@ void Streams::keep_lent(Stream& stream) {
 void Streams::take_over(Stream& stream) {
     const PositionSet positions = stream.take_taken_over();
     if (positions.ranges().empty()) return;
-    stream.at_state(++state_);
+    changes();
     for (size_t i = 0; i < tables_.size(); ++i) {
         if (tables_[i] == nullptr || !tables_[i]->was_pushed) continue;
         stream.add_as_now(i, positions, touched_[static_cast<uint32_t>(i)]);
     }
     stream.was_changed(state_);
-}
-
-bool Streams::is_counted() const noexcept {
-    return std::ranges::any_of(streams_,
-                               [](const auto& entry) { return entry.second->is_counted(); });
 }
 
 uint64_t Streams::confirmed_state() const noexcept {
@@ -137,12 +134,12 @@ uint64_t Streams::confirmed_state() const noexcept {
 
 bool Streams::has_room() const noexcept {
     return std::ranges::all_of(streams_,
-                               [](const auto& entry) { return entry.second->has_room(); });
+                               [](const ToLearner& one) { return one.stream->has_room(); });
 }
 
 bool Streams::is_streamed(uint64_t position) const noexcept {
     return std::ranges::any_of(
-        streams_, [&](const auto& entry) { return entry.second->positions().contains(position); });
+        streams_, [&](const ToLearner& one) { return one.stream->positions().contains(position); });
 }
 
 uint64_t Streams::place(uint32_t table, const ListId& id) noexcept {
@@ -195,9 +192,7 @@ void Streams::pushed(ShardTable& table, uint32_t worker, const RangeClock& clock
                      const ShardRequest& request) {
     const wire::FrameHeader& h = request.header;
     if (h.count == 0) return;
-    ++state_;
-    for (const auto& [learner, stream] : streams_)
-        stream->at_state(state_);
+    changes();
     if ((h.flags & wire::kKeysRange) != 0) {
         for (const auto& [learner, stream] : streams_)
             pushed_range(*stream, table, {h.first, h.first + h.count}, worker, clock);
@@ -254,13 +249,10 @@ Streams::StreamedList Streams::parts_of(const ShardTable& table,
 }
 
 /// The times of segments, as they are now.
-static std::vector<RecordedTime> times_of(std::span<const PositionRange> segments, uint32_t worker,
-                                          const RangeClock& clock) {
-    std::vector<RecordedTime> times;
-    times.reserve(segments.size());
+static void put_times(RecordMessage& record, std::span<const PositionRange> segments,
+                      uint32_t worker, const RangeClock& clock) {
     for (const PositionRange segment : segments)
-        times.push_back({worker, segment, clock.at(segment.first)});
-    return times;
+        record.times.push_back({worker, segment, clock.at(segment.first)});
 }
 
 /// Its last record has the times, too.
@@ -289,23 +281,21 @@ void Streams::pushed_range(Stream& stream, ShardTable& table, KeyRange keys, uin
             if (!part.empty()) parts_.push_back(part);
         }
     }
-    const uint32_t number = table.rows->schema().id;
-    const auto rows_of_part = [&](KeyRange part) {
-        RecordMessage record;
-        record.table = number;
-        record.is_range = true;
-        record.first_key = part.begin;
-        record.row_count = part.key_count();
-        record.values = *table.rows->values(part);
-        record.state = *table.rows->state(part);
-        return record;
-    };
-    for (size_t i = 0; i + 1 < parts_.size(); ++i)
-        stream.add(rows_of_part(parts_[i]), true);
-    RecordMessage last = parts_.empty() ? RecordMessage() : rows_of_part(parts_.back());
-    last.table = number;
-    last.times = times_of(segments_, worker, clock);
-    stream.add(std::move(last));
+    for (size_t i = 0; i < std::max<size_t>(1, parts_.size()); ++i) {
+        const bool is_last = i + 1 >= parts_.size();
+        record_.clear();
+        record_.table = table.rows->schema().id;
+        if (!parts_.empty()) {
+            const KeyRange part = parts_[i];
+            record_.is_range = true;
+            record_.first_key = part.begin;
+            record_.row_count = part.key_count();
+            record_.values = *table.rows->values(part);
+            record_.state = *table.rows->state(part);
+        }
+        if (is_last) put_times(record_, segments_, worker, clock);
+        stream.add(record_, !is_last);
+    }
     stream.was_changed(state_);
 }
 
@@ -324,21 +314,31 @@ void Streams::pushed_list(ListPart& part, Keep keep, const RowList& list, ShardT
     state_bytes_.resize(count * table.rows->state_row_bytes());
     table.rows->copy_values(rows, values_);
     table.rows->copy_state(rows, state_bytes_);
-    RecordMessage record;
-    record.table = table.rows->schema().id;
-    record.row_count = count;
-    record.values = values_;
-    record.state = state_bytes_;
-    record.is_known = part.known != 0;
-    if (!record.is_known) {
-        record.keys = std::as_bytes(std::span(part.keys));
+    record_.clear();
+    record_.table = table.rows->schema().id;
+    record_.row_count = count;
+    record_.values = values_;
+    record_.state = state_bytes_;
+    record_.is_known = part.known != 0;
+    if (!record_.is_known) {
+        record_.keys = std::as_bytes(std::span(part.keys));
         if (keep == Keep::kYes && part.is_ascending)
-            part.known = part.stream->number_list(record.part_count());
+            part.known = part.stream->number_list(record_.part_count());
     }
-    record.list = part.known;
-    record.times = times_of(part.segments, worker, clock);
-    part.stream->add(std::move(record));
+    record_.list = part.known;
+    put_times(record_, part.segments, worker, clock);
+    part.stream->add(record_);
     part.stream->was_changed(state_);
+}
+
+std::vector<Streams::ToLearner>::iterator Streams::place_of(uint32_t learner) noexcept {
+    return std::ranges::lower_bound(streams_, learner, {}, &ToLearner::learner);
+}
+
+/// Null: there is none.
+Stream* Streams::to(uint32_t learner) const noexcept {
+    const auto found = std::ranges::find(streams_, learner, &ToLearner::learner);
+    return found != streams_.end() ? found->stream.get() : nullptr;
 }
 
 Stream* Streams::find(transport::ConnectionId connection) const noexcept {
@@ -378,11 +378,11 @@ std::string_view Streams::receive(transport::ConnectionId connection,
 
 /// What a copy may be sent: if several have the same segments, what those before it have. So the
 /// first one that is left when this shard dies has all that any of them has.
-uint64_t Streams::state_of_those_before(uint32_t learner) const noexcept {
+uint64_t Streams::state_of_those_before(const ToLearner& one) const noexcept {
     uint64_t least = Stream::kAllStates;
-    if (!is_shared_ || !streams_.at(learner)->is_counted()) return least;
+    if (!is_shared_ || !one.stream->is_counted()) return least;
     for (const auto& [other, stream] : streams_) {
-        const bool is_before = copy_order(number_, other) < copy_order(number_, learner);
+        const bool is_before = copy_order(number_, other) < copy_order(number_, one.learner);
         if (is_before && stream->is_counted()) least = std::min(least, stream->confirmed_state());
     }
     return least;
@@ -390,26 +390,28 @@ uint64_t Streams::state_of_those_before(uint32_t learner) const noexcept {
 
 /// They take turns, poll by poll.
 size_t Streams::send(size_t bytes_max) {
-    size_t sent = 0;
-    auto next = streams_.lower_bound(next_to_send_);
     if (is_shared_) {
         for (const auto& [learner, stream] : streams_)
             stream->all_have(confirmed_state());
     }
+    const auto has_work = [](const ToLearner& one) { return one.stream->has_work(); };
+    if (std::ranges::none_of(streams_, has_work)) return 0;
+    size_t sent = 0;
+    auto next = place_of(next_to_send_);
     for (size_t i = 0; i < streams_.size() && sent < bytes_max; ++i) {
         if (next == streams_.end()) next = streams_.begin();
-        next->second->at_state(state_);
-        sent += next->second->send(bytes_max - sent, state_of_those_before(next->first));
+        next->stream->at_state(state_);
+        sent += next->stream->send(bytes_max - sent, state_of_those_before(*next));
         ++next;
     }
-    next_to_send_ = next == streams_.end() ? 0 : next->first;
+    next_to_send_ = next == streams_.end() ? 0 : next->learner;
     look_at_positions();
     return sent;
 }
 
 bool Streams::must_poll() const noexcept {
     return std::ranges::any_of(streams_,
-                               [](const auto& entry) { return entry.second->must_poll(); });
+                               [](const ToLearner& one) { return one.stream->must_poll(); });
 }
 
 uint64_t Streams::due_ns() const noexcept {
@@ -417,11 +419,6 @@ uint64_t Streams::due_ns() const noexcept {
     for (const auto& [learner, stream] : streams_)
         due_ns = std::min(due_ns, stream->due_ns());
     return due_ns;
-}
-
-bool Streams::has_news() const noexcept {
-    return std::ranges::any_of(streams_,
-                               [](const auto& entry) { return entry.second->has_news(); });
 }
 
 std::vector<LearnerReport> Streams::take_complete() {
@@ -446,7 +443,7 @@ std::vector<LearnerReport> Streams::take_refused() {
 bool Streams::have_leavers_arrived() const {
     const PositionSet leaving = holdings_.in_role({Holdings::Role::kLeaving});
     return std::ranges::all_of(
-        streams_, [&](const auto& entry) { return entry.second->has_sent_all_of(leaving); });
+        streams_, [&](const ToLearner& one) { return one.stream->has_sent_all_of(leaving); });
 }
 
 }  // namespace weir

@@ -4,6 +4,7 @@
 /// Streams: all streams of one primary, one to each shard that learns from it or is its backup; and
 /// what a push means to them.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -73,7 +74,10 @@ public:
     }
 
     /// Whether answers have to wait for some copy.
-    [[nodiscard]] bool is_counted() const noexcept;
+    [[nodiscard]] bool is_counted() const noexcept {
+        return std::ranges::any_of(streams_,
+                                   [](const ToLearner& one) { return one.stream->is_counted(); });
+    }
 
     /// How many changes there were.
     [[nodiscard]] uint64_t state() const noexcept { return state_; }
@@ -95,11 +99,7 @@ public:
                 const ShardRequest& request);
 
     /// An iteration of the table is about to be closed: what is answered from now on waits for it.
-    void iteration_closes() noexcept {
-        ++state_;
-        for (const auto& [learner, stream] : streams_)
-            stream->at_state(state_);
-    }
+    void iteration_closes() noexcept { changes(); }
 
     /// An iteration of the table was closed.
     void iteration_closed(uint32_t table) {
@@ -140,7 +140,10 @@ public:
     [[nodiscard]] uint64_t due_ns() const noexcept;
 
     /// Whether take_complete() or take_refused() may have something to tell.
-    [[nodiscard]] bool has_news() const noexcept;
+    [[nodiscard]] bool has_news() const noexcept {
+        return std::ranges::any_of(streams_,
+                                   [](const ToLearner& one) { return one.stream->has_news(); });
+    }
 
     /// Learners that have become complete since the last call.
     [[nodiscard]] std::vector<LearnerReport> take_complete();
@@ -152,6 +155,11 @@ public:
     [[nodiscard]] bool have_leavers_arrived() const;
 
 private:
+    struct ToLearner {
+        uint32_t learner = 0;  ///< its shard
+        std::unique_ptr<Stream> stream;
+    };
+
     /// What a stream carries of a list.
     struct ListPart {
         Stream* stream = nullptr;
@@ -174,10 +182,20 @@ private:
     [[nodiscard]] std::map<uint32_t, std::vector<Stream::Carried>> wanted_by(const View& view,
                                                                              uint32_t number) const;
     void leave_only_known(std::map<uint32_t, std::vector<Stream::Carried>>& wanted) const;
-    [[nodiscard]] uint64_t state_of_those_before(uint32_t learner) const noexcept;
+    [[nodiscard]] uint64_t state_of_those_before(const ToLearner& one) const noexcept;
     [[nodiscard]] static uint64_t place(uint32_t table, const ListId& id) noexcept;
+    [[nodiscard]] std::vector<ToLearner>::iterator place_of(uint32_t learner) noexcept;
+    [[nodiscard]] Stream* to(uint32_t learner) const noexcept;
     [[nodiscard]] Stream* find(transport::ConnectionId connection) const noexcept;
     [[nodiscard]] bool is_streamed(uint64_t position) const noexcept;
+
+    /// What is recorded from now on is of the next state.
+    void changes() noexcept {
+        ++state_;
+        for (const auto& [learner, stream] : streams_)
+            stream->at_state(state_);
+    }
+
     void keep_lent(Stream& stream);
     void look_at_positions();
     void take_over(Stream& stream);
@@ -198,8 +216,8 @@ private:
     Lender lender_;
     /// Of streams that have ended, by their connections: until these are closed, the learner may take it.
     std::unordered_map<transport::ConnectionId, std::vector<Block>> lent_;
-    std::map<uint32_t, std::unique_ptr<Stream>> streams_;  ///< by the learner's shard
-    uint64_t stream_count_ = 0;                            ///< that there have been
+    std::vector<ToLearner> streams_;  ///< ascending by learner
+    uint64_t stream_count_ = 0;       ///< that there have been
     uint64_t state_ = 0;
     uint32_t number_ = 0;                      ///< of this shard
     bool is_shared_ = false;                   ///< some segment has several copies, or is to have
@@ -209,7 +227,8 @@ private:
     uint64_t positions_seen_ = 0;  ///< sum of the streams' generations that lists_ belongs to
     std::unordered_map<uint64_t, StreamedList> lists_;
     size_t list_bytes_ = 0;
-    std::vector<PositionRange> segments_;  ///< kept for their memory
+    RecordMessage record_;  ///< kept for its memory, as what follows
+    std::vector<PositionRange> segments_;
     std::vector<KeyRange> parts_;
     std::vector<uint32_t> rows_;
     std::vector<std::byte> values_;

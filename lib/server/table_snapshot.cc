@@ -168,9 +168,9 @@ Result<size_t> TableSnapshot::step(size_t bytes_max) {
     if (waits_for_disk()) return size_t{0};
     TableShard& rows = *table_.rows;
     const bool is_sparse = rows.schema().layout == Layout::kSparse;
+    constexpr size_t kListBytes = size_t{2} << 10;  // a step may have read many buckets
     const size_t row_bytes =
-        rows.pulled_row_bytes() + rows.state_row_bytes() + (is_sparse ? sizeof(uint64_t) : 0);
-    constexpr size_t kListBytes = size_t{8} << 10;  // a step may have read many buckets
+        rows.pulled_row_bytes() + rows.state_row_bytes() + (is_sparse ? kFoundKeyBytes : 0);
     size_t done = 0;
     while (done < bytes_max && !cursor_.at_end) {
         const size_t row_count = std::clamp<size_t>(bytes_max / row_bytes, 1, kStepRowsMax);

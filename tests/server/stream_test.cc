@@ -257,6 +257,32 @@ TEST_SUITE("stream") {
         pair.check_equal();
     }
 
+    TEST_CASE("of rows that have to be found, fewer are under way and come at once") {
+        StreamPair pair(1);
+        pair.make_table(sparse_table("t"));
+        ShardTable& table = *pair.primary.tables[0];
+        table.was_pushed = true;
+        std::vector<uint64_t> keys;
+        const PositionSet& held = pair.primary.holdings.primary();
+        for (uint64_t key = 0; keys.size() < 20'000; ++key) {
+            if (held.contains(table.positions.position(key))) keys.push_back(key);
+        }
+        REQUIRE(table.rows->rows_for_push(keys));
+        const uint64_t before = pair.network.counters().packets;
+        pair.name_learner(pair.segments_of_primary());
+        REQUIRE(pair.run_until([&] { return pair.follower != nullptr; }));
+        pair.is_learner_stopped = true;
+        (void)pair.run_until([] { return false; }, 50);
+        const uint64_t packets = pair.network.counters().packets - before;
+        constexpr uint64_t kRowsAhead = Stream::kWindowBytes / kFoundKeyBytes;
+        constexpr uint64_t kRowBytes = sizeof(uint64_t) + sizeof(float);
+        CHECK(packets > 10);
+        CHECK(packets * kMessageBytesMax < 2 * kRowsAhead * kRowBytes + 20 * kMessageBytesMax);
+        pair.is_learner_stopped = false;
+        CHECK(pair.run_until([&] { return pair.has_all(); }));
+        pair.check_equal();
+    }
+
     TEST_CASE("rows that were handed over are dropped in small steps") {
         Side side;
         const PositionRange ring{0, ~uint64_t{0}};

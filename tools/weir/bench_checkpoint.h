@@ -5,6 +5,7 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <optional>
 
@@ -14,21 +15,24 @@
 
 namespace weir::tools {
 
-/// How one worker has another worker of its process write checkpoints, while it pushes.
+/// How one worker has another worker of its process write, checkpoints for instance, while it pushes.
 ///
 /// Thread: any
 class CheckpointOrders {
 public:
-    /// For the worker that pushes.
-    void order();
-    void end();
-
-    /// The seconds that the checkpoint took and its number, once it is there.
+    /// The seconds that the writing took; and a checkpoint's number.
     struct Done {
         double seconds = 0;
         uint64_t number = 0;
     };
 
+    using Work = std::function<Result<Done>(Client&)>;
+
+    // For the worker that pushes:
+
+    void order(Work work);
+    void end();
+    /// Once the work is done.
     [[nodiscard]] std::optional<Result<Done>> take_done();
     [[nodiscard]] Result<Done> wait_done();
 
@@ -38,7 +42,7 @@ public:
 private:
     std::mutex mutex_;
     std::condition_variable changed_;
-    bool is_ordered_ = false;
+    Work ordered_;  ///< null: nothing
     bool is_over_ = false;
     std::optional<Result<Done>> done_;
 };
