@@ -216,7 +216,7 @@ Result<std::shared_ptr<Route>> ClientCore::route_of(const Transfer& t) {
     if (std::shared_ptr<Route> known = routes_.find(variant, id)) return known;
     WEIR_TRY(check_sorted_unique(t.keys));
     WEIR_ASSIGN(std::shared_ptr<Route> route,
-                Route::make(t.keys, view_, positions, limits, memory_));
+                Route::make(t.keys, id, view_, positions, limits, memory_));
     if (t.keys.size() > kShortList) routes_.remember(variant, id, route);
     return route;
 }

@@ -35,9 +35,9 @@ Error lost_keys(KeyRange keys) {
                         keys.begin, keys.end - 1)};
 }
 
-Result<std::shared_ptr<Route>> Route::make(std::span<const uint64_t> keys, const View& view,
-                                           const PositionMap& positions, PieceLimits limits,
-                                           Memory& memory) {
+Result<std::shared_ptr<Route>> Route::make(std::span<const uint64_t> keys, const ListId& id,
+                                           const View& view, const PositionMap& positions,
+                                           PieceLimits limits, Memory& memory) {
     if (keys.size() >= kListKeysMax) {
         return Error(Errc::kInvalidArgument, fmt::format("a list of {} keys; the most is {}",
                                                          keys.size(), kListKeysMax - 1));
@@ -70,7 +70,7 @@ Result<std::shared_ptr<Route>> Route::make(std::span<const uint64_t> keys, const
         }
     }
     route->count_pieces(shard_count);
-    route->hash_pieces(keys.data());
+    route->hash_pieces(keys.data(), id);
     return route;
 }
 
@@ -140,7 +140,11 @@ Status Route::group(std::span<const uint64_t> keys, std::span<const uint32_t> ow
     return {};
 }
 
-void Route::hash_pieces(const uint64_t* callers) noexcept {
+void Route::hash_pieces(const uint64_t* callers, const ListId& all) noexcept {
+    if (pieces_.size() == 1) {
+        pieces_.front().hash = all.hash;
+        return;
+    }
     for (Piece& piece : pieces_) {
         piece.hash = hash_key_list(std::span(keys(piece, callers), piece.count));
     }

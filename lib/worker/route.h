@@ -57,12 +57,12 @@ struct PieceLimits {
 /// Thread: one
 class Route {
 public:
-    /// The route of a list that is sorted and unique. `memory` (registered) holds the keys if
+    /// The route of a list that is sorted and unique. `id`: its. `memory` (registered) holds the keys if
     /// they must be regrouped by shard.
     /// Errors: kNoMemory; kOutOfRange if a dense table's key is beyond its end; kInvalidArgument
     ///         if the list is too long; kPeerLost if no server has a copy of a key
     [[nodiscard]] static Result<std::shared_ptr<Route>> make(std::span<const uint64_t> keys,
-                                                             const View& view,
+                                                             const ListId& id, const View& view,
                                                              const PositionMap& positions,
                                                              PieceLimits limits, Memory& memory);
     /// The route of a range of a dense table.
@@ -108,7 +108,7 @@ private:
     void count_pieces(size_t shard_count);
     [[nodiscard]] Status group(std::span<const uint64_t> keys, std::span<const uint32_t> owners,
                                size_t shard_count, PieceLimits limits);
-    void hash_pieces(const uint64_t* callers) noexcept;
+    void hash_pieces(const uint64_t* callers, const ListId& all) noexcept;
 
     Memory* memory_;
     std::vector<Piece> pieces_;

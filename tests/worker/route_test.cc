@@ -30,7 +30,7 @@ TEST_SUITE("route") {
                 chosen.insert(random());
             const std::vector<uint64_t> keys(chosen.begin(), chosen.end());
             const PositionMap positions = PositionMap::sparse();
-            auto route = Route::make(keys, ring, positions, {300}, memory);
+            auto route = Route::make(keys, list_id(keys), ring, positions, {300}, memory);
             REQUIRE(route.has_value());
             std::set<uint64_t> seen;
             for (const Piece& piece : (*route)->pieces()) {
@@ -67,11 +67,11 @@ TEST_SUITE("route") {
         const View ring = view_of(2, 2);
         HeapMemory none(0);
         const std::vector<uint64_t> beyond{1, 1000};
-        CHECK(Route::make(beyond, ring, PositionMap::dense(1000), {100}, none).code() ==
-              Errc::kOutOfRange);
+        CHECK(Route::make(beyond, list_id(beyond), ring, PositionMap::dense(1000), {100}, none)
+                  .code() == Errc::kOutOfRange);
         std::vector<uint64_t> many(1000);
         std::iota(many.begin(), many.end(), 0);
-        CHECK(Route::make(many, ring, PositionMap::sparse(), {100}, none).code() ==
+        CHECK(Route::make(many, {}, ring, PositionMap::sparse(), {100}, none).code() ==
               Errc::kNoMemory);
     }
 
@@ -85,7 +85,7 @@ TEST_SUITE("route") {
             std::vector<uint64_t> all(1000);
             std::iota(all.begin(), all.end(), 0);
             const PositionMap positions = PositionMap::dense(1000);
-            const auto list = Route::make(all, ring, positions, {100}, memory);
+            const auto list = Route::make(all, list_id(all), ring, positions, {100}, memory);
             REQUIRE(list.code() == Errc::kPeerLost);
             CHECK(list.error().message().find("are lost") != std::string::npos);
             CHECK(Route::make(KeyRange{0, 1000}, ring, positions, {100}).code() == Errc::kPeerLost);
@@ -102,7 +102,8 @@ TEST_SUITE("route") {
         for (uint64_t i = 0; i < 4; ++i)
             lists.push_back({i, i + 10});
         const auto route = [&](size_t i) {
-            return std::move(Route::make(lists[i], ring, PositionMap::sparse(), {100}, memory))
+            return std::move(Route::make(lists[i], list_id(lists[i]), ring, PositionMap::sparse(),
+                                         {100}, memory))
                 .value();
         };
         RouteCache cache(3 * route(0)->size_bytes());
@@ -127,9 +128,10 @@ TEST_SUITE("route") {
             std::vector<uint64_t> keys(i == 0 ? 2 : 1000);  // two keys are not regrouped
             std::iota(keys.begin(), keys.end(), i);
             ids.push_back(list_id(keys));
-            cache.remember(
-                0, ids.back(),
-                std::move(Route::make(keys, ring, PositionMap::sparse(), {100}, memory)).value());
+            cache.remember(0, ids.back(),
+                           std::move(Route::make(keys, list_id(keys), ring, PositionMap::sparse(),
+                                                 {100}, memory))
+                               .value());
         }
         REQUIRE(memory.bytes_in_use() == 3 * 8000);
         std::shared_ptr<Route> in_use = cache.find(0, ids[1]);
