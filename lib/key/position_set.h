@@ -56,6 +56,10 @@ public:
     /// out; adjacent ones are merged.
     [[nodiscard]] std::vector<KeyRange> dense_keys(uint64_t key_count) const;
 
+    friend bool operator==(const PositionSet& a, const PositionSet& b) noexcept {
+        return a.ranges_ == b.ranges_;
+    }
+
 private:
     std::vector<PositionRange> ranges_;
     std::vector<uint32_t> slice_;

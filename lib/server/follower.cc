@@ -376,9 +376,9 @@ Follower::Outcome Follower::take_known_list(ShardTable& table, const RecordMessa
         return Outcome::kMalformed;
     list.seen_in = segment_changes_;
     if (!all_active_) return take_keys(table, list.keys, record);
-    Result<RowList> rows = table.rows->known_rows(list.id);
+    Result<RowList> rows = table.rows->known_rows_to_take(list.id);
     if (!rows || rows->remembered != list.rows.lock()) {
-        rows = table.rows->rows_for_push(list.keys);
+        rows = table.rows->rows_to_take(list.keys);
         if (!rows) return ended(rows.error());
         list.id = rows->id;
         list.rows = rows->remembered;

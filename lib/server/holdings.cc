@@ -44,6 +44,9 @@ void Holdings::hold(const std::vector<Held>& held) {
         if (table != nullptr) table->clocks.adopt(before, segments_);
     }
     primary_ = in_role({Role::kPrimary});
+    for (const auto& table : tables_) {
+        if (table != nullptr) table->rows->serve(primary_);
+    }
     is_settled_ = !drops_rows_ && std::ranges::all_of(held_, [](const Held& one) {
         return one.role == Role::kPrimary;
     });

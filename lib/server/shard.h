@@ -271,6 +271,7 @@ private:
     // shard_push.cc: changes the table
     void apply(const ShardRequest& request);
     void push_part(ShardTable& table, const ShardRequest& request);
+    void record_made_rows(ShardTable& table, const ShardRequest& request, size_t row_count);
 
     // shard_parts.cc: parts that have arrived, the end of an iteration
     void end_part(ShardTable& table, const OpenIterations::Part& part,

@@ -78,11 +78,14 @@ bool Shard::execute(const Session& session, ShardTable& table, PushOrder& order,
         }
         if (moving != Errc::kOk) return answer(moving);
     }
+    const size_t row_count = table.rows->row_count();
     const Errc status = change_in_time(table, *order.clock, request, first, time);
     if (status == Errc::kOk) {
         order.last = request.number;
         if (is_moving_) [[unlikely]]
             streams_.pushed(table, session.worker, *order.clock, request);
+    } else {
+        record_made_rows(table, request, row_count);
     }
     if (status != Errc::kUnknownList) {
         ++counters_.pushes;

@@ -58,8 +58,8 @@ void Shard::push_part(ShardTable& table, const ShardRequest& request) {
     const IterationProgress& iterations = table.iterations.state();
     if (!iterations.lacks(h.iteration, session->worker, h.parts))
         return refuse_part(table, *session, h, IterationProgress::Verdict::kRefuse);
-    Errc status = Errc::kOk;
-    if (h.count > 0 && h.iteration <= iterations.closed().highest()) {
+    Errc status = is_moving_ && !serves(table, request) ? Errc::kOutOfRange : Errc::kOk;
+    if (status == Errc::kOk && h.count > 0 && h.iteration <= iterations.closed().highest()) {
         switch (judge_positions(table, request)) {
             case OfPositions::kOpen: break;
             case OfPositions::kClosed:
@@ -72,9 +72,20 @@ void Shard::push_part(ShardTable& table, const ShardRequest& request) {
     if (status == Errc::kOk && h.count > 0 && !iterations.failure_of(h.iteration)) {
         const bool is_all =
             table.iterations.is_all(h.iteration, session->worker, h.parts) && !table.pins.any();
+        const size_t row_count = table.rows->row_count();
         status = is_all ? change(table, request) : add_to_sum(table, request);
+        if (!is_all || status != Errc::kOk) record_made_rows(table, request, row_count);
     }
     end_part(table, part, h, status);
+}
+
+/// What was pushed counts later, or not at all, but keys that were new to the table have rows now.
+/// `row_count`: before.
+void Shard::record_made_rows(ShardTable& table, const ShardRequest& request, size_t row_count) {
+    if (table.rows->row_count() == row_count) [[likely]]
+        return;
+    table.was_pushed = true;
+    streams_.made_rows(table, request);
 }
 
 OfPositions judge_positions(const ShardTable& table, const ShardRequest& request) {

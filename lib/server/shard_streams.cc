@@ -168,31 +168,23 @@ void Shard::tell_applied(ConnectionId connection, Follower& follower) {
 
 // Pushes and pulls while something moves.
 
-/// Whether this shard is primary of all keys that a request names. A worker that goes by the view
-/// names no others.
+/// Whether this shard is primary of all keys of a range that a request names. A worker that goes by
+/// the view names no others. Of lists the table finds the rows of such keys only.
 bool Shard::serves(const ShardTable& table, const ShardRequest& request) const {
     const wire::FrameHeader& h = request.header;
     const PositionSet& primary = holdings_.primary();
     if (h.count == 0 || holdings_.is_settled()) return true;
-    if ((h.flags & wire::kKeysKnown) != 0) return true;  // forgotten with what was dropped
-    if ((h.flags & wire::kKeysRange) != 0) {
-        const KeyRange keys{h.first, h.first + h.count};
-        if (!table.positions.is_dense() || keys.end > table.positions.key_count()) return false;
-        if (primary.covers(
-                {table.positions.position(keys.begin), table.positions.position(keys.end - 1)})) {
-            return true;
-        }
-        uint64_t count = 0;  // no key may lie between two parts
-        for (const KeyRange own : primary.dense_keys(table.positions.key_count()))
-            count += intersect(own, keys).key_count();
-        return count == keys.key_count();
+    if ((h.flags & wire::kKeysRange) == 0) return true;
+    const KeyRange keys{h.first, h.first + h.count};
+    if (!table.positions.is_dense() || keys.end > table.positions.key_count()) return false;
+    if (primary.covers(
+            {table.positions.position(keys.begin), table.positions.position(keys.end - 1)})) {
+        return true;
     }
-    const std::span keys(reinterpret_cast<const uint64_t*>(request.keys.data()), h.count);
-    const uint64_t limit =
-        table.positions.is_dense() ? table.positions.key_count() - 1 : ~uint64_t{0};
-    return std::ranges::all_of(keys, [&](uint64_t key) {
-        return key <= limit && primary.contains(table.positions.position(key));
-    });
+    uint64_t count = 0;  // no key may lie between two parts
+    for (const KeyRange own : primary.dense_keys(table.positions.key_count()))
+        count += intersect(own, keys).key_count();
+    return count == keys.key_count();
 }
 
 /// Whether a push can be executed now: kOk, or kBusy if it must wait until streams have room, or

@@ -58,6 +58,7 @@ Status Shard::create_table(std::span<const std::byte> body) {
         return Error(Errc::kProtocol,
                      "the manager gave the number of this table to another table before");
     }
+    (*table)->serve(holdings_.primary());
     if (tables_.size() <= message->table) tables_.resize(message->table + 1);
     auto made = std::make_unique<ShardTable>(std::move(*table));
     made->was_pushed = message->checkpoint != 0;
@@ -95,7 +96,7 @@ void Shard::drop_table(uint64_t number) {
     ShardTable& table = *dropped_.back();
     (void)table.pins.take_push();
     (void)table.pins.take_iteration();
-    lists_.forget(table.rows->schema().id, PositionSlices::whole_ring());
+    table.rows->forget_lists();
     table.iterations.restart({}, [&](const OpenIterations::Part& part) {
         reply(part.connection, part.request, Errc::kNotFound);
     });

@@ -195,6 +195,9 @@ public:
     /// those segments of `positions` that it carries.
     void add_as_now(size_t table, const PositionSet& positions, const TouchedRows& rows);
 
+    /// Says in the record how far iterations of its table have come in a range.
+    void put_iterations(RecordMessage& record, PositionRange range) const;
+
     /// Whether send() may do something.
     [[nodiscard]] bool has_work() const noexcept {
         return state_ != State::kOpen || !queue_.empty() ||
@@ -279,7 +282,6 @@ private:
     [[nodiscard]] uint64_t next_index() const noexcept;
     [[nodiscard]] bool begin_walk(Batch& batch);
     void add_iterations(const Batch& batch, size_t table);
-    void put_iterations(RecordMessage& record, PositionRange range) const;
     [[nodiscard]] bool send_rows(Batch& batch, const ShardTable& table);
     [[nodiscard]] RecordMessage record_of(const ShardTable& table, size_t number);
     void add_listed(size_t table, bool has_more);

@@ -302,26 +302,11 @@ void Streams::pushed_range(Stream& stream, ShardTable& table, KeyRange keys, uin
 /// A learner knows a list from its second push on: many come only once.
 void Streams::pushed_list(ListPart& part, Keep keep, const RowList& list, ShardTable& table,
                           uint32_t worker, const RangeClock& clock) {
-    const size_t count = part.keys.size();
-    std::span<const uint32_t> rows = list.rows;
-    if (count != rows.size()) {
-        rows_.resize(count);
-        for (size_t i = 0; i < count; ++i)
-            rows_[i] = list.rows[part.places[i]];
-        rows = rows_;
-    }
-    values_.resize(count * table.rows->pulled_row_bytes());
-    state_bytes_.resize(count * table.rows->state_row_bytes());
-    table.rows->copy_values(rows, values_);
-    table.rows->copy_state(rows, state_bytes_);
-    record_.clear();
-    record_.table = table.rows->schema().id;
-    record_.row_count = count;
-    record_.values = values_;
-    record_.state = state_bytes_;
+    put_rows(part, list.rows, *table.rows);
     record_.is_known = part.known != 0;
-    if (!record_.is_known) {
-        record_.keys = std::as_bytes(std::span(part.keys));
+    if (record_.is_known) {
+        record_.keys = {};
+    } else {
         if (keep == Keep::kYes && part.is_ascending)
             part.known = part.stream->number_list(record_.part_count());
     }
@@ -329,6 +314,52 @@ void Streams::pushed_list(ListPart& part, Keep keep, const RowList& list, ShardT
     put_times(record_, part.segments, worker, clock);
     part.stream->add(record_);
     part.stream->was_changed(state_);
+}
+
+/// `rows`: of the list of which `part` is a part. The record has its keys and values then.
+void Streams::put_rows(const ListPart& part, std::span<const uint32_t> rows,
+                       const TableShard& table) {
+    const size_t count = part.keys.size();
+    if (count != rows.size()) {
+        rows_.resize(count);
+        for (size_t i = 0; i < count; ++i)
+            rows_[i] = rows[part.places[i]];
+        rows = rows_;
+    }
+    values_.resize(count * table.pulled_row_bytes());
+    state_bytes_.resize(count * table.state_row_bytes());
+    table.copy_values(rows, values_);
+    table.copy_state(rows, state_bytes_);
+    record_.clear();
+    record_.table = table.schema().id;
+    record_.row_count = count;
+    record_.keys = std::as_bytes(std::span(part.keys));
+    record_.values = values_;
+    record_.state = state_bytes_;
+}
+
+void Streams::made_rows(ShardTable& table, const ShardRequest& request) {
+    if (streams_.empty()) return;
+    const std::span keys(reinterpret_cast<const uint64_t*>(request.keys.data()),
+                         request.header.count);
+    const Result<RowList> list = table.rows->rows_for_pull(keys);
+    if (!list) return;  // its sender has changed its keys meanwhile
+    std::vector<uint64_t> made;
+    std::vector<uint32_t> rows;
+    for (size_t i = 0; i < keys.size(); ++i) {
+        if (list->rows[i] == kNoRow) continue;
+        made.push_back(keys[i]);
+        rows.push_back(list->rows[i]);
+    }
+    changes();
+    const StreamedList streamed = parts_of(table, made);
+    for (const ListPart& part : streamed.parts) {
+        put_rows(part, rows, *table.rows);
+        for (const PositionRange segment : part.segments)
+            part.stream->put_iterations(record_, segment);
+        part.stream->add(record_);
+        part.stream->was_changed(state_);
+    }
 }
 
 std::vector<Streams::ToLearner>::iterator Streams::place_of(uint32_t learner) noexcept {

@@ -98,6 +98,10 @@ public:
     void pushed(ShardTable& table, uint32_t worker, const RangeClock& clock,
                 const ShardRequest& request);
 
+    /// A push whose effect comes later, or not at all, has made rows for keys that were new: copies get
+    /// them, too.
+    void made_rows(ShardTable& table, const ShardRequest& request);
+
     /// An iteration of the table is about to be closed: what is answered from now on waits for it.
     void iteration_closes() noexcept { changes(); }
 
@@ -203,6 +207,7 @@ private:
                       const RangeClock& clock);
     void pushed_list(ListPart& part, Keep keep, const RowList& list, ShardTable& table,
                      uint32_t worker, const RangeClock& clock);
+    void put_rows(const ListPart& part, std::span<const uint32_t> rows, const TableShard& table);
     void remember(StreamedList&& list, size_t key_count);
     void forget_lists();
     [[nodiscard]] StreamedList parts_of(const ShardTable& table,

@@ -51,6 +51,7 @@ TableShard::TableShard(const TableSchema& schema, const PositionSet& owned, cons
       pushed_row_bytes_(pulled_row_bytes_ * rule.pushed_values),
       owned_(owned),
       owns_all_(owned.is_whole_ring()),
+      served_(owned),
       lists_(lists),
       aggregates_(schema.window()),
       block_(kBlockKeys) {}
@@ -194,7 +195,7 @@ Result<std::span<const std::byte>> TableShard::state(KeyRange keys) const {
 // Key lists.
 
 Result<std::span<const uint64_t>> TableShard::read_block(std::span<const uint64_t> keys,
-                                                         size_t begin) {
+                                                         size_t begin, For use) {
     const size_t count = std::min(kBlockKeys, keys.size() - begin);
     const uint64_t before = begin == 0 ? 0 : block_.back();  // only the last block is not full
     std::memcpy(block_.data(), keys.data() + begin, count * sizeof(uint64_t));
@@ -204,11 +205,11 @@ Result<std::span<const uint64_t>> TableShard::read_block(std::span<const uint64_
                        fmt::format("the key list is not strictly ascending between index {} and {}",
                                    begin == 0 ? 0 : begin - 1, begin + count - 1));
     }
-    WEIR_TRY(check_owned(block));
+    WEIR_TRY(use == For::kStream || serves_held_ ? check_held(block) : check_served(block));
     return block;
 }
 
-Status TableShard::check_owned(std::span<const uint64_t> block) const {
+Status TableShard::check_held(std::span<const uint64_t> block) const {
     if (schema_.layout == Layout::kDense || owns_all_) return {};  // dense: see find_rows()
     for (const uint64_t key : block) {
         if (owned_.contains(PositionMap::sparse().position(key))) continue;
@@ -218,12 +219,26 @@ Status TableShard::check_owned(std::span<const uint64_t> block) const {
     return {};
 }
 
-Result<ListId> TableShard::read_list(std::span<const uint64_t> keys) {
+Status TableShard::check_served(std::span<const uint64_t> block) const {
+    const bool is_dense = schema_.layout == Layout::kDense;
+    const PositionMap map =
+        is_dense ? PositionMap::dense(schema_.key_count) : PositionMap::sparse();
+    for (const uint64_t key : block) {
+        if (is_dense && key >= schema_.key_count) continue;  // see find_rows()
+        if (served_.contains(map.position(key))) continue;
+        return refused(
+            Errc::kOutOfRange,
+            fmt::format("key {} is not served by this shard; ask for the view again", key));
+    }
+    return {};
+}
+
+Result<ListId> TableShard::read_list(std::span<const uint64_t> keys, For use) {
     ListId id{.count = keys.size()};
     const bool one_block = keys.size() <= kBlockKeys;
     if (!one_block) hasher_.reset(keys.size());
     for (size_t begin = 0; begin < keys.size(); begin += kBlockKeys) {
-        WEIR_ASSIGN(const std::span<const uint64_t> block, read_block(keys, begin));
+        WEIR_ASSIGN(const std::span<const uint64_t> block, read_block(keys, begin, use));
         if (begin == 0) id.first_key = block.front();
         id.last_key = block.back();
         if (!one_block) hasher_.add(block);
@@ -244,8 +259,9 @@ Result<size_t> TableShard::look_up_block(std::span<const uint64_t> block, bool c
     return size_t{0};
 }
 
-Result<size_t> TableShard::look_up(std::span<const uint64_t> keys, const ListId& id, bool create,
+Result<size_t> TableShard::look_up(std::span<const uint64_t> keys, const ListId& id, For use,
                                    std::span<uint32_t> rows, bool remember) {
+    const bool create = use != For::kPull;
     if (keys.size() <= kBlockKeys) {  // read_list() left a copy in block_
         const auto block = std::span(block_).first(keys.size());
         if (remember) touch(block);
@@ -254,7 +270,7 @@ Result<size_t> TableShard::look_up(std::span<const uint64_t> keys, const ListId&
     size_t missing = 0;
     hasher_.reset(keys.size());
     for (size_t begin = 0; begin < keys.size(); begin += kBlockKeys) {
-        WEIR_ASSIGN(const std::span<const uint64_t> block, read_block(keys, begin));
+        WEIR_ASSIGN(const std::span<const uint64_t> block, read_block(keys, begin, use));
         hasher_.add(block);
         if (remember) touch(block);
         WEIR_ASSIGN(const size_t some,
@@ -267,17 +283,17 @@ Result<size_t> TableShard::look_up(std::span<const uint64_t> keys, const ListId&
     return missing;
 }
 
-Result<RowList> TableShard::rows_of(std::span<const uint64_t> keys, bool create) {
-    WEIR_ASSIGN(const ListId id, read_list(keys));
+Result<RowList> TableShard::rows_of(std::span<const uint64_t> keys, For use) {
+    WEIR_ASSIGN(const ListId id, read_list(keys, use));
     if (keys.size() >= kRememberedKeysMin) {
-        if (auto rows = lists_.find(schema_.id, id)) return remembered(id, std::move(rows));
+        if (auto rows = lists_.find(lists_of(use), id)) return remembered(id, std::move(rows));
     }
     if (Block room = lists_.reserve(keys.size())) {
         const std::span rows(room.as<uint32_t>(), keys.size());
         touched_ = PositionSlices();
-        const Result<size_t> missing = look_up(keys, id, create, rows, true);
+        const Result<size_t> missing = look_up(keys, id, use, rows, true);
         if (missing && *missing == 0)
-            return remembered(id, lists_.keep(schema_.id, id, std::move(room), touched_));
+            return remembered(id, lists_.keep(lists_of(use), id, std::move(room), touched_));
         if (missing) {  // not remembered: missing keys may come later
             scratch_rows_.assign(rows.begin(), rows.end());
             return RowList{scratch_rows_, id, nullptr};
@@ -287,7 +303,7 @@ Result<RowList> TableShard::rows_of(std::span<const uint64_t> keys, bool create)
     }
     if (scratch_rows_.size() < keys.size()) scratch_rows_.resize(keys.size());
     const std::span rows(scratch_rows_.data(), keys.size());
-    WEIR_TRY(look_up(keys, id, create, rows, false));
+    WEIR_TRY(look_up(keys, id, use, rows, false));
     return RowList{rows, id, nullptr};
 }
 
@@ -296,15 +312,19 @@ RowList TableShard::remembered(const ListId& id, KeyListCache::Rows rows) {
 }
 
 Result<RowList> TableShard::rows_for_push(std::span<const uint64_t> keys) {
-    return rows_of(keys, true);
+    return rows_of(keys, For::kPush);
 }
 
 Result<RowList> TableShard::rows_for_pull(std::span<const uint64_t> keys) {
-    return rows_of(keys, false);
+    return rows_of(keys, For::kPull);
 }
 
 Result<RowList> TableShard::known_rows(const ListId& id) {
-    if (auto rows = lists_.find(schema_.id, id)) return remembered(id, std::move(rows));
+    return known_rows(id, For::kPush);
+}
+
+Result<RowList> TableShard::known_rows(const ListId& id, For use) {
+    if (auto rows = lists_.find(lists_of(use), id)) return remembered(id, std::move(rows));
     return refused(
         Errc::kUnknownList,
         fmt::format("the list of {} keys with hash {:016x} is not remembered; send it in "

@@ -96,7 +96,7 @@ public:
     [[nodiscard]] Result<std::span<const std::byte>> state(KeyRange keys) const;
 
     // Key lists: first find the rows, then push to or pull from them.
-    // Errors: Errc::kInvalidArgument (unsorted, duplicate), Errc::kOutOfRange (not owned)
+    // Errors: Errc::kInvalidArgument (unsorted, duplicate), Errc::kOutOfRange (not served)
 
     /// The rows of `keys`; a sparse table makes missing ones.
     /// Errors: also Errc::kNoMemory; some new keys may then exist, with the initial values
@@ -129,6 +129,10 @@ public:
     [[nodiscard]] size_t state_row_bytes() const noexcept;
 
     [[nodiscard]] const PositionSet& held() const noexcept { return owned_; }
+
+    /// From now on rows_for_push(), rows_for_pull() and known_rows() find rows of these positions
+    /// only, all of which are held; at first, all that are. Forgets the key lists that touch others.
+    void serve(const PositionSet& positions);
 
     /// Finds up to `row_count_max` rows of `positions`, from `cursor` on, in a bounded time, and
     /// moves the cursor on: none may be found although more follow. A walk from KeyCursor{} to
@@ -169,15 +173,20 @@ public:
                               std::span<const std::byte> state);
     [[nodiscard]] Status take(std::span<const uint64_t> keys, std::span<const std::byte> values,
                               std::span<const std::byte> state);
-    /// The same with rows that rows_for_push() or known_rows() has found.
+    /// The same of rows that one of the next two has found.
     [[nodiscard]] Status take(const RowList& list, std::span<const std::byte> values,
                               std::span<const std::byte> state);
+    /// As rows_for_push() and known_rows(), of any rows that are held. Lists that this remembers are
+    /// not known for other purposes.
+    [[nodiscard]] Result<RowList> rows_to_take(std::span<const uint64_t> keys);
+    [[nodiscard]] Result<RowList> known_rows_to_take(const ListId& id);
 
     /// Does a bounded part of what hold() of these positions would take long for. Returns whether
     /// it did: then call it again before. `bytes` is the memory that other tables are to take
     /// from the same Memory before; what this one takes is added to it.
     bool prepare(const PositionSet& positions, size_t& bytes);
-    /// Holds these positions, too; their rows are as if never written. Finishes drop_some() first.
+    /// Holds these positions, too; their rows are as if never written. They are not served yet.
+    /// Finishes drop_some() first.
     /// Errors: Errc::kNoMemory, Errc::kInvalidArgument as make(); nothing has changed
     [[nodiscard]] Status hold(const PositionSet& positions);
     /// Holds these positions no more: refuses their keys from now on, and forgets the key lists
@@ -188,7 +197,13 @@ public:
     /// whether more are left.
     bool drop_some();
 
+    /// Forgets all key lists: the table goes.
+    void forget_lists() noexcept { forget_lists(PositionSlices::whole_ring()); }
+
 private:
+    /// For whom rows are found: workers name keys that are served, streams any that are held.
+    enum class For : uint8_t { kPush, kPull, kStream };
+
     /// Keys are read in blocks that stay in cache. A list that fits into one block is read once,
     /// a longer one twice.
     static constexpr size_t kBlockKeys = 16384;
@@ -198,22 +213,31 @@ private:
     [[nodiscard]] Status make_store(Memory& memory, const RuleEntry& rule, const PositionSet& owned,
                                     std::optional<uint64_t> secret_seed);
 
-    [[nodiscard]] Result<RowList> rows_of(std::span<const uint64_t> keys, bool create);
+    [[nodiscard]] Result<RowList> rows_of(std::span<const uint64_t> keys, For use);
+    [[nodiscard]] Result<RowList> known_rows(const ListId& id, For use);
+
+    /// Of the lists in the cache: those that workers know and those of streams are apart.
+    [[nodiscard]] uint32_t lists_of(For use) const noexcept {
+        return use == For::kStream ? ~schema_.id : schema_.id;
+    }
+
     [[nodiscard]] static RowList remembered(const ListId& id, KeyListCache::Rows rows);
-    [[nodiscard]] Result<size_t> look_up(std::span<const uint64_t> keys, const ListId& id,
-                                         bool create, std::span<uint32_t> rows, bool remember);
+    void forget_lists(const PositionSlices& positions) noexcept;
+    [[nodiscard]] Result<size_t> look_up(std::span<const uint64_t> keys, const ListId& id, For use,
+                                         std::span<uint32_t> rows, bool remember);
     [[nodiscard]] Result<size_t> look_up_block(std::span<const uint64_t> block, bool create,
                                                std::span<uint32_t> rows);
     [[nodiscard]] Result<std::span<const uint64_t>> read_block(std::span<const uint64_t> keys,
-                                                               size_t begin);
-    [[nodiscard]] Result<ListId> read_list(std::span<const uint64_t> keys);
+                                                               size_t begin, For use);
+    [[nodiscard]] Result<ListId> read_list(std::span<const uint64_t> keys, For use);
     [[nodiscard]] Result<uint32_t> range_row(KeyRange keys) const;
     /// Calls use(row, row_count, offset) for the part of `keys` in each extent; `offset` is where its
     /// values begin, in bytes, among those of all. Calls nothing if not all keys are held.
     template <class Use>
     [[nodiscard]] Status for_extents(KeyRange keys, size_t row_bytes, Use&& use) const;
     [[nodiscard]] Status check_pushed(uint64_t key_count, std::span<const std::byte> pushed) const;
-    [[nodiscard]] Status check_owned(std::span<const uint64_t> block) const;
+    [[nodiscard]] Status check_held(std::span<const uint64_t> block) const;
+    [[nodiscard]] Status check_served(std::span<const uint64_t> block) const;
     [[nodiscard]] Status check_taken(uint64_t key_count, std::span<const std::byte> values,
                                      std::span<const std::byte> state) const;
     void own(const PositionSet& positions);
@@ -235,6 +259,8 @@ private:
     size_t pushed_row_bytes_;
     PositionSet owned_;
     bool owns_all_;
+    PositionSet served_;
+    bool serves_held_ = true;               ///< all of it
     std::optional<KeyCursor> drop_cursor_;  // of rows outside of owned_
     std::optional<std::variant<DenseStore, SparseStore>> store_;
     std::unique_ptr<KeptRows> kept_;  ///< of the snapshot, if there is one

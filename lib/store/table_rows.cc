@@ -161,7 +161,7 @@ Status TableShard::take(std::span<const uint64_t> keys, std::span<const std::byt
         const size_t count = std::min(kBlockKeys, keys.size() - begin);
         std::memcpy(block_.data(), keys.data() + begin, count * sizeof(uint64_t));
         const auto block = std::span<const uint64_t>(block_).first(count);
-        WEIR_TRY(check_owned(block));
+        WEIR_TRY(check_held(block));
         if (scratch_rows_.size() < count) scratch_rows_.resize(count);
         const std::span rows(scratch_rows_.data(), count);
         WEIR_TRY(look_up_block(block, true, rows));
@@ -179,6 +179,14 @@ Status TableShard::take(const RowList& list, std::span<const std::byte> values,
     const std::byte* const state_from = state.empty() ? nullptr : state.data();
     std::visit([&](auto& store) { store.put(list.rows, values.data(), state_from); }, *store_);
     return {};
+}
+
+Result<RowList> TableShard::rows_to_take(std::span<const uint64_t> keys) {
+    return rows_of(keys, For::kStream);
+}
+
+Result<RowList> TableShard::known_rows_to_take(const ListId& id) {
+    return known_rows(id, For::kStream);
 }
 
 // Positions that come and go.
@@ -214,7 +222,8 @@ Status TableShard::hold(const PositionSet& positions) {
 }
 
 void TableShard::give_up(const PositionSet& positions) {
-    lists_.forget(schema_.id, PositionSlices(positions));
+    forget_lists(PositionSlices(positions));
+    served_ = served_.without(positions);
     if (kept_ != nullptr) kept_->spoil();
     own(owned_.without(positions));
     if (auto* dense = std::get_if<DenseStore>(&*store_)) {
@@ -238,6 +247,19 @@ bool TableShard::drop_some() {
 void TableShard::own(const PositionSet& positions) {
     owned_ = positions;
     owns_all_ = owned_.is_whole_ring();
+    serves_held_ = served_ == owned_;
+}
+
+void TableShard::serve(const PositionSet& positions) {
+    const PositionSet lost = served_.without(positions);
+    if (!lost.ranges().empty()) forget_lists(PositionSlices(lost));
+    served_ = positions;
+    serves_held_ = served_ == owned_;
+}
+
+void TableShard::forget_lists(const PositionSlices& positions) noexcept {
+    for (const For use : {For::kPush, For::kStream})
+        lists_.forget(lists_of(use), positions);
 }
 
 /// Notes the positions of ascending keys, for a list that will be remembered.

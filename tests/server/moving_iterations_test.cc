@@ -186,6 +186,7 @@ private:
         const PositionRange range = from.positions(moved);
         const PositionSet positions(std::span(&range, 1));
         REQUIRE(to.table->rows->hold(positions).has_value());
+        to.table->rows->serve(to.table->rows->held());
         const auto values = from.table->rows->values(KeyRange{moved.begin, moved.end});
         REQUIRE(values.has_value());
         REQUIRE(to.table->rows->take(KeyRange{moved.begin, moved.end}, *values, {}).has_value());

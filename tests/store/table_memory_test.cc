@@ -177,6 +177,7 @@ TEST_SUITE("table_memory") {
             }
             memory.set_limit(in_use + 8 * sums);
             REQUIRE(table->hold(second).has_value());
+            table->serve(table->held());
             CHECK(memory.bytes_in_use() >= in_use + sums);
             const std::vector<uint64_t> keys = numbers(kKeys);
             const std::vector<float> ones(kKeys, 1.0F);

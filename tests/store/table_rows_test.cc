@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <set>
 #include <vector>
 
@@ -82,6 +83,11 @@ TEST_SUITE("table_rows") {
         std::vector<float> state;
         friend bool operator==(const Row&, const Row&) = default;
     };
+
+    static void hold_and_serve(TableShard & table, const PositionSet& positions) {
+        REQUIRE(table.hold(positions));
+        table.serve(table.held());
+    }
 
     /// Two shards share a ring of 16 parts. Parts move between them while rows are pushed; some
     /// are dropped and begin anew.
@@ -259,7 +265,7 @@ TEST_SUITE("table_rows") {
 
         void move(uint64_t number) {
             const uint64_t from = owner_[number];
-            REQUIRE(shards_[1 - from]->hold(part(number)));
+            hold_and_serve(*shards_[1 - from], part(number));
             for (KeyCursor cursor; !cursor.at_end;) {
                 const Copied some = copy(from, cursor, part(number));
                 const auto values = std::as_bytes(std::span(some.values));
@@ -280,7 +286,7 @@ TEST_SUITE("table_rows") {
             const uint64_t shard = owner_[number];
             shards_[shard]->give_up(part(number));
             if (random_.below(2) == 0) finish_drop(shard);
-            REQUIRE(shards_[shard]->hold(part(number)));
+            hold_and_serve(*shards_[shard], part(number));
             std::erase_if(model_,
                           [&](const auto& at) { return position(at.first) >> 60 == number; });
             known_[shard].clear();
@@ -346,7 +352,7 @@ TEST_SUITE("table_rows") {
             while (table->drop_some())
                 ++steps;
             CHECK(table->row_count() == 60'000);
-            REQUIRE(table->hold(half));
+            hold_and_serve(*table, half);
             const auto keys = keys_in(half, 60'000, round * 1'000'000);
             std::vector<float> out(keys.size());
             REQUIRE(
@@ -363,7 +369,7 @@ TEST_SUITE("table_rows") {
         }
         CHECK(table->row_count() == 0);
         CHECK(memory.bytes_in_use() == 0);
-        REQUIRE(table->hold(PositionSet::whole_ring()));
+        hold_and_serve(*table, PositionSet::whole_ring());
         push_ones(*table, keys_in(half, 1000, 0));
     }
 
@@ -385,7 +391,7 @@ TEST_SUITE("table_rows") {
         while (table->drop_some()) {
         }
         CHECK(table->bytes() < all - all / 3);
-        REQUIRE(table->hold(part(2)));
+        hold_and_serve(*table, part(2));
         push_wide(keys_in(part(2), 50'000, 10'000'000));
         CHECK(table->bytes() == all);
         std::vector<float> out(50'000 * 100);
@@ -412,12 +418,54 @@ TEST_SUITE("table_rows") {
         CHECK(table->values({4000, 16'000}));
         table->give_up(part(0).with(part(4)).with(part(15)));
         CHECK(memory.in_use() <= 2 * (48'000 + 6 * 64));
-        REQUIRE(table->hold(part(4)));
+        hold_and_serve(*table, part(4));
         CHECK(table->values({4000, 5000}));
         CHECK(table->values({4000, 5001}).code() == Errc::kOutOfRange);  // two arrays
         table->give_up(PositionSet::whole_ring());
         CHECK(memory.in_use() == 0);
         CHECK(table->bytes() == 0);
+    }
+
+    TEST_CASE("keys that are held and not served can be taken, and nothing else") {
+        for (const Layout layout : {Layout::kDense, Layout::kSparse}) {
+            CAPTURE(layout);
+            HeapMemory memory;
+            KeyListCache lists(memory, size_t{1} << 20);
+            const RuleRegistry rules = RuleRegistry::with_builtin_rules();
+            const auto table =
+                *TableShard::make({.name = "t", .layout = layout, .key_count = 16'000},
+                                  part(1).with(part(2)), rules, memory, lists);
+            const bool is_dense = layout == Layout::kDense;
+            const auto some_of = [&](uint64_t number) {
+                if (!is_dense) return keys_in(part(number), kRememberedKeysMin, 0);
+                std::vector<uint64_t> keys(kRememberedKeysMin);
+                std::iota(keys.begin(), keys.end(), number * 1000);
+                return keys;
+            };
+            const auto served = some_of(1);
+            const auto held = some_of(2);
+            const std::vector<float> ones(held.size(), 1.0F);
+            const auto bytes = std::as_bytes(std::span(ones));
+            REQUIRE(table->push(*table->rows_for_push(held), bytes));  // at first all is served
+            CHECK(table->known_rows(list_id(held)));
+            table->serve(part(1));
+            CHECK(table->known_rows(list_id(held)).code() == Errc::kUnknownList);
+            CHECK(table->rows_for_push(held).code() == Errc::kOutOfRange);
+            CHECK(table->rows_for_pull(held).code() == Errc::kOutOfRange);
+            CHECK(table->rows_for_push(served));
+            const Result<RowList> taken = table->rows_to_take(held);
+            REQUIRE(taken);
+            CHECK(table->take(*taken, bytes, {}));
+            CHECK(table->known_rows_to_take(list_id(held)));
+            CHECK(table->known_rows(list_id(held)).code() == Errc::kUnknownList);
+            CHECK(table->take(held, bytes, {}));
+            hold_and_serve(*table, part(3));
+            CHECK(table->rows_for_push(held));
+            table->give_up(part(2));
+            CHECK(table->known_rows(list_id(held)).code() == Errc::kUnknownList);
+            CHECK(table->known_rows_to_take(list_id(held)).code() == Errc::kUnknownList);
+            CHECK(table->rows_for_push(served));
+        }
     }
 
     TEST_CASE("rows that do not fit the table are refused") {
