@@ -136,7 +136,8 @@ public:
     /// Errors: the first error of this process's workers; kPeerLost only if they have no other
     ///         error
     [[nodiscard]] Status run_workers(const std::function<Status(Client& client)>& work);
-    /// Waits until the job is over; for a server process.
+    /// Waits until the job is over; for a server process. One that has joined ends with the first error of
+    /// any of its shards.
     /// Errors: what ended the job early
     [[nodiscard]] Status serve();
 

@@ -31,16 +31,27 @@ bool may_ask_again(Errc answer) {
 Status Serving::serve(const std::function<bool()>& wants_to_leave,
                       const std::function<bool()>& must_end) {
     Status first;
-    for (std::future<Status>& ended : shards_ended_) {
-        while (ended.wait_for(kLookForSignals) != std::future_status::ready) {
-            if (must_end && must_end()) return did_not_leave();
-            if (wants_to_leave && !has_asked_to_leave_ && wants_to_leave()) ask_to_leave(ended);
-        }
+    while (!shards_ended_.empty()) {
+        take_ended_shards(first);
+        if (!first && options_.joiner != 0) return first;
+        if (shards_ended_.empty()) break;
+        const std::future<Status>& next = shards_ended_.front();
+        if (next.wait_for(kLookForSignals) == std::future_status::ready) continue;
+        if (must_end && must_end()) return did_not_leave();
+        if (wants_to_leave && !has_asked_to_leave_ && wants_to_leave()) ask_to_leave(next);
+    }
+    return has_manager() ? wait_for_manager(std::move(first), must_end) : first;
+}
+
+/// `first`: the first error of a shard. Of a server that has joined it is the end: the job does without
+/// all of a server of which a shard has ended, and a server that is not in the job yet never will be.
+void Serving::take_ended_shards(Status& first) {
+    std::erase_if(shards_ended_, [&](std::future<Status>& ended) {
+        if (ended.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return false;
         Status status = ended.get();
         if (first && !status) first = std::move(status);
-    }
-    shards_ended_.clear();
-    return has_manager() ? wait_for_manager(std::move(first), must_end) : first;
+        return true;
+    });
 }
 
 /// Other servers learn from this process's manager that the job is over: waits until it has told them.

@@ -53,6 +53,7 @@ public:
     [[nodiscard]] Status give_back_work(Client& client);
 
 private:
+    void take_ended_shards(Status& first);
     [[nodiscard]] Status let_another_lead();
     [[nodiscard]] Status wait_for_manager(Status outcome, const std::function<bool()>& must_end);
     void ask_to_leave(const std::future<Status>& ended);
