@@ -14,6 +14,9 @@
 
 namespace weir::testing {
 
+/// The pass of members that tests play.
+inline constexpr uint64_t kPass = 4711;
+
 /// A header of `kind`, all other fields of which are zero but `request`.
 [[nodiscard]] inline wire::FrameHeader frame_header(wire::Kind kind, uint64_t request = 0) {
     wire::FrameHeader header = wire::header_of(kind);
@@ -34,7 +37,8 @@ inline transport::Post send_frame(transport::Endpoint& endpoint, transport::Conn
 /// Tells the manager behind `connection` that `endpoint` is shard `number`, of rank 0.
 inline transport::Post join_as_shard(transport::Endpoint& endpoint,
                                      transport::ConnectionId connection, uint32_t number) {
-    const JoinMessage join{JoinMessage::Role::kShard, 0, number, endpoint.address()};
+    JoinMessage join{JoinMessage::Role::kShard, 0, number, endpoint.address()};
+    join.pass = kPass;
     return send_frame(endpoint, connection, frame_header(wire::Kind::kJoin), join.encode());
 }
 

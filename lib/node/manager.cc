@@ -194,6 +194,8 @@ void Manager::begin_if_complete() {
                         MembershipOptions{.backup_count = options_.replicas,
                                           .on_worker_loss = options_.on_worker_loss});
     has_news_ = true;
+    for (const auto& [number, shard] : shards_)
+        send_all_passes(shard.connection);
     const auto is_elsewhere = [](uint32_t rank) { return rank != 0; };
     if (options_.replicas == 0 && (std::ranges::any_of(options_.server_ranks, is_elsewhere) ||
                                    std::ranges::any_of(options_.worker_ranks, is_elsewhere))) {

@@ -242,6 +242,10 @@ private:
     void carry_out(const EndServer& action);
     void carry_out(const LostSegments& action);
     void admit(ConnectionId connection, uint32_t number, uint32_t rank);
+    [[nodiscard]] PassesMessage::Pass pass_of(bool is_shard, uint32_t number,
+                                              ConnectionId connection) const;
+    void send_passes(ConnectionId shard, std::span<const PassesMessage::Pass> passes);
+    void send_all_passes(ConnectionId shard);
     [[nodiscard]] std::vector<ShardPeer> live_shards() const;
     [[nodiscard]] JobShards job_shards() const;
     [[nodiscard]] std::string name_of_shard(uint32_t shard) const;

@@ -384,7 +384,8 @@ void Manager::carry_out(const AskFirstIteration& action) {
     }
 }
 
-/// Its shards get the tables before the view: who has a view has its tables.
+/// Its shards get the tables and passes before the view: who has a view has its tables, and knows who its
+/// members are.
 void Manager::carry_out(const AdmitServer& action) {
     const auto server = joiners_.take_server(action.ticket);
     if (!server) return;
@@ -399,7 +400,12 @@ void Manager::carry_out(const AdmitServer& action) {
                                  server->is.addresses[i],
                                  server->joiner,
                                  endpoint_->process_of(shard.connection)};
+        const PassesMessage::Pass pass = pass_of(true, shard.number, shard.connection);
+        for (const auto& [number, other] : shards_) {
+            if (number != shard.number) send_passes(other.connection, std::span(&pass, 1));
+        }
         admit(shard.connection, shard.number, server->is.rank);
+        send_all_passes(shard.connection);
         tables_.send_all(shard);
         checkpoints_.tell(shard);
         end_iterations(shard.connection);
@@ -414,6 +420,9 @@ void Manager::carry_out(const AdmitWorker& action) {
     workers_[action.worker] = {worker->connection, worker->rank, true};
     barrier_.add(action.worker);
     work_.add(action.worker);
+    const PassesMessage::Pass pass = pass_of(false, action.worker, worker->connection);
+    for (const auto& [number, shard] : shards_)
+        send_passes(shard.connection, std::span(&pass, 1));
     admit(worker->connection, action.worker, worker->rank);
 }
 
@@ -423,6 +432,31 @@ void Manager::admit(ConnectionId connection, uint32_t number, uint32_t rank) {
     peer.is.number = number;
     peer.is.rank = rank;
     outbox_.send(connection, wire::header_of(Kind::kAdmit), AdmitMessage{number, rank}.encode());
+}
+
+/// Of a member that is here.
+PassesMessage::Pass Manager::pass_of(bool is_shard, uint32_t number,
+                                     ConnectionId connection) const {
+    return {is_shard, number, peers_.at(connection).is.pass};
+}
+
+void Manager::send_passes(ConnectionId shard, std::span<const PassesMessage::Pass> passes) {
+    const size_t room = endpoint_->capabilities().message_bytes_max - wire::kHeaderBytesMin;
+    const size_t count_max = room / PassesMessage::kPassBytes;
+    for (; !passes.empty(); passes = passes.subspan(std::min(count_max, passes.size()))) {
+        const auto some = passes.first(std::min(count_max, passes.size()));
+        outbox_.send(shard, wire::header_of(Kind::kPasses),
+                     PassesMessage{{some.begin(), some.end()}}.encode());
+    }
+}
+
+void Manager::send_all_passes(ConnectionId shard) {
+    std::vector<PassesMessage::Pass> passes;
+    for (const auto& [number, other] : shards_)
+        passes.push_back(pass_of(true, number, other.connection));
+    for (const auto& [number, worker] : workers_)
+        passes.push_back(pass_of(false, number, worker.connection));
+    send_passes(shard, passes);
 }
 
 void Manager::carry_out(const RefuseJoin& action) {

@@ -30,7 +30,7 @@ std::vector<std::byte> JoinMessage::encode() const {
     ByteWriter writer;
     writer.number(role).number(rank).number(number).text(address).number(host);
     writer.number(joiner).number(shard_count).number(weight).number(pool_bytes);
-    writer.number(static_cast<uint8_t>(has_iterations));
+    writer.number(static_cast<uint8_t>(has_iterations)).number(pass);
     return std::move(writer).take();
 }
 
@@ -48,6 +48,7 @@ std::optional<JoinMessage> JoinMessage::decode(std::span<const std::byte> body) 
     message.pool_bytes = reader.number<uint64_t>();
     const auto has_iterations = reader.number<uint8_t>();
     message.has_iterations = has_iterations == 1;
+    message.pass = reader.number<uint64_t>();
     if (message.role < Role::kShard || message.role > Role::kOperator) return std::nullopt;
     if (has_iterations > 1) return std::nullopt;
     return whole(reader, std::move(message));
@@ -86,16 +87,50 @@ std::optional<AdmitMessage> AdmitMessage::decode(std::span<const std::byte> body
 
 std::vector<std::byte> HelloMessage::encode() const {
     ByteWriter writer;
-    writer.number(table).number(time);
+    writer.number(pass);
     return std::move(writer).take();
 }
 
 std::optional<HelloMessage> HelloMessage::decode(std::span<const std::byte> body) {
     ByteReader reader(body);
     HelloMessage message;
+    message.pass = reader.number<uint64_t>();
+    return whole(reader, message);
+}
+
+std::vector<std::byte> FarTimeMessage::encode() const {
+    ByteWriter writer;
+    writer.number(table).number(time);
+    return std::move(writer).take();
+}
+
+std::optional<FarTimeMessage> FarTimeMessage::decode(std::span<const std::byte> body) {
+    ByteReader reader(body);
+    FarTimeMessage message;
     message.table = reader.number<uint32_t>();
     message.time = reader.number<uint64_t>();
     return whole(reader, message);
+}
+
+std::vector<std::byte> PassesMessage::encode() const {
+    ByteWriter writer;
+    for (const Pass& one : passes)
+        writer.number(static_cast<uint8_t>(one.is_shard)).number(one.number).number(one.pass);
+    return std::move(writer).take();
+}
+
+std::optional<PassesMessage> PassesMessage::decode(std::span<const std::byte> body) {
+    PassesMessage message;
+    message.passes.resize(body.size() / kPassBytes);
+    ByteReader reader(body);
+    for (Pass& one : message.passes) {
+        const auto is_shard = reader.number<uint8_t>();
+        if (is_shard > 1) return std::nullopt;
+        one.is_shard = is_shard == 1;
+        one.number = reader.number<uint32_t>();
+        one.pass = reader.number<uint64_t>();
+    }
+    return whole(reader, std::move(message));
 }
 
 std::vector<std::byte> TableMessage::encode() const {

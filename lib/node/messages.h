@@ -33,6 +33,8 @@ struct JoinMessage {
     uint32_t weight = 1;         ///< of that server, as in ViewServer
     uint64_t pool_bytes = 0;     ///< that it has for parameters; 0: it does not say
     bool has_iterations = true;  ///< worker that joins: it takes part in iterations
+    /// A random number, by which it proves to shards who it is: PassesMessage.
+    uint64_t pass = 0;
 
     [[nodiscard]] std::vector<std::byte> encode() const;
     [[nodiscard]] static std::optional<JoinMessage> decode(std::span<const std::byte> body);
@@ -59,14 +61,39 @@ struct LinkMessage {
     [[nodiscard]] static std::optional<LinkMessage> decode(std::span<const std::byte> body);
 };
 
-/// Kind::kHello, with which a worker begins a connection to a shard, has no body. One that comes
-/// later has this: a push of `table` whose time is far from those before comes next.
+/// Kind::kHello, with which a worker begins a connection to a shard.
 struct HelloMessage {
+    uint64_t pass = 0;
+
+    [[nodiscard]] std::vector<std::byte> encode() const;
+    [[nodiscard]] static std::optional<HelloMessage> decode(std::span<const std::byte> body);
+};
+
+/// Kind::kHello, later: a push of `table` whose time is far from those before comes next.
+struct FarTimeMessage {
     uint32_t table = 0;
     uint64_t time = 0;
 
     [[nodiscard]] std::vector<std::byte> encode() const;
-    [[nodiscard]] static std::optional<HelloMessage> decode(std::span<const std::byte> body);
+    [[nodiscard]] static std::optional<FarTimeMessage> decode(std::span<const std::byte> body);
+};
+
+/// Kind::kPasses: the passes of members, with which they joined. Shards get them before the view that
+/// has these members; nobody else does. So a connection to a shard is that of the worker, or of the
+/// other shard, that it says it is.
+struct PassesMessage {
+    struct Pass {
+        bool is_shard = false;  ///< else a worker
+        uint32_t number = 0;
+        uint64_t pass = 0;
+        friend bool operator==(const Pass&, const Pass&) = default;
+    };
+
+    static constexpr size_t kPassBytes = 13;  ///< of the body
+    std::vector<Pass> passes;
+
+    [[nodiscard]] std::vector<std::byte> encode() const;
+    [[nodiscard]] static std::optional<PassesMessage> decode(std::span<const std::byte> body);
 };
 
 /// Kind::kCreateTable and kOpenTable, and the replies to them. The manager does not decode

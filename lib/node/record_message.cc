@@ -54,7 +54,7 @@ bool read_list(ByteReader& reader, std::vector<Entry>& list, Read&& read) {
 
 std::vector<std::byte> FollowMessage::encode() const {
     ByteWriter writer;
-    writer.number(epoch).number(number).number(stream).number(behind);
+    writer.number(epoch).number(number).number(stream).number(behind).number(pass);
     return std::move(writer).take();
 }
 
@@ -65,6 +65,7 @@ std::optional<FollowMessage> FollowMessage::decode(std::span<const std::byte> bo
     message.number = reader.number<uint64_t>();
     message.stream = reader.number<uint64_t>();
     message.behind = reader.number<uint64_t>();
+    message.pass = reader.number<uint64_t>();
     if (!reader.done() || (message.stream == 0 && message.behind != 0)) return std::nullopt;
     return message;
 }

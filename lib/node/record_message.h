@@ -31,6 +31,7 @@ struct FollowMessage {
     uint64_t stream = 0;
     /// The index behind which it goes on: that of the last record that was confirmed.
     uint64_t behind = 0;
+    uint64_t pass = 0;  ///< of the primary: PassesMessage
     [[nodiscard]] std::vector<std::byte> encode() const;
     [[nodiscard]] static std::optional<FollowMessage> decode(std::span<const std::byte> body);
 };

@@ -20,9 +20,11 @@ namespace weir {
 struct Session {
     transport::ConnectionId connection = 0;
     bool known = false;      ///< its hello has come: `worker` is valid
-    bool is_member = false;  ///< its worker is in the view
+    bool is_proven = false;  ///< it is known to be that worker's; else it says so
+    bool is_member = false;  ///< it is proven, and its worker is in the view
     uint32_t worker = 0;
     uint64_t hello = 0;             ///< number of this connection among the worker's
+    uint64_t pass = 0;              ///< with which it came
     size_t waiting_bytes = 0;       ///< as Sessions::add_waiting() counts them
     size_t deferred_bytes = 0;      ///< those of them that add_deferred() has counted
     std::vector<PushOrder> orders;  ///< by table
@@ -34,15 +36,16 @@ struct Session {
 };
 
 /// Worker numbers are never used twice. One that no view has given out yet may be that of a worker
-/// that has the next view before this shard has it.
+/// that has the next view before this shard has it. Its pass may have come before that view, or not:
+/// what is not proven yet has no effect on other connections.
 ///
 /// Thread: the shard's
 class Sessions {
 public:
     /// What a waiting request takes, about, beside its keys and values.
     static constexpr size_t kWaitingBytes = 512;
-    /// So many workers of later views may be connected at a time.
-    static constexpr size_t kEarlyWorkersMax = 1024;
+    /// So many connections that are not proven yet may be open at a time.
+    static constexpr size_t kUnprovenMax = 1024;
 
     explicit Sessions(size_t waiting_bytes_max) noexcept : waiting_bytes_max_(waiting_bytes_max) {}
 
@@ -58,14 +61,32 @@ public:
         return last_;
     }
 
-    enum class Hello { kWelcome, kNoSuchWorker, kGone, kOld };
-    /// The session says that it is connection `number` of `worker`: one of the view, or one that
-    /// only a later view may have; before the first one, that is any number of 32 bits. The
-    /// connection with the highest number is the worker's: others() must be closed then. kGone: the
-    /// worker has left, or is dead, and its hello was slower than the view that says so.
-    [[nodiscard]] Hello hello(Session& session, uint64_t worker, uint64_t number);
+    enum class Hello { kWelcome, kNoSuchWorker, kGone, kOld, kFalse };
 
-    /// Other connections of the session's worker.
+    /// What a connection says of itself.
+    struct Claim {
+        uint64_t worker = 0;
+        uint64_t number = 0;  ///< of the connection among the worker's
+        uint64_t pass = 0;
+    };
+
+    /// The session says that it is a connection of a worker: one of the view, or one that only a
+    /// later view may have; before the first one, that is any number of 32 bits. The connection
+    /// with the highest number is the worker's: others() must be closed then. kGone: the worker has
+    /// left, or is dead, and its hello was slower than the view that says so. kFalse: it has another
+    /// pass.
+    [[nodiscard]] Hello hello(Session& session, const Claim& claim);
+
+    struct Judged {
+        transport::ConnectionId connection = 0;
+        Hello verdict = Hello::kWelcome;
+    };
+
+    /// The manager says which pass a worker has, before the view that has the worker. Returns what
+    /// becomes of connections that have said that they are its.
+    [[nodiscard]] std::vector<Judged> take_pass(uint32_t worker, uint64_t pass);
+
+    /// Other connections of the session's worker that are proven, as this one is.
     [[nodiscard]] std::vector<transport::ConnectionId> others(const Session& session) const;
 
     /// A view has come, with these workers. All numbers below `next_worker` were given out.
@@ -158,8 +179,9 @@ public:
     }
 
 private:
-    /// One of the view, or one that said hello before the view that has it, while it is connected.
+    /// One of the view, or of a later one.
     struct Worker {
+        std::optional<uint64_t> pass = {};
         uint64_t newest = 0;  ///< the highest number of its hellos
         bool has_said_hello = false;
         bool is_member = false;
@@ -167,6 +189,8 @@ private:
         bool has_given_up = false;
         bool is_lost = false;
     };
+
+    [[nodiscard]] Hello prove(Session& session, Worker& worker);
 
     [[nodiscard]] const Worker* find_worker(uint64_t number) const noexcept {
         if (number > kWorkerMax) return nullptr;
@@ -185,7 +209,6 @@ private:
     std::unordered_map<transport::ConnectionId, Session> sessions_;
     Session* last_ = nullptr;   ///< that find() found
     uint32_t next_worker_ = 0;  ///< 0: no view has come
-    size_t member_count_ = 0;
     std::unordered_map<uint32_t, Worker> workers_;
 };
 

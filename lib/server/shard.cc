@@ -7,6 +7,8 @@
 #include <fmt/core.h>
 
 #include "lib/base/log.h"
+#include "lib/base/random.h"
+#include "lib/base/secret_seed.h"
 #include "lib/node/manager_names.h"
 #include "lib/wire/fault.h"
 
@@ -26,6 +28,7 @@ Shard::Shard(ShardOptions options, std::unique_ptr<transport::Endpoint> endpoint
       outbox_(*endpoint_),
       fetcher_(*endpoint_, memory_, options_.fetch_bytes_max),
       lists_(memory_, options_.list_cache_bytes),
+      pass_(options_.secret_seed ? mix64(*options_.secret_seed) : secret_seed()),
       to_manager_(*endpoint_, clock_, options_.manager_address, options_.link),
       touched_(options_.list_cache_bytes / 4),
       sessions_(options_.waiting_bytes_max),
@@ -34,6 +37,7 @@ Shard::Shard(ShardOptions options, std::unique_ptr<transport::Endpoint> endpoint
       row_scan_(options_.secret_seed) {
     memory_.add(fetcher_.spares());
     memory_.add(lists_);
+    streams_.set_pass(pass_);
     if (Status begun = to_manager_.connect(); !begun) end(std::move(begun));
 }
 
@@ -57,6 +61,7 @@ JoinMessage Shard::join_message() const {
         message.weight = options_.join->weight;
         message.pool_bytes = options_.join->pool_bytes;
     }
+    message.pass = pass_;
     return message;
 }
 
@@ -168,8 +173,16 @@ void Shard::receive(ConnectionId connection, std::span<const std::byte> message)
 }
 
 void Shard::hello(Session& session, const wire::Frame& frame) {
-    switch (sessions_.hello(session, frame.header.first, frame.header.request)) {
+    const auto message = HelloMessage::decode(frame.values);
+    if (!message) return refuse(session.connection, "a malformed hello");
+    act_on(session,
+           sessions_.hello(session, {frame.header.first, frame.header.request, message->pass}));
+}
+
+void Shard::act_on(const Session& session, Sessions::Hello verdict) {
+    switch (verdict) {
         case Sessions::Hello::kWelcome:
+            if (!session.is_proven) return;
             for (const ConnectionId older : sessions_.others(session)) {
                 endpoint_->close(older);
                 closed(older);
@@ -184,12 +197,30 @@ void Shard::hello(Session& session, const wire::Frame& frame) {
         case Sessions::Hello::kOld:
             return refuse(session.connection,
                           "a hello with the number of a worker that is connected already");
+        case Sessions::Hello::kFalse:
+            return refuse(session.connection, "a hello in the name of a worker that it is not");
+    }
+}
+
+/// The manager says who will be in a view. Connections may have come before.
+void Shard::take_passes(std::span<const std::byte> body) {
+    const auto message = PassesMessage::decode(body);
+    if (!message) return end(Error(Errc::kProtocol, "the manager sent malformed passes"));
+    for (const PassesMessage::Pass& pass : message->passes) {
+        if (pass.is_shard) {
+            passes_of_shards_.emplace(pass.number, pass.pass);
+            continue;
+        }
+        for (const Sessions::Judged& judged : sessions_.take_pass(pass.number, pass.pass)) {
+            const Session* const session = sessions_.find(judged.connection);
+            if (session != nullptr) act_on(*session, judged.verdict);
+        }
     }
 }
 
 /// The next push of a table has a time that is far from those before.
 void Shard::another_hello(Session& session, const wire::Frame& frame) {
-    const auto message = HelloMessage::decode(frame.values);
+    const auto message = FarTimeMessage::decode(frame.values);
     if (!message || message->table >= tables_.size()) {
         return refuse(session.connection, "a frame that workers do not send to a shard");
     }
@@ -208,6 +239,7 @@ void Shard::receive_from_manager(const wire::Frame& frame) {
 void Shard::control(const wire::Frame& frame) {
     switch (frame.header.kind) {
         case Kind::kAdmit: return admitted(frame.values);
+        case Kind::kPasses: return take_passes(frame.values);
         case Kind::kView: return receive_view(frame.values);
         case Kind::kCreateTable: return order_table(frame.header.request, frame.values);
         case Kind::kDropTable: return drop_table(frame.header.first);

@@ -22,6 +22,7 @@
 
 #include <array>
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -89,8 +90,8 @@ struct ShardOptions {
     /// values in its message. Half of it is for those that wait for an iteration. Beyond it (8,000
     /// full messages), requests are answered with kBusy.
     size_t waiting_bytes_max = size_t{64} << 20;
-    /// Of what peers must not predict: how keys are spread, and what cursors of scans say. None:
-    /// drawn at random. Only simulations that are to be repeated name one.
+    /// Of what peers must not predict: how keys are spread, what cursors of scans say, and its pass.
+    /// None: drawn at random. Only simulations that are to be repeated name one.
     std::optional<uint64_t> secret_seed = {};
 };
 
@@ -145,7 +146,9 @@ private:
     void handle(const transport::Completion& completion);
     void receive(ConnectionId connection, std::span<const std::byte> message);
     void hello(Session& session, const wire::Frame& frame);
+    void act_on(const Session& session, Sessions::Hello verdict);
     void another_hello(Session& session, const wire::Frame& frame);
+    void take_passes(std::span<const std::byte> body);
     void control(const wire::Frame& frame);
     [[nodiscard]] JoinMessage join_message() const;
     void closed(ConnectionId connection);
@@ -338,6 +341,7 @@ private:
     std::array<transport::Completion, 64> completions_;
     Fetcher fetcher_;
     KeyListCache lists_;
+    uint64_t pass_;  ///< PassesMessage
     Phase phase_ = Phase::kJoining;
     Status outcome_;
     ManagerLink to_manager_;
@@ -366,6 +370,8 @@ private:
     std::unordered_map<ConnectionId, std::unique_ptr<Follower>> followers_;  ///< what it learns
     /// Of streams that last and have no connection now; by the number of their primary.
     std::unordered_map<uint32_t, std::unique_ptr<Follower>> detached_;
+    std::map<uint32_t, uint64_t>
+        passes_of_shards_;              ///< by number, those of the view and of later ones
     HeldAnswers held_;                  ///< for counted copies to have what they promise
     HeldAnswers ready_;                 ///< they wait for nothing but a look at the lease
     bool holds_answers_ = false;        ///< some copy is counted, or answers are held

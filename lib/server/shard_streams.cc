@@ -210,6 +210,13 @@ void Shard::follow(ConnectionId connection, const wire::Frame& frame) {
     if (!message || frame.header.first >= kNoShard)
         return refuse(connection, "a malformed beginning of a stream");
     const auto primary = static_cast<uint32_t>(frame.header.first);
+    const auto pass = passes_of_shards_.find(primary);
+    if (pass == passes_of_shards_.end() && message->epoch > view_.epoch()) {
+        endpoint_->close(connection);  // its pass is on the way, and it comes again
+        return closed(connection);
+    }
+    if (pass == passes_of_shards_.end() || pass->second != message->pass)
+        return refuse(connection, "a stream in the name of a shard that it is not");
     bool names_us = false;
     for (size_t i = 0; i < view_.segments().size() && !names_us; ++i)
         names_us = is_named_for(primary, view_.range(i));

@@ -52,6 +52,9 @@ void Shard::take_view(View view) {
     const bool has_changed = is_first || since != since_;
     view_ = std::move(view);
     since_ = since;
+    std::erase_if(passes_of_shards_, [&](const auto& entry) {
+        return entry.first < view_.data().next_shard && view_.shard(entry.first) == nullptr;
+    });
     phase_ = Phase::kServing;
     take_members();
     checkpoint_.forget_saved();

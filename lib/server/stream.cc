@@ -107,7 +107,7 @@ void Stream::connected() {
     wire::FrameHeader header = wire::header_of(Kind::kFollow);
     header.first = ends_.primary;
     const std::vector<std::byte> body =
-        FollowMessage{epoch_, ++connection_count_, ends_.lasting, applied_}.encode();
+        FollowMessage{epoch_, ++connection_count_, ends_.lasting, applied_, ends_.pass}.encode();
     header.body_bytes = static_cast<uint32_t>(body.size());
     const std::array parts{wire::bytes_of(header), std::span<const std::byte>(body)};
     if (endpoint_.send(*connection_, parts) == transport::Post::kPosted) return;

@@ -63,6 +63,7 @@ public:
         uint32_t learner = 0;
         std::string address;
         uint64_t lasting = 0;  ///< as FollowMessage::stream
+        uint64_t pass = 0;     ///< of the primary
     };
 
     /// A segment that it is to carry.

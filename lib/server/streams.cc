@@ -88,7 +88,7 @@ void Streams::take_view(const View& view, uint32_t number, Begin begin) {
         if (stream == nullptr) {
             const ViewShard* const shard = view.shard(learner);
             WEIR_CHECK(shard != nullptr);  // View::make() has seen to that
-            Stream::Ends ends{number, learner, shard->address, 0};
+            Stream::Ends ends{number, learner, shard->address, 0, pass_};
             if (has_backups) ends.lasting = ++stream_count_;
             stream = std::make_unique<Stream>(std::move(ends), endpoint_, clock_, holdings_,
                                               tables_, Stream::Shared{lender_, failures_});

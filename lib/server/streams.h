@@ -48,6 +48,9 @@ public:
 
     [[nodiscard]] bool empty() const noexcept { return streams_.empty(); }
 
+    /// By which streams prove whose they are.
+    void set_pass(uint64_t pass) noexcept { pass_ = pass; }
+
     /// What a view names anew begins when it is here; or later, when this is called once more.
     enum class Begin : uint8_t { kNow, kLater };
 
@@ -224,7 +227,8 @@ private:
     std::vector<ToLearner> streams_;  ///< ascending by learner
     uint64_t stream_count_ = 0;       ///< that there have been
     uint64_t state_ = 0;
-    uint32_t number_ = 0;                      ///< of this shard
+    uint32_t number_ = 0;  ///< of this shard
+    uint64_t pass_ = 0;
     bool is_shared_ = false;                   ///< some segment has several copies, or is to have
     std::map<uint32_t, TouchedRows> touched_;  ///< of copies that are taken over with the next view
 

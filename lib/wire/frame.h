@@ -25,7 +25,7 @@ enum class Kind : uint8_t {
     kPush = 1,         ///< worker -> shard: values for keys
     kPull = 2,         ///< worker -> shard: send the values of keys
     kReply = 3,        ///< to the sender of a request: how it ended
-    kHello = 4,        ///< worker -> shard: the worker's number, in `first`
+    kHello = 4,        ///< worker -> shard: the worker's number, in `first`, and its pass
     kJoin = 5,         ///< shard or worker -> manager: its role, rank, number and address
     kView = 6,         ///< manager -> all: a part of a view: who holds what, who takes part
     kCreateTable = 7,  ///< worker -> manager, manager -> shard: a table's schema
@@ -73,8 +73,9 @@ enum class Kind : uint8_t {
                        ///< changes; manager -> process: in term `request`, manager `first`, counted
                        ///< from 1, does; 0: it does not know
     kDropTable = 29,   ///< manager -> shard: table number `first` is refused, and nobody has it
+    kPasses = 30,      ///< manager -> shard: how members prove to it who they are
 };
-inline constexpr uint8_t kKindMax = 29;
+inline constexpr uint8_t kKindMax = 30;
 
 /// How keys and values travel: exactly one key form and one value form per push or pull.
 enum Flags : uint8_t {

@@ -10,6 +10,8 @@
 
 #include "lib/base/byte_codec.h"
 #include "lib/base/log.h"
+#include "lib/base/random.h"
+#include "lib/base/secret_seed.h"
 #include "lib/node/manager_names.h"
 #include "lib/store/schema_codec.h"
 
@@ -53,6 +55,7 @@ Result<TableInfo> make_table_info(TableSchema schema, const RuleRegistry& rules)
 ClientCore::ClientCore(ClientCoreOptions options, std::unique_ptr<transport::Endpoint> endpoint,
                        const Clock& clock, Memory& memory, const RuleRegistry& rules)
     : options_(std::move(options)),
+      pass_(options_.secret_seed ? mix64(*options_.secret_seed) : secret_seed()),
       endpoint_(std::move(endpoint)),
       clock_(clock),
       memory_(memory),

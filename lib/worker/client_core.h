@@ -66,6 +66,8 @@ struct ClientCoreOptions {
     /// Up to this many bytes of keys or values go in the message to a shard that would otherwise
     /// have to READ them: copying them costs less than a network round trip.
     size_t eager_bytes = 4096;
+    /// What it makes its pass of (PassesMessage); none: drawn at random.
+    std::optional<uint64_t> secret_seed = {};
 };
 
 /// What a client knows of a table.
@@ -551,6 +553,7 @@ private:
     [[nodiscard]] Error failed_iteration(const Request& request, const wire::Frame& frame) const;
 
     ClientCoreOptions options_;
+    uint64_t pass_;  ///< PassesMessage
     std::unique_ptr<transport::Endpoint> endpoint_;
     /// The completions of one poll; a member so that it is cleared only once.
     std::array<transport::Completion, 32> completions_;

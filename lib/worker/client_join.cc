@@ -34,6 +34,7 @@ void ClientCore::connected(ConnectionId connection) {
             JoinMessage join{JoinMessage::Role::kWorker, options_.rank, options_.worker, {}};
             join.joiner = options_.joiner;
             join.has_iterations = options_.has_iterations;
+            join.pass = pass_;
             send_to_manager(Kind::kJoin, join.encode());
             break;
         }
@@ -107,7 +108,9 @@ bool ClientCore::greet(Peer& peer) {
     wire::FrameHeader header = wire::header_of(Kind::kHello);
     header.request = peer.hello;
     header.first = options_.worker;
-    const std::array<std::span<const std::byte>, 1> parts{wire::bytes_of(header)};
+    const std::vector<std::byte> body = HelloMessage{pass_}.encode();
+    header.body_bytes = static_cast<uint32_t>(body.size());
+    const std::array<std::span<const std::byte>, 2> parts{wire::bytes_of(header), body};
     peer.is_greeted = endpoint_->send(peer.connection, parts) == transport::Post::kPosted;
     return peer.is_greeted;
 }

@@ -127,7 +127,7 @@ bool ClientCore::tell_time(Peer& peer, PieceOrder& order, const Request& request
     hello.request = peer.hello;
     hello.first = options_.worker;
     const std::vector<std::byte> body =
-        HelloMessage{request.header.table, request.place.time}.encode();
+        FarTimeMessage{request.header.table, request.place.time}.encode();
     hello.body_bytes = static_cast<uint32_t>(body.size());
     const std::array<std::span<const std::byte>, 2> parts{wire::bytes_of(hello), body};
     if (endpoint_->send(peer.connection, parts) != Post::kPosted) return false;

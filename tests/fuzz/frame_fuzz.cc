@@ -102,12 +102,14 @@ void check_control(Bytes body) {
     check_body<CheckpointOrder>(body);
     check_body<CheckpointReport>(body);
     check_body<CompleteMessage>(body);
+    check_body<FarTimeMessage>(body);
     check_body<FirstIterationMessage>(body);
     check_body<HelloMessage>(body);
     check_body<JobStatus>(body);
     check_body<JoinMessage>(body);
     check_body<LeaveMessage>(body);
     check_body<LinkMessage>(body);
+    check_body<PassesMessage>(body);
     check_body<ScanMessage>(body);
     check_scan_reply(body);
     check_body<FollowMessage>(body);

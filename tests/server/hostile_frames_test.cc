@@ -162,8 +162,10 @@ TEST_SUITE("hostile frames") {
                 frame.bytes = frame_bytes(header, std::vector<std::byte>(8));
             }
             frame.why = "a frame before the hello that names its worker";
-            if (header.kind == wire::Kind::kHello)
+            if (header.kind == wire::Kind::kHello) {
+                frame.bytes = frame_bytes(header, HelloMessage{testing::kPass}.encode());
                 frame.why = "a hello with the number of a worker that this job does not have";
+            }
             if (header.kind == wire::Kind::kFollow) frame.why = "a malformed beginning of a stream";
             job.check_closed(kind % 4, frame, false);
             if (header.kind == wire::Kind::kPush || header.kind == wire::Kind::kPull ||

@@ -50,16 +50,12 @@ public:
         (void)raw_.run_until([&] { return raw_.is_closed(manager_); });
     }
 
-    /// Connects to a shard, says hello as a worker, and sends one frame.
-    void attack(const Shard& shard, uint32_t worker) {
-        const auto connection = raw_.hello(shard, worker);
-        REQUIRE(connection != 0);
-        send_anything(connection);
-        if (!raw_.run_until([&] { return raw_.is_closed(connection); }, 5)) {
-            raw_.endpoint().close(connection);
-            (void)raw_.run_until([&] { return raw_.is_closed(connection); });
-            raw_.run();
-        }
+    /// Connects to a shard, says hello as the worker that it is, and sends one frame.
+    void attack(const Shard& shard, uint32_t worker) { attack_over(raw_.hello(shard, worker)); }
+
+    /// The same in the name of a worker that it is not, as its newest connection perhaps.
+    void attack_in_name_of(const Shard& shard, uint32_t worker) {
+        attack_over(raw_.hello(shard, worker, extreme(), extreme()));
     }
 
     /// Connects to a shard as the primary of what it learns, and sends records with every field at
@@ -71,7 +67,8 @@ public:
         h.first = random_.below(4) == 0 ? extreme() : random_.below(5);
         FollowMessage follow;
         follow.epoch = random_.below(2) == 0 ? extreme() : 2;
-        follow.number = random_.below(3);
+        follow.number = random_.below(2) == 0 ? random_.below(3) : extreme();
+        follow.pass = random_.below(2) == 0 ? testing::kPass : extreme();
         // Of a stream that goes on, and of one that begins anew.
         if (random_.below(2) == 0) follow.stream = random_.below(2) == 0 ? extreme() : 1;
         if (random_.below(2) == 0) follow.behind = extreme();
@@ -89,6 +86,16 @@ public:
     }
 
 private:
+    void attack_over(transport::ConnectionId connection) {
+        REQUIRE(connection != 0);
+        send_anything(connection);
+        if (!raw_.run_until([&] { return raw_.is_closed(connection); }, 5)) {
+            raw_.endpoint().close(connection);
+            (void)raw_.run_until([&] { return raw_.is_closed(connection); });
+            raw_.run();
+        }
+    }
+
     RecordMessage record() {
         const auto range = [&] {
             const uint64_t first = extreme();
@@ -225,7 +232,9 @@ TEST_SUITE("hostile") {
         const uint64_t first = testing::seed_or(1);
         for (uint64_t seed = first; seed < first + 40; ++seed) {
             INFO("WEIR_SEED=" << seed);
-            SimCluster cluster(seed, {}, {});
+            SimShape shape;
+            shape.replicas = seed % 2;  // so that there are streams all the time
+            SimCluster cluster(seed, shape, {});
             REQUIRE(cluster.start());
             auto table = cluster.make_table(0, babbled_schema());
             REQUIRE(table.has_value());
@@ -236,6 +245,11 @@ TEST_SUITE("hostile") {
             CHECK(all_are(cluster, *table, 1));
             // A server can still join, and takes over what it is given by who has it.
             cluster.add_server();
+            for (size_t i = 0; i < 8; ++i) {  // also while it learns
+                for (uint64_t steps = seed + i; steps > 0; --steps)
+                    (void)cluster.step();
+                hostile.stream(*cluster.shards[i % cluster.shards.size()]);
+            }
             const auto is_in = [&] {
                 const View view = cluster.manager->view();
                 return view.servers().size() == 3 && !view.holds_nothing(2) &&
@@ -251,7 +265,7 @@ TEST_SUITE("hostile") {
 
     TEST_CASE("who takes the number of a worker that is here changes nothing, iterations go on") {
         const uint64_t first = testing::seed_or(1);
-        for (uint64_t seed = first; seed < first + 5; ++seed) {
+        for (uint64_t seed = first; seed < first + 10; ++seed) {
             INFO("WEIR_SEED=" << seed);
             SimCluster cluster(seed, {}, {});
             REQUIRE(cluster.start());
@@ -261,7 +275,7 @@ TEST_SUITE("hostile") {
             uint64_t sum = 0;
             for (uint64_t iteration = 1; iteration <= 3; ++iteration) {
                 for (size_t i = 0; i < 8; ++i)
-                    hostile.attack(*cluster.shards[i % 4], static_cast<uint32_t>(i % 3));
+                    hostile.attack_in_name_of(*cluster.shards[i % 4], static_cast<uint32_t>(i % 3));
                 std::array<ClientCore::CallId, 3> calls{};
                 for (uint32_t worker = 0; worker < 3; ++worker) {
                     calls[worker] = push(cluster, worker, *table, worker + iteration, iteration);

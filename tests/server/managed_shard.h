@@ -56,6 +56,12 @@ public:
         ++view.epoch;
         Result<View> next = View::make(view);
         REQUIRE(next.has_value());
+        PassesMessage passes;
+        for (const ViewShard& shard : view.shards)
+            passes.passes.push_back({true, shard.number, testing::kPass});
+        for (const ViewWorker& worker : view.workers)
+            passes.passes.push_back({false, worker.number, testing::kPass});
+        send(wire::Kind::kPasses, passes.encode());
         for (const auto& body : encode_parts(view_change(sent_, *next), 4096))
             send(wire::Kind::kView, body);
         sent_ = *std::move(next);

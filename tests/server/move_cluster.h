@@ -368,6 +368,7 @@ private:
     }
 
     void send_view(transport::ConnectionId connection, const ViewChange& change) {
+        send_passes(connection);
         for (const auto& body : encode_parts(change, 900)) {
             outbox_->send(connection, testing::frame_header(wire::Kind::kView), body);
         }
@@ -375,6 +376,22 @@ private:
         if (new_shards_.erase(shard) == 0) return;
         for (const TableSchema& schema : schemas)
             send_table(connection, schema);
+    }
+
+    /// Of all members that are here.
+    void send_passes(transport::ConnectionId connection) {
+        PassesMessage passes;
+        const auto send = [&] {
+            outbox_->send(connection, testing::frame_header(wire::Kind::kPasses), passes.encode());
+            passes.passes.clear();
+        };
+        for (const ViewWorker& worker : membership->view().workers())
+            passes.passes.push_back({false, worker.number, testing::kPass});
+        for (const auto& [other, shard] : joined_) {
+            if (passes.passes.size() == 50) send();
+            passes.passes.push_back({true, shard, passes_.at(shard)});
+        }
+        send();
     }
 
     size_t poll_manager() {
@@ -386,9 +403,12 @@ private:
             REQUIRE(wire::decode(c.message, frame) == Errc::kOk);
             if (frame.header.kind != wire::Kind::kJoin && !joined_.contains(c.connection)) continue;
             switch (frame.header.kind) {
-                case wire::Kind::kJoin:
-                    joined_[c.connection] = JoinMessage::decode(frame.values)->number;
+                case wire::Kind::kJoin: {
+                    const auto join = JoinMessage::decode(frame.values);
+                    joined_[c.connection] = join->number;
+                    passes_[join->number] = join->pass;
                     break;
+                }
                 case wire::Kind::kReply:
                     CHECK(frame.header.status == Errc::kOk);
                     tables_asked_.extract(c.connection);
@@ -423,6 +443,7 @@ private:
     std::unique_ptr<transport::Endpoint> manager_;
     std::unique_ptr<Outbox> outbox_;                      // of the manager
     std::map<transport::ConnectionId, uint32_t> joined_;  // shards
+    std::map<uint32_t, uint64_t> passes_;                 // of shards
     std::set<uint32_t> new_shards_;                       // that have no tables yet
     std::multiset<transport::ConnectionId> tables_asked_;
 
@@ -516,7 +537,8 @@ inline size_t MoveWorker::poll() {
             link->is_open = true;
             wire::FrameHeader header = testing::frame_header(wire::Kind::kHello, ++link->hello);
             header.first = number_;
-            (void)testing::send_frame(*endpoint_, c.connection, header);
+            (void)testing::send_frame(*endpoint_, c.connection, header,
+                                      HelloMessage{testing::kPass}.encode());
         }
         if (c.event == transport::Event::kClosed) {
             const auto found = std::find_if(links_.begin(), links_.end(), [&](const auto& entry) {
@@ -661,7 +683,8 @@ public:
             connection = *endpoint_->connect(view.shard(shard)->address);
             REQUIRE(run_until([&] { return is_open_; }));
             wire::FrameHeader hello = testing::frame_header(wire::Kind::kHello, 1000);
-            (void)testing::send_frame(*endpoint_, connection, hello);
+            (void)testing::send_frame(*endpoint_, connection, hello,
+                                      HelloMessage{testing::kPass}.encode());
         }
         wire::FrameHeader header = testing::frame_header(wire::Kind::kPull, ++request_);
         header.flags = wire::kKeysInline | wire::kValuesInline;

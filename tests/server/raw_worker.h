@@ -39,7 +39,8 @@ public:
 
     /// Tells the manager that this is worker `number`, whose place in the cluster must be empty.
     transport::ConnectionId join(uint32_t number) {
-        const JoinMessage message{JoinMessage::Role::kWorker, number, number, {}};
+        JoinMessage message{JoinMessage::Role::kWorker, number, number, {}};
+        message.pass = testing::kPass;
         const transport::ConnectionId connection = connect(cluster_.manager->address());
         send(connection, testing::frame_header(wire::Kind::kJoin), message.encode());
         return connection;
@@ -57,11 +58,12 @@ public:
     /// Connects to a shard and says that this is worker `number`.
     /// `connection_number`: among the worker's connections to this shard.
     [[nodiscard]] transport::ConnectionId hello(const Shard& shard, uint64_t number,
-                                                uint64_t connection_number = 0) {
+                                                uint64_t connection_number = 0,
+                                                uint64_t pass = testing::kPass) {
         const transport::ConnectionId connection = connect(shard.address());
         wire::FrameHeader header = testing::frame_header(wire::Kind::kHello, connection_number);
         header.first = number;
-        send(connection, header);
+        send(connection, header, HelloMessage{pass}.encode());
         return connection;
     }
 

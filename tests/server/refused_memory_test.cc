@@ -41,13 +41,13 @@ public:
         worker_ = endpoint(*other_);
         const ConnectionId manager_connection = connect(manager_->address());
         send(manager_connection, testing::frame_header(wire::Kind::kJoin),
-             JoinMessage{JoinMessage::Role::kWorker, 0, 0, {}}.encode());
+             JoinMessage{JoinMessage::Role::kWorker, 0, 0, {}}.encode());  // its pass is 0
         const TableSchema schema = testing::dense_table("numbers", kTableKeys);
         send(manager_connection, testing::frame_header(wire::Kind::kCreateTable, 1),
              TableMessage{0, schema.name, encode_schema(schema)}.encode());
         REQUIRE(answer(1) == Errc::kOk);
         connection_ = connect(shard_->address());
-        send(connection_, testing::frame_header(wire::Kind::kHello));
+        send(connection_, testing::frame_header(wire::Kind::kHello), HelloMessage{}.encode());
     }
 
     /// Asks the shard to take values from this memory, or to put them there.

@@ -279,7 +279,7 @@ TEST_SUITE("shard") {
         // A time whose low half is lower than that of the clock, told in full.
         wire::FrameHeader far = testing::frame_header(wire::Kind::kHello, 2);
         far.first = 1;
-        with.raw.send(second, far, HelloMessage{0, uint64_t{3} << 32}.encode());
+        with.raw.send(second, far, FarTimeMessage{0, uint64_t{3} << 32}.encode());
         CHECK(push(second, 14, 1, 3) == Errc::kOk);
         CHECK(pull_sums(with.cluster, table) == std::vector<double>(kKeysOfSums, 5));
         CHECK_FALSE(with.raw.is_closed(second));

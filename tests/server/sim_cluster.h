@@ -489,6 +489,7 @@ private:
         options.link = identity(worker_hosts_.back());
         options.manager_address = addresses_[0];
         options.eager_bytes = shape_.eager_bytes;
+        options.secret_seed = mix64(seed_ + worker_hosts_.back());
         workers.push_back(std::make_unique<ClientCore>(options, endpoint(device),
                                                        clock_of(worker_hosts_.back()),
                                                        *worker_memories_.back(), rules));
