@@ -15,6 +15,7 @@
 
 #include "lib/data/output_file.h"
 #include "lib/task/consistency.h"
+#include "lib/worker/iterations.h"
 #include "tools/weir/delay_report.h"
 #include "tools/weir/slowdown.h"
 
@@ -26,6 +27,7 @@ constexpr uint64_t kComputeNs = 2 * kMillisecond;  ///< per iteration, when not 
 constexpr uint64_t kBurstNs = 8 * kComputeNs;      ///< with a factor of 3, it costs 5 iterations
 constexpr uint64_t kDelayIterationsMin = 24;
 constexpr KeyRange kAllOfThem{0, kDelayValues};
+constexpr uint64_t kOpenMax = 9;  ///< of the largest tau, and where nobody waits for another worker
 
 constexpr std::array<Consistency, 6> kModels = {Consistency::bounded(0), Consistency::bounded(1),
                                                 Consistency::bounded(2), Consistency::bounded(4),
@@ -48,8 +50,12 @@ struct Measured {
 /// One worker's iterations under one consistency model.
 class DelayRun {
 public:
-    DelayRun(Client& client, Consistency model, uint64_t iterations, Slowdown slowdown)
-        : client_(client), model_(model), iterations_(iterations), slowdown_(slowdown) {}
+    DelayRun(Client& client, Consistency model, uint64_t count, Slowdown slowdown)
+        : client_(client),
+          model_(model),
+          iterations_(client, model),
+          count_(count),
+          slowdown_(slowdown) {}
 
     /// Makes the tables and buffers. All workers call it.
     Status prepare(size_t number);
@@ -59,8 +65,9 @@ public:
     Result<std::optional<DelayRow>> row();
 
 private:
-    Status bounded_iteration(uint64_t t);
-    Status eventual_iteration(uint64_t t);
+    Status iteration(uint64_t t);
+    Status look_at_progress(uint64_t t);
+    void tell_progress(uint64_t t, TaskId after);
     void compute();
 
     template <class Wait>
@@ -73,7 +80,8 @@ private:
 
     Client& client_;
     Consistency model_;
-    uint64_t iterations_;
+    Iterations iterations_;
+    uint64_t count_;
     Slowdown slowdown_;
     SteadyClock clock_;
     std::optional<Table<float>> table_;
@@ -82,13 +90,15 @@ private:
     Buffer<float> pulled_;
     std::vector<Buffer<float>> pushed_;  ///< as many as iterations may be open
     std::vector<uint64_t> progress_of_all_;
+    std::vector<uint64_t> told_;  ///< as many
     Tasks pushes_;
+    Tasks tells_;
     Measured measured_;
     double seconds_ = 0;
 };
 
 Status DelayRun::prepare(size_t number) {
-    const uint64_t open = model_.is_eventual() ? 1 : model_.open_max();
+    const uint64_t open = model_.is_eventual() ? kOpenMax : model_.open_max();
     TableOptions options{.layout = Layout::kDense, .key_count = kDelayValues};
     options.max_delay = static_cast<uint32_t>(open - 1);
     const std::string name = fmt::format("delay.{}", number);
@@ -108,15 +118,17 @@ Status DelayRun::prepare(size_t number) {
         pushed_.push_back(std::move(buffer));
     }
     progress_of_all_.resize(workers);
+    told_.resize(open);
     return {};
 }
 
 Status DelayRun::run() {
     WEIR_TRY(client_.barrier(kLongDeadline));
     slowdown_.begin_ns = clock_.now_ns();
-    for (uint64_t t = 1; t <= iterations_; ++t)
-        WEIR_TRY(model_.is_eventual() ? eventual_iteration(t) : bounded_iteration(t));
+    for (uint64_t t = 1; t <= count_; ++t)
+        WEIR_TRY(iteration(t));
     WEIR_TRY(waiting([&] { return pushes_.wait(); }));
+    WEIR_TRY(waiting([&] { return tells_.wait(); }));
     measured_.all_ns = static_cast<double>(clock_.now_ns() - slowdown_.begin_ns);
     const auto numbers = measured_.numbers();
     const uint64_t first = client_.worker() * Measured::kNumbers;
@@ -124,35 +136,40 @@ Status DelayRun::run() {
     return client_.barrier(kLongDeadline);
 }
 
-/// The push of iteration t - tau - 1 has ended, then t begins.
-Status DelayRun::bounded_iteration(uint64_t t) {
-    WEIR_TRY(waiting([&] { return pushes_.wait_for_room(model_.open_max()); }));
-    PullOptions options{.deadline = kLongDeadline};
-    if (const uint64_t oldest = model_.finished_before(t); oldest > 0) options.iteration = oldest;
-    Task pull = table_->pull(kAllOfThem, pulled_.span(), options);
+/// Iteration t - tau - 1 is finished, then t begins. Under the eventual model a worker waits for nobody
+/// else, but for its own pushes: it has as many under way as with the largest tau.
+Status DelayRun::iteration(uint64_t t) {
+    WEIR_TRY(waiting([&] { return iterations_.begin(t, kLongDeadline); }));
+    WEIR_TRY(waiting([&] { return pushes_.wait_for_room(pushed_.size()); }));
+    if (model_.is_eventual()) WEIR_TRY(look_at_progress(t));
+    Task pull = iterations_.pull(*table_, kAllOfThem, pulled_.span(), {.deadline = kLongDeadline});
     WEIR_TRY(waiting([&] { return pull.wait(); }));
-    if (const auto shown = pull.iteration_shown()) measured_.staleness.count(t, *shown);
+    if (const auto shown = pull.iteration_shown(); shown && !model_.is_eventual())
+        measured_.staleness.count(t, *shown);
     compute();
     const Buffer<float>& values = pushed_[t % pushed_.size()];
-    pushes_.add(
-        table_->push(kAllOfThem, values.span(), {.iteration = t, .deadline = kLongDeadline}));
+    Task push = iterations_.push(*table_, kAllOfThem, values.span(), {.deadline = kLongDeadline});
+    if (model_.is_eventual()) tell_progress(t, push.id());
+    pushes_.add(std::move(push));
     return {};
 }
 
-/// Nobody waits for another worker. How far each of them is, they write into a table.
-Status DelayRun::eventual_iteration(uint64_t t) {
+/// Where nobody waits for others, nobody counts iterations but they: how far each is, stands in a table.
+Status DelayRun::look_at_progress(uint64_t t) {
+    WEIR_TRY(waiting([&] { return tells_.wait_for_room(told_.size()); }));
     Task progress = progress_->pull(KeyRange{0, progress_of_all_.size()}, progress_of_all_);
     WEIR_TRY(waiting([&] { return progress.wait(); }));
-    Task pull = table_->pull(kAllOfThem, pulled_.span());
-    WEIR_TRY(waiting([&] { return pull.wait(); }));
     measured_.staleness.count(t, *std::ranges::min_element(progress_of_all_));
-    compute();
-    Task push = table_->push(kAllOfThem, pushed_[0].span());
-    WEIR_TRY(waiting([&] { return push.wait(); }));
-    const std::array<uint64_t, 1> done{t};
+    return {};
+}
+
+/// `after`: the push of iteration t.
+void DelayRun::tell_progress(uint64_t t, TaskId after) {
+    uint64_t& told = told_[t % told_.size()];
+    told = t;
     const uint64_t mine = client_.worker();
-    Task tell = progress_->push(KeyRange{mine, mine + 1}, done);
-    return waiting([&] { return tell.wait(); });
+    tells_.add(progress_->push(KeyRange{mine, mine + 1}, std::span<const uint64_t>(&told, 1),
+                               {.deadline = kLongDeadline, .after = {after}}));
 }
 
 void DelayRun::compute() {
@@ -181,7 +198,7 @@ Result<std::optional<DelayRow>> DelayRun::row() {
         row.staleness_mean += numbers[2] * numbers[3];
         row.staleness_max = std::max(row.staleness_max, static_cast<uint64_t>(numbers[4]));
     }
-    row.iterations_per_s = static_cast<double>(iterations_) * 1e9 / longest_ns;
+    row.iterations_per_s = static_cast<double>(count_) * 1e9 / longest_ns;
     row.waiting_share = waited_ns / all_ns;
     if (pulls > 0) row.staleness_mean /= pulls;
     return std::optional(row);
