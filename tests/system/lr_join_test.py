@@ -156,6 +156,8 @@ class LrJoin(testing.Folder, unittest.TestCase):
             joiner.process.send_signal(signal.SIGTERM)  # the last one: the training ends
             self.assertEqual(joiner.wait(), 143, joiner.text())
             self.assertEqual(job.wait(SERVER), 143, job.everything())
+            self.assertEqual(joiner.text().count("stopped by SIGTERM: the training ended after pass"), 1, joiner.text())
+            self.assertNotIn("stopped by", job.everything())
         result = self.result()  # written by the joiner
         self.assertEqual(result["examples"], len(rows))
         self.near(result["objective"], wanted)

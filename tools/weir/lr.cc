@@ -87,10 +87,29 @@ void name_idle_flags(const LrFlags& flags, const JobShape& shape) {
 /// kPeerLost, which is only a consequence of another worker's error.
 class Outcomes {
 public:
-    /// `left_early`: as LrWorker::has_left_early()
-    void add(Status outcome, bool left_early) {
+    /// Of a worker that was not begun.
+    void add(Status outcome) {
         const std::lock_guard lock(mutex_);
-        has_left_early_ |= left_early;
+        keep(std::move(outcome));
+    }
+
+    void add(Status outcome, const LrWorker& worker) {
+        const std::lock_guard lock(mutex_);
+        has_left_early_ |= worker.has_left_early();
+        has_reported_ |= worker.has_reported();
+        keep(std::move(outcome));
+    }
+
+    [[nodiscard]] const std::optional<Error>& error() const { return error_; }
+
+    /// Workers have, and nothing went wrong with others.
+    [[nodiscard]] bool has_left_early() const { return has_left_early_ && !error_; }
+
+    /// A worker has written the results.
+    [[nodiscard]] bool has_reported() const { return has_reported_; }
+
+private:
+    void keep(Status outcome) {
         if (outcome) return;
         const bool echo = outcome.code() == Errc::kPeerLost;
         if (!error_ || (was_echo_ && !echo)) {
@@ -99,19 +118,15 @@ public:
         }
     }
 
-    [[nodiscard]] const std::optional<Error>& error() const { return error_; }
-
-    /// Workers have, and nothing went wrong with others.
-    [[nodiscard]] bool has_left_early() const { return has_left_early_ && !error_; }
-
-private:
     std::mutex mutex_;
     std::optional<Error> error_;
     bool was_echo_ = false;
     bool has_left_early_ = false;
+    bool has_reported_ = false;
 };
 
-/// Whether the process has the worker that prints and writes the results of the job.
+/// Whether the process has the worker that prints and writes the results of the job, unless that leaves
+/// before.
 bool has_first_worker(const JobShape& shape) {
     return shape.local_workers > 0 && shape.first_worker == 0;
 }
@@ -139,10 +154,11 @@ void handle_stop_signals(const LrFlags& flags, const JobShape& shape) {
 
 /// Prints the error that ends the job and returns the exit code. If a signal ended the job, all
 /// ranks return the exit code of that signal, and one of them says so.
-int ended_by(const Error& error, const JobShape& shape) {
+int ended_by(const Error& error, const JobShape& shape, const Outcomes& outcomes) {
     const int signal = signal_of(error);
     if (signal == 0) return failure(error);
-    if (has_first_worker(shape)) fmt::print(stderr, "weir: {}\n", error.text());
+    const bool is_first = has_first_worker(shape) && !outcomes.has_left_early();
+    if (outcomes.has_reported() || is_first) fmt::print(stderr, "weir: {}\n", error.text());
     return stop_exit_code(signal);
 }
 
@@ -214,12 +230,12 @@ void run_workers(Job& job, const LrFlags& flags, const JobShape& shape, const St
     const std::string description = flags.joins() ? std::string() : describe_training(flags, shape);
     job.run_workers([&](uint32_t i) {
         Result<Client> client = job.make_client(i);
-        if (!client) return outcomes.add(ready ? Status(client.error()) : ready, false);
+        if (!client) return outcomes.add(ready ? Status(client.error()) : ready);
         LrWorker worker(job, *std::move(client), flags, shape, description);
-        if (!ready) return outcomes.add(worker.give_up(ready.error()), false);
+        if (!ready) return outcomes.add(worker.give_up(ready.error()));
         handle_stop_signals(flags, shape);
-        const Status outcome = worker.run();
-        outcomes.add(outcome, worker.has_left_early());
+        Status outcome = worker.run();
+        outcomes.add(std::move(outcome), worker);
     });
 }
 
@@ -260,9 +276,9 @@ int run_lr(LrFlags& flags, Config& config) {
     });
     if (!ran) return failure(ran.error());
     const Status served = serve(job, shape, flags, outcomes);
-    if (outcomes.error()) return ended_by(*outcomes.error(), shape);
+    if (outcomes.error()) return ended_by(*outcomes.error(), shape, outcomes);
     if (!served && is_grace_over(flags.grace_s)) return ended_by_grace(served.error());
-    if (!served && shape.is_server) return ended_by(served.error(), shape);
+    if (!served && shape.is_server) return ended_by(served.error(), shape, outcomes);
     return kExitOk;
 }
 

@@ -99,6 +99,7 @@ Result<apps::LrRun> LrWorker::train() {
 /// with an error: a launcher may kill all ranks once one fails. Nothing: all train once more.
 std::optional<Status> LrWorker::finish(const apps::LrRun& run) {
     Status written;
+    has_reported_ = run.is_first;
     if (run.is_first) written = data::or_shortage([&] { return report(flags_, run, shape_); });
     const Status outcome = outcome_of(run);
     const bool was_stopped = !outcome && signal_of(outcome.error()) != 0;

@@ -33,6 +33,9 @@ public:
     /// SIGTERM came to this rank alone, and the others have what this worker had.
     [[nodiscard]] bool has_left_early() const noexcept { return parting_.has_given_back(); }
 
+    /// It has written the results of the job: it had them when the training ended.
+    [[nodiscard]] bool has_reported() const noexcept { return has_reported_; }
+
 private:
     [[nodiscard]] bool takes_work() const noexcept {
         return flags_.job.options.on_worker_loss == OnWorkerLoss::kReassign;
@@ -50,6 +53,7 @@ private:
     std::string description_;
     Parting parting_;
     apps::LrRounds rounds_;
+    bool has_reported_ = false;
     std::optional<Status> ended_;  ///< the outcome of a training that is to be done once more
 };
 
