@@ -49,7 +49,12 @@ size_t Manager::poll() {
     for (const Completion& completion : std::span(completions_).first(count))
         handle(completion);
     const uint64_t now_ns = clock_.now_ns();
-    if (now_ns - polled_ns_ > options_.lease_ns / 2) awake_since_ns_ = now_ns;
+    if (now_ns - polled_ns_ > options_.lease_ns / 2) {
+        awake_since_ns_ = now_ns;
+        is_catching_up_ = phase_ == Phase::kRunning;
+    }
+    // All that has come is read; or somebody sends without end.
+    if (count == 0 || now_ns - awake_since_ns_ > options_.lease_ns / 2) is_catching_up_ = false;
     polled_ns_ = now_ns;
     if (phase_ == Phase::kJoining && now_ns - started_ns_ > options_.join_timeout_ns) {
         end(Errc::kDeadline, missing());
@@ -65,7 +70,7 @@ size_t Manager::poll() {
         checkpointed = go_on_with_checkpoints(now_ns);
         const bool is_measured = counters_.ends(now_ns);
         if (is_measured) join_measured_servers();
-        if (has_news_ && !loss_) act();
+        if (has_news_ && !loss_ && !is_catching_up_) act();
         if (is_measured) send_status();  // with what has just been decided
     }
     if (phase_ == Phase::kEnding &&

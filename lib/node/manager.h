@@ -269,7 +269,10 @@ private:
     std::set<uint32_t> silent_;             ///< servers that are out of reach; that was logged
     /// Servers that were removed while they had a lease, and when that ends.
     std::map<uint32_t, uint64_t> fenced_;
-    bool has_news_ = false;                ///< membership_ has heard something: act()
+    bool has_news_ = false;  ///< membership_ has heard something: act()
+    /// It was stopped, and has not read all that came meanwhile. What it would decide may give up a copy,
+    /// and what it has not read may be that those with the others are dead.
+    bool is_catching_up_ = false;
     std::map<uint32_t, Removed> removed_;  ///< by number, servers that the view still has
     std::vector<JobStatus::DeadServer> dead_servers_;
     std::optional<Error> loss_;    ///< parameters are lost: what has happened

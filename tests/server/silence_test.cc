@@ -143,6 +143,39 @@ TEST_SUITE("silence") {
         CHECK(cluster.sum(1) == 2 * kCounters);
     }
 
+    TEST_CASE("a manager that was stopped decides nothing before it has heard who has died") {
+        SilentCluster cluster(1);
+        const uint32_t host = cluster.add_server();
+        const auto is_there = [&](uint32_t shard, const View& view) {
+            return shard != kNoShard && view.shard(shard)->server == 3;
+        };
+        const auto learns = [&](const ViewSegment& segment) {
+            return segment.has_learner() &&
+                   is_there(segment.learner.shard, cluster.manager->view());
+        };
+        REQUIRE(cluster.run_until(
+            [&] { return std::ranges::any_of(cluster.manager->view().segments(), learns); }));
+        cluster.stopped_hosts.insert(kManagerHost);
+        cluster.pass(500 * kMillisecond);  // it would hear that the new server has copies
+        cluster.kill_host(host);
+        cluster.pass(500 * kMillisecond);
+        cluster.stopped_hosts.erase(kManagerHost);
+        // A copy that somebody else has must not be given up for one of a dead server.
+        bool is_any_there = false;
+        REQUIRE(cluster.run_until([&] {
+            const View view = cluster.manager->view();
+            for (const ViewSegment& segment : view.segments()) {
+                is_any_there |= is_there(segment.primary, view);
+                for (size_t b = 0; b < segment.backup_count(); ++b)
+                    is_any_there |= is_there(segment.backups[b], view);
+            }
+            return !cluster.has_server(3);
+        }));
+        CHECK_FALSE(is_any_there);
+        REQUIRE(cluster.push_and_wait().has_value());
+        CHECK(cluster.sum() == kCounters);
+    }
+
     TEST_CASE("a server that only the manager cannot reach answers nobody after its lease") {
         SilentCluster cluster(1);
         cluster.network.partition(kManagerHost, 1);
