@@ -376,7 +376,8 @@ class Rendezvous(TestCase):
         for rank in job.ranks:
             self.assertEqual(rank.wait(timeout=60), 1)
         # A worker whose request the connection took with it may name the shard, too.
-        says = r"error: (shard 0 of )?server 1 \(rank 2, which joined later\) is gone[:;] it died,? or the network to it is cut; "
+        waits = r"(iteration \d+ cannot begin: task \d+ of client \d+: )?"
+        says = rf"error: {waits}(shard 0 of )?server 1 \(rank 2, which joined later\) is gone[:;] it died,? or the network to it is cut; "
         errors = [line for line in job.text().splitlines() if "error:" in line]
         self.assertEqual(len(errors), len(job.ranks), job.text())
         for error in errors:
