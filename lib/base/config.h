@@ -88,8 +88,9 @@ inline constexpr auto kConfigVariables = std::to_array<ConfigVariable>({
      .unit = "ms",
      .least = 50,
      .most = 60'000,
-     .meaning = "how long a worker's process may be out of the manager's reach before it counts as "
-                "lost; counts where the manager is, in rank 0; of several managers, all must have "
+     .meaning = "how long a process may be out of the manager's reach before it counts as lost; a "
+                "server whose parameters have copies answers no longer than that without hearing "
+                "from the manager; counts where the manager is; of several managers, all must have "
                 "the same"},
     {.name = "WEIR_DEADLINE_MS",
      .kind = VariableKind::kNumber,

@@ -306,9 +306,8 @@ void Streams::pushed_list(ListPart& part, Keep keep, const RowList& list, ShardT
     record_.is_known = part.known != 0;
     if (record_.is_known) {
         record_.keys = {};
-    } else {
-        if (keep == Keep::kYes && part.is_ascending)
-            part.known = part.stream->number_list(record_.part_count());
+    } else if (keep == Keep::kYes && part.is_ascending) {
+        part.known = part.stream->number_list(record_.part_count());
     }
     record_.list = part.known;
     put_times(record_, part.segments, worker, clock);

@@ -184,6 +184,32 @@ TEST_SUITE("unserved_keys") {
         cluster.run_idle(50);
         check_copies(cluster);
     }
+
+    TEST_CASE("rows that a push makes before there is no more memory have copies") {
+        std::vector<uint64_t> keys(100'000);
+        std::iota(keys.begin(), keys.end(), 5);
+        const std::vector<double> ones(keys.size(), 1.0);
+        bool is_any_half_made = false;
+        for (size_t room = size_t{256} << 10; room <= size_t{8} << 20; room *= 2) {
+            CAPTURE(room);
+            SimCluster cluster(1, with_copies(), {});
+            REQUIRE(cluster.start());
+            const auto table = cluster.make_table(0, sparse_table("sums", ValueType::kFloat64));
+            REQUIRE(table.has_value());
+            cluster.run_idle(50);
+            RegisteredMemory& memory = cluster.memory_of_server(0);
+            memory.set_limit(memory.bytes_in_use() + room);
+            const auto push =
+                cluster.workers[0]->push(*table, keys, std::as_bytes(std::span(ones)), {});
+            const Status pushed = cluster.finish(0, push);
+            const TableShard& rows = *cluster.shards[0]->tables()[0]->rows;
+            is_any_half_made |= !pushed && rows.row_count() > 0;
+            memory.set_limit(~size_t{0});
+            cluster.run_idle(50);
+            check_copies(cluster);
+        }
+        CHECK(is_any_half_made);
+    }
 }
 
 }  // namespace
