@@ -152,14 +152,25 @@ bool MultiEndpoint::try_another(Attempt attempt) {
     return false;
 }
 
+/// A child may have found that its way fails, and say so only after the caller has closed.
+void MultiEndpoint::forget_other_ways(ConnectionId connection) {
+    if (attempts_.empty()) return;
+    const auto current = current_.find(connection);
+    attempts_.erase(current == current_.end() ? connection : current->second);
+}
+
 void MultiEndpoint::close(ConnectionId connection) {
     const Inner inner = inner_of(connection);
-    if (inner.child != nullptr) inner.child->close(inner.connection);
+    if (inner.child == nullptr) return;
+    forget_other_ways(connection);
+    inner.child->close(inner.connection);
 }
 
 void MultiEndpoint::cut_off(ConnectionId connection) {
     const Inner inner = inner_of(connection);
-    if (inner.child != nullptr) inner.child->cut_off(inner.connection);
+    if (inner.child == nullptr) return;
+    forget_other_ways(connection);
+    inner.child->cut_off(inner.connection);
 }
 
 Post MultiEndpoint::send(ConnectionId connection,

@@ -88,6 +88,9 @@ private:
     /// The attempt has failed: tries its other ways. False: none is left.
     [[nodiscard]] bool try_another(Attempt attempt);
 
+    /// The caller closes the connection: if it is not made yet, none of the other ways is tried.
+    void forget_other_ways(ConnectionId connection);
+
     std::vector<Child> children_;
     std::vector<int> watched_;  ///< each child's descriptor once it is in the epoll set
     Descriptor epoll_;

@@ -118,6 +118,31 @@ TEST_SUITE("multi") {
         CHECK(both.child(1).connected_to.size() == 1);
     }
 
+    TEST_CASE("a way that fails while the caller closes is the end, and no other is tried") {
+        for (const bool is_cut : {false, true}) {
+            Combined three({"a", "b", "c"});
+            std::vector<Completion> got(4);
+            const auto end = [&](ConnectionId id) {
+                is_cut ? three.endpoint->cut_off(id) : three.endpoint->close(id);
+            };
+            const ConnectionId first = three.endpoint->connect("a:there;b:there").value();
+            end(first);
+            three.child(0).completions = {event(Event::kClosed, 1, Errc::kPeerLost)};
+            REQUIRE(three.endpoint->poll(got) == 1);
+            CHECK(got[0].connection == first);
+            CHECK(three.child(1).connected_to.empty());
+            // The same at the second of three ways.
+            const ConnectionId next = three.endpoint->connect("a:there;b:there;c:there").value();
+            three.child(0).completions = {event(Event::kClosed, 2, Errc::kDeadline)};
+            REQUIRE(three.endpoint->poll(got) == 0);
+            end(next);
+            three.child(1).completions = {event(Event::kClosed, 1, Errc::kPeerLost)};
+            REQUIRE(three.endpoint->poll(got) == 1);
+            CHECK(got[0].connection == next);
+            CHECK(three.child(2).connected_to.empty());
+        }
+    }
+
     TEST_CASE("an address that no child reaches is refused with every child's reason") {
         Combined both({"a", "b"});
         both.child(0).refusal = Errc::kUnavailable;
