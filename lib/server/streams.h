@@ -102,7 +102,7 @@ public:
                 const ShardRequest& request);
 
     /// A push whose effect comes later, or not at all, has made rows for keys that were new: copies get
-    /// them, too.
+    /// them, too, with all others of its keys that are as fresh.
     void made_rows(ShardTable& table, const ShardRequest& request);
 
     /// An iteration of the table is about to be closed: what is answered from now on waits for it.

@@ -4,6 +4,7 @@
 /// SparseStore: the rows of a sparse table, found by key.
 
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <span>
 #include <vector>
@@ -64,6 +65,12 @@ public:
     /// Drops rows outside of `kept`, as KeyIndex::remove_outside(). At the end of the walk, gives
     /// back the memory of extents that have no row left.
     void drop_outside(KeyCursor& cursor, const PositionSet& kept, size_t bucket_count_max);
+
+    /// Whether the row holds what a fresh one does.
+    [[nodiscard]] bool is_fresh(uint32_t row) const noexcept {
+        const std::span<const std::byte> initial = rows_.initial();
+        return std::memcmp(rows_.view().at(row), initial.data(), initial.size()) == 0;
+    }
 
     /// Keeps the rows of all keys as they are now.
     [[nodiscard]] std::unique_ptr<KeptRows> keep_rows() const;

@@ -147,6 +147,13 @@ public:
     void copy_values(std::span<const uint32_t> rows, std::span<std::byte> out) const;
     void copy_state(std::span<const uint32_t> rows, std::span<std::byte> out) const;
 
+    /// Whether it is a sparse table, and the row holds what a fresh one does: all rows that were just
+    /// made do.
+    [[nodiscard]] bool is_fresh(uint32_t row) const noexcept {
+        const auto* const sparse = std::get_if<SparseStore>(&*store_);
+        return sparse != nullptr && sparse->is_fresh(row);
+    }
+
     // All rows as of one instant, while the table goes on.
 
     /// Keeps the rows as they are now, until drop_snapshot(). There must be none.

@@ -28,6 +28,19 @@ SimShape with_copies() {
     return shape;
 }
 
+/// What all shards have sent, to anybody.
+uint64_t bytes_sent(SimCluster& cluster) {
+    uint64_t bytes = 0;
+    for (uint32_t shard = 0; shard < cluster.shards.size(); ++shard) {
+        const auto call = cluster.workers[0]->stats(shard);
+        REQUIRE(cluster.run_until([&] { return cluster.workers[0]->done(call); }));
+        const auto stats = cluster.workers[0]->take_stats(call);
+        REQUIRE(stats.has_value());
+        bytes += stats->bytes_sent;
+    }
+    return bytes;
+}
+
 /// The first keys of a dense table whose primary is shard 0, side by side.
 KeyRange keys_of_first_shard(const View& view) {
     const PositionMap map = PositionMap::dense(kManyKeys);
@@ -182,6 +195,32 @@ TEST_SUITE("unserved_keys") {
         (void)cluster.add_server({.shards = 1});
         REQUIRE(cluster.run_until([&] { return has_settled(cluster.managers_view(), 2); }));
         cluster.run_idle(50);
+        check_copies(cluster);
+    }
+
+    TEST_CASE(
+        "of a waiting part, copies get rows of new keys only before the iteration is closed") {
+        SimShape shape = with_copies();
+        shape.workers = 2;
+        SimCluster cluster(1, shape, {});
+        REQUIRE(cluster.start());
+        const auto table = cluster.make_table(0, sparse_table("sums", ValueType::kFloat64));
+        REQUIRE(table.has_value());
+        cluster.run_idle(50);
+        std::vector<uint64_t> keys(2000);
+        std::iota(keys.begin(), keys.end(), 5);
+        const std::vector<double> ones(keys.size() + 1, 1.0);
+        const auto push = [&](const CallOptions& options) {
+            return cluster.workers[0]->push(
+                *table, keys, std::as_bytes(std::span(ones).first(keys.size())), options);
+        };
+        REQUIRE(cluster.finish(0, push({})).has_value());
+        cluster.run_idle(50);
+        keys.push_back(1'000'000);
+        const uint64_t before = bytes_sent(cluster);
+        (void)push(in_iteration(1));
+        cluster.run_idle(50);
+        CHECK(bytes_sent(cluster) - before < keys.size());  // a row of each would be 16 times that
         check_copies(cluster);
     }
 

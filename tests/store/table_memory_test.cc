@@ -2,6 +2,7 @@
 /// \file
 /// Tables that run out of memory, and the memory of their open iterations.
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -212,5 +213,31 @@ TEST_SUITE("table_memory") {
         std::vector<float> out(keys.size());
         REQUIRE(table->pull(rows, std::as_writable_bytes(std::span(out))));
         CHECK(out == std::vector<float>(keys.size(), 3.0F));
+    }
+
+    TEST_CASE("a row is fresh until something is written to it, values or state") {
+        HeapMemory memory;
+        TableSchema schema{.id = 1,
+                           .name = "t",
+                           .layout = Layout::kSparse,
+                           .width = 3,
+                           .rule = "adagrad",
+                           .initial_value = 0.25};
+        schema.parameters.value = {0.5, 0.01};
+        const Made table = made(schema, memory);
+        const std::vector<uint64_t> keys = numbers(40, 1'000'003);
+        const RowList list = *table->rows_for_push(keys);
+        const auto fresh_count = [&] {
+            return std::ranges::count_if(list.rows,
+                                         [&](uint32_t row) { return table->is_fresh(row); });
+        };
+        CHECK(fresh_count() == 40);
+        const RowList some = *table->rows_for_push(std::span(keys).first(7));
+        const std::vector<float> gradient(7 * schema.width, 1.0F);
+        REQUIRE(table->push(some, std::as_bytes(std::span(gradient))).has_value());
+        CHECK(fresh_count() == 33);
+        schema.layout = Layout::kDense;
+        schema.key_count = 10;
+        CHECK_FALSE(made(schema, memory)->is_fresh(0));
     }
 }
