@@ -125,6 +125,7 @@ Status Job::Part::start() {
     roles_.shape.transports = devices_->names();
     runtime_ = std::make_unique<Runtime>(idle_);
     const bool has_manager = Managers::is_at(identity.rank, options_.managers);
+    roles_.shape.has_manager = has_manager;
     WEIR_ASSIGN(threads_, threads_of_this_process(has_manager));
     WEIR_TRY(threads_.publish(*bootstrap));
     choose_idle();  // as far as this process knows yet: for the manager
@@ -247,6 +248,7 @@ Result<ManagerOptions> Job::Part::manager_options() {
     WEIR_ASSIGN(const uint64_t timeout_s, config_.number("WEIR_JOIN_TIMEOUT_S"));
     options.join_timeout_ns = timeout_s * kSecond;
     options.on_worker_loss = options_.on_worker_loss;
+    options.work_lease_ns = static_cast<uint64_t>(options_.work_lease.count());
     options.replicas = options_.replicas;
     WEIR_ASSIGN(const uint64_t lease_ms, config_.number("WEIR_LEASE_MS"));
     options.lease_ns = lease_ms * kMillisecond;
@@ -280,7 +282,7 @@ Status Job::Part::look_for_checkpoints() {
 
 Status Job::Part::start_lines() {
     WEIR_TRY(lines_.start_life_line(*devices_));
-    return local_shard_count() == 0 ? Status() : lines_.start_lease_line(*devices_);
+    return lines_.start_lease_line(*devices_, local_shard_count() > 0);
 }
 
 /// Its thread sleeps until somebody connects.

@@ -32,6 +32,11 @@ struct JobOptions {
     /// Registers the user's own update rules; must do the same on every rank.
     std::function<void(RuleRegistry&)> add_rules{};
     OnWorkerLoss on_worker_loss = OnWorkerLoss::kStop;
+    /// With OnWorkerLoss::kReassign: the part of the work that a worker has is given to the others once
+    /// its process has shown no sign of life for so long, and a quarter more, because it is stopped or
+    /// its host hangs. Such a worker is lost. 5 s to a day; 0: it is waited for without end. Signs of
+    /// life come from a thread of Weir's own: the worker may compute for as long as it likes.
+    std::chrono::nanoseconds work_lease = std::chrono::seconds(30);
     /// Copies of every part of the parameters on other servers, on other hosts first: 0 to 2. With 1,
     /// no acknowledged push is lost when a server dies, and nobody sees an error; with 2, when two
     /// die at the same time. With 0, the death of a server ends the job.
@@ -86,8 +91,9 @@ struct JobShape {
     uint32_t first_worker = 0;   ///< number of this process's first worker
     uint32_t local_workers = 1;  ///< in this process
     bool is_server = true;
-    std::string launcher;    ///< "PMIx", "PMI-1", "rendezvous" or "in-process"
-    std::string transports;  ///< for example "shm", or "shm, verbs, tcp"
+    bool has_manager = false;  ///< this process has the manager, or one of several
+    std::string launcher;      ///< "PMIx", "PMI-1", "rendezvous" or "in-process"
+    std::string transports;    ///< for example "shm", or "shm, verbs, tcp"
     /// CPUs that rank 0, the first server, may use; none if it runs on another host.
     std::vector<int> server_cpus;
 };

@@ -32,11 +32,12 @@ Status ManagerLines::start_life_line(Devices& devices) {
     return {};
 }
 
-Status ManagerLines::start_lease_line(Devices& devices) {
+Status ManagerLines::start_lease_line(Devices& devices, bool has_shards) {
     WEIR_ASSIGN(std::unique_ptr<transport::Endpoint> endpoint, devices.make_endpoint());
     lease_line_ = std::make_unique<Runtime>(kSleeps);
     (void)lease_line_->run(std::make_unique<LeaseLine>(std::move(endpoint), clock_, address_,
-                                                       process_, manager_life_, lease_));
+                                                       process_, manager_life_,
+                                                       has_shards ? lease_ : nullptr));
     return {};
 }
 

@@ -45,8 +45,8 @@ public:
     /// cannot be reached, the members report that.
     /// Errors: those of endpoints
     [[nodiscard]] Status start_life_line(Devices& devices);
-    /// Of a process with shards. Errors: those of endpoints
-    [[nodiscard]] Status start_lease_line(Devices& devices);
+    /// Errors: those of endpoints
+    [[nodiscard]] Status start_lease_line(Devices& devices, bool has_shards);
 
     [[nodiscard]] const std::shared_ptr<ServerLease>& lease() const noexcept { return lease_; }
 

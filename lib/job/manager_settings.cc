@@ -57,6 +57,7 @@ ManagerSettings::ManagerSettings(uint32_t manager_count, const ManagerOptions& o
     add("the ranks with workers (--colocate)", text_of(options.worker_ranks));
     add("--replicas", std::to_string(options.replicas));
     add("--on-worker-loss", std::string(to_string(options.on_worker_loss)));
+    add("--work-lease", text_of(options.work_lease_ns, kSecond, "s"));
     add("WEIR_LEASE_MS", text_of(options.lease_ns, kMillisecond, "ms"));
     add("WEIR_JOIN_TIMEOUT_S", text_of(options.join_timeout_ns, kSecond, "s"));
     add("--checkpoint", or_none(to.folder));

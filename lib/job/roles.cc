@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lib/job/roles.h"
 
+#include <chrono>
+
 #include <fmt/core.h>
 
 #include "lib/base/topology.h"
@@ -13,6 +15,9 @@ namespace {
 
 constexpr uint32_t kCountMax = 4096;
 constexpr uint32_t kReplicasMax = 2;
+/// Several signs of life come within the shorter one (lease_line.h).
+constexpr std::chrono::seconds kWorkLeaseMin(5);
+constexpr std::chrono::seconds kWorkLeaseMax(86'400);
 /// Beyond this, a job does not start: each thread polls, and passes would take minutes instead of
 /// milliseconds.
 constexpr size_t kThreadsPerCpuMax = 100;
@@ -34,6 +39,16 @@ Status check_replicas(const JobOptions& options) {
         fmt::format("--replicas {} needs at least {} servers, because a copy lies on another "
                     "server; the job has --servers {}",
                     options.replicas, options.replicas + 1, options.servers));
+}
+
+Status check_work_lease(const JobOptions& options) {
+    const std::chrono::nanoseconds lease = options.work_lease;
+    if (lease == lease.zero() || (lease >= kWorkLeaseMin && lease <= kWorkLeaseMax)) return {};
+    return Error(Errc::kInvalidArgument,
+                 fmt::format("--work-lease {}: must be 0 (a worker is waited for without end), or "
+                             "between {} and {} seconds",
+                             std::chrono::duration<double>(lease).count(), kWorkLeaseMin.count(),
+                             kWorkLeaseMax.count()));
 }
 
 /// Each of them needs a process of its own.
@@ -78,6 +93,7 @@ Result<Roles> plan_roles(const JobOptions& options, uint32_t rank, uint32_t size
     WEIR_TRY(check_count("workers", options.workers));
     WEIR_TRY(check_replicas(options));
     WEIR_TRY(check_managers(options, size));
+    WEIR_TRY(check_work_lease(options));
     Roles roles;
     JobShape& shape = roles.shape;
     shape.rank = rank;

@@ -20,6 +20,8 @@ constexpr uint64_t kLeasePauseNsMax = 100 * kMillisecond;
 constexpr uint64_t kLeaseNsMax = 60 * kSecond;
 /// A lease is asked for so many times while one holds.
 constexpr uint64_t kAsksPerLease = 3;
+/// Of a process without a server.
+constexpr uint64_t kSignOfLifeNs = kSecond;
 /// Of several managers, whether another one leads.
 constexpr uint64_t kLookForLeaderNs = 10 * kMillisecond;
 
@@ -68,8 +70,8 @@ void LeaseLine::answered(const wire::FrameHeader& answer) {
     is_asking_ = false;
     pause_ns_ = 0;
     const uint64_t holds_ns = std::min(answer.first, kLeaseNsMax);
-    lease_->extend_until(asked_ns_ + holds_ns);
-    due_ns_ = asked_ns_ + holds_ns / kAsksPerLease;
+    due_ns_ = asked_ns_ + (lease_ == nullptr ? kSignOfLifeNs : holds_ns / kAsksPerLease);
+    if (lease_ != nullptr) lease_->extend_until(asked_ns_ + holds_ns);
 }
 
 /// The connection to the manager that led is of no more use, even if it holds.

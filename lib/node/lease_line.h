@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// LeaseLine: asks the manager again and again for the lease of a process with a server. Shards whose
-/// segments have copies elsewhere let answers go only while it holds: the manager gives what they
-/// hold to others only when it has ended. Clocks of hosts are not compared; each counts on its own.
+/// LeaseLine: asks the manager again and again for the lease of a process. Shards whose segments have
+/// copies elsewhere let answers go only while it holds: the manager gives what they hold to others
+/// only when it has ended. Of a process that has only workers it asks less often: the manager then
+/// knows that the process runs, and leaves it its part of the work (ManagerOptions::work_lease_ns).
+/// Clocks of hosts are not compared; each counts on its own.
 
 #include <array>
 #include <atomic>
@@ -54,7 +56,7 @@ private:
 /// Thread: one
 class LeaseLine final : public StateMachine {
 public:
-    /// `process`: as its life line says it.
+    /// `process`: as its life line says it. `lease`: null if the process has no server.
     LeaseLine(std::unique_ptr<transport::Endpoint> endpoint, const Clock& clock,
               std::string address, uint64_t process, std::shared_ptr<const ManagerLife> manager,
               std::shared_ptr<ServerLease> lease);

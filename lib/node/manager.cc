@@ -7,6 +7,7 @@
 #include <fmt/core.h>
 
 #include "lib/base/log.h"
+#include "lib/node/lease_line.h"
 #include "lib/ring/plan.h"
 #include "lib/wire/fault.h"
 
@@ -323,12 +324,29 @@ void Manager::lost(ConnectionId connection) {
 void Manager::lose_silent_workers(uint64_t now_ns) {
     for (const auto& [number, worker] : workers_) {
         const uint64_t since_ns = endpoint_->silent_since_ns(worker.connection);
-        if (since_ns == 0 || now_ns - since_ns <= options_.lease_ns) continue;
-        log(LogLevel::kWarning,
-            "worker {} (rank {}) is out of reach for {} ms (WEIR_LEASE_MS) and counts as lost",
-            number, worker.rank, options_.lease_ns / kMillisecond);
+        if (since_ns != 0 && now_ns - since_ns > options_.lease_ns) {
+            log(LogLevel::kWarning,
+                "worker {} (rank {}) is out of reach for {} ms (WEIR_LEASE_MS) and counts as lost",
+                number, worker.rank, options_.lease_ns / kMillisecond);
+        } else if (has_work_lease_ended(worker, now_ns)) {
+            log(LogLevel::kWarning,
+                "worker {} (rank {}) has shown no sign of life for {} s (--work-lease) and counts "
+                "as lost",
+                number, worker.rank, lease_of_manager_ns(options_.work_lease_ns) / kSecond);
+        } else {
+            continue;
+        }
         return endpoint_->close(worker.connection);  // it is lost when that is told
     }
+}
+
+/// Its process may be stopped, or its host hang, and the others would wait for its part of the work.
+bool Manager::has_work_lease_ended(const Worker& worker, uint64_t now_ns) const {
+    if (options_.work_lease_ns == 0 || options_.on_worker_loss != OnWorkerLoss::kReassign)
+        return false;
+    const uint64_t heard_ns = endpoint_->heard_ns(endpoint_->process_of(worker.connection));
+    const uint64_t from_ns = std::max(heard_ns, awake_since_ns_);
+    return from_ns < now_ns && now_ns - from_ns > lease_of_manager_ns(options_.work_lease_ns);
 }
 
 void Manager::end_if_no_worker_is_left() {

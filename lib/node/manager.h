@@ -61,6 +61,9 @@ struct ManagerOptions {
     /// A worker whose process is out of reach for so long counts as lost. What a silent server holds is
     /// given to the servers that have copies of it after a quarter more (lease_line.h).
     uint64_t lease_ns = kSecond;
+    /// JobOptions::work_lease: with kReassign, a worker whose process has shown no sign of life for so
+    /// long, and a quarter more, counts as lost. 0: never.
+    uint64_t work_lease_ns = 0;
     std::function<bool()> is_being_stopped{};  ///< JobOptions::is_being_stopped; may be empty
     /// For people; empty: it is the only one, in rank 0. Of several, each says what it knows.
     std::function<JobStatus::Managers()> managers{};
@@ -186,6 +189,7 @@ private:
     void open_table(const Asker& asker, const wire::Frame& frame);
     void lost(ConnectionId connection);
     void lose_silent_workers(uint64_t now_ns);
+    [[nodiscard]] bool has_work_lease_ended(const Worker& worker, uint64_t now_ns) const;
     void end_if_no_worker_is_left();
     [[nodiscard]] bool shards_are_gone() const;
     void end(Errc status, const std::string& why);

@@ -64,9 +64,9 @@ enum class Kind : uint8_t {
     kWork = 25,      ///< worker -> manager: it wants its share of the work, gives it back, or says
                      ///< that it is done, by `first`; manager -> shard: iterations of all tables
                      ///< below number `first` are over
-    kLease = 26,  ///< process with a server -> manager: process `first` asks for a lease, question
-                  ///< `request`; manager -> process: it holds for `first` nanoseconds, counted
-                  ///< from when it was asked for
+    kLease = 26,     ///< process -> manager: process `first` lives, and asks for a lease, question
+                     ///< `request`; manager -> process: it holds for `first` nanoseconds, counted
+                     ///< from when it was asked for
     kCheckpoint = 27,  ///< worker -> manager: write one; the reply comes when it is on the disk;
                        ///< manager -> shard: what it does for one; shard -> manager: what is done
     kLeader = 28,      ///< process -> manager, one of several: who leads, now and whenever that

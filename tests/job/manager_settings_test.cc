@@ -63,6 +63,8 @@ TEST_SUITE("manager settings") {
         differs([](auto& o) { o.replicas = 0; }, "--replicas: rank 0 has 1, rank 2 has 0");
         differs([](auto& o) { o.on_worker_loss = OnWorkerLoss::kReassign; },
                 "--on-worker-loss: rank 0 has stop, rank 2 has reassign");
+        differs([](auto& o) { o.work_lease_ns = 9 * kSecond; },
+                "--work-lease: rank 0 has 0 s, rank 2 has 9 s");
         differs([](auto& o) { o.server_count = 4; }, "--servers: rank 0 has 3, rank 2 has 4");
         differs([](auto& o) { o.shards_per_server = 2; }, "--shards: rank 0 has 1, rank 2 has 2");
         differs([](auto& o) { o.worker_count = 4; }, "rank 0 has 2, rank 2 has 4");

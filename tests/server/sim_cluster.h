@@ -52,6 +52,8 @@ struct SimShape {
     uint32_t managers = 1;          ///< more than 1: each has a host of its own, without faults
     bool is_manager_apart = false;  ///< the manager has a host of its own, without faults
     OnWorkerLoss on_worker_loss = OnWorkerLoss::kStop;
+    uint64_t work_lease_ns =
+        0;  ///< as in ManagerOptions; 0: workers' processes give no signs of life
     std::function<bool()> is_being_stopped{};  ///< as in ManagerOptions
     uint32_t replicas = 0;
     uint32_t points = 0;  ///< segments of a shard; 0: the manager's choice
@@ -81,6 +83,7 @@ public:
         manager_options.shards_per_server = shape.shards;
         manager_options.worker_count = shape.workers;
         manager_options.on_worker_loss = shape.on_worker_loss;
+        manager_options.work_lease_ns = shape.work_lease_ns;
         manager_options.is_being_stopped = shape.is_being_stopped;
         manager_options.replicas = shape.replicas;
         manager_options.points = shape.points;
@@ -486,6 +489,7 @@ private:
         worker_memories_.push_back(
             &add_memory(device, transport::Access::kRemote, shape_.worker_memory_bytes));
         add_life_line(worker_hosts_.back());
+        if (shape_.work_lease_ns > 0) add_lease_line(worker_hosts_.back());
         options.link = identity(worker_hosts_.back());
         options.manager_address = addresses_[0];
         options.eager_bytes = shape_.eager_bytes;
@@ -520,11 +524,16 @@ private:
         Process& process = processes_.at(host);
         if (process.lease == nullptr) {
             process.lease = std::make_shared<ServerLease>();
-            process.lease_line = std::make_unique<LeaseLine>(
-                std::move(process.device->make_endpoint({})).value(), clock_of(host), addresses_[0],
-                host + 1, process.manager, process.lease);
+            add_lease_line(host);
         }
         return process.lease;
+    }
+
+    void add_lease_line(uint32_t host) {
+        Process& process = processes_.at(host);
+        process.lease_line = std::make_unique<LeaseLine>(
+            std::move(process.device->make_endpoint({})).value(), clock_of(host), addresses_[0],
+            host + 1, process.manager, process.lease);
     }
 
     [[nodiscard]] LinkIdentity identity(uint32_t host) {

@@ -37,6 +37,28 @@ public:
         return shape;
     }
 
+    static SimShape with_work_lease(uint64_t work_lease_ns) {
+        SimShape shape = shape_of(OnWorkerLoss::kReassign);
+        shape.work_lease_ns = work_lease_ns;
+        return shape;
+    }
+
+    /// As SIGSTOP does to its process.
+    void stop_worker(uint32_t worker) {
+        stopped.insert(workers[worker].get());
+        stopped_hosts.insert(host_of_worker(worker));
+    }
+
+    void continue_worker(uint32_t worker) {
+        stopped.erase(workers[worker].get());
+        stopped_hosts.erase(host_of_worker(worker));
+    }
+
+    void pass(uint64_t ns) {
+        const uint64_t end_ns = clock.now_ns() + ns;
+        REQUIRE(run_until([&] { return clock.now_ns() >= end_ns; }));
+    }
+
     /// These workers take work, which must be all there are.
     std::vector<WorkShare> take_all(const std::vector<uint32_t>& of) {
         std::vector<CallId> calls;
@@ -310,6 +332,49 @@ TEST_SUITE("work") {
         const CallId last = job.workers[0]->barrier(kNever);
         CHECK(job.finish(1, job.workers[1]->barrier(kNever)).has_value());
         CHECK(job.finish(0, last).has_value());
+    }
+
+    TEST_CASE("the pieces of a worker that is stopped go to the others once its lease has ended") {
+        WorkCluster job(WorkCluster::with_work_lease(5 * kSecond));
+        const std::vector<WorkShare> first = job.take_all({0, 1, 2});
+        // Its process gives signs of life while the worker computes for as long as it likes.
+        const CallId met = job.workers[0]->barrier(kNever);
+        job.stopped.insert(job.workers[2].get());
+        job.pass(60 * kSecond);
+        CHECK_FALSE(job.workers[0]->done(met));
+        // A stop that is shorter than the lease costs nothing.
+        job.stop_worker(2);
+        job.pass(5 * kSecond);
+        job.continue_worker(2);
+        job.pass(60 * kSecond);
+        CHECK_FALSE(job.workers[0]->done(met));
+        job.stop_worker(2);
+        const uint64_t since_ns = job.clock.now_ns();
+        CHECK(job.finish(0, met).code() == Errc::kReassigned);
+        const uint64_t waited_ns = job.clock.now_ns() - since_ns;
+        CHECK(waited_ns > 5 * kSecond);
+        CHECK(waited_ns < 7 * kSecond);
+        check_second_round(job, first);
+        job.continue_worker(2);  // it is told
+        const Status told = job.finish(2, job.workers[2]->barrier(kNever));
+        CHECK(told.error().text().find("goes on without this process") != std::string::npos);
+        const CallId last = job.workers[0]->barrier(kNever);
+        CHECK(job.finish(1, job.workers[1]->barrier(kNever)).has_value());
+        CHECK(job.finish(0, last).has_value());
+    }
+
+    TEST_CASE(
+        "without a lease, or where nobody takes its work over, a stopped worker is waited for") {
+        SimShape other = WorkCluster::with_work_lease(5 * kSecond);
+        other.on_worker_loss = OnWorkerLoss::kContinue;
+        for (const SimShape& shape : {WorkCluster::with_work_lease(0), other}) {
+            WorkCluster job(shape);
+            (void)job.take_all({0, 1, 2});
+            const CallId met = job.workers[0]->barrier(kNever);
+            job.stop_worker(2);
+            job.pass(60 * kSecond);
+            CHECK_FALSE(job.workers[0]->done(met));
+        }
     }
 
     TEST_CASE("random ends: whoever stays goes from round to round, and sums are whole") {

@@ -176,6 +176,49 @@ class LrJoin(testing.Folder, unittest.TestCase):
             os.kill(job.pid(0), signal.SIGTERM)
             self.assertEqual(job.wait(0), 143, job.everything())
 
+    def test_the_pieces_of_a_stopped_worker_go_to_the_others(self):
+        with self.job(testing.endless(), *testing.ENDLESS, "--work-lease", "5") as job:
+            self.begin(job)
+            self.until_sharing(job, (0, 1))
+            os.kill(job.pid(2), signal.SIGSTOP)
+            self.until_sharing(job, (0,))
+            self.assertIn("worker 1 (rank 2) has shown no sign of life for 6 s (--work-lease) and counts as lost", job.err(SERVER))
+            self.trains_on(job, 1)
+            os.kill(job.pid(2), signal.SIGCONT)
+            self.assertEqual(job.wait(2), 1, job.everything())
+            self.assertIn("the job goes on without this process, which was out of reach for too long", job.err(2))
+            self.trains_on(job, 1)
+            self.stop_training(job)
+            self.assertEqual(job.wait(1), 143, job.everything())
+        for wrong in ("4", "86401", "-1", "x"):
+            done = self.lr("--train", self.path("train.svm"), *REASSIGN, "--work-lease", wrong)
+            self.assertEqual(done.code, 2, done.err)
+            self.assertIn("--work-lease", done.err)
+
+    def test_a_signal_for_a_checkpoint_ends_no_process(self):
+        no_manager = "SIGUSR1 received: this process has no manager"
+        with self.job(testing.endless(), *testing.ENDLESS) as job:
+            self.begin(job)
+            worker = self.join(job)
+            server = Joiner(self.folder, [self.WEIR, "server", "--join", f"127.0.0.1:{job.port}"])
+            self.addCleanup(server.process.kill)
+            self.until_sharing(job, (0, 1, 2))
+            self.assertTrue(job.until(lambda: [one["server"] for one in self.status(job)["servers"]] == [0, 1]), job.everything())
+            for rank in (SERVER, *WORKERS):
+                os.kill(job.pid(rank), signal.SIGUSR1)
+                wanted = "SIGUSR1 received: the job has no folder for checkpoints (--checkpoint DIR)" if rank == SERVER else no_manager
+                self.assertTrue(job.until(lambda at=rank, text=wanted: text in job.err(at)), job.everything())
+            for joiner in (worker, server):
+                for _ in range(2):
+                    joiner.process.send_signal(signal.SIGUSR1)
+                self.assertTrue(job.until(lambda of=joiner: no_manager in of.text()), joiner.text())
+            self.trains_on(job, 1)
+            self.assertEqual([joiner.process.poll() for joiner in (worker, server)], [None, None])
+            self.assertEqual([joiner.text().count("SIGUSR1") for joiner in (worker, server)], [1, 1])
+            self.stop_training(job)
+            for rank in (SERVER, *WORKERS):
+                self.assertEqual(job.wait(rank), 143, job.everything())
+
     def test_jobs_that_take_no_workers_say_so(self):
         with self.job(testing.endless(), *testing.ENDLESS, reassign=False) as job:
             self.begin(job)

@@ -7,6 +7,7 @@
 #include <poll.h>
 
 #include "lib/apps/client_exchange.h"
+#include "tools/weir/checkpoint_signal.h"
 #include "tools/weir/command.h"
 #include "tools/weir/operator_connection.h"
 #include "tools/weir/status_report.h"
@@ -67,6 +68,7 @@ Result<JobStatus> status_of(const StatusFlags& flags, const Config& config) {
 
 int run_server(const ServerFlags& flags, Config& config) {
     remember_stop_signals("the job is asked to take over what this server holds");
+    refuse_checkpoint_signals(kNoManagerHere);
     JoinOptions join = flags.join;
     join.add_rules = apps::add_exchange_rules;  // those of `weir lr`
     Result<std::unique_ptr<Job>> job = Job::join(join, config);

@@ -186,9 +186,18 @@ Status ask_job(LrFlags& flags, const Config& config) {
     return {};
 }
 
+/// Makes SIGUSR1 harmless to ranks that cannot write a checkpoint at it: it may be sent to all.
+void answer_checkpoint_signals(const LrFlags& flags, const JobShape& shape) {
+    if (flags.joins() || !shape.has_manager) return refuse_checkpoint_signals(kNoManagerHere);
+    if (!flags.job.options.checkpoint_folder.empty()) return;
+    refuse_checkpoint_signals(
+        "the job has no folder for checkpoints (--checkpoint DIR), and writes none");
+}
+
 Result<std::unique_ptr<Job>> start(LrFlags& flags, Config& config) {
     JobOptions& options = flags.job.options;
     options.add_rules = apps::add_exchange_rules;
+    remember_checkpoint_signals();
     if (flags.joins()) {
         return Job::join(
             {.contact = flags.join, .workers = options.workers, .add_rules = options.add_rules},
@@ -197,7 +206,6 @@ Result<std::unique_ptr<Job>> start(LrFlags& flags, Config& config) {
     flags.job.apply_to(config);
     options.is_being_stopped = [] { return stop_signal() != 0; };
     if (!options.checkpoint_folder.empty()) {
-        remember_checkpoint_signals();
         // At the first signal to stop, too: the pass may take longer than there is time.
         options.wants_checkpoint = [was_stopped = false]() mutable {
             const bool stops = stop_signal() != 0 && !std::exchange(was_stopped, true);
@@ -263,6 +271,7 @@ int run_lr(LrFlags& flags, Config& config) {
     if (!started) return failure(started.error());
     Job& job = **started;
     const JobShape shape = shape_of(flags, job);
+    answer_checkpoint_signals(flags, shape);
     Outcomes outcomes;
     const Status ran = data::or_shortage([&]() -> Status {
         if (shape.rank == 0) name_idle_flags(flags, shape);

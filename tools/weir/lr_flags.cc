@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/weir/lr_flags.h"
 
+#include <chrono>
 #include <map>
 #include <memory>
 #include <set>
@@ -129,6 +130,16 @@ void add_lr(CLI::App& app, Command& chosen) {
                      "the others read its part of the data, and go on", "continue",
                      "the model would lack the part of the data that the dead worker had; take "
                      "reassign, with which the others train on that part, too, or stop"});
+    command
+        ->add_option_function<uint32_t>(
+            "--work-lease",
+            [flags](uint32_t seconds) {
+                flags->job.options.work_lease = std::chrono::seconds(seconds);
+            },
+            "with --on-worker-loss reassign: a worker whose process has shown no sign of life for "
+            "so "
+            "many seconds, and a quarter more, counts as dead; 0: it is waited for; default: 30")
+        ->option_text("SECONDS");
     command
         ->add_option("--join", flags->join,
                      "join a running `weir lr --on-worker-loss reassign` with more workers: "
