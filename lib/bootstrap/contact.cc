@@ -17,7 +17,7 @@ namespace weir {
 namespace {
 
 constexpr std::string_view kMark = "weir-contact ";  // of every version
-constexpr std::string_view kFirstLine = "weir-contact 1";
+constexpr std::string_view kFirstLine = "weir-contact 2";
 static_assert(kFirstLine.starts_with(kMark));
 constexpr std::string_view kManagerWord = "manager ";
 constexpr std::string_view kSecretWord = "secret ";

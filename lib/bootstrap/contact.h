@@ -15,7 +15,7 @@
 namespace weir {
 
 struct Contact {
-    std::string manager_address = {};
+    std::string manager_address = {};  ///< of several, all; as lib/job has written it
     transport::Secret secret = {};
 
     [[nodiscard]] std::string text() const;

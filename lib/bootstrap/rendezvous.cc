@@ -33,4 +33,8 @@ std::string this_host_id() {
     return fmt::format("{} {}", name, boot_id.substr(0, 40));
 }
 
+std::string_view host_name(std::string_view host_id) noexcept {
+    return host_id.substr(0, host_id.find(' '));
+}
+
 }  // namespace weir::boot

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "lib/base/clock.h"
 #include "lib/bootstrap/bootstrap.h"
@@ -30,5 +31,7 @@ struct RendezvousOptions {
 
 /// Host name and boot identifier: equal in all processes of a host, different on other hosts.
 [[nodiscard]] std::string this_host_id();
+/// Of a host's id: its name, for people.
+[[nodiscard]] std::string_view host_name(std::string_view host_id) noexcept;
 
 }  // namespace weir::boot

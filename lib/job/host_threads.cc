@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lib/job/host_threads.h"
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -29,7 +30,6 @@ Result<HostThreads> HostThreads::of_this_process(const Config& config, const Cou
     mine.host = boot::this_host_id();
     mine.shard_count = counts.shards;
     mine.worker_count = counts.workers;
-    mine.manager_count = counts.managers;
     if (threads.policy_ == PinPolicy::kNever || mine.shard_count == 0) {
         mine.cpus = allowed_cpus();
     } else {
@@ -52,12 +52,22 @@ Status HostThreads::find_ranks(Bootstrap& bootstrap) {
         if (rank == bootstrap.rank()) {
             self_ = ranks_.size();
             ranks_.push_back(own);
+            ranks_.back().rank = rank;
+            hosts_.push_back(own.host);
             continue;
         }
         WEIR_ASSIGN(std::optional<RankThreads> threads, threads_of(bootstrap, rank));
-        if (threads && threads->host == own.host) ranks_.push_back(std::move(*threads));
+        hosts_.push_back(threads ? threads->host : std::string());
+        if (!threads || threads->host != own.host) continue;
+        ranks_.push_back(std::move(*threads));
+        ranks_.back().rank = rank;
     }
     return {};
+}
+
+void HostThreads::add_managers(std::span<const uint32_t> manager_ranks) {
+    for (RankThreads& rank : ranks_)
+        rank.manager_count = std::ranges::count(manager_ranks, rank.rank) > 0 ? 1 : 0;
 }
 
 Result<std::vector<int>> HostThreads::cpus_of_rank_0(Bootstrap& bootstrap) const {

@@ -6,6 +6,8 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "lib/base/config.h"
@@ -25,7 +27,6 @@ public:
     struct Counts {
         uint32_t shards = 0;
         uint32_t workers = 0;
-        uint32_t managers = 0;
     };
 
     /// Errors: those of pin_policy()
@@ -34,9 +35,15 @@ public:
 
     /// For the next exchange. Errors: those of the bootstrap
     [[nodiscard]] Status publish(Bootstrap& bootstrap) const;
-    /// Takes what the other ranks of this host have published. After the exchange.
+    /// Takes what the other ranks have published. After the exchange.
     /// Errors: those of the bootstrap
     [[nodiscard]] Status find_ranks(Bootstrap& bootstrap);
+
+    /// Of all ranks, by rank, as boot::this_host_id(). After find_ranks()
+    [[nodiscard]] const std::vector<std::string>& hosts() const noexcept { return hosts_; }
+
+    /// The ranks that have a thread of a manager, too. After find_ranks()
+    void add_managers(std::span<const uint32_t> manager_ranks);
     /// The CPUs that rank 0, the first server, may use; none if it runs on another host. After the
     /// exchange.
     /// Errors: those of the bootstrap
@@ -58,7 +65,8 @@ private:
     PinPolicy policy_ = PinPolicy::kNever;
     /// Of this host, in the order of their numbers.
     std::vector<RankThreads> ranks_ = std::vector<RankThreads>(1);
-    size_t self_ = 0;              ///< this rank in `ranks_`
+    size_t self_ = 0;  ///< this rank in `ranks_`
+    std::vector<std::string> hosts_;
     std::vector<NumaNode> nodes_;  ///< of this machine, if shards may be pinned
     std::vector<int> shard_cpus_;  ///< of this process; none: its shards are not pinned
 };

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include <fmt/core.h>
@@ -17,6 +18,7 @@
 #include "lib/bootstrap/identity.h"
 #include "lib/bootstrap/rendezvous.h"
 #include "lib/job/devices.h"
+#include "lib/job/host_spread.h"
 #include "lib/job/host_threads.h"
 #include "lib/job/job_checkpoints.h"
 #include "lib/job/manager_lines.h"
@@ -70,9 +72,12 @@ public:
 
 private:
     [[nodiscard]] size_t local_shard_count() const;
-    [[nodiscard]] Result<HostThreads> threads_of_this_process(bool has_manager) const;
+    [[nodiscard]] Result<HostThreads> threads_of_this_process() const;
     void choose_idle();
-    void set_managers(const std::vector<std::string>& addresses);
+    [[nodiscard]] std::vector<uint32_t> place_managers();
+    [[nodiscard]] Status find_managers(Bootstrap& bootstrap, std::span<const uint32_t> ranks,
+                                       uint64_t deadline_ns);
+    void set_managers(const std::vector<ManagerPlace>& managers);
     Status plan(uint32_t rank, uint32_t size);
     [[nodiscard]] Result<ManagerOptions> manager_options();
     Status start_manager(ManagerOptions options);
@@ -114,7 +119,10 @@ Status Job::Part::start() {
     }
     roles_.shape.launcher = bootstrap->name();
     WEIR_ASSIGN(idle_, idle_options(config_));
-    // Exchange the secret first, because every endpoint needs it; then the manager's address.
+    // Exchange the secret first, because every endpoint needs it, and the hosts, which say where managers are;
+    // then the managers' addresses.
+    WEIR_ASSIGN(threads_, threads_of_this_process());
+    WEIR_TRY(threads_.publish(*bootstrap));
     WEIR_ASSIGN(const JobIdentity identity,
                 exchange_identity(*bootstrap, "", deadline_ns,
                                   std::string(config_.text("WEIR_SECRET_FILE"))));
@@ -124,34 +132,14 @@ Status Job::Part::start() {
                 Devices::open(config_, identity.secret, bootstrap->size() > 1 || others_may_join));
     roles_.shape.transports = devices_->names();
     runtime_ = std::make_unique<Runtime>(idle_);
-    const bool has_manager = Managers::is_at(identity.rank, options_.managers);
-    roles_.shape.has_manager = has_manager;
-    WEIR_ASSIGN(threads_, threads_of_this_process(has_manager));
-    WEIR_TRY(threads_.publish(*bootstrap));
-    choose_idle();  // as far as this process knows yet: for the manager
-    ManagerOptions manager;
-    if (has_manager) {
-        WEIR_ASSIGN(manager, manager_options());
-        WEIR_TRY(managers_.publish(*bootstrap, *devices_, options_.managers, lines_.process()));
-    }
-    const bool is_one_of_several = has_manager && options_.managers > 1;
-    const ManagerSettings settings = is_one_of_several ? ManagerSettings(options_.managers, manager)
-                                                       : ManagerSettings(options_.managers);
-    WEIR_TRY(settings.publish(*bootstrap));
-    WEIR_TRY(bootstrap->exchange(deadline_ns));
-    if (Status same = ManagerSettings::compare(*bootstrap); !same) {
-        (void)bootstrap->finish();
-        return same;
-    }
-    WEIR_TRY(managers_.find(*bootstrap, options_.managers));
-    set_managers(managers_.addresses());
-    if (has_manager) WEIR_TRY(start_manager(std::move(manager)));
-    WEIR_ASSIGN(roles_.shape.server_cpus, threads_.cpus_of_rank_0(*bootstrap));
     WEIR_TRY(threads_.find_ranks(*bootstrap));
-    const Contact contact{lines_.address(), identity.secret};
+    WEIR_ASSIGN(roles_.shape.server_cpus, threads_.cpus_of_rank_0(*bootstrap));
+    const std::vector<uint32_t> manager_ranks = place_managers();
+    choose_idle();
+    WEIR_TRY(find_managers(*bootstrap, manager_ranks, deadline_ns));
+    const Contact contact{Managers::join(managers_.places()), identity.secret};
     WEIR_ASSIGN(std::unique_ptr<boot::OpenRendezvous> rendezvous, bootstrap->stay_open(contact));
     if (rendezvous) start_rendezvous(std::move(rendezvous));
-    choose_idle();
     threads_.choose_cpus_of_shards();
     WEIR_TRY(start_lines());
     WEIR_TRY(start_shards());
@@ -160,6 +148,44 @@ Status Job::Part::start() {
         roles_.shape.rank == 0 ? ContactFile::Writer::kRank0 : ContactFile::Writer::kOtherRank;
     WEIR_ASSIGN(contact_file_, ContactFile::write(options_.contact_file, contact, writer));
     return {};
+}
+
+/// Where they are to be; once the hosts of all ranks are known.
+std::vector<uint32_t> Job::Part::place_managers() {
+    const std::span<const std::string> hosts(threads_.hosts());
+    const auto server_ranks = roles_.shape.size == 1 ? 1 : options_.servers;
+    std::vector<uint32_t> ranks =
+        choose_manager_ranks(hosts.first(server_ranks), options_.managers);
+    threads_.add_managers(ranks);
+    managers_.set_ranks(ranks, roles_.shape.rank);
+    roles_.shape.has_manager = managers_.is_here();
+    if (roles_.shape.rank != 0) return ranks;
+    for (const std::string& warning :
+         spread_warnings(hosts, server_ranks, ranks, options_.replicas))
+        log(LogLevel::kWarning, "{}", warning);
+    return ranks;
+}
+
+/// Publishes that of this process, starts it, and learns where the others are.
+Status Job::Part::find_managers(Bootstrap& bootstrap, std::span<const uint32_t> ranks,
+                                uint64_t deadline_ns) {
+    ManagerOptions manager;
+    if (managers_.is_here()) {
+        WEIR_ASSIGN(manager, manager_options());
+        WEIR_TRY(managers_.publish(bootstrap, *devices_, lines_.process()));
+    }
+    const bool is_one_of_several = managers_.is_here() && ranks.size() > 1;
+    const ManagerSettings settings =
+        is_one_of_several ? ManagerSettings(ranks, manager) : ManagerSettings(ranks);
+    WEIR_TRY(settings.publish(bootstrap));
+    WEIR_TRY(bootstrap.exchange(deadline_ns));
+    if (Status same = ManagerSettings::compare(bootstrap); !same) {
+        (void)bootstrap.finish();
+        return same;
+    }
+    WEIR_TRY(managers_.find(bootstrap));
+    set_managers(managers_.places());
+    return managers_.is_here() ? start_manager(std::move(manager)) : Status();
 }
 
 /// What this process does, and whether it can.
@@ -191,11 +217,12 @@ Status Job::Part::join(const JoinOptions& how) {
     roles_.shape.transports = devices_->names();
     runtime_ = std::make_unique<Runtime>(idle_);
     joiner_ = make_unique_number();
-    set_managers(Managers::split(contact.manager_address));
+    WEIR_ASSIGN(const std::vector<ManagerPlace> managers, Managers::split(contact.manager_address));
+    set_managers(managers);
     has_iterations_ = how.has_iterations;
     if (how.shards != 0)
         join_ = ShardJoin{joiner_, how.shards, how.weight, Devices::store_room_bytes()};
-    WEIR_ASSIGN(threads_, threads_of_this_process(false));
+    WEIR_ASSIGN(threads_, threads_of_this_process());
     choose_idle();
     threads_.choose_cpus_of_shards();
     WEIR_TRY(start_lines());
@@ -206,11 +233,10 @@ size_t Job::Part::local_shard_count() const {
     return size_t{roles_.local_servers} * options_.shards_per_server;
 }
 
-Result<HostThreads> Job::Part::threads_of_this_process(bool has_manager) const {
+Result<HostThreads> Job::Part::threads_of_this_process() const {
     HostThreads::Counts counts;
     counts.shards = static_cast<uint32_t>(local_shard_count());
     counts.workers = roles_.shape.local_workers;
-    counts.managers = has_manager ? 1 : 0;
     return HostThreads::of_this_process(config_, counts);
 }
 
@@ -225,14 +251,13 @@ void Job::Part::choose_idle() {
 }
 
 /// Before anything of this process connects to them.
-void Job::Part::set_managers(const std::vector<std::string>& addresses) {
-    lines_.set_managers(addresses);
+void Job::Part::set_managers(const std::vector<ManagerPlace>& managers) {
+    lines_.set_managers(managers);
     ServingOptions options;
     options.first_server = roles_.first_server;
     options.local_servers = roles_.local_servers;
     options.joiner = joiner_;
-    options.manager_count = options_.managers;
-    options.manager_address = lines_.address();
+    options.managers = managers;
     options.is_being_stopped = options_.is_being_stopped;
     serving_.emplace(std::move(options), *devices_, managers_, clock_);
 }
@@ -261,9 +286,8 @@ Result<ManagerOptions> Job::Part::manager_options() {
 Status Job::Part::start_manager(ManagerOptions options) {
     disk_ = std::make_unique<DiskThread>();
     options.checkpoints.disk = disk_->queue();
-    WEIR_ASSIGN(
-        std::unique_ptr<StateMachine> manager,
-        managers_.make(std::move(options), roles_.shape.rank, clock_, lines_.manager_life()));
+    WEIR_ASSIGN(std::unique_ptr<StateMachine> manager,
+                managers_.make(std::move(options), clock_, lines_.manager_life()));
     serving_->set_manager(runtime_->run(std::move(manager)));
     return {};
 }
@@ -318,7 +342,9 @@ ShardOptions Job::Part::shard_options(const StorePlan& stores, size_t shard) {
     options.number =
         roles_.first_server * options_.shards_per_server + static_cast<uint32_t>(shard);
     options.rank = roles_.shape.rank;
-    options.host = fnv1a(boot::this_host_id());
+    const std::string host = boot::this_host_id();
+    options.host = fnv1a(host);
+    options.host_name = boot::host_name(host);
     options.manager_address = lines_.address();
     options.link = lines_.make_link();
     options.join = join_;

@@ -41,8 +41,9 @@ struct JobOptions {
     /// no acknowledged push is lost when a server dies, and nobody sees an error; with 2, when two
     /// die at the same time. With 0, the death of a server ends the job.
     uint32_t replicas = 0;
-    /// Managers, one in each of the first servers' processes: 1, or 3, 5 or 7, of which most must live. With
-    /// 1, the job ends with rank 0. With 3, any one of them may die, with its server if that has copies.
+    /// Managers: 1, or 3, 5 or 7, of which most must live. With 1, it is in rank 0, and the job ends with that. Several
+    /// are each in the process of a server, on different hosts as far as the servers are: with 3, any one of them may
+    /// die, with its server if that has copies; and any host, if the servers are on 3 hosts at least.
     uint32_t managers = 1;
     /// A file for Job::join() and for the commands `weir status`, `weir leave` and
     /// `weir server --join`: this process writes it at the start, for its user only, and removes
@@ -59,7 +60,7 @@ struct JobOptions {
     std::string checkpoint_folder{};
     std::chrono::nanoseconds checkpoint_every{};  ///< 0: not by time
     uint64_t checkpoint_every_iterations = 0;     ///< of any table; 0: not by their number
-    /// Asked where managers are, in their threads (rank 0; of several, the first ranks): true once for each
+    /// Asked where managers are, in their threads (rank 0; of several, where each of them is): true once for each
     /// checkpoint that is asked for. Empty: never.
     std::function<bool()> wants_checkpoint{};
     /// The job goes on from the newest checkpoint in this folder: its tables are there under their

@@ -5,8 +5,6 @@
 #include <thread>
 #include <utility>
 
-#include "lib/job/managers.h"
-
 namespace weir {
 namespace {
 
@@ -16,9 +14,9 @@ constexpr IdleOptions kSleeps{.spin_ns = 0, .yield_ns = 0};
 
 }  // namespace
 
-void ManagerLines::set_managers(const std::vector<std::string>& addresses) {
-    address_ = Managers::join(addresses);
-    if (addresses.size() > 1) manager_life_->addresses = addresses;
+void ManagerLines::set_managers(const std::vector<ManagerPlace>& managers) {
+    address_ = managers[0].address;
+    if (managers.size() > 1) manager_life_->places = managers;
 }
 
 Status ManagerLines::start_life_line(Devices& devices) {

@@ -29,9 +29,9 @@ public:
     explicit ManagerLines(const Clock& clock) : clock_(clock) {}
 
     /// One, or several. Before anything of this process connects to them.
-    void set_managers(const std::vector<std::string>& addresses);
+    void set_managers(const std::vector<ManagerPlace>& managers);
 
-    /// Of several, all: Managers::join()
+    /// Of several, the first one's: ManagerLife has all.
     [[nodiscard]] const std::string& address() const noexcept { return address_; }
 
     /// The number of this process, as its life line names it.

@@ -43,12 +43,15 @@ std::string text_of_resumed(const ManagerOptions& options) {
 
 }  // namespace
 
-ManagerSettings::ManagerSettings(uint32_t manager_count) {
-    add("--managers", std::to_string(manager_count));
+ManagerSettings::ManagerSettings(std::span<const uint32_t> manager_ranks) {
+    add("--managers", std::to_string(manager_ranks.size()));
+    if (manager_ranks.size() > 1)
+        add("the ranks with managers (--servers)", text_of(manager_ranks));
 }
 
-ManagerSettings::ManagerSettings(uint32_t manager_count, const ManagerOptions& options)
-    : ManagerSettings(manager_count) {
+ManagerSettings::ManagerSettings(std::span<const uint32_t> manager_ranks,
+                                 const ManagerOptions& options)
+    : ManagerSettings(manager_ranks) {
     const CheckpointOptions& to = options.checkpoints;
     add("the version of Weir", WEIR_VERSION);
     add("--servers", std::to_string(options.server_count));

@@ -21,9 +21,9 @@ namespace weir {
 class ManagerSettings {
 public:
     /// Of a rank without a manager, or with the only one.
-    explicit ManagerSettings(uint32_t manager_count);
+    explicit ManagerSettings(std::span<const uint32_t> manager_ranks);
     /// Of a rank that has one of several.
-    ManagerSettings(uint32_t manager_count, const ManagerOptions& options);
+    ManagerSettings(std::span<const uint32_t> manager_ranks, const ManagerOptions& options);
 
     [[nodiscard]] Status publish(Bootstrap& bootstrap) const;
 

@@ -51,30 +51,35 @@ Result<Published> parse_published(const std::string& text, uint32_t rank) {
 
 }  // namespace
 
-Status Managers::publish(Bootstrap& bootstrap, Devices& devices, uint32_t count, uint64_t process) {
+void Managers::set_ranks(const std::vector<uint32_t>& ranks, uint32_t rank) {
+    for (const uint32_t with_manager : ranks) {
+        places_.push_back({with_manager});
+        if (with_manager == rank) number_ = places_.size();
+    }
+}
+
+Status Managers::publish(Bootstrap& bootstrap, Devices& devices, uint64_t process) {
     WEIR_ASSIGN(endpoint_, devices.make_endpoint());
     WEIR_TRY(bootstrap.put(kManagerKey, endpoint_->address()));
-    if (count == 1) return {};
+    if (places_.size() == 1) return {};
     WEIR_ASSIGN(log_endpoint_, devices.make_endpoint());
     return bootstrap.put(kLogKey, fmt::format("{:x} {:x} {}", make_unique_number(), process,
                                               log_endpoint_->address()));
 }
 
-Status Managers::find(Bootstrap& bootstrap, uint32_t count) {
-    for (uint32_t rank = 0; rank < count; ++rank) {
-        WEIR_ASSIGN(std::string address, bootstrap.get(rank, kManagerKey));
-        addresses_.push_back(std::move(address));
-        if (count == 1) continue;
-        WEIR_ASSIGN(const std::string text, bootstrap.get(rank, kLogKey));
-        WEIR_ASSIGN(Published published, parse_published(text, rank));
+Status Managers::find(Bootstrap& bootstrap) {
+    for (ManagerPlace& place : places_) {
+        WEIR_ASSIGN(place.address, bootstrap.get(place.rank, kManagerKey));
+        if (places_.size() == 1) continue;
+        WEIR_ASSIGN(const std::string text, bootstrap.get(place.rank, kLogKey));
+        WEIR_ASSIGN(Published published, parse_published(text, place.rank));
         members_.push_back(std::move(published.member));
         processes_.push_back(published.process);
     }
     return {};
 }
 
-Result<std::unique_ptr<StateMachine>> Managers::make(ManagerOptions options, uint32_t rank,
-                                                     const Clock& clock,
+Result<std::unique_ptr<StateMachine>> Managers::make(ManagerOptions options, const Clock& clock,
                                                      std::shared_ptr<const ManagerLife> life) {
     if (members_.empty())
         return std::unique_ptr<StateMachine>(
@@ -82,15 +87,14 @@ Result<std::unique_ptr<StateMachine>> Managers::make(ManagerOptions options, uin
     ReplicatedManagerOptions several;
     several.manager = std::move(options);
     several.log.group = members_[0].id;
-    several.log.self = members_[rank].id;
-    several.log.seed = members_[rank].id;
+    several.log.self = members_[number_ - 1].id;
+    several.log.seed = several.log.self;
     several.log.election_ns = kElectionNs;
     several.log.heartbeat_ns = kHeartbeatNs;
     several.log.members = members_;
-    several.addresses = addresses_;
+    several.places = places_;
     several.processes = processes_;
     several.life = life_ = std::move(life);
-    number_ = uint64_t{rank} + 1;
     several.is_unneeded = is_unneeded_;
     several.is_leaving = is_leaving_;
     several.handover = handover_ = std::make_shared<std::atomic<Handover>>(Handover::kNone);
@@ -122,21 +126,34 @@ Status Managers::hand_over() {
                              members_.size()));
 }
 
-std::string Managers::join(const std::vector<std::string>& addresses) {
+std::string Managers::join(const std::vector<ManagerPlace>& places) {
     std::string text;
-    for (const std::string& address : addresses)
-        text += (text.empty() ? "" : " ") + address;
+    for (const ManagerPlace& place : places)
+        text += fmt::format("{}{}@{}", text.empty() ? "" : " ", place.rank, place.address);
     return text;
 }
 
-std::vector<std::string> Managers::split(std::string_view addresses) {
-    std::vector<std::string> list;
-    while (!addresses.empty()) {
-        const size_t end = std::min(addresses.find(' '), addresses.size());
-        if (end > 0) list.emplace_back(addresses.substr(0, end));
-        addresses.remove_prefix(std::min(end + 1, addresses.size()));
+Result<std::vector<ManagerPlace>> Managers::split(std::string_view text) {
+    std::vector<ManagerPlace> places;
+    for (std::string_view rest = text; !rest.empty();) {
+        const size_t end = std::min(rest.find(' '), rest.size());
+        const std::string_view word = rest.substr(0, end);
+        rest.remove_prefix(std::min(end + 1, rest.size()));
+        ManagerPlace place;
+        const auto [at, fault] =
+            std::from_chars(word.data(), word.data() + word.size(), place.rank);
+        const auto digits = static_cast<size_t>(at - word.data());
+        const bool is_place = fault == std::errc() && word.substr(digits, 1) == "@";
+        if (is_place) place.address = word.substr(digits + 1);
+        if (place.address.empty() || places.size() == kCountMax)
+            return Error(Errc::kParse,
+                         fmt::format("where the job's managers are: '{}' is damaged, or of another "
+                                     "version of Weir; use the version that the job has",
+                                     text));
+        places.push_back(std::move(place));
     }
-    return list;
+    if (places.empty()) return Error(Errc::kParse, "the job does not say where its manager is");
+    return places;
 }
 
 }  // namespace weir

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Managers: where the managers of a job are, one or several, and this process's one, if it has one. The
-/// first servers' processes have them.
+/// Managers: where the managers of a job are, one or several, and this process's one, if it has one. Some of
+/// the servers' processes have them: choose_manager_ranks().
 
 #include <atomic>
 #include <cstdint>
@@ -17,6 +17,7 @@
 #include "lib/consensus/peers.h"
 #include "lib/job/devices.h"
 #include "lib/node/manager.h"
+#include "lib/node/manager_place.h"
 #include "lib/node/replicated_manager.h"
 #include "lib/node/state_machine.h"
 
@@ -27,26 +28,27 @@ class Managers {
 public:
     static constexpr uint32_t kCountMax = 7;
 
-    /// Whether this rank has one of `count`. Servers are the first ranks.
-    [[nodiscard]] static bool is_at(uint32_t rank, uint32_t count) noexcept { return rank < count; }
+    /// First, in a process that begins the job: the ranks with managers, in ascending order, and its own.
+    void set_ranks(const std::vector<uint32_t>& ranks, uint32_t rank);
+
+    /// Whether this process has one.
+    [[nodiscard]] bool is_here() const noexcept { return number_ != 0; }
 
     /// This process's one: makes its endpoints and publishes where they are.
     /// Errors: those of the bootstrap and of endpoints
     /// `process`: as its links name it.
-    [[nodiscard]] Status publish(Bootstrap& bootstrap, Devices& devices, uint32_t count,
-                                 uint64_t process);
+    [[nodiscard]] Status publish(Bootstrap& bootstrap, Devices& devices, uint64_t process);
     /// What the ranks with managers have published.
     /// Errors: those of the bootstrap; kProtocol
-    [[nodiscard]] Status find(Bootstrap& bootstrap, uint32_t count);
+    [[nodiscard]] Status find(Bootstrap& bootstrap);
 
-    /// By their numbers.
-    [[nodiscard]] const std::vector<std::string>& addresses() const noexcept { return addresses_; }
+    /// By their numbers. After find()
+    [[nodiscard]] const std::vector<ManagerPlace>& places() const noexcept { return places_; }
 
     /// This process's one, which was published. After find(), once.
     /// Errors: those of ReplicatedManager::start()
     [[nodiscard]] Result<std::unique_ptr<StateMachine>> make(
-        ManagerOptions options, uint32_t rank, const Clock& clock,
-        std::shared_ptr<const ManagerLife> life);
+        ManagerOptions options, const Clock& clock, std::shared_ptr<const ManagerLife> life);
 
     /// Whether this process's one leads, of several, as far as the process has heard.
     [[nodiscard]] bool leads() const;
@@ -63,14 +65,16 @@ public:
     /// does.
     void end_of_process() { is_unneeded_->store(true); }
 
-    /// As one text, for Contact, and back.
-    [[nodiscard]] static std::string join(const std::vector<std::string>& addresses);
-    [[nodiscard]] static std::vector<std::string> split(std::string_view addresses);
+    /// As one text, for Contact: "RANK@ADDRESS", with spaces between several.
+    [[nodiscard]] static std::string join(const std::vector<ManagerPlace>& places);
+    /// And back. There is one at least.
+    /// Errors: kParse
+    [[nodiscard]] static Result<std::vector<ManagerPlace>> split(std::string_view text);
 
 private:
     std::unique_ptr<transport::Endpoint> endpoint_;
     std::unique_ptr<transport::Endpoint> log_endpoint_;  ///< of one of several
-    std::vector<std::string> addresses_;
+    std::vector<ManagerPlace> places_;                   ///< without addresses before find()
     std::vector<consensus::Member> members_;
     std::vector<uint64_t> processes_;
     std::shared_ptr<std::atomic<bool>> is_unneeded_ = std::make_shared<std::atomic<bool>>(false);
@@ -78,7 +82,7 @@ private:
     // null: this process has none of several
     std::shared_ptr<std::atomic<Handover>> handover_;
     std::shared_ptr<const ManagerLife> life_;
-    uint64_t number_ = 0;  ///< of this process's one, as in ManagerLife::leading
+    uint64_t number_ = 0;  ///< of this process's one, as in ManagerLife::leading; 0: it has none
 };
 
 }  // namespace weir

@@ -43,15 +43,13 @@ std::string RankThreads::encode() const {
         list.size() <= kPublishedBytesMax
             ? std::string_view(list)
             : std::string_view(list).substr(0, list.rfind(',', kPublishedBytesMax));
-    return fmt::format("{} {} {} {}\n{}", shard_count, worker_count, manager_count, fitting, host);
+    return fmt::format("{} {} {}\n{}", shard_count, worker_count, fitting, host);
 }
 
 std::optional<RankThreads> RankThreads::decode(std::string_view text) {
     RankThreads threads;
-    if (!take_number(text, threads.shard_count) || !take_number(text, threads.worker_count) ||
-        !take_number(text, threads.manager_count)) {
+    if (!take_number(text, threads.shard_count) || !take_number(text, threads.worker_count))
         return std::nullopt;
-    }
     const size_t end = text.find('\n');
     if (end == std::string_view::npos) return std::nullopt;
     threads.cpus = parse_cpu_list(text.substr(0, end));

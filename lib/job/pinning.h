@@ -28,13 +28,17 @@ enum class PinPolicy : uint8_t {
 /// Errors: as Config::choice()
 [[nodiscard]] Result<PinPolicy> pin_policy(const Config& config);
 
-/// What a rank publishes to the ranks of its host, so that all of them make the same choice.
+/// What a rank publishes to the ranks of its host, so that all of them make the same choice; and what they know
+/// of it without that.
 struct RankThreads {
     std::string host;          ///< equal on ranks of one host
     uint32_t shard_count = 0;  ///< threads that may be pinned
     uint32_t worker_count = 0;
-    uint32_t manager_count = 0;  ///< 1: the manager runs in this rank
-    std::vector<int> cpus;       ///< that the rank may use, best first: one per core, then siblings
+    std::vector<int> cpus;  ///< that the rank may use, best first: one per core, then siblings
+
+    // not published
+    uint32_t rank = 0;
+    uint32_t manager_count = 0;  ///< 1: a manager runs in this rank
 
     [[nodiscard]] std::string encode() const;
     /// Nothing if `text` is malformed.

@@ -92,7 +92,7 @@ Error Serving::did_not_leave() {
     if (const std::string holds = what_it_holds(); !holds.empty())
         text += fmt::format(" ({})", holds);
     if (!why_it_stays_.empty()) text += ": " + why_it_stays_;
-    if (has_manager() && options_.manager_count == 1)
+    if (has_manager() && options_.managers.size() == 1)
         text += "; the job ends with it, because the manager is in this process";
     return {Errc::kDeadline, text};
 }
@@ -102,8 +102,7 @@ std::string Serving::what_it_holds() {
     if (options_.joiner != 0) return {};
     Result<std::unique_ptr<transport::Endpoint>> endpoint = devices_.make_endpoint();
     if (!endpoint) return {};
-    Operator to_manager(*std::move(endpoint), Managers::split(options_.manager_address), clock_,
-                        kAskWhatItHoldsNs);
+    Operator to_manager(*std::move(endpoint), options_.managers, clock_, kAskWhatItHoldsNs);
     const Result<JobStatus> status = to_manager.status();
     if (!status) return {};
     uint32_t segments = 0;
@@ -123,7 +122,7 @@ std::string Serving::what_it_holds() {
 Status Serving::end_before_the_job(Status outcome) {
     (void)managers_.hand_over();
     log(LogLevel::kInfo, "this process ends before the job, and with it one of its {} managers",
-        options_.manager_count);
+        options_.managers.size());
     return outcome;
 }
 
@@ -136,8 +135,7 @@ Status Serving::leave(uint64_t timeout_ns) {
     }
     WEIR_TRY(let_another_lead());
     WEIR_ASSIGN(std::unique_ptr<transport::Endpoint> endpoint, devices_.make_endpoint());
-    Operator to_manager(std::move(endpoint), Managers::split(options_.manager_address), clock_,
-                        timeout_ns);
+    Operator to_manager(std::move(endpoint), options_.managers, clock_, timeout_ns);
     WEIR_TRY(to_manager.leave_by_itself(options_.first_server, options_.joiner));
     managers_.process_leaves();
     return {};

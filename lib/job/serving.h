@@ -23,8 +23,7 @@ struct ServingOptions {
     uint32_t first_server = 0;  ///< number of this process's first server
     uint32_t local_servers = 0;
     uint64_t joiner = 0;                          ///< of a process that has joined; else 0
-    uint32_t manager_count = 1;                   ///< of the job
-    std::string manager_address = {};             ///< of several, all: Managers::join()
+    std::vector<ManagerPlace> managers = {};      ///< of the job
     std::function<bool()> is_being_stopped = {};  ///< JobOptions::is_being_stopped
 };
 

@@ -41,6 +41,7 @@ struct JobStatus {
         uint64_t lease_left_ms =
             0;  ///< for which it may answer, as the manager counts; 0: it has no lease
         std::vector<Shard> shards = {};
+        std::string host = {};  ///< its name
         friend bool operator==(const Server&, const Server&) = default;
     };
 

@@ -45,6 +45,7 @@ Result<const Joiners::Server*> Joiners::add_shard(ConnectionId connection,
         server.joiner = message.joiner;
         server.since_ns = now_ns;
         server.pool_bytes = message.pool_bytes;
+        server.host_name = message.host_name;
         server.is = {next_rank_++, message.host, message.weight, {}};
         server.is.addresses.resize(message.shard_count);
         server.shards.resize(message.shard_count);

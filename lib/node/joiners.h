@@ -31,6 +31,7 @@ public:
         uint64_t joiner = 0;  ///< the number by which its shards find together
         uint64_t since_ns = 0;
         uint64_t pool_bytes = 0;
+        std::string host_name;
         NewServer is;                      ///< `addresses` by place
         std::vector<ConnectionId> shards;  ///< by place; 0: has not asked yet
         bool is_complete = false;          ///< all shards have asked

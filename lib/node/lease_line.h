@@ -74,7 +74,7 @@ private:
     void try_later();
     void ask();
 
-    [[nodiscard]] bool has_several() const noexcept { return !manager_->addresses.empty(); }
+    [[nodiscard]] bool has_several() const noexcept { return !manager_->places.empty(); }
 
     size_t follow_leader();
     void answered(const wire::FrameHeader& answer);

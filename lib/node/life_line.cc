@@ -32,7 +32,7 @@ LifeLine::LifeLine(std::unique_ptr<transport::Endpoint> endpoint, const Clock& c
       address_(std::move(address)),
       process_(process),
       manager_(std::move(manager)),
-      watches_(manager_->addresses.size()) {
+      watches_(manager_->places.size()) {
     if (!has_several()) connect();
     for (size_t i = 0; i < watches_.size(); ++i)
         connect(i);
@@ -142,7 +142,8 @@ uint64_t LifeLine::sleep_ns_max() const noexcept {
 void LifeLine::connect(size_t manager) {
     Watch& watch = watches_[manager];
     watch.is_answered = false;
-    const Result<transport::ConnectionId> begun = endpoint_->connect(manager_->addresses[manager]);
+    const Result<transport::ConnectionId> begun =
+        endpoint_->connect(manager_->places[manager].address);
     if (begun) {
         watch.connection = *begun;
         return;

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "lib/base/clock.h"
+#include "lib/node/manager_place.h"
 #include "lib/node/state_machine.h"
 #include "lib/wire/frame.h"
 #include "transport/transport.h"
@@ -28,7 +29,7 @@ struct ManagerLife {
     std::atomic<bool> is_reached = false;  ///< the manager has answered on a life line
     std::atomic<bool> has_ended = false;   ///< proved; of several, of so many that nobody can lead
     /// Where each of several managers is; empty: there is one. Set before others read it.
-    std::vector<std::string> addresses = {};
+    std::vector<ManagerPlace> places = {};
     /// Which of them leads: its term << kLeaderBits, and its number, from 1. 0: not known yet.
     std::atomic<uint64_t> leading = 0;
 
@@ -45,7 +46,7 @@ struct ManagerLife {
     /// Where it is.
     [[nodiscard]] const std::string& address(uint64_t of) const {
         const uint64_t leader = number(of);
-        return addresses[leader == 0 ? 0 : leader - 1];
+        return places[leader == 0 ? 0 : leader - 1].address;
     }
 };
 

@@ -183,7 +183,8 @@ void Manager::join(ConnectionId connection, Peer& peer, const wire::Frame& frame
                            peer.is.host,
                            peer.is.address,
                            0,
-                           endpoint_->process_of(connection)};
+                           endpoint_->process_of(connection),
+                           peer.is.host_name};
     } else {
         workers_[number] = {connection, peer.is.rank};
     }

@@ -141,8 +141,9 @@ private:
         uint32_t rank = 0;
         uint64_t host = 0;
         std::string address;
-        uint64_t joiner = 0;   ///< of its server, as in JoinMessage; 0: it began with the job
-        uint64_t process = 0;  ///< as in LinkMessage; 0: unknown
+        uint64_t joiner = 0;    ///< of its server, as in JoinMessage; 0: it began with the job
+        uint64_t process = 0;   ///< as in LinkMessage; 0: unknown
+        std::string host_name;  ///< for people
     };
 
     /// A server that is dead, or of no use.
@@ -178,7 +179,7 @@ private:
     void ask_for_status(const Asker& asker);
     void send_status();
     [[nodiscard]] JobStatus make_status() const;
-    void note_lease(JobStatus::Server& server) const;
+    void note_process(JobStatus::Server& server) const;
     [[nodiscard]] std::vector<JobStatus::OpenIteration> open_iterations() const;
     [[nodiscard]] JobStatus::Checkpoints checkpoint_state() const;
 

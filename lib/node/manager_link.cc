@@ -44,7 +44,7 @@ Result<ManagerLink::ConnectionId> ManagerLink::begin_connection() {
 }
 
 bool ManagerLink::has_several() const noexcept {
-    return identity_.manager != nullptr && !identity_.manager->addresses.empty();
+    return identity_.manager != nullptr && !identity_.manager->places.empty();
 }
 
 bool ManagerLink::has_moved() const noexcept {

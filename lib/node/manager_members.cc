@@ -399,7 +399,8 @@ void Manager::carry_out(const AdmitServer& action) {
                                  server->is.host,
                                  server->is.addresses[i],
                                  server->joiner,
-                                 endpoint_->process_of(shard.connection)};
+                                 endpoint_->process_of(shard.connection),
+                                 server->host_name};
         const PassesMessage::Pass pass = pass_of(true, shard.number, shard.connection);
         for (const auto& [number, other] : shards_) {
             if (number != shard.number) send_passes(other.connection, std::span(&pass, 1));

@@ -180,7 +180,7 @@ JobStatus Manager::make_status() const {
         const auto silent = silent_ns.find(server.number);
         entry = {server.number, server.rank, server.weight, membership_->is_leaving(server.number),
                  silent == silent_ns.end() ? 0 : silent->second / kMillisecond};
-        note_lease(entry);
+        note_process(entry);
         for (const ViewShard& shard : view.shards()) {
             if (shard.server == server.number) entry.shards.push_back(shards[shard.number]);
         }
@@ -193,11 +193,12 @@ JobStatus Manager::make_status() const {
     return status;
 }
 
-/// All shards of a server have its process's.
-void Manager::note_lease(JobStatus::Server& server) const {
+/// All shards of a server have its process's host and lease.
+void Manager::note_process(JobStatus::Server& server) const {
     const auto shard = std::ranges::find_if(
         shards_, [&](const auto& one) { return one.second.server == server.number; });
     if (shard == shards_.end()) return;
+    server.host = shard->second.host_name;
     const uint64_t now_ns = clock_.now_ns();
     const uint64_t heard_ns = endpoint_->heard_ns(shard->second.process);
     const uint64_t end_ns = endpoint_->lease_end_ns(shard->second.process);

@@ -35,6 +35,8 @@ struct JoinMessage {
     bool has_iterations = true;  ///< worker that joins: it takes part in iterations
     /// A random number, by which it proves to shards who it is: PassesMessage.
     uint64_t pass = 0;
+    std::string host_name = {};  ///< shard: for people
+    static constexpr size_t kHostNameBytesMax = 255;
 
     [[nodiscard]] std::vector<std::byte> encode() const;
     [[nodiscard]] static std::optional<JoinMessage> decode(std::span<const std::byte> body);

@@ -25,19 +25,19 @@ namespace {
 constexpr uint64_t kOneNs = 2 * kSecond;  // for one of several managers to answer
 constexpr std::chrono::milliseconds kPauseOfRounds(50);
 
-std::string text_of_ranks(const std::vector<size_t>& ranks) {
+std::string text_of_ranks(const std::vector<uint32_t>& ranks) {
     std::string text = ranks.size() == 1 ? "rank" : "ranks";
     for (size_t i = 0; i < ranks.size(); ++i)
         text += fmt::format("{} {}", i == 0 ? "" : ",", ranks[i]);
     return text;
 }
 
-/// `answers`: which of several managers, in the order of ranks, say that they do not lead. The others say nothing.
-Error nobody_leads(const std::vector<bool>& answers) {
-    std::vector<size_t> heard;
-    std::vector<size_t> silent;
-    for (size_t rank = 0; rank < answers.size(); ++rank)
-        (answers[rank] ? heard : silent).push_back(rank);
+/// `answers`: which of several managers say that they do not lead. The others say nothing.
+Error nobody_leads(const std::vector<ManagerPlace>& managers, const std::vector<bool>& answers) {
+    std::vector<uint32_t> heard;
+    std::vector<uint32_t> silent;
+    for (size_t i = 0; i < answers.size(); ++i)
+        (answers[i] ? heard : silent).push_back(managers[i].rank);
     if (heard.empty())
         return {Errc::kDeadline, fmt::format("none of the {} managers of the job ({}) answers; is "
                                              "the job still running?",
@@ -99,9 +99,9 @@ Status Operator::connect(uint64_t until_ns) {
 Result<std::vector<std::byte>> Operator::ask(Kind kind, uint64_t first,
                                              std::span<const std::byte> body) {
     const uint64_t until_ns = clock_.now_ns() + timeout_ns_;
-    const bool has_several = addresses_.size() > 1;
+    const bool has_several = managers_.size() > 1;
     const QuietLog quiet(has_several);
-    std::vector<bool> answers(addresses_.size());
+    std::vector<bool> answers(managers_.size());
     for (;;) {
         const uint64_t one_until_ns =
             has_several ? std::min(until_ns, clock_.now_ns() + kOneNs) : until_ns;
@@ -110,10 +110,10 @@ Result<std::vector<std::byte>> Operator::ask(Kind kind, uint64_t first,
                                             answered.code() != Errc::kDeadline);
         if (is_answer || !has_several) return answered;
         answers[asked_] = answered.code() == Errc::kAgain;
-        if (clock_.now_ns() > until_ns) return nobody_leads(answers);
+        if (clock_.now_ns() > until_ns) return nobody_leads(managers_, answers);
         if (is_connected_) endpoint_->close(connection_);
         is_connected_ = false;
-        asked_ = (asked_ + 1) % addresses_.size();
+        asked_ = (asked_ + 1) % managers_.size();
         if (asked_ == 0) std::this_thread::sleep_for(kPauseOfRounds);
     }
 }
@@ -131,7 +131,7 @@ Result<std::vector<std::byte>> Operator::ask_one(Kind kind, uint64_t first,
                 Errc::kDeadline,
                 fmt::format("the manager of the job (rank {}, at {}) does not answer; if its "
                             "process is stopped, let it go on, else try again",
-                            asked_, address()));
+                            managers_[asked_].rank, address()));
     }
     if (answer_.status == Errc::kOk) return std::move(answer_.body);
     return Error(answer_.status,

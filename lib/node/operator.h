@@ -10,6 +10,7 @@
 
 #include "lib/base/clock.h"
 #include "lib/node/job_status.h"
+#include "lib/node/manager_place.h"
 #include "lib/wire/frame.h"
 #include "transport/transport.h"
 
@@ -24,11 +25,10 @@ public:
     static constexpr size_t kStatusBytesMax = size_t{64} << 20;
 
     /// Connects with the first call. Of several managers, it asks the one that leads.
-    Operator(std::unique_ptr<transport::Endpoint> endpoint,
-             std::vector<std::string> manager_addresses, const Clock& clock,
-             uint64_t timeout_ns = 10 * kSecond)
+    Operator(std::unique_ptr<transport::Endpoint> endpoint, std::vector<ManagerPlace> managers,
+             const Clock& clock, uint64_t timeout_ns = 10 * kSecond)
         : endpoint_(std::move(endpoint)),
-          addresses_(std::move(manager_addresses)),
+          managers_(std::move(managers)),
           clock_(clock),
           timeout_ns_(timeout_ns) {}
 
@@ -53,7 +53,7 @@ private:
                                                          std::span<const std::byte> body,
                                                          uint64_t until_ns);
 
-    [[nodiscard]] const std::string& address() const { return addresses_[asked_]; }
+    [[nodiscard]] const std::string& address() const { return managers_[asked_].address; }
 
     [[nodiscard]] Result<std::vector<std::byte>> ask(wire::Kind kind, uint64_t first,
                                                      std::span<const std::byte> body = {});
@@ -61,8 +61,8 @@ private:
     void send(wire::Kind kind, uint64_t request, uint64_t first, std::span<const std::byte> body);
 
     std::unique_ptr<transport::Endpoint> endpoint_;
-    std::vector<std::string> addresses_;  ///< by the managers' ranks
-    size_t asked_ = 0;                    ///< of addresses_
+    std::vector<ManagerPlace> managers_;  ///< by their numbers
+    size_t asked_ = 0;                    ///< of managers_
     const Clock& clock_;
     uint64_t timeout_ns_;
     transport::ConnectionId connection_ = 0;

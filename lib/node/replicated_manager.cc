@@ -124,12 +124,17 @@ void ReplicatedManager::run(ManagerInput input) {
     }
 }
 
-/// Members are in the order of ranks.
+/// For people.
 JobStatus::Managers ReplicatedManager::seat() const {
+    return {static_cast<uint32_t>(options_.places.size()),
+            options_.places[number_of(options_.log.self)].rank, announced_.term, log_bytes_};
+}
+
+/// Of a member of the log, from 0. That of none is the number of members.
+size_t ReplicatedManager::number_of(uint64_t replica) const {
     const auto& members = options_.log.members;
-    const auto self = std::ranges::find(members, options_.log.self, &consensus::Member::id);
-    return {static_cast<uint32_t>(members.size()), static_cast<uint32_t>(self - members.begin()),
-            announced_.term, log_bytes_};
+    const auto found = std::ranges::find(members, replica, &consensus::Member::id);
+    return static_cast<size_t>(found - members.begin());
 }
 
 /// It only lets the log be cut: a manager in memory that ends never comes back, so none needs the state.
@@ -182,11 +187,10 @@ void ReplicatedManager::go_on_with_handover() {
     const Handover now = try_to_hand_over();
     if (now == Handover::kWanted) return;
     if (now == Handover::kDone && heirs_named_ > 0) {
-        const auto& members = options_.log.members;
-        const auto heir =
-            std::ranges::find(members, log_->leadership().leader, &consensus::Member::id);
-        log(LogLevel::kInfo, "the manager in this process leads no more; that of rank {} does",
-            heir - members.begin());
+        const size_t heir = number_of(log_->leadership().leader);
+        if (heir < options_.places.size())
+            log(LogLevel::kInfo, "the manager in this process leads no more; that of rank {} does",
+                options_.places[heir].rank);
     }
     handover_until_ns_ = 0;
     heirs_named_ = 0;
@@ -202,7 +206,7 @@ Handover ReplicatedManager::try_to_hand_over() {
     if (log_->is_handing_over()) return Handover::kWanted;
     const auto& members = options_.log.members;
     while (leads_ && heirs_named_ + 1 < members.size()) {
-        const size_t heir = (seat().rank + ++heirs_named_) % members.size();
+        const size_t heir = (number_of(options_.log.self) + ++heirs_named_) % members.size();
         if (!has_ended(heir) && log_->hand_over(members[heir].id)) return Handover::kWanted;
     }
     const bool is_over = leads_ || clock_.now_ns() > handover_until_ns_;
@@ -350,13 +354,9 @@ size_t ReplicatedManager::hand_over_checkpoint() {
 
 /// Empty: it knows of nobody that leads.
 std::string ReplicatedManager::leader_address() const {
-    if (log_->finished() || options_.addresses.empty()) return {};
-    const auto& members = options_.log.members;
-    const auto leader =
-        std::ranges::find(members, log_->leadership().leader, &consensus::Member::id);
-    return leader == members.end()
-               ? std::string()
-               : options_.addresses[static_cast<size_t>(leader - members.begin())];
+    if (log_->finished()) return {};
+    const size_t leader = number_of(log_->leadership().leader);
+    return leader < options_.places.size() ? options_.places[leader].address : std::string();
 }
 
 size_t ReplicatedManager::offer_disk() {

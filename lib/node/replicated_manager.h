@@ -34,6 +34,7 @@
 #include "lib/node/manager.h"
 #include "lib/node/manager_disk.h"
 #include "lib/node/manager_input.h"
+#include "lib/node/manager_place.h"
 #include "lib/node/state_machine.h"
 #include "transport/transport.h"
 
@@ -50,12 +51,10 @@ enum class Handover : uint8_t {
 
 struct ReplicatedManagerOptions {
     ManagerOptions manager;  ///< the same for all, but for its functions
-    /// The managers, in the order of their ranks, in which members know them.
+    /// The managers, in the order of their numbers, in which members know them.
     /// How much of the log is kept is set here.
     consensus::ReplicatedLogOptions log;
-    /// Where members connect to each of them. Empty: a checkpoint that is asked for where none leads waits
-    /// until that one does.
-    std::vector<std::string> addresses{};
+    std::vector<ManagerPlace> places{};  ///< of each of them
     /// The processes of the managers, as their links name them, and what this one's process knows of them.
     /// Empty, null: nothing.
     std::vector<uint64_t> processes{};
@@ -143,6 +142,7 @@ private:
     void run(ManagerInput input);
     void run_entry(std::span<const std::byte> entry);
     [[nodiscard]] JobStatus::Managers seat() const;
+    [[nodiscard]] size_t number_of(uint64_t replica) const;
     [[nodiscard]] bool propose(const ManagerInput& input);
     void forget_offered(uint64_t index);
     size_t begin_to_lead();

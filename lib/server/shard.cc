@@ -55,6 +55,7 @@ std::string Shard::name() const {
 JoinMessage Shard::join_message() const {
     JoinMessage message{JoinMessage::Role::kShard, options_.rank, options_.number,
                         endpoint_->address(), options_.host};
+    message.host_name = options_.host_name;
     if (options_.join) {
         message.joiner = options_.join->joiner;
         message.shard_count = options_.join->shard_count;

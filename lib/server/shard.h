@@ -75,6 +75,7 @@ struct ShardOptions {
     uint32_t rank = 0;    ///< of its process in the job; for messages to people
     std::optional<ShardJoin> join = {};  ///< none: it begins with the job
     uint64_t host = 0;                   ///< equal for the processes of one host
+    std::string host_name{};             ///< for people
     std::string manager_address;
     LinkIdentity link = {};  ///< of the link to the manager
     /// That of its server. None: it never needs one.

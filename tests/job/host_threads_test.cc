@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <doctest/doctest.h>
 
@@ -73,6 +74,8 @@ TEST_SUITE("host_threads") {
             CHECK_FALSE(threads.share_cpus());  // it does not know of the others yet
             REQUIRE(threads.find_ranks(ranks).has_value());
             CHECK(threads.share_cpus() == is_here);
+            CHECK(threads.hosts() ==
+                  std::vector<std::string>{"another", boot::this_host_id(), host});
         }
     }
 

@@ -22,14 +22,16 @@ ManagerOptions three_servers() {
     return options;
 }
 
+const std::vector<uint32_t> kRanks{0, 1, 2};
+
 ManagerSettings settings_of(const ManagerOptions& options) {
-    return {3, options};
+    return {kRanks, options};
 }
 
 /// Of ranks 0, 1 and 2, which have managers, and of rank 3, which has none.
 Status compare_with(const ManagerOptions& first, const ManagerOptions& third) {
     const std::vector<ManagerSettings> of_ranks{settings_of(first), settings_of(first),
-                                                settings_of(third), ManagerSettings(3)};
+                                                settings_of(third), ManagerSettings(kRanks)};
     return ManagerSettings::compare(of_ranks);
 }
 
@@ -91,8 +93,15 @@ TEST_SUITE("manager settings") {
 
     TEST_CASE("a rank without a manager must know how many there are, and no more") {
         const std::vector<ManagerSettings> of_ranks{settings_of(three_servers()),
-                                                    ManagerSettings(1)};
+                                                    ManagerSettings(std::vector<uint32_t>{0})};
         CHECK(says(ManagerSettings::compare(of_ranks), "--managers: rank 0 has 3, rank 1 has 1"));
+    }
+
+    TEST_CASE("ranks that do not choose the same ones for the managers are named") {
+        const std::vector<ManagerSettings> of_ranks{
+            ManagerSettings(kRanks), ManagerSettings(std::vector<uint32_t>{0, 1, 4})};
+        CHECK(says(ManagerSettings::compare(of_ranks),
+                   "the ranks with managers (--servers): rank 0 has 0,1,2, rank 1 has 0,1,4"));
     }
 
     TEST_CASE("many that differ are named in a text that ends") {
@@ -108,7 +117,7 @@ TEST_SUITE("manager settings") {
             CHECK_FALSE(ManagerSettings::decode(text).has_value());
         }
         const auto alone = make_bootstrap_alone();
-        REQUIRE(ManagerSettings(1).publish(*alone).has_value());
+        REQUIRE(ManagerSettings(kRanks).publish(*alone).has_value());
         REQUIRE(alone->exchange(~uint64_t{0}).has_value());
         CHECK(ManagerSettings::compare(*alone).has_value());
         const auto silent = make_bootstrap_alone();

@@ -23,7 +23,7 @@ namespace {
 using Cpus = std::vector<int>;
 
 RankThreads rank_of(uint32_t shards, uint32_t workers, Cpus cpus) {
-    return {"this host", shards, workers, 0, std::move(cpus)};
+    return {"this host", shards, workers, std::move(cpus)};
 }
 
 /// By the name of a thread of this process: the CPUs that it may run on, and how many have it.
@@ -126,7 +126,7 @@ TEST_SUITE("pinning") {
 
     TEST_CASE("threads share CPUs where the ranks of a host have more threads than CPUs") {
         // a server and a worker, alone or with a second worker, on two CPUs; the manager is idle
-        const RankThreads server{"this host", 1, 0, 1, {0, 1}};
+        const RankThreads server{"this host", 1, 0, {0, 1}, 0, 1};
         const std::vector<RankThreads> pair{server, rank_of(0, 1, {0, 1})};
         const std::vector<RankThreads> three{server, rank_of(0, 1, {0, 1}), rank_of(0, 1, {0, 1})};
         for (size_t self = 0; self < pair.size(); ++self)
@@ -172,13 +172,12 @@ TEST_SUITE("pinning") {
     }
 
     TEST_CASE("what a rank tells the others comes back, and nonsense does not") {
-        const RankThreads told{"host 3 d41d-8cd9", 4, 2, 1, {0, 2, 4, 6, 1, 3, 5, 7}};
+        const RankThreads told{"host 3 d41d-8cd9", 4, 2, {0, 2, 4, 6, 1, 3, 5, 7}};
         const auto heard = RankThreads::decode(told.encode());
         REQUIRE(heard.has_value());
         CHECK(heard->host == told.host);
         CHECK(heard->shard_count == 4);
         CHECK(heard->worker_count == 2);
-        CHECK(heard->manager_count == 1);
         CHECK(heard->cpus == told.cpus);
         for (const char* nonsense : {"", "4", "4 2", "4 2 0-3", "x 2 0-3\nhost", "-1 2 0\nhost"})
             CHECK_FALSE(RankThreads::decode(nonsense).has_value());

@@ -21,7 +21,7 @@ using wire::Kind;
 struct LineOfProcess {
     explicit LineOfProcess(size_t managers = 1) {
         for (size_t i = 0; managers > 1 && i < managers; ++i)
-            manager->addresses.push_back("fake:" + std::to_string(i));
+            manager->places.push_back({static_cast<uint32_t>(i), "fake:" + std::to_string(i)});
         auto made = std::make_unique<FakeEndpoint>();
         endpoint = made.get();
         line = std::make_unique<LifeLine>(std::move(made), clock, "fake:1", 7, manager);

@@ -19,11 +19,11 @@ TEST_SUITE("manager_names") {
         }
     }
 
-    TEST_CASE("several are in the first ranks") {
+    TEST_CASE("of several, their ranks are named") {
         ManagerLife life;
-        life.addresses = {"a", "b", "c"};
-        CHECK(manager_name(&life) == "the manager that leads (one of ranks 0, 1, 2)");
-        CHECK(manager_is_gone(&life) == "most managers of the job (ranks 0, 1, 2) are gone");
+        life.places = {{0, "a"}, {4, "b"}, {8, "c"}};
+        CHECK(manager_name(&life) == "the manager that leads (one of ranks 0, 4, 8)");
+        CHECK(manager_is_gone(&life) == "most managers of the job (ranks 0, 4, 8) are gone");
     }
 }
 

@@ -419,7 +419,7 @@ private:
             addresses_.push_back(of_members[i]->address());
             options.log.members.push_back({i + 1, of_log[i]->address()});
         }
-        options.addresses = addresses_;
+        options.places = places();
         for (uint32_t i = 0; i < shape_.managers; ++i) {
             options.manager.checkpoints.is_asked_for = [this, i] {
                 return asked_managers.erase(i) > 0;
@@ -508,11 +508,19 @@ private:
         uint64_t line_by_ns = 0;  ///< by then the life line is made anew that was cut
     };
 
+    /// Of several managers.
+    [[nodiscard]] std::vector<ManagerPlace> places() const {
+        std::vector<ManagerPlace> list;
+        for (const std::string& address : addresses_)
+            list.push_back({static_cast<uint32_t>(list.size()), address});
+        return list;
+    }
+
     /// All that runs on a host is one process. Its life line has no faults.
     void add_life_line(uint32_t host) {
         Process& process = processes_[host];
         process.manager = std::make_shared<ManagerLife>();
-        if (addresses_.size() > 1) process.manager->addresses = addresses_;
+        if (addresses_.size() > 1) process.manager->places = places();
         process.device = network.make_device(host);
         process.life_line =
             std::make_unique<LifeLine>(std::move(process.device->make_endpoint({})).value(),

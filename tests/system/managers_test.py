@@ -5,6 +5,7 @@
 import json
 import os
 import signal
+import subprocess
 import unittest
 
 import lr_testing as testing
@@ -261,6 +262,60 @@ class Managers(testing.ServersThatDie, testing.Folder, unittest.TestCase):
                 done = self.lr("--train", train, *words)
                 self.assertEqual(done.code, 2)
                 self.assertIn(says, done.err)
+
+
+def on_host(name):
+    """A command that runs another one on a host of that name, as far as Weir can tell."""
+    return ("unshare", "--uts", "sh", "-c", f'hostname {name} && exec "$0" "$@"')
+
+
+@unittest.skipIf(subprocess.run([*on_host("node"), "true"], check=False, capture_output=True).returncode, "this user may not name hosts (unshare --uts)")
+class ManagersOnHosts(testing.ServersThatDie, testing.Folder, unittest.TestCase):
+    SERVERS, WORKERS = 4, (4,)  # rank 4 works
+
+    def job(self, hosts, *flags):
+        """`hosts`: of each rank, a letter."""
+        train = testing.write(self.path("train.svm"), testing.endless())
+        command = [self.WEIR, "lr", "--train", train, "--servers", str(self.SERVERS), "--contact", self.path("contact"), *testing.ENDLESS, *flags]
+        job = testing.Ranks(self.folder, command, len(hosts), {"WEIR_LEASE_MS": str(LEASE_MS), "WEIR_TRANSPORT": "tcp"})
+        for rank, letter in enumerate(hosts):
+            job.start(rank, within=on_host(f"node-{letter}"))
+        return job
+
+    def status(self):
+        done = self.weir("status", self.path("contact"), "--json", WEIR_TRANSPORT="tcp")
+        return json.loads(done.out) if done.code == 0 else None
+
+    def has_copies(self, servers):
+        status = self.status()
+        return status is not None and len(status["servers"]) == servers and status["copies"]["segments_to_copy"] == 0
+
+    def test_a_host_with_several_servers_may_die_if_the_servers_are_on_as_many_hosts_as_there_are_managers(self):
+        with self.job("aabcc", "--replicas", "1", "--managers", "3") as job:
+            self.assertTrue(job.until_training(), job.everything())
+            self.assertTrue(job.until(lambda: self.has_copies(self.SERVERS)), job.everything())
+            status = self.status()
+            self.assertEqual([server["host"] for server in status["servers"]], ["node-a", "node-a", "node-b", "node-c"])
+            self.assertIn(status["managers"]["leader_rank"], (0, 2, 3))
+            self.assertIn("node-b", self.weir("status", self.path("contact"), WEIR_TRANSPORT="tcp").out)
+            self.assertNotIn("spread the servers", job.everything())
+            for rank in (0, 1):
+                job.processes[rank].kill()
+            self.trains_on(job)
+            self.assertTrue(job.until(lambda: self.has_copies(2)), job.everything())
+            self.assertIn(self.status()["managers"]["leader_rank"], (2, 3))
+            job.kill(2)
+            self.assertEqual([job.wait(rank) for rank in (3, 4)], [1] * 2, job.everything())
+            self.assertIn("most managers of the job (ranks 0, 2, 3) are gone", job.err(3))
+
+    def test_servers_on_too_few_hosts_are_told_so_once(self):
+        says = ("--managers 3: 3 of them (ranks 0, 1, 2) are on one host, node-a", "--replicas 1: all servers are on 1 host")
+        for hosts, is_said in (("aaaab", True), ("aaaaa", False)):
+            with self.subTest(hosts), self.job(hosts, "--replicas", "1", "--managers", "3") as job:
+                self.assertTrue(job.until_training(), job.everything())
+                self.assertEqual([job.everything().count(text) for text in says], [int(is_said)] * 2, job.everything())
+                self.assertEqual([job.err(0).count(text) for text in says], [int(is_said)] * 2, job.everything())
+                self.ends(job, range(5))
 
 
 if __name__ == "__main__":

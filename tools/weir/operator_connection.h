@@ -5,6 +5,8 @@
 
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "lib/base/clock.h"
 #include "lib/base/config.h"
@@ -26,8 +28,8 @@ struct OperatorConnection {
         WEIR_ASSIGN(const Contact contact, find_contact(where, config, clock));
         WEIR_ASSIGN(devices, Devices::open(config, contact.secret, true));
         WEIR_ASSIGN(std::unique_ptr<transport::Endpoint> endpoint, devices->make_endpoint());
-        manager = std::make_unique<Operator>(std::move(endpoint),
-                                             Managers::split(contact.manager_address), clock);
+        WEIR_ASSIGN(std::vector<ManagerPlace> managers, Managers::split(contact.manager_address));
+        manager = std::make_unique<Operator>(std::move(endpoint), std::move(managers), clock);
         return {};
     }
 };

@@ -44,8 +44,8 @@ void add_job(CLI::App& command, JobFlags& job) {
         ->capture_default_str();
     command
         .add_option("--managers", job.options.managers,
-                    "managers, 1, 3, 5 or 7, one in each of the first servers' processes: the job "
-                    "goes on as long as most of them live")
+                    "managers, 1, 3, 5 or 7, each in a server's process, on different hosts if the "
+                    "servers are: the job goes on as long as most of them live")
         ->check([](const std::string& text) {
             const bool is_odd = text == "1" || text == "3" || text == "5" || text == "7";
             return is_odd ? "" : "must be 1, 3, 5 or 7: most of them must live";

@@ -169,18 +169,18 @@ std::string status_text(const JobStatus& status) {
                     counted(status.workers.size(), "worker"), counted(status.tables, "table"));
     text +=
         "server  rank  shards  segments  copies   share        keys     memory     heard     "
-        "lease\n";
+        "lease  host\n";
     for (const JobStatus::Server& server : status.servers) {
         const Sum sum = sum_of(server);
         const bool is_known = sum.silent < server.shards.size();
         text += fmt::format(
-            "{:6}  {:4}  {:6}  {:8}  {:6}  {:5.1f} %  {:>10}  {:>9}  {:>8}  {:>8}{}{}{}\n",
+            "{:6}  {:4}  {:6}  {:8}  {:6}  {:5.1f} %  {:>10}  {:>9}  {:>8}  {:>8}  {}{}{}{}\n",
             server.number, server.rank, server.shards.size(), sum.segments, sum.backups,
             sum.share * 100, is_known ? std::to_string(sum.keys) : "?",
             is_known ? bytes_text(sum.bytes) : "?",
             server.heard_ms == JobStatus::kUnknown ? "?" : fmt::format("{} ms", server.heard_ms),
             server.lease_left_ms == 0 ? "none" : fmt::format("{} ms", server.lease_left_ms),
-            server.is_leaving ? "  is leaving" : "",
+            server.host.empty() ? "?" : server.host, server.is_leaving ? "  is leaving" : "",
             server.silent_ms == 0 ? std::string()
                                   : fmt::format("  out of reach for {} ms", server.silent_ms),
             sum.silent == 0   ? ""
@@ -232,6 +232,7 @@ std::string status_json(const JobStatus& status) {
         servers.push_back(
             {{"server", server.number},
              {"rank", server.rank},
+             {"host", server.host.empty() ? Json(nullptr) : Json(server.host)},
              {"weight", server.weight},
              {"leaving", server.is_leaving},
              {"segments", sum.segments},
