@@ -36,18 +36,32 @@ Result<std::unique_ptr<DiskStorage>> DiskStorage::open(checkpoint::Disk& disk,
                                                        const std::string& folder, uint64_t group,
                                                        uint64_t replica) {
     std::unique_ptr<DiskStorage> storage(new DiskStorage(disk, folder, group, replica));
+    WEIR_TRY(storage->look());
     WEIR_TRY(storage->load());
     WEIR_TRY(storage->begin_journal());
     return storage;
 }
 
-Status DiskStorage::load() {
+Result<std::unique_ptr<DiskStorage>> DiskStorage::create(checkpoint::Disk& disk,
+                                                         const std::string& folder, uint64_t group,
+                                                         uint64_t replica) {
+    std::unique_ptr<DiskStorage> storage(new DiskStorage(disk, folder, group, replica));
+    WEIR_TRY(storage->look());
+    WEIR_TRY(storage->begin_journal());
+    return storage;
+}
+
+Status DiskStorage::look() {
     WEIR_ASSIGN(const std::vector<std::string> names, disk_.list(folder_));
     for (const std::string& name : names) {
         if (!name.starts_with(kJournalPrefix)) continue;
         stale_.push_back(name);
         number_ = std::max(number_, journal_number(name).value_or(0));
     }
+    return {};
+}
+
+Status DiskStorage::load() {
     if (number_ == 0) return {};
     const std::string path = fmt::format("{}/{}", folder_, journal_name(number_));
     WEIR_ASSIGN(const std::vector<std::byte> bytes, disk_.read(path, kJournalBytesMax));

@@ -29,6 +29,14 @@ public:
                                                                    uint64_t group,
                                                                    uint64_t replica);
 
+    /// Begins a journal with nothing in it, and removes what is in `folder` of earlier replicas, of any group. The
+    /// rest as open().
+    /// Errors:  kIo; kNotFound: no such folder
+    [[nodiscard]] static Result<std::unique_ptr<DiskStorage>> create(checkpoint::Disk& disk,
+                                                                     const std::string& folder,
+                                                                     uint64_t group,
+                                                                     uint64_t replica);
+
     [[nodiscard]] const LogState& state() const noexcept override { return state_; }
 
     [[nodiscard]] Status promise(const Promise& promise) override;
@@ -40,6 +48,8 @@ private:
     DiskStorage(checkpoint::Disk& disk, std::string folder, uint64_t group, uint64_t replica)
         : disk_(disk), folder_(std::move(folder)), group_(group), replica_(replica) {}
 
+    /// Finds the journals in the folder.
+    [[nodiscard]] Status look();
     [[nodiscard]] Status load();
     /// Begins the next journal with state_.
     [[nodiscard]] Status begin_journal();

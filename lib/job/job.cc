@@ -175,8 +175,13 @@ Status Job::Part::find_managers(Bootstrap& bootstrap, std::span<const uint32_t> 
         WEIR_TRY(managers_.publish(bootstrap, *devices_, lines_.process()));
     }
     const bool is_one_of_several = managers_.is_here() && ranks.size() > 1;
-    const ManagerSettings settings =
+    ManagerSettings settings =
         is_one_of_several ? ManagerSettings(ranks, manager) : ManagerSettings(ranks);
+    if (const std::string& folder = options_.managers_log_folder; is_one_of_several) {
+        settings.add("--managers-log", folder.empty() ? "none" : folder);
+        const Status opened = folder.empty() ? Status() : managers_.open_log(folder);
+        if (!opened) settings.add_problem(opened.error());
+    }
     WEIR_TRY(settings.publish(bootstrap));
     WEIR_TRY(bootstrap.exchange(deadline_ns));
     if (Status same = ManagerSettings::compare(bootstrap); !same) {

@@ -25,13 +25,20 @@ public:
     /// Of a rank that has one of several.
     ManagerSettings(std::span<const uint32_t> manager_ranks, const ManagerOptions& options);
 
+    /// As people call it.
+    void add(std::string_view name, std::string value);
+
+    /// This rank cannot take part, for that reason. Then the job does not start.
+    void add_problem(const Error& why) { problem_ = why.message(); }
+
     [[nodiscard]] Status publish(Bootstrap& bootstrap) const;
 
     [[nodiscard]] std::string encode() const;
     [[nodiscard]] static std::optional<ManagerSettings> decode(std::string_view text);
 
     /// Compares those of all ranks, by rank, as far as two have the same setting.
-    /// Errors: kInvalidArgument, naming the settings that differ, their values and the ranks
+    /// Errors: kInvalidArgument, naming the settings that differ, their values and the ranks; kUnavailable, naming the
+    ///         rank and its problem
     [[nodiscard]] static Status compare(std::span<const ManagerSettings> of_ranks);
 
     /// The same for what the ranks have published.
@@ -40,10 +47,10 @@ public:
 
 private:
     ManagerSettings() = default;
-    void add(std::string_view name, std::string value);
     [[nodiscard]] const std::string* find(std::string_view name) const;
 
-    std::vector<std::pair<std::string, std::string>> values_;  ///< by name, as people call it
+    std::vector<std::pair<std::string, std::string>> values_;  ///< by name
+    std::string problem_;                                      ///< empty: none
 };
 
 }  // namespace weir

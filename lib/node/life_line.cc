@@ -169,7 +169,8 @@ void LifeLine::handle(size_t manager, const Completion& completion) {
                 return;
             watch.is_answered = true;
             watch.pause_ns = 0;
-            return learn_leader(frame.header);
+            watch.is_out = watch.is_out || frame.header.status != Errc::kOk;
+            return watch.is_out ? look_for_ends() : learn_leader(frame.header);
         case Event::kClosed:
             watch.connection = 0;
             watch.has_ended = watch.is_answered && completion.peer_ended;
@@ -190,7 +191,8 @@ void LifeLine::learn_leader(const wire::FrameHeader& header) {
 
 /// Those that are left must be a majority, else none of them can lead.
 void LifeLine::look_for_ends() {
-    const auto ended = std::ranges::count(watches_, true, &Watch::has_ended);
+    const auto ended = std::ranges::count_if(
+        watches_, [](const Watch& watch) { return watch.has_ended || watch.is_out; });
     if (2 * static_cast<size_t>(ended) >= watches_.size()) manager_->has_ended.store(true);
 }
 

@@ -6,7 +6,7 @@
 /// process has ended: the kernel closes it. If it breaks, nothing is proved, and it is made anew.
 ///
 /// Of several managers (replicated_manager.h), it is made to the one that leads. Each of them is watched by a
-/// connection of its own, over which it says who leads.
+/// connection of its own, over which it says who leads, and whether it takes part at all.
 
 #include <array>
 #include <atomic>
@@ -27,7 +27,8 @@ namespace weir {
 struct ManagerLife {
     std::atomic<bool> is_tried = false;    ///< an attempt to make a life line has ended
     std::atomic<bool> is_reached = false;  ///< the manager has answered on a life line
-    std::atomic<bool> has_ended = false;   ///< proved; of several, of so many that nobody can lead
+    /// Proved. Of several, so many have, or take no part any more, that nobody can lead.
+    std::atomic<bool> has_ended = false;
     /// Where each of several managers is; empty: there is one. Set before others read it.
     std::vector<ManagerPlace> places = {};
     /// Which of them leads: its term << kLeaderBits, and its number, from 1. 0: not known yet.
@@ -73,6 +74,7 @@ private:
         transport::ConnectionId connection = 0;  ///< 0: none
         bool is_answered = false;
         bool has_ended = false;  ///< proved
+        bool is_out = false;     ///< it says that it takes no part any more
         uint64_t not_before_ns = 0;
         uint64_t pause_ns = 0;
     };

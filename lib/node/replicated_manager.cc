@@ -51,12 +51,11 @@ ReplicatedManager::ReplicatedManager(ReplicatedManagerOptions options,
     manager_ = std::make_unique<Manager>(std::move(of_all), std::move(fed), common_clock_);
 }
 
-Status ReplicatedManager::start() {
+Status ReplicatedManager::start(std::unique_ptr<consensus::LogStorage> storage) {
     options_.log.entries_per_snapshot = kEntriesPerSnapshot;
     options_.log.entries_kept = kEntriesKept;
-    WEIR_ASSIGN(
-        log_, consensus::start_replicated_log(options_.log, std::move(log_endpoint_), clock_,
-                                              std::make_unique<consensus::MemoryStorage>(), *this));
+    WEIR_ASSIGN(log_, consensus::start_replicated_log(options_.log, std::move(log_endpoint_),
+                                                      clock_, std::move(storage), *this));
     return {};
 }
 
@@ -489,7 +488,8 @@ void ReplicatedManager::close_all() {
 
 /// Tells who wants to know when another manager leads.
 size_t ReplicatedManager::announce() {
-    if (log_->finished()) return 0;  // it knows nothing any more
+    if (log_->finished())  // it knows nothing any more
+        return std::exchange(announced_its_end_, true) ? 0 : tell_watchers();
     const consensus::Leadership now = log_->leadership();
     if (now.leader != 0) led_ns_ = clock_.now_ns();
     const bool is_same = now.term == announced_.term && now.leader == announced_.leader &&
@@ -497,6 +497,10 @@ size_t ReplicatedManager::announce() {
     if (is_same) return 0;
     announced_ = now;
     announced_itself_ = leads_;
+    return tell_watchers();
+}
+
+size_t ReplicatedManager::tell_watchers() {
     size_t told = 0;
     for (auto& [connection, member] : members_) {
         if (!member.is_watcher) continue;
@@ -506,7 +510,7 @@ size_t ReplicatedManager::announce() {
     return told;
 }
 
-/// Each names only itself, and once it has taken over.
+/// Each names only itself, and once it has taken over; or says that it takes no part any more, which is for good.
 /// The end of a connection over which this was told proves to the process the end of this one: so it is not
 /// closed, whatever happens.
 void ReplicatedManager::tell_leader(ConnectionId connection, Member& member) {
@@ -515,6 +519,7 @@ void ReplicatedManager::tell_leader(ConnectionId connection, Member& member) {
     const consensus::Leadership now = log_->leadership();
     wire::FrameHeader header = wire::header_of(Kind::kLeader);
     header.request = now.term;
+    if (log_->finished()) header.status = Errc::kUnavailable;
     for (size_t i = 0; i < options_.log.members.size(); ++i) {
         const uint64_t id = options_.log.members[i].id;
         if (id == now.leader && id == options_.log.self && leads_) header.first = i + 1;
@@ -553,8 +558,11 @@ uint64_t ReplicatedManager::sleep_ns_max() const noexcept {
 void ReplicatedManager::look_for_end() {
     const uint64_t now_ns = clock_.now_ns();
     if (log_->finished() && !std::exchange(has_failed_, true))
-        log(LogLevel::kError, "a manager of this job takes no part any more: {}",
-            log_->outcome().error().text());
+        log(LogLevel::kError,
+            "the manager in this process takes no part any more, and the job goes on with the "
+            "others as long "
+            "as they are most of the {}: {}",
+            options_.places.size(), log_->outcome().error().message());
     if (ending_since_ns_ != 0) {
         // If who leads dies now, another one tells the members.
         const bool is_told = leads_ ? manager_->finished() : log_->leadership().leader != 0;
@@ -562,7 +570,7 @@ void ReplicatedManager::look_for_end() {
         is_over_ = for_ns > kLingerNs && (is_told || for_ns > kAloneAtEndNs);
     } else if (options_.is_unneeded != nullptr && options_.is_unneeded->load()) {
         const bool nobody_can = options_.life != nullptr && options_.life->has_ended.load();
-        is_over_ = nobody_can || now_ns - led_ns_ > kAloneNs;
+        is_over_ = log_->finished() || nobody_can || now_ns - led_ns_ > kAloneNs;
     }
 }
 

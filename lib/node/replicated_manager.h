@@ -76,8 +76,9 @@ public:
                       std::unique_ptr<transport::Endpoint> endpoint,
                       std::unique_ptr<transport::Endpoint> log_endpoint, const Clock& clock);
 
+    /// `storage`: of its replica of the log, new
     /// Errors: those of start_replicated_log()
-    [[nodiscard]] Status start();
+    [[nodiscard]] Status start(std::unique_ptr<consensus::LogStorage> storage);
 
     size_t poll() override;
     [[nodiscard]] int arm() override;
@@ -164,6 +165,7 @@ private:
     void refuse(ConnectionId connection);
     void note(ManagerEvent event);
     size_t announce();
+    size_t tell_watchers();
     void tell_leader(ConnectionId connection, Member& member);
     void post(ConnectionId connection, Member& member, FedEndpoint::Parts parts);
     size_t post_waiting();
@@ -211,9 +213,10 @@ private:
     std::array<transport::Completion, 32> completions_;
     consensus::Leadership announced_;
     bool announced_itself_ = false;
-    uint64_t ending_since_ns_ = 0;  ///< by its own clock; 0: the job does not end
-    uint64_t led_ns_ = 0;           ///< when somebody led, as far as it knows
-    bool has_failed_ = false;       ///< its log has, and that was logged
+    bool announced_its_end_ = false;  ///< that its log has failed
+    uint64_t ending_since_ns_ = 0;    ///< by its own clock; 0: the job does not end
+    uint64_t led_ns_ = 0;             ///< when somebody led, as far as it knows
+    bool has_failed_ = false;         ///< its log has, and that was logged
     bool is_over_ = false;
     std::unique_ptr<consensus::ReplicatedLog> log_;  // last, because it calls this
 };

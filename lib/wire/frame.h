@@ -71,7 +71,8 @@ enum class Kind : uint8_t {
                        ///< manager -> shard: what it does for one; shard -> manager: what is done
     kLeader = 28,      ///< process -> manager, one of several: who leads, now and whenever that
                        ///< changes; manager -> process: in term `request`, manager `first`, counted
-                       ///< from 1, does; 0: it does not know
+                       ///< from 1, does; 0: it does not know. With a status: it takes no part
+                       ///< any more
     kDropTable = 29,   ///< manager -> shard: table number `first` is refused, and nobody has it
     kPasses = 30,      ///< manager -> shard: how members prove to it who they are
 };

@@ -62,6 +62,29 @@ Status store_something(LogStorage& storage, Random& random) {
 }  // namespace
 
 TEST_SUITE("storage") {
+    TEST_CASE("a new one takes the place of what another replica has left, once its own is there") {
+        for (uint64_t step = 1; step < 12; ++step) {
+            CAPTURE(step);
+            SimDisk disk;
+            {
+                auto before = DiskStorage::create(disk, "log", kGroup + 1, 9).value();
+                REQUIRE(before->promise({3, 9}));
+                REQUIRE(before->append({command(3)}));
+            }
+            disk.fail_at(step);
+            const auto failed = DiskStorage::create(disk, "log", kGroup, 1);
+            if (failed) break;
+            disk.heal();
+            disk.crash(step);
+            REQUIRE(disk.list("log").value().size() >= 1);
+            const auto storage = DiskStorage::create(disk, "log", kGroup, 1).value();
+            CHECK(storage->state().is_new());
+            (void)journal_on(disk);
+            REQUIRE(storage->promise({1, 0}));
+            CHECK(open_on(disk)->state().promise.term == 1);
+        }
+    }
+
     TEST_CASE("what was stored is there again, in one journal") {
         WEIR_TEST_SEED(seed, 1);
         Random random(seed);

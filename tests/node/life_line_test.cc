@@ -57,6 +57,14 @@ struct LineOfProcess {
         poll();
     }
 
+    /// One of several managers says that it takes no part any more.
+    void says_it_is_out(transport::ConnectionId watch) {
+        wire::FrameHeader header = wire::header_of(Kind::kLeader);
+        header.status = Errc::kUnavailable;
+        endpoint->arrive(watch, header);
+        poll();
+    }
+
     ManualClock clock;
     std::shared_ptr<ManagerLife> manager = std::make_shared<ManagerLife>();
     FakeEndpoint* endpoint = nullptr;
@@ -164,6 +172,23 @@ TEST_SUITE("life_line") {
         process.endpoint->end_in_order(next);
         process.poll();
         CHECK_FALSE(process.manager->has_ended);  // others may lead
+    }
+
+    TEST_CASE("managers that take no part any more count as those that have ended, but are alive") {
+        LineOfProcess process(3);
+        const transport::ConnectionId first = process.endpoint->last() - 2;
+        for (transport::ConnectionId watch = first; watch < first + 3; ++watch)
+            process.endpoint->answer(watch);
+        process.poll();
+        process.says_leads(first, 1, 5);
+        process.says_it_is_out(first);
+        CHECK_FALSE(process.manager->has_ended);
+        process.says_it_is_out(first);  // once more
+        CHECK_FALSE(process.manager->has_ended);
+        process.says_leads(first + 1, 2, 6);
+        process.says_it_is_out(first + 2);
+        CHECK(process.manager->has_ended);
+        CHECK(process.manager->ended == 0);
     }
 
     TEST_CASE("several managers have ended when so many have that nobody can lead") {

@@ -7,6 +7,7 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/checkpoint/sim_disk.h"
 #include "tests/log_lines.h"
 #include "tests/server/checkpoint_folder.h"
 #include "tests/server/sim_cluster.h"
@@ -20,8 +21,10 @@ constexpr uint64_t kManagedKeys = 1000;
 class ManagedCluster : public SimCluster {
 public:
     explicit ManagedCluster(uint64_t seed, uint32_t replicas = 0, uint32_t servers = 3,
-                            const CheckpointOptions& checkpoints = {})
-        : SimCluster(seed, shape_of(replicas, servers, checkpoints), {.maps_memory = true}) {
+                            const CheckpointOptions& checkpoints = {},
+                            std::vector<std::shared_ptr<checkpoint::Disk>> disks = {})
+        : SimCluster(seed, shape_of(replicas, servers, checkpoints, std::move(disks)),
+                     {.maps_memory = true}) {
         REQUIRE(start());
         auto made = make_table(0, dense_table("counters", kManagedKeys, ValueType::kUInt64));
         REQUIRE(made.has_value());
@@ -91,8 +94,10 @@ public:
 
 private:
     static SimShape shape_of(uint32_t replicas, uint32_t servers,
-                             const CheckpointOptions& checkpoints) {
+                             const CheckpointOptions& checkpoints,
+                             std::vector<std::shared_ptr<checkpoint::Disk>> disks) {
         SimShape shape;
+        shape.manager_disks = std::move(disks);
         shape.servers = servers;
         shape.workers = 2;
         shape.managers = 3;
@@ -297,6 +302,56 @@ TEST_SUITE("managers") {
     }
 
     TEST_CASE(
+        "a manager whose disk is full takes no part any more, and with most of them the job ends") {
+        for (uint64_t seed = 1; seed <= 5; ++seed) {
+            CAPTURE(seed);
+            const std::vector<std::shared_ptr<testing::SimDisk>> disks{
+                std::make_shared<testing::SimDisk>(), std::make_shared<testing::SimDisk>(),
+                std::make_shared<testing::SimDisk>()};
+            ManagedCluster cluster(seed, 0, 3, {}, {disks.begin(), disks.end()});
+            cluster.push();
+            const View before = cluster.view();
+            const uint32_t first = cluster.leader();
+            const testing::LogLines log;
+            disks[first]->fill();
+            const uint64_t full_ns = cluster.clock.now_ns();
+            REQUIRE(cluster.barrier());
+            CHECK(cluster.clock.now_ns() - full_ns < kSecond);
+            CHECK(cluster.leader() != first);
+            CHECK(cluster.view().data() == before.data());
+            CHECK(log.text().find("takes no part any more, and the job goes on with the others") !=
+                  std::string::npos);
+            REQUIRE(cluster.make_table(1, sparse_table("more", ValueType::kFloat32)));
+            cluster.push(1);
+            cluster.check_sum();
+            disks[(first + 1) % 3]->fill();
+            const Status passed = cluster.barrier();
+            REQUIRE_FALSE(passed);
+            CHECK(passed.code() == Errc::kPeerLost);
+            CHECK(passed.error().text().find("most managers of the job (ranks 0, 1, 2) are gone") !=
+                  std::string::npos);
+            CHECK(cluster.clock.now_ns() - full_ns < 5 * kSecond);
+        }
+    }
+
+    TEST_CASE("a job whose managers keep their log on disks goes on when the one that leads dies") {
+        std::vector<std::shared_ptr<checkpoint::Disk>> disks;
+        for (int i = 0; i < 3; ++i)
+            disks.push_back(std::make_shared<testing::SimDisk>());
+        ManagedCluster cluster(1, 0, 3, {}, disks);
+        cluster.push();
+        cluster.kill_manager(cluster.leader());
+        REQUIRE(cluster.barrier());
+        cluster.check_sum();
+        cluster.leave_all();
+        for (const auto& disk : disks) {
+            const std::vector<std::string> names = disk->list("log").value();
+            REQUIRE(names.size() == 1);
+            CHECK(disk->read("log/" + names[0], 1 << 30).value().size() > 1000);
+        }
+    }
+
+    TEST_CASE(
         "a worker and a server that ask to join while nobody leads are taken by who leads next") {
         ManagedCluster cluster(3);
         cluster.kill_manager(cluster.leader());
@@ -348,7 +403,7 @@ TEST_SUITE("managers") {
         const uint32_t leader = cluster.leader();
         const testing::LogLines log;
         cluster.run_idle(2000);
-        CHECK(log.text().find("takes no part any more: it was away") != std::string::npos);
+        CHECK(log.text().find("long as they are most of the 3: it was away") != std::string::npos);
         CHECK(cluster.leader() == leader);
         CHECK_FALSE(
             cluster.managers[away]->finished());  // its end would look like that of its process

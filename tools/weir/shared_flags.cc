@@ -51,6 +51,14 @@ void add_job(CLI::App& command, JobFlags& job) {
             return is_odd ? "" : "must be 1, 3, 5 or 7: most of them must live";
         })
         ->capture_default_str();
+    command
+        .add_option("--managers-log", job.options.managers_log_folder,
+                    "folder in which several managers keep their log, on each host with servers; "
+                    "default: they keep it in memory")
+        ->option_text("DIR")
+        ->check([](const std::string& path) {
+            return path.empty() ? "the name of the folder is empty" : "";
+        });
     command.add_flag("--colocate", job.options.colocate,
                      "run workers on every rank, also on those of servers");
     command.add_option(
