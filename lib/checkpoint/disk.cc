@@ -57,6 +57,22 @@ private:
     std::string path_;
 };
 
+struct OpenFile {
+    Descriptor fd;
+    uint64_t size = 0;
+};
+
+/// To read it. A network file system asks its server for the size of a file when it is opened.
+Result<OpenFile> open_file(const std::string& path) {
+    OpenFile file{Descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC))};
+    struct stat facts = {};
+    if (!file.fd || ::fstat(file.fd.get(), &facts) != 0)
+        return failed(path, "cannot be read", errno);
+    if (!S_ISREG(facts.st_mode)) return failed(path, "is not a file of a checkpoint", 0);
+    file.size = static_cast<uint64_t>(facts.st_size);
+    return file;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<NewFile>> RealDisk::create(const std::string& path) {
@@ -66,11 +82,8 @@ Result<std::unique_ptr<NewFile>> RealDisk::create(const std::string& path) {
 }
 
 Result<std::vector<std::byte>> RealDisk::read(const std::string& path, uint64_t bytes_max) {
-    const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-    struct stat facts = {};
-    if (!fd || ::fstat(fd.get(), &facts) != 0) return failed(path, "cannot be read", errno);
-    const auto size = static_cast<uint64_t>(facts.st_size);
-    if (!S_ISREG(facts.st_mode)) return failed(path, "is not a file of a checkpoint", 0);
+    WEIR_ASSIGN(const OpenFile file, open_file(path));
+    const auto& [fd, size] = file;
     if (size > bytes_max)
         return Error(Errc::kOutOfRange,
                      fmt::format("{}: {} bytes are too many; at most {} were expected", path, size,
@@ -84,6 +97,11 @@ Result<std::vector<std::byte>> RealDisk::read(const std::string& path, uint64_t 
         have += static_cast<size_t>(done);
     }
     return bytes;
+}
+
+Result<uint64_t> RealDisk::size(const std::string& path) {
+    WEIR_ASSIGN(const OpenFile file, open_file(path));
+    return file.size;
 }
 
 Result<std::vector<std::string>> RealDisk::list(const std::string& folder) {

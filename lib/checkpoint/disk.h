@@ -41,6 +41,8 @@ public:
     /// A whole file. Errors: kNotFound, kIo; kOutOfRange if it is longer than `bytes_max`
     [[nodiscard]] virtual Result<std::vector<std::byte>> read(const std::string& path,
                                                               uint64_t bytes_max) = 0;
+    /// The size of a file in bytes. Errors: kNotFound, kIo
+    [[nodiscard]] virtual Result<uint64_t> size(const std::string& path) = 0;
     /// The names in a folder, in any order. Errors: kNotFound, kIo
     [[nodiscard]] virtual Result<std::vector<std::string>> list(const std::string& folder) = 0;
     /// Never replaces a file. Errors: kAlreadyExists, kIo
@@ -57,6 +59,7 @@ public:
     [[nodiscard]] Result<std::unique_ptr<NewFile>> create(const std::string& path) override;
     [[nodiscard]] Result<std::vector<std::byte>> read(const std::string& path,
                                                       uint64_t bytes_max) override;
+    [[nodiscard]] Result<uint64_t> size(const std::string& path) override;
     [[nodiscard]] Result<std::vector<std::string>> list(const std::string& folder) override;
     [[nodiscard]] Status rename(const std::string& from, const std::string& to) override;
     [[nodiscard]] Status remove(const std::string& path) override;

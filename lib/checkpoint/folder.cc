@@ -43,6 +43,15 @@ std::optional<FileName> parse_name(std::string_view name) noexcept {
     return file;
 }
 
+/// A checkpoint that stays cannot be read.
+Error cannot_prune(const std::string& folder, uint64_t number, const Error& why) {
+    return {why.code(),
+            fmt::format("nothing was removed, because it is not known which chunks checkpoint {} "
+                        "needs: {}. If you do not need that checkpoint, remove {}, and prune again",
+                        number, why.text(), path_of(folder, manifest_name(number))),
+            why.os_error()};
+}
+
 }  // namespace
 
 std::string manifest_name(uint64_t number) {
@@ -79,13 +88,17 @@ Result<std::vector<uint64_t>> list_checkpoints(Disk& disk, const std::string& fo
     return numbers;
 }
 
+Error no_checkpoint(const std::string& folder) {
+    return {
+        Errc::kNotFound,
+        fmt::format("{}: there is no checkpoint (no file like {}); check the name of the folder",
+                    folder, manifest_name(1))};
+}
+
 Result<uint64_t> latest(Disk& disk, const std::string& folder) {
     WEIR_ASSIGN(const std::vector<uint64_t> numbers, list_checkpoints(disk, folder));
-    if (!numbers.empty()) return numbers.back();
-    return Error(Errc::kNotFound,
-                 fmt::format("{}: there is no checkpoint (no file like {}); check the name of the "
-                             "folder",
-                             folder, manifest_name(1)));
+    if (numbers.empty()) return no_checkpoint(folder);
+    return numbers.back();
 }
 
 Result<uint64_t> next_number(Disk& disk, const std::string& folder) {
@@ -98,18 +111,24 @@ Result<uint64_t> next_number(Disk& disk, const std::string& folder) {
     return highest + 1;
 }
 
-Result<Pruned> prune(Disk& disk, const std::string& folder, size_t keep) {
+Result<Pruned> prune(Disk& disk, const std::string& folder, size_t keep,
+                     std::optional<uint64_t> needed) {
     WEIR_ASSIGN(const std::vector<uint64_t> numbers, list_checkpoints(disk, folder));
     Pruned pruned;
     if (numbers.empty()) return pruned;
-    const size_t gone = numbers.size() - std::min(numbers.size(), std::max<size_t>(keep, 1));
+    const size_t old_count = numbers.size() - std::min(numbers.size(), std::max<size_t>(keep, 1));
+    std::vector<uint64_t> gone(numbers.begin(),
+                               numbers.begin() + static_cast<std::ptrdiff_t>(old_count));
+    if (needed) std::erase(gone, *needed);
     std::set<std::string, std::less<>> named;
-    for (const uint64_t number : std::span(numbers).subspan(gone)) {
-        WEIR_ASSIGN(const Manifest manifest, read_manifest(disk, folder, number));
-        for (const ChunkEntry& chunk : manifest.chunks)
+    for (const uint64_t number : numbers) {
+        if (std::ranges::binary_search(gone, number)) continue;
+        const Result<Manifest> manifest = read_manifest(disk, folder, number);
+        if (!manifest) return cannot_prune(folder, number, manifest.error());
+        for (const ChunkEntry& chunk : manifest->chunks)
             named.insert(chunk.name);
     }
-    for (const uint64_t number : std::span(numbers).first(gone)) {
+    for (const uint64_t number : gone) {
         WEIR_TRY(disk.remove(path_of(folder, manifest_name(number))));
         pruned.checkpoints.push_back(number);
     }

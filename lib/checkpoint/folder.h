@@ -35,6 +35,8 @@ inline constexpr std::string_view kPartSuffix = ".part";
 
 /// The numbers of the checkpoints, ascending. Errors: those of Disk
 [[nodiscard]] Result<std::vector<uint64_t>> list_checkpoints(Disk& disk, const std::string& folder);
+/// The error of a folder without any.
+[[nodiscard]] Error no_checkpoint(const std::string& folder);
 /// The newest one. Errors: those of Disk; kNotFound if there is none
 [[nodiscard]] Result<uint64_t> latest(Disk& disk, const std::string& folder);
 /// Above that of every file that is there, also of what was interrupted. Errors: those of Disk
@@ -45,12 +47,13 @@ struct Pruned {
     size_t chunk_count = 0;             ///< files that no manifest named any more
 };
 
-/// Removes all but the newest `keep` (at least 1) checkpoints, then the chunks that none of those
-/// names, then what was left of interrupted ones. Files with a higher number than the newest
-/// checkpoint stay: one may just be written.
+/// Removes all but the newest `keep` (at least 1) checkpoints, and but for `needed`, then the chunks
+/// that none of those names, then what was left of interrupted ones. Files with a higher number than
+/// the newest checkpoint stay: one may just be written.
 /// Errors: those of Disk and of read_manifest(), if it cannot be known which chunks are needed;
-///         then no file is removed
-[[nodiscard]] Result<Pruned> prune(Disk& disk, const std::string& folder, size_t keep);
+///         then no file is removed, and the text says what to do
+[[nodiscard]] Result<Pruned> prune(Disk& disk, const std::string& folder, size_t keep,
+                                   std::optional<uint64_t> needed = {});
 
 /// Writes a file that was not there; removes it if it cannot be written whole. Neither its content
 /// nor its name need be on the disk when this returns. Errors: those of Disk

@@ -129,6 +129,10 @@ std::vector<std::byte> encode_manifest(const Manifest& manifest) {
     return std::move(to).take();
 }
 
+uint64_t checksum_of(const Manifest& manifest) {
+    return checksum_of(manifest_name(manifest.number), encode_manifest(manifest));
+}
+
 Result<Manifest> decode_manifest(const std::string& name, std::span<const std::byte> bytes) {
     WEIR_TRY(check_file(name, "manifest", "WEIRMANI", Manifest::kVersion, bytes));
     ByteReader from(bytes.subspan(kHeadBytes, bytes.size() - kHeadBytes - sizeof(uint64_t)));
@@ -155,7 +159,8 @@ Status check_chunks(Disk& disk, const std::string& folder, const Manifest& manif
     for (const ChunkEntry& chunk : manifest.chunks) {
         if (std::ranges::binary_search(names, chunk.name)) continue;
         return Error(Errc::kNotFound,
-                     fmt::format("{}: the file of a chunk is gone", path_of(folder, chunk.name)));
+                     fmt::format("{}: the file of a chunk of checkpoint {} is gone",
+                                 path_of(folder, chunk.name), manifest.number));
     }
     return {};
 }
@@ -174,7 +179,10 @@ Result<Manifest> read_manifest(Disk& disk, const std::string& folder, uint64_t n
     const std::string name = manifest_name(number);
     WEIR_ASSIGN(const std::vector<std::byte> bytes,
                 disk.read(path_of(folder, name), Manifest::kBytesMax));
-    return decode_manifest(name, bytes);
+    Result<Manifest> manifest = decode_manifest(name, bytes);
+    if (manifest) return manifest;
+    // Its text begins with the name.
+    return Error(manifest.error().code(), path_of(folder, manifest.error().text()));
 }
 
 }  // namespace weir::checkpoint

@@ -77,6 +77,9 @@ struct Manifest {
 /// Errors: kInvalidArgument, naming the table
 [[nodiscard]] Status order(Manifest& manifest);
 
+/// What tells it from every other manifest.
+[[nodiscard]] uint64_t checksum_of(const Manifest& manifest);
+
 /// Whether the files of all chunks are there; somebody may have removed one of an older checkpoint.
 /// Errors: kNotFound, naming it; those of Disk
 [[nodiscard]] Status check_chunks(Disk& disk, const std::string& folder, const Manifest& manifest);

@@ -34,7 +34,10 @@ Result<Chunk> read_chunk(Disk& disk, const std::string& folder, const ChunkEntry
             fmt::format("the chunk has {} bytes instead of {}", bytes.size(), entry.size_bytes));
     }
     Result<Chunk> chunk = decode_chunk(entry.name, bytes);
-    if (!chunk) return chunk;
+    if (!chunk) {
+        // Its text begins with the name.
+        return Error(chunk.error().code(), path_of(folder, chunk.error().text()));
+    }
     ChunkPlace place = place_in(table, chunk->place.state_values);
     place.range = entry.range;
     if (chunk->place != place || chunk->checksum != entry.checksum ||

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lib/base/result.h"
@@ -44,6 +45,11 @@ public:
     /// Errors: those of Disk and decode_chunk(); kParse, naming the file, if it is not the chunk
     ///         that the manifest names
     [[nodiscard]] Result<bool> next(Part& part);
+
+    /// The file that next() has begun to read last; empty: none.
+    [[nodiscard]] std::string_view chunk_name() const noexcept {
+        return entry_ == 0 ? std::string_view() : entries_[entry_ - 1].name;
+    }
 
 private:
     [[nodiscard]] Status load(const ChunkEntry& entry);

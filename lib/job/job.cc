@@ -25,6 +25,7 @@
 #include "lib/job/manager_settings.h"
 #include "lib/job/managers.h"
 #include "lib/job/rendezvous_machine.h"
+#include "lib/job/resume_choice.h"
 #include "lib/job/roles.h"
 #include "lib/job/serving.h"
 #include "lib/job/unique_number.h"
@@ -39,6 +40,7 @@ extern char** environ;  // NOLINT: POSIX's
 namespace weir {
 namespace {
 
+constexpr std::string_view kChoiceKey = "weir-resume";
 constexpr size_t kShardsPerCpu = 16;  // beyond this, a warning is logged
 
 Result<IdleOptions> idle_options(const Config& config) {
@@ -78,10 +80,11 @@ private:
     [[nodiscard]] Status find_managers(Bootstrap& bootstrap, std::span<const uint32_t> ranks,
                                        uint64_t deadline_ns);
     void set_managers(const std::vector<ManagerPlace>& managers);
-    Status plan(uint32_t rank, uint32_t size);
+    Status plan(Bootstrap& bootstrap);
     [[nodiscard]] Result<ManagerOptions> manager_options();
     Status start_manager(ManagerOptions options);
-    Status look_for_checkpoints();
+    Status look_for_checkpoints(Bootstrap& bootstrap);
+    Status take_checkpoint(Bootstrap& bootstrap, uint64_t deadline_ns);
     Status start_lines();
     void start_rendezvous(std::unique_ptr<boot::OpenRendezvous> rendezvous);
     Status start_shards();
@@ -113,7 +116,7 @@ Status Job::Part::start() {
     if (options_.add_rules) options_.add_rules(rules_);
     WEIR_ASSIGN(const std::unique_ptr<Bootstrap> bootstrap, detect_bootstrap(config_, clock_));
     WEIR_ASSIGN(const uint64_t deadline_ns, join_deadline_ns(config_, clock_));
-    if (Status planned = plan(bootstrap->rank(), bootstrap->size()); !planned) {
+    if (Status planned = plan(*bootstrap); !planned) {
         (void)bootstrap->finish();  // else the launcher ends the job and the error is lost
         return planned;
     }
@@ -126,6 +129,10 @@ Status Job::Part::start() {
     WEIR_ASSIGN(const JobIdentity identity,
                 exchange_identity(*bootstrap, "", deadline_ns,
                                   std::string(config_.text("WEIR_SECRET_FILE"))));
+    if (Status taken = take_checkpoint(*bootstrap, deadline_ns); !taken) {
+        (void)bootstrap->finish();
+        return taken;
+    }
     const bool others_may_join =
         !options_.contact_file.empty() || !config_.text("WEIR_RENDEZVOUS").empty();
     WEIR_ASSIGN(devices_,
@@ -194,12 +201,12 @@ Status Job::Part::find_managers(Bootstrap& bootstrap, std::span<const uint32_t> 
 }
 
 /// What this process does, and whether it can.
-Status Job::Part::plan(uint32_t rank, uint32_t size) {
-    WEIR_ASSIGN(Roles roles, plan_roles(options_, rank, size));
+Status Job::Part::plan(Bootstrap& bootstrap) {
+    WEIR_ASSIGN(Roles roles, plan_roles(options_, bootstrap.rank(), bootstrap.size()));
     WEIR_TRY(check_thread_count(options_, roles));
     WEIR_TRY(ContactFile::check_place(options_.contact_file));
     roles_ = std::move(roles);
-    return look_for_checkpoints();
+    return look_for_checkpoints(bootstrap);
 }
 
 Status Job::Part::join(const JoinOptions& how) {
@@ -297,16 +304,27 @@ Status Job::Part::start_manager(ManagerOptions options) {
     return {};
 }
 
-/// A folder that servers do not see ends all of them at once.
-Status Job::Part::look_for_checkpoints() {
+/// A folder that servers do not see ends all of them at once. Rank 0, which is a server, chooses the checkpoint
+/// that the job goes on from, and the others get its choice with the next exchange.
+Status Job::Part::look_for_checkpoints(Bootstrap& bootstrap) {
     if (!roles_.shape.is_server) return {};
     checkpoint::RealDisk disk;
     WEIR_ASSIGN(checkpoints_, plan_checkpoints(options_, disk));
-    if (checkpoints_.resume && roles_.shape.rank == 0) {
-        log(LogLevel::kInfo, "the job goes on from checkpoint {} of {}",
-            *checkpoints_.options.resumed_from, checkpoints_.options.resumed_folder);
-    }
-    return {};
+    if (roles_.shape.rank != 0) return {};
+    WEIR_TRY(choose_resumed(options_, disk, checkpoints_));
+    return bootstrap.put(kChoiceKey, text_of_choice(options_, checkpoints_));
+}
+
+/// After that exchange.
+Status Job::Part::take_checkpoint(Bootstrap& bootstrap, uint64_t deadline_ns) {
+    if (!roles_.shape.is_server || roles_.shape.rank == 0) return {};
+    WEIR_ASSIGN(const std::string choice, bootstrap.get(0, kChoiceKey));
+    const uint64_t now_ns = clock_.now_ns();
+    // The other ranks wait until the deadline, and are to hear of an error.
+    const uint64_t left_ns = deadline_ns - std::min(now_ns, deadline_ns);
+    const SearchEnd end{clock_, now_ns + left_ns / 2};
+    checkpoint::RealDisk disk;
+    return take_choice(choice, options_, disk, end, checkpoints_);
 }
 
 Status Job::Part::start_lines() {

@@ -69,9 +69,13 @@ struct JobOptions {
     std::function<bool()> wants_checkpoint{};
     /// The job goes on from the newest checkpoint in this folder: its tables are there under their
     /// names, with values, rule state and iterations, whatever the numbers of servers, shards and
-    /// workers were. kResumeAuto: from that in checkpoint_folder, or from nothing if there is none.
-    /// Empty: from nothing.
+    /// workers were. If that one is damaged, or files of it are missing, the job does not start, and the
+    /// error names the newest one that is whole. kResumeAuto: from the newest whole one in
+    /// checkpoint_folder, with a warning for each newer one; from nothing if it has no checkpoint.
+    /// Empty: from nothing. Rank 0 chooses, and the other ranks go on from the same one.
     std::string resume{};
+    /// Which checkpoint of the folder `resume`, by its number; 0: the newest. Not with kResumeAuto.
+    uint64_t resume_number = 0;
 };
 
 /// How a process joins a running job: as a server, with workers, or both.

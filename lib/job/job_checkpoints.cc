@@ -11,7 +11,6 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "lib/checkpoint/folder.h"
 #include "lib/node/checkpoint_message.h"
 
 namespace weir {
@@ -42,16 +41,18 @@ Result<std::string> absolute(const std::string& folder) {
     return path;
 }
 
-/// The folder to go on from, empty if there is nothing to go on from.
-Result<std::string> folder_to_resume(const JobOptions& options, const std::string& own,
-                                     Disk& disk) {
+/// The folder to go on from.
+Result<std::string> folder_to_resume(const JobOptions& options, const std::string& own) {
     if (options.resume != kResumeAuto) return absolute(options.resume);
+    if (options.resume_number != 0)
+        return wrong(
+            "--resume auto chooses the checkpoint itself; to choose one (--resume-number, "
+            "JobOptions::resume_number), name the folder: --resume DIR");
     if (own.empty())
         return wrong(
             "to go on from the job's own checkpoints (--resume auto), give it the folder "
             "that it writes them to (--checkpoint DIR)");
-    WEIR_ASSIGN(const std::vector<uint64_t> numbers, checkpoint::list_checkpoints(disk, own));
-    return numbers.empty() ? std::string() : own;
+    return own;
 }
 
 }  // namespace
@@ -70,12 +71,15 @@ Result<JobCheckpoints> plan_checkpoints(const JobOptions& options, Disk& disk) {
             "how often a checkpoint is written is given, but no folder for them: give "
             "--checkpoint DIR (JobOptions::checkpoint_folder), too");
     }
-    if (options.resume.empty()) return plan;
-    WEIR_ASSIGN(to.resumed_folder, folder_to_resume(options, to.folder, disk));
-    if (to.resumed_folder.empty()) return plan;
-    WEIR_ASSIGN(const uint64_t number, checkpoint::latest(disk, to.resumed_folder));
-    WEIR_ASSIGN(plan.resume, checkpoint::read_manifest(disk, to.resumed_folder, number));
-    to.resumed_from = number;
+    if (options.resume.empty()) {
+        if (options.resume_number == 0) return plan;
+        return wrong(
+            "the checkpoint to go on from has a number (--resume-number, "
+            "JobOptions::resume_number), "
+            "but no folder: give --resume DIR (JobOptions::resume), too");
+    }
+    WEIR_ASSIGN(to.resumed_folder, folder_to_resume(options, to.folder));
+    WEIR_TRY(disk.list(to.resumed_folder));
     return plan;
 }
 

@@ -17,13 +17,13 @@ namespace weir {
 
 struct JobCheckpoints {
     CheckpointOptions options;                   ///< without the disk
-    std::optional<checkpoint::Manifest> resume;  ///< what the job goes on from
+    std::optional<checkpoint::Manifest> resume;  ///< what the job goes on from, once it is chosen
 };
 
-/// Looks at the folders, and reads the manifest of what the job is to go on from. Servers call it, not
-/// processes that only have workers: they may not see the folders.
+/// Looks at the options and at the folders; resume_choice.h chooses what the job goes on from. Servers
+/// call it, not processes that only have workers: they may not see the folders.
 /// Errors: kInvalidArgument for options that do not go together; kNotFound for a folder that is not
-///         there, or has no checkpoint; those of read_manifest()
+///         there
 [[nodiscard]] Result<JobCheckpoints> plan_checkpoints(const JobOptions& options,
                                                       checkpoint::Disk& disk);
 

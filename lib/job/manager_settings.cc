@@ -37,10 +37,9 @@ std::string text_of(std::span<const uint32_t> ranks) {
 /// Also of two checkpoints with the same number in folders of the same name.
 std::string text_of_resumed(const ManagerOptions& options) {
     if (!options.resume) return "nothing";
-    const std::vector<std::byte> bytes = checkpoint::encode_manifest(*options.resume);
-    const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
     return fmt::format("{}, number {} ({:08x})", options.checkpoints.resumed_folder,
-                       options.checkpoints.resumed_from.value_or(0), fnv1a(text) >> 32);
+                       options.checkpoints.resumed_from.value_or(0),
+                       checkpoint::checksum_of(*options.resume) >> 32);
 }
 
 }  // namespace

@@ -35,14 +35,15 @@ DiskAnswer failed(const Error& why) {
     return {.status = why.code(), .why = why.text()};
 }
 
-/// Writes the manifest, and removes old checkpoints. The checkpoint is there even if that fails.
-Status write_and_prune(Disk& disk, const std::string& folder, const Manifest& manifest,
-                       size_t kept_count) {
-    WEIR_TRY(checkpoint::write_manifest(disk, folder, manifest));
-    if (const auto pruned = checkpoint::prune(disk, folder, kept_count); !pruned) {
-        log(LogLevel::kWarning, "old checkpoints are not removed: {}", pruned.error().text());
+/// Removes old checkpoints. The new one is there even if that fails. `needed`: one that stays.
+void remove_old(Disk& disk, const std::string& folder, size_t kept_count,
+                std::optional<uint64_t> needed) {
+    if (const auto pruned = checkpoint::prune(disk, folder, kept_count, needed); !pruned) {
+        log(LogLevel::kWarning,
+            "checkpoints are written, but old ones in {} are not removed: {} (the job does it with "
+            "its next checkpoint)",
+            folder, pruned.error().message());
     }
-    return {};
 }
 
 /// Into another folder, under the same name; its content belongs to that name.
@@ -80,11 +81,11 @@ Status add_chunks_of(Disk& disk, const std::string& folder, const OldCheckpoint&
 }
 
 Status write_whole(Disk& disk, const std::string& folder, const OldCheckpoint& from,
-                   const std::vector<uint32_t>& unread, Manifest manifest, size_t kept_count) {
+                   const std::vector<uint32_t>& unread, Manifest manifest) {
     WEIR_TRY(add_chunks_of(disk, folder, from, unread, manifest));
     WEIR_TRY(checkpoint::order(manifest));
     WEIR_TRY(checkpoint::check_chunks(disk, folder, manifest));
-    return write_and_prune(disk, folder, manifest, kept_count);
+    return checkpoint::write_manifest(disk, folder, manifest);
 }
 
 }  // namespace
@@ -299,19 +300,23 @@ Status Checkpoints::take(uint32_t shard, const CheckpointReport& report) {
     }
 }
 
-/// The last checkpoint has the tables that nobody has; the one that the job goes on from may be removed
-/// when the job has written some.
+/// The last checkpoint has the tables that nobody has. While there are some, the one that the job goes
+/// on from stays, however old: whoever opens one of them gets its rows from there.
 void Checkpoints::write_manifest() {
     enter(Phase::kWriting);
     const bool has_written = last_number_ != 0;
-    disk_->start([folder = options_.folder, kept_count = options_.kept_count,
+    std::optional<uint64_t> needed;
+    if (!unread_.empty() && options_.resumed_folder == options_.folder)
+        needed = options_.resumed_from;
+    disk_->start([folder = options_.folder, kept_count = options_.kept_count, needed,
                   from = has_written ? OldCheckpoint{options_.folder, last_number_}
                                      : OldCheckpoint{options_.resumed_folder,
                                                      options_.resumed_from.value_or(0)},
                   manifest = manifest_, unread = unread_](Disk& disk) mutable {
-        const Status written =
-            write_whole(disk, folder, from, unread, std::move(manifest), kept_count);
-        return written ? DiskAnswer() : failed(written.error());
+        const Status written = write_whole(disk, folder, from, unread, std::move(manifest));
+        if (!written) return failed(written.error());
+        remove_old(disk, folder, kept_count, needed);
+        return DiskAnswer();
     });
 }
 
@@ -379,7 +384,7 @@ std::string Checkpoints::resume_advice() const {
     if (last_number_ != 0)
         return fmt::format(", with --resume {} (checkpoint {})", options_.folder, last_number_);
     if (!options_.resumed_from) return {};
-    return fmt::format(", with --resume {} (checkpoint {})", options_.resumed_folder,
+    return fmt::format(", with --resume {} --resume-number {}", options_.resumed_folder,
                        *options_.resumed_from);
 }
 

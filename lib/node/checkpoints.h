@@ -31,7 +31,7 @@ struct CheckpointOptions {
     std::string folder{};                    ///< empty: the job writes none
     uint64_t every_ns = 0;                   ///< 0: not by time
     uint64_t every_iterations = 0;           ///< of any table; 0: not by them
-    size_t kept_count = 3;                   ///< older ones are removed
+    size_t kept_count = 3;                   ///< older ones are removed, but for one that is needed
     std::function<bool()> is_asked_for{};    ///< true once for each that is asked for; may be empty
     std::optional<uint64_t> resumed_from{};  ///< the checkpoint that the job goes on from
     std::string resumed_folder{};            ///< where that is

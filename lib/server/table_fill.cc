@@ -10,7 +10,7 @@
 
 #include <fmt/core.h>
 
-#include "lib/checkpoint/folder.h"
+#include "lib/checkpoint/choose.h"
 
 namespace weir {
 
@@ -45,7 +45,9 @@ struct TableFill::Reading {
         state.clear();
         while (values.size() + state.size() < kBatchBytes) {
             if (!has_part) {
-                WEIR_ASSIGN(has_part, reader->next(part));
+                const Result<bool> read = reader->next(part);
+                if (!read) return advised(disk, read.error());
+                has_part = *read;
             }
             if (!has_part) break;
             const bool follows = values.empty() || part.range.begin == range.end;
@@ -58,6 +60,14 @@ struct TableFill::Reading {
             has_part = false;
         }
         return !values.empty();
+    }
+
+    /// With the flag that goes on from another checkpoint, if that helps: the rows cannot be read.
+    [[nodiscard]] Error advised(Disk& disk, const Error& why) const {
+        if (why.code() == Errc::kTypeMismatch) return why;
+        return {why.code(),
+                why.text() + checkpoint::other_choice(disk, folder, number, reader->chunk_name()),
+                why.os_error()};
     }
 
     /// The manifest, when it was not read yet.

@@ -45,6 +45,10 @@ TEST_SUITE("disk") {
         REQUIRE(write_small(disk, folder, 1, 1, 2));
         CHECK(check_small(disk, folder, 1, 1, 3).empty());
         CHECK(disk.list(folder)->size() == 5);
+        const std::string manifest = path_of(folder, manifest_name(1));
+        CHECK(*disk.size(manifest) == disk.read(manifest, 1 << 20)->size());
+        CHECK(disk.size(path_of(folder, manifest_name(2))).code() == Errc::kNotFound);
+        CHECK(disk.size(folder).code() == Errc::kIo);
         CHECK(write_small(disk, folder, 1, 2, 2).code() == Errc::kAlreadyExists);
         CHECK(check_small(disk, folder, 1, 1, 3).empty());
     }

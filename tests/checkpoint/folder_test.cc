@@ -159,9 +159,33 @@ TEST_SUITE("checkpoint folder") {
         bytes[40] ^= std::byte{1};
         disk.damage("d/" + manifest_name(2), bytes);
         const size_t files = disk.list("d")->size();
-        CHECK(prune(disk, "d", 1).code() == Errc::kParse);
+        const auto pruned = prune(disk, "d", 1);
+        CHECK(pruned.code() == Errc::kParse);
+        CHECK(pruned.error().text().find("nothing was removed") != std::string::npos);
+        CHECK(pruned.error().text().find("remove d/000002.manifest, and prune again") !=
+              std::string::npos);
         CHECK(disk.list("d")->size() == files);
         CHECK(check_small(disk, "d", 1, 1, 1).empty());
+        // What the text says to do.
+        REQUIRE(disk.remove("d/" + manifest_name(2)));
+        CHECK(prune(disk, "d", 1)->checkpoints.empty());
+        CHECK(check_small(disk, "d", 1, 1, 1).empty());
+        // One that does not stay need not be read.
+        disk.damage("d/" + manifest_name(1), {});
+        REQUIRE(write_small(disk, "d", 3, 3, 2));
+        CHECK(prune(disk, "d", 1)->checkpoints == std::vector<uint64_t>{1});
+        CHECK(check_small(disk, "d", 3, 3, 1).empty());
+    }
+
+    TEST_CASE("one that is needed stays, with its chunks, however old it is") {
+        SimDisk disk;
+        for (uint64_t number = 1; number <= 4; ++number)
+            REQUIRE(write_small(disk, "d", number, number, 2));
+        CHECK(prune(disk, "d", 2, 1)->checkpoints == std::vector<uint64_t>{2});
+        CHECK(check_small(disk, "d", 1, 1, 1).empty());
+        CHECK(prune(disk, "d", 2, 4)->checkpoints == std::vector<uint64_t>{1});
+        CHECK(prune(disk, "d", 1, 1)->checkpoints == std::vector<uint64_t>{3});
+        CHECK(check_small(disk, "d", 4, 4, 1).empty());
     }
 
     TEST_CASE("a crash while old ones are pruned leaves whole checkpoints") {

@@ -95,6 +95,12 @@ public:
         return found->second->bytes;
     }
 
+    [[nodiscard]] Result<uint64_t> size(const std::string& path) override {
+        const auto found = names_.find(path);
+        if (found == names_.end()) return failed(path, Errc::kNotFound, ENOENT);
+        return found->second->bytes.size();
+    }
+
     [[nodiscard]] Result<std::vector<std::string>> list(const std::string& folder) override {
         std::vector<std::string> found;
         for (const auto& [path, content] : names_) {

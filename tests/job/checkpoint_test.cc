@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
 #include <doctest/doctest.h>
 #include <unistd.h>
 
+#include "lib/checkpoint/folder.h"
 #include "lib/checkpoint/manifest.h"
 #include "lib/weir.h"
 #include "tests/job/small_job.h"
@@ -161,6 +163,69 @@ TEST_SUITE("checkpoints of jobs") {
         });
     }
 
+    TEST_CASE("a job goes on from an older checkpoint, and finds its tables there to the end") {
+        const NewFolder folder;
+        JobOptions options = job_options(1, 2, 1);
+        options.checkpoint_folder = folder.path();
+        const std::vector<double> ones(10, 1);
+        CHECK(start_job(options)->run_workers([&](Client& client) -> Status {
+            WEIR_ASSIGN(auto table, client.create_table<double>("sums", dense_options(10)));
+            for (uint64_t i = 1; i <= 3; ++i) {
+                WEIR_TRY(table.push(KeyRange{0, 10}, ones).wait());
+                CHECK(*client.checkpoint() == i);
+            }
+            return {};
+        }));
+        options.resume = folder.path();
+        options.resume_number = 1;
+        CHECK(start_job(options)->run_workers([&](Client& client) -> Status {
+            CHECK(client.resumed_from()->checkpoint == 1);
+            CHECK(*client.checkpoint() == 4);  // of the newest three, 1 is none any more
+            WEIR_ASSIGN(auto table, client.open_table<double>("sums"));
+            std::vector<double> values(10);
+            WEIR_TRY(table.pull(KeyRange{0, 10}, values).wait());
+            CHECK(values == ones);
+            CHECK(*client.checkpoint() == 5);
+            return {};
+        }));
+        checkpoint::RealDisk disk;
+        CHECK(*checkpoint::list_checkpoints(disk, folder.path()) == std::vector<uint64_t>{3, 4, 5});
+    }
+
+    TEST_CASE("a table with a damaged chunk names the file and the flag for another checkpoint") {
+        const NewFolder folder;
+        JobOptions options = job_options(1, 1, 1);
+        options.checkpoint_folder = folder.path();
+        const std::vector<double> ones(10, 1);
+        CHECK(start_job(options)->run_workers([&](Client& client) -> Status {
+            WEIR_ASSIGN(auto table, client.create_table<double>("sums", dense_options(10)));
+            for (uint64_t i = 1; i <= 2; ++i) {
+                WEIR_TRY(table.push(KeyRange{0, 10}, ones).wait());
+                CHECK(*client.checkpoint() == i);
+            }
+            return {};
+        }));
+        checkpoint::RealDisk disk;
+        const std::string name =
+            checkpoint::read_manifest(disk, folder.path(), 2)->chunks.front().name;
+        {
+            std::fstream file(folder.path() + "/" + name,
+                              std::ios::in | std::ios::out | std::ios::binary);
+            file.seekp(70);
+            file.put('\x5a');
+        }
+        options.resume = folder.path();
+        CHECK(start_job(options)->run_workers([&](Client& client) -> Status {
+            const auto table = client.open_table<double>("sums");
+            CHECK(table.code() == Errc::kParse);
+            const std::string& text = table.error().text();
+            CAPTURE(text);
+            CHECK(text.find(folder.path() + "/" + name) != std::string::npos);
+            CHECK(text.find("--resume DIR --resume-number 1 ") != std::string::npos);
+            return {};
+        }));
+    }
+
     TEST_CASE("a job without its folders does not start") {
         const NewFolder folder;
         const auto code_of = [&](const JobOptions& options) {
@@ -174,6 +239,9 @@ TEST_SUITE("checkpoints of jobs") {
         options.resume = std::string(kResumeAuto);
         CHECK(code_of(options) == Errc::kInvalidArgument);
         options.resume.clear();
+        options.resume_number = 1;
+        CHECK(code_of(options) == Errc::kInvalidArgument);
+        options.resume_number = 0;
         options.checkpoint_every = std::chrono::seconds(1);
         CHECK(code_of(options) == Errc::kInvalidArgument);
         options.checkpoint_folder = folder.path() + "/none";

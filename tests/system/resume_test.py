@@ -217,6 +217,86 @@ class Resume(testing.Folder, unittest.TestCase):
             shutil.copytree(kept, self.checkpoints)
         self.finish()
 
+    def three_checkpoints(self):
+        """The names of the manifests of three, the newest of which has chunks of its own."""
+        self.make_checkpoint()
+        self.make_checkpoint("--resume", "auto")
+        self.make_checkpoint("--resume", "auto")
+        self.assertEqual(self.names(".manifest"), ["000001.manifest", "000002.manifest", "000003.manifest"])
+        return self.names(".manifest")
+
+    def resumed(self, *flags, code=0):
+        """What a short training says that goes on from a checkpoint."""
+        done = self.lr("--train", self.data, "--l1", "0", "--passes", "1", *flags)
+        self.assertEqual(done.code, code, done.err)
+        return done.err
+
+    def test_without_the_newest_checkpoint_another_one_is_gone_on_from(self):
+        newest = self.three_checkpoints()[-1]
+        chunk = next(name for name in self.names(".chunk") if name.startswith("000003"))
+        kept, auto = self.path("kept"), ("--checkpoint", self.checkpoints, "--resume", "auto")
+        shutil.copytree(self.checkpoints, kept)
+
+        def cut(name):
+            os.truncate(os.path.join(self.checkpoints, name), 50)
+
+        for harm, why in ((lambda: self.damage(newest, 40), f"{newest}: the manifest is damaged"),
+                          (lambda: cut(newest), f"{newest}: the manifest is damaged"),
+                          (lambda: os.remove(os.path.join(self.checkpoints, chunk)), f"{chunk}: the file of a chunk of checkpoint 3 is gone"),
+                          (lambda: cut(chunk), f"{chunk}: the chunk has 50 bytes instead of ")):
+            harm()
+            refused = self.resumed("--resume", self.checkpoints, code=1)
+            self.assertIn(why, refused)
+            self.assertIn("--resume-number 2 ", refused)
+            self.assertIn("goes on from checkpoint 2 of", self.resumed("--resume", self.checkpoints, "--resume-number", "2"))
+            went_on = self.resumed(*auto)
+            self.assertRegex(went_on, f"does not go on from checkpoint 3 of .*{re.escape(why)}")
+            self.assertIn("goes on from checkpoint 2 of", went_on)
+            shutil.rmtree(self.checkpoints)
+            shutil.copytree(kept, self.checkpoints)
+        for name in self.names(".manifest"):
+            self.damage(name, 40)
+        refused = self.resumed(*auto, code=1)
+        self.assertIn(f"{newest}: the manifest is damaged", refused)
+        self.assertIn("no other checkpoint", refused)
+
+    def test_a_checkpoint_is_chosen_by_its_number(self):
+        self.three_checkpoints()
+        self.assertIn("goes on from checkpoint 1 of", self.resumed("--resume", self.checkpoints, "--resume-number", "1"))
+        missing = self.resumed("--resume", self.checkpoints, "--resume-number", "7", code=1)
+        self.assertIn(f"{self.checkpoints}: there is no checkpoint 7; choose one that is there: 1, 2 and 3", missing)
+        self.assertIn("--resume", self.resumed("--resume-number", "1", code=2))
+        self.assertIn("--resume DIR", self.resumed("--checkpoint", self.checkpoints, "--resume", "auto", "--resume-number", "1", code=2))
+
+    def test_a_damaged_chunk_names_the_flag_that_goes_on_from_another_checkpoint(self):
+        self.three_checkpoints()
+        for name in self.names(".chunk"):
+            if name.startswith("000003"):
+                self.damage(name, 70, 4)
+        refused = self.resumed("--resume", self.checkpoints, code=1)
+        self.assertRegex(refused, f"{re.escape(self.checkpoints)}/000003.*chunk is damaged.*--resume-number [12] ")
+
+    def test_several_managers_leave_out_the_same_checkpoint_and_write_new_ones(self):
+        newest = self.three_checkpoints()[-1]
+        self.damage(newest, 40)
+        self.make_checkpoint("--resume", "auto", "--servers", "3", "--managers", "3", "--replicas", "1", size=4)
+        self.assertEqual(self.newest(), 4)
+        # As long as the damaged one is among those that stay, nothing is removed.
+        with self.job("--resume", "auto") as ranks:
+            ranks.start_all()
+            self.assertTrue(ranks.until_training(), ranks.everything())
+            os.kill(ranks.pid(0), signal.SIGUSR1)
+            self.assertTrue(ranks.until(lambda: "checkpoint 5 is in" in ranks.err(0)), ranks.everything())
+            self.assertIn("goes on from checkpoint 4 of", ranks.err(0))
+            self.assertRegex(ranks.err(0), f"old ones in .* are not removed: .*remove .*{newest}, and prune again")
+            pruned = self.weir("checkpoint", "prune", self.checkpoints, "--keep", "3")
+            self.assertEqual(pruned.code, 1)
+            self.assertIn(f"remove {self.checkpoints}/{newest}, and prune again", pruned.err)
+            os.kill(ranks.pid(0), signal.SIGUSR1)
+            self.assertTrue(ranks.until(lambda: "checkpoint 6 is in" in ranks.err(0)), ranks.everything())
+        self.assertEqual(self.names(".manifest"), ["000004.manifest", "000005.manifest", "000006.manifest"])
+        self.assertEqual(self.weir("checkpoint", "verify", self.checkpoints).code, 0)
+
     def test_a_full_disk_costs_the_checkpoint_and_not_the_training(self):
         mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4k", "tmpfs", self.checkpoints], capture_output=True, check=False)
         if mounted.returncode != 0:

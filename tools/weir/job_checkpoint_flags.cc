@@ -6,14 +6,16 @@
 
 #include <CLI/CLI.hpp>
 
+#include "tools/weir/numbers.h"
+
 namespace weir::tools {
 
 std::optional<Interval> parse_interval(std::string_view text) noexcept {
-    constexpr uint64_t kCountMax = 1'000'000'000'000;
+    constexpr uint64_t kValueMax = 1'000'000'000'000;
     uint64_t count = 0;
     const char* const end = text.data() + text.size();
     const auto [behind, error] = std::from_chars(text.data(), end, count);
-    if (error != std::errc() || count == 0 || count > kCountMax) return std::nullopt;
+    if (error != std::errc() || count == 0 || count > kValueMax) return std::nullopt;
     const std::string_view unit(behind, static_cast<size_t>(end - behind));
     if (unit.empty()) return Interval{.iterations = count};
     constexpr uint64_t kSecondsMax = 1'000'000'000;  // 30 years
@@ -54,12 +56,18 @@ void add_checkpoint_flags(CLI::App& command, JobFlags& job) {
                                               ": must be a time, such as 30s, 10m or 2h, or a "
                                               "number of iterations";
         });
+    CLI::Option* const resume =
+        command
+            .add_option("--resume", options.resume,
+                        "folder with the checkpoint to go on from; auto: that of --checkpoint, if "
+                        "it has one that is not damaged")
+            ->option_text("DIR|auto")
+            ->check(is_named);
     command
-        .add_option("--resume", options.resume,
-                    "folder with the checkpoint to go on from; auto: that of --checkpoint, if it "
-                    "has one")
-        ->option_text("DIR|auto")
-        ->check(is_named);
+        .add_option("--resume-number", options.resume_number,
+                    "which checkpoint of DIR; default: the newest")
+        ->needs(resume)
+        ->check(count(1, kLongCountMax));
 }
 
 }  // namespace weir::tools

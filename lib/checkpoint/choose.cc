@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/checkpoint/choose.h"
+
+#include <algorithm>
+#include <future>
+#include <ranges>
+#include <span>
+#include <utility>
+
+#include <fmt/core.h>
+
+#include "lib/checkpoint/folder.h"
+
+namespace weir::checkpoint {
+namespace {
+
+constexpr std::string_view kNoOther = "no other checkpoint of the folder has all its files";
+
+Status check_size(Disk& disk, const std::string& folder, uint64_t number, const ChunkEntry& chunk) {
+    const std::string path = path_of(folder, chunk.name);
+    const Result<uint64_t> size = disk.size(path);
+    if (!size && size.code() == Errc::kNotFound) {
+        return Error(Errc::kNotFound,
+                     fmt::format("{}: the file of a chunk of checkpoint {} is gone", path, number));
+    }
+    WEIR_TRY(size);
+    if (*size == chunk.size_bytes) return {};
+    return Error(Errc::kParse, fmt::format("{}: the chunk has {} bytes instead of {}", path, *size,
+                                           chunk.size_bytes));
+}
+
+/// A network file system takes its time for each file, so many are looked at together.
+Status check_sizes(Disk& disk, const std::string& folder, const Manifest& manifest) {
+    constexpr size_t kPartChunks = 256;
+    constexpr size_t kPartsMax = 16;
+    const std::span<const ChunkEntry> chunks = manifest.chunks;
+    const size_t part_count = std::clamp<size_t>(chunks.size() / kPartChunks, 1, kPartsMax);
+    const size_t part_chunks = (chunks.size() + part_count - 1) / part_count;
+    std::vector<std::future<Status>> parts;
+    for (size_t begin = 0; begin < chunks.size(); begin += part_chunks) {
+        const auto part = chunks.subspan(begin, std::min(part_chunks, chunks.size() - begin));
+        const auto check = [&disk, &folder, &manifest, part]() -> Status {
+            for (const ChunkEntry& chunk : part)
+                WEIR_TRY(check_size(disk, folder, manifest.number, chunk));
+            return {};
+        };
+        const bool is_last = begin + part_chunks >= chunks.size();
+        // Without a free thread, get() does it here.
+        const auto where =
+            is_last ? std::launch::deferred : std::launch::async | std::launch::deferred;
+        parts.push_back(std::async(where, check));
+    }
+    Status first;
+    for (std::future<Status>& part : parts | std::views::reverse) {
+        if (Status checked = part.get(); !checked) first = std::move(checked);
+    }
+    return first;
+}
+
+bool needs(const Manifest& manifest, std::string_view chunk) {
+    return std::ranges::find(manifest.chunks, chunk, &ChunkEntry::name) != manifest.chunks.end();
+}
+
+/// "3, 4 and 5"; of many, the newest.
+std::string text_of(std::span<const uint64_t> numbers) {
+    constexpr size_t kNamedMax = 10;
+    std::string text = numbers.size() > kNamedMax ? "..., " : "";
+    const auto named = numbers.last(std::min(numbers.size(), kNamedMax));
+    for (size_t i = 0; i < named.size(); ++i) {
+        if (i > 0) text += i + 1 == named.size() ? " and " : ", ";
+        text += std::to_string(named[i]);
+    }
+    return text;
+}
+
+}  // namespace
+
+Result<Manifest> open_checkpoint(Disk& disk, const std::string& folder, uint64_t number) {
+    Result<Manifest> manifest = read_manifest(disk, folder, number);
+    if (manifest) WEIR_TRY(check_sizes(disk, folder, *manifest));
+    return manifest;
+}
+
+Result<Manifest> choose_checkpoint(Disk& disk, const std::string& folder, uint64_t number) {
+    WEIR_ASSIGN(const std::vector<uint64_t> numbers, list_checkpoints(disk, folder));
+    if (numbers.empty()) return no_checkpoint(folder);
+    if (number == 0) number = numbers.back();
+    if (!std::ranges::binary_search(numbers, number)) {
+        return Error(Errc::kNotFound, fmt::format("{}: there is no checkpoint {}; choose one that "
+                                                  "is there: {}",
+                                                  folder, number, text_of(numbers)));
+    }
+    Result<Manifest> manifest = open_checkpoint(disk, folder, number);
+    if (manifest) return manifest;
+    const Error& why = manifest.error();
+    return Error(why.code(), why.text() + other_choice(disk, folder, number), why.os_error());
+}
+
+Result<Chosen> choose_newest_whole(Disk& disk, const std::string& folder) {
+    Chosen chosen;
+    WEIR_ASSIGN(const std::vector<uint64_t> numbers, list_checkpoints(disk, folder));
+    if (numbers.empty()) return no_checkpoint(folder);
+    for (const uint64_t number : numbers | std::views::reverse) {
+        Result<Manifest> manifest = open_checkpoint(disk, folder, number);
+        if (manifest) {
+            chosen.manifest = *std::move(manifest);
+            return chosen;
+        }
+        if (manifest.code() == Errc::kUnavailable) {
+            const Error& why = manifest.error();
+            return Error(why.code(), why.text() + other_choice(disk, folder, number));
+        }
+        chosen.left_out.push_back({number, std::move(manifest).error()});
+    }
+    const Error& why = chosen.left_out.front().why;
+    return Error(why.code(), fmt::format("{}; {}", why.text(), kNoOther), why.os_error());
+}
+
+std::string other_choice(Disk& disk, const std::string& folder, uint64_t number,
+                         std::string_view chunk) {
+    const Result<std::vector<uint64_t>> numbers = list_checkpoints(disk, folder);
+    if (!numbers) return {};
+    for (const uint64_t other : *numbers | std::views::reverse) {
+        if (other == number) continue;
+        const Result<Manifest> manifest = open_checkpoint(disk, folder, other);
+        if (!manifest || needs(*manifest, chunk)) continue;
+        return fmt::format(
+            "; --resume DIR --resume-number {} (JobOptions::resume_number) goes on from the newest "
+            "other one that has all its files",
+            other);
+    }
+    return fmt::format("; {}{}", kNoOther, chunk.empty() ? "" : " and does not need this one");
+}
+
+}  // namespace weir::checkpoint
