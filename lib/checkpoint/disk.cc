@@ -23,7 +23,7 @@ Error failed(const std::string& path, std::string_view what, int reason) {
                                          : Errc::kIo;
     const std::string_view advice =
         reason == ENOSPC || reason == EDQUOT || reason == EFBIG
-            ? "; make room there (`weir checkpoint prune` removes old ones), or choose another "
+            ? "; make room there (of old checkpoints: `weir checkpoint prune`), or choose another "
               "folder"
         : reason == ENOENT ? "; check the name, and that this host sees the folder"
         : reason == EEXIST ? "; give each job a folder of its own"

@@ -96,7 +96,8 @@ std::vector<std::byte> JobStatus::encode() const {
     });
     write_list(w, workers, [&](const Worker& worker) {
         w.number(worker.number).number(worker.rank);
-        w.number(static_cast<uint8_t>(worker.has_work));
+        w.number(static_cast<uint8_t>(worker.has_work)).number(worker.heard_ms);
+        write_list(w, worker.pieces, number);
     });
     w.number(work.on_worker_loss).number(work.round).number(work.piece_count);
     w.text(work.description);
@@ -151,7 +152,11 @@ std::optional<JobStatus> JobStatus::decode(std::span<const std::byte> body) {
         return read_list(r, room, s.shards, shard);
     };
     const auto worker = [&](Worker& w) {
-        return number(w.number) && number(w.rank) && r.flag(w.has_work);
+        w.number = r.number<uint32_t>();
+        w.rank = r.number<uint32_t>();
+        if (!r.flag(w.has_work)) return false;
+        w.heard_ms = r.number<uint64_t>();
+        return read_list(r, room, w.pieces, number);
     };
     const auto dead_server = [&](DeadServer& s) {
         s.number = r.number<uint32_t>();

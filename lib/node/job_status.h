@@ -48,7 +48,9 @@ struct JobStatus {
     struct Worker {
         uint32_t number = 0;
         uint32_t rank = 0;
-        bool has_work = false;  ///< a share of it, in the round that goes on
+        bool has_work = false;              ///< a share of it, in the round that goes on
+        std::vector<uint32_t> pieces = {};  ///< that share, ascending
+        uint64_t heard_ms = kUnknown;       ///< since its process was heard of last
         friend bool operator==(const Worker&, const Worker&) = default;
     };
 

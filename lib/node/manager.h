@@ -179,6 +179,7 @@ private:
     void ask_for_status(const Asker& asker);
     void send_status();
     [[nodiscard]] JobStatus make_status() const;
+    [[nodiscard]] uint64_t heard_ms(uint32_t worker) const;
     void note_process(JobStatus::Server& server) const;
     [[nodiscard]] std::vector<JobStatus::OpenIteration> open_iterations() const;
     [[nodiscard]] JobStatus::Checkpoints checkpoint_state() const;

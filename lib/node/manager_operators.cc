@@ -185,12 +185,27 @@ JobStatus Manager::make_status() const {
             if (shard.server == server.number) entry.shards.push_back(shards[shard.number]);
         }
     }
-    for (const ViewWorker& worker : view.workers())
-        status.workers.push_back({worker.number, worker.rank, work_.has_share(worker.number)});
+    for (const ViewWorker& worker : view.workers()) {
+        const std::span<const uint32_t> pieces = work_.share_of(worker.number);
+        status.workers.push_back({worker.number,
+                                  worker.rank,
+                                  work_.has_share(worker.number),
+                                  {pieces.begin(), pieces.end()},
+                                  heard_ms(worker.number)});
+    }
     status.work = {options_.on_worker_loss, work_.round(), work_.piece_count(),
                    work_.description()};
     status.open = open_iterations();
     return status;
+}
+
+/// Since the worker's process was heard of.
+uint64_t Manager::heard_ms(uint32_t number) const {
+    const auto worker = workers_.find(number);
+    if (worker == workers_.end()) return JobStatus::kUnknown;
+    const uint64_t heard_ns = endpoint_->heard_ns(endpoint_->process_of(worker->second.connection));
+    const uint64_t now_ns = clock_.now_ns();
+    return heard_ns <= now_ns ? (now_ns - heard_ns) / kMillisecond : JobStatus::kUnknown;
 }
 
 /// All shards of a server have its process's host and lease.

@@ -68,6 +68,12 @@ public:
         return state_ == State::kGoingOn && pieces_.contains(worker);
     }
 
+    /// Its share in that, ascending; nothing if it has none.
+    [[nodiscard]] std::span<const uint32_t> share_of(uint32_t worker) const {
+        return has_share(worker) ? std::span<const uint32_t>(pieces_.at(worker))
+                                 : std::span<const uint32_t>();
+    }
+
     /// Whether rounds have begun, and the worker has no share in one that goes on.
     [[nodiscard]] bool is_outside(uint32_t worker) const {
         return state_ == State::kOver || (round_ > 0 && !pieces_.contains(worker));

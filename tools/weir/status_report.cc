@@ -15,6 +15,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr size_t kNamedMax = 32;
+
 /// Of one server.
 struct Sum {
     uint32_t segments = 0;
@@ -42,6 +44,19 @@ std::string list_text(const std::vector<uint32_t>& numbers) {
     std::string text;
     for (const uint32_t number : numbers)
         text += (text.empty() ? "" : ", ") + std::to_string(number);
+    return text;
+}
+
+/// Of ascending numbers: "0-3, 7"; "none".
+std::string ranges_text(const std::vector<uint32_t>& numbers) {
+    if (numbers.empty()) return "none";
+    std::string text;
+    for (size_t i = 0, end = 0; i < numbers.size(); i = end) {
+        for (end = i + 1; end < numbers.size() && numbers[end] == numbers[end - 1] + 1;)
+            ++end;
+        text += (text.empty() ? "" : ", ") + std::to_string(numbers[i]);
+        if (end - i > 1) text += "-" + std::to_string(numbers[end - 1]);
+    }
     return text;
 }
 
@@ -133,11 +148,17 @@ std::string workers_text(const JobStatus& status) {
     std::string text = fmt::format("when a worker is lost: {}\n", to_string(work.on_worker_loss));
     if (work.round == 0) return text;
     std::vector<uint32_t> without;
+    std::string shares;
+    size_t named = 0;
     for (const JobStatus::Worker& worker : status.workers) {
-        if (!worker.has_work) without.push_back(worker.number);
+        if (!worker.has_work) {
+            without.push_back(worker.number);
+        } else if (++named <= kNamedMax) {
+            shares += fmt::format("; worker {}: {}", worker.number, ranges_text(worker.pieces));
+        }
     }
-    return text + fmt::format("work: {} pieces, given out {}{}{}\n", work.piece_count,
-                              counted(work.round, "time"),
+    return text + fmt::format("work: {} pieces, given out {}{}{}{}\n", work.piece_count,
+                              counted(work.round, "time"), shares,
                               without.empty() ? "" : "; no share of it: workers ",
                               list_text(without));
 }
@@ -196,7 +217,6 @@ std::string status_text(const JobStatus& status) {
     text += copies_text(status) + managers_text(status.managers);
     text += checkpoints_text(status.checkpoints);
     text += "workers:";
-    constexpr size_t kNamedMax = 32;
     for (size_t i = 0; i < std::min(status.workers.size(), kNamedMax); ++i)
         text += fmt::format(" {} (rank {})", status.workers[i].number, status.workers[i].rank);
     if (status.workers.size() > kNamedMax)
@@ -249,7 +269,12 @@ std::string status_json(const JobStatus& status) {
     Json workers = Json::array();
     for (const JobStatus::Worker& worker : status.workers)
         workers.push_back(
-            {{"worker", worker.number}, {"rank", worker.rank}, {"has_work", worker.has_work}});
+            {{"worker", worker.number},
+             {"rank", worker.rank},
+             {"has_work", worker.has_work},
+             {"pieces", worker.pieces},
+             {"heard_ms",
+              worker.heard_ms == JobStatus::kUnknown ? Json(nullptr) : Json(worker.heard_ms)}});
     Json dead = Json::array();
     for (const JobStatus::DeadServer& server : status.dead)
         dead.push_back({{"server", server.number},
