@@ -158,7 +158,8 @@ public:
 
     /// The same; looks at `wants_to_leave` several times a second. Once that is true, calls
     /// leave(), and goes on until the server has handed over all. If it cannot leave, the reason
-    /// is logged, and it serves on until the job is over.
+    /// is logged, and it serves on until the job is over, or, if other servers are missing, asks again
+    /// every second.
     ///
     /// Looks at `must_end`, which may be empty, as often. Once that is true, it returns, whatever is under
     /// way, and the process is to end: what its server holds is lost if nobody has a copy. If that holds

@@ -18,6 +18,7 @@ constexpr std::chrono::milliseconds kLookForSignals(100);
 constexpr std::chrono::seconds kLookForManager(5);
 constexpr uint64_t kAskToLeaveNs = 3 * kSecond;      // then it looks whether there is time left
 constexpr uint64_t kAskWhatItHoldsNs = 2 * kSecond;  // there is none
+constexpr uint64_t kAskAgainNs = kSecond;            // others may have joined that can take over
 
 /// Whether a server that wants to leave asks again soon: it is still joining, or the manager has not
 /// answered, or has too much to answer.
@@ -38,7 +39,8 @@ Status Serving::serve(const std::function<bool()>& wants_to_leave,
         const std::future<Status>& next = shards_ended_.front();
         if (next.wait_for(kLookForSignals) == std::future_status::ready) continue;
         if (must_end && must_end()) return did_not_leave();
-        if (wants_to_leave && !has_asked_to_leave_ && wants_to_leave()) ask_to_leave(next);
+        const bool may_ask = !is_decided_ && clock_.now_ns() >= ask_again_ns_;
+        if (wants_to_leave && may_ask && wants_to_leave()) ask_to_leave(next);
     }
     return has_manager() ? wait_for_manager(std::move(first), must_end) : first;
 }
@@ -73,16 +75,20 @@ Status Serving::wait_for_manager(Status outcome, const std::function<bool()>& mu
 /// `ended`: a shard, which may have ended by now.
 void Serving::ask_to_leave(const std::future<Status>& ended) {
     const Status accepted = leave(kAskToLeaveNs);
-    has_asked_to_leave_ = !may_ask_again(accepted.code());
-    why_it_stays_ = accepted ? std::string() : accepted.error().message();
+    const bool is_refused = accepted.code() == Errc::kUnavailable;
+    is_decided_ = !is_refused && !may_ask_again(accepted.code());
+    ask_again_ns_ = is_refused ? clock_.now_ns() + kAskAgainNs : 0;
+    const std::string said =
+        std::exchange(why_it_stays_, accepted ? std::string() : accepted.error().message());
     if (accepted) return log(LogLevel::kInfo, "this server hands over what it holds, and ends");
     if (accepted.code() == Errc::kCancelled) {  // all servers are told so
         log(LogLevel::kDebug, "{}", why_it_stays_);
     } else if (accepted.code() == Errc::kDeadline) {  // that took a while
         log(LogLevel::kWarning, "{}; this server asks again", why_it_stays_);
-    } else if (has_asked_to_leave_ &&
+    } else if ((is_decided_ || is_refused) && said != why_it_stays_ &&
                ended.wait_for(kLookForSignals) != std::future_status::ready) {
-        log(LogLevel::kWarning, "{}; it serves on", why_it_stays_);
+        log(LogLevel::kWarning, "{}; it serves on{}", why_it_stays_,
+            is_refused ? ", and asks again" : "");
     }
 }
 
@@ -97,9 +103,8 @@ Error Serving::did_not_leave() {
     return {Errc::kDeadline, text};
 }
 
-/// Of this process's servers; empty if the manager does not say, or does not know them by their numbers.
+/// Of this process's servers; empty if the manager does not say.
 std::string Serving::what_it_holds() {
-    if (options_.joiner != 0) return {};
     Result<std::unique_ptr<transport::Endpoint>> endpoint = devices_.make_endpoint();
     if (!endpoint) return {};
     Operator to_manager(*std::move(endpoint), options_.managers, clock_, kAskWhatItHoldsNs);
@@ -108,7 +113,10 @@ std::string Serving::what_it_holds() {
     uint32_t segments = 0;
     double share = 0;
     for (const JobStatus::Server& server : status->servers) {
-        if (server.number - options_.first_server >= options_.local_servers) continue;
+        const bool is_here = options_.joiner != 0
+                                 ? server.joiner == options_.joiner
+                                 : server.number - options_.first_server < options_.local_servers;
+        if (!is_here) continue;
         for (const JobStatus::Shard& shard : server.shards) {
             segments += shard.segments;
             share += shard.share;

@@ -66,7 +66,8 @@ private:
     const Clock& clock_;
     std::vector<std::future<Status>> shards_ended_;
     std::future<Status> manager_ended_;  ///< that of this process, if it has one
-    bool has_asked_to_leave_ = false;    ///< and was answered
+    bool is_decided_ = false;            ///< whether it leaves: it asks no more
+    uint64_t ask_again_ns_ = 0;          ///< not before, whether it may leave
     std::string why_it_stays_;           ///< the last answer; empty: it leaves
 };
 

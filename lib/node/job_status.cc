@@ -86,7 +86,8 @@ std::vector<std::byte> JobStatus::encode() const {
     write_list(w, servers, [&](const Server& server) {
         w.number(server.number).number(server.rank).number(server.weight);
         w.number(static_cast<uint8_t>(server.is_leaving)).number(server.silent_ms);
-        w.number(server.heard_ms).number(server.lease_left_ms).text(server.host);
+        w.number(server.heard_ms).number(server.lease_left_ms);
+        w.text(server.host).number(server.joiner);
         write_list(w, server.shards, [&](const Shard& shard) {
             w.number(shard.number).number(shard.segments).number(shard.backups);
             w.number(shard.share);
@@ -149,6 +150,7 @@ std::optional<JobStatus> JobStatus::decode(std::span<const std::byte> body) {
         s.heard_ms = r.number<uint64_t>();
         s.lease_left_ms = r.number<uint64_t>();
         s.host = r.text(JoinMessage::kHostNameBytesMax);
+        s.joiner = r.number<uint64_t>();
         return read_list(r, room, s.shards, shard);
     };
     const auto worker = [&](Worker& w) {

@@ -42,6 +42,7 @@ struct JobStatus {
             0;  ///< for which it may answer, as the manager counts; 0: it has no lease
         std::vector<Shard> shards = {};
         std::string host = {};  ///< its name
+        uint64_t joiner = 0;    ///< of one that has joined: its own number (JoinMessage::joiner)
         friend bool operator==(const Server&, const Server&) = default;
     };
 

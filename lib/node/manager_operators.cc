@@ -214,6 +214,7 @@ void Manager::note_process(JobStatus::Server& server) const {
         shards_, [&](const auto& one) { return one.second.server == server.number; });
     if (shard == shards_.end()) return;
     server.host = shard->second.host_name;
+    server.joiner = shard->second.joiner;
     const uint64_t now_ns = clock_.now_ns();
     const uint64_t heard_ns = endpoint_->heard_ns(shard->second.process);
     const uint64_t end_ns = endpoint_->lease_end_ns(shard->second.process);

@@ -143,7 +143,11 @@ void ClientCore::ask_for_signs_of_life(uint64_t now_ns) {
     for (uint32_t i = 0; i < peers_.size(); ++i) {
         Peer& peer = peers_[i];
         if (!std::exchange(peer.asks_for_sign, false)) continue;
-        if (peer.sign != 0 || peer.state != Peer::State::kOpen) continue;
+        // A connection that is broken counts, too: it may break each time that it is made.
+        const bool may_answer = peer.state == Peer::State::kOpen ||
+                                peer.state == Peer::State::kBroken ||
+                                peer.state == Peer::State::kConnecting;
+        if (peer.sign != 0 || !may_answer || peer.is_held) continue;
         if (i == manager() && to_manager_.is_broken()) continue;  // it is made anew
         peer.sign = control(i, Kind::kStats, {}, sign_period_ns());
     }

@@ -10,7 +10,7 @@ JobStatus full_status() {
     JobStatus status;
     status.epoch = 7;
     status.servers = {
-        {0, 0, 1, true, 0, 130, 1120, {{0, 3, 2, 0.5, true, 10, 80, 4, 5}, {1}}, "node7"},
+        {0, 0, 1, true, 0, 130, 1120, {{0, 3, 2, 0.5, true, 10, 80, 4, 5}, {1}}, "node7", 99},
         {2, 3, 1, false, 40}};
     status.workers = {{0, 1, true, {0, 1, 5}, 800}, {4, 2}};
     status.work = {OnWorkerLoss::kReassign, 3, 12, "sums"};

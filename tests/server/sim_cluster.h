@@ -512,10 +512,10 @@ private:
     };
 
     [[nodiscard]] std::unique_ptr<consensus::LogStorage> storage_of(
-        uint32_t manager, const consensus::ReplicatedLogOptions& log) {
+        uint32_t number, const consensus::ReplicatedLogOptions& log) {
         if (shape_.manager_disks.empty()) return std::make_unique<consensus::MemoryStorage>();
-        return std::move(consensus::DiskStorage::create(*shape_.manager_disks[manager], "log",
-                                                        log.group, manager + 1))
+        return std::move(consensus::DiskStorage::create(*shape_.manager_disks[number], "log",
+                                                        log.group, number + 1))
             .value();
     }
 

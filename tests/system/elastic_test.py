@@ -177,7 +177,7 @@ class Elastic(TestCase):
             self.assertAlmostEqual(server["heard_ms"] + server["lease_left_ms"], status["lease_ms"] * 1.25, delta=2)
         text = weir("status", job.contact).stdout
         self.assertIn("2 servers, 2 workers", text)
-        self.assertRegex(text, r"(?m)^ *1  .* \d+ ms  +\d+ ms$")
+        self.assertRegex(text, r"(?m)^ *1  .* \d+ ms  +\d+ ms  \S+$")
         self.assertIn("manager: one, in rank 0\n", text)
         job.stop()
         self.assertFalse(os.path.exists(job.contact))
@@ -267,7 +267,7 @@ class Elastic(TestCase):
     def test_a_rank_0_that_is_stopped_is_named(self):
         job = self.start()
         with open(job.contact, encoding="ascii") as file:
-            manager = file.read().splitlines()[1].split(" ", 1)[1]
+            manager = file.read().splitlines()[1].split(" ", 1)[1].split("@", 1)[1]  # RANK@ADDRESS
         job.process.send_signal(signal.SIGSTOP)
         try:
             done = weir("status", job.contact)
@@ -402,7 +402,24 @@ class Rendezvous(TestCase):
         server.send_signal(signal.SIGTERM)
         _, errors = server.communicate(timeout=60)
         self.assertEqual(server.returncode, 143, errors)
-        self.assertRegex(errors, r"--grace is over: this server ends, and has not handed over what it holds.*cannot leave")
+        self.assertRegex(errors, r"--grace is over: this server ends, and has not handed over what it holds \(\d+ of \d+ segments, 100.0 % of the "
+                                 r"parameters\): server 1 .*cannot leave")
+
+    def test_a_server_that_cannot_leave_asks_again_and_leaves_when_another_has_joined(self):
+        job = self.start_open()
+        server = self.joiner(job, "--grace", 60)
+        job.wait_until_balanced(0, 1)
+        self.assertEqual(job.weir("leave", "--server", 0).returncode, 0)
+        job.wait_until(lambda: job.servers() == [1])
+        server.send_signal(signal.SIGTERM)
+        self.read_until(server, "it serves on, and asks again")
+        time.sleep(2.5)  # it asks again and again, and says no more
+        self.joiner(job)
+        _, errors = server.communicate(timeout=60)
+        self.assertEqual(server.returncode, 0, errors)
+        self.assertNotIn("cannot leave", errors)
+        self.assertEqual(job.servers(), [2])
+        self.assertTrue(job.is_training())
 
     def test_ctrl_c_twice_ends_a_server_at_once(self):
         job = self.start_open()

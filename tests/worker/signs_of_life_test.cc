@@ -116,6 +116,33 @@ TEST_SUITE("signs of life") {
         CHECK(job.cluster.clock.now_ns() - before_ns < kUsualNs + kSecond);
     }
 
+    TEST_CASE("a server to which no connection lasts ends the call as well, and is named") {
+        for (const bool opens : {false, true}) {
+            CAPTURE(opens);
+            LongCalls job;
+            const auto first = job.push(0);
+            job.pass(3 * kUsualNs);
+            REQUIRE_FALSE(job.cluster.workers[0]->done(first));
+            const uint64_t before_ns = job.cluster.clock.now_ns();
+            const transport::sim::HostId worker = job.cluster.host_of_worker(0);
+            constexpr transport::sim::HostId kServer = 1;
+            if (!opens) job.cluster.network.partition(worker, kServer);
+            while (!job.cluster.workers[0]->done(first)) {
+                // Before the server can answer anything.
+                if (opens) job.cluster.network.reset(worker, kServer);
+                job.cluster.clock.advance(kMillisecond);
+                (void)job.cluster.step();
+                REQUIRE(job.cluster.clock.now_ns() - before_ns < kUsualNs + kSecond);
+            }
+            const Status ended = job.cluster.finish(0, first);
+            REQUIRE(ended.code() == Errc::kDeadline);
+            CAPTURE(ended.error().message());
+            CHECK(ended.error().message().find("server 1 (rank") != std::string::npos);
+            CHECK(ended.error().message().find("gave no sign of life for 15000 ms") !=
+                  std::string::npos);
+        }
+    }
+
     TEST_CASE("a barrier waits for many usual deadlines, and ends when the manager has stopped") {
         LongCalls job;
         ClientCore& worker = *job.cluster.workers[0];

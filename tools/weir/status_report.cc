@@ -54,8 +54,8 @@ std::string ranges_text(const std::vector<uint32_t>& numbers) {
     for (size_t i = 0, end = 0; i < numbers.size(); i = end) {
         for (end = i + 1; end < numbers.size() && numbers[end] == numbers[end - 1] + 1;)
             ++end;
-        text += (text.empty() ? "" : ", ") + std::to_string(numbers[i]);
-        if (end - i > 1) text += "-" + std::to_string(numbers[end - 1]);
+        text += fmt::format("{}{}", text.empty() ? "" : ", ", numbers[i]);
+        if (end - i > 1) text += fmt::format("-{}", numbers[end - 1]);
     }
     return text;
 }

@@ -50,15 +50,15 @@ void ConnectionSetup::accept_sockets() {
         if (!socket) {
             if (errno == EAGAIN || errno == ECONNABORTED || errno == EINTR) return;
             const Error error(Errc::kIo, "accept (see `ulimit -n`)", errno);
-            unproven_log().log(LogLevel::kWarning, "accept",
-                               fmt::format("shm: cannot accept connections now, tries again: {}",
-                                           error.message()));
+            refusal_log().log(LogLevel::kWarning, "accept",
+                              fmt::format("shm: cannot accept connections now, tries again: {}",
+                                          error.message()));
             listener_.pause(clock_.now_ns() + kListenAgainNs);
             return;
         }
         if (places_.is_full()) free_a_place();
         if (connections_.count() >= options_.connections_max) {
-            unproven_log().log(
+            refusal_log().log(
                 LogLevel::kWarning, "limit",
                 fmt::format("shm: a connection is refused: this endpoint has {}, its limit",
                             connections_.count()));

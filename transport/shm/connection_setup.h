@@ -85,7 +85,7 @@ public:
     [[nodiscard]] uint64_t pause_ends_ns() const noexcept { return listener_.pause_ends_ns(); }
 
     /// The log of lines about peers that have proved nothing.
-    [[nodiscard]] RepeatedLog& unproven_log() noexcept { return places_.log(); }
+    [[nodiscard]] RepeatedLog& refusal_log() noexcept { return places_.log(); }
 
 private:
     using State = ShmConnection::State;

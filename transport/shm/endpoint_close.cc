@@ -80,11 +80,7 @@ void ShmEndpoint::refuse(ShmConnection& connection, const Error& error) {
     const std::string line = fmt::format("shm: the connection {} {} is closed: {}",
                                          connection.side == Side::kConnecting ? "to" : "from",
                                          connection.peer_name(), error.message());
-    if (connection.is_unproven()) {
-        setup_->unproven_log().log(level, error.message(), line);
-    } else {
-        log(level, "{}", line);
-    }
+    setup_->refusal_log().log(level, error.message(), line);  // it may be made again and again
     if (connection.link != nullptr && connection.has_channel()) send_close(connection);
     end(connection, code);
 }

@@ -33,7 +33,7 @@ void ShmEndpoint::watch() {
     if (connections_.coming() > 0 || setup_->pause_ends_ns() != Listener::kUntilResumedNs) {
         setup_->check_deadlines(clock_.now_ns());
     }
-    setup_->unproven_log().look();
+    setup_->refusal_log().look();
     if (connections_.closing() > 0) check_closing();
     if (++watches_ % kWatchesPerSweep != 0) return;
     rings_.for_each([this](ShmConnection& c) {
