@@ -54,7 +54,10 @@ std::string_view Follower::take_whole(std::span<const std::byte> bytes,
         const std::byte* const rows =
             source.endpoint.map(source.connection, {at->address, at->length_bytes, at->key},
                                 transport::Access::kRemoteRead);
-        if (rows == nullptr) return "a record whose rows are not where it says";
+        if (rows == nullptr) {
+            return "a record whose rows are not where it says, or cannot be mapped here (is the "
+                   "address space of this process limited, as by ulimit -v?)";
+        }
         lent = {rows, at->length_bytes};
         memory = nullptr;
     }

@@ -431,7 +431,7 @@ private:
     /// is not to be had any more.
     void refused(std::string_view what) {
         if (what.empty()) return;
-        if (what != "a record whose rows are not where it says") {
+        if (!what.starts_with("a record whose rows are not where it says")) {
             wrong = what;
             return;
         }

@@ -422,7 +422,7 @@ TEST_SUITE("stream") {
         no_table.table = TableMessage::kTablesMax;
         CHECK(follow({begin, no_table}) == "a malformed record");
         is_lent = true;
-        CHECK(follow({begin, rows}) == "a record whose rows are not where it says");
+        CHECK(follow({begin, rows}).starts_with("a record whose rows are not where it says"));
         is_lent = false;
         // Not an error: the sender may have an older view, or be ahead of us.
         RecordMessage other = begin;

@@ -421,6 +421,20 @@ class Rendezvous(TestCase):
         self.assertEqual(job.servers(), [2])
         self.assertTrue(job.is_training())
 
+    def test_a_joiner_that_cannot_map_the_workers_memory_serves_through_the_kernel(self):
+        job = self.start_open()
+        limited = ["sh", "-c", 'ulimit -v 300000 && exec "$@"', "sh"]
+        if subprocess.run([*limited, WEIR, "--version"], capture_output=True, check=False).returncode != 0:
+            self.skipTest("this build needs more address space, such as one with AddressSanitizer")
+        server = self.joiner(job, behind=limited)
+        self.read_until(server, "memory of a peer is copied through the kernel")
+        job.wait_until_balanced(0, 1)
+        self.assertTrue(job.is_training())
+        server.send_signal(signal.SIGTERM)
+        _, errors = server.communicate(timeout=60)
+        self.assertEqual(server.returncode, 0, errors)
+        self.assertTrue(job.is_training())
+
     def test_ctrl_c_twice_ends_a_server_at_once(self):
         job = self.start_open()
         server = self.joiner(job)

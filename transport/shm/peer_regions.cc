@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/shm/peer_regions.h"
 
+#include <utility>
+
 #include <fmt/core.h>
 
+#include "lib/base/log.h"
 #include "transport/shm/regions.h"
 
 namespace weir::transport::shm {
@@ -36,9 +39,19 @@ Status PeerRegions::add(const RegionNote& note, int fd) {
                                      limits_.mapped_bytes_max));
         }
         const bool writable = allows(region.access, Access::kRemoteWrite);
-        WEIR_ASSIGN(region.mapping,
-                    map_received({fd, note.fd_offset, note.length_bytes, writable, false}));
-        mapped_bytes_ += note.length_bytes;
+        Result<Mapping> mapped =
+            map_received({fd, note.fd_offset, note.length_bytes, writable, false});
+        if (mapped) {
+            region.mapping = *std::move(mapped);
+            mapped_bytes_ += note.length_bytes;
+        } else if (mapped.code() != Errc::kNoMemory) {
+            return mapped.error();
+        } else {  // a limit of this process; the kernel can copy it still
+            log(LogLevel::kWarning,
+                "shm: memory of a peer is copied through the kernel, which is slow, because it "
+                "cannot be mapped: {}",
+                mapped.error().message());
+        }
     }
     regions_.emplace(note.key, std::move(region));
     return {};

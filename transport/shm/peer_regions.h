@@ -2,7 +2,7 @@
 #pragma once
 /// \file
 /// PeerRegions: the memory that the peer of one connection has exposed to us. It is mapped if its
-/// descriptor came with it. Notes about it come over the connection's socket; see RegionNote.
+/// descriptor came with it, and this process has room for it. Notes about it come over the connection's socket; see RegionNote.
 
 #include <cstdint>
 #include <unordered_map>
@@ -56,7 +56,7 @@ public:
         : live_page_(std::move(live_page)), limits_(limits) {}
 
     /// Takes a note. `fd` is -1 if no descriptor came with it.
-    /// Errors: kProtocol, kBusy (over a limit), or those of map_received()
+    /// Errors: kProtocol, kBusy (over a limit), or those of map_received() but kNoMemory
     [[nodiscard]] Status add(const RegionNote& note, int fd);
 
     /// The region; nullptr if it is unknown, or if the peer has deregistered it.
