@@ -2,8 +2,6 @@
 #include "lib/checkpoint/choose.h"
 
 #include <algorithm>
-#include <future>
-#include <ranges>
 #include <span>
 #include <utility>
 
@@ -29,32 +27,10 @@ Status check_size(Disk& disk, const std::string& folder, uint64_t number, const 
                                            chunk.size_bytes));
 }
 
-/// A network file system takes its time for each file, so many are looked at together.
 Status check_sizes(Disk& disk, const std::string& folder, const Manifest& manifest) {
-    constexpr size_t kPartChunks = 256;
-    constexpr size_t kPartsMax = 16;
-    const std::span<const ChunkEntry> chunks = manifest.chunks;
-    const size_t part_count = std::clamp<size_t>(chunks.size() / kPartChunks, 1, kPartsMax);
-    const size_t part_chunks = (chunks.size() + part_count - 1) / part_count;
-    std::vector<std::future<Status>> parts;
-    for (size_t begin = 0; begin < chunks.size(); begin += part_chunks) {
-        const auto part = chunks.subspan(begin, std::min(part_chunks, chunks.size() - begin));
-        const auto check = [&disk, &folder, &manifest, part]() -> Status {
-            for (const ChunkEntry& chunk : part)
-                WEIR_TRY(check_size(disk, folder, manifest.number, chunk));
-            return {};
-        };
-        const bool is_last = begin + part_chunks >= chunks.size();
-        // Without a free thread, get() does it here.
-        const auto where =
-            is_last ? std::launch::deferred : std::launch::async | std::launch::deferred;
-        parts.push_back(std::async(where, check));
-    }
-    Status first;
-    for (std::future<Status>& part : parts | std::views::reverse) {
-        if (Status checked = part.get(); !checked) first = std::move(checked);
-    }
-    return first;
+    for (const ChunkEntry& chunk : manifest.chunks)
+        WEIR_TRY(check_size(disk, folder, manifest.number, chunk));
+    return {};
 }
 
 bool needs(const Manifest& manifest, std::string_view chunk) {
@@ -100,7 +76,8 @@ Result<Chosen> choose_newest_whole(Disk& disk, const std::string& folder) {
     Chosen chosen;
     WEIR_ASSIGN(const std::vector<uint64_t> numbers, list_checkpoints(disk, folder));
     if (numbers.empty()) return no_checkpoint(folder);
-    for (const uint64_t number : numbers | std::views::reverse) {
+    for (size_t i = numbers.size(); i > 0; --i) {
+        const uint64_t number = numbers[i - 1];
         Result<Manifest> manifest = open_checkpoint(disk, folder, number);
         if (manifest) {
             chosen.manifest = *std::move(manifest);
@@ -120,7 +97,8 @@ std::string other_choice(Disk& disk, const std::string& folder, uint64_t number,
                          std::string_view chunk) {
     const Result<std::vector<uint64_t>> numbers = list_checkpoints(disk, folder);
     if (!numbers) return {};
-    for (const uint64_t other : *numbers | std::views::reverse) {
+    for (size_t i = numbers->size(); i > 0; --i) {
+        const uint64_t other = (*numbers)[i - 1];
         if (other == number) continue;
         const Result<Manifest> manifest = open_checkpoint(disk, folder, other);
         if (!manifest || needs(*manifest, chunk)) continue;

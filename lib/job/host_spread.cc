@@ -60,6 +60,7 @@ std::vector<uint32_t> choose_manager_ranks(std::span<const std::string> server_h
     std::ranges::sort(order);
     order.resize(std::min<size_t>(order.size(), count));
     std::vector<uint32_t> ranks;
+    ranks.reserve(order.size());
     for (const auto& [before, rank] : order)
         ranks.push_back(rank);
     std::ranges::sort(ranks);

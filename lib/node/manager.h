@@ -106,7 +106,10 @@ public:
     [[nodiscard]] std::string address() const { return endpoint_->address(); }
 
     /// The newest one; that before the first one while the job has not begun.
-    [[nodiscard]] View view() const { return membership_ ? membership_->view() : View(); }
+    [[nodiscard]] const View& view() const {
+        static const View kNone;
+        return membership_ ? membership_->view() : kNone;
+    }
 
     /// Whom another manager did not hear is not silent yet.
     void begin_to_look() { awake_since_ns_ = clock_.now_ns(); }

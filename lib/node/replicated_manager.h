@@ -92,7 +92,7 @@ public:
     [[nodiscard]] bool leads() const noexcept { return leads_; }
 
     /// As far as it knows.
-    [[nodiscard]] View view() const { return manager_->view(); }
+    [[nodiscard]] const View& view() const { return manager_->view(); }
 
     [[nodiscard]] bool job_is_over() const { return manager_->is_ending(); }
 

@@ -30,6 +30,13 @@ void pin_to(int cpu) {
     }
 }
 
+void log_if_possible(const Error& error) noexcept {
+    try {
+        log(LogLevel::kError, "{}", error.message());
+    } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch): whoever waits gets it
+    }
+}
+
 void poll_to_end(StateMachine& machine, Idle& idle, const std::stop_token& stop) {
     while (!machine.finished() && !stop.stop_requested()) {
         if (machine.poll() > 0) {
@@ -51,22 +58,25 @@ Runtime::~Runtime() {
 std::future<Status> Runtime::run(std::unique_ptr<StateMachine> machine, std::optional<int> cpu) {
     std::promise<Status> ended;
     std::future<Status> future = ended.get_future();
+    // Made now: then there is no memory for it.
+    Status shortage =
+        Error(Errc::kNoMemory,
+              fmt::format("{}: not enough memory; allow this process more, or use more servers",
+                          machine->name()));
     threads_.emplace_back([machine = std::move(machine), cpu, ended = std::move(ended),
+                           shortage = std::move(shortage),
                            idle = Idle(idle_)](const std::stop_token& stop) mutable {
-        name_this_thread(machine->name());
-        if (cpu) pin_to(*cpu);
         Status outcome;
         try {
+            name_this_thread(machine->name());
+            if (cpu) pin_to(*cpu);
             poll_to_end(*machine, idle, stop);
             outcome = machine->outcome();
         } catch (const std::bad_alloc&) {
-            outcome = Error(
-                Errc::kNoMemory,
-                fmt::format("{}: not enough memory; allow this process more, or use more servers",
-                            machine->name()));
-            log(LogLevel::kError, "{}", outcome.error().message());
+            outcome = std::move(shortage);
         }
         machine.reset();
+        if (outcome.code() == Errc::kNoMemory) log_if_possible(outcome.error());
         ended.set_value(std::move(outcome));
     });
     return future;

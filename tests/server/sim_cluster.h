@@ -278,15 +278,14 @@ public:
     }
 
     /// As far as it knows that is asked; of several, the one that has come farthest.
-    [[nodiscard]] View managers_view() const {
+    [[nodiscard]] const View& managers_view() const {
         if (manager != nullptr) return manager->view();
-        View newest;
+        static const View kNone;
+        const View* newest = &kNone;
         for (const auto& one : managers) {
-            if (one == nullptr) continue;
-            const View view = one->view();
-            if (view.epoch() > newest.epoch()) newest = view;
+            if (one != nullptr && one->view().epoch() > newest->epoch()) newest = &one->view();
         }
-        return newest;
+        return *newest;
     }
 
     /// One of them says that the job is over.
