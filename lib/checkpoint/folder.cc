@@ -159,7 +159,7 @@ Result<std::unique_ptr<NewFile>> write_new_file(Disk& disk, const std::string& f
 Status write_file(Disk& disk, const std::string& folder, const std::string& name,
                   std::span<const std::byte> bytes) {
     WEIR_ASSIGN(const std::unique_ptr<NewFile> file, write_new_file(disk, folder, name, bytes));
-    const Status synced = file->sync();
+    Status synced = file->sync();
     if (!synced) (void)disk.remove(path_of(folder, name));
     return synced;
 }

@@ -107,8 +107,8 @@ public:
 
     /// The newest one; that before the first one while the job has not begun.
     [[nodiscard]] const View& view() const {
-        static const View kNone;
-        return membership_ ? membership_->view() : kNone;
+        static const View none;
+        return membership_ ? membership_->view() : none;
     }
 
     /// Whom another manager did not hear is not silent yet.
