@@ -41,6 +41,33 @@ uint64_t bytes_sent(SimCluster& cluster) {
     return bytes;
 }
 
+/// A sparse table that has copies; iterations wait for both workers.
+class SparseSums : public SimCluster {
+public:
+    SparseSums() : SimCluster(1, shape_of_two(), {}) {
+        REQUIRE(start());
+        table = *make_table(0, sparse_table("sums", ValueType::kFloat64));
+        run_idle(50);
+    }
+
+    /// Adds 1 to each of the keys.
+    ClientCore::CallId push_ones(const std::vector<uint64_t>& keys, const CallOptions& options) {
+        ones_.assign(keys.size(), 1.0);
+        return workers[0]->push(table, keys, std::as_bytes(std::span(ones_)), options);
+    }
+
+    TableInfo table;
+
+private:
+    static SimShape shape_of_two() {
+        SimShape shape = with_copies();
+        shape.workers = 2;
+        return shape;
+    }
+
+    std::vector<double> ones_;
+};
+
 /// The first keys of a dense table whose primary is shard 0, side by side.
 KeyRange keys_of_first_shard(const View& view) {
     const PositionMap map = PositionMap::dense(kManyKeys);
@@ -172,18 +199,10 @@ TEST_SUITE("unserved_keys") {
     }
 
     TEST_CASE("rows of keys that are new have copies before their iteration is closed") {
-        SimShape shape = with_copies();
-        shape.workers = 2;
-        SimCluster cluster(1, shape, {});
-        REQUIRE(cluster.start());
-        const auto table = cluster.make_table(0, sparse_table("sums", ValueType::kFloat64));
-        REQUIRE(table.has_value());
-        cluster.run_idle(50);
+        SparseSums cluster;
         std::vector<uint64_t> keys(100);
         std::iota(keys.begin(), keys.end(), 5);
-        const std::vector<double> ones(keys.size(), 1.0);
-        const auto push =
-            cluster.workers[0]->push(*table, keys, std::as_bytes(std::span(ones)), in_iteration(1));
+        const auto push = cluster.push_ones(keys, in_iteration(1));
         cluster.run_idle(50);
         CHECK_FALSE(cluster.workers[0]->done(push));
         size_t rows = 0;
@@ -200,25 +219,14 @@ TEST_SUITE("unserved_keys") {
 
     TEST_CASE(
         "of a waiting part, copies get rows of new keys only before the iteration is closed") {
-        SimShape shape = with_copies();
-        shape.workers = 2;
-        SimCluster cluster(1, shape, {});
-        REQUIRE(cluster.start());
-        const auto table = cluster.make_table(0, sparse_table("sums", ValueType::kFloat64));
-        REQUIRE(table.has_value());
-        cluster.run_idle(50);
+        SparseSums cluster;
         std::vector<uint64_t> keys(2000);
         std::iota(keys.begin(), keys.end(), 5);
-        const std::vector<double> ones(keys.size() + 1, 1.0);
-        const auto push = [&](const CallOptions& options) {
-            return cluster.workers[0]->push(
-                *table, keys, std::as_bytes(std::span(ones).first(keys.size())), options);
-        };
-        REQUIRE(cluster.finish(0, push({})).has_value());
+        REQUIRE(cluster.finish(0, cluster.push_ones(keys, {})).has_value());
         cluster.run_idle(50);
         keys.push_back(1'000'000);
         const uint64_t before = bytes_sent(cluster);
-        (void)push(in_iteration(1));
+        (void)cluster.push_ones(keys, in_iteration(1));
         cluster.run_idle(50);
         CHECK(bytes_sent(cluster) - before < keys.size());  // a row of each would be 16 times that
         check_copies(cluster);

@@ -4,6 +4,7 @@
 /// servers answer, and end soon when a server has stopped, though its connections stay open.
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -45,6 +46,25 @@ public:
 
     /// The same of the manager.
     void stop_manager() { stopped_manager_ = std::move(cluster.manager); }
+
+    /// A push of worker 0 that waits for worker 1, and has done so for long.
+    [[nodiscard]] ClientCore::CallId long_push() {
+        const auto first = push(0);
+        pass(3 * kUsualNs);
+        REQUIRE_FALSE(cluster.workers[0]->done(first));
+        return first;
+    }
+
+    /// The call of worker 0 has ended because server 1 has given no sign of life.
+    void check_ended_by_server_1(ClientCore::CallId call) {
+        const Status ended = cluster.finish(0, call);
+        REQUIRE(ended.code() == Errc::kDeadline);
+        const std::string text = ended.error().message();
+        CAPTURE(text);
+        CHECK(text.find("server 1 (rank") != std::string::npos);
+        CHECK(text.find("gave no sign of life for 15000 ms") != std::string::npos);
+        CHECK(text.find("; the push may have been applied, once at most") != std::string::npos);
+    }
 
     /// Lets `ns` pass; everybody polls often meanwhile.
     void pass(uint64_t ns) {
@@ -100,19 +120,10 @@ TEST_SUITE("signs of life") {
 
     TEST_CASE("a server that stops ends the call within the usual deadline, and is named") {
         LongCalls job;
-        const auto first = job.push(0);
-        job.pass(3 * kUsualNs);
-        REQUIRE_FALSE(job.cluster.workers[0]->done(first));
+        const auto first = job.long_push();
         const uint64_t before_ns = job.cluster.clock.now_ns();
         job.stop_server_1();
-        const Status ended = job.cluster.finish(0, first);
-        REQUIRE(ended.code() == Errc::kDeadline);
-        CAPTURE(ended.error().message());
-        CHECK(ended.error().message().find("server 1 (rank") != std::string::npos);
-        CHECK(ended.error().message().find("gave no sign of life for 15000 ms") !=
-              std::string::npos);
-        CHECK(ended.error().message().find("; the push may have been applied, once at most") !=
-              std::string::npos);
+        job.check_ended_by_server_1(first);
         CHECK(job.cluster.clock.now_ns() - before_ns < kUsualNs + kSecond);
     }
 
@@ -120,9 +131,7 @@ TEST_SUITE("signs of life") {
         for (const bool opens : {false, true}) {
             CAPTURE(opens);
             LongCalls job;
-            const auto first = job.push(0);
-            job.pass(3 * kUsualNs);
-            REQUIRE_FALSE(job.cluster.workers[0]->done(first));
+            const auto first = job.long_push();
             const uint64_t before_ns = job.cluster.clock.now_ns();
             const transport::sim::HostId worker = job.cluster.host_of_worker(0);
             constexpr transport::sim::HostId kServer = 1;
@@ -134,12 +143,7 @@ TEST_SUITE("signs of life") {
                 (void)job.cluster.step();
                 REQUIRE(job.cluster.clock.now_ns() - before_ns < kUsualNs + kSecond);
             }
-            const Status ended = job.cluster.finish(0, first);
-            REQUIRE(ended.code() == Errc::kDeadline);
-            CAPTURE(ended.error().message());
-            CHECK(ended.error().message().find("server 1 (rank") != std::string::npos);
-            CHECK(ended.error().message().find("gave no sign of life for 15000 ms") !=
-                  std::string::npos);
+            job.check_ended_by_server_1(first);
         }
     }
 

@@ -84,7 +84,7 @@ public:
     /// until a place is free.
     [[nodiscard]] uint64_t pause_ends_ns() const noexcept { return listener_.pause_ends_ns(); }
 
-    /// The log of lines about peers that have proved nothing.
+    /// The log of what is refused here: peers may try again and again.
     [[nodiscard]] RepeatedLog& refusal_log() noexcept { return places_.log(); }
 
 private:

@@ -2,7 +2,8 @@
 #pragma once
 /// \file
 /// PeerRegions: the memory that the peer of one connection has exposed to us. It is mapped if its
-/// descriptor came with it, and this process has room for it. Notes about it come over the connection's socket; see RegionNote.
+/// descriptor came with it, and this process has room for it. Notes about it come over the
+/// connection's socket; see RegionNote.
 
 #include <cstdint>
 #include <unordered_map>
