@@ -307,6 +307,20 @@ class Managers(testing.ServersThatDie, testing.Folder, unittest.TestCase):
                     for rank in self.WORKERS:
                         self.assertRegex(job.err(rank), r"error: .*(managers of the job .* are|is) gone")
 
+    @unittest.skipIf(os.geteuid() != 0, "only root may mount a small disk")
+    def test_servers_with_copies_end_when_most_disks_of_managers_are_full(self):
+        folder = self.path("logs")
+        os.mkdir(folder)
+        small = ("unshare", "--mount", "sh", "-c", f'mount -t tmpfs -o size=32k none {folder} && exec "$0" "$@"')
+        with self.job(testing.endless(), *testing.ENDLESS, "--managers-log", folder) as job:
+            for rank in range(SIZE):
+                job.start(rank, within=small if rank in (0, 2) else ())
+            self.assertEqual([job.wait(rank) for rank in range(SIZE)], [1] * SIZE, job.everything())
+            for rank in range(SERVERS):
+                self.assertIn("most managers of the job (ranks 0, 1, 2) are gone: their processes have ended, or their logs have failed", job.err(rank))
+            for rank in self.WORKERS:
+                self.assertRegex(job.err(rank), r"error: .*(managers of the job .* are|is) gone")
+
     def test_ranks_with_other_settings_end_all_of_them_before_the_job_starts(self):
         train = testing.write(self.path("train.svm"), testing.dense())
         command = [self.WEIR, "lr", "--train", train, "--servers", "3"]
