@@ -52,6 +52,10 @@ TEST_SUITE("managers_history") {
     TEST_CASE("servers that hold something die while managers fail") {
         run_with_managers(1, testing::histories_or(400) / 2);
     }
+
+    TEST_CASE("servers die two at a time, while managers fail, if there are two backups") {
+        run_with_managers(2, testing::histories_or(120) / 2);
+    }
 }
 
 }  // namespace weir::test
