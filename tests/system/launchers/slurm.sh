@@ -16,7 +16,7 @@ usage() {
 command=$1
 dir=$2
 
-for program in slurmctld slurmd srun sinfo scancel python3; do
+for program in slurmctld slurmd srun sbatch sinfo scancel scontrol python3; do
     if ! command -v "$program" >/dev/null; then
         echo "slurm.sh: SKIPPED: $program is not installed (apt-get install --no-install-recommends" \
             "slurm-wlm slurmctld slurmd slurm-client slurm-wlm-basic-plugins)" >&2
@@ -81,10 +81,11 @@ SwitchType=switch/none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
 SchedulerType=sched/builtin
+SchedulerParameters=sched_interval=1,builtin_interval=1
 JobAcctGatherType=jobacct_gather/none
 AccountingStorageType=accounting_storage/none
 ReturnToService=2
-KillWait=5
+KillWait=15
 StateSaveLocation=$dir/state
 SlurmdSpoolDir=$dir/spool/%n
 SlurmctldPidFile=$dir/ctld.pid
