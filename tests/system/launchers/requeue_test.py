@@ -6,8 +6,6 @@ Exit 77 if Slurm is not installed.
 """
 
 import os
-import re
-import subprocess
 import sys
 import time
 import unittest
