@@ -6,6 +6,7 @@
 #include <array>
 #include <cstring>
 #include <memory>
+#include <numeric>
 #include <vector>
 
 #include "bench/beside.h"
@@ -99,8 +100,8 @@ public:
     /// has come: records go from the first one to the others, and their confirmations back.
     template <class Keys>
     void push(const TableInfo& table, Keys keys, std::span<const std::byte> values,
-              size_t shards = 1) {
-        const ClientCore::CallId call = worker_->push(table, keys, values, {});
+              size_t shards = 1, const CallOptions& options = {}) {
+        const ClientCore::CallId call = worker_->push(table, keys, values, options);
         while (!worker_->done(call)) {
             for (size_t i = 0; i < shards; ++i)
                 shards_[i]->poll();
@@ -291,6 +292,57 @@ void copied_push_sparse(benchmark::State& state) {
     });
 }
 
+/// Iterations of a worker, of a list that the shards know, in a table of many more keys.
+class CopiedIterations {
+public:
+    static constexpr uint64_t kTableKeys = 1'000'000;
+
+    explicit CopiedIterations(uint64_t count) : with_({2, 1}), without_({2, 0}), list_(count) {
+        for (uint64_t i = 0; i < count; ++i)
+            list_[i] = i * (kTableKeys / count);
+    }
+
+    void run(benchmark::State& state) {
+        constexpr uint64_t kIterations = 10;
+        const auto on = [&](Side& side) {
+            for (uint64_t i = 0; i < kIterations; ++i)
+                side.push(list_, {.iteration = ++side.iteration});
+        };
+        run_beside(
+            state, kIterations, [&] { on(with_); }, [&] { on(without_); });
+    }
+
+private:
+    struct Side {
+        explicit Side(const Shape& shape)
+            : cluster(shape),
+              table(cluster.make_table({.name = "sums", .layout = Layout::kSparse})),
+              values(cluster.worker_memory(), kTableKeys * sizeof(float)) {
+            std::vector<uint64_t> all(kTableKeys);
+            std::iota(all.begin(), all.end(), 0);
+            push(all, {});
+        }
+
+        void push(const std::vector<uint64_t>& keys, const CallOptions& options) {
+            const std::span<const std::byte> bytes(values.data(), keys.size() * sizeof(float));
+            cluster.push(table, std::span<const uint64_t>(keys), bytes, 2, options);
+        }
+
+        Cluster cluster;
+        TableInfo table;
+        Block values;
+        uint64_t iteration = 0;
+    };
+
+    Side with_;
+    Side without_;
+    std::vector<uint64_t> list_;
+};
+
+void copied_iteration(benchmark::State& state) {
+    prepared<CopiedIterations>(static_cast<uint64_t>(state.range(0))).run(state);
+}
+
 BENCHMARK(push_dense)->ArgName("keys")->Arg(1)->Arg(16)->UseManualTime();
 BENCHMARK(push_sparse)
     ->ArgNames({"keys", "segments"})
@@ -300,6 +352,7 @@ BENCHMARK(push_sparse)
     ->UseManualTime();
 BENCHMARK(copied_push_dense)->ArgName("keys")->Arg(1)->Arg(512)->Arg(1 << 18)->UseManualTime();
 BENCHMARK(copied_push_sparse)->ArgName("keys")->Arg(100'000)->UseManualTime();
+BENCHMARK(copied_iteration)->ArgName("keys")->Arg(1000)->Arg(100'000)->UseManualTime();
 
 }  // namespace
 }  // namespace weir::bench

@@ -91,15 +91,18 @@ void Shard::close_iterations(ShardTable& table) {
         table.was_pushed = true;
         retry_ |= !table.deferred.empty();
         if (is_moving_) streams_.iteration_closes();
+        AggregatedRows changed;
         if (iterations.close_empty()) {
-            if (is_moving_) streams_.iteration_closed(table.rows->schema().id);
+            if (is_moving_) streams_.iteration_closed(table.rows->schema().id, &changed);
             continue;
         }
         const uint64_t closing = iterations.first_open();
         if (!iterations.failure_of(closing) && table.pins.any()) return table.pins.hold_iteration();
+        const bool is_listed = streams_.empty() || table.rows->list_aggregated(closing, changed);
         table.iterations.close(
             [&](const OpenIterations::Part& part) { answer_closed(table, part, closing); });
-        if (is_moving_) streams_.iteration_closed(table.rows->schema().id);
+        if (is_moving_)
+            streams_.iteration_closed(table.rows->schema().id, is_listed ? &changed : nullptr);
     }
 }
 

@@ -270,10 +270,12 @@ bool Stream::has_sent_all_of(const PositionSet& positions) const {
            });
 }
 
-void Stream::iteration_closed(size_t table) {
+void Stream::iteration_closed(size_t table, const AggregatedRows* changed) {
     for (Batch& batch : batches_) {
         if (!batch.has_begun) continue;
-        if (batch.is_copy) add_all_rows(batch, table, true);
+        if (batch.is_copy)
+            changed != nullptr ? add_rows(batch, table, *changed)
+                               : add_all_rows(batch, table, true);
         add_iterations(batch, table);
         if (!batch.is_copy) batch.again.insert(table);
     }
@@ -310,6 +312,26 @@ void Stream::add_all_rows(const Batch& batch, size_t table, bool has_more) {
         rows.list(cursor, batch.positions, row_count, listed_);
         if (listed_.row_count() > 0) add_listed(table, has_more);
     }
+}
+
+/// They are the beginning of a change.
+void Stream::add_rows(const Batch& batch, size_t table, const AggregatedRows& changed) {
+    const PositionMap& map = tables_[table]->positions;
+    listed_.keys.clear();
+    listed_.rows.clear();
+    for (const KeyRange held : batch.positions.dense_keys(map.is_dense() ? map.key_count() : 0)) {
+        for (const KeyRange range : changed.ranges) {
+            listed_.range = intersect(range, held);
+            if (!listed_.range.empty()) add_listed(table, true);
+        }
+    }
+    listed_.range = {};
+    for (size_t i = 0; i < changed.keys.size(); ++i) {
+        if (!batch.positions.contains(map.position(changed.keys[i]))) continue;
+        listed_.keys.push_back(changed.keys[i]);
+        listed_.rows.push_back(changed.rows[i]);
+    }
+    if (!listed_.keys.empty()) add_listed(table, true);
 }
 
 void Stream::add_iterations(const Batch& batch, size_t table) {

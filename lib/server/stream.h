@@ -127,11 +127,11 @@ public:
     /// All of a change was added, by which the shard came to `state`.
     void was_changed(uint64_t state);
 
-    /// The rule has run on any rows of a table, or an iteration has failed: the rows of its segments
-    /// are sent once more. (A segment becomes complete with the first time; what comes after that
-    /// must have arrived before it changes hands.) Copies get them as one change, with the
-    /// iteration.
-    void iteration_closed(size_t table);
+    /// The rule has run on these rows of a table, or an iteration has failed. Copies get the rows, as
+    /// one change with the iteration. A learner that is to be no copy gets all rows of its segments
+    /// once more. (A segment becomes complete with the first time; what comes after that must have
+    /// arrived before it changes hands.) `changed`: null: any rows
+    void iteration_closed(size_t table, const AggregatedRows* changed);
 
     /// The table is dropped. What was recorded of it is still sent.
     void forget_table(size_t table);
@@ -271,6 +271,7 @@ private:
     void put_rows_into(Queued& record);
     void give_back(Queued&& record);
     void add_all_rows(const Batch& batch, size_t table, bool has_more);
+    void add_rows(const Batch& batch, size_t table, const AggregatedRows& changed);
     void find_positions();
     [[nodiscard]] bool has_window(size_t work_bytes) const noexcept;
     [[nodiscard]] bool post(uint64_t index, size_t bytes_to_come,

@@ -108,10 +108,10 @@ public:
     /// An iteration of the table is about to be closed: what is answered from now on waits for it.
     void iteration_closes() noexcept { changes(); }
 
-    /// An iteration of the table was closed.
-    void iteration_closed(uint32_t table) {
+    /// An iteration of the table was closed. `changed`: as of Stream::iteration_closed().
+    void iteration_closed(uint32_t table, const AggregatedRows* changed) {
         for (const auto& [learner, stream] : streams_) {
-            stream->iteration_closed(table);
+            stream->iteration_closed(table, changed);
             stream->was_changed(state_);
         }
     }

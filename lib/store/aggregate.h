@@ -45,11 +45,17 @@ public:
     /// Calls fn(first_row, row_count) for the rows that apply() would run the rule on.
     template <class Fn>
     void for_touched(Fn&& fn) const {
-        const uint32_t row_count = row_limit();
-        for (uint32_t row = next_row(0, true); row < row_count;) {
-            const uint32_t end = next_row(row, false);
-            fn(row, end - row);
-            row = next_row(end, true);
+        for_touched(0, row_limit(), fn);
+    }
+
+    /// The same of those from `begin` on, below `end`.
+    template <class Fn>
+    void for_touched(uint32_t begin, uint32_t end, Fn&& fn) const {
+        end = std::min(end, row_limit());
+        for (uint32_t row = next_row(begin, true); row < end;) {
+            const uint32_t run_end = std::min(end, next_row(row, false));
+            fn(row, run_end - row);
+            row = next_row(run_end, true);
         }
     }
 

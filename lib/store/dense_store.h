@@ -80,6 +80,9 @@ public:
 
     [[nodiscard]] size_t row_count() const noexcept { return row_count_; }
 
+    /// The row of the first key of owned()[i].
+    [[nodiscard]] uint32_t first_row_of(size_t i) const noexcept { return first_rows_[i]; }
+
     /// One past the highest row of a key.
     [[nodiscard]] size_t row_end() const noexcept {
         size_t end = 0;

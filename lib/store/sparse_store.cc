@@ -18,7 +18,9 @@ Status SparseStore::find_or_insert_rows(std::span<const uint64_t> keys, std::spa
         const auto some_rows = rows.subspan(begin, count);
         if (free_.empty() && index_.has_room_for(count) &&
             rows_.capacity() >= index_.next_row() + count) {
+            const auto first_new = static_cast<uint32_t>(index_.next_row());
             index_.upsert(some_keys, some_rows);
+            if (keys_) note_keys(some_keys, some_rows, first_new);
             continue;
         }
         const size_t missing = index_.find(some_keys, some_rows);
@@ -30,9 +32,38 @@ Status SparseStore::find_or_insert_rows(std::span<const uint64_t> keys, std::spa
         for (size_t i = used ? *used : 0; i < missing; ++i) {
             if (some_rows_[i] < index_.next_row()) free_.add(some_rows_[i]);
         }
+        if (!used) keys_.reset();  // some of the keys may have rows
         if (!used) return used.error();
+        if (keys_) note_keys(some_keys, some_rows, 0);
     }
     return {};
+}
+
+bool SparseStore::remember_keys(Memory& memory) {
+    if (keys_) return true;
+    constexpr uint64_t kNoKey = 0;
+    keys_.emplace(memory, std::as_bytes(std::span(&kNoKey, 1)));
+    constexpr size_t kStepKeys = 4096;
+    const PositionSet everywhere = PositionSet::whole_ring();
+    std::vector<uint64_t> keys;
+    std::vector<uint32_t> rows;
+    for (KeyCursor cursor; !cursor.at_end && keys_;) {
+        keys.clear();
+        rows.clear();
+        index_.list(cursor, everywhere, kStepKeys, kStepKeys, keys, rows);
+        note_keys(keys, rows, 0);
+    }
+    return keys_.has_value();
+}
+
+/// Of rows that are not below `first_row`.
+void SparseStore::note_keys(std::span<const uint64_t> keys, std::span<const uint32_t> rows,
+                            uint32_t first_row) {
+    if (!keys_->reserve(index_.next_row())) return keys_.reset();
+    const RowView view = keys_->view();
+    for (size_t i = 0; i < keys.size(); ++i) {
+        if (rows[i] >= first_row) std::memcpy(view.at(rows[i]), &keys[i], sizeof keys[i]);
+    }
 }
 
 /// Chooses rows for new keys: free ones first, in ascending order.
@@ -94,6 +125,7 @@ void SparseStore::drop_outside(KeyCursor& cursor, const PositionSet& kept,
     if (index_.size() == 0) {
         index_.clear();
         rows_.clear();
+        if (keys_) keys_->clear();
         free_.clear();
         given_back_.clear();
         return;

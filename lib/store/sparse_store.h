@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -72,6 +73,17 @@ public:
         return std::memcmp(rows_.view().at(row), initial.data(), initial.size()) == 0;
     }
 
+    /// From now on key_of() finds the keys of rows, too. `memory`: for these keys.
+    /// Returns false if there is not enough; a call that makes rows may find that, too.
+    [[nodiscard]] bool remember_keys(Memory& memory);
+
+    /// Only while keys are remembered; of a row that has one.
+    [[nodiscard]] uint64_t key_of(uint32_t row) const noexcept {
+        uint64_t key = 0;
+        std::memcpy(&key, keys_->view().at(row), sizeof key);
+        return key;
+    }
+
     /// Keeps the rows of all keys as they are now.
     [[nodiscard]] std::unique_ptr<KeptRows> keep_rows() const;
 
@@ -81,17 +93,22 @@ public:
 
     [[nodiscard]] size_t row_count() const noexcept { return index_.size(); }
 
-    [[nodiscard]] size_t bytes() const noexcept { return index_.bytes() + rows_.bytes(); }
+    [[nodiscard]] size_t bytes() const noexcept {
+        return index_.bytes() + rows_.bytes() + (keys_ ? keys_->bytes() : 0);
+    }
 
 private:
     [[nodiscard]] Status take_rows(std::span<uint32_t> rows);
     [[nodiscard]] Status reserve_rows(size_t row_count);
     void give_back_extents();
+    void note_keys(std::span<const uint64_t> keys, std::span<const uint32_t> rows,
+                   uint32_t first_row);
 
     size_t values_bytes_;
     size_t expected_keys_;
     KeyIndex index_;
     RowStore rows_;
+    std::optional<RowStore> keys_;  // by row, if they are remembered
     FreeRows free_;
     std::vector<RowStore::Run> given_back_;  // rows below next_row() that have no memory
     std::vector<uint32_t> some_rows_;        // kept for its memory

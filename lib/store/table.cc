@@ -407,6 +407,38 @@ void TableShard::drop_aggregate(uint64_t iteration) noexcept {
     if (std::optional<Aggregate>& aggregate = aggregate_of(iteration)) aggregate->clear();
 }
 
+bool TableShard::list_aggregated(uint64_t iteration, AggregatedRows& listed) {
+    constexpr size_t kRangeRows = 16;  // shorter runs cost less as keys
+    listed.clear();
+    const std::optional<Aggregate>& aggregate = aggregate_of(iteration);
+    if (!aggregate) return true;
+    if (auto* const sparse = std::get_if<SparseStore>(&*store_)) {
+        if (!sparse->remember_keys(memory_)) return false;
+        aggregate->for_touched([&](uint32_t row, size_t row_count) {
+            for (; row_count > 0; ++row, --row_count) {
+                listed.keys.push_back(sparse->key_of(row));
+                listed.rows.push_back(row);
+            }
+        });
+        return true;
+    }
+    const auto& dense = std::get<DenseStore>(*store_);
+    for (size_t i = 0; i < dense.owned().size(); ++i) {
+        const KeyRange keys = dense.owned()[i];
+        const uint32_t first_row = dense.first_row_of(i);
+        const auto end = static_cast<uint32_t>(first_row + keys.key_count());
+        aggregate->for_touched(first_row, end, [&](uint32_t row, size_t row_count) {
+            const uint64_t first = keys.begin + (row - first_row);
+            if (row_count >= kRangeRows) return listed.ranges.push_back({first, first + row_count});
+            for (uint64_t k = 0; k < row_count; ++k) {
+                listed.keys.push_back(first + k);
+                listed.rows.push_back(static_cast<uint32_t>(row + k));
+            }
+        });
+    }
+    return true;
+}
+
 void TableShard::apply_aggregate(uint64_t iteration) {
     std::optional<Aggregate>& aggregate = aggregate_of(iteration);
     if (!aggregate) return;

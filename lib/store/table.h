@@ -43,6 +43,19 @@ struct ListedRows {
     [[nodiscard]] size_t row_count() const noexcept { return range.key_count() + keys.size(); }
 };
 
+/// Rows that were aggregated.
+struct AggregatedRows {
+    std::vector<KeyRange> ranges;  ///< of a dense table: ascending, each within one of extents()
+    std::vector<uint64_t> keys;    ///< of the other rows; ascending in a dense table
+    std::vector<uint32_t> rows;    ///< where these are
+
+    void clear() noexcept {
+        ranges.clear();
+        keys.clear();
+        rows.clear();
+    }
+};
+
 /// Arguments may come from a faulty or hostile peer, and may lie in memory that the peer can
 /// change at any time. Therefore keys are copied before they are checked and used, sizes and
 /// alignments are checked, and a refused call leaves all values as they were. Key lists are
@@ -120,6 +133,10 @@ public:
                                         std::span<const std::byte> pushed);
     /// Runs the rule once on what was aggregated.
     void apply_aggregate(uint64_t iteration);
+    /// Lists the rows that apply_aggregate() would change. The first time it walks through all keys
+    /// of a sparse table, which then keeps them by row: 8 bytes each.
+    /// Returns false if there is no memory for that.
+    [[nodiscard]] bool list_aggregated(uint64_t iteration, AggregatedRows& listed);
     /// Forgets what was aggregated: the iteration has failed.
     void drop_aggregate(uint64_t iteration) noexcept;
 

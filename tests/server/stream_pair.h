@@ -255,7 +255,7 @@ public:
 
     [[nodiscard]] size_t list_count() const noexcept { return lists_.size(); }
 
-    /// An iteration of a table is closed: its rule has run on any rows.
+    /// An iteration of a table is closed: its rule has run on some rows.
     void close_iteration(bool fails) {
         const uint32_t number = static_cast<uint32_t>(random.below(primary.tables.size()));
         ShardTable& table = *primary.tables[number];
@@ -264,13 +264,16 @@ public:
         if (!fails && !keys.empty()) {
             const RowList rows = *table.rows->rows_for_push(keys);
             const std::vector<float> ones(keys.size() * table.rows->pushed_row_bytes() / 4, 2.5F);
-            REQUIRE(table.rows->push(rows, std::as_bytes(std::span(ones))));
+            REQUIRE(table.rows->push_aggregate(1, rows, std::as_bytes(std::span(ones))));
         }
+        AggregatedRows changed;
+        REQUIRE(table.rows->list_aggregated(1, changed));
+        table.rows->apply_aggregate(1);
         std::optional<IterationFailure> failure;
         if (fails) failure = IterationFailure{Errc::kNoMemory, 1};
         ClosedIterations& closed = table.iterations.state().closed();
         closed.close(closed.lowest() + 1, failure);
-        streams.iteration_closed(number);
+        streams.iteration_closed(number, &changed);
     }
 
     /// Values, state, times and iterations of the learned segments are the same on both sides.

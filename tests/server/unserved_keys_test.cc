@@ -161,8 +161,8 @@ TEST_SUITE("unserved_keys") {
             REQUIRE(with.raw.run_until([&] { return with.raw.answer(7) != nullptr; }));
             CHECK(with.raw.answer(7)->header.status ==
                   (named == Named::kKnownList ? Errc::kUnknownList : Errc::kOutOfRange));
-            CHECK(cluster.workers[0]->done(own) == (named != Named::kKnownList));
             cluster.run_idle(50);
+            CHECK(cluster.workers[0]->done(own) == (named != Named::kKnownList));
             check_copies(cluster);
         }
     }
@@ -229,6 +229,36 @@ TEST_SUITE("unserved_keys") {
         (void)cluster.push_ones(keys, in_iteration(1));
         cluster.run_idle(50);
         CHECK(bytes_sent(cluster) - before < keys.size());  // a row of each would be 16 times that
+        check_copies(cluster);
+    }
+
+    TEST_CASE(
+        "of an iteration, copies get the rows that it has changed, however long the table is") {
+        SparseSums cluster;
+        const TableInfo dense =
+            *cluster.make_table(0, dense_table("dense", 20'000, ValueType::kFloat64));
+        cluster.run_idle(50);
+        std::vector<uint64_t> keys(20'000);
+        std::iota(keys.begin(), keys.end(), 0);
+        REQUIRE(cluster.finish(0, cluster.push_ones(keys, {})).has_value());
+        const std::vector<double> ones(100, 1.0);
+        const auto push = [&](const auto& which, uint64_t iteration) {
+            const auto bytes = std::as_bytes(std::span(ones));
+            std::vector<ClientCore::CallId> calls;
+            for (size_t worker = 0; worker < 2; ++worker) {
+                for (const TableInfo& table : {cluster.table, dense})
+                    calls.push_back(cluster.workers[worker]->push(
+                        table, which, bytes.first(which.size() * 8), in_iteration(iteration)));
+            }
+            for (size_t i = 0; i < calls.size(); ++i)
+                REQUIRE(cluster.finish(static_cast<uint32_t>(i / 2), calls[i]).has_value());
+            cluster.run_idle(50);
+        };
+        const std::vector<uint64_t> some{3, 4, 5, 6000, 6001, 13'000, 19'999};
+        push(some, 1);  // the sparse table begins to know the keys of its rows
+        const uint64_t before = bytes_sent(cluster);
+        push(some, 2);
+        CHECK(bytes_sent(cluster) - before < 10'000);  // of 640,000 in both tables
         check_copies(cluster);
     }
 

@@ -162,7 +162,11 @@ TEST_SUITE("table_rows") {
             std::vector<float> deltas(keys.size() * schema_.width);
             for (float& delta : deltas)
                 delta = static_cast<float>(random_.below(100));
-            REQUIRE(shards_[shard]->push(rows, std::as_bytes(std::span(deltas))));
+            if (random_.below(3) == 0) {
+                push_iteration(*shards_[shard], keys, rows, std::as_bytes(std::span(deltas)));
+            } else {
+                REQUIRE(shards_[shard]->push(rows, std::as_bytes(std::span(deltas))));
+            }
             for (size_t i = 0; i < keys.size(); ++i) {
                 Row& row = model_.try_emplace(keys[i], initial()).first->second;
                 for (size_t v = 0; v < schema_.width; ++v) {
@@ -175,6 +179,35 @@ TEST_SUITE("table_rows") {
                     }
                 }
             }
+        }
+
+        /// The only part of an iteration. What the table lists of it are these keys and their rows.
+        void push_iteration(TableShard& table, const std::vector<uint64_t>& keys,
+                            const RowList& list, std::span<const std::byte> deltas) {
+            const std::map<uint64_t, uint32_t> row_of = [&] {
+                std::map<uint64_t, uint32_t> found;
+                for (size_t i = 0; i < keys.size(); ++i)
+                    found[keys[i]] = list.rows[i];
+                return found;
+            }();
+            REQUIRE(table.push_aggregate(1, list, deltas));
+            AggregatedRows listed;
+            REQUIRE(table.list_aggregated(1, listed));
+            std::set<uint64_t> seen;
+            for (size_t i = 0; i < listed.keys.size(); ++i) {
+                const auto at = row_of.find(listed.keys[i]);
+                right_ &= at != row_of.end() && at->second == listed.rows[i];
+                right_ &= seen.insert(listed.keys[i]).second;
+            }
+            for (const KeyRange range : listed.ranges) {
+                right_ &= table.is_in_extent(range);
+                for (uint64_t key = range.begin; key < range.end; ++key)
+                    right_ &= row_of.contains(key) && seen.insert(key).second;
+            }
+            right_ &= seen.size() == keys.size();
+            table.apply_aggregate(1);
+            REQUIRE(table.list_aggregated(1, listed));
+            right_ &= listed.keys.empty() && listed.ranges.empty();
         }
 
         void push() {
