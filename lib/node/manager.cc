@@ -321,14 +321,20 @@ void Manager::lost(ConnectionId connection) {
 }
 
 /// A worker that computes says nothing, but the life line of its process holds. If that breaks and is
-/// not made anew, nobody knows whether the process lives.
+/// not made anew, nobody knows whether the process lives. When another manager begins to lead, all
+/// break: also that of a process which is stopped or starved, and which nothing has happened to.
 void Manager::lose_silent_workers(uint64_t now_ns) {
+    constexpr uint64_t kLeasesAfterChange = 10;
     for (const auto& [number, worker] : workers_) {
         const uint64_t since_ns = endpoint_->silent_since_ns(worker.connection);
-        if (since_ns != 0 && now_ns - since_ns > options_.lease_ns) {
+        const uint64_t most_ns =
+            options_.lease_ns * (since_ns == led_since_ns_ ? kLeasesAfterChange : 1);
+        if (since_ns != 0 && now_ns - since_ns > most_ns) {
             log(LogLevel::kWarning,
-                "worker {} (rank {}) is out of reach for {} ms (WEIR_LEASE_MS) and counts as lost",
-                number, worker.rank, options_.lease_ns / kMillisecond);
+                "worker {} (rank {}) is out of reach for {} ms ({}WEIR_LEASE_MS) and counts as "
+                "lost",
+                number, worker.rank, most_ns / kMillisecond,
+                since_ns == led_since_ns_ ? "since another manager leads; ten times " : "");
         } else if (has_work_lease_ended(worker, now_ns)) {
             log(LogLevel::kWarning,
                 "worker {} (rank {}) has shown no sign of life for {} s (--work-lease) and counts "

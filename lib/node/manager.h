@@ -111,8 +111,8 @@ public:
         return membership_ ? membership_->view() : none;
     }
 
-    /// Whom another manager did not hear is not silent yet.
-    void begin_to_look() { awake_since_ns_ = clock_.now_ns(); }
+    /// Another manager led before. Whom that one did not hear is not silent yet.
+    void begin_to_look() { led_since_ns_ = awake_since_ns_ = clock_.now_ns(); }
 
     /// As MemberLinks::process_has_ended().
     void process_has_ended(uint64_t process) { endpoint_->process_has_ended(process); }
@@ -273,6 +273,7 @@ private:
     std::map<uint32_t, Worker> workers_;    ///< by number, those that are here
     std::optional<Membership> membership_;  ///< once the job runs
     uint64_t polled_ns_ = 0;                ///< when it was last polled
+    uint64_t led_since_ns_ = ~uint64_t{0};  ///< begin_to_look(); ~0: no other one led before
     uint64_t awake_since_ns_ = 0;           ///< it has been polled often enough
     uint64_t next_look_ns_ = 0;             ///< for silent servers
     std::set<uint32_t> silent_;             ///< servers that are out of reach; that was logged

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import time
 import unittest
 
 import lr_testing as testing
@@ -112,6 +113,16 @@ class Managers(testing.ServersThatDie, testing.Folder, unittest.TestCase):
             self.ends(job, (1, 2, 3, 4))
             self.assertEqual(job.wait(0), 1, job.everything())
             self.assertRegex(job.err(0), r"error: .*the job goes on without")
+
+    def test_a_worker_that_is_stopped_while_another_one_begins_to_lead_is_waited_for(self):
+        with self.job(testing.endless(), *testing.ENDLESS) as job:
+            self.ready(job)
+            os.kill(job.pid(4), signal.SIGSTOP)
+            job.kill(0)
+            time.sleep(4 * LEASE_MS / 1000)
+            os.kill(job.pid(4), signal.SIGCONT)
+            self.trains_on(job)
+            self.ends(job, (1, 2, 3, 4))
 
     def test_while_nobody_leads_a_command_says_how_many_answered(self):
         with self.job(testing.endless(), *testing.ENDLESS, WEIR_DEADLINE_MS="300000") as job:
