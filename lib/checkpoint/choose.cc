@@ -14,25 +14,6 @@ namespace {
 
 constexpr std::string_view kNoOther = "no other checkpoint of the folder has all its files";
 
-Status check_size(Disk& disk, const std::string& folder, uint64_t number, const ChunkEntry& chunk) {
-    const std::string path = path_of(folder, chunk.name);
-    const Result<uint64_t> size = disk.size(path);
-    if (!size && size.code() == Errc::kNotFound) {
-        return Error(Errc::kNotFound,
-                     fmt::format("{}: the file of a chunk of checkpoint {} is gone", path, number));
-    }
-    WEIR_TRY(size);
-    if (*size == chunk.size_bytes) return {};
-    return Error(Errc::kParse, fmt::format("{}: the chunk has {} bytes instead of {}", path, *size,
-                                           chunk.size_bytes));
-}
-
-Status check_sizes(Disk& disk, const std::string& folder, const Manifest& manifest) {
-    for (const ChunkEntry& chunk : manifest.chunks)
-        WEIR_TRY(check_size(disk, folder, manifest.number, chunk));
-    return {};
-}
-
 bool needs(const Manifest& manifest, std::string_view chunk) {
     return std::ranges::find(manifest.chunks, chunk, &ChunkEntry::name) != manifest.chunks.end();
 }
@@ -53,7 +34,7 @@ std::string text_of(std::span<const uint64_t> numbers) {
 
 Result<Manifest> open_checkpoint(Disk& disk, const std::string& folder, uint64_t number) {
     Result<Manifest> manifest = read_manifest(disk, folder, number);
-    if (manifest) WEIR_TRY(check_sizes(disk, folder, *manifest));
+    if (manifest) WEIR_TRY(check_chunks(disk, folder, *manifest));
     return manifest;
 }
 

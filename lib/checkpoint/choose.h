@@ -16,7 +16,7 @@ namespace weir::checkpoint {
 
 /// The manifest of a checkpoint that has all its files, of the sizes that it names. Chunks are not
 /// read: whether their bytes are right is seen when they are.
-/// Errors: those of read_manifest(); kNotFound, kParse, naming the chunk
+/// Errors: those of read_manifest() and check_chunks()
 [[nodiscard]] Result<Manifest> open_checkpoint(Disk& disk, const std::string& folder,
                                                uint64_t number);
 

@@ -9,6 +9,7 @@
 
 #include <fmt/core.h>
 
+#include "lib/checkpoint/chunk_check.h"
 #include "lib/checkpoint/manifest.h"
 
 namespace weir::checkpoint {
@@ -43,13 +44,24 @@ std::optional<FileName> parse_name(std::string_view name) noexcept {
     return file;
 }
 
-/// A checkpoint that stays cannot be read.
+/// A checkpoint that stays cannot be read: which chunks it needs is not known, or it is of no use, and
+/// an older one may be the last that is.
 Error cannot_prune(const std::string& folder, uint64_t number, const Error& why) {
-    return {why.code(),
-            fmt::format("nothing was removed, because it is not known which chunks checkpoint {} "
-                        "needs: {}. If you do not need that checkpoint, remove {}, and prune again",
-                        number, why.text(), path_of(folder, manifest_name(number))),
-            why.os_error()};
+    return {
+        why.code(),
+        fmt::format("nothing was removed, because checkpoint {}, which is to stay, cannot be gone "
+                    "on from: {}. If you do not need that checkpoint, remove {}, and prune again",
+                    number, why.text(), path_of(folder, manifest_name(number))),
+        why.os_error()};
+}
+
+Result<Manifest> read_checked(Disk& disk, const std::string& folder, uint64_t number,
+                              bool reads_bytes) {
+    Result<Manifest> manifest = read_manifest(disk, folder, number);
+    if (!manifest) return manifest;
+    WEIR_TRY(check_chunks(disk, folder, *manifest));
+    if (reads_bytes) WEIR_TRY(ChunkCheck(disk, folder).check(*manifest));
+    return manifest;
 }
 
 }  // namespace
@@ -111,7 +123,7 @@ Result<uint64_t> next_number(Disk& disk, const std::string& folder) {
     return highest + 1;
 }
 
-Result<Pruned> prune(Disk& disk, const std::string& folder, size_t keep,
+Result<Pruned> prune(Disk& disk, const std::string& folder, size_t keep, PruneCheck check,
                      std::optional<uint64_t> needed) {
     WEIR_ASSIGN(const std::vector<uint64_t> numbers, list_checkpoints(disk, folder));
     Pruned pruned;
@@ -123,7 +135,8 @@ Result<Pruned> prune(Disk& disk, const std::string& folder, size_t keep,
     std::set<std::string, std::less<>> named;
     for (const uint64_t number : numbers) {
         if (std::ranges::binary_search(gone, number)) continue;
-        const Result<Manifest> manifest = read_manifest(disk, folder, number);
+        const bool reads_bytes = check == PruneCheck::kBytes && number == numbers.back();
+        const Result<Manifest> manifest = read_checked(disk, folder, number, reads_bytes);
         if (!manifest) return cannot_prune(folder, number, manifest.error());
         for (const ChunkEntry& chunk : manifest->chunks)
             named.insert(chunk.name);

@@ -47,13 +47,19 @@ struct Pruned {
     size_t chunk_count = 0;             ///< files that no manifest named any more
 };
 
+/// What is looked at of the checkpoints that stay, before others are removed.
+enum class PruneCheck : uint8_t {
+    kSizes,  ///< as check_chunks() does: of one that was just written
+    kBytes,  ///< of the newest one also every byte
+};
+
 /// Removes all but the newest `keep` (at least 1) checkpoints, and but for `needed`, then the chunks
 /// that none of those names, then what was left of interrupted ones. Files with a higher number than
 /// the newest checkpoint stay: one may just be written.
-/// Errors: those of Disk and of read_manifest(), if it cannot be known which chunks are needed;
-///         then no file is removed, and the text says what to do
+/// Errors: those of Disk, and of read_manifest(), check_chunks() and ChunkCheck, if one that stays
+///         may be of no use; then no file is removed, and the text says what to do
 [[nodiscard]] Result<Pruned> prune(Disk& disk, const std::string& folder, size_t keep,
-                                   std::optional<uint64_t> needed = {});
+                                   PruneCheck check, std::optional<uint64_t> needed = {});
 
 /// Writes a file that was not there; removes it if it cannot be written whole. Neither its content
 /// nor its name need be on the disk when this returns. Errors: those of Disk

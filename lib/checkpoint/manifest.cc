@@ -22,6 +22,19 @@ auto place_of(const ChunkEntry& chunk) {
     return std::tie(chunk.table, chunk.range.first);
 }
 
+Status check_size(Disk& disk, const std::string& folder, uint64_t number, const ChunkEntry& chunk) {
+    const std::string path = path_of(folder, chunk.name);
+    const Result<uint64_t> size = disk.size(path);
+    if (!size && size.code() == Errc::kNotFound) {
+        return Error(Errc::kNotFound,
+                     fmt::format("{}: the file of a chunk of checkpoint {} is gone", path, number));
+    }
+    WEIR_TRY(size);
+    if (*size == chunk.size_bytes) return {};
+    return Error(Errc::kParse, fmt::format("{}: the chunk has {} bytes instead of {}", path, *size,
+                                           chunk.size_bytes));
+}
+
 /// What is wrong with the order or the completeness of tables and chunks; empty if nothing is.
 std::string fault_of(const Manifest& manifest) {
     if (std::ranges::adjacent_find(manifest.tables, std::ranges::greater_equal{},
@@ -154,14 +167,8 @@ Result<Manifest> decode_manifest(const std::string& name, std::span<const std::b
 }
 
 Status check_chunks(Disk& disk, const std::string& folder, const Manifest& manifest) {
-    WEIR_ASSIGN(std::vector<std::string> names, disk.list(folder));
-    std::ranges::sort(names);
-    for (const ChunkEntry& chunk : manifest.chunks) {
-        if (std::ranges::binary_search(names, chunk.name)) continue;
-        return Error(Errc::kNotFound,
-                     fmt::format("{}: the file of a chunk of checkpoint {} is gone",
-                                 path_of(folder, chunk.name), manifest.number));
-    }
+    for (const ChunkEntry& chunk : manifest.chunks)
+        WEIR_TRY(check_size(disk, folder, manifest.number, chunk));
     return {};
 }
 

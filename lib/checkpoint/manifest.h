@@ -80,8 +80,9 @@ struct Manifest {
 /// What tells it from every other manifest.
 [[nodiscard]] uint64_t checksum_of(const Manifest& manifest);
 
-/// Whether the files of all chunks are there; somebody may have removed one of an older checkpoint.
-/// Errors: kNotFound, naming it; those of Disk
+/// Whether the files of all chunks are there and have their sizes; somebody may have removed one of an
+/// older checkpoint, or cut it. Chunks are not read: ChunkCheck does that.
+/// Errors: kNotFound, kParse, naming the first; those of Disk
 [[nodiscard]] Status check_chunks(Disk& disk, const std::string& folder, const Manifest& manifest);
 
 /// Writes the manifest under another name, and renames it when it is on the disk. All chunks must

@@ -38,7 +38,9 @@ DiskAnswer failed(const Error& why) {
 /// Removes old checkpoints. The new one is there even if that fails. `needed`: one that stays.
 void remove_old(Disk& disk, const std::string& folder, size_t kept_count,
                 std::optional<uint64_t> needed) {
-    if (const auto pruned = checkpoint::prune(disk, folder, kept_count, needed); !pruned) {
+    const auto pruned =
+        checkpoint::prune(disk, folder, kept_count, checkpoint::PruneCheck::kSizes, needed);
+    if (!pruned) {
         log(LogLevel::kWarning,
             "checkpoints are written, but old ones in {} are not removed: {} (the job does it with "
             "its next checkpoint)",

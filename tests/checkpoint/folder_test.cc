@@ -5,6 +5,7 @@
 #include <cerrno>
 
 #include <doctest/doctest.h>
+#include <fmt/core.h>
 
 #include "tests/checkpoint/sim_disk.h"
 #include "tests/checkpoint/small_checkpoint.h"
@@ -63,7 +64,7 @@ TEST_SUITE("checkpoint folder") {
                 // The next one is written beside what is left, and then that can go.
                 const uint64_t next = next_number(disk, "d").value();
                 REQUIRE(write_small(disk, "d", next, next, 1));
-                REQUIRE(prune(disk, "d", 1));
+                REQUIRE(prune(disk, "d", 1, PruneCheck::kBytes));
                 CHECK(disk.list("d")->size() == 3);
                 REQUIRE(check_small(disk, "d", next, next, 2).empty());
             }
@@ -109,12 +110,12 @@ TEST_SUITE("checkpoint folder") {
         REQUIRE(write_file(disk, "d", chunk_name(4, 0, 0, 0), {}));  // one that is being written
         REQUIRE(write_file(disk, "d", chunk_name(2, 0, 0, 9), {}));  // one that was interrupted
         REQUIRE(write_file(disk, "d", "notes.txt", {}));
-        const Pruned pruned = prune(disk, "d", 1).value();
+        const Pruned pruned = prune(disk, "d", 1, PruneCheck::kBytes).value();
         CHECK(pruned.checkpoints == std::vector<uint64_t>{1, 2});
         CHECK(pruned.chunk_count == 8 + 4 + 1);
         CHECK(disk.list("d")->size() == 1 + 4 + 4 + 2);
         CHECK(check_small(disk, "d", 3, 2, 3).empty());
-        CHECK(prune(disk, "d", 0)->checkpoints.empty());
+        CHECK(prune(disk, "d", 0, PruneCheck::kBytes)->checkpoints.empty());
         CHECK(check_small(disk, "d", 3, 2, 3).empty());
     }
 
@@ -127,7 +128,8 @@ TEST_SUITE("checkpoint folder") {
                 REQUIRE(write_small(disk, "d", 1, 1, 2));
                 REQUIRE(write_small(disk, "d", 2, 2, 2));
                 disk.fail_at(step);
-                if (write_increment(disk, "d", 3, 2, 2)) (void)prune(disk, "d", 1);
+                if (write_increment(disk, "d", 3, 2, 2))
+                    (void)prune(disk, "d", 1, PruneCheck::kBytes);
                 disk.crash(seed + step * 100 + i);
                 const auto numbers = list_checkpoints(disk, "d").value();
                 REQUIRE(numbers.back() >= 2);
@@ -140,12 +142,18 @@ TEST_SUITE("checkpoint folder") {
         }
     }
 
-    TEST_CASE("a chunk that somebody has removed is missed before it is named again") {
+    TEST_CASE("a chunk that somebody has removed or cut is missed before it is named again") {
         SimDisk disk;
         REQUIRE(write_small(disk, "d", 1, 1, 2));
         const std::string name = read_manifest(disk, "d", 1)->chunks_of(0)[1].name;
+        auto bytes = disk.read("d/" + name, 1 << 20).value();
+        bytes.pop_back();
+        disk.damage("d/" + name, bytes);
+        const Status cut = write_increment(disk, "d", 2, 1, 1);
+        REQUIRE(cut.code() == Errc::kParse);
+        CHECK(cut.error().text().find(name) != std::string::npos);
         REQUIRE(disk.remove("d/" + name));
-        const Status missed = write_increment(disk, "d", 2, 1, 1);
+        const Status missed = write_increment(disk, "d", 3, 1, 1);
         REQUIRE(missed.code() == Errc::kNotFound);
         CHECK(missed.error().text().find(name) != std::string::npos);
         CHECK(*latest(disk, "d") == 1);
@@ -159,7 +167,7 @@ TEST_SUITE("checkpoint folder") {
         bytes[40] ^= std::byte{1};
         disk.damage("d/" + manifest_name(2), bytes);
         const size_t files = disk.list("d")->size();
-        const auto pruned = prune(disk, "d", 1);
+        const auto pruned = prune(disk, "d", 1, PruneCheck::kBytes);
         CHECK(pruned.code() == Errc::kParse);
         CHECK(pruned.error().text().find("nothing was removed") != std::string::npos);
         CHECK(pruned.error().text().find("remove d/000002.manifest, and prune again") !=
@@ -168,23 +176,69 @@ TEST_SUITE("checkpoint folder") {
         CHECK(check_small(disk, "d", 1, 1, 1).empty());
         // What the text says to do.
         REQUIRE(disk.remove("d/" + manifest_name(2)));
-        CHECK(prune(disk, "d", 1)->checkpoints.empty());
+        CHECK(prune(disk, "d", 1, PruneCheck::kBytes)->checkpoints.empty());
         CHECK(check_small(disk, "d", 1, 1, 1).empty());
         // One that does not stay need not be read.
         disk.damage("d/" + manifest_name(1), {});
         REQUIRE(write_small(disk, "d", 3, 3, 2));
-        CHECK(prune(disk, "d", 1)->checkpoints == std::vector<uint64_t>{1});
+        CHECK(prune(disk, "d", 1, PruneCheck::kBytes)->checkpoints == std::vector<uint64_t>{1});
         CHECK(check_small(disk, "d", 3, 3, 1).empty());
+    }
+
+    TEST_CASE("nothing is pruned if a checkpoint that stays lacks a chunk") {
+        for (const uint64_t damaged : {2, 3}) {
+            for (const bool is_cut : {false, true}) {
+                SimDisk disk;
+                for (uint64_t number = 1; number <= 3; ++number)
+                    REQUIRE(write_small(disk, "d", number, number, 2));
+                const std::string path = "d/" + read_manifest(disk, "d", damaged)->chunks[1].name;
+                auto bytes = disk.read(path, 1 << 20).value();
+                bytes.pop_back();
+                REQUIRE(disk.remove(path));
+                if (is_cut) disk.damage(path, bytes);
+                const size_t files = disk.list("d")->size();
+                for (const PruneCheck check : {PruneCheck::kSizes, PruneCheck::kBytes}) {
+                    const auto pruned = prune(disk, "d", 2, check);
+                    REQUIRE_FALSE(pruned);
+                    CHECK(pruned.error().text().find(path) != std::string::npos);
+                    CHECK(pruned.error().text().find(fmt::format("remove d/{}, and prune again",
+                                                                 manifest_name(damaged))) !=
+                          std::string::npos);
+                }
+                CHECK(disk.list("d")->size() == files);
+                // What the text says to do.
+                REQUIRE(disk.remove("d/" + manifest_name(damaged)));
+                CHECK(prune(disk, "d", 2, PruneCheck::kBytes)->checkpoints.empty());
+                CHECK(check_small(disk, "d", 1, 1, 1).empty());
+            }
+        }
+    }
+
+    TEST_CASE("every byte of the newest checkpoint is read before others are removed") {
+        SimDisk disk;
+        for (uint64_t number = 1; number <= 3; ++number)
+            REQUIRE(write_small(disk, "d", number, number, 2));
+        const std::string path = "d/" + read_manifest(disk, "d", 3)->chunks.back().name;
+        auto bytes = disk.read(path, 1 << 20).value();
+        bytes[bytes.size() / 2] ^= std::byte{16};
+        disk.damage(path, bytes);
+        const size_t files = disk.list("d")->size();
+        const auto pruned = prune(disk, "d", 1, PruneCheck::kBytes);
+        CHECK(pruned.code() == Errc::kParse);
+        CHECK(pruned.error().text().find(path) != std::string::npos);
+        CHECK(disk.list("d")->size() == files);
+        // One that was just written is not read again.
+        CHECK(prune(disk, "d", 2, PruneCheck::kSizes)->checkpoints == std::vector<uint64_t>{1});
     }
 
     TEST_CASE("one that is needed stays, with its chunks, however old it is") {
         SimDisk disk;
         for (uint64_t number = 1; number <= 4; ++number)
             REQUIRE(write_small(disk, "d", number, number, 2));
-        CHECK(prune(disk, "d", 2, 1)->checkpoints == std::vector<uint64_t>{2});
+        CHECK(prune(disk, "d", 2, PruneCheck::kBytes, 1)->checkpoints == std::vector<uint64_t>{2});
         CHECK(check_small(disk, "d", 1, 1, 1).empty());
-        CHECK(prune(disk, "d", 2, 4)->checkpoints == std::vector<uint64_t>{1});
-        CHECK(prune(disk, "d", 1, 1)->checkpoints == std::vector<uint64_t>{3});
+        CHECK(prune(disk, "d", 2, PruneCheck::kBytes, 4)->checkpoints == std::vector<uint64_t>{1});
+        CHECK(prune(disk, "d", 1, PruneCheck::kBytes, 1)->checkpoints == std::vector<uint64_t>{3});
         CHECK(check_small(disk, "d", 4, 4, 1).empty());
     }
 
@@ -196,7 +250,7 @@ TEST_SUITE("checkpoint folder") {
                 for (uint64_t number = 1; number <= 3; ++number)
                     REQUIRE(write_small(disk, "d", number, number, 2));
                 disk.fail_at(step);
-                (void)prune(disk, "d", 1);
+                (void)prune(disk, "d", 1, PruneCheck::kBytes);
                 disk.crash(seed + step * 100 + i);
                 const auto numbers = list_checkpoints(disk, "d").value();
                 REQUIRE(numbers.back() == 3);

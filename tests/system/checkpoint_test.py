@@ -140,6 +140,23 @@ class Checkpoint(unittest.TestCase):
 
     def test_tables_are_exported_as_text(self):
         self.write(1, 0, 3)
+    def test_nothing_is_removed_if_the_newest_one_is_damaged(self):
+        for number in (1, 2, 3):
+            self.write(number, number, 2)
+        path = self.chunk(3)
+        good = path.read_bytes()
+        for damaged in (None, good[:-1], good[:50] + bytes([good[50] ^ 16]) + good[51:]):
+            path.unlink(missing_ok=True)
+            if damaged:
+                path.write_bytes(damaged)
+            files = sorted(self.dir.iterdir())
+            self.assertRegex(self.weir("prune", "--keep", "1", code=1).stderr,
+                             f"nothing was removed.*{path.name}.*remove {self.dir}/000003.manifest, and prune again")
+            self.assertEqual(sorted(self.dir.iterdir()), files)
+        (self.dir / "000003.manifest").unlink()
+        self.assertEqual(self.json("prune", "--keep", "1")["checkpoints"], [1])
+        self.assertEqual(self.weir("verify").stdout, "checkpoint 2: whole\n")
+
         self.assertRegex(self.weir("export", code=2).stderr, "choose one by --table: 'weights', 'counts'")
         self.assertRegex(self.weir("export", "-t", "cousins", code=2).stderr, "no table 'cousins'; choose one of: 'weights', 'counts'")
         lines = self.weir("export", "-t", "weights").stdout.splitlines()
