@@ -53,22 +53,26 @@ Result<Manifest> choose_checkpoint(Disk& disk, const std::string& folder, uint64
     return Error(why.code(), why.text() + other_choice(disk, folder, number), why.os_error());
 }
 
-Result<Chosen> choose_newest_whole(Disk& disk, const std::string& folder) {
+Result<Chosen> choose_newest_whole(Disk& disk, const std::string& folder, const CheckEnd& end) {
     Chosen chosen;
     WEIR_ASSIGN(const std::vector<uint64_t> numbers, list_checkpoints(disk, folder));
     if (numbers.empty()) return no_checkpoint(folder);
     for (size_t i = numbers.size(); i > 0; --i) {
+    ChunkCheck chunks(disk, folder, end);
         const uint64_t number = numbers[i - 1];
         Result<Manifest> manifest = open_checkpoint(disk, folder, number);
-        if (manifest) {
+        const Result<size_t> unread =
+            manifest ? chunks.check(*manifest) : Result<size_t>(manifest.error());
+        if (unread) {
+            chosen.unread_count = *unread;
             chosen.manifest = *std::move(manifest);
             return chosen;
         }
-        if (manifest.code() == Errc::kUnavailable) {
-            const Error& why = manifest.error();
+        if (unread.code() == Errc::kUnavailable) {
+            const Error& why = unread.error();
             return Error(why.code(), why.text() + other_choice(disk, folder, number));
         }
-        chosen.left_out.push_back({number, std::move(manifest).error()});
+        chosen.left_out.push_back({number, unread.error()});
     }
     const Error& why = chosen.left_out.front().why;
     return Error(why.code(), fmt::format("{}; {}", why.text(), kNoOther), why.os_error());

@@ -3,12 +3,14 @@
 /// \file
 /// Which checkpoint of a folder a job goes on from.
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "lib/base/result.h"
+#include "lib/checkpoint/chunk_check.h"
 #include "lib/checkpoint/disk.h"
 #include "lib/checkpoint/manifest.h"
 
@@ -37,10 +39,13 @@ struct Chosen {
     std::vector<LeftOut> left_out;  ///< newer ones, the newest first
 };
 
-/// The newest one that open_checkpoint() takes.
+/// The newest one that open_checkpoint() takes, and whose chunks are not damaged, as far as they can be
+/// read until `end`.
 /// Errors: kNotFound if there is no checkpoint; that of the newest, if none can be taken; kUnavailable
+    size_t unread_count = 0;        ///< chunks whose bytes there was no time to read
 ///         for one of another version of Weir, which is not damaged: that version is to go on from it
-[[nodiscard]] Result<Chosen> choose_newest_whole(Disk& disk, const std::string& folder);
+[[nodiscard]] Result<Chosen> choose_newest_whole(Disk& disk, const std::string& folder,
+                                                 const CheckEnd& end);
 
 /// The end of an error of checkpoint `number`, with "; " before it: the newest other one that
 /// open_checkpoint() takes, and the flag that goes on from it. `chunk`: a file that it must not name.

@@ -41,6 +41,8 @@ namespace weir {
 namespace {
 
 constexpr std::string_view kChoiceKey = "weir-resume";
+/// Of the time in which all ranks must have come, what rank 0 may take to look for damage.
+constexpr uint64_t kCheckShare = 3;
 constexpr size_t kShardsPerCpu = 16;  // beyond this, a warning is logged
 
 Result<IdleOptions> idle_options(const Config& config) {
@@ -80,10 +82,10 @@ private:
     [[nodiscard]] Status find_managers(Bootstrap& bootstrap, std::span<const uint32_t> ranks,
                                        uint64_t deadline_ns);
     void set_managers(const std::vector<ManagerPlace>& managers);
-    Status plan(Bootstrap& bootstrap);
+    Status plan(Bootstrap& bootstrap, uint64_t deadline_ns);
     [[nodiscard]] Result<ManagerOptions> manager_options();
     Status start_manager(ManagerOptions options);
-    Status look_for_checkpoints(Bootstrap& bootstrap);
+    Status look_for_checkpoints(Bootstrap& bootstrap, uint64_t deadline_ns);
     Status take_checkpoint(Bootstrap& bootstrap, uint64_t deadline_ns);
     Status start_lines();
     void start_rendezvous(std::unique_ptr<boot::OpenRendezvous> rendezvous);
@@ -116,7 +118,7 @@ Status Job::Part::start() {
     if (options_.add_rules) options_.add_rules(rules_);
     WEIR_ASSIGN(const std::unique_ptr<Bootstrap> bootstrap, detect_bootstrap(config_, clock_));
     WEIR_ASSIGN(const uint64_t deadline_ns, join_deadline_ns(config_, clock_));
-    if (Status planned = plan(*bootstrap); !planned) {
+    if (Status planned = plan(*bootstrap, deadline_ns); !planned) {
         (void)bootstrap->finish();  // else the launcher ends the job and the error is lost
         return planned;
     }
@@ -201,12 +203,12 @@ Status Job::Part::find_managers(Bootstrap& bootstrap, std::span<const uint32_t> 
 }
 
 /// What this process does, and whether it can.
-Status Job::Part::plan(Bootstrap& bootstrap) {
+Status Job::Part::plan(Bootstrap& bootstrap, uint64_t deadline_ns) {
     WEIR_ASSIGN(Roles roles, plan_roles(options_, bootstrap.rank(), bootstrap.size()));
     WEIR_TRY(check_thread_count(options_, roles));
     WEIR_TRY(ContactFile::check_place(options_.contact_file));
     roles_ = std::move(roles);
-    return look_for_checkpoints(bootstrap);
+    return look_for_checkpoints(bootstrap, deadline_ns);
 }
 
 Status Job::Part::join(const JoinOptions& how) {
@@ -306,12 +308,15 @@ Status Job::Part::start_manager(ManagerOptions options) {
 
 /// A folder that servers do not see ends all of them at once. Rank 0, which is a server, chooses the checkpoint
 /// that the job goes on from, and the others get its choice with the next exchange.
-Status Job::Part::look_for_checkpoints(Bootstrap& bootstrap) {
+Status Job::Part::look_for_checkpoints(Bootstrap& bootstrap, uint64_t deadline_ns) {
     if (!roles_.shape.is_server) return {};
     checkpoint::RealDisk disk;
     WEIR_ASSIGN(checkpoints_, plan_checkpoints(options_, disk));
     if (roles_.shape.rank != 0) return {};
-    WEIR_TRY(choose_resumed(options_, disk, checkpoints_));
+    const uint64_t now_ns = clock_.now_ns();
+    const uint64_t left_ns = deadline_ns - std::min(now_ns, deadline_ns);
+    const checkpoint::CheckEnd end{clock_, now_ns + left_ns / kCheckShare};
+    WEIR_TRY(choose_resumed(options_, disk, end, checkpoints_));
     return bootstrap.put(kChoiceKey, text_of_choice(options_, checkpoints_));
 }
 

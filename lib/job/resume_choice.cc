@@ -28,17 +28,26 @@ void go_on_from(checkpoint::Manifest manifest, JobCheckpoints& plan) {
     plan.resume = std::move(manifest);
 }
 
-Status choose_automatically(checkpoint::Disk& disk, JobCheckpoints& plan) {
+Status choose_automatically(checkpoint::Disk& disk, const checkpoint::CheckEnd& end,
+                            JobCheckpoints& plan) {
     const std::string& folder = plan.options.resumed_folder;
     WEIR_ASSIGN(const std::vector<uint64_t> numbers, checkpoint::list_checkpoints(disk, folder));
     if (numbers.empty()) {
         plan.options.resumed_folder.clear();
         return {};
     }
-    WEIR_ASSIGN(checkpoint::Chosen chosen, checkpoint::choose_newest_whole(disk, folder));
+    WEIR_ASSIGN(checkpoint::Chosen chosen, checkpoint::choose_newest_whole(disk, folder, end));
     for (const checkpoint::LeftOut& one : chosen.left_out) {
         log(LogLevel::kWarning, "the job does not go on from checkpoint {} of {}: {}", one.number,
             folder, one.why.message());
+    }
+    if (chosen.unread_count != 0) {
+        log(LogLevel::kWarning,
+            "there was no time to look at the bytes of {} of the {} chunks of checkpoint {}: if "
+            "one "
+            "is damaged, the job ends when it reads it; a longer WEIR_JOIN_TIMEOUT_S gives time to "
+            "look at more before",
+            chosen.unread_count, chosen.manifest.chunks.size(), chosen.manifest.number);
     }
     go_on_from(std::move(chosen.manifest), plan);
     return {};
@@ -50,11 +59,12 @@ Error refused(std::string why) {
 
 }  // namespace
 
-Status choose_resumed(const JobOptions& options, checkpoint::Disk& disk, JobCheckpoints& plan) {
+Status choose_resumed(const JobOptions& options, checkpoint::Disk& disk,
+                      const checkpoint::CheckEnd& end, JobCheckpoints& plan) {
     if (options.resume.empty()) return {};
     const std::string folder = plan.options.resumed_folder;
     if (options.resume == kResumeAuto) {
-        WEIR_TRY(choose_automatically(disk, plan));
+        WEIR_TRY(choose_automatically(disk, end, plan));
     } else {
         WEIR_ASSIGN(checkpoint::Manifest manifest,
                     checkpoint::choose_checkpoint(disk, folder, options.resume_number));

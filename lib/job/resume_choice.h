@@ -10,16 +10,18 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/result.h"
+#include "lib/checkpoint/chunk_check.h"
 #include "lib/checkpoint/disk.h"
 #include "lib/job/job.h"
 #include "lib/job/job_checkpoints.h"
 
 namespace weir {
 
-/// Chooses the checkpoint, and logs which. For rank 0.
+/// Chooses the checkpoint, and logs which. For rank 0. With --resume auto it reads the chunks until `end`:
+/// one with damaged bytes is left out, because a job that is started again and again would end with each.
 /// Errors: those of checkpoint::choose_checkpoint() and choose_newest_whole()
 [[nodiscard]] Status choose_resumed(const JobOptions& options, checkpoint::Disk& disk,
-                                    JobCheckpoints& plan);
+                                    const checkpoint::CheckEnd& end, JobCheckpoints& plan);
 
 /// What rank 0 has chosen, for the other ranks.
 [[nodiscard]] std::string text_of_choice(const JobOptions& options, const JobCheckpoints& plan);

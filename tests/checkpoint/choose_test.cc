@@ -7,6 +7,7 @@
 
 #include <doctest/doctest.h>
 
+#include "lib/base/clock.h"
 #include "lib/checkpoint/folder.h"
 #include "tests/checkpoint/sim_disk.h"
 #include "tests/checkpoint/small_checkpoint.h"
@@ -42,6 +43,11 @@ std::string chunk_path(SimDisk& disk, uint64_t number, size_t i) {
     return "d/" + read_manifest(disk, "d", number)->chunks[i].name;
 }
 
+Result<Chosen> newest_whole(SimDisk& disk) {
+    const ManualClock clock;
+    return choose_newest_whole(disk, "d", {clock, clock.now_ns() + 1});
+}
+
 /// Ways in which checkpoint 4 may be damaged.
 struct Damage {
     void (*make)(SimDisk&);
@@ -65,13 +71,13 @@ TEST_SUITE("choose") {
     TEST_CASE("the newest checkpoint is chosen, or that of a number") {
         SimDisk disk;
         CHECK(choose_checkpoint(disk, "d", 0).code() == Errc::kNotFound);
-        CHECK(choose_newest_whole(disk, "d").code() == Errc::kNotFound);
+        CHECK(newest_whole(disk).code() == Errc::kNotFound);
         for (const uint64_t number : {1, 3, 4})
             REQUIRE(write_small(disk, "d", number, number, 2));
         CHECK(choose_checkpoint(disk, "d", 0)->number == 4);
         CHECK(choose_checkpoint(disk, "d", 3)->number == 3);
-        CHECK(choose_newest_whole(disk, "d")->manifest.number == 4);
-        CHECK(choose_newest_whole(disk, "d")->left_out.empty());
+        CHECK(newest_whole(disk)->manifest.number == 4);
+        CHECK(newest_whole(disk)->left_out.empty());
         const auto wrong = choose_checkpoint(disk, "d", 2);
         CHECK(wrong.code() == Errc::kNotFound);
         CHECK(has_text(wrong, "d: there is no checkpoint 2; choose one that is there: 1, 3 and 4"));
@@ -94,13 +100,51 @@ TEST_SUITE("choose") {
             CHECK(has_text(newest, "; --resume DIR --resume-number 3 (JobOptions::resume_number)"));
             CHECK(choose_checkpoint(disk, "d", 4).code() == damage.code);
             CHECK(choose_checkpoint(disk, "d", 3)->number == 3);
-            const auto whole = choose_newest_whole(disk, "d");
+            const auto whole = newest_whole(disk);
             REQUIRE(whole);
             CHECK(whole->manifest.number == 3);
             REQUIRE(whole->left_out.size() == 1);
             CHECK(whole->left_out[0].number == 4);
             CHECK(has_text(whole->left_out[0].why.text(), damage.text));
         }
+    }
+
+    TEST_CASE("whoever asks for a whole one gets none with damaged bytes") {
+        SimDisk disk;
+        REQUIRE(write_small(disk, "d", 1, 1, 2));
+        REQUIRE(write_small(disk, "d", 2, 2, 2));
+        REQUIRE(write_increment(disk, "d", 3, 2, 3));
+        CHECK(newest_whole(disk)->unread_count == 0);
+        // Chunk 0 is in checkpoint 2, too.
+        for (const size_t i : {3, 0}) {
+            const std::string path = chunk_path(disk, 3, i);
+            flip(disk, path, 70, std::byte{4});
+            CHECK(choose_checkpoint(disk, "d", 0)->number == 3);
+            const auto whole = newest_whole(disk);
+            REQUIRE(whole);
+            CHECK(whole->manifest.number == (i == 3 ? 2 : 1));
+            REQUIRE(!whole->left_out.empty());
+            CHECK(whole->left_out[0].number == 3);
+            CHECK(has_text(whole->left_out[0].why.text(), path + ": the chunk is damaged"));
+            CHECK(whole->unread_count == 0);
+            if (i == 3) flip(disk, path, 70, std::byte{4});
+        }
+        flip(disk, chunk_path(disk, 1, 2), 70, std::byte{4});
+        CHECK(has_text(newest_whole(disk), "no other checkpoint of the folder"));
+        flip(disk, chunk_path(disk, 3, 0), 8, std::byte{2});
+        CHECK(newest_whole(disk).code() == Errc::kUnavailable);
+    }
+
+    TEST_CASE("bytes that there is no time to read are counted, and harm nobody") {
+        SimDisk disk;
+        REQUIRE(write_small(disk, "d", 1, 1, 2));
+        REQUIRE(write_small(disk, "d", 2, 2, 2));
+        flip(disk, chunk_path(disk, 2, 3), 70, std::byte{4});
+        const ManualClock clock;
+        const auto whole = choose_newest_whole(disk, "d", {clock, clock.now_ns()});
+        REQUIRE(whole);
+        CHECK(whole->manifest.number == 2);
+        CHECK(whole->unread_count == 4);
     }
 
     TEST_CASE("if none is whole, the newest one says why") {
@@ -110,7 +154,7 @@ TEST_SUITE("choose") {
             REQUIRE(write_small(disk, "d", 4, 4, 2));
             damage.make(disk);
             REQUIRE(disk.remove(chunk_path(disk, 2, 0)));
-            const auto whole = choose_newest_whole(disk, "d");
+            const auto whole = newest_whole(disk);
             CHECK(whole.code() == damage.code);
             CHECK(has_text(whole, damage.text));
             CHECK(has_text(whole, "no other checkpoint of the folder has all its files"));
@@ -124,7 +168,7 @@ TEST_SUITE("choose") {
         REQUIRE(write_small(disk, "d", 3, 3, 2));
         REQUIRE(write_small(disk, "d", 4, 4, 2));
         flip(disk, "d/000004.manifest", 8, std::byte{2});
-        const auto whole = choose_newest_whole(disk, "d");
+        const auto whole = newest_whole(disk);
         CHECK(whole.code() == Errc::kUnavailable);
         CHECK(has_text(whole, "use the version of Weir that wrote it"));
         CHECK(has_text(whole, "--resume-number 3"));

@@ -15,6 +15,8 @@
 namespace weir {
 namespace {
 
+constexpr uint64_t kMinute = 60 * kSecond;
+
 /// A folder that another host fills: it shows nothing for some looks.
 class LateDisk final : public checkpoint::Disk {
 public:
@@ -68,7 +70,8 @@ Result<JobCheckpoints> taken(std::string_view choice, const JobOptions& options,
 /// What rank 0 goes on from.
 Result<JobCheckpoints> chosen(const JobOptions& options, checkpoint::Disk& disk) {
     WEIR_ASSIGN(JobCheckpoints plan, plan_checkpoints(options, disk));
-    WEIR_TRY(choose_resumed(options, disk, plan));
+    const SteadyClock clock;
+    WEIR_TRY(choose_resumed(options, disk, {clock, clock.now_ns() + kMinute}, plan));
     return plan;
 }
 
@@ -115,6 +118,12 @@ TEST_SUITE("resume choice") {
         disk.damage("/d/000003.manifest", {});
         CHECK(fails_with(chosen(going_on_from("/d"), disk), Errc::kParse, "--resume-number 2"));
         CHECK(number_of(chosen(automatic, disk)) == 2);
+        const std::string chunk = "/d/" + checkpoint::read_manifest(disk, "/d", 2)->chunks[1].name;
+        auto bytes = disk.read(chunk, 1 << 20).value();
+        bytes[bytes.size() / 2] ^= std::byte{1};
+        disk.damage(chunk, bytes);
+        CHECK(number_of(chosen(going_on_from("/d", 2), disk)) == 2);
+        CHECK(number_of(chosen(automatic, disk)) == 1);
     }
 
     TEST_CASE("other servers take what rank 0 has chosen, also if their folder shows it late") {

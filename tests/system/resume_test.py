@@ -278,6 +278,13 @@ class Resume(testing.Folder, unittest.TestCase):
 
     def test_several_managers_leave_out_the_same_checkpoint_and_write_new_ones(self):
         newest = self.three_checkpoints()[-1]
+    def test_a_job_that_is_started_again_leaves_out_a_damaged_chunk(self):
+        self.three_checkpoints()
+        self.damage(next(name for name in self.names(".chunk") if name.startswith("000003")), 70, 4)
+        went_on = self.resumed("--checkpoint", self.checkpoints, "--resume", "auto")
+        self.assertRegex(went_on, "does not go on from checkpoint 3 of .*/000003.*chunk is damaged")
+        self.assertIn("goes on from checkpoint 2 of", went_on)
+
         self.damage(newest, 40)
         self.make_checkpoint("--resume", "auto", "--servers", "3", "--managers", "3", "--replicas", "1", size=4)
         self.assertEqual(self.newest(), 4)
