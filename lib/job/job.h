@@ -63,7 +63,9 @@ struct JobOptions {
     /// newest three are kept. Empty: none.
     std::string checkpoint_folder{};
     std::chrono::nanoseconds checkpoint_every{};  ///< 0: not by time
-    uint64_t checkpoint_every_iterations = 0;     ///< of any table; 0: not by their number
+    /// When any table (but for those outside checkpoints) has closed so many iterations since the last one,
+    /// or up to a sixteenth more; 0: not by their number.
+    uint64_t checkpoint_every_iterations = 0;
     /// Asked where managers are, in their threads (rank 0; of several, where each of them is): true once for each
     /// checkpoint that is asked for. Empty: never.
     std::function<bool()> wants_checkpoint{};

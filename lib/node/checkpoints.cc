@@ -135,7 +135,7 @@ void Checkpoints::start(const std::vector<ShardPeer>& shards) {
 void Checkpoints::tell(const ShardPeer& shard) {
     if (options_.folder.empty() || options_.every_iterations == 0) return;
     CheckpointOrder order{.step = CheckpointOrder::Step::kWatch};
-    order.number = options_.every_iterations;
+    order.number = std::max<uint64_t>(1, options_.every_iterations / kIterationShare);
     send(shard, order);
 }
 

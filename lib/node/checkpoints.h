@@ -30,7 +30,7 @@ namespace weir {
 struct CheckpointOptions {
     std::string folder{};                    ///< empty: the job writes none
     uint64_t every_ns = 0;                   ///< 0: not by time
-    uint64_t every_iterations = 0;           ///< of any table; 0: not by them
+    uint64_t every_iterations = 0;           ///< of any table in checkpoints; 0: not by them
     size_t kept_count = 3;                   ///< older ones are removed, but for one that is needed
     std::function<bool()> is_asked_for{};    ///< true once for each that is asked for; may be empty
     std::optional<uint64_t> resumed_from{};  ///< the checkpoint that the job goes on from
@@ -58,6 +58,9 @@ class Checkpoints {
 public:
     enum class Phase : uint8_t { kIdle, kNumbering, kFreezing, kTaking, kWriting };
 
+    /// One that is due by iterations begins at most this part of them later, because shards say so
+    /// often how many they have closed.
+    static constexpr uint64_t kIterationShare = 16;
     static constexpr uint64_t kFreezeNs = 5 * kSecond;  ///< for all shards to stop
     static constexpr uint64_t kTakeNs = 60 * kSecond;   ///< and then to have kept all rows
     /// After one that failed, the next one that nobody asks for waits so long: because of the disk, or
@@ -99,6 +102,9 @@ public:
     [[nodiscard]] Status want();
     /// Who asked is gone.
     void forget(transport::ConnectionId connection);
+
+    /// The job goes on from this checkpoint: what is due by iterations is counted from there.
+    void resume_from(const checkpoint::Manifest& manifest) { saved_ = manifest.closed; }
 
     /// The job begins: what is due by time is counted from now on.
     void start(const std::vector<ShardPeer>& shards);

@@ -42,7 +42,9 @@ Manager::Manager(ManagerOptions options, std::unique_ptr<transport::Endpoint> en
       started_ns_(clock.now_ns()),
       joiners_(first_free_rank(options_)),
       checkpoints_(options_.checkpoints, outbox_, clock) {
-    if (options_.resume) tables_.resume(*options_.resume, options_.checkpoints.resumed_folder);
+    if (!options_.resume) return;
+    tables_.resume(*options_.resume, options_.checkpoints.resumed_folder);
+    checkpoints_.resume_from(*options_.resume);
 }
 
 size_t Manager::poll() {

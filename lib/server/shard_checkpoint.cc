@@ -117,8 +117,9 @@ bool Shard::is_reading_rows() const noexcept {
     return std::ranges::any_of(fills_, [](const Fill& fill) { return fill.rows->has_rows(); });
 }
 
-/// The manager wants to hear when a table has closed so many more iterations.
+/// The manager wants to hear when a table that is in checkpoints has closed so many more iterations.
 void Shard::watch_iterations(ShardTable& table) {
+    if (!table.rows->schema().in_checkpoints) return;
     const uint64_t closed = table.iterations.state().last_closed();
     if (closed / watch_every_ <= table.watched) return;
     table.watched = closed / watch_every_;

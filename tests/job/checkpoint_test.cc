@@ -3,9 +3,11 @@
 /// Real jobs that write checkpoints, and others that go on from them.
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -15,6 +17,7 @@
 #include "lib/checkpoint/manifest.h"
 #include "lib/weir.h"
 #include "tests/job/small_job.h"
+#include "tests/wait_until.h"
 
 namespace weir::test {
 namespace {
@@ -113,6 +116,57 @@ TEST_SUITE("checkpoints of jobs") {
             WEIR_TRY(other.pull(KeyRange{0, 1000}, values).wait());
             CHECK(values == std::vector<double>(1000, 0));
             CHECK(client.checkpoint().code() == Errc::kUnavailable);  // it has no folder of its own
+            return {};
+        }));
+    }
+
+    TEST_CASE("one that is due by iterations is counted from the last one, whoever asked for it") {
+        const NewFolder folder;
+        const std::vector<double> ones(10, 1);
+        TableOptions scratch = dense_options(10);
+        scratch.in_checkpoints = false;
+        JobOptions options = job_options(1, 2, 1);
+        options.checkpoint_folder = folder.path();
+        options.checkpoint_every_iterations = 100;
+        options.resume = std::string(kResumeAuto);
+        checkpoint::RealDisk disk;
+        const auto push_up_to = [&](Table<double>& table, uint64_t last) -> Status {
+            for (uint64_t i = *table.next_iteration(); i <= last; ++i)
+                WEIR_TRY(table.push(KeyRange{0, 10}, ones, {.iteration = i}).wait());
+            return {};
+        };
+        const auto newest = [&] {
+            const auto numbers = checkpoint::list_checkpoints(disk, folder.path());
+            return numbers->empty() ? 0 : numbers->back();
+        };
+        const auto stays_at = [&](uint64_t number) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(300));
+            CHECK(newest() == number);
+        };
+        const auto comes_to = [&](uint64_t number, uint64_t iteration) {
+            REQUIRE(testing::wait_until(
+                [&] { return newest() == number; },
+                [] { std::this_thread::sleep_for(std::chrono::milliseconds(1)); }));
+            CHECK(checkpoint::read_manifest(disk, folder.path(), number)->iteration == iteration);
+        };
+        CHECK(start_job(options)->run_workers([&](Client& client) -> Status {
+            WEIR_ASSIGN(auto table, client.create_table<double>("sums", dense_options(10)));
+            WEIR_ASSIGN(auto other, client.create_table<double>("scratch", scratch));
+            WEIR_TRY(push_up_to(table, 50));
+            CHECK(*client.checkpoint() == 1);
+            WEIR_TRY(push_up_to(table, 149));
+            WEIR_TRY(push_up_to(other, 400));
+            stays_at(1);
+            WEIR_TRY(push_up_to(table, 150));
+            comes_to(2, 150);
+            return {};
+        }));
+        CHECK(start_job(options)->run_workers([&](Client& client) -> Status {
+            WEIR_ASSIGN(auto table, client.create_table<double>("sums", dense_options(10)));
+            WEIR_TRY(push_up_to(table, 249));
+            stays_at(2);
+            WEIR_TRY(push_up_to(table, 252));  // shards say how many in steps of 6
+            comes_to(3, 252);
             return {};
         }));
     }

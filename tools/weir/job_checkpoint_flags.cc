@@ -47,7 +47,7 @@ void add_checkpoint_flags(CLI::App& command, JobFlags& job) {
                 options.checkpoint_every = interval.time;
                 options.checkpoint_every_iterations = interval.iterations;
             },
-            "how often: 30s, 10m, 2h, or a number of iterations")
+            "how often: 30s, 10m, 2h, or a number of iterations; see below")
         ->option_text("TIME|N")
         ->needs(folder)
         ->check([](const std::string& text) {
