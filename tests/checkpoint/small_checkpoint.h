@@ -10,6 +10,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lib/checkpoint/chunk_writer.h"
@@ -38,7 +39,16 @@ inline TableSchema sparse_table() {
     return table;
 }
 
-inline constexpr uint32_t kStateValues[] = {0, 1};  ///< of the two tables
+/// A dense table with state, in place of the sparse one.
+inline TableSchema dense_state_table() {
+    TableSchema table = dense_table();
+    table.id = 1;
+    table.name = "slopes";
+    table.rule = "adagrad";
+    return table;
+}
+
+inline constexpr uint32_t kStateValues[] = {0, 1};  ///< of the two tables, by number
 
 /// What value number `index` of a key is, as of a stamp.
 template <class T>
@@ -87,7 +97,9 @@ inline checkpoint::ChunkWriter small_chunk(const TableSchema& table, PositionRan
             std::vector<uint64_t> keys;
             for (uint64_t key = part.begin; key < part.end; ++key)
                 keys.push_back(key);
-            fill_rows<float>(keys, writer.add(part).values, stamp);
+            const auto room = writer.add(part);
+            fill_rows<float>(keys, room.values, stamp);
+            if (!room.state.empty()) fill_rows<float>(keys, room.state, stamp + 1);
         }
     } else {
         std::vector<uint64_t> keys;
@@ -108,15 +120,15 @@ inline checkpoint::ChunkWriter small_chunk(const TableSchema& table, PositionRan
     return writer;
 }
 
-/// Writes a whole checkpoint, each table in `shards` chunks; `stamp` tells it from others.
-inline Status write_small(checkpoint::Disk& disk, const std::string& folder, uint64_t number,
-                          uint64_t stamp, uint64_t shards, uint64_t dense_keys = 40) {
+/// Writes a whole checkpoint of two tables, each in `shards` chunks; `stamp` tells it from others.
+inline Status write_tables(checkpoint::Disk& disk, const std::string& folder, uint64_t number,
+                           uint64_t stamp, uint64_t shards, std::vector<TableSchema> tables) {
     checkpoint::Manifest manifest;
     manifest.number = number;
     manifest.created_ns = 1'700'000'000'000'000'000;
     manifest.iteration = stamp;
     if (stamp != 0) manifest.closed[sparse_table().id] = stamp;
-    manifest.tables = {dense_table(dense_keys), sparse_table()};
+    manifest.tables = std::move(tables);
     uint32_t shard = 0;
     std::vector<std::unique_ptr<checkpoint::NewFile>> files;  // synced together, as by a shard
     for (const PositionRange range : cut_ring(shards)) {
@@ -135,6 +147,13 @@ inline Status write_small(checkpoint::Disk& disk, const std::string& folder, uin
     WEIR_TRY(disk.sync_folder(folder));
     WEIR_TRY(checkpoint::order(manifest));
     return checkpoint::write_manifest(disk, folder, manifest);
+}
+
+/// That of dense_table() and sparse_table().
+inline Status write_small(checkpoint::Disk& disk, const std::string& folder, uint64_t number,
+                          uint64_t stamp, uint64_t shards, uint64_t dense_keys = 40) {
+    return write_tables(disk, folder, number, stamp, shards,
+                        {dense_table(dense_keys), sparse_table()});
 }
 
 /// Writes a checkpoint that names the chunks of the dense table of checkpoint `before` again, and has

@@ -183,6 +183,32 @@ class Checkpoint(unittest.TestCase):
 
     @unittest.skipUnless(numpy, "NumPy is not installed: exported arrays are not read back")
     def test_numpy_reads_dense_tables(self):
+    @unittest.skipUnless(numpy, "NumPy is not installed: exported arrays are not read back")
+    def test_numpy_reads_what_rules_keep(self):
+        self.write(1, 3, 3, "state")
+
+        def rows(stamp):
+            return [[value(key, index, stamp) for index in range(2)] for key in range(40)]
+
+        expected = {"weights": rows(3), "slopes": rows(3), "slopes.state": rows(4)}
+        out = self.folder / "out"
+        self.weir("export", "-f", "npz", "-o", out, "--state")
+        with numpy.load(out) as arrays:
+            self.assertEqual({name: arrays[name].tolist() for name in arrays.files}, expected)
+            self.assertEqual({arrays[name].dtype for name in arrays.files}, {numpy.dtype(numpy.float32)})
+        self.weir("export", "-f", "safetensors", "-o", out, "--state")
+        content = out.read_bytes()
+        body = 8 + struct.unpack("<Q", content[:8])[0]
+        read = {}
+        for name, one in json.loads(content[8:body]).items():
+            self.assertEqual(one["dtype"], "F32")
+            begin, end = one["data_offsets"]
+            read[name] = numpy.frombuffer(content[body + begin:body + end], dtype="<f4").reshape(one["shape"]).tolist()
+        self.assertEqual(read, expected)
+        self.weir("export", "-f", "npz", "-t", "slopes", "-o", out)
+        with numpy.load(out) as arrays:
+            self.assertEqual(arrays.files, ["slopes"])
+
         self.write(1, 3, 3)
         expected = [[value(key, index, 3) for index in range(2)] for key in range(40)]
         out = self.folder / "out.npz"
