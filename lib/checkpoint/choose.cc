@@ -32,6 +32,16 @@ std::string text_of(std::span<const uint64_t> numbers) {
 
 }  // namespace
 
+Result<uint64_t> find_checkpoint(Disk& disk, const std::string& folder, uint64_t number) {
+    WEIR_ASSIGN(const std::vector<uint64_t> numbers, list_checkpoints(disk, folder));
+    if (numbers.empty()) return no_checkpoint(folder);
+    if (number == 0) return numbers.back();
+    if (std::ranges::binary_search(numbers, number)) return number;
+    return Error(Errc::kNotFound,
+                 fmt::format("{}: there is no checkpoint {}; choose one that is there: {}", folder,
+                             number, text_of(numbers)));
+}
+
 Result<Manifest> open_checkpoint(Disk& disk, const std::string& folder, uint64_t number) {
     Result<Manifest> manifest = read_manifest(disk, folder, number);
     if (manifest) WEIR_TRY(check_chunks(disk, folder, *manifest));
@@ -39,14 +49,7 @@ Result<Manifest> open_checkpoint(Disk& disk, const std::string& folder, uint64_t
 }
 
 Result<Manifest> choose_checkpoint(Disk& disk, const std::string& folder, uint64_t number) {
-    WEIR_ASSIGN(const std::vector<uint64_t> numbers, list_checkpoints(disk, folder));
-    if (numbers.empty()) return no_checkpoint(folder);
-    if (number == 0) number = numbers.back();
-    if (!std::ranges::binary_search(numbers, number)) {
-        return Error(Errc::kNotFound, fmt::format("{}: there is no checkpoint {}; choose one that "
-                                                  "is there: {}",
-                                                  folder, number, text_of(numbers)));
-    }
+    WEIR_ASSIGN(number, find_checkpoint(disk, folder, number));
     Result<Manifest> manifest = open_checkpoint(disk, folder, number);
     if (manifest) return manifest;
     const Error& why = manifest.error();
@@ -55,10 +58,10 @@ Result<Manifest> choose_checkpoint(Disk& disk, const std::string& folder, uint64
 
 Result<Chosen> choose_newest_whole(Disk& disk, const std::string& folder, const CheckEnd& end) {
     Chosen chosen;
+    ChunkCheck chunks(disk, folder, end);
     WEIR_ASSIGN(const std::vector<uint64_t> numbers, list_checkpoints(disk, folder));
     if (numbers.empty()) return no_checkpoint(folder);
     for (size_t i = numbers.size(); i > 0; --i) {
-    ChunkCheck chunks(disk, folder, end);
         const uint64_t number = numbers[i - 1];
         Result<Manifest> manifest = open_checkpoint(disk, folder, number);
         const Result<size_t> unread =

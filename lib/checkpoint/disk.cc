@@ -25,9 +25,10 @@ Error failed(const std::string& path, std::string_view what, int reason) {
         reason == ENOSPC || reason == EDQUOT || reason == EFBIG
             ? "; make room there (of old checkpoints: `weir checkpoint prune`), or choose another "
               "folder"
-        : reason == ENOENT ? "; check the name, and that this host sees the folder"
-        : reason == EEXIST ? "; give each job a folder of its own"
-                           : "; look at the disk and at the permissions";
+        : reason == ENOENT  ? "; check the name, and that this host sees the folder"
+        : reason == EEXIST  ? "; give each job a folder of its own"
+        : reason == ENOTDIR ? ", because it is no folder; name the folder of the checkpoints"
+                            : "; look at the disk and at the permissions";
     return {code, fmt::format("{}: {}{}", path, what, advice), reason};
 }
 

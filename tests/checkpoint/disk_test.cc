@@ -74,6 +74,9 @@ TEST_SUITE("disk") {
         CHECK(disk.list(missing).code() == Errc::kNotFound);
         CHECK(has(disk.list(missing).error(), missing));
         CHECK(has(disk.list(missing).error(), "check the name"));
+        const std::string file = scratch.file("file", "text");
+        CHECK(has(disk.list(file).error(), file));
+        CHECK(has(disk.list(file).error(), "it is no folder"));
         CHECK(disk.read(missing, 10).code() == Errc::kNotFound);
         CHECK(disk.create(missing + "/x").code() == Errc::kNotFound);
         CHECK(disk.sync_folder(missing).code() == Errc::kNotFound);

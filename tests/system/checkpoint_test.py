@@ -73,6 +73,8 @@ class Checkpoint(unittest.TestCase):
         self.assertEqual(shown["checkpoint"], 2)
         self.assertEqual([table["table"] for table in shown["tables"]], ["weights", "counts"])
         self.assertEqual(self.json("show", "-n", "1")["iteration"], 7)
+        for what in ("show", "verify", "export"):
+            self.assertIn(f"{self.dir}: there is no checkpoint 99; choose one that is there: 1 and 2", self.weir(what, "-n", "99", code=1).stderr)
         self.assertIn("table 'counts': sparse, 1 x int64, rule adagrad; 60 rows in 3 chunks", self.weir("show").stdout)
 
     def test_what_was_written_anew_is_shown_and_what_is_named_again_stays(self):
@@ -138,8 +140,6 @@ class Checkpoint(unittest.TestCase):
         self.weir("prune", "--keep", "0", code=2)
         self.weir("prune", code=2)
 
-    def test_tables_are_exported_as_text(self):
-        self.write(1, 0, 3)
     def test_nothing_is_removed_if_the_newest_one_is_damaged(self):
         for number in (1, 2, 3):
             self.write(number, number, 2)
@@ -157,6 +157,8 @@ class Checkpoint(unittest.TestCase):
         self.assertEqual(self.json("prune", "--keep", "1")["checkpoints"], [1])
         self.assertEqual(self.weir("verify").stdout, "checkpoint 2: whole\n")
 
+    def test_tables_are_exported_as_text(self):
+        self.write(1, 0, 3)
         self.assertRegex(self.weir("export", code=2).stderr, "choose one by --table: 'weights', 'counts'")
         self.assertRegex(self.weir("export", "-t", "cousins", code=2).stderr, "no table 'cousins'; choose one of: 'weights', 'counts'")
         lines = self.weir("export", "-t", "weights").stdout.splitlines()
@@ -166,7 +168,7 @@ class Checkpoint(unittest.TestCase):
         keys = [mix(i * 7919) % 1_000_000_007 for i in range(60)]
         self.assertEqual(counts, {key: value(key, 0, 0) for key in keys if value(key, 0, 0)})
         self.weir("export", "-t", "counts", "--state", code=2)
-        self.weir("export", "--format", "tar", code=2)
+        self.assertIn("--format: tar: must be text, npz or safetensors", self.weir("export", "--format", "tar", code=2).stderr)
 
     def test_without_room_there_is_no_half_file(self):
         self.write(1, 0, 2)
@@ -181,8 +183,6 @@ class Checkpoint(unittest.TestCase):
         self.write(1, 0, 2)
         self.assertRegex(self.weir("export", "-t", "counts", "-f", "npz", code=2).stderr, "'counts' is sparse.*--format text")
 
-    @unittest.skipUnless(numpy, "NumPy is not installed: exported arrays are not read back")
-    def test_numpy_reads_dense_tables(self):
     @unittest.skipUnless(numpy, "NumPy is not installed: exported arrays are not read back")
     def test_numpy_reads_what_rules_keep(self):
         self.write(1, 3, 3, "state")
@@ -209,6 +209,8 @@ class Checkpoint(unittest.TestCase):
         with numpy.load(out) as arrays:
             self.assertEqual(arrays.files, ["slopes"])
 
+    @unittest.skipUnless(numpy, "NumPy is not installed: exported arrays are not read back")
+    def test_numpy_reads_dense_tables(self):
         self.write(1, 3, 3)
         expected = [[value(key, index, 3) for index in range(2)] for key in range(40)]
         out = self.folder / "out.npz"

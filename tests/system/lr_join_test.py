@@ -196,10 +196,13 @@ class LrJoin(testing.Folder, unittest.TestCase):
             self.trains_on(job, 1)
             self.stop_training(job)
             self.assertEqual(job.wait(1), 143, job.everything())
-        for wrong in ("4", "86401", "-1", "x"):
+        for wrong in ("4", "86401", "-1", "1e9", "x"):
             done = self.lr("--train", self.path("train.svm"), *REASSIGN, "--work-lease", wrong)
             self.assertEqual(done.code, 2, done.err)
-            self.assertIn("--work-lease", done.err)
+            self.assertIn(f"--work-lease: {wrong}: must be 0 (a worker is waited for without end), or a whole number of seconds from 5 to 86400", done.err)
+        done = self.lr("--train", self.path("train.svm"), "--work-lease", "5")
+        self.assertEqual(done.code, 2, done.err)
+        self.assertIn("--work-lease requires --on-worker-loss reassign", done.err)
 
     def test_a_signal_for_a_checkpoint_ends_no_process(self):
         no_manager = "SIGUSR1 received: this process has no manager"

@@ -354,7 +354,7 @@ class Managers(testing.ServersThatDie, testing.Folder, unittest.TestCase):
     def test_wrong_numbers_of_them_are_named(self):
         train = testing.write(self.path("train.svm"), testing.dense())
         for words, says in (
-            (("--managers", "2"), "--managers: must be 1, 3, 5 or 7"),
+            (("--managers", "2"), "--managers: 2: must be 1, 3, 5 or 7"),
             (("--managers", "3", "--servers", "3"), "--managers 3 needs at least 3 processes with servers"),
             (("--managers-log", self.path("")), f"--managers-log {self.path('')}: the job has one manager, which needs no log"),
         ):

@@ -195,6 +195,8 @@ class Resume(testing.Folder, unittest.TestCase):
         for flags, wanted, code in ((("--resume", self.path("nowhere")), "nowhere: the folder cannot be read", 1),
                                     (("--resume", self.checkpoints), "there is no checkpoint", 1),
                                     (("--checkpoint", self.path("nowhere")), "nowhere: the folder cannot be read", 1),
+                                    (("--checkpoint", self.data), f"{self.data}: the folder cannot be read, because it is no folder", 1),
+                                    (("--resume", self.data), f"{self.data}: the folder cannot be read, because it is no folder", 1),
                                     (("--resume", "auto"), "--checkpoint DIR", 2)):
             done = self.lr("--train", self.data, *flags)
             self.assertEqual(done.code, code, done.err)
@@ -276,8 +278,6 @@ class Resume(testing.Folder, unittest.TestCase):
         refused = self.resumed("--resume", self.checkpoints, code=1)
         self.assertRegex(refused, f"{re.escape(self.checkpoints)}/000003.*chunk is damaged.*--resume-number [12] ")
 
-    def test_several_managers_leave_out_the_same_checkpoint_and_write_new_ones(self):
-        newest = self.three_checkpoints()[-1]
     def test_a_job_that_is_started_again_leaves_out_a_damaged_chunk(self):
         self.three_checkpoints()
         self.damage(next(name for name in self.names(".chunk") if name.startswith("000003")), 70, 4)
@@ -285,6 +285,8 @@ class Resume(testing.Folder, unittest.TestCase):
         self.assertRegex(went_on, "does not go on from checkpoint 3 of .*/000003.*chunk is damaged")
         self.assertIn("goes on from checkpoint 2 of", went_on)
 
+    def test_several_managers_leave_out_the_same_checkpoint_and_write_new_ones(self):
+        newest = self.three_checkpoints()[-1]
         self.damage(newest, 40)
         self.make_checkpoint("--resume", "auto", "--servers", "3", "--managers", "3", "--replicas", "1", size=4)
         self.assertEqual(self.newest(), 4)

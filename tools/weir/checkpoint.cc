@@ -7,6 +7,7 @@
 
 #include <fmt/core.h>
 
+#include "lib/checkpoint/choose.h"
 #include "lib/checkpoint/folder.h"
 #include "lib/checkpoint/range_reader.h"
 #include "tools/weir/checkpoint_export.h"
@@ -21,10 +22,8 @@ using checkpoint::RealDisk;
 
 /// The checkpoint that the flags name.
 Result<Manifest> chosen(RealDisk& disk, const CheckpointFlags& flags) {
-    uint64_t number = flags.number;
-    if (number == 0) {
-        WEIR_ASSIGN(number, checkpoint::latest(disk, flags.folder));
-    }
+    WEIR_ASSIGN(const uint64_t number,
+                checkpoint::find_checkpoint(disk, flags.folder, flags.number));
     return checkpoint::read_manifest(disk, flags.folder, number);
 }
 
@@ -86,7 +85,10 @@ int run_checkpoint_show(const CheckpointFlags& flags) {
 int run_checkpoint_verify(const CheckpointFlags& flags) {
     RealDisk disk;
     std::vector<uint64_t> numbers = {flags.number};
-    if (flags.number == 0) {
+    if (flags.number != 0) {
+        const auto found = checkpoint::find_checkpoint(disk, flags.folder, flags.number);
+        if (!found) return failure(found.error());
+    } else {
         auto all = checkpoint::list_checkpoints(disk, flags.folder);
         if (!all) return failure(all.error());
         if (all->empty()) return failure(checkpoint::latest(disk, flags.folder).error());

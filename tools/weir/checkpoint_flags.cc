@@ -51,7 +51,7 @@ void add_export(CLI::App& parent, Command& chosen) {
         ->check([](const std::string& text) {
             return text == "0" || text == "1" || text == "2" || kFormats.contains(text)
                        ? ""
-                       : "choose text, npz or safetensors";
+                       : text + ": must be text, npz or safetensors";
         });
     command.add_flag("--state", flags->with_state,
                      "also what the update rule keeps, as NAME.state (npz, safetensors)");

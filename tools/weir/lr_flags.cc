@@ -18,6 +18,8 @@
 namespace weir::tools {
 namespace {
 
+constexpr const char* kWorkLease = "--work-lease";
+
 constexpr const char* kLrFooter =
     "--join: the job says what is trained, and its data are dealt out anew. Give --train and "
     "--test\n"
@@ -84,6 +86,22 @@ void check_join_flags(const CLI::App& command, const LrFlags& flags) {
     }
 }
 
+/// A check for CLI11. The limits are those of Job::start().
+std::string work_lease(const std::string& text) {
+    if (text == "0" || count(5, 86'400)(text).empty()) return "";
+    return text +
+           ": must be 0 (a worker is waited for without end), or a whole number of seconds "
+           "from 5 to 86400";
+}
+
+/// Fails for the flag of a job that does not go on when a worker is lost.
+void check_work_lease(const CLI::App& command, const LrFlags& flags) {
+    if (command.count(kWorkLease) == 0 ||
+        flags.job.options.on_worker_loss == OnWorkerLoss::kReassign)
+        return;
+    throw CLI::RequiresError(kWorkLease, "--on-worker-loss reassign");
+}
+
 }  // namespace
 
 void add_lr(CLI::App& app, Command& chosen) {
@@ -138,15 +156,16 @@ void add_lr(CLI::App& app, Command& chosen) {
                      "the model would lack the part of the data that the dead worker had; take "
                      "reassign, with which the others train on that part, too, or stop"});
     command
-        ->add_option_function<uint32_t>(
-            "--work-lease",
-            [flags](uint32_t seconds) {
-                flags->job.options.work_lease = std::chrono::seconds(seconds);
+        ->add_option_function<std::string>(
+            kWorkLease,
+            [flags](const std::string& text) {
+                flags->job.options.work_lease = std::chrono::seconds(std::stoul(text));
             },
             "with --on-worker-loss reassign: a worker whose process has shown no sign of life for "
-            "so "
-            "many seconds, and a quarter more, counts as dead; 0: it is waited for; default: 30")
-        ->option_text("SECONDS");
+            "so many seconds (5 to 86400), and a quarter more, counts as dead; 0: it is waited "
+            "for; default: 30")
+        ->option_text("SECONDS")
+        ->check(work_lease);
     command
         ->add_option("--join", flags->join,
                      "join a running `weir lr --on-worker-loss reassign` with more workers: "
@@ -154,6 +173,7 @@ void add_lr(CLI::App& app, Command& chosen) {
         ->type_name(kContactType);
     command->callback([flags, command, &chosen] {
         check_join_flags(*command, *flags);
+        check_work_lease(*command, *flags);
         chosen.run = [flags](Config& config) { return run_lr(*flags, config); };
     });
 }

@@ -48,7 +48,7 @@ void add_job(CLI::App& command, JobFlags& job) {
                     "servers are: the job goes on as long as most of them live")
         ->check([](const std::string& text) {
             const bool is_odd = text == "1" || text == "3" || text == "5" || text == "7";
-            return is_odd ? "" : "must be 1, 3, 5 or 7: most of them must live";
+            return is_odd ? "" : text + ": must be 1, 3, 5 or 7: most of them must live";
         })
         ->capture_default_str();
     command
