@@ -398,6 +398,7 @@ Result<Client> Job::Part::make_client(uint32_t i) {
     options.has_iterations = has_iterations_;
     options.manager_address = lines_.address();
     options.link = lines_.make_link();
+    options.checkpoint_folder = options_.checkpoint_folder;
     WEIR_ASSIGN(const uint64_t timeout_s, config_.number("WEIR_JOIN_TIMEOUT_S"));
     options.join_timeout_ns = (timeout_s + 5) * kSecond;  // the manager can name missing ranks
     WEIR_ASSIGN(const uint64_t deadline_ms, config_.number("WEIR_DEADLINE_MS"));

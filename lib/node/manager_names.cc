@@ -31,4 +31,29 @@ std::string manager_is_gone(const ManagerLife* life) {
     return fmt::format("most managers of the job ({}) are gone", manager_ranks(life->places));
 }
 
+std::string_view manager_pronoun(const ManagerLife* life) {
+    return are_several(life) ? "them" : "it";
+}
+
+std::string_view manager_possessive(const ManagerLife* life) {
+    return are_several(life) ? "their" : "its";
+}
+
+std::string_view advice_on_managers(const ManagerLife* life) {
+    if (are_several(life)) return "";
+    return "; its copies keep a job only as long as a manager lives: with --managers 3, which "
+           "needs 3 "
+           "processes with servers, it would have gone on";
+}
+
+std::string job_ends_without_manager(const ManagerLife* life, bool has_copies,
+                                     std::string_view checkpoint_folder) {
+    std::string text =
+        fmt::format("; without {} the job cannot go on: start it again", manager_pronoun(life));
+    if (!checkpoint_folder.empty())
+        text += fmt::format(", with --resume {} if a checkpoint is there", checkpoint_folder);
+    if (has_copies) text += advice_on_managers(life);
+    return text;
+}
+
 }  // namespace weir

@@ -5,6 +5,7 @@
 
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace weir {
 
@@ -20,5 +21,20 @@ struct ManagerPlace;
 
 /// "the manager (rank 0) is gone", or of several "most managers of the job (ranks 0, 4, 8) are gone".
 [[nodiscard]] std::string manager_is_gone(const ManagerLife* life);
+
+/// "it", or "them" of several.
+[[nodiscard]] std::string_view manager_pronoun(const ManagerLife* life);
+
+/// "its", or "their".
+[[nodiscard]] std::string_view manager_possessive(const ManagerLife* life);
+
+/// "; its copies keep ...": how a job with copies survives the end of the only manager. Nothing if there are
+/// several.
+[[nodiscard]] std::string_view advice_on_managers(const ManagerLife* life);
+
+/// "; without it the job cannot go on: ...", what follows the end of the manager for a worker, and what to do.
+/// `checkpoint_folder`: empty if this process knows none. Whether a checkpoint is in it nobody says any more.
+[[nodiscard]] std::string job_ends_without_manager(const ManagerLife* life, bool has_copies,
+                                                   std::string_view checkpoint_folder);
 
 }  // namespace weir

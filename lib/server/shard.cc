@@ -297,17 +297,21 @@ void Shard::lose_manager() {
     if (phase_ == Phase::kJoining) {
         return end(
             Error(Errc::kPeerLost,
-                  is_gone + (options_.join ? "; is the job still running?"
-                                           : ", before the job began; look for its output")));
+                  is_gone + (options_.join
+                                 ? "; is the job still running?"
+                                 : fmt::format(", before the job began; look for {} output",
+                                               manager_possessive(options_.link.manager.get())))));
     }
     const bool has_copies = std::ranges::any_of(view_.segments(), [](const ViewSegment& segment) {
         return segment.backup_count() > 0 || segment.has_learner();
     });
     if (has_copies) {
+        const ManagerLife* const life = options_.link.manager.get();
         return end(Error(Errc::kPeerLost,
-                         is_gone +
-                             ", and without it no server may answer for what has copies; look "
-                             "for its output"));
+                         fmt::format("{}, and without {} no server may answer for what has copies; "
+                                     "look for {} output{}",
+                                     is_gone, manager_pronoun(life), manager_possessive(life),
+                                     advice_on_managers(life))));
     }
     log(LogLevel::kWarning, "{}: {}; this shard serves until all workers are gone, too", name(),
         is_gone);

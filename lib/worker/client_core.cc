@@ -283,7 +283,7 @@ Status ClientCore::check_barrier() const {
         if (peers_[i].state != Peer::State::kLost) continue;
         const Error why(Errc::kPeerLost,
                         fmt::format("{} is gone: no barrier can be reached", peers_[i].name));
-        return add_loss(why, peers_[i]);
+        return cause_first(add_loss(why, peers_[i]));
     }
     return {};
 }
@@ -378,6 +378,8 @@ Result<TableInfo> ClientCore::take_table(CallId id) {
     if (!schema) return Error(Errc::kProtocol, "the manager sent a malformed table schema");
     schema->id = message->table;
     if (message->closed != 0) closed_at_start_[message->table] = message->closed;
+    if (std::ranges::find(schemas_, schema->id, &TableSchema::id) == schemas_.end())
+        schemas_.push_back(*schema);
     WEIR_ASSIGN(TableInfo info, make_table_info(std::move(*schema), rules_));
     info.checkpoint = message->checkpoint;
     return info;

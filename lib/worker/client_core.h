@@ -59,6 +59,8 @@ struct ClientCoreOptions {
     bool has_iterations = true;  ///< a worker that joins: it takes part in iterations
     std::string manager_address;
     LinkIdentity link = {};  ///< of the link to the manager
+    /// To which the job writes checkpoints, as its user named it; empty: to none, or that is not known here.
+    std::string checkpoint_folder = {};
     uint64_t join_timeout_ns = 35 * kSecond;
     uint64_t deadline_ns = 30 * kSecond;  ///< of a call, from when it is sent
     /// Limit for remembered routes: this client's share of what caches may take of its pool.
@@ -425,7 +427,10 @@ private:
     void closed(transport::ConnectionId connection, Errc why, bool memory_in_doubt);
     void job_failed(Status why);
     void cut_off_requests();
-    [[nodiscard]] static Error gone(const Peer& peer, const Request& request);
+    [[nodiscard]] bool has_copies() const noexcept;
+    [[nodiscard]] std::string loss_of_server(uint32_t shard) const;
+    [[nodiscard]] Error cause_first(Error why) const;
+    [[nodiscard]] Error gone(const Peer& peer, const Request& request) const;
     [[nodiscard]] static Error add_loss(const Error& why, const Peer& peer);
     [[nodiscard]] static Error with_keys(const Status& why, const Request& request);
     void connect_again(uint64_t now_ns);
@@ -582,6 +587,8 @@ private:
     uint64_t awaited_ = 0;           ///< a request that it waits for
     std::vector<uint32_t> owners_;   ///< the shards that have segments
     std::vector<Peer> peers_;
+    std::optional<Error> manager_end_;  ///< why nobody says any more who lives
+    std::vector<TableSchema> schemas_;  ///< of the tables that were made or opened here
     ManagerLink to_manager_;
     Calls calls_;
     CallTasks tasks_;

@@ -8,6 +8,8 @@
 
 #include <fmt/core.h>
 
+#include "lib/node/lost_ranges.h"
+#include "lib/node/manager_names.h"
 #include "lib/worker/client_core.h"
 
 namespace weir {
@@ -81,9 +83,17 @@ bool ClientCore::goes_on_without(ConnectionId connection) {
     return to_manager_.closed();
 }
 
-/// For good: nobody says any more who lives.
+/// For good: nobody says any more who lives. That is the reason for all that ends with it, so it comes first
+/// in their errors.
 void ClientCore::lose_manager(const Status& why) {
-    lose(manager(), why);
+    std::string text = why.error().text();
+    if (phase_ >= Phase::kReady) {
+        text += job_ends_without_manager(options_.link.manager.get(), has_copies(),
+                                         options_.checkpoint_folder);
+    }
+    manager_end_ = Error(why.code(), std::move(text));
+    lose(manager(), *manager_end_);
+    held_failures_.blame(*manager_end_);
     for (uint32_t shard = 0; shard < manager(); ++shard) {
         if (peers_[shard].state == Peer::State::kBroken) shard_died(shard, {});
     }
@@ -183,7 +193,12 @@ void ClientCore::keep_for_next_connection(uint32_t i) {
 /// The peer is dead, or as good as dead. Its requests end.
 void ClientCore::lose(uint32_t i, const Status& why) {
     Peer& peer = peers_[i];
-    const Error with_loss = add_loss(why.error(), peer);
+    const bool is_shard = i != manager();
+    if (is_shard && manager_end_ && peer.loss.empty()) peer.loss = loss_of_server(i);
+    const auto with_cause = [&](const Error& error) {
+        return is_shard ? cause_first(add_loss(error, peer)) : error;
+    };
+    const Error with_loss = with_cause(why.error());
     if (peer.state == Peer::State::kBroken) --broken_count_;
     peer.state = Peer::State::kLost;
     waiting_count_ -= peer.waiting.size();
@@ -199,13 +214,13 @@ void ClientCore::lose(uint32_t i, const Status& why) {
         if (request.state == Request::State::kKeptAside) return;
         Call* const call = calls_.find(request.call);
         if (call != nullptr && !call->has_ended())
-            call->note_error(add_loss(with_keys(why, request), peer));
+            call->note_error(with_cause(with_keys(why, request)));
         end_request(id, request);
     });
-    if (i != manager()) held_failures_.blame(with_loss);
+    if (is_shard) held_failures_.blame(with_loss);
     withdraw_from_manager();
     // Who joins a running job goes on without the server, if the next view does.
-    const bool may_go_on = is_admitted_ && i != manager();
+    const bool may_go_on = is_admitted_ && is_shard;
     if (phase_ < Phase::kReady && !may_go_on) fail(with_loss);
 }
 
@@ -226,10 +241,42 @@ void ClientCore::shard_died(uint64_t shard, std::string loss) {
                fmt::format("{} is gone; it died or the network to it is cut", peer.name)));
 }
 
-Error ClientCore::gone(const Peer& peer, const Request& request) {
+Error ClientCore::gone(const Peer& peer, const Request& request) const {
+    if (&peer == &peers_.back() && manager_end_) return *manager_end_;
     const Error why(Errc::kPeerLost,
                     fmt::format("{} is gone: it died or the network to it is cut", peer.name));
-    return add_loss(with_keys(why, request), peer);
+    return cause_first(add_loss(with_keys(why, request), peer));
+}
+
+/// `why` a shard is gone, behind why the manager is, if that is known.
+Error ClientCore::cause_first(Error why) const {
+    if (!manager_end_) return why;
+    return {why.code(), fmt::format("{}; {}", manager_end_->text(), why.text())};
+}
+
+bool ClientCore::has_copies() const noexcept {
+    return std::ranges::any_of(view_.segments(), [](const ViewSegment& segment) {
+        return segment.backup_count() > 0 || segment.has_learner();
+    });
+}
+
+/// What nobody else has, as far as this client knows the tables: there is no manager to say it. Empty if
+/// there are copies, or there is nothing.
+std::string ClientCore::loss_of_server(uint32_t shard) const {
+    const ViewShard* const lost = view_.shard(shard);
+    if (lost == nullptr || has_copies()) return {};
+    std::vector<PositionRange> ranges;
+    double share = 0;
+    for (size_t i = 0; i < view_.segments().size(); ++i) {
+        const ViewShard* const owner = view_.shard(view_.segments()[i].primary);
+        if (owner == nullptr || owner->server != lost->server) continue;
+        ranges.push_back(view_.range(i));
+        share += static_cast<double>(position_count(view_.data().segments, i)) * 0x1p-64;
+    }
+    if (ranges.empty()) return {};
+    return fmt::format(
+        "{:.3g} % of the parameters are lost with its server, because nobody else has them: {}",
+        share * 100, lost_ranges(PositionSet(ranges), schemas_));
 }
 
 /// `why` nothing more is to be had of the peer, with what the job has lost.

@@ -164,6 +164,37 @@ TEST_SUITE("manager_link") {
         CHECK(cluster.clock.now_ns() - killed_ns < kSecond);
     }
 
+    TEST_CASE(
+        "what a server holds that dies with the manager is lost with the manager's end as the "
+        "reason") {
+        SimCluster cluster(6, SimShape{}, {});
+        REQUIRE(cluster.start());
+        const auto table = cluster.make_table(0, dense_table("a", 1000, ValueType::kUInt64));
+        REQUIRE(table.has_value());
+        cluster.network.kill(kManager);
+        const std::vector<uint64_t> ones(1000, 1);
+        for (int round = 0; round < 2; ++round) {  // the second one knows it when it begins
+            const auto push = cluster.workers[0]->push(*table, KeyRange{0, 1000},
+                                                       std::as_bytes(std::span(ones)), {});
+            const Status pushed = cluster.finish(0, push);
+            REQUIRE(pushed.code() == Errc::kPeerLost);
+            const std::string text = pushed.error().text();
+            INFO(text);
+            CHECK(text.starts_with(
+                "the manager (rank 0) is gone: its process has ended; without it the job "
+                "cannot go on: start it again; shard "));
+            CHECK(text.find(
+                      "% of the parameters are lost with its server, because nobody else has them: "
+                      "keys ") != std::string::npos);
+            CHECK(text.find(" of table 'a'") != std::string::npos);
+        }
+        const auto barrier = cluster.workers[0]->barrier(kSecond);
+        CHECK(cluster.finish(0, barrier)
+                  .error()
+                  .text()
+                  .starts_with("the manager (rank 0) is gone: "));
+    }
+
     TEST_CASE("a manager that cannot be reached is tried for two minutes") {
         SimCluster cluster(5, shape_of(OnWorkerLoss::kStop), {});
         REQUIRE(cluster.start());

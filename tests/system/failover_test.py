@@ -158,7 +158,20 @@ class Failover(testing.ServersThatDie, testing.Folder, unittest.TestCase):
             for rank in (1, 2):
                 self.assertIn("the manager (rank 0) is gone", job.err(rank))
             for rank in (3, 4):
-                self.assertRegex(job.err(rank), r"error: .*(manager|rank 0|is gone)")
+                self.assertRegex(job.err(rank), rf"error: {testing.MANAGER_GONE}: start it again; its copies keep a job only as long as a manager lives: with --managers 3, ")
+
+    def test_the_death_of_the_only_server_of_a_job_without_copies_is_that_of_its_manager(self):
+        train, folder = testing.write(self.path("train.svm"), testing.endless()), self.path("checkpoints")
+        os.mkdir(folder)
+        command = [self.WEIR, "lr", "--train", train, *testing.ENDLESS]
+        for flags, says in ((("--checkpoint", folder), f", with --resume {folder} if a checkpoint is there"), ((), "")):
+            with self.subTest(flags), testing.Ranks(self.folder, [*command, *flags], 2, {}) as job:
+                job.start_all()
+                self.assertTrue(job.until_training(), job.everything())
+                job.kill(0)
+                self.assertEqual(job.wait(1, 20), 1, job.everything())
+                lost = "100 % of the parameters are lost with its server, because nobody else has them: keys 0 to [0-9]+ of table '"
+                self.assertRegex(job.err(1), rf"error: {testing.MANAGER_GONE}: start it again{says}; shard 0 of server 0 \(rank 0\) is gone.*; {lost}")
 
     def test_a_server_may_not_leave_when_its_copies_would_have_no_place(self):
         with self.job(testing.endless(), *testing.ENDLESS) as job:
