@@ -52,8 +52,8 @@ class Failover(testing.ServersThatDie, testing.Folder, unittest.TestCase):
             self.assertEqual(status["share_lost"], 0)
             self.assertEqual(status["copies"]["segments_to_copy"], status["copies"]["segments"])
             text = self.weir("status", f"127.0.0.1:{job.port}").out
-            self.assertIn("segments have none yet", text)
-            self.assertIn("dead, but nothing is lost with it: server 2, rank 2; server 1, rank 1", text)
+            self.assertRegex(text, r"copies: 1 of each segment is wanted; (\d+) of \1 have none: one server is left, let another join\n")
+            self.assertIn("replaced, because it died or was out of reach; nothing is lost with it: server 2, rank 2; server 1, rank 1", text)
             self.ends(job, (0, 3, 4))
         result = testing.read_json(out)
         self.assertLess(result["objective"], result["history"][0]["objective"])

@@ -58,6 +58,7 @@ class Managers(testing.ServersThatDie, testing.Folder, unittest.TestCase):
             self.trains_on(job)
             done = self.weir("status", self.path("contact"), WEIR_TRANSPORT="tcp")
             self.assertEqual((done.code, done.err), (0, ""))
+            self.assertRegex(done.out, r"they have agreed on [1-9][0-9]*\.[0-9] [KM]iB\n")
             self.ends(job, (1, 2, 3, 4))
 
     def test_a_training_that_lost_its_first_rank_ends_at_the_same_optimum(self):

@@ -71,9 +71,28 @@ std::string dead_text(const JobStatus& status, bool held_parameters) {
     return text;
 }
 
+/// What keeps segments from having as many copies as they are to have; empty: they are being made, or will be.
+std::string shortage_text(const JobStatus& status) {
+    const size_t count = status.servers.size();
+    if (count > status.replicas) return {};
+    const std::string are_left =
+        count == 1 ? "one server is left" : fmt::format("{} servers are left", count);
+    return fmt::format(": {}, let {} join", are_left,
+                       count == status.replicas ? "another" : "others");
+}
+
 std::string copies_text(const JobStatus& status) {
     if (status.replicas == 0) return "copies: none, so the death of a server ends the job\n";
     const bool is_one = status.replicas == 1;
+    if (const std::string shortage = shortage_text(status); !shortage.empty()) {
+        const std::string copying =
+            status.segments_copying == 0
+                ? ""
+                : fmt::format(", of which {} are being copied", status.segments_copying);
+        return fmt::format("copies: {} of each segment {} wanted; {} of {} have {}{}{}\n",
+                           status.replicas, is_one ? "is" : "are", status.segments_to_copy,
+                           status.segments, is_one ? "none" : "fewer", copying, shortage);
+    }
     std::string text = fmt::format("copies: {} of each segment, on {}", status.replicas,
                                    is_one ? "another server" : "other servers");
     if (status.segments_to_copy > 0) {
@@ -99,12 +118,17 @@ std::string moves_text(const JobStatus& status) {
     return text + "\n";
 }
 
+/// As KiB, if that is not much.
+std::string agreed_text(uint64_t bytes) {
+    const double kib = static_cast<double>(bytes) / 1024.0;
+    return kib < 1024.0 ? fmt::format("{:.1f} KiB", kib) : fmt::format("{:.1f} MiB", kib / 1024.0);
+}
+
 std::string managers_text(const JobStatus::Managers& managers) {
     if (managers.count == 1) return fmt::format("manager: one, in rank {}\n", managers.rank);
-    return fmt::format(
-        "managers: {}, of which rank {} leads, in term {}; they have agreed on {:.1f} MiB\n",
-        managers.count, managers.rank, managers.term,
-        static_cast<double>(managers.log_bytes) / (1024.0 * 1024.0));
+    return fmt::format("managers: {}, of which rank {} leads, in term {}; they have agreed on {}\n",
+                       managers.count, managers.rank, managers.term,
+                       agreed_text(managers.log_bytes));
 }
 
 std::string checkpoints_text(const JobStatus::Checkpoints& is) {
@@ -213,7 +237,8 @@ std::string status_text(const JobStatus& status) {
                             dead_text(status, true));
     }
     if (const std::string dead = dead_text(status, false); !dead.empty())
-        text += fmt::format("dead, but nothing is lost with it: {}\n", dead);
+        text += fmt::format(
+            "replaced, because it died or was out of reach; nothing is lost with it: {}\n", dead);
     text += copies_text(status) + managers_text(status.managers);
     text += checkpoints_text(status.checkpoints);
     text += "workers:";
