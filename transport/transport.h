@@ -88,9 +88,9 @@ struct Completion {
     /// exposed on this connection, so do not use that memory for anything else.
     bool memory_in_doubt = false;
     /// kClosed: the peer closed the connection in order, or the kernel of its host says that the
-    /// peer's process has ended. On a connection that a living process never closes this proves the
-    /// death of the process. False if the connection broke (a reset, a timeout): that says nothing
-    /// about the peer.
+    /// peer's process has ended, or that nobody listens any more where it did. On a connection that
+    /// a living process never closes this proves the death of the process. False if the connection
+    /// broke (a reset, a timeout): that says nothing about the peer.
     bool peer_ended = false;
     uint32_t immediate = 0;
     ConnectionId connection = 0;

@@ -25,17 +25,23 @@ constexpr uint64_t kPeerPauseNsMax = 80 * kMillisecond;
 }  // namespace
 
 Peers::Peers(std::unique_ptr<transport::Endpoint> endpoint, const Clock& clock, uint64_t group,
-             uint64_t self, const std::vector<Member>& members)
+             uint64_t self, const std::vector<Member>& members, HasEnded has_ended)
     : endpoint_(std::move(endpoint)),
       clock_(clock),
       group_(group),
       self_(self),
       part_bytes_max_(endpoint_->capabilities().message_bytes_max),
+      has_ended_(std::move(has_ended)),
       refusals_(clock) {
-    for (const Member& member : members)
-        if (member.id != self) peers_.push_back({member});
+    for (size_t i = 0; i < members.size(); ++i)
+        if (members[i].id != self) peers_.push_back({members[i], i});
     for (Peer& peer : peers_)
         connect(peer);
+}
+
+bool Peers::is_due(const Peer& peer, uint64_t now_ns) const {
+    return peer.connection == 0 && now_ns >= peer.not_before_ns &&
+           (has_ended_ == nullptr || !has_ended_(peer.index));
 }
 
 void Peers::connect(Peer& peer) {
@@ -90,7 +96,7 @@ size_t Peers::poll(const Take& take) {
     }
     const uint64_t now_ns = clock_.now_ns();
     for (Peer& peer : peers_) {
-        if (peer.connection == 0 && now_ns >= peer.not_before_ns) connect(peer);
+        if (is_due(peer, now_ns)) connect(peer);
         post(peer);
     }
     if (refusals_.pending()) refusals_.look();
@@ -168,10 +174,9 @@ void Peers::refuse(ConnectionId connection, std::string_view why) {
 
 int Peers::arm() {
     const uint64_t now_ns = clock_.now_ns();
-    const bool is_due = std::ranges::any_of(peers_, [&](const Peer& peer) {
-        return peer.connection == 0 && now_ns >= peer.not_before_ns;
-    });
-    return is_due ? -1 : endpoint_->arm();
+    const bool has_work =
+        std::ranges::any_of(peers_, [&](const Peer& peer) { return is_due(peer, now_ns); });
+    return has_work ? -1 : endpoint_->arm();
 }
 
 }  // namespace weir::consensus

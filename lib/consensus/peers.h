@@ -37,9 +37,12 @@ public:
     /// A message of a peer. False: it is malformed, and its connection is closed.
     using Take = std::function<bool(uint64_t sender, std::span<const std::byte> message)>;
 
+    /// Whether the process of a member, an index in `members`, has ended for good, proved.
+    using HasEnded = std::function<bool(size_t member)>;
+
     /// `members`: all replicas of the group, `self` among them. `clock` must outlive it.
     Peers(std::unique_ptr<transport::Endpoint> endpoint, const Clock& clock, uint64_t group,
-          uint64_t self, const std::vector<Member>& members);
+          uint64_t self, const std::vector<Member>& members, HasEnded has_ended = {});
 
     /// False: the peer is not connected, or has not taken what was sent before; nothing was sent.
     [[nodiscard]] bool send(uint64_t receiver, std::span<const std::byte> message);
@@ -60,6 +63,7 @@ private:
     /// A peer, and the connection to it.
     struct Peer {
         Member member;
+        size_t index = 0;                        ///< among all members
         transport::ConnectionId connection = 0;  ///< 0: none
         bool is_connected = false;
         uint64_t not_before_ns = 0;  ///< the next attempt
@@ -79,6 +83,9 @@ private:
     /// Empty, or what is wrong with the first message of a connection.
     [[nodiscard]] std::string_view greet(Inbound& inbound, const transport::Completion& completion);
     void refuse(transport::ConnectionId connection, std::string_view why);
+    /// Whether it is time to connect to it. Never to one whose process has ended: a new process has
+    /// another address.
+    [[nodiscard]] bool is_due(const Peer& peer, uint64_t now_ns) const;
     void connect(Peer& peer);
     void try_later(Peer& peer);
     void post(Peer& peer);
@@ -89,6 +96,7 @@ private:
     uint64_t group_;
     uint64_t self_;
     size_t part_bytes_max_;
+    HasEnded has_ended_;
     std::vector<Peer> peers_;
     std::unordered_map<transport::ConnectionId, Inbound> inbound_;
     std::array<transport::Completion, 32> completions_;

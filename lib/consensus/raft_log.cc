@@ -33,7 +33,8 @@ RaftLog::RaftLog(const ReplicatedLogOptions& options, std::unique_ptr<transport:
       options_(options),
       storage_(std::move(storage)),
       replicated_(replicated),
-      peers_(std::move(endpoint), clock, options.group, options.self, options.members),
+      peers_(std::move(endpoint), clock, options.group, options.self, options.members,
+             options.has_ended),
       io_(*storage_, clock, options.seed, ids_of(options.members),
           [this](uint64_t receiver, const Message& message) {
               return peers_.send(receiver, encode_message(message));

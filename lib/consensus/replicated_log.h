@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -31,6 +32,9 @@ struct ReplicatedLogOptions {
     /// starts, so that a process that has lost its memory is not a member; one on a disk keeps its number
     /// as long as its folder is there.
     std::vector<Member> members;
+    /// Whether the process of this member, an index in `members`, has ended for good, proved: it is not
+    /// connected to any more. None: nobody knows.
+    std::function<bool(size_t member)> has_ended = {};
     uint64_t seed = 0;  ///< of the times that elections wait
     /// Without a sign of the leader for this long, up to twice as long, a replica wants to lead. A leader that
     /// a majority does not answer for this long stops. At least 10 ms.

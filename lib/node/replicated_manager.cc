@@ -54,6 +54,7 @@ ReplicatedManager::ReplicatedManager(ReplicatedManagerOptions options,
 Status ReplicatedManager::start(std::unique_ptr<consensus::LogStorage> storage) {
     options_.log.entries_per_snapshot = kEntriesPerSnapshot;
     options_.log.entries_kept = kEntriesKept;
+    options_.log.has_ended = [this](size_t manager) { return has_ended(manager); };
     WEIR_ASSIGN(log_, consensus::start_replicated_log(options_.log, std::move(log_endpoint_),
                                                       clock_, std::move(storage), *this));
     return {};

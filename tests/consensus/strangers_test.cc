@@ -8,7 +8,9 @@
 #include <doctest/doctest.h>
 
 #include "lib/base/random.h"
+#include "lib/consensus/peers.h"
 #include "tests/consensus/false_member.h"
+#include "tests/node/fake_endpoint.h"
 #include "tests/seed.h"
 
 namespace weir::testing {
@@ -90,6 +92,27 @@ TEST_SUITE("strangers" * doctest::skip(!have_replicated_log())) {
         REQUIRE(members.heard<Term>() != nullptr);
         CHECK(members.heard<Term>()->round == 5);
         CHECK(members.heard<Term>()->term == term);
+    }
+
+    TEST_CASE("a member whose process has ended, proved, is not connected to any more") {
+        ManualClock clock;
+        auto owned = std::make_unique<FakeEndpoint>();
+        FakeEndpoint& endpoint = *owned;
+        endpoint.is_unreachable = true;
+        bool has_ended = false;
+        consensus::Peers peers(std::move(owned), clock, 7, 1, {{1, "a"}, {2, "b"}},
+                               [&](size_t member) { return member == 1 && has_ended; });
+        const auto tries_in_a_second = [&] {
+            const size_t before = endpoint.connects;
+            for (int i = 0; i < 100; ++i) {
+                clock.advance(10 * kMillisecond);
+                (void)peers.poll({});
+            }
+            return endpoint.connects - before;
+        };
+        CHECK(tries_in_a_second() > 8);
+        has_ended = true;
+        CHECK(tries_in_a_second() == 0);
     }
 
     TEST_CASE("what is no message, or that of no replica, closes the connection") {

@@ -119,7 +119,8 @@ bool MultiEndpoint::translate(Completion& completion, size_t child) {
     const bool is_closed = completion.event == Event::kClosed;
     if (!attempts_.empty() && (is_closed || completion.event == Event::kConnected)) {
         if (auto found = attempts_.extract(current)) {
-            if (is_closed && may_try_another(completion.status) &&
+            // What has ended no other transport reaches; it would only log that it does not.
+            if (is_closed && !completion.peer_ended && may_try_another(completion.status) &&
                 try_another(std::move(found.mapped()))) {
                 first_ids_.erase(current);
                 return false;

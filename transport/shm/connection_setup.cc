@@ -5,6 +5,7 @@
 #include "transport/shm/connection_setup.h"
 
 #include <algorithm>
+#include <cerrno>
 
 #include <fmt/core.h>
 #include <unistd.h>
@@ -100,6 +101,7 @@ void ConnectionSetup::offer(ShmConnection& c, LinkOffers& to) {
 void ConnectionSetup::dial(ShmConnection& c) {
     auto socket = dial_abstract(c.target);
     if (!socket) {
+        c.peer_ended = socket.error().os_error() == ECONNREFUSED;  // nobody listens there any more
         host_.finish(c, socket.code());
         return;
     }

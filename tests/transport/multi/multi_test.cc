@@ -97,6 +97,18 @@ TEST_SUITE("multi") {
         CHECK(three.child(0).called == std::vector<ConnectionId>{1});
     }
 
+    TEST_CASE("what the first way proves to have ended is tried by no other") {
+        Combined both({"a", "b"});
+        std::vector<Completion> got(4);
+        const ConnectionId lost = both.endpoint->connect("a:there;b:there").value();
+        both.child(0).completions = {event(Event::kClosed, 1, Errc::kPeerLost)};
+        both.child(0).completions[0].peer_ended = true;
+        REQUIRE(both.endpoint->poll(got) == 1);
+        CHECK(got[0].connection == lost);
+        CHECK(got[0].status == Errc::kPeerLost);
+        CHECK(both.child(1).connected_to.empty());
+    }
+
     TEST_CASE("the last way's failure, a refusal and a close are the end of an attempt") {
         Combined both({"a", "b"});
         std::vector<Completion> got(4);

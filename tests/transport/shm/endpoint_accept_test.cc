@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
 /// Slow handshakes, and peers that take places and prove nothing.
+#include <array>
 #include <string>
 #include <vector>
 
@@ -165,6 +166,23 @@ TEST_SUITE("endpoint accept") {
         deaf.reset();
         REQUIRE(a.until([&] { return a.closed(*id).has_value(); }));  // long before its deadline
         CHECK(a.closed(*id) == Errc::kPeerLost);
+    }
+
+    TEST_CASE("that nobody listens any more at an address of this host proves the peer's end") {
+        const auto device = test_device();
+        const auto other = test_device();
+        const auto endpoint = std::move(device->make_endpoint({})).value();
+        std::string address;
+        {
+            Actor gone(*other);
+            address = gone.endpoint().address();
+        }
+        REQUIRE(endpoint->connect(address).has_value());
+        std::array<Completion, 4> completions;
+        REQUIRE(endpoint->poll(completions) == 1);
+        CHECK(completions[0].event == Event::kClosed);
+        CHECK(completions[0].status == Errc::kPeerLost);
+        CHECK(completions[0].peer_ended);
     }
 
     TEST_CASE("connections that cannot be accepted for want of descriptors are logged once") {
