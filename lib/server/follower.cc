@@ -55,8 +55,9 @@ std::string_view Follower::take_whole(std::span<const std::byte> bytes,
             source.endpoint.map(source.connection, {at->address, at->length_bytes, at->key},
                                 transport::Access::kRemoteRead);
         if (rows == nullptr) {
-            return "a record whose rows are not where it says, or cannot be mapped here (is the "
-                   "address space of this process limited, as by ulimit -v?)";
+            return "a record whose rows are not where it says, or cannot be mapped here (has its "
+                   "process ended since? is the address space of this process limited, as by "
+                   "ulimit -v?)";
         }
         lent = {rows, at->length_bytes};
         memory = nullptr;

@@ -70,9 +70,11 @@ bool Shard::has_lease() {
     if (!needs_lease_ || options_.lease->holds(clock_.now_ns())) return true;
     refusals_.log(
         LogLevel::kWarning, "lease",
-        fmt::format("{}: the lease of this server has ended, so its answers wait: {} does "
-                    "not answer, or cannot be reached",
-                    name(), manager_name(options_.link.manager.get())));
+        fmt::format(
+            "{}: the lease of this server has ended, so its answers wait: {} does "
+            "not answer, or cannot be reached, or this host or the manager's is so busy that "
+            "one of the two processes did not run for that long",
+            name(), manager_name(options_.link.manager.get())));
     return false;
 }
 

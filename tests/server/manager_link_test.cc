@@ -9,6 +9,7 @@
 #include <fmt/core.h>
 
 #include "lib/base/random.h"
+#include "tests/log_lines.h"
 #include "tests/seed.h"
 #include "tests/server/sim_cluster.h"
 
@@ -171,7 +172,7 @@ TEST_SUITE("manager_link") {
         REQUIRE(cluster.start());
         const auto table = cluster.make_table(0, dense_table("a", 1000, ValueType::kUInt64));
         REQUIRE(table.has_value());
-        cluster.network.kill(kManager);
+        cluster.network.kill(0);  // with the manager and a server
         const std::vector<uint64_t> ones(1000, 1);
         for (int round = 0; round < 2; ++round) {  // the second one knows it when it begins
             const auto push = cluster.workers[0]->push(*table, KeyRange{0, 1000},
@@ -193,6 +194,26 @@ TEST_SUITE("manager_link") {
                   .error()
                   .text()
                   .starts_with("the manager (rank 0) is gone: "));
+    }
+
+    TEST_CASE("a server whose lease has ended names a busy host as a possible cause") {
+        SimShape shape = shape_of(OnWorkerLoss::kStop);
+        shape.replicas = 1;
+        SimCluster cluster(7, shape, {});
+        REQUIRE(cluster.start());
+        const auto table = cluster.make_table(0, dense_table("a", 1000, ValueType::kUInt64));
+        REQUIRE(table.has_value());
+        pass(cluster, 5 * kSecond);  // the copies are made
+        const testing::LogLines log(LogLevel::kWarning);
+        for (uint32_t server = 0; server < shape.servers; ++server)
+            cluster.network.partition(kManager, server);
+        pass(cluster, shape.lease_ns + kSecond / 10);
+        const std::vector<uint64_t> ones(1000, 1);
+        (void)cluster.workers[0]->push(*table, KeyRange{0, 1000}, std::as_bytes(std::span(ones)),
+                                       {});
+        pass(cluster, kSecond / 20);
+        CHECK(log.has(
+            "does not answer, or cannot be reached, or this host or the manager's is so busy"));
     }
 
     TEST_CASE("a manager that cannot be reached is tried for two minutes") {
