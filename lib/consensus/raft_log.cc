@@ -127,6 +127,7 @@ void RaftLog::tick_if_due(uint64_t now_ns) {
     next_tick_ns_ = now_ns + std::max(options_.heartbeat_ns / 2, kMillisecond);
     io_.tick();
     settle();
+    if (leads_in_term_ != 0 && !is_ready_ && !has_barrier_) begin_to_lead();
     if (is_ready_ && confirmed_round() < round_) send_round();
 }
 
@@ -159,16 +160,23 @@ void RaftLog::notice_leadership() {
     if (leads != 0) begin_to_lead();
 }
 
+/// libraft takes no barrier while it still has a hand-over of an earlier term; it forgets that by and by.
+/// Each tick tries again.
 void RaftLog::begin_to_lead() {
     answered_.clear();
     auto* const request = new Request{this, {}, {}, leads_in_term_};
     request->barrier.data = request;
+    has_barrier_ = true;
     const int rv =
         raft_barrier(&raft_, &request->barrier, [](struct raft_barrier* barrier, int status) {
             const std::unique_ptr<Request> ended(static_cast<Request*>(barrier->data));
+            if (ended->term == ended->log->leads_in_term_) ended->log->has_barrier_ = false;
             if (status == 0) ended->log->barrier_passed(ended->term);
         });
-    if (rv != 0) delete request;
+    if (rv != 0) {
+        has_barrier_ = false;
+        delete request;
+    }
     settle();
 }
 

@@ -96,6 +96,7 @@ private:
     uint64_t next_tick_ns_ = 0;
 
     uint64_t leads_in_term_ = 0;                  ///< libraft leads in it; 0: it does not
+    bool has_barrier_ = false;                    ///< of that term, under way
     bool is_ready_ = false;                       ///< lead() was called for that term
     std::deque<std::vector<std::byte>> waiting_;  ///< proposals that libraft does not have yet
     size_t waiting_bytes_ = 0;

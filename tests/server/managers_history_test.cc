@@ -53,6 +53,13 @@ TEST_SUITE("managers_history") {
         run_with_managers(1, testing::histories_or(400) / 2);
     }
 
+    TEST_CASE("who is elected again while libraft still has its last hand-over leads in the end") {
+        HistoryCounts counts;
+        (void)ElasticHistory(6'000'730, counts, 0, nullptr, 3).run();
+        for (const uint64_t seed : {6'000'600, 6'001'802, 6'002'500})
+            (void)ElasticHistory(seed, counts, 1, nullptr, 3).run();
+    }
+
     TEST_CASE("servers die two at a time, while managers fail, if there are two backups") {
         run_with_managers(2, testing::histories_or(120) / 2);
     }
