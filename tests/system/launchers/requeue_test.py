@@ -30,7 +30,7 @@ srun --mpi=pmix {weir} lr --servers 2 --train {data} {settings} --json {folder}/
     --checkpoint {folder}/checkpoints --checkpoint-every 50 --resume auto --grace {grace}
 code=$?
 echo "srun ended with $code"
-if [ $code -eq 143 ]; then scontrol requeue "$SLURM_JOB_ID"; fi
+if [ $code -eq 143 ]; then scontrol requeue "$SLURM_JOB_ID" && sleep 60; fi
 exit $code
 """
 
