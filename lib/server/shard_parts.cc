@@ -98,7 +98,8 @@ void Shard::close_iterations(ShardTable& table) {
         }
         const uint64_t closing = iterations.first_open();
         if (!iterations.failure_of(closing) && table.pins.any()) return table.pins.hold_iteration();
-        const bool is_listed = streams_.empty() || table.rows->list_aggregated(closing, changed);
+        const bool is_listed =
+            !streams_.has_copies() || table.rows->list_aggregated(closing, changed);
         table.iterations.close(
             [&](const OpenIterations::Part& part) { answer_closed(table, part, closing); });
         if (is_moving_)

@@ -72,7 +72,7 @@ void Shard::push_part(ShardTable& table, const ShardRequest& request) {
     if (status == Errc::kOk && h.count > 0 && !iterations.failure_of(h.iteration)) {
         // What copies get when the iteration is closed is what is in its sum.
         const bool is_all = table.iterations.is_all(h.iteration, session->worker, h.parts) &&
-                            !table.pins.any() && streams_.empty();
+                            !table.pins.any() && !streams_.has_copies();
         const size_t row_count = table.rows->row_count();
         status = is_all ? change(table, request) : add_to_sum(table, request);
         if (!is_all || status != Errc::kOk) record_made_rows(table, request, row_count);

@@ -140,6 +140,11 @@ public:
     /// takeover of other segments waits there for a view, and that view may wait for this.
     void add_again();
 
+    /// Whether it carries segments of which the learner is, or is to be, a backup.
+    [[nodiscard]] bool has_copies() const noexcept {
+        return std::ranges::any_of(batches_, &Batch::is_copy);
+    }
+
     /// Whether answers wait for it.
     [[nodiscard]] bool is_counted() const noexcept { return is_counted_; }
 

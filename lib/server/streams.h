@@ -76,6 +76,12 @@ public:
             stream->mark();
     }
 
+    /// Whether some shard is, or is to be, a backup of this one.
+    [[nodiscard]] bool has_copies() const noexcept {
+        return std::ranges::any_of(streams_,
+                                   [](const ToLearner& one) { return one.stream->has_copies(); });
+    }
+
     /// Whether answers have to wait for some copy.
     [[nodiscard]] bool is_counted() const noexcept {
         return std::ranges::any_of(streams_,
