@@ -279,7 +279,7 @@ private:
 
     // shard_parts.cc: parts that have arrived, the end of an iteration
     void end_part(ShardTable& table, const OpenIterations::Part& part,
-                  const wire::FrameHeader& header, Errc status);
+                  const wire::FrameHeader& header, Errc status, const ShardRequest* all);
     void end_unused_part(ShardTable& table, const Session& session, const wire::FrameHeader& part,
                          Errc status);
     void refuse_part(ShardTable& table, const Session& session, const wire::FrameHeader& part,
@@ -289,8 +289,8 @@ private:
     void answer_closed(ShardTable& table, const OpenIterations::Part& part, uint64_t iteration);
     void answer_hopeless(ShardTable& table, uint64_t iteration);
     void restart_iterations(ShardTable& table);
-    void finish_iterations(ShardTable& table);
-    void close_iterations(ShardTable& table);
+    void finish_iterations(ShardTable& table, const ShardRequest* all = nullptr);
+    void close_iterations(ShardTable& table, const ShardRequest* all);
 
     // shard_pull.cc: sends values
     void pull(ShardTable& table, const ShardRequest& request);

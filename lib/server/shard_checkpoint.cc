@@ -97,7 +97,7 @@ size_t Shard::go_on_filling(Fill& fill) {
     const Status& outcome = fill.rows->outcome();
     if (outcome && !fill.state) {
         streams_.iteration_closes();
-        streams_.iteration_closed(fill.table, nullptr);
+        streams_.iteration_closed(*tables_[fill.table], nullptr);
         fill.state = streams_.state();
     }
     if (outcome && streams_.confirmed_state() < *fill.state) return 0;

@@ -9,14 +9,14 @@
 namespace weir {
 
 /// A part of an open iteration has had its effect, or has failed. If its key list is not known,
-/// the part does not count: the worker sends it again with its keys.
+/// the part does not count: the worker sends it again with its keys. `all`: as finish_iterations().
 void Shard::end_part(ShardTable& table, const OpenIterations::Part& part,
-                     const wire::FrameHeader& header, Errc status) {
+                     const wire::FrameHeader& header, Errc status, const ShardRequest* all) {
     if (status == Errc::kUnknownList) return reply(part.connection, part.request, status);
     const auto failure = table.iterations.arrived(header.iteration, part, header.parts, status);
     if (failure) reply_failed(part.connection, part.request, *failure);
     if (status != Errc::kOk) retry_ |= !table.deferred.empty();  // pulls of the iteration
-    finish_iterations(table);
+    finish_iterations(table, all);
 }
 
 /// A part of an open iteration has no effect, and the iteration fails by it. `status`: why. A
@@ -78,14 +78,14 @@ void Shard::restart_iterations(ShardTable& table) {
 }
 
 /// Ends the iterations that have all their parts, in order. The rule changes any row, so it waits
-/// while some are pinned.
-void Shard::finish_iterations(ShardTable& table) {
-    close_iterations(table);
+/// while some are pinned. `all`: what the first one that ends has changed, if that was not in a sum.
+void Shard::finish_iterations(ShardTable& table, const ShardRequest* all) {
+    close_iterations(table, all);
     if (watch_every_ != 0) [[unlikely]]
         watch_iterations(table);
 }
 
-void Shard::close_iterations(ShardTable& table) {
+void Shard::close_iterations(ShardTable& table, const ShardRequest* all) {
     IterationProgress& iterations = table.iterations.state();
     while (iterations.complete()) {
         table.was_pushed = true;
@@ -93,17 +93,22 @@ void Shard::close_iterations(ShardTable& table) {
         if (is_moving_) streams_.iteration_closes();
         AggregatedRows changed;
         if (iterations.close_empty()) {
-            if (is_moving_) streams_.iteration_closed(table.rows->schema().id, &changed);
+            if (is_moving_) streams_.iteration_closed(table, &changed);
             continue;
         }
         const uint64_t closing = iterations.first_open();
         if (!iterations.failure_of(closing) && table.pins.any()) return table.pins.hold_iteration();
-        const bool is_listed =
-            !streams_.has_copies() || table.rows->list_aggregated(closing, changed);
+        const bool is_listed = all != nullptr || !streams_.has_copies() ||
+                               table.rows->list_aggregated(closing, changed);
         table.iterations.close(
             [&](const OpenIterations::Part& part) { answer_closed(table, part, closing); });
-        if (is_moving_)
-            streams_.iteration_closed(table.rows->schema().id, is_listed ? &changed : nullptr);
+        const ShardRequest* const only = std::exchange(all, nullptr);
+        if (!is_moving_) continue;
+        if (only != nullptr) {
+            streams_.iteration_closed(table, *only);
+        } else {
+            streams_.iteration_closed(table, is_listed ? &changed : nullptr);
+        }
     }
 }
 

@@ -69,15 +69,16 @@ void Shard::push_part(ShardTable& table, const ShardRequest& request) {
             case OfPositions::kUnknown: status = Errc::kUnknownList; break;
         }
     }
+    const ShardRequest* all = nullptr;  // that the iteration changes
     if (status == Errc::kOk && h.count > 0 && !iterations.failure_of(h.iteration)) {
-        // What copies get when the iteration is closed is what is in its sum.
-        const bool is_all = table.iterations.is_all(h.iteration, session->worker, h.parts) &&
-                            !table.pins.any() && !streams_.has_copies();
+        if (table.iterations.is_all(h.iteration, session->worker, h.parts) && !table.pins.any())
+            all = &request;
         const size_t row_count = table.rows->row_count();
-        status = is_all ? change(table, request) : add_to_sum(table, request);
-        if (!is_all || status != Errc::kOk) record_made_rows(table, request, row_count);
+        status = all != nullptr ? change(table, request) : add_to_sum(table, request);
+        if (status != Errc::kOk) all = nullptr;
+        if (all == nullptr) record_made_rows(table, request, row_count);
     }
-    end_part(table, part, h, status);
+    end_part(table, part, h, status, all);
 }
 
 /// What was pushed counts later, or not at all, but keys that were new to the table have rows now.

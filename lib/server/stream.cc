@@ -281,6 +281,16 @@ void Stream::iteration_closed(size_t table, const AggregatedRows* changed) {
     }
 }
 
+void Stream::iteration_closed(RecordMessage& record) {
+    for (Batch& batch : batches_) {
+        if (!batch.has_begun) continue;
+        for (const LearnedSegment& segment : batch.segments)
+            put_iterations(record, segment.range);
+        if (!batch.is_copy) batch.again.insert(record.table);
+    }
+    if (record.row_count > 0 || record.has_tail()) add(record);
+}
+
 void Stream::forget_table(size_t table) {
     for (Batch& batch : batches_) {
         batch.tables.erase(table);

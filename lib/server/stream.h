@@ -132,6 +132,8 @@ public:
     /// once more. (A segment becomes complete with the first time; what comes after that must have
     /// arrived before it changes hands.) `changed`: null: any rows
     void iteration_closed(size_t table, const AggregatedRows* changed);
+    /// The same of one that has changed the rows of a record, or none; it is added with that.
+    void iteration_closed(RecordMessage& record);
 
     /// The table is dropped. What was recorded of it is still sent.
     void forget_table(size_t table);

@@ -154,8 +154,13 @@ bool Streams::knows(uint32_t table, const ListId& id, const TouchedSegments& tou
             is_any_streamed = is_any_streamed || is_streamed(segments[i].first);
     }
     if (!is_any_streamed) return true;
+    return lists_.contains(place(table, id)) && lists_.at(place(table, id)).is(table, id);
+}
+
+/// Null: its parts are not known.
+Streams::StreamedList* Streams::find_list(uint32_t table, const ListId& id) noexcept {
     const auto found = lists_.find(place(table, id));
-    return found != lists_.end() && found->second.table == table && found->second.id == id;
+    return found != lists_.end() && found->second.is(table, id) ? &found->second : nullptr;
 }
 
 /// Remembered keys are those of the positions that were streamed then. A stream that begins anew streams
@@ -190,32 +195,34 @@ void Streams::remember(StreamedList&& list, size_t key_count) {
 
 void Streams::pushed(ShardTable& table, uint32_t worker, const RangeClock& clock,
                      const ShardRequest& request) {
-    const wire::FrameHeader& h = request.header;
-    if (h.count == 0) return;
+    if (request.header.count == 0) return;
     changes();
+    record(table, request, {worker, &clock});
+}
+
+void Streams::record(ShardTable& table, const ShardRequest& request, const Cause& cause) {
+    const wire::FrameHeader& h = request.header;
     if ((h.flags & wire::kKeysRange) != 0) {
         for (const auto& [learner, stream] : streams_)
-            pushed_range(*stream, table, {h.first, h.first + h.count}, worker, clock);
+            record_range(*stream, table, {h.first, h.first + h.count}, cause);
         return;
     }
     const Result<RowList> list = rows_of(table, request);
-    if (!list) return;  // its sender has changed its keys meanwhile
+    StreamedList streamed;
+    if (!list) return record_list(streamed, {}, table, cause);  // its sender has changed its keys
     const uint32_t number = table.rows->schema().id;
-    const auto record = [&](StreamedList& streamed, Keep keep) {
-        for (ListPart& part : streamed.parts)
-            pushed_list(part, keep, *list, table, worker, clock);
-    };
+    if (StreamedList* const known = find_list(number, list->id); known != nullptr)
+        return record_list(*known, *list, table, cause);
+    std::span keys(reinterpret_cast<const uint64_t*>(request.keys.data()), h.count);
     if ((h.flags & wire::kKeysKnown) != 0) {
-        // Else knows() has said that nothing of it is streamed.
-        if (const auto found = lists_.find(place(number, list->id)); found != lists_.end())
-            record(found->second, Keep::kYes);
-        return;
+        if (!cause.is_iteration()) return;  // knows() has said that nothing of it is streamed
+        if (!table.rows->find_keys(list->rows, keys_)) return iteration_closed(table, nullptr);
+        keys = keys_;
     }
-    StreamedList streamed =
-        parts_of(table, {reinterpret_cast<const uint64_t*>(request.keys.data()), h.count});
+    streamed = parts_of(table, keys);
     streamed.table = number;
     streamed.id = list->id;
-    record(streamed, Keep::kNo);
+    record_list(streamed, *list, table, cause);
     remember(std::move(streamed), h.count);
 }
 
@@ -255,9 +262,35 @@ static void put_times(RecordMessage& record, std::span<const PositionRange> segm
         record.times.push_back({worker, segment, clock.at(segment.first)});
 }
 
-/// Its last record has the times, too.
-void Streams::pushed_range(Stream& stream, ShardTable& table, KeyRange keys, uint32_t worker,
-                           const RangeClock& clock) {
+/// What the last record of a change says besides its rows makes it count: times, or how far
+/// iterations have come. The record is that one.
+void Streams::end_change(Stream& stream, std::span<const PositionRange> segments,
+                         const Cause& cause) {
+    if (cause.is_iteration()) {
+        stream.iteration_closed(record_);
+    } else {
+        put_times(record_, segments, cause.worker, *cause.clock);
+        stream.add(record_);
+    }
+    stream.was_changed(state_);
+}
+
+void Streams::iteration_closed(ShardTable& table, const AggregatedRows* changed) {
+    for (const auto& [learner, stream] : streams_) {
+        stream->iteration_closed(table.rows->schema().id, changed);
+        stream->was_changed(state_);
+    }
+}
+
+/// The change has no rows that the stream carries. An iteration is closed anyway.
+void Streams::record_no_rows(Stream& stream, const ShardTable& table, const Cause& cause) {
+    if (!cause.is_iteration()) return;
+    record_.clear();
+    record_.table = table.rows->schema().id;
+    end_change(stream, {}, cause);
+}
+
+void Streams::record_range(Stream& stream, ShardTable& table, KeyRange keys, const Cause& cause) {
     const SegmentList& held = holdings_.segments();
     const PositionMap& map = table.positions;
     segments_.clear();
@@ -266,7 +299,7 @@ void Streams::pushed_range(Stream& stream, ShardTable& table, KeyRange keys, uin
         const PositionRange segment = held.segments()[i];
         if (stream.positions().contains(segment.first)) segments_.push_back(segment);
     }
-    if (segments_.empty()) return;
+    if (segments_.empty()) return record_no_rows(stream, table, cause);
     parts_.clear();
     const bool is_whole = segments_.size() == run.end - run.begin;
     for (const KeyRange extent : table.rows->extents()) {
@@ -293,26 +326,37 @@ void Streams::pushed_range(Stream& stream, ShardTable& table, KeyRange keys, uin
             record_.values = *table.rows->values(part);
             record_.state = *table.rows->state(part);
         }
-        if (is_last) put_times(record_, segments_, worker, clock);
-        stream.add(record_, !is_last);
+        if (!is_last) stream.add(record_, true);
     }
-    stream.was_changed(state_);
+    end_change(stream, segments_, cause);
 }
 
-/// A learner knows a list from its second push on: many come only once.
-void Streams::pushed_list(ListPart& part, Keep keep, const RowList& list, ShardTable& table,
-                          uint32_t worker, const RangeClock& clock) {
-    put_rows(part, list.rows, *table.rows);
+/// `streamed`: what streams carry of the list.
+void Streams::record_list(StreamedList& streamed, const RowList& list, ShardTable& table,
+                          const Cause& cause) {
+    for (const auto& [learner, stream] : streams_) {
+        const auto part = std::ranges::find(streamed.parts, stream.get(), &ListPart::stream);
+        if (part == streamed.parts.end()) {
+            record_no_rows(*stream, table, cause);
+        } else {
+            record_part(*part, list, *table.rows, cause);
+        }
+    }
+}
+
+/// A learner knows a list from its second time on: many come only once.
+void Streams::record_part(ListPart& part, const RowList& list, const TableShard& table,
+                          const Cause& cause) {
+    put_rows(part, list.rows, table);
     record_.is_known = part.known != 0;
     if (record_.is_known) {
         record_.keys = {};
-    } else if (keep == Keep::kYes && part.is_ascending) {
+    } else if (part.has_come && part.is_ascending) {
         part.known = part.stream->number_list(record_.part_count());
     }
+    part.has_come = true;
     record_.list = part.known;
-    put_times(record_, part.segments, worker, clock);
-    part.stream->add(record_);
-    part.stream->was_changed(state_);
+    end_change(*part.stream, part.segments, cause);
 }
 
 /// `rows`: of the list of which `part` is a part. The record has its keys and values then.

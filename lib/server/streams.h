@@ -115,12 +115,10 @@ public:
     void iteration_closes() noexcept { changes(); }
 
     /// An iteration of the table was closed. `changed`: as of Stream::iteration_closed().
-    void iteration_closed(uint32_t table, const AggregatedRows* changed) {
-        for (const auto& [learner, stream] : streams_) {
-            stream->iteration_closed(table, changed);
-            stream->was_changed(state_);
-        }
-    }
+    void iteration_closed(ShardTable& table, const AggregatedRows* changed);
+
+    /// The same of one that this request alone has changed.
+    void iteration_closed(ShardTable& table, const ShardRequest& only) { record(table, only, {}); }
 
     /// The table is dropped.
     void forget_table(uint32_t table) {
@@ -181,15 +179,25 @@ private:
         std::vector<uint32_t> places;         ///< of these keys in the list
         std::vector<PositionRange> segments;  ///< that they are in; ascending
         bool is_ascending = true;             ///< or its sender has changed it meanwhile
+        bool has_come = false;                ///< before
     };
-
-    /// Whether a learner is to know a list from now on.
-    enum class Keep : bool { kNo, kYes };
 
     struct StreamedList {
         uint32_t table = 0;
         ListId id;
         std::vector<ListPart> parts;
+
+        [[nodiscard]] bool is(uint32_t table_is, const ListId& id_is) const noexcept {
+            return table == table_is && id == id_is;
+        }
+    };
+
+    /// Of a change: a push of a worker, whose clock was raised, or the end of an iteration.
+    struct Cause {
+        uint32_t worker = 0;
+        const RangeClock* clock = nullptr;
+
+        [[nodiscard]] bool is_iteration() const noexcept { return clock == nullptr; }
     };
 
     [[nodiscard]] std::map<uint32_t, std::vector<Stream::Carried>> wanted_by(const View& view,
@@ -212,10 +220,15 @@ private:
     void keep_lent(Stream& stream);
     void look_at_positions();
     void take_over(Stream& stream);
-    void pushed_range(Stream& stream, ShardTable& table, KeyRange keys, uint32_t worker,
-                      const RangeClock& clock);
-    void pushed_list(ListPart& part, Keep keep, const RowList& list, ShardTable& table,
-                     uint32_t worker, const RangeClock& clock);
+    void record(ShardTable& table, const ShardRequest& request, const Cause& cause);
+    void record_range(Stream& stream, ShardTable& table, KeyRange keys, const Cause& cause);
+    void record_list(StreamedList& streamed, const RowList& list, ShardTable& table,
+                     const Cause& cause);
+    void record_part(ListPart& part, const RowList& list, const TableShard& table,
+                     const Cause& cause);
+    void record_no_rows(Stream& stream, const ShardTable& table, const Cause& cause);
+    void end_change(Stream& stream, std::span<const PositionRange> segments, const Cause& cause);
+    [[nodiscard]] StreamedList* find_list(uint32_t table, const ListId& id) noexcept;
     void put_rows(const ListPart& part, std::span<const uint32_t> rows, const TableShard& table);
     void remember(StreamedList&& list, size_t key_count);
     void forget_lists();
@@ -245,6 +258,7 @@ private:
     RecordMessage record_;  ///< kept for its memory, as what follows
     std::vector<PositionRange> segments_;
     std::vector<KeyRange> parts_;
+    std::vector<uint64_t> keys_;
     std::vector<uint32_t> rows_;
     std::vector<std::byte> values_;
     std::vector<std::byte> state_bytes_;

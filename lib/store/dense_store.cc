@@ -152,6 +152,14 @@ std::optional<uint32_t> DenseStore::first_row(KeyRange keys) const noexcept {
     return first_rows_[i] + static_cast<uint32_t>(keys.begin - owned_[i].begin);
 }
 
+std::optional<uint64_t> DenseStore::key_of(uint32_t row) const noexcept {
+    for (size_t i = 0; i < owned_.size(); ++i) {
+        if (row >= first_rows_[i] && row - first_rows_[i] < owned_[i].key_count())
+            return owned_[i].begin + (row - first_rows_[i]);
+    }
+    return std::nullopt;
+}
+
 KeyRange DenseStore::range_of(uint64_t key) const noexcept {
     const auto next = std::ranges::upper_bound(owned_, key, {}, &KeyRange::begin);
     if (next == owned_.begin() || !std::prev(next)->contains(key)) return {};

@@ -43,6 +43,9 @@ public:
     /// wholly within one owned range.
     [[nodiscard]] std::optional<uint32_t> first_row(KeyRange keys) const noexcept;
 
+    /// The key of a row; nothing if it has none.
+    [[nodiscard]] std::optional<uint64_t> key_of(uint32_t row) const noexcept;
+
     /// The owned range that has `key`; empty if there is none.
     [[nodiscard]] KeyRange range_of(uint64_t key) const noexcept;
 

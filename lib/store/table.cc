@@ -439,6 +439,19 @@ bool TableShard::list_aggregated(uint64_t iteration, AggregatedRows& listed) {
     return true;
 }
 
+bool TableShard::find_keys(std::span<const uint32_t> rows, std::vector<uint64_t>& keys) {
+    keys.resize(rows.size());
+    if (auto* const sparse = std::get_if<SparseStore>(&*store_)) {
+        if (!sparse->remember_keys(memory_)) return false;
+        std::ranges::transform(rows, keys.begin(),
+                               [&](uint32_t row) { return sparse->key_of(row); });
+        return true;
+    }
+    const auto& dense = std::get<DenseStore>(*store_);
+    std::ranges::transform(rows, keys.begin(), [&](uint32_t row) { return *dense.key_of(row); });
+    return true;
+}
+
 void TableShard::apply_aggregate(uint64_t iteration) {
     std::optional<Aggregate>& aggregate = aggregate_of(iteration);
     if (!aggregate) return;

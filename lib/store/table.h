@@ -137,6 +137,9 @@ public:
     /// of a sparse table, which then keeps them by row: 8 bytes each.
     /// Returns false if there is no memory for that.
     [[nodiscard]] bool list_aggregated(uint64_t iteration, AggregatedRows& listed);
+    /// The keys of rows that have some. The first time, as list_aggregated().
+    /// Returns false if there is no memory for that.
+    [[nodiscard]] bool find_keys(std::span<const uint32_t> rows, std::vector<uint64_t>& keys);
     /// Forgets what was aggregated: the iteration has failed.
     void drop_aggregate(uint64_t iteration) noexcept;
 

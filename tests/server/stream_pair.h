@@ -245,7 +245,7 @@ public:
         const SegmentList& held = primary.holdings.segments();
         const TouchedSegments& touched = touched_lists_.look_up(
             list.table, primary.tables[list.table]->positions, list.keys, id, held);
-        const bool is_known = streams.knows(list.table, id, touched) &&
+        const bool is_known = (are_iterations || streams.knows(list.table, id, touched)) &&
                               primary.tables[list.table]->rows->known_rows(id).has_value();
         request.header.flags =
             wire::kValuesInline | (is_known ? wire::kKeysKnown : wire::kKeysInline);
@@ -273,7 +273,7 @@ public:
         if (fails) failure = IterationFailure{Errc::kNoMemory, 1};
         ClosedIterations& closed = table.iterations.state().closed();
         closed.close(closed.lowest() + 1, failure);
-        streams.iteration_closed(number, &changed);
+        streams.iteration_closed(table, &changed);
     }
 
     /// Values, state, times and iterations of the learned segments are the same on both sides.
@@ -334,6 +334,7 @@ public:
     size_t sent_max = 0;        // by any step
     size_t sent_bytes = 0;      // in all
     bool is_learner_stopped = false;
+    bool are_iterations = false;  // pushes: each is all that one changes
 
 private:
     using Row = std::pair<std::vector<std::byte>, std::vector<std::byte>>;
@@ -370,6 +371,12 @@ private:
             value = static_cast<float>(random.uniform()) + 0.1F;
         request.values = std::as_bytes(std::span(values));
         REQUIRE(change(table, request) == Errc::kOk);
+        if (are_iterations) {
+            ClosedIterations& closed = table.iterations.state().closed();
+            closed.close(closed.lowest() + 1, std::nullopt);
+            streams.iteration_closes();
+            return streams.iteration_closed(table, request);
+        }
         const SegmentList& held = primary.holdings.segments();
         const uint64_t time = ++time_;
         for (const uint64_t key : list.keys) {

@@ -190,6 +190,9 @@ TEST_SUITE("table_rows") {
                     found[keys[i]] = list.rows[i];
                 return found;
             }();
+            std::vector<uint64_t> found;
+            REQUIRE(table.find_keys(list.rows, found));
+            right_ &= found == keys;
             REQUIRE(table.push_aggregate(1, list, deltas));
             AggregatedRows listed;
             REQUIRE(table.list_aggregated(1, listed));
