@@ -42,8 +42,7 @@ std::string_view manager_possessive(const ManagerLife* life) {
 std::string_view advice_on_managers(const ManagerLife* life) {
     if (are_several(life)) return "";
     return "; its copies keep a job only as long as a manager lives: with --managers 3, which "
-           "needs 3 "
-           "processes with servers, it would have gone on";
+           "needs 3 processes with servers, it would have gone on";
 }
 
 std::string job_ends_without_manager(const ManagerLife* life, bool has_copies,

@@ -20,10 +20,8 @@ TEST_SUITE("manager_names") {
                   "; without it the job cannot go on: start it again");
             CHECK(job_ends_without_manager(known, true, "/run") ==
                   "; without it the job cannot go on: start it again, with --resume /run if a "
-                  "checkpoint is "
-                  "there; its copies keep a job only as long as a manager lives: with --managers "
-                  "3, which "
-                  "needs 3 processes with servers, it would have gone on");
+                  "checkpoint is there; its copies keep a job only as long as a manager lives: "
+                  "with --managers 3, which needs 3 processes with servers, it would have gone on");
         }
     }
 
