@@ -154,7 +154,8 @@ bool Streams::knows(uint32_t table, const ListId& id, const TouchedSegments& tou
             is_any_streamed = is_any_streamed || is_streamed(segments[i].first);
     }
     if (!is_any_streamed) return true;
-    return lists_.contains(place(table, id)) && lists_.at(place(table, id)).is(table, id);
+    const auto found = lists_.find(place(table, id));
+    return found != lists_.end() && found->second.is(table, id);
 }
 
 /// Null: its parts are not known.

@@ -138,7 +138,7 @@ TEST_SUITE("stream") {
         pair.check_equal();
     }
 
-    TEST_CASE("nor does an iteration of it that nothing else is in, also if it came before the copy") {
+    TEST_CASE("nor does an iteration of it alone, also if it came before the copy") {
         StreamPair pair(1);
         for (const TableSchema& schema : some_tables())
             pair.make_table(schema);
