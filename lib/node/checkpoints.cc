@@ -326,6 +326,8 @@ void Checkpoints::complete() {
     phase_ = Phase::kIdle;
     for (const auto& [table, iteration] : manifest_.closed)
         saved_[table] = iteration;
+    // What was reported meanwhile was counted from the one before. Shards soon report again.
+    has_iterated_ = false;
     last_number_ = base_ = manifest_.number;
     last_begun_ns_ = begun_ns_;
     last_duration_ns_ = clock_.now_ns() - begun_ns_;

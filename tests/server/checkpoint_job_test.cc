@@ -4,6 +4,7 @@
 /// servers, shards and workers.
 
 #include <algorithm>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -269,6 +270,30 @@ TEST_SUITE("checkpoint_job") {
         folder.resume(other);
         StartedCluster resumed(2, other, schema);
         CHECK(pull(resumed, resumed.table, keys) == std::vector<uint64_t>(keys.size(), 2));
+    }
+
+    TEST_CASE("what is closed while one is written counts from that one, not from the one before") {
+        CheckpointFolder folder;
+        SimShape shape{.servers = 2, .shards = 1, .workers = 1};
+        shape.checkpoints = folder.options();
+        shape.checkpoints.every_iterations = 320;
+        StartedCluster cluster(1, shape, table_of(Layout::kSparse, "w", 0, ValueType::kUInt64));
+        const std::vector<uint64_t> keys = all_keys(100);
+        const std::vector<uint64_t> ones(keys.size(), 1);
+        const auto values = std::as_bytes(std::span(ones));
+        std::set<uint64_t> iterations;  // of checkpoints
+        for (uint64_t i = 1; i <= 2000; ++i) {
+            const auto push = cluster.client().push(cluster.table, keys, values, {.iteration = i});
+            REQUIRE(cluster.finish(0, push));
+            const auto last = checkpoint::latest(*folder.disk, "d");
+            if (last) iterations.insert(folder.latest().iteration.value());
+        }
+        REQUIRE(iterations.size() > 4);
+        uint64_t before = 0;
+        for (const uint64_t iteration : iterations) {
+            CHECK(iteration >= before + 320);
+            before = iteration;
+        }
     }
 
     TEST_CASE("one that was due and failed is tried again, and what a worker asked for is not") {
