@@ -32,7 +32,7 @@ struct OldCheckpoint {
 };
 
 DiskAnswer failed(const Error& why) {
-    return {.status = why.code(), .why = why.text()};
+    return {.status = why.code(), .why = why.message()};
 }
 
 /// Removes old checkpoints. The new one is there even if that fails. `needed`: one that stays.

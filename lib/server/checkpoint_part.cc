@@ -156,7 +156,7 @@ void CheckpointPart::fail(const Error& why) {
     if (phase_ == Phase::kNone) return;
     report(CheckpointReport::Step::kFailed);
     reports_.back().status = why.code();
-    reports_.back().why = why.text();
+    reports_.back().why = why.message();
     end();
 }
 

@@ -109,7 +109,7 @@ size_t Shard::go_on_filling(Fill& fill) {
 void Shard::report_filled(uint32_t table, const Status& outcome) {
     CheckpointReport report{.step = CheckpointReport::Step::kFilled, .number = table};
     report.status = outcome.code();
-    if (!outcome) report.why = outcome.error().text();
+    if (!outcome) report.why = outcome.error().message();
     report_on_checkpoint(report);
 }
 

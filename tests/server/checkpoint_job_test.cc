@@ -139,7 +139,7 @@ TEST_SUITE("checkpoint_job") {
         folder.disk->fill();
         const Status full = checkpoint_now(cluster);
         CHECK(full.code() == Errc::kIo);
-        CHECK(full.error().text().find("simulated") != std::string::npos);
+        CHECK(full.error().text().find("simulated: No space left on device") != std::string::npos);
         CHECK(push(cluster, cluster.table));
         folder.disk->empty_out();
         REQUIRE(checkpoint_now(cluster));
