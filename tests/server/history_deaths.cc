@@ -94,9 +94,13 @@ bool HistoryDeaths::may_die(uint32_t server, const View& view) const {
         return std::ranges::all_of(seen_, [&](const View& seen) {
             return std::ranges::all_of(seen.segments(), [&](const ViewSegment& segment) {
                 const bool stays = view.owner(segment.first) == segment.primary;
-                return (stays && survives(seen, segment.primary)) ||
-                       std::ranges::any_of(segment.backups,
-                                           [&](uint32_t backup) { return survives(seen, backup); });
+                // The manager may take a dead learner for complete, and drop what it replaces.
+                const bool learns = survives(seen, segment.learner.shard);
+                const auto remains = [&](uint32_t shard) {
+                    return survives(seen, shard) && (learns || segment.learner.replaces != shard);
+                };
+                return (stays && remains(segment.primary)) ||
+                       std::ranges::any_of(segment.backups, remains);
             });
         });
     }
