@@ -91,9 +91,9 @@ std::string other_choice(Disk& disk, const std::string& folder, uint64_t number,
         const Result<Manifest> manifest = open_checkpoint(disk, folder, other);
         if (!manifest || needs(*manifest, chunk)) continue;
         return fmt::format(
-            "; --resume DIR --resume-number {} (JobOptions::resume_number) goes on from the newest "
+            "; --resume {} --resume-number {} (JobOptions::resume_number) goes on from the newest "
             "other one that has all its files",
-            other);
+            folder, other);
     }
     return fmt::format("; {}{}", kNoOther, chunk.empty() ? "" : " and does not need this one");
 }

@@ -23,8 +23,8 @@ Error failed(const std::string& path, std::string_view what, int reason) {
                                          : Errc::kIo;
     const std::string_view advice =
         reason == ENOSPC || reason == EDQUOT || reason == EFBIG
-            ? "; make room there (of old checkpoints: `weir checkpoint prune`), or choose another "
-              "folder"
+            ? "; make room there (`weir checkpoint prune` removes old checkpoints), or choose "
+              "another folder"
         : reason == ENOENT  ? "; check the name, and that this host sees the folder"
         : reason == EEXIST  ? "; give each job a folder of its own"
         : reason == ENOTDIR ? ", because it is no folder; name the folder of the checkpoints"

@@ -28,7 +28,7 @@ std::string manager_name(const ManagerLife* life) {
 
 std::string manager_is_gone(const ManagerLife* life) {
     if (!are_several(life)) return "the manager (rank 0) is gone";
-    return fmt::format("most managers of the job ({}) are gone", manager_ranks(life->places));
+    return fmt::format("most managers of the job (of {}) are gone", manager_ranks(life->places));
 }
 
 std::string_view manager_pronoun(const ManagerLife* life) {

@@ -19,7 +19,7 @@ struct ManagerPlace;
 /// `life`: what the process knows; null: there is one
 [[nodiscard]] std::string manager_name(const ManagerLife* life);
 
-/// "the manager (rank 0) is gone", or of several "most managers of the job (ranks 0, 4, 8) are gone".
+/// "the manager (rank 0) is gone", or of several "most managers of the job (of ranks 0, 4, 8) are gone".
 [[nodiscard]] std::string manager_is_gone(const ManagerLife* life);
 
 /// "it", or "them" of several.

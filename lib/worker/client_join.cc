@@ -24,6 +24,12 @@ constexpr uint64_t kPauseNsMax = 100 * kMillisecond;  // between two attempts to
 /// left, and the next view says so.
 constexpr uint64_t kPauseOfLeaverNs = kSecond;
 
+/// Behind "is gone", of a peer whose connection is closed for this reason.
+std::string how_it_went(Errc why) {
+    if (why == Errc::kOk) return "; it has closed the connection";
+    return fmt::format(" ({}); it died or the network to it is cut", to_string(why));
+}
+
 }  // namespace
 
 void ClientCore::connected(ConnectionId connection) {
@@ -143,11 +149,10 @@ void ClientCore::closed(ConnectionId connection, Errc why, bool memory_in_doubt)
             });
         }
         const Status lost =
-            never_came ? no_answer_from(peer.name)
-                       : Error(Errc::kPeerLost,
-                               fmt::format("{} is gone ({}); it died or the network to it is cut{}",
-                                           peer.name, to_string(why),
-                                           memory_in_doubt ? kMemoryNotReleased : ""));
+            never_came
+                ? no_answer_from(peer.name)
+                : Error(Errc::kPeerLost, fmt::format("{} is gone{}{}", peer.name, how_it_went(why),
+                                                     memory_in_doubt ? kMemoryNotReleased : ""));
         const bool is_leaving = next_view_ && i != manager() && next_view_->shard(i) == nullptr;
         const bool may_live = i != manager() && !peer.is_dead && peer.fault == Errc::kOk &&
                               peers_.back().state == Peer::State::kOpen &&

@@ -97,7 +97,7 @@ TEST_SUITE("choose") {
             const auto newest = choose_checkpoint(disk, "d", 0);
             CHECK(newest.code() == damage.code);
             CHECK(has_text(newest, damage.text));
-            CHECK(has_text(newest, "; --resume DIR --resume-number 3 (JobOptions::resume_number)"));
+            CHECK(has_text(newest, "; --resume d --resume-number 3 (JobOptions::resume_number)"));
             CHECK(choose_checkpoint(disk, "d", 4).code() == damage.code);
             CHECK(choose_checkpoint(disk, "d", 3)->number == 3);
             const auto whole = newest_whole(disk);

@@ -29,7 +29,7 @@ TEST_SUITE("manager_names") {
         ManagerLife life;
         life.places = {{0, "a"}, {4, "b"}, {8, "c"}};
         CHECK(manager_name(&life) == "the manager that leads (one of ranks 0, 4, 8)");
-        CHECK(manager_is_gone(&life) == "most managers of the job (ranks 0, 4, 8) are gone");
+        CHECK(manager_is_gone(&life) == "most managers of the job (of ranks 0, 4, 8) are gone");
         CHECK(job_ends_without_manager(&life, true, "/run") ==
               "; without them the job cannot go on: start it again, with --resume /run if a "
               "checkpoint is there");

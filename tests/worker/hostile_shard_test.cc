@@ -206,6 +206,21 @@ TEST_SUITE("hostile shard") {
         CHECK(rogue.run_until([&] { return rogue.client().done(call); }));
     }
 
+    TEST_CASE("when nobody can say more, the error is that it has closed the connection") {
+        RogueShard rogue;
+        std::array<double, 1> out{};
+        const auto call = rogue.pull(true, out);
+        REQUIRE(rogue.run_until([&] { return rogue.asked.has_value(); }));
+        rogue.cluster.manager.reset();
+        const uint64_t known_ns = rogue.cluster.clock.now_ns() + 100 * kMillisecond;
+        (void)rogue.run_until([&] { return rogue.cluster.clock.now_ns() >= known_ns; });
+        rogue.hang_up();
+        REQUIRE(rogue.run_until([&] { return rogue.client().done(call); }));
+        const std::string text = rogue.client().take(call).error().text();
+        INFO(text);
+        CHECK(text.find("is gone; it has closed the connection") != std::string::npos);
+    }
+
     TEST_CASE("a shard cannot show an older iteration than was asked for") {
         RogueShard rogue;
         const auto part = rogue.client().push(rogue.table, KeyRange{0, 0}, {}, {1});
