@@ -28,8 +28,8 @@ constexpr uint64_t kLookForLeaderNs = 10 * kMillisecond;
 }  // namespace
 
 LeaseLine::LeaseLine(std::unique_ptr<transport::Endpoint> endpoint, const Clock& clock,
-                     std::string address, uint64_t process,
-                     std::shared_ptr<const ManagerLife> manager, std::shared_ptr<ServerLease> lease)
+                     std::string address, uint64_t process, std::shared_ptr<ManagerLife> manager,
+                     std::shared_ptr<ServerLease> lease)
     : endpoint_(std::move(endpoint)),
       clock_(clock),
       address_(std::move(address)),
@@ -72,6 +72,12 @@ void LeaseLine::answered(const wire::FrameHeader& answer) {
     const uint64_t holds_ns = std::min(answer.first, kLeaseNsMax);
     due_ns_ = asked_ns_ + (lease_ == nullptr ? kSignOfLifeNs : holds_ns / kAsksPerLease);
     if (lease_ != nullptr) lease_->extend_until(asked_ns_ + holds_ns);
+    manager_->is_silent = false;
+}
+
+/// All that has come was read: a process that was stopped itself finds its answer first.
+void LeaseLine::look_for_silence() {
+    if (is_asking_ && clock_.now_ns() - asked_ns_ >= kSilentNs) manager_->is_silent = true;
 }
 
 /// The connection to the manager that led is of no more use, even if it holds.
@@ -111,6 +117,7 @@ size_t LeaseLine::poll() {
         connection_ == 0 ? connect() : ask();
         ++count;
     }
+    look_for_silence();
     if (count > 0) endpoint_->flush();
     return count;
 }
@@ -121,7 +128,7 @@ int LeaseLine::arm() {
 
 uint64_t LeaseLine::sleep_ns_max() const noexcept {
     const uint64_t look_ns = has_several() ? kLookForLeaderNs : ~uint64_t{0};
-    if (connection_ != 0 && (!is_open_ || is_asking_)) return look_ns;
+    if (connection_ != 0 && (!is_open_ || is_asking_)) return std::min(look_ns, kSecond);
     const uint64_t now_ns = clock_.now_ns();
     return std::min(look_ns, due_ns_ > now_ns ? due_ns_ - now_ns : 0);
 }

@@ -56,9 +56,12 @@ private:
 /// Thread: one
 class LeaseLine final : public StateMachine {
 public:
+    /// A manager that leaves a question unanswered for so long is silent.
+    static constexpr uint64_t kSilentNs = 120 * kSecond;
+
     /// `process`: as its life line says it. `lease`: null if the process has no server.
     LeaseLine(std::unique_ptr<transport::Endpoint> endpoint, const Clock& clock,
-              std::string address, uint64_t process, std::shared_ptr<const ManagerLife> manager,
+              std::string address, uint64_t process, std::shared_ptr<ManagerLife> manager,
               std::shared_ptr<ServerLease> lease);
 
     size_t poll() override;
@@ -78,12 +81,13 @@ private:
 
     size_t follow_leader();
     void answered(const wire::FrameHeader& answer);
+    void look_for_silence();
 
     std::unique_ptr<transport::Endpoint> endpoint_;
     const Clock& clock_;
     std::string address_;
     uint64_t process_;
-    std::shared_ptr<const ManagerLife> manager_;
+    std::shared_ptr<ManagerLife> manager_;
     std::shared_ptr<ServerLease> lease_;
     std::array<transport::Completion, 4> completions_;
     transport::ConnectionId connection_ = 0;  ///< 0: none

@@ -29,6 +29,8 @@ struct ManagerLife {
     std::atomic<bool> is_reached = false;  ///< the manager has answered on a life line
     /// Proved. Of several, so many have, or take no part any more, that nobody can lead.
     std::atomic<bool> has_ended = false;
+    /// For LeaseLine::kSilentNs no question for a lease was answered, though nothing is known to have broken.
+    std::atomic<bool> is_silent = false;
     /// Where each of several managers is; empty: there is one. Set before others read it.
     std::vector<ManagerPlace> places = {};
     /// Which of them leads: its term << kLeaderBits, and its number, from 1. 0: not known yet.

@@ -81,7 +81,19 @@ size_t Shard::poll() {
     if (to_manager_.must_poll()) done += poll_link();
     if (refusals_.pending()) refusals_.look();
     if (done > 0) endpoint_->flush();
+    if (done == 0 && sessions_.empty()) look_for_silence();
     return done;
+}
+
+/// Workers end by their deadlines when the manager is stopped, or its host is gone. A server that nobody
+/// uses any more ends, too.
+void Shard::look_for_silence() {
+    const ManagerLife* const life = options_.link.manager.get();
+    if (phase_ != Phase::kServing || life == nullptr || !life->is_silent) return;
+    end(Error(Errc::kPeerLost,
+              fmt::format("{} has not answered for {} s, and no worker is left; see whether its "
+                          "process is stopped, and whether its host and the network to it work",
+                          manager_name(life), LeaseLine::kSilentNs / kSecond)));
 }
 
 size_t Shard::poll_link() {
@@ -106,11 +118,13 @@ uint64_t Shard::sleep_ns_max() const noexcept {
     const bool waits_for_others =
         (needs_lease_ && !ready_.empty()) || !fills_.empty() || checkpoint_.is_under_way();
     if (waits_for_others) return kMillisecond;
-    if (streams_.empty()) return ~uint64_t{0};
+    const uint64_t look_ns =
+        sessions_.empty() ? kSecond : ~uint64_t{0};  // whether the manager is silent
+    if (streams_.empty()) return look_ns;
     const uint64_t due_ns = streams_.due_ns();
-    if (due_ns == ~uint64_t{0}) return due_ns;
+    if (due_ns == ~uint64_t{0}) return look_ns;
     const uint64_t now_ns = clock_.now_ns();
-    return due_ns > now_ns ? due_ns - now_ns : 0;
+    return due_ns > now_ns ? std::min(look_ns, due_ns - now_ns) : 0;
 }
 
 int Shard::arm() {

@@ -181,6 +181,7 @@ private:
     void receive_from_manager(const wire::Frame& frame);
     void lose_manager();
     void end_if_all_are_gone();
+    void look_for_silence();
     void manager_lost_worker(uint64_t worker);
     void told_to_stay(std::span<const std::byte> why) const;
     void end_iterations(uint64_t tables_end);

@@ -43,7 +43,7 @@ public:
     void step() {
         std::array<transport::Completion, 8> completions;
         size_t done = 0;
-        const size_t count = links.poll(completions);
+        const size_t count = is_manager_running ? links.poll(completions) : 0;
         for (size_t i = 0; i < count; ++i)
             shown.push_back(completions[i].event);
         done += count;
@@ -83,6 +83,7 @@ public:
     std::shared_ptr<ServerLease> lease = std::make_shared<ServerLease>();
     MemberLinks links;
     bool is_server_running = true;
+    bool is_manager_running = true;
     std::vector<transport::Event> shown;  ///< to the manager
 
 private:
@@ -139,6 +140,32 @@ TEST_SUITE("lease_line") {
         job.pass(2 * kLeaseNs);
         CHECK(job.has_ended());
         CHECK_FALSE(job.holds());  // before anything of it runs
+    }
+
+    TEST_CASE(
+        "a manager is silent that leaves a question unanswered for two minutes, until it answers") {
+        LeaseJob job;
+        job.pass(kLeaseNs);
+        job.is_manager_running = false;
+        job.pass(LeaseLine::kSilentNs - kLeaseNs);
+        CHECK_FALSE(job.life->is_silent);
+        job.pass(2 * kLeaseNs);
+        CHECK(job.life->is_silent);
+        job.is_manager_running = true;
+        job.pass(kLeaseNs);
+        CHECK_FALSE(job.life->is_silent);
+    }
+
+    TEST_CASE("it is not, for a process that was stopped itself") {
+        LeaseJob job;
+        job.pass(kLeaseNs);
+        job.is_server_running = false;
+        job.pass(2 * LeaseLine::kSilentNs);
+        job.is_server_running = true;
+        for (const uint64_t end_ns = job.clock.now_ns() + kLeaseNs; job.clock.now_ns() < end_ns;) {
+            job.step();
+            REQUIRE_FALSE(job.life->is_silent);
+        }
     }
 
     TEST_CASE("a lease that is refused ends for good, though the process asks on") {

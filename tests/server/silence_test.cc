@@ -217,6 +217,26 @@ TEST_SUITE("silence") {
             CHECK(cluster.has_server(server));
     }
 
+    TEST_CASE("of a manager that is stopped for two minutes, servers without workers end") {
+        SilentCluster cluster(1);
+        cluster.workers[1].reset();
+        cluster.pass(kServersLeaseNs);
+        auto manager = std::move(cluster.manager);
+        for (uint64_t ns = 0; ns < LeaseLine::kSilentNs; ns += kSecond)
+            cluster.pass(kSecond);
+        cluster.pass(2 * kServersLeaseNs);
+        for (const auto& shard : cluster.shards)
+            CHECK_FALSE(shard->finished());  // a worker may still wait for the manager
+        cluster.workers[0].reset();
+        cluster.pass(kServersLeaseNs);
+        for (const auto& shard : cluster.shards) {
+            REQUIRE(shard->finished());
+            CHECK(shard->outcome().code() == Errc::kPeerLost);
+            CHECK(shard->outcome().error().message().starts_with(
+                "the manager (rank 0) has not answered for 120 s, and no worker is left"));
+        }
+    }
+
     TEST_CASE("who has the last copy is waited for") {
         SilentCluster cluster(1, 2);
         cluster.network.kill(1);
