@@ -43,6 +43,28 @@ bool read(ByteReader& from, JobStatus::Shard& shard) {
     return true;
 }
 
+void write(ByteWriter& w, const std::optional<LearningProgress>& learning) {
+    w.number(static_cast<uint8_t>(learning.has_value()));
+    if (!learning) return;
+    w.number(learning->copies).number(learning->moves).number(learning->sources);
+    w.number(learning->waiting).number(learning->taken).number(learning->since);
+}
+
+/// In view `epoch`.
+bool read(ByteReader& from, uint64_t epoch, std::optional<LearningProgress>& learning) {
+    bool is_learning = false;
+    if (!from.flag(is_learning)) return false;
+    if (!is_learning) return true;
+    LearningProgress& is = learning.emplace();
+    is.copies = from.number<uint32_t>();
+    is.moves = from.number<uint32_t>();
+    is.sources = from.number<uint32_t>();
+    is.waiting = from.number<uint32_t>();
+    is.taken = from.number<uint32_t>();
+    is.since = from.number<uint64_t>();
+    return is.is_sound(epoch);
+}
+
 bool read(ByteReader& from, JobStatus::Checkpoints& checkpoints) {
     if (!from.flag(checkpoints.is_on) || !from.flag(checkpoints.is_under_way)) return false;
     checkpoints.last_number = from.number<uint64_t>();
@@ -88,6 +110,7 @@ std::vector<std::byte> JobStatus::encode() const {
         w.number(static_cast<uint8_t>(server.is_leaving)).number(server.silent_ms);
         w.number(server.heard_ms).number(server.lease_left_ms);
         w.text(server.host).number(server.joiner);
+        write(w, server.learning);
         write_list(w, server.shards, [&](const Shard& shard) {
             w.number(shard.number).number(shard.segments).number(shard.backups);
             w.number(shard.share);
@@ -151,6 +174,7 @@ std::optional<JobStatus> JobStatus::decode(std::span<const std::byte> body) {
         s.lease_left_ms = r.number<uint64_t>();
         s.host = r.text(JoinMessage::kHostNameBytesMax);
         s.joiner = r.number<uint64_t>();
+        if (!read(r, status.epoch, s.learning)) return false;
         return read_list(r, room, s.shards, shard);
     };
     const auto worker = [&](Worker& w) {

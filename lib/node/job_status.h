@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "lib/node/learning_rounds.h"
 #include "lib/node/messages.h"
 #include "lib/node/on_worker_loss.h"
 
@@ -43,6 +44,7 @@ struct JobStatus {
         std::vector<Shard> shards = {};
         std::string host = {};  ///< its name
         uint64_t joiner = 0;    ///< of one that has joined: its own number (JoinMessage::joiner)
+        std::optional<LearningProgress> learning = {};  ///< nothing: it learns no segments
         friend bool operator==(const Server&, const Server&) = default;
     };
 

@@ -117,6 +117,16 @@ void Manager::send_status() {
 
 namespace {
 
+void note_moves(const MoveProgress& progress, JobStatus& status) {
+    status.segments_to_move = progress.segments_to_move;
+    status.segments_complete = progress.segments_complete;
+    status.segments_moved = progress.segments_moved;
+    status.share_to_move = progress.share_to_move;
+    status.share_complete = progress.share_complete;
+    status.share_moved = progress.share_moved;
+    status.copies_made = progress.copies_made;
+}
+
 void note_copies(const ViewSegment& segment, std::map<uint32_t, JobStatus::Shard>& shards,
                  JobStatus& status) {
     for (const uint32_t backup : segment.backups) {
@@ -137,14 +147,7 @@ JobStatus Manager::make_status() const {
     status.joining_servers = static_cast<uint32_t>(joiners_.servers().size());
     status.joining_workers = static_cast<uint32_t>(joiners_.workers().size());
     status.tables = static_cast<uint32_t>(tables_.count());
-    const MoveProgress progress = membership_->progress();
-    status.segments_to_move = progress.segments_to_move;
-    status.segments_complete = progress.segments_complete;
-    status.segments_moved = progress.segments_moved;
-    status.share_to_move = progress.share_to_move;
-    status.share_complete = progress.share_complete;
-    status.share_moved = progress.share_moved;
-    status.copies_made = progress.copies_made;
+    note_moves(membership_->progress(), status);
     status.dead = dead_servers_;
     status.replicas = options_.replicas;
     status.lease_ms = options_.lease_ns / kMillisecond;
@@ -175,12 +178,15 @@ JobStatus Manager::make_status() const {
         at->second.pulls = counters.pulls;
     }
     const std::map<uint32_t, uint64_t> silent_ns = silent_servers(clock_.now_ns());
+    const std::map<uint32_t, LearningProgress> learning = membership_->learning();
     for (const ViewServer& server : view.servers()) {
         JobStatus::Server& entry = status.servers.emplace_back();
         const auto silent = silent_ns.find(server.number);
         entry = {server.number, server.rank, server.weight, membership_->is_leaving(server.number),
                  silent == silent_ns.end() ? 0 : silent->second / kMillisecond};
         note_process(entry);
+        const auto learns = learning.find(server.number);
+        if (learns != learning.end()) entry.learning = learns->second;
         for (const ViewShard& shard : view.shards()) {
             if (shard.server == server.number) entry.shards.push_back(shards[shard.number]);
         }

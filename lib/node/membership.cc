@@ -63,6 +63,7 @@ std::vector<uint32_t> losers_between(const View& before, const View& after) {
 Membership::Membership(View first, const MembershipOptions& options)
     : options_(options), view_(std::move(first)), is_plan_due_(options.backup_count > 0) {
     difference_ = std::make_shared<const ViewChange>(whole_view(view_));
+    learning_.follow(View(), view_);
     send_to_the_rest();
 }
 
@@ -485,6 +486,7 @@ void Membership::publish(View next) {
     difference_ = std::make_shared<const ViewChange>(view_change(before_, view_));
     losers_ = losers_between(before_, view_);
     awaited_ = {losers_.begin(), losers_.end()};
+    learning_.follow(before_, view_);
     forget_void_answers();
     losers_.empty() ? send_to_the_rest() : send(losers_, {});
 }
@@ -512,6 +514,7 @@ void Membership::revise() {
     std::erase_if(losers_, [&](uint32_t loser) { return view_.shard(loser) == nullptr; });
     const std::vector<uint32_t> awaited = losers_between(before_, view_);
     awaited_ = {awaited.begin(), awaited.end()};
+    learning_.follow(first, view_);
     forget_void_answers();
     if (losers_.empty()) return send_to_the_rest();
     actions_.emplace_back(

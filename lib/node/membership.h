@@ -20,6 +20,7 @@
 #include "lib/key/position_set.h"
 #include "lib/node/first_iterations.h"
 #include "lib/node/join_queue.h"
+#include "lib/node/learning_rounds.h"
 #include "lib/node/on_worker_loss.h"
 #include "lib/ring/moves.h"
 #include "lib/ring/plan.h"
@@ -213,6 +214,11 @@ public:
 
     [[nodiscard]] MoveProgress progress() const;
 
+    /// By server, of those that learn segments now, for people.
+    [[nodiscard]] std::map<uint32_t, LearningProgress> learning() const {
+        return learning_.progress(view_, complete_);
+    }
+
 private:
     bool make_next_view();
     void revise();
@@ -256,6 +262,7 @@ private:
     std::set<uint32_t> tables_;
     std::map<uint64_t, LearnerReport> complete_;  // by the segment's first position
     std::vector<LearnerReport> refusing_;         // backups
+    LearningRounds learning_;                     // as of view_
     FirstIterations first_iterations_;
     bool holds_moves_ = false;
     bool is_plan_due_ = false;

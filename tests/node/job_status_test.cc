@@ -12,6 +12,7 @@ JobStatus full_status() {
     status.servers = {
         {0, 0, 1, true, 0, 130, 1120, {{0, 3, 2, 0.5, true, 10, 80, 4, 5}, {1}}, "node7", 99},
         {2, 3, 1, false, 40}};
+    status.servers[1].learning = {8, 4, 3, 2, 5, 6};
     status.workers = {{0, 1, true, {0, 1, 5}, 800}, {4, 2}};
     status.work = {OnWorkerLoss::kReassign, 3, 12, "sums"};
     status.segments_to_move = 5;
@@ -41,6 +42,32 @@ TEST_SUITE("job_status") {
     TEST_CASE("a status is read as it was written") {
         const JobStatus status = full_status();
         CHECK(JobStatus::decode(status.encode()) == status);
+    }
+
+    TEST_CASE("a status is refused if it says of a learner what cannot be") {
+        const LearningProgress good = *full_status().servers[1].learning;
+        const auto is_taken = [](const LearningProgress& learning) {
+            JobStatus status = full_status();
+            status.servers[1].learning = learning;
+            return JobStatus::decode(status.encode()).has_value();
+        };
+        CHECK(is_taken(good));
+        CHECK(is_taken({.waiting = 1, .since = 7}));
+        CHECK(is_taken({.copies = ~0U, .moves = ~0U, .sources = ~0U, .taken = ~0U, .since = 1}));
+        CHECK_FALSE(is_taken({}));
+        CHECK_FALSE(is_taken({.taken = 5, .since = 6}));  // it learns nothing any more
+        LearningProgress bad = good;
+        bad.since = 8;  // a later view
+        CHECK_FALSE(is_taken(bad));
+        bad.since = 0;
+        CHECK_FALSE(is_taken(bad));
+        bad = good;
+        bad.sources = 13;  // more than segments
+        CHECK_FALSE(is_taken(bad));
+        bad.sources = 0;
+        CHECK_FALSE(is_taken(bad));
+        bad = {.sources = 1, .waiting = 2, .since = 3};  // nothing is to come from it
+        CHECK_FALSE(is_taken(bad));
     }
 
     TEST_CASE("a status that is cut off is refused, and what is changed is refused or kept") {

@@ -246,6 +246,32 @@ private:
         for (const MembershipAction& action : membership_.decide())
             std::visit([this](const auto& is) { take(is); }, action);
         CHECK(view() == newest_);
+        check_learning();
+    }
+
+    /// It speaks of all learners of the view, and of nobody else.
+    void check_learning() {
+        std::map<uint32_t, uint64_t> learned;  // segments, by server
+        for (const ViewSegment& segment : view().segments())
+            if (segment.has_learner()) ++learned[view().shard(segment.learner.shard)->server];
+        const std::map<uint32_t, LearningProgress> all = membership_.learning();
+        CHECK(all.size() == learned.size());
+        for (const auto& [server, is] : all) {
+            CHECK(is.is_sound(view().epoch()));
+            CHECK(is.to_come() + is.waiting == learned[server]);
+            CHECK(is.taken <= held_by(server));
+        }
+    }
+
+    /// Segments of which a server has a copy.
+    [[nodiscard]] uint64_t held_by(uint32_t server) const {
+        const auto is_its = [&](uint32_t shard) {
+            return shard != kNoShard && view().shard(shard)->server == server;
+        };
+        return static_cast<uint64_t>(
+            std::ranges::count_if(view().segments(), [&](const ViewSegment& segment) {
+                return is_its(segment.primary) || std::ranges::any_of(segment.backups, is_its);
+            }));
     }
 
     void take(const SendView& send) {

@@ -149,6 +149,13 @@ TEST_SUITE("commands") {
         CHECK_FALSE(status.servers[0].is_leaving);
         CHECK(status.servers[1].is_leaving);
         CHECK(status.segments_to_move > 0);
+        CHECK_FALSE(status.servers[1].learning.has_value());
+        REQUIRE(status.servers[0].learning.has_value());
+        const LearningProgress& learning = *status.servers[0].learning;
+        CHECK(learning.copies == 0);
+        CHECK(learning.to_come() + learning.waiting == status.segments_to_move);
+        CHECK(learning.come() == status.segments_complete + status.segments_moved);
+        CHECK(learning.since == 2);
         CHECK(leave(1).first == Errc::kOk);
         const auto last = leave(0);
         CHECK(last.first == Errc::kUnavailable);

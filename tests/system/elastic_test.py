@@ -34,6 +34,16 @@ def free_port():
         return listener.getsockname()[1]
 
 
+def check_learning(status):
+    """Whatever the instant, of a job without copies: what its servers learn is all that moves."""
+    moves, learning = status["moves"], [server["learning"] for server in status["servers"] if server["learning"]]
+    assert sum(one["segments_to_learn"] + one["segments_waiting"] for one in learning) == moves["segments_to_move"], status
+    assert sum(one["segments_waiting"] for one in learning) == moves["segments_complete"], status
+    for one in learning:
+        assert one["copies_to_learn"] == 0 and one["moves_to_learn"] == one["segments_to_learn"], status
+        assert one["segments_come"] >= one["segments_waiting"] and 0 < one["since_view"] <= status["epoch"], status
+
+
 class Job:
     """A job of one process that trains until it is stopped."""
 
@@ -74,7 +84,9 @@ class OpenJob:
     def status(self):
         done = self.weir("status", "--json")
         assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
+        status = json.loads(done.stdout)
+        check_learning(status)
+        return status
 
     def servers(self):
         return [server["server"] for server in self.status()["servers"]]

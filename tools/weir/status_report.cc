@@ -9,6 +9,7 @@
 
 #include "lib/base/counted.h"
 #include "lib/base/os_limits.h"
+#include "tools/weir/learning_report.h"
 
 namespace weir::tools {
 namespace {
@@ -206,6 +207,30 @@ Json shard_json(const JobStatus::Shard& shard) {
             {"pulls", known(shard.pulls)}};
 }
 
+Json server_json(const JobStatus::Server& server) {
+    Json shards = Json::array();
+    for (const JobStatus::Shard& shard : server.shards)
+        shards.push_back(shard_json(shard));
+    const Sum sum = sum_of(server);
+    const bool is_known = sum.silent < server.shards.size();
+    const bool is_heard = server.heard_ms != JobStatus::kUnknown;
+    return {{"server", server.number},
+            {"rank", server.rank},
+            {"host", server.host.empty() ? Json(nullptr) : Json(server.host)},
+            {"weight", server.weight},
+            {"leaving", server.is_leaving},
+            {"segments", sum.segments},
+            {"copies", sum.backups},
+            {"learning", learning_json(server)},
+            {"silent_ms", server.silent_ms},
+            {"heard_ms", is_heard ? Json(server.heard_ms) : Json(nullptr)},
+            {"lease_left_ms", server.lease_left_ms},
+            {"share", sum.share},
+            {"keys", is_known ? Json(sum.keys) : Json(nullptr)},
+            {"bytes", is_known ? Json(sum.bytes) : Json(nullptr)},
+            {"shards", std::move(shards)}};
+}
+
 }  // namespace
 
 std::string status_text(const JobStatus& status) {
@@ -239,7 +264,10 @@ std::string status_text(const JobStatus& status) {
     if (const std::string dead = dead_text(status, false); !dead.empty())
         text += fmt::format(
             "replaced, because it died or was out of reach; nothing is lost with it: {}\n", dead);
-    text += copies_text(status) + managers_text(status.managers);
+    text += copies_text(status);
+    for (const JobStatus::Server& server : status.servers)
+        text += learning_text(server);
+    text += managers_text(status.managers);
     text += checkpoints_text(status.checkpoints);
     text += "workers:";
     for (size_t i = 0; i < std::min(status.workers.size(), kNamedMax); ++i)
@@ -268,29 +296,8 @@ std::string status_text(const JobStatus& status) {
 
 std::string status_json(const JobStatus& status) {
     Json servers = Json::array();
-    for (const JobStatus::Server& server : status.servers) {
-        Json shards = Json::array();
-        for (const JobStatus::Shard& shard : server.shards)
-            shards.push_back(shard_json(shard));
-        const Sum sum = sum_of(server);
-        const bool is_known = sum.silent < server.shards.size();
-        servers.push_back(
-            {{"server", server.number},
-             {"rank", server.rank},
-             {"host", server.host.empty() ? Json(nullptr) : Json(server.host)},
-             {"weight", server.weight},
-             {"leaving", server.is_leaving},
-             {"segments", sum.segments},
-             {"copies", sum.backups},
-             {"silent_ms", server.silent_ms},
-             {"heard_ms",
-              server.heard_ms == JobStatus::kUnknown ? Json(nullptr) : Json(server.heard_ms)},
-             {"lease_left_ms", server.lease_left_ms},
-             {"share", sum.share},
-             {"keys", is_known ? Json(sum.keys) : Json(nullptr)},
-             {"bytes", is_known ? Json(sum.bytes) : Json(nullptr)},
-             {"shards", std::move(shards)}});
-    }
+    for (const JobStatus::Server& server : status.servers)
+        servers.push_back(server_json(server));
     Json workers = Json::array();
     for (const JobStatus::Worker& worker : status.workers)
         workers.push_back(
