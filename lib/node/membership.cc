@@ -63,7 +63,7 @@ std::vector<uint32_t> losers_between(const View& before, const View& after) {
 Membership::Membership(View first, const MembershipOptions& options)
     : options_(options), view_(std::move(first)), is_plan_due_(options.backup_count > 0) {
     difference_ = std::make_shared<const ViewChange>(whole_view(view_));
-    learning_.follow(View(), view_);
+    learning_.follow(view_, view_);
     send_to_the_rest();
 }
 
