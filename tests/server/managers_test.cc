@@ -328,8 +328,8 @@ TEST_SUITE("managers") {
             const Status passed = cluster.barrier();
             REQUIRE_FALSE(passed);
             CHECK(passed.code() == Errc::kPeerLost);
-            CHECK(passed.error().text().find("most managers of the job (of ranks 0, 1, 2) are gone") !=
-                  std::string::npos);
+            CHECK(passed.error().text().find(
+                      "most managers of the job (of ranks 0, 1, 2) are gone") != std::string::npos);
             CHECK(cluster.clock.now_ns() - full_ns < 5 * kSecond);
         }
     }
