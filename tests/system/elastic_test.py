@@ -52,7 +52,7 @@ class Job:
         train = os.path.join(folder, "train.svm")
         made = weir("synth", "--out", train, "--examples", 20000, "--features", 50000)
         assert made.returncode == 0, made.stderr
-        command = [WEIR, "lr", "--train", train, "--passes", "1000000", "--tolerance", "1e-300", "--contact", self.contact, *map(str, arguments)]
+        command = [WEIR, "lr", "--train", train, "--l1", "0", "--passes", "1000000", "--tolerance", "1e-300", "--contact", self.contact, *map(str, arguments)]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         until = time.monotonic() + 30
         while not os.path.exists(self.contact) or weir("status", self.contact).returncode != 0:
@@ -311,8 +311,9 @@ class Elastic(TestCase):
             with self.subTest(name), tempfile.TemporaryDirectory() as folder:
                 job = Job(folder)
                 self.addCleanup(job.stop)
-                with subprocess.Popen([WEIR, "server", "--join", job.contact], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as joiner:
-                    self.addCleanup(joiner.kill)
+                with subprocess.Popen([WEIR, "server", "--join", job.contact], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as joiner, \
+                        contextlib.ExitStack() as whatever_happens:
+                    whatever_happens.callback(joiner.kill)  # it may be stopped, and is waited for
                     until = time.monotonic() + 30
                     while len(self.shares(job.contact) or ()) < 2:
                         self.assertLess(time.monotonic(), until)
@@ -586,4 +587,5 @@ class Load(unittest.TestCase):
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have had it ignored, as of what it starts with &
     unittest.main(argv=sys.argv[:1] + sys.argv[2:])

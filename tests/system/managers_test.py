@@ -16,7 +16,7 @@ LEASE_MS = 3000 if testing.sanitized() else 1000  # a busy machine must not take
 # Every rank has all: a server, a manager, and a worker that gives its work back.
 COLOCATED = ("--colocate", "--on-worker-loss", "reassign")
 # How the error of a worker begins when most managers are gone.
-GONE = (r"error: most managers of the job \(ranks 0, 1, 2\) are gone: their processes have ended, or their logs have failed; "
+GONE = (r"error: most managers of the job \(of ranks 0, 1, 2\) are gone: their processes have ended, or their logs have failed; "
         "without them the job cannot go on: start it again")
 NO_GRACE = ("--grace", "0")  # who has left stays for its manager, however long the rest of a test takes
 
@@ -246,7 +246,7 @@ class Managers(testing.ServersThatDie, testing.Folder, unittest.TestCase):
             job.kill(0)
             job.kill(1)
             self.assertEqual([job.wait(rank) for rank in (2, 3, 4)], [1] * 3, job.everything())
-            self.assertIn("most managers of the job (ranks 0, 1, 2) are gone, and without them no server may answer", job.err(2))
+            self.assertIn("most managers of the job (of ranks 0, 1, 2) are gone, and without them no server may answer", job.err(2))
             for rank in (3, 4):
                 self.assertRegex(job.err(rank), GONE)
 
@@ -316,7 +316,7 @@ class Managers(testing.ServersThatDie, testing.Folder, unittest.TestCase):
                     self.trains_on(job)
                     self.ends(job, range(SIZE))
                 else:
-                    gone = "most managers of the job (ranks 0, 1, 2) are gone: their processes have ended, or their logs have failed"
+                    gone = "most managers of the job (of ranks 0, 1, 2) are gone: their processes have ended, or their logs have failed"
                     self.assertTrue(job.until(lambda: all(gone in job.err(rank) for rank in range(SERVERS))), job.everything())
                     for rank in self.WORKERS:
                         os.kill(job.pid(rank), signal.SIGTERM)  # the training is at its end, and asks the managers
@@ -334,7 +334,7 @@ class Managers(testing.ServersThatDie, testing.Folder, unittest.TestCase):
                 job.start(rank, within=small if rank in (0, 2) else ())
             self.assertEqual([job.wait(rank) for rank in range(SIZE)], [1] * SIZE, job.everything())
             for rank in range(SERVERS):
-                self.assertIn("most managers of the job (ranks 0, 1, 2) are gone: their processes have ended, or their logs have failed", job.err(rank))
+                self.assertIn("most managers of the job (of ranks 0, 1, 2) are gone: their processes have ended, or their logs have failed", job.err(rank))
             for rank in self.WORKERS:
                 self.assertRegex(job.err(rank), GONE)
 
@@ -412,7 +412,7 @@ class ManagersOnHosts(testing.ServersThatDie, testing.Folder, unittest.TestCase)
             self.assertIn(self.status()["managers"]["leader_rank"], (2, 3))
             job.kill(2)
             self.assertEqual([job.wait(rank) for rank in (3, 4)], [1] * 2, job.everything())
-            self.assertIn("most managers of the job (ranks 0, 2, 3) are gone", job.err(3))
+            self.assertIn("most managers of the job (of ranks 0, 2, 3) are gone", job.err(3))
 
     def test_servers_on_too_few_hosts_are_told_so_once(self):
         says = ("--managers 3: 3 of them (ranks 0, 1, 2) are on one host, node-a", "--replicas 1: all servers are on 1 host")
