@@ -153,9 +153,10 @@ void RaftIo::send(raft_io_send* request, const raft_message* message, raft_io_se
         if (appended.rejected == 0) appended.last = std::min(appended.last, covered_);
     }
     const bool is_sent = failure_ && ours && send_(message->server_id, *ours);
+    const bool is_snapshot = message->type == RAFT_IO_INSTALL_SNAPSHOT;
+    const int outcome = is_sent || !is_snapshot ? 0 : RAFT_NOCONNECTION;
     // Of a TakeOver libraft does not want to know.
-    if (done != nullptr)
-        ended_.emplace_back([=] { done(request, is_sent ? 0 : RAFT_NOCONNECTION); });
+    if (done != nullptr) ended_.emplace_back([=] { done(request, outcome); });
 }
 
 int RaftIo::get_snapshot(raft_io_snapshot_get* request, raft_io_snapshot_get_cb done) {

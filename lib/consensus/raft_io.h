@@ -16,6 +16,9 @@
 ///    different terms may refuse each other for ever. A vote brings the sender's term along.
 ///  - A replica that has a newer snapshot than its leader knows refuses what begins before it, and gets the
 ///    leader's older snapshot, for ever. It takes what begins behind its own snapshot.
+///  - Told that an Append could not be sent, a new leader that knows nothing yet of a replica's log begins at
+///    the first entry, and sends its snapshot though it still has all entries that are lacking. Of whatever is
+///    no snapshot it hears that it was sent: what is lost on the way is sent again all the same.
 ///  - If it cannot send an answer at once, or cannot store, it frees memory twice. send() never fails at once.
 ///    After an error of the storage libraft is not told: nothing is sent any more, nothing ends, and the
 ///    owner is to close it.

@@ -255,6 +255,23 @@ TEST_SUITE("replicated_log" * doctest::skip(!consensus::have_replicated_log())) 
         CHECK(stored == 1);
     }
 
+    TEST_CASE("who was down when another began to lead gets entries as long as they are kept") {
+        LogGroup group({.seed = seed_or(19), .entries_per_snapshot = 20, .entries_kept = 200});
+        LogGroup::Replica& first = group.at(lead_and_propose(group, 10));
+        check_all_agree(group, 10);
+        LogGroup::Replica& heir = group.at(first.id % 3 + 1);
+        LogGroup::Replica& away = group.at(heir.id % 3 + 1);
+        group.kill(away);
+        (void)lead_and_propose(group, 40);
+        REQUIRE(first.log->hand_over(heir.id));
+        REQUIRE(group.run_until(kSecond, [&] { return group.leader() == &heir; }));
+        (void)lead_and_propose(group, 10);
+        CHECK(heir.ledger->snapshots > 0);
+        group.start(away);
+        check_all_agree(group, 60);
+        CHECK(away.ledger->restores == 0);
+    }
+
     TEST_CASE("who cannot take a snapshot ends and says why; the others go on") {
         LogGroup group({.seed = seed_or(18), .entries_per_snapshot = 20, .entries_kept = 5});
         const uint64_t leader = lead_and_propose(group, 10);
