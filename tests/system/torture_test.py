@@ -54,8 +54,17 @@ class Torture(testing.Folder, unittest.TestCase):
         self.assertEqual(report["checkpoints"]["interrupted"], 3)
         self.assertGreater(report["checkpoints"]["whole"], 0)
 
+    def test_a_leading_manager_is_killed_and_its_log_is_on_disks(self):
+        folder = Path(self.path("log"))
+        folder.mkdir()
+        report = self.torture(*NOTHING, "--managers", "1", "--managers-log", str(folder))
+        self.assertEqual(report["managers"]["rounds"], 1, report)
+        self.assertTrue([file for file in folder.rglob("journal-*") if file.stat().st_size > 0], "no manager has kept its log there")
+
     def test_wrong_numbers_are_named(self):
-        for words, says in (((*NOTHING,), "not all 0"), (("--cuts", "1"), "give --namespaces, too"), (("--rounds", "-1"), "0 or more")):
+        for words, says in (((*NOTHING,), "not all 0"), (("--cuts", "1"), "give --namespaces, too"), (("--rounds", "-1"), "0 or more"),
+                            (("--managers-log", "/"), "give --managers, too"),
+                            (("--managers", "1", "--managers-log", "/missing"), "there is no folder /missing")):
             self.assertIn(says, self.torture(*words, code=2))
         for words, says in ((("--at-once", 2), "with --replicas 1 what so many servers hold is lost"), (("--cut", "true"), "--within"),
                             (("--heal-ms", 5), "only what --cut has cut can heal")):
