@@ -392,6 +392,22 @@ TEST_SUITE("managers") {
         }
     }
 
+    TEST_CASE("one that was stopped takes what waits for it on its connections, and goes on") {
+        ManagedCluster cluster(5);
+        const uint32_t leader = cluster.leader();
+        const uint32_t stopped = (leader + 1) % 3;
+        cluster.stopped_hosts.insert(SimCluster::kManagersHost + stopped);
+        const uint64_t until_ns = cluster.clock.now_ns() + 400 * kSecond;
+        REQUIRE(cluster.run_until([&] { return cluster.clock.now_ns() >= until_ns; }, 1'000'000));
+        cluster.stopped_hosts.erase(SimCluster::kManagersHost + stopped);
+        cluster.run_idle(2000);
+        cluster.kill_manager(leader);  // so it has to take part
+        cluster.push();
+        REQUIRE(cluster.barrier());
+        cluster.check_sum();
+        cluster.leave_all();
+    }
+
     TEST_CASE("one that was away for longer than the log is kept takes no part, and does no harm") {
         ManagedCluster cluster(5);
         const uint32_t away = (cluster.leader() + 1) % 3;
@@ -399,6 +415,11 @@ TEST_SUITE("managers") {
         const uint64_t until_ns =
             cluster.clock.now_ns() + 400 * kSecond;  // 8 inputs a second, at least
         REQUIRE(cluster.run_until([&] { return cluster.clock.now_ns() >= until_ns; }, 1'000'000));
+        for (uint32_t other = 0; other < 3; ++other) {  // what waits for it there is lost
+            if (other != away)
+                cluster.network.reset(SimCluster::kManagersHost + away,
+                                      SimCluster::kManagersHost + other);
+        }
         cluster.stopped_hosts.erase(SimCluster::kManagersHost + away);
         const uint32_t leader = cluster.leader();
         const testing::LogLines log;
