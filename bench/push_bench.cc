@@ -47,6 +47,7 @@ struct Shape {
     uint32_t servers = 1;
     uint32_t replicas = 0;
     uint32_t points = 1;  ///< segments of a server
+    uint32_t workers = 1;
     friend bool operator==(const Shape&, const Shape&) = default;
 };
 
@@ -55,6 +56,7 @@ class Cluster {
 public:
     explicit Cluster(const Shape& shape = {})
         : manager_({.server_count = shape.servers,
+                    .worker_count = shape.workers,
                     .server_ranks = {},
                     .worker_ranks = {},
                     .replicas = shape.replicas,
@@ -70,10 +72,12 @@ public:
                                                      .lending = {.memory = &lent_}},
                                         endpoint(), clock_, memory_, rules_));
         }
-        worker_ =
-            std::make_unique<ClientCore>(ClientCoreOptions{.manager_address = manager_.address()},
-                                         endpoint(), clock_, worker_memory_, rules_);
-        run_until([this] { return worker_->ready(); });
+        for (uint32_t i = 0; i < shape.workers; ++i) {
+            workers_.push_back(std::make_unique<ClientCore>(
+                ClientCoreOptions{.worker = i, .rank = i, .manager_address = manager_.address()},
+                endpoint(), clock_, worker_memory_, rules_));
+        }
+        run_until([this] { return std::ranges::all_of(workers_, &ClientCore::ready); });
         run_until([&] { return has_copies(shape.replicas); });
         // They answer for what has copies only while the manager has heard of that.
         for (int i = 0; i < 1000; ++i)
@@ -86,35 +90,48 @@ public:
             manager_.poll();
             for (const auto& shard : shards_)
                 shard->poll();
-            worker_->poll();
+            poll_workers();
         } while (!over());
     }
 
     TableInfo make_table(const TableSchema& schema) {
-        const ClientCore::CallId call = worker_->create_table(schema);
-        run_until([&] { return worker_->done(call); });
-        return std::move(worker_->take_table(call)).value();
+        const ClientCore::CallId call = workers_[0]->create_table(schema);
+        run_until([&] { return workers_[0]->done(call); });
+        return std::move(workers_[0]->take_table(call)).value();
     }
 
-    /// Makes one round trip. `shards`: so many of them take part; each is polled when what it waits for
+    /// Each worker makes one round trip. `shards`: so many of them take part; each is polled when what it waits for
     /// has come: records go from the first one to the others, and their confirmations back.
     template <class Keys>
     void push(const TableInfo& table, Keys keys, std::span<const std::byte> values,
               size_t shards = 1, const CallOptions& options = {}) {
-        const ClientCore::CallId call = worker_->push(table, keys, values, options);
-        while (!worker_->done(call)) {
-            for (size_t i = 0; i < shards; ++i)
-                shards_[i]->poll();
-            for (size_t i = shards - 1; i-- > 0;)
-                shards_[i]->poll();
-            worker_->poll();
+        std::array<ClientCore::CallId, kWorkersMax> calls{};
+        for (size_t i = 0; i < workers_.size(); ++i)
+            calls[i] = workers_[i]->push(table, keys, values, options);
+        for (size_t i = 0; i < workers_.size();) {
+            if (workers_[i]->done(calls[i])) {
+                WEIR_CHECK(workers_[i]->take(calls[i]));
+                ++i;
+                continue;
+            }
+            for (size_t s = 0; s < shards; ++s)
+                shards_[s]->poll();
+            for (size_t s = shards - 1; s-- > 0;)
+                shards_[s]->poll();
+            poll_workers();
         }
-        WEIR_CHECK(worker_->take(call));
     }
 
     [[nodiscard]] Memory& worker_memory() noexcept { return worker_memory_; }
 
 private:
+    static constexpr size_t kWorkersMax = 2;
+
+    void poll_workers() {
+        for (const auto& worker : workers_)
+            worker->poll();
+    }
+
     std::unique_ptr<transport::Endpoint> endpoint() {
         return std::move(device_->make_endpoint({})).value();
     }
@@ -135,7 +152,7 @@ private:
     SharedMemory lent_{*device_};
     Manager manager_;
     std::vector<std::unique_ptr<Shard>> shards_;
-    std::unique_ptr<ClientCore> worker_;
+    std::vector<std::unique_ptr<ClientCore>> workers_;
 };
 
 /// Two rings like those of the transport, with nothing around them.
@@ -292,14 +309,21 @@ void copied_push_sparse(benchmark::State& state) {
     });
 }
 
-/// Iterations of a worker, of a list that the shards know, in a table of many more keys.
+/// Iterations of one or two workers, of a list that the shards know, in a table of many more keys.
 class CopiedIterations {
 public:
     static constexpr uint64_t kTableKeys = 1'000'000;
 
-    explicit CopiedIterations(uint64_t count) : with_({2, 1}), without_({2, 0}), list_(count) {
-        for (uint64_t i = 0; i < count; ++i)
-            list_[i] = i * (kTableKeys / count);
+    struct Shape {
+        uint64_t keys = 0;
+        uint32_t workers = 0;
+        friend bool operator==(const Shape&, const Shape&) = default;
+    };
+
+    explicit CopiedIterations(const Shape& shape)
+        : with_({2, 1, 1, shape.workers}), without_({2, 0, 1, shape.workers}), list_(shape.keys) {
+        for (uint64_t i = 0; i < shape.keys; ++i)
+            list_[i] = i * (kTableKeys / shape.keys);
     }
 
     void run(benchmark::State& state) {
@@ -314,7 +338,7 @@ public:
 
 private:
     struct Side {
-        explicit Side(const Shape& shape)
+        explicit Side(const bench::Shape& shape)
             : cluster(shape),
               table(cluster.make_table({.name = "sums", .layout = Layout::kSparse})),
               values(cluster.worker_memory(), kTableKeys * sizeof(float)) {
@@ -340,7 +364,9 @@ private:
 };
 
 void copied_iteration(benchmark::State& state) {
-    prepared<CopiedIterations>(static_cast<uint64_t>(state.range(0))).run(state);
+    prepared<CopiedIterations>(CopiedIterations::Shape{static_cast<uint64_t>(state.range(0)),
+                                                       static_cast<uint32_t>(state.range(1))})
+        .run(state);
 }
 
 BENCHMARK(push_dense)->ArgName("keys")->Arg(1)->Arg(16)->UseManualTime();
@@ -352,7 +378,13 @@ BENCHMARK(push_sparse)
     ->UseManualTime();
 BENCHMARK(copied_push_dense)->ArgName("keys")->Arg(1)->Arg(512)->Arg(1 << 18)->UseManualTime();
 BENCHMARK(copied_push_sparse)->ArgName("keys")->Arg(100'000)->UseManualTime();
-BENCHMARK(copied_iteration)->ArgName("keys")->Arg(1000)->Arg(100'000)->UseManualTime();
+BENCHMARK(copied_iteration)
+    ->ArgNames({"keys", "workers"})
+    ->Args({1000, 1})
+    ->Args({100'000, 1})
+    ->Args({1000, 2})
+    ->Args({100'000, 2})
+    ->UseManualTime();
 
 }  // namespace
 }  // namespace weir::bench

@@ -384,9 +384,10 @@ private:
     bool holds_pushes_ = false;         ///< until streams have room
     bool retry_ = false;                ///< deferred or held requests may now be able to go on
     CheckpointPart checkpoint_{tables_, holdings_, options_.disk};
-    uint64_t kept_state_ = 0;   ///< of streams_, when the last rows were kept for a checkpoint
-    std::vector<Fill> fills_;   ///< tables that are read from a checkpoint
-    uint64_t watch_every_ = 0;  ///< closed iterations; 0: the manager does not want to know
+    uint64_t kept_state_ = 0;    ///< of streams_, when the last rows were kept for a checkpoint
+    std::vector<Fill> fills_;    ///< tables that are read from a checkpoint
+    uint64_t watch_every_ = 0;   ///< closed iterations; 0: the manager does not want to know
+    AggregatedRows aggregated_;  ///< kept for its memory
     PullWrites writes_;
     std::vector<std::byte> reply_buffer_;
     RowScan row_scan_;

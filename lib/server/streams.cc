@@ -2,6 +2,7 @@
 #include "lib/server/streams.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "lib/base/check.h"
 #include "lib/ring/copy_order.h"
@@ -247,6 +248,7 @@ Streams::StreamedList Streams::parts_of(const ShardTable& table,
             if (segments.empty() || segments.back() != segment) segments.push_back(segment);
         }
         if (part.keys.empty()) continue;
+        if (part.keys.size() == keys.size()) part.places.clear();
         std::ranges::sort(segments);
         segments.erase(std::unique(segments.begin(), segments.end()), segments.end());
         for (const uint32_t segment : segments)
@@ -277,10 +279,55 @@ void Streams::end_change(Stream& stream, std::span<const PositionRange> segments
 }
 
 void Streams::iteration_closed(ShardTable& table, const AggregatedRows* changed) {
+    const bool is_list =
+        changed != nullptr && changed->ranges.empty() && changed->keys.size() >= kRememberedKeysMin;
+    if (is_list && !streams_.empty() && is_repeated(table, *changed))
+        return record_sum(table, *changed);
     for (const auto& [learner, stream] : streams_) {
         stream->iteration_closed(table.rows->schema().id, changed);
         stream->was_changed(state_);
     }
+}
+
+/// Workers often push the same lists in each iteration, so that their sums are of the same keys. One that
+/// comes for the first time is not worth to be sorted and remembered.
+bool Streams::is_repeated(const ShardTable& table, const AggregatedRows& changed) {
+    if (sums_.size() >= kSumsMax) sums_.clear();
+    return !sums_.insert(place(table.rows->schema().id, list_id(changed.keys))).second;
+}
+
+/// As a push of these keys would be recorded.
+void Streams::record_sum(ShardTable& table, const AggregatedRows& changed) {
+    const RowList list{changed.rows, list_id(changed.keys), {}};
+    const uint32_t number = table.rows->schema().id;
+    if (StreamedList* const known = find_list(number, list.id); known != nullptr)
+        return record_list(*known, list, table, {});
+    StreamedList streamed = parts_of_sum(table, changed.keys);
+    streamed.table = number;
+    streamed.id = list.id;
+    record_list(streamed, list, table, {});
+    remember(std::move(streamed), changed.keys.size());
+}
+
+/// The keys of a sparse table's sum are in the order of their rows; learners know ascending lists only.
+Streams::StreamedList Streams::parts_of_sum(const ShardTable& table,
+                                            std::span<const uint64_t> keys) {
+    std::vector<uint32_t> order(keys.size());
+    std::iota(order.begin(), order.end(), 0);
+    if (!is_sorted_unique(keys)) std::ranges::sort(order, {}, [&](uint32_t i) { return keys[i]; });
+    keys_.resize(keys.size());
+    std::ranges::transform(order, keys_.begin(), [&](uint32_t i) { return keys[i]; });
+    StreamedList list = parts_of(table, keys_);
+    for (ListPart& part : list.parts) {
+        part.has_come = true;  // and will again
+        if (part.places.empty()) {
+            part.places = order;
+        } else {
+            std::ranges::transform(part.places, part.places.begin(),
+                                   [&](uint32_t place) { return order[place]; });
+        }
+    }
+    return list;
 }
 
 /// The change has no rows that the stream carries. An iteration is closed anyway.
@@ -364,7 +411,7 @@ void Streams::record_part(ListPart& part, const RowList& list, const TableShard&
 void Streams::put_rows(const ListPart& part, std::span<const uint32_t> rows,
                        const TableShard& table) {
     const size_t count = part.keys.size();
-    if (count != rows.size()) {
+    if (!part.places.empty()) {
         rows_.resize(count);
         for (size_t i = 0; i < count; ++i)
             rows_[i] = rows[part.places[i]];

@@ -12,6 +12,7 @@
 #include <span>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "lib/base/clock.h"
@@ -33,8 +34,10 @@ namespace weir {
 /// Thread: the shard's
 class Streams {
 public:
-    /// Of keys that are remembered for lists that are pushed by their hash.
+    /// Of keys that are remembered for lists that are pushed by their hash, or that sums change again and again.
     static constexpr size_t kListBytesMax = size_t{64} << 20;
+    /// Sums that may come again. Beyond it, all are forgotten.
+    static constexpr size_t kSumsMax = size_t{1} << 16;
 
     /// What is a reference must outlive this.
     Streams(transport::Endpoint& endpoint, const Clock& clock, const Holdings& holdings,
@@ -176,7 +179,7 @@ private:
         Stream* stream = nullptr;
         uint64_t known = 0;  ///< by which number its learner knows it
         std::vector<uint64_t> keys;
-        std::vector<uint32_t> places;         ///< of these keys in the list
+        std::vector<uint32_t> places;         ///< of these keys in the list; none: the same
         std::vector<PositionRange> segments;  ///< that they are in; ascending
         bool is_ascending = true;             ///< or its sender has changed it meanwhile
         bool has_come = false;                ///< before
@@ -222,6 +225,10 @@ private:
     void take_over(Stream& stream);
     void record(ShardTable& table, const ShardRequest& request, const Cause& cause);
     void record_range(Stream& stream, ShardTable& table, KeyRange keys, const Cause& cause);
+    [[nodiscard]] bool is_repeated(const ShardTable& table, const AggregatedRows& changed);
+    void record_sum(ShardTable& table, const AggregatedRows& changed);
+    [[nodiscard]] StreamedList parts_of_sum(const ShardTable& table,
+                                            std::span<const uint64_t> keys);
     void record_list(StreamedList& streamed, const RowList& list, ShardTable& table,
                      const Cause& cause);
     void record_part(ListPart& part, const RowList& list, const TableShard& table,
@@ -254,6 +261,7 @@ private:
     uint32_t next_to_send_ = 0;    ///< the learner whose turn it is, or who comes next
     uint64_t positions_seen_ = 0;  ///< sum of the streams' generations that lists_ belongs to
     std::unordered_map<uint64_t, StreamedList> lists_;
+    std::unordered_set<uint64_t> sums_;  ///< places of lists of sums that have come once
     size_t list_bytes_ = 0;
     RecordMessage record_;  ///< kept for its memory, as what follows
     std::vector<PositionRange> segments_;

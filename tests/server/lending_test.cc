@@ -13,7 +13,7 @@ public:
     LendingPair() : StreamPair(1, ~size_t{0}, true) {
         make_table(testing::dense_table("t", 2000));
         push_extent(0);
-        name_backup();
+        name_backup(segments_of_primary());
         REQUIRE(run_until([&] { return has_all(); }));
         (void)run_until([] { return false; }, 50);
     }

@@ -121,10 +121,10 @@ public:
         take_view();
     }
 
-    /// A later view, in which shard 1 is to be a backup of all segments of shard 0.
-    void name_backup() {
+    /// A later view, in which shard 1 is to be a backup of segments of shard 0.
+    void name_backup(const std::vector<size_t>& segments) {
         ++data.epoch;
-        for (const size_t i : segments_of_primary())
+        for (const size_t i : segments)
             data.segments[i].learner = {1, kNoShard, data.epoch};
         take_view();
     }
@@ -257,24 +257,12 @@ public:
 
     /// An iteration of a table is closed: its rule has run on some rows.
     void close_iteration(bool fails) {
-        const uint32_t number = static_cast<uint32_t>(random.below(primary.tables.size()));
-        ShardTable& table = *primary.tables[number];
-        table.was_pushed = true;
-        const std::vector<uint64_t> keys = some_keys(table);
-        if (!fails && !keys.empty()) {
-            const RowList rows = *table.rows->rows_for_push(keys);
-            const std::vector<float> ones(keys.size() * table.rows->pushed_row_bytes() / 4, 2.5F);
-            REQUIRE(table.rows->push_aggregate(1, rows, std::as_bytes(std::span(ones))));
-        }
-        AggregatedRows changed;
-        REQUIRE(table.rows->list_aggregated(1, changed));
-        table.rows->apply_aggregate(1);
-        std::optional<IterationFailure> failure;
-        if (fails) failure = IterationFailure{Errc::kNoMemory, 1};
-        ClosedIterations& closed = table.iterations.state().closed();
-        closed.close(closed.lowest() + 1, failure);
-        streams.iteration_closed(table, &changed);
+        const auto number = static_cast<uint32_t>(random.below(primary.tables.size()));
+        close_iteration({number, some_keys(*primary.tables[number])}, fails);
     }
+
+    /// The same of the rows of a list.
+    void close_iteration_of(size_t i) { close_iteration(lists_[i], false); }
 
     /// Values, state, times and iterations of the learned segments are the same on both sides.
     void check_equal() {
@@ -357,6 +345,26 @@ private:
         uint32_t table = 0;
         std::vector<uint64_t> keys;
     };
+
+    void close_iteration(const PushedList& list, bool fails) {
+        ShardTable& table = *primary.tables[list.table];
+        table.was_pushed = true;
+        if (!fails && !list.keys.empty()) {
+            const RowList rows = *table.rows->rows_for_push(list.keys);
+            const size_t count = list.keys.size() * table.rows->pushed_row_bytes() / sizeof(float);
+            const std::vector<float> ones(count, 2.5F);
+            REQUIRE(table.rows->push_aggregate(1, rows, std::as_bytes(std::span(ones))));
+        }
+        AggregatedRows changed;
+        REQUIRE(table.rows->list_aggregated(1, changed));
+        table.rows->apply_aggregate(1);
+        std::optional<IterationFailure> failure;
+        if (fails) failure = IterationFailure{Errc::kNoMemory, 1};
+        ClosedIterations& closed = table.iterations.state().closed();
+        closed.close(closed.lowest() + 1, failure);
+        streams.iteration_closes();
+        streams.iteration_closed(table, &changed);
+    }
 
     /// Executes and records a push of these keys.
     void push(const PushedList& list, ShardRequest& request) {
