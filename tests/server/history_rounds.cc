@@ -34,7 +34,11 @@ void HistoryWorkers::begin_part(uint32_t number) {
     Round& round = worker.rounds.emplace_back();
     round.is_push = true;
     round.iteration = ++worker.pushed;
-    if (random_.below(8) != 0) choose_keys(worker, table.schema.layout, kKeys, round);
+    if (!common_keys_.empty() && random_.below(8) != 0) {
+        round.keys = common_keys_;
+    } else if (random_.below(8) != 0) {
+        choose_keys(worker, table.schema.layout, kKeys, round);
+    }
     round.bits = rounds_.begin_push(round.iteration, number, round.keys);
     make_room(number, round, round.keys.size());
     std::ranges::copy(round.bits, round.values(round.keys.size()).begin());

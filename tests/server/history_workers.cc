@@ -33,6 +33,8 @@ void HistoryWorkers::start() {
     TableSchema sparse = table_of(Layout::kSparse, "sparse", kKeys, ValueType::kUInt64, width);
     if (random_.below(2) == 0) dense.rule = "add_with_state";
     if (random_.below(2) == 0) sparse.rule = "add_with_state";
+    Random aside = random_;  // so that the others are the same histories
+    if (aside.below(2) == 0) common_keys_ = some_keys(20 + aside.below(80));
     for (const TableSchema& schema : {dense, sparse, rounds}) {
         auto made = cluster_.make_table(0, schema);
         REQUIRE(made.has_value());

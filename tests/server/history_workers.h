@@ -177,6 +177,7 @@ private:
     std::set<uint32_t> only_pulls_;
     static constexpr size_t kRoundsTable = 2;  ///< that of iterations; those before it are counted
     std::vector<TableInfo> tables_;
+    std::vector<uint64_t> common_keys_;   ///< of nearly all parts of iterations; none: any keys
     std::vector<CountedPushes> counted_;  // the first tables
     CountedRounds rounds_;                // the last one
     std::deque<Worker> workers_;
