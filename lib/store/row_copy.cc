@@ -77,6 +77,44 @@ void copy_wide(const RowView& view, std::span<const uint32_t> rows, size_t bytes
     }
 }
 
+/// Writes one value of 4 or 8 bytes per row.
+template <class Word>
+WEIR_KERNEL void put_words(const RowView& view, std::span<const uint32_t> rows,
+                           const std::byte* in) noexcept {
+    constexpr size_t kAhead = kernels::kRowsAhead;
+    const RowView local = view;
+    std::byte* at[kAhead];
+    const auto ask = [&](size_t i) {
+        at[i % kAhead] = local.at(rows[i]);
+        __builtin_prefetch(at[i % kAhead], 1);
+    };
+    const auto put = [&](size_t i) {
+        std::memcpy(at[i % kAhead], in + i * sizeof(Word), sizeof(Word));
+    };
+    const size_t count = rows.size();
+    for (size_t i = 0; i < std::min(kAhead, count); ++i)
+        ask(i);
+    size_t i = 0;
+    for (; i + kAhead < count; ++i) {
+        put(i);
+        ask(i + kAhead);
+    }
+    for (; i < count; ++i)
+        put(i);
+}
+
+void put_wide(const RowView& view, std::span<const uint32_t> rows, size_t bytes,
+              const std::byte* in) noexcept {
+    const auto ask = [&](size_t i) { kernels::prefetch_row(view.at(rows[i]), bytes); };
+    const size_t ahead = std::min(rows.size(), kernels::wide_rows_ahead(bytes));
+    for (size_t i = 0; i < ahead; ++i)
+        ask(i);
+    for (size_t i = 0; i < rows.size(); ++i) {
+        if (i + ahead < rows.size()) ask(i + ahead);
+        std::memcpy(view.at(rows[i]), in + i * bytes, bytes);
+    }
+}
+
 /// The bits in which `rows` differ from first, first + 1, ...; 0 if there are none.
 WEIR_KERNEL uint32_t differs(const uint32_t* rows, size_t count, uint32_t first) noexcept {
     uint32_t difference = 0;
@@ -106,13 +144,21 @@ void copy_rows(const RowView& view, std::span<const uint32_t> rows, size_t bytes
 void put_rows(const RowView& view, std::span<const uint32_t> rows, size_t bytes,
               const std::byte* in) noexcept {
     constexpr size_t kRunRowsMin = 16;
+    constexpr size_t kChunk = 1024;  // where rows are scattered; behind them there may be a run
     while (!rows.empty()) {
-        size_t some = 1;
-        if (view.stride_bytes == bytes && rows.size() >= kRunRowsMin &&
-            rows[kRunRowsMin - 1] == rows[0] + kRunRowsMin - 1)
-            some = consecutive_rows(rows);
-        some = std::min<size_t>(some, view.run(rows[0]));
-        std::memcpy(view.at(rows[0]), in, some * bytes);
+        const bool is_run = view.stride_bytes == bytes && rows.size() >= kRunRowsMin &&
+                            rows[kRunRowsMin - 1] == rows[0] + kRunRowsMin - 1;
+        size_t some = std::min(kChunk, rows.size());
+        if (is_run) {
+            some = std::min<size_t>(consecutive_rows(rows), view.run(rows[0]));
+            std::memcpy(view.at(rows[0]), in, some * bytes);
+        } else if (bytes == sizeof(uint32_t)) {
+            put_words<uint32_t>(view, rows.first(some), in);
+        } else if (bytes == sizeof(uint64_t)) {
+            put_words<uint64_t>(view, rows.first(some), in);
+        } else {
+            put_wide(view, rows.first(some), bytes, in);
+        }
         rows = rows.subspan(some);
         in += some * bytes;
     }

@@ -89,6 +89,38 @@ TEST_SUITE("row_store") {
         }
     }
 
+    TEST_CASE("rows that are put somewhere are found there, and nothing else has changed") {
+        WEIR_TEST_SEED(seed, 1);
+        Random random(seed);
+        constexpr uint32_t kRows = 40'000;  // some granules
+        for (const size_t bytes : {size_t{4}, size_t{8}, size_t{12}, size_t{200}}) {
+            CAPTURE(bytes);
+            HeapMemory memory;
+            RowStore store(memory, std::vector<std::byte>(bytes));
+            REQUIRE(store.reserve(kRows));
+            std::vector<std::byte> model(kRows * bytes);
+            for (int round = 0; round < 20; ++round) {
+                std::vector<uint32_t> rows;  // scattered ones, and runs among them
+                for (uint64_t row = 0; row < kRows; row += 1 + random.below(60)) {
+                    const uint64_t run = random.below(20) == 0 ? 1 + random.below(3000) : 1;
+                    for (uint64_t i = 0; i < run && row < kRows; ++i)
+                        rows.push_back(static_cast<uint32_t>(row++));
+                }
+                std::vector<std::byte> values(rows.size() * bytes);
+                for (std::byte& value : values)
+                    value = static_cast<std::byte>(random.below(256));
+                put_rows(store.view(), rows, bytes, values.data());
+                for (size_t i = 0; i < rows.size(); ++i)
+                    std::copy_n(&values[i * bytes], bytes, &model[rows[i] * bytes]);
+            }
+            std::vector<uint32_t> all(kRows);
+            std::iota(all.begin(), all.end(), 0U);
+            std::vector<std::byte> found(model.size());
+            copy_rows(store.view(), all, bytes, nullptr, found.data());
+            CHECK(found == model);
+        }
+    }
+
     TEST_CASE("a run of rows ends exactly where it ends") {
         for (const size_t length :
              {size_t{1}, size_t{2}, size_t{255}, size_t{256}, size_t{257}, size_t{900}}) {
