@@ -279,34 +279,36 @@ void Streams::end_change(Stream& stream, std::span<const PositionRange> segments
 }
 
 void Streams::iteration_closed(ShardTable& table, const AggregatedRows* changed) {
-    const bool is_list =
-        changed != nullptr && changed->ranges.empty() && changed->keys.size() >= kRememberedKeysMin;
-    if (is_list && !streams_.empty() && is_repeated(table, *changed))
-        return record_sum(table, *changed);
+    if (changed != nullptr && record_sum(table, *changed)) return;
     for (const auto& [learner, stream] : streams_) {
         stream->iteration_closed(table.rows->schema().id, changed);
         stream->was_changed(state_);
     }
 }
 
-/// Workers often push the same lists in each iteration, so that their sums are of the same keys. One that
-/// comes for the first time is not worth to be sorted and remembered.
-bool Streams::is_repeated(const ShardTable& table, const AggregatedRows& changed) {
-    if (sums_.size() >= kSumsMax) sums_.clear();
-    return !sums_.insert(place(table.rows->schema().id, list_id(changed.keys))).second;
-}
-
-/// As a push of these keys would be recorded.
-void Streams::record_sum(ShardTable& table, const AggregatedRows& changed) {
+/// Workers often push the same lists in each iteration, so that their sums are of the same keys. From the
+/// second time on they are recorded as a push of these keys would be. False: it is not, because this is the
+/// first time, or there is no room to remember its keys.
+bool Streams::record_sum(ShardTable& table, const AggregatedRows& changed) {
+    const size_t count = changed.keys.size();
+    if (streams_.empty() || !changed.ranges.empty() || count < kRememberedKeysMin) return false;
+    const size_t bytes = count * (sizeof(uint64_t) + sizeof(uint32_t));
+    if (bytes > kListBytesMax) return false;
     const RowList list{changed.rows, list_id(changed.keys), {}};
     const uint32_t number = table.rows->schema().id;
-    if (StreamedList* const known = find_list(number, list.id); known != nullptr)
-        return record_list(*known, list, table, {});
+    if (StreamedList* const known = find_list(number, list.id); known != nullptr) {
+        record_list(*known, list, table, {});
+        return true;
+    }
+    if (sums_.size() >= kSumsMax) sums_.clear();
+    const bool is_first = sums_.insert(place(number, list.id)).second;
+    if (is_first || list_bytes_ + bytes > kListBytesMax) return false;
     StreamedList streamed = parts_of_sum(table, changed.keys);
     streamed.table = number;
     streamed.id = list.id;
     record_list(streamed, list, table, {});
-    remember(std::move(streamed), changed.keys.size());
+    remember(std::move(streamed), count);
+    return true;
 }
 
 /// The keys of a sparse table's sum are in the order of their rows; learners know ascending lists only.

@@ -225,8 +225,7 @@ private:
     void take_over(Stream& stream);
     void record(ShardTable& table, const ShardRequest& request, const Cause& cause);
     void record_range(Stream& stream, ShardTable& table, KeyRange keys, const Cause& cause);
-    [[nodiscard]] bool is_repeated(const ShardTable& table, const AggregatedRows& changed);
-    void record_sum(ShardTable& table, const AggregatedRows& changed);
+    [[nodiscard]] bool record_sum(ShardTable& table, const AggregatedRows& changed);
     [[nodiscard]] StreamedList parts_of_sum(const ShardTable& table,
                                             std::span<const uint64_t> keys);
     void record_list(StreamedList& streamed, const RowList& list, ShardTable& table,
