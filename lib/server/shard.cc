@@ -67,7 +67,7 @@ JoinMessage Shard::join_message() const {
 }
 
 size_t Shard::poll() {
-    const size_t count = endpoint_->poll(completions_);
+    const size_t count = endpoint_->poll(std::span(completions_).first(messages_per_poll()));
     for (size_t i = 0; i < count; ++i) {
         if (i + 1 < count) prefetch_rows(completions_[i + 1]);
         handle(completions_[i]);
@@ -83,6 +83,13 @@ size_t Shard::poll() {
     if (done > 0) endpoint_->flush();
     if (done == 0 && sessions_.empty()) look_for_silence();
     return done;
+}
+
+/// Each of a stream's messages is some work when this shard learns, and a worker's may be behind them.
+size_t Shard::messages_per_poll() noexcept {
+    constexpr size_t kBesideRequests = 4;
+    if (!is_quiet()) ++quiet_polls_;
+    return is_learning_ && !is_quiet() ? kBesideRequests : completions_.size();
 }
 
 /// Workers end by their deadlines when the manager is stopped, or its host is gone. A server that nobody
@@ -174,6 +181,7 @@ void Shard::receive(ConnectionId connection, std::span<const std::byte> message)
         return refuse(connection, "a frame before the hello that names its worker");
     }
     if (kind == Kind::kPush || kind == Kind::kPull) {
+        quiet_polls_ = 0;
         const bool is_counted = kind == Kind::kPush &&
                                 (frame.header.flags & wire::kAggregate) == 0 &&
                                 frame.header.table < tables_.size();

@@ -143,6 +143,14 @@ private:
     enum class Phase { kJoining, kServing, kOver };
 
     // shard.cc: messages, connections, the manager's orders
+    [[nodiscard]] size_t messages_per_poll() noexcept;
+
+    /// Whether workers have asked for nothing lately: nobody waits then for what is done in a poll.
+    [[nodiscard]] bool is_quiet() const noexcept {
+        constexpr uint32_t kPolls = 256;
+        return quiet_polls_ >= kPolls;
+    }
+
     void prefetch_rows(const transport::Completion& next) const;
     void handle(const transport::Completion& completion);
     void receive(ConnectionId connection, std::span<const std::byte> message);
@@ -381,6 +389,8 @@ private:
     PositionSet leaving_;               ///< by the last view
     std::optional<uint64_t> stopping_;  ///< for this epoch: kStopped is to be sent
     bool is_moving_ = false;            ///< any of that
+    bool is_learning_ = false;          ///< something, by the view
+    uint32_t quiet_polls_ = 0;          ///< since a worker has asked for something; some at most
     bool holds_pushes_ = false;         ///< until streams have room
     bool retry_ = false;                ///< deferred or held requests may now be able to go on
     CheckpointPart checkpoint_{tables_, holdings_, options_.disk};

@@ -18,8 +18,10 @@ using wire::Kind;
 
 namespace {
 
-/// What streams may send in one poll: a push that has just missed it waits for so much.
+/// What streams may send in one poll: a push that has just missed it waits for so much. Of chunks, which the
+/// learner has to take, too, less while there are pushes.
 constexpr size_t kBytesPerPoll = size_t{32} << 10;
+constexpr size_t kBytesBesideRequests = size_t{8} << 10;
 
 }  // namespace
 
@@ -98,6 +100,9 @@ void Shard::follow_view() {
     PositionSet leaving = holdings_.in_role({Holdings::Role::kLeaving});
     if (!leaving.without(leaving_).ranges().empty()) streams_.mark();
     leaving_ = std::move(leaving);
+    is_learning_ = std::ranges::any_of(view_.segments(), [&](const ViewSegment& segment) {
+        return segment.has_learner() && segment.learner.shard == options_.number;
+    });
     streams_.take_view(view_, options_.number,
                        stopping_ ? Streams::Begin::kLater : Streams::Begin::kNow);
     for (const auto& [connection, follower] : followers_)
@@ -121,7 +126,8 @@ size_t Shard::move_on() {
     }
     for (const auto& [connection, why] : wrong)
         refuse(connection, why);
-    done += streams_.send(kBytesPerPoll);
+    done +=
+        streams_.send(!is_quiet() && streams_.has_chunks() ? kBytesBesideRequests : kBytesPerPoll);
     if (streams_.has_news()) {
         for (const LearnerReport& report : streams_.take_complete())
             tell_manager(report, Errc::kOk);

@@ -208,8 +208,12 @@ public:
 
     /// Whether send() may do something.
     [[nodiscard]] bool has_work() const noexcept {
-        return state_ != State::kOpen || !queue_.empty() ||
-               !std::ranges::all_of(batches_, &Batch::is_done);
+        return state_ != State::kOpen || !queue_.empty() || has_chunks();
+    }
+
+    /// Whether there are rows to send that nobody has just changed.
+    [[nodiscard]] bool has_chunks() const noexcept {
+        return !std::ranges::all_of(batches_, &Batch::is_done);
     }
 
     /// Whether it can only go on when the connection takes more.

@@ -147,6 +147,12 @@ public:
     /// Sends records, and chunks up to about `bytes_max` in all. Returns what it has sent.
     size_t send(size_t bytes_max);
 
+    /// As Stream::has_chunks(), of any.
+    [[nodiscard]] bool has_chunks() const noexcept {
+        return std::ranges::any_of(streams_,
+                                   [](const ToLearner& one) { return one.stream->has_chunks(); });
+    }
+
     /// As Stream::must_poll().
     [[nodiscard]] bool must_poll() const noexcept;
 

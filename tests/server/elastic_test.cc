@@ -24,9 +24,50 @@ bool ended_with(const Status& status, const char* text) {
     return !status && status.error().message().find(text) != std::string::npos;
 }
 
+/// How many packets a shard sends at most in one poll while half of a table moves to a new server.
+uint64_t most_packets_of_a_poll(bool has_pushes) {
+    constexpr uint64_t kKeys = 200'000;
+    SimShape shape;
+    shape.servers = 1;
+    shape.shards = 1;
+    SimCluster cluster(1, shape, {});
+    REQUIRE(cluster.start());
+    const auto table = cluster.make_table(0, dense_table("t", kKeys, ValueType::kUInt64));
+    REQUIRE(table.has_value());
+    const std::vector<uint64_t> ones(kKeys, 1);
+    const auto push = [&](uint64_t count) {
+        return cluster.workers[0]->push(*table, KeyRange{0, count},
+                                        std::as_bytes(std::span(ones).first(count)), {});
+    };
+    REQUIRE(cluster.finish(0, push(kKeys)).has_value());
+    cluster.run_idle(300);
+    cluster.add_server();
+    uint64_t most = 0;
+    ClientCore::CallId call = 0;  // none
+    while (cluster.manager->view().segments_of(1).empty()) {
+        if (call != 0 && cluster.workers[0]->done(call))
+            CHECK(cluster.workers[0]->take(std::exchange(call, 0)));
+        if (has_pushes && call == 0) call = push(1);
+        (void)cluster.step();
+        const uint64_t before = cluster.network.counters().packets;
+        (void)cluster.shards[0]->poll();
+        most = std::max(most, cluster.network.counters().packets - before);
+    }
+    if (call != 0) REQUIRE(cluster.finish(0, call).has_value());
+    return most;
+}
+
 }  // namespace
 
 TEST_SUITE("elastic") {
+    TEST_CASE("what moves is sent in smaller steps while workers push") {
+        const uint64_t alone = most_packets_of_a_poll(false);
+        const uint64_t beside = most_packets_of_a_poll(true);
+        MESSAGE("packets of a poll: " << alone << ", beside pushes " << beside);
+        CHECK(alone >= 6);
+        CHECK(beside <= 4);
+    }
+
     TEST_CASE("a server joins: its shards get numbers, tables and the view, and more tables") {
         ServersOnly job(3);
         CHECK(job.create_table("before") == Errc::kOk);

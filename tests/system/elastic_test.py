@@ -21,7 +21,7 @@ SHARE_TOLERANCE = 0.0501  # of a server's share: what is promised, and rounding
 
 def weir(*arguments, secret=None):
     """Runs a command to its end; `secret`: the path of its WEIR_SECRET_FILE."""
-    return subprocess.run([WEIR, *map(str, arguments)], capture_output=True, text=True, timeout=60, check=False, env=environment(secret))
+    return subprocess.run([WEIR, *map(str, arguments)], capture_output=True, text=True, timeout=180, check=False, env=environment(secret))
 
 
 def environment(secret):
