@@ -4,6 +4,8 @@
 /// The seed of a random test: WEIR_SEED if it is set, else the test's own; always shown on failure.
 /// And how many seeds, one after the other, a test of many histories goes through.
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 
@@ -24,6 +26,13 @@ inline uint64_t histories_or(uint64_t own) {
     const char* text = std::getenv("WEIR_HISTORIES");  // NOLINT(concurrency-mt-unsafe)
     if (text != nullptr) return std::strtoull(text, nullptr, 10);
     return kHasSanitizer ? (own + 1) / 2 : own;
+}
+
+/// The fewest times that something must happen in `histories` histories if it usually happens `usual` times
+/// in one of them: half as often, less what luck takes away from a small number.
+inline uint64_t fewest_of(uint64_t histories, double usual) {
+    const double expected = static_cast<double>(histories) * usual;
+    return static_cast<uint64_t>(std::max(0.0, expected / 2 - 2 * std::sqrt(expected)));
 }
 
 }  // namespace weir::testing
