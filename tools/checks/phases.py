@@ -15,6 +15,9 @@ SOURCES = ("lib/", "transport/", "meson.build", "meson_options.txt", "subproject
 # Phases that build and run tests depend on these paths: the sources, and the checks themselves.
 TESTED = (*SOURCES, "tests/", "bench/", "tools/")
 
+# When a phase runs: in each tools/check, only with --all, or only when it is named.
+ALWAYS, WITH_ALL, NAMED = "always", "with --all", "when named"
+
 
 @dataclass
 class Phase:
@@ -23,7 +26,7 @@ class Phase:
     function: Callable
     watches: tuple = ()  # prefixes of the paths that the phase depends on; none: it runs every time
     build: str = ""  # the entry of BUILDS that the phase needs
-    by_default: bool = True
+    runs: str = ALWAYS
 
 
 def install(shop):
@@ -119,18 +122,19 @@ PHASES = {
         Phase("headers", "every header compiles alone", per_file.headers_alone, build="release"),
         Phase("unit", "unit tests", suite("unit", 2), build="release"),
         Phase("conformance", "one suite over every transport", suite("conformance", 1), build="release"),
-        Phase("system", "whole programs", suite("system", 1), build="release"),
+        Phase("system", "whole programs", suite("system", 2), build="release"),
         Phase("launchers", "mpirun, srun and mpiexec", suite("launchers", 2), build="release"),
         Phase("installed", "meson install; trainers built against it", installed, build="release"),
         Phase("tidy", "clang-tidy on the library", per_file.clang_tidy, build="release"),
-        Phase("analyze", "clang's static analyzer on the library (only when named)", per_file.analyze, build="release", by_default=False),
+        Phase("analyze", "clang's static analyzer on the library", per_file.analyze, build="release", runs=NAMED),
         Phase("plain", "build without optional parts; unit tests of the code that replaces them", plain, TESTED, build="plain"),
         Phase("asan", "clang with ASan and UBSan: build, unit tests, conformance", asan, TESTED, build="asan"),
-        Phase("asan-system", "whole programs, built with ASan and UBSan", asan_system, TESTED, build="asan"),
-        Phase("fuzz", "30 s of each fuzz target", fuzz.fuzz, TESTED, build="asan"),
+        Phase("asan-system", "whole programs, built with ASan and UBSan", asan_system, TESTED, build="asan", runs=WITH_ALL),
+        Phase("fuzz", "10 s of each fuzz target", fuzz.each_for(10), TESTED, build="asan"),
+        Phase("fuzz-long", "30 s of each fuzz target", fuzz.each_for(30), TESTED, build="asan", runs=WITH_ALL),
         Phase("tsan", "clang with TSan: build, unit tests, conformance", tsan, TESTED, build="tsan"),
         Phase("bench", "every benchmark briefly", benches, TESTED, build="release"),
-        Phase("speed", "ratios to the limits beside recorded ones (information)", speed, TESTED, build="release"),
+        Phase("speed", "ratios to the limits beside recorded ones (information)", speed, TESTED, build="release", runs=WITH_ALL),
         Phase("rxe", "real verbs on soft-RoCE in guests", rxe, TESTED, build="release"),
     )
 }

@@ -12,7 +12,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from phases import PHASES, QUICK  # noqa: E402
+from phases import ALWAYS, PHASES, QUICK, WITH_ALL  # noqa: E402
 from remember import Memory, tree_files  # noqa: E402
 from workshop import Failure, Outcome, Workshop  # noqa: E402
 
@@ -22,10 +22,11 @@ ROOT = Path(__file__).resolve().parents[2]
 def arguments():
     parser = argparse.ArgumentParser(
         prog="tools/check",
-        description="Installs missing packages, builds, checks and tests. Without names: every phase but `analyze`. The long phases are not repeated while nothing that they depend on has changed.",
+        description="Installs missing packages, builds, checks and tests: without names, all phases that say `always` in --list. The long phases are not repeated while nothing that they depend on has changed.",
     )
     parser.add_argument("phase", nargs="*", help="run these phases only (see --list); they run even if nothing changed")
     parser.add_argument("--list", action="store_true", help="print the phases and stop")
+    parser.add_argument("--all", action="store_true", help="also the long phases that repeat others under sanitizers, fuzz for longer or only measure; CI does")
     parser.add_argument("--quick", action="store_true", help=f"only {', '.join(QUICK)}")
     parser.add_argument("--fresh", action="store_true", help="repeat every phase, also those that passed on the same files")
     parser.add_argument("--dir", type=Path, default=ROOT / ".check", help="folder for builds, logs and results (default: .check)")
@@ -77,13 +78,17 @@ def report(name, outcome, seconds, shop):
         sys.stdout.flush()
 
 
+def phases_of(runs):
+    return [phase.name for phase in PHASES.values() if phase.runs in runs]
+
+
 def main():
     chosen = arguments()
     if chosen.list:
         for phase in PHASES.values():
-            print(f"{phase.name:12} {phase.about}")
+            print(f"{phase.name:12} {phase.about}" + (f" (only {phase.runs})" if phase.runs != ALWAYS else ""))
         return 0
-    names = chosen.phase or (QUICK if chosen.quick else [phase.name for phase in PHASES.values() if phase.by_default])
+    names = chosen.phase or (QUICK if chosen.quick else phases_of({ALWAYS, WITH_ALL} if chosen.all else {ALWAYS}))
     memory = Memory(ROOT, chosen.dir.resolve() / "passed", lambda: tree_files(ROOT))
     repeat = chosen.fresh or bool(chosen.phase)
     shop = Workshop(ROOT, chosen.dir.resolve(), chosen.jobs)
