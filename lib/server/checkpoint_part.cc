@@ -87,7 +87,7 @@ Status CheckpointPart::keep_rows() {
                 saved_.empty() ? std::span<const SavedChunk>() : saved_.begin()->second[number];
             WEIR_ASSIGN(std::unique_ptr<TableSnapshot> snapshot,
                         TableSnapshot::begin(table, holdings_.primary(), holdings_.segments(),
-                                             before, {disk_, &spares_, folder_, number_, shard_}));
+                                             before, {disk_, &memory_, folder_, number_, shard_}));
             snapshots_.push_back(std::move(snapshot));
         }
         iterations.go_on();

@@ -93,7 +93,7 @@ private:
         awaited_;                  ///< tables whose rows are not kept yet: as of which iteration
     bool has_all_orders_ = false;  ///< awaited_ had all tables
     bool has_taken_ = false;       ///< kTaken was reported
-    SpareBuffers spares_{TableSnapshot::kSpareBytesMax};
+    TableSnapshot::Memory memory_;
     std::vector<std::unique_ptr<TableSnapshot>> snapshots_;  ///< that are not over
     /// The chunks of this shard, by checkpoint. The manager says which one is complete.
     std::map<uint64_t, SavedTables> saved_;

@@ -17,6 +17,12 @@ namespace {
 
 constexpr size_t kStepRowsMax = 4096;
 
+/// Whether a chunk of about so many bytes takes memory that all large chunks have by turns, so that
+/// none of them is filled into pages that the kernel has to find first.
+bool has_spare_size(size_t bytes) noexcept {
+    return bytes >= Chunk::kBytesWanted / 16 && bytes <= Chunk::kBytesWanted;
+}
+
 /// How many positions; that of the whole ring is one too low.
 uint64_t width_of(PositionRange range) noexcept {
     const uint64_t count = range.last - range.first + 1;
@@ -32,9 +38,15 @@ Result<std::unique_ptr<TableSnapshot>> TableSnapshot::begin(ShardTable& table,
                                                             Place place) {
     std::unique_ptr<TableSnapshot> snapshot(new TableSnapshot(table, std::move(place)));
     snapshot->plan(positions, held, before);
-    if (!snapshot->parts_.empty()) WEIR_TRY(table.rows->keep_snapshot());
-    snapshot->open_group();
+    snapshot->is_read_ = snapshot->parts_.empty();
+    if (!snapshot->is_read_) WEIR_TRY(table.rows->keep_snapshot());
     return snapshot;
+}
+
+TableSnapshot::~TableSnapshot() {
+    for (const Writing& writing : writing_)
+        place_.memory->waiting_bytes -= writing.bytes;
+    table_.rows->drop_snapshot();
 }
 
 /// Chunks that were cut before are cut so again, until the table is twice as large.
@@ -105,12 +117,10 @@ void TableSnapshot::look_at(Part& part, const SegmentList& held) const {
     part.stamp = checkpoint::checksum_of("", all.bytes());
 }
 
-/// The next parts that are filled together.
+/// The next parts that are filled together; not before, because they take memory.
 void TableSnapshot::open_group() {
     const TableShard& rows = *table_.rows;
     const bool is_sparse = rows.schema().layout == Layout::kSparse;
-    group_begin_ = group_end_;
-    cursor_ = {};
     size_t bytes = 0;
     std::vector<PositionRange> ranges;
     while (group_end_ < parts_.size() && (ranges.empty() || (is_sparse && bytes < kGroupBytes))) {
@@ -120,15 +130,16 @@ void TableSnapshot::open_group() {
         checkpoint::ChunkPlace place = checkpoint::place_in(
             rows.schema(), static_cast<uint32_t>(rows.state_row_bytes() / rows.pulled_row_bytes()));
         place.range = part.range;
-        part.writer = std::make_unique<ChunkWriter>(place, part.bytes + part.bytes / 8,
-                                                    place_.spares->take());
+        part.writer =
+            has_spare_size(part.bytes)
+                ? std::make_unique<ChunkWriter>(place, kSpareBytes, place_.memory->spares.take())
+                : std::make_unique<ChunkWriter>(place, part.bytes + part.bytes / 8);
         for (const ClockTimes& times : part.clocks)
             part.writer->add_clocks(times);
         for (const checkpoint::ClosedUpTo& closed : part.closed)
             part.writer->add_iteration(closed);
     }
     group_ = PositionSet(ranges);
-    is_read_ = ranges.empty();
 }
 
 void TableSnapshot::close_group() {
@@ -137,7 +148,7 @@ void TableSnapshot::close_group() {
         const size_t bytes = writer->bytes();
         std::string name = checkpoint::chunk_name(place_.number, table_.rows->schema().id,
                                                   parts_[i].range.first, place_.shard);
-        waiting_bytes_ += bytes;
+        place_.memory->waiting_bytes += bytes;
         writing_.push_back(
             {bytes, parts_[i].stamp,
              place_.disk->add(
@@ -149,6 +160,9 @@ void TableSnapshot::close_group() {
                  })});
         if (++file_count_ == kSyncedTogether) sync();
     }
+    group_begin_ = group_end_;
+    cursor_ = {};
+    is_read_ = group_end_ == parts_.size();
 }
 
 /// Has the disk sync what it has written before.
@@ -165,7 +179,8 @@ void TableSnapshot::sync() {
 
 Result<size_t> TableSnapshot::step(size_t bytes_max) {
     WEIR_TRY(take_written());
-    if (waits_for_disk()) return size_t{0};
+    if (waits_for_disk() || bytes_max == 0) return size_t{0};
+    if (group_begin_ == group_end_) open_group();
     TableShard& rows = *table_.rows;
     const bool is_sparse = rows.schema().layout == Layout::kSparse;
     constexpr size_t kListBytes = size_t{2} << 10;  // a step may have read many buckets
@@ -181,10 +196,7 @@ Result<size_t> TableSnapshot::step(size_t bytes_max) {
     }
     if (rows.is_snapshot_spoilt())
         return Error(Errc::kCancelled, "rows were dropped, or there was no memory to keep them");
-    if (cursor_.at_end) {
-        close_group();
-        open_group();
-    }
+    if (cursor_.at_end) close_group();
     if (is_read_) {
         sync();
         rows.drop_snapshot();
@@ -225,13 +237,14 @@ void TableSnapshot::add_listed() {
 
 Status TableSnapshot::take_written() {
     while (!writing_.empty() && checkpoint::is_done(writing_.front().part)) {
-        waiting_bytes_ -= writing_.front().bytes;
+        place_.memory->waiting_bytes -= writing_.front().bytes;
         Result<WrittenPart> part = writing_.front().part.get();
         const uint64_t stamp = writing_.front().stamp;
         writing_.pop_front();
         if (!part) return std::move(part).error();
         unsynced_.push_back({std::move(part->entry), stamp});
-        place_.spares->give(std::move(part->buffer));
+        if (part->buffer.capacity() >= kSpareBytes)
+            place_.memory->spares.give(std::move(part->buffer));
     }
     // A chunk is written before it is synced, so it is in unsynced_.
     while (!syncing_.empty() && checkpoint::is_done(syncing_.front().synced)) {

@@ -33,25 +33,33 @@ struct SavedChunk {
 };
 
 /// The positions are cut into parts of about a chunk. Rows of a sparse table lie in no order, so its
-/// parts are filled several at a time, by a walk over all rows for each group of parts. Not more than
-/// kWaitingBytesMax wait for the disk.
+/// parts are filled several at a time, by a walk over all rows for each group of parts. While more than
+/// kWaitingBytesMax wait for the disk, no other chunk is begun.
 ///
 /// Thread: the shard's; the disk queue's writes what is complete
 class TableSnapshot {
 public:
     static constexpr size_t kGroupBytes = size_t{128} << 20;  ///< of parts that are filled together
-    static constexpr size_t kWaitingBytesMax = size_t{32} << 20;
-    /// Memory of chunks that stays with a shard for its next checkpoint: that of what waits, of the chunk
-    /// that is being filled, and of one that is being written.
-    static constexpr size_t kSpareBytesMax = kWaitingBytesMax + (size_t{16} << 20);
+    static constexpr size_t kWaitingBytesMax = checkpoint::Chunk::kBytesWanted;
+    /// Memory of one chunk: an eighth more than it is to need.
+    static constexpr size_t kSpareBytes = checkpoint::Chunk::kBytesWanted / 8 * 9;
+    /// What of it stays with a shard for its next checkpoint: of a chunk that is written, of one that
+    /// waits, and of one that is filled.
+    static constexpr size_t kSpareBytesMax = 3 * kSpareBytes;
     /// So many files are synced together: the disk has their content on its way meanwhile, and the
     /// folder is synced once.
     static constexpr size_t kSyncedTogether = 32;
 
+    /// Memory of chunks, which all snapshots of a shard share.
+    struct Memory {
+        SpareBuffers spares{kSpareBytesMax};
+        size_t waiting_bytes = 0;  ///< for the disk
+    };
+
     /// Where the chunks go.
     struct Place {
         std::shared_ptr<checkpoint::DiskQueue> disk;
-        SpareBuffers* spares = nullptr;  ///< of chunks; must outlive it
+        Memory* memory = nullptr;  ///< must outlive it
         std::string folder;
         uint64_t number = 0;  ///< of the checkpoint
         uint32_t shard = 0;
@@ -65,7 +73,7 @@ public:
         ShardTable& table, const PositionSet& positions, const SegmentList& held,
         std::span<const SavedChunk> before, Place place);
 
-    ~TableSnapshot() { table_.rows->drop_snapshot(); }
+    ~TableSnapshot();
 
     TableSnapshot(const TableSnapshot&) = delete;
     TableSnapshot& operator=(const TableSnapshot&) = delete;
@@ -79,7 +87,7 @@ public:
 
     /// Whether step() has nothing to do but to wait for the disk.
     [[nodiscard]] bool waits_for_disk() const noexcept {
-        return is_read_ || waiting_bytes_ > kWaitingBytesMax;
+        return is_read_ || place_.memory->waiting_bytes > kWaitingBytesMax;
     }
 
     /// Whether all chunks are on the disk, and were taken.
@@ -132,12 +140,11 @@ private:
     ShardTable& table_;
     Place place_;
     std::vector<Part> parts_;  ///< ascending
-    size_t group_begin_ = 0;   ///< the parts that are being filled
+    size_t group_begin_ = 0;   ///< the parts that are being filled, if there are any
     size_t group_end_ = 0;
     PositionSet group_;  ///< their positions
     KeyCursor cursor_;
-    bool is_read_ = false;      ///< all rows were copied
-    size_t waiting_bytes_ = 0;  ///< for the disk
+    bool is_read_ = false;  ///< all rows were copied
     std::deque<Writing> writing_;
     std::shared_ptr<Files> files_ = std::make_shared<Files>();
     size_t file_count_ = 0;  ///< that are, or will be, in files_

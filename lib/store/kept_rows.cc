@@ -6,6 +6,7 @@
 #include <new>
 
 #include "lib/base/check.h"
+#include "lib/store/rule_kernels.h"
 
 namespace weir {
 
@@ -26,11 +27,30 @@ void KeptRows::leave_out(uint32_t first, size_t row_count) noexcept {
         places_[row] = kDone;
 }
 
+void KeptRows::prefetch_row(const RowTarget& table, uint32_t row) const noexcept {
+    if (const uint32_t place = places_[row]; place >= kSlots) {
+        kernels::prefetch_row(slot(place - kSlots), layout_.value_bytes + layout_.state_bytes);
+        return;
+    }
+    kernels::prefetch_row(table.values.at(row), layout_.value_bytes);
+    if (layout_.state_bytes != 0) kernels::prefetch_row(table.state.at(row), layout_.state_bytes);
+}
+
 void KeptRows::keep(const RowTarget& table, uint32_t first, size_t row_count) noexcept {
     if (first >= layout_.row_end || row_count == 0) return;
     const size_t last = std::min<size_t>(first + row_count, layout_.row_end) - 1;
     for (size_t unit = first / layout_.unit_rows; unit <= last / layout_.unit_rows; ++unit) {
         if (places_[unit] == kAsItWas) keep_unit(table, static_cast<uint32_t>(unit));
+    }
+}
+
+void KeptRows::keep(const RowTarget& table, std::span<const uint32_t> rows) noexcept {
+    constexpr size_t kAhead = kernels::kRowsAhead;
+    for (size_t i = 0; i < std::min(kAhead, rows.size()); ++i)
+        prefetch_place(rows[i]);
+    for (size_t i = 0; i < rows.size(); ++i) {
+        if (i + kAhead < rows.size()) prefetch_place(rows[i + kAhead]);
+        keep(table, rows[i], 1);
     }
 }
 

@@ -46,13 +46,18 @@ public:
         return row < layout_.row_end && places_[row] != kDone;
     }
 
+    /// Has the processor fetch what is_to_read() and prefetch_row() look at.
+    void prefetch_place(uint32_t row) const noexcept {
+        if (row < layout_.row_end) __builtin_prefetch(&places_[row]);
+    }
+
+    /// Has the processor fetch what read() will copy. Only where a unit is a row.
+    void prefetch_row(const RowTarget& table, uint32_t row) const noexcept;
+
     /// Some rows of `table` are about to change.
     void keep(const RowTarget& table, uint32_t first, size_t row_count) noexcept;
 
-    void keep(const RowTarget& table, std::span<const uint32_t> rows) noexcept {
-        for (const uint32_t row : rows)
-            keep(table, row, 1);
-    }
+    void keep(const RowTarget& table, std::span<const uint32_t> rows) noexcept;
 
     /// Copies rows as they were. Each row is read once.
     /// Shape:   `values` has row_count * value_bytes bytes, `state` row_count * state_bytes

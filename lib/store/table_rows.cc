@@ -93,11 +93,16 @@ Status TableShard::keep_snapshot() {
 void TableShard::list_snapshot(KeyCursor& cursor, const PositionSet& positions,
                                size_t row_count_max, ListedRows& listed) const {
     list(cursor, positions, row_count_max, listed);
+    if (listed.rows.empty()) return;
+    for (const uint32_t row : listed.rows)
+        kept_->prefetch_place(row);
+    const RowTarget table = target();
     size_t count = 0;
     for (size_t i = 0; i < listed.keys.size(); ++i) {
         if (!kept_->is_to_read(listed.rows[i])) continue;  // it came later
         listed.keys[count] = listed.keys[i];
         listed.rows[count++] = listed.rows[i];
+        kept_->prefetch_row(table, listed.rows[i]);
     }
     listed.keys.resize(count);
     listed.rows.resize(count);
@@ -116,8 +121,9 @@ void TableShard::read_snapshot(const ListedRows& listed, std::span<std::byte> va
         }
         return;
     }
+    const RowTarget table = target();
     for (size_t i = 0; i < listed.rows.size(); ++i) {
-        kept_->read(target(), listed.rows[i], 1, values.data() + i * pulled_row_bytes_,
+        kept_->read(table, listed.rows[i], 1, values.data() + i * pulled_row_bytes_,
                     state.data() + i * state_row_bytes());
     }
 }

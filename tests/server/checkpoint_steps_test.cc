@@ -27,9 +27,9 @@ constexpr size_t kStepBytes = 4096;
 /// Into how many steps the only table of a side is cut, whose rows are all read then.
 size_t steps_of(Side& side, const PositionSet& positions) {
     const auto disk = std::make_shared<checkpoint::DiskQueue>(std::make_shared<testing::SimDisk>());
-    SpareBuffers spares;
+    TableSnapshot::Memory memory;
     const auto snapshot = TableSnapshot::begin(*side.tables[0], positions, side.holdings.segments(),
-                                               {}, {disk, &spares, "folder", 1, 0});
+                                               {}, {disk, &memory, "folder", 1, 0});
     REQUIRE(snapshot);
     size_t steps = 0;
     for (; !(*snapshot)->waits_for_disk(); ++steps)
