@@ -123,15 +123,16 @@ Result<uint64_t> next_number(Disk& disk, const std::string& folder) {
     return highest + 1;
 }
 
-Result<Pruned> prune(Disk& disk, const std::string& folder, size_t keep, PruneCheck check,
-                     std::optional<uint64_t> needed) {
-    WEIR_ASSIGN(const std::vector<uint64_t> numbers, list_checkpoints(disk, folder));
+Result<Pruned> prune(Disk& disk, const std::string& folder, const Keep& keep, PruneCheck check) {
+    WEIR_ASSIGN(std::vector<uint64_t> numbers, list_checkpoints(disk, folder));
+    std::erase_if(numbers, [&](uint64_t number) { return number < keep.before; });
     Pruned pruned;
     if (numbers.empty()) return pruned;
-    const size_t old_count = numbers.size() - std::min(numbers.size(), std::max<size_t>(keep, 1));
+    const size_t old_count =
+        numbers.size() - std::min(numbers.size(), std::max<size_t>(keep.newest, 1));
     std::vector<uint64_t> gone(numbers.begin(),
                                numbers.begin() + static_cast<std::ptrdiff_t>(old_count));
-    if (needed) std::erase(gone, *needed);
+    if (keep.needed) std::erase(gone, *keep.needed);
     std::set<std::string, std::less<>> named;
     for (const uint64_t number : numbers) {
         if (std::ranges::binary_search(gone, number)) continue;
@@ -151,7 +152,7 @@ Result<Pruned> prune(Disk& disk, const std::string& folder, size_t keep, PruneCh
     for (const std::string& name : names) {
         const std::optional<FileName> file = parse_name(name);
         if (!file || file->kind == FileKind::kManifest || file->number > numbers.back()) continue;
-        if (named.contains(name)) continue;
+        if (file->number < keep.before || named.contains(name)) continue;
         WEIR_TRY(disk.remove(path_of(folder, name)));
         if (file->kind == FileKind::kChunk) ++pruned.chunk_count;
     }

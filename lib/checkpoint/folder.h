@@ -53,13 +53,20 @@ enum class PruneCheck : uint8_t {
     kBytes,  ///< of the newest one also every byte
 };
 
-/// Removes all but the newest `keep` (at least 1) checkpoints, and but for `needed`, then the chunks
-/// that none of those names, then what was left of interrupted ones. Files with a higher number than
-/// the newest checkpoint stay: one may just be written.
+/// Which checkpoints stay.
+struct Keep {
+    size_t newest = 1;                    ///< so many, and at least 1
+    std::optional<uint64_t> needed = {};  ///< this one, too
+    uint64_t before = 0;                  ///< and all with a lower number, which are not looked at
+};
+
+/// Removes the other checkpoints, then the chunks that none of those that stay names, then what was
+/// left of interrupted ones. Files with a higher number than the newest checkpoint stay: one may just
+/// be written.
 /// Errors: those of Disk, and of read_manifest(), check_chunks() and ChunkCheck, if one that stays
 ///         may be of no use; then no file is removed, and the text says what to do
-[[nodiscard]] Result<Pruned> prune(Disk& disk, const std::string& folder, size_t keep,
-                                   PruneCheck check, std::optional<uint64_t> needed = {});
+[[nodiscard]] Result<Pruned> prune(Disk& disk, const std::string& folder, const Keep& keep,
+                                   PruneCheck check);
 
 /// Writes a file that was not there; removes it if it cannot be written whole. Neither its content
 /// nor its name need be on the disk when this returns. Errors: those of Disk

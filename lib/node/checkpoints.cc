@@ -35,11 +35,9 @@ DiskAnswer failed(const Error& why) {
     return {.status = why.code(), .why = why.message()};
 }
 
-/// Removes old checkpoints. The new one is there even if that fails. `needed`: one that stays.
-void remove_old(Disk& disk, const std::string& folder, size_t kept_count,
-                std::optional<uint64_t> needed) {
-    const auto pruned =
-        checkpoint::prune(disk, folder, kept_count, checkpoint::PruneCheck::kSizes, needed);
+/// Removes old checkpoints. The new one is there even if that fails.
+void remove_old(Disk& disk, const std::string& folder, const checkpoint::Keep& keep) {
+    const auto pruned = checkpoint::prune(disk, folder, keep, checkpoint::PruneCheck::kSizes);
     if (!pruned) {
         log(LogLevel::kWarning,
             "checkpoints are written, but old ones in {} are not removed: {} (the job does it with "
@@ -54,7 +52,14 @@ Status copy_chunk(Disk& disk, const std::string& from, const std::string& to,
     WEIR_ASSIGN(const std::vector<std::byte> bytes,
                 disk.read(checkpoint::path_of(from, name), checkpoint::Chunk::kBytesMax));
     const Status written = checkpoint::write_file(disk, to, name, bytes);
-    return written.code() == Errc::kAlreadyExists ? Status() : written;
+    if (written.code() != Errc::kAlreadyExists) return written;
+    WEIR_ASSIGN(const std::vector<std::byte> there,
+                disk.read(checkpoint::path_of(to, name), checkpoint::Chunk::kBytesMax));
+    if (there == bytes) return {};
+    return Error(Errc::kAlreadyExists,
+                 fmt::format("{} belongs to another checkpoint than that in {}: give the job an "
+                             "empty folder for its checkpoints",
+                             checkpoint::path_of(to, name), from));
 }
 
 /// Adds the chunks of tables that nobody has, as an earlier checkpoint names them.
@@ -162,6 +167,14 @@ bool Checkpoints::is_due_by_itself() const {
     return is_time || has_iterated_ || is_missed_;
 }
 
+bool Checkpoints::put_off() {
+    if (is_asked_for()) return false;
+    begun_ns_ = clock_.now_ns();
+    has_iterated_ = is_missed_ = false;
+    due_since_ns_.reset();
+    return true;
+}
+
 void Checkpoints::enter(Phase phase) {
     phase_ = phase;
     entered_ns_ = clock_.now_ns();
@@ -220,7 +233,21 @@ void Checkpoints::send(const ShardPeer& shard, const CheckpointOrder& order) {
     outbox_.send(shard.connection, wire::header_of(wire::Kind::kCheckpoint), order.encode());
 }
 
+/// Whether the checkpoints in the folder are those that the job goes on with.
+bool Checkpoints::goes_on_here() const noexcept {
+    return options_.resumed_from && options_.resumed_folder == options_.folder;
+}
+
 void Checkpoints::freeze(uint64_t number) {
+    if (!first_number_) {
+        first_number_ = number;
+        if (number > 1 && !goes_on_here()) {
+            log(LogLevel::kWarning,
+                "{} has checkpoints, or what is left of some, up to number {}, which this job does "
+                "not go on from: they stay; `weir checkpoint prune` removes them",
+                options_.folder, number - 1);
+        }
+    }
     manifest_.number = number;
     manifest_.created_ns = wall_time_ns();
     enter(Phase::kFreezing);
@@ -307,17 +334,17 @@ Status Checkpoints::take(uint32_t shard, const CheckpointReport& report) {
 void Checkpoints::write_manifest() {
     enter(Phase::kWriting);
     const bool has_written = last_number_ != 0;
-    std::optional<uint64_t> needed;
-    if (!unread_.empty() && options_.resumed_folder == options_.folder)
-        needed = options_.resumed_from;
-    disk_->start([folder = options_.folder, kept_count = options_.kept_count, needed,
+    checkpoint::Keep keep{.newest = options_.kept_count};
+    if (!goes_on_here()) keep.before = *first_number_;
+    if (!unread_.empty() && goes_on_here()) keep.needed = options_.resumed_from;
+    disk_->start([folder = options_.folder, keep,
                   from = has_written ? OldCheckpoint{options_.folder, last_number_}
                                      : OldCheckpoint{options_.resumed_folder,
                                                      options_.resumed_from.value_or(0)},
                   manifest = manifest_, unread = unread_](Disk& disk) mutable {
         const Status written = write_whole(disk, folder, from, unread, std::move(manifest));
         if (!written) return failed(written.error());
-        remove_old(disk, folder, kept_count, needed);
+        remove_old(disk, folder, keep);
         return DiskAnswer();
     });
 }

@@ -28,10 +28,12 @@
 namespace weir {
 
 struct CheckpointOptions {
-    std::string folder{};                    ///< empty: the job writes none
-    uint64_t every_ns = 0;                   ///< 0: not by time
-    uint64_t every_iterations = 0;           ///< of any table in checkpoints; 0: not by them
-    size_t kept_count = 3;                   ///< older ones are removed, but for one that is needed
+    std::string folder{};           ///< empty: the job writes none
+    uint64_t every_ns = 0;          ///< 0: not by time
+    uint64_t every_iterations = 0;  ///< of any table in checkpoints; 0: not by them
+    /// Older ones are removed, but for one that is needed. Those of other jobs stay: if this one does not
+    /// go on from one in this folder, all that are there when its first one begins.
+    size_t kept_count = 3;
     std::function<bool()> is_asked_for{};    ///< true once for each that is asked for; may be empty
     std::optional<uint64_t> resumed_from{};  ///< the checkpoint that the job goes on from
     std::string resumed_folder{};            ///< where that is
@@ -123,6 +125,10 @@ public:
 
     [[nodiscard]] bool is_under_way() const noexcept { return phase_ != Phase::kIdle; }
 
+    /// There is nothing to write yet. Returns whether the one that is due waits until it is due again: not
+    /// if somebody has asked for it.
+    bool put_off();
+
     /// Whether all shards are needed, and no segment may change hands, as far as that can be chosen.
     [[nodiscard]] bool needs_shards() const noexcept {
         return phase_ != Phase::kIdle && phase_ != Phase::kWriting;
@@ -161,6 +167,7 @@ private:
     void order_to_take();
     void write_manifest();
     void complete();
+    [[nodiscard]] bool goes_on_here() const noexcept;
     [[nodiscard]] std::string late_text() const;
     static void answer_all(Outbox& outbox, std::vector<Asker>& askers, Errc status,
                            std::span<const std::byte> body);
@@ -188,6 +195,7 @@ private:
     std::map<uint32_t, uint64_t> highest_;  ///< by table: the last iteration closed anywhere
     std::map<uint32_t, uint64_t> saved_;    ///< the same, of the last checkpoint
     std::shared_ptr<ManagerDisk> disk_;
+    std::optional<uint64_t> first_number_;  ///< of this job; lower ones belong to others
     uint64_t last_number_ = 0;
     uint64_t base_ = 0;  ///< the last one, unless its chunks may not be there
     uint64_t last_begun_ns_ = 0;

@@ -17,7 +17,10 @@ size_t Manager::go_on_with_checkpoints(uint64_t now_ns) {
     if (checkpoints_.is_due() && may_begin_checkpoint()) {
         std::vector<TableSchema> tables = tables_.made_tables();
         std::erase_if(tables, [](const TableSchema& table) { return !table.in_checkpoints; });
-        checkpoints_.begin(live_shards(), std::move(tables), tables_.unread_tables());
+        std::vector<uint32_t> unread = tables_.unread_tables();
+        const bool is_empty = tables.empty() && unread.empty();
+        if (!is_empty || !checkpoints_.put_off())
+            checkpoints_.begin(live_shards(), std::move(tables), std::move(unread));
         ++done;
     }
     hold_moves();

@@ -123,7 +123,7 @@ TEST_SUITE("disk") {
             const uint64_t number = latest(disk, folder).value();
             const std::string wrong = check_small(disk, folder, number, number, 2);
             REQUIRE_MESSAGE(wrong.empty(), wrong);
-            REQUIRE(prune(disk, folder, 2, PruneCheck::kBytes));
+            REQUIRE(prune(disk, folder, {.newest = 2}, PruneCheck::kBytes));
         }
     }
 }

@@ -64,7 +64,7 @@ TEST_SUITE("checkpoint folder") {
                 // The next one is written beside what is left, and then that can go.
                 const uint64_t next = next_number(disk, "d").value();
                 REQUIRE(write_small(disk, "d", next, next, 1));
-                REQUIRE(prune(disk, "d", 1, PruneCheck::kBytes));
+                REQUIRE(prune(disk, "d", {.newest = 1}, PruneCheck::kBytes));
                 CHECK(disk.list("d")->size() == 3);
                 REQUIRE(check_small(disk, "d", next, next, 2).empty());
             }
@@ -110,12 +110,12 @@ TEST_SUITE("checkpoint folder") {
         REQUIRE(write_file(disk, "d", chunk_name(4, 0, 0, 0), {}));  // one that is being written
         REQUIRE(write_file(disk, "d", chunk_name(2, 0, 0, 9), {}));  // one that was interrupted
         REQUIRE(write_file(disk, "d", "notes.txt", {}));
-        const Pruned pruned = prune(disk, "d", 1, PruneCheck::kBytes).value();
+        const Pruned pruned = prune(disk, "d", {.newest = 1}, PruneCheck::kBytes).value();
         CHECK(pruned.checkpoints == std::vector<uint64_t>{1, 2});
         CHECK(pruned.chunk_count == 8 + 4 + 1);
         CHECK(disk.list("d")->size() == 1 + 4 + 4 + 2);
         CHECK(check_small(disk, "d", 3, 2, 3).empty());
-        CHECK(prune(disk, "d", 0, PruneCheck::kBytes)->checkpoints.empty());
+        CHECK(prune(disk, "d", {.newest = 0}, PruneCheck::kBytes)->checkpoints.empty());
         CHECK(check_small(disk, "d", 3, 2, 3).empty());
     }
 
@@ -129,7 +129,7 @@ TEST_SUITE("checkpoint folder") {
                 REQUIRE(write_small(disk, "d", 2, 2, 2));
                 disk.fail_at(step);
                 if (write_increment(disk, "d", 3, 2, 2))
-                    (void)prune(disk, "d", 1, PruneCheck::kBytes);
+                    (void)prune(disk, "d", {.newest = 1}, PruneCheck::kBytes);
                 disk.crash(seed + step * 100 + i);
                 const auto numbers = list_checkpoints(disk, "d").value();
                 REQUIRE(numbers.back() >= 2);
@@ -167,7 +167,7 @@ TEST_SUITE("checkpoint folder") {
         bytes[40] ^= std::byte{1};
         disk.damage("d/" + manifest_name(2), bytes);
         const size_t files = disk.list("d")->size();
-        const auto pruned = prune(disk, "d", 1, PruneCheck::kBytes);
+        const auto pruned = prune(disk, "d", {.newest = 1}, PruneCheck::kBytes);
         CHECK(pruned.code() == Errc::kParse);
         CHECK(pruned.error().text().find("nothing was removed") != std::string::npos);
         CHECK(pruned.error().text().find("remove d/000002.manifest, and prune again") !=
@@ -176,12 +176,13 @@ TEST_SUITE("checkpoint folder") {
         CHECK(check_small(disk, "d", 1, 1, 1).empty());
         // What the text says to do.
         REQUIRE(disk.remove("d/" + manifest_name(2)));
-        CHECK(prune(disk, "d", 1, PruneCheck::kBytes)->checkpoints.empty());
+        CHECK(prune(disk, "d", {.newest = 1}, PruneCheck::kBytes)->checkpoints.empty());
         CHECK(check_small(disk, "d", 1, 1, 1).empty());
         // One that does not stay need not be read.
         disk.damage("d/" + manifest_name(1), {});
         REQUIRE(write_small(disk, "d", 3, 3, 2));
-        CHECK(prune(disk, "d", 1, PruneCheck::kBytes)->checkpoints == std::vector<uint64_t>{1});
+        CHECK(prune(disk, "d", {.newest = 1}, PruneCheck::kBytes)->checkpoints ==
+              std::vector<uint64_t>{1});
         CHECK(check_small(disk, "d", 3, 3, 1).empty());
     }
 
@@ -198,7 +199,7 @@ TEST_SUITE("checkpoint folder") {
                 if (is_cut) disk.damage(path, bytes);
                 const size_t files = disk.list("d")->size();
                 for (const PruneCheck check : {PruneCheck::kSizes, PruneCheck::kBytes}) {
-                    const auto pruned = prune(disk, "d", 2, check);
+                    const auto pruned = prune(disk, "d", {.newest = 2}, check);
                     REQUIRE_FALSE(pruned);
                     CHECK(pruned.error().text().find(path) != std::string::npos);
                     CHECK(pruned.error().text().find(fmt::format("remove d/{}, and prune again",
@@ -208,7 +209,7 @@ TEST_SUITE("checkpoint folder") {
                 CHECK(disk.list("d")->size() == files);
                 // What the text says to do.
                 REQUIRE(disk.remove("d/" + manifest_name(damaged)));
-                CHECK(prune(disk, "d", 2, PruneCheck::kBytes)->checkpoints.empty());
+                CHECK(prune(disk, "d", {.newest = 2}, PruneCheck::kBytes)->checkpoints.empty());
                 CHECK(check_small(disk, "d", 1, 1, 1).empty());
             }
         }
@@ -223,23 +224,40 @@ TEST_SUITE("checkpoint folder") {
         bytes[bytes.size() / 2] ^= std::byte{16};
         disk.damage(path, bytes);
         const size_t files = disk.list("d")->size();
-        const auto pruned = prune(disk, "d", 1, PruneCheck::kBytes);
+        const auto pruned = prune(disk, "d", {.newest = 1}, PruneCheck::kBytes);
         REQUIRE(pruned.code() == Errc::kParse);
         CHECK(pruned.error().text().find(path) != std::string::npos);
         CHECK(disk.list("d")->size() == files);
         // One that was just written is not read again.
-        CHECK(prune(disk, "d", 2, PruneCheck::kSizes)->checkpoints == std::vector<uint64_t>{1});
+        CHECK(prune(disk, "d", {.newest = 2}, PruneCheck::kSizes)->checkpoints ==
+              std::vector<uint64_t>{1});
     }
 
     TEST_CASE("one that is needed stays, with its chunks, however old it is") {
         SimDisk disk;
         for (uint64_t number = 1; number <= 4; ++number)
             REQUIRE(write_small(disk, "d", number, number, 2));
-        CHECK(prune(disk, "d", 2, PruneCheck::kBytes, 1)->checkpoints == std::vector<uint64_t>{2});
+        CHECK(prune(disk, "d", {.newest = 2, .needed = 1}, PruneCheck::kBytes)->checkpoints ==
+              std::vector<uint64_t>{2});
         CHECK(check_small(disk, "d", 1, 1, 1).empty());
-        CHECK(prune(disk, "d", 2, PruneCheck::kBytes, 4)->checkpoints == std::vector<uint64_t>{1});
-        CHECK(prune(disk, "d", 1, PruneCheck::kBytes, 1)->checkpoints == std::vector<uint64_t>{3});
+        CHECK(prune(disk, "d", {.newest = 2, .needed = 4}, PruneCheck::kBytes)->checkpoints ==
+              std::vector<uint64_t>{1});
+        CHECK(prune(disk, "d", {.newest = 1, .needed = 1}, PruneCheck::kBytes)->checkpoints ==
+              std::vector<uint64_t>{3});
         CHECK(check_small(disk, "d", 4, 4, 1).empty());
+    }
+
+    TEST_CASE("those of others stay, whole or not, and are not counted") {
+        SimDisk disk;
+        for (uint64_t number = 1; number <= 5; ++number)
+            REQUIRE(write_small(disk, "d", number, number, 2));
+        REQUIRE(disk.remove("d/" + read_manifest(disk, "d", 2)->chunks.front().name));
+        const Keep keep{.newest = 1, .before = 3};
+        CHECK(prune(disk, "d", keep, PruneCheck::kBytes)->checkpoints ==
+              std::vector<uint64_t>{3, 4});
+        CHECK(list_checkpoints(disk, "d").value() == std::vector<uint64_t>{1, 2, 5});
+        CHECK(check_small(disk, "d", 1, 1, 2).empty());
+        CHECK(check_small(disk, "d", 5, 5, 2).empty());
     }
 
     TEST_CASE("a crash while old ones are pruned leaves whole checkpoints") {
@@ -250,7 +268,7 @@ TEST_SUITE("checkpoint folder") {
                 for (uint64_t number = 1; number <= 3; ++number)
                     REQUIRE(write_small(disk, "d", number, number, 2));
                 disk.fail_at(step);
-                (void)prune(disk, "d", 1, PruneCheck::kBytes);
+                (void)prune(disk, "d", {.newest = 1}, PruneCheck::kBytes);
                 disk.crash(seed + step * 100 + i);
                 const auto numbers = list_checkpoints(disk, "d").value();
                 REQUIRE(numbers.back() == 3);

@@ -156,6 +156,47 @@ TEST_SUITE("checkpoint_job") {
         CHECK(table.error().text().find(chunk.name) != std::string::npos);
     }
 
+    TEST_CASE("checkpoints that the job does not go on from stay, and are not counted") {
+        CheckpointFolder folder;
+        SimShape shape{.servers = 1, .shards = 1, .workers = 1};
+        shape.checkpoints = folder.options();
+        const size_t kept = shape.checkpoints.kept_count;
+        const auto write = [&](const SimShape& job, size_t count) {
+            SimCluster cluster(1, job, {});
+            REQUIRE(cluster.start());
+            REQUIRE(cluster.make_table(0, counters("w")));
+            for (size_t i = 0; i < count; ++i)
+                REQUIRE(checkpoint_now(cluster));
+        };
+        write(shape, kept + 2);
+        const auto first = checkpoint::list_checkpoints(*folder.disk, folder.folder).value();
+        CHECK(first.size() == kept);
+        write(shape, kept + 2);
+        const auto both = checkpoint::list_checkpoints(*folder.disk, folder.folder).value();
+        CHECK(both.size() == 2 * kept);
+        CHECK(std::ranges::includes(both, first));
+        // Who goes on from one has them all: it is the same training.
+        folder.resume(shape);
+        write(shape, 1);
+        CHECK(checkpoint::list_checkpoints(*folder.disk, folder.folder)->size() == kept);
+    }
+
+    TEST_CASE("none is due before there is a table, but one that is asked for is written") {
+        CheckpointFolder folder;
+        SimShape shape{.servers = 1, .shards = 1, .workers = 1};
+        shape.checkpoints = folder.options();
+        shape.checkpoints.every_ns = kMillisecond;
+        SimCluster cluster(1, shape, {});
+        REQUIRE(cluster.start());
+        cluster.run_idle(50);
+        CHECK(checkpoint::list_checkpoints(*folder.disk, folder.folder)->empty());
+        REQUIRE(checkpoint_now(cluster));
+        CHECK(checkpoint::list_checkpoints(*folder.disk, folder.folder)->size() == 1);
+        REQUIRE(cluster.make_table(0, counters("w")));
+        cluster.run_idle(50);
+        CHECK(checkpoint::list_checkpoints(*folder.disk, folder.folder)->size() > 1);
+    }
+
     TEST_CASE("tables that nobody opens, or that cannot be read, stay in all later checkpoints") {
         for (const bool is_in_another_folder : {false, true}) {
             CAPTURE(is_in_another_folder);

@@ -115,8 +115,8 @@ int run_checkpoint_export(const CheckpointFlags& flags) {
 
 int run_checkpoint_prune(const CheckpointFlags& flags) {
     RealDisk disk;
-    const auto pruned =
-        checkpoint::prune(disk, flags.folder, flags.keep, checkpoint::PruneCheck::kBytes);
+    const auto pruned = checkpoint::prune(disk, flags.folder, {.newest = flags.keep},
+                                          checkpoint::PruneCheck::kBytes);
     if (!pruned) return failure(pruned.error());
     const std::string text = flags.json ? prune_json(*pruned) : prune_text(*pruned);
     fmt::print("{}", text);
