@@ -43,6 +43,21 @@ class Torture(testing.Folder, unittest.TestCase):
         self.check(report, "kill", 1)
         self.assertEqual(report["kill"]["at_once"], 2)
 
+    def test_kills_have_limits_of_time_and_stops_have_not(self):
+        # A server that is stopped is replaced after its lease, which is longer than the limits here.
+        report = self.torture("--rounds", "1", "--stops", "1", "--lease-ms", "6000", "--median-ms", "5000", "--max-ms", "5e3")
+        self.assertGreater(report["stop"]["max_ms"], 5000)
+        self.assertEqual((report["limit_ms"], report["exceeded"]), ({"median": 5000, "max": 5000}, []))
+
+    def test_kills_that_take_too_long_are_named(self):
+        says = self.torture("--rounds", "1", "--stops", "0", "--max-ms", "0.001", "--median-ms", "1e6", code=1)
+        report = testing.read_json(self.path("report.json"))  # nothing was lost, so it is there
+        self.check(report, "kill", 1)
+        line = f"the maximum from a kill to the first push that was acknowledged is {report['kill']['max_ms']:.3f} ms, over 1 kill; "
+        self.assertEqual(report["exceeded"], [line + "the limit is 0.001 ms (--max-ms)"])
+        self.assertIn(f"torture: TOO SLOW: {report['exceeded'][0]}\n", says)
+        self.assertNotIn("torture: FAILED", says)
+
     @unittest.skipIf(why_no_namespaces(), why_no_namespaces())
     def test_kills_stops_and_cut_cables_on_three_hosts(self):
         report = self.torture("--namespaces", "--rounds", "1", "--stops", "1", "--cuts", "1")
@@ -63,6 +78,9 @@ class Torture(testing.Folder, unittest.TestCase):
 
     def test_wrong_numbers_are_named(self):
         for words, says in (((*NOTHING,), "not all 0"), (("--cuts", "1"), "give --namespaces, too"), (("--rounds", "-1"), "0 or more"),
+                            ((*NOTHING, "--managers", "1", "--max-ms", "5"), "limits for kills; give --rounds 1 or more"),
+                            *(((flag, text), f"argument {flag}: {text}: give milliseconds, more than 0")
+                              for flag in ("--median-ms", "--max-ms") for text in ("0", "nan", "inf", "20ms")),
                             (("--managers-log", "/"), "give --managers, too"),
                             (("--managers", "1", "--managers-log", "/missing"), "there is no folder /missing")):
             self.assertIn(says, self.torture(*words, code=2))
