@@ -218,6 +218,13 @@ class Words(Flags):
         self.refused("error: --l1: a value is missing", "lr", "--train", "t", "--l1")
         self.refused("error: --out: a value is missing", "synth", "--out")
 
+    def test_a_flag_that_is_given_twice_is_named(self):
+        for flag, value in (("--replicas", 1), ("--checkpoint", "a"), ("--on-worker-loss", "stop"), ("--checkpoint-every", 5), ("--labels", "1:-1,2:+1")):
+            again = ("--checkpoint", "d") if flag == "--checkpoint-every" else ()
+            self.refused(f"error: {flag}: it is given more than once; give it once", "lr", "--train", "t", *again, flag, value, flag, value)
+        self.refused("error: --out: it is given more than once", "synth", "--out", "a", "-o", "b")
+        self.refused("error: --seconds: it is given more than once", "bench", "push", "--seconds", 1, "--seconds", 2)
+
     def test_flags_without_an_effect_are_named(self):
         train = self.data()
         self.assertIn("warning: --colocate has no effect", self.good("lr", "--train", train, "--colocate", "--workers", 2)[1])

@@ -91,14 +91,15 @@ std::string unknown_argument(const CLI::App& app) {
     return words.empty() ? "" : fmt::format("unexpected argument '{}'", words.front());
 }
 
-/// What CLI11 says is wrong, but in plain words where a flag stands without its value.
+/// What CLI11 says is wrong, but in plain words where a flag stands without its value, or twice.
 std::string what_is_wrong(const CLI::ParseError& error) {
     const std::string text = error.what();
     if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) == nullptr) return text;
     const size_t end = text.find(": ");
     if (end == std::string::npos) return text;
-    const bool is_repeated = text.find("At most") != std::string::npos;
-    return text.substr(0, end) + (is_repeated ? ": it is given twice" : ": a value is missing");
+    const bool is_repeated = text.find("At Most", end) != std::string::npos;
+    return text.substr(0, end) +
+           (is_repeated ? ": it is given more than once; give it once" : ": a value is missing");
 }
 
 /// The subcommands that were chosen so far: "bench push".
