@@ -225,6 +225,18 @@ class Words(Flags):
         self.refused("error: --out: it is given more than once", "synth", "--out", "a", "-o", "b")
         self.refused("error: --seconds: it is given more than once", "bench", "push", "--seconds", 1, "--seconds", 2)
 
+    def test_what_happens_when_a_worker_dies_has_words_that_depend_on_the_command(self):
+        self.refused("--on-worker-loss: foo: must be stop or reassign (`weir bench` has stop and continue)", "lr", "--train", "t", "--on-worker-loss", "foo")
+        self.refused("--on-worker-loss: foo: must be stop or continue (`weir lr` has stop and reassign)", "bench", "push", "--on-worker-loss", "foo")
+        self.refused("--on-worker-loss: continue: the model would lack", "lr", "--train", "t", "--on-worker-loss", "continue")
+        self.refused("--on-worker-loss: reassign: a benchmark has no data", "bench", "push", "--on-worker-loss", "reassign")
+        for command, words in ((("lr",), "`weir bench` has stop and continue"), (("bench", "push"), "`weir lr` has stop and reassign")):
+            self.assertIn(words, " ".join(self.good(*command, "--help")[0].split()))
+
+    def test_the_help_says_that_nothing_is_read_from_the_managers_log(self):
+        for command in (("lr",), ("bench", "push")):
+            self.assertIn("nothing is read from it", " ".join(self.good(*command, "--help")[0].split()))
+
     def test_flags_without_an_effect_are_named(self):
         train = self.data()
         self.assertIn("warning: --colocate has no effect", self.good("lr", "--train", train, "--colocate", "--workers", 2)[1])

@@ -162,7 +162,8 @@ void add_one(CLI::App& bench, const std::string& name, const std::string& meanin
     add_worker_loss(*command, flags->job.options.on_worker_loss,
                     {"continue", OnWorkerLoss::kContinue, "the others go on", "reassign",
                      "a benchmark has no data that the others could take over; take continue, or "
-                     "stop"});
+                     "stop",
+                     "`weir lr` has stop and reassign"});
     for (const char* const by_hand : {"--rendezvous", "--rank", "--size", "--on-worker-loss"})
         command->get_option(by_hand)->excludes(local);
     command->callback([flags, command, &chosen] {

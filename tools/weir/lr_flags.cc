@@ -154,7 +154,8 @@ void add_lr(CLI::App& app, Command& chosen) {
                     {"reassign", OnWorkerLoss::kReassign,
                      "the others read its part of the data, and go on", "continue",
                      "the model would lack the part of the data that the dead worker had; take "
-                     "reassign, with which the others train on that part, too, or stop"});
+                     "reassign, with which the others train on that part, too, or stop",
+                     "`weir bench` has stop and continue"});
     command
         ->add_option_function<std::string>(
             kWorkLease,

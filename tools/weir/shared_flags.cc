@@ -52,9 +52,12 @@ void add_job(CLI::App& command, JobFlags& job) {
         })
         ->capture_default_str();
     command
-        .add_option("--managers-log", job.options.managers_log_folder,
-                    "folder in which several managers keep their log, on each host with servers; "
-                    "default: they keep it in memory")
+        .add_option(
+            "--managers-log", job.options.managers_log_folder,
+            "folder in which several managers keep their log, too, on each host with servers: a "
+            "record to look into when something went wrong; nothing is read from it, and "
+            "no job goes on from it (see --checkpoint of `weir lr`); default: they keep it "
+            "in memory only")
         ->option_text("DIR")
         ->check([](const std::string& path) {
             return path.empty() ? "the name of the folder is empty" : "";
@@ -86,13 +89,13 @@ void add_worker_loss(CLI::App& command, OnWorkerLoss& on_worker_loss, const Work
             [&on_worker_loss, meaning = is.meaning](const std::string& text) {
                 on_worker_loss = text == "stop" ? OnWorkerLoss::kStop : meaning;
             },
-            "when a worker dies: stop (an error for all), or " + is.word + " (" + is.what +
-                "); default: stop")
+            "when a worker dies: stop (an error for all), or " + is.word + " (" + is.what + "; " +
+                is.others_have + "); default: stop")
         ->option_text("WORD")
         ->check([is](const std::string& text) -> std::string {
             if (text == "stop" || text == is.word) return "";
             if (text == is.other) return text + ": " + is.why_not_it;
-            return text + ": must be stop or " + is.word;
+            return text + ": must be stop or " + is.word + " (" + is.others_have + ")";
         });
 }
 

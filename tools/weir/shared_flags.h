@@ -27,9 +27,10 @@ void add_grace(CLI::App& command, uint32_t& seconds, const std::string& meaning)
 struct WorkerLossWord {
     std::string word;
     OnWorkerLoss meaning;
-    std::string what;        ///< what it does
-    std::string other;       ///< the word that other commands have for it
-    std::string why_not_it;  ///< why this one has not
+    std::string what;         ///< what it does
+    std::string other;        ///< the word that other commands have for it
+    std::string why_not_it;   ///< why this one has not
+    std::string others_have;  ///< which commands have which words
 };
 
 void add_worker_loss(CLI::App& command, OnWorkerLoss& on_worker_loss, const WorkerLossWord& is);
