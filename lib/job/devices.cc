@@ -2,6 +2,7 @@
 #include "lib/job/devices.h"
 
 #include <atomic>
+#include <cerrno>
 #include <unordered_map>
 #include <utility>
 
@@ -11,6 +12,7 @@
 #include "lib/base/os_limits.h"
 #include "lib/store/memory_with_caches.h"
 #include "transport/multi/multi.h"
+#include "transport/net/socket_address.h"
 #include "transport/shm/shm.h"
 #include "transport/tcp/tcp.h"
 #include "weir_features.h"
@@ -149,6 +151,28 @@ private:
     uint64_t registered_bytes_ = 0;
 };
 
+/// WEIR_BIND, or "".
+/// Errors: kInvalidArgument if it is no address
+Result<std::string> bind_address(const Config& config) {
+    std::string address(config.text("WEIR_BIND"));
+    if (address.empty() || transport::SocketAddress::parse_host(address, 0)) return address;
+    return Error(
+        Errc::kInvalidArgument,
+        fmt::format("WEIR_BIND is '{}', which is not an IP address: set it to one of those "
+                    "that `ip address` lists, or unset it",
+                    address.substr(0, 80)));
+}
+
+/// What keeps verbs from being used, where WEIR_TRANSPORT asks for no other transport.
+Error without_verbs(const Error& why) {
+    if (why.code() != Errc::kUnavailable) return why;
+    return {why.code(),
+            fmt::format("WEIR_TRANSPORT=verbs: {}; without, unset WEIR_TRANSPORT, or set it to tcp "
+                        "(or to shm, if all ranks are on this host)",
+                        why.text()),
+            why.os_error()};
+}
+
 #if WEIR_HAVE_VERBS
 Result<std::unique_ptr<Device>> open_verbs(const Config& config, const transport::Secret& secret) {
     transport::verbs::DeviceOptions options;
@@ -156,7 +180,7 @@ Result<std::unique_ptr<Device>> open_verbs(const Config& config, const transport
     options.handshake_ms_max = static_cast<uint32_t>(join_timeout_s * 1000);
     options.secret = secret;
     options.device = config.text("WEIR_DEVICE");
-    options.bind_address = config.text("WEIR_BIND");
+    WEIR_ASSIGN(options.bind_address, bind_address(config));
     WEIR_ASSIGN(const std::optional<uint64_t> gid, config.optional_number("WEIR_GID_INDEX"));
     if (gid) options.gid_index = static_cast<int>(*gid);
     WEIR_ASSIGN(const uint64_t service_level, config.number("WEIR_SERVICE_LEVEL"));
@@ -185,7 +209,7 @@ Result<std::unique_ptr<Device>> open_tcp(const Config& config, const transport::
     WEIR_ASSIGN(const uint64_t join_timeout_s, config.number("WEIR_JOIN_TIMEOUT_S"));
     options.handshake_ms_max = static_cast<uint32_t>(join_timeout_s * 1000);
     options.secret = secret;
-    options.bind_address = config.text("WEIR_BIND");
+    WEIR_ASSIGN(options.bind_address, bind_address(config));
     WEIR_ASSIGN(const uint64_t port, config.number("WEIR_PORT"));
     if (port != 0 && port + first_port_offset > 0xffff) {
         return Error(Errc::kInvalidArgument,
@@ -227,7 +251,7 @@ Result<std::shared_ptr<Devices>> Devices::open(const Config& config,
         if (has_verbs) {
             children.push_back(std::move(*verbs));
         } else if (wanted == "verbs") {
-            return std::move(verbs).error();
+            return without_verbs(verbs.error());
         } else {
             log(LogLevel::kDebug, "no verbs: {}", verbs.error().message());
         }
@@ -242,6 +266,7 @@ Result<std::shared_ptr<Devices>> Devices::open(const Config& config,
         devices->names_ += child->name();
     }
     WEIR_ASSIGN(devices->device_, transport::combine(std::move(children)));
+    devices->bind_address_ = config.text("WEIR_BIND");
     devices->lent_memory_ = std::make_unique<LentMemory>(*devices->device_);
     WEIR_ASSIGN(devices->endpoint_options_, endpoint_options(config));
     WEIR_ASSIGN(devices->worker_pool_options_,
@@ -285,7 +310,14 @@ size_t Devices::store_cache_bytes(size_t pool) const {
 }
 
 Result<std::unique_ptr<transport::Endpoint>> Devices::make_endpoint() {
-    return device_->make_endpoint(endpoint_options_);
+    Result<std::unique_ptr<transport::Endpoint>> endpoint =
+        device_->make_endpoint(endpoint_options_);
+    if (endpoint || bind_address_.empty() || endpoint.error().os_error() != EADDRNOTAVAIL)
+        return endpoint;
+    return Error(endpoint.code(), fmt::format("WEIR_BIND is {}, which is not an address of this "
+                                              "machine: set it to one of those that `ip address` "
+                                              "lists, or unset it",
+                                              bind_address_));
 }
 
 std::string Devices::names() const {

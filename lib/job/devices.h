@@ -36,6 +36,7 @@ public:
     Devices(const Devices&) = delete;
     Devices& operator=(const Devices&) = delete;
 
+    /// Errors: kInvalidArgument naming WEIR_BIND; those of the transports
     [[nodiscard]] Result<std::unique_ptr<transport::Endpoint>> make_endpoint();
     /// The names of the open transports, for example "shm, verbs, tcp".
     [[nodiscard]] std::string names() const;
@@ -69,6 +70,7 @@ private:
     Devices() = default;
 
     std::string names_;
+    std::string bind_address_;  ///< empty: that of the default route
     std::unique_ptr<transport::Device> device_;
     transport::EndpointOptions endpoint_options_;
     transport::PoolOptions worker_pool_options_;

@@ -47,6 +47,41 @@ TEST_SUITE("devices") {
         CHECK(clock.now_ns() - begun_ns >= kSecond);
     }
 
+    TEST_CASE("an address to listen on that cannot be one names its variable") {
+        const auto listen = [](const char* transport, const char* address) {
+            const Config config{Environment(Environment::Map{
+                {"WEIR_POOL_MIB", "16"}, {"WEIR_TRANSPORT", transport}, {"WEIR_BIND", address}})};
+            const auto devices = Devices::open(config, transport::Secret{}, true);
+            if (!devices) return devices.error().message();
+            const auto endpoint = (*devices)->make_endpoint();
+            return endpoint ? std::string("it listens") : endpoint.error().message();
+        };
+        for (const char* const transport : {"tcp", "auto"}) {
+            // An address for documentation (RFC 5737).
+            CHECK(
+                listen(transport, "203.0.113.9") ==
+                "WEIR_BIND is 203.0.113.9, which is not an address of this machine: set it to one "
+                "of those that `ip address` lists, or unset it");
+            CHECK(listen(transport, "foo") ==
+                  "WEIR_BIND is 'foo', which is not an IP address: set it to one of those that "
+                  "`ip address` lists, or unset it");
+            CHECK(listen(transport, "127.0.0.1") == "it listens");
+        }
+        CHECK(listen("shm", "203.0.113.9") == "it listens");  // where nothing listens there
+    }
+
+    TEST_CASE("verbs that is asked for by name and cannot be used names its variable") {
+        const Config config{Environment(Environment::Map{{"WEIR_TRANSPORT", "verbs"}})};
+        const auto devices = Devices::open(config, transport::Secret{}, true);
+        if (devices) {
+            MESSAGE("skipped: this machine has verbs");
+            return;
+        }
+        const std::string text = devices.error().message();
+        CHECK(text.starts_with("WEIR_TRANSPORT=verbs: "));
+        CHECK(text.find("unset WEIR_TRANSPORT, or set it to tcp (or to shm") != std::string::npos);
+    }
+
     TEST_CASE("a client names the manager that does not answer") {
         const Pair pair;
         const SteadyClock clock;

@@ -18,7 +18,7 @@ Status Acceptor::listen(const SocketAddress& address, SocketAddress host) {
         if (host.family() == 0) {
             return Error(Errc::kInvalidArgument,
                          fmt::format("cannot find out at which address other hosts reach this one: "
-                                     "bind to an address instead of {}",
+                                     "set WEIR_BIND to an address of it instead of {}",
                                      address.host()));
         }
         host.set_port(reachable.port());
