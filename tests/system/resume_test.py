@@ -45,6 +45,14 @@ class Resume(testing.Folder, unittest.TestCase):
         command = [self.WEIR, "lr", "--train", self.data, *testing.ENDLESS, "--checkpoint", self.checkpoints, *flags]
         return testing.Ranks(self.folder, command, size)
 
+    def test_a_job_says_that_its_checkpoints_do_not_come_by_themselves(self):
+        for flags, says in (((), 1), (("--checkpoint-every", "10m"), 0), (("--checkpoint-every", "50"), 0)):
+            with self.subTest(flags), self.job(*flags, size=2) as ranks:
+                ranks.start_all()
+                self.assertTrue(ranks.until_training(), ranks.everything())
+                self.assertEqual(ranks.err(0).count("checkpoints are written only at SIGUSR1 to rank 0"), says, ranks.everything())
+                self.assertNotIn("checkpoints are written only", ranks.err(1))
+
     def make_checkpoint(self, *flags, size=1, count=1):
         with self.job(*flags, size=size) as ranks:
             ranks.start_all()

@@ -35,8 +35,10 @@ void add_checkpoint_flags(CLI::App& command, JobFlags& job) {
     CLI::Option* const folder =
         command
             .add_option("--checkpoint", options.checkpoint_folder,
-                        "folder to write checkpoints to, which all servers see; SIGUSR1 to rank 0 "
-                        "(of several managers, to the rank of any): write one now")
+                        "folder to write checkpoints to, which all servers see; without "
+                        "--checkpoint-every one is written only when it is asked for: by SIGUSR1 "
+                        "to rank 0 (of several managers, to the rank of any), by a signal that "
+                        "ends the training, or by client.checkpoint() of a program")
             ->option_text("DIR")
             ->check(is_named);
     command

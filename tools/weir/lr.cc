@@ -194,6 +194,18 @@ void answer_checkpoint_signals(const LrFlags& flags, const JobShape& shape) {
         "the job has no folder for checkpoints (--checkpoint DIR), and writes none");
 }
 
+/// Who gives a folder may expect that checkpoints come by themselves.
+void say_when_checkpoints_come(const LrFlags& flags, const JobShape& shape) {
+    const JobOptions& options = flags.job.options;
+    const bool comes_by_itself =
+        options.checkpoint_every.count() != 0 || options.checkpoint_every_iterations != 0;
+    if (flags.joins() || shape.rank != 0 || options.checkpoint_folder.empty() || comes_by_itself)
+        return;
+    log(LogLevel::kInfo,
+        "checkpoints are written only at SIGUSR1 to rank 0 and at a signal that ends the training; "
+        "for more give --checkpoint-every, such as 10m");
+}
+
 Result<std::unique_ptr<Job>> start(LrFlags& flags, Config& config) {
     JobOptions& options = flags.job.options;
     options.add_rules = apps::add_exchange_rules;
@@ -272,6 +284,7 @@ int run_lr(LrFlags& flags, Config& config) {
     Job& job = **started;
     const JobShape shape = shape_of(flags, job);
     answer_checkpoint_signals(flags, shape);
+    say_when_checkpoints_come(flags, shape);
     Outcomes outcomes;
     const Status ran = data::or_shortage([&]() -> Status {
         if (shape.rank == 0) name_idle_flags(flags, shape);
