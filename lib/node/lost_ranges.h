@@ -4,6 +4,7 @@
 /// What is lost with servers of which there are no copies, as users of tables know it.
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 
@@ -13,12 +14,21 @@
 namespace weir {
 
 /// More are counted, but not named: the text goes into errors.
-inline constexpr size_t kLostRangesNamedMax = 4;  ///< of a table
+inline constexpr size_t kLostRangesNamedMax = 4;  ///< of all tables together
 inline constexpr size_t kLostTablesNamedMax = 3;
 
-/// "keys 0 to 7, 16 to 23, and 12 more ranges, of table 'weights'", for each dense table that has keys at
-/// these positions. The keys of a sparse table lie anywhere: if there is one, or no table at all, the text
+struct LostNamesMax {
+    size_t ranges = kLostRangesNamedMax;
+    size_t tables = kLostTablesNamedMax;
+};
+
+/// For a log.
+inline constexpr LostNamesMax kAllLostNames{SIZE_MAX, SIZE_MAX};
+
+/// "keys 0 to 7, 16 to 23, and 12 more ranges, of table 'weights'; keys of table 'sums'", for each dense table
+/// that has keys at these positions, and as far as there is room for names. The keys of a sparse table lie anywhere: if there is one, or no table at all, the text
 /// has the positions themselves.
-[[nodiscard]] std::string lost_ranges(const PositionSet& lost, std::span<const TableSchema> tables);
+[[nodiscard]] std::string lost_ranges(const PositionSet& lost, std::span<const TableSchema> tables,
+                                      LostNamesMax names_max = {});
 
 }  // namespace weir

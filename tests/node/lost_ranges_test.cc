@@ -53,6 +53,19 @@ TEST_SUITE("lost_ranges") {
         CHECK(lost_ranges(PositionSet(ranges), tables).ends_with("and 1 more range, of table 'w'"));
     }
 
+    TEST_CASE("all tables together name so many ranges, and a log names all") {
+        std::vector tables{dense_table("a", 80), dense_table("b", 80), dense_table("c", 80),
+                           sparse_table("s")};
+        const PositionSet lost = eighths({0, 2, 4});
+        CHECK(lost_ranges(lost, tables) ==
+              "keys 0 to 9, 20 to 29, 40 to 49 of table 'a'; keys 0 to 9, and 2 more ranges, of "
+              "table 'b'; keys of table 'c'; keys of sparse tables");
+        const std::string all = lost_ranges(lost, tables, kAllLostNames);
+        CHECK(all.find("keys 0 to 9, 20 to 29, 40 to 49 of table 'c'; the keys of sparse tables at "
+                       "positions 0x0000000000000000 to ") != std::string::npos);
+        CHECK(all.find("more") == std::string::npos);
+    }
+
     TEST_CASE("of many tables the first are named, and the others counted") {
         std::vector<TableSchema> tables;
         for (size_t i = 0; i < kLostTablesNamedMax + 2; ++i)
