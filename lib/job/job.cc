@@ -378,6 +378,7 @@ ShardOptions Job::Part::shard_options(const StorePlan& stores, size_t shard) {
     options.join = join_;
     options.lease = lines_.lease();
     options.disk = disk_->queue();
+    options.checkpoint_folder = checkpoints_.options.folder;
     options.lending.memory = &devices_->lent_memory();
     const size_t pool = stores.pool_of_shard[shard];
     options.list_cache_bytes = devices_->store_cache_bytes(pool) /
@@ -398,7 +399,9 @@ Result<Client> Job::Part::make_client(uint32_t i) {
     options.has_iterations = has_iterations_;
     options.manager_address = lines_.address();
     options.link = lines_.make_link();
-    options.checkpoint_folder = options_.checkpoint_folder;
+    if (!options_.checkpoint_folder.empty()) {
+        WEIR_ASSIGN(options.checkpoint_folder, absolute_folder(options_.checkpoint_folder));
+    }
     WEIR_ASSIGN(const uint64_t timeout_s, config_.number("WEIR_JOIN_TIMEOUT_S"));
     options.join_timeout_ns = (timeout_s + 5) * kSecond;  // the manager can name missing ranks
     WEIR_ASSIGN(const uint64_t deadline_ms, config_.number("WEIR_DEADLINE_MS"));

@@ -29,21 +29,9 @@ Error wrong(std::string why) {
     return {Errc::kInvalidArgument, std::move(why)};
 }
 
-/// As others find it, who have other working folders.
-Result<std::string> absolute(const std::string& folder) {
-    std::error_code error;
-    std::string path = std::filesystem::absolute(folder, error).lexically_normal().string();
-    if (path.size() > 1 && path.back() == '/') path.pop_back();
-    if (error || path.size() > CheckpointOrder::kFolderBytesMax) {
-        return wrong(fmt::format("{}: the name of the folder is longer than {} bytes", folder,
-                                 CheckpointOrder::kFolderBytesMax));
-    }
-    return path;
-}
-
 /// The folder to go on from.
 Result<std::string> folder_to_resume(const JobOptions& options, const std::string& own) {
-    if (options.resume != kResumeAuto) return absolute(options.resume);
+    if (options.resume != kResumeAuto) return absolute_folder(options.resume);
     if (options.resume_number != 0)
         return wrong(
             "--resume auto chooses the checkpoint itself; to choose one (--resume-number, "
@@ -57,6 +45,17 @@ Result<std::string> folder_to_resume(const JobOptions& options, const std::strin
 
 }  // namespace
 
+Result<std::string> absolute_folder(const std::string& folder) {
+    std::error_code error;
+    std::string path = std::filesystem::absolute(folder, error).lexically_normal().string();
+    if (path.size() > 1 && path.back() == '/') path.pop_back();
+    if (error || path.size() > CheckpointOrder::kFolderBytesMax) {
+        return wrong(fmt::format("{}: the name of the folder is longer than {} bytes", folder,
+                                 CheckpointOrder::kFolderBytesMax));
+    }
+    return path;
+}
+
 Result<JobCheckpoints> plan_checkpoints(const JobOptions& options, Disk& disk) {
     JobCheckpoints plan;
     CheckpointOptions& to = plan.options;
@@ -64,7 +63,7 @@ Result<JobCheckpoints> plan_checkpoints(const JobOptions& options, Disk& disk) {
     to.every_iterations = options.checkpoint_every_iterations;
     to.is_asked_for = options.wants_checkpoint;
     if (!options.checkpoint_folder.empty()) {
-        WEIR_ASSIGN(to.folder, absolute(options.checkpoint_folder));
+        WEIR_ASSIGN(to.folder, absolute_folder(options.checkpoint_folder));
         WEIR_TRY(disk.list(to.folder));
     } else if (to.every_ns != 0 || to.every_iterations != 0) {
         return wrong(

@@ -20,6 +20,10 @@ struct JobCheckpoints {
     std::optional<checkpoint::Manifest> resume;  ///< what the job goes on from, once it is chosen
 };
 
+/// As others find it, who have other working folders.
+/// Errors: kInvalidArgument if that is too long
+[[nodiscard]] Result<std::string> absolute_folder(const std::string& folder);
+
 /// Looks at the options and at the folders; resume_choice.h chooses what the job goes on from. Servers
 /// call it, not processes that only have workers: they may not see the folders.
 /// Errors: kInvalidArgument for options that do not go together; kNotFound for a folder that is not

@@ -23,7 +23,7 @@ LostWorkersMessage LostWorkers::numbers() const {
     return message;
 }
 
-Error LostWorkers::error() const {
+Error LostWorkers::error(std::string_view with_what) const {
     const auto stopped =
         std::ranges::find_if(workers_, [](const Worker& w) { return was_stopped(w.end.status); });
     if (stopped != workers_.end()) return {stopped->end.status, stopped->end.why};
@@ -43,7 +43,11 @@ Error LostWorkers::error() const {
     }
     named += count_ - workers_.size();
     if (named > 4) causes += fmt::format("; and {} more", named - 4);
-    return {Errc::kPeerLost, named == 0 ? echo : causes};
+    std::string& text = named == 0 ? echo : causes;
+    // The one that gave up may have said it.
+    const bool says_what = text.find("--resume") != std::string::npos;
+    if (!with_what.empty() && !says_what) text += fmt::format("; start the job again{}", with_what);
+    return {Errc::kPeerLost, text};
 }
 
 }  // namespace weir

@@ -4,6 +4,7 @@
 /// LostWorkers: the workers that died or gave up, and why, for the error that the others get.
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "lib/base/result.h"
@@ -29,7 +30,8 @@ public:
     /// Says which workers are lost and why. A worker that gave up only because it lost another one
     /// (kPeerLost) is named only if no lost worker has another reason. If a signal stopped one of
     /// them, that is the whole reason: stopping one stops them all, and nothing went wrong.
-    [[nodiscard]] Error error() const;
+    /// `with_what`: ", with --resume ...", how to start the job again; empty: there is no checkpoint
+    [[nodiscard]] Error error(std::string_view with_what = {}) const;
 
 private:
     struct Worker {

@@ -362,7 +362,7 @@ void Manager::end_if_no_worker_is_left() {
     if (phase_ != Phase::kRunning || !workers_.empty()) return;
     if (loss_) return end(loss_->code(), loss_->text());
     if (left_count_ != 0) return end(Errc::kOk, "all workers have left");
-    const Error why = lost_workers_.error();
+    const Error why = lost_workers_.error(checkpoints_.resume_advice());
     end(why.code(), why.code() == Errc::kPeerLost
                         ? fmt::format("no worker finished its work: {}", why.text())
                         : why.text());

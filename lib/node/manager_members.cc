@@ -317,7 +317,7 @@ void Manager::tell_workers_of(uint32_t shard) {
 /// The death of a worker breaks the barrier, unless the job goes on without it. If it goes on with
 /// the work taken anew, who waits has to take it.
 void Manager::settle_barrier() {
-    if (is_stopping_) return barrier_.settle(lost_workers_.error());
+    if (is_stopping_) return barrier_.settle(lost_workers_.error(checkpoints_.resume_advice()));
     const bool is_reassigning =
         options_.on_worker_loss == OnWorkerLoss::kReassign && work_.is_over();
     barrier_.settle(is_reassigning ? Status(reassigned()) : Status());

@@ -45,12 +45,21 @@ std::string_view advice_on_managers(const ManagerLife* life) {
            "needs 3 processes with servers, it would have gone on";
 }
 
+std::string resume_if_there(std::string_view checkpoint_folder) {
+    if (checkpoint_folder.empty()) return {};
+    return fmt::format(", with --resume {} if a checkpoint is there", checkpoint_folder);
+}
+
+std::string start_again_text(std::string_view checkpoint_folder) {
+    if (checkpoint_folder.empty()) return {};
+    return "; start the job again" + resume_if_there(checkpoint_folder);
+}
+
 std::string job_ends_without_manager(const ManagerLife* life, bool has_copies,
                                      std::string_view checkpoint_folder) {
     std::string text =
         fmt::format("; without {} the job cannot go on: start it again", manager_pronoun(life));
-    if (!checkpoint_folder.empty())
-        text += fmt::format(", with --resume {} if a checkpoint is there", checkpoint_folder);
+    text += resume_if_there(checkpoint_folder);
     if (has_copies) text += advice_on_managers(life);
     return text;
 }

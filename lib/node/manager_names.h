@@ -32,6 +32,13 @@ struct ManagerPlace;
 /// several.
 [[nodiscard]] std::string_view advice_on_managers(const ManagerLife* life);
 
+/// ", with --resume FOLDER if a checkpoint is there": how the job may be started again, from who does not know
+/// whether there is one. Nothing if `checkpoint_folder` is empty.
+[[nodiscard]] std::string resume_if_there(std::string_view checkpoint_folder);
+
+/// "; start the job again" with that. Nothing if `checkpoint_folder` is empty.
+[[nodiscard]] std::string start_again_text(std::string_view checkpoint_folder);
+
 /// "; without it the job cannot go on: ...", what follows the end of the manager for a worker, and what to do.
 /// `checkpoint_folder`: empty if this process knows none. Whether a checkpoint is in it nobody says any more.
 [[nodiscard]] std::string job_ends_without_manager(const ManagerLife* life, bool has_copies,

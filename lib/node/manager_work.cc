@@ -105,7 +105,7 @@ bool Manager::may_share(const Asker& asker) {
 }
 
 void Manager::settle_work() {
-    if (is_stopping_) return work_.settle(lost_workers_.error());
+    if (is_stopping_) return work_.settle(lost_workers_.error(checkpoints_.resume_advice()));
     work_.settle(loss_ ? Status(*loss_) : Status());
 }
 

@@ -329,11 +329,12 @@ void Shard::lose_manager() {
     });
     if (has_copies) {
         const ManagerLife* const life = options_.link.manager.get();
-        return end(Error(Errc::kPeerLost,
-                         fmt::format("{}, and without {} no server may answer for what has copies; "
-                                     "look for {} output{}",
-                                     is_gone, manager_pronoun(life), manager_possessive(life),
-                                     advice_on_managers(life))));
+        return end(Error(
+            Errc::kPeerLost,
+            fmt::format("{}, and without {} no server may answer for what has copies; "
+                        "look for {} output{}{}",
+                        is_gone, manager_pronoun(life), manager_possessive(life),
+                        start_again_text(options_.checkpoint_folder), advice_on_managers(life))));
     }
     log(LogLevel::kWarning, "{}: {}; this shard serves until all workers are gone, too", name(),
         is_gone);
@@ -346,7 +347,8 @@ void Shard::lose_manager() {
 void Shard::end_if_all_are_gone() {
     if (!manager_lost_ || !sessions_.empty() || phase_ != Phase::kServing) return;
     end(Error(Errc::kPeerLost, manager_is_gone(options_.link.manager.get()) +
-                                   ", and so are all workers; look for their output"));
+                                   ", and so are all workers; look for their output" +
+                                   start_again_text(options_.checkpoint_folder)));
 }
 
 void Shard::refuse(ConnectionId connection, std::string_view why) {

@@ -82,6 +82,8 @@ struct ShardOptions {
     std::shared_ptr<const ServerLease> lease = nullptr;
     /// For checkpoints. None: it writes and reads none.
     std::shared_ptr<checkpoint::DiskQueue> disk = nullptr;
+    /// That of the job's checkpoints, for errors. Empty: none, or not known.
+    std::string checkpoint_folder = {};
     LendingOptions lending{};                   ///< to copies; its memory outlives the shard
     size_t fetch_bytes_max = size_t{64} << 20;  ///< of requests whose bytes are read or written
     /// Limit of the remembered key lists of all tables together: this shard's part of what its

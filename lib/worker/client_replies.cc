@@ -9,6 +9,7 @@
 #include <fmt/core.h>
 
 #include "lib/base/log.h"
+#include "lib/node/manager_names.h"
 #include "lib/wire/fault.h"
 #include "lib/worker/client_core.h"
 #include "lib/worker/transient.h"
@@ -220,8 +221,9 @@ Error ClientCore::failed_iteration(const Request& request, const wire::Frame& fr
             }
             return {header.status,
                     fmt::format("worker {} died or gave up before its part of iteration {} was in "
-                                "(reported by {})",
-                                header.first, iteration, shard)};
+                                "(reported by {}){}",
+                                header.first, iteration, shard,
+                                start_again_text(options_.checkpoint_folder))};
         case Errc::kReassigned: return reassigned();
         case Errc::kNoMemory:
             return {header.status,

@@ -25,6 +25,12 @@ TEST_SUITE("manager_names") {
         }
     }
 
+    TEST_CASE("where checkpoints may be is named only if that is known") {
+        CHECK(start_again_text("") == "");
+        CHECK(start_again_text("/run") ==
+              "; start the job again, with --resume /run if a checkpoint is there");
+    }
+
     TEST_CASE("of several, their ranks are named") {
         ManagerLife life;
         life.places = {{0, "a"}, {4, "b"}, {8, "c"}};

@@ -168,6 +168,33 @@ class Killed(testing.Folder, unittest.TestCase):
                 self.assertEqual(codes[rank], 1, job.everything())
             self.assertRegex(job.err(0), r"error: no worker finished its work: worker 1 \(rank 3\) died")
 
+    def test_the_death_of_a_worker_names_the_checkpoint_to_go_on_from(self):
+        folder = os.path.realpath(self.path("checkpoints"))
+        os.mkdir(folder)
+        as_given = os.path.relpath(folder)
+        with self.job(*testing.ENDLESS, "--checkpoint", as_given) as job:
+            job.start_all()
+            self.assertTrue(job.until_training(), job.everything())
+            os.kill(job.pid(0), signal.SIGUSR1)
+            self.assertTrue(job.until(lambda: "checkpoint 1 is in" in job.err(0)), job.everything())
+            self.kill(job, 3)
+            self.ends(job, (0, 1, 2))
+            for rank in SERVERS:
+                self.assertIn(f"or the network to it is cut; start the job again, with --resume {folder} (checkpoint 1)\n", job.err(rank))
+            self.assertIn(f"start the job again, with --resume {folder} ", job.err(2))
+
+    def test_the_death_of_the_manager_names_the_folder_of_checkpoints_wherever_a_rank_was_started(self):
+        folder = os.path.realpath(self.path("checkpoints"))
+        os.mkdir(folder)
+        with self.job(*testing.ENDLESS, "--checkpoint", os.path.relpath(folder)) as job:
+            job.start_all()
+            self.assertTrue(job.until_training(), job.everything())
+            self.kill(job, 0)
+            self.ends(job, (1, 2, 3))
+            self.assertIn(f"so are all workers; look for their output; start the job again, with --resume {folder} if a checkpoint is there", job.err(1))
+            for rank in WORKERS:
+                self.assertIn(f": start it again, with --resume {folder} if a checkpoint is there; ", job.err(rank))
+
     def reassigning(self, rows, *flags):
         train = testing.write(self.path("train.svm"), rows)
         command = [self.WEIR, "lr", "--train", train, "--servers", "2", "--on-worker-loss", "reassign", *flags]
