@@ -52,6 +52,20 @@ Result<IdleOptions> idle_options(const Config& config) {
     return idle;
 }
 
+/// What the only manager begins with, as this rank has it.
+Status add_settings_of_rank_0(const JobOptions& options, const Config& config,
+                              ManagerSettings& settings) {
+    const std::string& folder = options.checkpoint_folder;
+    WEIR_ASSIGN(const std::string to,
+                folder.empty() ? Result<std::string>("none") : absolute_folder(folder));
+    WEIR_ASSIGN(const uint64_t lease_ms, config.number("WEIR_LEASE_MS"));
+    settings.add_of_rank_0("--replicas", std::to_string(options.replicas));
+    settings.add_of_rank_0("--on-worker-loss", std::string(to_string(options.on_worker_loss)));
+    settings.add_of_rank_0("--checkpoint", to);
+    settings.add_of_rank_0("WEIR_LEASE_MS", fmt::format("{} ms", lease_ms));
+    return {};
+}
+
 }  // namespace
 
 class Job::Part {
@@ -191,6 +205,7 @@ Status Job::Part::find_managers(Bootstrap& bootstrap, std::span<const uint32_t> 
         const Status opened = folder.empty() ? Status() : managers_.open_log(folder);
         if (!opened) settings.add_problem(opened.error());
     }
+    if (ranks.size() == 1) WEIR_TRY(add_settings_of_rank_0(options_, config_, settings));
     WEIR_TRY(settings.publish(bootstrap));
     WEIR_TRY(bootstrap.exchange(deadline_ns));
     if (Status same = ManagerSettings::compare(bootstrap); !same) {

@@ -7,6 +7,7 @@
 #include <fmt/core.h>
 
 #include "lib/base/fnv.h"
+#include "lib/base/log.h"
 #include "weir_features.h"
 
 namespace weir {
@@ -116,26 +117,38 @@ Status ManagerSettings::publish(Bootstrap& bootstrap) const {
     return bootstrap.put(kSettingsKey, encode());
 }
 
-Status ManagerSettings::compare(std::span<const ManagerSettings> of_ranks) {
-    for (size_t rank = 0; rank < of_ranks.size(); ++rank) {
-        if (const std::string& problem = of_ranks[rank].problem_; !problem.empty())
-            return Error(Errc::kUnavailable, fmt::format("rank {}: {}", rank, problem));
-    }
+std::string ManagerSettings::differences(std::span<const ManagerSettings> of_ranks,
+                                         bool are_of_rank_0) {
     std::string text;
     size_t count = 0;
     for (const auto& [name, value] : of_ranks.front().values_) {
+        if (name.starts_with(kOfRank0) != are_of_rank_0) continue;
         std::vector<size_t> others;
         for (size_t rank = 1; rank < of_ranks.size(); ++rank) {
             const std::string* const its = of_ranks[rank].find(name);
             if (its != nullptr && *its != value) others.push_back(rank);
         }
         if (others.empty() || ++count > kNamedMax) continue;
-        text += fmt::format("{}{}: rank 0 has {}, rank {} has {}", count == 1 ? "" : "; ", name,
-                            value, others[0], *of_ranks[others[0]].find(name));
+        text += fmt::format("{}{}: rank 0 has {}, rank {} has {}", count == 1 ? "" : "; ",
+                            std::string_view(name).substr(are_of_rank_0 ? 1 : 0), value, others[0],
+                            *of_ranks[others[0]].find(name));
         if (others.size() > 1) text += fmt::format(" ({} ranks differ)", others.size());
     }
-    if (count == 0) return {};
     if (count > kNamedMax) text += fmt::format("; and {} more", count - kNamedMax);
+    return text;
+}
+
+std::string ManagerSettings::ignored(std::span<const ManagerSettings> of_ranks) {
+    return differences(of_ranks, true);
+}
+
+Status ManagerSettings::compare(std::span<const ManagerSettings> of_ranks) {
+    for (size_t rank = 0; rank < of_ranks.size(); ++rank) {
+        if (const std::string& problem = of_ranks[rank].problem_; !problem.empty())
+            return Error(Errc::kUnavailable, fmt::format("rank {}: {}", rank, problem));
+    }
+    const std::string text = differences(of_ranks, false);
+    if (text.empty()) return {};
     return Error(
         Errc::kInvalidArgument,
         fmt::format("the managers of this job would not do the same, so it does not start: "
@@ -157,7 +170,15 @@ Status ManagerSettings::compare(Bootstrap& bootstrap) {
                                      rank));
         of_ranks.push_back(*std::move(settings));
     }
-    return compare(of_ranks);
+    WEIR_TRY(compare(of_ranks));
+    const std::string text = bootstrap.rank() == 0 ? ignored(of_ranks) : std::string();
+    if (!text.empty()) {
+        log(LogLevel::kWarning,
+            "ranks were started with other settings, and what rank 0 was started with counts: {}; "
+            "start all ranks with the same flags and variables",
+            text);
+    }
+    return {};
 }
 
 }  // namespace weir

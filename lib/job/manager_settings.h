@@ -28,6 +28,11 @@ public:
     /// As people call it.
     void add(std::string_view name, std::string value);
 
+    /// One that does not have to be equal: with one manager, rank 0's counts.
+    void add_of_rank_0(std::string_view name, std::string value) {
+        add(kOfRank0 + std::string(name), std::move(value));
+    }
+
     /// This rank cannot take part, for that reason. Then the job does not start.
     void add_problem(const Error& why) { problem_ = why.message(); }
 
@@ -41,12 +46,20 @@ public:
     ///         rank and its problem
     [[nodiscard]] static Status compare(std::span<const ManagerSettings> of_ranks);
 
-    /// The same for what the ranks have published.
+    /// How other ranks differ from rank 0 in what does not have to be equal; empty: they do not.
+    [[nodiscard]] static std::string ignored(std::span<const ManagerSettings> of_ranks);
+
+    /// The same for what the ranks have published. Rank 0 warns of what is ignored.
     /// Errors: as well kProtocol; those of the bootstrap
     [[nodiscard]] static Status compare(Bootstrap& bootstrap);
 
 private:
+    static constexpr char kOfRank0 = '~';  ///< before the names of those settings
+
     ManagerSettings() = default;
+    /// "--replicas: rank 0 has 1, rank 2 has 0": of those settings, or of all others.
+    [[nodiscard]] static std::string differences(std::span<const ManagerSettings> of_ranks,
+                                                 bool are_of_rank_0);
     [[nodiscard]] const std::string* find(std::string_view name) const;
 
     std::vector<std::pair<std::string, std::string>> values_;  ///< by name

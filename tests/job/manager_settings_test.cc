@@ -97,6 +97,21 @@ TEST_SUITE("manager settings") {
         CHECK(says(ManagerSettings::compare(of_ranks), "--managers: rank 0 has 3, rank 1 has 1"));
     }
 
+    TEST_CASE("what rank 0 alone decides may differ, and who differs is named") {
+        const auto settings_with = [](const char* replicas) {
+            ManagerSettings settings(std::vector<uint32_t>{0});
+            settings.add_of_rank_0("--replicas", replicas);
+            settings.add_of_rank_0("WEIR_LEASE_MS", "1000 ms");
+            return *ManagerSettings::decode(settings.encode());
+        };
+        const std::vector alike{settings_with("1"), settings_with("1")};
+        CHECK(ManagerSettings::compare(alike).has_value());
+        CHECK(ManagerSettings::ignored(alike) == "");
+        const std::vector other{settings_with("1"), settings_with("1"), settings_with("0")};
+        CHECK(ManagerSettings::compare(other).has_value());
+        CHECK(ManagerSettings::ignored(other) == "--replicas: rank 0 has 1, rank 2 has 0");
+    }
+
     TEST_CASE("ranks that do not choose the same ones for the managers are named") {
         const std::vector<ManagerSettings> of_ranks{
             ManagerSettings(kRanks), ManagerSettings(std::vector<uint32_t>{0, 1, 4})};

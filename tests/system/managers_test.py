@@ -357,6 +357,15 @@ class Managers(testing.ServersThatDie, testing.Folder, unittest.TestCase):
                     self.assertIn(says, job.err(rank))
                     self.assertIn("start all ranks with the same flags and variables", job.err(rank))
 
+    def test_ranks_of_a_job_with_one_manager_that_were_started_with_something_else_are_named(self):
+        train = testing.write(self.path("train.svm"), testing.endless())
+        with testing.Ranks(self.folder, [self.WEIR, "lr", "--train", train, "--servers", "2", *testing.ENDLESS], 3) as job:
+            for rank, replicas, lease_ms in ((0, "1", "1000"), (1, "0", "1000"), (2, "1", "2000")):
+                job.start(rank, extra={"WEIR_LEASE_MS": lease_ms}, flags=("--replicas", replicas))
+            self.assertTrue(job.until_training(), job.everything())
+            says = "what rank 0 was started with counts: --replicas: rank 0 has 1, rank 1 has 0; WEIR_LEASE_MS: rank 0 has 1000 ms, rank 2 has 2000 ms; "
+            self.assertEqual([job.err(rank).count(says) for rank in range(3)], [1, 0, 0], job.everything())
+
     def test_wrong_numbers_of_them_are_named(self):
         train = testing.write(self.path("train.svm"), testing.dense())
         for words, says in (
