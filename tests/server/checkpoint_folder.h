@@ -63,6 +63,14 @@ struct CheckpointFolder {
         }
     }
 
+    /// All that are listed are.
+    void check_all_whole() const {
+        const auto numbers = checkpoint::list_checkpoints(*disk, folder);
+        REQUIRE(numbers);
+        for (const uint64_t number : *numbers)
+            check_whole(number);
+    }
+
     /// Flips a bit in the first chunk of the newest one. Returns what it was.
     [[nodiscard]] std::vector<std::byte> damage_first_chunk() const {
         const checkpoint::ChunkEntry entry = latest().chunks[0];

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <set>
 
 #include <doctest/doctest.h>
 
@@ -28,26 +27,6 @@ transport::sim::Options random_network(Random& random) {
     options.maps_memory = random.below(2) == 0;
     options.delay_ns_max = kMicrosecond * (2 + random.below(100));
     return options;
-}
-
-/// Of the servers that live and that the manager has.
-std::vector<uint32_t> hosts_of(const SimCluster& cluster, const View& view) {
-    std::set<uint32_t> hosts;
-    for (const ViewShard& listed : view.shards()) {
-        for (size_t i = 0; i < cluster.shards.size(); ++i) {
-            if (cluster.shards[i] != nullptr &&
-                cluster.shards[i].get() == cluster.find_shard(listed))
-                hosts.insert(cluster.host_of_shard(i));
-        }
-    }
-    return {hosts.begin(), hosts.end()};
-}
-
-void kill(SimCluster& cluster, uint32_t host) {
-    cluster.kill_host(host);
-    for (size_t i = 0; i < cluster.shards.size(); ++i) {
-        if (cluster.host_of_shard(i) == host) cluster.shards[i].reset();
-    }
 }
 
 /// How many of the pushes have their key in the worker's steps.
@@ -80,6 +59,12 @@ SimShape CheckpointHistory::make_shape() {
     } else {
         shape.replicas = static_cast<uint32_t>(random_.below(shape.servers));
     }
+    if (troubles_.of_managers) shape.managers = 3;
+    if (troubles_.of_network) {
+        shape.is_manager_apart = true;
+        shape.clock_skew = 0.1;
+        shape.lease_ns = 500 * kMillisecond;
+    }
     return shape;
 }
 
@@ -95,31 +80,38 @@ void CheckpointHistory::run() {
             folder_.resume(shape);
         }
         PushingJob pushing(random_, shape, network, layout_, max_delay_);
+        CheckpointTroubles happening(pushing.cluster(), random_, troubles_, counts_);
+        INFO(happening.text());
         if (job > 0) check(pushing);
-        run_job(pushing);
+        run_job(pushing, happening);
     }
 }
 
-void CheckpointHistory::run_job(PushingJob& job) {
+void CheckpointHistory::run_job(PushingJob& job, CheckpointTroubles& happening) {
     for (uint64_t n = 1 + random_.below(3); n > 0; --n) {
         for (uint64_t steps = random_.below(600); steps > 0; --steps)
             job.step();
         if (troubles_.of_disk && random_.below(2) == 0) fail_disk();
-        for (int tries = 0; !write_checkpoint(job); ++tries) {
+        for (int tries = 0; !write_checkpoint(job, happening); ++tries) {
             REQUIRE(tries < 20);
             folder_.disk->heal();
         }
         folder_.disk->heal();
     }
-    if (random_.below(2) == 0) end_amid_checkpoint(job);
+    if (random_.below(2) == 0) end_amid_checkpoint(job, happening);
 }
 
-void CheckpointHistory::end_amid_checkpoint(PushingJob& job) {
+void CheckpointHistory::end_amid_checkpoint(PushingJob& job, CheckpointTroubles& happening) {
     if (troubles_.of_disk && random_.below(2) == 0) fail_disk();
     (void)job.cluster().workers[0]->checkpoint(0);
     const uint64_t before = newest();
-    for (uint64_t steps = random_.below(troubles_.of_disk ? 2000 : 400); steps > 0; --steps)
+    const uint64_t steps_before = folder_.disk->steps();
+    happening.begin(disk_steps_);
+    const bool is_slow = troubles_.of_disk || troubles_.of_managers;
+    for (uint64_t steps = random_.below(is_slow ? 2000 : 400); steps > 0; --steps) {
         job.step();
+        if (troubles_.of_managers) happening.live(folder_.disk->steps() - steps_before);
+    }
     if (random_.below(2) == 0) folder_.disk->crash(random_());
     folder_.disk->heal();
     folder_.check_whole(before);
@@ -134,23 +126,23 @@ void CheckpointHistory::fail_disk() {
     random_.below(2) == 0 ? folder_.disk->fail_at(step) : folder_.disk->fail_once_at(step);
 }
 
-/// False: there is none that was reported, because of the servers or the disk.
-bool CheckpointHistory::write_checkpoint(PushingJob& job) {
+/// False: there is none that was reported, because of the servers, the managers or the disk.
+bool CheckpointHistory::write_checkpoint(PushingJob& job, CheckpointTroubles& happening) {
     Bounds bounds = bounds_now(job);
     SimCluster& cluster = job.cluster();
     ClientCore& client = *cluster.workers[random_.below(job.workers().size())];
     const auto call = client.checkpoint(0);
     const uint64_t before = newest();
     const uint64_t steps_before = folder_.disk->steps();
-    uint64_t turns = random_.below(200);
+    happening.begin(disk_steps_);
     for (size_t steps = 0; !client.done(call); ++steps) {
-        // A lease is long where messages take microseconds: time goes on in leaps when nobody pushes.
-        cluster.stopped_hosts.empty() ? job.step() : (void)cluster.step();
-        if (troubles_.of_servers && turns-- == 0) change_servers(cluster);
+        happening.is_long() ? (void)cluster.step() : job.step();
+        happening.live(folder_.disk->steps() - steps_before);
         REQUIRE(steps < 1'000'000);
     }
-    cluster.stopped_hosts.clear();
+    happening.end();
     const auto number = client.take_checkpoint(call);
+    if (troubles_.of_managers) folder_.check_all_whole();  // also one that was written late
     if (!number) check_failure(number.error(), before);
     if (number) {
         CHECK(newest() == *number);
@@ -183,12 +175,18 @@ void CheckpointHistory::check_failure(const Error& why, uint64_t before) {
     INFO(why.text());
     const bool is_of_disk = why.code() == Errc::kIo && folder_.disk->has_failed();
     const bool is_of_servers =
-        troubles_.of_servers && (why.code() == Errc::kBusy || why.code() == Errc::kCancelled ||
-                                 why.code() == Errc::kPeerLost);
+        (troubles_.of_servers || troubles_.of_managers || troubles_.of_network) &&
+        (why.code() == Errc::kBusy || why.code() == Errc::kCancelled ||
+         why.code() == Errc::kPeerLost);
     REQUIRE((is_of_disk || is_of_servers));
     if (before != 0) folder_.check_whole(before);
+    // The new one may be there: a rename that fails may have taken place, and a manager that leads no more may
+    // have written it.
     if (is_of_disk) {
-        ++failed_count_;  // the new one may be there: a rename that fails may have taken place
+        ++failed_count_;
+    } else if (why.text().find("leads no more") != std::string::npos) {
+        CHECK(troubles_.of_managers);
+        ++given_up_count_;
     } else {
         REQUIRE(newest() == before);
     }
@@ -207,32 +205,6 @@ void CheckpointHistory::note_started(PushingJob& job, Bounds& bounds) {
 uint64_t CheckpointHistory::newest() const {
     const auto number = checkpoint::latest(*folder_.disk, "d");
     return number ? *number : 0;
-}
-
-/// If every segment has its copies: what is lost then is not lost for good.
-void CheckpointHistory::change_servers(SimCluster& cluster) {
-    const View view = cluster.manager->view();
-    const std::vector<uint32_t> hosts = hosts_of(cluster, view);
-    const uint32_t replicas = cluster.shape().replicas;
-    const bool is_at_rest = std::ranges::all_of(view.segments(), [&](const ViewSegment& s) {
-        return s.backup_count() == replicas && !s.has_learner();
-    });
-    // One that was stopped may be about to be replaced.
-    const bool all_answer =
-        std::ranges::all_of(hosts, [&](uint32_t host) { return cluster.has_lease(host); });
-    if (!is_at_rest || !all_answer) return;
-    if (hosts.size() < replicas + 2 || random_.below(3) == 0) {
-        (void)cluster.add_server({.shards = 1});
-        return;
-    }
-    const uint32_t host = hosts[random_.below(hosts.size())];
-    switch (random_.below(3)) {
-        case 0:
-            if (host < cluster.shape().servers) (void)cluster.manager->leave_server(host);
-            return;
-        case 1: cluster.stopped_hosts.insert(host); return;
-        default: kill(cluster, host);
-    }
 }
 
 /// What the iterations of the table have added up to in this checkpoint.

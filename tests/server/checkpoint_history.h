@@ -11,18 +11,11 @@
 
 #include "lib/base/random.h"
 #include "tests/server/checkpoint_folder.h"
+#include "tests/server/checkpoint_troubles.h"
+#include "tests/server/history_log.h"
 #include "tests/server/pushing_job.h"
 
 namespace weir::test {
-
-/// What goes wrong while checkpoints are written.
-struct Troubles {
-    /// A server joins or leaves, dies, or is stopped until the checkpoint has ended; each segment has
-    /// one or two copies.
-    bool of_servers = false;
-    /// It fails once, or from some step on, and its answers are late.
-    bool of_disk = false;
-};
 
 /// One history by its seed: jobs that push, write checkpoints and end at any instant, one after the
 /// other, each from the last checkpoint of the one before.
@@ -42,6 +35,12 @@ public:
     /// Checkpoints that the disk has made fail.
     [[nodiscard]] uint64_t failed_count() const { return failed_count_; }
 
+    /// What happened to its processes while checkpoints were written.
+    [[nodiscard]] const HistoryCounts& counts() const { return counts_; }
+
+    /// Checkpoints that were given up because another manager led, though they may have been written.
+    [[nodiscard]] uint64_t given_up_count() const { return given_up_count_; }
+
     void run();
 
 private:
@@ -54,15 +53,14 @@ private:
     };
 
     [[nodiscard]] SimShape make_shape();
-    void run_job(PushingJob& job);
-    void end_amid_checkpoint(PushingJob& job);
-    [[nodiscard]] bool write_checkpoint(PushingJob& job);
+    void run_job(PushingJob& job, CheckpointTroubles& happening);
+    void end_amid_checkpoint(PushingJob& job, CheckpointTroubles& happening);
+    [[nodiscard]] bool write_checkpoint(PushingJob& job, CheckpointTroubles& happening);
     [[nodiscard]] Bounds bounds_now(PushingJob& job) const;
     void fail_disk();
     void check_failure(const Error& why, uint64_t before);
     static void note_started(PushingJob& job, Bounds& bounds);
     [[nodiscard]] uint64_t newest() const;
-    void change_servers(SimCluster& cluster);
     void note(PushingJob& job, const checkpoint::Manifest& manifest);
     void check_iterations(const checkpoint::Manifest& manifest, uint32_t table,
                           uint64_t closed) const;
@@ -75,12 +73,14 @@ private:
     Layout layout_;
     uint32_t max_delay_;
     CheckpointFolder folder_;
+    HistoryCounts counts_;
     uint64_t disk_steps_ = 20;  ///< of the last checkpoint
     Bounds bounds_;
     LogCounts log_counts_ = {std::vector<uint64_t>(kWorkersMax),
                              std::vector<uint64_t>(kWorkersMax)};  ///< at the job's start
     uint64_t named_again_ = 0;
     uint64_t failed_count_ = 0;
+    uint64_t given_up_count_ = 0;
     uint64_t closed_ = 0;  ///< of the last checkpoint
     std::vector<uint64_t> sums_ = std::vector<uint64_t>(kRoundKeys);
     uint64_t closed_at_start_ = 0;  ///< of the job

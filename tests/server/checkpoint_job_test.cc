@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <doctest/doctest.h>
+#include <fmt/core.h>
 
 #include "lib/checkpoint/folder.h"
 #include "tests/log_lines.h"
@@ -43,6 +44,44 @@ SimShape copied_job(CheckpointFolder& folder, const std::vector<uint64_t>& keys)
         0, first.client().push(first.table, keys, std::as_bytes(std::span(ones)), {})));
     REQUIRE(checkpoint_now(first));
     return shape;
+}
+
+/// With one manager in a third of the histories: then hosts are cut from it, and clocks drift.
+void run_with_managers(uint64_t histories) {
+    const uint64_t first = testing::seed_or(1);
+    uint64_t given_up = 0;
+    HistoryCounts sum;
+    for (uint64_t seed = first; seed < first + histories; ++seed) {
+        INFO("WEIR_SEED=" << seed);
+        CheckpointHistory history(seed, {.of_servers = seed % 2 == 1,
+                                         .of_disk = seed % 4 >= 2,
+                                         .of_managers = seed % 3 != 0,
+                                         .of_network = true});
+        history.run();
+        const HistoryCounts& counts = history.counts();
+        given_up += history.given_up_count();
+        sum.leaders_failed += counts.leaders_failed;
+        sum.leaders_failed_writing += counts.leaders_failed_writing;
+        sum.managers_with_servers += counts.managers_with_servers;
+        sum.handovers += counts.handovers;
+        sum.servers_killed += counts.servers_killed;
+        sum.partings += counts.partings;
+        sum.cuts += counts.cuts;
+    }
+    MESSAGE(fmt::format(
+        "{} managers failed that led, {} of them while a checkpoint was written, {} with a server; "
+        "{} checkpoints were given up for that; {} were to hand over, {} servers died, {} hosts "
+        "were cut off, {} only lost connections",
+        sum.leaders_failed, sum.leaders_failed_writing, sum.managers_with_servers, given_up,
+        sum.handovers, sum.servers_killed, sum.partings, sum.cuts));
+    // Histories that no longer reach what they are there for fail.
+    CHECK(sum.leaders_failed_writing >= testing::fewest_of(histories, 1.1));
+    CHECK(given_up >= testing::fewest_of(histories, 0.6));
+    CHECK(sum.managers_with_servers >= testing::fewest_of(histories, 0.2));
+    CHECK(sum.handovers >= testing::fewest_of(histories, 1.2));
+    CHECK(sum.servers_killed >= testing::fewest_of(histories, 0.18));
+    CHECK(sum.partings >= testing::fewest_of(histories, 4));
+    CHECK(sum.cuts >= testing::fewest_of(histories, 2));
 }
 
 }  // namespace
@@ -83,6 +122,11 @@ TEST_SUITE("checkpoint_job") {
             INFO("WEIR_SEED=" << seed);
             CheckpointHistory(seed, {.of_servers = true, .of_disk = seed % 2 == 1}).run();
         }
+    }
+
+    TEST_CASE(
+        "managers that fail, cuts and clocks that drift cost a checkpoint at most, and no push") {
+        run_with_managers(testing::histories_or(45));
     }
 
     TEST_CASE("a checkpoint waits until lost copies are made again, and holds up none") {

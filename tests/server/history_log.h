@@ -61,8 +61,11 @@ struct HistoryCounts {
     uint64_t managers_paused = 0;
     uint64_t cuts = 0;  ///< of processes from the manager
     uint64_t managers_killed = 0;
-    uint64_t handovers = 0;              ///< of managers, that were wanted
-    uint64_t managers_cut_off = 0;       ///< from other managers
+    uint64_t leaders_failed = 0;  ///< managers that led when they were killed, stopped or cut off
+    uint64_t leaders_failed_writing =
+        0;                          ///< those of them that did so while a checkpoint was written
+    uint64_t handovers = 0;         ///< of managers, that were wanted
+    uint64_t managers_cut_off = 0;  ///< from other managers
     uint64_t managers_with_servers = 0;  ///< stopped or cut off together with a server
     uint64_t pushes = 0;
     uint64_t given_up = 0;

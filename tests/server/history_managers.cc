@@ -33,18 +33,30 @@ void HistoryManagers::wish() {
     // Mostly the one that leads.
     const bool is_any = leader == ~uint32_t{0} || random_.below(3) == 0;
     const auto manager = is_any ? static_cast<uint32_t>(random_.below(count)) : leader;
-    if (random_.below(4) == 0) {
-        events_.add("manager {} dies", manager);
-        ++counts_.managers_killed;
-        has_died_ = true;
-        cluster_.kill_manager(manager);
-        return cluster_.lines_break();
-    }
+    if (random_.below(4) == 0) return kill(manager);
     begin({manager, cluster_.clock.now_ns() + kMillisecond * (20 + random_.below(800)),
            random_.below(2) == 0});
 }
 
+bool HistoryManagers::kill_leader() {
+    const uint32_t leader = cluster_.leading_manager();
+    if (leader == ~uint32_t{0} || !may_fail()) return false;
+    ++counts_.managers_with_servers;
+    kill(leader);
+    return true;
+}
+
+void HistoryManagers::kill(uint32_t manager) {
+    events_.add("manager {} dies", manager);
+    ++counts_.managers_killed;
+    counts_.leaders_failed += manager == cluster_.leading_manager() ? 1 : 0;
+    has_died_ = true;
+    cluster_.kill_manager(manager);
+    cluster_.lines_break();
+}
+
 void HistoryManagers::begin(Trouble trouble) {
+    counts_.leaders_failed += trouble.manager == cluster_.leading_manager() ? 1 : 0;
     trouble_ = trouble;
     cluster_.lines_break();
     if (!trouble.is_cut) {

@@ -26,6 +26,8 @@ public:
     /// The host that a manager shares with a server is stopped, or cut off from the other managers' hosts, until
     /// then: if this manager may fail now.
     void fail_with_server(uint32_t manager, uint64_t until_ns, bool is_cut);
+    /// The one that leads dies, if it may now: with a server, as both are on one host.
+    [[nodiscard]] bool kill_leader();
     void live();
 
     /// Nothing more happens; what has happened is mended.
@@ -46,6 +48,7 @@ private:
 
     [[nodiscard]] bool may_fail() const;
     void want_handover();
+    void kill(uint32_t manager);
     void begin(Trouble trouble);
     void end(const Trouble& trouble);
 
