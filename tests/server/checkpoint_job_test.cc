@@ -47,7 +47,7 @@ SimShape copied_job(CheckpointFolder& folder, const std::vector<uint64_t>& keys)
 }
 
 /// With one manager in a third of the histories: then hosts are cut from it, and clocks drift.
-void run_with_managers(uint64_t histories) {
+void run_checkpoints_with_managers(uint64_t histories) {
     const uint64_t first = testing::seed_or(1);
     uint64_t given_up = 0;
     HistoryCounts sum;
@@ -126,7 +126,7 @@ TEST_SUITE("checkpoint_job") {
 
     TEST_CASE(
         "managers that fail, cuts and clocks that drift cost a checkpoint at most, and no push") {
-        run_with_managers(testing::histories_or(45));
+        run_checkpoints_with_managers(testing::histories_or(45));
     }
 
     TEST_CASE("a checkpoint waits until lost copies are made again, and holds up none") {
