@@ -260,6 +260,18 @@ void Checkpoints::freeze(uint64_t number) {
     }
 }
 
+/// The highest iteration of those tables that have closed one since the last checkpoint: others may be
+/// done with.
+std::optional<uint64_t> Checkpoints::shown_iteration() const {
+    std::optional<uint64_t> highest;
+    for (const auto& [table, iteration] : manifest_.closed) {
+        const auto before = saved_.find(table);
+        if (before == saved_.end() || before->second != iteration)
+            highest = std::max(highest.value_or(0), iteration);
+    }
+    return highest ? highest : last_iteration_;
+}
+
 /// All shards stand.
 void Checkpoints::order_to_take() {
     enter(Phase::kTaking);
@@ -274,8 +286,8 @@ void Checkpoints::order_to_take() {
         orders.back().tables.push_back({table.id, iteration});
         if (iteration == 0) continue;
         manifest_.closed[table.id] = iteration;
-        manifest_.iteration = std::max(manifest_.iteration.value_or(0), iteration);
     }
+    manifest_.iteration = shown_iteration();
     if (orders.empty()) {
         orders.push_back({.step = CheckpointOrder::Step::kTake});
         orders.back().number = manifest_.number;
@@ -355,6 +367,7 @@ void Checkpoints::complete() {
         saved_[table] = iteration;
     // What was reported meanwhile was counted from the one before. Shards soon report again.
     has_iterated_ = false;
+    last_iteration_ = manifest_.iteration;
     last_number_ = base_ = manifest_.number;
     last_begun_ns_ = begun_ns_;
     last_duration_ns_ = clock_.now_ns() - begun_ns_;

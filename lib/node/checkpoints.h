@@ -169,6 +169,7 @@ private:
     void complete();
     [[nodiscard]] bool goes_on_here() const noexcept;
     [[nodiscard]] std::string late_text() const;
+    [[nodiscard]] std::optional<uint64_t> shown_iteration() const;
     static void answer_all(Outbox& outbox, std::vector<Asker>& askers, Errc status,
                            std::span<const std::byte> body);
 
@@ -197,7 +198,8 @@ private:
     std::shared_ptr<ManagerDisk> disk_;
     std::optional<uint64_t> first_number_;  ///< of this job; lower ones belong to others
     uint64_t last_number_ = 0;
-    uint64_t base_ = 0;  ///< the last one, unless its chunks may not be there
+    std::optional<uint64_t> last_iteration_;  ///< that its manifest has
+    uint64_t base_ = 0;                       ///< the last one, unless its chunks may not be there
     uint64_t last_begun_ns_ = 0;
     uint64_t last_duration_ns_ = 0;
     std::string last_failure_;

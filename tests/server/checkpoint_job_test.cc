@@ -381,6 +381,35 @@ TEST_SUITE("checkpoint_job") {
         }
     }
 
+    TEST_CASE("the iteration that it shows is that of a table that goes on") {
+        CheckpointFolder folder;
+        SimShape shape{.servers = 2, .shards = 1, .workers = 1};
+        shape.checkpoints = folder.options();
+        const TableSchema old = table_of(Layout::kSparse, "old", 0, ValueType::kUInt64);
+        StartedCluster cluster(1, shape, old);
+        const std::vector<uint64_t> keys = all_keys(100);
+        const std::vector<uint64_t> ones(keys.size(), 1);
+        const auto close = [&](const TableInfo& table, uint64_t iteration) {
+            const auto push = cluster.client().push(table, keys, std::as_bytes(std::span(ones)),
+                                                    {.iteration = iteration});
+            REQUIRE(cluster.finish(0, push));
+        };
+        for (uint64_t i = 1; i <= 5; ++i)
+            close(cluster.table, i);
+        REQUIRE(checkpoint_now(cluster));
+        CHECK(folder.latest().iteration == 5);
+        const auto next =
+            cluster.make_table(0, table_of(Layout::kSparse, "new", 0, ValueType::kUInt64));
+        REQUIRE(next);
+        close(*next, 1);
+        close(*next, 2);
+        for (size_t i = 0; i < 2; ++i) {  // the second time without news
+            REQUIRE(checkpoint_now(cluster));
+            CHECK(folder.latest().iteration == 2);
+            CHECK(folder.latest().closed.size() == 2);
+        }
+    }
+
     TEST_CASE("one that was due and failed is tried again, and what a worker asked for is not") {
         for (const bool is_due : {true, false}) {
             CheckpointFolder folder;
