@@ -51,7 +51,7 @@ Status copy_chunk(Disk& disk, const std::string& from, const std::string& to,
                   const std::string& name) {
     WEIR_ASSIGN(const std::vector<std::byte> bytes,
                 disk.read(checkpoint::path_of(from, name), checkpoint::Chunk::kBytesMax));
-    const Status written = checkpoint::write_file(disk, to, name, bytes);
+    Status written = checkpoint::write_file(disk, to, name, bytes);
     if (written.code() != Errc::kAlreadyExists) return written;
     WEIR_ASSIGN(const std::vector<std::byte> there,
                 disk.read(checkpoint::path_of(to, name), checkpoint::Chunk::kBytesMax));
