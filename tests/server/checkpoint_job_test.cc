@@ -280,6 +280,30 @@ TEST_SUITE("checkpoint_job") {
         }
     }
 
+    TEST_CASE("a chunk of another job is not taken for one of the same name that is to be copied") {
+        CheckpointFolder folder;
+        const std::vector<uint64_t> keys = all_keys(50);
+        SimShape shape{.servers = 1, .shards = 1, .workers = 1};
+        for (const uint64_t value : {1, 2}) {
+            CheckpointFolder own{.disk = folder.disk, .folder = value == 1 ? "e" : "d"};
+            shape.checkpoints = own.options();
+            StartedCluster job(1, shape, counters("w"));
+            const std::vector<uint64_t> values(keys.size(), value);
+            const auto bytes = std::as_bytes(std::span(values));
+            REQUIRE(job.finish(0, job.client().push(job.table, keys, bytes, {})));
+            REQUIRE(checkpoint_now(job));
+        }
+        folder.resume(shape);
+        shape.checkpoints.folder = "e";
+        SimCluster next(2, shape, {});
+        REQUIRE(next.start());
+        const Status written = checkpoint_now(next);
+        REQUIRE_FALSE(written);
+        CHECK(written.error().text().find("belongs to another checkpoint than that in d") !=
+              std::string::npos);
+        CHECK(checkpoint::list_checkpoints(*folder.disk, "e").value() == std::vector<uint64_t>{1});
+    }
+
     TEST_CASE("a table of the checkpoint that is opened while a server dies is whole") {
         const std::vector<uint64_t> keys = all_keys(200);
         const std::vector<uint64_t> ones(keys.size(), 1);
