@@ -40,8 +40,9 @@ struct Manifest {
 
     uint64_t number = 0;      ///< later checkpoints of a folder have higher ones
     uint64_t created_ns = 0;  ///< since 1970, by the clock of the host that wrote it
-    /// Of the table that has come furthest, of those that have closed one since the checkpoint before: all
-    /// workers' pushes up to this iteration are in, and none of a later one. Nothing: no table has iterations, and it shows one instant between pushes.
+    /// Of the table that has come furthest, of those that have closed one since the checkpoint before:
+    /// all workers' pushes up to this iteration are in, and none of a later one. Nothing: no table has
+    /// iterations, and it shows one instant between pushes.
     std::optional<uint64_t> iteration;
     std::vector<TableSchema> tables;  ///< ascending by id
     /// By table, of those that have closed any: the same as `iteration`.

@@ -215,7 +215,11 @@ TEST_SUITE("checkpoint_job") {
         write(shape, kept + 2);
         const auto first = checkpoint::list_checkpoints(*folder.disk, folder.folder).value();
         CHECK(first.size() == kept);
-        write(shape, kept + 2);
+        {
+            const testing::LogLines log;
+            write(shape, kept + 2);
+            CHECK(log.count("this job does not go on from: they stay") == 1);
+        }
         const auto both = checkpoint::list_checkpoints(*folder.disk, folder.folder).value();
         CHECK(both.size() == 2 * kept);
         CHECK(std::ranges::includes(both, first));

@@ -57,6 +57,34 @@ TEST_SUITE("checkpoint_steps") {
         const size_t pages = kStepKeys * sizeof(float) / kStepBytes;
         CHECK(steps_of(dense, dense.holdings.primary()) <= 2 * pages + 2);
     }
+
+    TEST_CASE("tables share what may wait for the disk, and one that is given up leaves nothing") {
+        const auto disk =
+            std::make_shared<checkpoint::DiskQueue>(std::make_shared<testing::SimDisk>());
+        Side side;
+        side.holdings.begin(std::vector<PositionRange>{{0, ~uint64_t{0}}});
+        side.make_table(dense_table("t", kStepKeys));
+        TableSnapshot::Memory memory;
+        const auto begin = [&] {
+            return TableSnapshot::begin(*side.tables[0], side.holdings.primary(),
+                                        side.holdings.segments(), {},
+                                        {disk, &memory, "folder", 1, 0});
+        };
+        auto given_up = begin();
+        REQUIRE(given_up);
+        while (!(*given_up)->waits_for_disk())
+            REQUIRE((*given_up)->step(kStepBytes));
+        CHECK(memory.waiting_bytes > kStepKeys * sizeof(float));  // nobody runs the disk
+        given_up->reset();
+        CHECK(memory.waiting_bytes == 0);
+
+        memory.waiting_bytes = TableSnapshot::kWaitingBytesMax + 1;  // of another table
+        const auto waits = begin();
+        REQUIRE(waits);
+        CHECK((*waits)->waits_for_disk());
+        memory.waiting_bytes = 0;
+        CHECK_FALSE((*waits)->waits_for_disk());
+    }
 }
 
 }  // namespace weir::test
