@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lib/checkpoint/chunk_writer.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -8,10 +9,14 @@
 #include "lib/checkpoint/folder.h"
 
 namespace weir::checkpoint {
+namespace {
 
-ChunkWriter::ChunkWriter(const ChunkPlace& place, size_t expected_bytes,
-                         std::vector<std::byte> buffer)
-    : place_(place), buffer_(std::move(buffer)) {
+constexpr size_t kPopulatedAhead = size_t{128} << 10;
+
+}  // namespace
+
+ChunkWriter::ChunkWriter(const ChunkPlace& place, size_t expected_bytes, PageBytes buffer)
+    : place_(place), buffer_(std::move(buffer)), populated_(buffer_.size()) {
     buffer_.reserve(expected_bytes);
     ByteWriter head;
     head.raw(std::as_bytes(std::span("WEIRCHNK", 8))).number(Chunk::kVersion);
@@ -25,6 +30,11 @@ ChunkWriter::ChunkWriter(const ChunkPlace& place, size_t expected_bytes,
 std::byte* ChunkWriter::append(size_t size) {
     const size_t before = used_;
     used_ += size;
+    if (used_ > populated_ && used_ <= buffer_.capacity()) {
+        const size_t end = std::min(buffer_.capacity(), used_ + kPopulatedAhead);
+        populate({buffer_.data() + populated_, end - populated_});
+        populated_ = end;
+    }
     if (used_ > buffer_.size()) buffer_.resize(used_);
     return buffer_.data() + before;
 }

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "lib/base/pages.h"
 #include "lib/base/result.h"
 #include "lib/checkpoint/chunk.h"
 #include "lib/checkpoint/disk.h"
@@ -25,8 +26,7 @@ class ChunkWriter {
 public:
     /// `expected_bytes`: of the file, about. `buffer`: memory to work in, of a writer before; what
     /// is in it does not matter.
-    explicit ChunkWriter(const ChunkPlace& place, size_t expected_bytes = 0,
-                         std::vector<std::byte> buffer = {});
+    explicit ChunkWriter(const ChunkPlace& place, size_t expected_bytes = 0, PageBytes buffer = {});
 
     [[nodiscard]] const ChunkPlace& place() const noexcept { return place_; }
 
@@ -57,7 +57,7 @@ public:
                                         const std::string& name);
 
     /// The last call: its memory.
-    [[nodiscard]] std::vector<std::byte> take_buffer() noexcept { return std::move(buffer_); }
+    [[nodiscard]] PageBytes take_buffer() noexcept { return std::move(buffer_); }
 
     /// write(), and it is on the disk when this returns.
     [[nodiscard]] Result<ChunkEntry> finish(Disk& disk, const std::string& folder,
@@ -70,8 +70,9 @@ private:
 
     ChunkPlace place_;
     uint64_t row_count_ = 0;
-    std::vector<std::byte> buffer_;  ///< not made smaller: to zero it anew takes long
+    PageBytes buffer_;  ///< not made smaller: to zero it anew takes long
     size_t used_ = 0;
+    size_t populated_ = 0;  ///< bytes of its memory, from the beginning
 };
 
 }  // namespace weir::checkpoint

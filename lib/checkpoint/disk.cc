@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "lib/base/descriptor.h"
+#include "lib/base/pages.h"
 
 namespace weir::checkpoint {
 namespace {
@@ -32,16 +33,21 @@ Error failed(const std::string& path, std::string_view what, int reason) {
     return {code, fmt::format("{}: {}{}", path, what, advice), reason};
 }
 
+/// A smaller write is not worth the wait for the disk.
+constexpr size_t kDirectBytesMin = size_t{256} << 10;
+
 class RealFile final : public NewFile {
 public:
     RealFile(Descriptor fd, std::string path) : fd_(std::move(fd)), path_(std::move(path)) {}
 
     [[nodiscard]] Status write(std::span<const std::byte> bytes) override {
+        if (bytes.size() >= kDirectBytesMin) write_directly(bytes);
         while (!bytes.empty()) {
             const ssize_t done = ::write(fd_.get(), bytes.data(), bytes.size());
             if (done < 0 && errno == EINTR) continue;
             if (done < 0) return failed(path_, "cannot be written", errno);
             bytes = bytes.subspan(static_cast<size_t>(done));
+            size_ += static_cast<uint64_t>(done);
         }
         // The disk begins now, and not when the file is synced. An error is seen then, too.
         (void)::sync_file_range(fd_.get(), 0, 0, SYNC_FILE_RANGE_WRITE);
@@ -54,8 +60,30 @@ public:
     }
 
 private:
+    /// Whole pages, past the kernel's page cache: its pages would have to be found, filled and dropped
+    /// again, by this thread, which shares the processors with those that answer workers, and nobody
+    /// reads them. Takes off `bytes` what is written. A folder that cannot do so, a full disk and an
+    /// error leave the rest to write(), which names the error if it is still there.
+    void write_directly(std::span<const std::byte>& bytes) {
+        const auto address = reinterpret_cast<uintptr_t>(bytes.data());
+        if (address % kPageBytes != 0 || size_ % kPageBytes != 0) return;
+        const int flags = ::fcntl(fd_.get(), F_GETFL);
+        if (flags < 0 || ::fcntl(fd_.get(), F_SETFL, flags | O_DIRECT) != 0) return;
+        for (ssize_t done = 1; done > 0 && size_ % kPageBytes == 0 && bytes.size() >= kPageBytes;) {
+            done = ::write(fd_.get(), bytes.data(), bytes.size() / kPageBytes * kPageBytes);
+            if (done < 0 && errno == EINTR)
+                done = 1;
+            else if (done > 0) {
+                bytes = bytes.subspan(static_cast<size_t>(done));
+                size_ += static_cast<uint64_t>(done);
+            }
+        }
+        (void)::fcntl(fd_.get(), F_SETFL, flags);  // fails no more than before
+    }
+
     Descriptor fd_;
     std::string path_;
+    uint64_t size_ = 0;
 };
 
 struct OpenFile {

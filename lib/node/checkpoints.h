@@ -125,6 +125,11 @@ public:
 
     [[nodiscard]] bool is_under_way() const noexcept { return phase_ != Phase::kIdle; }
 
+    /// The manager's own work there, of which no message says that it is done.
+    [[nodiscard]] bool waits_for_disk() const noexcept {
+        return phase_ == Phase::kNumbering || phase_ == Phase::kWriting;
+    }
+
     /// There is nothing to write yet. Returns whether the one that is due waits until it is due again: not
     /// if somebody has asked for it.
     bool put_off();

@@ -88,7 +88,7 @@ public:
 
     /// It looks for silent servers as often, and for what the disk has done.
     [[nodiscard]] uint64_t sleep_ns_max() const noexcept override {
-        return checkpoints_.is_under_way() ? kMillisecond : options_.lease_ns / 8;
+        return checkpoints_.waits_for_disk() ? kMillisecond : options_.lease_ns / 8;
     }
 
     [[nodiscard]] bool finished() const override { return phase_ == Phase::kOver; }

@@ -189,7 +189,7 @@ private:
     std::string_view wrong_;          ///< with the last record
     std::vector<std::byte> partial_;  ///< the beginning of a record that comes in parts
     size_t bytes_to_come_ = 0;        ///< of it
-    SpareBuffers spare_;
+    SpareBuffers<> spare_;
     std::deque<std::vector<std::byte>> waiting_;
     size_t waiting_bytes_ = 0;
     RecordMessage record_;  ///< kept for its memory, as what follows

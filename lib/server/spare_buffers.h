@@ -10,7 +10,10 @@
 
 namespace weir {
 
+/// `Buffer`: a vector of bytes.
+///
 /// Thread: the shard's
+template <class Buffer = std::vector<std::byte>>
 class SpareBuffers {
 public:
     static constexpr size_t kBuffersMax = 64;
@@ -19,15 +22,15 @@ public:
     explicit SpareBuffers(size_t bytes_max = size_t{4} << 20) noexcept : bytes_max_(bytes_max) {}
 
     /// The one that was given last, or an empty one. What is in it means nothing.
-    [[nodiscard]] std::vector<std::byte> take() noexcept {
+    [[nodiscard]] Buffer take() noexcept {
         if (buffers_.empty()) return {};
-        std::vector<std::byte> buffer = std::move(buffers_.back());
+        Buffer buffer = std::move(buffers_.back());
         buffers_.pop_back();
         bytes_ -= buffer.capacity();
         return buffer;
     }
 
-    void give(std::vector<std::byte>&& buffer) {
+    void give(Buffer&& buffer) {
         const size_t bytes = buffer.capacity();
         if (bytes == 0 || bytes_ + bytes > bytes_max_ || buffers_.size() >= kBuffersMax) return;
         bytes_ += bytes;
@@ -36,7 +39,7 @@ public:
 
 private:
     size_t bytes_max_;
-    std::vector<std::vector<std::byte>> buffers_;
+    std::vector<Buffer> buffers_;
     size_t bytes_ = 0;
 };
 

@@ -326,7 +326,7 @@ private:
     PositionSet positions_;
     uint64_t generation_ = 1;
     uint64_t mark_ = 0;  ///< index that must be applied
-    SpareBuffers spare_;
+    SpareBuffers<> spare_;
     std::deque<Queued> queue_;
     size_t queue_bytes_ = 0;
     uint64_t last_index_ = 0;  ///< of the record that was sent last, or of which some was sent

@@ -46,7 +46,7 @@ Result<std::unique_ptr<TableSnapshot>> TableSnapshot::begin(ShardTable& table,
 TableSnapshot::~TableSnapshot() {
     for (const Writing& writing : writing_)
         place_.memory->waiting_bytes -= writing.bytes;
-    table_.rows->drop_snapshot();
+    drop_kept();
 }
 
 /// Chunks that were cut before are cut so again, until the table is twice as large.
@@ -177,6 +177,12 @@ void TableSnapshot::sync() {
                         })});
 }
 
+/// To give so much memory back takes milliseconds: the thread for the disk has them.
+void TableSnapshot::drop_kept() {
+    if (std::shared_ptr<KeptRows> kept = table_.rows->take_snapshot())
+        (void)place_.disk->add([kept = std::move(kept)](checkpoint::Disk&) { return true; });
+}
+
 Result<size_t> TableSnapshot::step(size_t bytes_max) {
     WEIR_TRY(take_written());
     if (waits_for_disk() || bytes_max == 0) return size_t{0};
@@ -199,7 +205,7 @@ Result<size_t> TableSnapshot::step(size_t bytes_max) {
     if (cursor_.at_end) close_group();
     if (is_read_) {
         sync();
-        rows.drop_snapshot();
+        drop_kept();
     }
     return done;
 }

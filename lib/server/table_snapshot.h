@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "lib/base/pages.h"
 #include "lib/base/result.h"
 #include "lib/checkpoint/chunk_writer.h"
 #include "lib/checkpoint/disk_queue.h"
@@ -52,7 +53,7 @@ public:
 
     /// Memory of chunks, which all snapshots of a shard share.
     struct Memory {
-        SpareBuffers spares{kSpareBytesMax};
+        SpareBuffers<PageBytes> spares{kSpareBytesMax};
         size_t waiting_bytes = 0;  ///< for the disk
     };
 
@@ -107,7 +108,7 @@ private:
 
     struct WrittenPart {
         checkpoint::ChunkEntry entry;
-        std::vector<std::byte> buffer;
+        PageBytes buffer;
     };
 
     /// Files that are to be synced together. The disk queue's thread has them.
@@ -133,6 +134,7 @@ private:
     void open_group();
     void close_group();
     void sync();
+    void drop_kept();
     void add_range();
     void add_listed();
     [[nodiscard]] Status take_written();

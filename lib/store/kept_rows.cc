@@ -27,7 +27,7 @@ void KeptRows::leave_out(uint32_t first, size_t row_count) noexcept {
         places_[row] = kDone;
 }
 
-void KeptRows::prefetch_row(const RowTarget& table, uint32_t row) const noexcept {
+void KeptRows::prefetch_row(const RowTarget& table, uint32_t row) noexcept {
     if (const uint32_t place = places_[row]; place >= kSlots) {
         kernels::prefetch_row(slot(place - kSlots), layout_.value_bytes + layout_.state_bytes);
         return;
@@ -62,7 +62,7 @@ uint32_t KeptRows::take_slot() {
     }
     if (slot_count_ == blocks_.size() * block_slots_) {
         free_slots_.reserve((blocks_.size() + 1) * block_slots_);  // so that read() takes no memory
-        blocks_.push_back(std::unique_ptr<std::byte[]>(new std::byte[block_slots_ * slot_bytes_]));
+        populate(blocks_.emplace_back(block_slots_ * slot_bytes_));
     }
     return slot_count_++;
 }

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "lib/base/pages.h"
 #include "lib/store/row_store.h"
 #include "lib/store/rule.h"
 
@@ -52,12 +53,19 @@ public:
     }
 
     /// Has the processor fetch what read() will copy. Only where a unit is a row.
-    void prefetch_row(const RowTarget& table, uint32_t row) const noexcept;
+    void prefetch_row(const RowTarget& table, uint32_t row) noexcept;
 
     /// Some rows of `table` are about to change.
     void keep(const RowTarget& table, uint32_t first, size_t row_count) noexcept;
 
     void keep(const RowTarget& table, std::span<const uint32_t> rows) noexcept;
+
+    /// How many of these rows to read at once: up to the end of a unit, if they reach one. Of a unit
+    /// that is not read whole, the rest is kept.
+    [[nodiscard]] size_t whole_units(uint32_t first, size_t row_count) const noexcept {
+        const size_t end = (size_t{first} + row_count) / layout_.unit_rows * layout_.unit_rows;
+        return end > first ? end - first : row_count;
+    }
 
     /// Copies rows as they were. Each row is read once.
     /// Shape:   `values` has row_count * value_bytes bytes, `state` row_count * state_bytes
@@ -77,14 +85,14 @@ private:
     static constexpr uint32_t kAsItWas = 0;
     static constexpr uint32_t kDone = 1;
     static constexpr uint32_t kSlots = 2;
-    static constexpr size_t kBlockBytes = size_t{256} << 10;
+    static constexpr size_t kBlockBytes = size_t{64} << 10;  ///< a push waits for one or two
 
     struct Free {
         void operator()(uint32_t* places) const noexcept { std::free(places); }
     };
 
-    [[nodiscard]] std::byte* slot(uint32_t number) const noexcept {
-        return blocks_[number / block_slots_].get() + number % block_slots_ * slot_bytes_;
+    [[nodiscard]] std::byte* slot(uint32_t number) noexcept {
+        return blocks_[number / block_slots_].data() + number % block_slots_ * slot_bytes_;
     }
 
     [[nodiscard]] uint32_t take_slot();
@@ -97,7 +105,7 @@ private:
     size_t slot_bytes_;
     size_t block_slots_;
     std::unique_ptr<uint32_t[], Free> places_;  ///< of each unit; zeroed by the kernel when touched
-    std::vector<std::unique_ptr<std::byte[]>> blocks_;
+    std::vector<PageBytes> blocks_;
     std::vector<uint32_t> free_slots_;
     uint32_t slot_count_ = 0;
     bool is_spoilt_ = false;

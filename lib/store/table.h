@@ -176,11 +176,12 @@ public:
 
     // All rows as of one instant, while the table goes on.
 
-    /// Keeps the rows as they are now, until drop_snapshot(). There must be none.
+    /// Keeps the rows as they are now, until take_snapshot(). There must be none.
     /// Errors: Errc::kNoMemory
     [[nodiscard]] Status keep_snapshot();
 
-    void drop_snapshot() noexcept { kept_.reset(); }
+    /// Keeps them no longer. What it returns is only to be destroyed, by any thread.
+    [[nodiscard]] std::unique_ptr<KeptRows> take_snapshot() noexcept { return std::move(kept_); }
 
     [[nodiscard]] bool has_snapshot() const noexcept { return kept_ != nullptr; }
 

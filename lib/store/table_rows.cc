@@ -93,7 +93,12 @@ Status TableShard::keep_snapshot() {
 void TableShard::list_snapshot(KeyCursor& cursor, const PositionSet& positions,
                                size_t row_count_max, ListedRows& listed) const {
     list(cursor, positions, row_count_max, listed);
-    if (listed.rows.empty()) return;
+    if (!listed.range.empty()) {
+        const auto row = std::get<DenseStore>(*store_).first_row(listed.range);
+        const size_t row_count = kept_->whole_units(row.value_or(0), listed.range.key_count());
+        cursor.next = listed.range.end = listed.range.begin + row_count;
+        return;
+    }
     for (const uint32_t row : listed.rows)
         kept_->prefetch_place(row);
     const RowTarget table = target();

@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lib/checkpoint/disk.h"
 
+#include <algorithm>
 #include <csignal>
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "lib/base/descriptor.h"
+#include "lib/base/pages.h"
+#include "lib/checkpoint/folder.h"
 #include "tests/checkpoint/small_checkpoint.h"
 #include "tests/data/scratch.h"
 #include "tests/seed.h"
@@ -64,6 +70,54 @@ TEST_SUITE("disk") {
         CHECK(test::Scratch::content(scratch.path("c")) == "one");
     }
 
+    TEST_CASE("what is written is in the file, whether past the page cache or through it") {
+        const test::Scratch scratch;
+        RealDisk disk;
+        PageBytes bytes(size_t{1} << 20);
+        for (size_t i = 0; i < bytes.size(); ++i)
+            bytes[i] = static_cast<std::byte>(i * 31 >> 8 ^ i);
+        const std::span<const std::byte> all(bytes);
+        // Whole pages; an end that is none; an offset, and then an address, that is none.
+        const std::vector<std::vector<std::span<const std::byte>>> cases{
+            {all},
+            {all.first(700'001)},
+            {all.first(300'000), all.first(size_t{512} << 10), all.first(100)},
+            {all.subspan(1, 500'000), all},
+            {all.first(4096), all.first(size_t{256} << 10), all.first(1)}};
+        for (size_t i = 0; i < cases.size(); ++i) {
+            const std::string path = scratch.path(std::to_string(i));
+            const auto file = disk.create(path);
+            REQUIRE(file);
+            std::vector<std::byte> expected;
+            for (const auto some : cases[i]) {
+                REQUIRE((*file)->write(some));
+                expected.insert(expected.end(), some.begin(), some.end());
+            }
+            REQUIRE((*file)->sync());
+            CHECK(*disk.size(path) == expected.size());
+            CHECK(*disk.read(path, expected.size()) == expected);
+        }
+    }
+
+    TEST_CASE("a large chunk is not in the page cache, where the folder can do without") {
+        const test::Scratch scratch;
+        RealDisk disk;
+        const PageBytes bytes(size_t{1} << 20);
+        const std::string path = scratch.path("chunk");
+        REQUIRE(write_file(disk, scratch.path("."), "chunk", bytes));
+        const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+        if (::fcntl(file.get(), F_SETFL, O_DIRECT) != 0) {
+            MESSAGE("SKIPPED: the folder for temporary files has no direct writes");
+            return;
+        }
+        void* const mapped = ::mmap(nullptr, bytes.size(), PROT_READ, MAP_SHARED, file.get(), 0);
+        REQUIRE(mapped != MAP_FAILED);
+        std::vector<unsigned char> pages(bytes.size() / static_cast<size_t>(::getpagesize()));
+        REQUIRE(::mincore(mapped, bytes.size(), pages.data()) == 0);
+        CHECK(std::ranges::none_of(pages, [](unsigned char page) { return page & 1; }));
+        ::munmap(mapped, bytes.size());
+    }
+
     TEST_CASE("errors name the file and what to do") {
         const test::Scratch scratch;
         RealDisk disk;
@@ -91,13 +145,19 @@ TEST_SUITE("disk") {
         const pid_t child = ::fork();
         if (child == 0) {
             (void)std::signal(SIGXFSZ, SIG_IGN);
-            const rlimit little{1000, 1000};
+            const rlimit little{1000, 400'000};
             (void)::setrlimit(RLIMIT_FSIZE, &little);
             RealDisk disk;
-            const Status status = write_small(disk, scratch.path("."), 1, 1, 1, 4000);
-            const bool is_right = status.code() == Errc::kIo &&
-                                  status.error().message().find("make room") != std::string::npos;
-            ::_exit(is_right && disk.list(scratch.path("."))->empty() ? 0 : 1);
+            const auto is_right = [](const Status& status) {
+                return status.code() == Errc::kIo &&
+                       status.error().message().find("make room") != std::string::npos;
+            };
+            bool is_good = is_right(write_small(disk, scratch.path("."), 1, 1, 1, 4000));
+            const rlimit larger{400'000, 400'000};  // within what goes past the page cache
+            (void)::setrlimit(RLIMIT_FSIZE, &larger);
+            const PageBytes bytes(size_t{1} << 20);
+            is_good = is_good && is_right(write_file(disk, scratch.path("."), "large", bytes));
+            ::_exit(is_good && disk.list(scratch.path("."))->empty() ? 0 : 1);
         }
         int status = 0;
         REQUIRE(::waitpid(child, &status, 0) == child);

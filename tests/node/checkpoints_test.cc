@@ -80,6 +80,17 @@ TEST_SUITE("checkpoints") {
         CHECK(job.begins_at_once());
     }
 
+    TEST_CASE("the manager looks often for what the disk does for it, not for what shards do") {
+        DueCheckpoints job;
+        CHECK_FALSE(job.checkpoints.waits_for_disk());
+        job.checkpoints.begin({{.number = 0, .connection = 7}}, {}, {});
+        CHECK(job.checkpoints.waits_for_disk());  // for its number
+        REQUIRE(job.disk->run_one());
+        REQUIRE(job.checkpoints.poll() == 1);
+        CHECK(job.checkpoints.is_under_way());
+        CHECK_FALSE(job.checkpoints.waits_for_disk());
+    }
+
     TEST_CASE("one that somebody asks for waits a shorter time") {
         DueCheckpoints job;
         job.is_wanted = true;

@@ -75,6 +75,7 @@ TEST_SUITE("checkpoint_steps") {
         while (!(*given_up)->waits_for_disk())
             REQUIRE((*given_up)->step(kStepBytes));
         CHECK(memory.waiting_bytes > kStepKeys * sizeof(float));  // nobody runs the disk
+        CHECK_FALSE(side.tables[0]->rows->has_snapshot());        // all rows were read
         given_up->reset();
         CHECK(memory.waiting_bytes == 0);
 
