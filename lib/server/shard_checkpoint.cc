@@ -18,6 +18,8 @@ namespace {
 
 /// What is copied in one poll: a push that has just missed it waits for so much.
 constexpr size_t kRowBytesPerPoll = size_t{4} << 10;
+/// While no worker has asked for anything for some polls.
+constexpr size_t kRowBytesIfQuiet = size_t{64} << 10;
 
 }  // namespace
 
@@ -58,7 +60,7 @@ size_t Shard::go_on_with_checkpoint() {
     size_t done = 0;
     if (checkpoint_.is_under_way()) {
         const bool confirmed = streams_.confirmed_state() >= kept_state_;
-        done += checkpoint_.step(kRowBytesPerPoll, confirmed);
+        done += checkpoint_.step(is_quiet() ? kRowBytesIfQuiet : kRowBytesPerPoll, confirmed);
         settle_checkpoint();
     }
     for (Fill& fill : fills_)
