@@ -33,8 +33,8 @@ struct PageAllocator {
         return static_cast<T*>(::operator new (count * sizeof(T), std::align_val_t{kPageBytes}));
     }
 
-    void deallocate(T* at, size_t count) noexcept {
-        ::operator delete (at, count * sizeof(T), std::align_val_t{kPageBytes});
+    void deallocate(T* at, size_t /*count*/) noexcept {
+        ::operator delete (at, std::align_val_t{kPageBytes});
     }
 
     template <class U>

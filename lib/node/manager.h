@@ -98,6 +98,9 @@ public:
         return phase_ == Phase::kEnding || phase_ == Phase::kOver;
     }
 
+    /// Whether parameters are lost. The job ends when its workers have given up.
+    [[nodiscard]] bool has_loss() const noexcept { return loss_.has_value(); }
+
     /// What ended the job early.
     [[nodiscard]] Status outcome() const override { return outcome_; }
 
