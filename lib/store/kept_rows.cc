@@ -61,7 +61,10 @@ uint32_t KeptRows::take_slot() {
         return number;
     }
     if (slot_count_ == blocks_.size() * block_slots_) {
-        free_slots_.reserve((blocks_.size() + 1) * block_slots_);  // so that read() takes no memory
+        // So that read() takes no memory.
+        const size_t slots = (blocks_.size() + 1) * block_slots_;
+        if (slots > free_slots_.capacity())
+            free_slots_.reserve(std::max(slots, 2 * free_slots_.capacity()));
         populate(blocks_.emplace_back(block_slots_ * slot_bytes_));
     }
     return slot_count_++;
