@@ -70,7 +70,7 @@ private:
 
     ChunkPlace place_;
     uint64_t row_count_ = 0;
-    PageBytes buffer_;  ///< not made smaller: to zero it anew takes long
+    PageBytes buffer_;  ///< not made smaller: so much of its memory was used before
     size_t used_ = 0;
     size_t populated_ = 0;  ///< bytes of its memory, from the beginning
 };
