@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lib/base/pages.h"
 
+#include <algorithm>
 #include <cstdint>
 
 #include <sys/mman.h>
@@ -20,6 +21,14 @@ void populate(std::span<std::byte> memory) noexcept {
 #else
     (void)memory;
 #endif
+}
+
+size_t populate_up_to(std::span<std::byte> memory, size_t end, size_t populated) noexcept {
+    constexpr size_t kStep = 4 * kPageBytes;
+    if (end <= populated || end > memory.size()) return populated;
+    const size_t next = std::min(memory.size(), (end + kStep - 1) / kStep * kStep);
+    populate(memory.subspan(populated, next - populated));
+    return next;
 }
 
 }  // namespace weir

@@ -19,6 +19,12 @@ inline constexpr size_t kPageBytes = 4096;
 /// first, which takes many times as long. What is in them stays. Does nothing where it cannot.
 void populate(std::span<std::byte> memory) noexcept;
 
+/// The same for memory that is used from its beginning on, up to `end` now, in steps of a few pages: who
+/// waits for one step hardly notices, and more at once would cost as much a page. `populated`: what this
+/// returned for the same memory before, or 0.
+[[nodiscard]] size_t populate_up_to(std::span<std::byte> memory, size_t end,
+                                    size_t populated) noexcept;
+
 /// As std::allocator, but what it gives begins at a page, and is not zeroed.
 template <class T>
 struct PageAllocator {

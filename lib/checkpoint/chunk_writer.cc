@@ -9,11 +9,6 @@
 #include "lib/checkpoint/folder.h"
 
 namespace weir::checkpoint {
-namespace {
-
-constexpr size_t kPopulatedAhead = size_t{128} << 10;
-
-}  // namespace
 
 ChunkWriter::ChunkWriter(const ChunkPlace& place, size_t expected_bytes, PageBytes buffer)
     : place_(place), buffer_(std::move(buffer)), populated_(buffer_.size()) {
@@ -30,11 +25,7 @@ ChunkWriter::ChunkWriter(const ChunkPlace& place, size_t expected_bytes, PageByt
 std::byte* ChunkWriter::append(size_t size) {
     const size_t before = used_;
     used_ += size;
-    if (used_ > populated_ && used_ <= buffer_.capacity()) {
-        const size_t end = std::min(buffer_.capacity(), used_ + kPopulatedAhead);
-        populate({buffer_.data() + populated_, end - populated_});
-        populated_ = end;
-    }
+    populated_ = populate_up_to({buffer_.data(), buffer_.capacity()}, used_, populated_);
     if (used_ > buffer_.size()) buffer_.resize(used_);
     return buffer_.data() + before;
 }

@@ -65,8 +65,11 @@ uint32_t KeptRows::take_slot() {
         const size_t slots = (blocks_.size() + 1) * block_slots_;
         if (slots > free_slots_.capacity())
             free_slots_.reserve(std::max(slots, 2 * free_slots_.capacity()));
-        populate(blocks_.emplace_back(block_slots_ * slot_bytes_));
+        blocks_.emplace_back(block_slots_ * slot_bytes_);
+        populated_ = 0;
     }
+    const size_t end = (slot_count_ % block_slots_ + 1) * slot_bytes_;
+    populated_ = populate_up_to(blocks_.back(), end, populated_);
     return slot_count_++;
 }
 

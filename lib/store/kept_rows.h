@@ -85,7 +85,7 @@ private:
     static constexpr uint32_t kAsItWas = 0;
     static constexpr uint32_t kDone = 1;
     static constexpr uint32_t kSlots = 2;
-    static constexpr size_t kBlockBytes = size_t{64} << 10;  ///< a push waits for one or two
+    static constexpr size_t kBlockBytes = size_t{64} << 10;
 
     struct Free {
         void operator()(uint32_t* places) const noexcept { std::free(places); }
@@ -106,6 +106,7 @@ private:
     size_t block_slots_;
     std::unique_ptr<uint32_t[], Free> places_;  ///< of each unit; zeroed by the kernel when touched
     std::vector<PageBytes> blocks_;
+    size_t populated_ = 0;  ///< bytes of the last block, from its beginning
     std::vector<uint32_t> free_slots_;
     uint32_t slot_count_ = 0;
     bool is_spoilt_ = false;

@@ -46,6 +46,33 @@ TEST_SUITE("pages") {
         ::munmap(mapped, memory.size());
     }
 
+    TEST_CASE("memory that is used from its beginning on is populated a few pages ahead") {
+        if (::sysconf(_SC_PAGESIZE) != static_cast<long>(kPageBytes)) return;
+        constexpr size_t kPages = 10;
+        const size_t bytes = kPages * kPageBytes;
+        void* const mapped = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        REQUIRE(mapped != MAP_FAILED);
+        const std::span<std::byte> memory(static_cast<std::byte*>(mapped), bytes);
+        (void)::madvise(mapped, bytes, MADV_NOHUGEPAGE);
+        size_t populated = 0;
+        const auto check = [&](size_t end, size_t pages) {
+            populated = populate_up_to(memory, end, populated);
+            CHECK(populated == pages * kPageBytes);
+            const size_t there = resident_pages(memory);
+            const bool is_old_kernel = there == 0;  // before 5.14
+            CHECK((there == pages || is_old_kernel));
+        };
+        check(0, 0);
+        check(1, 4);
+        check(4 * kPageBytes, 4);
+        check(4 * kPageBytes + 1, 8);
+        check(3, 8);
+        check(bytes, kPages);  // not beyond it
+        CHECK(populate_up_to(memory, bytes + 1, populated) == populated);
+        ::munmap(mapped, bytes);
+    }
+
     TEST_CASE("page bytes begin at a page, and keep what is in them when they grow") {
         PageBytes bytes;
         for (size_t size = 1; size < 100'000; size = size * 3 + 1) {
