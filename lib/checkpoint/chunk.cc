@@ -160,11 +160,35 @@ bool decode_place(ByteReader& from, ChunkPlace& place) {
            place.range.first <= place.range.last;
 }
 
+uint64_t seed_of(std::string_view name) noexcept {
+    return XXH3_64bits(name.data(), name.size());
+}
+
 }  // namespace
 
 uint64_t checksum_of(std::string_view name, Bytes bytes) {
-    const uint64_t seed = XXH3_64bits(name.data(), name.size());
-    return XXH3_64bits_withSeed(bytes.data(), bytes.size(), seed);
+    return XXH3_64bits_withSeed(bytes.data(), bytes.size(), seed_of(name));
+}
+
+struct RunningChecksum::State {
+    XXH3_state_t state;
+};
+
+void RunningChecksum::Free::operator()(State* state) const noexcept {
+    delete state;
+}
+
+RunningChecksum::RunningChecksum(std::string_view name) : state_(new State) {
+    XXH3_INITSTATE(&state_->state);
+    XXH3_64bits_reset_withSeed(&state_->state, seed_of(name));
+}
+
+void RunningChecksum::add(Bytes bytes) noexcept {
+    XXH3_64bits_update(&state_->state, bytes.data(), bytes.size());
+}
+
+uint64_t RunningChecksum::value() const noexcept {
+    return XXH3_64bits_digest(&state_->state);
 }
 
 Status check_file(const std::string& name, std::string_view what, std::string_view magic,

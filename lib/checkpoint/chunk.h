@@ -18,6 +18,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -94,6 +95,24 @@ struct Chunk {
 
 /// XXH3-64, seeded with that of `name`.
 [[nodiscard]] uint64_t checksum_of(std::string_view name, std::span<const std::byte> bytes);
+
+/// The same of bytes that come one after the other.
+class RunningChecksum {
+public:
+    explicit RunningChecksum(std::string_view name);
+
+    void add(std::span<const std::byte> bytes) noexcept;
+    [[nodiscard]] uint64_t value() const noexcept;
+
+private:
+    struct State;
+
+    struct Free {
+        void operator()(State* state) const noexcept;
+    };
+
+    std::unique_ptr<State, Free> state_;
+};
 
 /// Checks magic and version of a file's first 12 bytes, and the checksum in its last 8. `what`:
 /// "chunk" or "manifest". Errors: as decode_chunk()

@@ -10,8 +10,13 @@
 
 namespace weir::checkpoint {
 
-ChunkWriter::ChunkWriter(const ChunkPlace& place, size_t expected_bytes, PageBytes buffer)
-    : place_(place), buffer_(std::move(buffer)), populated_(buffer_.size()) {
+ChunkWriter::ChunkWriter(const ChunkPlace& place, std::string name, size_t expected_bytes,
+                         PageBytes buffer)
+    : place_(place),
+      name_(std::move(name)),
+      checksum_(name_),
+      buffer_(std::move(buffer)),
+      populated_(buffer_.size()) {
     buffer_.reserve(expected_bytes);
     ByteWriter head;
     head.raw(std::as_bytes(std::span("WEIRCHNK", 8))).number(Chunk::kVersion);
@@ -22,7 +27,15 @@ ChunkWriter::ChunkWriter(const ChunkPlace& place, size_t expected_bytes, PageByt
     std::memcpy(append(Chunk::kHeadBytes), head.bytes().data(), Chunk::kHeadBytes);
 }
 
+/// What was added is in the processor's caches still. The thread for the disk would have to read a
+/// whole chunk from memory, and take a processor for as long.
+void ChunkWriter::add_to_checksum() {
+    checksum_.add(std::span(buffer_).subspan(summed_, used_ - summed_));
+    summed_ = used_;
+}
+
 std::byte* ChunkWriter::append(size_t size) {
+    add_to_checksum();
     const size_t before = used_;
     used_ += size;
     populated_ = populate_up_to({buffer_.data(), buffer_.capacity()}, used_, populated_);
@@ -68,27 +81,26 @@ void ChunkWriter::add_iteration(const ClosedUpTo& closed) {
     std::memcpy(append(sizeof(item)), item, sizeof(item));
 }
 
-Result<ChunkWriter::Written> ChunkWriter::write(Disk& disk, const std::string& folder,
-                                                const std::string& name) {
+Result<ChunkWriter::Written> ChunkWriter::write(Disk& disk, const std::string& folder) {
     begin_block(Chunk::Block::kEnd, row_count_, 0);
-    const uint64_t checksum = checksum_of(name, std::span(buffer_).first(used_));
+    add_to_checksum();
+    const uint64_t checksum = checksum_.value();
     std::memcpy(append(sizeof(checksum)), &checksum, sizeof(checksum));
     WEIR_ASSIGN(std::unique_ptr<NewFile> file,
-                write_new_file(disk, folder, name, std::span(buffer_).first(used_)));
+                write_new_file(disk, folder, name_, std::span(buffer_).first(used_)));
     return Written{{.table = place_.table,
                     .range = place_.range,
                     .row_count = row_count_,
                     .size_bytes = used_,
                     .checksum = checksum,
-                    .name = name},
+                    .name = name_},
                    std::move(file)};
 }
 
-Result<ChunkEntry> ChunkWriter::finish(Disk& disk, const std::string& folder,
-                                       const std::string& name) {
-    WEIR_ASSIGN(Written written, write(disk, folder, name));
+Result<ChunkEntry> ChunkWriter::finish(Disk& disk, const std::string& folder) {
+    WEIR_ASSIGN(Written written, write(disk, folder));
     if (Status synced = written.file->sync(); !synced) {
-        (void)disk.remove(path_of(folder, name));
+        (void)disk.remove(path_of(folder, name_));
         return std::move(synced).error();
     }
     WEIR_TRY(disk.sync_folder(folder));

@@ -24,9 +24,10 @@ namespace weir::checkpoint {
 /// Thread: one at a time
 class ChunkWriter {
 public:
-    /// `expected_bytes`: of the file, about. `buffer`: memory to work in, of a writer before; what
-    /// is in it does not matter.
-    explicit ChunkWriter(const ChunkPlace& place, size_t expected_bytes = 0, PageBytes buffer = {});
+    /// `name`: of the file. `expected_bytes`: of it, about. `buffer`: memory to work in, of a writer
+    /// before; what is in it does not matter.
+    ChunkWriter(const ChunkPlace& place, std::string name, size_t expected_bytes = 0,
+                PageBytes buffer = {});
 
     [[nodiscard]] const ChunkPlace& place() const noexcept { return place_; }
 
@@ -53,25 +54,27 @@ public:
 
     /// After all that was added: writes the file.
     /// Errors: those of Disk; a file that could not be written whole is removed
-    [[nodiscard]] Result<Written> write(Disk& disk, const std::string& folder,
-                                        const std::string& name);
+    [[nodiscard]] Result<Written> write(Disk& disk, const std::string& folder);
 
     /// The last call: its memory.
     [[nodiscard]] PageBytes take_buffer() noexcept { return std::move(buffer_); }
 
     /// write(), and it is on the disk when this returns.
-    [[nodiscard]] Result<ChunkEntry> finish(Disk& disk, const std::string& folder,
-                                            const std::string& name);
+    [[nodiscard]] Result<ChunkEntry> finish(Disk& disk, const std::string& folder);
 
 private:
     [[nodiscard]] std::byte* append(size_t size);
+    void add_to_checksum();
     void begin_block(Chunk::Block kind, uint64_t count, uint64_t first_key);
     [[nodiscard]] Room add_rows(uint64_t count);
 
     ChunkPlace place_;
+    std::string name_;
+    RunningChecksum checksum_;  ///< of the bytes before the last ones, which are being filled
     uint64_t row_count_ = 0;
     PageBytes buffer_;  ///< not made smaller: so much of its memory was used before
     size_t used_ = 0;
+    size_t summed_ = 0;     ///< bytes that are in the checksum
     size_t populated_ = 0;  ///< bytes of its memory, from the beginning
 };
 

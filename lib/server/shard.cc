@@ -81,6 +81,11 @@ size_t Shard::poll() {
     if (to_manager_.must_poll()) done += poll_link();
     if (refusals_.pending()) refusals_.look();
     if (done > 0) endpoint_->flush();
+    if (is_moving_) {
+        const size_t behind = work_behind();
+        if (behind > 0) endpoint_->flush();
+        done += behind;
+    }
     if (done == 0 && sessions_.empty()) look_for_silence();
     return done;
 }

@@ -223,6 +223,7 @@ private:
     // shard_streams.cc: segments that move
     void look_at_moves() noexcept;
     size_t move_on();
+    size_t work_behind();
     [[nodiscard]] bool is_preparing() const noexcept;
     void follow(ConnectionId connection, const wire::Frame& frame);
     void receive_from_shard(ConnectionId connection, const wire::Frame& frame);

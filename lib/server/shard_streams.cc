@@ -115,8 +115,7 @@ void Shard::follow_view() {
 // What moves, in each poll while something does.
 
 size_t Shard::move_on() {
-    size_t done = holdings_.drop_some() ? 1 : 0;
-    if (checkpoint_.is_under_way() || !fills_.empty()) done += go_on_with_checkpoint();
+    size_t done = 0;
     std::vector<std::pair<ConnectionId, std::string_view>> wrong;
     for (const auto& [connection, follower] : followers_) {
         if (const std::string_view why = follower->go_on(); !why.empty())
@@ -148,6 +147,13 @@ size_t Shard::move_on() {
         retry_ = true;
     }
     look_at_moves();
+    return done;
+}
+
+/// What nobody waits for, when the answers of a poll are on their way.
+size_t Shard::work_behind() {
+    size_t done = holdings_.drop_some() ? 1 : 0;
+    if (checkpoint_.is_under_way() || !fills_.empty()) done += go_on_with_checkpoint();
     return done;
 }
 

@@ -130,10 +130,13 @@ void TableSnapshot::open_group() {
         checkpoint::ChunkPlace place = checkpoint::place_in(
             rows.schema(), static_cast<uint32_t>(rows.state_row_bytes() / rows.pulled_row_bytes()));
         place.range = part.range;
-        part.writer =
-            has_spare_size(part.bytes)
-                ? std::make_unique<ChunkWriter>(place, kSpareBytes, place_.memory->spares.take())
-                : std::make_unique<ChunkWriter>(place, part.bytes + part.bytes / 8);
+        std::string name =
+            checkpoint::chunk_name(place_.number, rows.schema().id, part.range.first, place_.shard);
+        part.writer = has_spare_size(part.bytes)
+                          ? std::make_unique<ChunkWriter>(place, std::move(name), kSpareBytes,
+                                                          place_.memory->spares.take())
+                          : std::make_unique<ChunkWriter>(place, std::move(name),
+                                                          part.bytes + part.bytes / 8);
         for (const ClockTimes& times : part.clocks)
             part.writer->add_clocks(times);
         for (const checkpoint::ClosedUpTo& closed : part.closed)
@@ -146,18 +149,15 @@ void TableSnapshot::close_group() {
     for (size_t i = group_begin_; i < group_end_; ++i) {
         const std::shared_ptr<ChunkWriter> writer = std::move(parts_[i].writer);
         const size_t bytes = writer->bytes();
-        std::string name = checkpoint::chunk_name(place_.number, table_.rows->schema().id,
-                                                  parts_[i].range.first, place_.shard);
         place_.memory->waiting_bytes += bytes;
-        writing_.push_back(
-            {bytes, parts_[i].stamp,
-             place_.disk->add(
-                 [writer, files = files_, folder = place_.folder,
-                  name = std::move(name)](checkpoint::Disk& disk) -> Result<WrittenPart> {
-                     WEIR_ASSIGN(ChunkWriter::Written written, writer->write(disk, folder, name));
-                     files->push_back(std::move(written.file));
-                     return WrittenPart{std::move(written.entry), writer->take_buffer()};
-                 })});
+        writing_.push_back({bytes, parts_[i].stamp,
+                            place_.disk->add([writer, files = files_, folder = place_.folder](
+                                                 checkpoint::Disk& disk) -> Result<WrittenPart> {
+                                WEIR_ASSIGN(ChunkWriter::Written written,
+                                            writer->write(disk, folder));
+                                files->push_back(std::move(written.file));
+                                return WrittenPart{std::move(written.entry), writer->take_buffer()};
+                            })});
         if (++file_count_ == kSyncedTogether) sync();
     }
     group_begin_ = group_end_;

@@ -18,7 +18,7 @@ const std::string kChunkName = chunk_name(1, 0, 0, 0);
 
 std::vector<std::byte> bytes_of(const TableSchema& table, PositionRange range = {}) {
     SimDisk disk;
-    REQUIRE(small_chunk(table, range, 7).finish(disk, "d", kChunkName));
+    REQUIRE(small_chunk(table, range, 7, kChunkName).finish(disk, "d"));
     return disk.read("d/" + kChunkName, 1 << 20).value();
 }
 
@@ -114,19 +114,19 @@ TEST_SUITE("chunk") {
         CHECK_FALSE(with(bytes.size() - 24, 41).empty());  // rows in the end block
         // A dense chunk whose rows are not all there.
         ChunkPlace place = place_in(dense_table(), 0);
-        ChunkWriter writer(place);
+        ChunkWriter writer(place, kChunkName);
         (void)writer.add(KeyRange{0, 39});
         SimDisk disk;
-        REQUIRE(writer.finish(disk, "d", kChunkName));
+        REQUIRE(writer.finish(disk, "d"));
         CHECK(
             chunk_refusal(disk.read("d/" + kChunkName, 1 << 20).value()).find("rows are missing") !=
             std::string::npos);
         // A sparse one with a key that lies elsewhere.
         place = place_in(sparse_table(), 1);
         place.range = {0, 99};
-        ChunkWriter sparse(place);
+        ChunkWriter sparse(place, kChunkName + "2");
         (void)sparse.add(std::vector<uint64_t>{1});
-        REQUIRE(sparse.finish(disk, "d", kChunkName + "2"));
+        REQUIRE(sparse.finish(disk, "d"));
         const auto stray = disk.read("d/" + kChunkName + "2", 1 << 20).value();
         CHECK(decode_chunk(kChunkName + "2", stray).error().message().find("outside") !=
               std::string::npos);

@@ -83,10 +83,10 @@ inline std::vector<uint64_t> sparse_keys(size_t count = 60) {
 }
 
 inline checkpoint::ChunkWriter small_chunk(const TableSchema& table, PositionRange range,
-                                           uint64_t stamp, size_t sparse_count = 60) {
+                                           uint64_t stamp, std::string name) {
     checkpoint::ChunkPlace place = checkpoint::place_in(table, kStateValues[table.id]);
     place.range = range;
-    checkpoint::ChunkWriter writer(place);
+    checkpoint::ChunkWriter writer(place, std::move(name));
     if (table.layout == Layout::kDense) {
         const PositionMap map = PositionMap::dense(table.key_count);
         // In two blocks, as a shard would add them.
@@ -103,7 +103,7 @@ inline checkpoint::ChunkWriter small_chunk(const TableSchema& table, PositionRan
         }
     } else {
         std::vector<uint64_t> keys;
-        for (const uint64_t key : sparse_keys(sparse_count)) {
+        for (const uint64_t key : sparse_keys(60)) {
             if (range.contains(mix64(key))) keys.push_back(key);
         }
         if (!keys.empty()) {
@@ -134,9 +134,9 @@ inline Status write_tables(checkpoint::Disk& disk, const std::string& folder, ui
     for (const PositionRange range : cut_ring(shards)) {
         for (const TableSchema& table : manifest.tables) {
             WEIR_ASSIGN(checkpoint::ChunkWriter::Written written,
-                        small_chunk(table, range, stamp)
-                            .write(disk, folder,
-                                   checkpoint::chunk_name(number, table.id, range.first, shard)));
+                        small_chunk(table, range, stamp,
+                                    checkpoint::chunk_name(number, table.id, range.first, shard))
+                            .write(disk, folder));
             manifest.chunks.push_back(std::move(written.entry));
             files.push_back(std::move(written.file));
         }
@@ -166,7 +166,7 @@ inline Status write_increment(checkpoint::Disk& disk, const std::string& folder,
         if (chunk.table != sparse_table().id) continue;
         const std::string name = checkpoint::chunk_name(number, chunk.table, chunk.range.first, 0);
         WEIR_ASSIGN(chunk,
-                    small_chunk(sparse_table(), chunk.range, stamp).finish(disk, folder, name));
+                    small_chunk(sparse_table(), chunk.range, stamp, name).finish(disk, folder));
     }
     WEIR_TRY(checkpoint::check_chunks(disk, folder, manifest));
     return checkpoint::write_manifest(disk, folder, manifest);
