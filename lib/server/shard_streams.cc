@@ -125,8 +125,7 @@ size_t Shard::move_on() {
     }
     for (const auto& [connection, why] : wrong)
         refuse(connection, why);
-    done +=
-        streams_.send(!is_quiet() && streams_.has_chunks() ? kBytesBesideRequests : kBytesPerPoll);
+    done += streams_.send(kBytesPerPoll, Stream::What::kRecords);
     if (streams_.has_news()) {
         for (const LearnerReport& report : streams_.take_complete())
             tell_manager(report, Errc::kOk);
@@ -154,6 +153,8 @@ size_t Shard::move_on() {
 size_t Shard::work_behind() {
     size_t done = holdings_.drop_some() ? 1 : 0;
     if (checkpoint_.is_under_way() || !fills_.empty()) done += go_on_with_checkpoint();
+    if (streams_.has_chunks())
+        done += streams_.send(is_quiet() ? kBytesPerPoll : kBytesBesideRequests);
     return done;
 }
 

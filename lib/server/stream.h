@@ -191,9 +191,11 @@ public:
     /// The learner has sent kApplied. Returns what is wrong with it; empty if nothing is.
     [[nodiscard]] std::string_view applied(const wire::FrameHeader& header);
 
-    /// Connects if it is time; sends records, and chunks up to about `bytes_max`; but nothing that was
-    /// added after `state`. Returns what it has sent, in bytes.
-    size_t send(size_t bytes_max, uint64_t state = kAllStates);
+    enum class What : uint8_t { kRecords, kChunksToo };
+
+    /// Connects if it is time; sends records, and chunks behind them, about `bytes_max` in all; but
+    /// nothing that was added after `state`. Returns what it has sent, in bytes.
+    size_t send(size_t bytes_max, What what = What::kChunksToo, uint64_t state = kAllStates);
 
     /// The positions of segments that it was told to carry since the last call, and that the learner
     /// has from another primary.

@@ -13,7 +13,7 @@ namespace weir {
 
 using wire::Kind;
 
-size_t Stream::send(size_t bytes_max, uint64_t state) {
+size_t Stream::send(size_t bytes_max, What what, uint64_t state) {
     must_poll_ = false;
     if (batches_.empty()) return 0;
     if (state_ == State::kPaused) {
@@ -25,6 +25,7 @@ size_t Stream::send(size_t bytes_max, uint64_t state) {
     constexpr size_t kStepBytes = 2048;  // what a step takes beside its bytes
     const uint64_t before = sent_bytes_;
     for (size_t done = 0; done < bytes_max; done = sent_bytes_ - before) {
+        if (queue_.empty() && what == What::kRecords) break;
         if (queue_.empty() ? !send_next_chunk() : !send_queue(state)) break;
         sent_bytes_ += kStepBytes;
     }

@@ -513,7 +513,7 @@ uint64_t Streams::state_of_those_before(const ToLearner& one) const noexcept {
 }
 
 /// They take turns, poll by poll.
-size_t Streams::send(size_t bytes_max) {
+size_t Streams::send(size_t bytes_max, Stream::What what) {
     if (is_shared_) {
         for (const auto& [learner, stream] : streams_)
             stream->all_have(confirmed_state());
@@ -525,7 +525,7 @@ size_t Streams::send(size_t bytes_max) {
     for (size_t i = 0; i < streams_.size() && sent < bytes_max; ++i) {
         if (next == streams_.end()) next = streams_.begin();
         next->stream->at_state(state_);
-        sent += next->stream->send(bytes_max - sent, state_of_those_before(*next));
+        sent += next->stream->send(bytes_max - sent, what, state_of_those_before(*next));
         ++next;
     }
     next_to_send_ = next == streams_.end() ? 0 : next->learner;
