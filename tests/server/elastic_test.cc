@@ -3,10 +3,12 @@
 /// Servers that join a running job and leave it, seen from the manager and from the others.
 
 #include <algorithm>
+#include <cstring>
 
 #include <doctest/doctest.h>
 
 #include "tests/log_lines.h"
+#include "tests/passing_endpoint.h"
 #include "tests/seed.h"
 #include "tests/server/raw_worker.h"
 #include "tests/server/servers_only.h"
@@ -25,11 +27,8 @@ bool ended_with(const Status& status, const char* text) {
 }
 
 /// How many packets a shard sends at most in one poll while half of a table moves to a new server.
-uint64_t most_packets_of_a_poll(bool has_pushes) {
+uint64_t most_packets_of_a_poll(const SimShape& shape, bool has_pushes) {
     constexpr uint64_t kKeys = 200'000;
-    SimShape shape;
-    shape.servers = 1;
-    shape.shards = 1;
     SimCluster cluster(1, shape, {});
     REQUIRE(cluster.start());
     const auto table = cluster.make_table(0, dense_table("t", kKeys, ValueType::kUInt64));
@@ -57,12 +56,75 @@ uint64_t most_packets_of_a_poll(bool has_pushes) {
     return most;
 }
 
+/// What a shard sent, in which order.
+struct SendOrder {
+    uint64_t chunks_alone = 0;         ///< of rows that move
+    uint64_t chunks_after_answer = 0;  ///< that has left
+    uint64_t chunks_before_answer = 0;
+    bool has_answered = false;  ///< in this poll
+    bool has_waiting = false;   ///< answers, until flush()
+};
+
+class OrderEndpoint final : public testing::PassingEndpoint {
+public:
+    OrderEndpoint(std::unique_ptr<Endpoint> inner, SendOrder& order)
+        : PassingEndpoint(std::move(inner)), order_(order) {}
+
+    [[nodiscard]] Post send(ConnectionId c, Parts parts) override {
+        constexpr size_t kChunkBytesMin = 1000;  // a record of one key has fewer
+        wire::FrameHeader header;
+        std::memcpy(&header, parts[0].data(), std::min(sizeof(header), parts[0].size()));
+        size_t bytes = 0;
+        for (const std::span<const std::byte> part : parts)
+            bytes += part.size();
+        if (header.kind == Kind::kReply) order_.has_answered = order_.has_waiting = true;
+        if (header.kind == Kind::kRecord && bytes >= kChunkBytesMin) {
+            ++(order_.has_waiting    ? order_.chunks_before_answer
+               : order_.has_answered ? order_.chunks_after_answer
+                                     : order_.chunks_alone);
+        }
+        return inner().send(c, parts);
+    }
+
+    void flush() override {
+        order_.has_waiting = false;
+        inner().flush();
+    }
+
+    [[nodiscard]] size_t poll(std::span<Completion> completions) override {
+        order_.has_answered = order_.has_waiting = false;
+        return inner().poll(completions);
+    }
+
+private:
+    SendOrder& order_;
+};
+
 }  // namespace
 
 TEST_SUITE("elastic") {
+    TEST_CASE("answers leave before a poll sends rows that move") {
+        SendOrder order;
+        SimShape shape;
+        shape.servers = 1;
+        shape.shards = 1;
+        shape.around_shard = [&](SimShape::Endpoint inner) {
+            return std::make_unique<OrderEndpoint>(std::move(inner), order);
+        };
+        (void)most_packets_of_a_poll(shape, true);
+        MESSAGE(order.chunks_alone << " chunks in polls without answers, "
+                                   << order.chunks_after_answer << " after answers");
+        CHECK(order.chunks_alone > 0);
+        CHECK(order.chunks_after_answer > 0);
+        CHECK(order.chunks_before_answer == 0);
+    }
+
     TEST_CASE("what moves is sent in smaller steps while workers push") {
-        const uint64_t alone = most_packets_of_a_poll(false);
-        const uint64_t beside = most_packets_of_a_poll(true);
+        SimShape shape;
+        shape.servers = 1;
+        shape.shards = 1;
+        const uint64_t alone = most_packets_of_a_poll(shape, false);
+        const uint64_t beside = most_packets_of_a_poll(shape, true);
         MESSAGE("packets of a poll: " << alone << ", beside pushes " << beside);
         CHECK(alone >= 6);
         CHECK(beside <= 4);

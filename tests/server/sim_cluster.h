@@ -67,6 +67,8 @@ struct SimShape {
     uint64_t disk_ns_max = 0;  ///< what is done on that disk takes up to so long
     std::optional<checkpoint::Manifest> resume{};
     std::shared_ptr<ManagerRecord> record = nullptr;  ///< if there is one, it is written
+    using Endpoint = std::unique_ptr<transport::Endpoint>;
+    std::function<Endpoint(Endpoint)> around_shard{};  ///< what a shard has instead of its endpoint
 };
 
 /// A server that joins a running cluster.
@@ -480,8 +482,10 @@ private:
 
     void add_shard(const ShardOptions& options, transport::Device& device, Memory& memory) {
         const auto host = static_cast<uint32_t>(options.link.process - 1);
+        auto own = endpoint(device);
+        if (shape_.around_shard) own = shape_.around_shard(std::move(own));
         shards.push_back(
-            std::make_unique<Shard>(options, endpoint(device), clock_of(host), memory, rules));
+            std::make_unique<Shard>(options, std::move(own), clock_of(host), memory, rules));
         shard_hosts_.push_back(host);
     }
 
