@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <deque>
+#include <utility>
 
 #include <doctest/doctest.h>
 
@@ -27,8 +29,11 @@ bool ended_with(const Status& status, const char* text) {
 }
 
 /// How many packets a shard sends at most in one poll while half of a table moves to a new server.
-uint64_t most_packets_of_a_poll(const SimShape& shape, bool has_pushes) {
+uint64_t most_packets_of_a_poll(bool has_pushes) {
     constexpr uint64_t kKeys = 200'000;
+    SimShape shape;
+    shape.servers = 1;
+    shape.shards = 1;
     SimCluster cluster(1, shape, {});
     REQUIRE(cluster.start());
     const auto table = cluster.make_table(0, dense_table("t", kKeys, ValueType::kUInt64));
@@ -54,6 +59,35 @@ uint64_t most_packets_of_a_poll(const SimShape& shape, bool has_pushes) {
     }
     if (call != 0) REQUIRE(cluster.finish(0, call).has_value());
     return most;
+}
+
+/// Three workers push single keys, several at a time, while half of a table moves to a new server.
+void push_while_half_moves(const SimShape& shape) {
+    constexpr uint64_t kKeys = 200'000;
+    constexpr size_t kCalls = 30;
+    SimCluster cluster(1, shape, {});
+    REQUIRE(cluster.start());
+    const auto table = cluster.make_table(0, dense_table("t", kKeys, ValueType::kUInt64));
+    REQUIRE(table.has_value());
+    cluster.add_server();
+    const uint64_t one = 1;
+    std::deque<std::pair<ClientCore*, ClientCore::CallId>> calls;
+    while (cluster.manager->view().segments_of(1).empty() || !calls.empty()) {
+        const bool is_over = !cluster.manager->view().segments_of(1).empty();
+        while (!is_over && calls.size() < kCalls) {
+            ClientCore& worker = *cluster.workers[calls.size() % cluster.workers.size()];
+            const KeyRange key{calls.size(), calls.size() + 1};
+            calls.emplace_back(&worker,
+                               worker.push(*table, key, std::as_bytes(std::span(&one, 1)), {}));
+        }
+        (void)cluster.step();
+        (void)cluster.network.step();  // not only when nobody has anything to do
+        std::erase_if(calls, [](const auto& call) {
+            if (!call.first->done(call.second)) return false;
+            CHECK(call.first->take(call.second));
+            return true;
+        });
+    }
 }
 
 /// What a shard sent, in which order.
@@ -111,7 +145,7 @@ TEST_SUITE("elastic") {
         shape.around_shard = [&](SimShape::Endpoint inner) {
             return std::make_unique<OrderEndpoint>(std::move(inner), order);
         };
-        (void)most_packets_of_a_poll(shape, true);
+        push_while_half_moves(shape);
         MESSAGE(order.chunks_alone << " chunks in polls without answers, "
                                    << order.chunks_after_answer << " after answers");
         CHECK(order.chunks_alone > 0);
@@ -120,11 +154,8 @@ TEST_SUITE("elastic") {
     }
 
     TEST_CASE("what moves is sent in smaller steps while workers push") {
-        SimShape shape;
-        shape.servers = 1;
-        shape.shards = 1;
-        const uint64_t alone = most_packets_of_a_poll(shape, false);
-        const uint64_t beside = most_packets_of_a_poll(shape, true);
+        const uint64_t alone = most_packets_of_a_poll(false);
+        const uint64_t beside = most_packets_of_a_poll(true);
         MESSAGE("packets of a poll: " << alone << ", beside pushes " << beside);
         CHECK(alone >= 6);
         CHECK(beside <= 4);
