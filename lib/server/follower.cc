@@ -63,6 +63,7 @@ std::string_view Follower::take_whole(std::span<const std::byte> bytes,
         memory = nullptr;
     }
     if (!record_.become(bytes, lent)) return "a malformed record";
+    has_taken_push_ = record_.has_more || record_.has_tail();
     if (waiting_.empty()) {
         const Outcome outcome = take(record_, memory);
         if (outcome != Outcome::kWait) return judge(outcome);

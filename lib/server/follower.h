@@ -97,6 +97,9 @@ public:
     /// Applies what waits, as far as it can. Returns what is wrong with it.
     [[nodiscard]] std::string_view go_on();
 
+    /// Whether the last record that it took was more than rows: somebody waits for it.
+    [[nodiscard]] bool has_taken_push() const noexcept { return has_taken_push_; }
+
     [[nodiscard]] bool is_waiting() const noexcept { return !waiting_.empty(); }
 
     /// It makes room for a segment, a bounded part in each go_on().
@@ -186,6 +189,7 @@ private:
     Errc refusal_ = Errc::kOk;
     bool has_told_refusal_ = false;
     bool is_preparing_ = false;
+    bool has_taken_push_ = false;
     std::string_view wrong_;          ///< with the last record
     std::vector<std::byte> partial_;  ///< the beginning of a record that comes in parts
     size_t bytes_to_come_ = 0;        ///< of it

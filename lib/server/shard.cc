@@ -90,11 +90,13 @@ size_t Shard::poll() {
     return done;
 }
 
-/// Each of a stream's messages is some work when this shard learns, and a worker's may be behind them.
+/// Each of a stream's messages is some work when this shard learns: one of a worker may be behind them, or
+/// a shard that shares its CPU, through which a push goes, too.
 size_t Shard::messages_per_poll() noexcept {
     constexpr size_t kBesideRequests = 4;
     if (!is_quiet()) ++quiet_polls_;
-    return is_learning_ && !is_quiet() ? kBesideRequests : completions_.size();
+    if (!is_learning_ || is_quiet()) return completions_.size();
+    return std::exchange(takes_chunks_, false) ? 1 : kBesideRequests;
 }
 
 /// Workers end by their deadlines when the manager is stopped, or its host is gone. A server that nobody

@@ -147,7 +147,8 @@ private:
     // shard.cc: messages, connections, the manager's orders
     [[nodiscard]] size_t messages_per_poll() noexcept;
 
-    /// Whether workers have asked for nothing lately: nobody waits then for what is done in a poll.
+    /// Whether workers have asked for nothing lately, and no record of a push has come: nobody waits then
+    /// for what is done in a poll.
     [[nodiscard]] bool is_quiet() const noexcept {
         constexpr uint32_t kPolls = 256;
         return quiet_polls_ >= kPolls;
@@ -224,6 +225,7 @@ private:
     void look_at_moves() noexcept;
     size_t move_on();
     size_t work_behind();
+    [[nodiscard]] Stream::What chunks_of_poll() const noexcept;
     [[nodiscard]] bool is_preparing() const noexcept;
     void follow(ConnectionId connection, const wire::Frame& frame);
     void receive_from_shard(ConnectionId connection, const wire::Frame& frame);
@@ -393,7 +395,8 @@ private:
     std::optional<uint64_t> stopping_;  ///< for this epoch: kStopped is to be sent
     bool is_moving_ = false;            ///< any of that
     bool is_learning_ = false;          ///< something, by the view
-    uint32_t quiet_polls_ = 0;          ///< since a worker has asked for something; some at most
+    bool takes_chunks_ = false;         ///< the last record that came was one
+    uint32_t quiet_polls_ = 0;          ///< since somebody waited for what is done; some at most
     bool holds_pushes_ = false;         ///< until streams have room
     bool retry_ = false;                ///< deferred or held requests may now be able to go on
     CheckpointPart checkpoint_{tables_, holdings_, options_.disk};

@@ -149,12 +149,18 @@ size_t Shard::move_on() {
     return done;
 }
 
+/// A push waits for the copies that count, and its record there for the chunks before it.
+Stream::What Shard::chunks_of_poll() const noexcept {
+    const bool delay_pushes = !is_quiet() && streams_.is_counted();
+    return delay_pushes ? Stream::What::kFewChunks : Stream::What::kChunks;
+}
+
 /// What nobody waits for, when the answers of a poll are on their way.
 size_t Shard::work_behind() {
     size_t done = holdings_.drop_some() ? 1 : 0;
     if (checkpoint_.is_under_way() || !fills_.empty()) done += go_on_with_checkpoint();
     if (streams_.has_chunks())
-        done += streams_.send(is_quiet() ? kBytesPerPoll : kBytesBesideRequests);
+        done += streams_.send(is_quiet() ? kBytesPerPoll : kBytesBesideRequests, chunks_of_poll());
     return done;
 }
 
@@ -271,9 +277,12 @@ void Shard::follow(ConnectionId connection, const wire::Frame& frame) {
 void Shard::receive_from_shard(ConnectionId connection, const wire::Frame& frame) {
     std::string_view wrong;
     if (const auto found = followers_.find(connection); found != followers_.end()) {
+        Follower& follower = *found->second;
         wrong = frame.header.kind == Kind::kRecord
-                    ? found->second->receive(frame, {*endpoint_, connection})
+                    ? follower.receive(frame, {*endpoint_, connection})
                     : "a frame that a stream does not have";
+        if (follower.has_taken_push()) quiet_polls_ = 0;
+        takes_chunks_ = !follower.has_taken_push();
     } else {
         wrong = streams_.receive(connection, frame.header);  // nothing, if it was closed
     }

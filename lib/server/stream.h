@@ -50,6 +50,7 @@ public:
     /// The learner may find so much work at once (RecordMessage::work_bytes()), and whatever else comes to
     /// it waits for that.
     static constexpr size_t kWindowBytes = size_t{512} << 10;
+    static constexpr size_t kWindowBytesOfFew = size_t{32} << 10;  ///< of What::kFewChunks
     /// Records that wait; beyond it, has_room() is false. One push may be longer.
     static constexpr size_t kQueueBytesMax = size_t{16} << 20;
     // Before it connects again: the first pause, and the last one, which is also that before it asks a
@@ -191,11 +192,13 @@ public:
     /// The learner has sent kApplied. Returns what is wrong with it; empty if nothing is.
     [[nodiscard]] std::string_view applied(const wire::FrameHeader& header);
 
-    enum class What : uint8_t { kRecords, kChunksToo };
+    /// Records alone; or chunks behind them: few and short ones while there are pushes, whose records
+    /// would wait behind all that the learner has still to take.
+    enum class What : uint8_t { kRecords, kFewChunks, kChunks };
 
-    /// Connects if it is time; sends records, and chunks behind them, about `bytes_max` in all; but
-    /// nothing that was added after `state`. Returns what it has sent, in bytes.
-    size_t send(size_t bytes_max, What what = What::kChunksToo, uint64_t state = kAllStates);
+    /// Connects if it is time; sends `what`, about `bytes_max` in all; but nothing that was added after
+    /// `state`. Returns what it has sent, in bytes.
+    size_t send(size_t bytes_max, What what = What::kChunks, uint64_t state = kAllStates);
 
     /// The positions of segments that it was told to carry since the last call, and that the learner
     /// has from another primary.
@@ -286,18 +289,19 @@ private:
     void add_all_rows(const Batch& batch, size_t table, bool has_more);
     void add_rows(const Batch& batch, size_t table, const AggregatedRows& changed);
     void find_positions();
-    [[nodiscard]] bool has_window(size_t work_bytes) const noexcept;
+    [[nodiscard]] bool has_window(size_t work_bytes,
+                                  size_t window_bytes = kWindowBytes) const noexcept;
     [[nodiscard]] bool post(uint64_t index, size_t bytes_to_come,
                             std::span<const std::span<const std::byte>> body);
     void was_sent(size_t work_bytes);
     [[nodiscard]] bool send_queue(uint64_t state);
-    [[nodiscard]] bool send_next_chunk();
+    [[nodiscard]] bool send_next_chunk(What what);
     void begin(Batch& batch);
     void end(Batch& batch);
     [[nodiscard]] uint64_t next_index() const noexcept;
     [[nodiscard]] bool begin_walk(Batch& batch);
     void add_iterations(const Batch& batch, size_t table);
-    [[nodiscard]] bool send_rows(Batch& batch, const ShardTable& table);
+    [[nodiscard]] bool send_rows(Batch& batch, const ShardTable& table, size_t work_bytes_max);
     [[nodiscard]] RecordMessage record_of(const ShardTable& table, size_t number);
     void add_listed(size_t table, bool has_more);
     void find_counted();

@@ -13,6 +13,13 @@ namespace weir {
 
 using wire::Kind;
 
+namespace {
+
+constexpr size_t kChunkWorkBytes = size_t{16} << 10;
+constexpr size_t kChunkWorkBytesOfFew = size_t{8} << 10;
+
+}  // namespace
+
 size_t Stream::send(size_t bytes_max, What what, uint64_t state) {
     must_poll_ = false;
     if (batches_.empty()) return 0;
@@ -26,14 +33,14 @@ size_t Stream::send(size_t bytes_max, What what, uint64_t state) {
     const uint64_t before = sent_bytes_;
     for (size_t done = 0; done < bytes_max; done = sent_bytes_ - before) {
         if (queue_.empty() && what == What::kRecords) break;
-        if (queue_.empty() ? !send_next_chunk() : !send_queue(state)) break;
+        if (queue_.empty() ? !send_next_chunk(what) : !send_queue(state)) break;
         sent_bytes_ += kStepBytes;
     }
     return sent_bytes_ - before;
 }
 
-bool Stream::has_window(size_t work_bytes) const noexcept {
-    return taken_ == last_index_ || untaken_bytes_ + work_bytes <= kWindowBytes;
+bool Stream::has_window(size_t work_bytes, size_t window_bytes) const noexcept {
+    return taken_ == last_index_ || untaken_bytes_ + work_bytes <= window_bytes;
 }
 
 /// False: the connection takes nothing now, or is closed.
@@ -112,16 +119,19 @@ bool Stream::send_queue(uint64_t state) {
 }
 
 /// What comes next of the first batch that is not done. False: nothing, or not now.
-bool Stream::send_next_chunk() {
+bool Stream::send_next_chunk(What what) {
+    const bool is_few = what == What::kFewChunks;
+    const size_t window_bytes = is_few ? kWindowBytesOfFew : kWindowBytes;
+    const size_t work_bytes_max = is_few ? kChunkWorkBytesOfFew : kChunkWorkBytes;
     const auto batch =
         std::ranges::find_if(batches_, [](const Batch& one) { return !one.is_done(); });
-    if (batch == batches_.end() || !has_window(0)) return false;
+    if (batch == batches_.end() || !has_window(0, window_bytes)) return false;
     if (!batch->has_begun) {
         begin(*batch);
         return true;
     }
     if (!batch->walked && !begin_walk(*batch)) return true;
-    if (!batch->cursor.at_end) return send_rows(*batch, *tables_[*batch->walked]);
+    if (!batch->cursor.at_end) return send_rows(*batch, *tables_[*batch->walked], work_bytes_max);
     batch->walked.reset();
     if (batch->end) batch->end = next_index() - 1;
     return true;
@@ -245,9 +255,8 @@ void Stream::add_as_now(size_t number, const PositionSet& positions, const Touch
 }
 
 /// Sends rows of a table, as they are now. False: not now.
-bool Stream::send_rows(Batch& batch, const ShardTable& table) {
+bool Stream::send_rows(Batch& batch, const ShardTable& table, size_t work_bytes_max) {
     const TableShard& rows = *table.rows;
-    constexpr size_t kWorkBytes = size_t{16} << 10;  // of a chunk
     const bool is_dense = table.positions.is_dense();
     const size_t row_bytes =
         rows.pulled_row_bytes() + rows.state_row_bytes() + (is_dense ? 0 : sizeof(uint64_t));
@@ -255,7 +264,7 @@ bool Stream::send_rows(Batch& batch, const ShardTable& table) {
     const size_t room = endpoint_.capabilities_of(*connection_).message_bytes_max -
                         wire::kHeaderBytesMin - RecordMessage::kHeadBytes;
     const size_t row_count =
-        std::max<size_t>(1, std::min(room / row_bytes, kWorkBytes / row_work_bytes));
+        std::max<size_t>(1, std::min(room / row_bytes, work_bytes_max / row_work_bytes));
     KeyCursor cursor = batch.cursor;
     rows.list(cursor, batch.positions, row_count, listed_);
     if (listed_.row_count() == 0) {

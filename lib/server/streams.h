@@ -144,8 +144,8 @@ public:
     [[nodiscard]] std::string_view receive(transport::ConnectionId connection,
                                            const wire::FrameHeader& header);
 
-    /// Sends records, and chunks behind them, about `bytes_max` in all. Returns what it has sent.
-    size_t send(size_t bytes_max, Stream::What what = Stream::What::kChunksToo);
+    /// Sends `what`, about `bytes_max` in all. Returns what it has sent.
+    size_t send(size_t bytes_max, Stream::What what = Stream::What::kChunks);
 
     /// As Stream::has_chunks(), of any.
     [[nodiscard]] bool has_chunks() const noexcept {

@@ -15,6 +15,7 @@ namespace {
 
 /// Buckets of a sparse table that one step reads at most: some 50 us.
 constexpr size_t kStepBuckets = size_t{1} << 11;
+constexpr size_t kDropBuckets = size_t{1} << 9;  ///< in as long: their rows are reset
 
 }  // namespace
 
@@ -250,7 +251,7 @@ void TableShard::give_up(const PositionSet& positions) {
 
 bool TableShard::drop_some() {
     if (!drop_cursor_) return false;
-    std::get<SparseStore>(*store_).drop_outside(*drop_cursor_, owned_, kStepBuckets);
+    std::get<SparseStore>(*store_).drop_outside(*drop_cursor_, owned_, kDropBuckets);
     if (drop_cursor_->at_end) drop_cursor_.reset();
     return drop_cursor_.has_value();
 }

@@ -76,7 +76,8 @@ void push_while_half_moves(const SimShape& shape) {
         const bool is_over = !cluster.manager->view().segments_of(1).empty();
         while (!is_over && calls.size() < kCalls) {
             ClientCore& worker = *cluster.workers[calls.size() % cluster.workers.size()];
-            const KeyRange key{calls.size(), calls.size() + 1};
+            const uint64_t first = calls.size() * (kKeys / kCalls);
+            const KeyRange key{first, first + 1};
             calls.emplace_back(&worker,
                                worker.push(*table, key, std::as_bytes(std::span(&one, 1)), {}));
         }
@@ -90,22 +91,27 @@ void push_while_half_moves(const SimShape& shape) {
     }
 }
 
-/// What a shard sent, in which order.
-struct SendOrder {
+/// What a shard sent and took, in which order.
+struct MessageOrder {
     uint64_t chunks_alone = 0;         ///< of rows that move
     uint64_t chunks_after_answer = 0;  ///< that has left
     uint64_t chunks_before_answer = 0;
+    /// Behind a poll that took a chunk, and while records of pushes come, too:
+    uint64_t polls_for_one = 0;  ///< that take one message at most
+    uint64_t polls_for_more = 0;
+    uint32_t polls_without_push = kNever;  ///< records of any
+    bool has_taken_chunk = false;
+    static constexpr uint32_t kNever = ~0U;
     bool has_answered = false;  ///< in this poll
     bool has_waiting = false;   ///< answers, until flush()
 };
 
 class OrderEndpoint final : public testing::PassingEndpoint {
 public:
-    OrderEndpoint(std::unique_ptr<Endpoint> inner, SendOrder& order)
+    OrderEndpoint(std::unique_ptr<Endpoint> inner, MessageOrder& order)
         : PassingEndpoint(std::move(inner)), order_(order) {}
 
     [[nodiscard]] Post send(ConnectionId c, Parts parts) override {
-        constexpr size_t kChunkBytesMin = 1000;  // a record of one key has fewer
         wire::FrameHeader header;
         std::memcpy(&header, parts[0].data(), std::min(sizeof(header), parts[0].size()));
         size_t bytes = 0;
@@ -127,18 +133,35 @@ public:
 
     [[nodiscard]] size_t poll(std::span<Completion> completions) override {
         order_.has_answered = order_.has_waiting = false;
-        return inner().poll(completions);
+        constexpr uint32_t kPollsBesidePushes = 100;
+        if (order_.has_taken_chunk && order_.polls_without_push < kPollsBesidePushes)
+            ++(completions.size() == 1 ? order_.polls_for_one : order_.polls_for_more);
+        const size_t count = inner().poll(completions);
+        order_.has_taken_chunk = false;
+        if (order_.polls_without_push != MessageOrder::kNever) ++order_.polls_without_push;
+        for (const Completion& c : completions.first(count)) {
+            wire::Frame frame;
+            const bool is_record = c.event == transport::Event::kReceived &&
+                                   wire::decode(c.message, frame) == Errc::kOk &&
+                                   frame.header.kind == Kind::kRecord;
+            if (!is_record) continue;
+            order_.has_taken_chunk = c.message.size() >= kChunkBytesMin;
+            if (!order_.has_taken_chunk) order_.polls_without_push = 0;
+        }
+        return count;
     }
 
 private:
-    SendOrder& order_;
+    static constexpr size_t kChunkBytesMin = 1000;  // a record of one key has fewer
+
+    MessageOrder& order_;
 };
 
 }  // namespace
 
 TEST_SUITE("elastic") {
     TEST_CASE("answers leave before a poll sends rows that move") {
-        SendOrder order;
+        MessageOrder order;
         SimShape shape;
         shape.servers = 1;
         shape.shards = 1;
@@ -151,6 +174,21 @@ TEST_SUITE("elastic") {
         CHECK(order.chunks_alone > 0);
         CHECK(order.chunks_after_answer > 0);
         CHECK(order.chunks_before_answer == 0);
+    }
+
+    TEST_CASE("one that learns takes a chunk in a poll while workers push") {
+        MessageOrder order;
+        SimShape shape;
+        shape.servers = 1;
+        shape.shards = 1;
+        uint32_t shards = 0;
+        shape.around_shard = [&](SimShape::Endpoint inner) -> SimShape::Endpoint {
+            if (shards++ != 1) return inner;
+            return std::make_unique<OrderEndpoint>(std::move(inner), order);
+        };
+        push_while_half_moves(shape);
+        CHECK(order.polls_for_one > 20);
+        CHECK(order.polls_for_more == 0);
     }
 
     TEST_CASE("what moves is sent in smaller steps while workers push") {

@@ -319,8 +319,9 @@ public:
     std::string_view wrong;
     Errc refusal = Errc::kOk;
     size_t chunk_bytes = 2000;  // of a step
-    size_t sent_max = 0;        // by any step
-    size_t sent_bytes = 0;      // in all
+    Stream::What sent_what = Stream::What::kChunks;
+    size_t sent_max = 0;    // by any step
+    size_t sent_bytes = 0;  // in all
     bool is_learner_stopped = false;
     bool are_iterations = false;  // pushes: each is all that one changes
 
@@ -438,7 +439,7 @@ private:
             REQUIRE(wire::decode(c.message, frame) == Errc::kOk);
             CHECK(streams.receive(c.connection, frame.header).empty());
         }
-        const size_t sent = streams.send(chunk_bytes);
+        const size_t sent = streams.send(chunk_bytes, sent_what);
         sent_max = std::max(sent_max, sent);
         sent_bytes += sent;
         from->flush();

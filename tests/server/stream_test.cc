@@ -317,6 +317,27 @@ TEST_SUITE("stream") {
         pair.check_equal();
     }
 
+    TEST_CASE("while there are pushes, a stream is a few short chunks ahead") {
+        StreamPair pair(1);
+        pair.sent_what = Stream::What::kFewChunks;
+        pair.make_table(dense_table("big", 1'000'000));
+        pair.primary.tables[0]->was_pushed = true;
+        const uint64_t before = pair.network.counters().packets;
+        pair.name_learner(pair.segments_of_primary());
+        REQUIRE(pair.run_until([&] { return pair.follower != nullptr; }));
+        pair.is_learner_stopped = true;
+        (void)pair.run_until([] { return false; }, 50);
+        const uint64_t ahead_bytes =
+            (pair.network.counters().packets - before) * uint64_t{kMessageBytesMax};
+        CHECK(ahead_bytes > Stream::kWindowBytesOfFew / 2);
+        CHECK(ahead_bytes < 2 * Stream::kWindowBytesOfFew);
+        pair.push_something();  // a record has all of the window
+        CHECK(pair.streams.has_room());
+        pair.is_learner_stopped = false;
+        CHECK(pair.run_until([&] { return pair.has_all(); }));
+        pair.check_equal();
+    }
+
     TEST_CASE("of rows that have to be found, fewer are under way and come at once") {
         StreamPair pair(1);
         pair.make_table(sparse_table("t"));
