@@ -280,7 +280,7 @@ private:
     uint64_t awake_since_ns_ = 0;           ///< it has been polled often enough
     uint64_t next_look_ns_ = 0;             ///< for silent servers
     std::set<uint32_t> silent_;             ///< servers that are out of reach; that was logged
-    /// Servers that were removed while they had a lease, and when that ends.
+    /// Servers that were removed while they had a lease, and their processes.
     std::map<uint32_t, uint64_t> fenced_;
     bool has_news_ = false;  ///< membership_ has heard something: act()
     /// It was stopped, and has not read all that came meanwhile. What it would decide may give up a copy,

@@ -221,11 +221,11 @@ void Manager::remove_server(uint32_t server, const Error& why) {
     wire::FrameHeader header = wire::header_of(Kind::kShutdown);
     header.status = why.code();
     const std::vector<std::byte> body = encode_text(why.message());
-    uint64_t lease_end_ns = 0;  // 0 as well if its end is proved
+    uint64_t process = 0;
     std::erase_if(shards_, [&](const auto& entry) {
         if (entry.second.server != server) return false;
-        endpoint_->refuse_leases(entry.second.process);
-        lease_end_ns = endpoint_->lease_end_ns(entry.second.process);
+        process = entry.second.process;
+        endpoint_->refuse_leases(process);
         removed_[server].rank = entry.second.rank;
         removed_[server].joined_later = entry.second.joiner != 0;
         removed_[server].shards.push_back(entry.first);
@@ -236,8 +236,8 @@ void Manager::remove_server(uint32_t server, const Error& why) {
     });
     checkpoints_.lose_shards(why);
     silent_.erase(server);
-    if (options_.replicas > 0 && lease_end_ns > clock_.now_ns()) {
-        fenced_[server] = lease_end_ns;  // it may still answer: nobody may take over from it yet
+    if (options_.replicas > 0 && endpoint_->lease_end_ns(process) > clock_.now_ns()) {
+        fenced_[server] = process;  // it may still answer: nobody may take over from it yet
     } else {
         membership_->server_died(server);
     }

@@ -4,6 +4,7 @@
 /// for a server to leave. A manager that does not lead asks as they do for a checkpoint.
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include <fmt/core.h>
@@ -148,7 +149,9 @@ JobStatus Manager::make_status() const {
     status.joining_workers = static_cast<uint32_t>(joiners_.workers().size());
     status.tables = static_cast<uint32_t>(tables_.count());
     note_moves(membership_->progress(), status);
-    status.dead = dead_servers_;
+    std::ranges::copy_if(dead_servers_, std::back_inserter(status.dead), [&](const auto& dead) {
+        return !fenced_.contains(dead.number);  // nobody has taken over from those yet
+    });
     status.replicas = options_.replicas;
     status.lease_ms = options_.lease_ns / kMillisecond;
     status.segments = view.segments().size();

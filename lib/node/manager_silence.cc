@@ -83,10 +83,11 @@ void Manager::judge_silent(uint32_t server, uint64_t silent_ns, const std::set<u
         endpoint_->close(connection);
 }
 
-/// Servers that were removed while they might still answer.
+/// Servers that were removed while they might still answer: until their lease ends, or, if that is sooner,
+/// the end of their process is proved.
 void Manager::give_up_fenced(uint64_t now_ns) {
     std::erase_if(fenced_, [&](const auto& entry) {
-        if (now_ns <= entry.second) return false;
+        if (now_ns <= endpoint_->lease_end_ns(entry.second)) return false;
         membership_->server_died(entry.first);
         has_news_ = true;
         return true;

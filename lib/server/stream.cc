@@ -59,6 +59,7 @@ void Stream::send_again() {
         queue_bytes_ += record.size();
     }
     untaken_bytes_ = 0;
+    forget_chunks_ahead();
     last_index_ = taken_ = applied_;
 }
 
@@ -68,6 +69,7 @@ void Stream::begin_anew() {
     queue_bytes_ = 0;
     unapplied_.clear();
     untaken_bytes_ = 0;
+    forget_chunks_ahead();
     last_index_ = 0;
     applied_ = taken_ = 0;
     mark_ = 0;  // the chunks that follow have it all
@@ -402,6 +404,9 @@ std::string_view Stream::applied(const wire::FrameHeader& header) {
         if (sent.index > taken_ && sent.index <= taken) untaken_bytes_ -= sent.work_bytes;
     }
     taken_ = taken;
+    for (; !chunks_ahead_.empty() && chunks_ahead_.front().index <= taken_;
+         chunks_ahead_.pop_front())
+        chunk_bytes_ahead_ -= chunks_ahead_.front().work_bytes;
     applied_ = header.first;
     for (; !unapplied_.empty() && unapplied_.front().index <= applied_; unapplied_.pop_front())
         give_back(std::move(unapplied_.front().kept));

@@ -50,7 +50,8 @@ public:
     /// The learner may find so much work at once (RecordMessage::work_bytes()), and whatever else comes to
     /// it waits for that.
     static constexpr size_t kWindowBytes = size_t{512} << 10;
-    static constexpr size_t kWindowBytesOfFew = size_t{32} << 10;  ///< of What::kFewChunks
+    /// Of What::kFewChunks so much is on its way, beside any records: these may be more all the time.
+    static constexpr size_t kFewChunksBytes = size_t{32} << 10;
     /// Records that wait; beyond it, has_room() is false. One push may be longer.
     static constexpr size_t kQueueBytesMax = size_t{16} << 20;
     // Before it connects again: the first pause, and the last one, which is also that before it asks a
@@ -289,11 +290,12 @@ private:
     void add_all_rows(const Batch& batch, size_t table, bool has_more);
     void add_rows(const Batch& batch, size_t table, const AggregatedRows& changed);
     void find_positions();
-    [[nodiscard]] bool has_window(size_t work_bytes,
-                                  size_t window_bytes = kWindowBytes) const noexcept;
+    [[nodiscard]] bool has_window(size_t work_bytes) const noexcept;
     [[nodiscard]] bool post(uint64_t index, size_t bytes_to_come,
                             std::span<const std::span<const std::byte>> body);
     void was_sent(size_t work_bytes);
+    void chunk_is_ahead(uint64_t index, size_t work_bytes);
+    void forget_chunks_ahead() noexcept;
     [[nodiscard]] bool send_queue(uint64_t state);
     [[nodiscard]] bool send_next_chunk(What what);
     void begin(Batch& batch);
@@ -339,8 +341,10 @@ private:
     uint64_t applied_ = 0;
     uint64_t taken_ = 0;  ///< as applied_, and what the learner keeps until the change is whole
     std::deque<Sent> unapplied_;
-    size_t untaken_bytes_ = 0;    ///< of work for the learner
-    std::deque<Change> changes_;  ///< that are not confirmed; of a lasting stream
+    size_t untaken_bytes_ = 0;       ///< of work for the learner
+    std::deque<Sent> chunks_ahead_;  ///< that it has not taken
+    size_t chunk_bytes_ahead_ = 0;   ///< of work in them
+    std::deque<Change> changes_;     ///< that are not confirmed; of a lasting stream
     uint64_t state_now_ = 0;
     bool is_shared_ = false;
     std::deque<Change> uncommon_;  ///< while it is shared: changes that not all copies have

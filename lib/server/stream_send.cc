@@ -39,8 +39,8 @@ size_t Stream::send(size_t bytes_max, What what, uint64_t state) {
     return sent_bytes_ - before;
 }
 
-bool Stream::has_window(size_t work_bytes, size_t window_bytes) const noexcept {
-    return taken_ == last_index_ || untaken_bytes_ + work_bytes <= window_bytes;
+bool Stream::has_window(size_t work_bytes) const noexcept {
+    return taken_ == last_index_ || untaken_bytes_ + work_bytes <= kWindowBytes;
 }
 
 /// False: the connection takes nothing now, or is closed.
@@ -74,6 +74,16 @@ bool Stream::post(uint64_t index, size_t bytes_to_come,
 void Stream::was_sent(size_t work_bytes) {
     unapplied_.push_back({.index = ++last_index_, .work_bytes = work_bytes});
     untaken_bytes_ += work_bytes;
+}
+
+void Stream::chunk_is_ahead(uint64_t index, size_t work_bytes) {
+    chunks_ahead_.push_back({.index = index, .work_bytes = work_bytes});
+    chunk_bytes_ahead_ += work_bytes;
+}
+
+void Stream::forget_chunks_ahead() noexcept {
+    chunks_ahead_.clear();
+    chunk_bytes_ahead_ = 0;
 }
 
 /// The record says where its rows are, as the learner reaches them over this connection. False: it
@@ -121,11 +131,11 @@ bool Stream::send_queue(uint64_t state) {
 /// What comes next of the first batch that is not done. False: nothing, or not now.
 bool Stream::send_next_chunk(What what) {
     const bool is_few = what == What::kFewChunks;
-    const size_t window_bytes = is_few ? kWindowBytesOfFew : kWindowBytes;
+    if (is_few && chunk_bytes_ahead_ >= kFewChunksBytes) return false;
     const size_t work_bytes_max = is_few ? kChunkWorkBytesOfFew : kChunkWorkBytes;
     const auto batch =
         std::ranges::find_if(batches_, [](const Batch& one) { return !one.is_done(); });
-    if (batch == batches_.end() || !has_window(0, window_bytes)) return false;
+    if (batch == batches_.end() || !has_window(0)) return false;
     if (!batch->has_begun) {
         begin(*batch);
         return true;
@@ -279,6 +289,7 @@ bool Stream::send_rows(Batch& batch, const ShardTable& table, size_t work_bytes_
         batch.cursor = cursor;
         sent_bytes_ += found_bytes;
         add(record);
+        chunk_is_ahead(next_index() - 1, record.work_bytes());
         return true;
     }
     const auto head = record.encode_head();
@@ -286,6 +297,7 @@ bool Stream::send_rows(Batch& batch, const ShardTable& table, size_t work_bytes_
                                                           record.state};
     if (!post(last_index_ + 1, 0, parts)) return false;
     was_sent(record.work_bytes());
+    chunk_is_ahead(last_index_, record.work_bytes());
     sent_bytes_ += found_bytes;
     batch.cursor = cursor;
     return true;

@@ -134,11 +134,13 @@ bool CheckpointHistory::write_checkpoint(PushingJob& job, CheckpointTroubles& ha
     const auto call = client.checkpoint(0);
     const uint64_t before = newest();
     const uint64_t steps_before = folder_.disk->steps();
+    // A slow disk takes 20 ms, which are a million steps of such a job.
+    constexpr size_t kCheckpointSteps = 5'000'000;
     happening.begin(disk_steps_);
     for (size_t steps = 0; !client.done(call); ++steps) {
         happening.is_long() ? (void)cluster.step() : job.step();
         happening.live(folder_.disk->steps() - steps_before);
-        REQUIRE(steps < 1'000'000);
+        REQUIRE(steps < kCheckpointSteps);
     }
     happening.end();
     const auto number = client.take_checkpoint(call);

@@ -3,6 +3,8 @@
 /// Commands for a running job, `weir status` and `weir leave`: what the manager answers, and whom it turns
 /// away.
 
+#include <algorithm>
+
 #include <doctest/doctest.h>
 
 #include "tests/server/raw_worker.h"
@@ -180,6 +182,34 @@ TEST_SUITE("commands") {
             CHECK(leave.first == Errc::kPeerLost);
             CHECK(leave.second.find("server 1 (rank 0) is gone") == 0);
         }
+    }
+
+    TEST_CASE("a server counts as replaced when others have taken over from it, and not before") {
+        SimShape shape;
+        shape.servers = 3;
+        shape.shards = 1;
+        shape.replicas = 1;
+        shape.is_manager_apart = true;
+        SimCluster cluster(14, shape, {});
+        REQUIRE(cluster.start());
+        REQUIRE(cluster.make_table(0, dense_table("numbers", 800)).has_value());
+        const auto is_at_rest = [&] {
+            return std::ranges::all_of(
+                cluster.manager->view().segments(),
+                [](const ViewSegment& segment) { return segment.backup_count() == 1; });
+        };
+        REQUIRE(cluster.run_until(is_at_rest));
+        cluster.shards[1].reset();  // its process lives on, and has a lease
+        cluster.run_idle(3);
+        RawWorker early(cluster, 98);
+        CHECK(status_of(early).dead.empty());
+        cluster.kill_host(1);
+        cluster.run_idle(3);
+        RawWorker late(cluster, 99);
+        const JobStatus status = status_of(late);
+        REQUIRE(status.dead.size() == 1);
+        CHECK(status.dead[0].number == 1);
+        CHECK(status.share_lost == 0);
     }
 
     TEST_CASE("a server that dies and holds nothing is told of, and nothing is lost") {

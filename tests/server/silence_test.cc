@@ -133,6 +133,22 @@ TEST_SUITE("silence") {
         CHECK(cluster.run_until([&] { return cluster.has_all_copies(); }));
     }
 
+    TEST_CASE("a server that has ended is replaced with its process, before its lease ends") {
+        SilentCluster cluster(1);
+        REQUIRE(cluster.push_and_wait().has_value());
+        for (const size_t i : {2, 3})  // server 1: they take their leave, and the process lives on
+            cluster.shards[i].reset();
+        const uint64_t ended_ns = cluster.clock.now_ns();
+        const auto push = cluster.push();
+        cluster.pass(kServersLeaseNs / 4);
+        CHECK(cluster.has_server(1));  // it might still answer
+        cluster.kill_host(1);
+        REQUIRE(cluster.finish(0, push).has_value());
+        CHECK(cluster.clock.now_ns() - ended_ns < kServersLeaseNs / 2);
+        CHECK_FALSE(cluster.has_server(1));
+        CHECK(cluster.sum() == 2 * kCounters);
+    }
+
     TEST_CASE("pushes to a stopped server go on, though it never confirms a connection's end") {
         SilentCluster cluster(1, 3, true);
         REQUIRE(cluster.push_and_wait().has_value());

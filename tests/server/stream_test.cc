@@ -329,8 +329,8 @@ TEST_SUITE("stream") {
         (void)pair.run_until([] { return false; }, 50);
         const uint64_t ahead_bytes =
             (pair.network.counters().packets - before) * uint64_t{kMessageBytesMax};
-        CHECK(ahead_bytes > Stream::kWindowBytesOfFew / 2);
-        CHECK(ahead_bytes < 2 * Stream::kWindowBytesOfFew);
+        CHECK(ahead_bytes > Stream::kFewChunksBytes / 2);
+        CHECK(ahead_bytes < 2 * Stream::kFewChunksBytes);
         pair.push_something();  // a record has all of the window
         CHECK(pair.streams.has_room());
         pair.is_learner_stopped = false;
