@@ -31,6 +31,16 @@ std::vector<TableSchema> some_tables() {
     return {state, wide, sparse, pairs};
 }
 
+/// How many packets a stream sends to a learner that stops as soon as it follows.
+uint64_t packets_ahead(StreamPair& pair) {
+    const uint64_t before = pair.network.counters().packets;
+    pair.name_learner(pair.segments_of_primary());
+    REQUIRE(pair.run_until([&] { return pair.follower != nullptr; }));
+    pair.is_learner_stopped = true;
+    (void)pair.run_until([] { return false; }, 50);
+    return pair.network.counters().packets - before;
+}
+
 TEST_SUITE("stream") {
     TEST_CASE("a learner that cannot be reached is logged once, and tried ever more rarely") {
         const testing::LogLines log;
@@ -292,13 +302,7 @@ TEST_SUITE("stream") {
         pair.push_something();
         for (auto& table : pair.primary.tables)
             table->was_pushed = true;
-        const uint64_t before = pair.network.counters().packets;
-        pair.name_learner(pair.segments_of_primary());
-        REQUIRE(pair.run_until([&] { return pair.follower != nullptr; }));
-        pair.is_learner_stopped = true;
-        (void)pair.run_until([] { return false; }, 50);
-        const uint64_t ahead_bytes =
-            (pair.network.counters().packets - before) * uint64_t{kMessageBytesMax};
+        const uint64_t ahead_bytes = packets_ahead(pair) * uint64_t{kMessageBytesMax};
         CHECK(ahead_bytes > Stream::kWindowBytes / 2);
         CHECK(ahead_bytes < Stream::kWindowBytes * 11 / 10);
         // One step goes beyond the limit of a poll, and takes as much as two messages.
@@ -322,13 +326,7 @@ TEST_SUITE("stream") {
         pair.sent_what = Stream::What::kFewChunks;
         pair.make_table(dense_table("big", 1'000'000));
         pair.primary.tables[0]->was_pushed = true;
-        const uint64_t before = pair.network.counters().packets;
-        pair.name_learner(pair.segments_of_primary());
-        REQUIRE(pair.run_until([&] { return pair.follower != nullptr; }));
-        pair.is_learner_stopped = true;
-        (void)pair.run_until([] { return false; }, 50);
-        const uint64_t ahead_bytes =
-            (pair.network.counters().packets - before) * uint64_t{kMessageBytesMax};
+        const uint64_t ahead_bytes = packets_ahead(pair) * uint64_t{kMessageBytesMax};
         CHECK(ahead_bytes > Stream::kFewChunksBytes / 2);
         CHECK(ahead_bytes < 2 * Stream::kFewChunksBytes);
         pair.push_something();  // a record has all of the window
@@ -349,12 +347,7 @@ TEST_SUITE("stream") {
             if (held.contains(table.positions.position(key))) keys.push_back(key);
         }
         REQUIRE(table.rows->rows_for_push(keys));
-        const uint64_t before = pair.network.counters().packets;
-        pair.name_learner(pair.segments_of_primary());
-        REQUIRE(pair.run_until([&] { return pair.follower != nullptr; }));
-        pair.is_learner_stopped = true;
-        (void)pair.run_until([] { return false; }, 50);
-        const uint64_t packets = pair.network.counters().packets - before;
+        const uint64_t packets = packets_ahead(pair);
         constexpr uint64_t kRowsAhead = Stream::kWindowBytes / kFoundKeyBytes;
         constexpr uint64_t kRowBytes = sizeof(uint64_t) + sizeof(float);
         CHECK(packets > 10);

@@ -64,9 +64,6 @@ public:
     /// of the tables are not 0 then; only the first worker looks.
     [[nodiscard]] Result<uint64_t> count_wrong_values();
 
-    /// How many values of the tables are not 0. For the first worker, after count_wrong_values().
-    [[nodiscard]] Result<uint64_t> look_at_values();
-
     [[nodiscard]] uint64_t push_count() const noexcept { return push_count_; }
 
 private:
@@ -80,6 +77,8 @@ private:
     void fill(std::span<uint64_t> values, std::span<uint64_t> sums);
     [[nodiscard]] size_t list_key(size_t list, size_t i) const;
     [[nodiscard]] Status take_back();
+    /// How many values of the tables are not 0.
+    [[nodiscard]] Result<uint64_t> look_at_values();
     /// Calls `work` for parts of `count` keys, each with where it begins and room for its values.
     template <class Work>
     [[nodiscard]] Status in_parts(size_t count, Work&& work);
