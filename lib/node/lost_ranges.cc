@@ -2,6 +2,8 @@
 #include "lib/node/lost_ranges.h"
 
 #include <algorithm>
+#include <functional>
+#include <utility>
 #include <vector>
 
 #include <fmt/core.h>
@@ -10,6 +12,12 @@
 
 namespace weir {
 namespace {
+
+struct LostKeys {
+    std::string table;
+    std::vector<KeyRange> keys;
+    uint64_t count = 0;
+};
 
 /// The first of `ranges`, and how many more there are. Takes their names from `room`, which is not 0.
 template <class Range, class ToText>
@@ -45,19 +53,30 @@ std::string positions_text(const PositionSet& lost, bool is_of_tables, size_t& r
                        list_of(lost.ranges(), to_text, room));
 }
 
+/// The dense tables that lose keys, and which; those first that lose most.
+std::vector<LostKeys> lost_keys(const PositionSet& lost, std::span<const TableSchema> tables) {
+    std::vector<LostKeys> all;
+    for (const TableSchema& table : tables) {
+        if (table.layout != Layout::kDense) continue;
+        LostKeys of_table{table.name, lost.dense_keys(table.key_count)};
+        for (const KeyRange& keys : of_table.keys)
+            of_table.count += keys.key_count();
+        if (of_table.count > 0) all.push_back(std::move(of_table));
+    }
+    std::ranges::stable_sort(all, std::ranges::greater(), &LostKeys::count);
+    return all;
+}
+
 }  // namespace
 
 std::string lost_ranges(const PositionSet& lost, std::span<const TableSchema> tables,
                         LostNamesMax names_max) {
     std::string text;
     size_t room = names_max.ranges;
-    size_t count = 0;
-    for (const TableSchema& table : tables) {
-        if (table.layout != Layout::kDense) continue;
-        const std::vector<KeyRange> keys = lost.dense_keys(table.key_count);
-        if (keys.empty() || ++count > names_max.tables) continue;
-        text += (count == 1 ? "" : "; ") + keys_text(keys, table.name, room);
-    }
+    const std::vector<LostKeys> all = lost_keys(lost, tables);
+    const size_t count = all.size();
+    for (const LostKeys& table : std::span(all).first(std::min(count, names_max.tables)))
+        text += (text.empty() ? "" : "; ") + keys_text(table.keys, table.table, room);
     if (count > names_max.tables) {
         const size_t more = count - names_max.tables;
         text += fmt::format("; and keys of {} more {}", more, more == 1 ? "table" : "tables");

@@ -26,8 +26,9 @@ struct LostNamesMax {
 inline constexpr LostNamesMax kAllLostNames{SIZE_MAX, SIZE_MAX};
 
 /// "keys 0 to 7, 16 to 23, and 12 more ranges, of table 'weights'; keys of table 'sums'", for each dense
-/// table that has keys at these positions, and as far as there is room for names. The keys of a sparse
-/// table lie anywhere: if there is one, or no table at all, the text has the positions themselves.
+/// table that has keys at these positions, and as far as there is room for names: those first that lose
+/// most keys. The keys of a sparse table lie anywhere: if there is one, or no table at all, the text has
+/// the positions themselves.
 [[nodiscard]] std::string lost_ranges(const PositionSet& lost, std::span<const TableSchema> tables,
                                       LostNamesMax names_max = {});
 

@@ -75,6 +75,14 @@ TEST_SUITE("lost_ranges") {
               "and keys of 2 more tables");
     }
 
+    TEST_CASE("those that lose most keys come first") {
+        const std::vector tables{dense_table("clocks", 8), dense_table("one", 1),
+                                 dense_table("weights", 800), dense_table("sums", 80)};
+        CHECK(lost_ranges(eighths({0, 2, 4}), tables) ==
+              "keys 0 to 99, 200 to 299, 400 to 499 of table 'weights'; keys 0 to 9, and 2 more "
+              "ranges, of table 'sums'; keys of table 'clocks'; and keys of 1 more table");
+    }
+
     TEST_CASE("tables that have no key there are left out") {
         const std::vector tables{dense_table("small", 1), dense_table("w", 80)};
         CHECK(lost_ranges(eighths({7}), tables) == "keys 70 to 79 of table 'w'");
