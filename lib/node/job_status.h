@@ -54,6 +54,8 @@ struct JobStatus {
         bool has_work = false;              ///< a share of it, in the round that goes on
         std::vector<uint32_t> pieces = {};  ///< that share, ascending
         uint64_t heard_ms = kUnknown;       ///< since its process was heard of last
+        /// After which it counts as lost, if its process is not heard of; kUnknown: it has no lease.
+        uint64_t lease_left_ms = kUnknown;
         friend bool operator==(const Worker&, const Worker&) = default;
     };
 

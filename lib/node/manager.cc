@@ -316,8 +316,14 @@ void Manager::lost(ConnectionId connection) {
     } else if (is_shard) {
         lose_shard(peer.is.number);
     } else if (const auto worker = workers_.find(peer.is.number); worker != workers_.end()) {
-        log(LogLevel::kWarning, "worker {} (rank {}) is lost: it died, or the network to it is cut",
-            worker->first, worker->second.rank);
+        if (loss_) {  // all workers end then
+            log(LogLevel::kInfo, "worker {} (rank {}) has ended", worker->first,
+                worker->second.rank);
+        } else {
+            log(LogLevel::kWarning,
+                "worker {} (rank {}) is lost: it died, or the network to it is cut", worker->first,
+                worker->second.rank);
+        }
         lose_worker(peer.is.number, {});
     }
 }
@@ -337,7 +343,8 @@ void Manager::lose_silent_workers(uint64_t now_ns) {
                 "lost",
                 number, worker.rank, most_ns / kMillisecond,
                 since_ns == led_since_ns_ ? "since another manager leads; ten times " : "");
-        } else if (has_work_lease_ended(worker, now_ns)) {
+        } else if (const uint64_t end_ns = work_lease_end_ns(worker);
+                   end_ns != 0 && now_ns > end_ns) {
             log(LogLevel::kWarning,
                 "worker {} (rank {}) has shown no sign of life for {} s (--work-lease) and counts "
                 "as lost",
@@ -350,12 +357,12 @@ void Manager::lose_silent_workers(uint64_t now_ns) {
 }
 
 /// Its process may be stopped, or its host hang, and the others would wait for its part of the work.
-bool Manager::has_work_lease_ended(const Worker& worker, uint64_t now_ns) const {
-    if (options_.work_lease_ns == 0 || options_.on_worker_loss != OnWorkerLoss::kReassign)
-        return false;
+/// 0: they do, without end, or nobody can tell when it was heard of.
+uint64_t Manager::work_lease_end_ns(const Worker& worker) const {
+    if (options_.work_lease_ns == 0 || options_.on_worker_loss != OnWorkerLoss::kReassign) return 0;
     const uint64_t heard_ns = endpoint_->heard_ns(endpoint_->process_of(worker.connection));
-    const uint64_t from_ns = std::max(heard_ns, awake_since_ns_);
-    return from_ns < now_ns && now_ns - from_ns > lease_of_manager_ns(options_.work_lease_ns);
+    if (heard_ns == ~uint64_t{0}) return 0;
+    return std::max(heard_ns, awake_since_ns_) + lease_of_manager_ns(options_.work_lease_ns);
 }
 
 void Manager::end_if_no_worker_is_left() {

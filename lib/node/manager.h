@@ -185,7 +185,7 @@ private:
     void ask_for_status(const Asker& asker);
     void send_status();
     [[nodiscard]] JobStatus make_status() const;
-    [[nodiscard]] uint64_t heard_ms(uint32_t worker) const;
+    void note_process(JobStatus::Worker& worker) const;
     void note_process(JobStatus::Server& server) const;
     [[nodiscard]] std::vector<JobStatus::OpenIteration> open_iterations() const;
     [[nodiscard]] JobStatus::Checkpoints checkpoint_state() const;
@@ -197,7 +197,7 @@ private:
     void open_table(const Asker& asker, const wire::Frame& frame);
     void lost(ConnectionId connection);
     void lose_silent_workers(uint64_t now_ns);
-    [[nodiscard]] bool has_work_lease_ended(const Worker& worker, uint64_t now_ns) const;
+    [[nodiscard]] uint64_t work_lease_end_ns(const Worker& worker) const;
     void end_if_no_worker_is_left();
     [[nodiscard]] bool shards_are_gone() const;
     void end(Errc status, const std::string& why);

@@ -196,11 +196,11 @@ JobStatus Manager::make_status() const {
     }
     for (const ViewWorker& worker : view.workers()) {
         const std::span<const uint32_t> pieces = work_.share_of(worker.number);
-        status.workers.push_back({worker.number,
-                                  worker.rank,
-                                  work_.has_share(worker.number),
-                                  {pieces.begin(), pieces.end()},
-                                  heard_ms(worker.number)});
+        status.workers.push_back({.number = worker.number,
+                                  .rank = worker.rank,
+                                  .has_work = work_.has_share(worker.number),
+                                  .pieces = {pieces.begin(), pieces.end()}});
+        note_process(status.workers.back());
     }
     status.work = {options_.on_worker_loss, work_.round(), work_.piece_count(),
                    work_.description()};
@@ -208,13 +208,15 @@ JobStatus Manager::make_status() const {
     return status;
 }
 
-/// Since the worker's process was heard of.
-uint64_t Manager::heard_ms(uint32_t number) const {
-    const auto worker = workers_.find(number);
-    if (worker == workers_.end()) return JobStatus::kUnknown;
-    const uint64_t heard_ns = endpoint_->heard_ns(endpoint_->process_of(worker->second.connection));
+/// When it was heard of, and its lease of work.
+void Manager::note_process(JobStatus::Worker& worker) const {
+    const auto found = workers_.find(worker.number);
+    if (found == workers_.end()) return;
     const uint64_t now_ns = clock_.now_ns();
-    return heard_ns <= now_ns ? (now_ns - heard_ns) / kMillisecond : JobStatus::kUnknown;
+    const uint64_t heard_ns = endpoint_->heard_ns(endpoint_->process_of(found->second.connection));
+    const uint64_t end_ns = work_lease_end_ns(found->second);
+    if (heard_ns <= now_ns) worker.heard_ms = (now_ns - heard_ns) / kMillisecond;
+    if (end_ns != 0) worker.lease_left_ms = end_ns > now_ns ? (end_ns - now_ns) / kMillisecond : 0;
 }
 
 /// All shards of a server have its process's host and lease.

@@ -184,10 +184,12 @@ class LrJoin(testing.Folder, unittest.TestCase):
             workers = shown["workers"]
             self.assertEqual(sorted(workers[0]["pieces"] + workers[1]["pieces"]), list(range(shown["work"]["pieces"])))
             self.assertTrue(all(worker["heard_ms"] < 2000 for worker in workers), workers)
+            for worker in workers:  # a quarter more than asked for, as the manager counts
+                self.assertAlmostEqual(worker["heard_ms"] + worker["lease_left_ms"], 6250, delta=2)
             os.kill(job.pid(2), signal.SIGSTOP)
             self.until_sharing(job, (0,))
             told = testing.run([self.WEIR, "status", f"127.0.0.1:{job.port}"], testing.clean_environment({}), testing.LIMIT_S).out
-            self.assertRegex(told, r"work: \d+ pieces, given out 2 times; worker 0: 0-\d+\n")
+            self.assertRegex(told, r"work: \d+ pieces, given out 2 times; worker 0: 0-\d+ \(lease: [56]\.\d s\)\n")
             self.assertIn("worker 1 (rank 2) has shown no sign of life for 6 s (--work-lease) and counts as lost", job.err(SERVER))
             self.trains_on(job, 1)
             os.kill(job.pid(2), signal.SIGCONT)

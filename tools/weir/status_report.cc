@@ -167,6 +167,12 @@ Json checkpoints_json(const JobStatus::Checkpoints& is) {
             {"resumed_from", number(is.resumed_from)}};
 }
 
+/// How long a worker keeps its part of the work if nothing is heard of its process.
+std::string lease_text(const JobStatus::Worker& worker) {
+    if (worker.lease_left_ms == JobStatus::kUnknown) return {};
+    return fmt::format(" (lease: {:.1f} s)", static_cast<double>(worker.lease_left_ms) / 1000);
+}
+
 /// Who has which part of the work, and what happens when one is lost.
 std::string workers_text(const JobStatus& status) {
     const JobStatus::Work& work = status.work;
@@ -179,7 +185,8 @@ std::string workers_text(const JobStatus& status) {
         if (!worker.has_work) {
             without.push_back(worker.number);
         } else if (++named <= kNamedMax) {
-            shares += fmt::format("; worker {}: {}", worker.number, ranges_text(worker.pieces));
+            shares += fmt::format("; worker {}: {}{}", worker.number, ranges_text(worker.pieces),
+                                  lease_text(worker));
         }
     }
     return text + fmt::format("work: {} pieces, given out {}{}{}{}\n", work.piece_count,
@@ -198,13 +205,16 @@ Json work_json(const JobStatus::Work& work) {
             {"description", work.description.empty() ? Json(nullptr) : std::move(description)}};
 }
 
+Json known(uint64_t value) {
+    return value == JobStatus::kUnknown ? Json(nullptr) : Json(value);
+}
+
 Json shard_json(const JobStatus::Shard& shard) {
-    const auto known = [&](uint64_t value) { return shard.answered ? Json(value) : Json(nullptr); };
-    return {{"shard", shard.number},       {"segments", shard.segments},
-            {"copies", shard.backups},     {"share", shard.share},
-            {"answered", shard.answered},  {"keys", known(shard.keys)},
-            {"bytes", known(shard.bytes)}, {"pushes", known(shard.pushes)},
-            {"pulls", known(shard.pulls)}};
+    const auto told = [&](uint64_t value) { return shard.answered ? Json(value) : Json(nullptr); };
+    return {
+        {"shard", shard.number},      {"segments", shard.segments},   {"copies", shard.backups},
+        {"share", shard.share},       {"answered", shard.answered},   {"keys", told(shard.keys)},
+        {"bytes", told(shard.bytes)}, {"pushes", told(shard.pushes)}, {"pulls", told(shard.pulls)}};
 }
 
 Json server_json(const JobStatus::Server& server) {
@@ -213,7 +223,6 @@ Json server_json(const JobStatus::Server& server) {
         shards.push_back(shard_json(shard));
     const Sum sum = sum_of(server);
     const bool is_known = sum.silent < server.shards.size();
-    const bool is_heard = server.heard_ms != JobStatus::kUnknown;
     return {{"server", server.number},
             {"rank", server.rank},
             {"host", server.host.empty() ? Json(nullptr) : Json(server.host)},
@@ -223,7 +232,7 @@ Json server_json(const JobStatus::Server& server) {
             {"copies", sum.backups},
             {"learning", learning_json(server)},
             {"silent_ms", server.silent_ms},
-            {"heard_ms", is_heard ? Json(server.heard_ms) : Json(nullptr)},
+            {"heard_ms", known(server.heard_ms)},
             {"lease_left_ms", server.lease_left_ms},
             {"share", sum.share},
             {"keys", is_known ? Json(sum.keys) : Json(nullptr)},
@@ -300,13 +309,12 @@ std::string status_json(const JobStatus& status) {
         servers.push_back(server_json(server));
     Json workers = Json::array();
     for (const JobStatus::Worker& worker : status.workers)
-        workers.push_back(
-            {{"worker", worker.number},
-             {"rank", worker.rank},
-             {"has_work", worker.has_work},
-             {"pieces", worker.pieces},
-             {"heard_ms",
-              worker.heard_ms == JobStatus::kUnknown ? Json(nullptr) : Json(worker.heard_ms)}});
+        workers.push_back({{"worker", worker.number},
+                           {"rank", worker.rank},
+                           {"has_work", worker.has_work},
+                           {"pieces", worker.pieces},
+                           {"heard_ms", known(worker.heard_ms)},
+                           {"lease_left_ms", known(worker.lease_left_ms)}});
     Json dead = Json::array();
     for (const JobStatus::DeadServer& server : status.dead)
         dead.push_back({{"server", server.number},
