@@ -562,22 +562,38 @@ class Rendezvous(TestCase):
 
 @unittest.skipIf(len(os.sched_getaffinity(0)) < 2, "needs two cores")
 class Load(unittest.TestCase):
-    def test_servers_join_and_leave_while_workers_push_and_every_push_counts_once(self):
+    def load(self, *flags):
+        """What it says, and its report."""
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "elastic.json")
-            done = weir("bench", "elastic", "--local", "--brief", "--rounds", 10, "--workers", 2, "--shards", 2, "--json", path)
+            done = weir("bench", "elastic", "--local", "--brief", *flags, "--json", path)
             self.assertEqual(done.returncode, 0, done.stderr)
             with open(path, encoding="utf-8") as file:
                 result = json.load(file)
         self.assertEqual(result["bench"], "elastic")
-        self.assertEqual(result["rounds"], 10)
         self.assertEqual(result["wrong_values"], 0)
         self.assertIn("none of which failed; 0 wrong values", done.stdout)
+        self.assertEqual(sum(row["pushes"] for row in result["rows"]), result["acknowledged"])
+        return done, result
+
+    def test_servers_join_and_leave_while_workers_push_and_every_push_counts_once(self):
+        done, result = self.load("--rounds", 10, "--workers", 2, "--shards", 2)
+        self.assertEqual(result["rounds"], 10)
+        self.assertNotIn("loss_seconds", result)
         rows = result["rows"]
         self.assertEqual(len(rows), 25)  # five kinds of pushes, in five phases
-        self.assertEqual(sum(row["pushes"] for row in rows), result["acknowledged"])
         self.assertGreater(sum(row["pushes"] for row in rows if row["when"] in ("join", "leave")), 0)
         self.assertEqual(done.stderr.count("has handed over all that it held"), 10)
+
+    def test_with_copies_some_are_killed_and_every_push_counts_once(self):
+        done, result = self.load("--rounds", 3, "--servers", 2, "--replicas", 1)
+        rows = result["rows"]
+        self.assertEqual(len(rows), 30)
+        self.assertGreater(sum(row["pushes"] for row in rows if row["when"] == "loss"), 0)
+        self.assertGreater(result["loss_seconds"], 0)
+        self.assertIn("s, a loss ", done.stdout)
+        self.assertEqual(done.stderr.count("has handed over all that it held"), 3)
+        self.assertEqual(done.stderr.count("nothing is lost"), 3)
 
     def test_what_makes_no_sense_is_refused(self):
         for words, flags in (("--local", ()), ("--rounds: 0: must be", ("--local", "--rounds", 0)), ("unknown flag --in-flight", ("--local", "--in-flight", 4))):

@@ -14,12 +14,11 @@
 namespace weir::tools {
 namespace {
 
-constexpr size_t kPhaseCount = 5;
-constexpr std::array<std::string_view, kPhaseCount> kPhaseNames = {"fewer", "start, end", "join",
-                                                                   "usual", "leave"};
+constexpr std::array<std::string_view, 6> kPhaseNames = {"fewer", "start, end", "join",
+                                                         "usual", "leave",      "loss"};
 
 /// How long pushes took, by kind and by phase.
-using Times = std::array<std::array<std::vector<uint32_t>, kPhaseCount>, kPushKinds.size()>;
+using Times = std::array<std::array<std::vector<uint32_t>, kPhaseNames.size()>, kPushKinds.size()>;
 
 /// Servers that join have the same memory as those that are there, touched as early.
 std::vector<std::string> memory_variables(const Config& config) {
@@ -28,7 +27,8 @@ std::vector<std::string> memory_variables(const Config& config) {
 }
 
 bool is_move(ElasticPhase phase) {
-    return phase == ElasticPhase::kJoins || phase == ElasticPhase::kLeaves;
+    return phase == ElasticPhase::kJoins || phase == ElasticPhase::kLeaves ||
+           phase == ElasticPhase::kLost;
 }
 
 /// Pushes in turns until the moves are over.
@@ -55,12 +55,13 @@ Status run(ElasticLoad& load, const ElasticMoves* moves, Times& times) {
     }
 }
 
-void report_times(Times& times, ElasticReport& report) {
+void report_times(Times& times, bool has_losses, ElasticReport& report) {
     constexpr auto kUsual = static_cast<size_t>(ElasticPhase::kBetween);
     for (size_t kind = 0; kind < kPushKinds.size(); ++kind) {
         BenchRow usual;
         set_percentiles(usual, times[kind][kUsual]);
-        for (const size_t phase : {0, 3, 1, 2, 4}) {
+        for (const size_t phase : {0, 3, 1, 2, 4, 5}) {
+            if (phase == 5 && !has_losses) continue;
             std::vector<uint32_t>& all = times[kind][phase];
             BenchRow row;
             set_percentiles(row, all);
@@ -82,20 +83,26 @@ Status bench_elastic(Client& client, const BenchFlags& flags, const JobShape& sh
     const bool reports = client.worker() == 0;
     if (reports && !flags.json.empty()) WEIR_TRY(data::check_output(flags.json));
     const uint64_t key_count = flags.brief ? 20'000 : 1'000'000;
+    const uint32_t rounds = flags.rounds;
+    const bool has_copies = flags.job.options.replicas > 0;
     ElasticLoad load(client, flags.table_mib, key_count);
     WEIR_TRY(load.prepare());
     std::optional<ElasticReport> report;
     if (reports) {
-        report.emplace(fmt::format("{} workers push while {} servers join and {} leave; a dense "
-                                   "table of {} MiB and a sparse one of {} keys",
-                                   client.worker_count(), flags.rounds, flags.rounds,
-                                   flags.table_mib, key_count),
-                       shape);
+        report.emplace(
+            fmt::format("{} workers push while {} servers join{}; a dense table of {} "
+                        "MiB and a sparse one of {} keys",
+                        client.worker_count(), has_copies ? 2 * rounds : rounds,
+                        has_copies ? fmt::format(", {0} leave and {0} are killed", rounds)
+                                   : fmt::format(" and {} leave", rounds),
+                        flags.table_mib, key_count),
+            shape);
         moves.emplace(ElasticPlan{.contact_file = flags.job.options.contact_file,
-                                  .rounds = flags.rounds,
+                                  .rounds = rounds,
                                   .shards = flags.job.options.shards_per_server,
                                   .variables = memory_variables(config),
                                   .pause_seconds = flags.seconds,
+                                  .kills = has_copies,
                                   .cpu = flags.cpus.empty() ? -1 : flags.cpus[0]},
                       config);
     }
@@ -103,12 +110,13 @@ Status bench_elastic(Client& client, const BenchFlags& flags, const JobShape& sh
     WEIR_TRY(run(load, moves ? &*moves : nullptr, times));
     WEIR_ASSIGN(const uint64_t wrong, load.count_wrong_values());
     if (!reports) return {};
-    report_times(times, *report);
-    report->set_totals({.rounds = flags.rounds,
+    report_times(times, has_copies, *report);
+    report->set_totals({.rounds = rounds,
                         .acknowledged = load.push_count(),
                         .wrong_values = wrong,
                         .join_seconds = median(moves->joins_seconds()),
-                        .leave_seconds = median(moves->leaves_seconds())});
+                        .leave_seconds = median(moves->leaves_seconds()),
+                        .loss_seconds = median(moves->losses_seconds())});
     if (!flags.json.empty()) WEIR_TRY(report->write_json(flags.json));
     if (wrong == 0) return {};
     return Error(Errc::kProtocol,

@@ -53,7 +53,11 @@ void add_elastic(CLI::App& command, BenchFlags& flags) {
     command.add_option("--table-mib", flags.table_mib, "size of the dense table")
         ->check(CLI::Range(1, 1 << 20))
         ->capture_default_str();
-    command.add_option("--rounds", flags.rounds, "how often a server joins and another one leaves")
+    command
+        .add_option(
+            "--rounds", flags.rounds,
+            "how often a server joins and another one leaves; with copies also how often one "
+            "joins and is killed")
         ->check(count(1, 100'000))
         ->capture_default_str();
 }
@@ -190,7 +194,7 @@ void add_bench(CLI::App& app, Command& chosen) {
     add_one(*bench, "insert", "sparse pushes: new keys, known and unseen lists", chosen);
     add_one(*bench, "lookup", "sparse pulls and adagrad pushes of wide rows", chosen);
     add_one(*bench, "delay", "iterations by the bound on their delay, with slowed workers", chosen);
-    add_one(*bench, "elastic", "pushes while servers join and leave", chosen);
+    add_one(*bench, "elastic", "pushes while servers come and go", chosen);
     add_one(*bench, "failover", "pushes while servers are killed", chosen);
     add_one(*bench, "restart", "pushes and checkpoints until it is killed, and what was saved then",
             chosen);

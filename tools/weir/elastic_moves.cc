@@ -29,8 +29,8 @@ Status ElasticMoves::run() {
     WEIR_TRY(connection_.open(plan_.contact_file, config_));
     for (uint32_t i = 0; i < plan_.rounds; ++i) {
         if (Status done = round(); !done) {
-            return Error(done.code(), fmt::format("round {} of servers that join and leave: {}",
-                                                  i + 1, done.error().text()));
+            return Error(done.code(), fmt::format("round {} of servers that come and go: {}", i + 1,
+                                                  done.error().text()));
         }
     }
     return {};
@@ -43,7 +43,12 @@ Status ElasticMoves::round() {
     WEIR_TRY(join());
     enter(ElasticPhase::kBetween);
     std::this_thread::sleep_for(pause);
-    return leave();
+    WEIR_TRY(leave());
+    if (!plan_.kills) return {};
+    WEIR_TRY(join());
+    enter(ElasticPhase::kBetween);
+    std::this_thread::sleep_for(pause);
+    return lose();
 }
 
 Status ElasticMoves::join() {
@@ -78,6 +83,18 @@ Status ElasticMoves::leave() {
     // The servers of the job's start have no process of their own to wait for here.
     const size_t left = before.servers.size() - 1;
     return until([&](const JobStatus&) { return running_.size() <= left; });
+}
+
+Status ElasticMoves::lose() {
+    WEIR_ASSIGN(const JobStatus before, connection_.manager->status());
+    const size_t left = before.servers.size() - 1;
+    enter(ElasticPhase::kLost);
+    const uint64_t begin_ns = clock_.now_ns();
+    running_.pop_back();  // kills it
+    WEIR_TRY(
+        until([&](const JobStatus& now) { return is_at_rest(now) && now.servers.size() == left; }));
+    losses_.push_back(static_cast<double>(clock_.now_ns() - begin_ns) * 1e-9);
+    return {};
 }
 
 template <class Holds>

@@ -2,7 +2,7 @@
 #pragma once
 /// \file
 /// ElasticMoves: makes servers join a running job and leave it, as a person with `weir server` and
-/// `weir leave` would.
+/// `weir leave` would, and kills some if there are copies of what they hold.
 
 #include <atomic>
 #include <cstdint>
@@ -27,6 +27,7 @@ enum class ElasticPhase : uint8_t {
     kJoins,    ///< it gets its share of the parameters
     kBetween,  ///< nothing: with one more server
     kLeaves,   ///< the server that has been there longest hands over what it holds
+    kLost,     ///< one that joined was killed; others take over, and copies are made again
 };
 
 struct ElasticPlan {
@@ -35,7 +36,8 @@ struct ElasticPlan {
     uint32_t shards = 1;                      ///< of a server that joins
     std::vector<std::string> variables = {};  ///< of its environment
     double pause_seconds = 1;
-    int cpu = -1;  ///< for the servers that join; -1: any
+    bool kills = false;  ///< another one joins in each round, and is killed; needs copies
+    int cpu = -1;        ///< for the servers that join; -1: any
 };
 
 /// Works in a thread of its own. The destructor stops that, and kills the servers that still run.
@@ -66,6 +68,9 @@ public:
 
     [[nodiscard]] const std::vector<double>& leaves_seconds() const noexcept { return leaves_; }
 
+    /// From the kill until all parameters have their copies again.
+    [[nodiscard]] const std::vector<double>& losses_seconds() const noexcept { return losses_; }
+
     /// Waits for the servers that joined; call it when the job is over.
     /// Errors: kIo: one of them has failed
     [[nodiscard]] Status wait_for_servers();
@@ -75,6 +80,7 @@ private:
     [[nodiscard]] Status round();
     [[nodiscard]] Status join();
     [[nodiscard]] Status leave();
+    [[nodiscard]] Status lose();
     /// Asks for the job's status until `holds` says that it is reached.
     template <class Holds>
     [[nodiscard]] Status until(Holds&& holds);
@@ -89,6 +95,7 @@ private:
     std::vector<ChildProcess> running_;
     std::vector<double> joins_;
     std::vector<double> leaves_;
+    std::vector<double> losses_;
     Status outcome_;
     std::atomic<ElasticPhase> phase_{ElasticPhase::kBefore};
     std::atomic<bool> is_over_{false};  ///< release: everything above is read after it

@@ -29,16 +29,19 @@ void ElasticReport::add(const ElasticRow& row) {
 
 void ElasticReport::set_totals(const ElasticTotals& totals) {
     totals_ = totals;
+    const bool has_losses = totals.loss_seconds > 0;
     fmt::print(
         "# When: usual: between moves, with one server more than at the start; fewer: with as "
         "many\n"
         "# as at the start; start, end: the process of a server does; join: it gets its share;\n"
-        "# leave: the one that has been there longest hands over what it holds.\n"
+        "# leave: the one that has been there longest hands over what it holds{}.\n"
         "# p99 ratio: compared with the usual pushes.\n"
-        "# {} rounds: a join takes {:.3f} s, a leave {:.3f} s (medians).\n"
+        "# {} rounds: a join takes {:.3f} s, a leave {:.3f} s{} (medians).\n"
         "# {} pushes of the first worker, none of which failed; {} wrong values.\n",
-        totals.rounds, totals.join_seconds, totals.leave_seconds, totals.acknowledged,
-        totals.wrong_values);
+        has_losses ? ";\n# loss: one was killed, others take over, and copies are made again" : "",
+        totals.rounds, totals.join_seconds, totals.leave_seconds,
+        has_losses ? fmt::format(", a loss {:.3f} s", totals.loss_seconds) : "",
+        totals.acknowledged, totals.wrong_values);
     std::fflush(stdout);
 }
 
@@ -60,6 +63,7 @@ Status ElasticReport::write_json(const std::string& path) const {
     json["wrong_values"] = totals_.wrong_values;
     json["join_seconds"] = totals_.join_seconds;
     json["leave_seconds"] = totals_.leave_seconds;
+    if (totals_.loss_seconds > 0) json["loss_seconds"] = totals_.loss_seconds;
     json["rows"] = std::move(rows);
     return data::write_whole_file(path, json.dump(2) + "\n");
 }

@@ -29,6 +29,7 @@ struct ElasticTotals {
     uint64_t wrong_values = 0;
     double join_seconds = 0;  ///< median
     double leave_seconds = 0;
+    double loss_seconds = 0;  ///< 0: none was killed
 };
 
 /// Thread: one.
