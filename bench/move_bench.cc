@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How fast segments move over shared memory, both ends on one core by turns. Each end has a core of
-// its own in a job, so the slower one counts. The limits: copying the values once, and inserting the
-// keys and values into a table.
+// How fast segments move over shared memory, both ends on one core by turns. In a job each end has a
+// core of its own, so the slower one counts (share), or both have the same (share_of_both). The limits:
+// copying the values once, and inserting the keys and values into a table.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -38,6 +38,21 @@ size_t arena_bytes(Layout layout, uint64_t keys) {
 
 /// What the learner becomes.
 enum class As { kPrimary, kBackup };
+
+/// How much a primary sends in a poll, as a shard does it: without pushes, or while there are some.
+struct Pace {
+    size_t bytes_of_poll;
+    Stream::What what;
+};
+
+constexpr Pace kAtRest{size_t{32} << 10, Stream::What::kChunks};
+constexpr Pace kBesidePushes{size_t{8} << 10, Stream::What::kFewChunks};
+
+/// Processor time, without the room that is made at first.
+struct MoveTimes {
+    double send_s = 0;
+    double take_s = 0;
+};
 
 /// A primary with one table, of which a learner gets half.
 class Move {
@@ -79,18 +94,17 @@ public:
         bytes_ = keys_.size() * sizeof(float);
     }
 
-    /// Moves all. Seconds of the end that takes longer, without the room that is made at first.
-    double run() {
+    /// Moves all.
+    MoveTimes run(Pace pace) {
         streams_.take_view(view_, 0);
-        double send_s = 0;
-        double take_s = 0;
+        MoveTimes times;
         while (streams_.take_complete().empty()) {
-            send_s += cpu_seconds([&] { poll_primary(); });
-            take_s += cpu_seconds([&] { poll_learner(); });
+            times.send_s += cpu_seconds([&] { poll_primary(pace); });
+            times.take_s += cpu_seconds([&] { poll_learner(); });
         }
-        take_s -= room_s_;
+        times.take_s -= room_s_;
         WEIR_CHECK(learner_.tables[0]->rows->row_count() == primary_.tables[0]->rows->row_count());
-        return std::max(send_s, take_s);
+        return times;
     }
 
     [[nodiscard]] size_t bytes() const { return bytes_; }
@@ -98,7 +112,7 @@ public:
     [[nodiscard]] std::span<const uint64_t> keys() const { return keys_; }
 
 private:
-    void poll_primary() {
+    void poll_primary(Pace pace) {
         const size_t count = from_->poll(completions_);
         for (const transport::Completion& c : std::span(completions_).first(count)) {
             if (c.event == transport::Event::kConnected) (void)streams_.connected(c.connection);
@@ -107,7 +121,7 @@ private:
             WEIR_CHECK(wire::decode(c.message, frame) == Errc::kOk);
             WEIR_CHECK(streams_.receive(c.connection, frame.header).empty());
         }
-        (void)streams_.send(size_t{1} << 20);
+        (void)streams_.send(pace.bytes_of_poll, pace.what);
         from_->flush();
     }
 
@@ -161,51 +175,53 @@ private:
     std::vector<uint64_t> keys_;
 };
 
-void report(benchmark::State& state, double move_s, double limit_s, size_t units) {
+/// Sums over all iterations.
+struct Sums {
+    double slower_s = 0;
+    double both_s = 0;
+    double limit_s = 0;
+
+    void add(const MoveTimes& times) {
+        slower_s += std::max(times.send_s, times.take_s);
+        both_s += times.send_s + times.take_s;
+    }
+};
+
+void report(benchmark::State& state, const Sums& sums, size_t units) {
     const double all = static_cast<double>(units) * static_cast<double>(state.iterations());
-    state.counters["ours_per_s"] = all / move_s;
-    state.counters["limit_per_s"] = all / limit_s;
-    state.counters["share"] = limit_s / move_s;
+    state.counters["ours_per_s"] = all / sums.slower_s;
+    state.counters["limit_per_s"] = all / sums.limit_s;
+    state.counters["share"] = sums.limit_s / sums.slower_s;
+    state.counters["share_of_both"] = sums.limit_s / sums.both_s;
 }
 
-void move_dense_as(benchmark::State& state, As as) {
-    double move_s = 0;
-    double limit_s = 0;
+void move_dense_as(benchmark::State& state, As as, Pace pace) {
+    Sums sums;
     size_t bytes = 0;
     for ([[maybe_unused]] auto _ : state) {
         Move move(Layout::kDense, static_cast<uint64_t>(state.range(0)), as);
-        const double now_s = move.run();
-        state.SetIterationTime(now_s);
-        move_s += now_s;
+        const MoveTimes times = move.run(pace);
+        state.SetIterationTime(std::max(times.send_s, times.take_s));
+        sums.add(times);
         bytes = move.bytes();
         const std::vector<std::byte> source(bytes, std::byte{1});
         std::vector<std::byte> copy(bytes, std::byte{2});
-        limit_s += cpu_seconds([&] {
+        sums.limit_s += cpu_seconds([&] {
             std::memcpy(copy.data(), source.data(), bytes);
             benchmark::DoNotOptimize(copy.data());
         });
     }
-    report(state, move_s, limit_s, bytes);
+    report(state, sums, bytes);
 }
 
-void move_dense(benchmark::State& state) {
-    move_dense_as(state, As::kPrimary);
-}
-
-/// A copy is made again.
-void copy_dense(benchmark::State& state) {
-    move_dense_as(state, As::kBackup);
-}
-
-void move_sparse_as(benchmark::State& state, As as) {
-    double move_s = 0;
-    double limit_s = 0;
+void move_sparse_as(benchmark::State& state, As as, Pace pace) {
+    Sums sums;
     size_t keys = 0;
     for ([[maybe_unused]] auto _ : state) {
         Move move(Layout::kSparse, static_cast<uint64_t>(state.range(0)), as);
-        const double now_s = move.run();
-        state.SetIterationTime(now_s);
-        move_s += now_s;
+        const MoveTimes times = move.run(pace);
+        state.SetIterationTime(std::max(times.send_s, times.take_s));
+        sums.add(times);
         keys = move.keys().size();
         Arena arena(arena_bytes(Layout::kSparse, keys));
         KeyListCache lists(arena, 0);
@@ -215,7 +231,7 @@ void move_sparse_as(benchmark::State& state, As as) {
                                        PositionSet::whole_ring(), rules, arena, lists))
                 .value();
         const std::vector<float> values(keys, 1);
-        limit_s += cpu_seconds([&] {
+        sums.limit_s += cpu_seconds([&] {
             constexpr size_t kSome = 4096;
             for (size_t begin = 0; begin < keys; begin += kSome) {
                 const auto some = move.keys().subspan(begin, std::min(kSome, keys - begin));
@@ -225,21 +241,40 @@ void move_sparse_as(benchmark::State& state, As as) {
             }
         });
     }
-    report(state, move_s, limit_s, keys);
+    report(state, sums, keys);
+}
+
+void move_dense(benchmark::State& state) {
+    move_dense_as(state, As::kPrimary, kAtRest);
 }
 
 void move_sparse(benchmark::State& state) {
-    move_sparse_as(state, As::kPrimary);
+    move_sparse_as(state, As::kPrimary, kAtRest);
+}
+
+/// A copy is made again.
+void copy_dense(benchmark::State& state) {
+    move_dense_as(state, As::kBackup, kAtRest);
 }
 
 void copy_sparse(benchmark::State& state) {
-    move_sparse_as(state, As::kBackup);
+    move_sparse_as(state, As::kBackup, kAtRest);
+}
+
+void copy_dense_beside_pushes(benchmark::State& state) {
+    move_dense_as(state, As::kBackup, kBesidePushes);
+}
+
+void copy_sparse_beside_pushes(benchmark::State& state) {
+    move_sparse_as(state, As::kBackup, kBesidePushes);
 }
 
 BENCHMARK(move_dense)->Arg(1 << 12)->Arg(16'000'000)->Iterations(3)->UseManualTime();
 BENCHMARK(move_sparse)->Arg(1 << 12)->Arg(1'000'000)->Iterations(3)->UseManualTime();
 BENCHMARK(copy_dense)->Arg(1 << 12)->Arg(16'000'000)->Iterations(3)->UseManualTime();
 BENCHMARK(copy_sparse)->Arg(1 << 12)->Arg(1'000'000)->Iterations(3)->UseManualTime();
+BENCHMARK(copy_dense_beside_pushes)->Arg(16'000'000)->Iterations(3)->UseManualTime();
+BENCHMARK(copy_sparse_beside_pushes)->Arg(1'000'000)->Iterations(3)->UseManualTime();
 
 }  // namespace
 }  // namespace weir::bench

@@ -98,8 +98,9 @@ class Speed(unittest.TestCase):
 
     def built(self, **measured):
         """What is measured as in this, and else as is promised; --built looks at it."""
-        is_measured = {"plan_ms": 120.5, "clock_ns": 3.61, "move_sparse": 0.9, "copied": 0.5, "tcp": 0.7, "median_ms": 17.1, "max_ms": 41, "beside": 0.6, "p99": 1.9, **measured}
-        moves = [("move_dense/16000000", 0.91), ("move_sparse/1000000", is_measured["move_sparse"]), ("copy_dense/16000000", 0.91), ("copy_sparse/1000000", 0.4)]
+        is_measured = {"plan_ms": 120.5, "clock_ns": 3.61, "move_sparse": 0.9, "copied": 0.5, "tcp": 0.7, "median_ms": 17.1, "max_ms": 41, "beside": 0.6, "p99": 1.9, "loss": 1.9, **measured}
+        moves = [("move_dense/16000000", 0.91), ("move_sparse/1000000", is_measured["move_sparse"]), ("copy_dense/16000000", 0.91), ("copy_sparse/1000000", 0.4),
+                 ("copy_dense_beside_pushes/16000000", 0.8), ("copy_sparse_beside_pushes/1000000", 0.35)]
         copied = [("copied_push_dense/keys:1", is_measured["copied"]), ("copied_push_dense/keys:262144", 0.45), ("copied_push_sparse/keys:100000", 0.48)]
 
         def of(rows):
@@ -113,8 +114,10 @@ class Speed(unittest.TestCase):
             program.write_text(f"#!/bin/sh\necho '{says}'\n")
             program.chmod(0o755)
         p99 = [{"push": push, "p99_ratio": is_measured["p99"]} for push in ("1 key", "1,000 keys", "4 KiB", "256 KiB")]
+        elastic = [{"push": push, "when": when, "p99_ratio": is_measured["loss"] if when == "loss" else 1.9}
+                   for push in ("1 key", "list", "4 KiB", "256 KiB", "iteration") for when in ("usual", "join", "leave", "loss")]
         for name, result in (("tcppush", {"rows": [{"size_bytes": 1 << 20, "ratio": 0.9}]}), ("tcplatency", {"rows": [{"size_bytes": 4, "ratio": is_measured["tcp"]}]}),
-                             ("failover", {"median_ms": is_measured["median_ms"], "max_ms": is_measured["max_ms"]}),
+                             ("failover", {"median_ms": is_measured["median_ms"], "max_ms": is_measured["max_ms"]}), ("elastic", {"rows": elastic}),
                              ("checkpoint", {"alone_share": 0.55, "beside_share": is_measured["beside"], "rows": p99})):
             (self.folder / f"{name}.json").write_text(json.dumps(result))
         done = self.speed("--built", self.folder)
@@ -127,7 +130,7 @@ class Speed(unittest.TestCase):
         self.assertNotIn("slow ", told)
         self.assertIn("kept     a plan for 1,000 servers of 8 shards: 0.12 s, promised 1\n", told)
         self.assertIn("kept     until a killed server is replaced, longest of ten: 41 ms, promised 500\n", told)
-        self.assertEqual(told.count("kept     "), 19, told)
+        self.assertEqual(told.count("kept     "), 46, told)
         self.assertIn("0 promises are not kept here\n", told)
 
     def test_a_promise_that_is_not_kept_is_named_and_no_error(self):
@@ -144,6 +147,12 @@ class Speed(unittest.TestCase):
                 self.assertIn(f"slow     {told}\n", done)
                 self.assertEqual(done.count("slow "), 1, done)
                 self.assertIn("1 promises are not kept here\n", done)
+
+    def test_promises_of_copies_that_are_not_kept_are_named(self):
+        self.recorded()
+        done = self.built(loss=4)
+        self.assertIn("slow     99 of 100 pushes (256 KiB) while copies are made after a loss: 0.25 of the limit, promised 0.5\n", done)
+        self.assertEqual(done.count("slow "), 5, done)
 
     def test_what_cannot_be_compared_says_why(self):
         done = self.speed()
