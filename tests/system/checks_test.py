@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How tools/checks counts the cases of test programs, and those that were not run. Usage: checks_test.py"""
+"""How tools/checks counts the cases of test programs, and those that were not run; and its planted faults. Usage: checks_test.py"""
 
 import subprocess
 import sys
+import tempfile
 import textwrap
 import unittest
 from pathlib import Path
@@ -44,6 +45,37 @@ class Counting(unittest.TestCase):
         self.assertEqual(suites.count({"stdout": "ok one\nnot ok two\n", "result": "FAIL"}), (1, 1))
         self.assertEqual(suites.count({"stdout": "", "stderr": None, "result": "OK"}), (1, 0))
         self.assertEqual(suites.not_run_in({"stdout": "SKIPPED: no RDMA device (see weir info)\n"}), ["no RDMA device"])
+
+
+class Planted(unittest.TestCase):
+    ROOT = Path(__file__).resolve().parents[2]
+
+    def planted(self, *flags):
+        done = subprocess.run([self.ROOT / "tools/checks/planted", *flags], capture_output=True, text=True, check=False, timeout=60)
+        return done.returncode, done.stdout, done.stderr
+
+    def test_the_sources_have_what_each_fault_replaces(self):
+        code, out, err = self.planted("--look")
+        self.assertEqual((code, err), (0, ""))
+        self.assertRegex(out, r"^(\d+) of \1 faults can be planted\n$")
+        self.assertGreaterEqual(self.planted("--list")[1].count("\n"), 12)
+
+    def test_a_fault_that_cannot_be_planted_is_named(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "lib/node/lease_line.h"
+            path.parent.mkdir(parents=True)
+            text = (self.ROOT / "lib/node/lease_line.h").read_text(encoding="utf-8")
+            for number, changed in ((0, text.replace("lease_ns / 4 * 5", "lease_ns * 2")), (2, text + text)):
+                path.write_text(changed, encoding="utf-8")
+                code, out, err = self.planted("--look", "--sources", folder, "no-margin")
+                self.assertEqual((code, out), (1, "0 of 1 faults can be planted\n"))
+                self.assertIn(f"no-margin: lib/node/lease_line.h has {number} times what is to be replaced: return lease_ns / 4 * 5;", err)
+
+    def test_wrong_flags_are_refused(self):
+        for flags, words in ((("no-such",), "unknown fault no-such; choose from: ack-early"), (("--histories", "0"), "must be at least 1")):
+            code, _, err = self.planted(*flags)
+            self.assertEqual(code, 2)
+            self.assertIn(words, err)
 
 
 if __name__ == "__main__":

@@ -198,6 +198,7 @@ class Failover(testing.ServersThatDie, testing.Folder, unittest.TestCase):
             job.kill(1)
             self.assertEqual([job.wait(rank) for rank in (3, 4)], [1, 1], job.everything())
             self.assertRegex(job.err(3), r"error: .*server 1 \(rank 1\) is gone.*; [0-9.]+ % of the parameters are lost, .*; start the job again; lost: keys [0-9]+ to .* of table ")
+            self.assertNotRegex(job.err(0), r"worker [0-9]+ \(rank [0-9]+\) is lost")  # they have ended because of that
             for line in job.err(0).splitlines() + job.err(3).splitlines():
                 self.assertLess(len(line), 600)
 
