@@ -93,6 +93,7 @@ private:
     [[nodiscard]] Result<HostThreads> threads_of_this_process() const;
     void choose_idle();
     [[nodiscard]] std::vector<uint32_t> place_managers();
+    [[nodiscard]] Status warn_of_long_lease() const;
     [[nodiscard]] Status find_managers(Bootstrap& bootstrap, std::span<const uint32_t> ranks,
                                        uint64_t deadline_ns);
     void set_managers(const std::vector<ManagerPlace>& managers);
@@ -158,6 +159,7 @@ Status Job::Part::start() {
     WEIR_TRY(threads_.find_ranks(*bootstrap));
     WEIR_ASSIGN(roles_.shape.server_cpus, threads_.cpus_of_rank_0(*bootstrap));
     const std::vector<uint32_t> manager_ranks = place_managers();
+    WEIR_TRY(warn_of_long_lease());
     choose_idle();
     WEIR_TRY(find_managers(*bootstrap, manager_ranks, deadline_ns));
     const Contact contact{Managers::join(managers_.places()), identity.secret};
@@ -187,6 +189,19 @@ std::vector<uint32_t> Job::Part::place_managers() {
          spread_warnings(hosts, server_ranks, ranks, options_.replicas))
         log(LogLevel::kWarning, "{}", warning);
     return ranks;
+}
+
+/// Calls that wait for a server that is out of reach would end before others take over from it.
+Status Job::Part::warn_of_long_lease() const {
+    WEIR_ASSIGN(const uint64_t lease_ms, config_.number("WEIR_LEASE_MS"));
+    WEIR_ASSIGN(const uint64_t deadline_ms, config_.number("WEIR_DEADLINE_MS"));
+    if (roles_.shape.rank != 0 || options_.replicas == 0 || 3 * lease_ms <= deadline_ms) return {};
+    log(LogLevel::kWarning,
+        "WEIR_LEASE_MS={} is more than a third of WEIR_DEADLINE_MS={}: when a server is out of "
+        "reach, calls may end with an error before others take over from it; shorten the lease, or "
+        "lengthen the deadline",
+        lease_ms, deadline_ms);
+    return {};
 }
 
 /// Publishes that of this process, starts it, and learns where the others are.

@@ -63,6 +63,15 @@ class Failover(testing.ServersThatDie, testing.Folder, unittest.TestCase):
         objectives = [p["objective"] for p in result["history"]]
         self.assertEqual(objectives, sorted(objectives, reverse=True))  # no step was lost, and none done twice
 
+    def test_a_lease_that_is_too_long_for_the_deadline_is_warned_of(self):
+        words = "WEIR_LEASE_MS=1000 is more than a third of WEIR_DEADLINE_MS=2900"
+        for replicas, warns in ((1, True), (0, False)):
+            with self.subTest(replicas=replicas), self.job(testing.endless(), "--passes", "1", replicas=replicas, WEIR_LEASE_MS="1000", WEIR_DEADLINE_MS="2900") as job:
+                job.start_all()
+                self.assertEqual([job.wait(rank) for rank in range(SIZE)], [0] * SIZE, job.everything())
+                self.assertEqual(words in job.err(0), warns, job.err(0))
+                self.assertEqual(job.everything().count(words), int(warns))  # once in a job
+
     def test_with_two_copies_two_servers_may_die_at_once(self):
         with self.job(testing.endless(), *testing.ENDLESS, replicas=2) as job:
             self.ready(job)
