@@ -162,6 +162,25 @@ void HistoryWorkers::choose_keys(Worker& worker, Layout layout, uint64_t count_m
     }
 }
 
+/// For a pull by one server, which must not answer without a lease: mostly one that was just pushed, maybe
+/// to a server that has taken over.
+void HistoryWorkers::choose_one_key(Call& call) {
+    if (acknowledged_.empty() || random_.below(4) == 0) {
+        call.keys = some_keys(1);
+        return;
+    }
+    const auto [table, key] = acknowledged_[random_.below(acknowledged_.size())];
+    call.table = table;
+    call.keys = {key};
+}
+
+void HistoryWorkers::note_acknowledged(const Call& call) {
+    constexpr size_t kSome = 16;
+    if (call.keys.empty()) return;
+    acknowledged_.emplace_back(call.table, call.keys[call.id % call.keys.size()]);
+    if (acknowledged_.size() > kSome) acknowledged_.pop_front();
+}
+
 void HistoryWorkers::make_room(uint32_t number, Transfer& transfer, size_t count) {
     if (random_.below(3) == 0) {
         transfer.plain.resize(count);
@@ -174,12 +193,12 @@ void HistoryWorkers::begin(uint32_t number, Call& call) {
     Worker& worker = workers_[number];
     ClientCore& client = *cluster_.workers[number];
     call.table = random_.below(2);
-    CountedPushes& counted = counted_[call.table];
     if (only_pulls_.contains(number)) {
-        call.keys = some_keys(1);  // by one server, if it has a lease
+        choose_one_key(call);
     } else {
         choose_keys(worker, tables_[call.table].schema.layout, 6, call);
     }
+    CountedPushes& counted = counted_[call.table];
     call.is_push =
         random_.below(5) != 0 && counted.may_push(call.keys) && !only_pulls_.contains(number);
     const size_t count = call.keys.size() * counted.width();
@@ -262,7 +281,9 @@ void HistoryWorkers::note_end(uint32_t number, Call& call, const Status& ended) 
     if (is_given_up) ++counts_.given_up;
     if (!is_given_up) check(ended, call.is_push ? "a push" : "a pull");
     if (call.is_push) {
-        is_given_up ? counted.give_up_push(call.keys, values) : counted.end_push(call.keys, values);
+        if (is_given_up) return counted.give_up_push(call.keys, values);
+        counted.end_push(call.keys, values);
+        note_acknowledged(call);
     } else if (!is_given_up) {
         counted.end_pull(call.keys, values, call.before);
     }

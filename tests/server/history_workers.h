@@ -11,6 +11,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lib/base/random.h"
@@ -155,6 +156,8 @@ private:
     [[nodiscard]] bool end(uint32_t number, Call& call);
     void check_not_late(uint32_t number, Call& call);
     void note_end(uint32_t number, Call& call, const Status& ended);
+    void note_acknowledged(const Call& call);
+    void choose_one_key(Call& call);
     void bury(Transfer& transfer, size_t count);
     void check_oldest_grave();
 
@@ -175,6 +178,8 @@ private:
     bool is_draining_ = false;
     bool is_slow_ = false;
     std::set<uint32_t> only_pulls_;
+    /// The last pushes that were acknowledged: of each its table, and one of its keys.
+    std::deque<std::pair<size_t, uint64_t>> acknowledged_;
     static constexpr size_t kRoundsTable = 2;  ///< that of iterations; those before it are counted
     std::vector<TableInfo> tables_;
     std::vector<uint64_t> common_keys_;   ///< of nearly all parts of iterations; none: any keys
