@@ -12,6 +12,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/checkpoint/sim_disk.h"
+#include "tests/server/checkpoint_folder.h"
 #include "tests/server/sim_cluster.h"
 
 namespace weir::test {
@@ -160,6 +161,36 @@ TEST_SUITE("manager") {
                 CHECK(mentions(*status, "again, with --resume d (checkpoint 1); lost: ") ==
                       has_checkpoint);
             }
+        }
+    }
+
+    TEST_CASE("a job that goes on from a checkpoint names that one until it has one of its own") {
+        for (const bool has_own : {false, true}) {
+            CAPTURE(has_own);
+            CheckpointFolder folder;
+            SimShape shape{.servers = 2, .shards = 1, .workers = 1};
+            shape.checkpoints = folder.options();
+            const TableSchema weights = dense_table("weights", kLossKeys);
+            {
+                SimCluster first(15, shape, {});
+                REQUIRE(first.start());
+                REQUIRE(first.make_table(0, weights).has_value());
+                for (int i = 0; i < 2; ++i)
+                    REQUIRE(has_written_checkpoint(first));
+            }
+            folder.resume(shape);
+            shape.checkpoints.folder = "e";
+            SimCluster cluster(16, shape, {});
+            REQUIRE(cluster.start());
+            const auto table = cluster.make_table(0, weights);
+            REQUIRE(table.has_value());
+            if (has_own) REQUIRE(has_written_checkpoint(cluster));
+            cluster.kill_host(1);
+            const Status push = push_every_key(cluster, *table);
+            REQUIRE_FALSE(push.has_value());
+            INFO(push.error().text());
+            CHECK(mentions(push, has_own ? "again, with --resume e (checkpoint 1); lost: "
+                                         : "again, with --resume d --resume-number 2; lost: "));
         }
     }
 
