@@ -3,13 +3,19 @@
 /// Servers that are out of reach: stopped, or cut off from the manager or from all. Whether their
 /// copies take over, and what they may still do.
 
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
 
 #include "lib/node/manager_link.h"
 #include "tests/doubtful_endpoint.h"
+#include "tests/passing_endpoint.h"
 #include "tests/server/sim_cluster.h"
 
 namespace weir::test {
@@ -19,12 +25,63 @@ constexpr uint32_t kManagerHost = SimCluster::kManagersHost;
 constexpr uint64_t kCounters = 1000;
 constexpr uint64_t kServersLeaseNs = kSecond;  // as ManagerOptions has it
 
+/// For which time passes while a shard works at what has just arrived.
+struct LatePoll {
+    SimCluster* cluster = nullptr;
+    wire::Kind kind = wire::Kind::kPull;  ///< of what has arrived
+    uint64_t late_ns = 0;                 ///< once
+    size_t late_count = 0;
+    size_t answers_without_lease = 0;
+};
+
+class LateEndpoint final : public testing::PassingEndpoint {
+public:
+    LateEndpoint(std::unique_ptr<Endpoint> inner, LatePoll& late, uint32_t host)
+        : PassingEndpoint(std::move(inner)), late_(late), host_(host) {}
+
+    [[nodiscard]] Post send(ConnectionId c, Parts parts) override {
+        wire::FrameHeader header;
+        std::memcpy(&header, parts[0].data(), std::min(sizeof(header), parts[0].size()));
+        const bool is_answer =
+            header.kind == wire::Kind::kReply && asked_.erase({c, header.request}) > 0;
+        if (is_answer && !late_.cluster->has_lease(host_)) ++late_.answers_without_lease;
+        return inner().send(c, parts);
+    }
+
+    [[nodiscard]] size_t poll(std::span<Completion> completions) override {
+        const size_t count = inner().poll(completions);
+        for (const Completion& c : completions.first(count)) {
+            wire::Frame frame;
+            if (c.event != transport::Event::kReceived ||
+                wire::decode(c.message, frame) != Errc::kOk)
+                continue;
+            const wire::Kind kind = frame.header.kind;
+            if (kind == wire::Kind::kPush || kind == wire::Kind::kPull)
+                asked_.insert({c.connection, frame.header.request});
+            if (kind != late_.kind || late_.late_ns == 0) continue;
+            CHECK(late_.cluster->has_lease(host_));
+            late_.cluster->clock.advance(std::exchange(late_.late_ns, 0));
+            CHECK_FALSE(late_.cluster->has_lease(host_));
+            ++late_.late_count;
+        }
+        return count;
+    }
+
+private:
+    LatePoll& late_;
+    uint32_t host_;
+    std::set<std::pair<ConnectionId, uint64_t>> asked_;
+};
+
 /// A cluster with a table of counters, of which each segment has its copies.
 class SilentCluster : public SimCluster {
 public:
     /// `waits`: the first worker hears of the end of no connection.
     explicit SilentCluster(uint32_t replicas, uint32_t servers = 3, bool waits = false)
-        : SimCluster(1, shape_of(replicas, servers), {.maps_memory = true}) {
+        : SilentCluster(shape_of(replicas, servers), waits) {}
+
+    explicit SilentCluster(const SimShape& shape, bool waits = false)
+        : SimCluster(1, shape, {.maps_memory = true}) {
         if (waits) {
             ClientCoreOptions options;
             options.manager_address = manager->address();
@@ -93,7 +150,6 @@ public:
 
     TableInfo table;
 
-private:
     static SimShape shape_of(uint32_t replicas, uint32_t servers) {
         SimShape shape;
         shape.servers = servers;
@@ -104,6 +160,7 @@ private:
         return shape;
     }
 
+private:
     std::vector<uint64_t> ones_ = std::vector<uint64_t>(kCounters, 1);
 };
 
@@ -220,6 +277,32 @@ TEST_SUITE("silence") {
             cluster.network.heal(kManagerHost, server);
         CHECK(cluster.finish(0, push).has_value());
         CHECK(cluster.sum() == kCounters);
+    }
+
+    // Time that a shard needs for what has arrived is not for its answers any more.
+    TEST_CASE("a lease that ends within a poll lets no answer out of that poll") {
+        for (const wire::Kind kind : {wire::Kind::kPull, wire::Kind::kApplied}) {
+            CAPTURE(static_cast<int>(kind));
+            LatePoll late{.kind = kind};
+            SimShape shape = SilentCluster::shape_of(1, 3);
+            uint32_t shards = 0;
+            shape.around_shard = [&](SimShape::Endpoint inner) {
+                return std::make_unique<LateEndpoint>(std::move(inner), late,
+                                                      shards++ / shape.shards);
+            };
+            SilentCluster cluster(shape);
+            late.cluster = &cluster;
+            REQUIRE(cluster.push_and_wait().has_value());
+            cluster.pass(kServersLeaseNs / 2);  // all have asked for their leases
+            late.late_ns = kServersLeaseNs * 8 / 10;
+            if (kind == wire::Kind::kApplied) REQUIRE(cluster.push_and_wait().has_value());
+            const uint64_t pushes = kind == wire::Kind::kApplied ? 2 : 1;
+            CHECK(cluster.sum() == pushes * kCounters);
+            CHECK(late.late_count == 1);
+            CHECK(late.answers_without_lease == 0);
+            for (uint32_t server = 0; server < shape.servers; ++server)
+                CHECK(cluster.has_server(server));
+        }
     }
 
     TEST_CASE("a manager that has slept does not take the others for silent") {
