@@ -4,6 +4,8 @@
 /// servers, shards and workers.
 
 #include <algorithm>
+#include <deque>
+#include <memory>
 #include <set>
 #include <span>
 #include <string>
@@ -15,6 +17,7 @@
 
 #include "lib/checkpoint/folder.h"
 #include "tests/log_lines.h"
+#include "tests/passing_endpoint.h"
 #include "tests/seed.h"
 #include "tests/server/checkpoint_history.h"
 
@@ -45,6 +48,58 @@ SimShape copied_job(CheckpointFolder& folder, const std::vector<uint64_t>& keys)
     REQUIRE(checkpoint_now(first));
     return shape;
 }
+
+/// What a shard says of its steps of checkpoints, and which answers it gives in the same poll.
+struct ReportOrder {
+    uint64_t reports_alone = 0;
+    uint64_t reports_after_answer = 0;  ///< that has left
+    uint64_t reports_before_answer = 0;
+    bool has_answered = false;  ///< in this poll
+    bool has_waiting = false;   ///< answers, until flush()
+};
+
+class ReportOrderEndpoint final : public testing::PassingEndpoint {
+public:
+    ReportOrderEndpoint(std::unique_ptr<Endpoint> inner, ReportOrder& order)
+        : PassingEndpoint(std::move(inner)), order_(order) {}
+
+    [[nodiscard]] Post send(ConnectionId c, Parts parts) override {
+        std::vector<std::byte> message;
+        for (const std::span<const std::byte> part : parts)
+            message.insert(message.end(), part.begin(), part.end());
+        wire::Frame frame;
+        REQUIRE(wire::decode(message, frame) == Errc::kOk);
+        if (frame.header.kind == wire::Kind::kReply)
+            order_.has_answered = order_.has_waiting = true;
+        if (is_of_step(frame)) {
+            ++(order_.has_waiting    ? order_.reports_before_answer
+               : order_.has_answered ? order_.reports_after_answer
+                                     : order_.reports_alone);
+        }
+        return inner().send(c, parts);
+    }
+
+    void flush() override {
+        order_.has_waiting = false;
+        inner().flush();
+    }
+
+    [[nodiscard]] size_t poll(std::span<Completion> completions) override {
+        order_.has_answered = order_.has_waiting = false;
+        return inner().poll(completions);
+    }
+
+private:
+    /// The others come of an order.
+    [[nodiscard]] static bool is_of_step(const wire::Frame& frame) {
+        using Step = CheckpointReport::Step;
+        if (frame.header.kind != wire::Kind::kCheckpoint) return false;
+        const auto report = CheckpointReport::decode(frame.values);
+        return report && (report->step == Step::kChunk || report->step == Step::kSaved);
+    }
+
+    ReportOrder& order_;
+};
 
 /// With one manager in a third of the histories: then hosts are cut from it, and clocks drift.
 void run_checkpoints_with_managers(uint64_t histories) {
@@ -127,6 +182,58 @@ TEST_SUITE("checkpoint_job") {
     TEST_CASE(
         "managers that fail, cuts and clocks that drift cost a checkpoint at most, and no push") {
         run_checkpoints_with_managers(testing::histories_or(45));
+    }
+
+    TEST_CASE("answers leave before a poll takes a step of a checkpoint") {
+        constexpr uint64_t kKeys = 1000;
+        constexpr size_t kTables = 20;
+        ReportOrder order;
+        CheckpointFolder folder;
+        SimShape shape{.servers = 1, .shards = 1};
+        shape.checkpoints = folder.options();
+        shape.around_shard = [&](SimShape::Endpoint inner) {
+            return std::make_unique<ReportOrderEndpoint>(std::move(inner), order);
+        };
+        SimCluster cluster(1, shape, {});
+        REQUIRE(cluster.start());
+        std::vector<TableInfo> tables;
+        for (size_t i = 0; i < kTables; ++i) {
+            tables.push_back(*cluster.make_table(
+                0, dense_table("t" + std::to_string(i), kKeys, ValueType::kUInt64)));
+        }
+        const uint64_t one = 1;
+        std::deque<std::pair<ClientCore*, ClientCore::CallId>> calls;
+        const auto push = [&](size_t i) {  // all workers push to all tables
+            ClientCore& worker = *cluster.workers[i % cluster.workers.size()];
+            const KeyRange key{i % kKeys, i % kKeys + 1};
+            calls.emplace_back(&worker, worker.push(tables[i % kTables], key,
+                                                    std::as_bytes(std::span(&one, 1)), {}));
+        };
+        const auto step = [&] {
+            (void)cluster.step();
+            (void)cluster.network.step();  // not only when nobody has anything to do
+            std::erase_if(calls, [](const auto& call) {
+                if (!call.first->done(call.second)) return false;
+                CHECK(call.first->take(call.second));
+                return true;
+            });
+        };
+        size_t pushed = 0;
+        for (int i = 0; i < 3; ++i) {
+            const auto checkpoint = cluster.workers[0]->checkpoint(0);
+            while (!cluster.workers[0]->done(checkpoint)) {
+                while (calls.size() < 30)
+                    push(pushed++);
+                step();
+            }
+            CHECK(cluster.workers[0]->take_checkpoint(checkpoint));
+        }
+        while (!calls.empty())
+            step();
+        MESSAGE(order.reports_alone << " reports in polls without answers, "
+                                    << order.reports_after_answer << " after answers");
+        CHECK(order.reports_after_answer > 0);
+        CHECK(order.reports_before_answer == 0);
     }
 
     TEST_CASE("a checkpoint waits until lost copies are made again, and holds up none") {
