@@ -17,6 +17,7 @@
 #include "lib/checkpoint/manifest.h"
 #include "lib/weir.h"
 #include "tests/job/small_job.h"
+#include "tests/log_lines.h"
 #include "tests/wait_until.h"
 
 namespace weir::test {
@@ -277,6 +278,52 @@ TEST_SUITE("checkpoints of jobs") {
             CHECK(text.find(folder.path() + "/" + name) != std::string::npos);
             CHECK(text.find("--resume " + folder.path() + " --resume-number 1 ") !=
                   std::string::npos);
+            return {};
+        }));
+    }
+
+    TEST_CASE("a folder that is gone costs the checkpoints of that time, and no more") {
+        const NewFolder folder;
+        JobOptions options = job_options(1, 2, 1);
+        options.checkpoint_folder = folder.path();
+        const std::vector<double> ones(10, 1);
+        CHECK(start_job(options)->run_workers([&](Client& client) -> Status {
+            WEIR_ASSIGN(auto changing, client.create_table<double>("changing", dense_options(10)));
+            WEIR_ASSIGN(auto same, client.create_table<double>("same", dense_options(10)));
+            WEIR_TRY(same.push(KeyRange{0, 10}, ones).wait());
+            const auto push = [&] { return changing.push(KeyRange{0, 10}, ones).wait(); };
+            WEIR_TRY(push());
+            CHECK(*client.checkpoint() == 1);
+            std::filesystem::remove_all(folder.path());
+            const testing::LogLines log;
+            for (int i = 0; i < 2; ++i) {
+                WEIR_TRY(push());
+                const auto failed = client.checkpoint();
+                REQUIRE_FALSE(failed);
+                CHECK(failed.code() == Errc::kNotFound);
+                CHECK(failed.error().text().find(folder.path()) != std::string::npos);
+            }
+            CHECK(log.count("there is no new checkpoint, and the job goes on: " + folder.path()) ==
+                  2);
+            REQUIRE(std::filesystem::create_directory(folder.path()));
+            WEIR_TRY(push());
+            // It names the chunk of the first one, of what has not changed since; the next one writes all.
+            const auto lacks = client.checkpoint();
+            REQUIRE_FALSE(lacks);
+            CHECK(lacks.error().text().find(folder.path() + "/") != std::string::npos);
+            const auto whole = client.checkpoint();
+            REQUIRE_MESSAGE(whole, whole.error().text());
+            return {};
+        }));
+        options = job_options(1, 1, 1);
+        options.resume = folder.path();
+        CHECK(start_job(options)->run_workers([&](Client& client) -> Status {
+            std::vector<double> values(10);
+            for (const auto& [name, value] : {std::pair("changing", 4.0), std::pair("same", 1.0)}) {
+                WEIR_ASSIGN(auto table, client.open_table<double>(name));
+                WEIR_TRY(table.pull(KeyRange{0, 10}, values).wait());
+                CHECK(values == std::vector<double>(10, value));
+            }
             return {};
         }));
     }
