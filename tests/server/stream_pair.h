@@ -160,6 +160,16 @@ public:
         return its;
     }
 
+    /// All keys of a dense table that shard 0 has; ascending.
+    [[nodiscard]] std::vector<uint64_t> keys_of_primary(uint32_t number) const {
+        std::vector<uint64_t> keys;
+        for (const KeyRange extent : primary.tables[number]->rows->extents()) {
+            for (uint64_t key = extent.begin; key < extent.end; ++key)
+                keys.push_back(key);
+        }
+        return keys;
+    }
+
     bool step() {
         size_t done = poll_primary();
         if (!is_learner_stopped) done += poll_learner();
@@ -263,6 +273,11 @@ public:
 
     /// The same of the rows of a list.
     void close_iteration_of(size_t i) { close_iteration(lists_[i], false); }
+
+    /// The same of the rows of these keys.
+    void close_iteration_of(uint32_t number, std::vector<uint64_t> keys) {
+        close_iteration({number, std::move(keys)}, false);
+    }
 
     /// Values, state, times and iterations of the learned segments are the same on both sides.
     void check_equal() {

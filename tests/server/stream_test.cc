@@ -207,6 +207,48 @@ TEST_SUITE("stream") {
         }
     }
 
+    TEST_CASE(
+        "sums that come once are forgotten beyond a limit, and those that came again are not") {
+        constexpr size_t kLength = 2 * kRememberedKeysMin;
+        StreamPair pair(1);
+        pair.make_table(dense_table("t", 4 * Streams::kSumsMax));
+        const std::vector<uint64_t> held = pair.keys_of_primary(0);
+        REQUIRE(held.size() > Streams::kSumsMax + 2 * kLength);
+        pair.name_backup(pair.segments_of_primary());
+        REQUIRE(pair.run_until([&] { return pair.has_all(); }));
+        const auto close = [&](size_t sum) {
+            std::vector<uint64_t> keys(kLength);
+            for (size_t i = 0; i < kLength; ++i)
+                keys[i] = held[sum + 2 * i];  // they are no range
+            pair.close_iteration_of(0, std::move(keys));
+        };
+        const auto settle = [&] { (void)pair.run_until([] { return false; }, 10); };
+        const auto sent_for = [&](size_t sum) {
+            const size_t before = pair.sent_bytes;
+            close(sum);
+            settle();
+            return pair.sent_bytes - before;
+        };
+        size_t next = 0;
+        for (; next < Streams::kSumsMax - 1; ++next) {
+            close(next);
+            if (next % 64 == 0) settle();
+        }
+        settle();
+        const size_t in_full = sent_for(0);
+        const size_t known = sent_for(0);
+        CHECK(known + 8 * (kLength / 2) < in_full);
+        close(next);
+        close(next + 1);  // beyond the limit
+        settle();
+        (void)sent_for(1);  // is the first one anew
+        CHECK(sent_for(1) == in_full);
+        CHECK(sent_for(1) == known);
+        CHECK(sent_for(0) == known);
+        CHECK(pair.wrong.empty());
+        pair.check_equal();
+    }
+
     // The learner has the view only when this shard has stopped, and keeps the beginning of what is
     // new waiting until then. Answers wait for that from the beginning, but what is leaving does not.
     TEST_CASE("what a shard takes over while it loses something is counted at once") {
