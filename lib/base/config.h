@@ -90,8 +90,9 @@ inline constexpr auto kConfigVariables = std::to_array<ConfigVariable>({
      .most = 60'000,
      .meaning = "how long a process may be out of the manager's reach before it counts as lost; a "
                 "server whose parameters have copies answers no longer than that without hearing "
-                "from the manager; counts where the manager is; of several managers, all must have "
-                "the same"},
+                "from the manager, and is replaced after about 1.25 times that, or once it is "
+                "known to be dead; keep it below a third of WEIR_DEADLINE_MS; counts where the "
+                "manager is; of several managers, all must have the same"},
     {.name = "WEIR_DEADLINE_MS",
      .kind = VariableKind::kNumber,
      .default_value = "30000",

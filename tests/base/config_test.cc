@@ -67,6 +67,29 @@ TEST_SUITE("config") {
         }
     }
 
+    TEST_CASE("a lease is a second, if it is not given, and 50 ms to a minute") {
+        CHECK(Config().number("WEIR_LEASE_MS").value() == 1000);
+        const auto lease = [](const char* value) {
+            return with({{"WEIR_LEASE_MS", value}}).number("WEIR_LEASE_MS");
+        };
+        CHECK(lease("50").value() == 50);
+        CHECK(lease("60000").value() == 60'000);
+        for (const char* bad : {"49", "60001"}) {
+            CAPTURE(bad);
+            REQUIRE_FALSE(lease(bad));
+            CHECK(lease(bad).code() == Errc::kInvalidArgument);
+            CHECK(mentions(lease(bad).error().text(), std::string("WEIR_LEASE_MS=") + bad));
+            CHECK(mentions(lease(bad).error().text(), "50 to 60000"));
+        }
+    }
+
+    TEST_CASE(
+        "what is said of the lease names when a server is replaced, and the deadline's share") {
+        const VariableRef lease = "WEIR_LEASE_MS";
+        CHECK(mentions(std::string(lease->meaning), "1.25 times"));
+        CHECK(mentions(std::string(lease->meaning), "a third of WEIR_DEADLINE_MS"));
+    }
+
     TEST_CASE("a bad choice is refused with the words that are allowed") {
         for (const char* bad : {"udp", "sh", "shm|verbs", "SHM"}) {
             CAPTURE(bad);
