@@ -52,6 +52,8 @@ public:
     static constexpr size_t kWindowBytes = size_t{512} << 10;
     /// Of What::kFewChunks so much is on its way, beside any records: these may be more all the time.
     static constexpr size_t kFewChunksBytes = size_t{32} << 10;
+    /// Records may wait all the time. So that chunks come all the same, they may be this part of what waits.
+    static constexpr size_t kChunksPart = 8;
     /// Records that wait; beyond it, has_room() is false. One push may be longer.
     static constexpr size_t kQueueBytesMax = size_t{16} << 20;
     // Before it connects again: the first pause, and the last one, which is also that before it asks a
@@ -297,6 +299,7 @@ private:
     void chunk_is_ahead(uint64_t index, size_t work_bytes);
     void forget_chunks_ahead() noexcept;
     [[nodiscard]] bool send_queue(uint64_t state);
+    [[nodiscard]] size_t chunk_bytes_ahead_max(What what) const noexcept;
     [[nodiscard]] bool send_next_chunk(What what);
     void begin(Batch& batch);
     void end(Batch& batch);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// What a Stream sends: records that wait, and chunks of rows when none does.
+/// What a Stream sends: records that wait, and chunks of rows when none does; few chunks behind records
+/// that always wait.
 
 #include <algorithm>
 #include <array>
@@ -31,6 +32,7 @@ size_t Stream::send(size_t bytes_max, What what, uint64_t state) {
     if (state_ != State::kOpen) return 0;
     constexpr size_t kStepBytes = 2048;  // what a step takes beside its bytes
     const uint64_t before = sent_bytes_;
+    if (!queue_.empty() && what != What::kRecords) (void)send_next_chunk(what);
     for (size_t done = 0; done < bytes_max; done = sent_bytes_ - before) {
         if (queue_.empty() && what == What::kRecords) break;
         if (queue_.empty() ? !send_next_chunk(what) : !send_queue(state)) break;
@@ -128,14 +130,19 @@ bool Stream::send_queue(uint64_t state) {
     return true;
 }
 
-/// What comes next of the first batch that is not done. False: nothing, or not now.
+size_t Stream::chunk_bytes_ahead_max(What what) const noexcept {
+    if (what == What::kFewChunks) return kFewChunksBytes;
+    return queue_.empty() ? ~size_t{0} : std::max(kFewChunksBytes, queue_bytes_ / kChunksPart);
+}
+
+/// What comes next of the first batch that is not done; if records wait, it waits behind them. False:
+/// nothing, or not now.
 bool Stream::send_next_chunk(What what) {
-    const bool is_few = what == What::kFewChunks;
-    if (is_few && chunk_bytes_ahead_ >= kFewChunksBytes) return false;
-    const size_t work_bytes_max = is_few ? kChunkWorkBytesOfFew : kChunkWorkBytes;
+    if (chunk_bytes_ahead_ >= chunk_bytes_ahead_max(what)) return false;
+    const size_t work_bytes_max = what == What::kFewChunks ? kChunkWorkBytesOfFew : kChunkWorkBytes;
     const auto batch =
         std::ranges::find_if(batches_, [](const Batch& one) { return !one.is_done(); });
-    if (batch == batches_.end() || !has_window(0)) return false;
+    if (batch == batches_.end() || (queue_.empty() && !has_window(0))) return false;
     if (!batch->has_begun) {
         begin(*batch);
         return true;
@@ -285,7 +292,8 @@ bool Stream::send_rows(Batch& batch, const ShardTable& table, size_t work_bytes_
     }
     RecordMessage record = record_of(table, *batch.walked);
     const size_t found_bytes = record.work_bytes() - record.rows_bytes();
-    if (row_bytes > room || ends_.lasting != 0) {  // a row longer than a message; or it is kept
+    // A row is longer than a message; or it is kept; or it waits behind records.
+    if (row_bytes > room || ends_.lasting != 0 || !queue_.empty()) {
         batch.cursor = cursor;
         sent_bytes_ += found_bytes;
         add(record);

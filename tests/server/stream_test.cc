@@ -378,6 +378,37 @@ TEST_SUITE("stream") {
         pair.check_equal();
     }
 
+    TEST_CASE("one that learns gets its chunks though records of pushes wait all the time") {
+        struct Case {
+            bool is_copy = false;
+            Stream::What sent_what = Stream::What::kChunks;
+        };
+
+        for (const Case one : {Case{false}, Case{true}, Case{true, Stream::What::kFewChunks}}) {
+            CAPTURE(one.is_copy);
+            StreamPair pair(1);
+            pair.sent_what = one.sent_what;
+            pair.make_table(dense_table("big", 10'000));
+            pair.push_extent(0);
+            const std::vector<size_t> named = pair.segments_of_primary();
+            one.is_copy ? pair.name_backup(named) : pair.name_learner(named);
+            // A turn takes less than one push.
+            const size_t push_bytes = pair.keys_of_primary(0).size() * sizeof(float);
+            const size_t steps = push_bytes / pair.chunk_bytes / 2;
+            size_t turns = 0;
+            for (; turns < 4000 && !pair.has_all(); ++turns) {
+                pair.push_extent(0);
+                for (size_t i = 0; i < steps; ++i)
+                    (void)pair.step();
+            }
+            MESSAGE(turns << " turns");
+            CHECK(pair.has_all());
+            (void)pair.run_until([] { return false; }, 50);
+            CHECK(pair.wrong.empty());
+            pair.check_equal();
+        }
+    }
+
     TEST_CASE("of rows that have to be found, fewer are under way and come at once") {
         StreamPair pair(1);
         pair.make_table(sparse_table("t"));
