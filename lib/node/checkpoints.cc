@@ -388,7 +388,10 @@ void Checkpoints::complete() {
 
 void Checkpoints::give_up(const Error& why, LogLevel level) {
     if (phase_ == Phase::kIdle) return;
-    if (phase_ == Phase::kWriting) base_ = 0;
+    const bool is_of_servers = why.code() == Errc::kCancelled || why.code() == Errc::kBusy ||
+                               why.code() == Errc::kPeerLost;
+    // Chunks of it may not be there; or it is the folder, which may come back without its files.
+    if (phase_ == Phase::kWriting || !is_of_servers) base_ = 0;
     if (needs_shards()) {
         CheckpointOrder order{.step = CheckpointOrder::Step::kGiveUp};
         order.number = manifest_.number;
@@ -399,8 +402,6 @@ void Checkpoints::give_up(const Error& why, LogLevel level) {
     awaited_.clear();
     taking_.clear();
     last_failure_ = why.text();
-    const bool is_of_servers = why.code() == Errc::kCancelled || why.code() == Errc::kBusy ||
-                               why.code() == Errc::kPeerLost;
     pause_end_ns_ = clock_.now_ns() + (is_of_servers ? kShortPauseNs : kPauseNs);
     is_missed_ = was_due_;
     log(level, "there is no new checkpoint, and the job goes on: {}", why.text());
