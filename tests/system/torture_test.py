@@ -3,6 +3,7 @@
 """`tools/torture` in small: servers that are killed, stopped and cut off, over TCP and on several hosts, and checkpoints that are
 interrupted. Usage: torture_test.py PATH-OF-WEIR"""
 
+import argparse
 import subprocess
 import sys
 import unittest
@@ -13,6 +14,7 @@ import lr_testing as testing
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "tools/torture.d"))
 from hosts import why_no_namespaces  # noqa: E402
+from limits import exceeded, not_judged, summary  # noqa: E402
 
 LIMIT_S = 400
 NOTHING = ("--rounds", "0", "--stops", "0")
@@ -47,7 +49,7 @@ class Torture(testing.Folder, unittest.TestCase):
         # A server that is stopped is replaced after its lease, which is longer than the limits here.
         report = self.torture("--rounds", "1", "--stops", "1", "--lease-ms", "6000", "--median-ms", "5000", "--max-ms", "5e3")
         self.assertGreater(report["stop"]["max_ms"], 5000)
-        self.assertEqual((report["limit_ms"], report["exceeded"]), ({"median": 5000, "max": 5000}, []))
+        self.assertEqual((report["limit_ms"], report["exceeded"]), ({"median": 5000, "max": 5000, "lead": None}, []))
 
     def test_kills_that_take_too_long_are_named(self):
         says = self.torture("--rounds", "1", "--stops", "0", "--max-ms", "0.001", "--median-ms", "1e6", code=1)
@@ -69,18 +71,48 @@ class Torture(testing.Folder, unittest.TestCase):
         self.assertEqual(report["checkpoints"]["interrupted"], 3)
         self.assertGreater(report["checkpoints"]["whole"], 0)
 
-    def test_a_leading_manager_is_killed_and_its_log_is_on_disks(self):
+    def test_a_leading_manager_is_killed_and_its_log_is_on_disks_and_one_that_leads_too_late_is_named(self):
         folder = Path(self.path("log"))
         folder.mkdir()
-        report = self.torture(*NOTHING, "--managers", "1", "--managers-log", str(folder))
+        says = self.torture(*NOTHING, "--managers", "1", "--managers-log", str(folder), "--lead-ms", "0.001", code=1)
+        report = testing.read_json(self.path("report.json"))  # nothing was lost, so it is there
         self.assertEqual(report["managers"]["rounds"], 1, report)
         self.assertTrue([file for file in folder.rglob("journal-*") if file.stat().st_size > 0], "no manager has kept its log there")
+        if report["managers"]["gaps_seen"] == 1:
+            self.assertEqual(len(report["exceeded"]), 1, report)
+            self.assertIn(f"torture: TOO SLOW: {report['exceeded'][0]}\n", says)
+        else:  # the training ended before
+            self.assertEqual(len(report["not_judged"]), 1, report)
+            self.assertIn(f"torture: NOT JUDGED: {report['not_judged'][0]}\n", says)
+        self.assertNotIn("torture: FAILED", says)
+
+    def test_the_limit_for_managers_says_of_how_many_rounds_the_times_are(self):
+        def found(lead_ms, rounds, seen, longest):
+            flags = argparse.Namespace(median_ms=None, max_ms=None, replicas=1, lead_ms=lead_ms)
+            report = {"managers": {"rounds": rounds, "gaps_seen": seen, "gap_ms_max": longest}}
+            return exceeded(flags, report), not_judged(flags, report), summary(report)
+
+        end, limit = "nothing was lost, and nothing was done twice; ", "; the limit is 1000 ms (--lead-ms)"
+        led = "another manager led, and answered, after {} ms at most, over "
+        late = "the longest time from the kill of a leading manager until another one led, and answered, is 1200.000 ms, over "
+        some, none = "18 of 20 rounds (in the others the training ended before)", "0 of 1 rounds (in the other the training ended before)"
+        for limits, says in (((1000, 20, 20, 900), ([], [], end + led.format(900) + "20 rounds")),
+                             ((None, 20, 20, 1200), ([], [], end + led.format(1200) + "20 rounds")),
+                             ((1000, 1, 1, 1200), ([late + "1 round" + limit], [], end + led.format(1200) + "1 round")),
+                             ((1000, 20, 18, 900), ([], [], end + led.format(900) + some)),
+                             ((1000, 20, 18, 1200), ([late + some + limit], [], end + led.format(1200) + some)),
+                             ((None, 1, 0, None), ([], [], end + "no time until another manager led was seen: " + none)),
+                             ((1000, 1, 0, None), ([], ["no time from the kill of a leading manager until another one led was seen: " + none + limit],
+                                                   end + "no time until another manager led was seen: " + none))):
+            with self.subTest(limits):
+                self.assertEqual(found(*limits), says)
 
     def test_wrong_numbers_are_named(self):
         for words, says in (((*NOTHING,), "not all 0"), (("--cuts", "1"), "give --namespaces, too"), (("--rounds", "-1"), "0 or more"),
                             ((*NOTHING, "--managers", "1", "--max-ms", "5"), "limits for kills; give --rounds 1 or more"),
+                            (("--lead-ms", "5"), "limit for managers that are killed; give --managers 1 or more"),
                             *(((flag, text), f"argument {flag}: {text}: give milliseconds, more than 0")
-                              for flag in ("--median-ms", "--max-ms") for text in ("0", "nan", "inf", "20ms")),
+                              for flag in ("--median-ms", "--max-ms", "--lead-ms") for text in ("0", "nan", "inf", "20ms")),
                             (("--managers-log", "/"), "give --managers, too"),
                             (("--managers", "1", "--managers-log", "/missing"), "there is no folder /missing")):
             self.assertIn(says, self.torture(*words, code=2))
