@@ -102,13 +102,17 @@ public:
     /// that was given up at most once.
     void check_all(std::span<const uint64_t> values) const {
         for (uint64_t key = 0; key < key_count(); ++key) {
-            const uint64_t value = values[key * width_];
-            INFO("key " << key << " has " << value << ", not " << certain_[key] << ", given up "
-                        << given_up_[key]);
-            REQUIRE(all_are(value, values.subspan(key * width_, width_)));
-            REQUIRE(has_all(value, certain_[key]));
-            REQUIRE(has_all(certain_[key] | given_up_[key], value));
+            check(key, values[key * width_]);
+            REQUIRE(all_are(values[key * width_], values.subspan(key * width_, width_)));
         }
+    }
+
+    /// The same of one key.
+    void check(uint64_t key, uint64_t value) const {
+        INFO("key " << key << " has " << value << ", not " << certain_[key] << ", given up "
+                    << given_up_[key]);
+        REQUIRE(has_all(value, certain_[key]));
+        REQUIRE(has_all(certain_[key] | given_up_[key], value));
     }
 
 private:
