@@ -64,6 +64,16 @@ class Failover(testing.ServersThatDie, testing.Folder, unittest.TestCase):
         objectives = [p["objective"] for p in result["history"]]
         self.assertEqual(objectives, sorted(objectives, reverse=True))  # no step was lost, and none done twice
 
+    def test_the_rank_with_the_only_manager_ends_with_the_job_when_its_grace_is_over(self):
+        with self.job(testing.endless(), *testing.ENDLESS, "--grace", "2") as job:
+            self.ready(job)
+            os.kill(job.pid(0), signal.SIGTERM)
+            self.assertEqual([job.wait(rank) for rank in range(SIZE)], [143] + [1] * (SIZE - 1), job.everything())
+            self.assertIn("rank 0 has the manager, and serves until the workers have ended", job.err(0))
+            self.assertRegex(job.err(0), r"--grace is over: this server ends, and has not handed over what it holds .*; the job ends with it, because the manager is in this process")
+            for rank in range(1, SIZE):
+                self.assertRegex(job.err(rank), r"error: the manager \(rank 0\) is gone.*with --managers 3, .*, it would have gone on")
+
     def test_a_lease_that_is_too_long_for_the_deadline_is_warned_of(self):
         words = "WEIR_LEASE_MS=1000 is more than a third of WEIR_DEADLINE_MS=2900"
         for replicas, warns in ((1, True), (0, False)):
