@@ -71,7 +71,10 @@ void LeaseLine::answered(const wire::FrameHeader& answer) {
     pause_ns_ = 0;
     const uint64_t holds_ns = std::min(answer.first, kLeaseNsMax);
     due_ns_ = asked_ns_ + (lease_ == nullptr ? kSignOfLifeNs : holds_ns / kAsksPerLease);
-    if (lease_ != nullptr) lease_->extend_until(asked_ns_ + holds_ns);
+    if (lease_ != nullptr) {
+        lease_->set_length_ns(holds_ns);
+        lease_->extend_until(asked_ns_ + holds_ns);
+    }
     manager_->is_silent = false;
 }
 

@@ -45,8 +45,18 @@ public:
         until_ns_.store(until_ns, std::memory_order_relaxed);
     }
 
+    /// How long one holds, counted from when it was asked for; 0: there was none yet.
+    [[nodiscard]] uint64_t length_ns() const noexcept {
+        return length_ns_.load(std::memory_order_relaxed);
+    }
+
+    void set_length_ns(uint64_t length_ns) noexcept {
+        length_ns_.store(length_ns, std::memory_order_relaxed);
+    }
+
 private:
     std::atomic<uint64_t> until_ns_ = 0;
+    std::atomic<uint64_t> length_ns_ = 0;
 };
 
 /// It has a connection of its own, because nothing may be sent on the life line. One question is open

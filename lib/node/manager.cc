@@ -69,6 +69,11 @@ size_t Manager::poll() {
             look_for_silence(now_ns);
         }
         if (!fenced_.empty()) give_up_fenced(now_ns);
+        if (apart_until_ns_ && now_ns >= *apart_until_ns_) {
+            apart_until_ns_.reset();
+            membership_->try_those_apart();
+            has_news_ = true;
+        }
         if (!joiners_.servers().empty()) turn_away_late_servers(now_ns);
         checkpointed = go_on_with_checkpoints(now_ns);
         const bool is_measured = counters_.ends(now_ns);

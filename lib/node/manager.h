@@ -227,6 +227,7 @@ private:
     // manager_silence.cc: servers that are out of reach
     void look_for_silence(uint64_t now_ns);
     void judge_silent(uint32_t server, uint64_t silent_ns, const std::set<uint32_t>& silent);
+    [[nodiscard]] Status note_apart(uint32_t shard, const LearnerReport& report);
     void give_up_fenced(uint64_t now_ns);
     [[nodiscard]] std::map<uint32_t, uint64_t> silent_servers(uint64_t now_ns) const;
     [[nodiscard]] std::string name_of_server(uint32_t server) const;
@@ -282,7 +283,8 @@ private:
     std::set<uint32_t> silent_;             ///< servers that are out of reach; that was logged
     /// Servers that were removed while they had a lease, and their processes.
     std::map<uint32_t, uint64_t> fenced_;
-    bool has_news_ = false;  ///< membership_ has heard something: act()
+    std::optional<uint64_t> apart_until_ns_;  ///< some servers do not reach each other, or did not
+    bool has_news_ = false;                   ///< membership_ has heard something: act()
     /// It was stopped, and has not read all that came meanwhile. What it would decide may give up a copy,
     /// and what it has not read may be that those with the others are dead.
     bool is_catching_up_ = false;

@@ -19,6 +19,8 @@ namespace {
 using wire::Kind;
 
 constexpr double kMiB = 1024.0 * 1024.0;
+/// Before servers that did not reach each other are tried again.
+constexpr uint64_t kApartNs = 10 * kSecond;
 
 }  // namespace
 
@@ -161,6 +163,10 @@ void Manager::receive_from_shard(ConnectionId connection, uint32_t shard,
                 taken = membership_->learner_complete(shard, report);
                 break;
             }
+            if (frame.header.status == Errc::kPeerLost) {
+                taken = note_apart(shard, report);
+                break;
+            }
             taken = membership_->learner_refused(shard, report);
             if (!taken || membership_->view().shard(report.shard) == nullptr) break;
             refusals_.log(LogLevel::kWarning, fmt::format("full {}", report.shard),
@@ -182,6 +188,21 @@ void Manager::receive_from_shard(ConnectionId connection, uint32_t shard,
     forget_refused_tables();
     has_news_ = true;
     if (!taken) refuse(connection, "what it cannot mean: " + taken.error().text());
+}
+
+/// Two servers do not reach each other, though this manager hears both. Answers do not wait for a copy of
+/// one on the other any more, and after a while it is tried again.
+Status Manager::note_apart(uint32_t shard, const LearnerReport& report) {
+    WEIR_TRY(membership_->learner_unreachable(shard, report));
+    apart_until_ns_ = clock_.now_ns() + kApartNs;
+    if (membership_->view().shard(report.shard) == nullptr) return {};
+    refusals_.log(
+        LogLevel::kWarning, fmt::format("apart {} {}", shard, report.shard),
+        fmt::format("{} cannot reach {}, which has or learns copies of what it holds, though both "
+                    "reach this manager: see to the network between them; until then others get "
+                    "these copies, if there are servers for them, or nobody",
+                    name_of_shard(shard), name_of_shard(report.shard)));
+    return {};
 }
 
 void Manager::leave(const Asker& asker, const wire::Frame& frame) {

@@ -176,6 +176,24 @@ Status Membership::learner_refused(uint32_t shard, const LearnerReport& report) 
     return {};
 }
 
+Status Membership::learner_unreachable(uint32_t shard, const LearnerReport& report) {
+    WEIR_TRY(check_shard(shard));
+    const ViewShard* const primary = view_.shard(shard);
+    const ViewShard* const learner = view_.shard(report.shard);
+    const ViewSegment& segment = view_.segments()[view_.segment_index(report.first)];
+    // One of a view before.
+    if (primary == nullptr || learner == nullptr || segment.primary != shard) return {};
+    refusing_.push_back(report);
+    apart_.insert(std::minmax(primary->server, learner->server));
+    is_plan_due_ = true;
+    return {};
+}
+
+void Membership::try_those_apart() {
+    is_plan_due_ |= !apart_.empty();
+    apart_.clear();
+}
+
 /// False: the learner was given up, or has its role.
 Result<bool> Membership::is_of_view(uint32_t shard, const LearnerReport& report) const {
     WEIR_TRY(check_shard(shard));
@@ -273,7 +291,7 @@ bool Membership::make_next_view() {
         return true;
     }
     const bool can_ask = joins_.has_workers() && !view_.shards().empty();
-    if (drop_refusing_backups()) return true;
+    if (drop_followers()) return true;
     const bool is_changed =
         !(can_ask && is_asking_next_) && ((!holds_moves_ && finish_learners()) || change_members());
     if (is_changed) return true;
@@ -283,8 +301,8 @@ bool Membership::make_next_view() {
 }
 
 /// Their primaries' answers wait for them until then.
-bool Membership::drop_refusing_backups() {
-    std::optional<View> next = without_backups(view_, std::exchange(refusing_, {}));
+bool Membership::drop_followers() {
+    std::optional<View> next = without_followers(view_, std::exchange(refusing_, {}));
     if (!next) return false;
     publish(std::move(*next));
     return true;
@@ -415,14 +433,14 @@ View Membership::with_plan(View view) {
 }
 
 View Membership::planned(const View& view) const {
-    const Plan what = plan(view, staying(view), options_.backup_count, as_list(full_));
+    const Plan what = plan(view, staying(view), options_.backup_count, as_list(full_), apart_);
     return what.empty() ? view : begin_moves(view, what);
 }
 
 /// Who is leaving but would never end, because nothing moves any more and it still holds something,
 /// must stay. That is so if all who have no copy of that yet are full.
 bool Membership::keep_stuck_leavers(const View& next) {
-    if (has_learners(next)) return false;
+    if (has_learners(next) || !apart_.empty()) return false;
     std::vector<uint32_t> stuck = as_list(leaving_);
     std::erase_if(stuck, [&](uint32_t server) { return next.holds_nothing(server); });
     if (stuck.empty()) return false;

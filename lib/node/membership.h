@@ -183,6 +183,11 @@ public:
     /// gets nothing more, until a server joins or is told to leave; a backup is none any more.
     [[nodiscard]] Status learner_refused(uint32_t shard, const LearnerReport& report);
 
+    /// A learner or backup has taken nothing of what its primary, `shard`, sends it, for long. It is
+    /// none any more, and the two servers learn nothing from each other until try_those_apart().
+    [[nodiscard]] Status learner_unreachable(uint32_t shard, const LearnerReport& report);
+    void try_those_apart();
+
     /// A shard's answer to AskFirstIteration, for one table.
     [[nodiscard]] Status first_iteration(uint32_t shard, uint64_t epoch, uint32_t table,
                                          uint64_t first);
@@ -223,7 +228,7 @@ private:
     bool make_next_view();
     void revise();
     bool finish_learners();
-    bool drop_refusing_backups();
+    bool drop_followers();
     bool change_members();
     void admit_workers();
     View without_the_gone(const View& view);
@@ -256,12 +261,13 @@ private:
     std::set<uint32_t> leaving_;               // servers
     std::set<uint32_t> dead_;                  // servers that are still in view_
     std::set<uint32_t> full_;                  // servers that have no memory for more
+    ServersApart apart_;                       // do not reach each other
     std::set<uint32_t> gone_workers_;          // are still in view_, but are to be taken out
     std::vector<ViewWithdrawal> withdrawals_;  // of these
     std::set<uint32_t> silent_workers_;        // are sent nothing
     std::set<uint32_t> tables_;
     std::map<uint64_t, LearnerReport> complete_;  // by the segment's first position
-    std::vector<LearnerReport> refusing_;         // backups
+    std::vector<LearnerReport> refusing_;         // cannot follow
     LearningRounds learning_;                     // as of view_
     FirstIterations first_iterations_;
     bool holds_moves_ = false;

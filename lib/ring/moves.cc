@@ -134,7 +134,7 @@ View without_servers(const View& view, std::span<const uint32_t> servers) {
     return made(std::move(next));
 }
 
-std::optional<View> without_backups(const View& view, std::span<const LearnerReport> reports) {
+std::optional<View> without_followers(const View& view, std::span<const LearnerReport> reports) {
     ViewData next = next_of(view);
     bool has_changed = false;
     for (const LearnerReport& report : reports) {
@@ -142,7 +142,12 @@ std::optional<View> without_backups(const View& view, std::span<const LearnerRep
         if (!at || report.shard == kNoShard) continue;
         ViewSegment& segment = next.segments[*at];
         auto* const backup = std::ranges::find(segment.backups, report.shard);
-        if (backup == segment.backups.end()) continue;
+        if (backup == segment.backups.end()) {
+            if (!is_of(report, segment)) continue;
+            segment.learner = {};
+            has_changed = true;
+            continue;
+        }
         std::shift_left(backup, segment.backups.end(), 1);
         segment.backups.back() = kNoShard;
         ViewLearner& learner = segment.learner;

@@ -16,9 +16,11 @@ constexpr size_t kPartnersMax = 4;
 
 class Placer {
 public:
-    Placer(const View& view, const Balance& balance, std::span<const uint32_t> live,
-           std::span<const uint32_t> full)
-        : view_(view), live_(live.begin(), live.end()), full_(full.begin(), full.end()) {
+    Placer(const View& view, const Balance& balance, const BackupRules& rules)
+        : view_(view),
+          apart_(rules.apart),
+          live_(rules.live.begin(), rules.live.end()),
+          full_(rules.full.begin(), rules.full.end()) {
         for (const ViewServer& server : view.servers())
             host_of_[server.number] = server.host;
         for (const ViewShard& shard : view.shards()) {
@@ -82,6 +84,7 @@ private:
                             bool on_another_host) const {
         const uint32_t server = server_of_.at(shard);
         if (full_.contains(server)) return false;
+        if (apart_.contains(std::minmax(server, server_of_.at(segment.primary)))) return false;
         const auto is_near = [&](uint32_t holder) {
             const uint32_t other = server_of_.at(holder);
             return other == server ||
@@ -112,6 +115,7 @@ private:
     }
 
     const View& view_;
+    const ServersApart& apart_;
     std::unordered_set<uint32_t> live_;                          // servers
     std::unordered_set<uint32_t> full_;                          // servers
     std::unordered_map<uint32_t, uint64_t> host_of_;             // servers
@@ -124,14 +128,13 @@ private:
 
 }  // namespace
 
-void place_backups(const View& view, const Balance& balance, std::span<const uint32_t> live,
-                   std::span<const uint32_t> full, uint32_t backup_count,
+void place_backups(const View& view, const Balance& balance, const BackupRules& rules,
                    std::vector<LearnerNaming>& learners) {
     const bool has_backups = std::ranges::any_of(
         view.segments(), [](const ViewSegment& s) { return s.backup_count() > 0; });
-    if (backup_count == 0 && !has_backups) return;
-    Placer placer(view, balance, live, full);
-    backup_count = std::min<uint32_t>(backup_count, ViewLimits::kBackupsMax);
+    if (rules.count == 0 && !has_backups) return;
+    Placer placer(view, balance, rules);
+    const uint32_t backup_count = std::min<uint32_t>(rules.count, ViewLimits::kBackupsMax);
     for (const Balance::Piece& piece : balance.pieces())
         placer.place(piece, backup_count, learners);
 }

@@ -10,7 +10,7 @@
 namespace weir {
 
 Plan plan(const View& view, std::span<const uint32_t> live, uint32_t backup_count,
-          std::span<const uint32_t> full) {
+          std::span<const uint32_t> full, const ServersApart& apart) {
     Balance balance(view, live, backup_count, full);
     balance.run();
     const std::span<const ViewSegment> segments = view.segments();
@@ -22,11 +22,13 @@ Plan plan(const View& view, std::span<const uint32_t> live, uint32_t backup_coun
         const ViewSegment& segment = segments[piece.segment];
         if (piece.first != segment.first) result.cuts.push_back(piece.first);
         if (!piece.is_moved) continue;
+        const ViewShard& gainer = view.shards()[piece.holder];
+        const uint32_t loser = view.shard(segment.primary)->server;
+        if (apart.contains(std::minmax(gainer.server, loser))) continue;
         moved += piece.size;
-        result.learners.push_back(
-            {piece.first, view.shards()[piece.holder].number, segment.primary});
+        result.learners.push_back({piece.first, gainer.number, segment.primary});
     }
-    place_backups(view, balance, live, full, backup_count, result.learners);
+    place_backups(view, balance, {live, full, apart, backup_count}, result.learners);
     std::ranges::sort(result.cuts);
     std::ranges::sort(result.learners, {}, &LearnerNaming::first);
     constexpr double kExact = Balance::kExact;

@@ -4,8 +4,10 @@
 /// What should move: plan(), a pure function; and first_view(), the view of a job's start.
 
 #include <cstdint>
+#include <set>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lib/base/result.h"
@@ -20,6 +22,9 @@ struct NewServer {
     uint32_t weight = 1;
     std::vector<std::string> addresses = {};  ///< of its shards, at least one
 };
+
+/// Pairs of servers that do not reach each other; of each the lower number first.
+using ServersApart = std::set<std::pair<uint32_t, uint32_t>>;
 
 struct LearnerNaming {
     uint64_t first = 0;  ///< of the segment, after all cuts
@@ -62,6 +67,9 @@ inline constexpr double kShareTolerance = 0.05;
 /// Servers that are `full` have no memory for more: they keep what they hold, and get nothing; what
 /// they are learning is given up.
 ///
+/// Of two servers that are `apart` none learns from the other. What would move between them stays, and
+/// copies are made on others.
+///
 /// With ViewLimits::kSegmentsMax segments nothing can be cut. Then whole segments move: leavers
 /// still come to hold nothing, but shares may be beyond the tolerance, as share_min and share_max
 /// say.
@@ -78,7 +86,7 @@ inline constexpr double kShareTolerance = 0.05;
 /// enough, and a shard's segments share few partners. What cannot be placed now (there are too few
 /// servers, or the segment has a learner already) is left to the next plan.
 [[nodiscard]] Plan plan(const View& view, std::span<const uint32_t> live, uint32_t backup_count,
-                        std::span<const uint32_t> full = {});
+                        std::span<const uint32_t> full = {}, const ServersApart& apart = {});
 
 /// How many segments each of `shard_count` shards begins with: 16, and fewer if those of all were
 /// more than half of ViewLimits::kSegmentsMax, which leaves room for cuts.

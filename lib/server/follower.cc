@@ -14,6 +14,9 @@ namespace {
 /// Of a record that comes in parts, whose length is the sender's word.
 constexpr uint64_t kReservedMax = uint64_t{4} << 20;
 
+/// Between two signs of life. A primary waits for some times as long, if a lease is as short as it may be.
+constexpr uint64_t kSignNs = 10 * kMillisecond;
+
 }  // namespace
 
 Follower::Follower(Ends ends, const View& view, Holdings& holdings, ShardTables& tables)
@@ -107,6 +110,12 @@ std::optional<Follower::Progress> Follower::take_progress() {
     if (!is_news) return std::nullopt;
     has_told_refusal_ = refusal_ != Errc::kOk;
     return told_ = progress;
+}
+
+std::optional<Follower::Progress> Follower::take_sign_of_life(uint64_t now_ns) noexcept {
+    if (now_ns < next_sign_ns_) return std::nullopt;
+    next_sign_ns_ = now_ns + kSignNs;
+    return told_;
 }
 
 bool Follower::go_on_behind(uint64_t index, uint64_t number) {

@@ -108,6 +108,15 @@ public:
     /// How far it is, if there is news since the last call.
     [[nodiscard]] std::optional<Progress> take_progress();
 
+    /// The same again, now and then, while what has come waits here, for room or for a view, or the rest of a
+    /// record is on its way: so its primary knows that it is in reach.
+    [[nodiscard]] std::optional<Progress> take_sign_of_life(uint64_t now_ns) noexcept;
+
+    /// What has come waits, or is not whole.
+    [[nodiscard]] bool has_begun_record() const noexcept {
+        return !waiting_.empty() || bytes_to_come_ > 0;
+    }
+
     /// Why it cannot learn, once that is so: nothing more is applied.
     [[nodiscard]] Errc refusal() const noexcept { return refusal_; }
 
@@ -183,6 +192,7 @@ private:
     uint64_t applied_ = 0;
     uint64_t taken_ = 0;
     Progress told_;
+    uint64_t next_sign_ns_ = 0;
     std::vector<std::vector<std::byte>> change_;  ///< records of one that is not whole
     size_t change_bytes_ = 0;
     TouchedLog touched_;

@@ -18,6 +18,12 @@ using transport::Completion;
 using transport::Event;
 using wire::Kind;
 
+namespace {
+
+constexpr uint64_t kStuckLookNs = 100 * kMillisecond;  // whether learners take what they are sent
+
+}  // namespace
+
 Shard::Shard(ShardOptions options, std::unique_ptr<transport::Endpoint> endpoint,
              const Clock& clock, Memory& memory, const RuleRegistry& rules)
     : options_(std::move(options)),
@@ -132,8 +138,9 @@ uint64_t Shard::sleep_ns_max() const noexcept {
     const bool waits_for_others =
         (needs_lease_ && !ready_.empty()) || !fills_.empty() || checkpoint_.is_under_way();
     if (waits_for_others) return kMillisecond;
-    const uint64_t look_ns =
-        sessions_.empty() ? kSecond : ~uint64_t{0};  // whether the manager is silent
+    uint64_t look_ns = sessions_.empty() ? kSecond : ~uint64_t{0};  // whether the manager is silent
+    if (options_.lease != nullptr && streams_.await_learners())
+        look_ns = std::min(look_ns, kStuckLookNs);
     if (streams_.empty()) return look_ns;
     const uint64_t due_ns = streams_.due_ns();
     if (due_ns == ~uint64_t{0}) return look_ns;

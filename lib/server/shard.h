@@ -230,6 +230,7 @@ private:
     void follow(ConnectionId connection, const wire::Frame& frame);
     void receive_from_shard(ConnectionId connection, const wire::Frame& frame);
     [[nodiscard]] bool closed_of_shard(ConnectionId connection);
+    void look_for_stuck_streams();
     void tell_manager(const LearnerReport& report, Errc status);
     void tell_applied(ConnectionId connection, Follower& follower);
     void cut_off_the_gone(const View& view);
@@ -386,10 +387,11 @@ private:
     /// Of streams that last and have no connection now; by the number of their primary.
     std::unordered_map<uint32_t, std::unique_ptr<Follower>> detached_;
     std::map<uint32_t, uint64_t>
-        passes_of_shards_;              ///< by number, those of the view and of later ones
-    HeldAnswers held_;                  ///< for counted copies to have what they promise
-    HeldAnswers ready_;                 ///< they wait for nothing but a look at the lease
-    bool holds_answers_ = false;        ///< some copy is counted, or answers are held
+        passes_of_shards_;        ///< by number, those of the view and of later ones
+    HeldAnswers held_;            ///< for counted copies to have what they promise
+    HeldAnswers ready_;           ///< they wait for nothing but a look at the lease
+    bool holds_answers_ = false;  ///< some copy is counted, or answers are held
+    uint64_t next_stuck_look_ns_ = 0;
     bool needs_lease_ = false;          ///< a counted copy may take over once the lease has ended
     PositionSet leaving_;               ///< by the last view
     std::optional<uint64_t> stopping_;  ///< for this epoch: kStopped is to be sent

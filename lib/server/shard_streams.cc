@@ -132,6 +132,7 @@ size_t Shard::move_on() {
         for (const LearnerReport& report : streams_.take_refused())
             tell_manager(report, Errc::kNoMemory);
     }
+    look_for_stuck_streams();
     done += release_answers();
     if (stopping_ && streams_.have_leavers_arrived()) {
         wire::FrameHeader header = wire::header_of(Kind::kStopped);
@@ -164,6 +165,22 @@ size_t Shard::work_behind() {
     return done;
 }
 
+/// Of two servers that do not reach each other the manager may hear all the time. Answers would wait for a
+/// copy on the other one without end, so it is told: after more than a server is waited for that it
+/// does not hear.
+void Shard::look_for_stuck_streams() {
+    constexpr uint64_t kLeases = 3;
+    constexpr uint64_t kLooks = 8;
+    if (options_.lease == nullptr || streams_.empty()) return;
+    const uint64_t now_ns = clock_.now_ns();
+    if (now_ns < next_stuck_look_ns_) return;
+    const uint64_t most_ns = kLeases * options_.lease->length_ns();
+    next_stuck_look_ns_ = now_ns + most_ns / kLooks;
+    if (most_ns == 0) return;
+    for (const LearnerReport& report : streams_.take_stuck(now_ns, most_ns))
+        tell_manager(report, Errc::kPeerLost);
+}
+
 void Shard::tell_manager(const LearnerReport& report, Errc status) {
     wire::FrameHeader header = wire::header_of(Kind::kComplete);
     header.status = status;
@@ -176,7 +193,9 @@ bool Shard::is_preparing() const noexcept {
 }
 
 void Shard::tell_applied(ConnectionId connection, Follower& follower) {
-    const std::optional<Follower::Progress> progress = follower.take_progress();
+    std::optional<Follower::Progress> progress = follower.take_progress();
+    if (!progress && follower.has_begun_record())
+        progress = follower.take_sign_of_life(clock_.now_ns());
     if (!progress) return;
     wire::FrameHeader header = wire::header_of(Kind::kApplied);
     header.first = progress->applied;

@@ -394,10 +394,20 @@ std::vector<LearnedSegment> Stream::take_complete(uint64_t confirmed) {
     return complete;
 }
 
+bool Stream::is_stuck(uint64_t now_ns, uint64_t most_ns) noexcept {
+    const bool has_slept = now_ns - std::exchange(looked_ns_, now_ns) > most_ns / 2;
+    const bool is_heard = std::exchange(seen_, heard_) != heard_;
+    if (!awaits_learner() || is_heard || has_slept) went_on_ns_ = now_ns;
+    if (now_ns - went_on_ns_ <= most_ns) return false;
+    went_on_ns_ = now_ns;
+    return true;
+}
+
 std::string_view Stream::applied(const wire::FrameHeader& header) {
     const uint64_t taken = std::max(header.first, header.request);
     if (state_ != State::kOpen || header.first < applied_ || taken < taken_ || taken > last_index_)
         return "an answer to a record that was not sent";
+    ++heard_;
     pause_ns_ = 0;
     is_out_ = false;
     for (const Sent& sent : unapplied_) {

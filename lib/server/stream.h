@@ -227,6 +227,15 @@ public:
     /// Whether it can only go on when the connection takes more.
     [[nodiscard]] bool must_poll() const noexcept { return must_poll_ && has_work(); }
 
+    /// Whether something is on its way to the learner, or would be if there were a connection.
+    [[nodiscard]] bool awaits_learner() const noexcept {
+        return !batches_.empty() && (state_ != State::kOpen || taken_ != last_index_);
+    }
+
+    /// Whether that is so, and nothing was heard of the learner, for longer than `most_ns`. It is said
+    /// once in that time. Call it a few times in it: while nobody does, no time counts.
+    [[nodiscard]] bool is_stuck(uint64_t now_ns, uint64_t most_ns) noexcept;
+
     /// When it goes on though nothing arrives: it connects again then. All ones: never.
     [[nodiscard]] uint64_t due_ns() const noexcept {
         const bool waits = state_ == State::kPaused && !connection_ && !batches_.empty();
@@ -325,6 +334,10 @@ private:
     uint64_t pause_ns_ = 0;      ///< before the next attempt; grows until the learner answers
     uint64_t connected_ns_ = 0;  ///< when the connection was made
     bool is_out_ = false;        ///< the learner is out of reach, and that was logged
+    uint64_t heard_ = 0;         ///< answers of the learner
+    uint64_t seen_ = 0;          ///< of these, by is_stuck()
+    uint64_t looked_ns_ = 0;     ///< is_stuck() was called
+    uint64_t went_on_ns_ = 0;    ///< the learner was heard of, or nothing waited for it
     std::optional<transport::ConnectionId> connection_;
     uint64_t connection_count_ = 0;
     uint64_t epoch_ = 0;

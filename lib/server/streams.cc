@@ -564,6 +564,16 @@ std::vector<LearnerReport> Streams::take_refused() {
     return reports;
 }
 
+std::vector<LearnerReport> Streams::take_stuck(uint64_t now_ns, uint64_t most_ns) {
+    std::vector<LearnerReport> reports;
+    for (const auto& [learner, stream] : streams_) {
+        if (!stream->is_stuck(now_ns, most_ns)) continue;
+        for (const LearnedSegment& segment : stream->segments())
+            reports.push_back({segment.range.first, learner, segment.named});
+    }
+    return reports;
+}
+
 bool Streams::have_leavers_arrived() const {
     const PositionSet leaving = holdings_.in_role({Holdings::Role::kLeaving});
     return std::ranges::all_of(

@@ -171,6 +171,15 @@ public:
     /// What learners were to learn that have had no memory for it since the last call.
     [[nodiscard]] std::vector<LearnerReport> take_refused();
 
+    /// As Stream::awaits_learner(), of any.
+    [[nodiscard]] bool await_learners() const noexcept {
+        return std::ranges::any_of(
+            streams_, [](const ToLearner& one) { return one.stream->awaits_learner(); });
+    }
+
+    /// What was to get to learners of which nothing was heard for longer than that; see Stream::is_stuck().
+    [[nodiscard]] std::vector<LearnerReport> take_stuck(uint64_t now_ns, uint64_t most_ns);
+
     /// Whether the learners have all of what is leaving.
     [[nodiscard]] bool have_leavers_arrived() const;
 

@@ -51,7 +51,7 @@ enum class Kind : uint8_t {
                        ///< takes from it, and its learners have all of it; manager -> shard:
                        ///< all such shards have said so, and it may drop that
     kComplete = 19,    ///< shard -> manager: a learner has all of its segment, or has no memory for
-                       ///< it
+                       ///< it, or cannot be reached
     kFirstIteration = 20,  ///< manager -> shard: from which iteration on may a new worker take
                            ///< part in some tables; shard -> manager: the answer for one of them
     kAdmit = 21,           ///< manager -> shard or worker that joins a running job: its numbers

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -195,6 +197,49 @@ TEST_SUITE("plan") {
         CHECK(job.last_plan().moved < 0.05);
         job.settle();
         CHECK(job.unevenness() <= 0.05);
+    }
+
+    TEST_CASE("servers that do not reach each other learn nothing from each other") {
+        const ServersApart apart{{0, 1}};
+        const MovingJob job(new_servers(3, 2), 16, 1, 1);
+        const auto servers_of = [&](const LearnerNaming& naming) {
+            return std::set<uint32_t>{job.view().shard(naming.shard)->server,
+                                      job.view().shard(job.view().owner(naming.first))->server};
+        };
+        const std::vector<uint32_t> live{0, 1, 2};
+        const Plan copies = plan(job.view(), live, 1, {}, apart);
+        CHECK(copies.learners.size() == job.view().segments().size());  // others have them all
+        for (const LearnerNaming& naming : copies.learners)
+            CHECK(servers_of(naming) != std::set<uint32_t>{0, 1});
+        // Of two servers neither gets a copy, and what one is to hand over stays.
+        const MovingJob two(new_servers(2, 2), 16, 1, 1);
+        CHECK(plan(two.view(), std::vector<uint32_t>{0, 1}, 1, {}, apart).learners.empty());
+        const Plan leave = plan(two.view(), std::vector<uint32_t>{1}, 0, {}, apart);
+        CHECK(leave.learners.empty());
+        CHECK(leave.moved == 0);
+        CHECK_FALSE(plan(two.view(), std::vector<uint32_t>{1}, 0).learners.empty());
+    }
+
+    TEST_CASE("who cannot follow is a backup, or a learner, no more") {
+        MovingJob job(new_servers(2, 1), 2, 1, 1);
+        job.begin();
+        const ViewSegment learned = job.view().segments()[0];
+        REQUIRE(learned.has_learner());
+        LearnerReport report{learned.first, learned.learner.shard, learned.learner.named + 1};
+        CHECK_FALSE(without_followers(job.view(), std::vector{report}));  // of another view
+        report.named = learned.learner.named;
+        std::optional<View> next = without_followers(job.view(), std::vector{report});
+        REQUIRE(next);
+        CHECK_FALSE(next->segments()[0].has_learner());
+        CHECK(next->segments()[1].has_learner());
+        job.settle();
+        const ViewSegment copied = job.view().segments()[0];
+        REQUIRE(copied.backup_count() == 1);
+        next = without_followers(job.view(),
+                                 std::vector{LearnerReport{copied.first, copied.backups[0], 0}});
+        REQUIRE(next);
+        CHECK(next->segments()[0].backup_count() == 0);
+        CHECK(next->segments()[1].backup_count() == 1);
     }
 
     TEST_CASE("servers without memory for more keep what they have, and get nothing") {

@@ -71,12 +71,22 @@ void HistorySilence::part() {
     if (a == b || std::ranges::any_of(partings_, is_in_use)) return;
     Parting parting;
     parting.hosts = {a, b};
-    parting.until_ns = cluster_.clock.now_ns() + some_ns(0, random_.below(2) == 0 ? 1 : 15);
+    // Servers that do not reach each other for long are no copies of each other any more.
+    const bool is_long = has_server(a) && has_server(b) && random_.below(3) == 0;
+    const uint64_t tenths_max = is_long ? 60 : random_.below(2) == 0 ? 1 : 15;
+    parting.until_ns = cluster_.clock.now_ns() + some_ns(is_long ? 20 : 0, tenths_max);
     parting.is_one_way = random_.below(2) == 0;
     events_.add("hosts {} and {} are parted, one way {}", a, b, parting.is_one_way);
     ++counts_.partings;
     begin(parting);
     partings_.push_back(parting);
+}
+
+bool HistorySilence::has_server(uint32_t host) const {
+    for (size_t i = 0; i < cluster_.shards.size(); ++i) {
+        if (cluster_.shards[i] != nullptr && cluster_.host_of_shard(i) == host) return true;
+    }
+    return false;
 }
 
 void HistorySilence::begin(const Parting& parting) {

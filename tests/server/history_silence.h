@@ -74,6 +74,7 @@ private:
     void stop_manager();
     void silence(uint32_t host, How how);
     void cut_workers();
+    [[nodiscard]] bool has_server(uint32_t host) const;
     void begin(const Parting& parting);
     void end(const Parting& parting);
     void heal();

@@ -262,6 +262,48 @@ TEST_SUITE("silence") {
         CHECK(cluster.sum() == kCounters);
     }
 
+    TEST_CASE("servers that reach the manager but not each other have no copies of each other") {
+        SilentCluster cluster(1);
+        cluster.network.partition(1, 2);
+        const uint64_t begin_ns = cluster.clock.now_ns();
+        REQUIRE(cluster.push_and_wait().has_value());
+        CHECK(cluster.clock.now_ns() - begin_ns < 4 * kServersLeaseNs);
+        CHECK(cluster.has_server(1));
+        CHECK(cluster.has_server(2));
+        // The third server takes them, which reaches both.
+        REQUIRE(cluster.run_until([&] { return cluster.has_all_copies(); }));
+        const View view = cluster.manager->view();
+        for (const ViewSegment& segment : view.segments()) {
+            const std::set<uint32_t> holders{view.shard(segment.primary)->server,
+                                             view.shard(segment.backups[0])->server};
+            CHECK(holders != std::set<uint32_t>{1, 2});
+        }
+        cluster.kill_host(1);
+        REQUIRE(cluster.push_and_wait().has_value());
+        CHECK(cluster.sum() == 2 * kCounters);
+    }
+
+    TEST_CASE("of two servers that do not reach each other each goes on alone until they do") {
+        SilentCluster cluster(1, 2);
+        cluster.network.partition(0, 1);
+        for (uint64_t i = 0; i < 4; ++i) {  // for longer than they are taken for apart
+            const uint64_t begin_ns = cluster.clock.now_ns();
+            REQUIRE(cluster.push_and_wait().has_value());
+            CHECK(cluster.clock.now_ns() - begin_ns < 4 * kServersLeaseNs);
+            CHECK_FALSE(cluster.has_all_copies());
+            cluster.pass(5 * kSecond);
+        }
+        CHECK(cluster.has_server(0));
+        CHECK(cluster.has_server(1));
+        cluster.network.heal(0, 1);
+        const uint64_t healed_ns = cluster.clock.now_ns();
+        REQUIRE(cluster.run_until([&] { return cluster.has_all_copies(); }));
+        CHECK(cluster.clock.now_ns() - healed_ns < 15 * kSecond);
+        REQUIRE(cluster.push_and_wait().has_value());
+        cluster.kill_host(1);
+        CHECK(cluster.sum() == 5 * kCounters);
+    }
+
     TEST_CASE("while nobody has a lease the answers wait, and come when the manager is back") {
         SilentCluster cluster(1);
         for (uint32_t server = 0; server < 3; ++server)

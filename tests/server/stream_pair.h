@@ -302,6 +302,9 @@ public:
         }
     }
 
+    /// The primary's end of it.
+    [[nodiscard]] transport::ConnectionId stream_connection() const { return stream_connection_; }
+
     [[nodiscard]] bool has_all() {
         bool all = true;
         for (const LearnerReport& report : streams.take_complete())
@@ -444,7 +447,10 @@ private:
         std::array<transport::Completion, 8> completions;
         const size_t count = from->poll(completions);
         for (const transport::Completion& c : std::span(completions).first(count)) {
-            if (c.event == transport::Event::kConnected) (void)streams.connected(c.connection);
+            if (c.event == transport::Event::kConnected) {
+                stream_connection_ = c.connection;
+                (void)streams.connected(c.connection);
+            }
             if (c.event == transport::Event::kClosed) {
                 streams.take_back_lent(c.connection);
                 (void)streams.closed(c.connection);
@@ -514,6 +520,7 @@ private:
     }
 
     Outbox outbox_{*to};
+    transport::ConnectionId stream_connection_ = 0;
     uint64_t time_ = 0;
     std::vector<PushedList> lists_;
     TouchedLists touched_lists_{size_t{1} << 20};

@@ -378,6 +378,69 @@ TEST_SUITE("stream") {
         pair.check_equal();
     }
 
+    TEST_CASE("that nothing is heard of a learner for long is told, once in that time") {
+        constexpr uint64_t kMostNs = kSecond;
+        StreamPair pair(1);
+        pair.make_table(dense_table("d", 10'000));
+        pair.primary.tables[0]->was_pushed = true;
+        const std::vector<size_t> segments = pair.segments_of_primary();
+        pair.name_backup(segments);
+        const auto reports_in = [&](uint64_t eighths) {
+            size_t reports = 0;
+            for (uint64_t i = 0; i < eighths; ++i) {
+                pair.clock.advance(kMostNs / 8);
+                reports += pair.streams.take_stuck(pair.clock.now_ns(), kMostNs).size();
+            }
+            return reports;
+        };
+        REQUIRE(pair.run_until([&] { return pair.has_all(); }));
+        CHECK(reports_in(20) == 0);  // nothing is on its way
+        pair.is_learner_stopped = true;
+        pair.push_something();
+        (void)pair.run_until([] { return false; }, 20);
+        CHECK(reports_in(7) == 0);
+        CHECK(reports_in(2) == segments.size());
+        CHECK(reports_in(6) == 0);
+        CHECK(reports_in(2) == segments.size());
+        pair.clock.advance(5 * kMostNs);  // nobody has looked
+        CHECK(reports_in(1) == 0);
+        pair.is_learner_stopped = false;
+        (void)pair.run_until([] { return false; }, 50);
+        CHECK(reports_in(20) == 0);
+        pair.check_equal();
+    }
+
+    TEST_CASE("while what has come waits at a learner, that says that it is in reach") {
+        StreamPair pair(1);
+        pair.primary.make_table(dense_table("d", 10'000));  // the learner will have it later
+        pair.primary.tables[0]->was_pushed = true;
+        pair.name_backup(pair.segments_of_primary());
+        REQUIRE(pair.run_until(
+            [&] { return pair.follower != nullptr && pair.follower->has_begun_record(); }));
+        (void)pair.run_until([] { return false; }, 50);
+        CHECK_FALSE(pair.follower->take_progress());
+        const auto sign = pair.follower->take_sign_of_life(pair.clock.now_ns());
+        REQUIRE(sign);
+        CHECK_FALSE(pair.follower->take_sign_of_life(pair.clock.now_ns()));
+        // It is all that the primary needs.
+        uint64_t reports = 0;
+        for (int i = 0; i < 40; ++i) {
+            pair.clock.advance(kSecond / 8);
+            const auto next = pair.follower->take_sign_of_life(pair.clock.now_ns());
+            REQUIRE(next);
+            wire::FrameHeader header = testing::frame_header(wire::Kind::kApplied);
+            header.first = next->applied;
+            if (next->taken > next->applied) header.request = next->taken;
+            CHECK(pair.streams.receive(pair.stream_connection(), header).empty());
+            reports += pair.streams.take_stuck(pair.clock.now_ns(), kSecond).size();
+        }
+        CHECK(reports == 0);
+        pair.learner.make_table(dense_table("d", 10'000));
+        REQUIRE(pair.run_until([&] { return pair.has_all(); }));
+        CHECK_FALSE(pair.follower->has_begun_record());
+        pair.check_equal();
+    }
+
     TEST_CASE("one that learns gets its chunks though records of pushes wait all the time") {
         struct Case {
             bool is_copy = false;

@@ -45,6 +45,15 @@ class Torture(testing.Folder, unittest.TestCase):
         self.check(report, "kill", 1)
         self.assertEqual(report["kill"]["at_once"], 2)
 
+    def test_there_is_a_report_of_what_failed(self):
+        bad = Path(self.path("bad"))
+        bad.write_text("#!/bin/sh\nexit 1\n", encoding="utf-8")
+        bad.chmod(0o755)
+        says = self.torture("--rounds", "1", "--stops", "0", "--weir", str(bad), code=1)
+        self.assertRegex(says, r"torture: FAILED; run it again with --seed \d+\n$")
+        report = testing.read_json(self.path("report.json"))
+        self.assertEqual((report["all_was_well"], report["kill"]), (False, None))
+
     def test_kills_have_limits_of_time_and_stops_have_not(self):
         # A server that is stopped is replaced after its lease, which is longer than the limits here.
         report = self.torture("--rounds", "1", "--stops", "1", "--lease-ms", "6000", "--median-ms", "5000", "--max-ms", "5e3")
