@@ -75,9 +75,9 @@ class Failover(testing.ServersThatDie, testing.Folder, unittest.TestCase):
                 self.assertRegex(job.err(rank), r"error: the manager \(rank 0\) is gone.*with --managers 3, .*, it would have gone on")
 
     def test_a_lease_that_is_too_long_for_the_deadline_is_warned_of(self):
-        words = "WEIR_LEASE_MS=1000 is more than a third of WEIR_DEADLINE_MS=2900"
+        words = "WEIR_LEASE_MS=11000 is more than a third of WEIR_DEADLINE_MS=30000"
         for replicas, warns in ((1, True), (0, False)):
-            with self.subTest(replicas=replicas), self.job(testing.endless(), "--passes", "1", replicas=replicas, WEIR_LEASE_MS="1000", WEIR_DEADLINE_MS="2900") as job:
+            with self.subTest(replicas=replicas), self.job(testing.endless(), "--passes", "1", replicas=replicas, WEIR_LEASE_MS="11000") as job:
                 job.start_all()
                 self.assertEqual([job.wait(rank) for rank in range(SIZE)], [0] * SIZE, job.everything())
                 self.assertEqual(words in job.err(0), warns, job.err(0))
