@@ -342,6 +342,7 @@ void ClientCore::job_failed(Status why) {
     if (phase_ == Phase::kFailed) return;
     phase_ = Phase::kFailed;
     failure_ = std::move(why);
+    next_view_.reset();  // by which what waits for it would be sent anew
     calls_.for_each([&](CallId id, Call& call) {
         call_needs_caller(id) ? call.note_error(failure_) : call.fail(failure_);
     });

@@ -28,6 +28,7 @@ constexpr uint32_t kShardNumbersMax = 4 * ViewLimits::kShardsMax;
 }  // namespace
 
 void ClientCore::receive_view(std::span<const std::byte> body) {
+    if (phase_ == Phase::kFailed) return;
     if (const Status part = view_parts_.add(body); !part) {
         return fail(
             Error(Errc::kProtocol, "the manager sent a malformed view: " + part.error().message()));

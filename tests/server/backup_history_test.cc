@@ -50,15 +50,15 @@ TEST_SUITE("backup_history") {
              {counts.servers_killed, counts.killed_primaries, counts.servers_joined,
               counts.workers_joined, counts.workers_left, counts.workers_died, counts.breaks,
               counts.pauses, counts.cuts, counts.partings, counts.equal_segments})
-            CHECK(reached >= count / 4);
+            CHECK(reached >= testing::fewest_of(count, 1.0));
         for (const uint64_t reached :
              {counts.killed_learners, counts.joiners_died, counts.servers_left, counts.given_up,
               counts.failed_parts, counts.silences, counts.replaced, counts.managers_stopped})
-            CHECK(reached >= count / 40);
-        if (count >= 3) CHECK(counts.killed_seconds >= count / 6);
-        for (const uint64_t reached :
-             {counts.killed_losers, counts.killed_gainers, counts.killed_teachers})
-            CHECK(reached >= count / 100);
+            CHECK(reached >= testing::fewest_of(count, 0.28));
+        CHECK(counts.killed_seconds >= testing::fewest_of(count, 0.7));
+        for (const uint64_t reached : {counts.killed_losers, counts.killed_gainers})
+            CHECK(reached >= testing::fewest_of(count, 0.03));
+        CHECK(counts.killed_teachers >= testing::fewest_of(count, 0.24));
         CHECK(counts.pushes >= 10 * count);
         CHECK(counts.rounds >= 10 * count);
     }
