@@ -105,6 +105,12 @@ Status OutputFile::finish() {
     return {};
 }
 
+bool is_replaceable(const std::string& path) {
+    struct stat facts = {};
+    if (path == kStandardOutput || is_lent(path)) return false;
+    return ::stat(path.c_str(), &facts) == 0 ? S_ISREG(facts.st_mode) : errno == ENOENT;
+}
+
 Status check_output(const std::string& path) {
     namespace fs = std::filesystem;
     if (path == kStandardOutput) return {};

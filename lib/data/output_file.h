@@ -53,6 +53,10 @@ private:
     std::string part_;    // the new file until finish(); empty: the target is written directly
 };
 
+/// Whether a file that is written at `path` now takes the place of an earlier one. What is written to a
+/// pipe, a device, an open descriptor or `-` comes behind what was written before.
+[[nodiscard]] bool is_replaceable(const std::string& path);
+
 /// Fails if no file can be written at `path`. It changes nothing. Errors: kInvalidArgument, kIo
 [[nodiscard]] Status check_output(const std::string& path);
 

@@ -4,6 +4,8 @@
 #include <filesystem>
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
+#include <fmt/core.h>
 #include <sys/stat.h>
 
 #include "tests/data/scratch.h"
@@ -81,6 +83,20 @@ TEST_SUITE("output_file") {
         CHECK(fs::is_character_file("/dev/full"));
         CHECK(fs::is_character_file("/dev/null"));
         CHECK(count_in(scratch.path("")) == 2);
+    }
+
+    TEST_CASE("files and new names are replaced, what is written in place is not") {
+        const test::Scratch scratch;
+        fs::create_symlink(scratch.file("out", "old"), scratch.path("link"));
+        REQUIRE(::mkfifo(scratch.path("pipe").c_str(), 0600) == 0);
+        for (const char* const name : {"out", "link", "new"})
+            CHECK_MESSAGE(is_replaceable(scratch.path(name)), name);
+        const Descriptor lent(::open(scratch.path("out").c_str(), O_WRONLY | O_CLOEXEC));
+        for (const std::string& path :
+             {scratch.path("pipe"), scratch.path("out/of"), scratch.path(""),
+              std::string("/dev/null"), fmt::format("/dev/fd/{}", lent.get()),
+              std::string(kStandardOutput)})
+            CHECK_FALSE_MESSAGE(is_replaceable(path), path);
     }
 
     TEST_CASE("a folder, and a path through nowhere, are errors that name the path") {

@@ -93,7 +93,7 @@ class Resume(testing.Folder, unittest.TestCase):
         self.finish()
 
     def test_sigterm_writes_a_checkpoint_from_which_the_same_command_goes_on(self):
-        flags = ("--servers", "1", "--resume", "auto", "--json", self.path("stopped"))
+        flags = ("--servers", "1", "--resume", "auto", "--json", self.path("stopped"), "--plot", self.path("plot.svg"))
         with self.job(*flags, size=2) as ranks:
             ranks.start_all()
             self.assertTrue(ranks.until_training(), ranks.everything())
@@ -102,6 +102,9 @@ class Resume(testing.Folder, unittest.TestCase):
             self.assertEqual([ranks.wait(rank) for rank in range(2)], [143, 143], ranks.everything())
         stopped = testing.read_json(self.path("stopped"))
         self.assertGreaterEqual(len(self.names(".manifest")), 1)
+        # The results were written before the last one, and show it all the same.
+        self.assertEqual([event["number"] for event in stopped["events"] if event["what"] == "checkpoint"], list(range(1, self.newest() + 1)))
+        self.assertIn(f"<title>checkpoint {self.newest()}</title>", testing.Path(self.path("plot.svg")).read_text(encoding="utf-8"))
         # The last one has the weights with which the training ended.
         done = self.lr("--train", self.data, "--l1", "0", "--passes", "1", "--json", self.path("json"), "--resume", self.checkpoints)
         self.assertEqual(done.code, 0, done.err)

@@ -216,11 +216,18 @@ std::string plot(const LrFlags& flags, const apps::LrRun& run, const JobShape& s
     return apps::plot_descent(points, {plot_title(flags, shape), note}, marks_of(run));
 }
 
+Status write_json(const LrFlags& flags, const apps::LrRun& run, const JobShape& shape) {
+    return data::write_whole_file(flags.json, to_json(flags, run, shape).dump(2) + "\n");
+}
+
+Status write_plot(const LrFlags& flags, const apps::LrRun& run, const JobShape& shape) {
+    return data::write_whole_file(flags.plot, plot(flags, run, shape));
+}
+
 Status write_outputs(const LrFlags& flags, const apps::LrRun& run, const JobShape& shape) {
     if (!flags.model.empty()) WEIR_TRY(apps::write_model(flags.model, run.model));
-    if (!flags.json.empty())
-        WEIR_TRY(data::write_whole_file(flags.json, to_json(flags, run, shape).dump(2) + "\n"));
-    if (!flags.plot.empty()) WEIR_TRY(data::write_whole_file(flags.plot, plot(flags, run, shape)));
+    if (!flags.json.empty()) WEIR_TRY(write_json(flags, run, shape));
+    if (!flags.plot.empty()) WEIR_TRY(write_plot(flags, run, shape));
     return {};
 }
 
@@ -244,6 +251,15 @@ Status report(const LrFlags& flags, const apps::LrRun& run, const JobShape& shap
         if (!path->empty() && !is_stdout(*path)) fmt::print(to, "written         {}\n", *path);
     }
     (void)std::fflush(to);  // main() checks the state of stdout
+    return {};
+}
+
+Status report_events(const LrFlags& flags, const apps::LrRun& run, const JobShape& shape) {
+    const auto is_there = [](const std::string& path) {
+        return !path.empty() && data::is_replaceable(path);
+    };
+    if (is_there(flags.json)) WEIR_TRY(write_json(flags, run, shape));
+    if (is_there(flags.plot)) WEIR_TRY(write_plot(flags, run, shape));
     return {};
 }
 

@@ -21,4 +21,10 @@ inline constexpr double kTellingGap = 0.1;
 /// Errors: kIo
 [[nodiscard]] Status report(const LrFlags& flags, const apps::LrRun& run, const JobShape& shape);
 
+/// Writes those files again that tell what happened in the job, because `run.events` has become longer. What
+/// is not replaced, such as standard output, stays as it is.
+/// Errors: kIo
+[[nodiscard]] Status report_events(const LrFlags& flags, const apps::LrRun& run,
+                                   const JobShape& shape);
+
 }  // namespace weir::tools

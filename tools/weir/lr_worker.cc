@@ -53,7 +53,7 @@ LrWorker::LrWorker(Job& job, Client client, const LrFlags& flags, const JobShape
 
 Status LrWorker::run() {
     while (true) {
-        const Result<apps::LrRun> run = train();
+        Result<apps::LrRun> run = train();
         if (parting_.has_given_back()) return leave_early();
         if (run.code() == Errc::kReassigned) {
             log(LogLevel::kInfo,
@@ -97,13 +97,16 @@ Result<apps::LrRun> LrWorker::train() {
 
 /// The first worker writes the results before it leaves. Until then no worker that has results leaves
 /// with an error: a launcher may kill all ranks once one fails. Nothing: all train once more.
-std::optional<Status> LrWorker::finish(const apps::LrRun& run) {
+std::optional<Status> LrWorker::finish(apps::LrRun& run) {
     Status written;
     has_reported_ = run.is_first;
     if (run.is_first) written = data::or_shortage([&] { return report(flags_, run, shape_); });
     const Status outcome = outcome_of(run);
     const bool was_stopped = !outcome && signal_of(outcome.error()) != 0;
-    if (run.is_first && was_stopped) save_for_later();
+    if (run.is_first && was_stopped) {
+        save_for_later();
+        if (written) report_later_events(run);
+    }
     if ((!outcome || takes_work()) && !meet_the_others(run)) {
         ended_ = outcome;
         return std::nullopt;
@@ -131,6 +134,19 @@ void LrWorker::save_for_later() {
     if (saved) return;
     log(LogLevel::kWarning, "no checkpoint of where the training ended: {}",
         saved.error().message());
+}
+
+/// The results are written before the last checkpoint, for which there may be no time. If there was, they
+/// are to show it.
+void LrWorker::report_later_events(apps::LrRun& run) {
+    rounds_.events.collect(client_, true);
+    std::vector<apps::LrEvent> events = rounds_.events.placed();
+    if (events.size() == run.events.size()) return;
+    run.events = std::move(events);
+    const Status written = data::or_shortage([&] { return report_events(flags_, run, shape_); });
+    if (written) return;
+    log(LogLevel::kWarning, "the results do not show what happened after the training: {}",
+        written.error().text());
 }
 
 Status LrWorker::leave_early() {

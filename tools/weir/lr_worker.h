@@ -42,10 +42,11 @@ private:
     }
 
     [[nodiscard]] Result<apps::LrRun> train();
-    [[nodiscard]] std::optional<Status> finish(const apps::LrRun& run);
+    [[nodiscard]] std::optional<Status> finish(apps::LrRun& run);
     [[nodiscard]] bool meet_the_others(const apps::LrRun& run);
     Status leave_early();
     void save_for_later();
+    void report_later_events(apps::LrRun& run);
 
     Client client_;
     const LrFlags& flags_;
