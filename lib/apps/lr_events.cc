@@ -51,7 +51,7 @@ std::vector<LrEvent> LrEvents::placed() const {
     for (const auto& [time, event] : events_) {
         const bool is_over = !passes_.empty() && time > passes_.back().first;
         if (is_over && event.kind == JobEvent::Kind::kWorkerLeft) continue;
-        placed.push_back({seconds_at(time), event.kind, event.number});
+        placed.push_back({seconds_at(time), event.kind, event.number, event.why});
     }
     std::ranges::stable_sort(placed, {}, &LrEvent::seconds);
     return placed;

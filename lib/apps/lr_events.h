@@ -4,6 +4,7 @@
 /// LrEvents: what happens in the job while it trains, on the time scale of the passes.
 
 #include <chrono>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -14,7 +15,8 @@ namespace weir::apps {
 struct LrEvent {
     double seconds = 0;  ///< as LrProgress::seconds
     JobEvent::Kind kind = JobEvent::Kind::kCheckpoint;
-    uint64_t number = 0;  ///< of the server, worker or checkpoint
+    uint64_t number = 0;   ///< as JobEvent::number
+    std::string why = {};  ///< as JobEvent::why
 };
 
 /// The time scale leaves out what lies between two rounds of work: what happens there is shown in the

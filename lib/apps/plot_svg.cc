@@ -195,19 +195,30 @@ struct MarkStyle {
 
 constexpr double kLegendTop = kTop - 12;
 constexpr MarkStyle kMarkStyles[] = {
-    {PlotMark::Kind::kFailure, "#c0392b", "failure", kRight - 210},
-    {PlotMark::Kind::kMove, "#b7740a", "move", kRight - 140},
-    {PlotMark::Kind::kCheckpoint, "#2e8b57", "checkpoint", kRight - 80}};
+    {PlotMark::Kind::kFailure, "#c0392b", "failure", kRight - 320},
+    {PlotMark::Kind::kMove, "#b7740a", "move", kRight - 255},
+    {PlotMark::Kind::kCheckpoint, "#2e8b57", "checkpoint", kRight - 200},
+    {PlotMark::Kind::kFailedCheckpoint, "#c0392b", "failed checkpoint", kRight - 112}};
 
-/// A triangle on the axis of time.
-std::string triangle(double at, double bottom, const MarkStyle& style, const std::string& title) {
-    return fmt::format("<path d=\"M{:.2f} {:.2f}l-4 8h8z\" fill=\"{}\"><title>{}</title></path>\n",
-                       at, bottom, style.ink, escaped(title));
+/// Whether it is a sign on the axis of time, not a line through the plot.
+bool is_on_axis(PlotMark::Kind kind) {
+    return kind == PlotMark::Kind::kCheckpoint || kind == PlotMark::Kind::kFailedCheckpoint;
+}
+
+/// A triangle, or a cross for what failed, with its top at `top`.
+std::string sign(double at, double top, const MarkStyle& style, const std::string& title) {
+    const std::string shape =
+        style.kind == PlotMark::Kind::kCheckpoint
+            ? fmt::format("M{:.2f} {:.2f}l-4 8h8z\" fill=\"{}", at, top, style.ink)
+            : fmt::format(
+                  "M{:.2f} {:.2f}l8 8m0-8l-8 8\" fill=\"none\" stroke-width=\"2\" stroke=\"{}",
+                  at - 4, top, style.ink);
+    return fmt::format("<path d=\"{}\"><title>{}</title></path>\n", shape, escaped(title));
 }
 
 std::string mark(const PlotMark& mark, const MarkStyle& style, const TimeAxis& x) {
     const double at = x.page(std::clamp(mark.seconds, 0.0, x.high));
-    if (mark.kind == PlotMark::Kind::kCheckpoint) return triangle(at, kBottom, style, mark.text);
+    if (is_on_axis(mark.kind)) return sign(at, kBottom, style, mark.text);
     return fmt::format(
         "<line x1=\"{0:.2f}\" x2=\"{0:.2f}\" y1=\"{1}\" y2=\"{2}\" stroke=\"{3}\" "
         "stroke-dasharray=\"2 3\"/>\n"
@@ -217,14 +228,13 @@ std::string mark(const PlotMark& mark, const MarkStyle& style, const TimeAxis& x
 }
 
 std::string legend(const MarkStyle& style) {
-    const bool is_triangle = style.kind == PlotMark::Kind::kCheckpoint;
-    const std::string sign = is_triangle ? triangle(style.legend, kLegendTop - 8, style, style.name)
-                                         : fmt::format(
-                                               "<path d=\"M{} {}v-10\" stroke=\"{}\" "
-                                               "stroke-dasharray=\"2 3\"/>\n",
-                                               style.legend, kLegendTop, style.ink);
-    return sign + fmt::format("<text x=\"{}\" y=\"{}\" font-size=\"11\" fill=\"{}\">{}</text>\n",
-                              style.legend + 8, kLegendTop, style.ink, style.name);
+    const std::string shown =
+        is_on_axis(style.kind)
+            ? sign(style.legend, kLegendTop - 8, style, style.name)
+            : fmt::format("<path d=\"M{} {}v-10\" stroke=\"{}\" stroke-dasharray=\"2 3\"/>\n",
+                          style.legend, kLegendTop, style.ink);
+    return shown + fmt::format("<text x=\"{}\" y=\"{}\" font-size=\"11\" fill=\"{}\">{}</text>\n",
+                               style.legend + 8, kLegendTop, style.ink, style.name);
 }
 
 /// All of them, and a legend of the kinds that there are.

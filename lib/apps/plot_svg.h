@@ -21,7 +21,7 @@ struct PlotText {
 
 /// Something that happened meanwhile.
 struct PlotMark {
-    enum class Kind { kFailure, kMove, kCheckpoint };
+    enum class Kind { kFailure, kMove, kCheckpoint, kFailedCheckpoint };
     double seconds = 0;
     Kind kind = Kind::kFailure;
     std::string text;  ///< what it was
@@ -31,7 +31,8 @@ struct PlotMark {
 /// dot (with many passes the curve alone), and a vertical line marks the best value. Points that
 /// are not finite are left out. If all values are the same, or there is none, the plot is a text
 /// that says so. Failures and moves of `marks` are vertical lines with their text, checkpoints are
-/// triangles on the axis of time; a legend says what is what.
+/// triangles on the axis of time, crosses if they failed, and show their text when they are pointed at; a
+/// legend says what is what.
 [[nodiscard]] std::string plot_descent(std::span<const PlotPoint> points, const PlotText& text,
                                        std::span<const PlotMark> marks = {});
 

@@ -76,9 +76,13 @@ std::optional<ResumedMessage> ResumedMessage::decode(std::span<const std::byte> 
 
 std::vector<std::byte> WrittenMessage::encode(size_t bytes_max) const {
     ByteWriter to;
+    to.number(ended_count);
     for (const Written& one : checkpoints) {
-        if (to.bytes().size() + sizeof(one) > bytes_max) break;
-        to.number(one.number).number(one.age_ns);
+        const std::string_view failure = std::string_view(one.failure).substr(0, kFailureBytesMax);
+        const size_t bytes =
+            sizeof(one.number) + sizeof(one.age_ns) + sizeof(uint32_t) + failure.size();
+        if (to.bytes().size() + bytes > bytes_max) break;
+        to.number(one.number).number(one.age_ns).text(failure);
     }
     return std::move(to).take();
 }
@@ -86,13 +90,15 @@ std::vector<std::byte> WrittenMessage::encode(size_t bytes_max) const {
 std::optional<WrittenMessage> WrittenMessage::decode(std::span<const std::byte> body) {
     ByteReader from(body);
     WrittenMessage message;
+    message.ended_count = from.number<uint64_t>();
     while (from.ok() && !from.done()) {
         if (message.checkpoints.size() == kCheckpointsMax) return std::nullopt;
         Written& one = message.checkpoints.emplace_back();
         one.number = from.number<uint64_t>();
         one.age_ns = from.number<uint64_t>();
+        one.failure = from.text(kFailureBytesMax);
     }
-    if (!from.done()) return std::nullopt;
+    if (!from.done() || message.checkpoints.size() > message.ended_count) return std::nullopt;
     return message;
 }
 

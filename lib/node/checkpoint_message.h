@@ -56,16 +56,19 @@ enum class CheckpointAsk : uint64_t {
     kBegin = 4          ///< a checkpoint; the answer does not wait for it
 };
 
-/// The checkpoints that the job has written.
+/// The checkpoints that the job has written, and those that it could not write.
 struct WrittenMessage {
     struct Written {
-        uint64_t number = 0;
-        uint64_t age_ns = 0;  ///< since it was complete
+        uint64_t number = 0;       ///< 0: it failed before it had one
+        uint64_t age_ns = 0;       ///< since it was complete, or failed
+        std::string failure = {};  ///< why it failed; empty: it is complete
         friend bool operator==(const Written&, const Written&) = default;
     };
 
     static constexpr size_t kCheckpointsMax = 256;  ///< older ones are left out
-    std::vector<Written> checkpoints = {};          ///< the last one first
+    static constexpr size_t kFailureBytesMax = 600;
+    uint64_t ended_count = 0;               ///< with those that are left out
+    std::vector<Written> checkpoints = {};  ///< the last one first
 
     /// So many of the first as fit into a body.
     [[nodiscard]] std::vector<std::byte> encode(size_t bytes_max) const;

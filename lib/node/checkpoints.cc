@@ -372,8 +372,7 @@ void Checkpoints::complete() {
     last_begun_ns_ = begun_ns_;
     last_duration_ns_ = clock_.now_ns() - begun_ns_;
     last_failure_.clear();
-    complete_.emplace_front(last_number_, clock_.now_ns());
-    if (complete_.size() > WrittenMessage::kCheckpointsMax) complete_.pop_back();
+    note_end({});
     constexpr double kMib = 1024.0 * 1024.0;
     log(LogLevel::kInfo, "checkpoint {} is in {}{}: {:.1f} MiB in {:.2f} s, {:.1f} MiB of it new",
         last_number_, options_.folder,
@@ -384,6 +383,12 @@ void Checkpoints::complete() {
     ByteWriter body;
     body.number(last_number_);
     answer_all(outbox_, served_, Errc::kOk, body.bytes());
+}
+
+void Checkpoints::note_end(std::string failure) {
+    ++ended_count_;
+    ended_.push_front({manifest_.number, clock_.now_ns(), std::move(failure)});
+    if (ended_.size() > WrittenMessage::kCheckpointsMax) ended_.pop_back();
 }
 
 void Checkpoints::give_up(const Error& why, LogLevel level) {
@@ -402,6 +407,7 @@ void Checkpoints::give_up(const Error& why, LogLevel level) {
     awaited_.clear();
     taking_.clear();
     last_failure_ = why.text();
+    note_end(last_failure_.substr(0, WrittenMessage::kFailureBytesMax));
     pause_end_ns_ = clock_.now_ns() + (is_of_servers ? kShortPauseNs : kPauseNs);
     is_missed_ = was_due_;
     log(level, "there is no new checkpoint, and the job goes on: {}", why.text());
@@ -435,8 +441,9 @@ std::string Checkpoints::resume_advice() const {
 
 WrittenMessage Checkpoints::written() const {
     WrittenMessage message;
-    for (const auto& [number, at_ns] : complete_)
-        message.checkpoints.push_back({number, clock_.now_ns() - at_ns});
+    message.ended_count = ended_count_;
+    for (const Ended& one : ended_)
+        message.checkpoints.push_back({one.number, clock_.now_ns() - one.at_ns, one.failure});
     return message;
 }
 

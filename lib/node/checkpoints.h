@@ -161,6 +161,13 @@ public:
     [[nodiscard]] const CheckpointOptions& options() const noexcept { return options_; }
 
 private:
+    /// One that is complete, or has failed.
+    struct Ended {
+        uint64_t number = 0;  ///< 0: it had none yet
+        uint64_t at_ns = 0;
+        std::string failure;  ///< empty: it is complete
+    };
+
     [[nodiscard]] bool is_asked_for() const noexcept { return is_wanted_ || !askers_.empty(); }
 
     [[nodiscard]] Status check_folder() const;
@@ -172,6 +179,7 @@ private:
     void order_to_take();
     void write_manifest();
     void complete();
+    void note_end(std::string failure);
     [[nodiscard]] bool goes_on_here() const noexcept;
     [[nodiscard]] std::string late_text() const;
     [[nodiscard]] std::optional<uint64_t> shown_iteration() const;
@@ -208,7 +216,8 @@ private:
     uint64_t last_begun_ns_ = 0;
     uint64_t last_duration_ns_ = 0;
     std::string last_failure_;
-    std::deque<std::pair<uint64_t, uint64_t>> complete_;  ///< numbers, and when: the last ones
+    uint64_t ended_count_ = 0;
+    std::deque<Ended> ended_;  ///< the last ones, the very last first
 };
 
 }  // namespace weir

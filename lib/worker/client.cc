@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <span>
 
 #include <fmt/core.h>
 
@@ -232,12 +233,15 @@ Result<std::vector<JobEvent>> Client::take_events() {
     WEIR_ASSIGN(const WrittenMessage message, state_->core().take_written(call));
     std::vector<JobEvent> events = state_->core().take_events();
     tell_lost_workers(*state_, events);
-    for (const WrittenMessage::Written& one : message.checkpoints) {
-        if (one.number > last_checkpoint_)
-            events.push_back(
-                {JobEvent::Kind::kCheckpoint, one.number, std::chrono::nanoseconds(one.age_ns)});
+    const uint64_t new_count =
+        message.ended_count - std::min(message.ended_count, checkpoints_taken_);
+    const size_t told_count = std::min<uint64_t>(new_count, message.checkpoints.size());
+    for (const WrittenMessage::Written& one : std::span(message.checkpoints).first(told_count)) {
+        using Kind = JobEvent::Kind;
+        events.push_back({one.failure.empty() ? Kind::kCheckpoint : Kind::kCheckpointFailed,
+                          one.number, std::chrono::nanoseconds(one.age_ns), one.failure});
     }
-    if (!message.checkpoints.empty()) last_checkpoint_ = message.checkpoints.front().number;
+    checkpoints_taken_ = message.ended_count;
     std::ranges::stable_sort(events, std::ranges::greater{}, &JobEvent::age);
     return events;
 }
@@ -278,7 +282,7 @@ Client& Client::operator=(Client&& other) noexcept {
         drop_handlers();
         give_up();
         state_ = std::move(other.state_);
-        last_checkpoint_ = other.last_checkpoint_;
+        checkpoints_taken_ = other.checkpoints_taken_;
         leave_was_sent_ = other.leave_was_sent_;
         leave_error_ = std::move(other.leave_error_);
     }

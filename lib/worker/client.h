@@ -359,8 +359,8 @@ public:
     /// Errors: kPeerLost, kDeadline
     [[nodiscard]] Status forget_unread_tables();
     /// What has happened in the job since the last call: servers and workers that came or went after
-    /// this client was made, checkpoints that were completed. What happened last is last. Of very
-    /// many only the later ones.
+    /// this client was made, checkpoints that were completed or failed. What happened last is last. Of
+    /// very many only the later ones.
     /// Errors: kPeerLost, kDeadline: the next call has it all
     [[nodiscard]] Result<std::vector<JobEvent>> take_events();
     /// Returns the counters of this client, and asks every shard for its own. One that leaves the
@@ -383,7 +383,7 @@ private:
     void drop_handlers() noexcept;
 
     std::shared_ptr<ClientState> state_;
-    uint64_t last_checkpoint_ = 0;  ///< of those that take_events() has returned
+    uint64_t checkpoints_taken_ = 0;  ///< so many that have ended has take_events() returned
     bool leave_was_sent_ = false;
     Status leave_error_;  ///< of the first leave()
 };

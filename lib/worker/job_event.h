@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace weir {
@@ -19,12 +20,15 @@ struct JobEvent {
         kWorkerJoined,
         kWorkerLeft,
         kWorkerLost,  ///< it died, was out of reach, or gave up
-        kCheckpoint   ///< one was completed
+        kCheckpoint,  ///< one was completed
+        kCheckpointFailed
     };
 
     Kind kind = Kind::kServerJoined;
-    uint64_t number = 0;             ///< of the server, worker or checkpoint
+    /// Of the server, worker or checkpoint; 0: of a checkpoint that failed before it had one.
+    uint64_t number = 0;
     std::chrono::nanoseconds age{};  ///< when it was taken: since it happened
+    std::string why = {};            ///< a checkpoint failed; else empty
 };
 
 /// What came and went between two views, with age 0. Views do not say why a worker is gone: it has

@@ -33,11 +33,14 @@ TEST_SUITE("lr_events") {
         events.note_pass(2, start);
         events.note_pass(4, start + seconds(2));
         events.add(event_of(EventKind::kServerLost, 1), start + seconds(1));
-        events.add(event_of(EventKind::kCheckpoint, 7), start - seconds(1));
+        JobEvent failed = event_of(EventKind::kCheckpointFailed, 7);
+        failed.why = "full";
+        events.add(failed, start - seconds(1));
         const std::vector<LrEvent> placed = events.placed();
         REQUIRE(placed.size() == 2);
-        CHECK(placed[0].kind == EventKind::kCheckpoint);
+        CHECK(placed[0].kind == EventKind::kCheckpointFailed);
         CHECK(placed[0].number == 7);
+        CHECK(placed[0].why == "full");
         CHECK(placed[0].seconds == doctest::Approx(1));
         CHECK(placed[1].seconds == doctest::Approx(3));
     }

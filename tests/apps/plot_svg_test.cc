@@ -34,13 +34,16 @@ TEST_SUITE("plot_svg") {
         CHECK_FALSE(has(svg, "nan"));
     }
 
-    TEST_CASE("failures and moves are lines, checkpoints triangles, and a legend names the kinds") {
+    TEST_CASE(
+        "failures and moves are lines, checkpoints triangles or crosses, a legend names the "
+        "kinds") {
         using Kind = PlotMark::Kind;
         const std::vector<PlotPoint> points = {{1, 1100}, {2, 1010}, {3, 1001}, {4, 1000}};
         const std::vector<PlotMark> marks = {
             {2, Kind::kFailure, "server 1 lost"},
             {100, Kind::kFailure, "beyond the last pass"},
             {1, Kind::kCheckpoint, "checkpoint 7"},
+            {3, Kind::kFailedCheckpoint, "checkpoint failed: <full>"},
             {INFINITY, Kind::kMove, "never"},
         };
         const std::string svg = plot_descent(points, {"t", "n"}, marks);
@@ -51,6 +54,9 @@ TEST_SUITE("plot_svg") {
         CHECK(has(svg, "<title>checkpoint 7</title>"));
         CHECK(has(svg, ">failure<"));
         CHECK(has(svg, ">checkpoint<"));
+        CHECK(has(svg, "<path d=\"M569.00 400.00l8 8m0-8l-8 8\""));
+        CHECK(has(svg, "<title>checkpoint failed: &lt;full&gt;</title>"));
+        CHECK(has(svg, ">failed checkpoint<"));
         CHECK_FALSE(has(svg, ">move<"));
         CHECK_FALSE(has(svg, "inf"));
         CHECK_FALSE(has(plot_descent(points, {"t", "n"}), ">failure<"));

@@ -309,6 +309,20 @@ TEST_SUITE("checkpoints of jobs") {
             WEIR_TRY(push());
             const auto whole = client.checkpoint();
             REQUIRE_MESSAGE(whole, whole.error().text());
+            using Kind = JobEvent::Kind;
+            WEIR_ASSIGN(const std::vector<JobEvent> events, client.take_events());
+            REQUIRE(events.size() == 4);
+            CHECK(events[0].kind == Kind::kCheckpoint);
+            for (size_t i : {1, 2}) {
+                CHECK(events[i].kind == Kind::kCheckpointFailed);
+                CHECK(events[i].number == 0);
+                CHECK(events[i].why.find(folder.path()) != std::string::npos);
+            }
+            // Its number is that of the first one, which is gone: both are told.
+            CHECK(events[3].kind == Kind::kCheckpoint);
+            CHECK(events[3].number == *whole);
+            CHECK(events[3].why.empty());
+            CHECK(client.take_events()->empty());
             return {};
         }));
         options = job_options(1, 1, 1);

@@ -63,18 +63,33 @@ TEST_SUITE("checkpoint_message") {
     }
 
     TEST_CASE("of many checkpoints the last ones are told, and not more are taken") {
-        WrittenMessage message;
+        WrittenMessage message{.ended_count = 1000};
         for (uint64_t i = 0; i < WrittenMessage::kCheckpointsMax; ++i)
             message.checkpoints.push_back({1000 - i, i});
         CHECK(WrittenMessage::decode(message.encode(1 << 20)) == message);
-        const auto some = WrittenMessage::decode(message.encode(100));
+        const auto some = WrittenMessage::decode(message.encode(8 + 5 * 20 + 19));
         REQUIRE(some);
-        CHECK(some->checkpoints.size() == 6);
-        CHECK(some->checkpoints.back() == message.checkpoints[5]);
+        CHECK(some->ended_count == 1000);
+        CHECK(some->checkpoints.size() == 5);
+        CHECK(some->checkpoints.back() == message.checkpoints[4]);
         auto bytes = message.encode(1 << 20);
-        CHECK_FALSE(WrittenMessage::decode(std::span(bytes).first(17)));
-        bytes.resize(bytes.size() + 16);
+        CHECK_FALSE(WrittenMessage::decode(std::span(bytes).first(27)));
+        bytes.resize(bytes.size() + 20);
         CHECK_FALSE(WrittenMessage::decode(bytes));
+    }
+
+    TEST_CASE("why checkpoints failed is told, but not at any length") {
+        WrittenMessage message{.ended_count = 3};
+        message.checkpoints = {{3, 10}, {0, 20, "the folder is gone"}, {1, 30}};
+        CHECK(WrittenMessage::decode(message.encode(1 << 20)) == message);
+        CHECK(WrittenMessage::decode(message.encode(8 + 3 * 20 + 17))->checkpoints.size() == 2);
+        message.checkpoints[1].failure.assign(WrittenMessage::kFailureBytesMax + 1, 'x');
+        const auto cut = WrittenMessage::decode(message.encode(1 << 20));
+        REQUIRE(cut);
+        CHECK(cut->checkpoints[1].failure == std::string(WrittenMessage::kFailureBytesMax, 'x'));
+        CHECK(cut->checkpoints[2] == message.checkpoints[2]);
+        message.ended_count = 2;  // fewer than it names
+        CHECK_FALSE(WrittenMessage::decode(message.encode(1 << 20)));
     }
 }
 

@@ -5,6 +5,7 @@
 #include "lib/node/checkpoints.h"
 
 #include <memory>
+#include <string>
 #include <utility>
 
 #include <doctest/doctest.h>
@@ -89,6 +90,31 @@ TEST_SUITE("checkpoints") {
         REQUIRE(job.checkpoints.poll() == 1);
         CHECK(job.checkpoints.is_under_way());
         CHECK_FALSE(job.checkpoints.waits_for_disk());
+    }
+
+    TEST_CASE("what became of each is kept, the last first, of so many as a message can tell") {
+        DueCheckpoints job;
+        CHECK(job.checkpoints.written() == WrittenMessage());
+        job.begin_in_vain();
+        job.clock.advance(kSecond);
+        job.checkpoints.begin({}, {}, {});
+        while (job.disk->run_one()) {
+        }  // also what was begun for the first one
+        REQUIRE(job.checkpoints.poll() == 1);
+        job.checkpoints.lose_shards(Error(Errc::kPeerLost, std::string(1000, 'x')));
+        const WrittenMessage two = job.checkpoints.written();
+        CHECK(two.ended_count == 2);
+        REQUIRE(two.checkpoints.size() == 2);
+        CHECK(two.checkpoints[0].number == 1);
+        CHECK(two.checkpoints[0].age_ns == 0);
+        CHECK(two.checkpoints[0].failure == std::string(WrittenMessage::kFailureBytesMax, 'x'));
+        CHECK(two.checkpoints[1].number == 0);  // it had none yet
+        CHECK(two.checkpoints[1].age_ns == kSecond);
+        CHECK(two.checkpoints[1].failure == "a server is lost");
+        for (size_t i = 0; i < WrittenMessage::kCheckpointsMax; ++i)
+            job.begin_in_vain();
+        CHECK(job.checkpoints.written().ended_count == 2 + WrittenMessage::kCheckpointsMax);
+        CHECK(job.checkpoints.written().checkpoints.size() == WrittenMessage::kCheckpointsMax);
     }
 
     TEST_CASE("one that somebody asks for waits a shorter time") {

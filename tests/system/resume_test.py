@@ -156,7 +156,7 @@ class Resume(testing.Folder, unittest.TestCase):
             self.assertIsNone(shown["last_failure"])
             self.assertIn("checkpoints: the last is ", self.weir("status", contact).out)
 
-    def test_the_plot_marks_checkpoints_lost_servers_and_those_that_come_and_go(self):
+    def test_the_plot_marks_checkpoints_failed_ones_lost_servers_and_those_that_come_and_go(self):
         out, plot = self.path("out.json"), self.path("plot.svg")
         with self.job("--servers", "3", "--replicas", "1", "--json", out, "--plot", plot, size=4) as ranks:
             contact = f"127.0.0.1:{ranks.port}"
@@ -184,18 +184,25 @@ class Resume(testing.Folder, unittest.TestCase):
                 self.assertEqual(left.code, 0, left.err)
                 self.assertEqual(joined.wait(testing.LIMIT_S), 0)
             self.assertTrue(ranks.trains_on(3), ranks.everything())
-            os.kill(ranks.pid(3), signal.SIGTERM)
+            os.rename(self.checkpoints, self.path("elsewhere"))
+            os.kill(ranks.pid(0), signal.SIGUSR1)
+            self.assertTrue(ranks.until(lambda: "there is no new checkpoint" in ranks.err(0)), ranks.everything())
+            os.kill(ranks.pid(3), signal.SIGTERM)  # the one of where the training ends fails, too
             self.assertEqual(ranks.wait(3), 143, ranks.everything())
         result = testing.read_json(out)
         happened = [(event["what"], event["number"]) for event in result["events"]]
         self.assertEqual(happened[:4], [("checkpoint", 1), ("server lost", 2), ("server joined", 3), ("server left", 3)])
-        self.assertEqual({what for what, _ in happened[4:]} - {"checkpoint"}, set())
+        self.assertGreaterEqual(len(happened[4:]), 2)
+        self.assertEqual(set(happened[4:]), {("checkpoint failed", 0)})
+        why = f"{self.checkpoints}: the folder cannot be read"
+        self.assertEqual([(event["why"] or "")[:len(why)] for event in result["events"]], [""] * 4 + [why] * len(happened[4:]))
         times = [event["seconds"] for event in result["events"]]
         self.assertEqual(times, sorted(times))
         self.assertGreater(times[0], 0)
         self.assertLessEqual(times[3], result["history"][-1]["seconds"])
         svg = testing.Path(plot).read_text(encoding="utf-8")
-        for text in (">server 2 lost<", ">server 3 joined<", ">server 3 left<", "<title>checkpoint 1</title>", ">failure<", ">move<", ">checkpoint<"):
+        for text in (">server 2 lost<", ">server 3 joined<", ">server 3 left<", "<title>checkpoint 1</title>", f"<title>checkpoint failed: {why}",
+                     ">failure<", ">move<", ">checkpoint<", ">failed checkpoint<"):
             self.assertIn(text, svg)
 
     def test_resume_auto_begins_anew_where_there_is_no_checkpoint(self):

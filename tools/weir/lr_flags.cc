@@ -52,6 +52,8 @@ constexpr const char* kLrFooter =
     "from,\n"
     "with any numbers of servers, shards and workers; they count more than --init. The training\n"
     "does not begin if the checkpoint cannot be read; auto takes the newest that is whole.\n"
+    "--plot: the plot marks when servers and workers were lost, joined or left, and when checkpoints\n"
+    "were complete or failed; --json has the same, with the reasons, as events.\n"
     "-: standard input (in a job of one process) or standard output, each for one flag only. If\n"
     "standard output is taken, the summary goes to standard error.\n"
     "SIGINT, SIGTERM: the training ends after this pass on all ranks, and the results so far are\n"

@@ -85,6 +85,7 @@ std::string_view name_of(JobEvent::Kind kind) {
         case JobEvent::Kind::kWorkerJoined: return "worker joined";
         case JobEvent::Kind::kWorkerLeft: return "worker left";
         case JobEvent::Kind::kWorkerLost: return "worker lost";
+        case JobEvent::Kind::kCheckpointFailed: return "checkpoint failed";
         case JobEvent::Kind::kCheckpoint: break;
     }
     return "checkpoint";
@@ -93,8 +94,10 @@ std::string_view name_of(JobEvent::Kind kind) {
 nlohmann::json to_json(const std::vector<apps::LrEvent>& events) {
     nlohmann::json json = nlohmann::json::array();
     for (const apps::LrEvent& event : events) {
-        json.push_back(
-            {{"seconds", event.seconds}, {"what", name_of(event.kind)}, {"number", event.number}});
+        json.push_back({{"seconds", event.seconds},
+                        {"what", name_of(event.kind)},
+                        {"number", event.number},
+                        {"why", or_null(event.why)}});
     }
     return json;
 }
@@ -183,18 +186,24 @@ std::string plot_title(const LrFlags& flags, const JobShape& shape) {
                        counted(shape.worker_count, "worker"));
 }
 
-apps::PlotMark mark_of(const apps::LrEvent& event) {
+apps::PlotMark::Kind mark_kind_of(JobEvent::Kind kind) {
     using Mark = apps::PlotMark::Kind;
-    Mark kind = Mark::kMove;
-    if (event.kind == JobEvent::Kind::kServerLost || event.kind == JobEvent::Kind::kWorkerLost)
-        kind = Mark::kFailure;
-    if (event.kind == JobEvent::Kind::kCheckpoint) kind = Mark::kCheckpoint;
-    const std::string_view name = name_of(event.kind);  // "server lost"
-    const size_t space = name.find(' ');
-    return {event.seconds, kind,
-            space == std::string_view::npos
-                ? fmt::format("{} {}", name, event.number)
-                : fmt::format("{} {}{}", name.substr(0, space), event.number, name.substr(space))};
+    switch (kind) {
+        case JobEvent::Kind::kServerLost:
+        case JobEvent::Kind::kWorkerLost: return Mark::kFailure;
+        case JobEvent::Kind::kCheckpoint: return Mark::kCheckpoint;
+        case JobEvent::Kind::kCheckpointFailed: return Mark::kFailedCheckpoint;
+        default: return Mark::kMove;
+    }
+}
+
+apps::PlotMark mark_of(const apps::LrEvent& event) {
+    std::string text(name_of(event.kind));  // "server lost", "checkpoint"
+    const bool has_number = event.kind != JobEvent::Kind::kCheckpointFailed || event.number != 0;
+    if (has_number)
+        text.insert(std::min(text.find(' '), text.size()), fmt::format(" {}", event.number));
+    if (!event.why.empty()) text += ": " + event.why;
+    return {event.seconds, mark_kind_of(event.kind), std::move(text)};
 }
 
 std::vector<apps::PlotMark> marks_of(const apps::LrRun& run) {
