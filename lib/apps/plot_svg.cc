@@ -195,8 +195,9 @@ struct MarkStyle {
 
 constexpr double kLegendTop = kTop - 12;
 constexpr MarkStyle kMarkStyles[] = {
-    {PlotMark::Kind::kFailure, "#c0392b", "failure", kRight - 320},
-    {PlotMark::Kind::kMove, "#b7740a", "move", kRight - 255},
+    {PlotMark::Kind::kFailure, "#c0392b", "failure", kRight - 390},
+    {PlotMark::Kind::kMove, "#b7740a", "move", kRight - 330},
+    {PlotMark::Kind::kManager, "#7d3c98", "manager", kRight - 270},
     {PlotMark::Kind::kCheckpoint, "#2e8b57", "checkpoint", kRight - 200},
     {PlotMark::Kind::kFailedCheckpoint, "#c0392b", "failed checkpoint", kRight - 112}};
 

@@ -21,7 +21,7 @@ struct PlotText {
 
 /// Something that happened meanwhile.
 struct PlotMark {
-    enum class Kind { kFailure, kMove, kCheckpoint, kFailedCheckpoint };
+    enum class Kind { kFailure, kMove, kManager, kCheckpoint, kFailedCheckpoint };
     double seconds = 0;
     Kind kind = Kind::kFailure;
     std::string text;  ///< what it was
@@ -30,7 +30,7 @@ struct PlotMark {
 /// Plots the objective minus its best value, on a logarithmic axis, against time. Each pass is a
 /// dot (with many passes the curve alone), and a vertical line marks the best value. Points that
 /// are not finite are left out. If all values are the same, or there is none, the plot is a text
-/// that says so. Failures and moves of `marks` are vertical lines with their text, checkpoints are
+/// that says so. Failures, moves and managers of `marks` are vertical lines with their text, checkpoints are
 /// triangles on the axis of time, crosses if they failed, and show their text when they are pointed at; a
 /// legend says what is what.
 [[nodiscard]] std::string plot_descent(std::span<const PlotPoint> points, const PlotText& text,

@@ -39,7 +39,7 @@ Status ManagerLink::connect() {
 
 Result<ManagerLink::ConnectionId> ManagerLink::begin_connection() {
     if (!has_several()) return endpoint_.connect(address_);
-    made_to_ = identity_.manager->leading.load();
+    follow_leader();
     return endpoint_.connect(identity_.manager->address(made_to_));
 }
 
@@ -51,9 +51,17 @@ bool ManagerLink::has_moved() const noexcept {
     return has_several() && state_ != State::kOver && made_to_ != identity_.manager->leading.load();
 }
 
+/// The same one may lead again, after others tried to.
+void ManagerLink::follow_leader() {
+    const uint64_t before = ManagerLife::number(made_to_);
+    made_to_ = identity_.manager->leading.load();
+    const uint64_t now = ManagerLife::number(made_to_);
+    if (before != 0 && now != before) new_leader_ = identity_.manager->places[now - 1].rank;
+}
+
 /// The connection to the manager that led is of no more use, even if it holds: that may be stopped.
 size_t ManagerLink::move() {
-    made_to_ = identity_.manager->leading.load();
+    follow_leader();
     pause_ns_ = 0;
     not_before_ns_ = 0;
     if (connection_ != 0) endpoint_.close(connection_);
@@ -194,6 +202,10 @@ void ManagerLink::over(Error why) {
 
 std::optional<Error> ManagerLink::take_end() {
     return std::exchange(end_, std::nullopt);
+}
+
+std::optional<uint32_t> ManagerLink::take_new_leader() {
+    return std::exchange(new_leader_, std::nullopt);
 }
 
 void ManagerLink::end() {

@@ -82,6 +82,10 @@ public:
     /// reached. The owner learns it once.
     [[nodiscard]] std::optional<Error> take_end();
 
+    /// The rank of the manager that leads, if it is another one of several than before. The owner learns of
+    /// each change once; of several changes between two calls, of the last.
+    [[nodiscard]] std::optional<uint32_t> take_new_leader();
+
     /// The member ends, and says so if it can.
     void end();
 
@@ -101,6 +105,7 @@ private:
     [[nodiscard]] bool has_several() const noexcept;
     /// Another of several managers leads than that to which the connection was begun.
     [[nodiscard]] bool has_moved() const noexcept;
+    void follow_leader();
     size_t move();
 
     transport::Endpoint& endpoint_;
@@ -118,6 +123,7 @@ private:
     uint64_t not_before_ns_ = 0;
     uint64_t pause_ns_ = 0;
     std::optional<Error> end_;
+    std::optional<uint32_t> new_leader_;
 };
 
 }  // namespace weir

@@ -359,8 +359,8 @@ public:
     /// Errors: kPeerLost, kDeadline
     [[nodiscard]] Status forget_unread_tables();
     /// What has happened in the job since the last call: servers and workers that came or went after
-    /// this client was made, checkpoints that were completed or failed. What happened last is last. Of
-    /// very many only the later ones.
+    /// this client was made, checkpoints that were completed or failed, another manager that leads. What
+    /// happened last is last. Of very many only the later ones.
     /// Errors: kPeerLost, kDeadline: the next call has it all
     [[nodiscard]] Result<std::vector<JobEvent>> take_events();
     /// Returns the counters of this client, and asks every shard for its own. One that leaves the

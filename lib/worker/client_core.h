@@ -142,7 +142,7 @@ public:
 
     [[nodiscard]] const View& view() const noexcept { return view_; }
 
-    /// What later views have shown since the last call, oldest first; the last kEventsMax.
+    /// What later views have shown, and which managers lead, since the last call, oldest first; the last kEventsMax.
     [[nodiscard]] std::vector<JobEvent> take_events();
     static constexpr size_t kEventsMax = 1024;
 
@@ -444,6 +444,7 @@ private:
     // client_views.cc: later views
     void receive_view(std::span<const std::byte> body);
     void take_view(View view);
+    void note_event(JobEvent event);
     void begin_with(View view);
     void hold_changed(const View& next);
     [[nodiscard]] bool may_write(uint32_t shard);

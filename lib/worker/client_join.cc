@@ -78,6 +78,8 @@ void ClientCore::send_to_manager(Kind kind, std::span<const std::byte> body) {
 size_t ClientCore::poll_link() {
     const size_t done = to_manager_.poll(name());
     peers_.back().connection = to_manager_.connection();
+    if (const auto leader = to_manager_.take_new_leader())
+        note_event({JobEvent::Kind::kManagerLeads, *leader});
     const std::optional<Error> end = to_manager_.take_end();
     if (end && peers_.back().state != Peer::State::kLost) lose_manager(*end);
     return done;

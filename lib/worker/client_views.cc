@@ -47,12 +47,15 @@ void ClientCore::take_view(View view) {
                                       view.epoch(), view.shards().size(), view.data().next_shard)));
     }
     if (phase_ == Phase::kJoining) return begin_with(std::move(view));
-    for (const JobEvent& event : events_between(next_view_ ? *next_view_ : view_, view))
-        events_.emplace_back(clock_.now_ns(), event);
-    while (events_.size() > kEventsMax)
-        events_.pop_front();
+    for (JobEvent& event : events_between(next_view_ ? *next_view_ : view_, view))
+        note_event(std::move(event));
     next_view_ = std::move(view);
     hold_changed(*next_view_);
+}
+
+void ClientCore::note_event(JobEvent event) {
+    events_.emplace_back(clock_.now_ns(), std::move(event));
+    if (events_.size() > kEventsMax) events_.pop_front();
 }
 
 std::vector<JobEvent> ClientCore::take_events() {

@@ -21,11 +21,13 @@ struct JobEvent {
         kWorkerLeft,
         kWorkerLost,  ///< it died, was out of reach, or gave up
         kCheckpoint,  ///< one was completed
-        kCheckpointFailed
+        kCheckpointFailed,
+        kManagerLeads  ///< another one of several than before, as far as the client has heard
     };
 
     Kind kind = Kind::kServerJoined;
-    /// Of the server, worker or checkpoint; 0: of a checkpoint that failed before it had one.
+    /// Of the server, worker or checkpoint, 0: of a checkpoint that failed before it had one; the rank of the
+    /// manager.
     uint64_t number = 0;
     std::chrono::nanoseconds age{};  ///< when it was taken: since it happened
     std::string why = {};            ///< a checkpoint failed; else empty

@@ -35,7 +35,8 @@ TEST_SUITE("plot_svg") {
     }
 
     TEST_CASE(
-        "failures and moves are lines, checkpoints triangles or crosses, a legend names the "
+        "failures, moves and managers are lines, checkpoints triangles or crosses, a legend names "
+        "the "
         "kinds") {
         using Kind = PlotMark::Kind;
         const std::vector<PlotPoint> points = {{1, 1100}, {2, 1010}, {3, 1001}, {4, 1000}};
@@ -44,6 +45,7 @@ TEST_SUITE("plot_svg") {
             {100, Kind::kFailure, "beyond the last pass"},
             {1, Kind::kCheckpoint, "checkpoint 7"},
             {3, Kind::kFailedCheckpoint, "checkpoint failed: <full>"},
+            {4, Kind::kManager, "manager of rank 2 leads"},
             {INFINITY, Kind::kMove, "never"},
         };
         const std::string svg = plot_descent(points, {"t", "n"}, marks);
@@ -57,6 +59,8 @@ TEST_SUITE("plot_svg") {
         CHECK(has(svg, "<path d=\"M569.00 400.00l8 8m0-8l-8 8\""));
         CHECK(has(svg, "<title>checkpoint failed: &lt;full&gt;</title>"));
         CHECK(has(svg, ">failed checkpoint<"));
+        CHECK(has(svg, ">manager of rank 2 leads<"));
+        CHECK(has(svg, ">manager<"));
         CHECK_FALSE(has(svg, ">move<"));
         CHECK_FALSE(has(svg, "inf"));
         CHECK_FALSE(has(plot_descent(points, {"t", "n"}), ">failure<"));

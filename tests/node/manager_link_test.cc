@@ -227,6 +227,41 @@ TEST_SUITE("manager_link unit") {
         }
     }
 
+    TEST_CASE("the owner learns once of each other manager that leads, but not of the first one") {
+        Member member;
+        member.manager->places = {{10, "fake:1"}, {11, "fake:2"}, {12, "fake:3"}};
+        member.manager->is_reached = true;
+        const auto lead = [&](uint64_t term, uint64_t number) {
+            member.manager->leading = term << ManagerLife::kLeaderBits | number;
+            (void)member.link.poll("test");
+            return member.link.take_new_leader();
+        };
+        REQUIRE(member.link.connect().has_value());  // to one that may lead
+        (void)member.open();
+        CHECK(lead(1, 2) == std::nullopt);
+        CHECK(lead(2, 3) == 12U);
+        CHECK(member.link.take_new_leader() == std::nullopt);
+        CHECK(lead(4, 3) == std::nullopt);  // the same one
+        CHECK(lead(5, 1) == 10U);
+    }
+
+    TEST_CASE("one that begins to lead while the connection is made anew is noticed, too") {
+        Member member;
+        member.manager->places = {{10, "fake:1"}, {11, "fake:2"}};
+        member.manager->is_reached = true;
+        member.manager->leading = uint64_t{1} << ManagerLife::kLeaderBits | 1;
+        REQUIRE(member.link.connect().has_value());
+        (void)member.open();
+        REQUIRE(member.cut());
+        member.manager->leading = uint64_t{2} << ManagerLife::kLeaderBits | 2;
+        for (int i = 0; i < 2; ++i) {
+            member.clock.advance(kSecond);
+            (void)member.link.poll("test");
+        }
+        CHECK(member.link.connection() != 0);
+        CHECK(member.link.take_new_leader() == 11U);
+    }
+
     TEST_CASE("a member that ends says so, on the first connection and on later ones") {
         for (const bool is_anew : {false, true}) {
             CAPTURE(is_anew);

@@ -134,6 +134,13 @@ TEST_SUITE("managers") {
             CHECK(second != first);
             REQUIRE(cluster.barrier());
             CHECK(cluster.clock.now_ns() - killed_ns < kSecond);
+            for (auto& worker : cluster.workers) {
+                const std::vector<JobEvent> events = worker->take_events();
+                REQUIRE(events.size() == 1);
+                CHECK(events[0].kind == JobEvent::Kind::kManagerLeads);
+                CHECK(events[0].number == second);
+                CHECK(events[0].age.count() < int64_t{kSecond});
+            }
             CHECK(cluster.view().data() == before.data());
             REQUIRE(cluster.make_table(1, sparse_table("more", ValueType::kFloat32)));
             cluster.push(1);

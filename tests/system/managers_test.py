@@ -162,17 +162,25 @@ class Managers(testing.ServersThatDie, testing.Folder, unittest.TestCase):
         return None if status is None else status["managers"]["leader_rank"]
 
     def test_the_rank_that_leads_hands_over_on_sigterm_and_leaves(self):
-        with self.job(testing.endless(), *testing.ENDLESS, *NO_GRACE) as job:
+        out, plot = self.path("out.json"), self.path("plot.svg")
+        with self.job(testing.endless(), "--json", out, "--plot", plot, *testing.ENDLESS, *NO_GRACE) as job:
             self.ready(job)
             first = self.leader()
             os.kill(job.pid(first), signal.SIGTERM)
             self.assertTrue(job.until(lambda: self.leader() not in (first, None)), job.everything())
+            second = self.leader()
             self.assertTrue(job.until(lambda: self.has_copies(2)), job.everything())
             self.assertNotIn(first, [server["rank"] for server in self.status()["servers"]])
             self.assertTrue(job.until(lambda: "the manager in this process stays until the job is over" in job.err(first)), job.everything())
             self.assertIn("this server hands over what it holds, and ends", job.err(first))
             self.trains_on(job)
             self.ends(job, range(SIZE))
+        led = [event for event in testing.read_json(out)["events"] if event["what"] == "manager leads"]
+        self.assertIn(second, [event["number"] for event in led])
+        svg = testing.Path(plot).read_text(encoding="utf-8")
+        for event in led:
+            self.assertIn(f">manager of rank {event['number']} leads<", svg)
+        self.assertIn(">manager<", svg)
 
     def has_no_server(self, rank):
         status = self.status()

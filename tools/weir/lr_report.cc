@@ -86,6 +86,7 @@ std::string_view name_of(JobEvent::Kind kind) {
         case JobEvent::Kind::kWorkerLeft: return "worker left";
         case JobEvent::Kind::kWorkerLost: return "worker lost";
         case JobEvent::Kind::kCheckpointFailed: return "checkpoint failed";
+        case JobEvent::Kind::kManagerLeads: return "manager leads";
         case JobEvent::Kind::kCheckpoint: break;
     }
     return "checkpoint";
@@ -193,6 +194,7 @@ apps::PlotMark::Kind mark_kind_of(JobEvent::Kind kind) {
         case JobEvent::Kind::kWorkerLost: return Mark::kFailure;
         case JobEvent::Kind::kCheckpoint: return Mark::kCheckpoint;
         case JobEvent::Kind::kCheckpointFailed: return Mark::kFailedCheckpoint;
+        case JobEvent::Kind::kManagerLeads: return Mark::kManager;
         default: return Mark::kMove;
     }
 }
@@ -200,8 +202,9 @@ apps::PlotMark::Kind mark_kind_of(JobEvent::Kind kind) {
 apps::PlotMark mark_of(const apps::LrEvent& event) {
     std::string text(name_of(event.kind));  // "server lost", "checkpoint"
     const bool has_number = event.kind != JobEvent::Kind::kCheckpointFailed || event.number != 0;
+    const char* const of = event.kind == JobEvent::Kind::kManagerLeads ? " of rank" : "";
     if (has_number)
-        text.insert(std::min(text.find(' '), text.size()), fmt::format(" {}", event.number));
+        text.insert(std::min(text.find(' '), text.size()), fmt::format("{} {}", of, event.number));
     if (!event.why.empty()) text += ": " + event.why;
     return {event.seconds, mark_kind_of(event.kind), std::move(text)};
 }
