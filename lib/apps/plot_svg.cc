@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 #include <vector>
 
 #include <fmt/core.h>
@@ -83,16 +84,38 @@ struct LogAxis {
     }
 };
 
-std::string escaped(const std::string& text) {
+/// Of the UTF-8 character that `text` begins with; 0: it begins with none.
+size_t character_bytes(std::string_view text) {
+    const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+    size_t length = 1;
+    if (byte(0) >= 0xc0) length = byte(0) < 0xe0 ? 2 : byte(0) < 0xf0 ? 3 : 4;
+    if ((byte(0) & 0xc0) == 0x80 || byte(0) >= 0xf8 || length > text.size()) return 0;
+    for (size_t i = 1; i < length; ++i) {
+        if ((byte(i) & 0xc0) != 0x80) return 0;
+    }
+    return length;
+}
+
+/// File names may have bytes that are no text, with which no reader of XML would show the plot.
+std::string escaped(std::string_view text) {
     std::string out;
-    for (const char c : text) {
-        switch (c) {
+    while (!text.empty()) {
+        const size_t length = character_bytes(text);
+        switch (text[0]) {
             case '<': out += "&lt;"; break;
             case '>': out += "&gt;"; break;
             case '&': out += "&amp;"; break;
             case '"': out += "&quot;"; break;
-            default: out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
+            default:
+                if (length == 0) {
+                    out += "\ufffd";
+                } else if (length == 1 && text[0] < 0x20) {
+                    out += ' ';
+                } else {
+                    out += text.substr(0, length);
+                }
         }
+        text.remove_prefix(std::max<size_t>(1, length));
     }
     return out;
 }

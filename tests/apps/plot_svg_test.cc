@@ -95,6 +95,13 @@ TEST_SUITE("plot_svg") {
         CHECK(has(plot_descent(lists[0], {"t", "n"}), "the objective is 5 from the first pass on"));
     }
 
+    TEST_CASE("bytes that are no text are replaced, one for one") {
+        const std::string svg =
+            plot_descent({}, {"a\xff\u00e9\xc3<\xe2\x82\u20ac\xf0\x9f", "\t\x80"});
+        CHECK(has(svg, ">a\ufffd\u00e9\ufffd&lt;\ufffd\ufffd\u20ac\ufffd\ufffd<"));
+        CHECK(has(svg, "> \ufffd<"));
+    }
+
     TEST_CASE("a long title is shortened between letters") {
         std::string title;
         for (int i = 0; i < 100; ++i)

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`weir lr` finds the optimum for every shape of job, and reports it. Usage: lr_test.py PATH-OF-WEIR"""
 
+import os
 import re
 import unittest
 import xml.etree.ElementTree as xml
@@ -115,6 +116,15 @@ class Training(testing.Folder, unittest.TestCase):
         root = xml.parse(plot).getroot()
         self.assertEqual(root.tag, "{http://www.w3.org/2000/svg}svg")
         self.assertTrue(any(e.tag.endswith(("path", "polyline")) for e in root.iter()))
+
+    def test_a_file_whose_name_is_no_text_is_trained_on_and_named_in_the_results(self):
+        train = os.fsencode(self.path("train")) + b"\xff.svm"
+        os.rename(testing.write(self.path("train.svm"), testing.dense()), train)
+        out, plot = self.path("out.json"), self.path("plot.svg")
+        done = self.lr("--train", os.fsdecode(train), "--json", out, "--plot", plot)
+        self.assertEqual(done.code, 0, done.err)
+        self.assertEqual(testing.read_json(out)["files"]["train"], [self.path("train\ufffd.svm")])
+        self.assertIn("train\ufffd.svm, l1 = 1", "".join(xml.parse(plot).getroot().itertext()))
 
     def test_what_was_trained_is_written_though_a_test_file_is_bad_and_every_rank_says_why(self):
         rows, model, plot, out = testing.dense(), *(self.path(name) for name in ("model", "plot.svg", "out.json"))

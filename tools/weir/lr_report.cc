@@ -228,8 +228,11 @@ std::string plot(const LrFlags& flags, const apps::LrRun& run, const JobShape& s
     return apps::plot_descent(points, {plot_title(flags, shape), note}, marks_of(run));
 }
 
+/// File names and errors may have bytes that are no text.
 Status write_json(const LrFlags& flags, const apps::LrRun& run, const JobShape& shape) {
-    return data::write_whole_file(flags.json, to_json(flags, run, shape).dump(2) + "\n");
+    const std::string text =
+        to_json(flags, run, shape).dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
+    return data::write_whole_file(flags.json, text + "\n");
 }
 
 Status write_plot(const LrFlags& flags, const apps::LrRun& run, const JobShape& shape) {

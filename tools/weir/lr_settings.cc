@@ -135,11 +135,15 @@ Error not_a_training(std::string_view description) {
 
 std::string describe_training(const LrFlags& flags, const JobShape& shape) {
     Json description = description_of(flags, shape);
-    const auto fits = [&] { return description.dump().size() <= WorkShare::kDescriptionBytesMax; };
+    // Of a file whose name is no text, who joins is told to name it.
+    const auto text = [&] {
+        return description.dump(-1, ' ', false, Json::error_handler_t::replace);
+    };
+    const auto fits = [&] { return text().size() <= WorkShare::kDescriptionBytesMax; };
     for (const char* const names : {"test", "train"}) {
         if (!fits()) description[names] = Json::array();
     }
-    return fits() ? description.dump() : std::string();
+    return fits() ? text() : std::string();
 }
 
 Status take_settings(const JobStatus::Work& work, LrFlags& flags) {
