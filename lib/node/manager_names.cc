@@ -3,6 +3,7 @@
 
 #include <fmt/core.h>
 
+#include "lib/node/lease_line.h"
 #include "lib/node/life_line.h"
 
 namespace weir {
@@ -29,6 +30,13 @@ std::string manager_name(const ManagerLife* life) {
 std::string manager_is_gone(const ManagerLife* life) {
     if (!are_several(life)) return "the manager (rank 0) is gone";
     return fmt::format("most managers of the job (of {}) are gone", manager_ranks(life->places));
+}
+
+std::string manager_is_silent(const ManagerLife* life) {
+    return fmt::format(
+        "{} has not answered for {} s; see whether its process is stopped, and "
+        "whether its host and the network to it work",
+        manager_name(life), LeaseLine::kSilentNs / kSecond);
 }
 
 std::string_view manager_pronoun(const ManagerLife* life) {

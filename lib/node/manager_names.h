@@ -22,6 +22,9 @@ struct ManagerPlace;
 /// "the manager (rank 0) is gone", or of several "most managers of the job (of ranks 0, 4, 8) are gone".
 [[nodiscard]] std::string manager_is_gone(const ManagerLife* life);
 
+/// "the manager (rank 0) has not answered for 120 s; see whether ...".
+[[nodiscard]] std::string manager_is_silent(const ManagerLife* life);
+
 /// "it", or "them" of several.
 [[nodiscard]] std::string_view manager_pronoun(const ManagerLife* life);
 

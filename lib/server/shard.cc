@@ -110,10 +110,7 @@ size_t Shard::messages_per_poll() noexcept {
 void Shard::look_for_silence() {
     const ManagerLife* const life = options_.link.manager.get();
     if (phase_ != Phase::kServing || life == nullptr || !life->is_silent) return;
-    end(Error(Errc::kPeerLost,
-              fmt::format("{} has not answered for {} s, and no worker is left; see whether its "
-                          "process is stopped, and whether its host and the network to it work",
-                          manager_name(life), LeaseLine::kSilentNs / kSecond)));
+    end(Error(Errc::kPeerLost, manager_is_silent(life) + "; no worker is left"));
 }
 
 size_t Shard::poll_link() {

@@ -466,6 +466,7 @@ private:
     // client_deadlines.cc: deadlines, and servers that have stopped
     void send_off(Call& call, uint64_t deadline_ns);
     void expire(uint64_t now_ns);
+    static void withdraw(Call& call, const Request& request, Error why);
     [[nodiscard]] std::string text_of_deadline(const Request& request) const;
     [[nodiscard]] static std::string_view fate_of_push(wire::Kind kind);
     void end_withdrawn(uint64_t now_ns);

@@ -10,6 +10,8 @@
 
 #include <fmt/core.h>
 
+#include "lib/node/life_line.h"
+#include "lib/node/manager_names.h"
 #include "lib/worker/client_core.h"
 
 namespace weir {
@@ -42,24 +44,39 @@ void ClientCore::send_off(Call& call, uint64_t deadline_ns) {
 void ClientCore::expire(uint64_t now_ns) {
     expire_join(now_ns);
     if (now_ns < next_deadline_ns_) return;
+    // Servers that live give signs of life, though their answers may wait for leases from the manager.
+    const ManagerLife* const life = options_.link.manager.get();
+    const bool is_manager_silent = life != nullptr && life->is_silent;
     next_deadline_ns_ = tasks_.expire(now_ns);
     requests_.for_each([&](uint64_t, Request& request) {
         Call* const call = calls_.find(request.call);
         if (call == nullptr || call->has_ended()) return;
-        if (now_ns < call->deadline_ns) {
-            if (now_ns >= call->next_sign_ns) peers_[request.peer].asks_for_sign = true;
-            next_deadline_ns_ = std::min(next_deadline_ns_, call->deadline_ns);
+        if (now_ns >= call->deadline_ns) {
+            if (!call->is_withdrawn)
+                withdraw(*call, request, {Errc::kDeadline, text_of_deadline(request)});
             return;
         }
-        if (call->is_withdrawn) return;
-        call->is_withdrawn = true;
-        call->note_error(Error(Errc::kDeadline, text_of_deadline(request)));
-        if (!wire::is_request(request.header.kind)) call->end();
+        next_deadline_ns_ = std::min(next_deadline_ns_, call->deadline_ns);
+        if (now_ns < call->next_sign_ns) return;
+        peers_[request.peer].asks_for_sign = true;
+        if (is_manager_silent && !call->is_withdrawn) {
+            withdraw(*call, request,
+                     {Errc::kPeerLost, manager_is_silent(life)
+                                           .append(fate_of_push(request.header.kind))
+                                           .append(start_again_text(options_.checkpoint_folder))});
+        }
     });
     take_signs_of_life();
     end_withdrawn(now_ns);
     ask_for_signs_of_life(now_ns);
     withdraw_from_manager();
+}
+
+/// The call ends with that error, unless it has one, as soon as no server reaches its memory.
+void ClientCore::withdraw(Call& call, const Request& request, Error why) {
+    call.is_withdrawn = true;
+    call.note_error(std::move(why));
+    if (!wire::is_request(request.header.kind)) call.end();
 }
 
 std::string ClientCore::text_of_deadline(const Request& request) const {
@@ -163,14 +180,12 @@ void ClientCore::take_signs_of_life() {
         requests_.for_each([&](uint64_t, Request& request) {
             Call* const call = request.peer == i ? calls_.find(request.call) : nullptr;
             if (call == nullptr || call->has_ended()) return;
-            call->is_withdrawn = true;
-            call->note_error(
-                Error(Errc::kDeadline,
+            withdraw(*call, request,
+                     {Errc::kDeadline,
                       fmt::format("{} gave no sign of life for {} ms; see whether it is stopped or "
                                   "overloaded, or the network to it is cut{}",
                                   peer.name, sign_period_ns() / kMillisecond,
-                                  fate_of_push(request.header.kind))));
-            if (!wire::is_request(request.header.kind)) call->end();
+                                  fate_of_push(request.header.kind))});
         });
     }
 }

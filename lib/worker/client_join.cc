@@ -267,16 +267,28 @@ bool ClientCore::has_copies() const noexcept {
     });
 }
 
-/// What nobody else has, as far as this client knows the tables: there is no manager to say it. Empty if
-/// there are copies, or there is nothing.
+/// What nobody has any more, now that the shard's server is gone, as far as this client knows the tables: there
+/// is no manager to say it. Empty if others have all of it, or there is nothing.
 std::string ClientCore::loss_of_server(uint32_t shard) const {
     const ViewShard* const lost = view_.shard(shard);
-    if (lost == nullptr || has_copies()) return {};
+    if (lost == nullptr) return {};
     std::vector<PositionRange> ranges;
     double share = 0;
     for (size_t i = 0; i < view_.segments().size(); ++i) {
-        const ViewShard* const owner = view_.shard(view_.segments()[i].primary);
-        if (owner == nullptr || owner->server != lost->server) continue;
+        const ViewSegment& segment = view_.segments()[i];
+        std::vector<uint32_t> holders(segment.backups.begin(),
+                                      segment.backups.begin() + segment.backup_count());
+        holders.push_back(segment.primary);
+        const auto is_its = [&](uint32_t holder) {
+            const ViewShard* const one = view_.shard(holder);
+            return one != nullptr && one->server == lost->server;
+        };
+        const auto is_gone = [&](uint32_t holder) {
+            return is_its(holder) || view_.shard(holder) == nullptr ||
+                   peers_[holder].state != Peer::State::kOpen;
+        };
+        if (std::ranges::none_of(holders, is_its) || !std::ranges::all_of(holders, is_gone))
+            continue;
         ranges.push_back(view_.range(i));
         share += static_cast<double>(position_count(view_.data().segments, i)) * 0x1p-64;
     }

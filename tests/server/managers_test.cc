@@ -309,6 +309,36 @@ TEST_SUITE("managers") {
     }
 
     TEST_CASE(
+        "what two servers held that die with most managers is named with that as the reason") {
+        ManagedCluster cluster(1, 1);
+        REQUIRE(cluster.run_until([&] {
+            const View view = cluster.view();
+            return std::ranges::all_of(view.segments(), [](const ViewSegment& segment) {
+                return segment.backup_count() == 1;
+            });
+        }));
+        cluster.push();
+        cluster.kill_manager(0);
+        cluster.kill_manager(2);
+        for (uint32_t server = 0; server < 2; ++server) {
+            cluster.kill_host(server);
+            cluster.shards[server].reset();
+        }
+        const std::vector<uint64_t> ones(kManagedKeys, 1);
+        ClientCore& worker = *cluster.workers[0];
+        const Status pushed =
+            cluster.finish(0, worker.push(cluster.table, KeyRange{0, kManagedKeys},
+                                          std::as_bytes(std::span(ones)), {}));
+        REQUIRE(pushed.code() == Errc::kPeerLost);
+        const std::string text = pushed.error().text();
+        INFO(text);
+        CHECK(text.find("most managers") != std::string::npos);
+        CHECK(text.find("% of the parameters are lost with its server, because nobody else has "
+                        "them: keys ") != std::string::npos);
+        CHECK(text.find("100 %") == std::string::npos);  // the third server has the rest
+    }
+
+    TEST_CASE(
         "a manager whose disk is full takes no part any more, and with most of them the job ends") {
         for (uint64_t seed = 1; seed <= 5; ++seed) {
             CAPTURE(seed);
