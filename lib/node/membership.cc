@@ -153,26 +153,29 @@ Status Membership::stopped(uint32_t shard, uint64_t epoch) {
 }
 
 Status Membership::learner_complete(uint32_t shard, const LearnerReport& report) {
-    WEIR_ASSIGN(const bool counts, is_of_view(shard, report));
+    WEIR_TRY(check_shard(shard));
+    WEIR_ASSIGN(const bool counts, is_of_view(view_, shard, report));
     if (counts) complete_[report.first] = report;
     return {};
 }
 
 Status Membership::learner_refused(uint32_t shard, const LearnerReport& report) {
     WEIR_TRY(check_shard(shard));
-    const ViewSegment& segment = view_.segments()[view_.segment_index(report.first)];
+    const ViewShard* const learner = view_.shard(report.shard);
+    if (learner == nullptr) return {};
+    const View& view = view_of(shard);
+    const ViewSegment& segment = view.segments()[view.segment_index(report.first)];
     const bool is_backup = segment.first == report.first && segment.primary == shard &&
                            std::ranges::count(segment.backups, report.shard) > 0;
-    if (is_backup && report.shard != kNoShard) {
+    if (is_backup) {
         refusing_.push_back(report);
-        full_.insert(view_.shard(report.shard)->server);
-        is_plan_due_ = true;
-        return {};
+    } else {
+        WEIR_ASSIGN(const bool counts, is_of_view(view, shard, report));
+        if (!counts) return {};
     }
-    WEIR_ASSIGN(const bool counts, is_of_view(shard, report));
-    if (!counts) return {};
-    full_.insert(view_.shard(report.shard)->server);
+    full_.insert(learner->server);
     is_plan_due_ = true;
+    cannot_stop(shard);
     return {};
 }
 
@@ -180,13 +183,25 @@ Status Membership::learner_unreachable(uint32_t shard, const LearnerReport& repo
     WEIR_TRY(check_shard(shard));
     const ViewShard* const primary = view_.shard(shard);
     const ViewShard* const learner = view_.shard(report.shard);
-    const ViewSegment& segment = view_.segments()[view_.segment_index(report.first)];
     // One of a view before.
-    if (primary == nullptr || learner == nullptr || segment.primary != shard) return {};
+    if (primary == nullptr || learner == nullptr || view_of(shard).owner(report.first) != shard)
+        return {};
     refusing_.push_back(report);
     apart_.insert(std::minmax(primary->server, learner->server));
     is_plan_due_ = true;
+    cannot_stop(shard);
     return {};
+}
+
+/// The one by which the shard has what it is primary of: one that has not stopped has all that it had.
+const View& Membership::view_of(uint32_t shard) const {
+    return awaited_.contains(shard) ? before_ : view_;
+}
+
+/// A copy does not follow the shard. If it is to give something away, it would wait for that copy, and
+/// everybody for it.
+void Membership::cannot_stop(uint32_t shard) {
+    if (awaited_.contains(shard)) keeping_.insert(shard);
 }
 
 void Membership::try_those_apart() {
@@ -195,9 +210,9 @@ void Membership::try_those_apart() {
 }
 
 /// False: the learner was given up, or has its role.
-Result<bool> Membership::is_of_view(uint32_t shard, const LearnerReport& report) const {
-    WEIR_TRY(check_shard(shard));
-    const ViewSegment& segment = view_.segments()[view_.segment_index(report.first)];
+Result<bool> Membership::is_of_view(const View& view, uint32_t shard,
+                                    const LearnerReport& report) const {
+    const ViewSegment& segment = view.segments()[view.segment_index(report.first)];
     if (report.named > view_.epoch()) {
         return Error(Errc::kProtocol, fmt::format("shard {} reports a learner of view {}; the "
                                                   "newest is {}",
@@ -223,7 +238,7 @@ Status Membership::first_iteration(uint32_t shard, uint64_t epoch, uint32_t tabl
 
 std::vector<MembershipAction> Membership::decide() {
     do {
-        if (!losers_.empty() && !dead_.empty()) revise();
+        if (!losers_.empty() && !(dead_.empty() && keeping_.empty())) revise();
         if (!awaited_.empty()) break;
         if (!losers_.empty()) send_to_the_rest();
     } while (make_next_view());
@@ -511,18 +526,20 @@ void Membership::publish(View next) {
 
 /// Servers have died while only its losers have the view. What one of them was to get goes back to
 /// the shard that had it: that still has all of it. So does what one of them was to give and has not
-/// handed over, because nobody else has all of it: it is lost with its server.
+/// handed over, because nobody else has all of it: it is lost with its server. And so does what a loser
+/// cannot hand over, because a copy does not follow it: that copy is given up in the next view.
 void Membership::revise() {
     ViewData data = view_.data();
     ++data.epoch;
     for (ViewSegment& segment : data.segments) {
         const uint32_t was = before_.owner(segment.first);
         if (was == segment.primary || view_.shard(was) == nullptr) continue;
-        const bool is_unfinished = is_dead_shard(was) && awaited_.contains(was);
-        if (!is_dead_shard(segment.primary) && !is_unfinished) continue;
+        const bool stays = is_dead_shard(was) ? awaited_.contains(was) : keeping_.contains(was);
+        if (!is_dead_shard(segment.primary) && !stays) continue;
         segment.primary = was;
         put_backups_in_order(segment);
     }
+    keeping_.clear();
     for (ViewShard& shard : data.shards) {
         if (shard.since > before_.epoch()) shard.since = data.epoch;
     }

@@ -118,7 +118,8 @@ struct MembershipOptions {
 ///
 /// One view at a time: if a view takes a primary role from shards, they get it first. The others
 /// get it when all of those have stopped, and only then the next view is made. What happens
-/// meanwhile is kept for it; but if servers die, the view that nobody serves by yet is revised.
+/// meanwhile is kept for it; but if servers die, or a loser cannot stop because a copy does not follow
+/// it, the view that nobody serves by yet is revised.
 ///
 /// A server that joins is made primary in one view of all that it gets without a backup. If it dies
 /// before that, nothing is lost.
@@ -244,7 +245,10 @@ private:
     void send_to_the_rest();
     void send(const std::vector<uint32_t>& shards, const std::vector<uint32_t>& workers);
     [[nodiscard]] Status check_shard(uint32_t shard) const;
-    [[nodiscard]] Result<bool> is_of_view(uint32_t shard, const LearnerReport& report) const;
+    [[nodiscard]] Result<bool> is_of_view(const View& view, uint32_t shard,
+                                          const LearnerReport& report) const;
+    [[nodiscard]] const View& view_of(uint32_t shard) const;
+    void cannot_stop(uint32_t shard);
     [[nodiscard]] std::vector<uint32_t> staying(const View& view) const;
     [[nodiscard]] bool is_dead_shard(uint32_t shard) const;
     [[nodiscard]] bool is_last_copy(const View& view, const ViewSegment& segment, uint32_t server,
@@ -256,6 +260,7 @@ private:
     std::shared_ptr<const ViewChange> difference_;  // from before_ to view_
     std::vector<uint32_t> losers_;                  // they were sent view_ first, ascending
     std::set<uint32_t> awaited_;                    // those of them that have not stopped
+    std::set<uint32_t> keeping_;                    // those of them that cannot
     std::vector<MembershipAction> actions_;         // for decide()
     JoinQueue joins_;
     std::set<uint32_t> leaving_;               // servers

@@ -54,6 +54,9 @@ public:
 
     [[nodiscard]] Membership& membership() { return membership_; }
 
+    /// From now on some losers do not get what they are to hand over to who is to get it.
+    void let_losers_be_stuck() { are_stuck_ = true; }
+
     [[nodiscard]] const View& view() const { return membership_.view(); }
 
     [[nodiscard]] double moved() const { return moved_; }
@@ -465,6 +468,7 @@ private:
         const uint64_t kind = random_.below(4);
         if (kind == 0 && shard.stopping == 0) return close_iteration(number, shard);
         if (kind == 1 && shard.stopping != 0) {
+            if (are_stuck_ && random_.below(8) == 0) return say_stuck(number, shard);
             const uint64_t epoch = std::exchange(shard.stopping, 0);
             return post([this, number, epoch] { CHECK(membership_.stopped(number, epoch)); });
         }
@@ -473,6 +477,17 @@ private:
         const auto message = std::move(shard.inbox.front());
         shard.inbox.pop_front();
         message(shard);
+    }
+
+    /// Something that it is to hand over has not got to who is to get it. It may be tried again at once.
+    void say_stuck(uint32_t number, const Shard& shard) {
+        for (const ViewSegment& segment : shard.view.segments()) {
+            if (shard.settled.owner(segment.first) != number || segment.primary == number) continue;
+            return post([this, number, report = LearnerReport{segment.first, segment.primary, 0}] {
+                CHECK(membership_.learner_unreachable(number, report));
+                membership_.try_those_apart();
+            });
+        }
     }
 
     /// A learner of its view is complete, which it says once, or as often as the network wants.
@@ -558,6 +573,7 @@ private:
     View newest_;
     View settled_ = newest_;  ///< the newest one by which somebody serves
     Membership membership_;
+    bool are_stuck_ = false;
     uint64_t next_id_ = 1000;
     uint64_t last_ticket_ = 0;
     uint32_t next_table_ = 0;

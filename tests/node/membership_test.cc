@@ -284,6 +284,46 @@ TEST_SUITE("membership") {
         CHECK(only<SendView>(actions)[0].shards == std::vector<uint32_t>{2});
     }
 
+    TEST_CASE("a loser that a copy does not follow keeps what it was to give, and others go on") {
+        for (const bool is_full : {false, true}) {
+            const View first = membership_view(2, 1, 1);
+            Membership membership(first, {});
+            REQUIRE(membership.join_server(9, membership_server(2, 1)));
+            (void)membership.decide();
+            const ViewSegment given = [&] {
+                const std::vector<ViewSegment> learned = learned_by(membership, 2);
+                return *std::ranges::find(learned, 0U, &ViewSegment::primary);
+            }();
+            (void)complete_all(membership);
+            const uint64_t epoch = membership.view().epoch();
+            REQUIRE(membership.losers() == std::set<uint32_t>{0, 1});
+            CHECK(membership.stopped(1, epoch));
+            const LearnerReport report{given.first, 2, given.learner.named};
+            // Who has stopped, and who never had it, has nothing to say of it.
+            CHECK(membership.learner_unreachable(1, report));
+            CHECK(membership.decide().empty());
+            CHECK((is_full ? membership.learner_refused(0, report)
+                           : membership.learner_unreachable(0, report)));
+            const auto revised = membership.decide();
+            CHECK(membership.losers() == std::set<uint32_t>{1});  // it says it for the new view
+            REQUIRE(only<SendView>(revised).size() == 1);
+            CHECK(only<SendView>(revised)[0].shards == std::vector<uint32_t>{0, 1});
+            CHECK(only<ReleaseLosers>(revised).empty());
+            for (const ViewSegment& segment : membership.view().segments()) {
+                const bool was_of_it = first.owner(segment.first) == 0;
+                CHECK((segment.primary == 0) == was_of_it);
+            }
+            CHECK_FALSE(membership.view().segments_of(2).empty());
+            CHECK(membership.view().shard(0)->since == epoch + 1);
+            CHECK(membership.stopped(1, epoch + 1));
+            const auto released = membership.decide();
+            REQUIRE(only<ReleaseLosers>(released).size() == 1);
+            CHECK(only<ReleaseLosers>(released)[0].shards == std::vector<uint32_t>{0, 1});
+            CHECK_FALSE(membership.has_losers());
+            CHECK(learned_by(membership, 2).empty());  // it is not asked again at once
+        }
+    }
+
     TEST_CASE("a server that leaves may end when it holds nothing and no view has it") {
         Membership membership(membership_view(3, 1, 1), {});
         REQUIRE(membership.leave_server(1));
@@ -529,6 +569,7 @@ TEST_SUITE("membership") {
             const auto shards = 1 + static_cast<uint32_t>(random.below(3));
             MembershipJob job(membership_view(servers, shards, 2),
                               {.on_worker_loss = OnWorkerLoss::kContinue}, random());
+            if (history % 2 == 0) job.let_losers_be_stuck();
             const uint64_t pace = 1 + random.below(40);
             for (int step = 0; step < 2000; ++step) {
                 if (random.below(pace) == 0 && step % 4 == 0) wish(job, random);
