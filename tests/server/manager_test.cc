@@ -135,14 +135,16 @@ TEST_SUITE("manager") {
 
     TEST_CASE(
         "calls that need what is lost name the keys and the checkpoint, with copies or without") {
-        for (const uint32_t replicas : {0U, 1U}) {
+        for (const uint32_t kind : {0U, 1U, 2U, 3U}) {
+            const uint32_t replicas = kind / 2;
+            const bool has_checkpoint = kind % 2 == 1;
             CAPTURE(replicas);
+            CAPTURE(has_checkpoint);
             SimCluster cluster(14, shape_with_checkpoints(replicas), {});
             REQUIRE(cluster.start());
             const auto table = cluster.make_table(0, dense_table("weights", kLossKeys));
             REQUIRE(table.has_value());
             cluster.run_idle(3000);  // the copies are made
-            const bool has_checkpoint = replicas == 0;
             if (has_checkpoint) REQUIRE(has_written_checkpoint(cluster));
             // Of four servers with one copy each, any three have both copies of something.
             for (uint32_t server = 1; server <= (replicas == 0 ? 1U : 3U); ++server)
