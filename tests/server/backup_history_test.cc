@@ -5,7 +5,8 @@
 /// gives or gets a segment, or learns one, in the middle of that. Before the next one dies, each
 /// segment has its backup again. In a third of the histories each segment has two backups, and servers
 /// die, up to two at a time, as long as some copy of each segment is left. In half of the histories servers and the manager also fall silent,
-/// for longer than a lease, and hosts do not reach each other, in one direction or both. Clocks of
+/// for longer than a lease, and hosts do not reach each other, in one direction or both: servers die
+/// also then. Clocks of
 /// processes go up to 10 % too fast or too slow. Beside what must be true there: no call fails because
 /// of a death; what was acknowledged, or shown by a pull that names an iteration, is never taken
 /// back; no segment is lost; nobody but a server that fell silent is replaced, and it ends then; and
@@ -30,8 +31,9 @@ TEST_SUITE("backup_history") {
         }
         MESSAGE(fmt::format(
             "{} servers killed, {} of them primaries, {} that gave something, {} that got it, {} "
-            "that learned, {} whose copy was just reported, {} while another one failed; {} "
-            "joiners died, {} servers joined, {} "
+            "that learned, {} whose copy was just reported, {} while another one failed, {} that "
+            "did not reach another host; {} that were "
+            "silent; {} joiners died, {} servers joined, {} "
             "asked to leave, {} workers "
             "joined, {} left, {} died, {} views, {} pushes, {} calls given up, {} parts, {} "
             "failed, {} "
@@ -40,11 +42,11 @@ TEST_SUITE("backup_history") {
             "times the manager stopped, {} partings, {} segments with equal copies",
             counts.servers_killed, counts.killed_primaries, counts.killed_losers,
             counts.killed_gainers, counts.killed_learners, counts.killed_teachers,
-            counts.killed_seconds, counts.joiners_died, counts.servers_joined, counts.servers_left,
-            counts.workers_joined, counts.workers_left, counts.workers_died, counts.views,
-            counts.pushes, counts.given_up, counts.rounds, counts.failed_parts, counts.breaks,
-            counts.pauses, counts.cuts, counts.silences, counts.replaced, counts.managers_stopped,
-            counts.partings, counts.equal_segments));
+            counts.killed_seconds, counts.killed_parted, counts.killed_silent, counts.joiners_died,
+            counts.servers_joined, counts.servers_left, counts.workers_joined, counts.workers_left,
+            counts.workers_died, counts.views, counts.pushes, counts.given_up, counts.rounds,
+            counts.failed_parts, counts.breaks, counts.pauses, counts.cuts, counts.silences,
+            counts.replaced, counts.managers_stopped, counts.partings, counts.equal_segments));
         // Histories that no longer reach what they are there for fail.
         for (const uint64_t reached :
              {counts.servers_killed, counts.killed_primaries, counts.servers_joined,

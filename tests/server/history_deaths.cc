@@ -64,6 +64,63 @@ void HistoryDeaths::look_at_moves(const View& before, const View& after) {
     if (target_->why == Why::kHasTaught) target_->turns /= 4;
 }
 
+void HistoryDeaths::part(Hosts hosts) {
+    parted_[hosts] = {cluster_.clock.now_ns(), 0};
+    if (target_ || is_draining_) return;
+    const View view = cluster_.managers_view();
+    std::optional<uint32_t> server = server_on(hosts.first, view);
+    if (!server || random_.below(2) == 0) {
+        const std::optional<uint32_t> other = server_on(hosts.second, view);
+        if (other) server = other;
+    }
+    if (server) target_ = {*server, Why::kParted, random_.below(random_.below(2) == 0 ? 50 : 1000)};
+}
+
+void HistoryDeaths::heal(Hosts hosts) {
+    parted_.at(hosts).healed_ns = cluster_.clock.now_ns();
+}
+
+bool HistoryDeaths::is_parted(uint32_t host) const {
+    return std::ranges::any_of(parted_, [&](const auto& entry) {
+        const auto& [hosts, parted] = entry;
+        return parted.healed_ns == 0 && (hosts.first == host || hosts.second == host);
+    });
+}
+
+/// Nothing if no server of the view is there.
+std::optional<uint32_t> HistoryDeaths::server_on(uint32_t host, const View& view) const {
+    for (const ViewShard& listed : view.shards()) {
+        for (size_t i = 0; i < cluster_.shards.size(); ++i) {
+            const auto& shard = cluster_.shards[i];
+            if (shard != nullptr && cluster_.host_of_shard(i) == host &&
+                shard->address() == listed.address)
+                return listed.server;
+        }
+    }
+    return std::nullopt;
+}
+
+/// Whether the manager may be about to hear that another server does not follow this one any more: of
+/// what both have, there is one copy less then.
+bool HistoryDeaths::loses_copies(uint32_t server, const View& view) const {
+    const uint64_t now_ns = cluster_.clock.now_ns();
+    const uint64_t lease_ns = cluster_.shape().lease_ns;
+    return std::ranges::any_of(parted_, [&](const auto& entry) {
+        const auto& [hosts, parted] = entry;
+        const uint64_t end_ns = parted.healed_ns == 0 ? now_ns : parted.healed_ns;
+        if (end_ns < parted.begin_ns + 2 * lease_ns || now_ns > end_ns + lease_ns) return false;
+        const auto first = server_on(hosts.first, view);
+        const auto second = server_on(hosts.second, view);
+        if (!first || !second || (*first != server && *second != server)) return false;
+        return std::ranges::any_of(view.segments(), [&](const ViewSegment& segment) {
+            std::set<uint32_t> holders{view.shard(segment.primary)->server};
+            for (size_t b = 0; b < segment.backup_count(); ++b)
+                holders.insert(view.shard(segment.backups[b])->server);
+            return holders.contains(*first) && holders.contains(*second);
+        });
+    });
+}
+
 void HistoryDeaths::live() {
     const View view = cluster_.managers_view();
     std::erase_if(dead_, [&](uint32_t server) {
@@ -84,6 +141,7 @@ bool HistoryDeaths::may_die(uint32_t server, const View& view) const {
     if (view.server(server) == nullptr) return false;
     std::set<uint32_t> gone = failing();
     if (gone.contains(server) || gone.size() >= cluster_.shape().replicas) return false;
+    if (loses_copies(server, view)) return false;
     if (cluster_.shape().replicas > 1) {
         gone.insert(server);
         const auto survives = [&](const View& seen, uint32_t shard) {
@@ -126,6 +184,18 @@ std::optional<uint32_t> HistoryDeaths::host_that_may_fail(uint32_t server) const
     return host;
 }
 
+bool HistoryDeaths::kill_silent(uint32_t host) {
+    const std::optional<uint32_t> silent = std::exchange(silent_, std::nullopt);
+    const bool may = !is_draining_ && may_die(*silent, cluster_.managers_view());
+    silent_ = silent;
+    if (!may) return false;
+    events_.add("server {}, which is silent, dies", *silent);
+    ++counts_.killed_silent;
+    dead_.insert(*silent);
+    faults_.kill_host(host);
+    return true;
+}
+
 void HistoryDeaths::kill(const Target& target) {
     const View view = cluster_.managers_view();
     if (view.servers().size() < 3 && random_.below(3) != 0) return;
@@ -142,6 +212,7 @@ void HistoryDeaths::kill(const Target& target) {
     if (target.why == Why::kGains) ++counts_.killed_gainers;
     if (target.why == Why::kLearns) ++counts_.killed_learners;
     if (target.why == Why::kHasTaught) ++counts_.killed_teachers;
+    if (is_parted(*host)) ++counts_.killed_parted;
     dead_.insert(target.server);
     faults_.kill_host(*host);
     if (view.servers().size() < 3 + cluster_.shape().replicas) faults_.add_server();

@@ -3,12 +3,15 @@
 /// \file
 /// HistoryDeaths: servers of a history die that hold something, and their memory with them. One at a
 /// time: the next one dies when the manager knows of the last one, and if each segment of which it is
-/// primary, or was not long ago, has a backup.
+/// primary, or was not long ago, has a backup. Some cannot reach another server, or the manager, when they
+/// die.
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "lib/base/random.h"
 #include "tests/server/history_faults.h"
@@ -37,6 +40,17 @@ public:
     /// A server has failed that is not dead, or has not any more: it counts among those that have.
     void set_silent(std::optional<uint32_t> server) { silent_ = server; }
 
+    /// The server that is silent dies, if it may now.
+    [[nodiscard]] bool kill_silent(uint32_t host);
+
+    using Hosts = std::pair<uint32_t, uint32_t>;
+
+    /// Two hosts do not reach each other any more. A server on one of them may die soon, but not when
+    /// its copies on the other one are about to be given up: then the link and the server are two failures.
+    void part(Hosts hosts);
+    /// They do.
+    void heal(Hosts hosts);
+
     /// From now on nobody dies.
     void drain() { is_draining_ = true; }
 
@@ -45,7 +59,12 @@ public:
     [[nodiscard]] bool is_at_rest() const;
 
 private:
-    enum class Why : uint8_t { kAny, kLoses, kGains, kLearns, kHasTaught };
+    enum class Why : uint8_t { kAny, kLoses, kGains, kLearns, kHasTaught, kParted };
+
+    struct Parted {
+        uint64_t begin_ns = 0;
+        uint64_t healed_ns = 0;  ///< 0: not yet
+    };
 
     struct Target {
         uint32_t server = 0;
@@ -56,6 +75,9 @@ private:
     void look_at_moves(const View& before, const View& after);
     [[nodiscard]] bool may_die(uint32_t server, const View& view) const;
     [[nodiscard]] std::set<uint32_t> failing() const;
+    [[nodiscard]] std::optional<uint32_t> server_on(uint32_t host, const View& view) const;
+    [[nodiscard]] bool is_parted(uint32_t host) const;
+    [[nodiscard]] bool loses_copies(uint32_t server, const View& view) const;
     void kill(const Target& target);
     [[nodiscard]] bool has_all_copies(const View& view) const;
 
@@ -68,6 +90,7 @@ private:
     std::optional<uint32_t> silent_;
     std::deque<View> seen_;  ///< the last views, the newest one first
     std::optional<Target> target_;
+    std::map<Hosts, Parted> parted_;
     std::set<uint32_t> dead_;  ///< servers of the view
 };
 

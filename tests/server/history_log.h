@@ -80,6 +80,8 @@ struct HistoryCounts {
     uint64_t killed_gainers = 0;    ///< the same
     uint64_t killed_learners = 0;   ///< those of them that learned something
     uint64_t killed_teachers = 0;   ///< those that had just reported a copy
+    uint64_t killed_parted = 0;     ///< those that did not reach another host
+    uint64_t killed_silent = 0;     ///< beside those: servers that were silent
     uint64_t silences = 0;          ///< servers that fell silent
     uint64_t replaced = 0;          ///< those of them that were replaced
     uint64_t managers_stopped = 0;

@@ -20,7 +20,9 @@ void HistorySilence::wish() {
     const std::optional<uint32_t> host = deaths_.host_that_may_fail(server);
     if (!host || view.servers().size() < 2) return;
     const auto how = static_cast<How>(random_.below(4));
-    silent_ = {server, *host, cluster_.clock.now_ns() + some_ns(3, 25), 0, false};
+    const uint64_t now_ns = cluster_.clock.now_ns();
+    silent_ = Silent{.server = server, .host = *host, .until_ns = now_ns + some_ns(3, 25)};
+    silent_->dies_ns = random_.below(3) == 0 ? now_ns + some_ns(0, 15) : ~uint64_t{0};
     events_.add("server {} falls silent, how {}", server, static_cast<int>(how));
     ++counts_.silences;
     deaths_.set_silent(server);
@@ -93,13 +95,17 @@ void HistorySilence::begin(const Parting& parting) {
     if (parting.worker) workers_.set_only_pulls(*parting.worker, true);
     const auto [a, b] = parting.hosts;
     if (parting.worker) return cluster_.part_from_manager(b, SimCluster::Way::kBoth);
+    deaths_.part(parting.hosts);
     if (parting.is_one_way) return cluster_.network.block(a, b);
     cluster_.network.partition(a, b);
 }
 
 void HistorySilence::end(const Parting& parting) {
     const auto [a, b] = parting.hosts;
-    if (!parting.worker) return cluster_.network.heal(a, b);
+    if (!parting.worker) {
+        deaths_.heal(parting.hosts);
+        return cluster_.network.heal(a, b);
+    }
     workers_.set_only_pulls(*parting.worker, false);
     cluster_.heal_to_manager(b);
 }
@@ -120,11 +126,15 @@ void HistorySilence::live(Silent& silent) {
         events_.add("server {} is replaced", silent.server);
         if (!is_draining_) cut_workers();
     }
+    if (silent.healed_ns == 0 && !silent.is_replaced && now_ns >= silent.dies_ns) {
+        silent.dies_ns = ~uint64_t{0};
+        silent.is_dead = deaths_.kill_silent(silent.host);
+    }
     if (silent.healed_ns == 0 && (now_ns >= silent.until_ns || is_draining_)) heal();
     // Until it has a new lease it may still be replaced.
     constexpr uint64_t kAsksAgainNs = 250 * kMillisecond;
     if (silent.healed_ns == 0 || now_ns < silent.healed_ns + kAsksAgainNs) return;
-    if (!silent.is_replaced && !cluster_.has_lease(silent.host)) return;
+    if (!silent.is_replaced && (silent.is_dead || !cluster_.has_lease(silent.host))) return;
     silent_.reset();
     deaths_.set_silent(std::nullopt);
 }

@@ -4,7 +4,7 @@
 /// HistorySilence: processes of a history fall silent, for a part of a lease or for several. One server
 /// at a time is stopped or cut off from the manager, in one direction or both; or the manager is
 /// stopped. Workers are cut off from the manager when it replaces such a server, and hear of that
-/// late. And some hosts do not reach each other for a while. Of several managers, one may be on the host of a
+/// late. A server that is silent may die. And some hosts do not reach each other for a while. Of several managers, one may be on the host of a
 /// server that falls silent.
 
 #include <cstdint>
@@ -59,7 +59,9 @@ private:
         uint32_t server = 0;
         uint32_t host = 0;
         uint64_t until_ns = 0;
+        uint64_t dies_ns = 0;
         uint64_t healed_ns = 0;  ///< 0: not yet
+        bool is_dead = false;
         bool is_replaced = false;
     };
 
