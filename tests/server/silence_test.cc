@@ -270,7 +270,8 @@ TEST_SUITE("silence") {
         "a manager that is stopped for two minutes ends calls without a deadline, and servers") {
         SilentCluster cluster(1);
         cluster.workers[1].reset();
-        cluster.pass(kServersLeaseNs);
+        cluster.add_lease_line(cluster.host_of_worker(0));
+        cluster.pass(2 * kServersLeaseNs);
         auto manager = std::move(cluster.manager);
         cluster.pass(2 * kServersLeaseNs);
         const auto push = cluster.push(0, 3600 * kSecond);  // waits for a lease

@@ -268,6 +268,14 @@ public:
             process.line_by_ns = clock.now_ns() + 2 * kSecond;
     }
 
+    /// A process without servers has one, too, but in few tests.
+    void add_lease_line(uint32_t host) {
+        Process& process = processes_.at(host);
+        process.lease_line = std::make_unique<LeaseLine>(
+            std::move(process.device->make_endpoint({})).value(), clock_of(host), addresses_[0],
+            host + 1, process.manager, process.lease);
+    }
+
     /// The process on that host dies.
     void kill_host(uint32_t host) {
         network.kill(host);
@@ -549,13 +557,6 @@ private:
             add_lease_line(host);
         }
         return process.lease;
-    }
-
-    void add_lease_line(uint32_t host) {
-        Process& process = processes_.at(host);
-        process.lease_line = std::make_unique<LeaseLine>(
-            std::move(process.device->make_endpoint({})).value(), clock_of(host), addresses_[0],
-            host + 1, process.manager, process.lease);
     }
 
     [[nodiscard]] LinkIdentity identity(uint32_t host) {
