@@ -177,7 +177,7 @@ bool Checkpoints::put_off() {
 
 void Checkpoints::enter(Phase phase) {
     phase_ = phase;
-    entered_ns_ = clock_.now_ns();
+    entered_ns_ = heard_ns_ = clock_.now_ns();
 }
 
 void Checkpoints::begin(const std::vector<ShardPeer>& shards, std::vector<TableSchema> tables,
@@ -201,32 +201,46 @@ void Checkpoints::begin(const std::vector<ShardPeer>& shards, std::vector<TableS
 
 size_t Checkpoints::poll() {
     if (phase_ == Phase::kNumbering || phase_ == Phase::kWriting) {
-        const std::optional<DiskAnswer> answer = disk_->take();
-        if (!answer) return 0;
-        if (answer->status != Errc::kOk) {
-            give_up(Error(answer->status, answer->why));
-        } else {
-            phase_ == Phase::kNumbering ? freeze(answer->number) : complete();
+        if (const std::optional<DiskAnswer> answer = disk_->take()) {
+            if (answer->status != Errc::kOk) {
+                give_up(Error(answer->status, answer->why));
+            } else {
+                phase_ == Phase::kNumbering ? freeze(answer->number) : complete();
+            }
+            return 1;
         }
-        return 1;
     }
-    const uint64_t for_ns = phase_ == Phase::kIdle ? 0 : clock_.now_ns() - entered_ns_;
-    const bool is_late = (phase_ == Phase::kFreezing && for_ns > kFreezeNs) ||
-                         (phase_ == Phase::kTaking && !taking_.empty() && for_ns > kTakeNs);
-    if (!is_late) return 0;
-    give_up(Error(Errc::kDeadline, late_text()));
+    const std::string late = late_text();
+    if (late.empty()) return 0;
+    give_up(Error(Errc::kDeadline, late));
     return 1;
 }
 
 std::string Checkpoints::late_text() const {
-    const std::set<uint32_t>& late = phase_ == Phase::kFreezing ? awaited_ : taking_;
-    return phase_ == Phase::kFreezing
-               ? fmt::format("shard {} did not stop for it within {} s", *late.begin(),
-                             kFreezeNs / kSecond)
-               : fmt::format(
-                     "shard {} did not come to its instant within {} s: it waits for "
-                     "workers' parts of an iteration",
-                     *late.begin(), kTakeNs / kSecond);
+    if (phase_ == Phase::kIdle) return {};
+    const uint64_t now_ns = clock_.now_ns();
+    const uint64_t for_ns = now_ns - entered_ns_;
+    const bool hears_nothing = now_ns - heard_ns_ > kDiskNs;
+    if (phase_ == Phase::kNumbering && hears_nothing) {
+        return fmt::format("{} did not answer for {} s: its disk, or the network to it, hangs",
+                           options_.folder, kDiskNs / kSecond);
+    }
+    if (phase_ == Phase::kFreezing && for_ns > kFreezeNs) {
+        return fmt::format("shard {} did not stop for it within {} s", *awaited_.begin(),
+                           kFreezeNs / kSecond);
+    }
+    if (phase_ != Phase::kTaking) return {};
+    if (!taking_.empty() && for_ns > kTakeNs) {
+        return fmt::format(
+            "shard {} did not come to its instant within {} s: it waits for "
+            "workers' parts of an iteration",
+            *taking_.begin(), kTakeNs / kSecond);
+    }
+    if (!hears_nothing) return {};
+    return fmt::format(
+        "shard {} has written nothing to {} for {} s: its disk, or the network to "
+        "it, hangs",
+        *awaited_.begin(), options_.folder, kDiskNs / kSecond);
 }
 
 void Checkpoints::send(const ShardPeer& shard, const CheckpointOrder& order) {
@@ -315,6 +329,7 @@ Status Checkpoints::take(uint32_t shard, const CheckpointReport& report) {
     const bool is_of_this = (phase_ == Phase::kFreezing || phase_ == Phase::kTaking) &&
                             report.number == manifest_.number && awaited_.contains(shard);
     if (!is_of_this) return {};  // of one that was given up
+    heard_ns_ = clock_.now_ns();
     switch (report.step) {
         case Step::kFrozen:
             if (phase_ != Phase::kFreezing) return Error(Errc::kProtocol, "a second stop");
@@ -408,7 +423,8 @@ void Checkpoints::give_up(const Error& why, LogLevel level) {
     taking_.clear();
     last_failure_ = why.text();
     note_end(last_failure_.substr(0, WrittenMessage::kFailureBytesMax));
-    pause_end_ns_ = clock_.now_ns() + (is_of_servers ? kShortPauseNs : kPauseNs);
+    const bool hangs = why.code() == Errc::kDeadline;
+    pause_end_ns_ = clock_.now_ns() + (is_of_servers ? kShortPauseNs : hangs ? kDiskNs : kPauseNs);
     is_missed_ = was_due_;
     log(level, "there is no new checkpoint, and the job goes on: {}", why.text());
     answer_all(outbox_, served_, why.code(), encode_text(why.text()));

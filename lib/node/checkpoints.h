@@ -53,7 +53,7 @@ struct CheckpointOptions {
 /// later: so the checkpoint shows no push without those that were acknowledged before it was sent.
 ///
 /// It is given up, with an error for those who asked, when a shard cannot go on with it, is lost, or
-/// takes too long to stop. The job goes on.
+/// takes too long to stop, or when a disk hangs. The job goes on.
 ///
 /// Thread: the manager's
 class Checkpoints {
@@ -65,6 +65,9 @@ public:
     static constexpr uint64_t kIterationShare = 16;
     static constexpr uint64_t kFreezeNs = 5 * kSecond;  ///< for all shards to stop
     static constexpr uint64_t kTakeNs = 60 * kSecond;   ///< and then to have kept all rows
+    /// A disk of which nothing was heard for so long hangs: no number, no chunk of any server. Moves and
+    /// joins do not wait for it any longer, and for as long the next one does not begin by itself.
+    static constexpr uint64_t kDiskNs = 60 * kSecond;
     /// After one that failed, the next one that nobody asks for waits so long: because of the disk, or
     /// because of servers that came, left or died. One that was due is tried again then.
     static constexpr uint64_t kPauseNs = 10 * kSecond;
@@ -181,6 +184,7 @@ private:
     void complete();
     void note_end(std::string failure);
     [[nodiscard]] bool goes_on_here() const noexcept;
+    /// Why the phase takes too long, or nothing.
     [[nodiscard]] std::string late_text() const;
     [[nodiscard]] std::optional<uint64_t> shown_iteration() const;
     static void answer_all(Outbox& outbox, std::vector<Asker>& askers, Errc status,
@@ -191,6 +195,7 @@ private:
     const Clock& clock_;
     Phase phase_ = Phase::kIdle;
     uint64_t entered_ns_ = 0;  ///< the phase
+    uint64_t heard_ns_ = 0;    ///< in this phase: the last report of a shard
     uint64_t begun_ns_ = 0;    ///< the last one, or the job
     bool is_started_ = false;
     bool is_wanted_ = false;     ///< a signal asks for it, here or at another manager

@@ -117,6 +117,43 @@ TEST_SUITE("checkpoints") {
         CHECK(job.checkpoints.written().checkpoints.size() == WrittenMessage::kCheckpointsMax);
     }
 
+    TEST_CASE("a disk that hangs holds up no shards for long, and is not asked again at once") {
+        DueCheckpoints job;
+        const std::vector<ShardPeer> shards{{.number = 3, .connection = 7}};
+        job.clock.advance(kEveryNs);
+        REQUIRE(job.checkpoints.is_due());
+        job.checkpoints.begin(shards, {}, {});  // and the disk does not even number it
+        job.clock.advance(Checkpoints::kDiskNs);
+        CHECK(job.checkpoints.poll() == 0);
+        CHECK(job.checkpoints.needs_shards());
+        job.clock.advance(1);
+        CHECK(job.checkpoints.poll() == 1);
+        CHECK_FALSE(job.checkpoints.is_under_way());
+        CHECK(job.checkpoints.report().last_failure.find("d did not answer for 60 s") !=
+              std::string::npos);
+        job.clock.advance(Checkpoints::kDiskNs - 1);
+        CHECK_FALSE(job.checkpoints.is_due());
+        job.clock.advance(1);
+        REQUIRE(job.checkpoints.is_due());
+        job.checkpoints.begin(shards, {}, {});
+        while (job.disk->run_one()) {
+        }  // it lives again; but that of the shard hangs
+        REQUIRE(job.checkpoints.poll() == 1);
+        using Step = CheckpointReport::Step;
+        REQUIRE(job.checkpoints.take(3, {.step = Step::kFrozen, .number = 1}));
+        REQUIRE(job.checkpoints.take(3, {.step = Step::kTaken, .number = 1}));
+        for (int chunk = 0; chunk < 3; ++chunk) {
+            job.clock.advance(Checkpoints::kDiskNs);
+            CHECK(job.checkpoints.poll() == 0);
+            REQUIRE(job.checkpoints.take(3, {.step = Step::kChunk, .number = 1}));
+        }
+        job.clock.advance(Checkpoints::kDiskNs + 1);
+        CHECK(job.checkpoints.poll() == 1);
+        CHECK_FALSE(job.checkpoints.is_under_way());
+        CHECK(job.checkpoints.report().last_failure.find(
+                  "shard 3 has written nothing to d for 60 s") != std::string::npos);
+    }
+
     TEST_CASE("one that somebody asks for waits a shorter time") {
         DueCheckpoints job;
         job.is_wanted = true;
