@@ -17,8 +17,8 @@
 
 #include "lib/checkpoint/folder.h"
 #include "tests/log_lines.h"
-#include "tests/passing_endpoint.h"
 #include "tests/seed.h"
+#include "tests/server/answer_order.h"
 #include "tests/server/checkpoint_history.h"
 
 namespace weir::test {
@@ -49,57 +49,13 @@ SimShape copied_job(CheckpointFolder& folder, const std::vector<uint64_t>& keys)
     return shape;
 }
 
-/// What a shard says of its steps of checkpoints, and which answers it gives in the same poll.
-struct ReportOrder {
-    uint64_t reports_alone = 0;
-    uint64_t reports_after_answer = 0;  ///< that has left
-    uint64_t reports_before_answer = 0;
-    bool has_answered = false;  ///< in this poll
-    bool has_waiting = false;   ///< answers, until flush()
-};
-
-class ReportOrderEndpoint final : public testing::PassingEndpoint {
-public:
-    ReportOrderEndpoint(std::unique_ptr<Endpoint> inner, ReportOrder& order)
-        : PassingEndpoint(std::move(inner)), order_(order) {}
-
-    [[nodiscard]] Post send(ConnectionId c, Parts parts) override {
-        std::vector<std::byte> message;
-        for (const std::span<const std::byte> part : parts)
-            message.insert(message.end(), part.begin(), part.end());
-        wire::Frame frame;
-        REQUIRE(wire::decode(message, frame) == Errc::kOk);
-        if (frame.header.kind == wire::Kind::kReply)
-            order_.has_answered = order_.has_waiting = true;
-        if (is_of_step(frame)) {
-            ++(order_.has_waiting    ? order_.reports_before_answer
-               : order_.has_answered ? order_.reports_after_answer
-                                     : order_.reports_alone);
-        }
-        return inner().send(c, parts);
-    }
-
-    void flush() override {
-        order_.has_waiting = false;
-        inner().flush();
-    }
-
-    [[nodiscard]] size_t poll(std::span<Completion> completions) override {
-        order_.has_answered = order_.has_waiting = false;
-        return inner().poll(completions);
-    }
-
-private:
-    /// The others come of an order.
-    [[nodiscard]] static bool is_of_step(const wire::Frame& frame) {
-        using Step = CheckpointReport::Step;
-        if (frame.header.kind != wire::Kind::kCheckpoint) return false;
-        const auto report = CheckpointReport::decode(frame.values);
-        return report && (report->step == Step::kChunk || report->step == Step::kSaved);
-    }
-
-    ReportOrder& order_;
-};
+/// What a shard says of its own steps of a checkpoint; the other reports come of an order.
+bool is_step(const wire::Frame& frame, size_t /*bytes*/) {
+    using Step = CheckpointReport::Step;
+    if (frame.header.kind != wire::Kind::kCheckpoint) return false;
+    const auto report = CheckpointReport::decode(frame.values);
+    return report && (report->step == Step::kChunk || report->step == Step::kSaved);
+}
 
 /// With one manager in a third of the histories: then hosts are cut from it, and clocks drift.
 void run_checkpoints_with_managers(uint64_t histories) {
@@ -187,12 +143,12 @@ TEST_SUITE("checkpoint_job") {
     TEST_CASE("answers leave before a poll takes a step of a checkpoint") {
         constexpr uint64_t kKeys = 1000;
         constexpr size_t kTables = 20;
-        ReportOrder order;
+        AnswerOrder order;
         CheckpointFolder folder;
         SimShape shape{.servers = 1, .shards = 1};
         shape.checkpoints = folder.options();
         shape.around_shard = [&](SimShape::Endpoint inner) {
-            return std::make_unique<ReportOrderEndpoint>(std::move(inner), order);
+            return std::make_unique<AnswerOrderEndpoint>(std::move(inner), order, is_step);
         };
         SimCluster cluster(1, shape, {});
         REQUIRE(cluster.start());
@@ -230,10 +186,10 @@ TEST_SUITE("checkpoint_job") {
         }
         while (!calls.empty())
             step();
-        MESSAGE(order.reports_alone << " reports in polls without answers, "
-                                    << order.reports_after_answer << " after answers");
-        CHECK(order.reports_after_answer > 0);
-        CHECK(order.reports_before_answer == 0);
+        MESSAGE(order.alone << " reports in polls without answers, " << order.after_answer
+                            << " after answers");
+        CHECK(order.after_answer > 0);
+        CHECK(order.before_answer == 0);
     }
 
     TEST_CASE("a checkpoint waits until lost copies are made again, and holds up none") {

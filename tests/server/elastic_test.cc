@@ -3,7 +3,6 @@
 /// Servers that join a running job and leave it, seen from the manager and from the others.
 
 #include <algorithm>
-#include <cstring>
 #include <deque>
 #include <utility>
 
@@ -12,6 +11,7 @@
 #include "tests/log_lines.h"
 #include "tests/passing_endpoint.h"
 #include "tests/seed.h"
+#include "tests/server/answer_order.h"
 #include "tests/server/raw_worker.h"
 #include "tests/server/servers_only.h"
 
@@ -91,104 +91,82 @@ void push_while_half_moves(const SimShape& shape) {
     }
 }
 
-/// What a shard sent and took, in which order.
-struct MessageOrder {
-    uint64_t chunks_alone = 0;         ///< of rows that move
-    uint64_t chunks_after_answer = 0;  ///< that has left
-    uint64_t chunks_before_answer = 0;
-    /// Behind a poll that took a chunk, and while records of pushes come, too:
-    uint64_t polls_for_one = 0;  ///< that take one message at most
-    uint64_t polls_for_more = 0;
-    uint32_t polls_without_push = kNever;  ///< records of any
+constexpr size_t kChunkBytesMin = 1000;  // a record of one key has fewer
+
+/// Of rows that move.
+bool is_chunk(const wire::Frame& frame, size_t bytes) {
+    return frame.header.kind == Kind::kRecord && bytes >= kChunkBytesMin;
+}
+
+/// How many messages a shard asks for behind a poll that took a chunk, while records of pushes come, too.
+struct ChunkPolls {
+    uint64_t for_one = 0;
+    uint64_t for_more = 0;
+    uint32_t without_push = kNever;  ///< polls since the last record of one
     bool has_taken_chunk = false;
     static constexpr uint32_t kNever = ~0U;
-    bool has_answered = false;  ///< in this poll
-    bool has_waiting = false;   ///< answers, until flush()
 };
 
-class OrderEndpoint final : public testing::PassingEndpoint {
+class ChunkPollsEndpoint final : public testing::PassingEndpoint {
 public:
-    OrderEndpoint(std::unique_ptr<Endpoint> inner, MessageOrder& order)
-        : PassingEndpoint(std::move(inner)), order_(order) {}
-
-    [[nodiscard]] Post send(ConnectionId c, Parts parts) override {
-        wire::FrameHeader header;
-        std::memcpy(&header, parts[0].data(), std::min(sizeof(header), parts[0].size()));
-        size_t bytes = 0;
-        for (const std::span<const std::byte> part : parts)
-            bytes += part.size();
-        if (header.kind == Kind::kReply) order_.has_answered = order_.has_waiting = true;
-        if (header.kind == Kind::kRecord && bytes >= kChunkBytesMin) {
-            ++(order_.has_waiting    ? order_.chunks_before_answer
-               : order_.has_answered ? order_.chunks_after_answer
-                                     : order_.chunks_alone);
-        }
-        return inner().send(c, parts);
-    }
-
-    void flush() override {
-        order_.has_waiting = false;
-        inner().flush();
-    }
+    ChunkPollsEndpoint(std::unique_ptr<Endpoint> inner, ChunkPolls& polls)
+        : PassingEndpoint(std::move(inner)), polls_(polls) {}
 
     [[nodiscard]] size_t poll(std::span<Completion> completions) override {
-        order_.has_answered = order_.has_waiting = false;
         constexpr uint32_t kPollsBesidePushes = 100;
-        if (order_.has_taken_chunk && order_.polls_without_push < kPollsBesidePushes)
-            ++(completions.size() == 1 ? order_.polls_for_one : order_.polls_for_more);
+        if (polls_.has_taken_chunk && polls_.without_push < kPollsBesidePushes)
+            ++(completions.size() == 1 ? polls_.for_one : polls_.for_more);
         const size_t count = inner().poll(completions);
-        order_.has_taken_chunk = false;
-        if (order_.polls_without_push != MessageOrder::kNever) ++order_.polls_without_push;
+        polls_.has_taken_chunk = false;
+        if (polls_.without_push != ChunkPolls::kNever) ++polls_.without_push;
         for (const Completion& c : completions.first(count)) {
             wire::Frame frame;
             const bool is_record = c.event == transport::Event::kReceived &&
                                    wire::decode(c.message, frame) == Errc::kOk &&
                                    frame.header.kind == Kind::kRecord;
             if (!is_record) continue;
-            order_.has_taken_chunk = c.message.size() >= kChunkBytesMin;
-            if (!order_.has_taken_chunk) order_.polls_without_push = 0;
+            polls_.has_taken_chunk = is_chunk(frame, c.message.size());
+            if (!polls_.has_taken_chunk) polls_.without_push = 0;
         }
         return count;
     }
 
 private:
-    static constexpr size_t kChunkBytesMin = 1000;  // a record of one key has fewer
-
-    MessageOrder& order_;
+    ChunkPolls& polls_;
 };
 
 }  // namespace
 
 TEST_SUITE("elastic") {
     TEST_CASE("answers leave before a poll sends rows that move") {
-        MessageOrder order;
+        AnswerOrder order;
         SimShape shape;
         shape.servers = 1;
         shape.shards = 1;
         shape.around_shard = [&](SimShape::Endpoint inner) {
-            return std::make_unique<OrderEndpoint>(std::move(inner), order);
+            return std::make_unique<AnswerOrderEndpoint>(std::move(inner), order, is_chunk);
         };
         push_while_half_moves(shape);
-        MESSAGE(order.chunks_alone << " chunks in polls without answers, "
-                                   << order.chunks_after_answer << " after answers");
-        CHECK(order.chunks_alone > 0);
-        CHECK(order.chunks_after_answer > 0);
-        CHECK(order.chunks_before_answer == 0);
+        MESSAGE(order.alone << " chunks in polls without answers, " << order.after_answer
+                            << " after answers");
+        CHECK(order.alone > 0);
+        CHECK(order.after_answer > 0);
+        CHECK(order.before_answer == 0);
     }
 
     TEST_CASE("one that learns takes a chunk in a poll while workers push") {
-        MessageOrder order;
+        ChunkPolls polls;
         SimShape shape;
         shape.servers = 1;
         shape.shards = 1;
         uint32_t shards = 0;
         shape.around_shard = [&](SimShape::Endpoint inner) -> SimShape::Endpoint {
             if (shards++ != 1) return inner;
-            return std::make_unique<OrderEndpoint>(std::move(inner), order);
+            return std::make_unique<ChunkPollsEndpoint>(std::move(inner), polls);
         };
         push_while_half_moves(shape);
-        CHECK(order.polls_for_one > 20);
-        CHECK(order.polls_for_more == 0);
+        CHECK(polls.for_one > 20);
+        CHECK(polls.for_more == 0);
     }
 
     TEST_CASE("what moves is sent in smaller steps while workers push") {
