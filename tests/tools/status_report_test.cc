@@ -117,6 +117,8 @@ TEST_SUITE("status_report") {
               R"({"on":true,"under_way":true,"last":7,"last_age_ms":12340,)"
               R"("last_duration_ms":1250,"last_failure":"the disk is full","rest_wait_ms":2500,)"
               R"("resumed_from":4})");
+        checkpoints.last_failure = "d\xff cannot be opened";  // names need not be UTF-8
+        CHECK(json_of(checkpoints).at("last_failure") == "d\xef\xbf\xbd cannot be opened");
         checkpoints.last_age_ms = checkpoints.last_duration_ms = 0;
         CHECK(json_of(checkpoints).at("last_age_ms") == 0);  // it is there, and has just begun
         CHECK(json_of(checkpoints).at("last_duration_ms") == 0);

@@ -19,6 +19,7 @@
 #include "lib/data/output_file.h"
 #include "tools/weir/bench_json.h"
 #include "tools/weir/elastic_load.h"
+#include "tools/weir/json_text.h"
 #include "tools/weir/numbers.h"
 
 namespace weir::tools {
@@ -265,7 +266,7 @@ Status report(CheckpointTimes& measured, const BenchFlags& flags, const JobShape
         median(measured.alone_share), median(measured.beside_share));
     std::fflush(stdout);
     if (flags.json.empty()) return {};
-    return data::write_whole_file(flags.json, json.dump(2) + "\n");
+    return data::write_whole_file(flags.json, json_text(json));
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "tools/weir/bench_json.h"
 #include "tools/weir/elastic_load.h"
 #include "tools/weir/failover_kills.h"
+#include "tools/weir/json_text.h"
 
 namespace weir::tools {
 namespace {
@@ -127,7 +128,7 @@ Status report(const FailoverResult& result, const BenchFlags& flags, const JobSh
     json["p90_ms"] = p90_ms;
     json["max_ms"] = max_ms;
     json["rows"] = std::move(rows);
-    return data::write_whole_file(flags.json, json.dump(2) + "\n");
+    return data::write_whole_file(flags.json, json_text(json));
 }
 
 }  // namespace

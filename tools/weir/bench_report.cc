@@ -13,6 +13,7 @@
 #include "lib/base/topology.h"
 #include "lib/data/output_file.h"
 #include "tools/weir/bench_json.h"
+#include "tools/weir/json_text.h"
 
 namespace weir::tools {
 namespace {
@@ -173,7 +174,7 @@ Status BenchReport::write_json(const std::string& path) const {
     nlohmann::json json = bench_json(bench_, shape_);
     json["registered_bytes"] = registered_bytes_;
     json["rows"] = std::move(rows);
-    return data::write_whole_file(path, json.dump(2) + "\n");
+    return data::write_whole_file(path, json_text(json));
 }
 
 std::string cache_that_holds(uint64_t bytes) {

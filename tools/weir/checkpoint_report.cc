@@ -8,6 +8,7 @@
 
 #include "lib/base/counted.h"
 #include "lib/base/os_limits.h"
+#include "tools/weir/json_text.h"
 
 namespace weir::tools {
 namespace {
@@ -82,7 +83,7 @@ std::string list_json(std::span<const Manifest> manifests) {
         one["chunks"] = manifest.chunks.size();
         list.push_back(std::move(one));
     }
-    return list.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+    return json_text(list);
 }
 
 std::string show_text(const Manifest& manifest) {
@@ -121,7 +122,7 @@ std::string show_json(const Manifest& manifest) {
                                  {"key_count", table.key_count},
                                  {"chunks", std::move(chunks)}});
     }
-    return all.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+    return json_text(all);
 }
 
 std::string verify_text(std::span<const VerifiedCheckpoint> verified) {
@@ -141,7 +142,7 @@ std::string verify_json(std::span<const VerifiedCheckpoint> verified) {
         list.push_back(
             {{"checkpoint", one.number}, {"whole", one.faults.empty()}, {"faults", one.faults}});
     }
-    return list.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+    return json_text(list);
 }
 
 std::string prune_text(const checkpoint::Pruned& pruned) {
@@ -151,7 +152,7 @@ std::string prune_text(const checkpoint::Pruned& pruned) {
 
 std::string prune_json(const checkpoint::Pruned& pruned) {
     const Json all = {{"checkpoints", pruned.checkpoints}, {"chunks", pruned.chunk_count}};
-    return all.dump(2) + "\n";
+    return json_text(all);
 }
 
 }  // namespace weir::tools

@@ -10,6 +10,7 @@
 #include "lib/apps/plot_svg.h"
 #include "lib/data/output_file.h"
 #include "tools/weir/bench_json.h"
+#include "tools/weir/json_text.h"
 
 namespace weir::tools {
 namespace {
@@ -58,7 +59,7 @@ Status DelayReport::write_json(const std::string& path) const {
     nlohmann::json json = bench_json("delay", shape_);
     json["work"] = what_;
     json["rows"] = std::move(rows);
-    return data::write_whole_file(path, json.dump(2) + "\n");
+    return data::write_whole_file(path, json_text(json));
 }
 
 Status DelayReport::write_plot(const std::string& path) const {

@@ -9,6 +9,7 @@
 
 #include "lib/data/output_file.h"
 #include "tools/weir/bench_json.h"
+#include "tools/weir/json_text.h"
 
 namespace weir::tools {
 
@@ -65,7 +66,7 @@ Status ElasticReport::write_json(const std::string& path) const {
     json["leave_seconds"] = totals_.leave_seconds;
     if (totals_.loss_seconds > 0) json["loss_seconds"] = totals_.loss_seconds;
     json["rows"] = std::move(rows);
-    return data::write_whole_file(path, json.dump(2) + "\n");
+    return data::write_whole_file(path, json_text(json));
 }
 
 }  // namespace weir::tools

@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tools/weir/info_report.h"
+#include "tools/weir/json_text.h"
 
 namespace weir::tools {
 namespace {
@@ -171,7 +172,7 @@ std::string info_json(const InfoReport& report, InfoPart part) {
     }
     add_variables(json, report);
     // Names of devices and values of variables may not be valid UTF-8.
-    return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+    return json_text(json);
 }
 
 }  // namespace weir::tools

@@ -16,6 +16,7 @@
 #include "lib/base/log.h"
 #include "lib/data/input_file.h"
 #include "lib/data/output_file.h"
+#include "tools/weir/json_text.h"
 #include "tools/weir/metrics_text.h"
 #include "tools/weir/paths.h"
 #include "tools/weir/stop_signals.h"
@@ -228,11 +229,8 @@ std::string plot(const LrFlags& flags, const apps::LrRun& run, const JobShape& s
     return apps::plot_descent(points, {plot_title(flags, shape), note}, marks_of(run));
 }
 
-/// File names and errors may have bytes that are no text.
 Status write_json(const LrFlags& flags, const apps::LrRun& run, const JobShape& shape) {
-    const std::string text =
-        to_json(flags, run, shape).dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
-    return data::write_whole_file(flags.json, text + "\n");
+    return data::write_whole_file(flags.json, json_text(to_json(flags, run, shape)));
 }
 
 Status write_plot(const LrFlags& flags, const apps::LrRun& run, const JobShape& shape) {

@@ -17,6 +17,7 @@
 #include "lib/data/shortage.h"
 #include "lib/linalg/logistic.h"
 #include "tools/weir/command.h"
+#include "tools/weir/json_text.h"
 #include "tools/weir/metrics_text.h"
 #include "tools/weir/paths.h"
 #include "weir_features.h"
@@ -156,7 +157,7 @@ Status report(const PredictFlags& flags, const Predictions& all) {
                    counted(all.read.bad_line_count, "bad line"), all.read.first_bad_line);
     (void)std::fflush(to);
     if (flags.json.empty()) return {};
-    return data::write_whole_file(flags.json, to_json(flags, all).dump(2) + "\n");
+    return data::write_whole_file(flags.json, json_text(to_json(flags, all)));
 }
 
 Status run(const PredictFlags& flags) {

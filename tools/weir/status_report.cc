@@ -9,6 +9,7 @@
 
 #include "lib/base/counted.h"
 #include "lib/base/os_limits.h"
+#include "tools/weir/json_text.h"
 #include "tools/weir/learning_report.h"
 
 namespace weir::tools {
@@ -357,7 +358,7 @@ std::string status_json(const JobStatus& status) {
                         {"share_moved", status.share_moved},
                         {"handing_over", status.losers}}},
                       {"open_iterations", std::move(open)}};
-    return all.dump(2) + "\n";
+    return json_text(all);
 }
 
 }  // namespace weir::tools
