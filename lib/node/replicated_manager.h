@@ -96,6 +96,8 @@ public:
 
     [[nodiscard]] bool job_is_over() const { return manager_->is_ending(); }
 
+    [[nodiscard]] bool has_loss() const noexcept { return manager_->has_loss(); }
+
 private:
     using ConnectionId = transport::ConnectionId;
 

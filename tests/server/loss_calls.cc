@@ -121,7 +121,7 @@ void LossCalls::take(Open& call) {
     const Status ended = client.take(call.id);
     if (ended) {
         CHECK_FALSE(call.must_fail);
-        if (cluster_.manager->has_loss() && needs_what_is_lost(call)) ++late_answers_;
+        if (cluster_.has_loss() && needs_what_is_lost(call)) ++late_answers_;
         return note_end(call, shown);
     }
     check_reason(ended.error());

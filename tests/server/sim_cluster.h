@@ -298,6 +298,13 @@ public:
         return *newest;
     }
 
+    /// One of them says that parameters are lost.
+    [[nodiscard]] bool has_loss() const {
+        if (manager != nullptr) return manager->has_loss();
+        return std::ranges::any_of(
+            managers, [](const auto& one) { return one != nullptr && one->has_loss(); });
+    }
+
     /// One of them says that the job is over.
     [[nodiscard]] bool is_managed_to_end() const {
         if (manager != nullptr) return manager->finished();
