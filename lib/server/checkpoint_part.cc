@@ -78,7 +78,8 @@ Status CheckpointPart::keep_rows() {
         const bool has_rows = closed.has_primary();
         if (has_rows && closed.highest() > iteration)
             return Error(Errc::kCancelled, "an iteration behind that of the checkpoint is closed");
-        if (has_rows && closed.lowest() < iteration) {
+        // One that has ended comes no farther: elsewhere it may have, before a worker was lost.
+        if (has_rows && closed.lowest() < iteration && !iterations.has_ended()) {
             ++next;
             continue;
         }

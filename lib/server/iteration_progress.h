@@ -98,6 +98,8 @@ public:
     /// No iteration is closed any more: all that are open and all later ones have failed so.
     void end(Failure failure) noexcept;
 
+    [[nodiscard]] bool has_ended() const noexcept { return end_.has_value(); }
+
     /// Closes no iteration from the first one on that is above the window and closed nowhere, before
     /// release(). Returns that iteration. Held already, it is the same one.
     [[nodiscard]] uint64_t hold() noexcept;

@@ -192,6 +192,42 @@ TEST_SUITE("checkpoint_job") {
         CHECK(order.before_answer == 0);
     }
 
+    TEST_CASE(
+        "iterations that ended at some servers before they were closed hold up no checkpoint") {
+        CheckpointFolder folder;
+        SimShape shape{.servers = 2, .shards = 1, .workers = 2};
+        shape.is_manager_apart = true;
+        shape.on_worker_loss = OnWorkerLoss::kReassign;
+        shape.checkpoints = folder.options();
+        StartedCluster cluster(1, shape, dense_table("w", 64, ValueType::kUInt64));
+        std::vector<ClientCore::CallId> calls;
+        for (auto& worker : cluster.workers)
+            calls.push_back(worker->take_work(4, kSecond));
+        for (size_t i = 0; i < calls.size(); ++i) {
+            REQUIRE(cluster.run_until([&] { return cluster.workers[i]->done(calls[i]); }));
+            REQUIRE(cluster.workers[i]->take_share(calls[i]).has_value());
+        }
+        const std::vector<uint64_t> ones(64, 1);
+        const auto part = [&](uint32_t worker) {
+            return cluster.workers[worker]->push(cluster.table, KeyRange{0, 64},
+                                                 std::as_bytes(std::span(ones)), {.iteration = 1});
+        };
+        // The second worker's part comes to one of two servers only, and closes the iteration there.
+        cluster.network.partition(cluster.host_of_worker(1), 1);
+        const auto first = part(0);
+        (void)part(1);
+        cluster.run_idle(500);
+        cluster.kill_host(cluster.host_of_worker(1));
+        cluster.workers[1].reset();
+        CHECK(cluster.finish(0, first).code() == Errc::kReassigned);
+        std::set<uint64_t> closed;
+        for (const auto& shard : cluster.shards)
+            closed.insert(shard->tables()[0]->iterations.state().closed().lowest());
+        CHECK(closed == std::set<uint64_t>{0, 1});
+        CHECK(checkpoint_now(cluster));
+        CHECK(cluster.clock.now_ns() < Checkpoints::kTakeNs);
+    }
+
     TEST_CASE("a checkpoint waits until lost copies are made again, and holds up none") {
         CheckpointFolder folder;
         SimShape shape{.servers = 3, .shards = 1, .workers = 1, .message_bytes_max = 1024};
