@@ -212,7 +212,9 @@ size_t Checkpoints::poll() {
     }
     const std::string late = late_text();
     if (late.empty()) return 0;
+    const bool hangs = phase_ != Phase::kFreezing && taking_.empty();
     give_up(Error(Errc::kDeadline, late));
+    if (hangs) pause_end_ns_ = clock_.now_ns() + kDiskNs;
     return 1;
 }
 
@@ -224,6 +226,13 @@ std::string Checkpoints::late_text() const {
     if (phase_ == Phase::kNumbering && hears_nothing) {
         return fmt::format("{} did not answer for {} s: its disk, or the network to it, hangs",
                            options_.folder, kDiskNs / kSecond);
+    }
+    // Chunks of tables that nobody has may have to be copied, and are as many as they are.
+    if (phase_ == Phase::kWriting && unread_.empty() && for_ns > kManifestNs) {
+        return fmt::format(
+            "{} did not take its manifest within {} s: its disk, or the network to "
+            "it, hangs",
+            options_.folder, kManifestNs / kSecond);
     }
     if (phase_ == Phase::kFreezing && for_ns > kFreezeNs) {
         return fmt::format("shard {} did not stop for it within {} s", *awaited_.begin(),
@@ -423,8 +432,7 @@ void Checkpoints::give_up(const Error& why, LogLevel level) {
     taking_.clear();
     last_failure_ = why.text();
     note_end(last_failure_.substr(0, WrittenMessage::kFailureBytesMax));
-    const bool hangs = why.code() == Errc::kDeadline;
-    pause_end_ns_ = clock_.now_ns() + (is_of_servers ? kShortPauseNs : hangs ? kDiskNs : kPauseNs);
+    pause_end_ns_ = clock_.now_ns() + (is_of_servers ? kShortPauseNs : kPauseNs);
     is_missed_ = was_due_;
     log(level, "there is no new checkpoint, and the job goes on: {}", why.text());
     answer_all(outbox_, served_, why.code(), encode_text(why.text()));

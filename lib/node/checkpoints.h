@@ -68,6 +68,8 @@ public:
     /// A disk of which nothing was heard for so long hangs: no number, no chunk of any server. Moves and
     /// joins do not wait for it any longer, and for as long the next one does not begin by itself.
     static constexpr uint64_t kDiskNs = 60 * kSecond;
+    /// The same for a manifest, behind which old checkpoints are removed: only who asked waits.
+    static constexpr uint64_t kManifestNs = 600 * kSecond;
     /// After one that failed, the next one that nobody asks for waits so long: because of the disk, or
     /// because of servers that came, left or died. One that was due is tried again then.
     static constexpr uint64_t kPauseNs = 10 * kSecond;

@@ -150,8 +150,57 @@ TEST_SUITE("checkpoints") {
         job.clock.advance(Checkpoints::kDiskNs + 1);
         CHECK(job.checkpoints.poll() == 1);
         CHECK_FALSE(job.checkpoints.is_under_way());
+        CHECK_FALSE(job.checkpoints.is_due());
         CHECK(job.checkpoints.report().last_failure.find(
                   "shard 3 has written nothing to d for 60 s") != std::string::npos);
+    }
+
+    TEST_CASE(
+        "shards that do not stop, or do not come to their iteration, end it, for a short time") {
+        DueCheckpoints job;
+        const std::vector<ShardPeer> shards{{.number = 3, .connection = 7}};
+        using Step = CheckpointReport::Step;
+        const auto fails_late = [&](uint64_t late_ns, const char* why) {
+            job.clock.advance(late_ns);
+            CHECK(job.checkpoints.poll() == 0);
+            job.clock.advance(1);
+            CHECK(job.checkpoints.poll() == 1);
+            CHECK_FALSE(job.checkpoints.is_under_way());
+            CHECK(job.checkpoints.report().last_failure.find(why) != std::string::npos);
+            CHECK_FALSE(job.checkpoints.is_due());
+            job.clock.advance(Checkpoints::kPauseNs);
+            CHECK(job.checkpoints.is_due());
+        };
+        job.clock.advance(kEveryNs);
+        REQUIRE(job.checkpoints.is_due());
+        const auto begin = [&] {
+            job.checkpoints.begin(shards, {}, {});
+            REQUIRE(job.disk->run_one());
+            REQUIRE(job.checkpoints.poll() == 1);
+        };
+        begin();
+        fails_late(Checkpoints::kFreezeNs, "shard 3 did not stop for it within 5 s");
+        begin();
+        REQUIRE(job.checkpoints.take(3, {.step = Step::kFrozen, .number = 1}));
+        fails_late(Checkpoints::kTakeNs, "shard 3 did not come to its instant within 60 s");
+    }
+
+    TEST_CASE("a manifest that is not taken ends it after ten minutes") {
+        DueCheckpoints job;
+        job.checkpoints.begin({{.number = 3, .connection = 7}}, {}, {});
+        REQUIRE(job.disk->run_one());
+        REQUIRE(job.checkpoints.poll() == 1);
+        using Step = CheckpointReport::Step;
+        for (const Step step : {Step::kFrozen, Step::kTaken, Step::kSaved})
+            REQUIRE(job.checkpoints.take(3, {.step = step, .number = 1}));
+        CHECK_FALSE(job.checkpoints.needs_shards());
+        job.clock.advance(Checkpoints::kManifestNs);
+        CHECK(job.checkpoints.poll() == 0);
+        job.clock.advance(1);
+        CHECK(job.checkpoints.poll() == 1);
+        CHECK_FALSE(job.checkpoints.is_under_way());
+        CHECK(job.checkpoints.report().last_failure.find("d did not take its manifest within") !=
+              std::string::npos);
     }
 
     TEST_CASE("one that somebody asks for waits a shorter time") {

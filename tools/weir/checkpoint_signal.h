@@ -10,7 +10,8 @@ namespace weir::tools {
 
 /// Why a process does not write one.
 inline constexpr std::string_view kNoManagerHere =
-    "this process has no manager, and writes no checkpoint at it; send it to rank 0";
+    "this process has no manager, and writes no checkpoint at it; send it to rank 0, "
+    "or, of several managers, to the rank of any that lives";
 
 /// From now on SIGUSR1 is only remembered. Only the first call has an effect. Thread: any
 void remember_checkpoint_signals();

@@ -54,7 +54,10 @@ void take(int signal) {
 }
 
 void end_of_grace(int /*signal*/) {
-    tell("\nweir: SIGTERM came, and what was under way did not end within --grace: it is lost\n");
+    tell(
+        "\nweir: SIGTERM came, and what was under way did not end within --grace: what is in no "
+        "file "
+        "yet is lost\n");
     ::_exit(stop_exit_code(SIGTERM));
 }
 
