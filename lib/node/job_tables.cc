@@ -110,7 +110,9 @@ void JobTables::filled(uint32_t shard, const CheckpointReport& report) {
     if (report.number >= tables_.size()) return;
     Entry& entry = tables_[report.number];
     if (!entry.is_filling || entry.asked.erase(shard) == 0) return;
-    if (report.status != Errc::kOk && entry.status == Errc::kOk) {
+    if (report.status == Errc::kCancelled) {
+        entry.is_void = true;
+    } else if (report.status != Errc::kOk && entry.status == Errc::kOk) {
         entry.status = report.status;
         entry.why = report.why;
     }
@@ -122,18 +124,25 @@ void JobTables::forget_shard(uint32_t shard, const Status& loss) {
         for (std::vector<ShardPeer>* const peers : {&entry.shards, &entry.joined})
             std::erase_if(*peers, [&](const ShardPeer& peer) { return peer.number == shard; });
         if (entry.asked.erase(shard) == 0) continue;
-        if (entry.is_filling && entry.status == Errc::kOk) {
-            entry.status = Errc::kPeerLost;
-            entry.why = fmt::format(
-                "a server was lost while it read the table from checkpoint {}: "
-                "start the job again",
-                entry.message.checkpoint);
-        }
+        entry.is_void |= entry.is_filling;
         if (!loss && !entry.is_made && entry.status == Errc::kOk) {
             entry.status = loss.code();
             entry.why = loss.error().text();
         }
         answer_if_made(entry);
+    }
+}
+
+bool JobTables::wants_fill_again() const noexcept {
+    return std::ranges::any_of(tables_, &Entry::waits_for_view);
+}
+
+/// Nobody has pushed to it, so what was read before is as it will be.
+void JobTables::fill_again() {
+    for (Entry& entry : tables_) {
+        if (!entry.waits_for_view()) continue;
+        entry.is_void = false;
+        fill(entry);
     }
 }
 
@@ -164,7 +173,7 @@ void JobTables::answer_if_made(Entry& entry) {
     const bool is_to_fill = entry.is_from_checkpoint() && !entry.is_made && !entry.is_filling &&
                             entry.status == Errc::kOk;
     if (is_to_fill) fill(entry);
-    if (!entry.is_made && !entry.asked.empty()) return;
+    if (entry.is_under_way()) return;
     const bool was_filling = std::exchange(entry.is_filling, false);
     entry.is_made = entry.status == Errc::kOk;
     answer_askers(entry);
@@ -205,13 +214,12 @@ size_t JobTables::count() const noexcept {
 }
 
 bool JobTables::is_making() const noexcept {
-    return std::ranges::any_of(
-        tables_, [](const Entry& entry) { return !entry.is_made && !entry.asked.empty(); });
+    return std::ranges::any_of(tables_, &Entry::is_under_way);
 }
 
 bool JobTables::is_filling() const noexcept {
     return std::ranges::any_of(tables_, [](const Entry& entry) {
-        return entry.is_from_checkpoint() && !entry.is_made && !entry.asked.empty();
+        return entry.is_from_checkpoint() && entry.is_under_way();
     });
 }
 

@@ -74,7 +74,8 @@ public:
     void filled(uint32_t shard, const CheckpointReport& report);
 
     /// The shard is in the job no more: nobody waits for it. `loss`: what is lost with it, which
-    /// fails the tables that it has yet to make. One that it has yet to fill fails in any case.
+    /// fails the tables that it has yet to make or to fill. If nothing is, what it has yet to fill is read
+    /// again, by who has its copies.
     void forget_shard(uint32_t shard, const Status& loss = {});
 
     /// The numbers that were given out; there may be none at some of them.
@@ -96,6 +97,11 @@ public:
     /// Whether a table is being read from a checkpoint: no segment may change hands.
     [[nodiscard]] bool is_filling() const noexcept;
 
+    /// Whether shards came to hold something else while they read a table: call fill_again() once all of them
+    /// have the newest view.
+    [[nodiscard]] bool wants_fill_again() const noexcept;
+    void fill_again();
+
     /// Those that all shards have.
     [[nodiscard]] std::vector<TableSchema> made_tables() const;
 
@@ -116,6 +122,7 @@ private:
         std::vector<ShardPeer> joined = {};  ///< that have come since, before all had it
         bool is_unread = false;              ///< in the checkpoint; nobody has asked for it
         bool is_filling = false;             ///< the shards read it
+        bool is_void = false;                ///< and have to do so again
         bool is_made = false;                ///< all shards that were there have made it
         Errc status = Errc::kOk;             ///< not kOk: the table cannot be made or read
         std::string why = {};                ///< why not: the first reason, which names the shard
@@ -126,6 +133,16 @@ private:
         /// For good.
         [[nodiscard]] bool is_refused() const noexcept {
             return status != Errc::kOk && asked.empty();
+        }
+
+        /// All shards have answered, some of them that it is void.
+        [[nodiscard]] bool waits_for_view() const noexcept {
+            return is_filling && is_void && asked.empty() && status == Errc::kOk;
+        }
+
+        /// Shards have yet to make or to fill it.
+        [[nodiscard]] bool is_under_way() const noexcept {
+            return !is_made && (!asked.empty() || waits_for_view());
         }
 
         /// Shards have it, or are about to.

@@ -222,6 +222,7 @@ private:
     size_t go_on_with_checkpoints(uint64_t now_ns);
     void hold_moves();
     [[nodiscard]] bool may_begin_checkpoint() const;
+    [[nodiscard]] bool has_one_view() const;
     void ask_for_checkpoint(const Asker& asker, const wire::Frame& frame);
     [[nodiscard]] Status take_checkpoint_report(uint32_t shard, const wire::Frame& frame);
     // manager_silence.cc: servers that are out of reach

@@ -23,6 +23,7 @@ size_t Manager::go_on_with_checkpoints(uint64_t now_ns) {
             checkpoints_.begin(live_shards(), std::move(tables), std::move(unread));
         ++done;
     }
+    if (tables_.wants_fill_again() && has_one_view()) tables_.fill_again();
     hold_moves();
     return done;
 }
@@ -38,9 +39,13 @@ void Manager::hold_moves() {
 /// that the checkpoint would hold up, unless it has waited for that long enough.
 bool Manager::may_begin_checkpoint() const {
     if (!membership_->is_at_rest() && !checkpoints_.needs_no_rest()) return false;
-    return !loss_ && !has_news_ && !membership_->has_losers() && !tables_.is_making() &&
-           removed_.empty() && fenced_.empty() &&
-           membership_->view().shards().size() == shards_.size();
+    return has_one_view() && !tables_.is_making();
+}
+
+/// Whether all shards have the same view, and are there.
+bool Manager::has_one_view() const {
+    return !loss_ && !has_news_ && !membership_->has_losers() && removed_.empty() &&
+           fenced_.empty() && membership_->view().shards().size() == shards_.size();
 }
 
 void Manager::ask_for_checkpoint(const Asker& asker, const wire::Frame& frame) {
