@@ -162,13 +162,13 @@ TEST_SUITE("cut_handover") {
             Cut how;
         };
 
-        for (const auto [replicas, how] : {Kind{0, Cut::kWhole}, Kind{1, Cut::kWhole},
-                                           Kind{1, Cut::kFromLoser}, Kind{1, Cut::kToLoser}}) {
-            CAPTURE(replicas);
-            CAPTURE(static_cast<int>(how));
-            HandoverCluster cluster(replicas);
+        for (const Kind kind : {Kind{0, Cut::kWhole}, Kind{1, Cut::kWhole},
+                                Kind{1, Cut::kFromLoser}, Kind{1, Cut::kToLoser}}) {
+            CAPTURE(kind.replicas);
+            CAPTURE(static_cast<int>(kind.how));
+            HandoverCluster cluster(kind.replicas);
             const Handover handover = cluster.wait_for_handover();
-            cluster.cut(handover.loser, handover.gainer, how);
+            cluster.cut(handover.loser, handover.gainer, kind.how);
             cluster.check_that_pushes_go_on();
             CHECK(cluster.host_of(handover.first) == handover.loser);
             cluster.pass(kLeaseNs);
