@@ -78,7 +78,43 @@ void JobTables::make(Entry& entry, const JobShards& shards) {
     answer_if_made(entry);
 }
 
+Status JobTables::drop(std::string_view name) {
+    Entry* const entry = find(name);
+    if (entry == nullptr)
+        return Error(Errc::kNotFound, fmt::format("there is no table '{}'", name));
+    if (entry->is_under_way())
+        return Error(Errc::kBusy, fmt::format("table '{}' is being made or read: try again", name));
+    if (entry->is_made) {
+        refused_.push_back(entry->message.table);
+        dropped_.push_back(entry->message.table);
+    }
+    forget(*entry);
+    return {};
+}
+
+void JobTables::forget(Entry& entry) {
+    std::erase_if(resumed_.tables,
+                  [&](const auto& table) { return table.name == entry.message.name; });
+    entry = {};
+}
+
+void JobTables::tell_dropped(const std::vector<ShardPeer>& shards) {
+    for (const uint32_t table : std::exchange(dropped_, {})) {
+        for (const ShardPeer& shard : shards)
+            order_drop(table, shard);
+    }
+}
+
+void JobTables::order_drop(uint32_t table, const ShardPeer& shard) {
+    wire::FrameHeader header = wire::header_of(wire::Kind::kDropTable);
+    header.first = table;
+    outbox_.send(shard.connection, header);
+}
+
+/// Others may go on to send it rows of a table that they have not dropped yet.
 void JobTables::send_all(const ShardPeer& shard) {
+    for (const uint32_t table : dropped_)
+        order_drop(table, shard);
     for (Entry& entry : tables_) {
         if (!entry.is_at_shards()) continue;
         if (!entry.is_made) entry.joined.push_back(shard);
@@ -177,7 +213,7 @@ void JobTables::answer_if_made(Entry& entry) {
     const bool was_filling = std::exchange(entry.is_filling, false);
     entry.is_made = entry.status == Errc::kOk;
     answer_askers(entry);
-    if (!entry.is_made) drop(entry, was_filling);
+    if (!entry.is_made) refuse(entry, was_filling);
 }
 
 void JobTables::answer_askers(Entry& entry) {
@@ -188,12 +224,10 @@ void JobTables::answer_askers(Entry& entry) {
 }
 
 /// The table cannot be made or read. `is_for_good`: nor if somebody asks for it again.
-void JobTables::drop(Entry& entry, bool is_for_good) {
-    wire::FrameHeader header = wire::header_of(wire::Kind::kDropTable);
-    header.first = entry.message.table;
+void JobTables::refuse(Entry& entry, bool is_for_good) {
     for (const std::vector<ShardPeer>* const peers : {&entry.shards, &entry.joined}) {
         for (const ShardPeer& shard : *peers)
-            outbox_.send(shard.connection, header);
+            order_drop(entry.message.table, shard);
     }
     refused_.push_back(entry.message.table);
     Entry left;
@@ -237,10 +271,7 @@ std::vector<TableSchema> JobTables::made_tables() const {
 
 void JobTables::forget_unread() {
     for (Entry& entry : tables_) {
-        if (!entry.is_unread) continue;
-        std::erase_if(resumed_.tables,
-                      [&](const auto& table) { return table.name == entry.message.name; });
-        entry = {};
+        if (entry.is_unread) forget(entry);
     }
 }
 

@@ -60,6 +60,18 @@ public:
     std::optional<uint32_t> open(const Asker& asker, std::string_view name,
                                  const JobShards& shards);
 
+    /// A worker wants that nobody has the table any more: its name is free at once, and its number is never
+    /// given out again. The shards drop it when they are told. One of the checkpoint that nobody has is
+    /// forgotten.
+    /// Errors: Errc::kNotFound; Errc::kBusy while it is being made or read
+    [[nodiscard]] Status drop(std::string_view name);
+
+    /// Whether shards are to be told of tables that were dropped.
+    [[nodiscard]] bool has_dropped() const noexcept { return !dropped_.empty(); }
+
+    /// Tells them. Not while they keep rows for a checkpoint.
+    void tell_dropped(const std::vector<ShardPeer>& shards);
+
     /// A shard that joins gets all tables, also those that others are about to make, but none that
     /// was refused.
     void send_all(const ShardPeer& shard);
@@ -85,7 +97,7 @@ public:
         return tables_[table].message.name;
     }
 
-    /// Those that were refused since the last call.
+    /// Those that were refused or dropped since the last call.
     [[nodiscard]] std::vector<uint32_t> take_refused() { return std::exchange(refused_, {}); }
 
     /// The tables that the job has, with those of the checkpoint that were not read yet.
@@ -158,13 +170,16 @@ private:
     void send(const Entry& entry, const ShardPeer& shard);
     void answer_if_made(Entry& entry);
     void answer_askers(Entry& entry);
-    void drop(Entry& entry, bool is_for_good);
+    void refuse(Entry& entry, bool is_for_good);
+    void forget(Entry& entry);
+    void order_drop(uint32_t table, const ShardPeer& shard);
 
     Outbox& outbox_;
     std::string folder_;  // of the checkpoint that the job goes on from
     ResumedMessage resumed_;
     std::vector<Entry> tables_;  // by number; without a name: none
     std::vector<uint32_t> refused_;
+    std::vector<uint32_t> dropped_;  // the shards that have them were not told yet
 };
 
 }  // namespace weir

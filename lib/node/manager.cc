@@ -143,6 +143,7 @@ void Manager::receive_from_worker(const Asker& asker, const wire::Frame& frame) 
         }
         case Kind::kCreateTable: return create_table(asker, frame);
         case Kind::kOpenTable: return open_table(asker, frame);
+        case Kind::kDropTable: return drop_table(asker, frame);
         case Kind::kBarrier: barrier_.arrive(asker); return settle_barrier();
         case Kind::kWithdraw: return withdraw(asker, frame.header.first);
         case Kind::kWork: return ask_for_work(asker, frame);
@@ -286,7 +287,7 @@ void Manager::add_made_table(std::optional<uint32_t> made) {
     has_news_ = true;
 }
 
-/// After everything that may have refused tables.
+/// After everything that may have refused or dropped tables.
 void Manager::forget_refused_tables() {
     for (const uint32_t table : tables_.take_refused())
         membership_->remove_table(table);
@@ -298,6 +299,24 @@ void Manager::open_table(const Asker& asker, const wire::Frame& frame) {
     if (!may_share(asker)) return;
     if (loss_) return answer(outbox_, asker, loss_->code(), encode_text(loss_->text()));
     add_made_table(tables_.open(asker, message->name, job_shards()));
+}
+
+/// Also by a worker whose share is void: it may be done with the tables of an earlier one.
+void Manager::drop_table(const Asker& asker, const wire::Frame& frame) {
+    const auto message = TableMessage::decode(frame.values);
+    if (!message) return refuse(asker.connection, "a malformed table name");
+    if (loss_) return answer(outbox_, asker, loss_->code(), encode_text(loss_->text()));
+    const Status dropped = tables_.drop(message->name);
+    if (!dropped)
+        return answer(outbox_, asker, dropped.code(), encode_text(dropped.error().message()));
+    forget_refused_tables();
+    tell_dropped_tables();
+    answer(outbox_, asker, Errc::kOk);
+}
+
+/// A checkpoint that is under way has the table still.
+void Manager::tell_dropped_tables() {
+    if (tables_.has_dropped() && !checkpoints_.needs_shards()) tables_.tell_dropped(live_shards());
 }
 
 void Manager::lost(ConnectionId connection) {

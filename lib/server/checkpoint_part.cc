@@ -100,6 +100,12 @@ Status CheckpointPart::keep_rows() {
     return {};
 }
 
+bool CheckpointPart::needs(uint32_t table) const noexcept {
+    return awaited_.contains(table) || std::ranges::any_of(snapshots_, [&](const auto& snapshot) {
+               return snapshot->table().rows->schema().id == table;
+           });
+}
+
 size_t CheckpointPart::step(size_t bytes_max, bool confirmed) {
     if (phase_ != Phase::kTaking || !has_all_orders_) return 0;
     try {

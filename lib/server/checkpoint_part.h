@@ -36,6 +36,9 @@ public:
     /// Whether no push is to be executed.
     [[nodiscard]] bool is_frozen() const noexcept { return phase_ == Phase::kFrozen; }
 
+    /// Whether the table is in one that is under way.
+    [[nodiscard]] bool needs(uint32_t table) const noexcept;
+
     /// Whether step() would find something to do.
     [[nodiscard]] bool has_work() const noexcept;
 

@@ -75,14 +75,14 @@ Status Shard::create_table(std::span<const std::byte> body) {
     return {};
 }
 
-/// The table is refused, maybe by another shard, so nobody was told its number. But a peer that makes
-/// one up may have sent anything: whatever waits is answered as if the table had never been.
+/// The table is refused, maybe by another shard, or a worker has dropped it: whatever waits is answered as
+/// if the table had never been.
 void Shard::drop_table(uint64_t number) {
     const bool is_being_filled =
         std::ranges::any_of(fills_, [&](const Fill& fill) { return fill.table == number; });
     const bool is_here = number < tables_.size() && tables_[number] != nullptr;
     if (number >= TableMessage::kTablesMax || is_being_filled ||
-        (is_here && tables_[number]->rows->has_snapshot())) {
+        checkpoint_.needs(static_cast<uint32_t>(number))) {
         return end(
             Error(Errc::kProtocol, fmt::format("the manager sent an impossible order to drop "
                                                "table {}",

@@ -91,6 +91,8 @@ public:
         return is_read_ || place_.memory->waiting_bytes > kWaitingBytesMax;
     }
 
+    [[nodiscard]] const ShardTable& table() const noexcept { return table_; }
+
     /// Whether all chunks are on the disk, and were taken.
     [[nodiscard]] bool is_over() const noexcept {
         return is_read_ && writing_.empty() && syncing_.empty() && written_.empty();

@@ -226,6 +226,11 @@ Status Client::forget_unread_tables() {
     return state_->finish(state_->core().ask_about_checkpoints(CheckpointAsk::kForgetUnread));
 }
 
+Status Client::drop_table(std::string_view name, std::span<const TaskId> after) {
+    WEIR_TRY(wait_for(*state_, after));
+    return state_->finish(state_->core().drop_table(name));
+}
+
 Result<std::vector<JobEvent>> Client::take_events() {
     WEIR_TRY(state_->may_wait());
     const ClientCore::CallId call = state_->core().ask_about_checkpoints(CheckpointAsk::kWritten);

@@ -297,6 +297,14 @@ public:
     [[nodiscard]] Result<Table<T>> open_table(std::string_view name, uint32_t width = 0,
                                               std::span<const TaskId> after = {});
 
+    /// No worker needs the table any more: its name is free at once, and the servers give its memory back,
+    /// those of its copies, too (while a checkpoint that has it is being written, when that has its rows).
+    /// Calls of other workers that are under way in it, and all later ones of its handles, end with
+    /// kNotFound. Later checkpoints do not have it. Waits for the tasks `after` first.
+    /// Errors: kNotFound; kBusy while another worker creates it, or while it is read from a checkpoint;
+    ///         kPeerLost, kDeadline; the error of a task of `after`
+    [[nodiscard]] Status drop_table(std::string_view name, std::span<const TaskId> after = {});
+
     /// Allocates `count` zeroed values in registered memory.
     /// Errors: kNoMemory
     template <Value T>

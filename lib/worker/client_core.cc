@@ -278,6 +278,12 @@ ClientCore::CallId ClientCore::open_table(std::string_view table_name) {
                    TableMessage{0, std::string(table_name), {}}.encode());
 }
 
+ClientCore::CallId ClientCore::drop_table(std::string_view table_name) {
+    if (Status wrong = check_name(table_name); !wrong) return calls_.failed(std::move(wrong));
+    return control(manager(), Kind::kDropTable,
+                   TableMessage{0, std::string(table_name), {}}.encode());
+}
+
 Status ClientCore::check_barrier() const {
     for (uint32_t i = 0; phase_ == Phase::kReady && i < manager(); ++i) {
         if (peers_[i].state != Peer::State::kLost) continue;

@@ -153,6 +153,7 @@ public:
     // Calls to the manager.
     CallId create_table(const TableSchema& schema);
     CallId open_table(std::string_view table_name);
+    CallId drop_table(std::string_view table_name);
     /// `deadline_ns`: from now; 0: the default. `after`: as CallOptions::after.
     CallId barrier(uint64_t deadline_ns, std::span<const TaskId> after = {});
     CallId take_work(uint32_t piece_count, uint64_t deadline_ns, std::string_view description = {});

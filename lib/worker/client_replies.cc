@@ -249,6 +249,8 @@ Status ClientCore::error_of(const Request& request, const wire::Frame& frame) co
         const std::string why = decode_text(frame.values).value_or("");
         if (!why.empty()) return Error(header.status, "the table cannot be made: " + why);
     }
+    if (request.header.kind == Kind::kDropTable)
+        return Error(header.status, decode_text(frame.values).value_or("it cannot be dropped"));
     if (request.header.kind == Kind::kBarrier) {
         const std::string why = decode_text(frame.values).value_or("");
         if (was_stopped(header.status)) return Error(header.status, why);
@@ -267,7 +269,8 @@ Status ClientCore::error_of(const Request& request, const wire::Frame& frame) co
             return Error(Errc::kStaleEpoch, fmt::format("{} is at epoch {}, this client at {}", who,
                                                         header.first, request.header.epoch));
         case Errc::kNotFound:
-            return Error(Errc::kNotFound, fmt::format("{} has no such table", who));
+            return Error(Errc::kNotFound,
+                         fmt::format("{} has no such table: a worker has dropped it", who));
         case Errc::kNoMemory:
             return Error(
                 Errc::kNoMemory,

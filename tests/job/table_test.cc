@@ -228,6 +228,35 @@ TEST_SUITE("tables") {
         CHECK(job->serve().has_value());
     }
 
+    TEST_CASE("a table is dropped while workers push to it, and another one has its name") {
+        constexpr uint64_t kMany = 1 << 16;
+        const auto job = start_job(2, 1, 2);
+        size_t before = 0;  // the first worker's
+        const Status ran = job->run_workers([&](Client& client) -> Status {
+            const std::vector<double> ones(kMany, 1);
+            for (uint64_t round = 0; round < 8; ++round) {
+                WEIR_ASSIGN(auto table, client.create_table<double>("t", dense_options(kMany)));
+                WEIR_TRY(client.barrier());
+                Task push = table.push(KeyRange{0, kMany}, ones);
+                if (client.worker() == 0) WEIR_TRY(client.drop_table("t"));
+                const Status pushed = push.wait();
+                CHECK((pushed || pushed.code() == Errc::kNotFound));
+                WEIR_TRY(client.barrier());
+                CHECK(table.push(KeyRange{0, kMany}, ones).wait().code() == Errc::kNotFound);
+                CHECK(client.open_table<double>("t").code() == Errc::kNotFound);
+                CHECK(client.drop_table("t").code() == Errc::kNotFound);
+                if (client.worker() == 0) {
+                    WEIR_ASSIGN(const ClientStats stats, client.stats());
+                    if (round == 0) before = stats.servers_used_bytes;
+                    CHECK(stats.servers_used_bytes < before + kMany * sizeof(double));
+                }
+                WEIR_TRY(client.barrier());
+            }
+            return {};
+        });
+        CHECK_MESSAGE(ran, ran.error().text());
+    }
+
     TEST_CASE("mistakes of the caller are errors that say what is wrong, and nothing is sent") {
         const auto job = start_job(1, 1, 1);
         auto client = std::move(job->make_client(0)).value();

@@ -230,6 +230,66 @@ TEST_SUITE("job tables") {
         }
     }
 
+    TEST_CASE("a table that a worker drops is gone for all, and its name is free") {
+        Tables job;
+        (void)job.ask("w");
+        CHECK(job.tables.drop("w").code() == Errc::kBusy);  // it is being made
+        for (const uint32_t shard : {0, 1})
+            REQUIRE(job.answer(shard, 0).has_value());
+        CHECK(job.tables.drop("other").code() == Errc::kNotFound);
+        const ShardPeer early{2, job.endpoint.accept()};
+        job.tables.send_all(early);
+        CHECK(job.last(early.connection).header.kind == Kind::kCreateTable);
+
+        CHECK_FALSE(job.tables.has_dropped());
+        CHECK(job.tables.drop("w"));
+        CHECK(job.tables.drop("w").code() == Errc::kNotFound);
+        CHECK(job.tables.take_refused() == std::vector<uint32_t>{0});
+        CHECK(job.tables.count() == 0);
+        CHECK(job.tables.made_tables().empty());
+        REQUIRE(job.answer(2, 0, Errc::kNoMemory).has_value());  // no matter now
+        REQUIRE(job.tables.has_dropped());
+        CHECK(job.dropped(early.connection).empty());
+        // It never had the table, but others may go on to send it rows.
+        const ShardPeer late{3, job.endpoint.accept()};
+        job.tables.send_all(late);
+        CHECK(job.dropped(late.connection) == std::vector<uint64_t>{0});
+        std::vector<ShardPeer> all = job.shards.live;
+        all.push_back(early);
+        job.tables.tell_dropped(all);
+        for (const ShardPeer& shard : all)
+            CHECK(job.dropped(shard.connection) == std::vector<uint64_t>{0});
+        CHECK_FALSE(job.tables.has_dropped());
+
+        const auto again = job.ask("w");
+        CHECK(job.made == 1U);
+        for (const uint32_t shard : {0, 1})
+            REQUIRE(job.answer(shard, 1).has_value());
+        CHECK(job.last(again).header.status == Errc::kOk);
+    }
+
+    TEST_CASE("a table of the checkpoint that a worker drops is in no later one") {
+        for (const bool is_read : {false, true}) {
+            CAPTURE(is_read);
+            Tables job;
+            job.resume();
+            if (is_read) {
+                (void)job.ask("old");
+                for (const uint32_t shard : {0, 1})
+                    REQUIRE(job.answer(shard, 0).has_value());
+                CHECK(job.tables.drop("old").code() == Errc::kBusy);
+                for (const uint32_t shard : {0, 1})
+                    job.report_filled(shard, 0, Errc::kOk);
+            }
+            CHECK(job.tables.resumed().tables.size() == 1);
+            CHECK(job.tables.drop("old"));
+            CHECK(job.tables.unread_tables().empty());
+            CHECK(job.tables.count() == 0);
+            CHECK(job.tables.resumed().tables.empty());
+            CHECK(job.tables.has_dropped() == is_read);
+        }
+    }
+
     TEST_CASE("a new table, which has nothing to read, waits for no lost shard") {
         Tables job;
         job.shards.lost = {7};

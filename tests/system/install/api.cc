@@ -112,7 +112,10 @@ bool own_rule(weir::Client& client) {
     std::vector<float> value = {8};
     return expect(table->push(keys, value).wait(), "a push") &&
            expect(table->push(keys, value).wait(), "and another") &&
-           expect(table->pull(keys, value).wait() && value[0] == 6, "the rule made 0, 4, 6 of it");
+           expect(table->pull(keys, value).wait() && value[0] == 6,
+                  "the rule made 0, 4, 6 of it") &&
+           expect(client.drop_table("half_way"), "nobody needs the table") &&
+           expect(table->push(keys, value).wait().code() == weir::Errc::kNotFound, "it is gone");
 }
 
 /// Checks the errors that a trainer gets when it, or the job, does something wrong.
