@@ -27,10 +27,16 @@ struct MaxOfIteration : SumOfIteration {
     static constexpr Combine kCombine = Combine::kMax;
 };
 
+// The tables of an exchange, behind its name.
 constexpr std::string_view kWeights = ".weights";
+constexpr std::string_view kSums = ".sums";
+constexpr std::string_view kMaxima = ".maxima";
+constexpr std::string_view kSumsByKey = ".by-key";
+constexpr std::string_view kMaximaByKey = ".max-by-key";
+constexpr std::string_view kLists = ".lists";
 
-std::string weights_name(std::string_view name) {
-    return fmt::format("{}{}", name, kWeights);
+std::string table_name(std::string_view exchange, std::string_view table) {
+    return fmt::format("{}{}", exchange, table);
 }
 
 }  // namespace
@@ -60,17 +66,13 @@ Result<std::unique_ptr<ClientExchange>> ClientExchange::make(Client& client, std
     greatest_by_key.rule = kMaxRule;
     TableOptions lists = reduced;
     lists.rule = "assign";
-    WEIR_ASSIGN(Table<double> a, client.create_table<double>(weights_name(name), weights));
-    WEIR_ASSIGN(Table<double> b,
-                client.create_table<double>(fmt::format("{}.sums", name), reduced));
-    WEIR_ASSIGN(Table<double> c,
-                client.create_table<double>(fmt::format("{}.maxima", name), greatest));
-    WEIR_ASSIGN(Table<double> d,
-                client.create_table<double>(fmt::format("{}.by-key", name), by_key));
+    WEIR_ASSIGN(Table<double> a, client.create_table<double>(table_name(name, kWeights), weights));
+    WEIR_ASSIGN(Table<double> b, client.create_table<double>(table_name(name, kSums), reduced));
+    WEIR_ASSIGN(Table<double> c, client.create_table<double>(table_name(name, kMaxima), greatest));
+    WEIR_ASSIGN(Table<double> d, client.create_table<double>(table_name(name, kSumsByKey), by_key));
     WEIR_ASSIGN(Table<double> e,
-                client.create_table<double>(fmt::format("{}.max-by-key", name), greatest_by_key));
-    WEIR_ASSIGN(Table<uint64_t> f,
-                client.create_table<uint64_t>(fmt::format("{}.lists", name), lists));
+                client.create_table<double>(table_name(name, kMaximaByKey), greatest_by_key));
+    WEIR_ASSIGN(Table<uint64_t> f, client.create_table<uint64_t>(table_name(name, kLists), lists));
     return std::unique_ptr<ClientExchange>(new ClientExchange(
         client, place,
         {std::move(a), std::move(b), std::move(c), std::move(d), std::move(e), std::move(f)}));
@@ -78,8 +80,18 @@ Result<std::unique_ptr<ClientExchange>> ClientExchange::make(Client& client, std
 
 Status ClientExchange::read_weights(Client& client, std::string_view name,
                                     std::span<const uint64_t> keys, std::span<double> out) {
-    WEIR_ASSIGN(Table<double> weights, client.open_table<double>(weights_name(name)));
+    WEIR_ASSIGN(Table<double> weights, client.open_table<double>(table_name(name, kWeights)));
     return weights.pull(keys, out, {.deadline = kLongDeadline}).wait();
+}
+
+Status ClientExchange::drop(Client& client, std::string_view name, bool keeps_weights) {
+    for (const std::string_view table :
+         {kWeights, kSums, kMaxima, kSumsByKey, kMaximaByKey, kLists}) {
+        if (keeps_weights && table == kWeights) continue;
+        const Status dropped = client.drop_table(table_name(name, table));
+        if (!dropped && dropped.code() != Errc::kNotFound) return dropped;
+    }
+    return {};
 }
 
 std::optional<std::string_view> ClientExchange::exchange_of_weights(

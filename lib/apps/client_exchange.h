@@ -37,6 +37,11 @@ public:
     [[nodiscard]] static Status read_weights(Client& client, std::string_view name,
                                              std::span<const uint64_t> keys, std::span<double> out);
 
+    /// Drops the tables of an exchange that no worker uses any more: `keeps_weights`: but that of weights.
+    /// Those that are not there are no error.
+    /// Errors: those of Client::drop_table
+    [[nodiscard]] static Status drop(Client& client, std::string_view name, bool keeps_weights);
+
     /// The name of an exchange, if this is that of its table of weights.
     [[nodiscard]] static std::optional<std::string_view> exchange_of_weights(
         std::string_view table) noexcept;

@@ -235,17 +235,23 @@ Result<WorkShare> take_share(Client& client, const LrRunOptions& options) {
     return share;
 }
 
-/// The weights of this worker's features at the end of the last round that has trained them, as
-/// far as any worker knows. Without such a round those of the checkpoint that the job goes on from;
-/// without that, those of `given`.
-Result<Model> weights_to_start_from(Client& client, ClientExchange& exchange,
-                                    std::span<const uint64_t> keys, const Model& given,
-                                    const LrRounds& rounds) {
-    auto trained = static_cast<double>(rounds.trained);
-    WEIR_TRY(exchange.max({&trained, 1}));
+/// What any worker of this round knows of earlier ones, all know now, whoever dies next.
+Status agree_on_rounds(ClientExchange& exchange, LrRounds& rounds) {
+    std::array<double, 2> greatest{static_cast<double>(rounds.trained),
+                                   static_cast<double>(rounds.kept_from)};
+    WEIR_TRY(exchange.max(greatest));
+    rounds.trained = static_cast<uint64_t>(greatest[0]);
+    rounds.kept_from = static_cast<uint64_t>(greatest[1]);
+    return {};
+}
+
+/// The weights of this worker's features at the end of the last round that has trained them. Without
+/// such a round those of the checkpoint that the job goes on from; without that, those of `given`.
+Result<Model> weights_to_start_from(Client& client, std::span<const uint64_t> keys,
+                                    const Model& given, const LrRounds& rounds) {
     std::optional<std::string> name;
-    if (trained != 0) {
-        name = name_of_round(rounds, static_cast<uint64_t>(trained));
+    if (rounds.trained != 0) {
+        name = name_of_round(rounds, rounds.trained);
     } else if (rounds.resumed->checkpoint != 0) {
         name = trained_exchange(*rounds.resumed);
     }
@@ -266,12 +272,32 @@ LrProgress behind(const std::vector<LrProgress>& history, LrProgress pass) {
     return pass;
 }
 
-/// The first worker says so after the first pass: what the tables of the checkpoint had is in those
-/// of this job now.
-void forget_old_tables(Client& client, LrRounds& rounds) {
-    if (rounds.resumed->checkpoint == 0 || std::exchange(rounds.has_forgotten, true)) return;
-    if (const Status done = client.forget_unread_tables(); !done)
-        log(LogLevel::kDebug, "old tables stay in checkpoints: {}", done.error().text());
+/// The tables of the checkpoint: what they had is in those of this job.
+Status drop_saved_tables(Client& client, const ResumedFrom& resumed) {
+    if (const auto exchange = trained_exchange(resumed))
+        WEIR_TRY(ClientExchange::drop(client, *exchange, false));
+    return client.forget_unread_tables();
+}
+
+/// Tables that no worker needs once all have agreed on the last round that has trained weights, and
+/// those weights, too, if `is_trained`: all know that this round has trained them further. Only the
+/// first worker calls it. If it dies before it has, the next one does it.
+Status drop_old_tables(Client& client, LrRounds& rounds, uint64_t round, bool is_trained) {
+    const uint64_t needed = is_trained || rounds.trained == 0 ? round : rounds.trained;
+    for (uint64_t old = rounds.kept_from; old < round; ++old)
+        WEIR_TRY(ClientExchange::drop(client, name_of_round(rounds, old), old == needed));
+    rounds.kept_from = std::min(needed, round);
+    const bool is_saved_needed = rounds.trained == 0 && !is_trained;
+    if (rounds.resumed->checkpoint == 0 || is_saved_needed || rounds.has_forgotten) return {};
+    WEIR_TRY(drop_saved_tables(client, *rounds.resumed));
+    rounds.has_forgotten = true;
+    return {};
+}
+
+/// They would only take memory.
+void try_to_drop_old_tables(Client& client, LrRounds& rounds, uint64_t round, bool is_trained) {
+    if (const Status done = drop_old_tables(client, rounds, round, is_trained); !done)
+        log(LogLevel::kDebug, "old tables stay: {}", done.error().text());
 }
 
 /// The solver's options in this round. `passes`: gets those of this round, as they are made.
@@ -282,7 +308,8 @@ LrOptions options_of_round(Client& client, const LrRunOptions& options, const Wo
     solver.progress = [&, tells, is_first = share.index == 0,
                        round = share.round](const LrProgress& pass) {
         rounds.trained = round;
-        if (is_first) forget_old_tables(client, rounds);
+        // With its second pass, all workers have followed the first one.
+        if (is_first && pass.pass >= 2) try_to_drop_old_tables(client, rounds, round, true);
         passes.push_back(behind(rounds.history, pass));
         rounds.events.note_pass(passes.back().seconds);
         if (is_first) rounds.events.collect(client, false);
@@ -326,8 +353,10 @@ Result<LrRun> run_round(Client& client, const LrRunOptions& options, LrRounds& r
     run.bad_lines = {all.bad_line_count, all.first_bad_line};
     add_warnings(all, options, options.train, run.warnings);
     LrOptions of_round = options_of_round(client, options, share, rounds, passes);
-    WEIR_ASSIGN(of_round.init, weights_to_start_from(client, *exchange, examples->keys,
-                                                     options.solver.init, rounds));
+    WEIR_TRY(agree_on_rounds(*exchange, rounds));
+    if (run.is_first) try_to_drop_old_tables(client, rounds, share.round, false);
+    WEIR_ASSIGN(of_round.init,
+                weights_to_start_from(client, examples->keys, options.solver.init, rounds));
     WEIR_ASSIGN(LrSolver solver,
                 LrSolver::create(*exchange, *std::move(examples), std::move(of_round)));
     run.data_bytes = solver.data_bytes();

@@ -70,6 +70,11 @@ class LrJoin(testing.Folder, unittest.TestCase):
             return status and {w["worker"] for w in status["workers"]} == set(workers) and all(w["has_work"] for w in status["workers"])
         self.assertTrue(job.until(share), f"{self.status(job)}\n{job.everything()}")
 
+    def until_more_workers(self, job, count):
+        """Waits until there are more workers than that, and returns them."""
+        self.assertTrue(job.until(lambda: len((self.status(job) or {"workers": ()})["workers"]) > count), job.everything())
+        return self.status(job)["workers"]
+
     def trains_on(self, job, rank):
         self.assertTrue(job.trains_on(rank), job.everything())
 
@@ -205,6 +210,27 @@ class LrJoin(testing.Folder, unittest.TestCase):
         done = self.lr("--train", self.path("train.svm"), "--work-lease", "5")
         self.assertEqual(done.code, 2, done.err)
         self.assertIn("--work-lease requires --on-worker-loss reassign", done.err)
+
+    def test_servers_have_the_tables_of_one_share_however_often_the_work_is_dealt_out(self):
+        """Weights, and five tables of sums."""
+        os.mkdir(self.path("saved"))
+        with self.job(testing.endless(), *testing.ENDLESS, "--checkpoint", self.path("saved")) as job:
+            self.begin(job)
+            for _ in range(3):
+                joiner = self.join(job)
+                self.until_sharing(job, (0, 1, max(w["worker"] for w in self.until_more_workers(job, 2))))
+                self.trains_on(job, WORKERS[0])
+                joiner.process.kill()
+                self.until_sharing(job, (0, 1))
+            self.assertTrue(job.until(lambda: self.status(job)["tables"] == 6), f"{self.status(job)}\n{job.everything()}")
+            self.trains_on(job, WORKERS[0])
+            os.kill(job.pid(SERVER), signal.SIGUSR1)
+            self.assertTrue(job.until(lambda: "checkpoint 1 is in" in job.err(SERVER)), job.everything())
+            shown = testing.run([self.WEIR, "checkpoint", "show", "--json", self.path("saved")], testing.clean_environment({}), testing.LIMIT_S)
+            names = [table["table"] for table in json.loads(shown.out)["tables"]]
+            self.assertEqual(names, [f"lr{self.status(job)['work']['round']}.weights"])
+            self.stop_training(job)
+            self.assertEqual([job.wait(rank) for rank in range(3)], [143] * 3, job.everything())
 
     def test_a_signal_for_a_checkpoint_ends_no_process(self):
         no_manager = "SIGUSR1 received: this process has no manager"
