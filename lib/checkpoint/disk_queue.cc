@@ -1,32 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lib/checkpoint/disk_queue.h"
 
+#include <fmt/core.h>
+
 namespace weir::checkpoint {
 
-std::function<void(Disk&)> DiskQueue::take() {
-    if (waiting_.empty()) return {};
+uint64_t DiskQueue::stalled_ns() const {
+    const std::lock_guard lock(mutex_);
+    return waiting_.empty() && !is_busy_ ? 0 : clock_->now_ns() - moved_ns_;
+}
+
+Status DiskQueue::check_moves() const {
+    const uint64_t stalled = stalled_ns();
+    if (stalled < kHangNs) return {};
+    return Error(Errc::kDeadline,
+                 fmt::format("the disk for checkpoints, or the network to it, hangs: what it was "
+                             "given earlier has not moved for {} s",
+                             stalled / kSecond));
+}
+
+/// What was added first. False: there is nothing.
+bool DiskQueue::do_next(std::unique_lock<std::mutex>& lock) {
+    if (waiting_.empty()) return false;
     std::function<void(Disk&)> work = std::move(waiting_.front());
     waiting_.pop_front();
-    return work;
+    is_busy_ = true;
+    lock.unlock();
+    work(*disk_);
+    work = nullptr;  // it may have files that are closed now, which takes the disk, too
+    lock.lock();
+    is_busy_ = false;
+    moved_ns_ = clock_->now_ns();
+    return true;
 }
 
 bool DiskQueue::run_one() {
     std::unique_lock lock(mutex_);
-    const std::function<void(Disk&)> work = take();
-    lock.unlock();
-    if (work) work(*disk_);
-    return work != nullptr;
+    return do_next(lock);
 }
 
 void DiskQueue::run() {
-    for (;;) {
-        std::unique_lock lock(mutex_);
+    std::unique_lock lock(mutex_);
+    do {
         added_.wait(lock, [&] { return is_closed_ || !waiting_.empty(); });
-        const std::function<void(Disk&)> work = take();
-        if (!work) return;
-        lock.unlock();
-        work(*disk_);
-    }
+    } while (do_next(lock));
 }
 
 void DiskQueue::close() {

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <future>
@@ -13,6 +14,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "lib/base/clock.h"
+#include "lib/base/result.h"
 #include "lib/checkpoint/disk.h"
 
 namespace weir::checkpoint {
@@ -20,7 +23,12 @@ namespace weir::checkpoint {
 /// Thread: any
 class DiskQueue {
 public:
-    explicit DiskQueue(std::shared_ptr<Disk> disk) : disk_(std::move(disk)) {}
+    /// A disk hangs that has not finished one piece of work for so long.
+    static constexpr uint64_t kHangNs = 20 * kSecond;
+
+    explicit DiskQueue(std::shared_ptr<Disk> disk,
+                       std::shared_ptr<const Clock> clock = std::make_shared<SteadyClock>())
+        : disk_(std::move(disk)), clock_(std::move(clock)) {}
 
     /// Has `work(Disk&)` done, in its turn. The future has what it returned; it does not wait when it
     /// is destroyed. After close() nothing is done: the future then has an exception.
@@ -30,10 +38,19 @@ public:
         const auto task = std::make_shared<std::packaged_task<Made(Disk&)>>(std::move(work));
         std::future<Made> future = task->get_future();
         const std::lock_guard lock(mutex_);
-        if (!is_closed_) waiting_.emplace_back([task](Disk& disk) { (*task)(disk); });
+        if (is_closed_) return future;
+        if (waiting_.empty() && !is_busy_) moved_ns_ = clock_->now_ns();
+        waiting_.emplace_back([task](Disk& disk) { (*task)(disk); });
         added_.notify_one();
         return future;
     }
+
+    /// For how long there has been something to do of which nothing was finished.
+    [[nodiscard]] uint64_t stalled_ns() const;
+
+    /// Whoever is to begin much more looks first: what a disk that hangs was given stays in memory.
+    /// Errors: Errc::kDeadline if it hangs
+    [[nodiscard]] Status check_moves() const;
 
     /// Does what was added first. False: there was nothing.
     bool run_one();
@@ -45,12 +62,15 @@ public:
     void close();
 
 private:
-    [[nodiscard]] std::function<void(Disk&)> take();
+    bool do_next(std::unique_lock<std::mutex>& lock);
 
     std::shared_ptr<Disk> disk_;
-    std::mutex mutex_;
+    std::shared_ptr<const Clock> clock_;
+    mutable std::mutex mutex_;
     std::condition_variable added_;
     std::deque<std::function<void(Disk&)>> waiting_;
+    bool is_busy_ = false;   ///< with what waits no more
+    uint64_t moved_ns_ = 0;  ///< when the first was added, or another one was finished
     bool is_closed_ = false;
 };
 

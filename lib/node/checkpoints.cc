@@ -203,7 +203,7 @@ size_t Checkpoints::poll() {
     if (phase_ == Phase::kNumbering || phase_ == Phase::kWriting) {
         if (const std::optional<DiskAnswer> answer = disk_->take()) {
             if (answer->status != Errc::kOk) {
-                give_up(Error(answer->status, answer->why));
+                fail(answer->status, answer->why);
             } else {
                 phase_ == Phase::kNumbering ? freeze(answer->number) : complete();
             }
@@ -213,8 +213,7 @@ size_t Checkpoints::poll() {
     const std::string late = late_text();
     if (late.empty()) return 0;
     const bool hangs = phase_ != Phase::kFreezing && taking_.empty();
-    give_up(Error(Errc::kDeadline, late));
-    if (hangs) pause_end_ns_ = clock_.now_ns() + kDiskNs;
+    hangs ? fail(Errc::kDeadline, late) : give_up(Error(Errc::kDeadline, late));
     return 1;
 }
 
@@ -359,7 +358,7 @@ Status Checkpoints::take(uint32_t shard, const CheckpointReport& report) {
             if (awaited_.empty()) write_manifest();
             return {};
         case Step::kFailed:
-            give_up(Error(report.status, fmt::format("shard {}: {}", shard, report.why)));
+            fail(report.status, fmt::format("shard {}: {}", shard, report.why));
             return {};
         default: return Error(Errc::kProtocol, "a report that belongs to no checkpoint");
     }
@@ -436,6 +435,12 @@ void Checkpoints::give_up(const Error& why, LogLevel level) {
     is_missed_ = was_due_;
     log(level, "there is no new checkpoint, and the job goes on: {}", why.text());
     answer_all(outbox_, served_, why.code(), encode_text(why.text()));
+}
+
+/// The disk, or a shard, says so. kDeadline: the disk hangs.
+void Checkpoints::fail(Errc status, std::string why) {
+    give_up(Error(status, std::move(why)));
+    if (status == Errc::kDeadline) pause_end_ns_ = clock_.now_ns() + kDiskNs;
 }
 
 void Checkpoints::end(const Error& why) {

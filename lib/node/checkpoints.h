@@ -66,7 +66,8 @@ public:
     static constexpr uint64_t kFreezeNs = 5 * kSecond;  ///< for all shards to stop
     static constexpr uint64_t kTakeNs = 60 * kSecond;   ///< and then to have kept all rows
     /// A disk of which nothing was heard for so long hangs: no number, no chunk of any server. Moves and
-    /// joins do not wait for it any longer, and for as long the next one does not begin by itself.
+    /// joins do not wait for it any longer, and for as long the next one does not begin by itself. One that
+    /// somebody asks for fails at once while it hangs (DiskQueue::kHangNs).
     static constexpr uint64_t kDiskNs = 60 * kSecond;
     /// The same for a manifest, behind which old checkpoints are removed: only who asked waits.
     static constexpr uint64_t kManifestNs = 600 * kSecond;
@@ -179,6 +180,7 @@ private:
     [[nodiscard]] bool is_due_by_itself() const;
     void enter(Phase phase);
     void give_up(const Error& why, LogLevel level = LogLevel::kWarning);
+    void fail(Errc status, std::string why);
     void send(const ShardPeer& shard, const CheckpointOrder& order);
     void freeze(uint64_t number);
     void order_to_take();

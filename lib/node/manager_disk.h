@@ -37,7 +37,17 @@ class OwnDisk final : public ManagerDisk {
 public:
     explicit OwnDisk(std::shared_ptr<checkpoint::DiskQueue> queue) : queue_(std::move(queue)) {}
 
-    void start(Work work) override { answer_ = queue_->add(std::move(work)); }
+    /// While the disk hangs, it is not asked for more.
+    void start(Work work) override {
+        const Status moves = queue_->check_moves();
+        if (moves) {
+            answer_ = queue_->add(std::move(work));
+            return;
+        }
+        std::promise<DiskAnswer> failed;
+        answer_ = failed.get_future();
+        failed.set_value({.status = moves.code(), .why = moves.error().message()});
+    }
 
     [[nodiscard]] std::optional<DiskAnswer> take() override {
         if (!answer_.valid() || !checkpoint::is_done(answer_)) return std::nullopt;

@@ -22,6 +22,8 @@ void CheckpointPart::freeze(uint64_t number) {
     end();
     number_ = number;
     phase_ = Phase::kFrozen;
+    if (const Status moves = disk_ == nullptr ? Status() : disk_->check_moves(); !moves)
+        return fail(moves.error());
     saving_.clear();
     is_saving_void_ = false;
     std::vector<TableIteration> highest;

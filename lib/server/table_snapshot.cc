@@ -46,6 +46,7 @@ Result<std::unique_ptr<TableSnapshot>> TableSnapshot::begin(ShardTable& table,
 TableSnapshot::~TableSnapshot() {
     for (const Writing& writing : writing_)
         place_.memory->waiting_bytes -= writing.bytes;
+    if (file_count_ > 0 || !syncing_.empty()) drop_files();
     drop_kept();
 }
 
@@ -150,14 +151,17 @@ void TableSnapshot::close_group() {
         const std::shared_ptr<ChunkWriter> writer = std::move(parts_[i].writer);
         const size_t bytes = writer->bytes();
         place_.memory->waiting_bytes += bytes;
-        writing_.push_back({bytes, parts_[i].stamp,
-                            place_.disk->add([writer, files = files_, folder = place_.folder](
-                                                 checkpoint::Disk& disk) -> Result<WrittenPart> {
-                                WEIR_ASSIGN(ChunkWriter::Written written,
-                                            writer->write(disk, folder));
-                                files->push_back(std::move(written.file));
-                                return WrittenPart{std::move(written.entry), writer->take_buffer()};
-                            })});
+        // If it is given up before its turn comes, it leaves memory at once and is not written.
+        auto part =
+            place_.disk->add([ours = std::weak_ptr(writer), files = files_, folder = place_.folder](
+                                 checkpoint::Disk& disk) -> Result<WrittenPart> {
+                const std::shared_ptr<ChunkWriter> chunk = ours.lock();
+                if (chunk == nullptr) return Error(Errc::kCancelled, "it was given up");
+                WEIR_ASSIGN(ChunkWriter::Written written, chunk->write(disk, folder));
+                files->push_back(std::move(written.file));
+                return WrittenPart{std::move(written.entry), chunk->take_buffer()};
+            });
+        writing_.push_back({bytes, parts_[i].stamp, writer, std::move(part)});
         if (++file_count_ == kSyncedTogether) sync();
     }
     group_begin_ = group_end_;
@@ -175,6 +179,13 @@ void TableSnapshot::sync() {
                                 WEIR_TRY(file->sync());
                             return disk.sync_folder(folder);
                         })});
+}
+
+/// To close a file takes the disk, too, if it is on a network file system.
+void TableSnapshot::drop_files() {
+    writing_.clear();  // the futures have files_
+    syncing_.clear();
+    (void)place_.disk->add([files = std::move(files_)](checkpoint::Disk&) { return true; });
 }
 
 /// To give so much memory back takes milliseconds: the thread for the disk has them.

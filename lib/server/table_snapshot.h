@@ -119,6 +119,7 @@ private:
     struct Writing {
         size_t bytes = 0;
         uint64_t stamp = 0;
+        std::shared_ptr<checkpoint::ChunkWriter> writer;
         std::future<Result<WrittenPart>> part;
     };
 
@@ -136,6 +137,7 @@ private:
     void open_group();
     void close_group();
     void sync();
+    void drop_files();
     void drop_kept();
     void add_range();
     void add_listed();

@@ -355,7 +355,7 @@ public:
     /// to 5 s.
     /// Errors: kUnavailable if the job has no folder for checkpoints; kIo (a full disk); kPeerLost;
     ///         kBusy, kCancelled if servers came or went meanwhile: try again; kDeadline: it may still
-    ///         come; the error of a task of `after`
+    ///         come, or a disk hangs; the error of a task of `after`
     [[nodiscard]] Result<uint64_t> checkpoint(std::chrono::nanoseconds at_most = {},
                                               std::span<const TaskId> after = {});
     /// What the job goes on from. Its tables are read when they are opened or created; until then, and

@@ -26,6 +26,30 @@ TEST_SUITE("disk_queue") {
         CHECK(done == std::vector{1, 2});
     }
 
+    TEST_CASE("a disk hangs that has finished nothing for long, not one that has nothing to do") {
+        const auto clock = std::make_shared<ManualClock>();
+        DiskQueue queue(std::make_shared<testing::SimDisk>(), clock);
+        clock->advance(DiskQueue::kHangNs);
+        CHECK(queue.check_moves());
+        (void)queue.add([](Disk&) { return 1; });
+        (void)queue.add([](Disk&) { return 2; });
+        clock->advance(DiskQueue::kHangNs - 1);
+        CHECK(queue.stalled_ns() == DiskQueue::kHangNs - 1);
+        CHECK(queue.check_moves());
+        clock->advance(1);
+        CHECK(queue.check_moves().code() == Errc::kDeadline);
+        CHECK(queue.run_one());
+        CHECK(queue.check_moves());
+        auto last = queue.add([&](Disk&) {
+            clock->advance(DiskQueue::kHangNs);
+            return queue.check_moves().code();  // nothing waits, but this is not finished
+        });
+        CHECK(queue.run_one());
+        CHECK(queue.run_one());
+        CHECK(last.get() == Errc::kDeadline);
+        CHECK(queue.stalled_ns() == 0);
+    }
+
     TEST_CASE("a thread does all that waits before it ends, and takes nothing after that") {
         DiskQueue queue(std::make_shared<testing::SimDisk>());
         std::vector<std::future<Status>> results;

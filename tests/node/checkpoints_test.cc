@@ -46,8 +46,9 @@ struct DueCheckpoints {
     ManualClock clock;
     FakeEndpoint endpoint;
     Outbox outbox{endpoint};
-    std::shared_ptr<checkpoint::DiskQueue> disk =
-        std::make_shared<checkpoint::DiskQueue>(std::make_shared<SimDisk>());
+    std::shared_ptr<checkpoint::DiskQueue> disk = std::make_shared<checkpoint::DiskQueue>(
+        std::make_shared<SimDisk>(),
+        std::shared_ptr<const Clock>(std::shared_ptr<const Clock>(), &clock));
     Checkpoints checkpoints{options(), outbox, clock};
 };
 
@@ -135,9 +136,10 @@ TEST_SUITE("checkpoints") {
         CHECK_FALSE(job.checkpoints.is_due());
         job.clock.advance(1);
         REQUIRE(job.checkpoints.is_due());
-        job.checkpoints.begin(shards, {}, {});
         while (job.disk->run_one()) {
         }  // it lives again; but that of the shard hangs
+        job.checkpoints.begin(shards, {}, {});
+        REQUIRE(job.disk->run_one());
         REQUIRE(job.checkpoints.poll() == 1);
         using Step = CheckpointReport::Step;
         REQUIRE(job.checkpoints.take(3, {.step = Step::kFrozen, .number = 1}));
@@ -153,6 +155,36 @@ TEST_SUITE("checkpoints") {
         CHECK_FALSE(job.checkpoints.is_due());
         CHECK(job.checkpoints.report().last_failure.find(
                   "shard 3 has written nothing to d for 60 s") != std::string::npos);
+    }
+
+    TEST_CASE("while a disk hangs, one that somebody asks for fails at once, and no other begins") {
+        DueCheckpoints job;
+        const std::vector<ShardPeer> shards{{.number = 3, .connection = 7}};
+        const auto fails_with = [&](const char* why) {
+            CHECK_FALSE(job.checkpoints.is_under_way());
+            CHECK(job.checkpoints.report().last_failure.find(why) != std::string::npos);
+            job.clock.advance(Checkpoints::kDiskNs - 1);
+            CHECK_FALSE(job.checkpoints.is_due());
+            job.clock.advance(1);
+            CHECK(job.checkpoints.is_due());
+        };
+        job.clock.advance(kEveryNs);
+        REQUIRE(job.checkpoints.is_due());
+        job.begin_in_vain();  // and the disk does not even number it
+        job.clock.advance(checkpoint::DiskQueue::kHangNs);
+        job.checkpoints.begin(shards, {}, {});
+        REQUIRE(job.checkpoints.poll() == 1);
+        fails_with("hangs: what it was given earlier has not moved for 20 s");
+        while (job.disk->run_one()) {
+        }  // it lives again; but that of the shard hangs
+        job.checkpoints.begin(shards, {}, {});
+        REQUIRE(job.disk->run_one());
+        REQUIRE(job.checkpoints.poll() == 1);
+        REQUIRE(job.checkpoints.take(3, {.step = CheckpointReport::Step::kFailed,
+                                         .number = 1,
+                                         .status = Errc::kDeadline,
+                                         .why = "it hangs"}));
+        fails_with("shard 3: it hangs");
     }
 
     TEST_CASE(
