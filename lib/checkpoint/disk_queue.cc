@@ -21,7 +21,7 @@ Status DiskQueue::check_moves() const {
 
 /// What was added first. False: there is nothing.
 bool DiskQueue::do_next(std::unique_lock<std::mutex>& lock) {
-    if (waiting_.empty()) return false;
+    if (waiting_.empty() || is_abandoned_) return false;
     std::function<void(Disk&)> work = std::move(waiting_.front());
     waiting_.pop_front();
     is_busy_ = true;
@@ -31,6 +31,7 @@ bool DiskQueue::do_next(std::unique_lock<std::mutex>& lock) {
     lock.lock();
     is_busy_ = false;
     moved_ns_ = clock_->now_ns();
+    changed_.notify_all();
     return true;
 }
 
@@ -42,14 +43,24 @@ bool DiskQueue::run_one() {
 void DiskQueue::run() {
     std::unique_lock lock(mutex_);
     do {
-        added_.wait(lock, [&] { return is_closed_ || !waiting_.empty(); });
+        changed_.wait(lock, [&] { return is_closed_ || !waiting_.empty(); });
     } while (do_next(lock));
 }
 
 void DiskQueue::close() {
     const std::lock_guard lock(mutex_);
     is_closed_ = true;
-    added_.notify_all();
+    changed_.notify_all();
+}
+
+bool DiskQueue::is_over_within(std::chrono::nanoseconds at_most) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, at_most, [&] { return waiting_.empty() && !is_busy_; });
+}
+
+void DiskQueue::abandon() {
+    const std::lock_guard lock(mutex_);
+    is_abandoned_ = true;
 }
 
 }  // namespace weir::checkpoint

@@ -41,7 +41,7 @@ public:
         if (is_closed_) return future;
         if (waiting_.empty() && !is_busy_) moved_ns_ = clock_->now_ns();
         waiting_.emplace_back([task](Disk& disk) { (*task)(disk); });
-        added_.notify_one();
+        changed_.notify_all();
         return future;
     }
 
@@ -61,17 +61,24 @@ public:
     /// Nothing is taken any more.
     void close();
 
+    /// After close(): waits for so long, if need be, until run() has done all. Returns whether it has.
+    [[nodiscard]] bool is_over_within(std::chrono::nanoseconds at_most);
+
+    /// Of what waits nothing is done any more: run() ends after what it is at.
+    void abandon();
+
 private:
     bool do_next(std::unique_lock<std::mutex>& lock);
 
     std::shared_ptr<Disk> disk_;
     std::shared_ptr<const Clock> clock_;
     mutable std::mutex mutex_;
-    std::condition_variable added_;
+    std::condition_variable changed_;
     std::deque<std::function<void(Disk&)>> waiting_;
     bool is_busy_ = false;   ///< with what waits no more
     uint64_t moved_ns_ = 0;  ///< when the first was added, or another one was finished
     bool is_closed_ = false;
+    bool is_abandoned_ = false;
 };
 
 /// Whether the result of what was added is there. Not for a future that was taken.

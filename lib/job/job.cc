@@ -105,6 +105,7 @@ private:
     Status start_lines();
     void start_rendezvous(std::unique_ptr<boot::OpenRendezvous> rendezvous);
     Status start_shards();
+    void start_disk();
     [[nodiscard]] ShardOptions shard_options(const StorePlan& stores, size_t shard);
 
     JobOptions options_;
@@ -328,7 +329,7 @@ Result<ManagerOptions> Job::Part::manager_options() {
 }
 
 Status Job::Part::start_manager(ManagerOptions options) {
-    disk_ = std::make_unique<DiskThread>();
+    start_disk();
     options.checkpoints.disk = disk_->queue();
     WEIR_ASSIGN(std::unique_ptr<StateMachine> manager,
                 managers_.make(std::move(options), clock_, lines_.manager_life()));
@@ -375,7 +376,7 @@ void Job::Part::start_rendezvous(std::unique_ptr<boot::OpenRendezvous> rendezvou
 
 Status Job::Part::start_shards() {
     if (local_shard_count() == 0) return {};
-    if (disk_ == nullptr) disk_ = std::make_unique<DiskThread>();
+    if (disk_ == nullptr) start_disk();
     if (const size_t cpus = allowed_cpus().size(); local_shard_count() > kShardsPerCpu * cpus) {
         log(LogLevel::kWarning,
             "the {} shards of this process, each a thread, share {} CPUs, which is slow; use fewer "
@@ -392,6 +393,14 @@ Status Job::Part::start_shards() {
         serving_->add_shard(runtime_->run(std::move(machine), threads_.cpu_of_shard(shard)));
     }
     return {};
+}
+
+/// A server that joins learns of the folder only when a checkpoint begins.
+void Job::Part::start_disk() {
+    const std::string& folder = checkpoints_.options.folder;
+    disk_ = std::make_unique<DiskThread>(
+        DiskThread::Names{join_ ? "this server" : fmt::format("rank {}", roles_.shape.rank),
+                          folder.empty() ? "the job's checkpoints" : folder});
 }
 
 /// `shard`: of this process, from 0.

@@ -8,9 +8,12 @@
 #include <vector>
 
 #include <fmt/core.h>
+#include <pthread.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "lib/base/clock.h"
+#include "lib/base/log.h"
 #include "lib/node/checkpoint_message.h"
 
 namespace weir {
@@ -82,15 +85,40 @@ Result<JobCheckpoints> plan_checkpoints(const JobOptions& options, Disk& disk) {
     return plan;
 }
 
-DiskThread::DiskThread()
-    : queue_(std::make_shared<checkpoint::DiskQueue>(std::make_shared<checkpoint::RealDisk>())),
-      runtime_(IdleOptions{.spin_ns = 0, .yield_ns = 0}) {
-    runtime_.run(
-        [queue = queue_] {
-            give_way_to_others();
-            queue->run();
-        },
-        "disk");
+DiskThread::DiskThread(Names names, std::shared_ptr<Disk> disk, Patience patience)
+    : names_(std::move(names)),
+      patience_(patience),
+      queue_(std::make_shared<checkpoint::DiskQueue>(std::move(disk))),
+      thread_([queue = queue_] {
+          (void)::pthread_setname_np(::pthread_self(), "weir-disk");
+          give_way_to_others();
+          queue->run();
+      }) {}
+
+DiskThread::~DiskThread() {
+    queue_->close();
+    const auto hangs = [&] {
+        return std::chrono::nanoseconds(queue_->stalled_ns()) >= patience_.stalled;
+    };
+    const std::chrono::nanoseconds none{};
+    for (bool has_told = false; !queue_->is_over_within(hangs() ? none : patience_.silent);) {
+        if (hangs()) {
+            log(LogLevel::kWarning,
+                "{} ends without the disk of {}: that, or the network to it, hangs, and has "
+                "finished nothing for {} s; a checkpoint that is not complete counts for nothing",
+                names_.process, names_.folder, queue_->stalled_ns() / kSecond);
+            queue_->abandon();
+            thread_.detach();
+            return;
+        }
+        if (std::exchange(has_told, true)) continue;
+        log(LogLevel::kWarning,
+            "{} ends when the disk of {} has finished what it was given for checkpoints, or has "
+            "finished nothing for {} s",
+            names_.process, names_.folder,
+            std::chrono::duration_cast<std::chrono::seconds>(patience_.stalled).count());
+    }
+    thread_.join();
 }
 
 }  // namespace weir

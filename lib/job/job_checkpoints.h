@@ -4,14 +4,18 @@
 /// What a process does for the checkpoints of its job: it checks the options and folders at the start,
 /// and has a thread for the disk.
 
+#include <chrono>
 #include <memory>
 #include <optional>
+#include <string>
+#include <thread>
+#include <utility>
 
 #include "lib/base/result.h"
+#include "lib/checkpoint/disk.h"
 #include "lib/checkpoint/disk_queue.h"
 #include "lib/job/job.h"
 #include "lib/node/checkpoints.h"
-#include "lib/node/runtime.h"
 
 namespace weir {
 
@@ -31,12 +35,29 @@ struct JobCheckpoints {
 [[nodiscard]] Result<JobCheckpoints> plan_checkpoints(const JobOptions& options,
                                                       checkpoint::Disk& disk);
 
-/// A queue, and the thread that works on it. The destructor waits until all that was added is done.
+/// A queue, and the thread that works on it. The destructor waits until all that was added is done. It
+/// says so if that takes long, and leaves the thread behind if the disk hangs: a checkpoint that is not
+/// complete counts for nothing, whatever there is of it.
 class DiskThread {
 public:
-    DiskThread();
+    /// How long the destructor waits.
+    struct Patience {
+        std::chrono::nanoseconds silent = std::chrono::seconds(3);  ///< without a word
+        std::chrono::nanoseconds stalled{checkpoint::DiskQueue::kHangNs};
+    };
 
-    ~DiskThread() { queue_->close(); }
+    /// What people read.
+    struct Names {
+        std::string process;
+        std::string folder;
+    };
+
+    explicit DiskThread(Names names)
+        : DiskThread(std::move(names), std::make_shared<checkpoint::RealDisk>(), Patience()) {}
+
+    DiskThread(Names names, std::shared_ptr<checkpoint::Disk> disk, Patience patience);
+
+    ~DiskThread();
 
     DiskThread(const DiskThread&) = delete;
     DiskThread& operator=(const DiskThread&) = delete;
@@ -46,8 +67,10 @@ public:
     }
 
 private:
+    Names names_;
+    Patience patience_;
     std::shared_ptr<checkpoint::DiskQueue> queue_;
-    Runtime runtime_;  // last: its thread uses the queue
+    std::thread thread_;
 };
 
 }  // namespace weir
