@@ -40,10 +40,12 @@ void OpenIterations::set_withdrawals(std::vector<IterationProgress::Withdrawal> 
     }
 }
 
-void OpenIterations::arrived_again(uint64_t iteration, const Part& part, uint32_t parts) {
+bool OpenIterations::arrived_again(uint64_t iteration, const Part& part, uint32_t parts) {
+    state_.arrived(iteration, part.worker, parts);
+    if (state_.hopeless(iteration, part.worker)) return false;
     open(iteration).parts.push_back(part);
     open(iteration).parts.back().is_closed = true;
-    state_.arrived(iteration, part.worker, parts);
+    return true;
 }
 
 bool OpenIterations::replace(uint64_t iteration, const Part& again) noexcept {

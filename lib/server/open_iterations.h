@@ -79,9 +79,9 @@ public:
 
     /// A part, one of `parts`, whose positions have closed the iteration. It is only counted, but is
     /// answered with the others: its worker may have no other part here, and must say again that it
-    /// has come when a segment goes elsewhere before. Only while the iteration lacks() a part of
-    /// the worker.
-    void arrived_again(uint64_t iteration, const Part& part, uint32_t parts);
+    /// has come when a segment goes elsewhere before. False: nothing closes the iteration here any more, so answer
+    /// it now. Only while the iteration lacks() a part of the worker.
+    [[nodiscard]] bool arrived_again(uint64_t iteration, const Part& part, uint32_t parts);
 
     /// IterationProgress::set_withdrawals(). The sums of what fails by it are dropped.
     void set_withdrawals(std::vector<IterationProgress::Withdrawal> withdrawals);

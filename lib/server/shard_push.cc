@@ -63,7 +63,8 @@ void Shard::push_part(ShardTable& table, const ShardRequest& request) {
         switch (judge_positions(table, request)) {
             case OfPositions::kOpen: break;
             case OfPositions::kClosed:
-                table.iterations.arrived_again(h.iteration, part, h.parts);
+                if (!table.iterations.arrived_again(h.iteration, part, h.parts))
+                    answer_closed(table, part, h.iteration);
                 return finish_iterations(table);
             case OfPositions::kBoth: status = Errc::kInvalidArgument; break;
             case OfPositions::kUnknown: status = Errc::kUnknownList; break;

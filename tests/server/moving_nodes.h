@@ -200,7 +200,7 @@ struct Node {
             REQUIRE(of != OfPositions::kBoth);
             was_mixed = true;
             if (of == OfPositions::kClosed) {
-                table->iterations.arrived_again(part.iteration, name, header.parts);
+                REQUIRE(table->iterations.arrived_again(part.iteration, name, header.parts));
                 return finish();
             }
         }

@@ -101,6 +101,25 @@ TEST_SUITE("iterations") {
         window.iterations.close(count);
         CHECK(window.value_of_key_0() == 10);
     }
+
+    TEST_CASE(
+        "a part that its positions have closed is answered at once when none is closed any more") {
+        WindowOfTwo window;
+        REQUIRE(window.iterations.state().judge(1, 0, 2) == IterationProgress::Verdict::kNow);
+        CHECK(window.iterations.arrived_again(1, {1, 1, 0, 1, 0}, 2));
+        window.iterations.state().end({Errc::kReassigned});
+        int answers = 0;
+        const auto count = [&](const OpenIterations::Part& part) {
+            CHECK(part.is_closed);
+            ++answers;
+        };
+        window.iterations.give_up(1, count);
+        CHECK(answers == 1);
+        // Nobody would answer it later.
+        CHECK_FALSE(window.iterations.arrived_again(1, {1, 2, 0, 2, 0}, 2));
+        window.iterations.give_up(1, count);
+        CHECK(answers == 1);
+    }
 }
 
 }  // namespace weir

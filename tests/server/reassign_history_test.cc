@@ -108,6 +108,12 @@ TEST_SUITE("reassign_history") {
         CHECK(counts.written_in_calm >= testing::fewest_of(count, 1.5));
         CHECK(counts.pulls_of_iterations >= testing::fewest_of(count, 150));
     }
+
+    TEST_CASE(
+        "a part is answered whose segment closed its iteration elsewhere before all were ended") {
+        ReassignCounts counts;
+        run_history(200'474, counts);
+    }
 }
 
 }  // namespace weir::test
