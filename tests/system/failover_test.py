@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import subprocess
 import time
 import unittest
 
@@ -152,6 +153,35 @@ class Failover(testing.ServersThatDie, testing.Folder, unittest.TestCase):
         # No further from the optimum than the gap, either of them, but for what is lost in sums of doubles.
         self.assertAlmostEqual(result["objective"] / wanted["objective"], 1, delta=2e-10)
         self.check_losses_while_it_trained(result, testing.Path(plot).read_text(encoding="utf-8"))
+
+    def test_a_server_and_a_worker_die_at_once_and_the_next_checkpoint_has_what_the_others_go_on_with(self):
+        out, folder, train = self.path("out.json"), self.path("checkpoints"), testing.write(self.path("train.svm"), testing.endless())
+        os.mkdir(folder)
+        command = [self.WEIR, "lr", "--train", train, *testing.ENDLESS, "--servers", "3", "--replicas", "1", "--on-worker-loss", "reassign",
+                   "--checkpoint", folder, "--json", out]
+        with testing.Ranks(self.folder, command, 6, {"WEIR_LEASE_MS": str(LEASE_MS)}) as job:
+            self.ready(job)
+            subprocess.run(["kill", "-9", str(job.pid(2)), str(job.pid(4))], check=True)
+            self.assertEqual([job.wait(rank) for rank in (2, 4)], [-signal.SIGKILL] * 2)
+            os.kill(job.pid(0), signal.SIGUSR1)  # maybe before the deaths are known: then it is tried again
+            self.assertTrue(job.until(lambda: re.search(r"checkpoint \d+ is in ", job.err(0))), job.everything())
+            self.assertTrue(job.until(lambda: "the job goes on without server 2 (rank 2): nothing is lost" in job.err(0)), job.everything())
+            self.assertTrue(job.until(lambda: "worker 1 (rank 4) is lost" in job.err(0)), job.everything())
+            self.trains_on(job)
+            by_signal = max(map(int, re.findall(r"checkpoint (\d+) is in ", job.err(0))))
+            for rank in (0, 1, 3, 5):
+                os.kill(job.pid(rank), signal.SIGTERM)
+            self.assertEqual([job.wait(rank) for rank in (0, 1, 3, 5)], [143] * 4, job.everything())
+        done = self.weir("checkpoint", "verify", folder)
+        self.assertEqual((done.code, done.err), (0, ""))
+        self.assertIn(f"checkpoint {by_signal}: whole\n", done.out)
+        tables = [table["table"] for table in json.loads(self.weir("checkpoint", "show", folder, "--json").out)["tables"]]
+        self.assertIn("lr1.weights", tables)  # of the round that began when the worker was lost
+        stopped = testing.read_json(out)
+        self.assertEqual(len(stopped["restarts"]), 1)
+        done = self.lr("--train", train, "--l1", "0", "--passes", "1", "--json", out, "--resume", folder)
+        self.assertEqual(done.code, 0, done.err)
+        self.assertLessEqual(testing.read_json(out)["objective"], stopped["objective"] * (1 + 1e-9))
 
     @contextlib.contextmanager
     def held(self, job, rank):
