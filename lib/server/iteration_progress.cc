@@ -122,6 +122,7 @@ void IterationProgress::set_withdrawals(std::vector<Withdrawal> withdrawals) {
 }
 
 void IterationProgress::note_withdrawals(uint64_t iteration) noexcept {
+    if (end_) return;
     for (const Withdrawal& of : withdrawals_) {
         if (of.first <= iteration && iteration <= of.last)
             note(iteration, {Errc::kCancelled, of.worker});
@@ -138,6 +139,11 @@ void IterationProgress::lose(uint32_t worker) noexcept {
 
 void IterationProgress::end(Failure failure) noexcept {
     end_ = failure;
+    for (uint64_t iteration = first_open(); iteration <= last_open(); ++iteration) {
+        // Who leaves then withdraws its parts, and the others are to hear of the end.
+        std::optional<Failure>& its = open(iteration).failure;
+        if (its && its->status == Errc::kCancelled) its.reset();
+    }
     find_hopeless();
     fail_hopeless();
 }

@@ -360,6 +360,24 @@ TEST_SUITE("iterations") {
         iterations.restart(std::array{kLow});
         CHECK(iterations.failure_of(1)->worker == 1);  // its part will not come again
     }
+
+    TEST_CASE("who leaves when all has ended does not hide the end from the others") {
+        const std::vector<IterationProgress::Withdrawal> withdrawn{
+            {.worker = 1, .first = 1, .last = 2}};
+        Progress early(2, 2);
+        early.set_withdrawals(withdrawn);
+        CHECK(early.failure_of(1)->status == Errc::kCancelled);
+        early.end({Errc::kReassigned});
+        Progress late(2, 2);
+        late.end({Errc::kReassigned});
+        late.set_withdrawals(withdrawn);
+        for (Progress* const one : {&early, &late}) {
+            CHECK(one->failure_of(1)->status == Errc::kReassigned);
+            one->restart(std::array{kLow});  // a segment has another primary
+            CHECK(one->failure_of(1)->status == Errc::kReassigned);
+            CHECK(one->failure_of(2)->status == Errc::kReassigned);
+        }
+    }
 }
 
 }  // namespace weir

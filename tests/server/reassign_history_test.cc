@@ -114,6 +114,11 @@ TEST_SUITE("reassign_history") {
         ReassignCounts counts;
         run_history(200'474, counts);
     }
+
+    TEST_CASE("who leaves withdraws its parts, and the others hear that the work is taken anew") {
+        ReassignCounts counts;
+        run_history(200'440, counts);
+    }
 }
 
 }  // namespace weir::test
