@@ -62,7 +62,6 @@ private:
     struct Checkpoint {
         uint32_t worker = 0;
         ClientCore::CallId call = 0;
-        ReassignTables::Bounds bounds;
         uint64_t before = 0;        ///< the newest one then
         bool must_succeed = false;  ///< nothing that may make it fail was under way
         bool lacks_copies = false;  ///< they were being made again
