@@ -110,6 +110,7 @@ size_t RaftLog::poll() {
 bool RaftLog::take(uint64_t sender, std::span<const std::byte> bytes) {
     std::optional<Message> message = decode_message(bytes);
     if (!message) return false;
+    heard_ns_[sender] = clock_.now_ns();
     if (const auto* const ask = std::get_if<AskTerm>(&*message)) {
         answer(sender, *ask);
     } else if (const auto* const term = std::get_if<Term>(&*message)) {
@@ -339,6 +340,13 @@ uint64_t RaftLog::confirmed_round() const noexcept {
         rounds.push_back(round);
     std::ranges::sort(rounds, std::ranges::greater{});
     return rounds[others_needed - 1];
+}
+
+size_t RaftLog::heard_count() const {
+    const uint64_t now_ns = clock_.now_ns();
+    const auto count = std::ranges::count_if(
+        heard_ns_, [&](const auto& heard) { return now_ns - heard.second < kHeardNs; });
+    return 1 + static_cast<size_t>(count);
 }
 
 int RaftLog::arm() {

@@ -45,6 +45,7 @@ public:
 
     [[nodiscard]] std::optional<uint64_t> begin_round() override;
     [[nodiscard]] uint64_t confirmed_round() const noexcept override;
+    [[nodiscard]] size_t heard_count() const override;
 
     [[nodiscard]] bool finished() const noexcept override { return is_finished_; }
 
@@ -108,6 +109,8 @@ private:
 
     uint64_t round_ = 0;                               ///< the last one that began
     std::unordered_map<uint64_t, uint64_t> answered_;  ///< by replica: its last round of this term
+
+    std::unordered_map<uint64_t, uint64_t> heard_ns_;  ///< by replica: when it sent something last
 
     bool is_finished_ = false;
     Status outcome_;

@@ -112,6 +112,10 @@ public:
     /// 0 if none is confirmed since lead().
     [[nodiscard]] virtual uint64_t confirmed_round() const noexcept = 0;
 
+    /// How many members were heard of within kHeardNs, with this one. For people.
+    [[nodiscard]] virtual size_t heard_count() const = 0;
+    static constexpr uint64_t kHeardNs = kSecond;
+
     /// It takes no part any more: its storage has failed, or restore() has. outcome() says why.
     [[nodiscard]] virtual bool finished() const noexcept = 0;
     [[nodiscard]] virtual Status outcome() const = 0;

@@ -94,7 +94,8 @@ std::vector<std::byte> JobStatus::encode() const {
     w.number(share_to_move).number(share_complete).number(share_moved);
     w.number(share_lost).number(replicas).number(segments).number(segments_to_copy);
     w.number(segments_copying).number(copies_made).number(lease_ms);
-    w.number(managers.count).number(managers.rank).number(managers.term).number(managers.log_bytes);
+    w.number(managers.count).number(managers.rank).number(managers.heard);
+    w.number(managers.term).number(managers.log_bytes);
     w.number(static_cast<uint8_t>(checkpoints.is_on));
     w.number(static_cast<uint8_t>(checkpoints.is_under_way)).number(checkpoints.last_number);
     w.number(checkpoints.last_age_ms).number(checkpoints.last_duration_ms);
@@ -161,6 +162,7 @@ std::optional<JobStatus> JobStatus::decode(std::span<const std::byte> body) {
     status.lease_ms = r.number<uint64_t>();
     status.managers.count = r.number<uint32_t>();
     status.managers.rank = r.number<uint32_t>();
+    status.managers.heard = r.number<uint32_t>();
     status.managers.term = r.number<uint64_t>();
     status.managers.log_bytes = r.number<uint64_t>();
     if (!read(r, status.checkpoints)) return std::nullopt;

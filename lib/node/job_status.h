@@ -103,6 +103,7 @@ struct JobStatus {
     struct Managers {
         uint32_t count = 1;      ///< that the job has begun with
         uint32_t rank = 0;       ///< of the one that leads
+        uint32_t heard = 1;      ///< that were heard of within a second, with that one
         uint64_t term = 0;       ///< of several, in which it does
         uint64_t log_bytes = 0;  ///< of several, what they have agreed on
         friend bool operator==(const Managers&, const Managers&) = default;

@@ -62,6 +62,7 @@ Status ReplicatedManager::start(std::unique_ptr<consensus::LogStorage> storage) 
 
 size_t ReplicatedManager::poll() {
     size_t done = log_->poll();
+    heard_count_ = log_->heard_count();
     if (leads_in_term_ != 0 && !leads_) done += begin_to_lead();
     done += take_what_came();
     if (ending_since_ns_ != 0) {
@@ -127,7 +128,8 @@ void ReplicatedManager::run(ManagerInput input) {
 /// For people.
 JobStatus::Managers ReplicatedManager::seat() const {
     return {static_cast<uint32_t>(options_.places.size()),
-            options_.places[number_of(options_.log.self)].rank, announced_.term, log_bytes_};
+            options_.places[number_of(options_.log.self)].rank, static_cast<uint32_t>(heard_count_),
+            announced_.term, log_bytes_};
 }
 
 /// Of a member of the log, from 0. That of none is the number of members.

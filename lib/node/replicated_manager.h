@@ -184,6 +184,7 @@ private:
     std::unique_ptr<Manager> manager_;
     Descriptor poller_;  ///< both endpoints
 
+    size_t heard_count_ = 1;  ///< the log's, which may not be asked while it calls
     uint64_t log_bytes_ = 0;
 
     // of inputs: what Manager's functions say

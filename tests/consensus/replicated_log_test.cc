@@ -236,6 +236,22 @@ TEST_SUITE("replicated_log" * doctest::skip(!consensus::have_replicated_log())) 
         CHECK(leader.log->confirmed_round() < *third);
     }
 
+    TEST_CASE("a leader knows of which replicas it has heard, and of which not for a second") {
+        LogGroup group({.seed = seed_or(23)});
+        LogGroup::Replica& leader = group.at(lead_and_propose(group, 1));
+        group.run(kSecond);
+        CHECK(leader.log->heard_count() == 3);
+        LogGroup::Replica& away = group.at(leader.id % 3 + 1);
+        group.kill(away);
+        group.run(ReplicatedLog::kHeardNs + kMillisecond);
+        CHECK(leader.log->heard_count() == 2);
+        group.run(5 * kSecond);  // nothing is proposed
+        CHECK(leader.log->heard_count() == 2);
+        group.partition(leader.id, (leader.id + 1) % 3 + 1);
+        group.run(ReplicatedLog::kHeardNs + kMillisecond);
+        CHECK(leader.log->heard_count() == 1);
+    }
+
     TEST_CASE("who was away gets a snapshot and the entries behind it, and starts from its own") {
         LogGroup group({.seed = seed_or(11), .entries_per_snapshot = 20, .entries_kept = 5});
         const uint64_t leader = lead_and_propose(group, 10);

@@ -29,7 +29,7 @@ JobStatus full_status() {
     status.segments_copying = 1;
     status.copies_made = 4;
     status.lease_ms = 1000;
-    status.managers = {3, 1, 7, 12345};
+    status.managers = {3, 1, 2, 7, 12345};
     status.checkpoints = {true, false, 4, 900, 80, 2, "the disk is full", 1200};
     status.losers = {1};
     status.open = {{"numbers", 5, 7, {0, 4}}, {"numbers", 6, 0, {}}};

@@ -49,20 +49,22 @@ JobStatus::Checkpoints some_checkpoints() {
 TEST_SUITE("status_report") {
     TEST_CASE("the text says which manager leads, in which term, and how much they agreed on") {
         CHECK(says(JobStatus::Managers{.count = 1, .rank = 2}, "manager: one, in rank 2\n"));
-        CHECK(says({.count = 3, .rank = 4, .term = 9, .log_bytes = 1536},
+        CHECK(says({.count = 3, .rank = 4, .heard = 3, .term = 9, .log_bytes = 1536},
                    "managers: 3, of which rank 4 leads, in term 9; they have agreed on 1.5 KiB\n"));
-        CHECK(says({.count = 3, .rank = 4, .term = 9, .log_bytes = (uint64_t{1} << 20) - 103},
-                   "managers: 3, of which rank 4 leads, in term 9; they have agreed on 1023.9 "
-                   "KiB\n"));
-        CHECK(says({.count = 5, .rank = 0, .term = 1, .log_bytes = uint64_t{5} << 19},
-                   "managers: 5, of which rank 0 leads, in term 1; they have agreed on 2.5 MiB\n"));
+        CHECK(says(
+            {.count = 3, .rank = 4, .heard = 3, .term = 9, .log_bytes = (uint64_t{1} << 20) - 103},
+            "managers: 3, of which rank 4 leads, in term 9; they have agreed on 1023.9 "
+            "KiB\n"));
+        CHECK(says({.count = 5, .rank = 0, .heard = 3, .term = 1, .log_bytes = uint64_t{5} << 19},
+                   "managers: 5, of which rank 0 leads, in term 1; only 3 were heard of within a "
+                   "second; they have agreed on 2.5 MiB\n"));
     }
 
     TEST_CASE("as JSON the managers have a term, and the rank of the one that leads") {
         JobStatus status;
-        status.managers = {.count = 3, .rank = 4, .term = 9, .log_bytes = 1536};
+        status.managers = {.count = 3, .rank = 4, .heard = 3, .term = 9, .log_bytes = 1536};
         CHECK(Json::parse(status_json(status)).at("managers").dump() ==
-              R"({"count":3,"leader_rank":4,"term":9,"log_bytes":1536})");
+              R"({"count":3,"leader_rank":4,"heard":3,"term":9,"log_bytes":1536})");
     }
 
     TEST_CASE("the text says nothing of checkpoints in a job without a folder for them") {

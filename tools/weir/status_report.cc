@@ -128,9 +128,13 @@ std::string agreed_text(uint64_t bytes) {
 
 std::string managers_text(const JobStatus::Managers& managers) {
     if (managers.count == 1) return fmt::format("manager: one, in rank {}\n", managers.rank);
-    return fmt::format("managers: {}, of which rank {} leads, in term {}; they have agreed on {}\n",
-                       managers.count, managers.rank, managers.term,
-                       agreed_text(managers.log_bytes));
+    const std::string missing =
+        managers.heard < managers.count
+            ? fmt::format("; only {} were heard of within a second", managers.heard)
+            : "";
+    return fmt::format(
+        "managers: {}, of which rank {} leads, in term {}{}; they have agreed on {}\n",
+        managers.count, managers.rank, managers.term, missing, agreed_text(managers.log_bytes));
 }
 
 std::string checkpoints_text(const JobStatus::Checkpoints& is) {
@@ -340,6 +344,7 @@ std::string status_json(const JobStatus& status) {
                       {"managers",
                        {{"count", status.managers.count},
                         {"leader_rank", status.managers.rank},
+                        {"heard", status.managers.heard},
                         {"term", status.managers.term},
                         {"log_bytes", status.managers.log_bytes}}},
                       {"checkpoints", checkpoints_json(status.checkpoints)},
