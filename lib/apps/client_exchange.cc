@@ -78,10 +78,13 @@ Result<std::unique_ptr<ClientExchange>> ClientExchange::make(Client& client, std
         {std::move(a), std::move(b), std::move(c), std::move(d), std::move(e), std::move(f)}));
 }
 
-Status ClientExchange::read_weights(Client& client, std::string_view name,
-                                    std::span<const uint64_t> keys, std::span<double> out) {
+Result<uint64_t> ClientExchange::read_weights(Client& client, std::string_view name,
+                                              std::span<const uint64_t> keys,
+                                              std::span<double> out) {
     WEIR_ASSIGN(Table<double> weights, client.open_table<double>(table_name(name, kWeights)));
-    return weights.pull(keys, out, {.deadline = kLongDeadline}).wait();
+    Task pull = weights.pull(keys, out, {.deadline = kLongDeadline});
+    WEIR_TRY(pull.wait());
+    return pull.iteration_shown().value_or(0);
 }
 
 Status ClientExchange::drop(Client& client, std::string_view name, bool keeps_weights) {

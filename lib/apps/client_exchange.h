@@ -32,10 +32,12 @@ public:
                                                                       double l1, data::Part place);
 
     /// The weights, as an exchange of that name keeps them; also of one whose workers have gone.
+    /// Returns how many iterations they show at least.
     /// Shape:  keys sorted, unique; out.size() == keys.size(). A key never pushed reads as 0.
     /// Errors: those of Client::open_table and Table::pull
-    [[nodiscard]] static Status read_weights(Client& client, std::string_view name,
-                                             std::span<const uint64_t> keys, std::span<double> out);
+    [[nodiscard]] static Result<uint64_t> read_weights(Client& client, std::string_view name,
+                                                       std::span<const uint64_t> keys,
+                                                       std::span<double> out);
 
     /// Drops the tables of an exchange that no worker uses any more: `keeps_weights`: but that of weights.
     /// Those that are not there are no error.

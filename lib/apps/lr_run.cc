@@ -235,13 +235,43 @@ Result<WorkShare> take_share(Client& client, const LrRunOptions& options) {
     return share;
 }
 
-/// What any worker of this round knows of earlier ones, all know now, whoever dies next.
-Status agree_on_rounds(ClientExchange& exchange, LrRounds& rounds) {
+/// The earlier round whose weights have come farthest; 0: none has any. If all workers have joined since,
+/// none of them knows it.
+Result<uint64_t> find_trained(Client& client, const LrRounds& rounds, uint64_t round,
+                              std::vector<uint64_t> keys) {
+    std::ranges::sort(keys);
+    std::vector<double> weights(keys.size());
+    uint64_t found = 0;
+    uint64_t most = 0;
+    for (uint64_t old = rounds.kept_from; old < round; ++old) {
+        const Result<uint64_t> shown =
+            ClientExchange::read_weights(client, name_of_round(rounds, old), keys, weights);
+        if (!shown && shown.code() != Errc::kNotFound) return shown;
+        if (!shown || *shown <= most) continue;
+        most = *shown;
+        found = old;
+    }
+    return found;
+}
+
+/// What any worker of this round knows of earlier ones, or what the servers have of them, all know now,
+/// whoever dies next.
+Status agree_on_rounds(Client& client, ClientExchange& exchange, std::span<const uint64_t> keys,
+                       uint64_t round, LrRounds& rounds) {
     std::array<double, 2> greatest{static_cast<double>(rounds.trained),
                                    static_cast<double>(rounds.kept_from)};
     WEIR_TRY(exchange.max(greatest));
     rounds.trained = static_cast<uint64_t>(greatest[0]);
     rounds.kept_from = static_cast<uint64_t>(greatest[1]);
+    if (rounds.trained != 0 || round <= 1) return {};
+    double found = 0;
+    if (exchange.worker_index() == 0) {
+        WEIR_ASSIGN(const uint64_t trained,
+                    find_trained(client, rounds, round, {keys.begin(), keys.end()}));
+        found = static_cast<double>(trained);
+    }
+    WEIR_TRY(exchange.max({&found, 1}));
+    rounds.trained = static_cast<uint64_t>(found);
     return {};
 }
 
@@ -260,7 +290,8 @@ Result<Model> weights_to_start_from(Client& client, std::span<const uint64_t> ke
     model.keys.assign(keys.begin(), keys.end());
     std::ranges::sort(model.keys);
     model.weights.resize(model.keys.size());
-    WEIR_TRY(ClientExchange::read_weights(client, *name, model.keys, model.weights));
+    WEIR_ASSIGN([[maybe_unused]] const uint64_t shown,
+                ClientExchange::read_weights(client, *name, model.keys, model.weights));
     return model;
 }
 
@@ -272,26 +303,26 @@ LrProgress behind(const std::vector<LrProgress>& history, LrProgress pass) {
     return pass;
 }
 
-/// The tables of the checkpoint: what they had is in those of this job.
-Status drop_saved_tables(Client& client, const ResumedFrom& resumed) {
-    if (const auto exchange = trained_exchange(resumed))
+/// The tables of the checkpoint: that of weights is needed until some round has trained them further.
+Status drop_saved_tables(Client& client, LrRounds& rounds, bool is_trained) {
+    if (rounds.resumed->checkpoint == 0 || rounds.has_dropped_saved) return {};
+    WEIR_TRY(client.forget_unread_tables());
+    if (!is_trained && rounds.trained == 0) return {};
+    if (const auto exchange = trained_exchange(*rounds.resumed))
         WEIR_TRY(ClientExchange::drop(client, *exchange, false));
-    return client.forget_unread_tables();
+    rounds.has_dropped_saved = true;
+    return {};
 }
 
-/// Tables that no worker needs once all have agreed on the last round that has trained weights, and
-/// those weights, too, if `is_trained`: all know that this round has trained them further. Only the
-/// first worker calls it. If it dies before it has, the next one does it.
+/// Tables that no worker needs once all have read the weights from which this round starts, and those
+/// weights, too, if `is_trained`: all know that this round has trained them further. Only the first
+/// worker calls it. If it dies before it has, the next one does it.
 Status drop_old_tables(Client& client, LrRounds& rounds, uint64_t round, bool is_trained) {
     const uint64_t needed = is_trained || rounds.trained == 0 ? round : rounds.trained;
     for (uint64_t old = rounds.kept_from; old < round; ++old)
         WEIR_TRY(ClientExchange::drop(client, name_of_round(rounds, old), old == needed));
     rounds.kept_from = std::min(needed, round);
-    const bool is_saved_needed = rounds.trained == 0 && !is_trained;
-    if (rounds.resumed->checkpoint == 0 || is_saved_needed || rounds.has_forgotten) return {};
-    WEIR_TRY(drop_saved_tables(client, *rounds.resumed));
-    rounds.has_forgotten = true;
-    return {};
+    return drop_saved_tables(client, rounds, is_trained);
 }
 
 /// They would only take memory.
@@ -307,9 +338,9 @@ LrOptions options_of_round(Client& client, const LrRunOptions& options, const Wo
     const bool tells = share.index == 0 && options.solver.progress;
     solver.progress = [&, tells, is_first = share.index == 0,
                        round = share.round](const LrProgress& pass) {
-        rounds.trained = round;
         // With its second pass, all workers have followed the first one.
-        if (is_first && pass.pass >= 2) try_to_drop_old_tables(client, rounds, round, true);
+        if (is_first) try_to_drop_old_tables(client, rounds, round, pass.pass >= 2);
+        rounds.trained = round;
         passes.push_back(behind(rounds.history, pass));
         rounds.events.note_pass(passes.back().seconds);
         if (is_first) rounds.events.collect(client, false);
@@ -353,8 +384,7 @@ Result<LrRun> run_round(Client& client, const LrRunOptions& options, LrRounds& r
     run.bad_lines = {all.bad_line_count, all.first_bad_line};
     add_warnings(all, options, options.train, run.warnings);
     LrOptions of_round = options_of_round(client, options, share, rounds, passes);
-    WEIR_TRY(agree_on_rounds(*exchange, rounds));
-    if (run.is_first) try_to_drop_old_tables(client, rounds, share.round, false);
+    WEIR_TRY(agree_on_rounds(client, *exchange, examples->keys, share.round, rounds));
     WEIR_ASSIGN(of_round.init,
                 weights_to_start_from(client, examples->keys, options.solver.init, rounds));
     WEIR_ASSIGN(LrSolver solver,

@@ -46,8 +46,8 @@ struct LrRounds {
     bool are_over = false;  ///< the work was done before this worker could take a share
     /// The checkpoint that the job goes on from, once it is known.
     std::optional<ResumedFrom> resumed = {};
-    uint64_t kept_from = 1;      ///< the first round whose tables may be there, as far as it knows
-    bool has_forgotten = false;  ///< the tables of the checkpoint are there no more
+    uint64_t kept_from = 1;  ///< the first round whose tables may be there, as far as it knows
+    bool has_dropped_saved = false;  ///< the tables of the checkpoint are there no more
 };
 
 /// Bad lines of a set of files that all workers together left out.

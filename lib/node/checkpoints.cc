@@ -199,6 +199,11 @@ void Checkpoints::begin(const std::vector<ShardPeer>& shards, std::vector<TableS
     });
 }
 
+void Checkpoints::leave_out(uint32_t table) {
+    if (phase_ != Phase::kNumbering && phase_ != Phase::kFreezing) return;
+    std::erase_if(manifest_.tables, [&](const TableSchema& one) { return one.id == table; });
+}
+
 size_t Checkpoints::poll() {
     if (phase_ == Phase::kNumbering || phase_ == Phase::kWriting) {
         if (const std::optional<DiskAnswer> answer = disk_->take()) {

@@ -129,6 +129,9 @@ public:
     void begin(const std::vector<ShardPeer>& shards, std::vector<TableSchema> tables,
                std::vector<uint32_t> unread);
 
+    /// The table is dropped: one that has not told the shards yet what it has is without it.
+    void leave_out(uint32_t table);
+
     [[nodiscard]] bool is_under_way() const noexcept { return phase_ != Phase::kIdle; }
 
     /// The manager's own work there, of which no message says that it is done.

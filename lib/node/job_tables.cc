@@ -37,7 +37,7 @@ std::optional<uint32_t> JobTables::create(const Asker& asker, TableMessage messa
         answer(
             outbox_, asker, Errc::kBusy,
             encode_text(fmt::format("all {} numbers of tables have been given out, also to tables "
-                                    "that were refused since; use fewer tables",
+                                    "that were refused or dropped since; use fewer tables",
                                     tables_.size())));
         return std::nullopt;
     }
@@ -78,31 +78,29 @@ void JobTables::make(Entry& entry, const JobShards& shards) {
     answer_if_made(entry);
 }
 
-Status JobTables::drop(std::string_view name) {
+Result<std::optional<uint32_t>> JobTables::drop(std::string_view name,
+                                                const std::vector<ShardPeer>& shards) {
     Entry* const entry = find(name);
     if (entry == nullptr)
         return Error(Errc::kNotFound, fmt::format("there is no table '{}'", name));
     if (entry->is_under_way())
         return Error(Errc::kBusy, fmt::format("table '{}' is being made or read: try again", name));
+    std::optional<uint32_t> made;
     if (entry->is_made) {
-        refused_.push_back(entry->message.table);
-        dropped_.push_back(entry->message.table);
+        made = entry->message.table;
+        refused_.push_back(*made);
+        dropped_.push_back(*made);
+        for (const ShardPeer& shard : shards)
+            order_drop(*made, shard);
     }
     forget(*entry);
-    return {};
+    return made;
 }
 
 void JobTables::forget(Entry& entry) {
     std::erase_if(resumed_.tables,
                   [&](const auto& table) { return table.name == entry.message.name; });
     entry = {};
-}
-
-void JobTables::tell_dropped(const std::vector<ShardPeer>& shards) {
-    for (const uint32_t table : std::exchange(dropped_, {})) {
-        for (const ShardPeer& shard : shards)
-            order_drop(table, shard);
-    }
 }
 
 void JobTables::order_drop(uint32_t table, const ShardPeer& shard) {

@@ -60,17 +60,15 @@ public:
     std::optional<uint32_t> open(const Asker& asker, std::string_view name,
                                  const JobShards& shards);
 
-    /// A worker wants that nobody has the table any more: its name is free at once, and its number is never
-    /// given out again. The shards drop it when they are told. One of the checkpoint that nobody has is
-    /// forgotten.
+    /// A worker wants that nobody has the table any more: its name is free, and its number is never given
+    /// out again. The shards drop it, as soon as a checkpoint that is under way lets them. One of the
+    /// checkpoint that nobody has is forgotten. Returns its number if shards had it.
     /// Errors: Errc::kNotFound; Errc::kBusy while it is being made or read
-    [[nodiscard]] Status drop(std::string_view name);
+    [[nodiscard]] Result<std::optional<uint32_t>> drop(std::string_view name,
+                                                       const std::vector<ShardPeer>& shards);
 
-    /// Whether shards are to be told of tables that were dropped.
-    [[nodiscard]] bool has_dropped() const noexcept { return !dropped_.empty(); }
-
-    /// Tells them. Not while they keep rows for a checkpoint.
-    void tell_dropped(const std::vector<ShardPeer>& shards);
+    /// No shard has a dropped table any more, so none sends rows of it to one that joins.
+    void forget_dropped() noexcept { dropped_.clear(); }
 
     /// A shard that joins gets all tables, also those that others are about to make, but none that
     /// was refused.
@@ -179,7 +177,7 @@ private:
     ResumedMessage resumed_;
     std::vector<Entry> tables_;  // by number; without a name: none
     std::vector<uint32_t> refused_;
-    std::vector<uint32_t> dropped_;  // the shards that have them were not told yet
+    std::vector<uint32_t> dropped_;  // shards may have them still, for a checkpoint
 };
 
 }  // namespace weir

@@ -306,17 +306,12 @@ void Manager::drop_table(const Asker& asker, const wire::Frame& frame) {
     const auto message = TableMessage::decode(frame.values);
     if (!message) return refuse(asker.connection, "a malformed table name");
     if (loss_) return answer(outbox_, asker, loss_->code(), encode_text(loss_->text()));
-    const Status dropped = tables_.drop(message->name);
+    const auto dropped = tables_.drop(message->name, live_shards());
     if (!dropped)
         return answer(outbox_, asker, dropped.code(), encode_text(dropped.error().message()));
+    if (*dropped) checkpoints_.leave_out(**dropped);
     forget_refused_tables();
-    tell_dropped_tables();
     answer(outbox_, asker, Errc::kOk);
-}
-
-/// A checkpoint that is under way has the table still.
-void Manager::tell_dropped_tables() {
-    if (tables_.has_dropped() && !checkpoints_.needs_shards()) tables_.tell_dropped(live_shards());
 }
 
 void Manager::lost(ConnectionId connection) {

@@ -196,7 +196,6 @@ private:
     void forget_refused_tables();
     void open_table(const Asker& asker, const wire::Frame& frame);
     void drop_table(const Asker& asker, const wire::Frame& frame);
-    void tell_dropped_tables();
     void lost(ConnectionId connection);
     void lose_silent_workers(uint64_t now_ns);
     [[nodiscard]] uint64_t work_lease_end_ns(const Worker& worker) const;

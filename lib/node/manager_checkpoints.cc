@@ -23,7 +23,7 @@ size_t Manager::go_on_with_checkpoints(uint64_t now_ns) {
             checkpoints_.begin(live_shards(), std::move(tables), std::move(unread));
         ++done;
     }
-    tell_dropped_tables();
+    if (!checkpoints_.needs_shards()) tables_.forget_dropped();
     if (tables_.wants_fill_again() && has_one_view()) tables_.fill_again();
     hold_moves();
     return done;

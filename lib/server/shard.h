@@ -172,6 +172,7 @@ private:
     void order_table(uint64_t request, std::span<const std::byte> body);
     [[nodiscard]] Status create_table(std::span<const std::byte> body);
     void drop_table(uint64_t number);
+    void drop_made_table(uint32_t number);
     void drop_queue(Session& session, const ShardTable& table);
     void free_dropped();
 
@@ -196,6 +197,7 @@ private:
     void manager_lost_worker(uint64_t worker);
     void told_to_stay(std::span<const std::byte> why) const;
     void end_iterations(uint64_t tables_end);
+    void end_iterations(ShardTable& table, Errc why);
     void worker_gave_up(const Session& session, uint64_t request);
     void expect_no_more_parts_of(uint32_t worker);
 
@@ -381,6 +383,7 @@ private:
     Sessions sessions_;
     ShardTables tables_;
     std::vector<std::unique_ptr<ShardTable>> dropped_;  ///< of which the network reads rows
+    std::vector<uint32_t> to_drop_;                     ///< tables that a checkpoint needs still
     Holdings holdings_{tables_};
     Streams streams_;  ///< to shards that learn from this one
     std::unordered_map<ConnectionId, std::unique_ptr<Follower>> followers_;  ///< what it learns

@@ -30,7 +30,7 @@ void Shard::admit(Session& session, const wire::Frame& frame) {
     }
     // Its number was not given out yet, but it names a view that has come.
     if (!session.is_member) return refuse_worker(session.connection);
-    if (h.table >= tables_.size() || tables_[h.table] == nullptr) {
+    if (h.table >= tables_.size() || tables_[h.table] == nullptr || tables_[h.table]->is_dropped) {
         return reply(session.connection, h.request, Errc::kNotFound);
     }
     ShardTable& table = *tables_[h.table];

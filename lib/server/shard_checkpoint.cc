@@ -43,6 +43,11 @@ void Shard::settle_checkpoint() {
     if (checkpoint_.take_kept()) kept_state_ = streams_.state();
     for (const CheckpointReport& report : checkpoint_.take_reports())
         report_on_checkpoint(report);
+    std::erase_if(to_drop_, [&](uint32_t table) {
+        if (checkpoint_.needs(table)) return false;
+        drop_made_table(table);
+        return true;
+    });
     if (!checkpoint_.take_release()) return;
     retry_ = true;
     for (const auto& table : tables_) {

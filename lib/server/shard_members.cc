@@ -64,12 +64,17 @@ void Shard::set_members(ShardTable& table) const {
 void Shard::end_iterations(uint64_t tables_end) {
     ended_tables_ = std::max(ended_tables_, tables_end);
     for (const auto& table : tables_) {
-        if (table == nullptr || table->rows->schema().id >= ended_tables_) continue;
-        IterationProgress& iterations = table->iterations.state();
-        iterations.end({Errc::kReassigned});
-        for (uint64_t i = iterations.first_open(); i <= iterations.last_open(); ++i)
-            answer_hopeless(*table, i);
+        const bool is_over = table != nullptr && table->rows->schema().id < ended_tables_;
+        if (is_over && !table->is_dropped) end_iterations(*table, Errc::kReassigned);
     }
+}
+
+/// Whoever waits for one hears `why`.
+void Shard::end_iterations(ShardTable& table, Errc why) {
+    IterationProgress& iterations = table.iterations.state();
+    iterations.end({why});
+    for (uint64_t i = iterations.first_open(); i <= iterations.last_open(); ++i)
+        answer_hopeless(table, i);
     retry_ = true;
 }
 

@@ -10,7 +10,8 @@ void Shard::scan(const Session& session, const wire::Frame& frame) {
     const uint64_t request = frame.header.request;
     const std::optional<ScanMessage> asked = ScanMessage::decode(frame.values);
     if (!asked) return refuse(session.connection, "a malformed scan");
-    if (asked->table >= tables_.size() || tables_[asked->table] == nullptr) {
+    if (asked->table >= tables_.size() || tables_[asked->table] == nullptr ||
+        tables_[asked->table]->is_dropped) {
         return reply(session.connection, request, Errc::kNotFound);
     }
     const TableShard& table = *tables_[asked->table]->rows;

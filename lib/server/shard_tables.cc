@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// The manager's orders to make a table, and to drop one that another shard could not make.
+/// The manager's orders to make a table, and to drop one: another shard could not make it, or nobody needs it.
 
 #include <algorithm>
 #include <memory>
@@ -76,22 +76,33 @@ Status Shard::create_table(std::span<const std::byte> body) {
 }
 
 /// The table is refused, maybe by another shard, or a worker has dropped it: whatever waits is answered as
-/// if the table had never been.
+/// if the table had never been. What a checkpoint that is under way needs stays until that is over.
 void Shard::drop_table(uint64_t number) {
     const bool is_being_filled =
         std::ranges::any_of(fills_, [&](const Fill& fill) { return fill.table == number; });
-    const bool is_here = number < tables_.size() && tables_[number] != nullptr;
-    if (number >= TableMessage::kTablesMax || is_being_filled ||
-        checkpoint_.needs(static_cast<uint32_t>(number))) {
+    if (number >= TableMessage::kTablesMax || is_being_filled) {
         return end(
             Error(Errc::kProtocol, fmt::format("the manager sent an impossible order to drop "
                                                "table {}",
                                                number)));
     }
-    tables_.dropped.insert(static_cast<uint32_t>(number));
+    const auto table = static_cast<uint32_t>(number);
     std::erase_if(early_tables_, [&](const EarlyTable& early) { return early.request == number; });
-    if (!is_here) return;
-    streams_.forget_table(static_cast<uint32_t>(number));
+    const bool is_here = table < tables_.size() && tables_[table] != nullptr;
+    if (!is_here) {
+        tables_.dropped.insert(table);
+    } else if (checkpoint_.needs(table)) {
+        tables_[table]->is_dropped = true;
+        end_iterations(*tables_[table], Errc::kNotFound);
+        to_drop_.push_back(table);
+    } else {
+        drop_made_table(table);
+    }
+}
+
+void Shard::drop_made_table(uint32_t number) {
+    tables_.dropped.insert(number);
+    streams_.forget_table(number);
     dropped_.push_back(std::move(tables_[number]));
     ShardTable& table = *dropped_.back();
     (void)table.pins.take_push();
@@ -111,10 +122,11 @@ void Shard::drop_queue(Session& session, const ShardTable& table) {
     PushOrder& order = session.order(table.rows->schema().id);
     order.clock = nullptr;
     for (QueuedPush& push : std::exchange(order.queue, {})) {
+        // Else it is answered when its bytes have come: until then the worker must keep them.
+        if (push.state == QueuedPush::State::kFetching) continue;
         if (push.state == QueuedPush::State::kFetched) fetcher_.release(push.ticket);
         const bool is_in_message = push.state == QueuedPush::State::kInMessage;
-        if (push.state != QueuedPush::State::kFetching)  // else its waiting ends when it has come
-            Sessions::end_waiting(session, is_in_message ? push.message.body.size() : 0);
+        Sessions::end_waiting(session, is_in_message ? push.message.body.size() : 0);
         reply(session.connection, push.message.frame.header.request, Errc::kNotFound);
     }
 }

@@ -297,12 +297,13 @@ public:
     [[nodiscard]] Result<Table<T>> open_table(std::string_view name, uint32_t width = 0,
                                               std::span<const TaskId> after = {});
 
-    /// No worker needs the table any more: its name is free at once, and the servers give its memory back,
-    /// those of its copies, too (while a checkpoint that has it is being written, when that has its rows).
-    /// Calls of other workers that are under way in it, and all later ones of its handles, end with
-    /// kNotFound. Later checkpoints do not have it. Waits for the tasks `after` first.
+    /// No worker needs the table any more: its name is free, and the servers give its memory back, those with
+    /// copies, too, each as soon as it hears of it, and as a checkpoint that is under way and has the table
+    /// has its rows. From then on calls in it end with kNotFound, also those of other workers that are
+    /// under way; what a server has acknowledged before is lost with the table. Later checkpoints do not
+    /// have it. A job can make 65,536 tables in all. Waits for the tasks `after` first.
     /// Errors: kNotFound; kBusy while another worker creates it, or while it is read from a checkpoint;
-    ///         kPeerLost, kDeadline; the error of a task of `after`
+    ///         kInvalidArgument for a wrong name; kPeerLost, kDeadline; the error of a task of `after`
     [[nodiscard]] Status drop_table(std::string_view name, std::span<const TaskId> after = {});
 
     /// Allocates `count` zeroed values in registered memory.

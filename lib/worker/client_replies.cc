@@ -225,6 +225,10 @@ Error ClientCore::failed_iteration(const Request& request, const wire::Frame& fr
                                 header.first, iteration, shard,
                                 start_again_text(options_.checkpoint_folder))};
         case Errc::kReassigned: return reassigned();
+        case Errc::kNotFound:
+            return {header.status,
+                    fmt::format("iteration {} failed at {}: a worker has dropped the table",
+                                iteration, shard)};
         case Errc::kNoMemory:
             return {header.status,
                     fmt::format("iteration {} failed at {}: it has no memory left for the part of "

@@ -153,6 +153,32 @@ TEST_SUITE("lr run") {
             CHECK(run->tested.code() == Errc::kInvalidArgument);
         }
     }
+
+    TEST_CASE("who knows of no earlier round goes on from the weights that the servers have") {
+        const test::Scratch folder;
+        LrRunOptions options;
+        options.takes_work = true;
+        options.train = {folder.file("a", lines(1, 90))};
+        JobOptions shape;
+        shape.on_worker_loss = OnWorkerLoss::kReassign;
+        shape.add_rules = add_exchange_rules;
+        auto job =
+            Job::start(shape, Config(Environment(Environment::Map{{"WEIR_POOL_MIB", "16"}})));
+        REQUIRE(job.has_value());
+        const Status ran = (*job)->run_workers([&](Client& client) -> Status {
+            LrRounds of_first;
+            WEIR_ASSIGN(const LrRun first, run_lr(client, options, of_first));
+            CHECK(first.result.history[0].objective > 2 * first.result.objective);
+            LrRounds of_who_joined;
+            WEIR_ASSIGN(const LrRun second, run_lr(client, options, of_who_joined));
+            CHECK(second.result.history[0].objective <= first.result.objective * 1.000001);
+            for (const char* gone : {"lr1.weights", "lr1.sums", "lr1.lists"})
+                CHECK(client.open_table<double>(gone).code() == Errc::kNotFound);
+            CHECK(client.open_table<double>("lr2.weights"));
+            return {};
+        });
+        CHECK_MESSAGE(ran, ran.error().text());
+    }
 }
 
 }  // namespace weir::apps

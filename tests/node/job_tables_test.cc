@@ -233,33 +233,35 @@ TEST_SUITE("job tables") {
     TEST_CASE("a table that a worker drops is gone for all, and its name is free") {
         Tables job;
         (void)job.ask("w");
-        CHECK(job.tables.drop("w").code() == Errc::kBusy);  // it is being made
+        const auto drop = [&](const char* name) { return job.tables.drop(name, job.shards.live); };
+        CHECK(drop("w").code() == Errc::kBusy);  // it is being made
         for (const uint32_t shard : {0, 1})
             REQUIRE(job.answer(shard, 0).has_value());
-        CHECK(job.tables.drop("other").code() == Errc::kNotFound);
+        CHECK(drop("other").code() == Errc::kNotFound);
         const ShardPeer early{2, job.endpoint.accept()};
         job.tables.send_all(early);
         CHECK(job.last(early.connection).header.kind == Kind::kCreateTable);
 
-        CHECK_FALSE(job.tables.has_dropped());
-        CHECK(job.tables.drop("w"));
-        CHECK(job.tables.drop("w").code() == Errc::kNotFound);
+        job.shards.live.push_back(early);
+        const auto dropped = drop("w");
+        REQUIRE(dropped);
+        CHECK(*dropped == 0U);
+        CHECK(drop("w").code() == Errc::kNotFound);
         CHECK(job.tables.take_refused() == std::vector<uint32_t>{0});
         CHECK(job.tables.count() == 0);
         CHECK(job.tables.made_tables().empty());
         REQUIRE(job.answer(2, 0, Errc::kNoMemory).has_value());  // no matter now
-        REQUIRE(job.tables.has_dropped());
-        CHECK(job.dropped(early.connection).empty());
+        for (const ShardPeer& shard : job.shards.live)
+            CHECK(job.dropped(shard.connection) == std::vector<uint64_t>{0});
+        job.shards.live.pop_back();
         // It never had the table, but others may go on to send it rows.
         const ShardPeer late{3, job.endpoint.accept()};
         job.tables.send_all(late);
         CHECK(job.dropped(late.connection) == std::vector<uint64_t>{0});
-        std::vector<ShardPeer> all = job.shards.live;
-        all.push_back(early);
-        job.tables.tell_dropped(all);
-        for (const ShardPeer& shard : all)
-            CHECK(job.dropped(shard.connection) == std::vector<uint64_t>{0});
-        CHECK_FALSE(job.tables.has_dropped());
+        job.tables.forget_dropped();
+        const ShardPeer last{4, job.endpoint.accept()};
+        job.tables.send_all(last);
+        CHECK(job.endpoint.sent(last.connection).empty());
 
         const auto again = job.ask("w");
         CHECK(job.made == 1U);
@@ -277,16 +279,18 @@ TEST_SUITE("job tables") {
                 (void)job.ask("old");
                 for (const uint32_t shard : {0, 1})
                     REQUIRE(job.answer(shard, 0).has_value());
-                CHECK(job.tables.drop("old").code() == Errc::kBusy);
+                CHECK(job.tables.drop("old", job.shards.live).code() == Errc::kBusy);
                 for (const uint32_t shard : {0, 1})
                     job.report_filled(shard, 0, Errc::kOk);
             }
             CHECK(job.tables.resumed().tables.size() == 1);
-            CHECK(job.tables.drop("old"));
+            const auto dropped = job.tables.drop("old", job.shards.live);
+            REQUIRE(dropped);
+            CHECK(dropped->has_value() == is_read);
             CHECK(job.tables.unread_tables().empty());
             CHECK(job.tables.count() == 0);
             CHECK(job.tables.resumed().tables.empty());
-            CHECK(job.tables.has_dropped() == is_read);
+            CHECK(job.dropped(job.shards.live[0].connection).empty() == !is_read);
         }
     }
 

@@ -211,6 +211,21 @@ class LrJoin(testing.Folder, unittest.TestCase):
         self.assertEqual(done.code, 2, done.err)
         self.assertIn("--work-lease requires --on-worker-loss reassign", done.err)
 
+    def test_who_joins_as_all_others_die_goes_on_from_their_weights(self):
+        with self.job(testing.endless(), *testing.ENDLESS) as job:
+            self.begin(job)
+            for _ in range(3):
+                self.trains_on(job, WORKERS[0])
+            joiner = self.join(job)
+            self.until_more_workers(job, 2)
+            for rank in WORKERS:
+                job.kill(rank)
+            self.until_sharing(job, (2,))
+            self.assertTrue(job.until(lambda: "objective" in joiner.text()), joiner.text())
+            joiner.process.send_signal(signal.SIGTERM)
+            self.assertEqual(joiner.wait(), 143, joiner.text())
+        self.assertLess(self.result()["history"][0]["objective"], 1)  # of weights of 0 it is 69, and after a pass from there 10
+
     def test_servers_have_the_tables_of_one_share_however_often_the_work_is_dealt_out(self):
         """Weights, and five tables of sums."""
         os.mkdir(self.path("saved"))

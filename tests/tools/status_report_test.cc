@@ -56,7 +56,7 @@ TEST_SUITE("status_report") {
             "managers: 3, of which rank 4 leads, in term 9; they have agreed on 1023.9 "
             "KiB\n"));
         CHECK(says({.count = 5, .rank = 0, .heard = 3, .term = 1, .log_bytes = uint64_t{5} << 19},
-                   "managers: 5, of which rank 0 leads, in term 1; only 3 were heard of within a "
+                   "managers: 5, of which rank 0 leads, in term 1; 3 of them heard of within a "
                    "second; they have agreed on 2.5 MiB\n"));
     }
 

@@ -130,7 +130,7 @@ std::string managers_text(const JobStatus::Managers& managers) {
     if (managers.count == 1) return fmt::format("manager: one, in rank {}\n", managers.rank);
     const std::string missing =
         managers.heard < managers.count
-            ? fmt::format("; only {} were heard of within a second", managers.heard)
+            ? fmt::format("; {} of them heard of within a second", managers.heard)
             : "";
     return fmt::format(
         "managers: {}, of which rank {} leads, in term {}{}; they have agreed on {}\n",
