@@ -176,7 +176,7 @@ class Failover(testing.ServersThatDie, testing.Folder, unittest.TestCase):
         self.assertEqual((done.code, done.err), (0, ""))
         self.assertIn(f"checkpoint {by_signal}: whole\n", done.out)
         tables = [table["table"] for table in json.loads(self.weir("checkpoint", "show", folder, "--json").out)["tables"]]
-        self.assertIn("lr1.weights", tables)  # of the round that began when the worker was lost
+        self.assertIn("lr2.weights", tables)  # of the round that began when the worker was lost
         stopped = testing.read_json(out)
         self.assertEqual(len(stopped["restarts"]), 1)
         done = self.lr("--train", train, "--l1", "0", "--passes", "1", "--json", out, "--resume", folder)
