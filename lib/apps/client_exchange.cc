@@ -91,7 +91,7 @@ Status ClientExchange::drop(Client& client, std::string_view name, bool keeps_we
     for (const std::string_view table :
          {kWeights, kSums, kMaxima, kSumsByKey, kMaximaByKey, kLists}) {
         if (keeps_weights && table == kWeights) continue;
-        const Status dropped = client.drop_table(table_name(name, table));
+        Status dropped = client.drop_table(table_name(name, table));
         if (!dropped && dropped.code() != Errc::kNotFound) return dropped;
     }
     return {};

@@ -244,7 +244,7 @@ Result<uint64_t> find_trained(Client& client, const LrRounds& rounds, uint64_t r
     uint64_t found = 0;
     uint64_t most = 0;
     for (uint64_t old = rounds.kept_from; old < round; ++old) {
-        const Result<uint64_t> shown =
+        Result<uint64_t> shown =
             ClientExchange::read_weights(client, name_of_round(rounds, old), keys, weights);
         if (!shown && shown.code() != Errc::kNotFound) return shown;
         if (!shown || *shown <= most) continue;

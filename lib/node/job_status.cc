@@ -84,6 +84,14 @@ bool read(ByteReader& from, JobStatus::Work& work) {
     return work.on_worker_loss <= OnWorkerLoss::kReassign;
 }
 
+void read(ByteReader& r, JobStatus::Managers& managers) {
+    managers.count = r.number<uint32_t>();
+    managers.rank = r.number<uint32_t>();
+    managers.heard = r.number<uint32_t>();
+    managers.term = r.number<uint64_t>();
+    managers.log_bytes = r.number<uint64_t>();
+}
+
 }  // namespace
 
 std::vector<std::byte> JobStatus::encode() const {
@@ -160,11 +168,7 @@ std::optional<JobStatus> JobStatus::decode(std::span<const std::byte> body) {
     status.segments_copying = r.number<uint64_t>();
     status.copies_made = r.number<uint64_t>();
     status.lease_ms = r.number<uint64_t>();
-    status.managers.count = r.number<uint32_t>();
-    status.managers.rank = r.number<uint32_t>();
-    status.managers.heard = r.number<uint32_t>();
-    status.managers.term = r.number<uint64_t>();
-    status.managers.log_bytes = r.number<uint64_t>();
+    read(r, status.managers);
     if (!read(r, status.checkpoints)) return std::nullopt;
     const auto shard = [&](Shard& s) { return read(r, s); };
     const auto server = [&](Server& s) {
