@@ -115,7 +115,8 @@ bool own_rule(weir::Client& client) {
            expect(table->pull(keys, value).wait() && value[0] == 6,
                   "the rule made 0, 4, 6 of it") &&
            expect(client.drop_table("half_way"), "nobody needs the table") &&
-           expect(table->push(keys, value).wait().code() == weir::Errc::kNotFound, "it is gone");
+           expect(client.open_table<float>("half_way").code() == weir::Errc::kNotFound,
+                  "it is gone");
 }
 
 /// Checks the errors that a trainer gets when it, or the job, does something wrong.
