@@ -39,7 +39,7 @@ public:
                                                        std::span<const uint64_t> keys,
                                                        std::span<double> out);
 
-    /// Drops the tables of an exchange that no worker uses any more: `keeps_weights`: but that of weights.
+    /// Drops the tables of an exchange that no worker uses any more; `keeps_weights`: but that of weights.
     /// Those that are not there are no error.
     /// Errors: those of Client::drop_table
     [[nodiscard]] static Status drop(Client& client, std::string_view name, bool keeps_weights);

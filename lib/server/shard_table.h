@@ -32,7 +32,7 @@ struct ShardTable {
     Pins pins;
     ClockTable clocks;
     bool was_pushed = false;       ///< rows, times or iterations may not be as in the beginning
-    bool is_dropped = false;       ///< but for a checkpoint that is under way
+    bool is_dropped = false;       ///< it is here only for a checkpoint that is under way
     uint64_t closed_at_start = 0;  ///< iterations: it was read from a checkpoint
     uint64_t watched = 0;          ///< as Shard::watch_iterations() counts iterations
     PositionMap positions = PositionMap::sparse();

@@ -92,7 +92,7 @@ void Shard::drop_table(uint64_t number) {
     if (!is_here) {
         tables_.dropped.insert(table);
     } else if (checkpoint_.needs(table)) {
-        tables_[table]->is_dropped = true;
+        if (std::exchange(tables_[table]->is_dropped, true)) return;
         end_iterations(*tables_[table], Errc::kNotFound);
         to_drop_.push_back(table);
     } else {
@@ -122,7 +122,7 @@ void Shard::drop_queue(Session& session, const ShardTable& table) {
     PushOrder& order = session.order(table.rows->schema().id);
     order.clock = nullptr;
     for (QueuedPush& push : std::exchange(order.queue, {})) {
-        // Else it is answered when its bytes have come: until then the worker must keep them.
+        // It is answered when its bytes have come: until then its worker must keep them.
         if (push.state == QueuedPush::State::kFetching) continue;
         if (push.state == QueuedPush::State::kFetched) fetcher_.release(push.ticket);
         const bool is_in_message = push.state == QueuedPush::State::kInMessage;
