@@ -33,8 +33,10 @@ void Manager::look_for_silence(uint64_t now_ns) {
         log(LogLevel::kInfo, "server {} can be reached again", server);
         return true;
     });
-    std::set<uint32_t> numbers;
+    std::set<uint32_t> numbers;  // no copy of theirs counts
     for (const auto& [server, silent_ns] : silent)
+        numbers.insert(server);
+    for (const auto& [server, process] : fenced_)
         numbers.insert(server);
     for (const auto& [server, silent_ns] : silent) {
         if (loss_ || membership_->view().server(server) == nullptr) continue;

@@ -13,6 +13,7 @@
 
 #include <doctest/doctest.h>
 
+#include "lib/node/lease_line.h"
 #include "lib/node/manager_link.h"
 #include "tests/passing_endpoint.h"
 #include "tests/server/silent_cluster.h"
@@ -310,6 +311,26 @@ TEST_SUITE("silence") {
         const auto push = cluster.push();
         cluster.pass(10 * kServersLeaseNs);
         CHECK(cluster.has_server(0));
+        CHECK_FALSE(cluster.workers[0]->done(push));
+        cluster.continue_server(0);
+        CHECK(cluster.finish(0, push).has_value());
+        CHECK(cluster.sum() == 2 * kCounters);
+    }
+
+    TEST_CASE("... also if the other copy is of a server that ends and may answer for a while") {
+        SilentCluster cluster(1, 2);
+        REQUIRE(cluster.push_and_wait().has_value());
+        cluster.stop_server(0);
+        cluster.pass(lease_of_manager_ns(kServersLeaseNs) - kServersLeaseNs / 8);
+        REQUIRE(cluster.has_server(0));
+        for (const size_t shard : {size_t{2}, size_t{3}})  // server 1, whose process lives on
+            cluster.shards[shard].reset();
+        const auto push = cluster.push();
+        cluster.pass(kServersLeaseNs / 2);
+        CHECK(cluster.has_server(0));
+        cluster.pass(10 * kServersLeaseNs);
+        CHECK(cluster.has_server(0));
+        CHECK_FALSE(cluster.has_server(1));
         CHECK_FALSE(cluster.workers[0]->done(push));
         cluster.continue_server(0);
         CHECK(cluster.finish(0, push).has_value());
