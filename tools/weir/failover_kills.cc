@@ -57,42 +57,41 @@ Status FailoverKills::run() {
 Status FailoverKills::round() {
     WEIR_TRY(until_all_have_copies());
     sleep_at_most(plan_.pause_seconds, random_);
-    std::vector<Server> victims = take_victims();
+    take_victims();
     recovered_ns_.store(0, std::memory_order_relaxed);
     const uint64_t begin_ns = clock_.now_ns();
-    WEIR_TRY(fail(victims));
+    WEIR_TRY(fail());
     // A push that began before may have been acknowledged by a victim.
     const uint64_t failed_ns = clock_.now_ns();
     failed_ns_.store(failed_ns, std::memory_order_relaxed);
     const bool heals_by_itself = plan_.heal_ms > 0;
     if (heals_by_itself) {
         sleep_at_most(plan_.heal_ms * 1e-3, random_);
-        WEIR_TRY(mend(victims));
+        WEIR_TRY(mend());
     }
     WEIR_TRY(until_recovered());
     // A stop or a cut takes a while, and pushes go on meanwhile.
     const uint64_t since_ns = plan_.fault == FailoverFault::kKill ? begin_ns : failed_ns;
     times_ms_.push_back(
         static_cast<double>(recovered_ns_.load(std::memory_order_relaxed) - since_ns) * 1e-6);
-    if (!heals_by_itself) WEIR_TRY(mend(victims));  // they find that the job goes on without them
-    for (Server& server : victims) {
-        WEIR_TRY(heals_by_itself ? until_ended_or_back(std::move(server)) : until_ended(server));
+    if (!heals_by_itself) WEIR_TRY(mend());  // they find that the job goes on without them
+    for (Server& server : victims_) {
+        WEIR_TRY(heals_by_itself ? until_ended_or_back(server) : until_ended(server));
     }
+    victims_.clear();
     return {};
 }
 
-std::vector<FailoverKills::Server> FailoverKills::take_victims() {
-    std::vector<Server> victims;
+void FailoverKills::take_victims() {
     for (uint32_t i = 0; i < plan_.at_once; ++i) {
         const size_t victim = random_.below(servers_.size());
-        victims.push_back(std::move(servers_[victim]));
+        victims_.push_back(std::move(servers_[victim]));
         servers_.erase(servers_.begin() + static_cast<std::ptrdiff_t>(victim));
     }
-    return victims;
 }
 
-Status FailoverKills::fail(const std::vector<Server>& victims) {
-    for (const Server& server : victims) {
+Status FailoverKills::fail() {
+    for (const Server& server : victims_) {
         if (plan_.fault == FailoverFault::kKill) {
             server.process.send(SIGKILL);
         } else if (plan_.fault == FailoverFault::kStop) {
@@ -106,8 +105,8 @@ Status FailoverKills::fail(const std::vector<Server>& victims) {
     return {};
 }
 
-Status FailoverKills::mend(const std::vector<Server>& victims) {
-    for (const Server& server : victims) {
+Status FailoverKills::mend() {
+    for (const Server& server : victims_) {
         if (plan_.fault == FailoverFault::kStop) server.process.send(SIGCONT);
         if (plan_.fault != FailoverFault::kCut) continue;
         std::vector<std::string> words = words_of(plan_.cut);
@@ -177,7 +176,7 @@ Status FailoverKills::until_ended(Server& server) {
 }
 
 /// A server that was cut off for a while has been replaced, and ends, or is a member as before.
-Status FailoverKills::until_ended_or_back(Server server) {
+Status FailoverKills::until_ended_or_back(Server& server) {
     const size_t wanted = servers_of_start_ + servers_.size() + 1;
     std::optional<int> ended;
     WEIR_TRY(until(

@@ -90,15 +90,15 @@ private:
 
     [[nodiscard]] Status run();
     [[nodiscard]] Status round();
-    [[nodiscard]] std::vector<Server> take_victims();
-    /// Behind it, they serve nobody.
-    [[nodiscard]] Status fail(const std::vector<Server>& victims);
-    [[nodiscard]] Status mend(const std::vector<Server>& victims);
+    void take_victims();
+    /// Behind it, the victims serve nobody.
+    [[nodiscard]] Status fail();
+    [[nodiscard]] Status mend();
     [[nodiscard]] Status start_server();
     [[nodiscard]] Status until_all_have_copies();
     [[nodiscard]] Status until_recovered();
     [[nodiscard]] Status until_ended(Server& server);
-    [[nodiscard]] Status until_ended_or_back(Server server);
+    [[nodiscard]] Status until_ended_or_back(Server& server);
     [[nodiscard]] Status ended_as_it_should(int status) const;
     template <class Holds>
     [[nodiscard]] Status until(const char* what, Holds&& holds);
@@ -109,6 +109,9 @@ private:
     Random random_;
     OperatorConnection connection_;
     std::vector<Server> servers_;
+    /// Of the round. Where it fails they live on: one that has become the last copy of something would
+    /// end the load with another error.
+    std::vector<Server> victims_;
     size_t servers_of_start_ = 0;
     std::vector<double> times_ms_;
     uint32_t kept_ = 0;
