@@ -7,7 +7,7 @@ namespace weir::checkpoint {
 
 uint64_t DiskQueue::stalled_ns() const {
     const std::lock_guard lock(mutex_);
-    return waiting_.empty() && !is_busy_ ? 0 : clock_->now_ns() - moved_ns_;
+    return waiting_.empty() && !is_busy_ ? 0 : moves_->since_ns();
 }
 
 Status DiskQueue::check_moves() const {
@@ -26,11 +26,11 @@ bool DiskQueue::do_next(std::unique_lock<std::mutex>& lock) {
     waiting_.pop_front();
     is_busy_ = true;
     lock.unlock();
-    work(*disk_);
+    work(disk_);
     work = nullptr;  // it may have files that are closed now, which takes the disk, too
     lock.lock();
     is_busy_ = false;
-    moved_ns_ = clock_->now_ns();
+    moves_->note();
     changed_.notify_all();
     return true;
 }

@@ -17,18 +17,20 @@
 #include "lib/base/clock.h"
 #include "lib/base/result.h"
 #include "lib/checkpoint/disk.h"
+#include "lib/checkpoint/watched_disk.h"
 
 namespace weir::checkpoint {
 
 /// Thread: any
 class DiskQueue {
 public:
-    /// A disk hangs that has not finished one piece of work for so long.
+    /// A disk hangs that has done nothing for so long: no work has ended, and within it no file was
+    /// written, synced, read or closed.
     static constexpr uint64_t kHangNs = 20 * kSecond;
 
     explicit DiskQueue(std::shared_ptr<Disk> disk,
                        std::shared_ptr<const Clock> clock = std::make_shared<SteadyClock>())
-        : disk_(std::move(disk)), clock_(std::move(clock)) {}
+        : moves_(std::make_shared<DiskMoves>(std::move(clock))), disk_(std::move(disk), moves_) {}
 
     /// Has `work(Disk&)` done, in its turn. The future has what it returned; it does not wait when it
     /// is destroyed. After close() nothing is done: the future then has an exception.
@@ -39,13 +41,13 @@ public:
         std::future<Made> future = task->get_future();
         const std::lock_guard lock(mutex_);
         if (is_closed_) return future;
-        if (waiting_.empty() && !is_busy_) moved_ns_ = clock_->now_ns();
+        if (waiting_.empty() && !is_busy_) moves_->note();
         waiting_.emplace_back([task](Disk& disk) { (*task)(disk); });
         changed_.notify_all();
         return future;
     }
 
-    /// For how long there has been something to do of which nothing was finished.
+    /// For how long there has been something to do of which nothing was done.
     [[nodiscard]] uint64_t stalled_ns() const;
 
     /// Whoever is to begin much more looks first: what a disk that hangs was given stays in memory.
@@ -70,13 +72,12 @@ public:
 private:
     bool do_next(std::unique_lock<std::mutex>& lock);
 
-    std::shared_ptr<Disk> disk_;
-    std::shared_ptr<const Clock> clock_;
+    std::shared_ptr<DiskMoves> moves_;
+    WatchedDisk disk_;
     mutable std::mutex mutex_;
     std::condition_variable changed_;
     std::deque<std::function<void(Disk&)>> waiting_;
-    bool is_busy_ = false;   ///< with what waits no more
-    uint64_t moved_ns_ = 0;  ///< when the first was added, or another one was finished
+    bool is_busy_ = false;  ///< with what waits no more
     bool is_closed_ = false;
     bool is_abandoned_ = false;
 };

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lib/checkpoint/disk_queue.h"
 
+#include <cstddef>
+#include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -48,6 +51,36 @@ TEST_SUITE("disk_queue") {
         CHECK(queue.run_one());
         CHECK(last.get() == Errc::kDeadline);
         CHECK(queue.stalled_ns() == 0);
+    }
+
+    TEST_CASE("a disk that is slow does not hang while it comes to the end of single files") {
+        const auto clock = std::make_shared<ManualClock>();
+        DiskQueue queue(std::make_shared<testing::SimDisk>(), clock);
+        auto at_last = queue.add([&](Disk& disk) {
+            const auto moves_with = [&](auto step) {
+                clock->advance(DiskQueue::kHangNs - 1);
+                CHECK(queue.check_moves());
+                (void)step();
+                CHECK(queue.stalled_ns() == 0);
+            };
+            std::unique_ptr<NewFile> file;
+            moves_with([&] { return (file = std::move(*disk.create("d/1"))) != nullptr; });
+            moves_with([&] { return file->write(std::vector<std::byte>(7)); });
+            moves_with([&] { return file->sync(); });
+            moves_with([&] { return (file = nullptr) == nullptr; });  // it is closed
+            moves_with([&] { return disk.create("d/1"); });           // an error is an answer, too
+            moves_with([&] { return disk.rename("d/1", "d/2"); });
+            moves_with([&] { return disk.sync_folder("d"); });
+            moves_with([&] { return disk.list("d"); });
+            moves_with([&] { return disk.size("d/2"); });
+            moves_with([&] { return disk.read("d/2", 7); });
+            moves_with([&] { return disk.remove("d/2"); });
+            clock->advance(DiskQueue::kHangNs);
+            return queue.check_moves().code();
+        });
+        CHECK(queue.run_one());
+        CHECK(at_last.get() == Errc::kDeadline);
+        CHECK(queue.check_moves());
     }
 
     TEST_CASE("a thread does all that waits before it ends, and takes nothing after that") {

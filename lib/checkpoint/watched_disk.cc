@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/checkpoint/watched_disk.h"
+
+namespace weir::checkpoint {
+namespace {
+
+/// Something that the disk does, from its begin to its end.
+class Step {
+public:
+    explicit Step(DiskMoves& moves) : moves_(moves) {}
+
+    ~Step() { moves_.note(); }
+
+    Step(const Step&) = delete;
+    Step& operator=(const Step&) = delete;
+
+private:
+    DiskMoves& moves_;
+};
+
+class WatchedFile final : public NewFile {
+public:
+    WatchedFile(std::unique_ptr<NewFile> file, std::shared_ptr<DiskMoves> moves)
+        : file_(std::move(file)), moves_(std::move(moves)) {}
+
+    ~WatchedFile() override {
+        const Step step(*moves_);
+        file_.reset();
+    }
+
+    [[nodiscard]] Status write(std::span<const std::byte> bytes) override {
+        const Step step(*moves_);
+        return file_->write(bytes);
+    }
+
+    [[nodiscard]] Status sync() override {
+        const Step step(*moves_);
+        return file_->sync();
+    }
+
+private:
+    std::unique_ptr<NewFile> file_;
+    std::shared_ptr<DiskMoves> moves_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<NewFile>> WatchedDisk::create(const std::string& path) {
+    const Step step(*moves_);
+    WEIR_ASSIGN(std::unique_ptr<NewFile> file, disk_->create(path));
+    return std::unique_ptr<NewFile>(std::make_unique<WatchedFile>(std::move(file), moves_));
+}
+
+Result<std::vector<std::byte>> WatchedDisk::read(const std::string& path, uint64_t bytes_max) {
+    const Step step(*moves_);
+    return disk_->read(path, bytes_max);
+}
+
+Result<uint64_t> WatchedDisk::size(const std::string& path) {
+    const Step step(*moves_);
+    return disk_->size(path);
+}
+
+Result<std::vector<std::string>> WatchedDisk::list(const std::string& folder) {
+    const Step step(*moves_);
+    return disk_->list(folder);
+}
+
+Status WatchedDisk::rename(const std::string& from, const std::string& to) {
+    const Step step(*moves_);
+    return disk_->rename(from, to);
+}
+
+Status WatchedDisk::remove(const std::string& path) {
+    const Step step(*moves_);
+    return disk_->remove(path);
+}
+
+Status WatchedDisk::sync_folder(const std::string& folder) {
+    const Step step(*moves_);
+    return disk_->sync_folder(folder);
+}
+
+}  // namespace weir::checkpoint
