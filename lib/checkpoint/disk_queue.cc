@@ -10,13 +10,18 @@ uint64_t DiskQueue::stalled_ns() const {
     return waiting_.empty() && !is_busy_ ? 0 : moves_->since_ns();
 }
 
+std::string DiskQueue::disk_name() const {
+    const std::string folder = moves_->folder();
+    return folder.empty() ? "the disk for checkpoints" : fmt::format("the disk of {}", folder);
+}
+
 Status DiskQueue::check_moves() const {
     const uint64_t stalled = stalled_ns();
     if (stalled < kHangNs) return {};
     return Error(Errc::kDeadline,
-                 fmt::format("the disk for checkpoints, or the network to it, hangs: what it was "
-                             "given earlier has not moved for {} s",
-                             stalled / kSecond));
+                 fmt::format("{}, or the network to it, hangs: what it was given earlier has not "
+                             "moved for {} s",
+                             disk_name(), stalled / kSecond));
 }
 
 /// What was added first. False: there is nothing.

@@ -11,6 +11,7 @@
 #include <future>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -50,8 +51,11 @@ public:
     /// For how long there has been something to do of which nothing was done.
     [[nodiscard]] uint64_t stalled_ns() const;
 
+    /// "the disk of FOLDER": that which it was asked for last, and hangs in if it does.
+    [[nodiscard]] std::string disk_name() const;
+
     /// Whoever is to begin much more looks first: what a disk that hangs was given stays in memory.
-    /// Errors: Errc::kDeadline if it hangs
+    /// Errors: Errc::kDeadline if it hangs, with its name
     [[nodiscard]] Status check_moves() const;
 
     /// Does what was added first. False: there was nothing.

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// WatchedDisk: a disk of which is known when it has done something last, so that one that is slow is not
-/// taken for one that hangs.
+/// WatchedDisk: a disk of which is known when it has done something last, and where, so that one that is slow
+/// is not taken for one that hangs, and that is named which does.
 
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -17,12 +18,18 @@
 
 namespace weir::checkpoint {
 
-/// When a disk has done something last.
+/// When a disk has done something last, and where.
 ///
 /// Thread: any
 class DiskMoves {
 public:
     explicit DiskMoves(std::shared_ptr<const Clock> clock) : clock_(std::move(clock)) { note(); }
+
+    /// It is asked for something there.
+    void begin(std::string_view folder) {
+        const std::lock_guard lock(mutex_);
+        folder_ = folder;
+    }
 
     /// It has done something, or is given something after it had nothing to do.
     void note() {
@@ -36,9 +43,16 @@ public:
         return clock_->now_ns() - noted_ns_;
     }
 
+    /// Where it was asked for something last. Empty: nowhere yet.
+    [[nodiscard]] std::string folder() const {
+        const std::lock_guard lock(mutex_);
+        return folder_;
+    }
+
 private:
     std::shared_ptr<const Clock> clock_;
     mutable std::mutex mutex_;
+    std::string folder_;
     uint64_t noted_ns_ = 0;
 };
 

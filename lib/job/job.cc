@@ -395,12 +395,9 @@ Status Job::Part::start_shards() {
     return {};
 }
 
-/// A server that joins learns of the folder only when a checkpoint begins.
 void Job::Part::start_disk() {
-    const std::string& folder = checkpoints_.options.folder;
-    disk_ = std::make_unique<DiskThread>(
-        DiskThread::Names{join_ ? "this server" : fmt::format("rank {}", roles_.shape.rank),
-                          folder.empty() ? "the job's checkpoints" : folder});
+    disk_ = std::make_unique<DiskThread>(join_ ? "this server"
+                                               : fmt::format("rank {}", roles_.shape.rank));
 }
 
 /// `shard`: of this process, from 0.

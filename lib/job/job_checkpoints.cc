@@ -85,8 +85,8 @@ Result<JobCheckpoints> plan_checkpoints(const JobOptions& options, Disk& disk) {
     return plan;
 }
 
-DiskThread::DiskThread(Names names, std::shared_ptr<Disk> disk, Patience patience)
-    : names_(std::move(names)),
+DiskThread::DiskThread(std::string process, std::shared_ptr<Disk> disk, Patience patience)
+    : process_(std::move(process)),
       patience_(patience),
       queue_(std::make_shared<checkpoint::DiskQueue>(std::move(disk))),
       thread_([queue = queue_] {
@@ -104,18 +104,19 @@ DiskThread::~DiskThread() {
     for (bool has_told = false; !queue_->is_over_within(hangs() ? none : patience_.silent);) {
         if (hangs()) {
             log(LogLevel::kWarning,
-                "{} ends without the disk of {}: that, or the network to it, hangs, and has "
+                "{} ends without {}: that, or the network to it, hangs, and has "
                 "finished nothing for {} s; a checkpoint that is not complete counts for nothing",
-                names_.process, names_.folder, queue_->stalled_ns() / kSecond);
+                process_, queue_->disk_name(), queue_->stalled_ns() / kSecond);
             queue_->abandon();
             thread_.detach();
             return;
         }
         if (std::exchange(has_told, true)) continue;
         log(LogLevel::kWarning,
-            "{} ends when the disk of {} has finished what it was given for checkpoints, or has "
-            "finished nothing for {} s",
-            names_.process, names_.folder,
+            "{} ends when {} has finished what it was given for checkpoints, or has finished "
+            "nothing "
+            "for {} s",
+            process_, queue_->disk_name(),
             std::chrono::duration_cast<std::chrono::seconds>(patience_.stalled).count());
     }
     thread_.join();

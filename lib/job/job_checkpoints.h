@@ -46,16 +46,11 @@ public:
         std::chrono::nanoseconds stalled{checkpoint::DiskQueue::kHangNs};
     };
 
-    /// What people read.
-    struct Names {
-        std::string process;
-        std::string folder;
-    };
+    /// `process`: its name, for people.
+    explicit DiskThread(std::string process)
+        : DiskThread(std::move(process), std::make_shared<checkpoint::RealDisk>(), Patience()) {}
 
-    explicit DiskThread(Names names)
-        : DiskThread(std::move(names), std::make_shared<checkpoint::RealDisk>(), Patience()) {}
-
-    DiskThread(Names names, std::shared_ptr<checkpoint::Disk> disk, Patience patience);
+    DiskThread(std::string process, std::shared_ptr<checkpoint::Disk> disk, Patience patience);
 
     ~DiskThread();
 
@@ -67,7 +62,7 @@ public:
     }
 
 private:
-    Names names_;
+    std::string process_;
     Patience patience_;
     std::shared_ptr<checkpoint::DiskQueue> queue_;
     std::thread thread_;

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -81,6 +82,35 @@ TEST_SUITE("disk_queue") {
         CHECK(queue.run_one());
         CHECK(at_last.get() == Errc::kDeadline);
         CHECK(queue.check_moves());
+    }
+
+    TEST_CASE("the disk that hangs is named by the folder that it was asked for last") {
+        const auto clock = std::make_shared<ManualClock>();
+        DiskQueue queue(std::make_shared<testing::SimDisk>(), clock);
+        CHECK(queue.disk_name() == "the disk for checkpoints");
+        (void)queue.add([&](Disk& disk) {
+            const auto names = [&](const char* folder, auto step) {
+                (void)step();
+                clock->advance(DiskQueue::kHangNs);
+                CHECK(queue.check_moves().error().message() ==
+                      std::string("the disk of ") + folder +
+                          ", or the network to it, hangs: what it was given earlier has not moved "
+                          "for 20 s");
+            };
+            std::unique_ptr<NewFile> file;
+            names("a/b", [&] { return (file = std::move(*disk.create("a/b/1"))) != nullptr; });
+            names("c", [&] { return disk.list("c"); });
+            names("a/b", [&] { return file->write({}); });
+            names("d", [&] { return disk.size("d/1"); });
+            names("a/b", [&] { return file->sync(); });
+            names("e", [&] { return disk.read("e/1", 1); });
+            names("a/b", [&] { return (file = nullptr) == nullptr; });
+            names("f", [&] { return disk.rename("a/b/1", "f/1"); });
+            names("g", [&] { return disk.sync_folder("g"); });
+            names("f", [&] { return disk.remove("f/1"); });
+            return true;
+        });
+        CHECK(queue.run_one());
     }
 
     TEST_CASE("a thread does all that waits before it ends, and takes nothing after that") {

@@ -31,12 +31,17 @@ struct HangingDisk {
     void run(DiskThread::Patience patience) {
         auto disk = std::make_shared<testing::SimDisk>();
         there = disk;
-        const DiskThread thread({"rank 7", "/d"}, std::move(disk), patience);
-        (void)thread.queue()->add([goes_on = goes_on.get_future().share()](Disk&) {
-            goes_on.wait();
-            return true;
-        });
+        const DiskThread thread("rank 7", std::move(disk), patience);
+        std::promise<void> has_begun;
+        (void)thread.queue()->add(
+            [&has_begun, goes_on = goes_on.get_future().share()](Disk& folders) {
+                (void)folders.list("/d");
+                has_begun.set_value();
+                goes_on.wait();
+                return true;
+            });
         (void)thread.queue()->add([has_second = has_second](Disk&) { return *has_second = true; });
+        has_begun.get_future().wait();
     }
 
     std::promise<void> goes_on;
