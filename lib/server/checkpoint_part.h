@@ -42,8 +42,8 @@ public:
     /// Whether step() would find something to do.
     [[nodiscard]] bool has_work() const noexcept;
 
-    /// Another one that is under way is given up. While the disk hangs, this one fails at once: the rows
-    /// that were kept for each one before stay in memory until the disk goes on.
+    /// Another one that is under way is given up. While the disk hangs, this one fails at once: what is
+    /// written of one before stays in memory until the disk goes on.
     void freeze(uint64_t number);
     /// `shard`: the number of this one.
     void take(const CheckpointOrder& order, uint32_t shard);

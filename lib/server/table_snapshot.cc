@@ -188,10 +188,15 @@ void TableSnapshot::drop_files() {
     (void)place_.disk->add([files = std::move(files_)](checkpoint::Disk&) { return true; });
 }
 
-/// To give so much memory back takes milliseconds: the thread for the disk has them.
+/// To give so much memory back takes milliseconds: the thread for the disk has them. But if it still has those of
+/// the checkpoint before, the disk may hang, and many may be given up until that is known: then it is done here.
 void TableSnapshot::drop_kept() {
-    if (std::shared_ptr<KeptRows> kept = table_.rows->take_snapshot())
-        (void)place_.disk->add([kept = std::move(kept)](checkpoint::Disk&) { return true; });
+    std::shared_ptr<KeptRows> kept = table_.rows->take_snapshot();
+    if (kept == nullptr) return;
+    auto& dropped = place_.memory->dropped;
+    std::erase_if(dropped, [](const auto& one) { return one.second.expired(); });
+    if (!dropped.try_emplace(table_.rows->schema().id, kept).second) return;
+    (void)place_.disk->add([kept = std::move(kept)](checkpoint::Disk&) { return true; });
 }
 
 Result<size_t> TableSnapshot::step(size_t bytes_max) {

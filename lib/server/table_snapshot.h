@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <deque>
 #include <future>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -55,6 +56,8 @@ public:
     struct Memory {
         SpareBuffers<PageBytes> spares{kSpareBytesMax};
         size_t waiting_bytes = 0;  ///< for the disk
+        /// By table: rows that were kept, whose memory the thread for the disk is to give back.
+        std::map<uint32_t, std::weak_ptr<KeptRows>> dropped{};
     };
 
     /// Where the chunks go.

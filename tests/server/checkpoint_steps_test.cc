@@ -207,6 +207,38 @@ TEST_SUITE("checkpoint_steps") {
         CHECK(chunk->checksum == entry.checksum);
     }
 
+    TEST_CASE("rows that were kept wait for the disk's thread of one checkpoint at a time") {
+        const auto disk =
+            std::make_shared<checkpoint::DiskQueue>(std::make_shared<testing::SimDisk>());
+        Side side;
+        side.holdings.begin(std::vector<PositionRange>{{0, ~uint64_t{0}}});
+        TableSnapshot::Memory memory;
+        for (const char* name : {"a", "b"})
+            side.make_table(dense_table(name, kStepKeys));
+        const auto begin = [&](size_t table) {
+            auto snapshot =
+                TableSnapshot::begin(*side.tables[table], side.holdings.primary(),
+                                     side.holdings.segments(), {}, {disk, &memory, "folder", 1, 0});
+            REQUIRE(snapshot);
+            REQUIRE((*snapshot)->step(kStepBytes));
+            return std::move(*snapshot);
+        };
+        for (int round = 0; round < 3; ++round) {
+            for (int checkpoint = 0; checkpoint < 5; ++checkpoint) {
+                auto of_a = begin(0);
+                auto of_b = begin(1);
+                CHECK(side.tables[0]->rows->has_snapshot());
+                of_a.reset();  // given up, before there is anything to write
+                of_b.reset();
+                CHECK_FALSE(side.tables[0]->rows->has_snapshot());
+                CHECK_FALSE(side.tables[1]->rows->has_snapshot());
+            }
+            for (size_t table = 0; table < side.tables.size(); ++table)
+                CHECK(disk->run_one());
+            CHECK_FALSE(disk->run_one());
+        }
+    }
+
     TEST_CASE("a disk that is slow is asked again, also for one after another that is given up") {
         OnePart one;
         for (uint64_t number = 1; number < 7; ++number) {
