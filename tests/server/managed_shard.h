@@ -3,25 +3,35 @@
 /// \file
 /// ManagedShard: a shard of a simulated network, whose manager and workers are the test.
 
+#include <algorithm>
 #include <array>
+#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
 
+#include "lib/checkpoint/disk_queue.h"
+#include "lib/node/checkpoint_message.h"
 #include "lib/ring/view_change.h"
 #include "lib/store/schema_codec.h"
 #include "tests/server/raw_worker.h"
 
 namespace weir::test {
 
+struct ManagedShardOptions {
+    using Endpoint = std::unique_ptr<transport::Endpoint>;
+    std::function<Endpoint(Endpoint)> around{};             ///< what it has instead of its endpoint
+    std::shared_ptr<checkpoint::DiskQueue> disk = nullptr;  ///< for checkpoints; the test runs it
+};
+
 /// It is shard 0 of server 0. Server 1 with shard 1 exists in views only.
 class ManagedShard {
 public:
     static constexpr uint64_t kUpperHalf = uint64_t{1} << 63;
 
-    explicit ManagedShard(uint32_t workers)
+    explicit ManagedShard(uint32_t workers, const ManagedShardOptions& own = {})
         : cluster(1, {.servers = 0, .shards = 0, .workers = 0}, {}), raw(cluster, 90) {
         cluster.manager.reset();
         device_ = cluster.network.make_device(91);
@@ -30,9 +40,11 @@ public:
         memory_ = std::make_unique<RegisteredMemory>(*shard_device_, transport::Access::kLocal);
         ShardOptions options;
         options.manager_address = endpoint_->address();
-        cluster.shards.push_back(
-            std::make_unique<Shard>(options, std::move(shard_device_->make_endpoint({})).value(),
-                                    cluster.clock, *memory_, cluster.rules));
+        options.disk = own.disk;
+        auto endpoint = std::move(shard_device_->make_endpoint({})).value();
+        if (own.around) endpoint = own.around(std::move(endpoint));
+        cluster.shards.push_back(std::make_unique<Shard>(options, std::move(endpoint),
+                                                         cluster.clock, *memory_, cluster.rules));
         REQUIRE(run_until([&] { return connection_ != 0; }));
         view.next_server = view.next_shard = 2;
         view.servers = {{0, 0, 0, 1}, {1, 1, 1, 1}};
@@ -92,6 +104,11 @@ public:
         return firsts_;
     }
 
+    /// Whether the shard has reported that step of a checkpoint.
+    [[nodiscard]] bool has_reported(CheckpointReport::Step step) const {
+        return std::ranges::find(checkpoint_steps_, step) != checkpoint_steps_.end();
+    }
+
     void send(wire::Kind kind, std::span<const std::byte> body, uint64_t first = 0) {
         wire::FrameHeader header = testing::frame_header(kind);
         header.first = first;
@@ -127,6 +144,11 @@ private:
                 wire::decode(c.message, frame) != Errc::kOk)
                 continue;
             if (frame.header.kind == wire::Kind::kReply) replies_.push_back(frame.header.status);
+            if (frame.header.kind == wire::Kind::kCheckpoint) {
+                const auto report = CheckpointReport::decode(frame.values);
+                REQUIRE(report.has_value());
+                checkpoint_steps_.push_back(report->step);
+            }
             if (frame.header.kind != wire::Kind::kFirstIteration) continue;
             const auto first = FirstIterationMessage::decode(frame.values);
             REQUIRE(first.has_value());
@@ -142,6 +164,7 @@ private:
     transport::ConnectionId connection_ = 0;
     std::vector<Errc> replies_;
     std::vector<FirstIterationMessage> firsts_;
+    std::vector<CheckpointReport::Step> checkpoint_steps_;
 };
 
 }  // namespace weir::test

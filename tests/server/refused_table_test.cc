@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
 /// A table that one shard has no memory for: it leaves nothing behind, and may be asked for again.
-/// A shard that drops one, whatever waits there.
 
 #include <algorithm>
-#include <optional>
 #include <vector>
 
 #include <doctest/doctest.h>
 
 #include "tests/seed.h"
-#include "tests/server/managed_shard.h"
+#include "tests/server/sim_cluster.h"
 
 namespace weir::test {
 namespace {
@@ -66,55 +64,6 @@ private:
     }
 
     size_t before_ = 0;
-};
-
-/// A shard with table 0 of four cells and a window, which the test has dropped.
-class DroppingShard : public ManagedShard {
-public:
-    DroppingShard() : ManagedShard(2), worker_(raw.hello(shard(), 0, 1)) {
-        TableSchema schema = dense_table("cells", 4);
-        schema.max_delay = 1;
-        make_table(0, schema);
-        run();
-    }
-
-    void drop(uint64_t number) {
-        send(wire::Kind::kDropTable, {}, number);
-        run();
-    }
-
-    /// A request about all four cells. Returns its number.
-    uint64_t request(wire::Kind kind, uint64_t iteration) {
-        wire::FrameHeader header = testing::frame_header(kind, ++requests_);
-        header.value_type = static_cast<uint8_t>(ValueType::kFloat32);
-        header.flags = wire::kKeysRange | wire::kValuesInline;
-        header.count = 4;
-        header.epoch = static_cast<uint32_t>(view.epoch);
-        const std::vector<float> ones(kind == wire::Kind::kPush ? 4 : 0, 1);
-        if (iteration != 0) {
-            header.flags |= wire::kIteration;
-            header.iteration = iteration;
-            if (kind == wire::Kind::kPush) {
-                header.flags |= wire::kAggregate;
-                header.parts = 1;
-                header.time = ++time_;
-            }
-        }
-        raw.send(worker_, header, std::as_bytes(std::span(ones)));
-        run();
-        return header.request;
-    }
-
-    /// How it ended; nothing if it waits.
-    [[nodiscard]] std::optional<Errc> status(uint64_t request) const {
-        const RawWorker::Answer* const answer = raw.answer(request);
-        return answer == nullptr ? std::nullopt : std::optional(answer->header.status);
-    }
-
-private:
-    transport::ConnectionId worker_;
-    uint64_t requests_ = 0;
-    uint32_t time_ = 0;
 };
 
 }  // namespace
@@ -179,32 +128,6 @@ TEST_SUITE("refused table") {
             REQUIRE(table.has_value());
             cluster.check_push(*table);
         }
-    }
-
-    TEST_CASE("a shard answers what waits in a table that it drops, and what comes later") {
-        DroppingShard job;
-        const uint64_t pushed = job.request(wire::Kind::kPush, 0);
-        const uint64_t part = job.request(wire::Kind::kPush, 1);
-        const uint64_t pull = job.request(wire::Kind::kPull, 1);
-        CHECK(job.status(pushed) == Errc::kOk);
-        CHECK_FALSE(job.status(part).has_value());
-        CHECK_FALSE(job.status(pull).has_value());
-        job.drop(0);
-        CHECK(job.status(part) == Errc::kNotFound);
-        CHECK(job.status(pull) == Errc::kNotFound);
-        CHECK(job.status(job.request(wire::Kind::kPush, 0)) == Errc::kNotFound);
-        CHECK(job.shard().tables()[0] == nullptr);
-        job.drop(0);  // again
-        job.drop(7);  // never made
-        job.make_table(1, dense_table("others", 4));
-        CHECK_FALSE(job.shard().finished());
-    }
-
-    TEST_CASE("a shard ends with an error when the manager drops what can be no table") {
-        DroppingShard job;
-        job.drop(uint64_t{1} << 32);
-        REQUIRE(job.shard().finished());
-        CHECK(job.shard().outcome().code() == Errc::kProtocol);
     }
 }
 
