@@ -61,6 +61,8 @@ TEST_SUITE("backup_history") {
         for (const uint64_t reached : {counts.killed_losers, counts.killed_gainers})
             CHECK(reached >= testing::fewest_of(count, 0.03));
         CHECK(counts.killed_teachers >= testing::fewest_of(count, 0.24));
+        CHECK(counts.killed_parted >= testing::fewest_of(count, 0.25));
+        CHECK(counts.killed_silent >= testing::fewest_of(count, 0.09));
         CHECK(counts.pushes >= 10 * count);
         CHECK(counts.rounds >= 10 * count);
     }
