@@ -20,6 +20,8 @@ using transport::Event;
 using wire::Kind;
 
 constexpr uint64_t kShardsCloseNs = 2 * kSecond;  // for shards to close at the end
+constexpr uint64_t kFirstCopiesNs = 10 * kSecond;
+constexpr size_t kEarlyTablesMax = 1024;
 
 /// The rank of the first process that joins later.
 uint32_t first_free_rank(const ManagerOptions& options) {
@@ -79,6 +81,7 @@ size_t Manager::poll() {
         const bool is_measured = counters_.ends(now_ns);
         if (is_measured) join_measured_servers();
         if (has_news_ && !loss_ && !is_catching_up_) act();
+        if (lacks_first_copies_) look_for_first_copies(now_ns);
         if (is_measured) send_status();  // with what has just been decided
     }
     if (phase_ == Phase::kEnding &&
@@ -209,6 +212,8 @@ void Manager::begin_if_complete() {
                         MembershipOptions{.backup_count = options_.replicas,
                                           .on_worker_loss = options_.on_worker_loss});
     has_news_ = true;
+    lacks_first_copies_ = options_.replicas > 0;
+    begun_ns_ = clock_.now_ns();
     for (const auto& [number, shard] : shards_)
         send_all_passes(shard.connection);
     const auto is_elsewhere = [](uint32_t rank) { return rank != 0; };
@@ -275,8 +280,32 @@ void Manager::create_table(const Asker& asker, const wire::Frame& frame) {
         return answer(outbox_, asker, Errc::kUnavailable, encode_text("the job has not begun yet"));
     }
     if (loss_) return answer(outbox_, asker, loss_->code(), encode_text(loss_->text()));
+    if (waits_for_first_copies())
+        return early_tables_.push_back({asker, std::move(*message), false});
     if (!may_share(asker)) return;
     add_made_table(tables_.create(asker, std::move(*message), job_shards()));
+}
+
+bool Manager::waits_for_first_copies() const {
+    return lacks_first_copies_ && early_tables_.size() < kEarlyTablesMax;
+}
+
+/// A push to a table that was made before all shards have copies could be lost with one server, though it was
+/// acknowledged. So the first tables wait for the copies, which have no rows yet; not for ever, as there may
+/// be none to be had.
+void Manager::look_for_first_copies(uint64_t now_ns) {
+    if (!loss_ && !membership_->is_at_rest() && now_ns - begun_ns_ < kFirstCopiesNs) return;
+    lacks_first_copies_ = false;
+    for (EarlyTable& early : std::exchange(early_tables_, {})) {
+        const Asker& asker = early.asker;
+        if (loss_) {
+            answer(outbox_, asker, loss_->code(), encode_text(loss_->text()));
+        } else if (may_share(asker)) {
+            add_made_table(early.is_opened
+                               ? tables_.open(asker, early.table.name, job_shards())
+                               : tables_.create(asker, std::move(early.table), job_shards()));
+        }
+    }
 }
 
 /// `made`: the number of a table that the shards make now.
@@ -298,6 +327,7 @@ void Manager::open_table(const Asker& asker, const wire::Frame& frame) {
     if (!message) return refuse(asker.connection, "a malformed table name");
     if (!may_share(asker)) return;
     if (loss_) return answer(outbox_, asker, loss_->code(), encode_text(loss_->text()));
+    if (waits_for_first_copies()) return early_tables_.push_back({asker, *message, true});
     add_made_table(tables_.open(asker, message->name, job_shards()));
 }
 

@@ -159,6 +159,13 @@ private:
         std::vector<uint32_t> shards;
     };
 
+    /// Asked for before the copies that it needs were made.
+    struct EarlyTable {
+        Asker asker;
+        TableMessage table;
+        bool is_opened = false;  ///< not created
+    };
+
     struct Worker {
         ConnectionId connection = 0;
         uint32_t rank = 0;
@@ -192,6 +199,8 @@ private:
 
     // manager.cc: tables and the end
     void create_table(const Asker& asker, const wire::Frame& frame);
+    [[nodiscard]] bool waits_for_first_copies() const;
+    void look_for_first_copies(uint64_t now_ns);
     void add_made_table(std::optional<uint32_t> made);
     void forget_refused_tables();
     void open_table(const Asker& asker, const wire::Frame& frame);
@@ -297,6 +306,9 @@ private:
     Status outcome_;               ///< of the job, once it ends
     Joiners joiners_;
     JobTables tables_{outbox_};
+    uint64_t begun_ns_ = 0;
+    bool lacks_first_copies_ = false;       ///< of what tables will have: the job has just begun
+    std::vector<EarlyTable> early_tables_;  ///< that were asked for meanwhile, in that order
     Checkpoints checkpoints_;
     uint64_t looked_for_checkpoints_ns_ = 0;
     Barrier barrier_{outbox_};

@@ -513,10 +513,14 @@ void Manager::carry_out(const EndServer& action) {
 /// wait for ever. So all calls of all workers end, and the job when they have gone.
 void Manager::carry_out(const LostSegments& action) {
     lost_parameters_ = fmt::format(
-        "{:.3g} % of the parameters are lost, because nobody else has them; start the job again{}; "
-        "lost: {}",
-        action.share * 100, checkpoints_.resume_advice(),
-        lost_ranges(action.positions, tables_.made_tables()));
+        "{:.3g} % of the parameters are lost, because nobody else has them{}; start the job "
+        "again{}",
+        action.share * 100, tables_.count() == 0 ? " (the job had no tables yet)" : "",
+        checkpoints_.resume_advice());
+    if (tables_.count() > 0) {
+        lost_parameters_ +=
+            fmt::format("; lost: {}", lost_ranges(action.positions, tables_.made_tables()));
+    }
     log(LogLevel::kDebug, "lost: {}",
         lost_ranges(action.positions, tables_.made_tables(), kAllLostNames));
     std::string servers;

@@ -134,6 +134,45 @@ TEST_SUITE("manager") {
     }
 
     TEST_CASE(
+        "the first table is made when everything has its copies, or when they cannot be had") {
+        for (const bool is_cut : {false, true}) {
+            CAPTURE(is_cut);
+            SimShape shape;
+            shape.servers = 2;
+            shape.replicas = 1;
+            shape.is_manager_apart = true;
+            SimCluster cluster(11, shape, {});
+            if (is_cut) cluster.network.partition(0, 1);
+            REQUIRE(cluster.start());
+            const auto call = cluster.workers[0]->create_table(sparse_table("counts"));
+            const auto lacks_copies = [&] {
+                return std::ranges::any_of(cluster.manager->view().segments(),
+                                           [](const auto& one) { return one.backup_count() == 0; });
+            };
+            REQUIRE(lacks_copies());
+            REQUIRE(cluster.run_until([&] { return cluster.workers[0]->done(call); }));
+            CHECK(cluster.workers[0]->take_table(call).has_value());
+            CHECK(lacks_copies() == is_cut);
+        }
+    }
+
+    TEST_CASE("a job that loses a server before it has copies or tables says so") {
+        SimShape shape;
+        shape.servers = 3;
+        shape.replicas = 1;
+        SimCluster cluster(12, shape, {});
+        REQUIRE(cluster.start());
+        const auto call = cluster.workers[0]->create_table(sparse_table("counts"));
+        cluster.kill_host(1);
+        REQUIRE(cluster.run_until([&] { return cluster.workers[0]->done(call); }));
+        const auto table = cluster.workers[0]->take_table(call);
+        REQUIRE_FALSE(table.has_value());
+        INFO(table.error().message());
+        CHECK(table.error().message().find("nobody else has them (the job had no tables yet); "
+                                           "start the job again") != std::string::npos);
+    }
+
+    TEST_CASE(
         "calls that need what is lost name the keys and the checkpoint, with copies or without") {
         for (const uint32_t kind : {0U, 1U, 2U, 3U}) {
             const uint32_t replicas = kind / 2;
