@@ -142,14 +142,17 @@ TEST_SUITE("manager") {
             shape.replicas = 1;
             shape.is_manager_apart = true;
             SimCluster cluster(11, shape, {});
-            if (is_cut) cluster.network.partition(0, 1);
+            cluster.network.partition(0, 1);
             REQUIRE(cluster.start());
             const auto call = cluster.workers[0]->create_table(sparse_table("counts"));
             const auto lacks_copies = [&] {
                 return std::ranges::any_of(cluster.manager->view().segments(),
                                            [](const auto& one) { return one.backup_count() == 0; });
             };
-            REQUIRE(lacks_copies());
+            (void)cluster.run_until([] { return false; }, 300);
+            CHECK(lacks_copies());
+            CHECK_FALSE(cluster.workers[0]->done(call));
+            if (!is_cut) cluster.network.heal(0, 1);
             REQUIRE(cluster.run_until([&] { return cluster.workers[0]->done(call); }));
             CHECK(cluster.workers[0]->take_table(call).has_value());
             CHECK(lacks_copies() == is_cut);
