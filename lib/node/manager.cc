@@ -33,6 +33,22 @@ uint32_t first_free_rank(const ManagerOptions& options) {
     return free;
 }
 
+/// Says once how far the job outlives the death of a server, where that is less than one may think.
+void say_what_copies_protect(const ManagerOptions& options) {
+    const auto is_elsewhere = [](uint32_t rank) { return rank != 0; };
+    const bool servers_are_elsewhere = std::ranges::any_of(options.server_ranks, is_elsewhere);
+    if (options.replicas > 0) {
+        if (servers_are_elsewhere) return;
+        log(LogLevel::kInfo,
+            "--replicas {}: all servers are in one process, so copies protect nothing when it "
+            "dies: its death ends this job; start each server as a rank of its own",
+            options.replicas);
+    } else if (servers_are_elsewhere || std::ranges::any_of(options.worker_ranks, is_elsewhere)) {
+        log(LogLevel::kInfo,
+            "no parameter has a copy (--replicas 0): the death of a server ends this job");
+    }
+}
+
 }  // namespace
 
 Manager::Manager(ManagerOptions options, std::unique_ptr<transport::Endpoint> endpoint,
@@ -216,12 +232,7 @@ void Manager::begin_if_complete() {
     begun_ns_ = clock_.now_ns();
     for (const auto& [number, shard] : shards_)
         send_all_passes(shard.connection);
-    const auto is_elsewhere = [](uint32_t rank) { return rank != 0; };
-    if (options_.replicas == 0 && (std::ranges::any_of(options_.server_ranks, is_elsewhere) ||
-                                   std::ranges::any_of(options_.worker_ranks, is_elsewhere))) {
-        log(LogLevel::kInfo,
-            "no parameter has a copy (--replicas 0): the death of a server ends this job");
-    }
+    say_what_copies_protect(options_);
     for (const auto& [number, worker] : workers_) {
         barrier_.add(number);
         work_.add(number);

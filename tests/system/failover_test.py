@@ -273,6 +273,18 @@ class Failover(testing.ServersThatDie, testing.Folder, unittest.TestCase):
             for line in job.err(0).splitlines() + job.err(3).splitlines():
                 self.assertLess(len(line), 600)
 
+    def test_copies_in_one_process_are_said_to_protect_nothing(self):
+        train, says = testing.write(self.path("train.svm"), testing.dense()), "copies protect nothing when it dies: its death ends this job"
+        one_process = ("--servers", "3", "--workers", "3")
+        done = self.lr("--train", train, *one_process, "--replicas", "1")
+        self.assertEqual(done.code, 0, done.err)
+        self.assertEqual(done.err.count(f"--replicas 1: all servers are in one process, so {says}"), 1, done.err)
+        self.assertNotIn("copies", self.lr("--train", train, *one_process).err)  # nobody has asked for any
+        with self.job(testing.endless(), *testing.ENDLESS) as job:
+            self.ready(job)
+            self.assertNotIn("all servers are in one process", job.err(0))
+            self.ends(job, (0, 3, 4))
+
     def test_wrong_numbers_of_copies_are_named(self):
         train = testing.write(self.path("train.svm"), testing.dense())
         for words, says in (
