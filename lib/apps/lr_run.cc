@@ -275,23 +275,22 @@ Status agree_on_rounds(Client& client, ClientExchange& exchange, std::span<const
     return {};
 }
 
-/// The weights of this worker's features at the end of the last round that has trained them. Without
-/// such a round those of the checkpoint that the job goes on from; without that, those of `given`.
-Result<Model> weights_to_start_from(Client& client, std::span<const uint64_t> keys,
-                                    const Model& given, const LrRounds& rounds) {
-    std::optional<std::string> name;
-    if (rounds.trained != 0) {
-        name = name_of_round(rounds, rounds.trained);
-    } else if (rounds.resumed->checkpoint != 0) {
-        name = trained_exchange(*rounds.resumed);
-    }
-    if (!name) return given;
+/// The exchange with the newest weights: of the last round that has trained them, without such a round of
+/// the checkpoint that the job goes on from. None: the training begins with the model that is given.
+std::optional<std::string> newest_exchange(const LrRounds& rounds) {
+    if (rounds.trained != 0) return name_of_round(rounds, rounds.trained);
+    return rounds.resumed->checkpoint != 0 ? trained_exchange(*rounds.resumed) : std::nullopt;
+}
+
+/// The weights of this worker's features in an exchange that newest_exchange() has found.
+Result<Model> read_newest(Client& client, std::span<const uint64_t> keys,
+                          const std::string& exchange) {
     Model model;
     model.keys.assign(keys.begin(), keys.end());
     std::ranges::sort(model.keys);
     model.weights.resize(model.keys.size());
     WEIR_ASSIGN([[maybe_unused]] const uint64_t shown,
-                ClientExchange::read_weights(client, *name, model.keys, model.weights));
+                ClientExchange::read_weights(client, exchange, model.keys, model.weights));
     return model;
 }
 
@@ -349,6 +348,23 @@ LrOptions options_of_round(Client& client, const LrRunOptions& options, const Wo
     return solver;
 }
 
+/// Adds the warnings about the weights. `began_with_given`: with LrOptions::init, not with those that this or
+/// an earlier job has trained
+void add_model_warnings(const LrOptions& options, bool began_with_given, LrRun& run) {
+    const uint64_t given = options.init.keys.size();
+    if (began_with_given && run.result.init_feature_count < given) {
+        run.warnings.push_back(
+            fmt::format("the model to start from: {} of {} features are in no training line; their "
+                        "weights were left out",
+                        given - run.result.init_feature_count, given));
+    }
+    if (run.result.nonzero_count == 0) {
+        run.warnings.push_back(fmt::format(
+            "the model has no weights: with l1 = {} all weights are 0; give a smaller l1",
+            options.l1));
+    }
+}
+
 Result<LrRun> run_round(Client& client, const LrRunOptions& options, LrRounds& rounds,
                         std::vector<LrProgress>& passes) {
     Result<WorkShare> taken = take_share(client, options);
@@ -385,8 +401,10 @@ Result<LrRun> run_round(Client& client, const LrRunOptions& options, LrRounds& r
     add_warnings(all, options, options.train, run.warnings);
     LrOptions of_round = options_of_round(client, options, share, rounds, passes);
     WEIR_TRY(agree_on_rounds(client, *exchange, examples->keys, share.round, rounds));
-    WEIR_ASSIGN(of_round.init,
-                weights_to_start_from(client, examples->keys, options.solver.init, rounds));
+    const std::optional<std::string> newest = newest_exchange(rounds);
+    if (newest) {
+        WEIR_ASSIGN(of_round.init, read_newest(client, examples->keys, *newest));
+    }
     WEIR_ASSIGN(LrSolver solver,
                 LrSolver::create(*exchange, *std::move(examples), std::move(of_round)));
     run.data_bytes = solver.data_bytes();
@@ -397,18 +415,7 @@ Result<LrRun> run_round(Client& client, const LrRunOptions& options, LrRounds& r
     Scores scores;
     scores.add(solver.labels(), solver.margins());
     WEIR_ASSIGN(run.train, measure(*exchange, scores));
-    const uint64_t left_out = options.solver.init.keys.size() - run.result.init_feature_count;
-    if (left_out > 0 && rounds.history.empty() && rounds.resumed->checkpoint == 0) {
-        run.warnings.push_back(
-            fmt::format("the model to start from: {} of {} features are in no training line; their "
-                        "weights were left out",
-                        left_out, options.solver.init.keys.size()));
-    }
-    if (run.result.nonzero_count == 0) {
-        run.warnings.push_back(fmt::format(
-            "the model has no weights: with l1 = {} all weights are 0; give a smaller l1",
-            options.solver.l1));
-    }
+    add_model_warnings(options.solver, !newest, run);
     const bool stopped = run.result.end == LrEnd::kStopped;
     if (!options.test.empty() && !stopped)
         WEIR_TRY(test(client, *exchange, options, solver.keys(), run));

@@ -175,9 +175,22 @@ TEST_SUITE("lr run") {
             for (const char* gone : {"lr1.weights", "lr1.sums", "lr1.lists"})
                 CHECK(client.open_table<double>(gone).code() == Errc::kNotFound);
             CHECK(client.open_table<double>("lr2.weights"));
+            CHECK(second.warnings.empty());  // no model was given, though it began with weights
             return {};
         });
         CHECK_MESSAGE(ran, ran.error().text());
+    }
+
+    TEST_CASE("features of the given model that are in no training line are counted") {
+        const test::Scratch folder;
+        LrRunOptions options;
+        options.train = {folder.file("a", lines(1, 90))};
+        options.solver.init = {{3, 4, 5}, {1, 1, 1}};
+        const std::vector<Result<LrRun>> runs = train(2, options);
+        REQUIRE(runs[0].has_value());
+        REQUIRE(runs[0]->warnings.size() == 1);
+        CHECK(runs[0]->warnings[0].starts_with(
+            "the model to start from: 2 of 3 features are in no training line"));
     }
 }
 

@@ -224,6 +224,7 @@ class LrJoin(testing.Folder, unittest.TestCase):
             self.assertTrue(job.until(lambda: "objective" in joiner.text()), joiner.text())
             joiner.process.send_signal(signal.SIGTERM)
             self.assertEqual(joiner.wait(), 143, joiner.text())
+            self.assertNotIn("the model to start from", joiner.text())  # there is none
         self.assertLess(self.result()["history"][0]["objective"], 1)  # of weights of 0 it is 69, and after a pass from there 10
 
     def test_servers_have_the_tables_of_one_share_however_often_the_work_is_dealt_out(self):
