@@ -348,6 +348,38 @@ LrOptions options_of_round(Client& client, const LrRunOptions& options, const Wo
     return solver;
 }
 
+/// Whether there are weights that an earlier round has trained, or an earlier job.
+/// Errors: kReassigned if this round is over
+Result<bool> has_trained(Client& client, const LrRounds& rounds) {
+    // Before it has read the files, this worker knows no key: any will do.
+    WEIR_ASSIGN(const uint64_t found, find_trained(client, rounds, rounds.round, {0}));
+    return found != 0 || newest_exchange(rounds).has_value();
+}
+
+/// This worker's part of the training files. If the training is to end meanwhile, what was trained before
+/// must not be lost. Without the examples there are no results: reading goes on to its end, and the
+/// training ends with its first pass.
+Result<data::Examples> read_share(Client& client, const LrRunOptions& options,
+                                  const WorkShare& share, const LrRounds& rounds) {
+    data::ReadOptions read;
+    read.parts.clear();
+    for (const uint32_t piece : share.pieces)
+        read.parts.push_back({piece, share.piece_count});
+    read.thread_count = options.threads;
+    read.skip_bad = options.skip_bad;
+    read.format.labels = options.labels;
+    read.format.names = options.names;
+    read.stop = options.stops_reading;
+    Result<data::Examples> examples = data::read_libsvm(options.train, read);
+    WEIR_ASSIGN(const int reason, reason_to_stop(options, examples.code()));
+    if (reason == 0) return examples;
+    WEIR_ASSIGN(const bool is_trained, has_trained(client, rounds));
+    if (!is_trained) return examples;
+    if (options.reads_on) options.reads_on(share.index == 0);
+    read.stop = {};
+    return data::read_libsvm(options.train, read);
+}
+
 /// Adds the warnings about the weights. `began_with_given`: with LrOptions::init, not with those that this or
 /// an earlier job has trained
 void add_model_warnings(const LrOptions& options, bool began_with_given, LrRun& run) {
@@ -370,6 +402,7 @@ Result<LrRun> run_round(Client& client, const LrRunOptions& options, LrRounds& r
     Result<WorkShare> taken = take_share(client, options);
     rounds.are_over = taken.code() == Errc::kNotFound;
     WEIR_ASSIGN(const WorkShare share, std::move(taken));
+    rounds.round = share.round;
     if (!rounds.resumed) {
         WEIR_ASSIGN(rounds.resumed, client.resumed_from());
     }
@@ -377,17 +410,7 @@ Result<LrRun> run_round(Client& client, const LrRunOptions& options, LrRounds& r
                 make_exchange(client, options.solver.l1, share, rounds));
     LrRun run;
     run.is_first = share.index == 0;
-    data::ReadOptions read;
-    read.parts.clear();
-    for (const uint32_t piece : share.pieces)
-        read.parts.push_back({piece, share.piece_count});
-    read.thread_count = options.threads;
-    read.skip_bad = options.skip_bad;
-    read.format.labels = options.labels;
-    read.format.names = options.names;
-    read.stop = options.stops_reading;
-    Result<data::Examples> examples = data::read_libsvm(options.train, read);
-    WEIR_TRY(reason_to_stop(options, examples.code()));
+    Result<data::Examples> examples = read_share(client, options, share, rounds);
     if (!examples) return examples.error();
     run.read = examples->report;
     // Some workers read longer than others: the barrier waits for the slowest.

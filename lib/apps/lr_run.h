@@ -30,6 +30,9 @@ struct LrRunOptions {
     /// Asked by the threads that read; may be empty. True: reading ends, and solver.stop says what
     /// becomes of the training.
     std::function<bool()> stops_reading;
+    /// May be empty. The training is to end, and the training files are read to their end all the same: only
+    /// then there are results of what was trained before. True: this worker is the first one.
+    std::function<void(bool)> reads_on;
     /// The job has OnWorkerLoss::kReassign: workers take their parts of the training files as
     /// Client::take_work() gives them out.
     bool takes_work = false;
@@ -38,6 +41,7 @@ struct LrRunOptions {
 
 /// What a worker keeps from one round of work to the next; see LrRunOptions::takes_work.
 struct LrRounds {
+    uint64_t round = 0;    ///< the last one in which this worker had a share; 0: none
     uint64_t trained = 0;  ///< the last round that changed weights, as far as it knows; 0: none
     std::vector<LrProgress> history;  ///< of all rounds before this one
     /// When they ended, in seconds as in `history`; 0: before a pass.
@@ -81,7 +85,7 @@ struct LrRun {
 /// is called by the first worker alone.
 /// Errors: kReassigned: call it again, with the same `rounds`; kNotFound with LrRounds::are_over;
 ///     kInvalidArgument if the workers' options differ; kCancelled if reading the training files was
-///     ended by LrRunOptions::stops_reading; that of LrOptions::stop; those of the training files, the
+///     ended by LrRunOptions::stops_reading, and nothing was trained before; that of LrOptions::stop; those of the training files, the
 ///     solver and the cluster. An error of the test files, or a stop while they are read, does
 ///     not undo the training: it is in LrRun::tested
 [[nodiscard]] Result<LrRun> run_lr(Client& client, const LrRunOptions& options, LrRounds& rounds);

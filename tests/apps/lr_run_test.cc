@@ -51,6 +51,16 @@ std::vector<Result<LrRun>> train(uint32_t workers, const LrRunOptions& options,
     return runs;
 }
 
+/// What the only worker of a job that deals its work out in rounds returns.
+Status in_job_of_rounds(const std::function<Status(Client&)>& work) {
+    JobOptions shape;
+    shape.on_worker_loss = OnWorkerLoss::kReassign;
+    shape.add_rules = add_exchange_rules;
+    auto job = Job::start(shape, Config(Environment(Environment::Map{{"WEIR_POOL_MIB", "16"}})));
+    REQUIRE(job.has_value());
+    return (*job)->run_workers(work);
+}
+
 }  // namespace
 
 TEST_SUITE("lr run") {
@@ -159,13 +169,7 @@ TEST_SUITE("lr run") {
         LrRunOptions options;
         options.takes_work = true;
         options.train = {folder.file("a", lines(1, 90))};
-        JobOptions shape;
-        shape.on_worker_loss = OnWorkerLoss::kReassign;
-        shape.add_rules = add_exchange_rules;
-        auto job =
-            Job::start(shape, Config(Environment(Environment::Map{{"WEIR_POOL_MIB", "16"}})));
-        REQUIRE(job.has_value());
-        const Status ran = (*job)->run_workers([&](Client& client) -> Status {
+        const Status ran = in_job_of_rounds([&](Client& client) -> Status {
             LrRounds of_first;
             WEIR_ASSIGN(const LrRun first, run_lr(client, options, of_first));
             CHECK(first.result.history[0].objective > 2 * first.result.objective);
@@ -176,6 +180,38 @@ TEST_SUITE("lr run") {
                 CHECK(client.open_table<double>(gone).code() == Errc::kNotFound);
             CHECK(client.open_table<double>("lr2.weights"));
             CHECK(second.warnings.empty());  // no model was given, though it began with weights
+            return {};
+        });
+        CHECK_MESSAGE(ran, ran.error().text());
+    }
+
+    TEST_CASE("a stop while files are read loses no weights of an earlier round, known or not") {
+        constexpr int kReason = 15;
+        const test::Scratch folder;
+        LrRunOptions options;
+        options.takes_work = true;
+        options.train = {folder.file("a", lines(1, 90))};
+        std::vector<bool> told;
+        LrRunOptions stopped = options;
+        stopped.stops_reading = [] { return true; };
+        stopped.solver.stop = [] { return kReason; };
+        stopped.reads_on = [&](bool is_first) { told.push_back(is_first); };
+        const Status ran = in_job_of_rounds([&](Client& client) -> Status {
+            LrRounds rounds;
+            CHECK(run_lr(client, stopped, rounds).code() == Errc::kCancelled);
+            CHECK(told.empty());  // nothing is trained
+            WEIR_ASSIGN(const LrRun first, run_lr(client, options, rounds));
+            LrRounds of_who_joined;
+            for (LrRounds* const known : {&rounds, &of_who_joined}) {
+                WEIR_ASSIGN(const LrRun last, run_lr(client, stopped, *known));
+                CHECK(last.result.end == LrEnd::kStopped);
+                CHECK(last.result.stop_reason == kReason);
+                CHECK(last.result.history.size() == 1);
+                CHECK(last.result.example_count == 90);
+                CHECK(last.result.objective <= first.result.objective * 1.000001);
+                CHECK(last.model.keys == first.model.keys);
+            }
+            CHECK(told == std::vector<bool>{true, true});
             return {};
         });
         CHECK_MESSAGE(ran, ran.error().text());

@@ -2,11 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Workers that join a running `weir lr`, and leave it again. Usage: lr_join_test.py PATH-OF-WEIR"""
 
+import gzip
 import json
 import os
 import signal
 import stat
 import subprocess
+import time
 import unittest
 
 import lr_testing as testing
@@ -167,6 +169,64 @@ class LrJoin(testing.Folder, unittest.TestCase):
         self.assertEqual(result["examples"], len(rows))
         self.near(result["objective"], wanted)
         self.assertEqual(result["parameters"]["l1"], 1)
+
+    def sigterm_to_all_workers(self, apart_s):
+        """All leave but the last one, which is left without the files of the others, and writes the results all the same."""
+        rows, model, saved = testing.far_from_zero(20000), self.path("model.txt"), self.path("saved")
+        wanted, workers = self.alone(rows), (1, 2, 3)
+        os.mkdir(saved)
+        with self.job(rows, *UNENDING, *SETTINGS, "--servers", "1", "--model", model, "--plot", self.path("plot.svg"), "--checkpoint", saved, size=4) as job:
+            self.begin(job)
+            for _ in range(3):
+                self.trains_on(job, workers[0])
+            for rank in workers:
+                os.kill(job.pid(rank), signal.SIGTERM)
+                time.sleep(apart_s)
+            codes = {rank: job.wait(rank) for rank in workers}
+            self.assertEqual(sorted(codes.values()), [0, 0, 143], job.everything())
+            self.assertEqual(job.wait(SERVER), 143, job.everything())
+            last = next(rank for rank, code in codes.items() if code == 143)
+            self.assertEqual(job.err(last).count("stopped by SIGTERM: the training ended after pass"), 1, job.everything())
+            self.assertEqual(job.everything().count("stopped by"), 1, job.everything())
+            self.assertEqual(job.everything().count("has left, and the others train on"), 2, job.everything())
+            if apart_s == 0:  # else it may have read them before it was told to stop
+                self.assertIn("SIGTERM came while the training files were being read: the results need them", job.err(last))
+            self.assertNotIn("no checkpoint of", job.everything())
+        result = self.result()
+        self.assertEqual(result["examples"], len(rows))
+        self.assertGreaterEqual(len(result["restarts"]), 1)
+        self.near(result["objective"], wanted)
+        self.near(testing.objective(rows, testing.read_model(model), 1), result["objective"])
+        self.assertTrue(os.path.exists(self.path("plot.svg")))
+        verified = testing.run([self.WEIR, "checkpoint", "verify", saved], testing.clean_environment({}), testing.LIMIT_S)
+        self.assertEqual(verified.code, 0, verified.err)
+        self.assertIn("whole", verified.out)
+
+    def test_sigterm_to_all_workers_at_one_instant_loses_nothing(self):
+        self.sigterm_to_all_workers(0)
+
+    def test_sigterm_to_one_worker_shortly_after_the_other_loses_nothing(self):
+        self.sigterm_to_all_workers(0.1)
+
+    def test_sigterm_to_all_workers_before_anything_is_trained_is_said_by_the_last_one(self):
+        big = [self.path(f"{number}.svm.gz") for number in range(16)]  # both workers read some of them, for seconds
+        with gzip.open(big[0], "wb", compresslevel=1) as out:
+            out.write(b"+1 1:1 2:1 3:1\n-1 2:1 4:1 5:1\n" * 2_000_000)
+        for path in big[1:]:
+            os.link(big[0], path)
+        with self.job(testing.dense(), "--model", self.path("model.txt")) as job:
+            at = job.command.index("--train") + 1
+            job.command[at:at + 1] = big
+            job.start_all()
+            self.assertTrue(job.until(lambda: all(job.takes_signals(rank) for rank in WORKERS)), job.everything())
+            self.until_sharing(job, (0, 1))
+            for rank in WORKERS:  # the first one, which speaks for all as a rule, leaves first
+                os.kill(job.pid(rank), signal.SIGTERM)
+                time.sleep(0.2)
+            self.assertEqual([job.wait(rank) for rank in (SERVER, *WORKERS)], [143, 0, 143], job.everything())
+            self.assertEqual(job.err(WORKERS[1]).count("stopped by SIGTERM: the training files were being read; nothing is written"), 1, job.everything())
+            self.assertEqual(job.everything().count("stopped by"), 1, job.everything())
+        self.assertFalse(os.path.exists(self.path("model.txt")))
 
     def test_a_rank_with_server_and_worker_leaves_with_both(self):
         with self.job(testing.endless(), "--colocate", "--servers", "2", *testing.ENDLESS, size=2) as job:

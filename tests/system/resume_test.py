@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`weir lr` that writes checkpoints, is killed, and goes on from them. Usage: resume_test.py PATH-OF-WEIR"""
 
+import gzip
 import json
 import os
 import random
@@ -71,6 +72,23 @@ class Resume(testing.Folder, unittest.TestCase):
         result = testing.read_json(self.path("json"))
         self.near(result["objective"], testing.solve(self.rows, 1))
         return done, result
+
+    def test_a_signal_while_files_are_read_writes_what_the_job_before_has_trained(self):
+        self.make_checkpoint()
+        with open(self.data, "rb") as file, gzip.open(self.path("long.svm.gz"), "wb", compresslevel=1) as out:
+            out.write(file.read() + b"# it takes seconds to read all of this\n" * 10_000_000)
+        self.data = self.path("long.svm.gz")
+        with self.job("--resume", self.checkpoints, "--json", self.path("json"), "--model", self.path("model")) as ranks:
+            ranks.start(0)
+            self.assertTrue(ranks.until(lambda: ranks.running(0) and ranks.takes_signals(0)), ranks.everything())
+            os.kill(ranks.pid(0), signal.SIGTERM)
+            self.assertEqual(ranks.wait(0), 143, ranks.everything())
+            self.assertIn("SIGTERM came while the training files were being read: the results need them", ranks.err(0))
+            self.assertIn("stopped by SIGTERM: the training ended after pass 1; the results so far are written", ranks.err(0))
+        result = testing.read_json(self.path("json"))
+        self.assertEqual(result["examples"], len(self.rows))
+        self.assertLess(result["history"][0]["objective"], 1)  # of weights of 0 it is 69, and after a pass from there 10
+        self.assertTrue(testing.read_model(self.path("model")))
 
     def test_a_killed_training_goes_on_with_other_numbers_of_servers_and_workers(self):
         fresh = self.lr("--train", self.data, "--l1", "0", "--passes", "1", "--json", self.path("json"))

@@ -105,7 +105,7 @@ public:
     /// Workers have, and nothing went wrong with others.
     [[nodiscard]] bool has_left_early() const { return has_left_early_ && !error_; }
 
-    /// A worker has written the results.
+    /// A worker says how the training ended.
     [[nodiscard]] bool has_reported() const { return has_reported_; }
 
 private:

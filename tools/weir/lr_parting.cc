@@ -16,6 +16,7 @@ Result<int> Parting::decide() {
     const Status may = has_settled ? job_.give_back_work(client_) : may_give_back();
     if (may.code() == Errc::kCancelled || may.code() == Errc::kUnavailable) {
         is_possible_ = false;
+        is_last_ = may.code() == Errc::kUnavailable;
         return signal;
     }
     WEIR_TRY(may);

@@ -21,6 +21,9 @@ public:
 
     [[nodiscard]] bool has_given_back() const noexcept { return has_given_back_; }
 
+    /// It may not leave, because no other process can take its work: the others may have left before it.
+    [[nodiscard]] bool is_last() const noexcept { return is_last_; }
+
     /// As apps::LrRunOptions::stops_reading: decide() knows then what happens. Thread: any
     [[nodiscard]] bool stops_reading() const noexcept;
 
@@ -30,6 +33,7 @@ private:
     Job& job_;
     Client& client_;
     bool is_possible_;
+    bool is_last_ = false;
     bool has_given_back_ = false;
 };
 

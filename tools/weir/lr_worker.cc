@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/weir/lr_worker.h"
 
+#include <chrono>
 #include <utility>
 #include <vector>
 
@@ -16,6 +17,9 @@
 
 namespace weir::tools {
 namespace {
+
+/// For the manager to begin with a checkpoint, whose end is not waited for.
+constexpr std::chrono::seconds kAskingForCheckpoint(1);
 
 /// The outcome of a run that has a result, the same for all workers: ok, the error of the test
 /// files, or a signal.
@@ -78,6 +82,7 @@ Result<apps::LrRun> LrWorker::train() {
     options.names = kFlagNames;
     options.solver.stop = [&] { return parting_.decide(); };
     options.stops_reading = [&] { return parting_.stops_reading(); };
+    options.reads_on = [&](bool is_first) { note_reading_on(is_first); };
     options.takes_work = takes_work();
     options.description = description_;
     if (speaks || options.takes_work) {
@@ -93,6 +98,22 @@ Result<apps::LrRun> LrWorker::train() {
     });
     progress.end();
     return run;
+}
+
+/// Reading and the pass after it may take longer than there is time. A checkpoint keeps what earlier rounds
+/// have trained; it is written while this worker reads.
+void LrWorker::note_reading_on(bool is_first) {
+    if (!is_first || std::exchange(reads_on_, true)) return;
+    log(LogLevel::kInfo,
+        "{} came while the training files were being read: the results need them, so they are read "
+        "to their end, and the training ends after one more pass over them",
+        signal_name(stop_signal()));
+    const bool is_in_checkpoint = rounds_.round <= 1;  // that from which the job goes on
+    if (is_in_checkpoint || flags_.job.options.checkpoint_folder.empty()) return;
+    const Result<uint64_t> asked = client_.checkpoint(kAskingForCheckpoint);
+    if (asked || asked.code() == Errc::kDeadline) return;
+    log(LogLevel::kWarning, "no checkpoint of what was trained before: {}",
+        asked.error().message());
 }
 
 /// The first worker writes the results before it leaves. Until then no worker that has results leaves

@@ -33,8 +33,9 @@ public:
     /// SIGTERM came to this rank alone, and the others have what this worker had.
     [[nodiscard]] bool has_left_early() const noexcept { return parting_.has_given_back(); }
 
-    /// It has written the results of the job: it had them when the training ended.
-    [[nodiscard]] bool has_reported() const noexcept { return has_reported_; }
+    /// It says how the training ended: it has written the results of the job, or is the last worker that
+    /// a signal has ended.
+    [[nodiscard]] bool has_reported() const noexcept { return has_reported_ || parting_.is_last(); }
 
 private:
     [[nodiscard]] bool takes_work() const noexcept {
@@ -45,6 +46,7 @@ private:
     [[nodiscard]] std::optional<Status> finish(apps::LrRun& run);
     [[nodiscard]] bool meet_the_others(const apps::LrRun& run);
     Status leave_early();
+    void note_reading_on(bool is_first);
     void save_for_later();
     void report_later_events(apps::LrRun& run);
 
@@ -55,6 +57,7 @@ private:
     Parting parting_;
     apps::LrRounds rounds_;
     bool has_reported_ = false;
+    bool reads_on_ = false;
     std::optional<Status> ended_;  ///< the outcome of a training that is to be done once more
 };
 
