@@ -6,6 +6,10 @@
 #include <algorithm>
 #include <string_view>
 
+#include <fmt/core.h>
+
+#include "lib/base/result.h"
+
 namespace weir::transport {
 
 /// Removes the part before the next ';' from the front of `address` and returns it.
@@ -24,6 +28,14 @@ namespace weir::transport {
         if (part.starts_with(scheme)) return part;
     }
     return address;
+}
+
+/// That none of its parts begins with `scheme`.
+[[nodiscard]] inline Error wrong_scheme(std::string_view address, std::string_view scheme) {
+    return Error(Errc::kUnavailable,
+                 fmt::format("the process at '{}' takes no connections over {}; give all ranks the "
+                             "same WEIR_TRANSPORT",
+                             address.substr(0, 80), scheme.substr(0, scheme.find(':'))));
 }
 
 }  // namespace weir::transport

@@ -198,10 +198,12 @@ Status Manager::note_apart(uint32_t shard, const LearnerReport& report) {
     if (membership_->view().shard(report.shard) == nullptr) return {};
     refusals_.log(
         LogLevel::kWarning, fmt::format("apart {} {}", shard, report.shard),
-        fmt::format("{} cannot reach {}, which has or learns copies of what it holds, though both "
-                    "reach this manager: see to the network between them; until then others get "
-                    "these copies, if there are servers for them, or nobody",
-                    name_of_shard(shard), name_of_shard(report.shard)));
+        fmt::format(
+            "{} cannot reach {}, which has or learns copies of what it holds, though both "
+            "reach this manager: see to the network between them, or to a host on which one "
+            "of the two does not run for long; until then others get these copies, if "
+            "there are servers for them, or nobody; it is tried again after {} s",
+            name_of_shard(shard), name_of_shard(report.shard), kApartNs / kSecond));
     return {};
 }
 

@@ -294,7 +294,8 @@ std::string ClientCore::loss_of_server(uint32_t shard) const {
     }
     if (ranges.empty()) return {};
     return fmt::format(
-        "{:.3g} % of the parameters are lost with its server, because nobody else has them: {}",
+        "{:.3g} % of the parameters at least are lost with its server, because nobody else has "
+        "them: {}",
         share * 100, lost_ranges(PositionSet(ranges), schemas_));
 }
 

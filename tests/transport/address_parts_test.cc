@@ -15,6 +15,12 @@ TEST_SUITE("address parts") {
         CHECK(part_of_scheme("", "tcp:").empty());
         CHECK(part_of_scheme("http;", "tcp:") == "http;");
     }
+
+    TEST_CASE("an address that no backend of this process can take says what to do") {
+        CHECK(wrong_scheme("tcp:192.0.2.2:1", "shm:").message() ==
+              "the process at 'tcp:192.0.2.2:1' takes no connections over shm; give all ranks the "
+              "same WEIR_TRANSPORT");
+    }
 }
 
 }  // namespace weir::transport

@@ -61,8 +61,7 @@ std::string make_address(std::string_view host, std::string_view name) {
 Result<std::string> parse_address(std::string_view any_address, std::string_view host) {
     const std::string_view address = part_of_scheme(any_address, kPrefix);
     if (!address.starts_with(kPrefix)) {
-        return Error(Errc::kUnavailable,
-                     fmt::format("shm cannot reach \"{}\": not an address of shm", address));
+        return wrong_scheme(address, kPrefix);
     }
     const std::string_view rest = address.substr(kPrefix.size());
     if (rest.size() != kHostDigits + 1 + kNameDigits || rest[kHostDigits] != '/' ||

@@ -18,9 +18,7 @@ namespace weir::transport::tcp {
 Result<ConnectionId> TcpEndpoint::connect(std::string_view any_address) {
     const std::string_view address = part_of_scheme(any_address, kScheme);
     if (!address.starts_with(kScheme)) {
-        return Error(Errc::kUnavailable,
-                     fmt::format("'{}' is not an address of tcp; those begin with tcp:",
-                                 address.substr(0, 80)));
+        return wrong_scheme(address, kScheme);
     }
     WEIR_ASSIGN(const SocketAddress to, SocketAddress::parse(address.substr(kScheme.size())));
     if (connections_.size() >= options_.connections_max) {

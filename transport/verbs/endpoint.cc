@@ -54,9 +54,7 @@ Capabilities VerbsEndpoint::capabilities() const {
 Result<ConnectionId> VerbsEndpoint::connect(std::string_view any_address) {
     const std::string_view address = part_of_scheme(any_address, kScheme);
     if (!address.starts_with(kScheme)) {
-        return Error(Errc::kUnavailable,
-                     fmt::format("'{}' is not an address of verbs; those begin with verbs:",
-                                 address.substr(0, 80)));
+        return wrong_scheme(address, kScheme);
     }
     WEIR_ASSIGN(const SocketAddress to, SocketAddress::parse(address.substr(kScheme.size())));
     if (connections_.count() >= options_.connections_max) {
