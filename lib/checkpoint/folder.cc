@@ -159,6 +159,36 @@ Result<Pruned> prune(Disk& disk, const std::string& folder, const Keep& keep, Pr
     return pruned;
 }
 
+Result<std::vector<std::string>> list_unfinished(Disk& disk, const std::string& folder,
+                                                 const Unfinished& numbers) {
+    WEIR_ASSIGN(const std::vector<uint64_t> whole, list_checkpoints(disk, folder));
+    WEIR_ASSIGN(const std::vector<std::string> names, disk.list(folder));
+    std::set<std::string, std::less<>> left;
+    for (const std::string& name : names) {
+        const std::optional<FileName> file = parse_name(name);
+        if (!file || file->kind == FileKind::kManifest) continue;
+        if (file->number < numbers.lowest || file->number > numbers.highest) continue;
+        if (!whole.empty() && file->number <= whole.back()) continue;
+        if (std::ranges::find(numbers.spared, file->number) == numbers.spared.end())
+            left.insert(name);
+    }
+    // A chunk that was copied from another folder has the number that it had there.
+    for (const uint64_t number : whole) {
+        if (left.empty()) break;
+        WEIR_ASSIGN(const Manifest manifest, read_manifest(disk, folder, number));
+        for (const ChunkEntry& chunk : manifest.chunks)
+            left.erase(chunk.name);
+    }
+    return std::vector<std::string>(left.begin(), left.end());
+}
+
+Result<size_t> remove_unfinished(Disk& disk, const std::string& folder, const Unfinished& numbers) {
+    WEIR_ASSIGN(const std::vector<std::string> left, list_unfinished(disk, folder, numbers));
+    for (const std::string& name : left)
+        WEIR_TRY(disk.remove(path_of(folder, name)));
+    return left.size();
+}
+
 Result<std::unique_ptr<NewFile>> write_new_file(Disk& disk, const std::string& folder,
                                                 const std::string& name,
                                                 std::span<const std::byte> bytes) {

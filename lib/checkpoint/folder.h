@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -67,6 +68,23 @@ struct Keep {
 ///         may be of no use; then no file is removed, and the text says what to do
 [[nodiscard]] Result<Pruned> prune(Disk& disk, const std::string& folder, const Keep& keep,
                                    PruneCheck check);
+
+/// Numbers of checkpoints that failed, or of which nobody knows.
+struct Unfinished {
+    uint64_t lowest = 0;
+    uint64_t highest = std::numeric_limits<uint64_t>::max();
+    std::span<const uint64_t> spared = {};  ///< not these
+};
+
+/// The chunks and parts of manifests that have one of these numbers, and a higher one than the newest
+/// checkpoint: what is left of some that failed, if nobody is writing them; but no chunk that a
+/// complete one names. Errors: those of Disk and of read_manifest()
+[[nodiscard]] Result<std::vector<std::string>> list_unfinished(Disk& disk,
+                                                               const std::string& folder,
+                                                               const Unfinished& numbers = {});
+/// Removes them. Returns how many files. Errors: the same
+[[nodiscard]] Result<size_t> remove_unfinished(Disk& disk, const std::string& folder,
+                                               const Unfinished& numbers = {});
 
 /// Writes a file that was not there; removes it if it cannot be written whole. Neither its content
 /// nor its name need be on the disk when this returns. Errors: those of Disk

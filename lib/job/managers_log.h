@@ -40,7 +40,7 @@ private:
 
     std::string place_;
     Descriptor lock_;
-    checkpoint::RealDisk disk_;
+    checkpoint::RealDisk disk_{checkpoint::DiskUse::kLog};
 };
 
 }  // namespace weir

@@ -46,6 +46,15 @@ void remove_old(Disk& disk, const std::string& folder, const checkpoint::Keep& k
     }
 }
 
+/// Removes what was written of checkpoints that failed. The next one may have room even if that fails.
+void remove_failed(Disk& disk, const std::string& folder, const checkpoint::Unfinished& failed) {
+    const auto removed = checkpoint::remove_unfinished(disk, folder, failed);
+    if (!removed) {
+        log(LogLevel::kWarning, "what is left of failed checkpoints in {} is not all removed: {}",
+            folder, removed.error().message());
+    }
+}
+
 /// Into another folder, under the same name; its content belongs to that name.
 Status copy_chunk(Disk& disk, const std::string& from, const std::string& to,
                   const std::string& name) {
@@ -193,9 +202,21 @@ void Checkpoints::begin(const std::vector<ShardPeer>& shards, std::vector<TableS
     manifest_ = {};
     manifest_.tables = std::move(tables);
     highest_.clear();
-    disk_->start([folder = options_.folder](Disk& disk) {
+    choose_number();
+}
+
+/// Above those of all that were tried: what a slow server still writes for one of them is not taken for
+/// a file of this one. What is left of them goes first, because this one may need the room; nothing of
+/// others, which may be writing there by mistake. A manager that led before may do that late: so it
+/// removes nothing of one that begins later.
+void Checkpoints::choose_number() {
+    disk_->start([folder = options_.folder, first = first_number_, tried = tried_number_,
+                  unsure = unsure_numbers_](Disk& disk) {
+        if (first) {
+            remove_failed(disk, folder, {.lowest = *first, .highest = tried, .spared = unsure});
+        }
         const Result<uint64_t> number = checkpoint::next_number(disk, folder);
-        return number ? DiskAnswer{.number = *number} : failed(number.error());
+        return number ? DiskAnswer{.number = std::max(*number, tried + 1)} : failed(number.error());
     });
 }
 
@@ -271,11 +292,12 @@ void Checkpoints::freeze(uint64_t number) {
         if (number > 1 && !goes_on_here()) {
             log(LogLevel::kWarning,
                 "{} has checkpoints, or what is left of some, up to number {}, which this job does "
-                "not go on from: they stay; `weir checkpoint prune` removes them",
+                "not go on from: they stay; `weir checkpoint prune` removes old ones, and with "
+                "--unfinished, when no job writes there, what is left of failed ones",
                 options_.folder, number - 1);
         }
     }
-    manifest_.number = number;
+    manifest_.number = tried_number_ = number;
     manifest_.created_ns = wall_time_ns();
     enter(Phase::kFreezing);
     awaited_.clear();
@@ -425,6 +447,9 @@ void Checkpoints::give_up(const Error& why, LogLevel level) {
                                why.code() == Errc::kPeerLost;
     // Chunks of it may not be there; or it is the folder, which may come back without its files.
     if (phase_ == Phase::kWriting || !is_of_servers) base_ = 0;
+    // Its manifest may still come, from a disk that hangs or a manager that led before.
+    if (phase_ == Phase::kWriting && (is_of_servers || why.code() == Errc::kDeadline))
+        unsure_numbers_.push_back(manifest_.number);
     if (needs_shards()) {
         CheckpointOrder order{.step = CheckpointOrder::Step::kGiveUp};
         order.number = manifest_.number;

@@ -185,6 +185,7 @@ private:
     void give_up(const Error& why, LogLevel level = LogLevel::kWarning);
     void fail(Errc status, std::string why);
     void send(const ShardPeer& shard, const CheckpointOrder& order);
+    void choose_number();
     void freeze(uint64_t number);
     void order_to_take();
     void write_manifest();
@@ -222,6 +223,8 @@ private:
     std::map<uint32_t, uint64_t> saved_;    ///< the same, of the last checkpoint
     std::shared_ptr<ManagerDisk> disk_;
     std::optional<uint64_t> first_number_;  ///< of this job; lower ones belong to others
+    uint64_t tried_number_ = 0;             ///< the highest that may have left files
+    std::vector<uint64_t> unsure_numbers_;  ///< whose manifest may still come
     uint64_t last_number_ = 0;
     std::optional<uint64_t> last_iteration_;  ///< that its manifest has
     uint64_t base_ = 0;                       ///< the last one, unless its chunks may not be there

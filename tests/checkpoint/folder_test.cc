@@ -159,6 +159,44 @@ TEST_SUITE("checkpoint folder") {
         CHECK(*latest(disk, "d") == 1);
     }
 
+    TEST_CASE("what is left of failed checkpoints goes, of some numbers, and no complete one") {
+        SimDisk disk;
+        REQUIRE(write_file(disk, "d", chunk_name(1, 0, 0, 0), {}));
+        CHECK(*remove_unfinished(disk, "d") == 1);  // also where none is complete
+        CHECK(disk.list("d")->empty());
+        REQUIRE(write_small(disk, "d", 2, 1, 2));
+        const size_t whole_count = disk.list("d")->size();
+        for (uint64_t number = 3; number <= 5; ++number)
+            REQUIRE(write_file(disk, "d", chunk_name(number, 0, 0, 0), {}));
+        REQUIRE(write_file(disk, "d", manifest_name(3) + std::string(kPartSuffix), {}));
+        REQUIRE(write_file(disk, "d", "notes.txt", {}));
+        const std::vector<uint64_t> spared = {4};
+        CHECK(*remove_unfinished(disk, "d", {.lowest = 4, .highest = 4, .spared = spared}) == 0);
+        CHECK(*remove_unfinished(disk, "d", {.highest = 4, .spared = spared}) == 2);
+        CHECK(disk.list("d")->size() == whole_count + 3);
+        CHECK(*remove_unfinished(disk, "d", {.lowest = 5}) == 1);
+        CHECK(list_unfinished(disk, "d")->size() == 1);
+        CHECK(*remove_unfinished(disk, "d") == 1);
+        CHECK(disk.list("d")->size() == whole_count + 1);
+        CHECK(check_small(disk, "d", 2, 1, 2).empty());
+    }
+
+    TEST_CASE("a chunk that a complete checkpoint names stays, though its number is higher") {
+        SimDisk disk;
+        REQUIRE(write_small(disk, "other", 9, 1, 2));
+        Manifest copied = read_manifest(disk, "other", 9).value();
+        for (const ChunkEntry& chunk : copied.chunks) {
+            const auto bytes = disk.read("other/" + chunk.name, 1 << 20).value();
+            REQUIRE(write_file(disk, "d", chunk.name, bytes));
+        }
+        copied.number = 2;
+        REQUIRE(write_manifest(disk, "d", copied));
+        REQUIRE(write_file(disk, "d", chunk_name(9, 0, 0, 7), {}));
+        CHECK(*remove_unfinished(disk, "d") == 1);
+        CHECK(disk.list("d")->size() == copied.chunks.size() + 1);
+        CHECK(check_small(disk, "d", 2, 1, 2).empty());
+    }
+
     TEST_CASE("nothing is pruned if a checkpoint that stays cannot be read") {
         SimDisk disk;
         REQUIRE(write_small(disk, "d", 1, 1, 2));

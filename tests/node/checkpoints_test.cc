@@ -10,6 +10,7 @@
 
 #include <doctest/doctest.h>
 
+#include "lib/checkpoint/folder.h"
 #include "tests/checkpoint/sim_disk.h"
 #include "tests/node/fake_endpoint.h"
 
@@ -46,9 +47,9 @@ struct DueCheckpoints {
     ManualClock clock;
     FakeEndpoint endpoint;
     Outbox outbox{endpoint};
+    std::shared_ptr<SimDisk> files = std::make_shared<SimDisk>();
     std::shared_ptr<checkpoint::DiskQueue> disk = std::make_shared<checkpoint::DiskQueue>(
-        std::make_shared<SimDisk>(),
-        std::shared_ptr<const Clock>(std::shared_ptr<const Clock>(), &clock));
+        files, std::shared_ptr<const Clock>(std::shared_ptr<const Clock>(), &clock));
     Checkpoints checkpoints{options(), outbox, clock};
 };
 
@@ -157,6 +158,72 @@ TEST_SUITE("checkpoints") {
                   "shard 3 has written nothing to d for 60 s") != std::string::npos);
     }
 
+    TEST_CASE("what failed ones left goes before the next one begins, and nothing of others") {
+        DueCheckpoints job;
+        SimDisk& files = *job.files;
+        const auto write = [&](uint64_t number, uint32_t writer) {
+            REQUIRE(checkpoint::write_file(files, "d", checkpoint::chunk_name(number, 0, 0, writer),
+                                           {}));
+        };
+        const auto begin = [&] {
+            job.checkpoints.begin({{.number = 3, .connection = 7}}, {}, {});
+            while (job.disk->run_one() || job.checkpoints.poll() != 0) {
+            }
+        };
+        const auto fail = [&](uint64_t number) {
+            REQUIRE(job.checkpoints.take(
+                3,
+                {.step = CheckpointReport::Step::kFailed, .number = number, .status = Errc::kIo}));
+            return !job.checkpoints.is_under_way();
+        };
+        const std::vector<std::string> foreign{checkpoint::chunk_name(4, 0, 0, 0)};
+        write(4, 0);
+        begin();
+        CHECK(*files.list("d") == foreign);
+        write(5, 3);
+        REQUIRE(fail(5));
+        begin();
+        CHECK(*files.list("d") == foreign);
+        // A number is never given twice: a slow server may still write a file of the one before.
+        CHECK_FALSE(fail(5));
+        write(5, 2);
+        write(6, 3);
+        REQUIRE(fail(6));
+        begin();
+        CHECK(*files.list("d") == foreign);
+        // What has a higher number than this one is of another job.
+        write(9, 1);
+        REQUIRE(fail(7));
+        begin();
+        CHECK(files.list("d")->size() == 2);
+        CHECK(fail(10));
+    }
+
+    TEST_CASE("files of one whose manifest may still come stay") {
+        DueCheckpoints job;
+        const std::vector<ShardPeer> shards{{.number = 3, .connection = 7}};
+        const auto begin = [&] {
+            job.checkpoints.begin(shards, {}, {});
+            REQUIRE(job.disk->run_one());
+            REQUIRE(job.checkpoints.poll() == 1);
+        };
+        begin();
+        const std::vector<std::string> chunk{checkpoint::chunk_name(1, 0, 0, 3)};
+        REQUIRE(checkpoint::write_file(*job.files, "d", chunk[0], {}));
+        using Step = CheckpointReport::Step;
+        for (const Step step : {Step::kFrozen, Step::kTaken, Step::kSaved})
+            REQUIRE(job.checkpoints.take(3, {.step = step, .number = 1}));
+        job.clock.advance(Checkpoints::kManifestNs + 1);
+        REQUIRE(job.checkpoints.poll() == 1);
+        REQUIRE_FALSE(job.checkpoints.is_under_way());
+        job.files->fill();  // it does not come from here
+        while (job.disk->run_one()) {
+        }
+        job.files->empty_out();
+        begin();
+        CHECK(*job.files->list("d") == chunk);
+    }
+
     TEST_CASE("while a disk hangs, one that somebody asks for fails at once, and no other begins") {
         DueCheckpoints job;
         const std::vector<ShardPeer> shards{{.number = 3, .connection = 7}};
@@ -213,7 +280,7 @@ TEST_SUITE("checkpoints") {
         begin();
         fails_late(Checkpoints::kFreezeNs, "shard 3 did not stop for it within 5 s");
         begin();
-        REQUIRE(job.checkpoints.take(3, {.step = Step::kFrozen, .number = 1}));
+        REQUIRE(job.checkpoints.take(3, {.step = Step::kFrozen, .number = 2}));
         fails_late(Checkpoints::kTakeNs, "shard 3 did not come to its instant within 60 s");
     }
 

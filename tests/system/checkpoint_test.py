@@ -140,6 +140,25 @@ class Checkpoint(unittest.TestCase):
         self.weir("prune", "--keep", "0", code=2)
         self.weir("prune", code=2)
 
+    def test_what_is_left_of_unfinished_ones_is_removed_only_when_asked_for(self):
+        for whole in (False, True):
+            with self.subTest(whole):
+                if whole:
+                    self.write(1, 7, 2)
+                left = [self.dir / name for name in ("000002.t0.0000000000000000.s0.chunk", "000003.manifest.part")]
+                for path in left:
+                    path.touch()
+                kept = self.weir("prune", "--keep", "1")
+                self.assertEqual(kept.stdout, "removed 0 checkpoints and 0 chunks\n")
+                self.assertRegex(kept.stderr, f"{self.dir}: 2 files of unfinished checkpoints.* stay: .*when no job writes there, --unfinished removes them")
+                self.assertTrue(all(path.exists() for path in left))
+                gone = self.weir("prune", "--keep", "1", "--unfinished")
+                self.assertEqual(gone.stdout, "removed 0 checkpoints and 0 chunks\nremoved 2 files of unfinished checkpoints\n")
+                self.assertEqual(gone.stderr, "")
+                self.assertFalse(any(path.exists() for path in left))
+                self.assertEqual(self.json("prune", "--keep", "1", "--unfinished"), {"checkpoints": [], "chunks": 0, "unfinished_files": 0})
+        self.weir("verify")
+
     def test_nothing_is_removed_if_the_newest_one_is_damaged(self):
         for number in (1, 2, 3):
             self.write(number, number, 2)

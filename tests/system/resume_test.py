@@ -342,11 +342,38 @@ class Resume(testing.Folder, unittest.TestCase):
         self.assertEqual(self.names(".manifest"), ["000004.manifest", "000005.manifest", "000006.manifest"])
         self.assertEqual(self.weir("checkpoint", "verify", self.checkpoints).code, 0)
 
-    def test_a_full_disk_costs_the_checkpoint_and_not_the_training(self):
-        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4k", "tmpfs", self.checkpoints], capture_output=True, check=False)
+    def mount_small(self, size):
+        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", self.checkpoints], capture_output=True, check=False)
         if mounted.returncode != 0:
             self.skipTest("this test mounts a small file system, which this user may not")
         self.addCleanup(subprocess.run, ["umount", self.checkpoints], check=False)
+
+    def test_a_failed_checkpoint_takes_no_room_from_the_next_one(self):
+        self.mount_small("16m")
+        with self.job("--shards", "8") as ranks:
+            ranks.start_all()
+            self.assertTrue(ranks.until_training(), ranks.everything())
+            os.kill(ranks.pid(0), signal.SIGUSR1)
+            self.assertTrue(ranks.until(lambda: "checkpoint 1 is in" in ranks.err(0)), ranks.everything())
+            disk = os.statvfs(self.checkpoints)
+            needed = disk.f_blocks - disk.f_bfree
+            self.assertGreaterEqual(needed, 9)
+            # All of the next one but two pages, and later one page more than it needs.
+            foreign = os.path.join(self.checkpoints, "foreign")
+            testing.Path(foreign).write_bytes(bytes((disk.f_bfree - needed + 2) * disk.f_frsize))
+            os.kill(ranks.pid(0), signal.SIGUSR1)
+            self.assertTrue(ranks.until(lambda: "there is no new checkpoint" in ranks.err(0)), ranks.everything())
+            self.assertRegex(ranks.err(0), "make room there.*--unfinished, when no job writes there.*: No space left on device")
+            self.assertTrue([name for name in self.names(".chunk") if name.startswith("000002.")])
+            os.truncate(foreign, os.path.getsize(foreign) - 3 * disk.f_frsize)
+            os.kill(ranks.pid(0), signal.SIGUSR1)
+            self.assertTrue(ranks.until(lambda: "checkpoint 3 is in" in ranks.err(0)), ranks.everything())
+            self.assertEqual(ranks.err(0).count("there is no new checkpoint"), 1, ranks.everything())
+        self.assertEqual([name for name in self.names(".chunk") if name.startswith("000002.")], [])
+        self.assertEqual(self.weir("checkpoint", "verify", self.checkpoints).code, 0)
+
+    def test_a_full_disk_costs_the_checkpoint_and_not_the_training(self):
+        self.mount_small("4k")
         with self.job() as ranks:
             ranks.start_all()
             self.assertTrue(ranks.until_training(), ranks.everything())

@@ -118,8 +118,17 @@ int run_checkpoint_prune(const CheckpointFlags& flags) {
     const auto pruned = checkpoint::prune(disk, flags.folder, {.newest = flags.keep},
                                           checkpoint::PruneCheck::kBytes);
     if (!pruned) return failure(pruned.error());
-    const std::string text = flags.json ? prune_json(*pruned) : prune_text(*pruned);
+    PruneReport report{.pruned = *pruned};
+    if (flags.unfinished) {
+        const auto removed = checkpoint::remove_unfinished(disk, flags.folder);
+        if (!removed) return failure(removed.error());
+        report.unfinished_count = *removed;
+    }
+    // A job that runs may just remove a manifest; then nothing is said.
+    const auto left = checkpoint::list_unfinished(disk, flags.folder);
+    const std::string text = flags.json ? prune_json(report) : prune_text(report);
     fmt::print("{}", text);
+    if (left && !left->empty()) fmt::print(stderr, "{}", left_text(flags.folder, left->size()));
     return kExitOk;
 }
 

@@ -16,8 +16,9 @@ struct CheckpointFlags {
     std::string folder;
     uint64_t number = 0;  ///< 0: the newest; `verify`: all
     bool json = false;
-    size_t keep = 0;    ///< `prune`
-    std::string table;  ///< `export`; empty: all
+    size_t keep = 0;          ///< `prune`
+    bool unfinished = false;  ///< `prune`: also what is left of failed ones
+    std::string table;        ///< `export`; empty: all
     std::string out = "-";
     ExportFormat format = ExportFormat::kText;
     bool with_state = false;

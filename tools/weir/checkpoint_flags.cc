@@ -87,6 +87,9 @@ void add_checkpoint(CLI::App& app, Command& chosen) {
     prune.add_option("--keep", pruned->keep, "how many stay")
         ->required()
         ->check(count(1, kCountMax));
+    prune.add_flag("--unfinished", pruned->unfinished,
+                   "also remove what is left of checkpoints that failed after the newest one; only "
+                   "when no job writes there");
     add_json(prune, pruned);
 }
 

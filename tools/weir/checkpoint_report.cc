@@ -145,13 +145,27 @@ std::string verify_json(std::span<const VerifiedCheckpoint> verified) {
     return json_text(list);
 }
 
-std::string prune_text(const checkpoint::Pruned& pruned) {
-    return fmt::format("removed {} and {}\n", counted(pruned.checkpoints.size(), "checkpoint"),
-                       counted(pruned.chunk_count, "chunk"));
+std::string prune_text(const PruneReport& report) {
+    std::string text =
+        fmt::format("removed {} and {}\n", counted(report.pruned.checkpoints.size(), "checkpoint"),
+                    counted(report.pruned.chunk_count, "chunk"));
+    if (report.unfinished_count) {
+        text += fmt::format("removed {} of unfinished checkpoints\n",
+                            counted(*report.unfinished_count, "file"));
+    }
+    return text;
 }
 
-std::string prune_json(const checkpoint::Pruned& pruned) {
-    const Json all = {{"checkpoints", pruned.checkpoints}, {"chunks", pruned.chunk_count}};
+std::string left_text(const std::string& folder, size_t file_count) {
+    return fmt::format(
+        "{}: {} of unfinished checkpoints, after the newest complete one, {}: a job may be writing "
+        "them; when no job writes there, --unfinished removes them\n",
+        folder, counted(file_count, "file"), file_count == 1 ? "stays" : "stay");
+}
+
+std::string prune_json(const PruneReport& report) {
+    Json all = {{"checkpoints", report.pruned.checkpoints}, {"chunks", report.pruned.chunk_count}};
+    if (report.unfinished_count) all["unfinished_files"] = *report.unfinished_count;
     return json_text(all);
 }
 

@@ -3,7 +3,9 @@
 /// \file
 /// What `weir checkpoint` prints, as text and as JSON.
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -24,7 +26,15 @@ struct VerifiedCheckpoint {
 [[nodiscard]] std::string show_json(const checkpoint::Manifest& manifest);
 [[nodiscard]] std::string verify_text(std::span<const VerifiedCheckpoint> verified);
 [[nodiscard]] std::string verify_json(std::span<const VerifiedCheckpoint> verified);
-[[nodiscard]] std::string prune_text(const checkpoint::Pruned& pruned);
-[[nodiscard]] std::string prune_json(const checkpoint::Pruned& pruned);
+
+struct PruneReport {
+    checkpoint::Pruned pruned;
+    std::optional<size_t> unfinished_count = {};  ///< files that are gone; empty: not asked for
+};
+
+[[nodiscard]] std::string prune_text(const PruneReport& report);
+[[nodiscard]] std::string prune_json(const PruneReport& report);
+/// What stays of unfinished checkpoints, for people.
+[[nodiscard]] std::string left_text(const std::string& folder, size_t file_count);
 
 }  // namespace weir::tools
