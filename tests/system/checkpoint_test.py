@@ -5,6 +5,7 @@
 Usage: checkpoint_test.py PATH-OF-WEIR PATH-OF-SMALL-CHECKPOINT"""
 
 import json
+import os
 import resource
 import struct
 import subprocess
@@ -50,8 +51,9 @@ class Checkpoint(unittest.TestCase):
         subprocess.run([WRITER, self.dir, *map(str, (number, stamp, shards, *before))], check=True, timeout=60)
 
     def weir(self, what, *arguments, code=0, prepare=None):
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("WEIR_")}  # it warns of unknown ones
         done = subprocess.run([WEIR, "checkpoint", what, self.dir, *arguments], capture_output=True, text=True, timeout=60, check=False,
-                              preexec_fn=prepare)
+                              env=environment, preexec_fn=prepare)
         self.assertEqual(done.returncode, code, done.stderr)
         return done
 
