@@ -37,7 +37,7 @@ bool Idle::rest() noexcept {
         return false;
     }
     if (yielding_) {
-        sched_yield();
+        if (!yield()) return true;
     } else {
         relax();
         if (round % kLooksPerClock != 0) return false;
@@ -45,6 +45,19 @@ bool Idle::rest() noexcept {
     const uint64_t idle_ns = SteadyClock().now_ns() - since_ns_;
     yielding_ = yielding_ || idle_ns >= options_.spin_ns;
     return idle_ns >= options_.spin_ns + options_.yield_ns;
+}
+
+void Idle::give_way() noexcept {
+    (void)yield();
+}
+
+bool Idle::yield() noexcept {
+    const SteadyClock clock;
+    const uint64_t from_ns = clock.now_ns();
+    if (!way_.is_due(from_ns)) return false;
+    sched_yield();
+    way_.has_yielded(from_ns, clock.now_ns());
+    return true;
 }
 
 void Idle::sleep(int descriptor, uint64_t sleep_ns_max) noexcept {

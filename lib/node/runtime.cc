@@ -7,7 +7,6 @@
 
 #include <fmt/core.h>
 #include <pthread.h>
-#include <sched.h>
 
 #include "lib/base/log.h"
 #include "lib/base/topology.h"
@@ -41,7 +40,7 @@ void poll_to_end(StateMachine& machine, Idle& idle, const std::stop_token& stop)
     while (!machine.finished() && !stop.stop_requested()) {
         if (machine.poll() > 0) {
             idle.reset();
-            if (machine.gives_way()) sched_yield();
+            if (machine.gives_way()) idle.give_way();
         } else {
             idle.wait([&] { return machine.arm(); }, machine.sleep_ns_max());
         }
