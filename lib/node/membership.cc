@@ -131,6 +131,7 @@ void Membership::worker_gave_up(uint32_t worker) {
 }
 
 void Membership::add_table(uint32_t table) {
+    has_had_tables_ = true;
     if (!tables_.insert(table).second || !first_iterations_.is_open()) return;
     first_iterations_.add_table(table);
     actions_.emplace_back(
@@ -247,6 +248,10 @@ std::vector<MembershipAction> Membership::decide() {
 
 bool Membership::may_put_out(uint32_t server, const std::set<uint32_t>& silent) const {
     if (view_.server(server) == nullptr) return false;
+    if (can_lose_nothing() && std::ranges::any_of(staying(view_), [&](uint32_t other) {
+            return other != server && !silent.contains(other);
+        }))
+        return true;
     const bool is_handing_over = !losers_.empty();
     for (const ViewSegment& segment : view_.segments()) {
         const ViewSegment& was = before_.segments()[before_.segment_index(segment.first)];
@@ -298,6 +303,7 @@ MoveProgress Membership::progress() const {
 /// them. While a joiner's first iteration is asked for, only those make a view, because every view
 /// makes the answers void.
 bool Membership::make_next_view() {
+    if (fill_vacancies()) return true;
     if (!dead_.empty() || !gone_workers_.empty()) return change_members();
     if (first_iterations_.is_open()) {
         if (joins_.has_workers() && !first_iterations_.is_complete()) return false;
@@ -313,6 +319,25 @@ bool Membership::make_next_view() {
     if (!can_ask) return false;
     ask();
     return first_iterations_.is_complete();
+}
+
+/// Without backups, the user was told that losing a server ends the job.
+bool Membership::can_lose_nothing() const noexcept {
+    return options_.backup_count > 0 && !has_had_tables_;
+}
+
+/// Those who are dead by now get nothing; if nobody else is there, all is lost. Who is leaving hands over
+/// later.
+bool Membership::fill_vacancies() {
+    if (!has_vacancies_) return false;
+    std::vector<uint32_t> live;
+    for (const ViewServer& server : view_.servers()) {
+        if (!dead_.contains(server.number)) live.push_back(server.number);
+    }
+    if (live.empty()) return false;
+    has_vacancies_ = false;
+    publish(with_primaries(view_, live));
+    return true;
 }
 
 /// Their primaries' answers wait for them until then.
@@ -377,11 +402,12 @@ View Membership::without_the_gone(const View& view) {
         double share = 0;
         for (size_t i = 0; i < next.segments().size(); ++i) {
             if (next.segments()[i].primary != kNoShard) continue;
-            if (view.segments()[i].primary == kNoShard) continue;
+            if (view.segments()[i].primary == kNoShard && !has_vacancies_) continue;
             lost.push_back(next.range(i));
             share += share_of(next, i);
         }
-        if (!lost.empty())
+        has_vacancies_ = !lost.empty() && can_lose_nothing() && !next.shards().empty();
+        if (!lost.empty() && !has_vacancies_)
             actions_.emplace_back(LostSegments{as_list(dead_), PositionSet(lost), share});
         std::erase_if(full_, [&](uint32_t server) { return dead_.contains(server); });
         dead_.clear();

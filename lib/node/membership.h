@@ -122,7 +122,8 @@ struct MembershipOptions {
 /// it, the view that nobody serves by yet is revised.
 ///
 /// A server that joins is made primary in one view of all that it gets without a backup. If it dies
-/// before that, nothing is lost.
+/// before that, nothing is lost. Nor is anything, in a job with backups, until there is a table: what dead
+/// servers were to hold others get.
 ///
 /// The caller's part: what goes to one shard or worker arrives in the order in which it was given
 /// out. What comes from the network may be late, repeated or made up: such inputs return a Status,
@@ -215,7 +216,8 @@ public:
     [[nodiscard]] bool is_leaving(uint32_t server) const { return leaving_.contains(server); }
 
     /// Whether a server that is silent, and answers nobody any more, may be given up: each segment of
-    /// which it has a copy has another one on a server that is not in `silent`.
+    /// which it has a copy has another one on a server that is not in `silent`; or it need not have one,
+    /// because nothing is stored yet.
     [[nodiscard]] bool may_put_out(uint32_t server, const std::set<uint32_t>& silent) const;
 
     [[nodiscard]] MoveProgress progress() const;
@@ -251,6 +253,8 @@ private:
     void cannot_stop(uint32_t shard);
     [[nodiscard]] std::vector<uint32_t> staying(const View& view) const;
     [[nodiscard]] bool is_dead_shard(uint32_t shard) const;
+    [[nodiscard]] bool can_lose_nothing() const noexcept;
+    [[nodiscard]] bool fill_vacancies();
     [[nodiscard]] bool is_last_copy(const View& view, const ViewSegment& segment, uint32_t server,
                                     const std::set<uint32_t>& silent) const;
 
@@ -271,6 +275,8 @@ private:
     std::vector<ViewWithdrawal> withdrawals_;  // of these
     std::set<uint32_t> silent_workers_;        // are sent nothing
     std::set<uint32_t> tables_;
+    bool has_had_tables_ = false;
+    bool has_vacancies_ = false;  // segments of view_ without a primary; nothing is lost
     std::map<uint64_t, LearnerReport> complete_;  // by the segment's first position
     std::vector<LearnerReport> refusing_;         // cannot follow
     LearningRounds learning_;                     // as of view_

@@ -134,6 +134,45 @@ View without_servers(const View& view, std::span<const uint32_t> servers) {
     return made(std::move(next));
 }
 
+View with_primaries(const View& view, std::span<const uint32_t> servers) {
+    ViewData next = next_of(view);
+    std::unordered_map<uint32_t, double> weight_of;  // by server
+    for (const ViewServer& server : next.servers) {
+        if (std::ranges::find(servers, server.number) != servers.end())
+            weight_of[server.number] = server.weight;
+    }
+
+    struct Candidate {
+        uint32_t shard;
+        double weight;
+        double held = 0;
+    };
+
+    std::vector<Candidate> candidates;
+    for (const ViewShard& shard : next.shards) {
+        const auto weight = weight_of.find(shard.server);
+        if (weight != weight_of.end()) candidates.push_back({shard.number, weight->second});
+    }
+    WEIR_CHECK(!candidates.empty());
+    const auto share = [&](size_t i) {
+        return static_cast<double>(position_count(next.segments, i)) * 0x1p-64;
+    };
+    for (size_t i = 0; i < next.segments.size(); ++i) {
+        const auto at = std::ranges::find(candidates, next.segments[i].primary, &Candidate::shard);
+        if (at != candidates.end()) at->held += share(i) / at->weight;
+    }
+    std::unordered_set<uint32_t> changed;
+    for (size_t i = 0; i < next.segments.size(); ++i) {
+        if (next.segments[i].primary != kNoShard) continue;
+        const auto poorest = std::ranges::min_element(candidates, {}, &Candidate::held);
+        next.segments[i].primary = poorest->shard;
+        poorest->held += share(i) / poorest->weight;
+        changed.insert(poorest->shard);
+    }
+    set_since(next, changed);
+    return made(std::move(next));
+}
+
 std::optional<View> without_followers(const View& view, std::span<const LearnerReport> reports) {
     ViewData next = next_of(view);
     bool has_changed = false;

@@ -33,6 +33,11 @@ struct LearnerReport {
 /// one.
 [[nodiscard]] View without_servers(const View& view, std::span<const uint32_t> servers);
 
+/// The view in which a shard of `servers`, which are in the view, is primary of each segment that has
+/// none: of a job that stores nothing yet, so that who gets a segment has all of it. As evenly as whole
+/// segments allow.
+[[nodiscard]] View with_primaries(const View& view, std::span<const uint32_t> servers);
+
 /// The view in which the shards that are reported are backups, or learners, no more: they cannot
 /// follow. Reports that do not fit the view count for nothing. Nothing is returned if none is left.
 [[nodiscard]] std::optional<View> without_followers(const View& view,

@@ -64,7 +64,9 @@ Status Holdings::set_primary(std::span<const PositionRange> segments) {
     const PositionSet may_serve =
         in_role({Role::kPrimary, Role::kLeaving, Role::kHandedOver, Role::kLearned});
     const PositionSet missing = after.without(may_serve);
-    if (!missing.ranges().empty()) {
+    const bool has_tables =
+        std::ranges::any_of(tables_, [](const auto& table) { return table != nullptr; });
+    if (has_tables && !missing.ranges().empty()) {
         const PositionRange first = missing.ranges().front();
         return Error(Errc::kProtocol, fmt::format("this shard is to be primary of the positions "
                                                   "{:#x}..{:#x}, which it does not have, or not "

@@ -75,7 +75,8 @@ public:
 
     /// A view says what this shard is primary of. What it was primary of before, and is not now,
     /// is leaving.
-    /// Errors: Errc::kProtocol if it is to be primary of what it has not; nothing has changed
+    /// Errors: Errc::kProtocol if it is to be primary of what it has not, and there are tables; nothing
+    ///         has changed
     [[nodiscard]] Status set_primary(std::span<const PositionRange> segments);
 
     /// As the first view says: all at once, with initial values.

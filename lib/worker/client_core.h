@@ -312,10 +312,11 @@ private:
             kLost,    ///< for good
             kGone     ///< not in the view
         } state = State::kGone;
-        Errc fault = Errc::kOk;      ///< why we are closing the connection; kOk: we are not
-        bool is_dead = false;        ///< the manager says that it lost the shard
-        std::string loss;            ///< and which parameters are lost; empty: unknown
-        uint64_t hello = 0;          ///< number of the connection, the first has 1
+        Errc fault = Errc::kOk;  ///< why we are closing the connection; kOk: we are not
+        bool is_dead = false;    ///< the manager says that it lost the shard
+        std::string loss;        ///< and which parameters are lost; empty: unknown
+        std::string trouble;  ///< why the last attempt to reach it failed, before all are reached
+        uint64_t hello = 0;   ///< number of the connection, the first has 1
         bool is_greeted = false;     ///< the hello of this connection is sent
         bool is_held = false;        ///< changed by a view that is to be taken: nothing is sent
         bool is_closing = false;     ///< we close the connection, and it may be made anew

@@ -140,12 +140,18 @@ void ClientCore::close_for_withdrawn(Peer& peer, uint64_t now_ns) {
 void ClientCore::expire_join(uint64_t now_ns) {
     if (phase_ >= Phase::kReady || now_ns - started_ns_ <= options_.join_timeout_ns) return;
     std::string whom = peers_.back().name;
+    std::string trouble;
     if (phase_ == Phase::kConnectingToShards) {
         for (const Peer& peer : peers_) {
-            if (peer.state == Peer::State::kConnecting) whom = peer.name;
+            if (peer.state != Peer::State::kConnecting && peer.state != Peer::State::kBroken)
+                continue;
+            whom = peer.name;
+            trouble = peer.trouble;
         }
     }
-    fail(no_answer_from(whom));
+    if (trouble.empty()) return fail(no_answer_from(whom));
+    fail(Error(Errc::kPeerLost, fmt::format("{}; it was tried for {} s", trouble,
+                                            options_.join_timeout_ns / kSecond)));
 }
 
 /// A call with a longer deadline than usual waits for other workers. This must not hide that a

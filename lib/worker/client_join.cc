@@ -159,11 +159,12 @@ void ClientCore::closed(ConnectionId connection, Errc why, bool memory_in_doubt)
         const bool may_live = i != manager() && !peer.is_dead && peer.fault == Errc::kOk &&
                               peers_.back().state == Peer::State::kOpen &&
                               (phase_ == Phase::kReady || phase_ == Phase::kLeft ||
-                               (phase_ == Phase::kConnectingToShards && is_admitted_));
+                               phase_ == Phase::kConnectingToShards);
         const bool has_left = why == Errc::kOk && !peer.is_closing;
         peer.is_closing = false;
         if (i == manager()) return lose_manager(lost);
         if (!may_live && !is_leaving) return lose(i, lost);
+        if (phase_ == Phase::kConnectingToShards) peer.trouble = lost.error().text();
         keep_for_next_connection(i);
         if (has_left) peer.not_before_ns = clock_.now_ns() + kPauseOfLeaverNs;
         return;
@@ -226,8 +227,8 @@ void ClientCore::lose(uint32_t i, const Status& why) {
     });
     if (is_shard) held_failures_.blame(with_loss);
     withdraw_from_manager();
-    // Who joins a running job goes on without the server, if the next view does.
-    const bool may_go_on = is_admitted_ && is_shard;
+    // Without the server, if the next view does.
+    const bool may_go_on = is_shard && (is_admitted_ || peer.fault == Errc::kOk);
     if (phase_ < Phase::kReady && !may_go_on) fail(with_loss);
 }
 

@@ -3,6 +3,7 @@
 /// Membership of a job whose segments have a backup.
 
 #include <algorithm>
+#include <map>
 #include <string>
 #include <variant>
 #include <vector>
@@ -21,8 +22,9 @@ using testing::membership_view;
 /// Servers of one shard each; shard and server have the same number.
 class Backups {
 public:
-    explicit Backups(uint32_t servers)
+    explicit Backups(uint32_t servers, bool has_table = true)
         : is(membership_view(servers, 1, 1), MembershipOptions{.backup_count = 1}) {
+        if (has_table) is.add_table(1);
         decide();
     }
 
@@ -164,6 +166,47 @@ TEST_SUITE("backups") {
         job.settle();
         CHECK(job.is.progress().copies_made == wanted);
         CHECK(job.is.progress().segments_moved == 0);
+    }
+
+    TEST_CASE(
+        "until there is a table nothing is lost, and others get what dead servers were to hold") {
+        Backups job(4, false);
+        const auto shares = [&] {
+            std::map<uint32_t, double> held;
+            for (size_t i = 0; i < job.is.view().segments().size(); ++i)
+                held[job.is.view().segments()[i].primary] +=
+                    static_cast<double>(position_count(job.is.view().data().segments, i)) * 0x1p-64;
+            return held;
+        };
+        CHECK(job.is.may_put_out(1, {1, 2}));
+        CHECK_FALSE(job.is.may_put_out(1, {0, 1, 2, 3}));
+        job.is.server_died(1);
+        job.decide();
+        CHECK_FALSE(job.has_loss);
+        for (const auto& [shard, share] : shares()) {
+            CAPTURE(shard);
+            CHECK(share == doctest::Approx(1.0 / 3).epsilon(0.2));
+        }
+        REQUIRE(job.is.leave_server(3));
+        job.decide();
+        job.is.server_died(0);
+        job.is.server_died(2);
+        job.decide();
+        CHECK_FALSE(job.has_loss);
+        CHECK(shares() == std::map<uint32_t, double>{{3, 1.0}});
+        job.is.server_died(3);
+        job.decide();
+        CHECK(job.has_loss);
+    }
+
+    TEST_CASE("from the first table on what only dead servers were to hold is lost") {
+        Backups job(3, false);
+        job.is.add_table(1);
+        job.is.remove_table(1);  // it may have been made, and filled
+        CHECK_FALSE(job.is.may_put_out(1, {1}));
+        job.is.server_died(1);
+        job.decide();
+        CHECK(job.has_loss);
     }
 
     TEST_CASE("a silent server may be put out if others in reach have copies of what it has") {

@@ -21,6 +21,7 @@ using testing::membership_view;
 /// Servers of one shard each; shard and server have the same number.
 Membership job_of(uint32_t servers, uint32_t backups) {
     Membership job(membership_view(servers, 1, 1), MembershipOptions{.backup_count = backups});
+    job.add_table(1);
     (void)job.decide();
     return job;
 }

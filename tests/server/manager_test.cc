@@ -49,6 +49,13 @@ bool has_written_checkpoint(SimCluster& cluster) {
     return cluster.workers[0]->take_checkpoint(call).has_value();
 }
 
+void cut_off(SimCluster& cluster, uint32_t host) {
+    cluster.network.partition(host, SimCluster::kManagersHost);
+    for (uint32_t other = 0; other < cluster.host_count(); ++other) {
+        if (other != host) cluster.network.partition(host, other);
+    }
+}
+
 }  // namespace
 
 TEST_SUITE("manager") {
@@ -159,20 +166,89 @@ TEST_SUITE("manager") {
         }
     }
 
-    TEST_CASE("a job that loses a server before it has copies or tables says so") {
-        SimShape shape;
-        shape.servers = 3;
-        shape.replicas = 1;
-        SimCluster cluster(12, shape, {});
-        REQUIRE(cluster.start());
-        const auto call = cluster.workers[0]->create_table(sparse_table("counts"));
-        cluster.kill_host(1);
-        REQUIRE(cluster.run_until([&] { return cluster.workers[0]->done(call); }));
-        const auto table = cluster.workers[0]->take_table(call);
-        REQUIRE_FALSE(table.has_value());
-        INFO(table.error().message());
-        CHECK(table.error().message().find("nobody else has them (the job had no tables yet); "
-                                           "start the job again") != std::string::npos);
+    TEST_CASE("a job with copies that loses servers before it has tables goes on without them") {
+        for (const bool is_silent : {false, true}) {
+            for (const uint32_t lost : {1U, 2U}) {
+                CAPTURE(is_silent);
+                CAPTURE(lost);
+                SimShape shape;
+                shape.servers = 4;
+                shape.replicas = 1;
+                shape.is_manager_apart = true;
+                SimCluster cluster(12, shape, {});
+                REQUIRE(cluster.start());
+                const auto call =
+                    cluster.workers[0]->create_table(dense_table("weights", kLossKeys));
+                for (uint32_t server = 0; server < lost; ++server)
+                    is_silent ? cut_off(cluster, server) : cluster.kill_host(server);
+                REQUIRE(cluster.run_until([&] { return cluster.workers[0]->done(call); }));
+                const auto table = cluster.workers[0]->take_table(call);
+                REQUIRE_MESSAGE(table.has_value(), table.error().message());
+                const auto& segments = cluster.manager->view().segments();
+                CHECK(cluster.manager->view().servers().size() == 4 - lost);
+                CHECK(std::ranges::all_of(segments,
+                                          [](const auto& one) { return one.backup_count() == 1; }));
+                REQUIRE(push_every_key(cluster, *table).has_value());
+                // It has copies from then on.
+                cluster.kill_host(3);
+                REQUIRE(push_every_key(cluster, *table).has_value());
+                std::vector<float> out(kLossKeys);
+                const auto pull = cluster.workers[0]->pull(
+                    *table, KeyRange{0, kLossKeys}, std::as_writable_bytes(std::span(out)), {});
+                REQUIRE(cluster.finish(0, pull).has_value());
+                CHECK(std::ranges::count(out, 2.0F) == kLossKeys);
+            }
+        }
+    }
+
+    TEST_CASE(
+        "a job whose last servers die before it has tables is lost, and so is one without copies") {
+        for (const uint32_t replicas : {0U, 1U}) {
+            CAPTURE(replicas);
+            SimShape shape;
+            shape.servers = 3;
+            shape.replicas = replicas;
+            shape.is_manager_apart = true;
+            SimCluster cluster(13, shape, {});
+            REQUIRE(cluster.start());
+            for (uint32_t server = 0; server < (replicas == 0 ? 1U : 3U); ++server)
+                cluster.kill_host(server);
+            cluster.run_idle(3000);
+            const auto call = cluster.workers[0]->create_table(sparse_table("counts"));
+            REQUIRE(cluster.run_until([&] { return cluster.workers[0]->done(call); }));
+            const auto table = cluster.workers[0]->take_table(call);
+            REQUIRE_FALSE(table.has_value());
+            INFO(table.error().message());
+            CHECK(table.error().message().find("nobody else has them (the job had no tables yet); "
+                                               "start the job again") != std::string::npos);
+        }
+    }
+
+    TEST_CASE("a worker that has not reached a server when that dies goes on without it") {
+        for (const bool dies : {true, false}) {
+            CAPTURE(dies);
+            SimShape shape;
+            shape.servers = 3;
+            shape.shards = 1;
+            shape.replicas = 1;
+            shape.is_manager_apart = true;
+            SimCluster cluster(17, shape, {});
+            const uint32_t worker = cluster.host_of_worker(0);
+            cluster.network.partition(cluster.host_of_shard(1), worker);
+            REQUIRE(cluster.run_until([&] { return cluster.workers[1]->ready(); }));
+            cluster.run_idle(3000);
+            REQUIRE_FALSE(cluster.workers[0]->ready());
+            REQUIRE_FALSE(cluster.workers[0]->finished());
+            if (dies) {
+                cluster.kill_host(cluster.host_of_shard(1));
+                REQUIRE(cluster.run_until([&] { return cluster.workers[0]->ready(); }));
+                REQUIRE(cluster.make_table(0, sparse_table("counts")).has_value());
+            } else {
+                REQUIRE(cluster.run_until([&] { return cluster.workers[0]->finished(); }));
+                INFO(cluster.workers[0]->failure().error().message());
+                CHECK(mentions(cluster.workers[0]->failure(), "shard 0 of server 1 (rank"));
+            }
+        }
     }
 
     TEST_CASE(
