@@ -183,9 +183,9 @@ TEST_SUITE("backups") {
         job.is.server_died(1);
         job.decide();
         CHECK_FALSE(job.has_loss);
-        for (const auto& [shard, share] : shares()) {
-            CAPTURE(shard);
-            CHECK(share == doctest::Approx(1.0 / 3).epsilon(0.2));
+        for (const auto& held : shares()) {
+            CAPTURE(held.first);
+            CHECK(held.second == doctest::Approx(1.0 / 3).epsilon(0.2));
         }
         REQUIRE(job.is.leave_server(3));
         job.decide();
