@@ -224,6 +224,25 @@ TEST_SUITE("manager") {
         }
     }
 
+    TEST_CASE("a job with copies goes on without a server that dies at any instant of its start") {
+        for (size_t steps = 0; steps < 60; ++steps) {
+            CAPTURE(steps);
+            SimShape shape;
+            shape.servers = 3;
+            shape.replicas = 1;
+            shape.is_manager_apart = true;
+            SimCluster cluster(100 + steps, shape, {});
+            REQUIRE(cluster.run_until([&] { return cluster.manager->view().epoch() > 0; }));
+            for (size_t i = 0; i < steps; ++i)
+                (void)cluster.step();
+            cluster.kill_host(1);
+            REQUIRE(cluster.start());
+            const auto table = cluster.make_table(0, dense_table("weights", kLossKeys));
+            REQUIRE(table.has_value());
+            REQUIRE(push_every_key(cluster, *table).has_value());
+        }
+    }
+
     TEST_CASE("a worker that has not reached a server when that dies goes on without it") {
         for (const bool dies : {true, false}) {
             CAPTURE(dies);

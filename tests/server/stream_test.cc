@@ -493,6 +493,21 @@ TEST_SUITE("stream") {
         pair.check_equal();
     }
 
+    TEST_CASE(
+        "a shard with tables is not made primary of what it has not; one without has all of it") {
+        Side side;
+        constexpr uint64_t kMiddle = uint64_t{1} << 63;
+        const std::vector<PositionRange> half{{0, kMiddle - 1}};
+        const std::vector<PositionRange> ring{{0, kMiddle - 1}, {kMiddle, ~uint64_t{0}}};
+        side.holdings.begin(half);
+        REQUIRE(side.holdings.set_primary(ring));
+        CHECK(PositionSet(ring).without(side.holdings.primary()).ranges().empty());
+        side.holdings.begin(half);
+        side.make_table(sparse_table("t"));
+        CHECK(side.holdings.set_primary(ring).code() == Errc::kProtocol);
+        CHECK(side.holdings.primary().without(PositionSet(half)).ranges().empty());
+    }
+
     TEST_CASE("rows that were handed over are dropped in small steps") {
         Side side;
         const PositionRange ring{0, ~uint64_t{0}};
