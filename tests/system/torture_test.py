@@ -123,6 +123,8 @@ class Torture(testing.Folder, unittest.TestCase):
                             *(((flag, text), f"argument {flag}: {text}: give milliseconds, more than 0")
                               for flag in ("--median-ms", "--max-ms", "--lead-ms") for text in ("0", "nan", "inf", "20ms")),
                             (("--managers-log", "/"), "give --managers, too"),
+                            (("--namespaces", "--transport", "shm"), "leave out --namespaces, or choose tcp"),
+                            (("--json", "/missing/report"), "--json: there is no folder /missing; make it first"),
                             (("--managers", "1", "--managers-log", "/missing"), "there is no folder /missing")):
             self.assertIn(says, self.torture(*words, code=2))
         for words, says in ((("--at-once", 2), "with --replicas 1 what so many servers hold is lost"), (("--cut", "true"), "--within"),
