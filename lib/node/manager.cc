@@ -298,14 +298,16 @@ void Manager::create_table(const Asker& asker, const wire::Frame& frame) {
 }
 
 bool Manager::waits_for_first_copies() const {
-    return lacks_first_copies_ && early_tables_.size() < kEarlyTablesMax;
+    return lacks_first_copies_ &&
+           (early_tables_.size() < kEarlyTablesMax || membership_->has_vacancies());
 }
 
 /// A push to a table that was made before all shards have copies could be lost with one server, though it was
 /// acknowledged. So the first tables wait for the copies, which have no rows yet; not for ever, as there may
 /// be none to be had.
 void Manager::look_for_first_copies(uint64_t now_ns) {
-    if (!loss_ && !membership_->is_at_rest() && now_ns - begun_ns_ < kFirstCopiesNs) return;
+    const bool may_wait = now_ns - begun_ns_ < kFirstCopiesNs || membership_->has_vacancies();
+    if (!loss_ && !membership_->is_at_rest() && may_wait) return;
     lacks_first_copies_ = false;
     for (EarlyTable& early : std::exchange(early_tables_, {})) {
         const Asker& asker = early.asker;

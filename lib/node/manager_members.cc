@@ -362,6 +362,11 @@ void Manager::act() {
         std::visit([&](const auto& what) { carry_out(what); }, action);
     }
     forget_removed();
+    // A server came or died before the first table: that waits for the copies once more.
+    if (lacks_first_copies_ || membership_->is_at_rest() || !membership_->can_lose_nothing())
+        return;
+    lacks_first_copies_ = true;
+    begun_ns_ = clock_.now_ns();
 }
 
 void Manager::carry_out(const SendView& action) {

@@ -321,11 +321,6 @@ bool Membership::make_next_view() {
     return first_iterations_.is_complete();
 }
 
-/// Without backups, the user was told that losing a server ends the job.
-bool Membership::can_lose_nothing() const noexcept {
-    return options_.backup_count > 0 && !has_had_tables_;
-}
-
 /// Those who are dead by now get nothing; if nobody else is there, all is lost. Who is leaving hands over
 /// later.
 bool Membership::fill_vacancies() {

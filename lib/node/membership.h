@@ -213,6 +213,14 @@ public:
     /// Nothing moves, and each segment has as many copies as there is room for now.
     [[nodiscard]] bool is_at_rest() const;
 
+    /// There has been no table yet, and there are backups: what a dead server was to hold others get.
+    [[nodiscard]] bool can_lose_nothing() const noexcept {
+        return options_.backup_count > 0 && !has_had_tables_;
+    }
+
+    /// They have not been told yet: no table may be made.
+    [[nodiscard]] bool has_vacancies() const noexcept { return has_vacancies_; }
+
     [[nodiscard]] bool is_leaving(uint32_t server) const { return leaving_.contains(server); }
 
     /// Whether a server that is silent, and answers nobody any more, may be given up: each segment of
@@ -253,7 +261,6 @@ private:
     void cannot_stop(uint32_t shard);
     [[nodiscard]] std::vector<uint32_t> staying(const View& view) const;
     [[nodiscard]] bool is_dead_shard(uint32_t shard) const;
-    [[nodiscard]] bool can_lose_nothing() const noexcept;
     [[nodiscard]] bool fill_vacancies();
     [[nodiscard]] bool is_last_copy(const View& view, const ViewSegment& segment, uint32_t server,
                                     const std::set<uint32_t>& silent) const;

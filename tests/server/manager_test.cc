@@ -201,6 +201,29 @@ TEST_SUITE("manager") {
         }
     }
 
+    TEST_CASE("the first table waits for copies again, if a server has died since they were made") {
+        SimShape shape;
+        shape.servers = 3;
+        shape.replicas = 1;
+        shape.is_manager_apart = true;
+        SimCluster cluster(18, shape, {});
+        REQUIRE(cluster.start());
+        cluster.run_idle(3000);
+        const auto view = [&]() -> const View& { return cluster.manager->view(); };
+        const auto has_copies = [&] {
+            return std::ranges::all_of(view().segments(),
+                                       [](const auto& one) { return one.backup_count() == 1; });
+        };
+        REQUIRE(has_copies());
+        cluster.kill_host(1);
+        REQUIRE(cluster.run_until([&] { return view().servers().size() == 2; }));
+        CHECK_FALSE(has_copies());
+        const auto call = cluster.workers[0]->create_table(sparse_table("counts"));
+        REQUIRE(cluster.run_until([&] { return cluster.workers[0]->done(call); }));
+        CHECK(cluster.workers[0]->take_table(call).has_value());
+        CHECK(has_copies());
+    }
+
     TEST_CASE(
         "a job whose last servers die before it has tables is lost, and so is one without copies") {
         for (const uint32_t replicas : {0U, 1U}) {
