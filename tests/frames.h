@@ -8,8 +8,8 @@
 #include <span>
 #include <string>
 
-#include "lib/node/messages.h"
 #include "lib/wire/frame.h"
+#include "lib/wire/messages.h"
 #include "transport/transport.h"
 
 namespace weir::testing {

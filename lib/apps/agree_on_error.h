@@ -3,7 +3,7 @@
 /// \file
 /// agree_on_error: all workers get the error of one worker.
 
-#include "lib/apps/block_exchange.h"
+#include "lib/apps/lr/block_exchange.h"
 
 namespace weir::apps {
 

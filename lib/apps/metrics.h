@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "lib/apps/block_exchange.h"
+#include "lib/apps/lr/block_exchange.h"
 
 namespace weir::apps {
 

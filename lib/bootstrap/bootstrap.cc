@@ -6,7 +6,7 @@
 
 #include <fmt/core.h>
 
-#include "lib/bootstrap/open_rendezvous.h"
+#include "lib/bootstrap/rendezvous/open_rendezvous.h"
 
 namespace weir {
 namespace {

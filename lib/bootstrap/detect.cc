@@ -12,7 +12,7 @@
 #include "lib/bootstrap/bootstrap.h"
 #include "lib/bootstrap/pmi1.h"
 #include "lib/bootstrap/pmix.h"
-#include "lib/bootstrap/rendezvous.h"
+#include "lib/bootstrap/rendezvous/rendezvous.h"
 #include "lib/bootstrap/secret.h"
 
 namespace weir {

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "lib/bootstrap/bootstrap.h"
-#include "lib/bootstrap/rendezvous_call.h"
+#include "lib/bootstrap/rendezvous/rendezvous_call.h"
 #include "lib/bootstrap/secret.h"
 
 namespace weir {

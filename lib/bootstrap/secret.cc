@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "lib/bootstrap/socket.h"
+#include "lib/bootstrap/rendezvous/socket.h"
 
 namespace weir {
 namespace {

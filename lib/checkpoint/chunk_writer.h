@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "lib/base/pages.h"
+#include "lib/base/machine/pages.h"
 #include "lib/base/result.h"
 #include "lib/checkpoint/chunk.h"
 #include "lib/checkpoint/disk.h"

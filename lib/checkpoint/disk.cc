@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "lib/base/descriptor.h"
-#include "lib/base/pages.h"
+#include "lib/base/machine/pages.h"
 
 namespace weir::checkpoint {
 namespace {

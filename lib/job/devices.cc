@@ -9,7 +9,7 @@
 #include <fmt/core.h>
 
 #include "lib/base/log.h"
-#include "lib/base/os_limits.h"
+#include "lib/base/machine/os_limits.h"
 #include "lib/store/memory_with_caches.h"
 #include "transport/multi/multi.h"
 #include "transport/net/socket_address.h"

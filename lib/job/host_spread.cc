@@ -10,7 +10,7 @@
 #include <fmt/core.h>
 
 #include "lib/base/counted.h"
-#include "lib/bootstrap/rendezvous.h"
+#include "lib/bootstrap/rendezvous/rendezvous.h"
 
 namespace weir {
 namespace {

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "lib/base/log.h"
-#include "lib/base/sys_file.h"
-#include "lib/bootstrap/rendezvous.h"
+#include "lib/base/machine/sys_file.h"
+#include "lib/bootstrap/rendezvous/rendezvous.h"
 
 namespace weir {
 namespace {

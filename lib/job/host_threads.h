@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "lib/base/config.h"
+#include "lib/base/machine/topology.h"
 #include "lib/base/result.h"
-#include "lib/base/topology.h"
 #include "lib/bootstrap/bootstrap.h"
 #include "lib/job/pinning.h"
 

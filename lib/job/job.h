@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "lib/base/result.h"
-#include "lib/node/on_worker_loss.h"
+#include "lib/wire/on_worker_loss.h"
 #include "lib/worker/client.h"
 
 namespace weir {

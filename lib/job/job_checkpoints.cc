@@ -14,7 +14,7 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
-#include "lib/node/checkpoint_message.h"
+#include "lib/wire/checkpoint_message.h"
 
 namespace weir {
 namespace {

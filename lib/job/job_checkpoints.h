@@ -15,7 +15,7 @@
 #include "lib/checkpoint/disk.h"
 #include "lib/checkpoint/disk_queue.h"
 #include "lib/job/job.h"
-#include "lib/node/checkpoints.h"
+#include "lib/manager/checkpoints.h"
 
 namespace weir {
 

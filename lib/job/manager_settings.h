@@ -14,7 +14,7 @@
 
 #include "lib/base/result.h"
 #include "lib/bootstrap/bootstrap.h"
-#include "lib/node/manager.h"
+#include "lib/manager/manager.h"
 
 namespace weir {
 

@@ -17,9 +17,9 @@
 #include "lib/consensus/peers.h"
 #include "lib/job/devices.h"
 #include "lib/job/managers_log.h"
-#include "lib/node/manager.h"
+#include "lib/manager/manager.h"
+#include "lib/manager/replicated/replicated_manager.h"
 #include "lib/node/manager_place.h"
-#include "lib/node/replicated_manager.h"
 #include "lib/node/state_machine.h"
 
 namespace weir {

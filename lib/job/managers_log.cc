@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "lib/bootstrap/rendezvous.h"
+#include "lib/bootstrap/rendezvous/rendezvous.h"
 #include "lib/consensus/disk_storage.h"
 
 namespace weir {

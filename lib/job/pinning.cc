@@ -8,7 +8,7 @@
 
 #include <fmt/core.h>
 
-#include "lib/base/sys_file.h"
+#include "lib/base/machine/sys_file.h"
 #include "transport/pool/memory_pool.h"
 
 namespace weir {

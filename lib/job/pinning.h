@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "lib/base/config.h"
+#include "lib/base/machine/topology.h"
 #include "lib/base/result.h"
-#include "lib/base/topology.h"
 
 namespace weir {
 

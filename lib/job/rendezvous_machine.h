@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "lib/bootstrap/open_rendezvous.h"
+#include "lib/bootstrap/rendezvous/open_rendezvous.h"
 #include "lib/node/state_machine.h"
 
 namespace weir {

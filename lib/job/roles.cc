@@ -5,7 +5,7 @@
 
 #include <fmt/core.h>
 
-#include "lib/base/topology.h"
+#include "lib/base/machine/topology.h"
 #include "lib/consensus/replicated_log.h"
 #include "lib/job/managers.h"
 #include "lib/ring/view_data.h"

@@ -7,8 +7,8 @@
 #include <fmt/core.h>
 
 #include "lib/base/log.h"
-#include "lib/node/job_status.h"
 #include "lib/node/operator.h"
+#include "lib/wire/job_status.h"
 
 namespace weir {
 namespace {

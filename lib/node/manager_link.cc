@@ -10,7 +10,7 @@
 #include "lib/base/log.h"
 #include "lib/node/life_line.h"
 #include "lib/node/manager_names.h"
-#include "lib/node/messages.h"
+#include "lib/wire/messages.h"
 
 namespace weir {
 

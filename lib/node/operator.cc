@@ -11,8 +11,8 @@
 
 #include "lib/base/byte_codec.h"
 #include "lib/base/log.h"
-#include "lib/node/messages.h"
 #include "lib/wire/fault.h"
+#include "lib/wire/messages.h"
 
 namespace weir {
 

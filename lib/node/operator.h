@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "lib/base/clock.h"
-#include "lib/node/job_status.h"
 #include "lib/node/manager_place.h"
 #include "lib/wire/frame.h"
+#include "lib/wire/job_status.h"
 #include "transport/transport.h"
 
 namespace weir {

@@ -9,7 +9,7 @@
 #include <pthread.h>
 
 #include "lib/base/log.h"
-#include "lib/base/topology.h"
+#include "lib/base/machine/topology.h"
 
 namespace weir {
 namespace {

@@ -10,10 +10,10 @@
 #include <utility>
 
 #include "lib/key/position.h"
-#include "lib/server/deferred_requests.h"
-#include "lib/server/open_iterations.h"
-#include "lib/server/pins.h"
-#include "lib/server/request.h"
+#include "lib/server/iterations/open_iterations.h"
+#include "lib/server/requests/deferred_requests.h"
+#include "lib/server/requests/pins.h"
+#include "lib/server/requests/request.h"
 #include "lib/store/table.h"
 #include "lib/vclock/clock_table.h"
 

@@ -13,8 +13,8 @@
 #include "lib/key/value_type.h"
 #include "lib/store/combine.h"
 #include "lib/store/row_store.h"
-#include "lib/store/rule_registry.h"
-#include "lib/store/rule_runner.h"
+#include "lib/store/rules/rule_registry.h"
+#include "lib/store/rules/rule_runner.h"
 
 namespace weir {
 

@@ -5,8 +5,8 @@
 #include <cstring>
 
 #include "lib/base/kernel.h"
-#include "lib/store/builtin_rules.h"
-#include "lib/store/rule_kernels.h"
+#include "lib/store/rules/builtin_rules.h"
+#include "lib/store/rules/rule_kernels.h"
 
 namespace weir {
 namespace {

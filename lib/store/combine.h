@@ -9,7 +9,7 @@
 
 #include "lib/key/value_type.h"
 #include "lib/store/row_store.h"
-#include "lib/store/rule.h"
+#include "lib/store/rules/rule.h"
 
 namespace weir {
 

@@ -14,7 +14,7 @@
 #include "lib/key/key_range.h"
 #include "lib/store/kept_rows.h"
 #include "lib/store/row_store.h"
-#include "lib/store/rule.h"
+#include "lib/store/rules/rule.h"
 
 namespace weir {
 

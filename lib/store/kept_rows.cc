@@ -6,7 +6,7 @@
 #include <new>
 
 #include "lib/base/check.h"
-#include "lib/store/rule_kernels.h"
+#include "lib/store/rules/rule_kernels.h"
 
 namespace weir {
 

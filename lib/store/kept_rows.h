@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "lib/base/pages.h"
+#include "lib/base/machine/pages.h"
 #include "lib/store/row_store.h"
-#include "lib/store/rule.h"
+#include "lib/store/rules/rule.h"
 
 namespace weir {
 

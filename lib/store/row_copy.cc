@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "lib/base/kernel.h"
-#include "lib/store/rule_kernels.h"
+#include "lib/store/rules/rule_kernels.h"
 
 namespace weir {
 namespace {

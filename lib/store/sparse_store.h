@@ -12,10 +12,10 @@
 
 #include "lib/base/result.h"
 #include "lib/store/free_rows.h"
+#include "lib/store/index/key_index.h"
 #include "lib/store/kept_rows.h"
-#include "lib/store/key_index.h"
 #include "lib/store/row_store.h"
-#include "lib/store/rule.h"
+#include "lib/store/rules/rule.h"
 
 namespace weir {
 

@@ -8,7 +8,7 @@
 
 #include "lib/base/result.h"
 #include "lib/key/value_type.h"
-#include "lib/store/rule_registry.h"
+#include "lib/store/rules/rule_registry.h"
 
 namespace weir {
 

@@ -18,10 +18,10 @@
 
 #include "lib/base/result.h"
 #include "lib/key/value_type.h"
-#include "lib/node/work_share.h"
-#include "lib/store/rules.h"
+#include "lib/store/rules/rules.h"
 #include "lib/store/table_schema.h"
 #include "lib/task/task_id.h"
+#include "lib/wire/work_share.h"
 #include "lib/worker/job_event.h"
 
 namespace weir {
@@ -194,7 +194,7 @@ struct TableOptions {
     Layout layout = Layout::kSparse;
     uint64_t key_count = 0;         ///< dense: keys 0 .. key_count - 1; sparse: expected, or 0
     uint32_t width = 1;             ///< values per key
-    Rule rule = add();              ///< `"add"`, `weir::sgd(0.1)`, ...; see lib/store/rules.h
+    Rule rule = add();              ///< `"add"`, `weir::sgd(0.1)`, ...; see lib/store/rules/rules.h
     double initial_value = 0;       ///< what a key that was never pushed reads as
     bool allow_not_finite = false;  ///< accept pushes with a NaN or an infinity
     /// By how many iterations a worker may be ahead of the slowest one (bounded delay). The

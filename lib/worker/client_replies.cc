@@ -11,8 +11,8 @@
 #include "lib/base/log.h"
 #include "lib/node/manager_names.h"
 #include "lib/wire/fault.h"
+#include "lib/worker/calls/transient.h"
 #include "lib/worker/client_core.h"
-#include "lib/worker/transient.h"
 
 namespace weir {
 

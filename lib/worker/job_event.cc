@@ -6,24 +6,24 @@
 namespace weir {
 
 std::vector<JobEvent> events_between(const View& before, const View& after) {
-    using Kind = JobEvent::Kind;
+    using What = JobEvent::Kind;
     std::vector<JobEvent> events;
     for (const ViewServer& server : before.servers()) {
         if (after.server(server.number) != nullptr) continue;
         const bool has_left = before.holds_nothing(server.number);
-        events.push_back({has_left ? Kind::kServerLeft : Kind::kServerLost, server.number, {}});
+        events.push_back({has_left ? What::kServerLeft : What::kServerLost, server.number, {}});
     }
     for (const ViewServer& server : after.servers()) {
         if (before.server(server.number) == nullptr)
-            events.push_back({Kind::kServerJoined, server.number, {}});
+            events.push_back({What::kServerJoined, server.number, {}});
     }
     for (const ViewWorker& worker : before.workers()) {
         if (after.worker(worker.number) == nullptr)
-            events.push_back({Kind::kWorkerLeft, worker.number, {}});
+            events.push_back({What::kWorkerLeft, worker.number, {}});
     }
     for (const ViewWorker& worker : after.workers()) {
         if (before.worker(worker.number) == nullptr)
-            events.push_back({Kind::kWorkerJoined, worker.number, {}});
+            events.push_back({What::kWorkerJoined, worker.number, {}});
     }
     return events;
 }

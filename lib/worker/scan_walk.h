@@ -12,8 +12,8 @@
 #include "lib/base/result.h"
 #include "lib/key/key_range.h"
 #include "lib/key/position_set.h"
-#include "lib/node/scan_message.h"
 #include "lib/ring/view.h"
+#include "lib/wire/scan_message.h"
 
 namespace weir {
 

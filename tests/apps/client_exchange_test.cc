@@ -2,7 +2,7 @@
 /// \file
 /// The solver's exchange and one whole training over a real job in this process.
 
-#include "lib/apps/client_exchange.h"
+#include "lib/apps/lr/client_exchange.h"
 
 #include <algorithm>
 #include <chrono>

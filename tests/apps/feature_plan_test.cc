@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lib/apps/feature_plan.h"
+#include "lib/apps/lr/feature_plan.h"
 
 #include <algorithm>
 #include <map>

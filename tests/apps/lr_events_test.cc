@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lib/apps/lr_events.h"
+#include "lib/apps/lr/lr_events.h"
 
 #include <chrono>
 #include <vector>

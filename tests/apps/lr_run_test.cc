@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lib/apps/lr_run.h"
+#include "lib/apps/lr/lr_run.h"
 
 #include <cmath>
 #include <functional>
@@ -7,7 +7,7 @@
 
 #include <doctest/doctest.h>
 
-#include "lib/apps/client_exchange.h"
+#include "lib/apps/lr/client_exchange.h"
 #include "lib/base/random.h"
 #include "tests/data/scratch.h"
 

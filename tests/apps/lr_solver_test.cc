@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lib/apps/lr_solver.h"
+#include "lib/apps/lr/lr_solver.h"
 
 #include <algorithm>
 #include <new>

@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include "lib/apps/block_exchange.h"
+#include "lib/apps/lr/block_exchange.h"
 #include "lib/base/clock.h"
 #include "lib/base/prox.h"
 

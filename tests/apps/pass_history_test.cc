@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lib/apps/pass_history.h"
+#include "lib/apps/lr/pass_history.h"
 
 #include <cmath>
 

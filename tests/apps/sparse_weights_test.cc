@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lib/apps/sparse_weights.h"
+#include "lib/apps/lr/sparse_weights.h"
 
 #include <doctest/doctest.h>
 

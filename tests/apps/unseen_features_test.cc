@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lib/apps/unseen_features.h"
+#include "lib/apps/lr/unseen_features.h"
 
 #include <set>
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lib/base/os_limits.h"
+#include "lib/base/machine/os_limits.h"
 
 #include <doctest/doctest.h>
 #include <sys/resource.h>
 
 #include "lib/base/bytes.h"
-#include "lib/base/sys_file.h"
+#include "lib/base/machine/sys_file.h"
 #include "tests/base/fake_root.h"
 
 TEST_SUITE("os_limits") {

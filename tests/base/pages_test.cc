@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lib/base/pages.h"
+#include "lib/base/machine/pages.h"
 
 #include <cstdint>
 #include <vector>

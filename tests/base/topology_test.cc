@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lib/base/topology.h"
+#include "lib/base/machine/topology.h"
 
 #include <algorithm>
 #include <numeric>

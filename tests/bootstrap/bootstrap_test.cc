@@ -4,8 +4,8 @@
 #include <doctest/doctest.h>
 
 #include "lib/bootstrap/identity.h"
+#include "lib/bootstrap/rendezvous/socket.h"
 #include "lib/bootstrap/secret.h"
-#include "lib/bootstrap/socket.h"
 #include "tests/bootstrap/testing.h"
 
 namespace weir {

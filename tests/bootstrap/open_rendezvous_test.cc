@@ -2,7 +2,7 @@
 /// \file
 /// The rendezvous of a job that runs: who finds the job there, and who is refused.
 
-#include "lib/bootstrap/open_rendezvous.h"
+#include "lib/bootstrap/rendezvous/open_rendezvous.h"
 
 #include <memory>
 #include <thread>
@@ -13,7 +13,7 @@
 
 #include "lib/base/random.h"
 #include "lib/bootstrap/find_contact.h"
-#include "lib/bootstrap/rendezvous_call.h"
+#include "lib/bootstrap/rendezvous/rendezvous_call.h"
 #include "lib/bootstrap/secret.h"
 #include "tests/bootstrap/rendezvous_testing.h"
 #include "tests/log_lines.h"

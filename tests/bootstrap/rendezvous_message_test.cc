@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lib/bootstrap/rendezvous_message.h"
+#include "lib/bootstrap/rendezvous/rendezvous_message.h"
 
 #include <vector>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lib/bootstrap/rendezvous.h"
+#include "lib/bootstrap/rendezvous/rendezvous.h"
 
 #include <thread>
 #include <vector>

@@ -14,8 +14,8 @@
 #include <fmt/core.h>
 #include <sys/socket.h>
 
-#include "lib/bootstrap/rendezvous_client.h"
-#include "lib/bootstrap/rendezvous_server.h"
+#include "lib/bootstrap/rendezvous/rendezvous_client.h"
+#include "lib/bootstrap/rendezvous/rendezvous_server.h"
 #include "tests/bootstrap/testing.h"
 
 namespace weir::boot {

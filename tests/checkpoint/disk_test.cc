@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "lib/base/descriptor.h"
-#include "lib/base/pages.h"
+#include "lib/base/machine/pages.h"
 #include "lib/checkpoint/folder.h"
 #include "tests/checkpoint/small_checkpoint.h"
 #include "tests/data/scratch.h"

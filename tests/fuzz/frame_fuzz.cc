@@ -15,15 +15,15 @@
 #include <vector>
 
 #include "lib/base/check.h"
-#include "lib/node/checkpoint_message.h"
-#include "lib/node/job_status.h"
-#include "lib/node/messages.h"
-#include "lib/node/record_message.h"
-#include "lib/node/scan_message.h"
-#include "lib/node/work_message.h"
-#include "lib/node/work_share.h"
 #include "lib/store/schema_codec.h"
+#include "lib/wire/checkpoint_message.h"
 #include "lib/wire/frame.h"
+#include "lib/wire/job_status.h"
+#include "lib/wire/messages.h"
+#include "lib/wire/record_message.h"
+#include "lib/wire/scan_message.h"
+#include "lib/wire/work_message.h"
+#include "lib/wire/work_share.h"
 
 namespace {
 

@@ -15,7 +15,7 @@
 #include "lib/base/byte_codec.h"
 #include "lib/base/check.h"
 #include "lib/base/host_port.h"
-#include "lib/bootstrap/rendezvous_message.h"
+#include "lib/bootstrap/rendezvous/rendezvous_message.h"
 #include "transport/net/handshake.h"
 
 namespace {

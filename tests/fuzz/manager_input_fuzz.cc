@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "lib/base/check.h"
-#include "lib/node/fed_endpoint.h"
-#include "lib/node/manager_input.h"
+#include "lib/manager/replicated/fed_endpoint.h"
+#include "lib/manager/replicated/manager_input.h"
 
 namespace {
 

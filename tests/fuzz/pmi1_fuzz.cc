@@ -12,7 +12,7 @@
 #include "lib/base/check.h"
 #include "lib/bootstrap/bootstrap.h"
 #include "lib/bootstrap/pmi1_text.h"
-#include "lib/bootstrap/rendezvous_message.h"
+#include "lib/bootstrap/rendezvous/rendezvous_message.h"
 
 namespace weir::boot {
 namespace {

@@ -9,8 +9,8 @@
 
 #include "lib/base/check.h"
 #include "transport/shm/byte_ring.h"
-#include "transport/shm/peer_regions.h"
-#include "transport/shm/regions.h"
+#include "transport/shm/memory/peer_regions.h"
+#include "transport/shm/memory/regions.h"
 
 namespace {
 

@@ -15,7 +15,7 @@
 #include <span>
 
 #include "lib/base/check.h"
-#include "transport/verbs/handshake.h"
+#include "transport/verbs/setup/handshake.h"
 
 namespace {
 

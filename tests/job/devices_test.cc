@@ -6,7 +6,7 @@
 #include <doctest/doctest.h>
 
 #include "lib/base/clock.h"
-#include "lib/store/rule_registry.h"
+#include "lib/store/rules/rule_registry.h"
 #include "lib/worker/client_core.h"
 #include "tests/wait_until.h"
 

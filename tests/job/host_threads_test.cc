@@ -9,7 +9,7 @@
 
 #include <doctest/doctest.h>
 
-#include "lib/bootstrap/rendezvous.h"
+#include "lib/bootstrap/rendezvous/rendezvous.h"
 
 namespace weir {
 namespace {

@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 #include "lib/base/random.h"
-#include "lib/bootstrap/socket.h"
+#include "lib/bootstrap/rendezvous/socket.h"
 #include "lib/weir.h"
 
 namespace weir {

@@ -11,8 +11,8 @@
 #include <doctest/doctest.h>
 #include <fmt/core.h>
 
-#include "lib/base/sys_file.h"
-#include "lib/bootstrap/rendezvous_server.h"
+#include "lib/base/machine/sys_file.h"
+#include "lib/bootstrap/rendezvous/rendezvous_server.h"
 #include "lib/job/job.h"
 #include "tests/log_lines.h"
 #include "transport/pool/memory_pool.h"

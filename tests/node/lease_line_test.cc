@@ -12,7 +12,7 @@
 
 #include <doctest/doctest.h>
 
-#include "lib/node/member_links.h"
+#include "lib/manager/member_links.h"
 #include "tests/frames.h"
 #include "transport/sim/network.h"
 

@@ -10,7 +10,7 @@
 
 #include <doctest/doctest.h>
 
-#include "lib/node/messages.h"
+#include "lib/wire/messages.h"
 #include "tests/node/fake_endpoint.h"
 
 namespace weir::testing {

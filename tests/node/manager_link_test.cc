@@ -11,7 +11,7 @@
 #include <doctest/doctest.h>
 
 #include "lib/node/life_line.h"
-#include "lib/node/messages.h"
+#include "lib/wire/messages.h"
 #include "tests/node/fake_endpoint.h"
 
 namespace weir::testing {

@@ -16,10 +16,10 @@
 #include "lib/checkpoint/chunk.h"
 #include "lib/checkpoint/disk_queue.h"
 #include "lib/checkpoint/folder.h"
-#include "lib/server/checkpoint_part.h"
-#include "lib/server/table_snapshot.h"
+#include "lib/server/checkpoint/checkpoint_part.h"
+#include "lib/server/checkpoint/table_snapshot.h"
 #include "tests/checkpoint/sim_disk.h"
-#include "tests/server/stream_pair.h"
+#include "tests/cluster/stream_pair.h"
 #include "tests/table_schemas.h"
 
 namespace weir::test {

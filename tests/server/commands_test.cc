@@ -7,8 +7,8 @@
 
 #include <doctest/doctest.h>
 
-#include "tests/server/raw_worker.h"
-#include "tests/server/servers_only.h"
+#include "tests/cluster/raw_worker.h"
+#include "tests/cluster/servers_only.h"
 
 namespace weir::test {
 namespace {

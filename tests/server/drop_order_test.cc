@@ -13,8 +13,8 @@
 #include <doctest/doctest.h>
 
 #include "tests/checkpoint/sim_disk.h"
+#include "tests/cluster/managed_shard.h"
 #include "tests/passing_endpoint.h"
-#include "tests/server/managed_shard.h"
 
 namespace weir::test {
 namespace {

@@ -8,12 +8,12 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/cluster/answer_order.h"
+#include "tests/cluster/raw_worker.h"
+#include "tests/cluster/servers_only.h"
 #include "tests/log_lines.h"
 #include "tests/passing_endpoint.h"
 #include "tests/seed.h"
-#include "tests/server/answer_order.h"
-#include "tests/server/raw_worker.h"
-#include "tests/server/servers_only.h"
 
 namespace weir::test {
 namespace {

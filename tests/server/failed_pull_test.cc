@@ -8,7 +8,7 @@
 
 #include <doctest/doctest.h>
 
-#include "tests/server/sim_cluster.h"
+#include "tests/cluster/sim_cluster.h"
 
 namespace weir::test {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lib/server/fetcher.h"
+#include "lib/server/requests/fetcher.h"
 
 #include <algorithm>
 #include <array>
@@ -8,7 +8,7 @@
 
 #include <doctest/doctest.h>
 
-#include "tests/server/sim_cluster.h"
+#include "tests/cluster/sim_cluster.h"
 
 namespace weir::test {
 namespace {

@@ -5,8 +5,8 @@
 
 #include <doctest/doctest.h>
 
-#include "tests/server/malformed_frames.h"
-#include "tests/server/raw_worker.h"
+#include "tests/cluster/malformed_frames.h"
+#include "tests/cluster/raw_worker.h"
 
 namespace weir::test {
 namespace {

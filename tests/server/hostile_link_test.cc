@@ -9,9 +9,9 @@
 #include <doctest/doctest.h>
 
 #include "lib/base/random.h"
+#include "tests/cluster/malformed_frames.h"
+#include "tests/cluster/raw_worker.h"
 #include "tests/seed.h"
-#include "tests/server/malformed_frames.h"
-#include "tests/server/raw_worker.h"
 
 namespace weir::test {
 namespace {

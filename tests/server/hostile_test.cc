@@ -10,9 +10,9 @@
 #include <doctest/doctest.h>
 
 #include "lib/base/random.h"
-#include "lib/node/record_message.h"
+#include "lib/wire/record_message.h"
+#include "tests/cluster/raw_worker.h"
 #include "tests/seed.h"
-#include "tests/server/raw_worker.h"
 
 namespace weir::test {
 namespace {

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <map>
 
+#include "tests/cluster/move_cluster.h"
 #include "tests/seed.h"
-#include "tests/server/move_cluster.h"
 
 namespace weir::test {
 namespace {

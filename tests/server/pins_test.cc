@@ -2,7 +2,7 @@
 /// \file
 /// Which rows are pinned, which changes wait for them, and when these go on.
 
-#include "lib/server/pins.h"
+#include "lib/server/requests/pins.h"
 
 #include <doctest/doctest.h>
 

@@ -10,10 +10,10 @@
 
 #include <doctest/doctest.h>
 
-#include "lib/node/manager.h"
-#include "lib/node/messages.h"
+#include "lib/manager/manager.h"
 #include "lib/server/shard.h"
 #include "lib/store/schema_codec.h"
+#include "lib/wire/messages.h"
 #include "tests/frames.h"
 #include "tests/registered_memory.h"
 #include "tests/table_schemas.h"

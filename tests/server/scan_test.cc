@@ -10,10 +10,10 @@
 #include <doctest/doctest.h>
 
 #include "lib/base/random.h"
-#include "lib/server/row_scan.h"
+#include "lib/server/requests/row_scan.h"
+#include "tests/cluster/malformed_frames.h"
+#include "tests/cluster/raw_worker.h"
 #include "tests/seed.h"
-#include "tests/server/malformed_frames.h"
-#include "tests/server/raw_worker.h"
 
 namespace weir::test {
 namespace {

@@ -2,7 +2,7 @@
 /// \file
 /// Who is connected to a shard, how much of each may wait, and who sends no more.
 
-#include "lib/server/sessions.h"
+#include "lib/server/requests/sessions.h"
 
 #include <initializer_list>
 #include <map>

@@ -12,8 +12,8 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/cluster/managed_shard.h"
 #include "tests/log_lines.h"
-#include "tests/server/managed_shard.h"
 
 namespace weir::test {
 namespace {

@@ -11,7 +11,7 @@
 
 #include <doctest/doctest.h>
 
-#include "tests/server/raw_worker_cluster.h"
+#include "tests/cluster/raw_worker_cluster.h"
 
 namespace weir::test {
 namespace {

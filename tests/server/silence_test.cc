@@ -15,8 +15,8 @@
 
 #include "lib/node/lease_line.h"
 #include "lib/node/manager_link.h"
+#include "tests/cluster/silent_cluster.h"
 #include "tests/passing_endpoint.h"
-#include "tests/server/silent_cluster.h"
 
 namespace weir::test {
 namespace {

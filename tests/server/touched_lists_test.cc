@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lib/server/touched_lists.h"
+#include "lib/server/requests/touched_lists.h"
 
 #include <algorithm>
 #include <numeric>

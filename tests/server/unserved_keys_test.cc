@@ -11,8 +11,8 @@
 
 #include "lib/base/byte_codec.h"
 #include "lib/key/key_list.h"
-#include "tests/server/equal_copies.h"
-#include "tests/server/raw_worker_cluster.h"
+#include "tests/cluster/equal_copies.h"
+#include "tests/cluster/raw_worker_cluster.h"
 
 namespace weir::test {
 namespace {

@@ -11,9 +11,9 @@
 
 #include <doctest/doctest.h>
 
-#include "lib/node/work_share.h"
+#include "lib/wire/work_share.h"
+#include "tests/cluster/sim_cluster.h"
 #include "tests/seed.h"
-#include "tests/server/sim_cluster.h"
 
 namespace weir::test {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lib/store/key_list_cache.h"
+#include "lib/store/index/key_list_cache.h"
 
 #include <vector>
 

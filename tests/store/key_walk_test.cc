@@ -10,7 +10,7 @@
 #include <doctest/doctest.h>
 
 #include "lib/base/random.h"
-#include "lib/store/key_index.h"
+#include "lib/store/index/key_index.h"
 #include "tests/seed.h"
 
 TEST_SUITE("key_walk") {

@@ -10,7 +10,7 @@
 
 #include "lib/base/random.h"
 #include "lib/store/row_copy.h"
-#include "lib/store/rule_runner.h"
+#include "lib/store/rules/rule_runner.h"
 #include "tests/seed.h"
 
 TEST_SUITE("row_store") {

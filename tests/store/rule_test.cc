@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lib/store/rule.h"
+#include "lib/store/rules/rule.h"
 
 #include <cmath>
 #include <limits>
@@ -9,7 +9,7 @@
 
 #include "lib/base/prox.h"
 #include "lib/base/random.h"
-#include "lib/store/builtin_rules.h"
+#include "lib/store/rules/builtin_rules.h"
 #include "lib/store/table.h"
 #include "tests/seed.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lib/store/segment_split.h"
+#include "lib/store/index/segment_split.h"
 
 #include <bit>
 #include <cstring>

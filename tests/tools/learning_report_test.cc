@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/weir/learning_report.h"
+#include "tools/weir/jobs/learning_report.h"
 
 #include <string>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/weir/status_report.h"
+#include "tools/weir/jobs/status_report.h"
 
 #include <string>
 

@@ -2,7 +2,7 @@
 /// \file
 /// When a call ends, with which error, and when it is forgotten.
 
-#include "lib/worker/calls.h"
+#include "lib/worker/calls/calls.h"
 
 #include <doctest/doctest.h>
 

@@ -11,7 +11,7 @@
 #include <fmt/core.h>
 
 #include "lib/worker/client_state.h"
-#include "tests/server/sim_cluster.h"
+#include "tests/cluster/sim_cluster.h"
 
 namespace weir::test {
 namespace {

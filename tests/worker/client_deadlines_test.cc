@@ -5,8 +5,8 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/cluster/sim_cluster.h"
 #include "tests/doubtful_endpoint.h"
-#include "tests/server/sim_cluster.h"
 
 namespace weir::test {
 namespace {

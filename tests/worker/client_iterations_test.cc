@@ -11,7 +11,7 @@
 #include <doctest/doctest.h>
 
 #include "lib/worker/table.h"
-#include "tests/server/sim_cluster.h"
+#include "tests/cluster/sim_cluster.h"
 
 namespace weir::test {
 namespace {

@@ -14,7 +14,7 @@
 
 #include <doctest/doctest.h>
 
-#include "lib/node/manager.h"
+#include "lib/manager/manager.h"
 #include "lib/worker/client_core.h"
 #include "lib/worker/client_state.h"
 #include "lib/worker/table_access.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lib/worker/fragments.h"
+#include "lib/worker/calls/fragments.h"
 
 #include <set>
 

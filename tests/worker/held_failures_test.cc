@@ -3,13 +3,13 @@
 /// Who is named as the cause when a worker gives up: a dead server that this client notices a
 /// moment later, or else the worker.
 
-#include "lib/worker/held_failures.h"
+#include "lib/worker/calls/held_failures.h"
 
 #include <vector>
 
 #include <doctest/doctest.h>
 
-#include "tests/server/sim_cluster.h"
+#include "tests/cluster/sim_cluster.h"
 
 namespace weir::test {
 namespace {

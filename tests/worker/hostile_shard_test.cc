@@ -8,8 +8,8 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/cluster/sim_cluster.h"
 #include "tests/frames.h"
-#include "tests/server/sim_cluster.h"
 
 namespace weir::test {
 namespace {

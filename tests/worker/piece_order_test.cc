@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lib/worker/piece_order.h"
+#include "lib/worker/calls/piece_order.h"
 
 #include <doctest/doctest.h>
 
-#include "lib/worker/transient.h"
+#include "lib/worker/calls/transient.h"
 
 namespace weir::test {
 

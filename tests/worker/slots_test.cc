@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lib/worker/slots.h"
+#include "lib/worker/calls/slots.h"
 
 #include <utility>
 #include <vector>

@@ -6,12 +6,20 @@
 
 #include <CLI/CLI.hpp>
 
-#include "tools/weir/bench.h"
+#include "bench/jobs/bench.h"
+#include "tools/weir/command.h"
 #include "tools/weir/numbers.h"
 #include "tools/weir/shared_flags.h"
 
 namespace weir::tools {
 namespace {
+
+using bench::BenchFlags;
+
+struct BenchCommand {
+    BenchFlags bench;
+    JobFlags job;
+};
 
 /// Sets small sizes and short times, except for flags that the user gave.
 void make_brief(const CLI::App& command, BenchFlags& flags) {
@@ -38,8 +46,8 @@ void add_sizes(CLI::App& command, BenchFlags& flags) {
         ->capture_default_str();
 }
 
-void add_delay(CLI::App& command, BenchFlags& flags) {
-    flags.job.options.workers = 4;
+void add_delay(CLI::App& command, BenchFlags& flags, JobOptions& job) {
+    job.workers = 4;
     command.add_option("--factor", flags.factor, "by how much a worker is slowed, 1 to 1000")
         ->check(number_within(1, 1000))
         ->capture_default_str();
@@ -62,10 +70,11 @@ void add_elastic(CLI::App& command, BenchFlags& flags) {
         ->capture_default_str();
 }
 
-void add_failover(CLI::App& command, BenchFlags& flags) {
+// The flags that have no group are for tools/torture, and --help does not show them.
+void add_failover(CLI::App& command, BenchFlags& flags, JobOptions& job) {
     flags.table_mib = 32;
-    flags.job.options.servers = 2;
-    flags.job.options.replicas = 1;
+    job.servers = 2;
+    job.replicas = 1;
     command.add_option("--table-mib", flags.table_mib, "size of the dense table")
         ->check(CLI::Range(1, 1 << 20))
         ->capture_default_str();
@@ -79,45 +88,48 @@ void add_failover(CLI::App& command, BenchFlags& flags) {
                      "stop them (SIGSTOP) in place of killing them; they go on later");
     command.add_option("--at-once", flags.at_once, "how many are killed at the same time")
         ->check(count(1, 2))
-        ->capture_default_str();
-    command.add_option(
-        "--within", flags.within,
-        "a command that runs a server that joins, for example `ip netns exec NAME`;\n"
-        "give it once for each server");
-    command.add_option(
-        "--cut", flags.cut,
-        "cut servers off in place of killing them: `COMMAND cut I` does that with the\n"
-        "server of the I-th --within (0, 1, ...), and `COMMAND heal I` ends it");
+        ->capture_default_str()
+        ->group("");
+    command
+        .add_option("--within", flags.within,
+                    "a command that runs a server that joins, for example `ip netns exec NAME`;\n"
+                    "give it once for each server")
+        ->group("");
+    command
+        .add_option("--cut", flags.cut,
+                    "cut servers off in place of killing them: `COMMAND cut I` does that with the\n"
+                    "server of the I-th --within (0, 1, ...), and `COMMAND heal I` ends it")
+        ->group("");
     command
         .add_option(
             "--heal-ms", flags.heal_ms,
             "heal it after a random time of at most that, whether the job has replaced the\n"
             "server or not; 0: when it has")
         ->check(count(0, 60'000))
-        ->capture_default_str();
+        ->capture_default_str()
+        ->group("");
 }
 
-void add_checkpoint_bench(CLI::App& command, BenchFlags& flags) {
+void add_checkpoint_bench(CLI::App& command, BenchFlags& flags, JobOptions& job) {
     flags.table_mib = 256;
     flags.rounds = 7;
-    flags.job.options.workers = 2;
+    job.workers = 2;
     command.add_option("--table-mib", flags.table_mib, "size of the dense table")
         ->check(CLI::Range(1, 1 << 20))
         ->capture_default_str();
     command.add_option("--rounds", flags.rounds, "with two checkpoints each")
         ->check(count(1, 100'000))
         ->capture_default_str();
-    command.add_option("--folder", flags.job.options.checkpoint_folder,
+    command.add_option("--folder", job.checkpoint_folder,
                        "an empty folder for the checkpoints; with --local: by default a new one in "
                        "TMPDIR or /tmp");
 }
 
-void add_restart(CLI::App& command, BenchFlags& flags) {
-    JobOptions& options = flags.job.options;
-    options.checkpoint_every_iterations = 1;
-    options.resume = kResumeAuto;
+void add_restart(CLI::App& command, BenchFlags& flags, JobOptions& job) {
+    job.checkpoint_every_iterations = 1;
+    job.resume = kResumeAuto;
     command
-        .add_option("--folder", options.checkpoint_folder,
+        .add_option("--folder", job.checkpoint_folder,
                     "a folder for the checkpoints, from which the next run goes on")
         ->required();
     command.add_option("--turns", flags.turns, "after which it ends; 0: when it is killed")
@@ -127,7 +139,9 @@ void add_restart(CLI::App& command, BenchFlags& flags) {
 
 void add_one(CLI::App& bench, const std::string& name, const std::string& meaning,
              Command& chosen) {
-    const auto flags = std::make_shared<BenchFlags>();
+    const auto both = std::make_shared<BenchCommand>();
+    BenchFlags* const flags = &both->bench;
+    JobFlags& job = both->job;
     flags->bench = name;
     CLI::App* const command = bench.add_subcommand(name, meaning);
     CLI::Option* const local = command->add_flag(
@@ -145,15 +159,15 @@ void add_one(CLI::App& bench, const std::string& name, const std::string& meanin
         ->expected(2);
     if (flags->is_dense()) add_sizes(*command, *flags);
     if (flags->is_delay()) {
-        add_delay(*command, *flags);
+        add_delay(*command, *flags, job.options);
     } else if (flags->is_elastic()) {
         add_elastic(*command, *flags);
     } else if (flags->is_failover()) {
-        add_failover(*command, *flags);
+        add_failover(*command, *flags, job.options);
     } else if (flags->is_restart()) {
-        add_restart(*command, *flags);
+        add_restart(*command, *flags, job.options);
     } else if (flags->is_checkpoint()) {
-        add_checkpoint_bench(*command, *flags);
+        add_checkpoint_bench(*command, *flags, job.options);
     } else if (name != "latency") {
         command
             ->add_option("--in-flight", flags->in_flight,
@@ -162,17 +176,22 @@ void add_one(CLI::App& bench, const std::string& name, const std::string& meanin
             ->capture_default_str();
     }
     command->add_flag("--child", flags->child)->group("");
-    add_job(*command, flags->job);
-    add_worker_loss(*command, flags->job.options.on_worker_loss,
+    add_job(*command, job);
+    add_worker_loss(*command, job.options.on_worker_loss,
                     {"continue", OnWorkerLoss::kContinue, "the others go on", "reassign",
                      "a benchmark has no data that the others could take over; take continue, or "
                      "stop",
                      "`weir lr` has stop and reassign"});
     for (const char* const by_hand : {"--rendezvous", "--rank", "--size", "--on-worker-loss"})
         command->get_option(by_hand)->excludes(local);
-    command->callback([flags, command, &chosen] {
-        if (flags->brief) make_brief(*command, *flags);
-        chosen.run = [flags](Config& config) { return run_bench(*flags, config); };
+    command->callback([both, command, &chosen] {
+        if (both->bench.brief) make_brief(*command, both->bench);
+        chosen.run = [both](Config& config) {
+            both->bench.job = both->job.options;
+            both->job.apply_to(config);
+            const Status done = bench::run_bench(both->bench, config);
+            return done ? kExitOk : failure(done.error());
+        };
     });
 }
 
@@ -196,8 +215,10 @@ void add_bench(CLI::App& app, Command& chosen) {
     add_one(*bench, "delay", "iterations by the bound on their delay, with slowed workers", chosen);
     add_one(*bench, "elastic", "pushes while servers come and go", chosen);
     add_one(*bench, "failover", "pushes while servers are killed", chosen);
+    // For tools/torture: --help does not show it.
     add_one(*bench, "restart", "pushes and checkpoints until it is killed, and what was saved then",
             chosen);
+    bench->get_subcommand("restart")->group("");
     add_one(*bench, "checkpoint", "pushes while checkpoints are written, and how fast these are",
             chosen);
 }

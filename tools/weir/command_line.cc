@@ -10,11 +10,11 @@
 #include <fmt/core.h>
 
 #include "tools/weir/bench_flags.h"
-#include "tools/weir/checkpoint_flags.h"
+#include "tools/weir/checkpoint/checkpoint_flags.h"
 #include "tools/weir/command.h"
-#include "tools/weir/elastic_flags.h"
-#include "tools/weir/info.h"
-#include "tools/weir/lr_flags.h"
+#include "tools/weir/info/info.h"
+#include "tools/weir/jobs/running_job_flags.h"
+#include "tools/weir/lr/lr_flags.h"
 #include "tools/weir/numbers.h"
 #include "tools/weir/synth.h"
 #include "weir_features.h"

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "lib/data/labels.h"
-#include "lib/node/on_worker_loss.h"
+#include "lib/wire/on_worker_loss.h"
 #include "tools/weir/job_flags.h"
 
 namespace CLI {

@@ -11,7 +11,7 @@
 #include "lib/base/bytes.h"
 #include "lib/base/check.h"
 #include "lib/base/log.h"
-#include "lib/base/topology.h"
+#include "lib/base/machine/topology.h"
 
 namespace weir::transport {
 namespace {

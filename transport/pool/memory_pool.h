@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "lib/base/config.h"
-#include "lib/base/os_limits.h"
+#include "lib/base/machine/os_limits.h"
 #include "lib/base/result.h"
 #include "transport/pool/first_fit.h"
 #include "transport/pool/jemalloc_arena.h"

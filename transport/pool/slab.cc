@@ -14,9 +14,9 @@
 #include <unistd.h>
 
 #include "lib/base/bytes.h"
-#include "lib/base/os_limits.h"
-#include "lib/base/sys_file.h"
-#include "lib/base/topology.h"
+#include "lib/base/machine/os_limits.h"
+#include "lib/base/machine/sys_file.h"
+#include "lib/base/machine/topology.h"
 
 namespace weir::transport {
 namespace {

@@ -11,10 +11,10 @@
 
 #include "transport/net/unix_socket.h"
 #include "transport/shm/channel.h"
-#include "transport/shm/far_memory.h"
 #include "transport/shm/handshake.h"
 #include "transport/shm/hub.h"
-#include "transport/shm/peer_regions.h"
+#include "transport/shm/memory/far_memory.h"
+#include "transport/shm/memory/peer_regions.h"
 #include "transport/transport.h"
 
 namespace weir::transport::shm {

@@ -8,8 +8,8 @@
 
 #include "transport/shm/handshake.h"
 #include "transport/shm/hub.h"
-#include "transport/shm/quiescence.h"
-#include "transport/shm/regions.h"
+#include "transport/shm/memory/quiescence.h"
+#include "transport/shm/memory/regions.h"
 #include "transport/shm/shm.h"
 
 namespace weir::transport::shm {

@@ -25,7 +25,7 @@
 #include "transport/shm/connection_setup.h"
 #include "transport/shm/connection_table.h"
 #include "transport/shm/device.h"
-#include "transport/shm/local_regions.h"
+#include "transport/shm/memory/local_regions.h"
 #include "transport/shm/ring_poller.h"
 
 namespace weir::transport::shm {

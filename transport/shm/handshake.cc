@@ -7,7 +7,7 @@
 
 #include "lib/base/byte_codec.h"
 #include "transport/net/half_open.h"
-#include "transport/shm/regions.h"
+#include "transport/shm/memory/regions.h"
 
 namespace weir::transport::shm {
 

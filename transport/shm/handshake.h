@@ -26,7 +26,7 @@
 #include "transport/net/handshake.h"
 #include "transport/net/unix_socket.h"
 #include "transport/shm/channel.h"
-#include "transport/shm/shared_memory.h"
+#include "transport/shm/memory/shared_memory.h"
 
 namespace weir::transport::shm {
 

@@ -13,7 +13,7 @@
 
 #include "transport/shm/channel.h"
 #include "transport/shm/doorbell.h"
-#include "transport/shm/shared_memory.h"
+#include "transport/shm/memory/shared_memory.h"
 
 namespace weir::transport::shm {
 

@@ -9,9 +9,9 @@
 
 #include "transport/credits.h"
 #include "transport/verbs/capacity.h"
-#include "transport/verbs/handshake.h"
 #include "transport/verbs/send_queue.h"
-#include "transport/verbs/side_channel.h"
+#include "transport/verbs/setup/handshake.h"
+#include "transport/verbs/setup/side_channel.h"
 
 namespace weir::transport::verbs {
 

@@ -17,7 +17,7 @@
 #include "transport/verbs/connection_table.h"
 #include "transport/verbs/delivery.h"
 #include "transport/verbs/device.h"
-#include "transport/verbs/meeting.h"
+#include "transport/verbs/setup/meeting.h"
 
 namespace weir::transport::verbs {
 

@@ -7,8 +7,8 @@
 
 #include "lib/base/result.h"
 #include "transport/verbs/handles.h"
-#include "transport/verbs/handshake.h"
 #include "transport/verbs/hardware.h"
+#include "transport/verbs/setup/handshake.h"
 
 namespace weir::transport::verbs {
 

@@ -9,7 +9,7 @@
 #include <map>
 #include <mutex>
 
-#include "lib/base/os_limits.h"
+#include "lib/base/machine/os_limits.h"
 #include "transport/transport.h"
 
 namespace weir::transport::test {

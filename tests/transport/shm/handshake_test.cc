@@ -11,7 +11,7 @@
 
 #include "lib/base/random.h"
 #include "tests/transport/shm/helpers.h"
-#include "transport/shm/regions.h"
+#include "transport/shm/memory/regions.h"
 
 namespace weir::transport::shm {
 

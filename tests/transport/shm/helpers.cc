@@ -17,7 +17,7 @@
 #include "lib/base/clock.h"
 #include "tests/seed.h"
 #include "tests/wait_until.h"
-#include "transport/shm/regions.h"
+#include "transport/shm/memory/regions.h"
 
 namespace weir::transport::shm::testing {
 

@@ -13,7 +13,7 @@
 #include <sys/types.h>
 
 #include "transport/shm/handshake.h"
-#include "transport/shm/shared_memory.h"
+#include "transport/shm/memory/shared_memory.h"
 #include "transport/shm/shm.h"
 
 namespace weir::transport::shm::testing {

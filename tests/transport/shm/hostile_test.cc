@@ -8,8 +8,8 @@
 
 #include "lib/base/random.h"
 #include "tests/transport/shm/helpers.h"
-#include "transport/shm/peer_regions.h"
-#include "transport/shm/regions.h"
+#include "transport/shm/memory/peer_regions.h"
+#include "transport/shm/memory/regions.h"
 
 namespace weir::transport::shm {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transport/shm/regions.h"
+#include "transport/shm/memory/regions.h"
 
 #include <atomic>
 #include <thread>
@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #include "tests/transport/shm/helpers.h"
-#include "transport/shm/peer_regions.h"
-#include "transport/shm/quiescence.h"
+#include "transport/shm/memory/peer_regions.h"
+#include "transport/shm/memory/quiescence.h"
 
 namespace weir::transport::shm {
 

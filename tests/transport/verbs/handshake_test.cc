@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transport/verbs/handshake.h"
+#include "transport/verbs/setup/handshake.h"
 
 #include <algorithm>
 #include <cstring>

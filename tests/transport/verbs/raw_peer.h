@@ -14,8 +14,8 @@
 
 #include "lib/base/clock.h"
 #include "transport/net/socket.h"
-#include "transport/verbs/handshake.h"
 #include "transport/verbs/queue_pair.h"
+#include "transport/verbs/setup/handshake.h"
 
 namespace weir::transport::verbs::testing {
 

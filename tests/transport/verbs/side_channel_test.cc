@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transport/verbs/side_channel.h"
+#include "transport/verbs/setup/side_channel.h"
 
 #include <array>
 #include <functional>

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// weir bench lookup: wide rows, as in embedding tables, by lists that the server has not seen.
+#include <algorithm>
+
+#include <fmt/core.h>
+
+#include "bench/jobs/keys.h"
+#include "bench/limits/wide_table.h"
+#include "bench/micro/arena.h"
+#include "lib/base/random.h"
+
+namespace weir::bench {
+namespace {
+
+using limits::WideTable;
+
+constexpr size_t kListKeys = 8192;
+constexpr float kRate = 0.1F;
+constexpr float kEpsilon = 1e-8F;
+
+class LookupBench {
+public:
+    LookupBench(Client& client, const BenchFlags& flags, BenchReport& report, size_t list_count)
+        : client_(client),
+          flags_(flags),
+          report_(report),
+          list_count_(list_count),
+          in_flight_(flags.in_flight == 0 ? 4 : flags.in_flight) {}
+
+    Status run(uint32_t width);
+
+private:
+    [[nodiscard]] std::span<const uint64_t> list(size_t i) const {
+        return keys_.span().subspan(i * kListKeys, kListKeys);
+    }
+
+    /// Puts the same keys into lists that the server has not seen.
+    void new_lists() {
+        std::ranges::shuffle(keys_.span(), random_);
+        for (size_t i = 0; i < list_count_; ++i)
+            std::ranges::sort(keys_.span().subspan(i * kListKeys, kListKeys));
+    }
+
+    /// Starts `operation(i)` for every list i and returns the keys per second.
+    template <class Operation>
+    Result<double> time_lists(Flight& flight, Operation&& operation);
+    template <class Operation, class Limit>
+    Status measure(std::string work, uint32_t width, Operation&& operation, Limit&& limit);
+
+    Client& client_;
+    const BenchFlags& flags_;
+    BenchReport& report_;
+    size_t list_count_;
+    uint32_t in_flight_;
+    Buffer<uint64_t> keys_;  // list after list
+    Random random_{5};
+};
+
+template <class Operation>
+Result<double> LookupBench::time_lists(Flight& flight, Operation&& operation) {
+    const SteadyClock clock;
+    const uint64_t begin_ns = clock.now_ns();
+    for (size_t i = 0; i < list_count_; ++i) {
+        WEIR_TRY(flight.room());
+        const uint64_t now_ns = clock.now_ns();
+        flight.add(operation(i), now_ns);
+    }
+    WEIR_TRY(flight.finish());
+    return static_cast<double>(keys_.size()) * 1e9 / static_cast<double>(clock.now_ns() - begin_ns);
+}
+
+template <class Operation, class Limit>
+Status LookupBench::measure(std::string work, uint32_t width, Operation&& operation,
+                            Limit&& limit) {
+    WEIR_ASSIGN(const uint64_t copied_before, copied_bytes(client_));
+    Turns turns(std::move(work), kListKeys, width * sizeof(float), in_flight_);
+    for (int i = 0; i < flags_.repetitions(); ++i) {
+        new_lists();
+        WEIR_ASSIGN(const double ours, time_lists(turns.flight, operation));
+        turns.add(ours, keys_per_s(flags_, keys_.size(), [&] {
+                      for (size_t at = 0; at < list_count_; ++at)
+                          limit(at);
+                  }));
+    }
+    WEIR_ASSIGN(const uint64_t copied_after, copied_bytes(client_));
+    report_.add(turns.row(copied_after - copied_before));
+    return {};
+}
+
+Status LookupBench::run(uint32_t width) {
+    const size_t key_count = list_count_ * kListKeys;
+    if (keys_.size() == 0) {
+        WEIR_ASSIGN(keys_, client_.make_buffer<uint64_t>(key_count));
+        for (size_t i = 0; i < key_count; ++i)
+            keys_[i] = mix64(i + 1);
+    }
+    TableOptions options{.layout = Layout::kSparse, .key_count = key_count, .width = width};
+    options.rule = adagrad(kRate, kEpsilon);
+    WEIR_ASSIGN(Table<float> table,
+                client_.create_table<float>(fmt::format("lookup {}", width), options));
+    const size_t list_values = kListKeys * width;
+    WEIR_ASSIGN(Buffer<float> gradients, client_.make_buffer<float>(list_values));
+    WEIR_ASSIGN(Buffer<float> pulled, client_.make_buffer<float>(in_flight_ * list_values));
+    fill_with_updates(gradients.span());
+    const auto push = [&](size_t i) { return table.push(list(i), gradients.span()); };
+    const auto pull = [&](size_t i) {
+        return table.pull(list(i),
+                          pulled.span().subspan(i % in_flight_ * list_values, list_values));
+    };
+    // The limit's table has the same keys, with rows in the order of their insertion.
+    const size_t buckets = limits::line_buckets_for(key_count);
+    bench::Arena arena(buckets * sizeof(WideTable::Bucket) + key_count * 2 * width * sizeof(float) +
+                       list_values * sizeof(float) + (size_t{8} << 20));
+    WideTable ready({arena.array<WideTable::Bucket>(buckets), buckets},
+                    arena.array<float>(key_count * 2 * width), width);
+    auto* const out = arena.array<float>(list_values);
+    new_lists();
+    Flight loading(in_flight_);
+    WEIR_TRY(time_lists(loading, push));
+    for (size_t i = 0; i < list_count_; ++i)
+        ready.insert(list(i));
+    WEIR_TRY(measure(fmt::format("pull, width {}", width), width, pull,
+                     [&](size_t i) { ready.pull(list(i), out); }));
+    return measure(fmt::format("adagrad push, width {}", width), width, push,
+                   [&](size_t i) { ready.adagrad(list(i), gradients.data(), kRate, kEpsilon); });
+}
+
+}  // namespace
+
+Status bench_lookup(Client& client, const BenchFlags& flags, BenchReport& report) {
+    LookupBench bench(client, flags, report, flags.brief ? 4 : 1'000'000 / kListKeys);
+    for (const uint32_t width : {16, 64, 128})
+        WEIR_TRY(bench.run(width));
+    return {};
+}
+
+}  // namespace weir::bench

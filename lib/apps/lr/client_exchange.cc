@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/apps/lr/client_exchange.h"
+
+#include <chrono>
+
+#include <fmt/core.h>
+
+#include "lib/base/prox.h"
+#include "lib/store/rules/builtin_rules.h"
+
+namespace weir::apps {
+namespace {
+
+constexpr std::string_view kSumRule = "lr_sum";
+constexpr std::string_view kMaxRule = "lr_max";
+
+/// The value becomes the sum of all workers' pushes.
+struct SumOfIteration : rules::Plain {
+    template <class T>
+    static void update(T& value, T*, const T* pushed, const RuleParameters&) {
+        value = *pushed;
+    }
+};
+
+/// The value becomes the greatest of all workers' pushes.
+struct MaxOfIteration : SumOfIteration {
+    static constexpr Combine kCombine = Combine::kMax;
+};
+
+// The tables of an exchange, behind its name.
+constexpr std::string_view kWeights = ".weights";
+constexpr std::string_view kSums = ".sums";
+constexpr std::string_view kMaxima = ".maxima";
+constexpr std::string_view kSumsByKey = ".by-key";
+constexpr std::string_view kMaximaByKey = ".max-by-key";
+constexpr std::string_view kLists = ".lists";
+
+std::string table_name(std::string_view exchange, std::string_view table) {
+    return fmt::format("{}{}", exchange, table);
+}
+
+}  // namespace
+
+void add_exchange_rules(RuleRegistry& rules) {
+    WEIR_CHECK(rules.register_rule<SumOfIteration>(kSumRule).has_value());
+    WEIR_CHECK(rules.register_rule<MaxOfIteration>(kMaxRule).has_value());
+}
+
+Result<std::unique_ptr<ClientExchange>> ClientExchange::make(Client& client, std::string_view name,
+                                                             double l1, data::Part place) {
+    TableOptions weights;
+    weights.layout = Layout::kSparse;
+    weights.rule = prox_l1(l1, kFirstTrust);
+    TableOptions reduced;  // what workers agree on in between; a job that goes on begins anew
+    reduced.in_checkpoints = false;
+    reduced.layout = Layout::kDense;
+    reduced.key_count = kReduceValueCountMax;
+    reduced.rule = kSumRule;
+    TableOptions greatest = reduced;
+    greatest.rule = kMaxRule;
+    TableOptions by_key;
+    by_key.in_checkpoints = false;
+    by_key.layout = Layout::kSparse;
+    by_key.rule = kSumRule;
+    TableOptions greatest_by_key = by_key;
+    greatest_by_key.rule = kMaxRule;
+    TableOptions lists = reduced;
+    lists.rule = "assign";
+    WEIR_ASSIGN(Table<double> a, client.create_table<double>(table_name(name, kWeights), weights));
+    WEIR_ASSIGN(Table<double> b, client.create_table<double>(table_name(name, kSums), reduced));
+    WEIR_ASSIGN(Table<double> c, client.create_table<double>(table_name(name, kMaxima), greatest));
+    WEIR_ASSIGN(Table<double> d, client.create_table<double>(table_name(name, kSumsByKey), by_key));
+    WEIR_ASSIGN(Table<double> e,
+                client.create_table<double>(table_name(name, kMaximaByKey), greatest_by_key));
+    WEIR_ASSIGN(Table<uint64_t> f, client.create_table<uint64_t>(table_name(name, kLists), lists));
+    return std::unique_ptr<ClientExchange>(new ClientExchange(
+        client, place,
+        {std::move(a), std::move(b), std::move(c), std::move(d), std::move(e), std::move(f)}));
+}
+
+Result<uint64_t> ClientExchange::read_weights(Client& client, std::string_view name,
+                                              std::span<const uint64_t> keys,
+                                              std::span<double> out) {
+    WEIR_ASSIGN(Table<double> weights, client.open_table<double>(table_name(name, kWeights)));
+    Task pull = weights.pull(keys, out, {.deadline = kLongDeadline});
+    WEIR_TRY(pull.wait());
+    return pull.iteration_shown().value_or(0);
+}
+
+Status ClientExchange::drop(Client& client, std::string_view name, bool keeps_weights) {
+    for (const std::string_view table :
+         {kWeights, kSums, kMaxima, kSumsByKey, kMaximaByKey, kLists}) {
+        if (keeps_weights && table == kWeights) continue;
+        Status dropped = client.drop_table(table_name(name, table));
+        if (!dropped && dropped.code() != Errc::kNotFound) return dropped;
+    }
+    return {};
+}
+
+std::optional<std::string_view> ClientExchange::exchange_of_weights(
+    std::string_view table) noexcept {
+    if (!table.ends_with(kWeights)) return std::nullopt;
+    return table.substr(0, table.size() - kWeights.size());
+}
+
+Result<std::span<double>> ClientExchange::make_buffer(uint64_t count) {
+    WEIR_ASSIGN(Buffer<double> buffer, client_.make_buffer<double>(count));
+    buffers_.push_back(std::move(buffer));
+    return buffers_.back().span();
+}
+
+void ClientExchange::push(uint64_t iteration, std::span<const uint64_t> keys,
+                          std::span<const double> pairs) {
+    outstanding_.push_back(
+        {iteration, tables_.weights.push(keys, pairs, {iteration, kLongDeadline})});
+}
+
+void ClientExchange::pull(uint64_t iteration, std::span<const uint64_t> keys,
+                          std::span<double> out) {
+    PullOptions options{.iteration = iteration, .deadline = kLongDeadline};
+    if (iteration == 0) options.iteration.reset();  // as the weights are before the first one
+    outstanding_.push_back({iteration, tables_.weights.pull(keys, out, options)});
+}
+
+Status ClientExchange::finish(Task task) {
+    if (task.test()) return task.wait();  // saves the two clock reads
+    const uint64_t before_ns = clock_.now_ns();
+    Status status = task.wait();
+    waited_ns_ += clock_.now_ns() - before_ns;
+    return status;
+}
+
+Status ClientExchange::wait(uint64_t iteration) {
+    Status first;
+    while (!outstanding_.empty() && (!first || outstanding_.front().iteration <= iteration)) {
+        Status ended = finish(std::move(outstanding_.front().task));
+        outstanding_.pop_front();
+        if (ended || !first) continue;
+        first = std::move(ended);
+        // The outstanding tasks may wait for other workers, and other workers for this one. After
+        // leave() neither side waits any more: the tasks end soon and release their buffers. If
+        // the work is taken anew, all tasks of these tables end.
+        if (first.code() != Errc::kReassigned) (void)client_.leave(first);
+    }
+    return first;
+}
+
+template <class T, class Keys>
+Status ClientExchange::push_part(Table<T>& table, uint64_t iteration, Keys keys,
+                                 std::span<const T> values) {
+    return finish(table.push(keys, values, {iteration, kLongDeadline}));
+}
+
+template <class T, class Keys>
+Status ClientExchange::pull_whole(Table<T>& table, uint64_t iteration, Keys keys,
+                                  std::span<T> out) {
+    return finish(table.pull(keys, out, {iteration, kLongDeadline}));
+}
+
+Status ClientExchange::sum(std::span<double> values) {
+    const KeyRange keys{0, values.size()};
+    WEIR_TRY(push_part<double>(tables_.sums, ++sum_iteration_, keys, values));
+    return pull_whole(tables_.sums, sum_iteration_, keys, values);
+}
+
+Status ClientExchange::max(std::span<double> values) {
+    const KeyRange keys{0, values.size()};
+    WEIR_TRY(push_part<double>(tables_.maxima, ++max_iteration_, keys, values));
+    return pull_whole(tables_.maxima, max_iteration_, keys, values);
+}
+
+Status ClientExchange::barrier() {
+    const uint64_t before_ns = clock_.now_ns();
+    Status status = client_.barrier(kLongDeadline);
+    waited_ns_ += clock_.now_ns() - before_ns;
+    return status;
+}
+
+Status ClientExchange::sum_by_key(std::span<const uint64_t> keys, std::span<double> values) {
+    WEIR_TRY(push_part<double>(tables_.sums_by_key, ++sum_by_key_iteration_, keys, values));
+    return pull_whole(tables_.sums_by_key, sum_by_key_iteration_, keys, values);
+}
+
+Status ClientExchange::max_by_key(std::span<const uint64_t> keys, std::span<double> values) {
+    WEIR_TRY(push_part<double>(tables_.maxima_by_key, ++max_by_key_iteration_, keys, values));
+    return pull_whole(tables_.maxima_by_key, max_by_key_iteration_, keys, values);
+}
+
+Status ClientExchange::concatenate(uint64_t begin, std::span<const uint64_t> mine,
+                                   std::span<uint64_t> all) {
+    const KeyRange place{begin, begin + mine.size()};
+    WEIR_TRY(push_part<uint64_t>(tables_.lists, ++list_iteration_, place, mine));
+    if (all.empty()) return {};
+    return pull_whole(tables_.lists, list_iteration_, KeyRange{0, all.size()}, all);
+}
+
+}  // namespace weir::apps

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// FeaturePlan: how the features are divided into blocks, and the blocks into pieces. All workers
+/// have the same plan.
+
+#include <cstdint>
+
+#include "lib/apps/lr/block_exchange.h"
+#include "lib/data/examples.h"
+#include "lib/data/feature_matrix.h"
+
+namespace weir::apps {
+
+struct FeaturePlan {
+    uint64_t example_count = 0;  ///< of all workers together
+    uint64_t nonzero_count = 0;  ///< of all workers together
+    uint64_t feature_count = 0;  ///< different features; an upper bound if !feature_count_exact
+    bool feature_count_exact = false;
+    double pass_cost_ns = 0;  ///< estimated time of one pass, added up over all workers
+    uint32_t block_count = 1;
+    uint32_t pieces_per_block = 1;
+    data::FeatureGroups groups;  ///< group = block * pieces_per_block + piece
+};
+
+/// Makes the plan together with the other workers. A collective.
+///
+/// block_count: the number of blocks; there are never more blocks than features. 0 chooses the
+///     number by two rules and takes the smaller result:
+///     - As many blocks as an example has non-zeros on average. An example then has about one
+///       feature in each block, and the features of a block hardly interfere.
+///     - As many blocks as have round trips that take no longer than a worker's other work in a
+///       pass. All workers wait for each round trip. For wide dense data this gives fewer, larger
+///       blocks: a pass gains a little less (the number of passes falls like the square root of
+///       the number of blocks) and costs far less.
+///     The choice depends only on the data and the number of workers, never on the clock. So the
+///     same job takes the same steps again.
+/// Errors: kInvalidArgument if all workers together have no example; those of the exchange
+[[nodiscard]] Result<FeaturePlan> plan_features(BlockExchange& exchange,
+                                                const data::Examples& examples,
+                                                uint32_t block_count, uint64_t seed);
+
+}  // namespace weir::apps

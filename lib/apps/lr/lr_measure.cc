@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+/// \file
+/// LrSolver between two passes: the objective, the duality gap, and the step in the space of the
+/// last passes.
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numeric>
+
+#include "lib/apps/lr/lr_solver.h"
+#include "lib/apps/lr/lr_totals.h"
+#include "lib/linalg/logistic.h"
+
+namespace weir::apps {
+
+namespace {
+
+/// The step lengths that the line search tries; 1 is the Newton step itself.
+constexpr std::array<double, 8> kSteps = {0.001, 0.02, 0.125, 0.25, 0.5, 1, 2, 4};
+
+/// A relative change of the objective up to this counts as rounding.
+constexpr double kRounding = 1e-12;
+
+}  // namespace
+
+/// Computes the objective and the number of non-zeros after a pass, and the system for the step
+/// along the history.
+Status LrSolver::measure(Totals& totals) {
+    nonzeros_ = SparseWeights::of(weights_);
+    double penalty = 0;
+    double count = 0;
+    double entries = 0;
+    for (uint64_t k = 0; k < nonzeros_.size(); ++k) {
+        const uint32_t column = nonzeros_.columns[k];
+        penalty += std::abs(nonzeros_.values[k]) * counted_part(column);
+        count += counted_part(column);
+        entries += static_cast<double>(matrix_.offsets[column + 1] - matrix_.offsets[column]);
+    }
+    totals.system = history_.system(matrix_.labels, {nonzeros_, margins_}, options_.l1,
+                                    [this](uint32_t column) { return counted_part(column); });
+    std::array<double, 3 + PassHistory::kSystemSize> sums = {};
+    sums[0] = linalg::logistic_loss_sum(matrix_.labels, margins_) + options_.l1 * penalty;
+    sums[1] = count;
+    sums[2] = entries;
+    std::copy(totals.system.begin(), totals.system.end(), sums.begin() + 3);
+    WEIR_TRY(exchange_->sum(sums));
+    totals.objective = sums[0];
+    totals.entry_count = sums[2];
+    result_.nonzero_count = static_cast<uint64_t>(std::llround(sums[1]));
+    std::copy(sums.begin() + 3, sums.end(), totals.system.begin());
+    return {};
+}
+
+/// A pass raises the objective only by rounding. The rounding can be large where margins are
+/// small differences of large numbers. If the objective has risen, this computes the margins anew
+/// from the weights. If it is still higher, the weights return to the best ones so far.
+Status LrSolver::keep_best(Totals& totals) {
+    const auto risen = [&] { return !(totals.objective <= best_objective_ * (1 + kRounding)); };
+    if (risen()) {
+        refresh_margins();
+        WEIR_TRY(measure(totals));
+    }
+    if (risen()) {
+        WEIR_TRY(return_to_best());
+        WEIR_TRY(measure(totals));
+    }
+    best_ = nonzeros_;
+    best_objective_ = totals.objective;
+    return {};
+}
+
+Status LrSolver::return_to_best() {
+    for (int i = 0; i < 2; ++i) {  // the second move corrects the rounding of the first
+        WEIR_TRY(move(add_scaled(best_, -1, SparseWeights::of(weights_)), 1));
+    }
+    refresh_margins();
+    history_.forget();
+    return {};
+}
+
+/// Computes the margins from the weights, without the rounding of the updates so far.
+void LrSolver::refresh_margins() {
+    std::fill(margins_.begin(), margins_.end(), 0.0);
+    linalg::add_to_margins(columns(), {0, matrix_.column_count()}, weights_, margins_);
+}
+
+/// Updates dual_, the lower bound of the optimum: it computes the dual objective at the dual
+/// point of the margins, scaled into the feasible set.
+Status LrSolver::measure_gap(double objective) {
+    next_gap_pass_ = result_.pass_count + std::max(5U, result_.pass_count / 10);
+    if (options_.l1 == 0) return {};  // without a penalty only alpha = 0 is sure to be feasible
+    linalg::logistic_slopes(matrix_.labels, margins_, scratch_);
+    double steepest = 0;
+    for (uint32_t group = 0; group < matrix_.group_count(); ++group) {
+        const std::span<double> gradient = pulled_.first(group_range(group).size());
+        linalg::gradient(columns(), group_range(group), scratch_, gradient);
+        if (exchange_->worker_count() > 1) {
+            WEIR_TRY(exchange_->sum_by_key(group_keys(group), gradient));
+        }
+        for (const double slope : gradient)
+            steepest = std::max(steepest, std::abs(slope));
+    }
+    WEIR_TRY(exchange_->max({&steepest, 1}));
+    const double scale = steepest > options_.l1 ? options_.l1 / steepest : 1.0;
+    double dual = linalg::logistic_dual(matrix_.labels, margins_, scale);
+    WEIR_TRY(exchange_->sum({&dual, 1}));
+    dual_ = std::max(dual_, std::min(dual, objective));
+    return {};
+}
+
+Status LrSolver::step_along_history(const Totals& totals) {
+    if (history_.depth() == 0) {
+        history_.remember(nonzeros_, margins_);
+        return {};
+    }
+    const SparseWeights direction =
+        history_.direction(totals.system, {nonzeros_, margins_}, scratch_);
+    history_.remember(nonzeros_, margins_);
+    return step(direction, totals.objective);
+}
+
+/// Moves along a direction, whose margins are in scratch_, by the length that the line search
+/// finds. Then measures the objective again. If it has risen, because the direction was mostly
+/// rounding, the weights return to the best ones so far.
+Status LrSolver::step(const SparseWeights& direction, double objective) {
+    WEIR_ASSIGN(const double length, search_line(direction, objective));
+    if (length == 0) return {};
+    WEIR_TRY(move(direction, length));
+    const SparseWeights weights = SparseWeights::of(weights_);
+    double now = linalg::logistic_loss_sum(matrix_.labels, margins_);
+    for (uint64_t k = 0; k < weights.size(); ++k)
+        now += options_.l1 * std::abs(weights.values[k]) * counted_part(weights.columns[k]);
+    WEIR_TRY(exchange_->sum({&now, 1}));
+    if (!(now <= objective)) return return_to_best();
+    best_ = weights;
+    best_objective_ = now;
+    return {};
+}
+
+/// Returns the best of kSteps, or 0 if none lowers the objective.
+Result<double> LrSolver::search_line(const SparseWeights& direction, double objective) {
+    std::array<double, kSteps.size()> sums = {};
+    for_each_column(nonzeros_, direction, [&](uint32_t column, double weight, double change) {
+        const double part = options_.l1 * counted_part(column);
+        for (uint64_t s = 0; s < kSteps.size(); ++s) {
+            sums[s] += part * std::abs(weight + kSteps[s] * change);
+        }
+    });
+    for (uint64_t s = 0; s < kSteps.size(); ++s) {
+        sums[s] += linalg::logistic_loss_sum(matrix_.labels, margins_, scratch_, kSteps[s]);
+    }
+    WEIR_TRY(exchange_->sum(sums));
+    const auto best =
+        static_cast<uint64_t>(std::min_element(sums.begin(), sums.end()) - sums.begin());
+    return sums[best] < objective * (1 - kRounding) ? kSteps[best] : 0.0;
+}
+
+/// Moves all weights along the direction, on the servers, in one iteration. Every worker that has
+/// a feature pushes its part of the feature's move. A negative curvature marks a push as a move.
+Status LrSolver::move(const SparseWeights& direction, double step) {
+    std::vector<uint64_t> order(direction.size());
+    std::iota(order.begin(), order.end(), uint64_t{0});
+    const auto key_of = [&](uint64_t i) { return matrix_.keys[direction.columns[i]]; };
+    std::sort(order.begin(), order.end(),
+              [&](uint64_t a, uint64_t b) { return key_of(a) < key_of(b); });
+    std::vector<uint64_t> keys;
+    std::vector<double> pairs;
+    for (const uint64_t i : order) {
+        const double part = counted_part(direction.columns[i]);
+        keys.push_back(key_of(i));
+        pairs.push_back(step * direction.values[i] * part);
+        pairs.push_back(-part);
+    }
+    std::vector<double> pulled(keys.size());
+    const WaitAtExit wait_at_exit(*exchange_);
+    ++iteration_;
+    exchange_->push(iteration_, keys, pairs);
+    exchange_->pull(iteration_, keys, pulled);
+    WEIR_TRY(exchange_->wait(iteration_));
+    for (uint64_t k = 0; k < order.size(); ++k) {
+        const uint64_t column = direction.columns[order[k]];
+        take_weights({column, column + 1}, {&pulled[k], 1}, false);
+    }
+    return {};
+}
+
+}  // namespace weir::apps

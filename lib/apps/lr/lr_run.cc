@@ -1,0 +1,475 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/apps/lr/lr_run.h"
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include <fmt/core.h>
+
+#include "lib/apps/agree_on_error.h"
+#include "lib/apps/allgather.h"
+#include "lib/apps/lr/client_exchange.h"
+#include "lib/apps/lr/lr_solver.h"
+#include "lib/base/counted.h"
+#include "lib/base/fnv.h"
+#include "lib/base/log.h"
+#include "lib/data/examples.h"
+#include "lib/data/shortage.h"
+
+namespace weir::apps {
+namespace {
+
+/// A hash of the text that a double holds exactly. The same for every build of the program.
+double fingerprint(std::string_view text) {
+    return static_cast<double>(fnv1a(text) >> 11);
+}
+
+double fingerprint(const Model& model) {
+    const auto text_of = [](const auto& values) {
+        return std::string_view(reinterpret_cast<const char*>(values.data()),
+                                values.size() * sizeof values[0]);
+    };
+    return fingerprint(text_of(model.keys)) + fingerprint(text_of(model.weights));
+}
+
+/// What LrOptions::stop says once reading has ended before its end, of which `outcome` tells; else 0.
+Result<int> reason_to_stop(const LrRunOptions& options, Errc outcome) {
+    const bool was_ended = outcome == Errc::kCancelled && options.solver.stop;
+    return was_ended ? options.solver.stop() : 0;
+}
+
+/// A job that goes on from a checkpoint has new tables: its workers begin with the weights of old
+/// ones.
+std::string name_of_round(const LrRounds& rounds, uint64_t round) {
+    const uint64_t from = rounds.resumed ? rounds.resumed->checkpoint : 0;
+    if (from != 0)
+        return round == 0 ? fmt::format("lr@{}", from) : fmt::format("lr@{}.{}", from, round);
+    return round == 0 ? "lr" : fmt::format("lr{}", round);
+}
+
+/// The exchange whose weights the checkpoint has: the last one that has trained them.
+std::optional<std::string> trained_exchange(const ResumedFrom& from) {
+    for (const ResumedFrom::SavedTable& table : from.tables) {
+        const auto exchange = ClientExchange::exchange_of_weights(table.name);
+        if (exchange && exchange->starts_with("lr") && table.closed > 0)
+            return std::string(*exchange);
+    }
+    return std::nullopt;
+}
+
+/// l1 is a parameter of the table of weights. If another worker has made it with another one, that
+/// is the only possible difference.
+Result<std::unique_ptr<ClientExchange>> make_exchange(Client& client, double l1,
+                                                      const WorkShare& share,
+                                                      const LrRounds& rounds) {
+    Result<std::unique_ptr<ClientExchange>> made = ClientExchange::make(
+        client, name_of_round(rounds, share.round), l1, {share.index, share.worker_count});
+    if (made.code() != Errc::kAlreadyExists) return made;
+    return Error(Errc::kInvalidArgument,
+                 fmt::format("the ranks have different options (l1: this one {}, another one not); "
+                             "start all with the same",
+                             l1));
+}
+
+/// Fails if the workers have different options: they would take different steps, and wait for
+/// each other without end.
+Status check_same(BlockExchange& exchange, const LrRunOptions& options) {
+    struct Option {
+        const char* name;
+        double value;
+        bool is_number = true;
+    };
+
+    const std::array<Option, 7> same{{
+        {"passes", static_cast<double>(options.solver.pass_count_max)},
+        {"tolerance", options.solver.tolerance},
+        {"blocks", static_cast<double>(options.solver.block_count)},
+        {"seed", static_cast<double>(options.solver.seed)},
+        {"number of test files", static_cast<double>(options.test.size())},
+        {"labels", fingerprint(options.labels.text()), false},
+        {"init", fingerprint(options.solver.init), false},
+    }};
+    std::array<double, 2 * same.size()> greatest;  // of each value and of its negative
+    for (size_t i = 0; i < same.size(); ++i) {
+        greatest[2 * i] = same[i].value;
+        greatest[2 * i + 1] = -same[i].value;
+    }
+    WEIR_TRY(exchange.max(greatest));
+    for (size_t i = 0; i < same.size(); ++i) {
+        if (greatest[2 * i] == -greatest[2 * i + 1]) continue;
+        const std::string range =
+            same[i].is_number
+                ? fmt::format(": from {} to {}", -greatest[2 * i + 1], greatest[2 * i])
+                : "";
+        return Error(Errc::kInvalidArgument,
+                     fmt::format("the ranks have different options ({}{}); start all with the same",
+                                 same[i].name, range));
+    }
+    return {};
+}
+
+/// Sums up the workers' reports on one set of files, training or test: the labels, examples and
+/// bad lines in `report` become those of all workers.
+///
+/// labels_good: set to the result of check_labels()
+/// Errors: the exchange's
+Status sum_reports(ClientExchange& exchange, const LrRunOptions& options,
+                   std::span<const std::string> paths, data::ReadReport& report,
+                   Status& labels_good) {
+    WEIR_ASSIGN(const std::vector<uint64_t> words, allgather(exchange, report.labels.encode()));
+    report.labels = {};
+    report.labels.add_encoded(words);
+    labels_good =
+        data::check_labels(report.labels, options.labels, data::files_text(paths), options.names);
+    std::array<double, 2> counts{static_cast<double>(report.example_count),
+                                 static_cast<double>(report.bad_line_count)};
+    WEIR_TRY(exchange.sum(counts));
+    report.example_count = static_cast<uint64_t>(counts[0]);
+    report.bad_line_count = static_cast<uint64_t>(counts[1]);
+    if (report.bad_line_count == 0) return {};
+    Status first;
+    if (!report.first_bad_line.empty())
+        first = Error(Errc::kInvalidArgument, report.first_bad_line);
+    WEIR_TRY(agree_on_error(exchange, first));
+    if (!first) report.first_bad_line = first.error().text();
+    return {};
+}
+
+/// Adds the warnings about one set of files. `report`: of all workers
+void add_warnings(const data::ReadReport& report, const LrRunOptions& options,
+                  std::span<const std::string> paths, std::vector<std::string>& warnings) {
+    const std::string where = data::files_text(paths);
+    if (std::string odd = data::label_warning(report.labels, options.labels, where); !odd.empty())
+        warnings.push_back(std::move(odd));
+    if (report.bad_line_count > report.example_count) {
+        warnings.push_back(
+            fmt::format("{}: more than half of the lines were left out, {} of {}; the first: {}",
+                        where, report.bad_line_count, report.bad_line_count + report.example_count,
+                        report.first_bad_line));
+    }
+}
+
+Result<Evaluation> evaluate_part(const Model& model, const LrRunOptions& options, data::Part part) {
+    data::StreamOptions stream;
+    stream.part = part;
+    stream.skip_bad = options.skip_bad;
+    stream.format.labels = options.labels;
+    stream.format.names = options.names;
+    stream.stop = options.stops_reading;
+    return data::or_shortage([&] { return evaluate(model, options.test, stream); });
+}
+
+/// Evaluates the model on the test files, each worker on its part, and sums up the results. An
+/// error of the files goes to run.tested of all workers; the model stays valid.
+Status test(Client& client, ClientExchange& exchange, const LrRunOptions& options,
+            std::span<const uint64_t> train_keys, LrRun& run) {
+    Result<Evaluation> mine =
+        evaluate_part(run.model, options, {exchange.worker_index(), exchange.worker_count()});
+    if (!mine) run.tested = mine.error();
+    WEIR_ASSIGN(const int reason_here, reason_to_stop(options, mine.code()));
+    WEIR_TRY(client.barrier(kLongDeadline));  // parts take different times to read
+    WEIR_TRY(agree_on_error(exchange, run.tested));
+    if (run.tested.code() == Errc::kCancelled) {
+        double reason = reason_here;
+        WEIR_TRY(exchange.max({&reason, 1}));
+        run.result.stop_reason = static_cast<int>(reason);
+    }
+    if (!run.tested) return {};
+    data::ReadReport all = mine->read;
+    WEIR_TRY(sum_reports(exchange, options, options.test, all, run.tested));
+    run.bad_test_lines = {all.bad_line_count, all.first_bad_line};
+    if (!run.tested) return {};
+    if (all.example_count == 0) {
+        std::string text = "the test files have no examples: " + options.test[0];
+        if (const BadLines& bad = run.bad_test_lines; bad.count > 0)
+            text += fmt::format("; {} {} left out, the first: {}", counted(bad.count, "bad line"),
+                                bad.count == 1 ? "was" : "were", bad.first);
+        run.tested = Error(Errc::kInvalidArgument, std::move(text));
+        return {};
+    }
+    add_warnings(all, options, options.test, run.warnings);
+    WEIR_ASSIGN(run.test, measure(exchange, mine->scores));
+    WEIR_ASSIGN(run.unseen, count_unseen(exchange, train_keys, mine->keys));
+    if (const auto& [feature_count, unseen_count] = run.unseen; unseen_count > 0) {
+        const double share =
+            100 * static_cast<double>(unseen_count) / static_cast<double>(feature_count);
+        run.warnings.push_back(fmt::format(
+            "{}: {} of {} features ({:.2g} %) are in no training line, and have no weight",
+            data::files_text(options.test), unseen_count, feature_count, share));
+    }
+    return {};
+}
+
+Status count(Client& client, ClientExchange& exchange, LrRun& run) {
+    WEIR_ASSIGN(const ClientStats stats, client.stats());
+    std::array<double, 2> sums{static_cast<double>(stats.bytes_copied),
+                               static_cast<double>(stats.registered_bytes)};
+    WEIR_TRY(exchange.sum(sums));
+    run.bytes_sent = stats.servers_bytes_sent + stats.servers_bytes_received;
+    run.bytes_copied = static_cast<uint64_t>(sums[0]) + stats.servers_bytes_copied;
+    run.registered_bytes = static_cast<uint64_t>(sums[1]) + stats.servers_registered_bytes;
+    return {};
+}
+
+/// Pieces of the training files for each worker of the first round: enough that the others share
+/// what a lost one had.
+constexpr uint32_t kPiecesPerWorker = 4;
+
+/// This worker's share of the training files. Without rounds, one piece for each of its threads.
+Result<WorkShare> take_share(Client& client, const LrRunOptions& options) {
+    const uint32_t threads = std::max(options.threads, 1U);
+    if (options.takes_work) {
+        const uint64_t pieces =
+            uint64_t{client.worker_count()} * std::max(kPiecesPerWorker, threads);
+        return client.take_work(
+            static_cast<uint32_t>(std::min<uint64_t>(pieces, WorkShare::kPiecesMax)),
+            options.description);
+    }
+    WorkShare share{0, client.worker(), client.worker_count(), client.worker_count() * threads, {}};
+    for (uint32_t thread = 0; thread < threads; ++thread)
+        share.pieces.push_back(share.index * threads + thread);
+    return share;
+}
+
+/// The earlier round whose weights have come farthest; 0: none has any. If all workers have joined since,
+/// none of them knows it.
+Result<uint64_t> find_trained(Client& client, const LrRounds& rounds, uint64_t round,
+                              std::vector<uint64_t> keys) {
+    std::ranges::sort(keys);
+    std::vector<double> weights(keys.size());
+    uint64_t found = 0;
+    uint64_t most = 0;
+    for (uint64_t old = rounds.kept_from; old < round; ++old) {
+        Result<uint64_t> shown =
+            ClientExchange::read_weights(client, name_of_round(rounds, old), keys, weights);
+        if (!shown && shown.code() != Errc::kNotFound) return shown;
+        if (!shown || *shown <= most) continue;
+        most = *shown;
+        found = old;
+    }
+    return found;
+}
+
+/// What any worker of this round knows of earlier ones, or what the servers have of them, all know now,
+/// whoever dies next.
+Status agree_on_rounds(Client& client, ClientExchange& exchange, std::span<const uint64_t> keys,
+                       uint64_t round, LrRounds& rounds) {
+    std::array<double, 2> greatest{static_cast<double>(rounds.trained),
+                                   static_cast<double>(rounds.kept_from)};
+    WEIR_TRY(exchange.max(greatest));
+    rounds.trained = static_cast<uint64_t>(greatest[0]);
+    rounds.kept_from = static_cast<uint64_t>(greatest[1]);
+    if (rounds.trained != 0 || round <= 1) return {};
+    double found = 0;
+    if (exchange.worker_index() == 0) {
+        WEIR_ASSIGN(const uint64_t trained,
+                    find_trained(client, rounds, round, {keys.begin(), keys.end()}));
+        found = static_cast<double>(trained);
+    }
+    WEIR_TRY(exchange.max({&found, 1}));
+    rounds.trained = static_cast<uint64_t>(found);
+    return {};
+}
+
+/// The exchange with the newest weights: of the last round that has trained them, without such a round of
+/// the checkpoint that the job goes on from. None: the training begins with the model that is given.
+std::optional<std::string> newest_exchange(const LrRounds& rounds) {
+    if (rounds.trained != 0) return name_of_round(rounds, rounds.trained);
+    return rounds.resumed->checkpoint != 0 ? trained_exchange(*rounds.resumed) : std::nullopt;
+}
+
+/// The weights of this worker's features in an exchange that newest_exchange() has found.
+Result<Model> read_newest(Client& client, std::span<const uint64_t> keys,
+                          const std::string& exchange) {
+    Model model;
+    model.keys.assign(keys.begin(), keys.end());
+    std::ranges::sort(model.keys);
+    model.weights.resize(model.keys.size());
+    WEIR_ASSIGN([[maybe_unused]] const uint64_t shown,
+                ClientExchange::read_weights(client, exchange, model.keys, model.weights));
+    return model;
+}
+
+/// As if it had followed these passes.
+LrProgress behind(const std::vector<LrProgress>& history, LrProgress pass) {
+    if (history.empty()) return pass;
+    pass.pass += history.back().pass;
+    pass.seconds += history.back().seconds;
+    return pass;
+}
+
+/// The tables of the checkpoint: that of weights is needed until some round has trained them further.
+Status drop_saved_tables(Client& client, LrRounds& rounds, bool is_trained) {
+    if (rounds.resumed->checkpoint == 0 || rounds.has_dropped_saved) return {};
+    WEIR_TRY(client.forget_unread_tables());
+    if (!is_trained && rounds.trained == 0) return {};
+    if (const auto exchange = trained_exchange(*rounds.resumed))
+        WEIR_TRY(ClientExchange::drop(client, *exchange, false));
+    rounds.has_dropped_saved = true;
+    return {};
+}
+
+/// Tables that no worker needs once all have read the weights from which this round starts, and those
+/// weights, too, if `is_trained`: all know that this round has trained them further. Only the first
+/// worker calls it. If it dies before it has, the next one does it.
+Status drop_old_tables(Client& client, LrRounds& rounds, uint64_t round, bool is_trained) {
+    const uint64_t needed = is_trained || rounds.trained == 0 ? round : rounds.trained;
+    for (uint64_t old = rounds.kept_from; old < round; ++old)
+        WEIR_TRY(ClientExchange::drop(client, name_of_round(rounds, old), old == needed));
+    rounds.kept_from = std::min(needed, round);
+    return drop_saved_tables(client, rounds, is_trained);
+}
+
+/// They would only take memory.
+void try_to_drop_old_tables(Client& client, LrRounds& rounds, uint64_t round, bool is_trained) {
+    if (const Status done = drop_old_tables(client, rounds, round, is_trained); !done)
+        log(LogLevel::kDebug, "old tables stay: {}", done.error().text());
+}
+
+/// The solver's options in this round. `passes`: gets those of this round, as they are made.
+LrOptions options_of_round(Client& client, const LrRunOptions& options, const WorkShare& share,
+                           LrRounds& rounds, std::vector<LrProgress>& passes) {
+    LrOptions solver = options.solver;
+    const bool tells = share.index == 0 && options.solver.progress;
+    solver.progress = [&, tells, is_first = share.index == 0,
+                       round = share.round](const LrProgress& pass) {
+        // With its second pass, all workers have followed the first one.
+        if (is_first) try_to_drop_old_tables(client, rounds, round, pass.pass >= 2);
+        rounds.trained = round;
+        passes.push_back(behind(rounds.history, pass));
+        rounds.events.note_pass(passes.back().seconds);
+        if (is_first) rounds.events.collect(client, false);
+        if (tells) options.solver.progress(passes.back());
+    };
+    return solver;
+}
+
+/// Whether there are weights that an earlier round has trained, or an earlier job.
+/// Errors: kReassigned if this round is over
+Result<bool> has_trained(Client& client, const LrRounds& rounds) {
+    // Before it has read the files, this worker knows no key: any will do.
+    WEIR_ASSIGN(const uint64_t found, find_trained(client, rounds, rounds.round, {0}));
+    return found != 0 || newest_exchange(rounds).has_value();
+}
+
+/// This worker's part of the training files. If the training is to end meanwhile, what was trained before
+/// must not be lost. Without the examples there are no results: reading goes on to its end, and the
+/// training ends with its first pass.
+Result<data::Examples> read_share(Client& client, const LrRunOptions& options,
+                                  const WorkShare& share, const LrRounds& rounds) {
+    data::ReadOptions read;
+    read.parts.clear();
+    for (const uint32_t piece : share.pieces)
+        read.parts.push_back({piece, share.piece_count});
+    read.thread_count = options.threads;
+    read.skip_bad = options.skip_bad;
+    read.format.labels = options.labels;
+    read.format.names = options.names;
+    read.stop = options.stops_reading;
+    Result<data::Examples> examples = data::read_libsvm(options.train, read);
+    WEIR_ASSIGN(const int reason, reason_to_stop(options, examples.code()));
+    if (reason == 0) return examples;
+    WEIR_ASSIGN(const bool is_trained, has_trained(client, rounds));
+    if (!is_trained) return examples;
+    if (options.reads_on) options.reads_on(share.index == 0);
+    read.stop = {};
+    return data::read_libsvm(options.train, read);
+}
+
+/// Adds the warnings about the weights. `began_with_given`: with LrOptions::init, not with those that this or
+/// an earlier job has trained
+void add_model_warnings(const LrOptions& options, bool began_with_given, LrRun& run) {
+    const uint64_t given = options.init.keys.size();
+    if (began_with_given && run.result.init_feature_count < given) {
+        run.warnings.push_back(
+            fmt::format("the model to start from: {} of {} features are in no training line; their "
+                        "weights were left out",
+                        given - run.result.init_feature_count, given));
+    }
+    if (run.result.nonzero_count == 0) {
+        run.warnings.push_back(fmt::format(
+            "the model has no weights: with l1 = {} all weights are 0; give a smaller l1",
+            options.l1));
+    }
+}
+
+Result<LrRun> run_round(Client& client, const LrRunOptions& options, LrRounds& rounds,
+                        std::vector<LrProgress>& passes) {
+    Result<WorkShare> taken = take_share(client, options);
+    rounds.are_over = taken.code() == Errc::kNotFound;
+    WEIR_ASSIGN(const WorkShare share, std::move(taken));
+    rounds.round = share.round;
+    if (!rounds.resumed) {
+        WEIR_ASSIGN(rounds.resumed, client.resumed_from());
+    }
+    WEIR_ASSIGN(const std::unique_ptr<ClientExchange> exchange,
+                make_exchange(client, options.solver.l1, share, rounds));
+    LrRun run;
+    run.is_first = share.index == 0;
+    Result<data::Examples> examples = read_share(client, options, share, rounds);
+    if (!examples) return examples.error();
+    run.read = examples->report;
+    // Some workers read longer than others: the barrier waits for the slowest.
+    WEIR_TRY(client.barrier(kLongDeadline));
+    WEIR_TRY(check_same(*exchange, options));
+    data::ReadReport all = run.read;
+    Status labels_good;
+    WEIR_TRY(sum_reports(*exchange, options, options.train, all, labels_good));
+    WEIR_TRY(labels_good);
+    run.bad_lines = {all.bad_line_count, all.first_bad_line};
+    add_warnings(all, options, options.train, run.warnings);
+    LrOptions of_round = options_of_round(client, options, share, rounds, passes);
+    WEIR_TRY(agree_on_rounds(client, *exchange, examples->keys, share.round, rounds));
+    const std::optional<std::string> newest = newest_exchange(rounds);
+    if (newest) {
+        WEIR_ASSIGN(of_round.init, read_newest(client, examples->keys, *newest));
+    }
+    WEIR_ASSIGN(LrSolver solver,
+                LrSolver::create(*exchange, *std::move(examples), std::move(of_round)));
+    run.data_bytes = solver.data_bytes();
+    WEIR_ASSIGN(run.result, solver.solve());
+    // The first worker writes the model; the others need it only for the test files.
+    const bool wanted = run.is_first || !options.test.empty();
+    WEIR_ASSIGN(run.model, solver.model(wanted));
+    Scores scores;
+    scores.add(solver.labels(), solver.margins());
+    WEIR_ASSIGN(run.train, measure(*exchange, scores));
+    add_model_warnings(options.solver, !newest, run);
+    const bool stopped = run.result.end == LrEnd::kStopped;
+    if (!options.test.empty() && !stopped)
+        WEIR_TRY(test(client, *exchange, options, solver.keys(), run));
+    WEIR_TRY(count(client, *exchange, run));
+    WEIR_TRY(client.barrier(kLongDeadline));
+    return run;
+}
+
+}  // namespace
+
+Result<LrRun> run_lr(Client& client, const LrRunOptions& options, LrRounds& rounds) {
+    std::vector<LrProgress> passes;
+    Result<LrRun> run = run_round(client, options, rounds, passes);
+    if (run.code() == Errc::kReassigned) {
+        rounds.history.insert(rounds.history.end(), passes.begin(), passes.end());
+        rounds.restarts.push_back(rounds.history.empty() ? 0 : rounds.history.back().seconds);
+        return run;
+    }
+    if (!run) return run;
+    if (run->is_first) rounds.events.collect(client, true);
+    run->events = rounds.events.placed();
+    run->restarts = rounds.restarts;
+    if (rounds.history.empty()) return run;
+    LrResult& result = run->result;
+    std::vector<LrProgress> history = rounds.history;
+    for (const LrProgress& pass : result.history)
+        history.push_back(behind(rounds.history, pass));
+    result.history = std::move(history);
+    result.pass_count = result.history.back().pass;
+    result.seconds += rounds.history.back().seconds;
+    return run;
+}
+
+}  // namespace weir::apps

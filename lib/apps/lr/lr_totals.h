@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// LrSolver::Totals: the sums over all workers after a pass.
+
+#include "lib/apps/lr/lr_solver.h"
+
+namespace weir::apps {
+
+struct LrSolver::Totals {
+    double objective = 0;
+    double entry_count = 0;           ///< non-zeros in the columns whose weight is not 0
+    PassHistory::System system = {};  ///< of the step along the history
+};
+
+}  // namespace weir::apps

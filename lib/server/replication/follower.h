@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// Follower: the end of a Stream at a learner or backup. It takes the records and applies them.
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "lib/ring/view.h"
+#include "lib/server/holdings.h"
+#include "lib/server/replication/spare_buffers.h"
+#include "lib/server/replication/stream.h"
+#include "lib/server/replication/touched_rows.h"
+#include "lib/wire/frame.h"
+#include "lib/wire/record_message.h"
+#include "transport/transport.h"
+
+namespace weir {
+
+/// A record is applied as a whole, as soon as all of it is here. One that cannot be applied yet
+/// keeps those behind it waiting: a kBegin until the view is here that names its learners, and
+/// while rows are being dropped; rows of a table until that is made here.
+///
+/// What comes is not trusted: rows and times count only where the view names this shard as the
+/// learner or a backup of the sender, in segments that a kBegin or kTakeOver has named. For other
+/// segments the sender may have an older view: what comes for them is left out.
+///
+/// The records of one change are applied when the last of them is here. What has been applied is what
+/// the sender may promise; so what is not applied when the sender dies was promised to nobody.
+///
+/// What was learned stays when the connection ends: the view that makes this shard its primary may
+/// be on its way. It is dropped when a kBegin comes for it again, or a view does not name it. A
+/// stream that lasts goes on() with the next connection.
+///
+/// Thread: the shard's
+class Follower {
+public:
+    /// More than a window of records does not wait here, beside the one that comes in parts.
+    static constexpr size_t kWaitingBytesMax = Stream::kWindowBytes + (size_t{1} << 20);
+
+    static constexpr size_t kSegmentsMax = size_t{1} << 16;  ///< of one connection
+
+    /// Of lists that it knows by number; the sender remembers less.
+    static constexpr size_t kListBytesMax = size_t{64} << 20;
+
+    /// What is kept of a change until the rest of it comes.
+    static constexpr size_t kChangeBytesMax = size_t{8} << 30;
+
+    /// Who sends, and who learns, by number; and the number of this connection among theirs.
+    struct Ends {
+        uint32_t primary = 0;
+        uint32_t learner = 0;
+        uint64_t connection = 0;
+        uint64_t stream = 0;  ///< as in FollowMessage
+    };
+
+    /// Indices of the last record that was applied, and of the last one that was applied or is kept
+    /// until its change is whole.
+    struct Progress {
+        uint64_t applied = 0;
+        uint64_t taken = 0;
+        friend bool operator==(Progress, Progress) noexcept = default;
+    };
+
+    /// `view`, `holdings` and `tables` must outlive it.
+    Follower(Ends ends, const View& view, Holdings& holdings, ShardTables& tables);
+    Follower(const Follower&) = delete;
+    Follower& operator=(const Follower&) = delete;
+    ~Follower() = default;
+
+    [[nodiscard]] uint32_t primary() const noexcept { return ends_.primary; }
+
+    [[nodiscard]] uint64_t number() const noexcept { return ends_.connection; }
+
+    [[nodiscard]] uint64_t stream() const noexcept { return ends_.stream; }
+
+    /// The stream goes on with connection `number`, behind a record. What came of later ones and
+    /// was not applied comes again. False: that record was not applied here.
+    [[nodiscard]] bool go_on_behind(uint64_t index, uint64_t number);
+
+    /// Where a frame has come from, and what its sender lends.
+    struct Source {
+        transport::Endpoint& endpoint;
+        transport::ConnectionId connection;
+    };
+
+    /// Takes a frame of kind kRecord. Returns what is wrong with it; empty if nothing is.
+    [[nodiscard]] std::string_view receive(const wire::Frame& frame, Source source);
+
+    /// Applies what waits, as far as it can. Returns what is wrong with it.
+    [[nodiscard]] std::string_view go_on();
+
+    /// Whether the last record that it took was more than rows: somebody waits for it.
+    [[nodiscard]] bool has_taken_push() const noexcept { return has_taken_push_; }
+
+    [[nodiscard]] bool is_waiting() const noexcept { return !waiting_.empty(); }
+
+    /// It makes room for a segment, a bounded part in each go_on().
+    [[nodiscard]] bool is_preparing() const noexcept { return is_preparing_; }
+
+    /// How far it is, if there is news since the last call.
+    [[nodiscard]] std::optional<Progress> take_progress();
+
+    /// The same again, now and then, while what has come waits here, for room or for a view, or the rest of a
+    /// record is on its way: so its primary knows that it is in reach.
+    [[nodiscard]] std::optional<Progress> take_sign_of_life(uint64_t now_ns) noexcept;
+
+    /// What has come waits, or is not whole.
+    [[nodiscard]] bool has_begun_record() const noexcept {
+        return !waiting_.empty() || bytes_to_come_ > 0;
+    }
+
+    /// Why it cannot learn, once that is so: nothing more is applied.
+    [[nodiscard]] Errc refusal() const noexcept { return refusal_; }
+
+    /// What it has applied and other copies may lack.
+    [[nodiscard]] const TouchedLog& touched() const noexcept { return touched_; }
+
+    /// There is a new view: what comes for segments that it does not name any more is left out.
+    /// `learner`: the number of this shard, which one that joins knows only then.
+    void take_view(uint32_t learner);
+
+private:
+    enum class Outcome : uint8_t { kApplied, kWait, kRefused, kMalformed };
+
+    struct Segment {
+        LearnedSegment is;
+        bool is_active = false;  ///< it is learned; else what comes for it is left out
+        bool is_torn = false;    ///< it was learned, and has a part of a change that was refused
+    };
+
+    /// A list whose keys come no more.
+    struct KnownList {
+        uint32_t table = 0;
+        std::vector<uint64_t> keys;
+        ListId id = {};                        ///< by which the table may remember where they are
+        std::weak_ptr<const Block> rows = {};  ///< which it then remembers
+        uint64_t seen_in = 0;  ///< segment_changes_ when all keys were seen to be in segments
+    };
+
+    [[nodiscard]] std::string_view take_whole(std::span<const std::byte> bytes,
+                                              std::vector<std::byte>* memory, Source source);
+    [[nodiscard]] Outcome take(const RecordMessage& record, std::vector<std::byte>* memory);
+    void note_change(const RecordMessage& last);
+    [[nodiscard]] Outcome apply(const RecordMessage& record);
+    [[nodiscard]] Outcome begin(const RecordMessage& record);
+    [[nodiscard]] Outcome take_over(const RecordMessage& record);
+    [[nodiscard]] bool add_segment(const LearnedSegment& segment, bool is_active);
+    void tear();
+    void mend();
+    [[nodiscard]] Outcome take_rows(ShardTable& table, const RecordMessage& record);
+    [[nodiscard]] Outcome take_range(ShardTable& table, const RecordMessage& record);
+    [[nodiscard]] Outcome take_list(ShardTable& table, const RecordMessage& record);
+    [[nodiscard]] Outcome take_known_list(ShardTable& table, const RecordMessage& record);
+    [[nodiscard]] Outcome take_keys(ShardTable& table, std::span<const uint64_t> keys,
+                                    const RecordMessage& record);
+    [[nodiscard]] bool are_known(const ShardTable& table, std::span<const uint64_t> keys) const;
+    [[nodiscard]] bool keep_list(const RecordMessage& record);
+    [[nodiscard]] Outcome skip_rows(const RecordMessage& record);
+    [[nodiscard]] Outcome take_times(ShardTable& table, const RecordMessage& record);
+    [[nodiscard]] Outcome take_iterations(ShardTable& table, const RecordMessage& record);
+    [[nodiscard]] Outcome ended(const Status& status);
+    [[nodiscard]] bool is_learner(const LearnedSegment& segment) const noexcept;
+    [[nodiscard]] bool is_backup(PositionRange range) const noexcept;
+    [[nodiscard]] bool is_plausible(uint32_t worker) const noexcept;
+    [[nodiscard]] const Segment* find(PositionRange range) const noexcept;
+    void find_positions();
+    [[nodiscard]] std::string_view judge(Outcome outcome);
+
+    Ends ends_;
+    const View& view_;
+    Holdings& holdings_;
+    ShardTables& tables_;
+
+    std::vector<Segment> segments_;  ///< that a kBegin has named
+    PositionSet known_;              ///< of all of them
+    PositionSet active_;
+    bool all_active_ = true;
+    uint64_t segment_changes_ = 1;  ///< how often these may have changed
+
+    std::unordered_map<uint64_t, KnownList> lists_;  ///< by number
+    size_t list_bytes_ = 0;
+
+    uint64_t received_ = 0;  ///< index of the last record of which something has come
+    uint64_t applied_ = 0;
+    uint64_t taken_ = 0;
+    Progress told_;
+    uint64_t next_sign_ns_ = 0;
+    std::vector<std::vector<std::byte>> change_;  ///< records of one that is not whole
+    size_t change_bytes_ = 0;
+    TouchedLog touched_;
+    Errc refusal_ = Errc::kOk;
+    bool has_told_refusal_ = false;
+    bool is_preparing_ = false;
+    bool has_taken_push_ = false;
+    std::string_view wrong_;          ///< with the last record
+    std::vector<std::byte> partial_;  ///< the beginning of a record that comes in parts
+    size_t bytes_to_come_ = 0;        ///< of it
+    SpareBuffers<> spare_;
+    std::deque<std::vector<std::byte>> waiting_;
+    size_t waiting_bytes_ = 0;
+    RecordMessage record_;  ///< kept for its memory, as what follows
+    std::vector<uint64_t> keys_;
+    std::vector<uint64_t> active_keys_;
+    std::vector<std::byte> values_;
+    std::vector<std::byte> state_;
+};
+
+}  // namespace weir

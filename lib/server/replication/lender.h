@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// Lender: memory for the rows of records, from which copies that map it take them. So a record is
+/// copied twice on its way, and not four times as one in messages is.
+
+#include <cstddef>
+#include <optional>
+#include <utility>
+
+#include "lib/server/requests/spare_blocks.h"
+#include "lib/store/memory.h"
+
+namespace weir {
+
+struct LendingOptions {
+    Memory* memory = nullptr;             ///< that peers may read; null: nothing is lent
+    size_t bytes_min = size_t{16} << 10;  ///< shorter rows go in messages
+};
+
+/// Thread: the shard's
+class Lender {
+public:
+    explicit Lender(const LendingOptions& options) : bytes_min_(options.bytes_min) {
+        if (options.memory != nullptr) spares_.emplace(*options.memory);
+    }
+
+    /// Empty if so much is not lent.
+    [[nodiscard]] Block take(size_t bytes) noexcept {
+        return spares_ && bytes >= bytes_min_ ? spares_->take(bytes, kSpareBytesMax) : Block();
+    }
+
+    /// Nobody reads it any more.
+    void put(Block block) noexcept { spares_->put(std::move(block)); }
+
+private:
+    static constexpr size_t kSpareBytesMax = size_t{16} << 20;
+
+    size_t bytes_min_;
+    std::optional<SpareBlocks> spares_;
+};
+
+}  // namespace weir

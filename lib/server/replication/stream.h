@@ -1,0 +1,376 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// Stream: a connection from a primary to a shard that learns segments of it, or is a backup of
+/// them: chunks of what is there, and between them records of all that changes.
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "lib/base/clock.h"
+#include "lib/base/repeated_log.h"
+#include "lib/key/position_set.h"
+#include "lib/server/holdings.h"
+#include "lib/server/replication/lender.h"
+#include "lib/server/replication/spare_buffers.h"
+#include "lib/server/replication/touched_rows.h"
+#include "lib/wire/record_message.h"
+#include "transport/transport.h"
+
+namespace weir {
+
+/// Segments are streamed in batches, of those that were named at the same time. A batch begins with
+/// a kBegin, from which on all that changes in it is to be added as records; then come the times of
+/// each table; then the rows, in chunks of about a message, each as it is now; then kEnd. What
+/// comes later wins. The learner says which record it has applied last, and not more than a window
+/// of bytes is ahead of that.
+///
+/// If the connection breaks, or the learner closes it, everything begins anew on another one;
+/// unless the stream is `lasting`, as all streams are of a job that has backups. Such a stream keeps
+/// what was not applied, and goes on behind that on the next connection. It goes on after the
+/// learner has everything: it is a backup then. Records of one change are applied together there,
+/// so that a backup never has half of one when it becomes primary.
+///
+/// A copy is *counted* as soon as it has the last chunk: from then on answers wait until it has
+/// what they promise. It is reported after that, when it has all that was answered before. `state`
+/// is the shard's count of changes.
+///
+/// Thread: the shard's
+class Stream {
+public:
+    /// The learner may find so much work at once (RecordMessage::work_bytes()), and whatever else comes to
+    /// it waits for that.
+    static constexpr size_t kWindowBytes = size_t{512} << 10;
+    /// Of What::kFewChunks so much is on its way, beside any records: these may be more all the time.
+    static constexpr size_t kFewChunksBytes = size_t{32} << 10;
+    /// Records may wait all the time. So that chunks come all the same, they may be this part of what waits.
+    static constexpr size_t kChunksPart = 8;
+    /// Records that wait; beyond it, has_room() is false. One push may be longer.
+    static constexpr size_t kQueueBytesMax = size_t{16} << 20;
+    // Before it connects again: the first pause, and the last one, which is also that before it asks a
+    // learner that refused.
+    static constexpr uint64_t kPauseNs = 20 * kMillisecond;
+    static constexpr uint64_t kPauseNsMax = 1000 * kMillisecond;
+
+    /// What the two ends are, and where the learner is.
+    struct Ends {
+        uint32_t primary = 0;
+        uint32_t learner = 0;
+        std::string address;
+        uint64_t lasting = 0;  ///< as FollowMessage::stream
+        uint64_t pass = 0;     ///< of the primary
+    };
+
+    /// A segment that it is to carry.
+    struct Carried {
+        LearnedSegment is;
+        bool is_copy = false;  ///< its shard is a backup, or is to be one
+        bool has_all = false;  ///< as of now, from another primary
+        friend bool operator==(const Carried&, const Carried&) = default;
+    };
+
+    /// Any count of changes is below it.
+    static constexpr uint64_t kAllStates = ~uint64_t{0};
+
+    /// What all streams of a shard use.
+    struct Shared {
+        Lender& lender;
+        RepeatedLog& failures;  ///< for connections that cannot be made
+    };
+
+    /// What is a reference must outlive it.
+    Stream(Ends ends, transport::Endpoint& endpoint, const Clock& clock, const Holdings& holdings,
+           ShardTables& tables, Shared shared);
+    Stream(const Stream&) = delete;
+    Stream& operator=(const Stream&) = delete;
+    ~Stream();
+
+    /// The segments that the learner is to get; ascending. Others are not streamed any more.
+    void carry(std::span<const Carried> segments, uint64_t epoch);
+
+    [[nodiscard]] std::vector<LearnedSegment> segments() const;
+
+    /// The positions of which every change must be added.
+    [[nodiscard]] const PositionSet& positions() const noexcept { return positions_; }
+
+    /// Grows with every change of positions().
+    [[nodiscard]] uint64_t generation() const noexcept { return generation_; }
+
+    /// Adds a record of something that has just changed. `has_more`: so is the next one of. What it
+    /// says of the stream is filled in; of one that has to be cut, its rows are gone then.
+    void add(RecordMessage& record, bool has_more = false);
+
+    /// For a list that is added next, and makes so many records. The learner keeps it until
+    /// forget_lists(), which is due at the latest when generation() grows.
+    [[nodiscard]] uint64_t number_list(uint64_t part_count) noexcept {
+        last_list_ += part_count;
+        return last_list_ - part_count + 1;
+    }
+
+    void forget_lists();
+
+    /// The shard has come to `state`: what is added from now on has all of that in it.
+    void at_state(uint64_t state) noexcept { state_now_ = state; }
+
+    /// Whether other copies of the same segments have other streams: then its learner remembers what
+    /// it gets until all have it.
+    void set_shared(bool is_shared) noexcept { is_shared_ = is_shared; }
+
+    /// All copies have what the shard had at `state`.
+    void all_have(uint64_t state) noexcept;
+
+    /// All of a change was added, by which the shard came to `state`.
+    void was_changed(uint64_t state);
+
+    /// The rule has run on these rows of a table, or an iteration has failed. Copies get the rows, as
+    /// one change with the iteration. A learner that is to be no copy gets all rows of its segments
+    /// once more. (A segment becomes complete with the first time; what comes after that must have
+    /// arrived before it changes hands.) `changed`: null: any rows
+    void iteration_closed(size_t table, const AggregatedRows* changed);
+    /// The same of one that has changed the rows of a record, or none; it is added with that.
+    void iteration_closed(RecordMessage& record);
+
+    /// The table is dropped. What was recorded of it is still sent.
+    void forget_table(size_t table);
+
+    /// Adds now what closed iterations have changed and was not sent again. What comes behind the
+    /// takeover of other segments waits there for a view, and that view may wait for this.
+    void add_again();
+
+    /// Whether it carries segments of which the learner is, or is to be, a backup.
+    [[nodiscard]] bool has_copies() const noexcept {
+        return std::ranges::any_of(batches_, &Batch::is_copy);
+    }
+
+    /// Whether answers wait for it.
+    [[nodiscard]] bool is_counted() const noexcept { return is_counted_; }
+
+    /// All states up to this one have been confirmed, or are none of this stream's.
+    [[nodiscard]] uint64_t confirmed_state() const noexcept {
+        return changes_.empty() ? kAllStates : changes_.front().state - 1;
+    }
+
+    /// False: too much waits. Let what makes records wait until there is room.
+    [[nodiscard]] bool has_room() const noexcept { return queue_bytes_ < kQueueBytesMax; }
+
+    /// Nothing changes any more in some of its segments: has_sent_all_of() looks at what was added
+    /// until now.
+    void mark() noexcept;
+    /// Whether the learner has applied all of those of its segments that are in `positions`, and
+    /// what was added before mark().
+    [[nodiscard]] bool has_sent_all_of(const PositionSet& positions) const;
+
+    /// Whether the next two, or take_complete(), may have something to tell.
+    [[nodiscard]] bool has_news() const noexcept { return is_refused_ || has_unreported_; }
+
+    /// Whether the learner has refused what it was to learn since the last call: it has no memory.
+    [[nodiscard]] bool take_refusal() noexcept { return std::exchange(is_refused_, false); }
+
+    /// What the learner has refused, or may have: those that it learns; if there are none, its copies.
+    [[nodiscard]] std::vector<LearnedSegment> refused_segments() const;
+
+    /// The segments that have become complete at the learner, once each. `confirmed`: all counted
+    /// copies have what the shard had at this state.
+    [[nodiscard]] std::vector<LearnedSegment> take_complete(uint64_t confirmed);
+
+    // The connection:
+
+    [[nodiscard]] std::optional<transport::ConnectionId> connection() const noexcept {
+        return connection_;
+    }
+
+    void connected();
+    void closed();
+    /// What the learner may still take over the connection, when the stream is to end.
+    [[nodiscard]] std::vector<Block> take_lent();
+    /// The learner has sent kApplied. Returns what is wrong with it; empty if nothing is.
+    [[nodiscard]] std::string_view applied(const wire::FrameHeader& header);
+
+    /// Records alone; or chunks behind them: few and short ones while there are pushes, whose records
+    /// would wait behind all that the learner has still to take.
+    enum class What : uint8_t { kRecords, kFewChunks, kChunks };
+
+    /// Connects if it is time; sends `what`, about `bytes_max` in all; but nothing that was added after
+    /// `state`. Returns what it has sent, in bytes.
+    size_t send(size_t bytes_max, What what = What::kChunks, uint64_t state = kAllStates);
+
+    /// The positions of segments that it was told to carry since the last call, and that the learner
+    /// has from another primary.
+    [[nodiscard]] PositionSet take_taken_over() noexcept { return std::exchange(taken_over_, {}); }
+
+    /// Adds, as one change, rows of a table as they are now, and the times and closed iterations of
+    /// those segments of `positions` that it carries.
+    void add_as_now(size_t table, const PositionSet& positions, const TouchedRows& rows);
+
+    /// Says in the record how far iterations of its table have come in a range.
+    void put_iterations(RecordMessage& record, PositionRange range) const;
+
+    /// Whether send() may do something.
+    [[nodiscard]] bool has_work() const noexcept {
+        return state_ != State::kOpen || !queue_.empty() || has_chunks();
+    }
+
+    /// Whether there are rows to send that nobody has just changed.
+    [[nodiscard]] bool has_chunks() const noexcept {
+        return !std::ranges::all_of(batches_, &Batch::is_done);
+    }
+
+    /// Whether it can only go on when the connection takes more.
+    [[nodiscard]] bool must_poll() const noexcept { return must_poll_ && has_work(); }
+
+    /// Whether something is on its way to the learner, or would be if there were a connection.
+    [[nodiscard]] bool awaits_learner() const noexcept {
+        return !batches_.empty() && (state_ != State::kOpen || taken_ != last_index_);
+    }
+
+    /// Whether that is so, and nothing was heard of the learner, for longer than `most_ns`. It is said
+    /// once in that time. Call it a few times in it: while nobody does, no time counts.
+    [[nodiscard]] bool is_stuck(uint64_t now_ns, uint64_t most_ns) noexcept;
+
+    /// When it goes on though nothing arrives: it connects again then. All ones: never.
+    [[nodiscard]] uint64_t due_ns() const noexcept {
+        const bool waits = state_ == State::kPaused && !connection_ && !batches_.empty();
+        return waits ? until_ns_ : ~uint64_t{0};
+    }
+
+private:
+    enum class State : uint8_t { kPaused, kConnecting, kOpen };
+
+    struct Batch {
+        std::vector<LearnedSegment> segments;
+        PositionSet positions = {};  ///< of the segments
+        bool has_begun = false;
+        std::set<size_t> tables = {};       ///< whose rows were not sent
+        std::set<size_t> again = {};        ///< whose rows changed since, but are not recorded
+        std::optional<size_t> walked = {};  ///< the table whose rows are being sent
+        KeyCursor cursor = {};              ///< in it
+        std::optional<uint64_t> end = {};   ///< index of its kEnd, or of the last row behind that
+        std::optional<uint64_t> counted_behind =
+            {};                      ///< index of the last record before it counted
+        uint64_t counted_state = 0;  ///< of the shard then
+        bool is_copy = false;
+        bool has_all = false;  ///< nothing has to be learned
+        bool is_reported = false;
+
+        [[nodiscard]] bool is_done() const noexcept {
+            return end.has_value() && again.empty() && !walked.has_value();
+        }
+    };
+
+    struct Queued {
+        std::vector<std::byte> bytes = {};
+        Block lent = {};  ///< its rows, if the learner is to take them from there
+        size_t lent_bytes = 0;
+        size_t work_bytes = 0;  ///< for the learner, at least size()
+        size_t sent = 0;        ///< of `bytes`
+        uint64_t state = 0;     ///< when it was added; 0: it may be sent at once
+
+        [[nodiscard]] size_t size() const noexcept { return bytes.size() + lent_bytes; }
+    };
+
+    struct Sent {
+        uint64_t index = 0;
+        size_t work_bytes = 0;
+        Queued kept = {};  ///< all of it, if the stream is lasting, or its rows are lent
+    };
+
+    struct Change {
+        uint64_t index = 0;  ///< of its last record
+        uint64_t state = 0;
+    };
+
+    void enter(State state, uint64_t pause_ns = 0);
+    void try_later(std::string_view why);
+    void begin_anew();
+    void send_again();
+    void connect();
+    void add_whole(RecordMessage& record, bool has_more);
+    [[nodiscard]] bool can_lend() const;
+    [[nodiscard]] bool lend(Queued& record);
+    void put_rows_into(Queued& record);
+    void give_back(Queued&& record);
+    void add_all_rows(const Batch& batch, size_t table, bool has_more);
+    void add_rows(const Batch& batch, size_t table, const AggregatedRows& changed);
+    void find_positions();
+    [[nodiscard]] bool has_window(size_t work_bytes) const noexcept;
+    [[nodiscard]] bool post(uint64_t index, size_t bytes_to_come,
+                            std::span<const std::span<const std::byte>> body);
+    void was_sent(size_t work_bytes);
+    void chunk_is_ahead(uint64_t index, size_t work_bytes);
+    void forget_chunks_ahead() noexcept;
+    [[nodiscard]] bool send_queue(uint64_t state);
+    [[nodiscard]] size_t chunk_bytes_ahead_max(What what) const noexcept;
+    [[nodiscard]] bool send_next_chunk(What what);
+    void begin(Batch& batch);
+    void end(Batch& batch);
+    [[nodiscard]] uint64_t next_index() const noexcept;
+    [[nodiscard]] bool begin_walk(Batch& batch);
+    void add_iterations(const Batch& batch, size_t table);
+    [[nodiscard]] bool send_rows(Batch& batch, const ShardTable& table, size_t work_bytes_max);
+    [[nodiscard]] RecordMessage record_of(const ShardTable& table, size_t number);
+    void add_listed(size_t table, bool has_more);
+    void find_counted();
+    void find_unreported();
+
+    Ends ends_;
+    transport::Endpoint& endpoint_;
+    const Clock& clock_;
+    const Holdings& holdings_;
+    ShardTables& tables_;
+    Lender& lender_;
+    RepeatedLog& failures_;
+
+    State state_ = State::kPaused;
+    uint64_t until_ns_ = 0;      ///< kPaused: when to connect
+    uint64_t pause_ns_ = 0;      ///< before the next attempt; grows until the learner answers
+    uint64_t connected_ns_ = 0;  ///< when the connection was made
+    bool is_out_ = false;        ///< the learner is out of reach, and that was logged
+    uint64_t heard_ = 0;         ///< answers of the learner
+    uint64_t seen_ = 0;          ///< of these, by is_stuck()
+    uint64_t looked_ns_ = 0;     ///< is_stuck() was called
+    uint64_t went_on_ns_ = 0;    ///< the learner was heard of, or nothing waited for it
+    std::optional<transport::ConnectionId> connection_;
+    uint64_t connection_count_ = 0;
+    uint64_t epoch_ = 0;
+    bool must_poll_ = false;
+    bool is_refused_ = false;
+    bool has_unreported_ = false;  ///< batches
+    uint64_t sent_bytes_ = 0;      ///< and what it took to find them
+
+    std::vector<Batch> batches_;
+    PositionSet positions_;
+    uint64_t generation_ = 1;
+    uint64_t mark_ = 0;  ///< index that must be applied
+    SpareBuffers<> spare_;
+    std::deque<Queued> queue_;
+    size_t queue_bytes_ = 0;
+    uint64_t last_index_ = 0;  ///< of the record that was sent last, or of which some was sent
+    uint64_t applied_ = 0;
+    uint64_t taken_ = 0;  ///< as applied_, and what the learner keeps until the change is whole
+    std::deque<Sent> unapplied_;
+    size_t untaken_bytes_ = 0;       ///< of work for the learner
+    std::deque<Sent> chunks_ahead_;  ///< that it has not taken
+    size_t chunk_bytes_ahead_ = 0;   ///< of work in them
+    std::deque<Change> changes_;     ///< that are not confirmed; of a lasting stream
+    uint64_t state_now_ = 0;
+    bool is_shared_ = false;
+    std::deque<Change> uncommon_;  ///< while it is shared: changes that not all copies have
+    uint64_t common_ = 0;          ///< index up to which all have them
+    PositionSet taken_over_;
+    uint64_t last_list_ = 0;  ///< number that was given to a list
+    bool is_counted_ = false;
+    ListedRows listed_;  ///< kept for their memory
+    std::vector<std::byte> values_;
+    std::vector<std::byte> state_bytes_;
+};
+
+}  // namespace weir

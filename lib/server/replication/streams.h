@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// Streams: all streams of one primary, one to each shard that learns from it or is its backup; and
+/// what a push means to them.
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "lib/base/clock.h"
+#include "lib/base/repeated_log.h"
+#include "lib/key/key_list.h"
+#include "lib/ring/moves.h"
+#include "lib/ring/view.h"
+#include "lib/server/holdings.h"
+#include "lib/server/replication/stream.h"
+#include "lib/server/requests/request.h"
+#include "lib/vclock/range_clock.h"
+#include "transport/transport.h"
+
+namespace weir {
+
+/// It counts the changes of the shard: state() is how many there were. What a change promised to its
+/// sender holds once confirmed_state() is not below it.
+///
+/// Thread: the shard's
+class Streams {
+public:
+    /// Of keys that are remembered for lists that are pushed by their hash, or that sums change again and again.
+    static constexpr size_t kListBytesMax = size_t{64} << 20;
+    /// Sums that may come again. Beyond it, all are forgotten.
+    static constexpr size_t kSumsMax = size_t{1} << 16;
+
+    /// What is a reference must outlive this.
+    Streams(transport::Endpoint& endpoint, const Clock& clock, const Holdings& holdings,
+            ShardTables& tables, const LendingOptions& lending, RepeatedLog& failures)
+        : endpoint_(endpoint),
+          clock_(clock),
+          holdings_(holdings),
+          tables_(tables),
+          failures_(failures),
+          lender_(lending) {}
+
+    [[nodiscard]] bool empty() const noexcept { return streams_.empty(); }
+
+    /// By which streams prove whose they are.
+    void set_pass(uint64_t pass) noexcept { pass_ = pass; }
+
+    /// What a view names anew begins when it is here; or later, when this is called once more.
+    enum class Begin : uint8_t { kNow, kLater };
+
+    /// Follows a view, which the holdings already have: begins streams to learners and backups that
+    /// it names, and ends those of others; a stream of what is leaving goes on until that is let go.
+    /// `number`: of this shard.
+    void take_view(const View& view, uint32_t number, Begin begin = Begin::kNow);
+
+    /// Copies that are this shard's now, and that other primaries had, may lack these rows, which
+    /// are here: they get them, by table, with the next view.
+    void note_touched(const TouchedLog& log) { log.collect(touched_); }
+
+    /// Ends all streams: before the endpoint goes.
+    void end() {
+        for (const auto& [learner, stream] : streams_)
+            keep_lent(*stream);
+        streams_.clear();
+    }
+
+    /// Nothing of what is leaving changes any more.
+    void mark() noexcept {
+        for (const auto& [learner, stream] : streams_)
+            stream->mark();
+    }
+
+    /// Whether some shard is, or is to be, a backup of this one.
+    [[nodiscard]] bool has_copies() const noexcept {
+        return std::ranges::any_of(streams_,
+                                   [](const ToLearner& one) { return one.stream->has_copies(); });
+    }
+
+    /// Whether answers have to wait for some copy.
+    [[nodiscard]] bool is_counted() const noexcept {
+        return std::ranges::any_of(streams_,
+                                   [](const ToLearner& one) { return one.stream->is_counted(); });
+    }
+
+    /// How many changes there were.
+    [[nodiscard]] uint64_t state() const noexcept { return state_; }
+
+    /// All counted copies have what the shard had after this many changes.
+    [[nodiscard]] uint64_t confirmed_state() const noexcept;
+
+    // Pushes:
+
+    /// False: too much waits to be sent.
+    [[nodiscard]] bool has_room() const noexcept;
+
+    /// Whether a push of this list by its hash could be recorded, or need not be.
+    [[nodiscard]] bool knows(uint32_t table, const ListId& id,
+                             const TouchedSegments& touched) const;
+
+    /// A push was executed, and the worker's clock raised: records what it has changed.
+    void pushed(ShardTable& table, uint32_t worker, const RangeClock& clock,
+                const ShardRequest& request);
+
+    /// A push whose effect comes later, or not at all, has made rows for keys that were new: copies get
+    /// them, too, with all others of its keys that are as fresh.
+    void made_rows(ShardTable& table, const ShardRequest& request);
+
+    /// An iteration of the table is about to be closed: what is answered from now on waits for it.
+    void iteration_closes() noexcept { changes(); }
+
+    /// An iteration of the table was closed. `changed`: as of Stream::iteration_closed().
+    void iteration_closed(ShardTable& table, const AggregatedRows* changed);
+
+    /// The same of one that this request alone has changed.
+    void iteration_closed(ShardTable& table, const ShardRequest& only) { record(table, only, {}); }
+
+    /// The table is dropped.
+    void forget_table(uint32_t table) {
+        touched_.erase(table);
+        for (const auto& [learner, stream] : streams_)
+            stream->forget_table(table);
+    }
+
+    // Connections. The functions return whether it is one of a stream.
+
+    bool connected(transport::ConnectionId connection);
+    bool closed(transport::ConnectionId connection);
+
+    /// The other end of a connection has no way any more to what was lent to it.
+    void take_back_lent(transport::ConnectionId connection) { lent_.erase(connection); }
+
+    /// Whether the connection is one of a stream.
+    [[nodiscard]] bool has(transport::ConnectionId connection) const noexcept;
+    /// Returns what is wrong with the frame; empty if nothing is.
+    [[nodiscard]] std::string_view receive(transport::ConnectionId connection,
+                                           const wire::FrameHeader& header);
+
+    /// Sends `what`, about `bytes_max` in all. Returns what it has sent.
+    size_t send(size_t bytes_max, Stream::What what = Stream::What::kChunks);
+
+    /// As Stream::has_chunks(), of any.
+    [[nodiscard]] bool has_chunks() const noexcept {
+        return std::ranges::any_of(streams_,
+                                   [](const ToLearner& one) { return one.stream->has_chunks(); });
+    }
+
+    /// As Stream::must_poll().
+    [[nodiscard]] bool must_poll() const noexcept;
+
+    /// As Stream::due_ns(), of the first one.
+    [[nodiscard]] uint64_t due_ns() const noexcept;
+
+    /// Whether take_complete() or take_refused() may have something to tell.
+    [[nodiscard]] bool has_news() const noexcept {
+        return std::ranges::any_of(streams_,
+                                   [](const ToLearner& one) { return one.stream->has_news(); });
+    }
+
+    /// Learners that have become complete since the last call.
+    [[nodiscard]] std::vector<LearnerReport> take_complete();
+
+    /// What learners were to learn that have had no memory for it since the last call.
+    [[nodiscard]] std::vector<LearnerReport> take_refused();
+
+    /// As Stream::awaits_learner(), of any.
+    [[nodiscard]] bool await_learners() const noexcept {
+        return std::ranges::any_of(
+            streams_, [](const ToLearner& one) { return one.stream->awaits_learner(); });
+    }
+
+    /// What was to get to learners of which nothing was heard for longer than that; see Stream::is_stuck().
+    [[nodiscard]] std::vector<LearnerReport> take_stuck(uint64_t now_ns, uint64_t most_ns);
+
+    /// Whether the learners have all of what is leaving.
+    [[nodiscard]] bool have_leavers_arrived() const;
+
+private:
+    struct ToLearner {
+        uint32_t learner = 0;  ///< its shard
+        std::unique_ptr<Stream> stream;
+    };
+
+    /// What a stream carries of a list.
+    struct ListPart {
+        Stream* stream = nullptr;
+        uint64_t known = 0;  ///< by which number its learner knows it
+        std::vector<uint64_t> keys;
+        std::vector<uint32_t> places;         ///< of these keys in the list; none: the same
+        std::vector<PositionRange> segments;  ///< that they are in; ascending
+        bool is_ascending = true;             ///< or its sender has changed it meanwhile
+        bool has_come = false;                ///< before
+    };
+
+    struct StreamedList {
+        uint32_t table = 0;
+        ListId id;
+        std::vector<ListPart> parts;
+
+        [[nodiscard]] bool is(uint32_t table_is, const ListId& id_is) const noexcept {
+            return table == table_is && id == id_is;
+        }
+    };
+
+    /// Of a change: a push of a worker, whose clock was raised, or the end of an iteration.
+    struct Cause {
+        uint32_t worker = 0;
+        const RangeClock* clock = nullptr;
+
+        [[nodiscard]] bool is_iteration() const noexcept { return clock == nullptr; }
+    };
+
+    [[nodiscard]] std::map<uint32_t, std::vector<Stream::Carried>> wanted_by(const View& view,
+                                                                             uint32_t number) const;
+    void leave_only_known(std::map<uint32_t, std::vector<Stream::Carried>>& wanted) const;
+    [[nodiscard]] uint64_t state_of_those_before(const ToLearner& one) const noexcept;
+    [[nodiscard]] static uint64_t place(uint32_t table, const ListId& id) noexcept;
+    [[nodiscard]] std::vector<ToLearner>::iterator place_of(uint32_t learner) noexcept;
+    [[nodiscard]] Stream* to(uint32_t learner) const noexcept;
+    [[nodiscard]] Stream* find(transport::ConnectionId connection) const noexcept;
+    [[nodiscard]] bool is_streamed(uint64_t position) const noexcept;
+
+    /// What is recorded from now on is of the next state.
+    void changes() noexcept {
+        ++state_;
+        for (const auto& [learner, stream] : streams_)
+            stream->at_state(state_);
+    }
+
+    void keep_lent(Stream& stream);
+    void look_at_positions();
+    void take_over(Stream& stream);
+    void record(ShardTable& table, const ShardRequest& request, const Cause& cause);
+    void record_range(Stream& stream, ShardTable& table, KeyRange keys, const Cause& cause);
+    [[nodiscard]] bool record_sum(ShardTable& table, const AggregatedRows& changed);
+    [[nodiscard]] StreamedList parts_of_sum(const ShardTable& table,
+                                            std::span<const uint64_t> keys);
+    void record_list(StreamedList& streamed, const RowList& list, ShardTable& table,
+                     const Cause& cause);
+    void record_part(ListPart& part, const RowList& list, const TableShard& table,
+                     const Cause& cause);
+    void record_no_rows(Stream& stream, const ShardTable& table, const Cause& cause);
+    void end_change(Stream& stream, std::span<const PositionRange> segments, const Cause& cause);
+    [[nodiscard]] StreamedList* find_list(uint32_t table, const ListId& id) noexcept;
+    void put_rows(const ListPart& part, std::span<const uint32_t> rows, const TableShard& table);
+    void remember(StreamedList&& list, size_t key_count);
+    void forget_lists();
+    [[nodiscard]] StreamedList parts_of(const ShardTable& table,
+                                        std::span<const uint64_t> keys) const;
+
+    transport::Endpoint& endpoint_;
+    const Clock& clock_;
+    const Holdings& holdings_;
+    ShardTables& tables_;
+    RepeatedLog& failures_;
+    Lender lender_;
+    /// Of streams that have ended, by their connections: until these are closed, the learner may take it.
+    std::unordered_map<transport::ConnectionId, std::vector<Block>> lent_;
+    std::vector<ToLearner> streams_;  ///< ascending by learner
+    uint64_t stream_count_ = 0;       ///< that there have been
+    uint64_t state_ = 0;
+    uint32_t number_ = 0;  ///< of this shard
+    uint64_t pass_ = 0;
+    bool is_shared_ = false;                   ///< some segment has several copies, or is to have
+    std::map<uint32_t, TouchedRows> touched_;  ///< of copies that are taken over with the next view
+
+    uint32_t next_to_send_ = 0;    ///< the learner whose turn it is, or who comes next
+    uint64_t positions_seen_ = 0;  ///< sum of the streams' generations that lists_ belongs to
+    std::unordered_map<uint64_t, StreamedList> lists_;
+    std::unordered_set<uint64_t> sums_;  ///< places of lists of sums that have come once
+    size_t list_bytes_ = 0;
+    RecordMessage record_;  ///< kept for its memory, as what follows
+    std::vector<PositionRange> segments_;
+    std::vector<KeyRange> parts_;
+    std::vector<uint64_t> keys_;
+    std::vector<uint32_t> rows_;
+    std::vector<std::byte> values_;
+    std::vector<std::byte> state_bytes_;
+};
+
+}  // namespace weir

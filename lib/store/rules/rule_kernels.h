@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// The kernels of a rule, made from its update(): over values side by side, and over scattered
+/// rows.
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "lib/base/kernel.h"
+#include "lib/store/rules/rule.h"
+
+namespace weir::kernels {
+
+/// How many rows ahead the kernels for scattered rows prefetch: enough to keep a core's line fill
+/// buffers busy.
+inline constexpr size_t kRowsAhead = 32;
+
+inline constexpr size_t kLineBytes = 64;
+
+/// Prefetches all lines of a row, up to 1 KiB. The processor's own prefetcher continues behind
+/// those, but starts too late for rows of a few lines.
+inline void prefetch_row(const std::byte* row, size_t bytes) noexcept {
+    constexpr size_t kBytesMax = 1024;
+    const std::byte* const end = row + std::min(bytes, kBytesMax);
+    for (; row < end; row += kLineBytes)
+        __builtin_prefetch(row, 1);
+    __builtin_prefetch(end - 1, 1);  // a row may begin inside a line
+}
+
+/// How many wide rows ahead to prefetch: as many lines as for narrow rows, or a few more.
+constexpr size_t wide_rows_ahead(size_t row_bytes) noexcept {
+    constexpr size_t kLinesAhead = 64;
+    return std::clamp<size_t>(kLinesAhead / (row_bytes / kLineBytes + 1), 4, kRowsAhead);
+}
+
+template <UpdateRule R, class T>
+WEIR_KERNEL void update_run(std::byte* values, std::byte* state, const std::byte* pushed,
+                            size_t value_count, const RuleParameters& parameters) {
+    const RuleParameters local = parameters;
+    T* __restrict v = reinterpret_cast<T*>(values);
+    T* __restrict s = reinterpret_cast<T*>(state);
+    const T* __restrict p = reinterpret_cast<const T*>(pushed);
+    for (size_t i = 0; i < value_count; ++i)
+        R::update(v[i], s + i * R::kStateValues, p + i * R::kPushedValues, local);
+}
+
+/// The two ways to find rows of one value. The flat one is so quick that computing an address
+/// again is cheaper than keeping it since its prefetch.
+template <class T>
+struct FlatPlaces {
+    static constexpr bool kRemember = false;
+    std::byte* first;
+    size_t stride_bytes;
+
+    T* operator()(uint32_t row) const noexcept {
+        return reinterpret_cast<T*>(first + row * stride_bytes);
+    }
+};
+
+template <class T>
+struct GranulePlaces {
+    static constexpr bool kRemember = true;
+    RowView view;
+
+    T* operator()(uint32_t row) const noexcept { return reinterpret_cast<T*>(view.at(row)); }
+};
+
+template <UpdateRule R, class T, class Places>
+inline void update_places(Places values, Places state, std::span<const uint32_t> rows,
+                          const std::byte* pushed, const RuleParameters& parameters) {
+    const uint32_t* row = rows.data();
+    const size_t count = rows.size();
+    const T* p = reinterpret_cast<const T*>(pushed);
+    T* value_at[kRowsAhead];
+    T* state_at[kRowsAhead];
+    const auto ask = [&](size_t i) {
+        T* v = values(row[i]);
+        __builtin_prefetch(v, 1);
+        if constexpr (Places::kRemember) value_at[i % kRowsAhead] = v;
+        if constexpr (R::kStateValues > 0) {
+            T* s = state(row[i]);
+            __builtin_prefetch(s, 1);
+            if constexpr (Places::kRemember) state_at[i % kRowsAhead] = s;
+        }
+    };
+    const auto apply = [&](size_t i) {
+        T* v = nullptr;
+        T* s = nullptr;
+        if constexpr (Places::kRemember) {
+            v = value_at[i % kRowsAhead];
+            if constexpr (R::kStateValues > 0) s = state_at[i % kRowsAhead];
+        } else {
+            v = values(row[i]);
+            if constexpr (R::kStateValues > 0) s = state(row[i]);
+        }
+        R::update(*v, s, p + i * R::kPushedValues, parameters);
+    };
+    for (size_t i = 0; i < std::min(kRowsAhead, count); ++i)
+        ask(i);
+    size_t i = 0;
+    for (; i + kRowsAhead < count; ++i) {
+        apply(i);
+        ask(i + kRowsAhead);
+    }
+    for (; i < count; ++i)
+        apply(i);
+}
+
+/// Rows of one value each, the most frequent kind.
+template <UpdateRule R, class T>
+WEIR_KERNEL void update_single_values(const RowTarget& target, std::span<const uint32_t> rows,
+                                      const std::byte* pushed, const RuleParameters& parameters) {
+    const RuleParameters local = parameters;
+    RowView values = target.values;
+    RowView state = target.state;
+    if constexpr (R::kStateValues == 0)
+        values.stride_bytes = sizeof(T);  // now the compiler knows it
+    if (values.flat != nullptr && (R::kStateValues == 0 || state.flat != nullptr)) {
+        update_places<R, T>(FlatPlaces<T>{values.flat, values.stride_bytes},
+                            FlatPlaces<T>{state.flat, state.stride_bytes}, rows, pushed, local);
+    } else {
+        update_places<R, T>(GranulePlaces<T>{values}, GranulePlaces<T>{state}, rows, pushed, local);
+    }
+}
+
+template <UpdateRule R, class T>
+WEIR_KERNEL void update_wide_rows(const RowTarget& target, std::span<const uint32_t> rows,
+                                  const std::byte* pushed, const RuleParameters& parameters) {
+    const RuleParameters local = parameters;
+    const RowView values = target.values;
+    const RowView state = target.state;
+    const size_t width = target.width;
+    const T* __restrict p = reinterpret_cast<const T*>(pushed);
+    const auto ask = [&](size_t r) {
+        prefetch_row(values.at(rows[r]), width * sizeof(T));
+        if constexpr (R::kStateValues > 0)
+            prefetch_row(state.at(rows[r]), width * sizeof(T) * R::kStateValues);
+    };
+    const size_t ahead =
+        std::min(rows.size(), wide_rows_ahead(width * sizeof(T) * (1 + R::kStateValues)));
+    for (size_t r = 0; r < ahead; ++r)
+        ask(r);
+    for (size_t r = 0; r < rows.size(); ++r) {
+        if (r + ahead < rows.size()) ask(r + ahead);
+        T* __restrict v = reinterpret_cast<T*>(values.at(rows[r]));
+        T* __restrict s = nullptr;
+        if constexpr (R::kStateValues > 0) s = reinterpret_cast<T*>(state.at(rows[r]));
+        for (size_t i = 0; i < width; ++i)
+            R::update(v[i], s + i * R::kStateValues, p + i * R::kPushedValues, local);
+        p += width * R::kPushedValues;
+    }
+}
+
+template <UpdateRule R, class T>
+void update_rows(const RowTarget& target, std::span<const uint32_t> rows, const std::byte* pushed,
+                 const RuleParameters& parameters) {
+    if (target.width == 1) {
+        update_single_values<R, T>(target, rows, pushed, parameters);
+    } else {
+        update_wide_rows<R, T>(target, rows, pushed, parameters);
+    }
+}
+
+template <UpdateRule R, class T>
+[[nodiscard]] RuleKernels make() {
+    if constexpr (R::template kSupports<T>) {
+        return {&update_run<R, T>, &update_rows<R, T>};
+    } else {
+        return {};
+    }
+}
+
+}  // namespace weir::kernels

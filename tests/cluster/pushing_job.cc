@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/cluster/pushing_job.h"
+
+#include <span>
+#include <utility>
+
+namespace weir::test {
+namespace {
+
+constexpr std::array<uint64_t, 2> kLogPeriods = {2, 100};  ///< in turns of the worker
+
+TableSchema rounds_table(Layout layout, uint32_t max_delay) {
+    TableSchema schema = table_of(layout, "rounds", kRoundKeys, ValueType::kUInt64);
+    schema.max_delay = max_delay;
+    return schema;
+}
+
+TableSchema log_table(size_t log) {
+    return table_of(Layout::kSparse, kLogs[log], 0, ValueType::kUInt64);
+}
+
+}  // namespace
+
+uint64_t part(uint64_t worker, uint64_t iteration, uint64_t key) {
+    return mix64(worker * 1'000'003 + iteration * 7919 + key) >> 20;
+}
+
+std::vector<uint64_t> all_keys(uint64_t count) {
+    std::vector<uint64_t> keys(count);
+    for (uint64_t i = 0; i < count; ++i)
+        keys[i] = i;
+    return keys;
+}
+
+std::vector<uint64_t> pull(SimCluster& cluster, const TableInfo& table,
+                           const std::vector<uint64_t>& keys) {
+    std::vector<uint64_t> values(keys.size());
+    const auto call =
+        cluster.workers[0]->pull(table, keys, std::as_writable_bytes(std::span(values)), {});
+    REQUIRE(cluster.finish(0, call));
+    return values;
+}
+
+PushingJob::PushingJob(Random& random, const SimShape& shape,
+                       const transport::sim::Options& network, Layout layout, uint32_t max_delay)
+    : random_(random), cluster_(random(), shape, network) {
+    REQUIRE(cluster_.start());
+    for (uint32_t i = 0; i < shape.workers; ++i) {
+        auto rounds = cluster_.make_table(i, rounds_table(layout, max_delay));
+        REQUIRE_MESSAGE(rounds, rounds.error().text());
+        Worker& worker = workers_.emplace_back();
+        worker.rounds = *std::move(rounds);
+        for (size_t log = 0; log < kLogs.size(); ++log) {
+            auto table = cluster_.make_table(i, log_table(log));
+            REQUIRE_MESSAGE(table, table.error().text());
+            worker.logs[log].table = *std::move(table);
+        }
+        worker.period = 1 + random.below(12);
+        worker.next = *cluster_.workers[i]->next_iteration(worker.rounds.schema.id);
+        worker.acknowledged = worker.next - 1;
+        worker.window = worker.rounds.schema.window();
+    }
+}
+
+void PushingJob::step() {
+    for (uint32_t i = 0; i < workers_.size(); ++i) {
+        settle(i);
+        if (random_.below(workers_[i].period) == 0) push(i);
+    }
+    (void)cluster_.step();
+}
+
+void PushingJob::settle(uint32_t i) {
+    Worker& worker = workers_[i];
+    ClientCore& client = *cluster_.workers[i];
+    while (!worker.open.empty() && client.done(worker.open.front().call)) {
+        const Status pushed = client.take(worker.open.front().call);
+        REQUIRE_MESSAGE(pushed, pushed.error().text());
+        worker.open.pop_front();
+        ++worker.acknowledged;
+    }
+    for (Worker::Log& log : worker.logs) {
+        if (!log.push || !client.done(log.push->call)) continue;
+        REQUIRE(client.take(log.push->call));
+        log.push.reset();
+        ++log.logged;
+    }
+}
+
+void PushingJob::push(uint32_t i) {
+    Worker& worker = workers_[i];
+    for (size_t n = 0; n < kLogs.size(); ++n) {
+        Worker::Log& log = worker.logs[n];
+        if (log.push || random_.below(kLogPeriods[n]) != 0) continue;
+        log.push = Worker::Open();  // not emplace(): clang 14 does not take it
+        log.push->keys = {i * kLogKeys + log.started++};
+        log.push->values = {1};
+        log.push->call = cluster_.workers[i]->push(log.table, log.push->keys,
+                                                   std::as_bytes(std::span(log.push->values)), {});
+    }
+    push_iteration(i);
+}
+
+void PushingJob::push_iteration(uint32_t i) {
+    Worker& worker = workers_[i];
+    if (worker.open.size() >= worker.window) return;
+    Worker::Open& open = worker.open.emplace_back();
+    open.keys = all_keys(kRoundKeys);
+    for (const uint64_t key : open.keys)
+        open.values.push_back(part(i, worker.next, key));
+    open.call = cluster_.workers[i]->push(worker.rounds, open.keys,
+                                          std::as_bytes(std::span(open.values)), {worker.next});
+    ++worker.next;
+}
+
+}  // namespace weir::test

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+/// \file
+/// The iterations of a history's workers: their parts, and the pulls that name an iteration.
+
+#include <algorithm>
+#include <utility>
+
+#include <doctest/doctest.h>
+
+#include "tests/histories/machinery/history_workers.h"
+
+namespace weir::test {
+
+void HistoryWorkers::begin_round(uint32_t number) {
+    Worker& worker = workers_[number];
+    const TableInfo& table = tables_[kRoundsTable];
+    if (!worker.has_iterations || worker.rounds.size() >= 4) return;
+    const uint64_t first = cluster_.workers[number]->first_iteration(table.schema.id);
+    if (first > CountedRounds::kRounds) return;
+    worker.pushed = std::max(worker.pushed, first - 1);
+    const auto oldest =
+        std::ranges::find_if(worker.rounds, [](const Round& round) { return round.is_push; });
+    const uint64_t open = oldest == worker.rounds.end() ? 0 : worker.pushed - oldest->iteration + 1;
+    if (worker.pushed < CountedRounds::kRounds && open <= table.schema.max_delay) {
+        begin_part(number);
+    } else if (worker.pushed > 0 && !is_draining_) {
+        begin_pull_of_round(number);
+    }
+}
+
+void HistoryWorkers::begin_part(uint32_t number) {
+    Worker& worker = workers_[number];
+    const TableInfo& table = tables_[kRoundsTable];
+    Round& round = worker.rounds.emplace_back();
+    round.is_push = true;
+    round.iteration = ++worker.pushed;
+    if (!common_keys_.empty() && random_.below(8) != 0) {
+        round.keys = common_keys_;
+    } else if (random_.below(8) != 0) {
+        choose_keys(worker, table.schema.layout, kKeys, round);
+    }
+    round.bits = rounds_.begin_push(round.iteration, number, round.keys);
+    make_room(number, round, round.keys.size());
+    std::ranges::copy(round.bits, round.values(round.keys.size()).begin());
+    CallOptions options{round.iteration};
+    // The last one is what is looked at in the end.
+    round.is_hurried = !is_draining_ && !worker.is_leaving &&
+                       round.iteration < CountedRounds::kRounds && random_.below(40) == 0;
+    if (round.is_hurried) {
+        options.deadline_ns = (1 + random_.below(3000)) * kMicrosecond;
+        rounds_.let_fail(round.iteration);
+    }
+    round.id = send(*cluster_.workers[number], table, round, round.keys.size(), options);
+    ++counts_.rounds;
+}
+
+void HistoryWorkers::begin_pull_of_round(uint32_t number) {
+    Worker& worker = workers_[number];
+    const TableInfo& table = tables_[kRoundsTable];
+    Round& round = worker.rounds.emplace_back();
+    round.iteration = 1 + random_.below(worker.pushed);
+    choose_keys(worker, table.schema.layout, kKeys, round);
+    make_room(number, round, round.keys.size());
+    round.before = rounds_.begin_pull();
+    round.id = send(*cluster_.workers[number], table, round, round.keys.size(), {round.iteration});
+}
+
+bool HistoryWorkers::end(uint32_t number, Round& round) {
+    ClientCore& client = *cluster_.workers[number];
+    if (!client.done(round.id)) return false;
+    const size_t count = round.keys.size();
+    const std::optional<uint64_t> shown = client.iteration_shown(round.id);
+    const Status ended = client.take(round.id);
+    if (round.is_push) {
+        events_.add("worker {}: its part of iteration {} has ended: {}", number, round.iteration,
+                    ended ? "ok" : ended.error().message());
+    }
+    if (!ended && rounds_.may_fail(round.iteration)) {
+        note_failed(number, round);
+    } else {
+        check(ended, round.is_push ? "a part" : "a pull of an iteration");
+        round.is_push ? rounds_.end_push(round.keys, round.bits) : end_pull(number, round, shown);
+    }
+    bury(round, count);
+    return true;
+}
+
+void HistoryWorkers::end_pull(uint32_t number, Round& round, std::optional<uint64_t> shown) {
+    INFO("worker " << number << " asked for iteration " << round.iteration << "\n"
+                   << events_.text());
+    REQUIRE(shown.has_value());
+    REQUIRE(*shown >= round.iteration);
+    const std::span<const uint64_t> values = round.values(round.keys.size());
+    for (size_t i = 0; i < round.keys.size(); ++i) {
+        const uint64_t key = round.keys[i];
+        rounds_.end_pull(key, values[i], *shown, round.before[key]);
+    }
+}
+
+void HistoryWorkers::note_failed(uint32_t number, Round& round) {
+    if (!round.is_push) return;
+    ++counts_.failed_parts;
+    workers_[number].failed.push_back(
+        {round.iteration, std::move(round.keys), std::move(round.bits)});
+}
+
+}  // namespace weir::test

@@ -1,0 +1,385 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/histories/machinery/history_workers.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include <doctest/doctest.h>
+#include <fmt/core.h>
+
+namespace weir::test {
+namespace {
+
+constexpr size_t kCallsOpen = 3;  ///< of a worker in the counted tables
+/// A call ends with its deadline, but when its memory is in reach of a server: that connection is closed
+/// first, once it is 100 ms old, which takes a round trip and maybe its repetition.
+constexpr uint64_t kLateNs = kSecond;
+constexpr uint32_t kLateTurns = 20;  ///< and so often a worker must have been polled
+constexpr uint64_t kGraveValue = 0x5a5a'5a5a'5a5a'5a5a;
+constexpr size_t kGravesMax = 30;
+constexpr uint64_t kSlowness = 40;  ///< so many times fewer calls begin while workers are slow
+
+}  // namespace
+
+void HistoryWorkers::start() {
+    const auto width = static_cast<uint32_t>(1 + random_.below(3) * random_.below(20));
+    TableSchema rounds = table_of(random_.below(2) == 0 ? Layout::kDense : Layout::kSparse,
+                                  "rounds", kKeys, ValueType::kUInt64);
+    rounds.rule = "rounds_in_order";
+    if (cluster_.shape().replicas > 0 && random_.below(2) == 0) rounds.rule = "rounds_with_state";
+    rounds.max_delay = static_cast<uint32_t>(random_.below(3));
+    TableSchema dense = table_of(Layout::kDense, "dense", kKeys, ValueType::kUInt64, width);
+    TableSchema sparse = table_of(Layout::kSparse, "sparse", kKeys, ValueType::kUInt64, width);
+    if (random_.below(2) == 0) dense.rule = "add_with_state";
+    if (random_.below(2) == 0) sparse.rule = "add_with_state";
+    Random aside = random_;  // so that the others are the same histories
+    if (aside.below(2) == 0) common_keys_ = some_keys(20 + aside.below(80));
+    for (const TableSchema& schema : {dense, sparse, rounds}) {
+        auto made = cluster_.make_table(0, schema);
+        REQUIRE(made.has_value());
+        tables_.push_back(*std::move(made));
+    }
+    workers_.resize(cluster_.workers.size());
+    for (Worker& worker : workers_)
+        worker.is_ready = true;
+    counted_ = {CountedPushes(kKeys, width), CountedPushes(kKeys, width)};
+    if (cluster_.shape().replicas == 0) return;
+    for (CountedPushes& counted : counted_)
+        counted.take_back();
+}
+
+void HistoryWorkers::add() {
+    if (workers_.size() >= CountedRounds::kWorkers) return;
+    Worker& worker = workers_.emplace_back();
+    worker.has_iterations = random_.below(4) != 0;
+    (void)cluster_.add_joining_worker(worker.has_iterations);
+    events_.add("worker {} asks to join", workers_.size() - 1);
+    ++counts_.workers_joined;
+}
+
+void HistoryWorkers::remove() {
+    if (workers_.size() < 2) return;  // the first one looks at everything in the end
+    const size_t number = 1 + random_.below(workers_.size() - 1);
+    Worker& worker = workers_[number];
+    if (!worker.is_ready || worker.is_leaving || worker.has_died) return;
+    worker.is_leaving = true;
+    worker.leaves_open = random_.below(2) == 0;
+    events_.add("a worker is to leave{}", worker.leaves_open ? ", with what it has open" : "");
+    ++counts_.workers_left;
+    if (!worker.leaves_open || (worker.calls.empty() && worker.rounds.empty())) return;
+    ++counts_.left_with_calls;
+    drop_some(worker, *cluster_.workers[number]);
+}
+
+bool HistoryWorkers::kill(uint32_t number) {
+    Worker& worker = workers_[number];
+    if (worker.has_left || worker.has_died) return false;
+    for (Call& call : worker.calls) {
+        if (!call.is_push) continue;
+        CountedPushes& counted = counted_[call.table];
+        counted.give_up_push(call.keys, call.values(call.keys.size() * counted.width()));
+    }
+    for (const Round& round : worker.rounds) {
+        if (round.is_push) rounds_.give_up_push(round.iteration, round.keys, round.bits);
+    }
+    for (const FailedPart& part : worker.failed)
+        rounds_.give_up_push(part.iteration, part.keys, part.bits);
+    worker.has_died = true;
+    events_.add("worker {} dies", number);
+    ++counts_.workers_died;
+    return true;
+}
+
+void HistoryWorkers::live(uint32_t number) {
+    Worker& worker = workers_[number];
+    if (worker.has_died) return;
+    ClientCore& client = *cluster_.workers[number];
+    if (worker.has_left || cluster_.stopped.contains(&client)) return;
+    if (!worker.is_ready) {
+        if (!client.ready()) return;
+        worker.is_ready = true;
+        events_.add("worker {} has joined as {}", number, client.worker());
+    }
+    std::erase_if(worker.calls, [&](Call& call) { return end(number, call); });
+    std::erase_if(worker.rounds, [&](Round& round) { return end(number, round); });
+    if (worker.is_leaving) return leave(worker, client);
+    const uint64_t slowness = is_slow_ && !is_draining_ ? kSlowness : 1;
+    const size_t calls_open = only_pulls_.contains(number) ? 4 * kCallsOpen : kCallsOpen;
+    if (!is_draining_ && worker.calls.size() < calls_open && random_.below(4 * slowness) == 0) {
+        begin(number, worker.calls.emplace_back());
+    }
+    if (only_pulls_.contains(number) && !is_draining_) return;
+    if (random_.below(12 * slowness) == 0 || is_draining_) begin_round(number);
+}
+
+/// As Client::leave(): waits for its pushes and pulls, whether it asks for their outcomes or not.
+void HistoryWorkers::leave(Worker& worker, ClientCore& client) {
+    const bool has_calls = !worker.calls.empty() || !worker.rounds.empty();
+    if (worker.leave == 0) {
+        if (worker.leaves_open ? client.has_open_values() : has_calls) return;
+        worker.leave = client.leave({}, 0);
+    }
+    if (!client.done(worker.leave)) return;
+    INFO(events_.text());
+    REQUIRE_FALSE(has_calls);
+    check(client.take(worker.leave), "a leave");
+    worker.has_left = true;
+    events_.add("worker {} has left", client.worker());
+}
+
+/// Who leaves may have forgotten its tasks. They count as if it had not.
+void HistoryWorkers::drop_some(Worker& worker, ClientCore& client) {
+    for (Call& call : worker.calls) {
+        if (!call.is_push || call.is_hurried || call.after != 0 || random_.below(3) != 0) continue;
+        client.drop(call.id);
+        call.is_dropped = true;
+    }
+}
+
+std::vector<uint64_t> HistoryWorkers::some_keys(uint64_t count) {
+    std::set<uint64_t> chosen;
+    while (chosen.size() < count)
+        chosen.insert(random_.below(kKeys));
+    return {chosen.begin(), chosen.end()};
+}
+
+/// A range, if the table has some; one of the worker's long lists, again and again; or a new list.
+void HistoryWorkers::choose_keys(Worker& worker, Layout layout, uint64_t count_max,
+                                 Transfer& transfer) {
+    transfer.is_range = layout == Layout::kDense && random_.below(2) == 0;
+    if (transfer.is_range) {
+        const uint64_t first = random_.below(kKeys);
+        const uint64_t end = first + 1 + random_.below(kKeys - first);
+        for (uint64_t key = first; key < end; ++key)
+            transfer.keys.push_back(key);
+    } else if (random_.below(2) == 0) {
+        while (worker.lists.size() < 3)
+            worker.lists.push_back(some_keys(20 + random_.below(80)));
+        transfer.keys = worker.lists[random_.below(3)];
+    } else {
+        transfer.keys = some_keys(1 + random_.below(count_max));
+    }
+}
+
+/// For a pull by one server, which must not answer without a lease: mostly one that was just pushed, maybe
+/// to a server that has taken over.
+void HistoryWorkers::choose_one_key(Call& call) {
+    if (acknowledged_.empty() || random_.below(4) == 0) {
+        call.keys = some_keys(1);
+        return;
+    }
+    const auto [table, key] = acknowledged_[random_.below(acknowledged_.size())];
+    call.table = table;
+    call.keys = {key};
+}
+
+void HistoryWorkers::note_acknowledged(const Call& call) {
+    constexpr size_t kSome = 16;
+    if (call.keys.empty()) return;
+    acknowledged_.emplace_back(call.table, call.keys[call.id % call.keys.size()]);
+    if (acknowledged_.size() > kSome) acknowledged_.pop_front();
+}
+
+void HistoryWorkers::make_room(uint32_t number, Transfer& transfer, size_t count) {
+    if (random_.below(3) == 0) {
+        transfer.plain.resize(count);
+    } else if (count > 0) {
+        transfer.block = Block(cluster_.memory_of(number), count * sizeof(uint64_t));
+    }
+}
+
+void HistoryWorkers::begin(uint32_t number, Call& call) {
+    Worker& worker = workers_[number];
+    ClientCore& client = *cluster_.workers[number];
+    call.table = random_.below(2);
+    if (only_pulls_.contains(number)) {
+        choose_one_key(call);
+    } else {
+        choose_keys(worker, tables_[call.table].schema.layout, 6, call);
+    }
+    CountedPushes& counted = counted_[call.table];
+    call.is_push =
+        random_.below(5) != 0 && counted.may_push(call.keys) && !only_pulls_.contains(number);
+    const size_t count = call.keys.size() * counted.width();
+    make_room(number, call, count);
+    const std::span<uint64_t> values = call.values(count);
+    CallOptions options;
+    call.is_hurried = random_.below(40) == 0;
+    if (call.is_hurried) options.deadline_ns = (1 + random_.below(3000)) * kMicrosecond;
+    call.due_ns = clock_of(number).now_ns() + options.deadline_ns;
+    const TaskId before = some_call_before(number, call);
+    if (before != kNoTask) options.after = std::span(&before, 1);
+    events_.add("worker {}: a {} of {} keys from {} of table {}", number,
+                call.is_push ? "push" : "pull", call.keys.size(), call.keys[0], call.table);
+    if (call.is_push) {
+        counted.begin_push(call.keys, values);
+        ++counts_.pushes;
+    } else {
+        call.before = counted.begin_pull();
+    }
+    call.id = send(client, tables_[call.table], call, count, options);
+}
+
+/// Of those that are open, now and then.
+TaskId HistoryWorkers::some_call_before(uint32_t number, Call& call) {
+    Worker& worker = workers_[number];
+    if (worker.calls.size() < 2 || random_.below(8) != 0) return kNoTask;
+    call.after = worker.calls[random_.below(worker.calls.size() - 1)].id;
+    ++counts_.waiting_calls;
+    return cluster_.workers[number]->name_task(call.after);
+}
+
+ClientCore::CallId HistoryWorkers::send(ClientCore& client, const TableInfo& table,
+                                        Transfer& transfer, size_t count,
+                                        const CallOptions& options) {
+    const std::span<uint64_t> values = transfer.values(count);
+    if (transfer.is_push) {
+        const auto bytes = std::as_bytes(values);
+        return transfer.is_range ? client.push(table, transfer.range(), bytes, options)
+                                 : client.push(table, transfer.keys, bytes, options);
+    }
+    const auto bytes = std::as_writable_bytes(values);
+    return transfer.is_range ? client.pull(table, transfer.range(), bytes, options)
+                             : client.pull(table, transfer.keys, bytes, options);
+}
+
+bool HistoryWorkers::end(uint32_t number, Call& call) {
+    ClientCore& client = *cluster_.workers[number];
+    if (call.is_dropped ? client.has_open_values() : !client.done(call.id)) {
+        check_not_late(number, call);
+        return false;
+    }
+    const Status ended = call.is_dropped ? Status() : client.take(call.id);
+    INFO("table " << call.table << ", worker " << number << "\n" << events_.text());
+    note_end(number, call, ended);
+    bury(call, call.keys.size() * counted_[call.table].width());
+    return true;
+}
+
+void HistoryWorkers::check_not_late(uint32_t number, Call& call) {
+    const uint64_t now_ns = clock_of(number).now_ns();
+    if (call.is_hurried && now_ns >= call.due_ns) ++call.late_turns;
+    if (call.late_turns <= kLateTurns || now_ns <= call.due_ns + kLateNs) return;
+    INFO(events_.text());
+    FAIL("worker " << number << " has a call past its deadline");
+}
+
+void HistoryWorkers::note_end(uint32_t number, Call& call, const Status& ended) {
+    Worker& worker = workers_[number];
+    CountedPushes& counted = counted_[call.table];
+    const auto values = call.values(call.keys.size() * counted.width());
+    if (!ended) worker.failed_calls.insert(call.id);
+    const bool is_over = clock_of(number).now_ns() >= call.due_ns;
+    const bool is_given_up = call.is_hurried && is_over && ended.code() == Errc::kDeadline;
+    if (!is_given_up && worker.failed_calls.contains(call.after)) {
+        REQUIRE_FALSE(ended.has_value());
+        REQUIRE(ended.error().text().find("failed: ") != std::string::npos);
+        if (call.is_push) counted.never_sent(call.keys, values);
+        return;
+    }
+    if (is_given_up) ++counts_.given_up;
+    if (!is_given_up) check(ended, call.is_push ? "a push" : "a pull");
+    if (call.is_push) {
+        if (is_given_up) return counted.give_up_push(call.keys, values);
+        counted.end_push(call.keys, values);
+        note_acknowledged(call);
+    } else if (!is_given_up) {
+        counted.end_pull(call.keys, values, call.before);
+    }
+}
+
+/// From now on nobody reads or writes its values.
+void HistoryWorkers::bury(Transfer& transfer, size_t count) {
+    const std::span<uint64_t> values = transfer.values(count);
+    std::ranges::fill(values, kGraveValue);
+    graves_.push_back({std::move(transfer.plain), std::move(transfer.block), values.size()});
+    if (graves_.size() > kGravesMax) check_oldest_grave();
+}
+
+void HistoryWorkers::check_oldest_grave() {
+    INFO("a buffer was written after its call had ended\n" << events_.text());
+    REQUIRE(std::ranges::all_of(graves_.front().values(),
+                                [](uint64_t value) { return value == kGraveValue; }));
+    graves_.pop_front();
+}
+
+void HistoryWorkers::check(const Status& ended, const char* what) const {
+    if (ended) return;
+    INFO(what << ": " << ended.error().message() << "\n" << events_.text());
+    REQUIRE(ended.has_value());
+}
+
+bool HistoryWorkers::has_rounds_left(size_t number) const {
+    const Worker& worker = workers_[number];
+    return worker.has_iterations && worker.pushed < CountedRounds::kRounds &&
+           cluster_.workers[number]->first_iteration(tables_[kRoundsTable].schema.id) <=
+               CountedRounds::kRounds;
+}
+
+bool HistoryWorkers::is_at_rest() const {
+    for (size_t number = 0; number < workers_.size(); ++number) {
+        const Worker& worker = workers_[number];
+        if (worker.has_left || worker.has_died) continue;
+        if (!worker.is_ready || worker.is_leaving || !worker.calls.empty() ||
+            !worker.rounds.empty() || has_rounds_left(number)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+std::string HistoryWorkers::text() const {
+    std::string text;
+    for (size_t i = 0; i < workers_.size(); ++i) {
+        const Worker& worker = workers_[i];
+        text += fmt::format(
+            "worker {}: ready {}, leaving {}, left {}, {} calls, {} rounds, pushed {}\n", i,
+            worker.is_ready, worker.is_leaving, worker.has_left, worker.calls.size(),
+            worker.rounds.size(), worker.pushed);
+    }
+    const View view = cluster_.managers_view();
+    text += fmt::format("view {}:", view.epoch());
+    for (const ViewServer& server : view.servers())
+        text += fmt::format(" server {}", server.number);
+    for (const ViewWorker& worker : view.workers())
+        text += fmt::format(" worker {} from {}", worker.number,
+                            view.first_iteration(worker.number, tables_[kRoundsTable].schema.id));
+    for (const auto& shard : cluster_.shards) {
+        if (shard == nullptr || !shard->finished()) continue;
+        text += fmt::format("\n{} has ended: {}", shard->name(),
+                            shard->outcome() ? "ok" : shard->outcome().error().message());
+    }
+    for (const auto& worker : cluster_.workers) {
+        if (worker == nullptr) continue;
+        text += fmt::format("\n{} epoch {}: {}", worker->name(), worker->epoch(),
+                            worker->failure() ? "ok" : worker->failure().error().message());
+    }
+    return text;
+}
+
+void HistoryWorkers::check_all() {
+    while (!graves_.empty())
+        check_oldest_grave();
+    std::vector<uint64_t> keys(kKeys);
+    for (uint64_t key = 0; key < kKeys; ++key)
+        keys[key] = key;
+    for (const size_t table : {0, 1}) {
+        std::vector<uint64_t> values(kKeys * counted_[table].width());
+        const auto call = cluster_.workers[0]->pull(tables_[table], keys,
+                                                    std::as_writable_bytes(std::span(values)), {});
+        INFO("table " << table << "\n" << events_.text());
+        REQUIRE(cluster_.finish(0, call).has_value());
+        counted_[table].check_all(values);
+    }
+    std::vector<uint64_t> values(kKeys);
+    const auto call = cluster_.workers[0]->pull(tables_[kRoundsTable], keys,
+                                                std::as_writable_bytes(std::span(values)),
+                                                {CountedRounds::kRounds});
+    INFO(events_.text());
+    REQUIRE(cluster_.finish(0, call).has_value());
+    for (uint64_t key = 0; key < kKeys; ++key)
+        rounds_.check(key, values[key], CountedRounds::kRounds);
+}
+
+}  // namespace weir::test

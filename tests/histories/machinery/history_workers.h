@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// HistoryWorkers: the workers of a history, the tables that they use, and what must be true of
+/// their calls: every push counts once (one that was given up at most once), every pull is
+/// explained, the rule of an iteration runs once on the parts of all its members, and no buffer is
+/// touched after its call.
+
+#include <deque>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lib/base/random.h"
+#include "tests/cluster/counted_pushes.h"
+#include "tests/cluster/counted_rounds.h"
+#include "tests/cluster/sim_cluster.h"
+#include "tests/histories/machinery/history_log.h"
+
+namespace weir::test {
+
+/// The members of `cluster.workers`, by the same numbers.
+///
+/// Thread: one
+class HistoryWorkers {
+public:
+    static constexpr uint64_t kKeys = 120;
+
+    HistoryWorkers(SimCluster& cluster, Random& random, HistoryEvents& events,
+                   HistoryCounts& counts)
+        : cluster_(cluster), random_(random), events_(events), counts_(counts), rounds_(kKeys) {}
+
+    /// The first workers have joined. One of them makes the tables.
+    void start();
+
+    /// A worker asks to join, if there is one left.
+    void add();
+    /// A worker is to leave, if one may.
+    void remove();
+    /// The worker has died, but for `cluster.workers`. What it has pushed without an answer may
+    /// count or not. False if that worker cannot die.
+    [[nodiscard]] bool kill(uint32_t number);
+
+    /// Takes what has ended, and begins other calls.
+    void live() {
+        for (uint32_t worker = 0; worker < workers_.size(); ++worker)
+            live(worker);
+    }
+
+    /// From now on no call begins but parts of iterations that others wait for.
+    void drain() { is_draining_ = true; }
+
+    /// Fewer calls begin, so that time passes: in turns in which nothing happens, a millisecond does.
+    void set_slow(bool is_slow) { is_slow_ = is_slow; }
+
+    /// It begins nothing but pulls, of what it thinks the servers are. (Its pushes would wait for one
+    /// that was replaced, and soon all its calls with them.)
+    void set_only_pulls(uint32_t number, bool only) {
+        only ? void(only_pulls_.insert(number)) : void(only_pulls_.erase(number));
+    }
+
+    /// All calls and iterations have ended.
+    [[nodiscard]] bool is_at_rest() const;
+    /// What is still to come.
+    [[nodiscard]] std::string text() const;
+    /// Looks at all values, after the last call.
+    void check_all();
+
+private:
+    /// The keys of a call, and their values in its caller's memory.
+    struct Transfer {
+        ClientCore::CallId id = 0;
+        bool is_push = false;
+        bool is_range = false;    ///< it names its keys as a range
+        bool is_hurried = false;  ///< it has a deadline that it may miss
+        std::vector<uint64_t> keys;
+        std::vector<uint64_t> plain;   ///< values in memory that is not registered
+        Block block;                   ///< values in memory that is
+        std::vector<uint64_t> before;  ///< of a pull: what was certain when it began
+
+        [[nodiscard]] std::span<uint64_t> values(size_t count) {
+            if (!plain.empty()) return plain;
+            return {reinterpret_cast<uint64_t*>(block.data()), count};
+        }
+
+        [[nodiscard]] KeyRange range() const { return {keys.front(), keys.back() + 1}; }
+    };
+
+    struct Call : Transfer {
+        size_t table = 0;
+        uint64_t due_ns = 0;           ///< its deadline
+        uint32_t late_turns = 0;       ///< after that, in which its worker was polled
+        ClientCore::CallId after = 0;  ///< the call that must have ended before it begins
+        bool is_dropped = false;       ///< nobody asks how it ended
+    };
+
+    /// A push into an iteration, or a pull of one.
+    struct Round : Transfer {
+        uint64_t iteration = 0;
+        std::vector<uint64_t> bits;  ///< what a push has as its values
+    };
+
+    /// A part that was withdrawn.
+    struct FailedPart {
+        uint64_t iteration = 0;
+        std::vector<uint64_t> keys;
+        std::vector<uint64_t> bits;
+    };
+
+    struct Worker {
+        bool is_ready = false;
+        bool is_leaving = false;
+        bool has_left = false;
+        bool has_died = false;
+        bool has_iterations = true;
+        bool leaves_open = false;  ///< it does not wait for its calls, but leave() does
+        uint64_t pushed = 0;       ///< its last iteration; 0: none yet
+        ClientCore::CallId leave = 0;
+        std::deque<Call> calls;
+        std::deque<Round> rounds;
+        std::vector<FailedPart> failed;  ///< shards may not know yet that it has withdrawn them
+        std::vector<std::vector<uint64_t>> lists;
+        std::set<ClientCore::CallId> failed_calls;  ///< what waits for them fails, too
+    };
+
+    /// Buffers of a call that has ended: nobody reads or writes them any more.
+    struct Grave {
+        std::vector<uint64_t> plain;
+        Block block;
+        size_t count = 0;
+
+        [[nodiscard]] std::span<uint64_t> values() {
+            if (!plain.empty()) return plain;
+            return {reinterpret_cast<uint64_t*>(block.data()), count};
+        }
+    };
+
+    [[nodiscard]] const Clock& clock_of(uint32_t number) {
+        return cluster_.clock_of(cluster_.host_of_worker(number));
+    }
+
+    void live(uint32_t number);
+    void leave(Worker& worker, ClientCore& client);
+    void drop_some(Worker& worker, ClientCore& client);
+    [[nodiscard]] std::vector<uint64_t> some_keys(uint64_t count);
+    void choose_keys(Worker& worker, Layout layout, uint64_t count_max, Transfer& transfer);
+    void make_room(uint32_t number, Transfer& transfer, size_t count);
+    void begin(uint32_t number, Call& call);
+    [[nodiscard]] TaskId some_call_before(uint32_t number, Call& call);
+    [[nodiscard]] ClientCore::CallId send(ClientCore& client, const TableInfo& table,
+                                          Transfer& transfer, size_t count,
+                                          const CallOptions& options);
+    [[nodiscard]] bool end(uint32_t number, Call& call);
+    void check_not_late(uint32_t number, Call& call);
+    void note_end(uint32_t number, Call& call, const Status& ended);
+    void note_acknowledged(const Call& call);
+    void choose_one_key(Call& call);
+    void bury(Transfer& transfer, size_t count);
+    void check_oldest_grave();
+
+    // history_rounds.cc
+    void begin_round(uint32_t number);
+    void begin_part(uint32_t number);
+    void begin_pull_of_round(uint32_t number);
+    [[nodiscard]] bool end(uint32_t number, Round& round);
+    void end_pull(uint32_t number, Round& round, std::optional<uint64_t> shown);
+    void note_failed(uint32_t number, Round& round);
+    [[nodiscard]] bool has_rounds_left(size_t number) const;
+    void check(const Status& ended, const char* what) const;
+
+    SimCluster& cluster_;
+    Random& random_;
+    HistoryEvents& events_;
+    HistoryCounts& counts_;
+    bool is_draining_ = false;
+    bool is_slow_ = false;
+    std::set<uint32_t> only_pulls_;
+    /// The last pushes that were acknowledged: of each its table, and one of its keys.
+    std::deque<std::pair<size_t, uint64_t>> acknowledged_;
+    static constexpr size_t kRoundsTable = 2;  ///< that of iterations; those before it are counted
+    std::vector<TableInfo> tables_;
+    std::vector<uint64_t> common_keys_;   ///< of nearly all parts of iterations; none: any keys
+    std::vector<CountedPushes> counted_;  // the first tables
+    CountedRounds rounds_;                // the last one
+    std::deque<Worker> workers_;
+    std::deque<Grave> graves_;
+};
+
+}  // namespace weir::test

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+/// \file
+/// Scans in histories of whole clusters while servers join and leave, connections break, and workers
+/// push: each scan goes on by itself, and gives every key once that was there from its beginning on,
+/// with a value that it had meanwhile.
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include <doctest/doctest.h>
+#include <fmt/core.h>
+
+#include "lib/base/random.h"
+#include "lib/worker/scan_walk.h"
+#include "tests/cluster/sim_cluster.h"
+#include "tests/histories/machinery/history_shape.h"
+#include "tests/seed.h"
+
+namespace weir::test {
+namespace {
+
+constexpr uint64_t kScannedKeys = 900;
+constexpr size_t kShardsEver = 16;
+
+/// What happened in all histories, to see that they reach what they are to reach.
+struct ScanCounts {
+    uint64_t scans = 0;
+    uint64_t pieces = 0;
+    uint64_t moved = 0;  ///< scans that met another view
+    uint64_t asked_again = 0;
+    uint64_t breaks = 0;
+};
+
+class ScanHistory {
+public:
+    ScanHistory(uint64_t seed, ScanCounts& counts)
+        : random_(seed),
+          counts_(counts),
+          faults_(std::make_shared<transport::Faults>(seed)),
+          shape_(make_shape()),
+          options_(make_options()),
+          cluster_(random_(), shape_, options_) {}
+
+    void run() {
+        REQUIRE(cluster_.start());
+        for (const Layout layout : {Layout::kDense, Layout::kSparse}) {
+            const char* const name = layout == Layout::kDense ? "dense" : "sparse";
+            auto made =
+                cluster_.make_table(0, table_of(layout, name, kScannedKeys, ValueType::kUInt64));
+            REQUIRE(made.has_value());
+            tables_.push_back({*made, {}, {}});
+        }
+        push(kScannedKeys / 2);
+        REQUIRE(cluster_.run_until([&] { return is_pushed(); }));
+        if (random_.below(2) == 0) faults_->broken = 0.002;
+        const uint64_t scans = counts_.scans + 6;
+        for (uint64_t turn = 0; counts_.scans < scans; ++turn) {
+            REQUIRE(turn < 1'000'000);
+            if (random_.below(400) == 0) move();
+            if (is_pushed() && random_.below(3) == 0) push(1 + random_.below(20));
+            scan();
+            (void)cluster_.step();
+        }
+        counts_.breaks += faults_->broken_count;
+    }
+
+private:
+    using Sums = std::map<uint64_t, uint64_t>;
+
+    struct ScannedTable {
+        TableInfo info;
+        Sums begun;  ///< what was pushed so far
+        Sums done;   ///< without what is open
+    };
+
+    SimShape make_shape() {
+        SimShape shape = moving_shape(random_, faults_);
+        shape.workers = 2;
+        shape.message_bytes_max = 1024;
+        return shape;
+    }
+
+    transport::sim::Options make_options() {
+        transport::sim::Options options;
+        options.delay_ns_max = kMicrosecond * (2 + random_.below(100));
+        return options;
+    }
+
+    /// A server joins or is told to leave.
+    void move() {
+        const View& view = cluster_.manager->view();
+        if (random_.below(2) == 0) {
+            if (cluster_.shards.size() >= kShardsEver) return;
+            (void)cluster_.add_server({.shards = static_cast<uint32_t>(1 + random_.below(2))});
+        } else if (view.servers().size() > 1) {
+            (void)cluster_.manager->leave_server(some_server(random_, view));
+        }
+    }
+
+    void push(uint64_t count) {
+        push_of_ = random_.below(2);
+        for (ScannedTable& table : tables_) {
+            if (!tables_[push_of_].begun.empty() && &table != &tables_[push_of_]) continue;
+            push(table, count);
+        }
+    }
+
+    void push(ScannedTable& table, uint64_t count) {
+        Sums chosen;
+        for (uint64_t i = 0; i < count; ++i)
+            chosen.emplace(random_.below(kScannedKeys), 1 + random_.below(9));
+        auto& pushed = pushes_.emplace_back();
+        for (const auto& [key, delta] : chosen) {
+            pushed.keys.push_back(key);
+            pushed.deltas.push_back(delta);
+            table.begun[key] += delta;
+        }
+        pushed.table = &table;
+        pushed.call = cluster_.workers[1]->push(table.info, pushed.keys,
+                                                std::as_bytes(std::span(pushed.deltas)), {});
+    }
+
+    [[nodiscard]] bool is_pushed() {
+        for (const Pushed& pushed : pushes_) {
+            if (!cluster_.workers[1]->done(pushed.call)) return false;
+        }
+        for (Pushed& pushed : pushes_) {
+            const Status status = cluster_.workers[1]->take(pushed.call);
+            REQUIRE_MESSAGE(status.has_value(), status.error().message());
+            for (size_t i = 0; i < pushed.keys.size(); ++i)
+                pushed.table->done[pushed.keys[i]] += pushed.deltas[i];
+        }
+        pushes_.clear();
+        return true;
+    }
+
+    /// One step of the scan that is open, as TableScan does it.
+    void scan() {
+        ClientCore& core = *cluster_.workers[0];
+        if (!walk_) {
+            scanned_ = &tables_[random_.below(tables_.size())];
+            before_ = scanned_->done;
+            from_ = random_.below(2) == 0 ? 0 : random_.below(kScannedKeys);
+            std::optional<KeyRange> keys;
+            if (from_ != 0) keys = KeyRange{from_, kScannedKeys};
+            walk_.emplace(scanned_->info, keys);
+            seen_.clear();
+            epoch_ = core.epoch();
+            return ask();
+        }
+        if (!core.done(call_)) return;
+        const auto body = core.take_scan(call_);
+        if (body.code() == Errc::kStaleEpoch) {
+            ++counts_.asked_again;
+            return ask();
+        }
+        REQUIRE_MESSAGE(body.has_value(), body.error().message());
+        const auto piece = walk_->take(*body);
+        REQUIRE(piece.has_value());
+        ++counts_.pieces;
+        CHECK(std::ranges::is_sorted(piece->keys));
+        REQUIRE(piece->values.size() == piece->keys.size() * sizeof(uint64_t));
+        for (size_t i = 0; i < piece->keys.size(); ++i) {
+            uint64_t value = 0;
+            std::memcpy(&value, piece->values.data() + i * sizeof value, sizeof value);
+            REQUIRE_MESSAGE(seen_.emplace(piece->keys[i], value).second,
+                            "key " << piece->keys[i] << " came twice");
+        }
+        ask();
+    }
+
+    void ask() {
+        ClientCore& core = *cluster_.workers[0];
+        const auto question = walk_->next(core.view());
+        REQUIRE(question.has_value());
+        if (*question) {
+            call_ = core.scan((*question)->shard, (*question)->message, 0);
+            return;
+        }
+        if (core.epoch() != epoch_) ++counts_.moved;
+        ++counts_.scans;
+        check_seen();
+        walk_.reset();
+    }
+
+    void check_seen() {
+        const bool is_dense = scanned_->info.positions.is_dense();
+        for (uint64_t key = from_; key < kScannedKeys; ++key) {
+            const auto sum = before_.find(key);
+            if (!is_dense && sum == before_.end()) continue;
+            const auto at = seen_.find(key);
+            REQUIRE_MESSAGE(at != seen_.end(), "key " << key << " is missing");
+            if (sum != before_.end()) CHECK(at->second >= sum->second);
+        }
+        for (const auto& [key, value] : seen_) {
+            CHECK(key >= from_);
+            CHECK((value == 0 || value <= scanned_->begun[key]));
+        }
+    }
+
+    struct Pushed {
+        ScannedTable* table = nullptr;
+        ClientCore::CallId call = 0;
+        std::vector<uint64_t> keys;
+        std::vector<uint64_t> deltas;
+    };
+
+    Random random_;
+    ScanCounts& counts_;
+    std::shared_ptr<transport::Faults> faults_;
+    SimShape shape_;
+    transport::sim::Options options_;
+    std::vector<ScannedTable> tables_;
+    size_t push_of_ = 0;
+    std::vector<Pushed> pushes_;
+    SimCluster cluster_;  // reads what is pushed
+    std::optional<ScanWalk> walk_;
+    ScannedTable* scanned_ = nullptr;
+    ClientCore::CallId call_ = 0;
+    uint64_t epoch_ = 0;
+    uint64_t from_ = 0;  // the keys that are scanned
+    Sums before_;
+    Sums seen_;
+};
+
+}  // namespace
+
+TEST_SUITE("scan_history") {
+    TEST_CASE("a scan goes on while servers join and leave, and gives every key once") {
+        const uint64_t first = testing::seed_or(1);
+        const uint64_t count = testing::histories_or(100);
+        ScanCounts counts;
+        for (uint64_t seed = first; seed < first + count; ++seed) {
+            INFO("WEIR_SEED=" << seed);
+            ScanHistory(seed, counts).run();
+        }
+        MESSAGE(fmt::format(
+            "{} scans in {} pieces, {} met another view, {} questions asked again, "
+            "{} breaks",
+            counts.scans, counts.pieces, counts.moved, counts.asked_again, counts.breaks));
+        if (count >= 100) CHECK((counts.moved > 100 && counts.asked_again > 100));
+    }
+}
+
+}  // namespace weir::test

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include "tests/cluster/stream_pair.h"
+#include "tests/table_schemas.h"
+
+namespace weir::test {
+namespace {
+
+/// A backup that has all, and a table with rows enough to be lent.
+class LendingPair : public StreamPair {
+public:
+    LendingPair() : StreamPair(1, ~size_t{0}, true) {
+        make_table(testing::dense_table("t", 2000));
+        push_extent(0);
+        name_backup(segments_of_primary());
+        REQUIRE(run_until([&] { return has_all(); }));
+        (void)run_until([] { return false; }, 50);
+    }
+};
+
+TEST_SUITE("lending") {
+    TEST_CASE("a backup takes long rows from the memory of the primary") {
+        LendingPair pair;
+        const uint64_t row_bytes = 4 * pair.primary.tables[0]->rows->extents()[0].key_count();
+        const uint64_t before = pair.from->counters().bytes_sent;
+        const size_t pushes = 20;
+        for (size_t i = 0; i < pushes; ++i) {
+            pair.push_extent(0);
+            (void)pair.run_until([] { return false; }, 50);
+        }
+        pair.check_equal();
+        CHECK(pair.wrong == "");
+        CHECK(pair.from->counters().bytes_sent - before < pushes * row_bytes / 2);
+        CHECK(pair.lent.allocations() < pushes);  // it is used again
+    }
+
+    TEST_CASE("what is lent is kept until its reader has no way to it") {
+        LendingPair pair;
+        const size_t before = pair.lent.bytes_in_use();
+        pair.is_learner_stopped = true;
+        for (size_t i = 0; i < 4; ++i)
+            pair.push_extent(0);
+        (void)pair.run_until([] { return false; }, 50);
+        const size_t lent = pair.lent.bytes_in_use();
+        CHECK(lent > before);
+        pair.name_nobody();  // the stream ends, and the reader has not heard of it
+        CHECK(pair.lent.bytes_in_use() == lent);
+        pair.is_learner_stopped = false;
+        CHECK(pair.run_until([&] { return pair.lent.bytes_in_use() < lent; }));
+        CHECK(pair.wrong == "");
+    }
+
+    TEST_CASE("rows that were lent are lent again over another connection, or sent") {
+        LendingPair pair;
+        pair.is_learner_stopped = true;
+        pair.push_extent(0);
+        (void)pair.run_until([] { return false; }, 50);
+        pair.break_stream();
+        pair.is_learner_stopped = false;
+        pair.push_extent(0);
+        (void)pair.run_until([] { return false; }, 3000);
+        pair.check_equal();
+    }
+}
+
+}  // namespace
+}  // namespace weir::test

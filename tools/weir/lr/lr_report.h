@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// The results of `weir lr`: a summary for people, and the output files.
+
+#include "lib/apps/lr/lr_run.h"
+#include "lib/job/job.h"
+#include "tools/weir/lr/lr.h"
+
+namespace weir::tools {
+
+/// Greater gaps are not printed: a bound of more than a tenth of the objective tells the user
+/// nothing.
+inline constexpr double kTellingGap = 0.1;
+
+/// A share as text: "2.8 %" for 0.028.
+[[nodiscard]] std::string percent(double share);
+
+/// Prints the summary and writes the files. The summary goes to stderr if one of the files is
+/// standard output.
+/// Errors: kIo
+[[nodiscard]] Status report(const LrFlags& flags, const apps::LrRun& run, const JobShape& shape);
+
+/// Writes those files again that tell what happened in the job, because `run.events` has become longer. What
+/// is not replaced, such as standard output, stays as it is.
+/// Errors: kIo
+[[nodiscard]] Status report_events(const LrFlags& flags, const apps::LrRun& run,
+                                   const JobShape& shape);
+
+}  // namespace weir::tools
