@@ -11,8 +11,6 @@
 
 #include <doctest/doctest.h>
 
-#include "tests/sanitizers.h"
-
 namespace weir::testing {
 
 inline uint64_t seed_or(uint64_t own) {
@@ -20,12 +18,14 @@ inline uint64_t seed_or(uint64_t own) {
     return text == nullptr ? own : std::strtoull(text, nullptr, 0);
 }
 
-/// WEIR_HISTORIES if it is set, else the test's own number; half as many where a sanitizer makes each of them
-/// take many times as long.
+/// WEIR_HISTORIES if it is set, else WEIR_HISTORIES_SHARE of the test's own number; one at least.
 inline uint64_t histories_or(uint64_t own) {
     const char* text = std::getenv("WEIR_HISTORIES");  // NOLINT(concurrency-mt-unsafe)
     if (text != nullptr) return std::strtoull(text, nullptr, 10);
-    return kHasSanitizer ? (own + 1) / 2 : own;
+    const char* share = std::getenv("WEIR_HISTORIES_SHARE");  // NOLINT(concurrency-mt-unsafe)
+    const double wanted =
+        static_cast<double>(own) * (share == nullptr ? 1 : std::strtod(share, nullptr));
+    return std::max<uint64_t>(1, static_cast<uint64_t>(std::ceil(wanted)));
 }
 
 /// The fewest times that something must happen in `histories` histories if it usually happens `usual` times

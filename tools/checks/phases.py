@@ -9,7 +9,7 @@ import fuzz
 import markers
 import per_file
 from suites import run_suite
-from workshop import PLAIN_TESTS, Outcome
+from workshop import THREADED, Outcome
 
 SOURCES = ("lib/", "transport/", "meson.build", "meson_options.txt", "subprojects/")
 # Phases that build and run tests depend on these paths: the sources, and the checks themselves.
@@ -53,12 +53,14 @@ def built(name):
     return build
 
 
-def suite(name, processes):
-    return lambda shop: run_suite(shop, "release", [name], processes)
+def suite(name, processes, env=None):
+    return lambda shop: run_suite(shop, "release", [name], processes, env=env)
 
 
-# Sanitized programs are slow: fewer cycles of connect and close, and fewer histories, than without sanitizers.
-SLOW = {"WEIR_CONFORMANCE_CYCLES": "200", "WEIR_HISTORIES": "50"}
+# Sanitized programs are slow: fewer cycles of connect and close, and a quarter of the histories.
+SLOW = {"WEIR_CONFORMANCE_CYCLES": "200", "WEIR_HISTORIES_SHARE": "0.25"}
+# All histories that once were in each check. tools/checks/planted says how many a fault needs.
+MANY = {"WEIR_HISTORIES_SHARE": "4"}
 
 
 def asan(shop):
@@ -67,17 +69,19 @@ def asan(shop):
 
 def asan_system(shop):
     # Forked processes and killed ranks leave nothing to look for leaks in; each program by itself is looked at.
-    return run_suite(shop, "asan", ["system"], 2, multiplier=5, seconds=900, env={"WEIR_TEST_SANITIZED": "1"})
+    return run_suite(shop, "asan", ["system", "system-long"], 2, multiplier=5, seconds=1800, env={"WEIR_TEST_SANITIZED": "1"})
 
 
 def tsan(shop):
-    # The histories run in one thread and are slow under TSan.
-    env = {**SLOW, "WEIR_HISTORIES": "10"}
-    return run_suite(shop, "tsan", ["unit", "conformance"], 2, multiplier=10, seconds=1200, env=env)
+    return run_suite(shop, "tsan", ["unit", "conformance"], 2, multiplier=10, seconds=1200, env=SLOW, names=THREADED)
 
 
-def plain(shop):
-    return run_suite(shop, "plain", ["unit"], 2, env=SLOW, names=PLAIN_TESTS)
+def planted(shop):
+    code = shop.run([shop.root / "tools/checks/planted", "--folder", shop.dir / "planted"], seconds=3600, check=False)
+    lines = shop.log_file().read_text(errors="replace").splitlines()
+    found = sum("): found" in line for line in lines)
+    missed = [line for line in lines if "): NOT found" in line]
+    return Outcome(passed=found, failed=max(1, len(missed)) if code else 0, note="; ".join(missed))
 
 
 def benches(shop):
@@ -119,23 +123,25 @@ PHASES = {
         Phase("readme", "the README's layer table and links", markers.check),
         Phase("format", "clang-format", per_file.clang_format),
         Phase("release", "g++, optimised, warnings are errors", built("release"), build="release"),
-        Phase("headers", "every header compiles alone", per_file.headers_alone, build="release"),
-        Phase("unit", "unit tests", suite("unit", 2), build="release"),
+        Phase("unit", "unit tests, and histories of whole clusters on simulated time", suite("unit", 2), build="release"),
         Phase("conformance", "one suite over every transport", suite("conformance", 1), build="release"),
         Phase("system", "whole programs", suite("system", 2), build="release"),
-        Phase("launchers", "mpirun, srun and mpiexec", suite("launchers", 2), build="release"),
         Phase("installed", "meson install; trainers built against it", installed, build="release"),
-        Phase("tidy", "clang-tidy on the library", per_file.clang_tidy, build="release"),
-        Phase("analyze", "clang's static analyzer on the library", per_file.analyze, build="release", runs=NAMED),
-        Phase("plain", "build without optional parts; unit tests of the code that replaces them", plain, TESTED, build="plain"),
-        Phase("asan", "clang with ASan and UBSan: build, unit tests, conformance", asan, TESTED, build="asan"),
+        Phase("asan", "clang with ASan and UBSan: unit tests, conformance", asan, TESTED, build="asan"),
+        Phase("corpus", "each fuzz target with its corpus, and some inputs more", fuzz.with_corpus, TESTED, build="asan"),
+        Phase("tsan", "clang with TSan, without optional parts: tests of threads, of whole jobs, and of what stands in for these parts", tsan, TESTED, build="tsan"),
+        Phase("headers", "every header compiles alone", per_file.headers_alone, build="release", runs=WITH_ALL),
+        Phase("tidy", "clang-tidy on the library", per_file.clang_tidy, build="release", runs=WITH_ALL),
+        Phase("launchers", "mpirun, srun and mpiexec", suite("launchers", 2), build="release", runs=WITH_ALL),
+        Phase("system-long", "whole programs that wait for limits, or are killed many times", suite("system-long", 2), build="release", runs=WITH_ALL),
+        Phase("histories", "four times as many histories", suite("unit", 2, MANY), TESTED, build="release", runs=WITH_ALL),
         Phase("asan-system", "whole programs, built with ASan and UBSan", asan_system, TESTED, build="asan", runs=WITH_ALL),
-        Phase("fuzz", "10 s of each fuzz target", fuzz.each_for(10), TESTED, build="asan"),
-        Phase("fuzz-long", "30 s of each fuzz target", fuzz.each_for(30), TESTED, build="asan", runs=WITH_ALL),
-        Phase("tsan", "clang with TSan: build, unit tests, conformance", tsan, TESTED, build="tsan"),
-        Phase("bench", "every benchmark briefly", benches, TESTED, build="release"),
+        Phase("fuzz", "30 s of each fuzz target, guided by coverage", fuzz.each_for(30), TESTED, build="fuzz", runs=WITH_ALL),
+        Phase("bench", "every benchmark briefly", benches, TESTED, build="release", runs=WITH_ALL),
         Phase("speed", "ratios to the limits beside recorded ones (information)", speed, TESTED, build="release", runs=WITH_ALL),
-        Phase("rxe", "real verbs on soft-RoCE in guests", rxe, TESTED, build="release"),
+        Phase("rxe", "real verbs on soft-RoCE in guests", rxe, TESTED, build="release", runs=WITH_ALL),
+        Phase("planted", "one broken rule at a time, and whether the histories find it", planted, TESTED, runs=WITH_ALL),
+        Phase("analyze", "clang's static analyzer on the library", per_file.analyze, build="release", runs=NAMED),
     )
 }
 QUICK = ["layers", "format", "release", "unit"]

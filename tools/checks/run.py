@@ -91,7 +91,7 @@ def main():
     names = chosen.phase or (QUICK if chosen.quick else phases_of({ALWAYS, WITH_ALL} if chosen.all else {ALWAYS}))
     memory = Memory(ROOT, chosen.dir.resolve() / "passed", lambda: tree_files(ROOT))
     repeat = chosen.fresh or bool(chosen.phase)
-    shop = Workshop(ROOT, chosen.dir.resolve(), chosen.jobs)
+    shop = Workshop(ROOT, chosen.dir.resolve(), chosen.jobs, repeat)
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # so that close() ends running commands
     try:
         return run_phases([PHASES[name] for name in names], shop, memory, repeat)

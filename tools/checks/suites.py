@@ -2,10 +2,17 @@
 """Runs meson test suites and counts their test cases."""
 
 import json
+import os
 import re
+import subprocess
 from collections import Counter
+from pathlib import Path
 
+from remember import digest, tools_version, tree_files
 from workshop import Failure, Outcome
+
+# What a test that is a script may use, beside the programs that it is given.
+SCRIPTS = ("tests/system/", "tests/rxe/", "tools/")
 
 CASES = re.compile(r"\[doctest\] test cases:\s*(\d+)\s*\|\s*(\d+) passed\s*\|\s*(\d+) failed")
 # A program without doctest may print one such line per case.
@@ -42,33 +49,92 @@ def not_run_in(program):
     return reasons + [reason for _, reason in UNITTEST_SKIPPED.findall(program.get("stderr") or "")]
 
 
+def of_suites(folder, suites, names):
+    """The tests of `suites` in a build folder, or those of them that `names` lists, as meson describes them."""
+    listed = subprocess.run(["meson", "introspect", "--tests", folder], capture_output=True, text=True, check=True).stdout
+    wanted = {f"weir:{suite}" for suite in suites}
+    return [test for test in json.loads(listed) if wanted & set(test["suite"]) and (not names or test["name"] in names)]
+
+
+class Known:
+    """The tests that have passed, with what they said. A test is run again when its program has changed, or a script that it may call,
+    or the variables that it gets."""
+
+    def __init__(self, shop, build, variables):
+        self.folder = shop.dir / "passed" / "tests"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        scripts = [name for name in tree_files(shop.root) if name.startswith(SCRIPTS) and not name.endswith((".cc", ".h"))]
+        self.scripts = digest(*(f"{name} {digest((shop.root / name).read_bytes())}" for name in scripts))
+        self.salt = digest(tools_version(), build, json.dumps(variables, sort_keys=True))
+        self.contents = {}
+
+    def key(self, test):
+        words = [digest_of(Path(word), self.contents) if os.path.isfile(word) else word for word in test["cmd"]]
+        scripts = self.scripts if any(word.endswith(".py") for word in test["cmd"]) else ""
+        return digest(self.salt, json.dumps(test["env"], sort_keys=True), test["name"], scripts, *words)
+
+    def recall(self, test):
+        path = self.folder / self.key(test)
+        return json.loads(path.read_text()) if path.exists() else None
+
+    def store(self, test, result):
+        (self.folder / self.key(test)).write_text(json.dumps(result))
+
+
+def digest_of(path, contents):
+    if path not in contents:
+        contents[path] = digest(path.read_bytes())
+    return contents[path]
+
+
 def run_suite(shop, build, suites, processes, multiplier=1, seconds=900, env=None, names=()):
-    """Runs the tests of `suites` in the build folder `build`, or those of them that `names` lists; it is a failure if there is
-    none. The note names skipped tests."""
+    """Runs the tests of `suites` in the build folder `build`, or those of them that `names` lists; it is a failure if there is none. A
+    test that passed is not run again while it is the same. The note names skipped tests."""
     folder = shop.build(build)
-    base = f"{shop.phase}-log"
-    log = folder / "meson-logs" / f"{base}.json"
-    log.unlink(missing_ok=True)
-    command = ["meson", "test", "-C", folder, "--no-rebuild", "--print-errorlogs", "--logbase", base, "--num-processes", processes, "--timeout-multiplier", multiplier]
-    for suite in suites:
-        command += ["--suite", suite]
-    shop.run([*command, *names], seconds=seconds, env=env, check=False)
-    programs = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
-    if not programs:
+    tests = of_suites(folder, suites, names)
+    if not tests:
         raise Failure(f"these suites have no tests: {', '.join(suites)}")
+    known = Known(shop, build, env or {})
+    results = {} if shop.repeat else {test["name"]: found for test in tests if (found := known.recall(test))}
+    todo = [test for test in tests if test["name"] not in results]
+    programs = run_tests(shop, folder, todo, processes, multiplier, seconds, env) if todo else []
     outcome, skipped, not_run = Outcome(), [], Counter()
     for program in programs:
         if program["result"] == "SKIP":
-            skipped.append(program["name"])
+            skipped.append(name_of(program))
             continue
-        not_run.update(not_run_in(program))
         passed, failed = count(program)
-        outcome.passed += passed
-        outcome.failed += failed
-    slowest = max(programs, key=lambda program: program["duration"])
-    outcome.note = f"{len(programs)} programs, slowest {slowest['name']} {slowest['duration']:.0f} s"
+        results[name_of(program)] = found = {"passed": passed, "failed": failed, "not_run": not_run_in(program)}
+        if not failed:
+            known.store(next(test for test in todo if test["name"] == name_of(program)), found)
+    for found in results.values():
+        outcome.passed += found["passed"]
+        outcome.failed += found["failed"]
+        not_run.update(found["not_run"])
+    outcome.note = f"{len(tests)} programs, {len(tests) - len(todo)} unchanged"
+    if programs:
+        slowest = max(programs, key=lambda program: program["duration"])
+        outcome.note += f", slowest {name_of(slowest)} {slowest['duration']:.0f} s"
+    if len(programs) < len(todo):
+        outcome.failed += len(todo) - len(programs)
+        outcome.note += f"; {len(todo) - len(programs)} did not end in time"
     if skipped:
         outcome.note += f"; SKIPPED: {', '.join(skipped)}"
     for reason, times in not_run.items():
         outcome.note += f"; {times} x SKIPPED: {reason}"
     return outcome
+
+
+def name_of(program):
+    """meson's log says "weir:unit / base"."""
+    return program["name"].rpartition(" / ")[2]
+
+
+def run_tests(shop, folder, tests, processes, multiplier, seconds, env):
+    """What meson's log has of each."""
+    base = f"{shop.phase}-log"
+    log = folder / "meson-logs" / f"{base}.json"
+    log.unlink(missing_ok=True)
+    command = ["meson", "test", "-C", folder, "--no-rebuild", "--print-errorlogs", "--logbase", base, "--num-processes", processes, "--timeout-multiplier", multiplier]
+    shop.run([*command, *(test["name"] for test in tests)], seconds=seconds, env=env, check=False)
+    return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []

@@ -20,47 +20,42 @@ class Outcome:
 
 
 CLANG = {"CC": "clang-14", "CXX": "clang++-14"}
-NO_OPTIONAL_PARTS = [f"-D{part}=disabled" for part in ("verbs", "rdmacm", "pmix", "jemalloc", "hwloc", "raft")]
-# Reports name file and line with it, and it compiles faster than -g.
+# Most of a compiler's work on one file is its headers: many files are compiled at a time.
+TOGETHER = ["-Dunity=on", "-Dunity_size=24"]
+# Reports of sanitizers name file and line with it, and it compiles faster than -g.
 LINES = "-gline-tables-only"
-# Tests and sanitized code are compiled many files at a time: most of a compiler's work on one file is its headers.
-TOGETHER = "-Dunity_size=24"
-SANITIZED = [
-    "-Dbuildtype=debugoptimized", "-Doptimization=1", "-Ddebug=false", "-Db_lundef=false", "-Dbenchmarks=disabled",
-    "-Dunity=on", TOGETHER,
-]
+SANITIZED = [*TOGETHER, "-Dbuildtype=debugoptimized", "-Doptimization=1", "-Ddebug=false", "-Db_lundef=false", "-Dbenchmarks=disabled"]
+# ASan finds accesses beyond an object.
+ASAN = ["-Db_sanitize=address,undefined", "-Dfuzz=true"]
+ASAN_FLAGS = f"{LINES} -fno-sanitize-recover=all -fno-sanitize=object-size"
+NO_OPTIONAL_PARTS = [f"-D{part}=disabled" for part in ("verbs", "rdmacm", "pmix", "jemalloc", "hwloc", "raft")]
 
-# Unit tests of the build without optional parts: of code that replaces such a part, and of whole jobs. {test: program}
-PLAIN_TESTS = {
+# Tests of what has threads, of whole jobs, and of code that replaces an optional part. {test: program}
+THREADED = {
     "base": "tests/base/base_test",
     "pool": "tests/transport/pool/pool_test",
-    "transport": "tests/transport/transport_test",
     "shm": "tests/transport/shm/shm_test",
-    "limits": "tests/bench/limits_test",
+    "tcp": "tests/transport/tcp/tcp_test",
+    "transport": "tests/transport/transport_test",
+    "conformance": "tests/transport/conformance_test",
+    "checkpoint": "tests/checkpoint/checkpoint_test",
     "consensus": "tests/consensus/consensus_test",
-    "node": "tests/node/node_test",
     "bootstrap": "tests/bootstrap/bootstrap_test",
+    "node": "tests/node/node_test",
     "job": "tests/job/job_test",
+    "data": "tests/data/data_test",
     "apps": "tests/apps/apps_test",
+    "limits": "tests/bench/limits_test",
 }
-
-# ASan finds accesses beyond an object.
-UNDEFINED = "-fno-sanitize-recover=all -fno-sanitize=object-size"
 
 # Each build folder: the compiler, the options of meson, and the targets (none: all). Warnings are errors in all of them.
 BUILDS = {
-    "release": ({"CXX": "g++"}, ["-Dbuildtype=release", "-Dtest_unity=true", TOGETHER], []),
-    "asan": (
-        CLANG,
-        [*SANITIZED, "-Db_sanitize=address,undefined", "-Dfuzz=true", f"-Dcpp_args={LINES} -fsanitize=fuzzer-no-link {UNDEFINED}"],
-        [],
-    ),
-    "tsan": (CLANG, [*SANITIZED, "-Dprogram=false", "-Db_sanitize=thread", f"-Dcpp_args={LINES}"], []),
-    "plain": (
-        {"CXX": "g++"},
-        ["-Dbuildtype=release", "-Dtest_unity=true", TOGETHER, "-Dbenchmarks=disabled", *NO_OPTIONAL_PARTS],
-        ["library", "tools/weir", *PLAIN_TESTS.values()],
-    ),
+    "release": ({"CXX": "g++"}, ["-Dbuildtype=release", *TOGETHER], []),
+    "asan": (CLANG, [*SANITIZED, *ASAN, f"-Dcpp_args={ASAN_FLAGS}"], []),
+    # Threads, and the code that stands in for optional parts, in one build: the same tests are about both.
+    "tsan": (CLANG, [*SANITIZED, "-Db_sanitize=thread", f"-Dcpp_args={LINES}", *NO_OPTIONAL_PARTS], ["library", "tools/weir", *THREADED.values()]),
+    # Coverage in all of the library guides the fuzzer. The other tests would be slower by it.
+    "fuzz": (CLANG, [*SANITIZED, *ASAN, f"-Dcpp_args={ASAN_FLAGS} -fsanitize=fuzzer-no-link"], ["fuzz-targets"]),
 }
 
 # Background builds use the processor time that the phases leave. Where the kernel schedules whole sessions, autogroup lowers their
@@ -77,8 +72,9 @@ RUNTIME = {
 
 
 class Workshop:
-    def __init__(self, root, folder, jobs):
+    def __init__(self, root, folder, jobs, repeat):
         self.root, self.dir, self.jobs = root, folder, jobs
+        self.repeat = repeat  # tests that have passed, too
         self.phase = ""
         self._builds = {}  # name: future folder
         self._builder = ThreadPoolExecutor(1)
